@@ -43,7 +43,7 @@ class Code(Protocol):
 
     at: Callable[..., Any]
     columns: Callable[..., Any]
-    array: Callable[..., Any]
+    indices: Callable[..., Any]
     expect_at_most: Callable[..., None]
     most: Callable[..., Any]
 
@@ -134,7 +134,7 @@ class StatefulCode:
         self.call = code.call
         self.repeat, self.at = code.repeat, code.at
         self.columns, self.most = code.columns, code.most
-        self.array, self.expect_at_most = code.array, code.expect_at_most
+        self.indices, self.expect_at_most = code.indices, code.expect_at_most
         self._code = code
         self._find = find
         self._clock = clock

@@ -43,24 +43,20 @@ def columns(rows: Any, count: int) -> Array:
     return np.ascontiguousarray(np.array(rows, np.int64).reshape(-1, count).T)
 
 
-def array(
-    value: Any, dtype: str, shape: tuple[int, ...], low: int = 0, below: int | None = None
-) -> Array:
-    """An array of the host as kernels read it: contiguous, of this dtype and shape.
+def indices(value: Any, dtype: str, low: int, below: int) -> Array:
+    """A contiguous array of indices that the host computes, from `low` up to `below`.
 
-    With `below`, its numbers are indices from `low` up to that. Raises ValueError otherwise.
+    Raises ValueError for others.
 
-    >>> array([2, 0, 1], "int64", (3,), below=3)
+    >>> indices([2, 0, 1], "int64", 0, 3)
     array([2, 0, 1])
-    >>> array([2, 3], "int64", (2,), below=3)
+    >>> indices([2, 3], "int64", 0, 3)
     Traceback (most recent call last):
         ...
     ValueError: an index computed for a kernel is 3, expected 0 to 2
     """
     made = np.ascontiguousarray(value, dtype)
-    if made.shape != shape:
-        raise ValueError(f"an array computed for a kernel has shape {made.shape}, expected {shape}")
-    if below is not None and made.size and not (made.min() >= low and made.max() < below):
+    if made.size and not (made.min() >= low and made.max() < below):
         wrong = made[(made < low) | (made >= below)].flat[0]
         raise ValueError(
             f"an index computed for a kernel is {wrong}, expected {low} to {below - 1}"

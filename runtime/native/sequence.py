@@ -44,10 +44,10 @@ from runtime.native.memory import Code, load
 from runtime.native.object_cache import digest, objects
 from runtime.native.repeated import (
     Repeated,
-    array,
     at,
     columns,
     expect_at_most,
+    indices,
     most,
     repeated_record,
 )
@@ -121,7 +121,7 @@ class NativeCode:
         self._calls: dict[str, _Call] = {}
 
     at, columns, most = staticmethod(at), staticmethod(columns), staticmethod(most)
-    array, expect_at_most = staticmethod(array), staticmethod(expect_at_most)
+    indices, expect_at_most = staticmethod(indices), staticmethod(expect_at_most)
 
     def feed(self, index: int, dtype: str) -> Feed:
         """A placeholder for feed number `index` of the sequence, a C-contiguous array."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from compiler.codegen.bind_and_run import NumpyOperand, shape_text
+from compiler.codegen.bind_and_run import NumpyOperand
 from compiler.codegen.kernel.body import KernelBody, Tiles
 from compiler.codegen.kernel.builder import DeviceOperand
 from compiler.codegen.kernel.epilogues import Epilogue
@@ -114,9 +114,10 @@ class NativeKernelBuilder(SpecialBuilder):
     ) -> NumpyOperand:  # fmt: skip
         """The array itself: kernels read the memory of the host."""
         self.flush()
-        limits = "" if numbers is None else f", {numbers[0]}, {numbers[1]}"
-        form = f"{dtype.numpy.name!r}, {shape_text(shape)}{limits}"
-        text = f"native.array({self._sized(value, shape)}, {form})"
+        form = f"{self._sized(value, shape)}, {dtype.numpy.name!r}"
+        text = f"np.ascontiguousarray({form})"
+        if numbers is not None and self._native.checks_bounds:
+            text = f"native.indices({form}, {numbers[0]}, {numbers[1]})"
         if self._is_step_invariant(value):
             name = self._frame.keep(text, False, Place.FEED, "array")
         else:

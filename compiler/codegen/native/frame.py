@@ -75,7 +75,7 @@ class NativeFrame(KernelFrame):
         self.costs: list[Call] = []
         self._made: dict[Hashable, Steps] = {}
         self._repeats: Size = 1
-        self.accesses = AccessChecks(self, lambda text: self._loop.expect(text))
+        self.accesses = AccessChecks(self, checks_bounds, lambda text: self._loop.expect(text))
         self._prepared: dict[str, tuple[str, ...]] = {}
         self._before_loop: int | None = None
         self._loop = Loop()  # that of the step itself, which is written once
@@ -336,7 +336,7 @@ class NativeFrame(KernelFrame):
             self.command(made.kernel, made.arguments)
 
     def expect_at_most(self, size: Size, limit: Size) -> None:
-        """Require a size of the host to be at most another: checked in `bind`, step or loop."""
+        """Take it that a size that the host computes is at most another."""
         self.accesses.expect_at_most(size, limit)
 
     # ---- attempts ----

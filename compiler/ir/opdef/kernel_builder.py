@@ -351,7 +351,11 @@ class KernelBuilder(Protocol):
         low: int = 0,
         below: Size | None = None,
     ) -> DeviceOperand:
-        """Copy a host array to the device: with `below`, indices from `low` up to it."""
+        """Copy a host array to the device.
+
+        With `below`, it has indices from `low` up to it, as they follow from offsets, which are
+        checked. Kernels test indices of other arrays.
+        """
         ...
 
     def as_size(self, value: HostValue, hint: str = "size") -> Size:
@@ -367,7 +371,7 @@ class KernelBuilder(Protocol):
         ...
 
     def expect_at_most(self, size: Size, limit: Size) -> None:
-        """Require a size of the host to be at most another: kernels access no more than that."""
+        """State that a size that the host computes from offsets is at most another."""
         ...
 
     def for_each(self, values: HostValue, *hints: str) -> AbstractContextManager[tuple[Size, ...]]:

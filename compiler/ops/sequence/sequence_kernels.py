@@ -45,9 +45,7 @@ def longest_size(k: KernelBuilder, level: Operand) -> Size:
 
 def owner_rows(k: KernelBuilder, level: Operand | HostValue, rows: Size) -> DeviceOperand:
     """The sequence index of each row, on the device: int64 [rows]."""
-    shape: Shape | None = getattr(level, "shape", None)  # that of a host value is not known
-    sequences = None if shape is None else shape[0] - 1
-    return k.to_device(k.on_host(owners, level), (rows,), below=sequences)
+    return k.to_device(k.on_host(owners, level), (rows,), below=_sequences(level))
 
 
 def bounds(offsets: DeviceOperand, i: Number) -> tuple[Number, Number]:
@@ -57,7 +55,14 @@ def bounds(offsets: DeviceOperand, i: Number) -> tuple[Number, Number]:
 
 def rows_bounds(k: KernelBuilder, level: Operand | HostValue, rows: Size) -> DeviceOperand:
     """For each row the begin and end of its sequence, on the device: int64 [2, rows]."""
-    return k.to_device(k.on_host(row_bounds, level), (2, rows), below=rows + 1)
+    ends = rows + 1 if _sequences(level) is not None else None
+    return k.to_device(k.on_host(row_bounds, level), (2, rows), below=ends)
+
+
+def _sequences(level: Operand | HostValue) -> Size | None:
+    """The number of sequences of offsets; None for what the host computes from other numbers."""
+    shape: Shape | None = getattr(level, "shape", None)
+    return None if shape is None else shape[0] - 1
 
 
 def move_rows(

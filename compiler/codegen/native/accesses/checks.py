@@ -20,10 +20,13 @@ from compiler.ir.types import Shape
 class AccessChecks:
     """The checks of a frame's kernels, and what is known of arrays and sizes as a step is written.
 
-    `expect_in_loop` gets the text of checks of sizes that each iteration of a loop has its own of.
+    With `checks_bounds`, what the host computes from offsets is compared with what kernels take it
+    to be, too. `expect_in_loop` gets the text of checks of sizes that each iteration of a loop has
+    its own of.
     """
 
     frame: KernelFrame
+    checks_bounds: bool
     expect_in_loop: Callable[[str], None]
     facts: Facts = field(default_factory=Facts)
     written: dict[SizeCheck, None] = field(default_factory=dict[SizeCheck, None])
@@ -36,7 +39,7 @@ class AccessChecks:
         self._scratch.add(scratch)
 
     def has_numbers(self, array: str, low: int, below: Size) -> None:
-        """Take it that an array, which is checked as it is made, has indices of an axis."""
+        """Take it that an array that the host computes has indices of an axis."""
         self.facts.numbers[array] = Range((low,), (below - 1,))
 
     def check_kernel(self, kernel: KernelBody, exactly: bool = False) -> None:
@@ -65,8 +68,10 @@ class AccessChecks:
                 self._write(each, exactly=True)
 
     def expect_at_most(self, size: Size, limit: Size) -> None:
-        """Write the check that a size is at most another into `bind`, the step, or its loop."""
+        """Take it that a size that the host computes is at most another; checked with bounds."""
         self.facts.sizes.append((size, limit))
+        if not self.checks_bounds:
+            return
         text = f"native.expect_at_most({size}, {limit})"
         names = {name for each in (size, limit) if isinstance(each, Dim) for name in each.names}
         if names & self.frame.loop_sizes:
