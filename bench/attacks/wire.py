@@ -297,7 +297,12 @@ class Target:
     """A server, a trainer that works there, and the attacker's own id, None if it has none."""
 
     def __init__(self, kind: type[World], trainers: int, own: int | None, folder: str) -> None:
-        patient = FAST | {"policy": "wait", "lost_after": 60.0, "save_dir": folder}
+        patient = FAST | {
+            "policy": "wait",
+            "lost_after": 60.0,
+            "save_dir": folder,
+            "deadline": 3600.0,
+        }
         settings = replace(Settings.from_env({}, patient), security=TOKEN)
         self.world, self.own = kind(trainers, settings), own
         self.world.server.sums._deadline = 0.02  # a call for a sum of another server waits

@@ -15,6 +15,9 @@ from runtime.errors import WireError
 from runtime.ps.wire.admission import TryAgain
 from runtime.ps.wire.callers import Caller
 
+MAX_STREAMS = 2
+"""Maximum number of open exchanges of a trainer: one, and one whose connection has broken."""
+
 
 @dataclass
 class Member:
@@ -103,9 +106,14 @@ class Members:
             member.links -= member.owner == session
 
     def connect(self, trainer: int, session: str) -> None:
-        """Record an exchange that a trainer opened; claims its id as `claim` does."""
+        """Record an exchange that a trainer opened; claims its id as `claim` does.
+
+        Raises TryAgain if the trainer has MAX_STREAMS open ones.
+        """
         with self._lock:
             member = self._claim(trainer, session)
+            if member.streams >= MAX_STREAMS:
+                raise TryAgain(f"trainer {trainer} has {member.streams} open exchanges")
             member.links += 1
             member.streams += 1
             member.broken = None

@@ -43,6 +43,15 @@ def test_a_restarted_trainer_takes_its_id_over_when_the_connection_is_gone(membe
     assert members.is_owner("restarted") and not members.is_owner("killed")
 
 
+def test_a_trainer_has_two_exchanges_at_most(members):
+    for _ in range(2):
+        members.connect(0, "first")
+    with pytest.raises(TryAgain, match="has 2 open exchanges"):
+        members.connect(0, "first")
+    members.disconnect(0, "first")
+    members.connect(0, "first")
+
+
 def test_a_trainer_without_heartbeats_loses_its_id(members):
     members.connect(0, "silent")
     members.members[0].beat -= 31
