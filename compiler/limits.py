@@ -14,6 +14,9 @@ MAX_LOD_LEVELS = 64
 MAX_BYTES = (1 << 63) - 1
 """Maximum bytes of a value whose sizes are all known."""
 
+MAX_OUTPUTS = 1 << 16
+"""Maximum number of tensors into which an op splits another."""
+
 MAX_NESTED_BLOCKS = 16
 """Maximum nesting of blocks, including the main one. Python allows 20 nested loops in a function.
 """

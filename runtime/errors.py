@@ -43,6 +43,10 @@ class CheckpointError(ValueError):
         super().__init__(printable_lines(message))
 
 
+class OtherModel(CheckpointError, RuntimeError):
+    """A saved tensor does not fit its variable; a RuntimeError, as in release 1.8."""
+
+
 class FileAccessError(CompileError):
     """An op of a program may not, or cannot, read or write the file that it names."""
 

@@ -109,15 +109,26 @@ def assemble(
 # ---- steps -------------------------------------------------------------------------------------
 
 
+_SLIPS = (
+    *(ArithmeticError, AttributeError, LookupError, MemoryError),
+    *(RuntimeError, StopIteration, TypeError, ValueError),
+)
+"""Errors of Python and NumPy over sizes and attributes that the code of an op cannot take."""
+
+
 def _emit_located(frame: Frame, step: Step, emit: Callable[[Frame, Step], None]) -> None:
     """Emit a step; NumPy's errors are reported with the op and its source line."""
     try:
         check_offsets(frame, step)
         emit(frame, step)
         note_written_offsets(frame, step)
-    except CompileError:
-        raise
-    except (ArithmeticError, LookupError, MemoryError, TypeError, ValueError) as error:
+    except CompileError as error:
+        if error.op or error.source:
+            raise
+        kind, text = type(error), " and ".join(op.text for op in step.ops)
+        source = step.ops[-1].source
+        raise kind(error.message, op=text, source=source, hint=error.hint) from error
+    except _SLIPS as error:
         text = " and ".join(op.text for op in step.ops)
         raise CompileError(f"{text}: {error}", source=step.ops[-1].source) from error
 

@@ -21,6 +21,7 @@ from typing import Any, TypeAlias
 import networkx as nx
 
 from compiler.ir.opdef import OpDef, Slot, find
+from compiler.ir.opdef.size_comparison import addressable
 from compiler.ir.region import WHOLE
 from compiler.ir.types import TOKEN, TensorType
 
@@ -191,8 +192,7 @@ class Graph:
 
     def params(self) -> list[Var]:
         """List the first versions of persistable state, in order of declaration."""
-        mine = self._vars.values()
-        return [var for var in mine if var.role == "param" and var.overwrites is None]
+        return [v for v in self._vars.values() if v.role == "param" and v.overwrites is None]
 
     @property
     def fetches(self) -> list[str]:
@@ -249,12 +249,12 @@ class Graph:
     # ---- editing ----
 
     def feed(self, name: str, type: TensorType) -> Var:
-        """Declare a var that the caller passes in."""
-        return self._add(Var(name, type, "feed"))
+        """Declare a var that the caller passes in; ShapeError if no memory can hold it."""
+        return self._add(Var(name, addressable(name, type), "feed"))
 
     def param(self, name: str, type: TensorType) -> Var:
-        """Declare persistable state."""
-        return self._add(Var(name, type, "param"))
+        """Declare persistable state; ShapeError if no memory can hold it."""
+        return self._add(Var(name, addressable(name, type), "param"))
 
     def var(self, name: str, type: TensorType, version: int = 0) -> Var:
         """Declare a temporary."""

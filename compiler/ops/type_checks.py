@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.opdef.size_comparison import differ, shapes_differ
 from compiler.ir.types import DType, Shape, TensorType
+from compiler.limits import MAX_OUTPUTS
 
 
 def shown(**types: TensorType) -> str:
@@ -63,3 +64,9 @@ def literal_shape(op: str, sizes: Sequence[int]) -> tuple[int, ...]:
 def numeric(shape: Shape) -> tuple[int, ...]:
     """A shape of static sizes only, like those of arrays."""
     return tuple(size for size in shape if isinstance(size, int))
+
+
+def expect_few_outputs(kind: str, count: int) -> None:
+    """Raise ShapeError if an op would split a tensor into more than MAX_OUTPUTS."""
+    if count > MAX_OUTPUTS:
+        raise ShapeError(f"{kind}: {count} outputs are more than {MAX_OUTPUTS}")

@@ -27,7 +27,7 @@ from fluid.saving.variables import (
     is_persistable,
 )
 from runtime.device import Place
-from runtime.errors import CheckpointError, NotInitialized
+from runtime.errors import CheckpointError, NotInitialized, OtherModel
 from runtime.files.atomic_saves import Writer, reading, save_files
 from runtime.files.checkpoint import (
     Tensor,
@@ -344,16 +344,16 @@ def _unpack(data: Any, names: list[str]) -> list[tuple[str, Tensor]]:
 
 
 def _fitting(var: Variable, where: str, tensor: Tensor) -> LoDTensor:
-    """Check a loaded tensor against its variable; raises RuntimeError if they differ."""
+    """Check a loaded tensor against its variable; raises OtherModel if they differ."""
     array, lod = tensor
     dims = array.shape if var.dims is None else var.dims
     sizes_fit = all(want < 0 or want == size for want, size in zip(dims, array.shape, strict=False))
     if len(dims) != array.ndim or not sizes_fit:
         given = f"the shape {dims} in the program, but {array.shape} in {where}"
-        raise RuntimeError(f"variable {var.name!r} has {given}: was it saved from another model?")
+        raise OtherModel(f"variable {var.name!r} has {given}: was it saved from another model?")
     if var.element.numpy != array.dtype:
         given = f"{var.element.numpy} in the program, but {array.dtype} in {where}"
-        raise RuntimeError(f"variable {var.name!r} is {given}: was it saved from another model?")
+        raise OtherModel(f"variable {var.name!r} is {given}: was it saved from another model?")
     loaded = LoDTensor(array)
     loaded.set_lod(lod)
     return loaded

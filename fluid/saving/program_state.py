@@ -33,7 +33,7 @@ from fluid.saving.persistables import (
 from fluid.saving.state_file import dump_state, load_state
 from fluid.saving.variables import is_belong_to_optimizer
 from runtime.device import CPUPlace
-from runtime.errors import NotInitialized
+from runtime.errors import NotInitialized, OtherModel
 from runtime.files.atomic_saves import reading, save_files, saved_files
 from runtime.files.checkpoint import load_tensor
 from runtime.tensors.lod_tensor import LoDTensor
@@ -188,7 +188,7 @@ def _fitting(var: Variable, value: Any, where: str) -> Array:
     if not isinstance(value, np.ndarray) or value.shape != shape or value.dtype != dtype:
         array = isinstance(value, np.ndarray)
         given = f"{value.dtype}{list(value.shape)}" if array else type(value).__name__
-        raise RuntimeError(
+        raise OtherModel(
             f"variable {var.name!r} is {dtype}{list(shape)} in the program, but {given} in {where}"
         )
     return value

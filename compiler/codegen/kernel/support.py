@@ -30,7 +30,10 @@ def why_no_kernel(op: Op, types: Container[DType], has_kernel: bool) -> str:
     slots = op.defn.inputs().items()
     held = {s: slot.hold([var.type for var in op.inputs.get(s, ())]) for s, slot in slots}
     refuse = getattr(owner, "host_only", None)
-    return refuse(held) if refuse is not None else ""
+    try:
+        return refuse(held) if refuse is not None else ""
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        return f"its kernels cannot have these sizes: {error}"
 
 
 def has_kernel_body(defn: type[OpDef]) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, ClassVar, Protocol
 
-from compiler.errors import CompileError
+from compiler.errors import CompileError, MissingSlot
 from compiler.ir.opdef.half_precision import map_value
 from compiler.ir.program import GRAD
 
@@ -23,6 +23,10 @@ GRADIENT_BODIES = {
     "infer": "infer_grad",
 }
 """The methods of the forward op's class that implement the bodies of its gradient op."""
+
+
+_PRESENT = frozenset({"Array", "DeviceOperand", "Operand", "TensorType"})
+"""Annotations of parameters that cannot be None; `Value` of a `compute` body may be."""
 
 
 class HasBodies(Protocol):
@@ -44,13 +48,18 @@ def has(op: HasBodies, body: str) -> bool:
 def call(op: HasBodies, body: str, values: Mapping[str, Any], *first: Any) -> Any:
     """Call a body with the arguments `first` and the values of its parameters' slots.
 
-    Raises CompileError if the op does not implement the body.
+    Raises CompileError if the op does not implement the body, and MissingSlot if there is nothing
+    in an optional slot that this body requires: its parameter cannot be None.
     """
     owner, name = op.body_owner(body)
     if not has(op, body):
         raise CompileError(f"{op.kind} has no {name!r}")
     rest = parameters(type(owner), name)[len(first) :]
-    return getattr(owner, name)(*first, **{n: _given(values, n, kind) for n, kind in rest})
+    given = {n: _given(values, n, kind) for n, kind in rest}
+    for parameter, annotation in rest:
+        if given[parameter] is None and annotation in _PRESENT:
+            raise MissingSlot(f"{op.kind} needs {slot_of(parameter)}, which it was not passed")
+    return getattr(owner, name)(*first, **given)
 
 
 def _given(values: Mapping[str, Any], name: str, annotation: str) -> Any:

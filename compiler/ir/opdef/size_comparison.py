@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from math import prod
+
+from compiler.errors import ShapeError
 from compiler.ir.dims import Dim, Size
 from compiler.ir.types import TensorType
+from compiler.limits import MAX_BYTES
 
 
 def differ(a: Size, b: Size) -> bool:
@@ -25,3 +29,13 @@ def _is_plain(size: Size) -> str:
 def shapes_differ(a: TensorType, b: TensorType) -> bool:
     """True if two types have other ranks, or sizes that are known to differ."""
     return a.rank != b.rank or any(map(differ, a.shape, b.shape))
+
+
+def addressable(name: str, type: TensorType) -> TensorType:
+    """The type of a variable. Raises ShapeError if it is larger than MAX_BYTES; an empty axis
+    counts as one element.
+    """
+    known = prod(max(size, 1) for size in type.shape if isinstance(size, int))
+    if known * type.dtype.itemsize > MAX_BYTES and not type.is_array:
+        raise ShapeError(f"variable {name!r} is {type}, larger than any memory")
+    return type

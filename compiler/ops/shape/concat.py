@@ -22,7 +22,7 @@ from compiler.ops.math.axes import (
     unknown_shape,
 )
 from compiler.ops.shape.concat_kernels import concat_parts, split_parts
-from compiler.ops.type_checks import differ, require_same_dtype
+from compiler.ops.type_checks import differ, expect_few_outputs, require_same_dtype
 
 
 def named_slots(types: Sequence[TensorType]) -> dict[str, TensorType]:
@@ -210,6 +210,7 @@ class Split(AlongAxis, OpDef, op="split"):
         count = self.num or len(self.sections)
         if count < 1 or (self.sections.count(-1) > 1 and not SectionsTensorList):
             raise BadAttribute(f"split: 'num' is {self.num} and 'sections' {self.sections}")
+        expect_few_outputs(self.kind, count)
         if AxisTensor is not None:
             return {"Out": [X.with_shape(unknown_shape(X.rank))] * count}
         axis = normalize_axis(self.kind, self.axis, X.rank)

@@ -15,7 +15,7 @@ from compiler.ops.math.axes import normalize_axis
 from compiler.ops.shape.concat import common_shape
 from compiler.ops.shape.concat_kernels import concat_parts, split_parts
 from compiler.ops.shared_kernels import with_axis
-from compiler.ops.type_checks import differ
+from compiler.ops.type_checks import differ, expect_few_outputs
 
 
 def stacked(types: Sequence[TensorType], axis: int, op: str) -> TensorType:
@@ -77,6 +77,7 @@ class Unstack(OpDef, op="unstack"):
 
     def infer(self, X: TensorType) -> dict[str, list[TensorType]]:
         each = unstacked(X, self.axis, self.kind)
+        expect_few_outputs(self.kind, self.num)
         if differ(X.shape[self.axis], self.num):
             size = X.shape[self.axis]
             raise ShapeError(f"unstack: 'num' is {self.num}, but that axis of X {X} has {size}")
@@ -115,6 +116,7 @@ class Unbind(OpDef, op="unbind"):
         count = X.shape[self.axis]
         if not isinstance(count, int):
             raise ShapeError(f"unbind: X is {X}, expected a known size at axis {self.axis}")
+        expect_few_outputs(self.kind, count)
         return {"Out": [each] * count}
 
     def numpy(self, X: Array) -> dict[str, list[Array]]:

@@ -65,12 +65,15 @@ class Phase:
 def phases(kernel: int, stride: int, dilation: int, before: int) -> list[Phase]:
     """The phases of an axis, whose padding in front is `before`."""
     found: list[Phase] = []
+    step = stride // gcd(stride, dilation)  # of the taps that a pixel is read by
     for start in range(stride):
-        taps = [k for k in range(kernel) if (start + before - k * dilation) % stride == 0]
-        if not taps:
+        nearest = range(min(step, kernel))
+        hits = (k for k in nearest if (start + before - k * dilation) % stride == 0)
+        tap = next(hits, None)
+        if tap is None:
             found.append(Phase(start, stride, 0))
             continue
-        step = stride // gcd(stride, dilation)
+        taps = range(tap, kernel, step)
         first = (start + before - taps[-1] * dilation) // stride
         out_step = step * dilation // stride
         found.append(Phase(start, stride, len(taps), taps[-1], step, first, out_step))
