@@ -5,8 +5,13 @@ import re
 import numpy as np
 import pytest
 
+import runtime
+from compiler.driver import compile_graph
 from compiler.errors import BadAttribute, ShapeError
-from compiler.ir.opdef import find
+from compiler.ir.graph import Graph
+from compiler.ir.opdef import find, type_of
+from compiler.ir.opdef.type_inference import bind, infer_types
+from compiler.ir.program import OpDesc
 from compiler.ir.types import DType, TensorType
 
 RATE = np.array([0.1], np.float32)
@@ -96,3 +101,34 @@ def test_windows_of_averages() -> None:
     assert seen[1] == [0, 0, 2, 0, 2]
     assert seen[5] == [2, 0, 2, 2, 2]
     assert seen[6] == [0, 0, 3, 0, 3]
+
+
+@pytest.mark.parametrize("target", ["numpy", "native"])
+@pytest.mark.parametrize(
+    ("attrs", "moved", "squares"),
+    [
+        ({"epsilon": 1e38}, [0.11122632, -0.17658365], [0.18500701, 0.2143022]),
+        ({"rho": -1.0}, [np.nan, np.nan], [np.nan, np.nan]),
+    ],
+)
+def test_adadelta_at_extreme_attributes_is_that_of_1_8_5(target, attrs, moved, squares):
+    """Denormal numbers, which native code takes for 0, and roots of negative numbers, which are
+    no numbers in the mean of squares either. Recorded from 1.8.5.
+    """
+    feed = {
+        "Param": [0.04881352, 0.21518934],
+        "Grad": [-0.0624128, 0.39177299],
+        "AvgSquaredGrad": [0.28402227, 0.46279833],
+        "AvgSquaredUpdate": [0.19453919, 0.21750304],
+    }
+    feed = {name: np.array(values, np.float32) for name, values in feed.items()}
+    g, op = Graph(), OpDesc("adadelta", {}, {}, attrs)
+    inputs = {name: [g.feed(name, type_of(array))] for name, array in feed.items()}
+    types = infer_types(bind(op), bind(op).types_of(inputs), op)
+    outputs = {slot: [g.var(slot + ".new", type)] for slot, type in types.items()}
+    g.op("adadelta", inputs, outputs, op.attrs)
+    g.results = [outputs["ParamOut"][0], outputs["AvgSquaredUpdateOut"][0]]
+    for found, wanted in zip(
+        runtime.load(compile_graph(g, target=target).module)(feed), (moved, squares), strict=True
+    ):
+        np.testing.assert_allclose(found, wanted, rtol=1e-5)

@@ -34,9 +34,8 @@ class Adadelta(Updated, op="adadelta"):
         self, xp: Xp, Param: Value, Grad: Value, AvgSquaredGrad: Value, AvgSquaredUpdate: Value
     ) -> Value:
         squares = AvgSquaredGrad * self.rho + Grad * Grad * (1.0 - self.rho)
-        share = Grad * Grad / (squares + self.epsilon)
-        moves = (AvgSquaredUpdate + self.epsilon) * share
-        moved = AvgSquaredUpdate * self.rho + moves * (1.0 - self.rho)
+        move = xp.sqrt((AvgSquaredUpdate + self.epsilon) / (squares + self.epsilon)) * Grad
+        moved = AvgSquaredUpdate * self.rho + move * move * (1.0 - self.rho)
         ratio = (moved + self.epsilon) / (squares + self.epsilon)
         return {
             "ParamOut": Param - xp.sqrt(ratio) * Grad,
