@@ -47,10 +47,10 @@ class Served:
         """Make a valid call."""
         return unary_call(self.channel, "echo")(b"x", timeout=5, metadata=metadata)
 
-    def busy(self) -> None:
-        """Wait until the guests have no threads left."""
-        while self.admission.enter("") is not None:
-            self.admission.leave("")
+    def busy(self, session: str) -> None:
+        """Wait until a session, or the guests, have no threads left."""
+        while (key := self.admission.enter(session)) is not None:
+            self.admission.leave(key)
 
 
 @pytest.fixture
@@ -73,9 +73,13 @@ def test_half_open_calls_without_the_token_hold_no_thread(served: Served) -> Non
 
 def test_half_open_calls_with_the_token_hold_the_threads_of_guests_only(served: Served) -> None:
     calls = served.half_open(12, *TOKEN.metadata())
-    served.busy()
+    member = (*TOKEN.metadata(), *Caller("member").metadata())
+    served.busy("")
+    assert served.echo(*member) == b"x"
+    calls += served.half_open(2, *member)  # now every thread is taken
+    served.busy("member")
     assert unary_call(served.channel, "beat")(b"", metadata=TOKEN.metadata(), timeout=5) == b"!"
-    assert served.echo(*TOKEN.metadata(), *Caller("member").metadata()) == b"x"
+    assert codes(served.half_open(1)) == {"UNAUTHENTICATED"}
     while not all(each.done() for each in calls):
         served.admission.end_late()
     assert codes(calls) == {"ABORTED", "CANCELLED"}
