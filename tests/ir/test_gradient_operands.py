@@ -115,6 +115,12 @@ def inferred(op: str, attrs: dict[str, Any], **shapes: Sizes) -> dict[str, Any]:
             "Out@GRAD f32[6, 2] and rows of X f32[?, 1] must have one shape",
         ),
         (
+            "conv2d",
+            {},
+            {"Input": (3, 1, 7, 8), "Filter": (4, 1, 2, 0)},
+            "Filter is f32[4, 1, 2, 0], expected filters with elements",
+        ),
+        (
             "box_coder",
             {},
             {"PriorBox": (4, 4), "PriorBoxVar": (4, 3), "TargetBox": (5, 4)},

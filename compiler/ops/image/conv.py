@@ -81,7 +81,7 @@ class Convolution(OpDef):
     def output(self, Input: TensorType, Filter: TensorType) -> TensorType:
         """Return the type of Output; raises ShapeError for incompatible Input and Filter."""
         windows.require_images(self.kind, "Input", Input, self.image_axes + 2)
-        windows.require_images(self.kind, "Filter", Filter, self.image_axes + 2)
+        windows.require_filters(self.kind, Filter, self.image_axes + 2)
         require_same_dtype(self.kind, Input=Input, Filter=Filter)
         batch, channels, *_ = windows.channels_first(self.data_format, Input.shape)
         filters, depth, *taps = windows.filters_first(self.filter_format, Filter.shape)

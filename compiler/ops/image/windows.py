@@ -237,6 +237,8 @@ def filter_axes(filter_format: str, rank: int) -> tuple[int, ...]:
     >>> filter_axes("OIHW", 4), filter_axes("HWIO", 4), filter_axes("HWOI", 4)
     ((0, 1, 2, 3), (3, 2, 0, 1), (2, 3, 0, 1))
     """
+    if filter_format not in (OIHW, HWIO, HWOI):
+        raise BadAttribute(f"'filter_format' is {filter_format!r:.40}, expected OIHW, HWIO or HWOI")
     if filter_format == "OIHW":
         return tuple(range(rank))
     matrix = (rank - 1, rank - 2) if filter_format == HWIO else (rank - 2, rank - 1)
@@ -279,3 +281,10 @@ def require_images(op: str, slot: str, images: TensorType, rank: int = 4) -> Non
         raise ShapeError(
             f"{op}: {slot} is {images}, expected {rank} axes of floats: a batch of images"
         )
+
+
+def require_filters(op: str, filters: TensorType, rank: int = 4) -> None:
+    """Raise ShapeError unless Filter has the rank and dtype of images, and elements."""
+    require_images(op, "Filter", filters, rank)
+    if 0 in filters.shape:
+        raise ShapeError(f"{op}: Filter is {filters}, expected filters with elements")
