@@ -25,6 +25,8 @@ TOLERANCE = {"float64": 1e-9, "float32": 1e-4, "float16": 1e-2, "bfloat16": 3e-2
 """Largest error relative to the largest number of an array, by its type."""
 ROUNDING, NUDGE = 2.0**-22, 2.0**-12
 """Relative changes of inputs: some rounding errors, and enough that branches are taken."""
+NARROW = {"float16": (2.0**-10, 2.0**-6), "bfloat16": (2.0**-7, 2.0**-4)}
+"""The same for results in half precision, whose steps round to it, too."""
 DRAWS = 3
 SLACK = 4
 """How many times as large as an explanation an error may be."""
@@ -89,12 +91,18 @@ class Judged:
     @cached_property
     def rounded(self) -> list[Arrays]:
         """The oracle for inputs that differ by rounding errors."""
-        return [reference(self.problem, noise=ROUNDING, seed=seed) for seed in range(DRAWS)]
+        return [reference(self.problem, noise=self._noise[0], seed=seed) for seed in range(DRAWS)]
 
     @cached_property
     def nudged(self) -> list[Arrays]:
         """The oracle for inputs that differ by more."""
-        return [reference(self.problem, noise=NUDGE, seed=seed) for seed in range(2)]
+        return [reference(self.problem, noise=self._noise[1], seed=seed) for seed in range(2)]
+
+    @property
+    def _noise(self) -> tuple[float, float]:
+        """The relative changes of inputs that rounding explains."""
+        types = {each.dtype.name for each in self.got.values()}
+        return next((NARROW[each] for each in NARROW if each in types), (ROUNDING, NUDGE))
 
     @property
     def shapes(self) -> list[str]:

@@ -269,7 +269,17 @@ class Function:
         return self.call(f"llvm.masked.load.{type.suffix}.p0", type, pointer, align, mask, other)
 
     def masked_store(self, value: Value, pointer: Value, mask: Value) -> None:
-        """Store contiguous lanes where the mask holds."""
+        """Store contiguous lanes where the mask holds.
+
+        One lane that is known now is stored as a scalar: LLVM 22 stores 32 bits for one of 8 or 16
+        that was truncated, and overwrites the elements behind it.
+        """
+        lanes = mask.name.strip("<>").split(", ")
+        if lanes.count("i1 true") == 1:
+            lane = lanes.index("i1 true")
+            scalar = self.extract(value, lane)
+            self.store(scalar, self.address(pointer, lane, scalar.type.nbytes))
+            return
         align, name = constant(I32, value.type.nbytes), f"llvm.masked.store.{value.type.suffix}.p0"
         self.call(name, VOID, value, pointer, align, mask)
 
