@@ -44,6 +44,7 @@ class Code(Protocol):
     at: Callable[..., Any]
     columns: Callable[..., Any]
     indices: Callable[..., Any]
+    offsets: Callable[..., Any]
     expect_at_most: Callable[..., None]
     most: Callable[..., Any]
 
@@ -134,7 +135,8 @@ class StatefulCode:
         self.call = code.call
         self.repeat, self.at = code.repeat, code.at
         self.columns, self.most = code.columns, code.most
-        self.indices, self.expect_at_most = code.indices, code.expect_at_most
+        self.indices, self.offsets = code.indices, code.offsets
+        self.expect_at_most = code.expect_at_most
         self._code = code
         self._find = find
         self._clock = clock

@@ -64,6 +64,26 @@ def indices(value: Any, dtype: str, low: int, below: int) -> Array:
     return made
 
 
+def offsets(value: Any, dtype: str, below: int) -> Array:
+    """A contiguous array of valid offsets, the last and largest of which is less than `below`.
+
+    Raises ValueError for others.
+
+    >>> offsets([0, 2, 3], "int64", 4)
+    array([0, 2, 3])
+    >>> offsets([0, 2, 4], "int64", 4)
+    Traceback (most recent call last):
+        ...
+    ValueError: offsets end at 4, expected at most 3, the number of rows
+    """
+    made = np.ascontiguousarray(value, dtype)
+    if made.size and made[-1] >= below:
+        raise ValueError(
+            f"offsets end at {made[-1]}, expected at most {below - 1}, the number of rows"
+        )
+    return made
+
+
 def expect_at_most(sizes: Numbers, limits: Numbers) -> None:
     """Raise ValueError if a size is more than its limit, so that a kernel would access more.
 

@@ -49,6 +49,7 @@ from runtime.native.repeated import (
     expect_at_most,
     indices,
     most,
+    offsets,
     repeated_record,
 )
 from runtime.native.sharing import SHARED_FROM, WAKES_FROM, how_to_share, share
@@ -121,7 +122,8 @@ class NativeCode:
         self._calls: dict[str, _Call] = {}
 
     at, columns, most = staticmethod(at), staticmethod(columns), staticmethod(most)
-    indices, expect_at_most = staticmethod(indices), staticmethod(expect_at_most)
+    indices, offsets = staticmethod(indices), staticmethod(offsets)
+    expect_at_most = staticmethod(expect_at_most)
 
     def feed(self, index: int, dtype: str) -> Feed:
         """A placeholder for feed number `index` of the sequence, a C-contiguous array."""

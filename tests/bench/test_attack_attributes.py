@@ -52,7 +52,7 @@ def test_a_sample_of_all_ops() -> None:
         ("gen_nccl_id", "nccl_comm_num", 10**9, "expected 1 to 256"),
         ("split_byref", "num", 2**15, "expected 0 to 4096"),
         ("split_selected_rows", "height_sections", [2] * 5000, "5000 parts, expected at most 4096"),
-        ("group_norm_grad", "groups", 10**6, "must have one shape"),
+        ("group_norm_grad", "groups", 10**6, "expected 1 to 4, the channels"),
         ("hierarchical_sigmoid", "num_classes", 2**31 - 1, "expected at least 2147483646 rows"),
         ("dropout_by_key", "place", 2**31 - 1, "'place' is 2147483647, expected an index"),
         ("crop_grad", "offsets", [1, -(2**31)], "exceeds X"),

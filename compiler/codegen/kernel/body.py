@@ -119,8 +119,8 @@ class KernelBody(Tracer):
 
     @property
     def is_empty(self) -> bool:
-        """True if a size of its grid is 0: it computes nothing."""
-        return 0 in self.shape
+        """True if a size of its grid is 0, or all its results have no elements."""
+        return 0 in self.shape or all(store.operand.type.numel == 0 for store in self.stores)
 
     def node(self, fn: str, args: tuple[Any, ...], dtype: DType, extra: Any = None) -> Expr:
         """Create a scalar node; equal ones are one object."""

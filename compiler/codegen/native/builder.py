@@ -116,8 +116,8 @@ class NativeKernelBuilder(SpecialBuilder):
         self.flush()
         form = f"{self._sized(value, shape)}, {dtype.numpy.name!r}"
         text = f"np.ascontiguousarray({form})"
-        if numbers is not None and self._native.checks_bounds:
-            text = f"native.indices({form}, {numbers[0]}, {numbers[1]})"
+        if numbers is not None:
+            text = self._checked(value, form, *numbers)
         if self._is_step_invariant(value):
             name = self._frame.keep(text, False, Place.FEED, "array")
         else:
@@ -127,6 +127,16 @@ class NativeKernelBuilder(SpecialBuilder):
             self._native.accesses.has_numbers(name, *numbers)
         type = TensorType(dtype, tuple(shape))
         return NumpyOperand(self._frame, name, type, False, (Place.LOCAL, name, WHOLE))
+
+    def _checked(self, value: Any, form: str, low: int, below: Size) -> str:
+        """The text of an array of indices: offsets are compared by their last one, which is the
+        largest; what the host computes from offsets, in checking mode.
+        """
+        if self._native.checks_bounds:
+            return f"native.indices({form}, {low}, {below})"
+        if isinstance(value, NumpyOperand):
+            return f"native.offsets({form}, {below})"
+        return f"np.ascontiguousarray({form})"
 
 
 def _emit_tiles(frame: NativeFrame, kernel: Tiles) -> None:

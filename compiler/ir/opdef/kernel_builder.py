@@ -353,8 +353,8 @@ class KernelBuilder(Protocol):
     ) -> DeviceOperand:
         """Copy a host array to the device.
 
-        With `below`, it has indices from `low` up to it, as they follow from offsets, which are
-        checked. Kernels test indices of other arrays.
+        With `below`, it has indices from `low` up to it: an operand is a level of offsets, which
+        are checked; a value of the host follows from them. Kernels test indices of other arrays.
         """
         ...
 
