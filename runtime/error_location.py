@@ -18,6 +18,8 @@ from runtime.errors import OutOfBounds, StepError, TooLarge
 _PACKAGES = Path(np.__file__).parent.parent
 _LIBRARIES = tuple(str(_PACKAGES / name) for name in ("numpy", "torch", "triton"))
 """Paths of the libraries that generated code calls."""
+_HELPERS = str(Path(__file__).parent / "native" / "repeated.py")
+"""The functions of native code that generated code calls with numbers."""
 _COMPILED = (".pyx", ".pxd")
 """Ends of the names of Cython's files, which have no path: those of NumPy's random numbers."""
 
@@ -35,7 +37,7 @@ def raise_step_error(error: Exception, filename: str, source: str) -> None:
     comments = _comments(error, filename, source)
     if not comments:
         return
-    known = (filename, *_LIBRARIES, "<")
+    known = (filename, *_LIBRARIES, _HELPERS, "<")
     after = (file for file in files[files.index(filename) :] if not file.endswith(_COMPILED))
     if not all(file.startswith(known) for file in after):
         error.add_note("in " + " and ".join(comments))

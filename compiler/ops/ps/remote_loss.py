@@ -74,9 +74,10 @@ class RemoteNce(Exchange, op="remote_nce"):
         Input: TensorType,
         Label: TensorType,
         Weight: TensorType,
+        SampleWeight: TensorType | None,
         CustomDistProbs: TensorType | None,
     ) -> dict[str, TensorType]:
-        return Nce(self.attributes).infer(Input, Label, Weight, CustomDistProbs)
+        return Nce(self.attributes).infer(Input, Label, Weight, SampleWeight, CustomDistProbs)
 
     def numpy(
         self,
