@@ -163,6 +163,12 @@ def test_wrong_values(kind, inputs, attrs, message):
             {"contextLength": 3, "contextStart": -1, "paddingTrainable": True},
             "PaddingData is f32[1, 2], expected f32[2, 2]",
         ),
+        (
+            "sequence_conv",
+            {**PAIR, "Filter": numbers(6, 3), "PaddingData": numbers(2, 1)},
+            {"contextLength": 3, "contextStart": -1, "paddingTrainable": True},
+            "PaddingData is f32[2, 1], expected f32[2, 2]",
+        ),
         ("sequence_reverse", TWO_LEVELS, {}, "X has 2 LoD levels, expected 1"),
         ("sequence_softmax", PAIR, {}, "X is f32[3, 2], expected [rows, 1]"),
         ("sequence_erase", PAIR, {}, "expected element type i32 or i64"),

@@ -16,6 +16,7 @@ from compiler.ir.conversion.program_to_graph import to_graph
 from compiler.ir.text.printer import parse, show
 from compiler.options import Options
 from compiler.passes.base import Context
+from compiler.passes.device.permuted_values import is_reshapable
 from compiler.passes.manager import run_passes
 from compiler.passes.pipeline import named, pipeline
 from tests.passes.random_pictures import random_pictures
@@ -135,3 +136,8 @@ def test_on_a_cpu_a_lone_convolution_is_channels_last_too():
         run_passes(graph, pipeline(Options(), target), Context())
         layouts[target.name] = sum(op.kind == "transpose" for op in graph.ops())
     assert layouts == {"native": 2, "triton": 0}
+
+
+def test_a_bias_without_axes_is_not_reshaped() -> None:
+    assert not is_reshapable((), (1, 1, 1))
+    assert is_reshapable((5,), (5, 1, 1))

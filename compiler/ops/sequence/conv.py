@@ -10,10 +10,9 @@ from __future__ import annotations
 import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
-from compiler.ir.dims import Size
 from compiler.ir.opdef import OpDef, attr, reads, reads_lod, required, writes
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
-from compiler.ir.types import Array, TensorType
+from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.sequence import conv_kernels
 from compiler.ops.sequence.sequence import require_one_level, row_places, window_values
 from compiler.ops.sequence.windows import lower_index, lower_windows, padding_index
@@ -80,12 +79,30 @@ class SequenceConv(OpDef, op="sequence_conv"):
 
     def require_padding(self, X: TensorType, PaddingData: TensorType | None) -> None:
         """Raise ShapeError unless PaddingData has a row per window position outside a sequence."""
-        before, after = max(0, -self.contextStart), self.contextStart + self.contextLength - 1
-        shape: tuple[Size, ...] = (before + max(0, after), X.shape[1])
-        if PaddingData is None or PaddingData.rank != 2 or differ(PaddingData.shape[0], shape[0]):
+        shape = self.padding_shape(X.shape)
+        if (
+            PaddingData is None
+            or PaddingData.rank != 2
+            or any(map(differ, PaddingData.shape, shape))
+        ):
             raise ShapeError(
                 f"sequence_conv: PaddingData is {PaddingData}, expected {X.with_shape(shape)}"
             )
+
+    def padding_shape(self, X: Shape) -> Shape:
+        """The shape of PaddingData: [before + after, size]."""
+        before, after = max(0, -self.contextStart), self.contextStart + self.contextLength - 1
+        return before + max(0, after), X[1]
+
+    def trained_padding(
+        self, k: KernelBuilder, X: DeviceOperand, PaddingData: DeviceOperand | None
+    ) -> DeviceOperand | None:
+        """PaddingData if it is used, whose shape is compared when it is known."""
+        if PaddingData is None or not self.paddingTrainable:
+            return None
+        for size, expected in zip(PaddingData.shape, self.padding_shape(X.shape), strict=True):
+            k.expect_size("sequence_conv: PaddingData", size, expected)
+        return PaddingData
 
     def numpy(
         self, X: Array, X_lod: list[Array], PaddingData: Array | None, Filter: Array
@@ -127,7 +144,7 @@ class SequenceConv(OpDef, op="sequence_conv"):
         Filter: DeviceOperand,
         Out: DeviceOperand,
     ) -> None:
-        padding = PaddingData if self.paddingTrainable else None
+        padding = self.trained_padding(k, X, PaddingData)
         window = conv_kernels.Window(k, X_lod[0], X.shape, self.contextStart, self.contextLength)
         conv_kernels.convolve(k, window, X, padding, Filter, Out)
 
@@ -143,7 +160,7 @@ class SequenceConv(OpDef, op="sequence_conv"):
         d_PaddingData: DeviceOperand | None,
         d_Filter: DeviceOperand | None,
     ) -> None:
-        padding = PaddingData if self.paddingTrainable else None
+        padding = self.trained_padding(k, X, PaddingData)
         window = conv_kernels.Window(k, X_lod[0], X.shape, self.contextStart, self.contextLength)
         if d_X is not None:
             conv_kernels.rows_gradient(k, window, Filter, d_Out, d_X)

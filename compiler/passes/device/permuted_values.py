@@ -45,6 +45,8 @@ def is_free_transpose(var: Var) -> bool:
 
 def is_reshapable(shape: Shape, other: Shape) -> bool:
     """Whether the attributes of `reshape` can express the change of shape, in both directions."""
+    if not shape or not other:
+        return False
     return _view_of(shape, other).count(-1) <= 1 and _view_of(other, shape).count(-1) <= 1
 
 
