@@ -19,7 +19,7 @@ class FakeCode:
     def feed(self, index, dtype):
         return index, dtype
 
-    number = repeat = at = columns = most = None
+    number = repeat = at = columns = most = indices = offsets = expect_at_most = None
 
     def call(self, kernel, arguments, units):
         self([(kernel, arguments, units)])()

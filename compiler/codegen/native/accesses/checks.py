@@ -79,12 +79,17 @@ class AccessChecks:
         self._where(names)(text)
 
     def _write(self, check: SizeCheck, exactly: bool) -> None:
-        """Write a comparison of sizes: once into `bind`, or before each use into the step."""
+        """Write a comparison of sizes: once into `bind`, or before each use into the step.
+
+        Of sizes that only the step knows, kernels may visit some rows of an array.
+        """
         write = self._where(check.names)
         if write == self.frame.setup.line:
             if check in self.written:
                 return
             self.written[check] = None
+        else:
+            exactly = False
         write(f"if {check.visited} {'!=' if exactly else '>'} {check.size}:")
         write(f"    raise ValueError(f{check.text!r})")
 
