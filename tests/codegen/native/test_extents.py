@@ -122,6 +122,17 @@ def test_indices_outside_of_an_array_load_and_store_nothing() -> None:
     assert stored.tolist() == [5, 2, 5, 5]
 
 
+@pytest.mark.skipif(detected() is None, reason="no native code for this CPU")
+def test_indices_modulo_an_axis_without_elements_load_nothing() -> None:
+    machine = detected()
+    assert machine is not None
+    case = Case((3, 20))
+    row = case.k.mod(case.indices[0], case.k.size(N))
+    bounded(copied(case, case.ref("x", (N, 20)), row, case.indices[1]), Facts(), set())
+    arrays = {"x": np.ones((0, 20), np.float32), "out": np.ones((3, 20), np.float32)}
+    assert not run(case.k, machine, arrays, {"N": 0})["out"].any()
+
+
 # ---- ranges ------------------------------------------------------------------------------------
 
 

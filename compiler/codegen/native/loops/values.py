@@ -178,12 +178,18 @@ class Values(Memory):
         return convert(self.f, self.value(part), part.dtype, element)
 
     def _divided(self, part: Expr) -> Value:
-        """The quotient or remainder of two indices that are not negative."""
+        """The quotient or remainder of two indices that are not negative.
+
+        An open size may be 0, by which CPUs do not divide: it counts as 1, in an empty loop.
+        """
         lanes = self.lanes_of(self.body.axes(part))
         narrow = all(self.body.forms.is_narrow(each) for each in part.args)
         element = narrow_type() if narrow else I64
         a, b = (self._as(each, DType.INT64, element, lanes) for each in part.args)
         name = "udiv" if part.fn == "index_div" else "urem"
+        if b.name.startswith("%"):
+            one = constant(b.type.scalar, 1)
+            b = self.f.intrinsic("umax", b, self.f.splat(one, lanes))
         if lanes and b.name.startswith("%"):
             return self._divided_lanes(part, a, b)
         found = self.f.binary(name, a, b)
