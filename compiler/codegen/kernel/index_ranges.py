@@ -140,8 +140,8 @@ class IndexRanges:
         """A sum, or a difference; of a position and an iteration, below the end of both."""
         a, b = term.args
         if term.fn == "subtract":
-            return self.of(a) + -self.of(b)
-        total = self.of(a) + self.of(b)
+            return (self.of(a) + -self.of(b)).bounded
+        total = (self.of(a) + self.of(b)).bounded
         for start, step in ((a, b), (b, a)):
             total &= self._within(start, step)
         return total
@@ -159,17 +159,17 @@ class IndexRanges:
         """A product, if a factor is a size."""
         a, b = term.args
         if (size := size_of(b)) is not None:
-            return self.of(a).times(size)
+            return self.of(a).times(size).bounded
         if (size := size_of(a)) is not None:
-            return self.of(b).times(size)
+            return self.of(b).times(size).bounded
         a, b = map(self.of, (a, b))
         both = a.is_positive and b.is_positive
         high = (x * y for x in a.high for y in b.high)
-        return Range((0,), lowest((*high,))) if both else ANY
+        return Range((0,), lowest((*high,))).bounded if both else ANY
 
     def negative(self, term: Expr) -> Range:
         """A negated index."""
-        return -self.of(term.args[0])
+        return (-self.of(term.args[0])).bounded
 
     def quotient(self, term: Expr) -> Range:
         """A quotient, rounded down, by a positive number or a size that is not zero."""
@@ -229,7 +229,8 @@ class IndexRanges:
             return ANY
         if inner.dtype is DType.BOOL:
             return Range((0,), (1,))
-        return self.of(inner)
+        values = self.of(inner)
+        return values if term.dtype.is_float or values.fits(*integer_limits(term.dtype)) else ANY
 
     def ravel(self, term: Expr) -> Range:
         """The number of an element in a shape."""
@@ -253,7 +254,7 @@ class IndexRanges:
         if term.extra == "sum":
             each = self.of(value)
             most = self.kernel.loops[number_of(cast(Expr, over))]
-            return Range((0,), each.times(most).high) if each.is_positive else ANY
+            return Range((0,), each.times(most).high).bounded if each.is_positive else ANY
         if term.extra not in ("min", "max"):
             return ANY
         size = self.kernel.loops[number_of(cast(Expr, over))]

@@ -48,6 +48,20 @@ class Range:
         return Range(*(tuple(each * size for each in ends) for ends in (self.low, self.high)))
 
     @property
+    def bounded(self) -> Range:
+        """Itself, as the range of a result of arithmetic: nothing if one side is not known.
+
+        What is computed from numbers without a bound may overflow, to the other side.
+        """
+        return self if self.low and self.high else ANY
+
+    def fits(self, least: int, most: int) -> bool:
+        """True if all values are in the limits of a type; open sizes fit in 32 bits."""
+        ends = [each for each in (*self.low, *self.high) if isinstance(each, int)]
+        is_wide = most >= 2**31 - 1 or len(ends) == len(self.low) + len(self.high)
+        return bool(self.low and self.high) and is_wide and all(least <= e <= most for e in ends)
+
+    @property
     def is_positive(self) -> bool:
         """True if no value is known to be negative."""
         return any(is_at_most(0, each) for each in self.low)

@@ -198,6 +198,29 @@ def test_conditions_give_ranges() -> None:
     assert M - 1 in IndexRanges(kernel).where(x < kernel.size(M)).of(x).high
 
 
+@pytest.mark.skipif(detected() is None, reason="no native code for this CPU")
+def test_indices_that_overflow_load_nothing() -> None:
+    machine = detected()
+    assert machine is not None
+    case = Case((4,))
+    number = case.k.maximum(case.ref("ids", (4,), DType.INT64)[case.indices[0]], 0)
+    row = number * 7 + 3
+    assert IndexRanges(case.k).of(row) == ANY
+    bounded(copied(case, case.ref("x", (14,)), row), Facts(), set())
+    ids, x = np.array([0, 2**61, 1, -5]), np.arange(1, 15, dtype=np.float32)
+    arrays = {"ids": ids, "x": x, "out": np.zeros(4, np.float32)}
+    assert run(case.k, machine, arrays, None)["out"].tolist() == [4, 0, 11, 4]
+
+
+def test_a_cast_to_a_type_that_is_too_narrow_has_no_range() -> None:
+    kernel = KernelBody("k", (200, N))
+    i, j = kernel.indices
+    assert IndexRanges(kernel).of(kernel.astype(i, DType.UINT8)) == Range((0,), (199,))
+    assert IndexRanges(kernel).of(kernel.astype(i, DType.INT8)) == ANY
+    assert IndexRanges(kernel).of(kernel.astype(j, DType.INT8)) == ANY
+    assert IndexRanges(kernel).of(kernel.astype(j, DType.INT32)) == Range((0,), (N - 1,))
+
+
 def test_floats_that_are_not_numbers_have_no_range() -> None:
     case = Case((4,))
     coordinate = case.ref("at", (4,))[case.indices[0]]
