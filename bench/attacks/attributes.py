@@ -12,36 +12,39 @@ from __future__ import annotations
 import argparse
 import os
 import time
-import traceback
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import runtime
 from bench.attacks.attribute_values import Call, Case, cases
+from bench.attacks.outcomes import (
+    BOUNDS,
+    CRASH,
+    DIFFERS,
+    HANG,
+    LARGE,
+    REFUSED,
+    RESULT,
+    TYPED,
+    UNTYPED,
+    Outcome,
+    attempted,
+)  # fmt: skip
 from bench.fuzz_files import FAULTS
 from bench.support.children import Limits, call_in_children
 from bench.support.table import goal, table
 from compiler.driver import compile_graph
-from compiler.errors import CompileError
 from compiler.ir.graph import Graph, Var
 from compiler.ir.opdef import OpDef, listed, type_of
 from compiler.ir.opdef.type_inference import bind, infer_types
 from compiler.ir.program import GRAD, OpDesc
 from compiler.options import Options
-from compiler.tracebacks import unfiltered
-from runtime.errors import OutOfBounds
 
-RESULT, LARGE, REFUSED, TYPED, BOUNDS, UNTYPED, DIFFERS, CRASH, HANG = KINDS = (
-    "result", "large", "data refused", "typed error", "out of bounds", "untyped error", "differs",
-    "crash", "hang",
-)  # fmt: skip
-ALLOWED = (RESULT, LARGE, REFUSED, TYPED)
+KINDS = (RESULT, LARGE, REFUSED, TYPED, BOUNDS, UNTYPED, DIFFERS, CRASH, HANG)
 MOST_BYTES = {"numpy": 1 << 20, "native": 1 << 20, "triton": 1 << 15}
 """Maximum bytes of outputs for a case to be run; `large` ones are only compiled.
 
@@ -53,31 +56,9 @@ TARGETS = ("numpy", "native", "triton")
 SOURCE = "model.py:7"
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """The outcome of a case: its kind, and the error as text."""
-
-    kind: str
-    text: str = ""
-
-    @property
-    def failed(self) -> bool:
-        """Whether the outcome is not an allowed one."""
-        return self.kind not in ALLOWED
-
-
 def attempt(case: Case, target: str) -> Outcome:
     """Infer, compile and run a case in this process."""
-    try:
-        return _compared(case, target)
-    except OutOfBounds as error:
-        return Outcome(BOUNDS, str(error))
-    except CompileError as error:
-        return Outcome(TYPED, f"{type(error).__name__}: {error}")
-    except FAULTS as error:
-        where = traceback.extract_tb(unfiltered(error))[-1]
-        place = f"{Path(where.filename).name}:{where.lineno}"
-        return Outcome(UNTYPED, f"{type(error).__name__}: {error!s:.200} ({place})")
+    return attempted(lambda: _compared(case, target), FAULTS)
 
 
 def _compared(case: Case, target: str) -> Outcome:

@@ -12,12 +12,9 @@ import argparse
 import os
 import re
 import time
-import traceback
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,27 +22,37 @@ import numpy as np
 import fluid
 import runtime
 from bench import fuzz_files
+from bench.attacks.outcomes import (
+    BOUNDS,
+    CRASH,
+    DIFFERS,
+    HANG,
+    RANDOM,
+    REFUSED,
+    RESULT,
+    SLOW,
+    TYPED,
+    UNTYPED,
+    Outcome,
+    attempted,
+)  # fmt: skip
 from bench.attacks.shape_cases import Case, chosen
 from bench.sizing.problem import Slow, within
 from bench.support.children import Limits, call_in_children
 from bench.support.table import goal, table
 from compiler.driver import compile_graph
-from compiler.errors import CompileError
 from compiler.ir.conversion.program_to_graph import to_graph
 from compiler.ir.graph import Graph
 from compiler.ir.opdef import find, listed
 from compiler.ir.opdef.type_inference import bind, infer_types
 from compiler.ir.program import GRAD, OpDesc
 from compiler.options import Options
-from compiler.tracebacks import unfiltered
-from runtime.errors import OutOfBounds
 from runtime.sizes import LOD
 
-RESULT, RANDOM, SLOW, DATA, TYPED, BOUNDS, UNTYPED, ACCEPTED, DIFFERS, CRASH, HANG = KINDS = (
-    "result", "random", "slow reference", "data refused", "typed error", "out of bounds",
-    "untyped error", "refused by NumPy", "differs", "crash", "hang",
+ACCEPTED = "refused by NumPy"
+KINDS = (
+    RESULT, RANDOM, SLOW, REFUSED, TYPED, BOUNDS, UNTYPED, ACCEPTED, DIFFERS, CRASH, HANG,
 )  # fmt: skip
-ALLOWED = (RESULT, RANDOM, SLOW, DATA, TYPED)
 """`data refused` counts results where NumPy rejects the value of an index: kernels need not."""
 FAULTS = (*fuzz_files.FAULTS, SyntaxError)
 INDEX = re.compile(r"index -?\d+ is out of bounds")
@@ -56,36 +63,14 @@ PROGRAMS = 4
 """Compiled programs that a process keeps: cases of one program follow each other."""
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """The outcome of a case: its kind, and the error or difference as text."""
-
-    kind: str
-    text: str = ""
-
-    @property
-    def failed(self) -> bool:
-        """Whether the outcome is not an allowed one."""
-        return self.kind not in ALLOWED
-
-
 def attempt(case: Case, target: str) -> Outcome:
     """Infer, compile and run a case in this process."""
-    try:
+
+    def run() -> Outcome:
         found = computed(case, target)
-    except OutOfBounds as error:
-        return Outcome(BOUNDS, str(error))
-    except CompileError as error:
-        return Outcome(TYPED, f"{type(error).__name__}: {error}")
-    except FAULTS as error:
-        return Outcome(UNTYPED, f"{type(error).__name__}: {error!s:.200} ({place(error)})")
-    return Outcome(RESULT) if target == "numpy" else _compared(case, found)
+        return Outcome(RESULT) if target == "numpy" else _compared(case, found)
 
-
-def place(error: Exception) -> str:
-    """File and line where an error was raised."""
-    where = traceback.extract_tb(unfiltered(error))[-1]
-    return f"{Path(where.filename).name}:{where.lineno}"
+    return attempted(run, FAULTS)
 
 
 def _compared(case: Case, found: Sequence[Any]) -> Outcome:
@@ -97,7 +82,7 @@ def _compared(case: Case, found: Sequence[Any]) -> Outcome:
     except Slow as error:
         return Outcome(SLOW, str(error))
     except FAULTS as error:
-        kind = DATA if INDEX.search(str(error)) else ACCEPTED
+        kind = REFUSED if INDEX.search(str(error)) else ACCEPTED
         return Outcome(kind, f"{type(error).__name__}: {error!s:.300}")
     if defn.is_random and "Key" not in case.call.values:
         return Outcome(RANDOM)

@@ -169,6 +169,15 @@ def product(sizes: Iterable[Size]) -> Size:
     return number if total is None else total * number
 
 
+def names_of(*sizes: Size) -> set[str]:
+    """Return the symbols in some sizes.
+
+    >>> sorted(names_of(Dim.named("N") * 2, 3, Dim.named("M")))
+    ['M', 'N']
+    """
+    return {name for size in sizes if isinstance(size, Dim) for name in size.names}
+
+
 def is_multiple(size: Size, number: int) -> bool:
     """Return whether a size is a multiple of a number for all values of its symbols.
 

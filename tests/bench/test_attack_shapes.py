@@ -54,7 +54,11 @@ def test_an_outcome(op: str, operand: str, mutation: str, kind: str, message: st
         (OutOfBounds("kernel k reads 4 bytes at offset 8"), [], BOUNDS),
         (KeyError("X"), [], UNTYPED),
         ([np.zeros(3)], StepError("refused"), ACCEPTED),
-        ([np.zeros(3)], StepError("index 7 is out of bounds for axis 0 with size 4"), shapes.DATA),
+        (
+            [np.zeros(3)],
+            StepError("index 7 is out of bounds for axis 0 with size 4"),
+            shapes.REFUSED,
+        ),
         ([np.zeros(3)], [np.ones(3)], DIFFERS),
         ([np.zeros(3)], [np.zeros(4)], DIFFERS),
         ([np.array([1.0, np.nan])], [np.array([1.0, np.inf])], RESULT),

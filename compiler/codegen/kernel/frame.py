@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from compiler.codegen.bind_and_run import Frame
-from compiler.ir.dims import Dim, Size, renamed
+from compiler.ir.dims import Dim, Size, names_of, renamed
 from compiler.ir.types import TensorType
 from compiler.plan import Plan, PlannedOp, Step, Value
 
@@ -99,7 +99,7 @@ class KernelFrame(Frame):
 
     def expect_size(self, what: str, size: Size, expected: Size) -> None:
         """Write into `bind` that two sizes must be equal, unless only a step knows them."""
-        names = {name for each in (size, expected) if isinstance(each, Dim) for name in each.names}
+        names = names_of(size, expected)
         if size != expected and names and names <= self.bound_dims:
             self.setup.line(f"if {size} != {expected}:")
             text = f"{what}: {{{size}}}, expected {{{expected}}}"

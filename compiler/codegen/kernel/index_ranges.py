@@ -230,7 +230,10 @@ class IndexRanges:
         if inner.dtype is DType.BOOL:
             return Range((0,), (1,))
         values = self.of(inner)
-        return values if term.dtype.is_float or values.fits(*integer_limits(term.dtype)) else ANY
+        if term.dtype.is_float:
+            return values
+        fits = values.fits(*integer_limits(term.dtype), takes_sizes=term.dtype.itemsize >= 4)
+        return values if fits else ANY
 
     def ravel(self, term: Expr) -> Range:
         """The number of an element in a shape."""

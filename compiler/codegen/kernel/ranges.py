@@ -55,11 +55,12 @@ class Range:
         """
         return self if self.low and self.high else ANY
 
-    def fits(self, least: int, most: int) -> bool:
-        """True if all values are in the limits of a type; open sizes fit in 32 bits."""
-        ends = [each for each in (*self.low, *self.high) if isinstance(each, int)]
-        is_wide = most >= 2**31 - 1 or len(ends) == len(self.low) + len(self.high)
-        return bool(self.low and self.high) and is_wide and all(least <= e <= most for e in ends)
+    def fits(self, least: int, most: int, takes_sizes: bool) -> bool:
+        """True if all values are in the limits of a type; open sizes are if it `takes_sizes`."""
+        ends = (*self.low, *self.high)
+        return bool(self.low and self.high) and all(
+            least <= end <= most if isinstance(end, int) else takes_sizes for end in ends
+        )
 
     @property
     def is_positive(self) -> bool:

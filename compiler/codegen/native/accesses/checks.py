@@ -12,7 +12,7 @@ from compiler.codegen.kernel.ranges import Range
 from compiler.codegen.native.accesses.proof import SizeCheck, bounded, stored_numbers
 from compiler.codegen.native.loops import NotLowered
 from compiler.errors import ShapeError
-from compiler.ir.dims import Dim, Size
+from compiler.ir.dims import Size, names_of
 from compiler.ir.types import Shape
 
 
@@ -73,28 +73,28 @@ class AccessChecks:
         if not self.checks_bounds:
             return
         text = f"native.expect_at_most({size}, {limit})"
-        names = {name for each in (size, limit) if isinstance(each, Dim) for name in each.names}
+        names = names_of(size, limit)
         if names & self.frame.loop_sizes:
             self.expect_in_loop(text)
-        self._where(names)(text)
+        (self.frame.setup if self._is_bound(names) else self.frame).line(text)
 
     def _write(self, check: SizeCheck, exactly: bool) -> None:
         """Write a comparison of sizes: once into `bind`, or before each use into the step.
 
         Of sizes that only the step knows, kernels may visit some rows of an array.
         """
-        write = self._where(check.names)
-        if write == self.frame.setup.line:
-            if check in self.written:
-                return
+        is_bound = self._is_bound(check.names)
+        if is_bound and check in self.written:
+            return
+        if is_bound:
             self.written[check] = None
-        else:
-            exactly = False
-        write(f"if {check.visited} {'!=' if exactly else '>'} {check.size}:")
-        write(f"    raise ValueError(f{check.text!r})")
+        writer = self.frame.setup if is_bound else self.frame
+        writer.line(f"if {check.visited} {'!=' if exactly and is_bound else '>'} {check.size}:")
+        writer.line(f"    raise ValueError(f{check.text!r})")
 
-    def _where(self, names: set[str]) -> Callable[[str], None]:
-        return self.frame.setup.line if names <= self.frame.bound_dims else self.frame.line
+    def _is_bound(self, names: set[str]) -> bool:
+        """True for sizes that are known when a module is bound."""
+        return names <= self.frame.bound_dims
 
     def _learn(self, kernel: KernelBody) -> None:
         """Learn the range of the integers in scratch that a kernel stores, in the step's order."""

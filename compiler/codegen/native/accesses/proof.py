@@ -22,7 +22,7 @@ from compiler.codegen.kernel.ranges import ANY, Range
 from compiler.codegen.kernel.split_reductions import substitute
 from compiler.codegen.trace import Expr, Term, all_parts
 from compiler.errors import ShapeError
-from compiler.ir.dims import Dim, Quotient, Size, product
+from compiler.ir.dims import Dim, Quotient, Size, names_of, product
 from compiler.ir.types import Shape
 
 _PURE = frozenset("index loop size add subtract multiply index_div index_mod ravel".split())
@@ -44,14 +44,17 @@ class SizeCheck:
     @property
     def text(self) -> str:
         """What is wrong, as an f-string of the sizes."""
-        what = self.operand if self.whole else f"an axis of {self.operand}"
-        return f"{what} has {{{self.size}}} elements, not {{{self.visited}}}"
+        return f"{self._what} has {{{self.size}}} elements, not {{{self.visited}}}"
+
+    @property
+    def _what(self) -> str:
+        """What has the size."""
+        return self.operand if self.whole else f"an axis of {self.operand}"
 
     @property
     def names(self) -> set[str]:
         """The names of open sizes in it."""
-        sizes = [each for each in (self.visited, self.size) if isinstance(each, Dim)]
-        return {name for each in sizes for name in each.names}
+        return names_of(self.visited, self.size)
 
     @property
     def differs(self) -> bool:
@@ -66,8 +69,9 @@ class SizeCheck:
         if isinstance(self.visited, Dim) or isinstance(self.size, Dim):
             return False
         if self.visited > self.size:
-            what = self.operand if self.whole else f"an axis of {self.operand}"
-            raise ShapeError(f"{self.visited} elements of {what} are needed, it has {self.size}")
+            raise ShapeError(
+                f"{self.visited} elements of {self._what} are needed, it has {self.size}"
+            )
         return True
 
 
