@@ -293,14 +293,14 @@ class IndexRanges:
             yield from self._shifted(condition.fn, *condition.args)
 
     def _compared(self, fn: str, a: Term, b: Term) -> Iterator[tuple[Expr, Range]]:
-        """What a comparison says of both its sides."""
+        """The ranges that a comparison gives to its operands."""
         gap = 0 if _has_floats((a, b)) else 1
         for part, range in zip((a, b), _COMPARISONS[fn](self.of(a), self.of(b), gap), strict=True):
             if isinstance(part, Expr):
                 yield part, range
 
     def _shifted(self, fn: str, a: Term, b: Term) -> Iterator[tuple[Expr, Range]]:
-        """What `a < end - start` says of `start + a`."""
+        """The range that `a < end - start` gives to `start + a`."""
         if fn in ("less", "less_equal") and isinstance(b, Expr) and b.fn == "subtract":
             end, start = b.args
             for pair in ((start, a), (a, start)):
@@ -340,17 +340,17 @@ _OPPOSITE = {
 
 
 Compare: TypeAlias = "Callable[[Range, Range, int], tuple[Range, Range]]"
-"""What a comparison says of its sides; integers that differ are at least 1 apart."""
+"""The ranges that a comparison gives to its operands; unequal integers differ by 1 at least."""
 
 
 def _at_most(a: Range, b: Range, gap: int) -> tuple[Range, Range]:
-    """What `a + gap <= b` says of both."""
+    """The ranges that `a + gap <= b` gives to a and b."""
     high, low = tuple(end - gap for end in b.high), tuple(end + gap for end in a.low)
     return Range((), high), Range(low, ())
 
 
 def _at_least(a: Range, b: Range, gap: int) -> tuple[Range, Range]:
-    """What `a >= b + gap` says of both."""
+    """The ranges that `a >= b + gap` gives to a and b."""
     second, first = _at_most(b, a, gap)
     return first, second
 
