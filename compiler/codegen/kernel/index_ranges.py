@@ -227,7 +227,7 @@ class IndexRanges:
         (inner,) = term.args
         if not isinstance(inner, Expr):
             return ANY
-        if inner.dtype is DType.BOOL:
+        if DType.BOOL in (inner.dtype, term.dtype):
             return Range((0,), (1,))
         values = self.of(inner)
         if term.dtype.is_float:

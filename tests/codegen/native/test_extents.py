@@ -219,6 +219,7 @@ def test_a_cast_to_a_type_that_is_too_narrow_has_no_range() -> None:
     assert IndexRanges(kernel).of(kernel.astype(i, DType.INT8)) == ANY
     assert IndexRanges(kernel).of(kernel.astype(j, DType.INT8)) == ANY
     assert IndexRanges(kernel).of(kernel.astype(j, DType.INT32)) == Range((0,), (N - 1,))
+    assert IndexRanges(kernel).of(kernel.astype(j, DType.BOOL)) == Range((0,), (1,))
 
 
 def test_floats_that_are_not_numbers_have_no_range() -> None:
