@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -23,6 +24,14 @@ def silence() -> Iterator[bytes]:
     """Messages of a call that is left half open."""
     threading.Event().wait(20)
     yield b""
+
+
+def until(condition: Callable[[], Any]) -> None:
+    """Wait until a condition holds, 10 seconds at most."""
+    end = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < end, "it does not come to hold"
+        time.sleep(0.001)
 
 
 class Served:
@@ -49,8 +58,7 @@ class Served:
 
     def busy(self, session: str) -> None:
         """Wait until a session, or the guests, have no threads left."""
-        while (key := self.admission.enter(session)) is not None:
-            self.admission.leave(key)
+        until(lambda: self.admission._open[session] == 2)
 
 
 @pytest.fixture
@@ -80,8 +88,7 @@ def test_half_open_calls_with_the_token_hold_the_threads_of_guests_only(served: 
     served.busy("member")
     assert unary_call(served.channel, "beat")(b"", metadata=TOKEN.metadata(), timeout=5) == b"!"
     assert codes(served.half_open(1)) == {"UNAUTHENTICATED"}
-    while not all(each.done() for each in calls):
-        served.admission.end_late()
+    until(lambda: all(each.done() for each in calls) or served.admission.end_late())
     assert codes(calls) == {"ABORTED", "CANCELLED"}
     assert served.echo(*TOKEN.metadata()) == b"x"
 
