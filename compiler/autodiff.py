@@ -5,7 +5,8 @@ A gradient is called `x@GRAD`. Where several ops contribute to it, the partial g
 at the end. An op is differentiated only if a gradient of one of its outputs exists: nothing is
 written for ops that do not lead to the loss, or lead only to variables with `stop_gradient`. The
 gradient of a block that an op owns is a block too, owned by the gradient op.
-`compiler.ir.autodiff.reverse_walk` does the walk. Source: fluid_spec A.4.
+`compiler.ir.autodiff.reverse_walk` does the walk. Ops, names and order are those of Paddle's
+`backward.py`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Distributed training: the role of each process, the strategy, and process launch.
 
 `roles` determine the role of a process, `parameter_server` and `collective` are the two fleets,
-`launch` starts processes, `few_shot` samples image data, `openks` has the names of seed 003. Those
+`launch` starts processes, `few_shot` samples image data, `openks` has the names of OpenKS. All
 names can be imported from here, each loaded from its file on first use. No tensor is moved here.
 """
 

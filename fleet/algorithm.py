@@ -1,7 +1,7 @@
 """Base class of fleets: the role of this process, files divided among workers, collectives.
 
-`Fleet` is the base class of release 1.8 (fluid_spec F.2), `BaseDistributedAlgorithm` its name in
-OpenKS (seed 003).
+`Fleet` is the base class of release 1.8, `BaseDistributedAlgorithm` its name in OpenKS. Differences
+from both: docs/reference_behaviour.md, "Fleet and OpenKS".
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Fleet:
     def init(self, role_maker: RoleMakerBase | Mode | None = None) -> None:
         """Determine this process's role, from the environment unless a role maker is passed.
 
-        A Mode only sets the mode: seed 003 calls the constructor `init(mode)`. Raises TypeError
+        A Mode only sets the mode: OpenKS calls the constructor `init(mode)`. Raises TypeError
         if `role_maker` is not a role maker, and what its `generate_role` raises.
         """
         if isinstance(role_maker, Mode):
@@ -83,7 +83,7 @@ class Fleet:
         return self._role.is_worker()
 
     def _is_worker(self) -> bool:
-        """Whether this process trains; the name in seed 003."""
+        """Whether this process trains; the name in OpenKS's document."""
         return self.is_worker()
 
     def is_server(self) -> bool:
@@ -134,7 +134,7 @@ class Fleet:
         self._role.barrier_worker()
 
     def barrier_workers(self) -> None:
-        """Wait until every worker has called this; the name in seed 003."""
+        """Wait until every worker has called this; the name in OpenKS's document."""
         self.barrier_worker()
 
 

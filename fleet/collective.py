@@ -1,7 +1,7 @@
 """The fleet of collective training: every worker has all parameters, and gradients are all-reduced.
 
-`incubate.fleet.collective` of release 1.8 and the GPU algorithm of OpenKS (fluid_spec F.4, seed
-003). On CPUs the collectives use Gloo.
+`incubate.fleet.collective` of release 1.8 and the GPU algorithm of OpenKS. On CPUs the collectives
+use Gloo.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`CollectiveOptimizer`: `minimize` that distributes a program by collectives (fluid_spec F.4)."""
+"""`CollectiveOptimizer`: `minimize` that distributes a program by collectives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Training by collectives and parameter servers at once, chosen for each parameter (seed 003).
+"""Training by collectives and parameter servers at once, chosen for each parameter.
 
 A job with workers and servers has its sparse embedding tables on the servers, which update them;
 the gradients of all other parameters are averaged over the workers, by all-reduce, and every

@@ -1,6 +1,6 @@
-"""OpenKS names of seed 003 for the fleets and optimizers of this package.
+"""The names of OpenKS for the fleets and optimizers of this package.
 
-Where document and source differ, both spellings work: `is_worker` and `_is_worker`,
+Where OpenKS's document and source differ, both spellings work: `is_worker` and `_is_worker`,
 `barrier_worker` and `barrier_workers`, the constructor and `init(mode)`.
 """
 

@@ -1,4 +1,4 @@
-"""`python -m fleet.openks_launcher --mode cpu|gpu …`: the launcher of OpenKS (fluid_spec F.5).
+"""`python -m fleet.openks_launcher --mode cpu|gpu …`: the launcher of OpenKS.
 
 With `--mode cpu` it is `fluid launch_ps`, with `--mode gpu` `fluid launch`; each takes the flags of
 that command too.

@@ -1,4 +1,4 @@
-"""Strategies of OpenKS, composed of small settings (fluid_spec F.5).
+"""Strategies of OpenKS, composed of small settings.
 
 `CPUStrategy([SyncModeConfig()]).setup_optimizer(algorithm, optimizer)` wraps an optimizer for
 parameter servers, `GPUStrategy(exec_config=[…], dist_config=[…])` for collective training.

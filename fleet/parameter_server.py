@@ -1,7 +1,7 @@
 """The fleet of parameter servers: programs by `DistributeTranspiler`, a role for each process.
 
 `incubate.fleet.parameter_server.distribute_transpiler` of release 1.8 and the CPU algorithm of
-OpenKS (fluid_spec F.3, seed 003).
+OpenKS.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Gradient clipping by value, by norm, or by global norm (fluid_spec A.4)."""
+"""Gradient clipping by value, by norm, or by global norm."""
 
 from __future__ import annotations
 

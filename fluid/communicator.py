@@ -1,4 +1,4 @@
-"""`fluid.communicator.Communicator`: sends gradients in the background (fluid_spec B.2)."""
+"""`fluid.communicator.Communicator`: sends gradients in the background."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """`fluid.Executor`: checks the user's arguments and runs programs by `compiler` and `runtime`.
 
 A run is `compiler.compile`, then `runtime.load`, then a call; `runtime.executor` caches the results
-of the first two. Defaults, checks and messages of fluid are here (fluid_spec A.5).
+of the first two. Defaults, checks and messages of fluid are here.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 `Program`, `Block`, `Operator`, `Variable` and `Parameter` derive from the compiler's classes, so
 nothing is translated: an op that a layer appends is checked, typed and stored at once, together
-with the user's source line (fluid_spec A.1). Every edit increments `Program.version`.
+with the user's source line. Every edit increments `Program.version`.
 """
 
 from __future__ import annotations
@@ -162,8 +162,8 @@ class Program(ir.Program):
     def _fresh_seed(self) -> int:
         """Return a seed for the next random op; 0 for a program without a seed.
 
-        The first one is the program's own; the reference uses it for all, so that equal shapes are
-        initialized equally there (surprises 46).
+        The first one is the program's own; Paddle uses it for all, so that equal shapes are
+        initialized equally there (docs/reference_behaviour.md, "Programs and names").
         """
         if self._seed == 0:
             return 0
@@ -195,9 +195,7 @@ class Program(ir.Program):
         return self._role_guard(role)
 
     def _common_attributes(self, op: Operator) -> dict[str, Any]:
-        """Return the attributes that every op has and that do not affect its result (fluid_spec
-        A.3).
-        """
+        """Return the attributes that every op has and that do not affect its result."""
         return {
             "op_role": int(self._op_role),
             "op_role_var": list(self._op_role_var),

@@ -1,6 +1,6 @@
 """Parameter initializers: each prepends one op to the startup program.
 
-Ops are prepended, so the startup program lists them in reverse order of creation (fluid_spec A.2).
+Ops are prepended, so the startup program lists them in reverse order of creation.
 With a program seed every op has a different seed, see `Program.random_seed`.
 """
 

@@ -1,6 +1,7 @@
-"""`fluid.ParallelExecutor`: runs one program on several devices (seed 004; fluid_spec E).
+"""`fluid.ParallelExecutor`: runs one program on several devices.
 
-It combines a `CompiledProgram` with data parallelism and an `Executor`.
+It combines a `CompiledProgram` with data parallelism and an `Executor`. Where releases differ:
+docs/reference_behaviour.md, "Data-parallel runs".
 """
 
 from __future__ import annotations

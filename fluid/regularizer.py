@@ -1,4 +1,4 @@
-"""Weight decay: terms added to gradients before the optimizer (fluid_spec A.4)."""
+"""Weight decay: terms added to gradients before the optimizer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Generated names of unnamed objects: `fc_0`, `fc_0.w_0`, `tmp_3` (fluid_spec A.2).
+"""Generated names of unnamed objects: `fc_0`, `fc_0.w_0`, `tmp_3`.
 
 One generator is current at a time; `guard` replaces it by a new one, so that a program built twice
 has the same names twice.

@@ -100,6 +100,21 @@ def test_links_lead_to_files(page: str) -> None:
     assert [link for link in links if not (path.parent / link).exists()] == []
 
 
+def test_references_to_sections_name_headings() -> None:
+    page = (ROOT / "docs" / "reference_behaviour.md").read_text(encoding="utf-8")
+    headings = re.findall(r"^## (.+)$", page, re.MULTILINE)
+    cited = [
+        f"{file.relative_to(ROOT)}: {section}"
+        for top in PACKAGES
+        for file in (ROOT / top).rglob("*.py")
+        for section in re.findall(
+            r'docs/reference_behaviour\.md,\s+"([^"]+)"', file.read_text(encoding="utf-8")
+        )
+    ]
+    assert cited
+    assert [place for place in cited if place.partition(": ")[2] not in headings] == []
+
+
 def described_in_architecture() -> str:
     text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     return text.split("## 4.")[1].split("## 5.")[0]

@@ -22,7 +22,7 @@ GRAD = "@GRAD"
 
 
 class OpRole(IntFlag):
-    """The role of an op (fluid_spec A.3), used by passes and `clone(for_test=True)`."""
+    """The role of an op as bit flags, those of `op_proto_maker.h`; read by passes and `clone`."""
 
     FORWARD = 0
     BACKWARD = 1

@@ -2,7 +2,7 @@
 
 With running statistics a batch norm is y = h * factor + shift, channel by channel. If each channel
 of a layer's output is linear in its own weights, scaling those weights scales the channel: layer(x,
-w) * factor + shift = layer(x, w scaled) + shift (seed 002).
+w) * factor + shift = layer(x, w scaled) + shift.
 """
 
 from __future__ import annotations

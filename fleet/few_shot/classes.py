@@ -1,4 +1,4 @@
-"""One class of a few-shot data set: a folder of images, sampled at random (seed 003)."""
+"""One class of a few-shot data set: a folder of images, sampled at random."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finds the classes of a few-shot data set below a folder (seed 003)."""
+"""Finds the classes of a few-shot data set below a folder."""
 
 from __future__ import annotations
 

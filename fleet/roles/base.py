@@ -1,4 +1,4 @@
-"""`RoleMakerBase`: the interface of role makers, and collectives between processes (seed 003)."""
+"""`RoleMakerBase`: the interface of role makers, and collectives between processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`PaddleCloudRoleMaker`: the role from a launcher's environment (fluid_spec F.1)."""
+"""`PaddleCloudRoleMaker`: the role from a launcher's environment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`GeneralRoleMaker`: workers and servers, all with separate endpoints (fluid_spec F.1)."""
+"""`GeneralRoleMaker`: workers and servers, all with separate endpoints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Role makers whose roles are passed by the script (fluid_spec F.1)."""
+"""Role makers whose roles are passed by the script."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The public names of Paddle's native module: types, places, errors, predictors.
 
-`fluid.core.VarDesc.VarType.FP32 == 5`: the numbers are those of saved files (fluid_spec G.3).
+`fluid.core.VarDesc.VarType.FP32 == 5`: the numbers are those of `framework.proto`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Feeds of a data-parallel run, split into one feed of arrays per device (fluid_spec E.3)."""
+"""Feeds of a data-parallel run, split into one feed of arrays per device."""
 
 from __future__ import annotations
 

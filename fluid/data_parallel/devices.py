@@ -1,7 +1,7 @@
 """Worker processes of a data-parallel run, and which scope values each of them holds.
 
 Device 0 is this process and works on the user's scope itself; devices 1 to k−1 are worker
-processes with private copies (fluid_spec E.2). Executors on the same places share the processes;
+processes with private copies. Executors on the same places share the processes;
 each has its own copies, unless `share_vars_from` names another executor to share with.
 """
 

@@ -1,6 +1,4 @@
-"""Concatenation of the values fetched on each device along axis 0, in device order (fluid_spec
-E.3).
-"""
+"""Concatenation of the values fetched on each device along axis 0, in device order."""
 
 from __future__ import annotations
 

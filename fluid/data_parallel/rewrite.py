@@ -2,7 +2,7 @@
 
 `insert_all_reduces` edits the program in place: a clone in data-parallel runs, the user's program
 in the transpiler's `grad_allreduce` mode. The ops, their order and their attributes are those of
-Paddle 1.8.5's collective transpiler (fluid_spec B.9, E.4).
+Paddle 1.8.5's `transpiler/collective.py`.
 """
 
 from __future__ import annotations

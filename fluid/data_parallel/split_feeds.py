@@ -1,9 +1,9 @@
 """Splitting of feeds among devices: rows of arrays, sequences of LoD tensors.
 
 Device i of k gets the rows from i·n//k to (i+1)·n//k of n, so that the counts differ by at most
-one and later devices get the larger ones: 3 rows on 2 devices are [0] and [1, 2] (seed 004).
+one and later devices get the larger ones: 3 rows on 2 devices are [0] and [1, 2].
 With `FLUID_SPLIT=1.8` in the environment the rule is that of Paddle 1.8: ceil(n/k) rows each, the
-last device gets the rest (fluid_spec E.3).
+last device gets the rest (docs/reference_behaviour.md, "Data-parallel runs").
 """
 
 from __future__ import annotations

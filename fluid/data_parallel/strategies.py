@@ -1,4 +1,4 @@
-"""Settings of data-parallel runs: `BuildStrategy` and `ExecutionStrategy` (fluid_spec E.5).
+"""Settings of data-parallel runs: `BuildStrategy` and `ExecutionStrategy`.
 
 Names and defaults are those of Paddle 1.8.5. Fields without an effect are accepted so that old
 scripts run; the docstrings list which have one.

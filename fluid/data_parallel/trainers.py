@@ -1,4 +1,4 @@
-"""The trainers on other machines that train together with this process (fluid_spec B.8, E.1)."""
+"""The trainers on other machines that train together with this process."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Base class of optimizers: gradients of a loss, and one op that updates each parameter.
 
 `minimize` sorts parameters by name and appends, in this order: gradient clipping, weight decay,
-per-parameter learning rates, updates (fluid_spec A.4). Accumulators are persistable variables
+per-parameter learning rates, updates. Accumulators are persistable variables
 `<parameter>_<accumulator>_<n>`, initialized by the startup program.
 """
 

@@ -1,4 +1,4 @@
-"""Python operators on variables: each appends the corresponding op (fluid_spec A.1).
+"""Python operators on variables: each appends the corresponding op, as in `math_op_patch.py`.
 
 With a number, `+ - * /` become one `scale`; between variables they become `elementwise_*`, and
 comparisons become `less_than` and so on. Results are called `tmp_0`, `tmp_1`, …

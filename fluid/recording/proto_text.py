@@ -1,6 +1,6 @@
 """Programs, blocks, variables and ops in protobuf's text format, the result of `str`.
 
-Everything is in program order; call stacks are omitted (fluid_spec A.1).
+Everything is in program order; call stacks are omitted.
 """
 
 from __future__ import annotations

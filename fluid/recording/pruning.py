@@ -1,7 +1,7 @@
 """Removal of ops from a program, with their blocks and variables.
 
 `Program.clone(for_test=True)` removes training ops; `Program._prune` keeps the ops a target
-needs (fluid_spec A.1).
+needs.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The types of variables, with the numbers of saved files.
 
-`VarDesc.VarType.FP32 == 5` (fluid_spec G.3). Public as `fluid.core.VarDesc`.
+`VarDesc.VarType.FP32 == 5`, as in `framework.proto`. Public as `fluid.core.VarDesc`.
 """
 
 from __future__ import annotations

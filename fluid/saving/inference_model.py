@@ -1,7 +1,7 @@
 """Saving and loading of inference models: a pruned program and its parameters, in one folder.
 
 The program is written as release 1.8.5 writes it, between feed and fetch ops; each release loads
-what the other saved (fluid_spec G.1, G.3).
+what the other saved.
 """
 
 from __future__ import annotations

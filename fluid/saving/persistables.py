@@ -1,7 +1,7 @@
 """Saving and loading of variables between the global scope and tensor files.
 
 No `save` or `load` op is run. All values are collected before the first write, and all files are
-read before the first variable is set, so an error changes neither files nor scope (fluid_spec G.1).
+read before the first variable is set, so an error changes neither files nor scope.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""Program rewrites: for inference, for memory reuse, for distributed training
-(seeds 000 to 002).
-"""
+"""Program rewrites: for inference, for memory reuse, for distributed training."""
 
 from fluid.compatibility.missing import not_yet
 from fluid.transpiler.distribute_transpiler import DistributeTranspiler, DistributeTranspilerConfig

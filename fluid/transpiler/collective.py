@@ -1,4 +1,4 @@
-"""Mode `collective`: the program all-reduces gradients or parameters (fluid_spec B.9)."""
+"""Mode `collective`: the program all-reduces gradients or parameters."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """`DistributeTranspiler`: the programs of a distributed job, created from that of one process.
 
 This is the public interface: arguments are checked here, the work is in
-`fluid.transpiler.distribute`. Behaviour: fluid_spec B; where the reference has bugs, the correct
-one (surprises 2.1 to 2.25).
+`fluid.transpiler.distribute`. Bugs of release 1.8.5 that are not repeated:
+docs/reference_behaviour.md, "Distributed programs".
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`InferenceTranspiler`: folds the batch norms of a trained program into weights (seed 002).
+"""`InferenceTranspiler`: folds the batch norms of a trained program into weights.
 
 Release 1.8.5 has removed it. Its parts for one kernel library are not needed here, since compiled
 code is fused anyway; the promised folding into fully connected layers is implemented.

@@ -1,7 +1,7 @@
 """`memory_optimize` and `release_memory`: rewrite programs to reuse or delete variables earlier.
 
 Release 1.8.5 keeps the names and does nothing; here they work as up to release 1.5, on
-programs of any nesting, without changing results (fluid_spec D, surprises 7-11, 54-56).
+programs of any nesting, without changing results (docs/reference_behaviour.md, "Memory reuse").
 The compiler plans memory itself: these calls are for users who read, save or export a program.
 """
 

@@ -1,7 +1,7 @@
 """Folding of batch norms into the preceding layers: new parameters, fewer ops.
 
 The new parameters are called `<old>_fuse_bn`. Nothing is changed before all values are known, and
-values are stored in the scope when all ops are rewritten (seed 002, fluid_spec C.2).
+values are stored in the scope when all ops are rewritten.
 """
 
 from __future__ import annotations

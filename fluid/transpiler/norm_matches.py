@@ -2,7 +2,7 @@
 
 A match is a layer, an optional bias add, and the norm. Their positions in the block do not matter,
 but no other op may use the values between them; for a norm that cannot be folded, the reason is
-reported (fluid_spec C.2, surprises 51).
+reported (docs/reference_behaviour.md, "Batch-norm folding").
 """
 
 from __future__ import annotations

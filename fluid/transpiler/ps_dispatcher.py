@@ -1,4 +1,4 @@
-"""Assignment of variables to servers: round-robin, or by a hash of the name (fluid_spec B.4)."""
+"""Assignment of variables to servers: round-robin, or by a hash of the name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Planning of variable reuse: which variable may take the name of which dead one (fluid_spec D.4).
+"""Planning of variable reuse: which variable may take the name of which dead one.
 
 Ops are visited in order. Dead variables go to a pool; a new output takes the first entry of the
 pool that fits. Only variables that are written once may move, and only if the other name is not

@@ -1,8 +1,7 @@
 """Regions of ops over which live ranges of variables are computed, and the names to keep.
 
 A unit is the main block, or a block that an op runs together with its gradient block: forward
-values that the gradient reads are live until then (fluid_spec D.1). Live ranges follow from a
-backward walk (D.2).
+values that the gradient reads are live until then. Live ranges come from a backward walk.
 """
 
 from __future__ import annotations
@@ -88,7 +87,7 @@ def is_temporary(block: Block, name: str) -> bool:
 def kept_names(
     program: Any, skip: Iterable[str], *, gradients: bool, edges: bool = True
 ) -> set[str]:
-    """Names that must neither be renamed nor deleted (fluid_spec D.3, D.5).
+    """Names that must neither be renamed nor deleted.
 
     Those of `skip`; outputs that are forced onto the CPU; variables that ops with blocks refer to
     by name, and slots that exist for these blocks. With `gradients` the gradients that optimizers

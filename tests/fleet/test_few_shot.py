@@ -1,4 +1,4 @@
-"""Few-shot data of seed 003: shapes, ranges, rotations, episodes, and what is wrong with files."""
+"""Few-shot data sets: shapes, ranges, rotations, episodes, and errors of files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""OpenKS names of seed 003: the factory, both algorithms and their optimizers, strategies."""
+"""The names of OpenKS: the factory, both algorithms and their optimizers, strategies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table in docs/fleet.md: classes and methods of seed 003, their signatures and their tests.
+"""The table in docs/fleet.md: classes and methods of OpenKS, their signatures and their tests.
 
 It is generated from the code: `pytest tests/fleet/test_seed_table.py --update` writes it anew.
 """

@@ -1,4 +1,4 @@
-"""fluid.Executor: accepted arguments, and the errors of all others (fluid_spec A.5)."""
+"""fluid.Executor: accepted arguments, and the errors of all others."""
 
 import re
 from typing import Any

@@ -1,4 +1,4 @@
-"""`InferenceTranspiler`: what is folded, under which names, and what must not be (fluid_spec C)."""
+"""`InferenceTranspiler`: what is folded, under which names, and what must not be."""
 
 import re
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Layers: names, parameters, shapes, and what they say of bad arguments (fluid_spec A.2)."""
+"""Layers: names, parameters, shapes, and errors of bad arguments."""
 
 import re
 from collections.abc import Callable

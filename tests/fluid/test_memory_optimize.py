@@ -1,6 +1,6 @@
 """`memory_optimize` and `release_memory`: the renames of release 1.5, and no number changed.
 
-The exact names come from fluid_spec D.4 and D.5; what is protected from surprises 54 and 56.
+The exact names are those of release 1.5; feeds and fetches are protected, which it did not do.
 """
 
 from collections.abc import Callable
@@ -30,7 +30,7 @@ LINE = [
     ("fc_0.tmp_1@GRAD", "square_error_cost_0.tmp_0"),
     ("fc_0.tmp_0@GRAD", "square_error_cost_0.tmp_1@GRAD"),
 ]
-"""The renames of a line with SGD, at level 0 (fluid_spec D.4)."""
+"""The renames of a line with SGD, at level 0."""
 
 
 FEED = {"x": np.ones((2, 13), "float32"), "y": np.ones((2, 1), "float32")}

@@ -1,4 +1,4 @@
-"""What `minimize` appends, in which order, with which roles (fluid_spec A.3, A.4)."""
+"""What `minimize` appends, in which order, with which roles."""
 
 from typing import Any
 

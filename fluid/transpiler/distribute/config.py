@@ -1,4 +1,4 @@
-"""Settings of `DistributeTranspiler` (fluid_spec B.2)."""
+"""Settings of `DistributeTranspiler`."""
 
 from __future__ import annotations
 

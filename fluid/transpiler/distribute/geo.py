@@ -1,4 +1,4 @@
-"""Geo-SGD: trainers update locally, and servers add up the parameter deltas (fluid_spec B.2)."""
+"""Geo-SGD: trainers update locally, and servers add up the parameter deltas."""
 
 from __future__ import annotations
 

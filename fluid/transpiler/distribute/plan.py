@@ -1,7 +1,7 @@
 """The sharding plan: which server holds which block of which parameter.
 
 It follows from the program, the endpoints and the settings alone, so that trainers and servers
-that build the same program agree without talking (fluid_spec B.3 and B.4).
+that build the same program agree without communicating.
 """
 
 from __future__ import annotations

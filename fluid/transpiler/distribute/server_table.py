@@ -1,4 +1,4 @@
-"""Blocks of a server for an embedding table with `is_distributed` (fluid_spec B.7)."""
+"""Blocks of a server for an embedding table with `is_distributed`."""
 
 from __future__ import annotations
 

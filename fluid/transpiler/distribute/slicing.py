@@ -1,4 +1,4 @@
-"""Cutting parameters into blocks of whole rows (fluid_spec B.3)."""
+"""Cutting of parameters into blocks of whole rows, as `slice_variable` of release 1.8.5."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Embedding tables whose rows trainers look up on servers, instead of holding them.
 
 With `is_sparse`, a table is cut into blocks of rows like any parameter, and its lookups become one
-`distributed_lookup_table`. With `is_distributed` (fluid_spec B.7), row r of the one table lies on
+`distributed_lookup_table`. With `is_distributed`, row r of the one table lies on
 server r mod n: `split_ids`, `prefetch` and `merge_ids` look up, `split_ids` and `send` push.
 """
 

@@ -1,4 +1,4 @@
-"""Rows and sequences are divided among devices as seed 004 and fluid_spec E.3 say."""
+"""Rows and sequences of a feed are divided evenly among devices, or by the rule of 1.8."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Programs on two processes: what ParallelExecutor computes, returns and refuses (fluid_spec E)."""
+"""Programs on two processes: what ParallelExecutor computes, returns and rejects."""
 
 import re
 from typing import Any
