@@ -33,12 +33,12 @@ from bench.support.table import Row, goal, table
 from compiler import Options
 from compiler.driver import TARGETS, feed_shapes
 from compiler.freeze import freeze
-from compiler.gc_pause import gc_disabled
 from compiler.ir.conversion.program_to_graph import to_graph
 from compiler.passes.base import Context
 from compiler.passes.manager import run_passes
 from compiler.passes.observers import Timer
 from compiler.passes.pipeline import pipeline
+from compiler.support.gc_pause import gc_disabled
 
 GOAL_MS = 1000.0
 """Maximum for all stages of resnet_cifar8's training program."""

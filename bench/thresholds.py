@@ -28,7 +28,7 @@ from compiler.options import Options
 from compiler.passes.base import Context
 from compiler.passes.manager import run_passes
 from compiler.passes.pipeline import pipeline
-from compiler.thresholds import all_thresholds, observed
+from compiler.support.thresholds import all_thresholds, observed
 from tests.ops.compiled_samples import wanted
 from tests.ops.samples import Sample, samples
 from tests.ops.test_generated import NOBODY, Case, backward, forward, graph_of, is_array

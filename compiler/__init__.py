@@ -12,8 +12,8 @@ show and check a compilation.
 from importlib import import_module
 
 from compiler.codegen.module import Module
-from compiler.lazy_loading import fill_later, lazy_names
 from compiler.options import Options
+from compiler.support.lazy_loading import fill_later, lazy_names
 
 __all__ = ["Module", "Options"]
 

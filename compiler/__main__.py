@@ -14,7 +14,6 @@ from pathlib import Path
 from compiler.codegen.numpy import NumpyTarget
 from compiler.debugging.explanation import study_graph
 from compiler.errors import ParseError
-from compiler.escape import one_line, printable_lines
 from compiler.freeze import freeze
 from compiler.ir.graph import Graph
 from compiler.ir.text.dot import dot
@@ -24,6 +23,7 @@ from compiler.passes.base import Context, Pass
 from compiler.passes.dump import Dump
 from compiler.passes.manager import Observer, run_passes
 from compiler.passes.pipeline import PASSES, left_out, named, pipeline
+from compiler.support.escape import one_line, printable_lines
 
 EMITTERS: Mapping[str, Callable[[Graph], str]] = {
     "ir": show,

@@ -18,7 +18,6 @@ from compiler.codegen.target import Target
 from compiler.codegen.writer import LONGEST_NAME
 from compiler.errors import CompileError, did_you_mean
 from compiler.freeze import freeze
-from compiler.gc_pause import gc_disabled
 from compiler.ir.analysis.placement import runs_on_device
 from compiler.ir.conversion.block_walk import LOD, ROWS
 from compiler.ir.conversion.program_to_graph import to_graph
@@ -27,7 +26,6 @@ from compiler.ir.graph import Graph
 from compiler.ir.program import Program, VarDesc
 from compiler.ir.text.printer import show
 from compiler.ir.types import Array, DType, Shape, TensorType
-from compiler.lazy_loading import load
 from compiler.options import Options
 from compiler.passes.base import Context
 from compiler.passes.device.capture_step import CaptureStep
@@ -37,7 +35,9 @@ from compiler.passes.observers import Guard
 from compiler.passes.pipeline import pipeline
 from compiler.plan import Plan
 from compiler.record import Record, packed
-from compiler.tracebacks import entry_point
+from compiler.support.gc_pause import gc_disabled
+from compiler.support.lazy_loading import load
+from compiler.support.tracebacks import entry_point
 
 
 def _triton_target() -> Target:

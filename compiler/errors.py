@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Any
 
-from compiler.escape import one_line, printable_lines
+from compiler.support.escape import one_line, printable_lines
 
 
 class CompileError(ValueError):

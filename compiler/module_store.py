@@ -6,14 +6,14 @@ its kernels prepare from those, such as packed weights, are added when they were
 
 An entry is a JSON file below its digest, with the module's source and the values that the source
 assigns, so that loading it parses nothing; arrays are in files of their own, which are mapped
-(`compiler.stored_arrays`). Its key is the digest of everything that determines the code: the
-program, feeds, fetches, options, the source files of the compiler and of the runtime, which modules
-call, and the versions of Python and NumPy.
+(`compiler.support.stored_arrays`). Its key is the digest of everything that determines the code:
+the program, feeds, fetches, options, the source files of the compiler and of the runtime, which
+modules call, and the versions of Python and NumPy.
 Files are written atomically; an entry whose digest does not match is deleted. Above the size limit
 the least recently used entries are removed.
 
 The source is executed as it is found, so only the user may have write access to the folder, which
-`compiler.private_folders` checks; digests detect damage, but not an attack.
+`compiler.support.private_folders` checks; digests detect damage, but not an attack.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ from compiler.codegen.module import Module, with_ir, without_ir
 from compiler.errors import ParseError
 from compiler.ir.types import Array
 from compiler.options import Cache, Options
-from compiler.private_folders import (
+from compiler.record import Record
+from compiler.support.private_folders import (
     PrivateFolder,
     is_due,
     is_private,
     private_folder,
     trim,
 )
-from compiler.processors import available_processors
-from compiler.record import Record
-from compiler.stored_arrays import SUFFIX, byte_view, map_arrays, put_arrays
+from compiler.support.processors import available_processors
+from compiler.support.stored_arrays import SUFFIX, byte_view, map_arrays, put_arrays
 
 _PACKAGES = Path(__file__).parent, Path(__file__).parents[1] / "runtime"
 """What decides the code of a module, and what a module runs with."""

@@ -12,11 +12,11 @@ from enum import Enum
 from itertools import groupby
 from typing import TypeAlias
 
-from compiler.escape import one_line
 from compiler.ir.dims import Size
 from compiler.ir.opdef import OpDef
 from compiler.ir.region import WHOLE, Region
 from compiler.ir.types import TensorType
+from compiler.support.escape import one_line
 
 
 @dataclass(frozen=True)

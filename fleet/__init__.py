@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import NoReturn
 
 from compiler.errors import did_you_mean
-from compiler.lazy_loading import lazy_names
+from compiler.support.lazy_loading import lazy_names
 
 __all__ = [
     "ASyncModelConfig",

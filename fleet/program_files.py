@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from compiler.escape import dot_string
+from compiler.support.escape import dot_string
 from fluid.framework import Program, Variable
 from fluid.io import is_persistable
 

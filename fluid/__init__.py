@@ -5,8 +5,8 @@ import gc as _gc
 _collects = _gc.isenabled()
 _gc.disable()  # imports create objects but no garbage: a tenth of their time
 
-from compiler.gc_pause import age_objects as _age_objects
-from compiler.lazy_loading import lazy_names
+from compiler.support.gc_pause import age_objects as _age_objects
+from compiler.support.lazy_loading import lazy_names
 from fluid import (
     average,
     backward,

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from compiler.autodiff import PART
+from compiler.ir.autodiff.append_backward import PART
 from fluid import layers
 from fluid.framework import Parameter, Program, Variable, default_main_program, name_scope
 from fluid.recording.arguments import typed

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from compiler.errors import did_you_mean
-from compiler.tracebacks import entry_point
+from compiler.support.tracebacks import entry_point
 from fluid import data_parallel
 from fluid.data_parallel.rewrite import computes_gradients
 from fluid.data_parallel.strategies import BuildStrategy, ExecutionStrategy

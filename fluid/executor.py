@@ -18,7 +18,7 @@ import compiler
 from compiler.ir.program import OpRole
 from compiler.ir.types import Array
 from compiler.options import NARROW, Options
-from compiler.tracebacks import entry_point, hide_frames
+from compiler.support.tracebacks import entry_point, hide_frames
 from fluid import parameter_server
 from fluid.compiler import CompiledProgram
 from fluid.data_parallel.merge_fetches import merged, unmerged

@@ -18,7 +18,7 @@ from typing import Any
 from compiler.ir import program as ir
 from compiler.ir.conversion.reused_names import has_reuses, restore_original_names
 from compiler.ir.program import OpRole
-from compiler.tracebacks import entry_point
+from compiler.support.tracebacks import entry_point
 from fluid.compatibility.installed import in_dygraph_mode, load_op_library, require_version
 from fluid.compatibility.op_protos import OpProtoHolder, get_all_op_protos
 from fluid.recording import current_state, pruning

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from compiler.tracebacks import entry_point
+from compiler.support.tracebacks import entry_point
 from fluid import unique_name
 from fluid.framework import (
     Operator,

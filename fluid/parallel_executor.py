@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from compiler.tracebacks import entry_point
+from compiler.support.tracebacks import entry_point
 from fluid.compiler import BuildStrategy, CompiledProgram, ExecutionStrategy
 from fluid.executor import Executor, global_scope
 from fluid.framework import Program, default_main_program

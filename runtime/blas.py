@@ -24,8 +24,8 @@ from typing import Any
 import numpy as np
 
 from compiler.codegen.module import Module, without_ir
-from compiler.fork_delay import FORK_LOCK
 from compiler.ir.dims import evaluate
+from compiler.support.fork_delay import FORK_LOCK
 from runtime.loaded_libraries import loaded_libraries
 
 PREFIXES = ("scipy_openblas", "openblas")

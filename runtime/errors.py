@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from compiler.errors import CompileError, ShapeError
-from compiler.escape import printable_lines
+from compiler.support.escape import printable_lines
 
 
 class FeedError(CompileError):

@@ -14,7 +14,7 @@ from threading import Condition, Thread
 from types import TracebackType
 from typing import Generic, TypeVar
 
-from compiler.tracebacks import entry_point
+from compiler.support.tracebacks import entry_point
 from runtime.forks import renew_in_children
 
 T = TypeVar("T")

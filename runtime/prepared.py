@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
 from compiler.ir.types import Array
-from compiler.shared_arrays import SharedArrays
+from compiler.support.shared_arrays import SharedArrays
 from runtime.memory.arena import new_array
 from runtime.tensors.contents import Clock
 

@@ -20,7 +20,7 @@ import numpy as np
 from compiler.codegen.module import Module
 from compiler.errors import ShapeError
 from compiler.ir.types import Array
-from compiler.shared_arrays import SharedArrays
+from compiler.support.shared_arrays import SharedArrays
 from runtime.executor import Executor, Program, Signature
 from runtime.forks import renew_in_children
 from runtime.loader import Params

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from compiler.processors import available_processors
+from compiler.support.processors import available_processors
 from runtime import blas
 
 ROOT = Path(__file__).resolve().parents[1]

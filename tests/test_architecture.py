@@ -21,17 +21,8 @@ HOUSE = ("compiler", "runtime", "fluid", "fleet")
 
 # Room → what it may import, besides itself. A folder is a room with all in it, a file of
 # `compiler` is a room of its own; a module with no room is a complaint.
-GROUND = (
-    "compiler.errors",
-    "compiler.escape",
-    "compiler.limits",
-    "compiler.fork_delay",
-    "compiler.gc_pause",
-    "compiler.lazy_loading",
-    "compiler.syntax_trees",
-    "compiler.thresholds",
-)
-"""Small modules of `compiler` that any package may import."""
+GROUND = ("compiler.errors", "compiler.support")
+"""Any package may import these."""
 VALUES = (
     "compiler.ir.cached_property",
     "compiler.ir.dims",
@@ -41,8 +32,7 @@ VALUES = (
 """What the packages of `compiler.ir` are built on."""
 FOR_PASSES = (
     "compiler.errors",
-    "compiler.escape",
-    "compiler.syntax_trees",
+    "compiler.support",
     "compiler.options",
     "compiler.ir",
     "compiler.interpret",
@@ -54,38 +44,22 @@ FOR_PASSES = (
 """What each group of passes may import."""
 COMPILED = (
     "compiler.errors",
-    "compiler.limits",
-    "compiler.escape",
-    "compiler.syntax_trees",
+    "compiler.support",
     "compiler.plan",
     "compiler.pack",
-    "compiler.private_folders",
-    "compiler.tracebacks",
     "compiler.codegen.module",
     "compiler.ir.dims",
-    "compiler.fork_delay",
-    "compiler.gc_pause",
-    "compiler.lazy_loading",
     "compiler.ir.types",
-    "compiler.extras",
-    "compiler.processors",
-    "compiler.shared_arrays",
 )
 """What `runtime` knows of `compiler`: plain data of a compiled module."""
 
 TABLE: dict[str, tuple[str, ...]] = {
-    "compiler.escape": (),
-    "compiler.syntax_trees": (),
-    "compiler.tracebacks": (),
-    "compiler.thresholds": (),
-    "compiler.errors": ("compiler.escape",),
+    "compiler.support": (),
+    "compiler.support.tracebacks": (),
+    "compiler.errors": ("compiler.support",),
     "compiler.pack": (),
-    "compiler.limits": (),
-    "compiler.private_folders": (),
-    "compiler.extras": (),
-    "compiler.processors": (),
-    "compiler.shared_arrays": ("compiler.ir.types",),
-    "compiler.stored_arrays": ("compiler.ir.types", "compiler.private_folders"),
+    "compiler.support.shared_arrays": ("compiler.ir.types",),
+    "compiler.support.stored_arrays": ("compiler.support", "compiler.ir.types"),
     "compiler.ir": (*GROUND,),
     "compiler.ir.cached_property": (),
     "compiler.ir.dims": (*GROUND, "compiler.ir.cached_property"),
@@ -130,53 +104,41 @@ TABLE: dict[str, tuple[str, ...]] = {
     ),
     "compiler.ops": (
         "compiler.errors",
-        "compiler.escape",
-        "compiler.limits",
-        "compiler.thresholds",
+        "compiler.support",
         "compiler.ir",
     ),
     "compiler.interpret": ("compiler.errors", "compiler.ir"),
-    "compiler.autodiff": ("compiler.errors", "compiler.ir"),
-    "compiler.plan": ("compiler.errors", "compiler.escape", "compiler.ir"),
+    "compiler.plan": ("compiler.errors", "compiler.support", "compiler.ir"),
     "compiler.record": ("compiler.errors", "compiler.ir", "compiler.options"),
     "compiler.plan_check": ("compiler.errors", "compiler.ir", "compiler.plan"),
     "compiler.freeze": ("compiler.errors", "compiler.ir", "compiler.plan", "compiler.plan_check"),
     "compiler.options": (),
     "compiler.passes": (
         "compiler.errors",
-        "compiler.escape",
-        "compiler.syntax_trees",
+        "compiler.support",
         "compiler.options",
         "compiler.ir",
         "compiler.interpret",
         "compiler.record",
-        "compiler.lazy_loading",
     ),
     "compiler.passes.simplify": (*FOR_PASSES,),
     "compiler.passes.distribute": (*FOR_PASSES,),
     "compiler.passes.fusion": (*FOR_PASSES, "compiler.passes.simplify"),
     "compiler.passes.memory": (*FOR_PASSES, "compiler.passes.distribute"),
-    "compiler.passes.device": (*FOR_PASSES, "compiler.lazy_loading", "compiler.passes.memory"),
+    "compiler.passes.device": (*FOR_PASSES, "compiler.support", "compiler.passes.memory"),
     "compiler.codegen": (
         "compiler.errors",
-        "compiler.escape",
-        "compiler.syntax_trees",
+        "compiler.support",
         "compiler.ir",
         "compiler.plan",
         "compiler.pack",
-        "compiler.private_folders",
-        "compiler.extras",
-        "compiler.processors",
         "compiler.record",
-        "compiler.shared_arrays",
-        "compiler.thresholds",
     ),
     "compiler.cost": ("compiler.ir", "compiler.plan", "compiler.codegen"),
     "compiler.cost.stage_costs": ("compiler",),
     "compiler.report": (
         "compiler.errors",
-        "compiler.escape",
-        "compiler.syntax_trees",
+        "compiler.support",
         "compiler.ir",
         "compiler.plan",
         "compiler.pack",
@@ -187,9 +149,7 @@ TABLE: dict[str, tuple[str, ...]] = {
     "compiler.module_store": (
         "compiler.errors",
         "compiler.options",
-        "compiler.private_folders",
-        "compiler.processors",
-        "compiler.stored_arrays",
+        "compiler.support",
         "compiler.ir.types",
         "compiler.codegen.module",
         "compiler.record",
@@ -227,9 +187,6 @@ TABLE: dict[str, tuple[str, ...]] = {
     "fluid.incubate": ("compiler", "runtime", "fluid", "fleet"),
     "fluid.paddle": ("compiler", "runtime", "fluid", "fleet"),
     "fleet": ("compiler", "runtime", "fluid"),
-    "compiler.fork_delay": (),
-    "compiler.gc_pause": (),
-    "compiler.lazy_loading": ("compiler.fork_delay", "compiler.gc_pause"),
 }
 FOLDERS = {
     room for room in TABLE if room != "compiler" and (ROOT / room.replace(".", "/")).is_dir()
@@ -262,7 +219,7 @@ OPTIONAL_ROOMS = (
 
 # Import their own files by computed names: ops, passes, what scripts import as paddle, lazy names.
 FAMILIES = (
-    "compiler.ops", "compiler.passes.pipeline", "compiler.lazy_loading",
+    "compiler.ops", "compiler.passes.pipeline", "compiler.support.lazy_loading",
     "fluid.compatibility.as_paddle",
 )  # fmt: skip
 
@@ -575,7 +532,7 @@ FAULTS = [
     ("fluid/io.py", "_j = __import__('json')", "imports json by name"),
     (
         "fluid/io.py",
-        "from compiler.lazy_loading import lazy_names\nlazy_names(__name__, {'fleet.roles': 'Role'})",
+        "from compiler.support.lazy_loading import lazy_names\nlazy_names(__name__, {'fleet.roles': 'Role'})",
         "imports fleet.roles",
     ),
     ("fluid/io.py", "x = 1\n" * FILE_LINES, "more than 400"),
@@ -633,6 +590,8 @@ def test_long_function_is_seen_but_not_its_docstring(tmp_path: Path) -> None:
 def test_circle_is_seen(tmp_path: Path) -> None:
     files = {"fluid/a.py": "from fluid import b", "fluid/b.py": "from .a import x"}
     assert cycles(build(tmp_path, files)) == [["fluid.a", "fluid.b"]]
-    late = "from compiler.lazy_loading import lazy_names\nlazy_names(__name__, {'fluid': 'b'})"
+    late = (
+        "from compiler.support.lazy_loading import lazy_names\nlazy_names(__name__, {'fluid': 'b'})"
+    )
     files = {"fluid/__init__.py": late, "fluid/b.py": "from fluid import x"}
     assert cycles(build(tmp_path / "late", files)) == [["fluid", "fluid.b"]]

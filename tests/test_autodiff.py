@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import compiler  # noqa: F401 -- fills the registry
-from compiler.autodiff import append_backward, append_gradients, note_parameters
 from compiler.errors import CompileError, UnknownOp
 from compiler.interpret import run
+from compiler.ir.autodiff.append_backward import append_backward, append_gradients, note_parameters
 from compiler.ir.autodiff.grad_ops import gradient_ops
 from compiler.ir.conversion.program_to_graph import to_graph
 from compiler.ir.opdef import OpDef, reads, writes

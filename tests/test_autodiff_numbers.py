@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compiler.autodiff import append_backward
 from compiler.interpret import run
+from compiler.ir.autodiff.append_backward import append_backward
 from compiler.ir.conversion.program_to_graph import to_graph
 from compiler.ir.program import Block
 from compiler.ir.types import DType

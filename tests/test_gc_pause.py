@@ -8,7 +8,7 @@ from threading import Event, Thread
 
 import pytest
 
-from compiler.gc_pause import age_objects, gc_disabled
+from compiler.support.gc_pause import age_objects, gc_disabled
 
 
 def test_collections_stop_within_blocks_of_any_depth() -> None:

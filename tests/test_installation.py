@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from compiler.extras import MODULES
+from compiler.support.extras import MODULES
 
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]

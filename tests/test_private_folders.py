@@ -14,7 +14,7 @@ from compiler.codegen.ahead.kernel_cache import KernelCache
 from compiler.codegen.ahead.machine_code import Code
 from compiler.module_store import ModuleStore
 from compiler.options import Options
-from compiler.private_folders import NotPrivate, is_due, is_private, private_folder, trim
+from compiler.support.private_folders import NotPrivate, is_due, is_private, private_folder, trim
 from runtime.gpu import cuda
 from runtime.native.object_cache import ObjectCache
 from tests.test_module_store import made

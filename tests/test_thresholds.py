@@ -5,9 +5,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from compiler import thresholds
 from compiler.codegen.native.loops.split import MIN_PART_WORK
-from compiler.thresholds import all_thresholds, lowered, lowered_values, observed
+from compiler.support import thresholds
+from compiler.support.thresholds import all_thresholds, lowered, lowered_values, observed
 
 
 def test_each_has_a_smaller_value_for_tests() -> None:

@@ -1,4 +1,4 @@
-"""Numbers that sizes are compared with are thresholds, defined by `compiler.thresholds`.
+"""Numbers that sizes are compared with are thresholds, defined by `compiler.support.thresholds`.
 
 The packages that generate code are read as syntax trees. A comparison, `min`, `max`, `//`, `%` or
 step of a range with an integer above BOUND is a complaint, whether it is written there or is a
@@ -286,7 +286,7 @@ def test_each_exception_is_still_there() -> None:
 
 
 KERNELS = """
-from compiler.thresholds import threshold
+from compiler.support.thresholds import threshold
 
 CACHE = 32_000
 PAGE, WAYS = 4096, 8

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from compiler.errors import CompileError
-from compiler.tracebacks import unfiltered
+from compiler.support.tracebacks import unfiltered
 from runtime.errors import OutOfBounds
 
 RESULT, REFUSED, TYPED, BOUNDS, UNTYPED, DIFFERS, CRASH, HANG = (

@@ -38,7 +38,7 @@ from compiler.ir.graph import Graph, Var
 from compiler.ir.opdef import find, listed
 from compiler.ir.types import DType
 from compiler.options import Options
-from compiler.tracebacks import unfiltered
+from compiler.support.tracebacks import unfiltered
 from runtime.errors import OutOfBounds
 from tests.ops.test_generated import NOBODY, Case, graph_of
 

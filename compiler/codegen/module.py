@@ -24,14 +24,14 @@ from types import CodeType
 from typing import Any, cast
 
 from compiler.errors import ParseError
-from compiler.escape import expect_one_line
 from compiler.ir.cached_property import cached_property
 from compiler.ir.dims import Dim, Size, evaluate, parse_size
 from compiler.pack import Lifetime
 from compiler.plan import Buffer, Tensor
 from compiler.record import Record
-from compiler.shared_arrays import SharedArrays
-from compiler.syntax_trees import syntax_tree
+from compiler.support.escape import expect_one_line
+from compiler.support.shared_arrays import SharedArrays
+from compiler.support.syntax_trees import syntax_tree
 
 
 @dataclass(frozen=True)

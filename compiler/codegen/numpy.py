@@ -20,12 +20,12 @@ from compiler.codegen.offset_checks import check_offsets, note_written_offsets
 from compiler.codegen.pointwise import emit_pointwise
 from compiler.codegen.reference_calls import ShapeOf, call_reference
 from compiler.errors import CompileError
-from compiler.escape import expect_one_line
 from compiler.ir.graph import Op
 from compiler.ir.opdef import OpDef, Pointwise, call, has
 from compiler.ir.types import DType
 from compiler.plan import Plan, PlannedOp, Step, Tensor, Value, tensor
-from compiler.thresholds import threshold
+from compiler.support.escape import expect_one_line
+from compiler.support.thresholds import threshold
 
 _NUMBERS = "from math import inf, nan"
 _BFLOAT16 = "import ml_dtypes  # registers 'bfloat16' with NumPy"

@@ -6,7 +6,7 @@ import keyword
 import re
 from collections.abc import Iterable
 
-from compiler.escape import expect_one_line, one_line
+from compiler.support.escape import expect_one_line, one_line
 
 LONGEST_NAME = 100
 """Most characters of a Python name derived from a variable's name."""

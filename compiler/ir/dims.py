@@ -22,8 +22,8 @@ from typing import TypeAlias
 
 from compiler.errors import ShapeError
 from compiler.ir.cached_property import cached_property
-from compiler.limits import MAX_SIZE_DEPTH, MAX_SIZE_SYMBOLS
-from compiler.syntax_trees import syntax_tree
+from compiler.support.limits import MAX_SIZE_DEPTH, MAX_SIZE_SYMBOLS
+from compiler.support.syntax_trees import syntax_tree
 
 Size: TypeAlias = "int | Dim"
 """One entry of a shape: a number or a symbolic expression."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from compiler.ir.dims import Size, product
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ir.types import DType
-from compiler.thresholds import threshold
+from compiler.support.thresholds import threshold
 
 CHUNK = threshold(
     "counted_rows", 1024, "rows",

@@ -12,7 +12,7 @@ from compiler.ir.dims import Size, product
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ir.types import DType
 from compiler.ops.duplicate_rows import merged
-from compiler.thresholds import threshold
+from compiler.support.thresholds import threshold
 
 
 def fill(k: KernelBuilder, out: DeviceOperand, value: float) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.opdef.size_comparison import differ, shapes_differ
 from compiler.ir.types import DType, Shape, TensorType
-from compiler.limits import MAX_OUTPUTS
+from compiler.support.limits import MAX_OUTPUTS
 
 
 def shown(**types: TensorType) -> str:

@@ -10,7 +10,7 @@ rematerialisation, buffer reuse). `registry` adds user-defined passes; `observer
 a pipeline; `state` and `norm_folding` are helpers.
 """
 
-from compiler.lazy_loading import lazy_names
+from compiler.support.lazy_loading import lazy_names
 
 __getattr__, __dir__ = lazy_names(
     __name__,

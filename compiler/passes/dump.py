@@ -12,7 +12,6 @@ from dataclasses import asdict
 from pathlib import Path
 
 from compiler.errors import CompileError
-from compiler.escape import json_line
 from compiler.ir.conversion.graph_to_program import to_program, var_names
 from compiler.ir.graph import Graph
 from compiler.ir.model_format.program_desc import dump_program
@@ -21,6 +20,7 @@ from compiler.ir.text.dot import dot
 from compiler.passes.base import Context, Pass
 from compiler.passes.observers import Recorder
 from compiler.record import Stage
+from compiler.support.escape import json_line
 
 TABLE = "passes.jsonl"
 """A line per stage: name, numbers, missed optimisations, and the digest of its text."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from compiler.escape import one_line
 from compiler.plan import PlannedOp, Step
+from compiler.support.escape import one_line
 
 
 @dataclass(frozen=True)

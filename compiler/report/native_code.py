@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from compiler.cost.native_steps import NativeStep
-from compiler.escape import one_line
 from compiler.report.memory import size_text
 from compiler.report.roofline import scaled, time_text
 from compiler.report.roofline_chart import Point, roofline_chart
 from compiler.report.table import count, table
+from compiler.support.escape import one_line
 
 SHOWN = 30
 """Number of steps listed in text, longest first."""

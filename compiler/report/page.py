@@ -17,7 +17,6 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from compiler.escape import html_text, script_json
 from compiler.ir.dims import evaluate
 from compiler.record import OpNote, Stage
 from compiler.report.changes import Change, Row, compare, lines_of
@@ -28,7 +27,8 @@ from compiler.report.native_code import NativeReport
 from compiler.report.roofline import Roofline
 from compiler.report.stage_graph import Drawing, Node, draw_stages
 from compiler.report.user_lines import Sources
-from compiler.syntax_trees import syntax_tree
+from compiler.support.escape import html_text, script_json
+from compiler.support.syntax_trees import syntax_tree
 
 _FOLDER = Path(__file__).with_name("page")
 _SCRIPTS = (

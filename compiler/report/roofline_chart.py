@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from itertools import cycle
 from math import ceil, floor, log2
 
-from compiler.escape import html_text, one_line
 from compiler.report.roofline import time_text
+from compiler.support.escape import html_text, one_line
 
 WIDTH, HEIGHT, MARGIN, LEGEND = 600, 460, 60, 320
 """Pixels: of the plane with its margins, and of the legend to its right."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from compiler.escape import one_line
+from compiler.support.escape import one_line
 
 
 def table(rows: Sequence[Sequence[str]], indent: str = "  ", left: int = 1) -> str:

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from textwrap import fill
 
-from compiler.escape import one_line
 from compiler.ir.dims import evaluate
 from compiler.record import MissedNote, Stage
 from compiler.report.memory import Memory, size_text
 from compiler.report.table import table
+from compiler.support.escape import one_line
 
 
 def pass_table(stages: Sequence[Stage], sizes: Mapping[str, int]) -> str:

@@ -1,12 +1,12 @@
-"""Public gradient functions, implemented by `compiler.autodiff`."""
+"""Public gradient functions, implemented by `compiler.ir.autodiff.append_backward`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
-from compiler import autodiff
-from compiler.tracebacks import entry_point
+from compiler.ir.autodiff import append_backward as autodiff
+from compiler.support.tracebacks import entry_point
 from fluid.backward import paths as backward_paths
 from fluid.backward.recompute import recompute_segments
 from fluid.framework import Parameter, Variable

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from compiler.cost.plan_cost import PlanCost, Side, account
-from compiler.escape import one_line
 from compiler.ir.types import Array
 from compiler.options import Cache, Options
 from compiler.report.memory import size_text
 from compiler.report.table import count, table
+from compiler.support.escape import one_line
 from fluid.cli.compile_cpu import compile_for_cpus, cpu_levels
 from fluid.cli.model import load_model
 from fluid.cli.terminal import progress_line

@@ -14,11 +14,11 @@ from compiler.codegen.native.machine import MACHINES
 from compiler.codegen.native.target import NativeTarget
 from compiler.cost.plan_cost import Cost, Side, account
 from compiler.errors import CompileError
-from compiler.escape import one_line
 from compiler.ir.types import Array
 from compiler.report.memory import size_text
 from compiler.report.roofline import scaled
 from compiler.report.table import count, table
+from compiler.support.escape import one_line
 from fluid.cli.model import SavedModel
 from fluid.inference.packages import write_cpu_package
 from runtime.native.sequence import build_objects

@@ -15,13 +15,13 @@ from shlex import quote
 from textwrap import fill
 
 from compiler.errors import CompileError
-from compiler.escape import one_line
 from compiler.ir.model_format.program_desc import load_program
 from compiler.ir.opdef import check_attributes
 from compiler.ir.opdef.type_inference import bind, check_slots, op_text
 from compiler.ir.program import OpDesc, VarKind
 from compiler.report.memory import size_text
 from compiler.report.table import count, table
+from compiler.support.escape import one_line
 from fluid.cli.layout import Layout
 from fluid.cli.model import shape_text
 from fluid.cli.values.images import accepts_images

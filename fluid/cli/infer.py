@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from compiler.errors import CompileError
-from compiler.escape import one_line
 from compiler.ir.types import Array
 from compiler.report.table import count
+from compiler.support.escape import one_line
 from fluid.cli.compare import compare, compared
 from fluid.cli.describe import describe, described, package_described
 from fluid.cli.layout import Layout, locate

@@ -17,7 +17,6 @@ from typing import Any
 from compiler.cost.gpu_limits import GPUS, Gpu
 from compiler.debugging.explanation import Study, study_graph
 from compiler.driver import TARGETS
-from compiler.escape import one_line
 from compiler.ir.graph import Graph
 from compiler.options import NARROW, Options
 from compiler.passes.pipeline import left_out
@@ -26,6 +25,7 @@ from compiler.report.native_code import NativeReport
 from compiler.report.table import count, table
 from compiler.report.tables import memory_table, pass_table
 from compiler.report.user_lines import Sources
+from compiler.support.escape import one_line
 from fluid.cli.gpu_counters import Counted, counter_table, gpu_counters
 from fluid.cli.model import CommandError, SavedModel, shape_text
 from fluid.cli.profiling.native import native_report, write_kernels

@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 
 from compiler.errors import CompileError
-from compiler.lazy_loading import load
 from compiler.options import Options
+from compiler.support.lazy_loading import load
 from fluid.cli.limits import OutOfTime
 from fluid.cli.model import CommandError
 from fluid.cli.terminal import INTERRUPTED, escaped_output

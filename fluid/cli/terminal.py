@@ -15,7 +15,7 @@ from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from types import TracebackType
 from typing import Any, TextIO
 
-from compiler.escape import one_line, printable_lines
+from compiler.support.escape import one_line, printable_lines
 
 __all__ = ["INTERRUPTED", "Shown", "escaped_output", "progress_line"]
 

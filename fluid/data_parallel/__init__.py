@@ -6,7 +6,7 @@ back), `devices` (worker processes and their state), `runner` (one step on all d
 What runs a program on devices is loaded with the first CompiledProgram that does.
 """
 
-from compiler.lazy_loading import lazy_names
+from compiler.support.lazy_loading import lazy_names
 
 __all__ = ["DataParallel", "Devices", "trainers_of"]
 

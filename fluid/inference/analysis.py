@@ -15,7 +15,7 @@ from typing import Any
 
 from compiler.errors import CompileError, did_you_mean
 from compiler.options import Options
-from compiler.tracebacks import entry_point
+from compiler.support.tracebacks import entry_point
 from fluid.inference.analysis_config import AnalysisConfig, NativeConfig, missing_gpu
 from fluid.inference.paddle_tensor import PaddleTensor, ZeroCopyTensor, fed
 from fluid.inference.predictor import Predictor

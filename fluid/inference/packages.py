@@ -21,7 +21,7 @@ from compiler.errors import CompileError
 from compiler.ir.model_format.program_desc import load_program
 from compiler.ir.types import Array
 from compiler.options import Options
-from compiler.tracebacks import entry_point
+from compiler.support.tracebacks import entry_point
 from fluid.framework import Program
 from fluid.inference.predictor import Predictor, Ready
 from fluid.saving.files import PathName, as_path, bytes_writer

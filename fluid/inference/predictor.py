@@ -14,10 +14,10 @@ from typing import Any
 import compiler
 from compiler.codegen.module import Module
 from compiler.errors import did_you_mean
-from compiler.escape import one_line
 from compiler.ir.text.program_printer import recorded_digest
 from compiler.options import Options
-from compiler.tracebacks import entry_point
+from compiler.support.escape import one_line
+from compiler.support.tracebacks import entry_point
 from fluid.framework import Program, Variable
 from fluid.profiler import recorder
 from fluid.running.early_kernels import TargetOrName, with_early_kernels

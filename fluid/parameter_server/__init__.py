@@ -5,7 +5,7 @@
 variables, `capacity` computes the traffic and memory of a job.
 """
 
-from compiler.lazy_loading import lazy_names
+from compiler.support.lazy_loading import lazy_names
 from fluid.parameter_server.programs import exchanges, has_placement, serves, sessions
 
 __all__ = [

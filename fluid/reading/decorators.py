@@ -20,7 +20,7 @@ from multiprocessing.connection import Connection
 from threading import Thread
 from typing import Any
 
-from compiler.tracebacks import entry_point
+from compiler.support.tracebacks import entry_point
 from fluid.recording.arguments import typed
 from runtime.parent_process import watch
 from runtime.prefetching_reader import prefetched

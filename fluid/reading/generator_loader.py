@@ -13,7 +13,7 @@ from weakref import ref
 
 import numpy as np
 
-from compiler.tracebacks import entry_point
+from compiler.support.tracebacks import entry_point
 from fluid.core import EOFException
 from fluid.data_feeder import DataFeeder
 from fluid.framework import Variable, default_main_program

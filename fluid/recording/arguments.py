@@ -10,7 +10,7 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
-from compiler.tracebacks import hide_frames, passes_arguments
+from compiler.support.tracebacks import hide_frames, passes_arguments
 
 __all__ = ["ArgumentError", "typed"]
 
@@ -33,7 +33,7 @@ class ArgumentError(TypeError, ValueError, AssertionError):
 def typed(function: F) -> F:
     """Wrap a function, or the methods of a class, to check arguments against their annotations.
 
-    Errors show only the user's frames (`compiler.tracebacks`).
+    Errors show only the user's frames (`compiler.support.tracebacks`).
 
     NumPy numbers and lists of them are converted to Python's. Raises ArgumentError naming the
     argument that does not match.

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from numbers import Real
 from typing import Any
 
-from compiler.tracebacks import entry_point
+from compiler.support.tracebacks import entry_point
 from fluid import unique_name
 from fluid.recording.arguments import ArgumentError
 

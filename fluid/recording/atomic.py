@@ -8,7 +8,7 @@ from functools import wraps
 from traceback import walk_tb
 from typing import Any, TypeVar
 
-from compiler.tracebacks import passes_arguments
+from compiler.support.tracebacks import passes_arguments
 from fluid.framework import Program, Variable, default_main_program, default_startup_program
 from fluid.recording.arguments import ArgumentError, typed
 from fluid.recording.checks import AxisError

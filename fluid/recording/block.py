@@ -14,7 +14,7 @@ from compiler.ir.opdef import check_attributes, find
 from compiler.ir.opdef.slots import GRAPH_ONLY
 from compiler.ir.opdef.type_inference import bind, check_slots, infer_op, op_text
 from compiler.ir.program import NO_BLOCK, VarKind
-from compiler.tracebacks import entry_point
+from compiler.support.tracebacks import entry_point
 from fluid.recording.checks import check_type
 from fluid.recording.descs import BlockDesc
 from fluid.recording.op_records import must_be_bool, plain_values, slot_names, user_line

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from compiler import tracebacks
 from compiler.ir.program import Block, BlockRef, VarDesc
+from compiler.support import tracebacks
 
 _GUARDS = str(contextlib.__file__)
 """The file with the frames between a `with` line and our context managers."""

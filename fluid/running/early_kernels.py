@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from compiler.codegen.module import Module
 from compiler.codegen.native.host import host_machine
-from compiler.lazy_loading import load
+from compiler.support.lazy_loading import load
 from runtime.native.threads import available
 
 TargetOrName: TypeAlias = Any

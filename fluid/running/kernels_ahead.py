@@ -12,7 +12,7 @@ from typing import Any
 
 from compiler.codegen.module import Module
 from compiler.options import Cache
-from compiler.processors import available_processors
+from compiler.support.processors import available_processors
 from runtime.device import CUDAPlace, Place
 from runtime.gpu.cuda import device_of, gpu_count, gpu_of, interprets, machine, stream_of
 from runtime.gpu.drivers import Driver

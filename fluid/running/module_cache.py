@@ -21,8 +21,8 @@ from compiler.ir.text.program_printer import program_digest, recorded_digest
 from compiler.ir.types import Array
 from compiler.module_store import ModuleStore, module_key, params_digest
 from compiler.options import Options
-from compiler.shared_arrays import SharedArrays
-from compiler.thresholds import lowered_values
+from compiler.support.shared_arrays import SharedArrays
+from compiler.support.thresholds import lowered_values
 from fluid.framework import Program
 from runtime.sizes import Pattern
 

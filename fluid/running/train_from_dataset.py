@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from compiler.ir.program import OpRole
-from compiler.tracebacks import entry_point
+from compiler.support.tracebacks import entry_point
 from fluid.dataset import DatasetBase
 from fluid.framework import Program, Variable, default_main_program
 

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from compiler.errors import CompileError, did_you_mean
-from compiler.gc_pause import gc_disabled
 from compiler.ir.model_format.program_desc import dump_program, load_program
-from compiler.tracebacks import entry_point
+from compiler.support.gc_pause import gc_disabled
+from compiler.support.tracebacks import entry_point
 from fluid.executor import Executor
 from fluid.framework import Program, Variable
 from fluid.recording.program_bytes import program_bytes

@@ -12,9 +12,9 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from compiler.escape import one_line
 from compiler.ir.program import VarKind
-from compiler.tracebacks import entry_point
+from compiler.support.escape import one_line
+from compiler.support.tracebacks import entry_point
 from fluid import parameter_server
 from fluid.compiler import CompiledProgram
 from fluid.executor import Executor, global_scope

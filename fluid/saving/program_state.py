@@ -16,7 +16,7 @@ import numpy as np
 
 from compiler.errors import did_you_mean
 from compiler.ir.types import Array
-from compiler.tracebacks import entry_point
+from compiler.support.tracebacks import entry_point
 from fluid.executor import Executor
 from fluid.framework import Program, Variable
 from fluid.saving.files import PathName, as_path, bytes_writer

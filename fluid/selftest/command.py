@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from compiler.codegen.native.host import supported
-from compiler.thresholds import all_thresholds
+from compiler.support.thresholds import all_thresholds
 from fluid.cli.model import CommandError
 from fluid.cli.terminal import INTERRUPTED, progress_line
 from fluid.running.targets import default_target

@@ -19,7 +19,7 @@ from compiler.codegen.native.machine import MACHINES
 from compiler.codegen.native.target import NativeTarget
 from compiler.debugging.step_checks import StepChecks
 from compiler.options import Options
-from compiler.thresholds import all_thresholds, lowered, observed
+from compiler.support.thresholds import all_thresholds, lowered, observed
 from fluid.selftest.cases import Case, Recorded, record
 
 STEPS = 2

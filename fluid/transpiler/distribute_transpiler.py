@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from compiler.tracebacks import entry_point
+from compiler.support.tracebacks import entry_point
 from fluid.framework import Program, default_main_program, default_startup_program
 from fluid.transpiler import collective
 from fluid.transpiler.distribute.config import (

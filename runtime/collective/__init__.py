@@ -5,7 +5,7 @@ Read `rings` (what modules call) and `table` (how rings are created and waited f
 when the first ring is created, and the files of this package when a program first has collectives.
 """
 
-from compiler.lazy_loading import lazy_names
+from compiler.support.lazy_loading import lazy_names
 
 __getattr__, __dir__ = lazy_names(
     __name__,

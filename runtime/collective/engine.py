@@ -7,8 +7,8 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
-from compiler.extras import install, missing
-from compiler.gc_pause import gc_disabled
+from compiler.support.extras import install, missing
+from compiler.support.gc_pause import gc_disabled
 from runtime.errors import CollectiveError
 
 

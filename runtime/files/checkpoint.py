@@ -21,9 +21,9 @@ from typing import Any, NoReturn, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from compiler.escape import one_line
 from compiler.ir.types import DType
-from compiler.limits import MAX_BYTES, MAX_RANK
+from compiler.support.escape import one_line
+from compiler.support.limits import MAX_BYTES, MAX_RANK
 from runtime.errors import CheckpointError
 from runtime.files.atomic_saves import Writer, save_files
 

@@ -19,10 +19,10 @@ from tempfile import mkdtemp
 from typing import Any, TypeVar
 from weakref import finalize
 
-from compiler.extras import install, missing
 from compiler.ir.types import Array, DType
-from compiler.lazy_loading import load
-from compiler.private_folders import is_private
+from compiler.support.extras import install, missing
+from compiler.support.lazy_loading import load
+from compiler.support.private_folders import is_private
 from runtime.device import CUDAPlace
 from runtime.errors import PlaceError, TooLarge
 from runtime.gpu.capture_lock import CAPTURES

@@ -12,8 +12,8 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from compiler.codegen.module import Module
-from compiler.lazy_loading import load
-from compiler.syntax_trees import syntax_tree
+from compiler.support.lazy_loading import load
+from compiler.support.syntax_trees import syntax_tree
 from runtime.errors import PlaceError
 from runtime.gpu.cuda import MACHINES, gpu_of, is_checked, stream_of
 from runtime.gpu.drivers import Driver

@@ -21,8 +21,8 @@ from typing import Any
 
 from compiler.codegen.native.machine import Machine
 from compiler.errors import CompileError
-from compiler.fork_delay import delay_forks
-from compiler.lazy_loading import load
+from compiler.support.fork_delay import delay_forks
+from compiler.support.lazy_loading import load
 
 OPTIONS = ("-disable-lsr",)
 """Options of LLVM, for the whole process. Loop strength reduction takes half of the time of a

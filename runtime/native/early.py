@@ -15,7 +15,7 @@ from types import TracebackType
 
 from compiler.codegen.native.executor import executor_text
 from compiler.codegen.native.machine import Machine
-from compiler.fork_delay import delay_forks
+from compiler.support.fork_delay import delay_forks
 from runtime.native.build import build
 from runtime.native.executor import EXECUTOR
 from runtime.native.object_cache import ObjectCache, digest

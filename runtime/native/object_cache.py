@@ -5,7 +5,7 @@ digest of the IR text, the machine and the version of LLVM. Files are written at
 does not match is deleted, and above the size limit the least recently used are removed.
 
 Objects are executed as found, so only the user may have write access to the folder, which
-`compiler.private_folders` checks; digests detect damage, but not an attack.
+`compiler.support.private_folders` checks; digests detect damage, but not an attack.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 
 from compiler.codegen.native.machine import Machine
 from compiler.options import Cache
-from compiler.private_folders import (
+from compiler.support.private_folders import (
     PrivateFolder,
     is_due,
     is_private,

@@ -16,7 +16,7 @@ import numpy as np
 
 from compiler.codegen.module import Module
 from compiler.ir.types import Array
-from compiler.processors import available_processors
+from compiler.support.processors import available_processors
 from runtime.blas import blas_threads
 from runtime.collective.endpoint import listen
 from runtime.collective.engine import torch_module

@@ -16,7 +16,7 @@ from compiler.options import Options
 from compiler.passes.base import Context
 from compiler.passes.manager import run_passes
 from compiler.passes.pipeline import pipeline
-from compiler.thresholds import lowered
+from compiler.support.thresholds import lowered
 from tests.codegen.test_triton import compare, module_of
 from tests.ops.samples import Sample
 from tests.ops.test_generated import NOBODY, backward, forward, graph_of

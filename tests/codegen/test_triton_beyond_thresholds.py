@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from compiler.thresholds import all_thresholds, lowered
+from compiler.support.thresholds import all_thresholds, lowered
 from tests.codegen.families.support import hold
 from tests.codegen.test_triton import compare, module_of
 from tests.ops.samples import Sample, numbers

@@ -7,7 +7,7 @@ import runtime
 from compiler.codegen.triton.target import TritonTarget
 from compiler.ir.text.printer import parse
 from compiler.ops.math import sort
-from compiler.thresholds import lowered
+from compiler.support.thresholds import lowered
 from tests.codegen.test_triton import compare, module_of
 
 pytestmark = pytest.mark.device

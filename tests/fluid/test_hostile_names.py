@@ -33,7 +33,14 @@ from compiler.codegen.triton.bind_and_run import TritonFrame
 from compiler.codegen.writer import Names, Writer
 from compiler.driver import feed_shapes
 from compiler.errors import CompileError, did_you_mean
-from compiler.escape import (
+from compiler.ir.conversion.graph_to_program import var_names
+from compiler.ir.graph import Graph
+from compiler.ir.program import Program as PlainProgram
+from compiler.ir.text.parser import parse
+from compiler.ir.text.printer import same, show
+from compiler.ir.types import DType, TensorType
+from compiler.ops.control.host import Print, printed_text
+from compiler.support.escape import (
     dot_string,
     expect_one_line,
     html_text,
@@ -42,13 +49,6 @@ from compiler.escape import (
     printable_lines,
     script_json,
 )
-from compiler.ir.conversion.graph_to_program import var_names
-from compiler.ir.graph import Graph
-from compiler.ir.program import Program as PlainProgram
-from compiler.ir.text.parser import parse
-from compiler.ir.text.printer import same, show
-from compiler.ir.types import DType, TensorType
-from compiler.ops.control.host import Print, printed_text
 from fluid.cli.model import CommandError
 from fluid.cli.terminal import Shown
 from fluid.cli.values.arrays import write_arrays

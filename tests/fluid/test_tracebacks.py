@@ -14,7 +14,7 @@ import pytest
 import compiler
 import fluid
 from compiler.errors import ShapeError
-from compiler.tracebacks import entry_point, unfiltered
+from compiler.support.tracebacks import entry_point, unfiltered
 from fluid.reading.decorators import buffered, shuffle, xmap_readers
 from runtime.errors import RankError, StepError
 

@@ -13,7 +13,7 @@ from compiler.ir.model_format.program_desc import dump_program, load_program
 from compiler.ir.program import BlockRef, Program, VarKind
 from compiler.ir.text.parser import parse
 from compiler.ir.types import DType
-from compiler.limits import MAX_NESTED_BLOCKS, MAX_RANK, MAX_SIZE_DEPTH
+from compiler.support.limits import MAX_NESTED_BLOCKS, MAX_RANK, MAX_SIZE_DEPTH
 
 
 def scaled(shape: str, attributes: str = "") -> str:

@@ -19,7 +19,7 @@ from compiler.ir.opdef import find
 from compiler.ir.program import BlockRef, OpDesc, Program, VarDesc, VarKind
 from compiler.ir.text.printer import digest, parse, parse_program, same, show, show_op
 from compiler.ir.types import TOKEN, DType, TensorType
-from compiler.limits import MAX_NESTED_BLOCKS
+from compiler.support.limits import MAX_NESTED_BLOCKS
 from tests.ir.random_graphs import graphs, random_graph
 
 ROOT = Path(__file__).resolve().parents[2]

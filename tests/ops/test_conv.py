@@ -15,7 +15,7 @@ from compiler.ir.types import DType, Shape, TensorType
 from compiler.ops.image import conv_numpy, im2col
 from compiler.ops.image.conv_geometry import SKIPPED_TAPS, Windows, covering_counts
 from compiler.ops.image.windows import Axis
-from compiler.thresholds import lowered
+from compiler.support.thresholds import lowered
 from tests.codegen.support import module_of
 from tests.ops.compiled_samples import Compiled
 from tests.ops.generated import hold

@@ -7,7 +7,7 @@ import runtime
 from compiler.interpret import run
 from compiler.ir.opdef import find
 from compiler.ir.text.printer import parse
-from compiler.thresholds import lowered
+from compiler.support.thresholds import lowered
 from tests.codegen.support import inputs, module_of
 
 GRAPH = """graph main {{

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from compiler.codegen.native.host import detected
-from compiler.thresholds import all_thresholds, lowered
+from compiler.support.thresholds import all_thresholds, lowered
 from tests.ops.compiled_samples import Compiled
 from tests.ops.samples import Sample
 from tests.ops.test_generated import backward, forward

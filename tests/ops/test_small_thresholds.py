@@ -10,7 +10,7 @@ import pytest
 import runtime
 from compiler.codegen.triton.target import TritonTarget
 from compiler.ir.opdef import find
-from compiler.thresholds import all_thresholds, lowered
+from compiler.support.thresholds import all_thresholds, lowered
 from tests.ops.compiled_samples import FIRST, Compiled
 from tests.ops.samples import Sample
 from tests.ops.test_generated import backward, check, forward

@@ -12,7 +12,7 @@ from compiler.ir.opdef import find, listed
 from compiler.ir.opdef.type_inference import bind, infer_types
 from compiler.ir.program import OpDesc
 from compiler.ir.types import DType, TensorType
-from compiler.limits import MAX_OUTPUTS
+from compiler.support.limits import MAX_OUTPUTS
 
 LINE = "model.py:7"
 

@@ -5,7 +5,7 @@ import gc
 import numpy as np
 import pytest
 
-from compiler.shared_arrays import SharedArrays
+from compiler.support.shared_arrays import SharedArrays
 from runtime.prepared import PreparedArrays, StatefulCode
 from runtime.tensors.contents import Clock
 

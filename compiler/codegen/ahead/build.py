@@ -20,8 +20,8 @@ from compiler.codegen.ahead.machine_code import Code, code_of
 from compiler.codegen.ahead.pool import compiled
 from compiler.codegen.module import KernelSpec, Module
 from compiler.errors import CompileError
-from compiler.extras import install, missing
-from compiler.private_folders import is_private
+from compiler.support.extras import install, missing
+from compiler.support.private_folders import is_private
 
 Progress = Callable[[int, int, str], None]
 """Progress callback: number done, total, and the job finished last."""

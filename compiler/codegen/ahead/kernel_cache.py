@@ -6,7 +6,7 @@ atomically; one whose checksums do not match is deleted. The least recently used
 when the cache exceeds its limit.
 
 Machine code is executed as found, so the folder must be writable by the user only, which `build`
-checks with `compiler.private_folders`; digests detect damage, and would not stop an attacker.
+checks with `compiler.support.private_folders`; digests detect damage and stop no attacker.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any
 from compiler.codegen.ahead.jobs import Job
 from compiler.codegen.ahead.machine_code import Code, expect_parameters
 from compiler.errors import CompileError
-from compiler.private_folders import PrivateFolder, private_folder, trim
+from compiler.support.private_folders import PrivateFolder, private_folder, trim
 
 ABOUT, SOURCE = "about.json", "kernel.py"
 _LARGEST = 64 << 20

@@ -18,7 +18,7 @@ from typing import Any
 
 from compiler.codegen.ahead.jobs import Job
 from compiler.errors import CompileError
-from compiler.processors import available_processors
+from compiler.support.processors import available_processors
 
 WORKER = Path(__file__).with_name("worker.py")
 _MOST = 32

@@ -34,11 +34,11 @@ from compiler.codegen.native.sequences import (
     tuple_text,
 )
 from compiler.codegen.writer import Writer
-from compiler.escape import one_line
 from compiler.ir.dims import Dim, Size
 from compiler.ir.region import WHOLE
 from compiler.ir.types import DType, TensorType
 from compiler.plan import Place, Plan, PlannedOp
+from compiler.support.escape import one_line
 
 STEP_DEPTH = 2
 """The depth of the lines of a step, inside `bind`."""

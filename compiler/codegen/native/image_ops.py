@@ -32,7 +32,7 @@ from compiler.codegen.native.products.image_gradient import axis_phases, image_g
 from compiler.codegen.native.register_epilogues import RegisterEpilogue
 from compiler.ir.dims import Size
 from compiler.ir.types import HALVES
-from compiler.thresholds import threshold
+from compiler.support.thresholds import threshold
 
 MAX_PHASES = threshold(
     "phase_kernels", 64, "contractions", "a gradient of images that needs more is a loop over taps",

@@ -18,7 +18,7 @@ from compiler.codegen.native.products.dots import dot_of
 from compiler.codegen.native.products.index import Indices, named
 from compiler.ir.dims import product
 from compiler.ir.types import HALVES, DType
-from compiler.thresholds import cached_by_thresholds, threshold
+from compiler.support.thresholds import cached_by_thresholds, threshold
 
 BLOCK = threshold(
     "widening_block", 4096, "elements", "a unit of widening factors to float32 has so many",

@@ -12,9 +12,9 @@ from typing import Any, TypeAlias
 from compiler.codegen.bind_and_run import NumpyOperand
 from compiler.codegen.native.kernel import NativeKernel
 from compiler.codegen.writer import Writer
-from compiler.escape import one_line
 from compiler.ir.dims import Dim, Size
 from compiler.ir.types import Shape
+from compiler.support.escape import one_line
 
 Argument: TypeAlias = "NumpyOperand | Size"
 """An argument of a command: an array, by its address, or a size."""

@@ -26,13 +26,13 @@ from compiler.codegen.native.value_checks import check_values
 from compiler.codegen.numpy import STYLE as NUMPY_STYLE
 from compiler.codegen.numpy import Style, assemble, emit_step
 from compiler.errors import ShapeError
-from compiler.escape import one_line
 from compiler.ir.graph import Op
 from compiler.ir.opdef import OpDef, Pointwise, call, has
 from compiler.ir.opdef.global_reductions import Whole
 from compiler.ir.types import DType
 from compiler.plan import Plan, Step
-from compiler.thresholds import threshold
+from compiler.support.escape import one_line
+from compiler.support.thresholds import threshold
 
 _SCRIPT = Path(__file__).with_name("script.py.txt").read_text(encoding="utf-8")
 """The code that runs when a module is executed as a script."""

@@ -10,12 +10,12 @@ from compiler.codegen.kernel.frame import KernelFrame
 from compiler.codegen.triton.emit import KernelSource, Variants
 from compiler.codegen.triton.helpers import GLOBALS, HELPERS, with_needed
 from compiler.codegen.triton.kernel_sharing import Key, structural_key
-from compiler.escape import expect_one_line
 from compiler.ir.dims import Dim, Size
 from compiler.ir.region import WHOLE
 from compiler.ir.types import DType, TensorType
 from compiler.plan import Place, Plan, Step, Value
-from compiler.thresholds import threshold
+from compiler.support.escape import expect_one_line
+from compiler.support.thresholds import threshold
 
 SMALL = threshold(
     "narrow_elements", 2**31, "elements",

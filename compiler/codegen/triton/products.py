@@ -38,7 +38,7 @@ from compiler.codegen.triton.tiling.tiles import (
 from compiler.codegen.writer import Names
 from compiler.ir.dims import Dim, Size, is_multiple, product
 from compiler.ir.types import DType, Shape
-from compiler.thresholds import threshold
+from compiler.support.thresholds import threshold
 
 GROUP = 8
 """Rows of tiles that consecutive programs traverse together."""

@@ -12,7 +12,7 @@ from collections.abc import Collection
 from compiler.errors import BadAttribute, CompileError, MissingSlot
 from compiler.ir.opdef.type_inference import bind
 from compiler.ir.program import EMPTY, Block, OpDesc, Program
-from compiler.limits import MAX_NESTED_BLOCKS
+from compiler.support.limits import MAX_NESTED_BLOCKS
 
 SUB_BLOCK = "sub_block"
 

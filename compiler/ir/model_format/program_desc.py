@@ -19,7 +19,7 @@ from compiler.ir.model_format.op_upgrades import is_newer_release, upgrade_progr
 from compiler.ir.model_format.protobuf import Message, ProtoError, VarTypeId, build, dump, parse
 from compiler.ir.program import NO_BLOCK, Block, BlockRef, OpDesc, Program, VarDesc, VarKind
 from compiler.ir.types import DType
-from compiler.limits import MAX_BYTES, MAX_LOD_LEVELS, MAX_NESTED_BLOCKS, MAX_RANK
+from compiler.support.limits import MAX_BYTES, MAX_LOD_LEVELS, MAX_NESTED_BLOCKS, MAX_RANK
 
 __all__ = ["MODEL_VERSION", "Opaque", "dump_program", "load_program", "program_version"]
 

@@ -20,7 +20,7 @@ from typing import Any
 from compiler.ir.opdef.composite_steps import Steps
 from compiler.ir.opdef.definition import OpDef, Types
 from compiler.ir.program import OpDesc
-from compiler.lazy_loading import load
+from compiler.support.lazy_loading import load
 
 __all__ = ["Composite", "Steps"]
 

@@ -66,7 +66,7 @@ from compiler.ir.opdef.slots import (
 from compiler.ir.opdef.traits import Traits
 from compiler.ir.program import GRAD
 from compiler.ir.types import DType, Shape, TensorType, type_of
-from compiler.lazy_loading import filled, found_later
+from compiler.support.lazy_loading import filled, found_later
 
 __all__ = [
     "Attr", "BOOKKEEPING", "GradOp", "HostOp", "OpDef", "Pointwise", "PointwiseGrad",

@@ -7,7 +7,7 @@ from math import prod
 from compiler.errors import ShapeError
 from compiler.ir.dims import Dim, Size
 from compiler.ir.types import TensorType
-from compiler.limits import MAX_BYTES
+from compiler.support.limits import MAX_BYTES
 
 
 def differ(a: Size, b: Size) -> bool:

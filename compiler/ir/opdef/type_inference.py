@@ -17,7 +17,7 @@ from compiler.ir.opdef.gradient_operands import check_gradient_operands
 from compiler.ir.opdef.size_comparison import differ
 from compiler.ir.program import EMPTY, GRAD, Block, OpDesc, VarDesc, VarKind
 from compiler.ir.types import DType, TensorType, from_fluid, to_fluid
-from compiler.limits import MAX_BYTES, MAX_RANK
+from compiler.support.limits import MAX_BYTES, MAX_RANK
 
 
 def check_slots(op: OpDesc) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from compiler.escape import dot_string
 from compiler.ir.graph import Graph, Op, Var
 from compiler.ir.text.printer import show_op
+from compiler.support.escape import dot_string
 
 
 def dot(g: Graph) -> str:

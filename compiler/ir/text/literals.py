@@ -21,8 +21,8 @@ from compiler.ir.model_format.protobuf import dump, parse
 from compiler.ir.opdef import find
 from compiler.ir.opdef.slots import BOOKKEEPING, Attr
 from compiler.ir.program import BlockRef
-from compiler.limits import MAX_INTEGER_BITS
-from compiler.syntax_trees import syntax_tree
+from compiler.support.limits import MAX_INTEGER_BITS
+from compiler.support.syntax_trees import syntax_tree
 
 BARE_NAME = re.compile(r"[A-Za-z_@.](?:[A-Za-z0-9_@.-]|/(?!/))*")
 """A name that needs no quotes; `//` begins a comment."""

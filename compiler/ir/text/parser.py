@@ -30,7 +30,7 @@ from compiler.ir.program import EMPTY, NO_BLOCK, Block, OpDesc, Program, VarKind
 from compiler.ir.region import WHOLE, Region
 from compiler.ir.text.lexer import Cursor, Mark
 from compiler.ir.types import TensorType, to_fluid
-from compiler.limits import MAX_NESTED_BLOCKS
+from compiler.support.limits import MAX_NESTED_BLOCKS
 
 T = TypeVar("T")
 _KERNEL_LABEL = re.compile(r"@k(?=[0-9]+\b)")

@@ -7,10 +7,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from compiler.escape import one_line, printable_lines
 from compiler.ir.opdef import HostOp, attr, attr_list, reads, reads_lod, writes
 from compiler.ir.program import OpDesc
 from compiler.ir.types import Array, TensorType
+from compiler.support.escape import one_line, printable_lines
 
 FORWARD, BACKWARD = ("FORWARD", "BOTH"), ("BACKWARD", "BOTH")
 """Values of `print_phase` that print a value, and those that print its gradient."""

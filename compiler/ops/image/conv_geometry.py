@@ -19,7 +19,7 @@ from compiler.ops.image.windows import (
     in_layout,
     is_channels_last,
 )
-from compiler.thresholds import threshold
+from compiler.support.thresholds import threshold
 
 MIN_TILE_SIDE = threshold(
     "group_side", 8, "filters or channels of a group",

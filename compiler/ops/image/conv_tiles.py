@@ -21,7 +21,7 @@ from compiler.ir.dims import Size, product
 from compiler.ir.opdef.kernel_builder import Operand, SourceBuilder
 from compiler.ir.types import Array
 from compiler.ops.image.im2col import Geometry, at_once, nearest_power, sizes_text
-from compiler.thresholds import threshold
+from compiler.support.thresholds import threshold
 
 MIN_TILE_POSITIONS = threshold(
     "tile_positions", 768, "positions",

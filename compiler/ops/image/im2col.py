@@ -23,7 +23,7 @@ from compiler.ir.dims import Dim, Size, product
 from compiler.ir.opdef.kernel_builder import SourceBuilder
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.image.windows import Axis
-from compiler.thresholds import threshold
+from compiler.support.thresholds import threshold
 
 BLOCK_ELEMENTS = threshold(
     "image_block", 1 << 17, "elements",

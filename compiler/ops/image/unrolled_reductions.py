@@ -14,7 +14,7 @@ from typing import Any
 
 from compiler.ir.dims import Size, product
 from compiler.ir.opdef.kernel_builder import KernelBuilder, Number
-from compiler.thresholds import threshold
+from compiler.support.thresholds import threshold
 
 MAX_UNROLLED = threshold(
     "unrolled_iterations", 32, "iterations", "a longer reduction of windows or taps is a loop",

@@ -15,7 +15,7 @@ from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.math.elementwise import gradient_op
 from compiler.ops.math.sort import check_axis
 from compiler.ops.shared_kernels import split_at
-from compiler.thresholds import threshold
+from compiler.support.thresholds import threshold
 
 BLOCK = threshold(
     "scan_block", 1024, "elements", "a longer contiguous axis is scanned in blocks of so many",

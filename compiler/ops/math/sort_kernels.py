@@ -13,7 +13,7 @@ from compiler.ir.dims import Size
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ir.types import DType
 from compiler.ops.shared_kernels import fill, inside, split_at
-from compiler.thresholds import threshold
+from compiler.support.thresholds import threshold
 
 MAX_SELECTED = threshold(
     "selected_values", 16, "values", "a larger k is not selected by reductions: the row is sorted",

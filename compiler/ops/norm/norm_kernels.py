@@ -10,7 +10,7 @@ from compiler.ir.dims import Size, product
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ir.types import HALVES, DType, Shape
 from compiler.ops.image.windows import channels_first, is_channels_last
-from compiler.thresholds import threshold
+from compiler.support.thresholds import threshold
 
 TILE = threshold(
     "norm_positions", 4096, "positions of a channel",

@@ -14,7 +14,7 @@ from itertools import accumulate, pairwise
 from compiler.ir.dims import Size
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ops.shared_kernels import split_at, window
-from compiler.thresholds import threshold
+from compiler.support.thresholds import threshold
 
 SECTOR = 32
 """Bytes that a GPU moves at least."""

@@ -13,7 +13,7 @@ from compiler.ir.opdef import OpDef, attr, attr_list, reads, writes
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.type_checks import require_same_shape
-from compiler.thresholds import threshold
+from compiler.support.thresholds import threshold
 
 MIN_TILE_SIDE = threshold(
     "transpose_side", 16, "adjacent elements of X and of Out",

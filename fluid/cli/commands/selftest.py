@@ -7,7 +7,7 @@ from functools import partial
 from importlib import import_module
 from typing import Any
 
-from compiler.lazy_loading import load
+from compiler.support.lazy_loading import load
 
 SELFTEST = """\
 Run every family of native kernels on this machine and compare each step with the reference

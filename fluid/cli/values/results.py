@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from compiler.escape import one_line
 from compiler.ir.types import Array
 from compiler.report.table import count, table
+from compiler.support.escape import one_line
 from fluid.cli.values.arrays import brief
 from runtime.tensors.lod_tensor import LoDTensor
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from compiler.escape import dot_string
 from compiler.ir.opdef.type_inference import op_text
+from compiler.support.escape import dot_string
 from fluid.framework import Operator, Program
 from fluid.recording.block import Block
 

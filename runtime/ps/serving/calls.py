@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from compiler.escape import printable_lines
 from compiler.ir.types import Array
+from compiler.support.escape import printable_lines
 from runtime.errors import WireError
 from runtime.ps.service import ROWS, Service
 from runtime.ps.serving.budget import Budget

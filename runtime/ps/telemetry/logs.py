@@ -13,7 +13,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from compiler.escape import json_line, one_line
+from compiler.support.escape import json_line, one_line
 
 LOGGER = logging.getLogger("fluid.ps")
 FORMS = ("text", "json")

@@ -18,8 +18,8 @@ from functools import cache, partial
 from importlib import import_module
 from typing import Any, NoReturn
 
-from compiler.escape import printable_lines
-from compiler.extras import install
+from compiler.support.escape import printable_lines
+from compiler.support.extras import install
 from runtime.errors import WireError
 from runtime.ps.wire.admission import Admission, TryAgain
 from runtime.ps.wire.callers import session_of

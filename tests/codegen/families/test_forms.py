@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compiler.thresholds import all_thresholds, lowered
+from compiler.support.thresholds import all_thresholds, lowered
 from tests.codegen.families.support import BATCHES, SEEDS, SMALL, drawn, hold, shapes
 from tests.ops.samples import Sample, numbers
 from tests.ops.samples.norm import normalisation, scaled

@@ -18,7 +18,7 @@ from compiler.codegen.native.products.convolution import Convolution
 from compiler.codegen.native.products.matmul import matmul
 from compiler.ir.dims import Size
 from compiler.ir.types import DType
-from compiler.thresholds import all_thresholds, lowered
+from compiler.support.thresholds import all_thresholds, lowered
 from tests.codegen.native import (
     test_convolutions,
     test_image_transposes,

@@ -16,7 +16,7 @@ from compiler.codegen.native.products.epilogue import Epilogue, bias
 from compiler.codegen.native.products.filter_gradient import filter_gradient
 from compiler.codegen.native.products.image_gradient import image_gradient
 from compiler.ir.dims import Dim, Size, evaluate
-from compiler.thresholds import all_thresholds, lowered
+from compiler.support.thresholds import all_thresholds, lowered
 from tests.codegen.native.compiled_kernels import assembly, on_machines
 from tests.codegen.native.support import run_checked_steps, run_steps
 

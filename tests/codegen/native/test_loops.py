@@ -18,7 +18,7 @@ from compiler.ir import philox
 from compiler.ir.dims import Dim, Size
 from compiler.ir.region import Region
 from compiler.ir.types import DType
-from compiler.thresholds import lowered
+from compiler.support.thresholds import lowered
 from runtime.errors import OutOfBounds
 from tests.codegen.native.compiled_kernels import assembly, on_machines
 from tests.codegen.native.loops_support import Case, call, operand, run, run_checked

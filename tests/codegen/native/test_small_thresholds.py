@@ -10,7 +10,7 @@ import pytest
 
 from compiler.codegen.native.llvm_ir import F32, I32
 from compiler.codegen.native.machine import Machine
-from compiler.thresholds import all_thresholds, lowered
+from compiler.support.thresholds import all_thresholds, lowered
 from tests.codegen.native import test_convolutions as convolutions
 from tests.codegen.native import test_image_transposes as transposes
 from tests.codegen.native import test_image_winograd as winograd

@@ -12,7 +12,7 @@ import pytest
 
 from compiler.codegen.native.host import detected
 from compiler.codegen.native.machine import AVX2, AVX512
-from compiler.private_folders import PrivateFolder
+from compiler.support.private_folders import PrivateFolder
 from runtime.native import object_cache
 from runtime.native.object_cache import ObjectCache, digest, objects
 from tests.runtime.native.kernels import double, scale, sums

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from compiler.codegen.native.images.integers import Integers
 from compiler.codegen.native.llvm_ir import Index, Value
 from compiler.ir.dims import Size
-from compiler.thresholds import threshold
+from compiler.support.thresholds import threshold
 
 Use = tuple[int, tuple[tuple[int, int], ...]]
 """An image position, and the pairs of a window of the tile and its tap that read it."""

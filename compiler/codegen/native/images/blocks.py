@@ -11,7 +11,7 @@ from compiler.codegen.native.kernel import NativeKernel
 from compiler.codegen.native.llvm_ir import Index, Value
 from compiler.codegen.native.products.nest import named
 from compiler.ir.dims import product
-from compiler.thresholds import threshold
+from compiler.support.thresholds import threshold
 
 COLUMNS = threshold(
     "transpose_columns", 4, "blocks", "a unit of a transposition has so many along X's last axis",

@@ -20,7 +20,7 @@ from compiler.codegen.native.products.contraction import Call, Steps
 from compiler.codegen.native.products.epilogue import Epilogue
 from compiler.codegen.native.products.nest import named
 from compiler.ir.dims import Size, product
-from compiler.thresholds import threshold
+from compiler.support.thresholds import threshold
 
 GROUP = threshold(
     "cell_vectors", 8, "vectors", "a unit of a pooling of cells has so many vectors of channels",

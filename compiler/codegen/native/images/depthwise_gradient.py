@@ -27,7 +27,7 @@ from compiler.codegen.native.llvm_ir import POINTER, Function, Index, Value, zer
 from compiler.codegen.native.products.contraction import Call, Steps
 from compiler.codegen.native.products.epilogue import Epilogue
 from compiler.codegen.native.products.nest import named
-from compiler.thresholds import threshold
+from compiler.support.thresholds import threshold
 
 _AddRow: TypeAlias = Callable[[Value, list[Value]], list[Value]]
 """Adds a row of taps, from the address of its elements and the sums of the row."""

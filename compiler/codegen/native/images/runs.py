@@ -8,7 +8,7 @@ from compiler.codegen.native.kernel import NativeKernel
 from compiler.codegen.native.llvm_ir import Index, Value
 from compiler.codegen.native.products.nest import named
 from compiler.ir.dims import product
-from compiler.thresholds import threshold
+from compiler.support.thresholds import threshold
 
 RUN_BYTES = threshold(
     "run_bytes", 1 << 14, "bytes", "a unit of a copy has some runs of so many, or a part of one",

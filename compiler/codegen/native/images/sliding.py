@@ -15,7 +15,7 @@ from compiler.codegen.native.products.contraction import Call
 from compiler.codegen.native.products.epilogue import Epilogue
 from compiler.codegen.native.products.nest import named
 from compiler.ir.dims import Size
-from compiler.thresholds import threshold
+from compiler.support.thresholds import threshold
 
 TILE_WINDOWS = threshold(
     "tile_windows", 8, "windows", "a tile of a sliding window has at most so many", small=2

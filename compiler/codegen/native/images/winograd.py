@@ -23,7 +23,7 @@ from compiler.codegen.native.products.contraction import Call, Steps
 from compiler.codegen.native.products.epilogue import Epilogue
 from compiler.codegen.native.products.nest import contraction_kernel
 from compiler.ir.dims import Size
-from compiler.thresholds import threshold
+from compiler.support.thresholds import threshold
 
 __all__ = ["BLOCK", "BlockedSteps", "pays", "winograd"]
 

@@ -11,7 +11,7 @@ from compiler.codegen.native.products.axes import Axis
 from compiler.codegen.native.products.contraction import Contraction
 from compiler.codegen.native.products.tiles import Tiling, choose_tiling, extent
 from compiler.ir.dims import Dim, Size, product
-from compiler.thresholds import threshold
+from compiler.support.thresholds import threshold
 
 BLOCK = Dim.named("block_of_tiles")
 """The number of the current block, an open size of kernels that run once for each block."""

@@ -18,7 +18,7 @@ from compiler.codegen.trace import Expr, Term, all_parts
 from compiler.ir.dims import Dim, Size, product
 from compiler.ir.region import at_most
 from compiler.ir.types import DType, Shape
-from compiler.thresholds import threshold
+from compiler.support.thresholds import threshold
 
 
 @dataclass(eq=False)

@@ -16,7 +16,7 @@ from compiler.codegen.native.loops.sorting import Sorting
 from compiler.codegen.native.loops.types import REGISTER
 from compiler.codegen.trace import Expr, ordered
 from compiler.ir.dims import product
-from compiler.thresholds import threshold
+from compiler.support.thresholds import threshold
 
 KEPT_BYTES = threshold(
     "kept_row", 1 << 14, "bytes", "values of a longer row are computed again in a later pass",

@@ -20,7 +20,7 @@ from compiler.codegen.native.llvm_ir import (
 from compiler.codegen.native.loops.forms import Axis, Form
 from compiler.codegen.native.loops.values import Values
 from compiler.ir.dims import Size
-from compiler.thresholds import threshold
+from compiler.support.thresholds import threshold
 
 Carried: TypeAlias = "list[Value]"
 """Values that iterations pass on."""

@@ -31,7 +31,7 @@ from compiler.codegen.native.loops.units import Nest, nest_of
 from compiler.codegen.native.machine import Machine
 from compiler.codegen.trace import Expr
 from compiler.ir.dims import Dim, Size
-from compiler.thresholds import threshold
+from compiler.support.thresholds import threshold
 
 POINTWISE_UNROLLED = threshold(
     "pointwise_vectors", 2, "vectors", "in flight in a kernel without loops", small=2

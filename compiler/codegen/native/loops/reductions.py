@@ -22,7 +22,7 @@ from compiler.codegen.native.loops.passes import Pass, is_large, loop_lane
 from compiler.codegen.native.loops.types import REGISTER, UNSIGNED, literal
 from compiler.codegen.trace import Expr
 from compiler.ir.types import DType
-from compiler.thresholds import threshold
+from compiler.support.thresholds import threshold
 
 UNROLLED = threshold(
     "reduction_vectors", 4, "vectors", "as many have accumulators of their own in a reduction",

@@ -25,7 +25,7 @@ from compiler.codegen.native.loops.loops import Carried, Loops
 from compiler.codegen.native.loops.types import convert
 from compiler.codegen.trace import Expr
 from compiler.ir.types import DType
-from compiler.thresholds import threshold
+from compiler.support.thresholds import threshold
 
 MAX_SORTED = threshold(
     "sorted_row", 1 << 14, "values", "a longer row is not sorted in the stack's memory", small=6

@@ -14,7 +14,7 @@ from compiler.codegen.native.loops.forms import PART_STEP, longest_axis, part_of
 from compiler.codegen.native.loops.passes import hint
 from compiler.codegen.trace import all_parts
 from compiler.ir.dims import product
-from compiler.thresholds import threshold
+from compiler.support.thresholds import threshold
 
 MAX_PARTS = threshold(
     "reduction_parts", 32, "parts", "a split reduction has no more parts", small=5

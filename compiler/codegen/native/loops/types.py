@@ -27,7 +27,7 @@ from compiler.codegen.native.llvm_ir import (
     zero,
 )
 from compiler.ir.types import HALVES, DType
-from compiler.thresholds import threshold
+from compiler.support.thresholds import threshold
 
 REGISTER: Mapping[DType, Type] = {
     **TYPES, DType.BOOL: I1, DType.FP16: F32, DType.BF16: F32,

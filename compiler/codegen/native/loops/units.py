@@ -13,7 +13,7 @@ from compiler.codegen.native.loops.body import Body
 from compiler.codegen.native.loops.forms import Axis
 from compiler.codegen.native.loops.passes import hint
 from compiler.ir.dims import Size, product
-from compiler.thresholds import threshold
+from compiler.support.thresholds import threshold
 
 MIN_WORK = threshold(
     "unit_work", 8192, "iterations of grid and loops",

@@ -24,7 +24,7 @@ from compiler.codegen.native.products.parts import sum_of_parts
 from compiler.codegen.native.products.tiles import SECOND_CACHE, assumed, choose_tiling, extent
 from compiler.codegen.native.products.transposed_parts import transposed_sum_of_parts
 from compiler.ir.dims import Size, product
-from compiler.thresholds import threshold
+from compiler.support.thresholds import threshold
 
 LEAST_STEPS = threshold(
     "filter_gradient_steps", 1024, "steps of a sum",

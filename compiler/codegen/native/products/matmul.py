@@ -22,7 +22,7 @@ from compiler.codegen.native.products.tiles import (
     few_rows_tiling,
 )
 from compiler.ir.dims import Size, is_multiple, product
-from compiler.thresholds import threshold
+from compiler.support.thresholds import threshold
 
 FEW_ROWS = threshold(
     "few_rows", 24, "rows", "a right operand in rows is packed for a product of more", small=3

@@ -21,7 +21,7 @@ from compiler.codegen.native.products.contraction import Contraction
 from compiler.codegen.native.products.index import Indices, lane_mask
 from compiler.codegen.native.products.place import Place, Pointers
 from compiler.codegen.native.products.prefetching import CACHE_LINE, RowPrefetch
-from compiler.thresholds import threshold
+from compiler.support.thresholds import threshold
 
 BLOCK_STEPS = threshold(
     "product_block", 512, "steps of a sum", "products are added up in blocks of so many", small=4

@@ -19,7 +19,7 @@ from compiler.codegen.native.products.nest import contraction_kernel
 from compiler.codegen.native.products.place import Pointers
 from compiler.codegen.native.products.tiles import Tiling, assumed
 from compiler.ir.dims import product
-from compiler.thresholds import threshold
+from compiler.support.thresholds import threshold
 
 ROWS = threshold(
     "one_column_rows", 8, "rows",

@@ -19,7 +19,7 @@ from compiler.codegen.native.products.nest import contraction_kernel
 from compiler.codegen.native.products.place import Pointers
 from compiler.codegen.native.products.tiles import Tiling, assumed
 from compiler.ir.dims import Size, product
-from compiler.thresholds import threshold
+from compiler.support.thresholds import threshold
 
 BLOCK = threshold(
     "parts_block", 16_384, "elements", "a unit of a sum of partial results has so many", small=32

@@ -19,7 +19,7 @@ from compiler.codegen.native.products.contraction import Contraction
 from compiler.codegen.native.products.prefetching import results_read
 from compiler.ir.dims import Size, divisor
 from compiler.ir.dims import product as size_product
-from compiler.thresholds import cached_by_thresholds, threshold
+from compiler.support.thresholds import cached_by_thresholds, threshold
 
 MOST_ROWS: dict[int, dict[int, int]] = {
     32: {1: 14, 2: 12, 3: 8, 4: 6},

@@ -19,7 +19,7 @@ from compiler.codegen.kernel.body import KernelBody
 from compiler.codegen.triton.expressions import power_of_two
 from compiler.codegen.triton.tiling.strides import iterations_are_strided
 from compiler.ir.dims import Dim, Size, evaluate, product
-from compiler.thresholds import threshold
+from compiler.support.thresholds import threshold
 
 BLOCK_SIZE = threshold(
     "program_elements", 1024, "elements",

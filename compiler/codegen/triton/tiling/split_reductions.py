@@ -15,7 +15,7 @@ from compiler.codegen.triton.tiling.schedules import (
     size_hint,
 )
 from compiler.ir.dims import product
-from compiler.thresholds import threshold
+from compiler.support.thresholds import threshold
 
 TARGET_PARTS = threshold(
     "split_programs", 2112, "programs", "a split reduction has at most so many", small=8

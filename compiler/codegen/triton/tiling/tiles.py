@@ -14,7 +14,7 @@ from itertools import pairwise
 from compiler.codegen.triton.expressions import power_of_two
 from compiler.codegen.triton.tiling.schedules import WARPS, size_hint
 from compiler.ir.dims import Dim, Size, product
-from compiler.thresholds import threshold
+from compiler.support.thresholds import threshold
 
 STAGES = 3
 """Stages of Triton's software pipeline by default."""

@@ -19,8 +19,8 @@ from importlib import import_module
 from threading import RLock
 from typing import Any, NoReturn, TypeVar
 
-from compiler.fork_delay import delay_forks
-from compiler.gc_pause import age_objects, gc_disabled
+from compiler.support.fork_delay import delay_forks
+from compiler.support.gc_pause import age_objects, gc_disabled
 
 T = TypeVar("T")
 

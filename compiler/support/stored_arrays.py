@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from compiler.ir.types import Array, DType
-from compiler.private_folders import PrivateFolder
+from compiler.support.private_folders import PrivateFolder
 
 SUFFIX = ".arrays"
 _ALIGNMENT = 64

@@ -49,13 +49,13 @@ def expect_one_line(text: str) -> str:
 
     >>> expect_one_line("a\nb")
     Traceback (most recent call last):
-    ValueError: a line of code contains '\n': escape it with compiler.escape.one_line; 'a\nb'
+    ValueError: a line of code contains '\n': escape it with one_line(); 'a\nb'
     """
     if text.isprintable():
         return text
     found = next((c for c in text if not c.isprintable() and c != "\t"), "")
     if found:
-        hint = "escape it with compiler.escape.one_line"
+        hint = "escape it with one_line()"
         raise ValueError(f"a line of code contains {found!r}: {hint}; {text[:80]!r}")
     return text
 
