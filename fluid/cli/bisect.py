@@ -18,7 +18,7 @@ from compiler.report.table import count
 from fluid.cli.commands.infer import TOLERANCE, tolerance
 from fluid.cli.inspect import size
 from fluid.cli.model import CommandError
-from fluid.cli.subject import subject
+from fluid.cli.subject import add_pass_choice, add_subject, subject
 from fluid.cli.values.arrays import write_arrays
 from fluid.cli.values.trials import arrays_for, execute, read_input_arrays
 
@@ -51,21 +51,8 @@ def add_bisect(commands: Any) -> None:
         epilog=BISECT_EXAMPLES,
     )
     command.set_defaults(command=run_bisect)
+    add_subject(command)
     add = command.add_argument
-    add("path", type=Path, metavar="PATH", help="a saved model's folder, a program, or a .ir file")
-    add("--model-filename", metavar="FILE", help="name of the program file (default: __model__)")
-    add(
-        "--params-filename",
-        metavar="FILE",
-        help="name of the combined parameter file, if there is one",
-    )
-    add(
-        "--fetch",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="fetch this variable; repeatable",
-    )
     add("--input", action="append", default=[], metavar="[NAME=]FILE",
         help="arrays of feeds or parameters: FILE.npz or NAME=FILE.npy; repeatable")  # fmt: skip
     add("--size", type=size, action="append", default=[], metavar="NAME=NUMBER",
@@ -83,10 +70,7 @@ def add_bisect(commands: Any) -> None:
         action="store_true",
         help="let passes see the parameter values, as for a saved model",
     )
-    add(
-        "--only", action="append", default=[], metavar="PASS", help="run only this pass; repeatable"
-    )
-    add("--disable", action="append", default=[], metavar="PASS", help="skip this pass; repeatable")
+    add_pass_choice(command)
     add("--out", type=Path, default=Path("smallest.ir"), metavar="FILE",
         help="minimal program; its arrays go to a .npz next to it (%(default)s)")  # fmt: skip
 

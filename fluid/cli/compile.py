@@ -19,7 +19,7 @@ from compiler.report.memory import size_text
 from compiler.report.table import count, table
 from compiler.support.escape import one_line
 from fluid.cli.compile_cpu import compile_for_cpus, cpu_levels
-from fluid.cli.model import load_model
+from fluid.cli.model import add_file_names, load_model
 from fluid.cli.terminal import progress_line
 from fluid.inference.packages import write_package
 from fluid.running.targets import chosen_target
@@ -90,14 +90,7 @@ def add_compile(commands: Any) -> None:
         help="kernels compiled in parallel (default: one per CPU)",
     )
     command.add_argument("--json", action="store_true", help="print the table as JSON")
-    command.add_argument(
-        "--model-filename", metavar="FILE", help="name of the program file (default: __model__)"
-    )
-    command.add_argument(
-        "--params-filename",
-        metavar="FILE",
-        help="name of the combined parameter file, if there is one",
-    )
+    add_file_names(command.add_argument)
 
 
 def compile_model(given: argparse.Namespace) -> int:

@@ -8,7 +8,6 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import accumulate
 from pathlib import Path
 from textwrap import fill
@@ -29,7 +28,7 @@ from compiler.support.escape import one_line
 from fluid.cli.gpu_counters import Counted, counter_table, gpu_counters
 from fluid.cli.model import CommandError, SavedModel, shape_text
 from fluid.cli.profiling.native import native_report, write_kernels
-from fluid.cli.subject import Subject, kinds, subject
+from fluid.cli.subject import Subject, add_pass_choice, add_subject, kinds, subject
 from runtime.profiler import Span, trace
 
 LISTED = 20
@@ -64,47 +63,36 @@ def add_inspect(commands: Any) -> None:
         epilog=INSPECT_EXAMPLES,
     )
     command.set_defaults(command=inspect)
-    add = partial(command.add_argument)
-    add("path", type=Path, metavar="PATH", help="a saved model's folder, a program, or a .ir file")
-    add("--model-filename", metavar="FILE", help="name of the program file (default: __model__)")
-    add(
-        "--params-filename",
-        metavar="FILE",
-        help="name of the combined parameter file, if there is one",
-    )
-    add("--html", type=Path, metavar="FILE", help="write an HTML report of all passes")
-    add(
-        "--dump",
-        type=Path,
-        metavar="DIR",
-        help="write the graph after every pass: .ir, .dot, __model__, a table",
-    )
-    add("--trace", type=Path, metavar="FILE", help="write a Chrome trace of the passes")
+    add_subject(command)
+    add = command.add_argument
     add("--size", type=size, action="append", default=[], metavar="NAME=NUMBER",
         help=f"value of a dynamic dim (default: {Options.typical})")  # fmt: skip
     add("--batch", type=positive, metavar="N", help="batch size, the same as --size N=NUMBER")
-    add(
-        "--fetch",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="fetch this variable; repeatable",
-    )
-    add(
-        "--target",
-        choices=list(TARGETS),
+    add("--target", choices=list(TARGETS),
         help="code to generate (default: numpy; triton with --roofline, native with --profile)",
-    )
-    add(
-        "--dtype",
-        choices=["fp32", *NARROW],
-        help="dtype of matrix products, for inference (default: fp32)",
-    )
-    add(
-        "--only", action="append", default=[], metavar="PASS", help="run only this pass; repeatable"
-    )
-    add("--disable", action="append", default=[], metavar="PASS", help="skip this pass; repeatable")
+    )  # fmt: skip
+    add("--dtype", choices=["fp32", *NARROW],
+        help="dtype of matrix products, for inference (default: fp32)")  # fmt: skip
+    add_pass_choice(command)
     add("--stop-after", metavar="PASS", help="skip the passes after this one")
+    _add_reports(command)
+    _add_measurements(command)
+
+
+def _add_reports(command: argparse.ArgumentParser) -> None:
+    """Add the files that `inspect` writes."""
+    add = command.add_argument
+    add("--html", type=Path, metavar="FILE", help="write an HTML report of all passes")
+    add("--dump", type=Path, metavar="DIR",
+        help="write the graph after every pass: .ir, .dot, __model__, a table")  # fmt: skip
+    add("--trace", type=Path, metavar="FILE", help="write a Chrome trace of the passes")
+    add("--sources", type=Path, action="append", default=[], metavar="DIR",
+        help="folder of the scripts whose lines the report shows (default: .)")  # fmt: skip
+
+
+def _add_measurements(command: argparse.ArgumentParser) -> None:
+    """Add what `inspect` computes about the speed of the compiled code."""
+    add = command.add_argument
     add("--profile", action="store_true",
         help="compile native code, run it on random inputs, and show the time of each step beside "
         "what this CPU reaches; with --html also the roofline as a picture")  # fmt: skip
@@ -114,14 +102,8 @@ def add_inspect(commands: Any) -> None:
     add("--counters", action="store_true",
         help="with --roofline: run a step on random inputs on the PTX machine, which needs no GPU, "
         "and show what its kernels fetch; slow: choose a small --batch")  # fmt: skip
-    add(
-        "--json",
-        type=Path,
-        metavar="FILE",
-        help="write the --roofline numbers as JSON (- for stdout)",
-    )
-    add("--sources", type=Path, action="append", default=[], metavar="DIR",
-        help="folder of the scripts whose lines the report shows (default: .)")  # fmt: skip
+    add("--json", type=Path, metavar="FILE",
+        help="write the --roofline numbers as JSON (- for stdout)")  # fmt: skip
 
 
 def inspect(given: argparse.Namespace) -> int:

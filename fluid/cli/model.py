@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import argparse
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -101,6 +102,15 @@ def load_model(folder: Path, model: str | None = None, params: str | None = None
     params_by_name = {name: array for name, array in arrays.items() if array is not None}
     path = folder / (model or MODEL_FILE)
     return SavedModel(path, found.program, found.feeds, found.fetches, params_by_name)
+
+
+def add_file_names(add: Callable[..., argparse.Action]) -> None:
+    """Add the arguments that name the files of a saved model, by a parser's `add_argument`."""
+    add(
+        "--model-filename", metavar="FILE", help=f"name of the program file (default: {MODEL_FILE})"
+    )
+    add("--params-filename", metavar="FILE",
+        help="name of the combined parameter file, if there is one")  # fmt: skip
 
 
 def _expect_files(folder: Path, model: str | None, params: str | None) -> None:

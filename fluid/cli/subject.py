@@ -8,6 +8,7 @@ and the fetch is the loss or, without a loss, the variables that no op reads.
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,7 +23,7 @@ from compiler.ir.model_format.program_desc import load_program
 from compiler.ir.program import Block, OpDesc, OpRole, Program, VarKind
 from compiler.ir.text.parser import parse, parse_program
 from compiler.ir.types import Array
-from fluid.cli.model import CommandError, SavedModel, load_model
+from fluid.cli.model import CommandError, SavedModel, add_file_names, load_model
 from runtime.files.atomic_saves import reading
 
 GRADIENT = "@GRAD"
@@ -40,6 +41,26 @@ class Subject:
     program: Program | None = None
     params: Mapping[str, Array] = field(default_factory=dict[str, Array])
     model: SavedModel | None = None
+
+
+def add_subject(command: argparse.ArgumentParser) -> None:
+    """Add the arguments of `subject`."""
+    command.add_argument(
+        "path", type=Path, metavar="PATH", help="a saved model's folder, a program, or a .ir file"
+    )
+    add_file_names(command.add_argument)
+    command.add_argument(
+        "--fetch", action="append", default=[], metavar="NAME",
+        help="fetch this variable; repeatable",
+    )  # fmt: skip
+
+
+def add_pass_choice(command: argparse.ArgumentParser) -> None:
+    """Add the arguments that choose which passes run."""
+    add = command.add_argument
+    add("--only", action="append", default=[], metavar="PASS",
+        help="run only this pass; repeatable")  # fmt: skip
+    add("--disable", action="append", default=[], metavar="PASS", help="skip this pass; repeatable")
 
 
 def subject(

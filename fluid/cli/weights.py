@@ -14,7 +14,7 @@ from compiler.ir.types import Array
 from compiler.report.memory import size_text
 from compiler.report.table import count, table
 from fluid.cli.layout import locate
-from fluid.cli.model import CommandError, load_model
+from fluid.cli.model import CommandError, add_file_names, load_model
 from fluid.cli.values.arrays import expect_output, write_arrays
 from runtime.errors import CheckpointError
 from runtime.files.atomic_saves import reading, saved_files
@@ -53,12 +53,7 @@ def add_weights(commands: Any) -> None:
         "--only", action="append", default=[], metavar="PATTERN",
         help="only parameters whose name matches, with * as wildcard; repeatable",
     )  # fmt: skip
-    command.add_argument(
-        "--model-filename", metavar="FILE", help="name of the program file, if unusual"
-    )
-    command.add_argument(
-        "--params-filename", metavar="FILE", help="name of the combined parameter file, if unusual"
-    )
+    add_file_names(command.add_argument)
 
 
 def weights(given: argparse.Namespace) -> int:

@@ -9,6 +9,7 @@ from typing import Any
 
 from compiler.options import NARROW, limit_bytes
 from fluid.cli.infer import infer
+from fluid.cli.model import add_file_names
 from fluid.cli.target import add_target
 from fluid.cli.values.images import ImageOptions
 from fluid.cli.values.inputs import lod_lengths
@@ -69,12 +70,7 @@ def _add_model(command: argparse.ArgumentParser) -> None:
         "model_dir", type=Path, metavar="MODEL",
         help="a folder from save_inference_model, or its program file",
     )  # fmt: skip
-    command.add_argument(
-        "--model-filename", metavar="FILE", help="name of the program file, if unusual"
-    )
-    command.add_argument(
-        "--params-filename", metavar="FILE", help="name of the combined parameter file, if unusual"
-    )
+    add_file_names(command.add_argument)
     command.add_argument(
         "--dtype", choices=["fp32", *NARROW],
         help="dtype of matrix products and the ops fused into them (default: fp32)",

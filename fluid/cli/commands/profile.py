@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fluid.cli.inspect import positive, size
-from fluid.cli.model import CommandError
+from fluid.cli.model import CommandError, add_file_names
 from fluid.cli.profiling.model import profile_model
 from fluid.cli.run import prepare
 from fluid.cli.target import add_target
@@ -66,8 +66,7 @@ def _add_model(command: argparse.ArgumentParser) -> None:
         help="value of a dynamic dim")  # fmt: skip
     add("--chart", type=Path, metavar="FILE", help="write the roofline as an SVG file")
     add("--html", type=Path, metavar="FILE", help="write a report with IR and assembly of kernels")
-    add("--model-filename", metavar="FILE", help="name of the program file, if unusual")
-    add("--params-filename", metavar="FILE", help="name of the parameter file, if unusual")
+    add_file_names(add)
 
 
 def _profile(command: argparse.ArgumentParser, given: argparse.Namespace) -> int:
