@@ -7,7 +7,7 @@ of the first two. Defaults, checks and messages of fluid are here.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -154,8 +154,8 @@ class Executor(RunsDatasets):
         use_prune: bool,
         return_merged: bool,
     ) -> list[Any]:
-        if self._closed:
-            raise RuntimeError("this Executor is closed: create a new one")
+        """Check the arguments, run the program, and convert the fetched values."""
+        self._expect_open()
         self._follow_flags()
         program = default_main_program() if program is None else program
         scope = _global_scope if scope is None else scope
@@ -167,38 +167,52 @@ class Executor(RunsDatasets):
                 )
             program = program.program
         _expect(program, Program, "the program of Executor.run")
-        route = self._routes.of(program)
-        if route.serves:
-            before = parameter_server.before_serving(program)
-            if before is not None:
-                self.run(before, scope=scope)
-            parameter_server.serve(program, scope, self.place, self._compile_here)
-            return []
+        if self._routes.of(program).serves:
+            return self._serve(program, scope)
         if program._reads:
             feed = with_batches(program, feed)
         arrays = feed_arrays(program, feed)
         fetch = program._current_names(names_of(fetch_list))
         if use_prune:
             program = self._pruned_program(program, arrays, fetch)
-            route = self._routes.of(program)
+        values = self._fetched_values(program, arrays, fetch, scope)
+        return _as_numpy(fetch, values) if return_numpy else list(map(as_tensor, values))
+
+    def _serve(self, program: Program, scope: Scope) -> list[Any]:
+        """Run the program of a parameter server until its trainers have completed."""
+        before = parameter_server.before_serving(program)
+        if before is not None:
+            self.run(before, scope=scope)
+        parameter_server.serve(program, scope, self.place, self._compile_here)
+        return []
+
+    def _fetched_values(
+        self, program: Program, feed: Mapping[str, Array], fetch: tuple[str, ...], scope: Scope
+    ) -> Sequence[Any]:
+        """Run a program in the stages that file ops or resized state need, or as one step."""
+        route = self._routes.of(program)
         if not route.is_plain:
             if cut := self._files.stages(program, fetch) or self._resizing.resized(program):
-                values = cut.run(partial(self.run, scope=scope), arrays, fetch, scope)
-                return _as_numpy(fetch, values) if return_numpy else list(map(as_tensor, values))
-            program = self._branches.settled(program, arrays, scope)
+                return cut.run(partial(self.run, scope=scope), feed, fetch, scope)
+            program = self._branches.settled(program, feed, scope)
             route = self._routes.of(program)
             if not program.blocks[0].ops and not program._reads:
                 warnings.warn(
-                    "the program has no ops: were its layers added to another one?", stacklevel=3
+                    "the program has no ops: were its layers added to another one?", stacklevel=4
                 )
-        runner = self._runner(program, arrays, scope, route.changes)
+        runner = self._runner(program, feed, scope, route.changes)
         try:
-            values = runner.run(program, arrays, fetch, scope)
+            values = runner.run(program, feed, fetch, scope)
         finally:
             scope.clock.written += route.changes  # a step that was interrupted may have written
         if runner is not self._core:
             self._lent.settle(program, scope)
-        return _as_numpy(fetch, values) if return_numpy else list(map(as_tensor, values))
+        return values
+
+    def _expect_open(self) -> None:
+        """Raise RuntimeError after `close`."""
+        if self._closed:
+            raise RuntimeError("this Executor is closed: create a new one")
 
     def _run_parallel(
         self,
@@ -211,8 +225,7 @@ class Executor(RunsDatasets):
         strict: bool = False,
     ) -> list[Any]:
         """Run a program on all its devices; values concatenated along axis 0, or a list of each."""
-        if self._closed:
-            raise RuntimeError("this Executor is closed: create a new one")
+        self._expect_open()
         fetch = compiled.program._current_names(names_of(fetch_list))
         found = compiled._runner(scope, self.place).run(self._core, feed, fetch, strict)
         if return_merged:
@@ -365,7 +378,7 @@ has_feed_operators = feed_checks.has_feed_operators
 has_fetch_operators = feed_checks.has_fetch_operators
 
 
-def _as_numpy(fetch: tuple[str, ...], values: list[Any]) -> list[Any]:
+def _as_numpy(fetch: tuple[str, ...], values: Sequence[Any]) -> list[Any]:
     """Convert values to arrays; RuntimeError for those with LoD, which an array cannot
     represent.
     """
