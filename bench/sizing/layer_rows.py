@@ -128,7 +128,7 @@ def _broadcasts() -> Rows:
             yield from _row("prelu", shape=shape, mode=mode)
 
 
-def _images() -> Rows:
+def _convolutions() -> Rows:
     for shape, filters, more in (
         ((8, 64, 32, 32), 64, {}),
         ((8, 3, 64, 64), 64, {}),
@@ -160,6 +160,9 @@ def _images() -> Rows:
     ):  # fmt: skip
         given = {"shape": shape, "filters": filters, "k": k}
         yield from _row("transposed_convolution", names=BOTH, **given)
+
+
+def _pooling() -> Rows:
     for shape in (
         (8, 64, 56, 56), (4, 3, 224, 224), (1, 2048, 31, 31), (1024, 16, 16, 16), (2, 1, 1021, 509),
     ):  # fmt: skip
@@ -173,6 +176,9 @@ def _images() -> Rows:
         yield from _row("pooling", kind="avg", shape=shape, **given)
     for kind in ("max", "avg"):
         yield from _row("pooling", kind=kind, shape=(8, 56, 56, 64), data_format="NHWC")
+
+
+def _images() -> Rows:
     for kind in ("resize_bilinear", "resize_nearest"):
         for shape, out in (
             ((4, 16, 64, 64), (128, 128)), ((1, 3, 509, 509), (224, 224)),
@@ -385,5 +391,7 @@ def _vectors() -> Rows:
 
 SHRINKING = (_norms, _reductions, _broadcasts, _products, _losses, _pointwise, _optimizers)
 """Families of programs whose sizes may change independently."""
-FAMILIES = (*SHRINKING, _images, _moves, _indices, _scans, _sequences, _vectors)
+FAMILIES = (
+    *SHRINKING, _convolutions, _pooling, _images, _moves, _indices, _scans, _sequences, _vectors,
+)  # fmt: skip
 """All families of programs."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from fluid.framework import Variable, convert_np_dtype_to_dtype_
@@ -176,27 +177,31 @@ def search_pyramid_hash(
         tables["WhiteList"] = (param_attr_wl, white_list_len)
     if black_list_len > 0:
         tables["BlackList"] = (param_attr_bl, black_list_len)
-    inputs = {"X": input}
-    for slot, (attr, length) in tables.items():
-        found = ParamAttr._to_attr(attr)
-        inputs[slot] = helper.create_parameter(found, [length, 1], dtype)
-        inputs[slot].stop_gradient = True
+    inputs = {"X": input, **_create_tables(helper, tables, dtype)}
+    updated = _updated_names(distribute_update_vars, (param_attr, param_attr_wl, param_attr_bl))
     attrs = {
         "num_emb": num_emb, "space_len": space_len, "pyramid_layer": pyramid_layer,
         "rand_len": rand_len, "drop_out_percent": drop_out_percent,
         "is_training": int(is_training), "use_filter": use_filter,
         "white_list_len": white_list_len, "black_list_len": black_list_len, "seed": seed, "lr": lr,
-        "distribute_update_vars": _updated_names(
-            distribute_update_vars, (param_attr, param_attr_wl, param_attr_bl)
-        ),
+        "distribute_update_vars": updated,
     }  # fmt: skip
     out = helper.create_variable_for_type_inference(dtype)
-    others = {
-        "DropPos": helper.create_variable_for_type_inference("int32", stop_gradient=True),
-        "X_Temp_Out": helper.create_variable_for_type_inference(dtype, stop_gradient=True),
-    }
+    temporary = partial(helper.create_variable_for_type_inference, stop_gradient=True)
+    others = {"DropPos": temporary("int32"), "X_Temp_Out": temporary(dtype)}
     helper.append_op("pyramid_hash", inputs=inputs, outputs={"Out": out, **others}, attrs=attrs)
     return out
+
+
+def _create_tables(
+    helper: LayerHelper, tables: Mapping[str, tuple[Any, int]], dtype: Any
+) -> dict[str, Variable]:
+    """Create the parameters [length, 1] of slots, whose gradients are not computed."""
+    created: dict[str, Variable] = {}
+    for slot, (attr, length) in tables.items():
+        created[slot] = helper.create_parameter(ParamAttr._to_attr(attr), [length, 1], dtype)
+        created[slot].stop_gradient = True
+    return created
 
 
 def _updated_names(names: list[str] | None, attrs: Sequence[Any]) -> str:

@@ -304,39 +304,51 @@ def ssd_loss(
     if mining_type != "max_negative":
         raise ValueError(f"mining_type of ssd_loss must be 'max_negative', not {mining_type!r}")
     sizes = shape(confidence)
-    shared = iou_similarity(gt_box, prior_box)
-    matches, near = bipartite_match(shared, match_type, overlap_threshold)
-    labels = reshape(gt_label, [0] * (len(gt_label.shape) - 1) + [-1, 1])
-    labels.stop_gradient = True
+    overlaps = iou_similarity(gt_box, prior_box)
+    matches, near = bipartite_match(overlaps, match_type, overlap_threshold)
+    labels = _without_gradient(reshape(gt_label, [0] * (len(gt_label.shape) - 1) + [-1, 1]))
     first, _ = target_assign(labels, matches, mismatch_value=background_label)
     logits = _flatten_rows(confidence)
-    costs = softmax_with_cross_entropy(
-        logits, _without_gradient(_flatten_rows(cast(first, "int64")))
-    )
+    first = _without_gradient(_flatten_rows(cast(first, "int64")))
+    costs = softmax_with_cross_entropy(logits, first)
     rows = _without_gradient(slice_axes(sizes, axes=[0], starts=[0], ends=[2]))
     costs = _without_gradient(reshape(costs, [-1, 0], actual_shape=rows))
     ratios = {"neg_pos_ratio": neg_pos_ratio, "neg_dist_threshold": neg_overlap}
-    attrs = {**ratios, "mining_type": mining_type, "sample_size": sample_size}
-    negatives, matches = _mine_negatives(costs, matches, near, attrs)
+    negatives, matches = _mine_negatives(costs, matches, near, ratios, sample_size)
     codes = box_coder(prior_box, prior_box_var, gt_box, "encode_center_size")
-    boxes, box_weight = target_assign(codes, matches, mismatch_value=background_label)
-    wanted, weight = target_assign(labels, matches, negatives, background_label)
-    wanted = _without_gradient(cast(_flatten_rows(wanted), "int64"))
-    conf_loss = softmax_with_cross_entropy(logits, wanted) * _without_gradient(
-        _flatten_rows(weight)
-    )
-    loc_loss = smooth_l1(_flatten_rows(location), _without_gradient(_flatten_rows(boxes)))
-    counted = _without_gradient(_flatten_rows(box_weight))
-    loc_loss = loc_loss * counted
+    box_targets = target_assign(codes, matches, mismatch_value=background_label)
+    label_targets = target_assign(labels, matches, negatives, background_label)
+    conf_loss = _confidence_loss(logits, *label_targets)
+    loc_loss, weights = _location_loss(location, *box_targets)
     loss = conf_loss * conf_loss_weight + loc_loss * loc_loss_weight
     loss = reduce_sum(reshape(loss, [-1, 0], actual_shape=rows), dim=1, keep_dim=True)
-    return loss / reduce_sum(counted) if normalize else loss
+    return loss / reduce_sum(weights) if normalize else loss
+
+
+def _confidence_loss(logits: Variable, labels: Variable, weights: Variable) -> Variable:
+    """Weighted softmax cross entropy of each prior: [N * M, 1]."""
+    labels = _without_gradient(cast(_flatten_rows(labels), "int64"))
+    return softmax_with_cross_entropy(logits, labels) * _without_gradient(_flatten_rows(weights))
+
+
+def _location_loss(
+    location: Variable, boxes: Variable, weights: Variable
+) -> tuple[Variable, Variable]:
+    """Weighted smooth L1 loss of each prior's code, and the weights, both [N * M, 1]."""
+    loss = smooth_l1(_flatten_rows(location), _without_gradient(_flatten_rows(boxes)))
+    weights = _without_gradient(_flatten_rows(weights))
+    return loss * weights, weights
 
 
 def _mine_negatives(
-    costs: Variable, matches: Variable, near: Variable, attrs: dict[str, Any]
+    costs: Variable,
+    matches: Variable,
+    near: Variable,
+    ratios: dict[str, float],
+    sample_size: int | None,
 ) -> tuple[Variable, Variable]:
     """Return the sampled negative priors and the updated match indices."""
+    attrs = {**ratios, "mining_type": "max_negative", "sample_size": sample_size}
     inputs = {"ClsLoss": costs, "MatchIndices": matches, "MatchDist": near}
     outputs = {"NegIndices": "int32", "UpdatedMatchIndices": matches.dtype}
     helper = LayerHelper("mine_hard_examples")

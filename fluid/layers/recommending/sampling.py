@@ -207,18 +207,12 @@ def sampled_softmax_with_cross_entropy(
     helper.append_op(
         "sample_logits",
         inputs={
-            "Logits": logits,
-            "Labels": label,
-            "CustomizedSamples": customized_samples,
+            "Logits": logits, "Labels": label, "CustomizedSamples": customized_samples,
             "CustomizedProbabilities": customized_probabilities,
         },
         outputs={
-            "Samples": samples,
-            "Probabilities": probabilities,
-            "SampledLabels": sampled_labels,
-            "SampledLogits": sampled,
-            "LogitsDim": logits_dim,
-            "LabelsDim": labels_dim,
+            "Samples": samples, "Probabilities": probabilities, "SampledLabels": sampled_labels,
+            "SampledLogits": sampled, "LogitsDim": logits_dim, "LabelsDim": labels_dim,
         },
         attrs={
             "use_customized_samples": use_customized_samples,
@@ -227,18 +221,23 @@ def sampled_softmax_with_cross_entropy(
             "num_samples": num_samples,
             "seed": seed or helper.main_program._fresh_seed(),
         },
-    )
+    )  # fmt: skip
+    return _soft_label_loss(helper, sampled, sampled_labels, targets, num_samples + 1) / num_true
+
+
+def _soft_label_loss(
+    helper: LayerHelper, logits: Variable, label: Variable, targets: Variable, classes: int
+) -> Variable:
+    """Softmax cross entropy [N, 1] of logits against labels, which go to `targets` as one-hot."""
+    make = helper.create_variable_for_type_inference
     loss, softmax = make(logits.dtype), make(logits.dtype)
     helper.append_op(
-        "one_hot",
-        inputs={"X": sampled_labels},
-        outputs={"Out": targets},
-        attrs={"depth": num_samples + 1},
+        "one_hot", inputs={"X": label}, outputs={"Out": targets}, attrs={"depth": classes}
     )
     helper.append_op(
         "softmax_with_cross_entropy",
-        inputs={"Logits": sampled, "Label": targets},
+        inputs={"Logits": logits, "Label": targets},
         outputs={"Softmax": softmax, "Loss": loss},
         attrs={"soft_label": True, "ignore_index": False, "numeric_stable_mode": False},
     )
-    return loss / num_true
+    return loss

@@ -28,6 +28,30 @@ def _check_state(state: Variable | None, name: str, sequences: str, width: int, 
         )
 
 
+def _check_lstm(
+    layer: str,
+    input: Variable,
+    bias_attr: Any,
+    h_0: Variable | None,
+    c_0: Variable | None,
+    widths: tuple[int, int],
+) -> None:
+    """Raise TypeError or ValueError for a bad input, a bias_attr of False and bad states; `widths`
+    are those of the hidden state and the cell.
+    """
+    check_variable_and_dtype(input, "input", FLOATS, layer)
+    if bias_attr is False:
+        raise ValueError(f"bias_attr of {layer} cannot be False: it has a bias")
+    _check_state(h_0, "h_0", "sequences", widths[0], layer)
+    _check_state(c_0, "c_0", "sequences", widths[1], layer)
+
+
+def _check_clip(name: str, value: float | None) -> None:
+    """Raise ValueError for a negative bound of `dynamic_lstmp`."""
+    if value is not None and value < 0:
+        raise ValueError(f"{name} of dynamic_lstmp is {value}, but can not be negative")
+
+
 def _create_outputs(helper: LayerHelper, dtype: Any, *slots: str) -> dict[str, Variable]:
     """Create a temporary for each output slot."""
     return {slot: helper.create_variable_for_type_inference(dtype) for slot in slots}
@@ -60,12 +84,8 @@ def dynamic_lstm(
     >>> hidden.shape, cell.lod_level
     ((-1, 8), 1)
     """
-    check_variable_and_dtype(input, "input", FLOATS, "dynamic_lstm")
-    if bias_attr is False:
-        raise ValueError("bias_attr of dynamic_lstm cannot be False: it has a bias")
     width = size // 4
-    _check_state(h_0, "h_0", "sequences", width, "dynamic_lstm")
-    _check_state(c_0, "c_0", "sequences", width, "dynamic_lstm")
+    _check_lstm("dynamic_lstm", input, bias_attr, h_0, c_0, (width, width))
     helper = LayerHelper("lstm", param_attr=param_attr, bias_attr=bias_attr, name=name)
     weight = helper.create_parameter(helper.param_attr, [width, 4 * width], dtype)
     shape = [1, (7 if use_peepholes else 4) * width]
@@ -112,15 +132,10 @@ def dynamic_lstmp(
     the reference, the projection's activation is `cell_activation`, unless `proj_activation` is
     "identity".
     """
-    check_variable_and_dtype(input, "input", FLOATS, "dynamic_lstmp")
-    if bias_attr is False:
-        raise ValueError("bias_attr of dynamic_lstmp cannot be False: it has a bias")
-    for clip, value in (("cell_clip", cell_clip), ("proj_clip", proj_clip)):
-        if value is not None and value < 0:
-            raise ValueError(f"{clip} of dynamic_lstmp is {value}, but can not be negative")
     width = size // 4
-    _check_state(h_0, "h_0", "sequences", proj_size, "dynamic_lstmp")
-    _check_state(c_0, "c_0", "sequences", width, "dynamic_lstmp")
+    _check_lstm("dynamic_lstmp", input, bias_attr, h_0, c_0, (proj_size, width))
+    _check_clip("cell_clip", cell_clip)
+    _check_clip("proj_clip", proj_clip)
     helper = LayerHelper("lstmp", param_attr=param_attr, bias_attr=bias_attr, name=name)
     weight = helper.create_parameter(helper.param_attr, [proj_size, 4 * width], dtype)
     projection = helper.create_parameter(helper.param_attr, [width, proj_size], dtype)
@@ -129,21 +144,14 @@ def dynamic_lstmp(
     slots = ("Projection", "Cell", "BatchHidden", "BatchGate", "BatchCellPreAct")
     outputs = _create_outputs(helper, dtype, *slots)
     weights = {"Weight": weight, "ProjWeight": projection, "Bias": bias}
-    helper.append_op(
-        "lstmp",
-        inputs={"Input": input, **weights, "H0": h_0, "C0": c_0},
-        outputs=outputs,
-        attrs={
-            "use_peepholes": use_peepholes,
-            "cell_clip": cell_clip,
-            "proj_clip": proj_clip,
-            "is_reverse": is_reverse,
-            "gate_activation": gate_activation,
-            "cell_activation": cell_activation,
-            "candidate_activation": candidate_activation,
-            "proj_activation": proj_activation,
-        },
-    )
+    inputs = {"Input": input, **weights, "H0": h_0, "C0": c_0}
+    attrs = {
+        "use_peepholes": use_peepholes, "cell_clip": cell_clip, "proj_clip": proj_clip,
+        "is_reverse": is_reverse, "gate_activation": gate_activation,
+        "cell_activation": cell_activation, "candidate_activation": candidate_activation,
+        "proj_activation": proj_activation,
+    }  # fmt: skip
+    helper.append_op("lstmp", inputs=inputs, outputs=outputs, attrs=attrs)
     return outputs["Projection"], outputs["Cell"]
 
 
@@ -315,12 +323,8 @@ def lstm(
     >>> out.shape, last_h.shape
     ((7, -1, 3), (2, -1, 3))
     """
-    for argument, value in (("input", input), ("init_h", init_h), ("init_c", init_c)):
-        check_variable_and_dtype(value, argument, FLOATS, "lstm")
-    for argument, size in (
-        ("max_len", max_len), ("hidden_size", hidden_size), ("num_layers", num_layers)
-    ):  # fmt: skip
-        check_type(size, argument, int, "lstm")
+    _check_variables("lstm", input=input, init_h=init_h, init_c=init_c)
+    _check_integers("lstm", max_len=max_len, hidden_size=hidden_size, num_layers=num_layers)
     helper = LayerHelper("cudnn_lstm", name=name)
     count = _weight_count(input.shape[-1], hidden_size, num_layers, 2 if is_bidirec else 1)
     weight = helper.create_parameter(
@@ -328,25 +332,33 @@ def lstm(
     )
     outputs = _create_outputs(helper, input.dtype, "Out", "last_h", "last_c")
     if dropout_prob and not is_test:
-        mask = helper.create_variable_for_type_inference("uint8", stop_gradient=True)
-        outputs["DropoutMask"] = mask
+        outputs["DropoutMask"] = helper.create_variable_for_type_inference(
+            "uint8", stop_gradient=True
+        )
         seed = helper.main_program._fresh_seed() or seed if seed == -1 else seed
     helper.append_op(
         "cudnn_lstm",
         inputs={"Input": input, "InitH": init_h, "InitC": init_c, "W": weight},
         outputs=outputs,
         attrs={
-            "max_len": max_len,
-            "is_bidirec": is_bidirec,
-            "input_size": input.shape[-1],
-            "hidden_size": hidden_size,
-            "num_layers": num_layers,
-            "is_test": is_test,
-            "dropout_prob": float(dropout_prob),
-            "seed": seed,
+            "max_len": max_len, "is_bidirec": is_bidirec, "input_size": input.shape[-1],
+            "hidden_size": hidden_size, "num_layers": num_layers, "is_test": is_test,
+            "dropout_prob": float(dropout_prob), "seed": seed,
         },
-    )
+    )  # fmt: skip
     return outputs["Out"], outputs["last_h"], outputs["last_c"]
+
+
+def _check_variables(layer: str, **variables: Variable) -> None:
+    """Raise TypeError unless all arguments are Variables of a floating-point dtype."""
+    for argument, value in variables.items():
+        check_variable_and_dtype(value, argument, FLOATS, layer)
+
+
+def _check_integers(layer: str, **numbers: int) -> None:
+    """Raise TypeError unless all arguments are integers."""
+    for argument, value in numbers.items():
+        check_type(value, argument, int, layer)
 
 
 def _weight_count(size: int, hidden: int, layers: int, directions: int) -> int:
