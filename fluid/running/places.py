@@ -14,7 +14,11 @@ __all__ = ["Place", "cpu_places", "cuda_pinned_places", "cuda_places", "is_compi
 
 
 def is_compiled_with_cuda() -> bool:
-    """Whether programs can run on a GPU: False in this version."""
+    """False, whatever the machine: scripts that choose their place by it take the CPU.
+
+    Release 1.8.5 returns whether its build has CUDA. Here `CUDAPlace` needs no build; to use a GPU,
+    a script passes `CUDAPlace(0)` or `cuda_places()`.
+    """
     return False
 
 

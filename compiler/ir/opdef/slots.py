@@ -25,7 +25,11 @@ BOOKKEEPING = frozenset(
     "out_threshold activation_bits quantize_weight_bits is_test "
     "@ALL_KERNELS_MUST_COMPUTE_RUNTIME_SHAPE@ @ENABLE_CACHE_RUNTIME_CONTEXT@".split()
 )
-"""Attributes of the reference that do not affect what an op computes: kept, never read."""
+"""Attributes of the reference that every op accepts, and stores, without declaring them.
+
+An op ignores those that it does not declare. `is_test` is among them because saved models have it
+on ops that compute the same without it, such as relu; batch norm and others declare and read it.
+"""
 QUANTIZER_SUFFIXES = ("_quant_scale", ".min", ".max")
 """Suffixes of attributes that quantizers add to record statistics of a variable."""
 
