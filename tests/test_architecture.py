@@ -228,6 +228,9 @@ COMPUTED_IMPORTS = (
 FILE_LINES = 400
 LONG_FILES = {"fluid.framework", "fluid.layers.nn", "fluid.optimizer"}
 FUNCTION_LINES = 40
+VAGUE = ("utils", "util", "misc", "common")
+FOREIGN_PATHS = ("fluid.incubate", "fluid.paddle", "fluid.compatibility.old_python")
+"""Packages whose modules have the paths of Paddle or of Python."""
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -422,6 +425,12 @@ def body_lines(function: Function) -> int:
     return total - ((docstring.end_lineno or docstring.lineno) - docstring.lineno + 1)
 
 
+def name_rule(module: Module) -> Iterator[str]:
+    """A module is named for its subject; `utils` only where Paddle or Python has that path."""
+    if module.name.rpartition(".")[2] in VAGUE and not within(module.name, FOREIGN_PATHS):
+        yield f"1: {module.name} is named for no subject"
+
+
 def docstring_rule(module: Module) -> Iterator[str]:
     """Modules, and their public classes and functions, have docstrings."""
     if ast.get_docstring(module.tree) is None:
@@ -443,6 +452,7 @@ RULES: tuple[Callable[[Module], Iterator[str]], ...] = (
     dependency_rule,
     local_import_rule,
     size_rule,
+    name_rule,
     docstring_rule,
 )
 
@@ -541,6 +551,7 @@ VIOLATIONS = [
         "imports fleet.roles",
     ),
     ("fluid/io.py", "x = 1\n" * FILE_LINES, "more than 400"),
+    ("fluid/utils.py", "", "named for no subject"),
     ("fluid/io.py", "def load(): ...", "load has no docstring"),
     ("fluid/io.py", "class Loader: ...", "Loader has no docstring"),
 ]

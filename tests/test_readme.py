@@ -6,11 +6,23 @@ import subprocess
 import sys
 from doctest import ELLIPSIS, OutputChecker
 from pathlib import Path
+from textwrap import dedent
+from typing import Any
 
+import numpy as np
 import pytest
+
+from compiler.ir.graph import Graph
+from compiler.ir.opdef import Pointwise, attr, find, reads, writes
+from compiler.ir.text.parser import parse
+from compiler.ir.text.printer import show
+from compiler.ops.math.activation import Unary
+from compiler.passes import Context, Fact, Pass
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+RULES = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 SERVING = (ROOT / "docs" / "serving.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"^```python\n(.*?)^```", README + SERVING, re.MULTILINE | re.DOTALL)
 
@@ -44,9 +56,12 @@ def test_first_example_learns(tmp_path: Path) -> None:
 
 
 def test_commands_are_makefile_targets() -> None:
-    named = set(re.findall(r"\bmake ([a-z]+)\b", re.sub(r"(?s)```python.*?```", "", README)))
+    prose = re.sub(r"(?s)```python.*?```", "", README)
+    named = set(re.findall(r"\bmake ([a-z]+)\b", prose))
+    in_rules = set(re.findall(r"^\| `make ([a-z]+)`", RULES, re.MULTILINE))
     targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
-    assert {"demo", "test"} <= named <= set(targets)
+    assert {"demo", "test"} <= named | in_rules <= set(targets)
+    assert {"test", "check"} <= in_rules
 
 
 PASSES = (ROOT / "docs" / "passes.md").read_text(encoding="utf-8")
@@ -100,6 +115,55 @@ def test_links_lead_to_files(page: str) -> None:
     assert [link for link in links if not (path.parent / link).exists()] == []
 
 
+def missing_paths(page: str) -> list[str]:
+    """The paths in backquotes of a page that are neither at the root nor below its folder."""
+    prose = re.sub(r"^```.*?^```", "", (ROOT / page).read_text("utf-8"), flags=re.M | re.S)
+    paths = re.findall(r"`((?:[\w.-]+/)+[\w.-]+\.(?:py|ll|md|toml))`", prose)
+    bases = [ROOT, ROOT / "compiler", ROOT / "tests", (ROOT / page).parent]
+    known = [path for path in paths if any((base / path).exists() for base in bases)]
+    return [path for path in paths if path not in known and "NAME" not in path]
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page != "docs/cookbook.md"])
+def test_paths_in_pages_exist(page: str) -> None:
+    assert missing_paths(page) == []
+
+
+@pytest.mark.parametrize(("page", "kind"), [(RULES, "leaky_relu"), (ARCHITECTURE, "relu")])
+def test_op_of_a_page_computes_what_the_op_of_its_name_does(page: str, kind: str) -> None:
+    (source,) = re.findall(
+        rf'^ *```python\n( *class \w+\(\w+, op="{kind}"\).*?)```', page, re.M | re.S
+    )
+    names = {"Unary": Unary, "Pointwise": Pointwise, "attr": attr, "reads": reads, "writes": writes}
+    renamed = "from __future__ import annotations\n" + dedent(source).replace(
+        f'op="{kind}"', f'op="page_{kind}"'
+    )
+    exec(compile(renamed, "page", "exec"), names)
+    x = np.linspace(-2, 2, 9, dtype="float32")
+    values = {"X": x, "Out": find(kind)({}).evaluate({"X": x})["Out"], "Out@GRAD": np.ones_like(x)}
+    for suffix in ("", "_grad"):
+        got = find(f"page_{kind}{suffix}")({}).evaluate(values)
+        wanted = find(kind + suffix)({}).evaluate(values)
+        assert got.keys() == wanted.keys()
+        assert all(np.allclose(got[slot], wanted[slot]) for slot in got)
+
+
+def test_pass_of_the_rules_removes_the_second_relu() -> None:
+    (source,) = re.findall(r"^ *```python\n( *class DropSecondRelu.*?)```", RULES, re.M | re.S)
+    names: dict[str, Any] = {"Pass": Pass, "Fact": Fact, "Graph": Graph, "Context": Context}
+    exec(compile(dedent(source), "page", "exec"), names)
+    head, tail = "graph main {\n  feed x: f32[4]\n", "  return y\n}"
+    second = "  (Out=h: f32[4]) = relu(X=x)\n  (Out=y: f32[4]) = relu(X=h)\n"
+    graph = parse(head + second + tail)
+    names["DropSecondRelu"]().run(graph, Context())
+    assert [(op.kind, op["X"].name, op["Out"].name) for op in graph.ops()] == [("relu", "x", "y")]
+
+
+def test_text_form_of_the_page_is_printed_as_it_is_parsed() -> None:
+    (text,) = re.findall(r"^```\n(graph main .*?)^```", ARCHITECTURE, re.MULTILINE | re.DOTALL)
+    assert show(parse(text)) == text
+
+
 def test_references_to_sections_name_headings() -> None:
     page = (ROOT / "docs" / "reference_behaviour.md").read_text(encoding="utf-8")
     headings = re.findall(r"^## (.+)$", page, re.MULTILINE)
@@ -116,8 +180,7 @@ def test_references_to_sections_name_headings() -> None:
 
 
 def described_in_architecture() -> str:
-    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-    return text.split("## 4.")[1].split("## 5.")[0]
+    return ARCHITECTURE.split("## 4.")[1].split("## 5.")[0]
 
 
 def test_architecture_lists_every_module_at_the_top_of_a_package() -> None:
