@@ -22,7 +22,7 @@ from compiler.options import Options
 from compiler.passes.base import Context, Pass
 from compiler.passes.dump import Dump
 from compiler.passes.manager import Observer, run_passes
-from compiler.passes.pipeline import PASSES, left_out, named, pipeline
+from compiler.passes.pipeline import OPTIONAL, left_out, named, pipeline
 from compiler.support.escape import one_line, printable_lines
 
 EMITTERS: Mapping[str, Callable[[Graph], str]] = {
@@ -35,7 +35,7 @@ EMITTERS: Mapping[str, Callable[[Graph], str]] = {
 
 EXAMPLES = f"""\
 passes, in the order of the full pipeline:
-  {" ".join(each.name for each in PASSES)}
+  {" ".join(each.name for each in OPTIONAL)}
 
 examples:
   python -m compiler x.ir                                   the graph after every pass

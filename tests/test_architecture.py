@@ -219,10 +219,9 @@ LAZY_PACKAGES = (
     "compiler.ir.conversion.composite_graph",
 )
 
-# May import their own files by computed names: ops, passes, `paddle` modules, lazy names.
+# May import their own files by computed names: ops, `paddle` modules, lazy names.
 COMPUTED_IMPORTS = (
-    "compiler.ops", "compiler.passes.pipeline", "compiler.support.lazy_loading",
-    "fluid.compatibility.as_paddle",
+    "compiler.ops", "compiler.support.lazy_loading", "fluid.compatibility.as_paddle",
 )  # fmt: skip
 
 FILE_LINES = 400

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from compiler.driver import compile_graph
 from compiler.errors import CompileError, PassOrderError
 from compiler.interpret import run
 from compiler.ir.opdef import find
@@ -20,7 +21,7 @@ from compiler.options import Options
 from compiler.passes import Context, Fact, Pass, register_pass
 from compiler.passes.manager import run_passes
 from compiler.passes.pipeline import PASSES, pipeline
-from compiler.passes.registry import insert_anchored, insert_registered
+from compiler.passes.registry import insert_registered
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "cookbook.md"
@@ -28,6 +29,8 @@ PAGE = ROOT / "docs" / "cookbook.md"
 
 FILE = re.compile(r"`([\w/]+\.\w+)`:\n\n```\w+\n(.*?)```", re.DOTALL)
 """A block with the name of its file above it."""
+CHANGES = re.compile(r"`([\w/]+\.\w+)`[^`]*:\n\n```diff\n(.*?)```", re.DOTALL)
+"""The lines that a recipe adds to a file, each before the line that follows."""
 CODE = re.compile(r"```python\n(.*?)```", re.DOTALL)
 TASKS = {"A pass": "merge_scales", "An op": "squareplus", "An optimizer": "lion"}
 COPIED = ("compiler", "runtime", "fluid", "fleet", "tests/codegen", "tests/ops", "tests/passes")
@@ -52,6 +55,15 @@ def tasks() -> dict[str, str]:
 def files(recipe: str) -> dict[str, str]:
     """The files that a recipe adds, by path."""
     return dict(FILE.findall(recipe))
+
+
+def changed(path: Path, lines: str) -> str:
+    """A file with the lines of a diff that start with `+`, each before the one that follows."""
+    source = path.read_text(encoding="utf-8")
+    for added, follows in re.findall(r"^\+(.*\n) (.*\n)", lines, re.MULTILINE):
+        assert source.count(f"\n{follows}") == 1, follows
+        source = source.replace(f"\n{follows}", f"\n{added}{follows}")
+    return source
 
 
 def blocks() -> list[str]:
@@ -93,6 +105,8 @@ def test_the_files_of_the_page_are_all_that_the_project_needs(tmp_path: Path) ->
     for path, source in (each for recipe in tasks().values() for each in files(recipe).items()):
         assert not (tmp_path / path).exists(), path
         (tmp_path / path).write_text(source, encoding="utf-8")
+    for path, lines in CHANGES.findall(text()):
+        (tmp_path / path).write_text(changed(tmp_path / path, lines), encoding="utf-8")
     names = " or ".join((*TASKS.values(), "contract", "every_pass"))
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", *JUDGES, "-k", names],
@@ -146,6 +160,19 @@ class _Idle(Pass):
         """Nothing."""
 
 
+class _ReluBySign(Pass):
+    """relu(x)  =  leaky_relu(x) of slope 0, as a new op."""
+
+    name = "relu_by_sign"
+    invalidates = frozenset(Fact)
+
+    def run(self, g: Any, ctx: Context) -> None:
+        """Rewrite every relu."""
+        for op in [op for op in g.ops() if op.kind == "relu"]:
+            g.remove(op)
+            g.op("leaky_relu", dict(op.inputs), dict(op.outputs), {"alpha": 0.0})
+
+
 def idle(name: str, needs: frozenset[Fact] = frozenset()) -> type[Pass]:
     return type(name, (_Idle,), {"name": name, "requires": needs})
 
@@ -182,20 +209,17 @@ def test_a_pass_at_a_wrong_place_is_rejected_with_the_fact_it_misses() -> None:
         run_passes(graph, pipeline(Options(passes=[made])), Context())
 
 
-def test_a_pass_of_the_folder_names_its_place() -> None:
-    made = [
-        type(name, (_Idle,), {"name": name, **place})
-        for name, place in (
-            ("first", {"before": "schedule"}), ("second", {"after": "schedule"}),
-            ("third", {"after": "schedule"}), ("fourth", {}),
-        )
-    ]  # fmt: skip
-    found = [each.name for each in insert_anchored(PASSES, made)]
-    place = found.index("schedule")
-    assert found[place - 1 : place + 3] == ["first", "schedule", "second", "third"]
-    assert "fourth" not in found
-    with pytest.raises(CompileError, match="pass 'first' is anchored to unknown pass 'schedule'"):
-        insert_anchored(PASSES[:2], made)
+def test_ops_of_a_pass_after_placement_are_assigned_to_the_target() -> None:
+    made = register_pass(before="fuse_pointwise")(_ReluBySign)
+    text = """graph main {
+      feed x: f32[4]
+      (Out=a: f32[4]) = tanh(X=x)
+      (Out=y: f32[4]) = relu(X=a)
+      return y
+    }"""
+    compiled = compile_graph(parse(text), target="native", options=Options(passes=[made]))
+    kinds = {op.kind: (op.target, op.kernel) for op in compiled.graph.ops()}
+    assert kinds == {"tanh": ("native", 0), "leaky_relu": ("native", 0)}
 
 
 def test_what_cannot_be_registered_is_an_error() -> None:

@@ -7,10 +7,11 @@ from __future__ import annotations
 from collections.abc import MutableMapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol, Self
 
 from compiler.ir.graph import Graph, Op
 from compiler.ir.types import Array
+from compiler.options import Options
 
 
 class Fact(Enum):
@@ -19,6 +20,22 @@ class Fact(Enum):
     GROUPED = "ops with one kernel label are neighbours and fuse"
     ORDERED = "the order of the ops was chosen for memory"
     STORED = "every temporary that stays in memory has a slot, and no two live ones share it"
+
+
+class OpTarget(Protocol):
+    """A code generator that ops are assigned to; see `compiler.codegen.target`."""
+
+    name: str
+    on_device: bool
+
+    @property
+    def multiplies_bytes(self) -> bool:
+        """True if it has products of int8 whose sums are integers."""
+        ...
+
+    def supports(self, op: Op) -> str:
+        """Empty if it has code for an op; otherwise the reason it does not."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -42,7 +59,8 @@ class Context:
     `params` is passed in by the caller: constant arrays by name. None means that values may change
     between runs, so nothing may be computed from them at compile time. `typical` is the value
     assumed for unknown sizes when schedules are compared. `memory_budget` is that of `Options`.
-    `milliseconds` is the time of each pass, including checks.
+    `milliseconds` is the time of each pass, including checks. `target` is the code generator that
+    ops are assigned to, from `assign_targets` on: ops that later passes create are assigned too.
     """
 
     params: MutableMapping[str, Array] | None = None
@@ -50,6 +68,7 @@ class Context:
     memory_budget: int | str | None = None
     missed: list[MissedOptimization] = field(default_factory=list[MissedOptimization])
     milliseconds: dict[str, float] = field(default_factory=dict[str, float])
+    target: OpTarget | None = None
 
     def note_missed(self, name: str, op: Op, reason: str) -> None:
         """Record that pass `name` was not applied to an op, with a reason that users understand."""
@@ -66,17 +85,24 @@ class Pass:
     change the numbers of a process. `run` leaves the graph valid and reports ops that it does not
     change, with a reason, by `ctx.note_missed`.
 
-    A pass of this package that is absent from the list of `pipeline` names the pass that it runs
-    directly `before` or `after`.
+    A `required` pass is part of compiling for a target: options do not disable it.
     """
 
     name: ClassVar[str] = ""
     requires: ClassVar[frozenset[Fact]] = frozenset()
     establishes: ClassVar[frozenset[Fact]] = frozenset()
     invalidates: ClassVar[frozenset[Fact]] = frozenset()
-    preserves: ClassVar[bool] = True
-    before: ClassVar[str] = ""
-    after: ClassVar[str] = ""
+    required: ClassVar[bool] = False
+    preserves: bool = True
+
+    @classmethod
+    def configure(cls, options: Options, target: OpTarget | None) -> Self | None:
+        """Return the pass as configured by the options for a target; None if it does not run.
+
+        Without `target`, all ops run in NumPy. By default the pass has no arguments, and runs
+        unless `options.disable` has its name.
+        """
+        return None if cls.name in options.disable else cls()
 
     def run(self, g: Graph, ctx: Context) -> None:
         """Edit the graph in place."""

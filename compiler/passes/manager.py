@@ -96,6 +96,7 @@ def _run_one(each: Pass, g: Graph, ctx: Context, known: set[Fact]) -> None:
         _remove_labels(g, each.invalidates)
         each.run(g, ctx)
         if g.edits != seen:
+            _assign_new_ops(g, ctx)
             g.sweep()
             verify(g, g.changed)
         for fact in (fact for fact in Fact if fact in known):
@@ -103,6 +104,17 @@ def _run_one(each: Pass, g: Graph, ctx: Context, known: set[Fact]) -> None:
     except Exception as error:
         error.add_note(f"in pass {each.name!r}")
         raise
+
+
+def _assign_new_ops(g: Graph, ctx: Context) -> None:
+    """Assign ops that a pass created after `assign_targets` to the target, if it has code for
+    them.
+    """
+    if ctx.target is None:
+        return
+    for op in g.changed:
+        if op.target is None and not ctx.target.supports(op):
+            op.target = ctx.target.name
 
 
 def _remove_labels(g: Graph, facts: frozenset[Fact]) -> None:

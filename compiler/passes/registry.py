@@ -65,23 +65,10 @@ def insert_registered(passes: Sequence[type[Pass]], names: Iterable[str]) -> lis
 
     Raises CompileError for an unregistered name, or one whose anchor is unknown.
     """
-    return _inserted(passes, map(_lookup, dict.fromkeys(names)))
-
-
-def insert_anchored(passes: Sequence[type[Pass]], found: Iterable[type[Pass]]) -> list[type[Pass]]:
-    """Insert the passes that declare which pass they run `before` or `after`.
-
-    Raises CompileError for one whose anchor is unknown.
-    """
-    placed = (each for each in found if each.before or each.after)
-    return _inserted(passes, (_Added(e, e.before or e.after, bool(e.after)) for e in placed))
-
-
-def _inserted(passes: Sequence[type[Pass]], every: Iterable[_Added]) -> list[type[Pass]]:
-    found = list(passes)
+    inserted = list(passes)
     behind: dict[str, int] = {}
-    for added in every:
-        order = [each.name for each in found]
+    for added in map(_lookup, dict.fromkeys(names)):
+        order = [each.name for each in inserted]
         if added.anchor not in order:
             hint = did_you_mean(added.anchor, order) or f"known passes: {', '.join(order)}"
             text = f"pass {added.made.name!r} is anchored to unknown pass {added.anchor!r}"
@@ -90,8 +77,8 @@ def _inserted(passes: Sequence[type[Pass]], every: Iterable[_Added]) -> list[typ
         if added.behind:
             behind[added.anchor] = behind.get(added.anchor, 0) + 1
             place += behind[added.anchor]
-        found.insert(place, added.made)
-    return found
+        inserted.insert(place, added.made)
+    return inserted
 
 
 def _lookup(name: str) -> _Added:

@@ -16,7 +16,7 @@ from compiler.ir.types import Array
 from compiler.options import Options
 from compiler.passes.base import Context
 from compiler.passes.manager import run_passes
-from compiler.passes.pipeline import PASSES, left_out, pipeline
+from compiler.passes.pipeline import OPTIONAL, left_out, pipeline
 from fluid.cli.commands.infer import TOLERANCE, tolerance
 from fluid.cli.inspect import size
 from fluid.cli.model import CommandError
@@ -127,7 +127,7 @@ def _passes(text: str) -> Options | None:
     more = [name for name in names if not name.startswith("-")]
     if more == ["none"] and not less:
         return None
-    known = [each.name for each in PASSES]
+    known = [each.name for each in OPTIONAL]
     try:
         only = [] if more in ([], ["all"]) else more
         return Options(disable=left_out(less, only or known))

@@ -13,10 +13,10 @@ from compiler.ir.text.printer import parse, show
 from compiler.options import Options
 from compiler.passes.base import Context
 from compiler.passes.manager import run_passes
-from compiler.passes.pipeline import PASSES, pipeline
+from compiler.passes.pipeline import OPTIONAL, pipeline
 from tests.ir.random_graphs import arrays, random_graph
 
-NAMES = [each.name for each in PASSES]
+NAMES = [each.name for each in OPTIONAL]
 
 
 def computed(graph, options, feed, state):

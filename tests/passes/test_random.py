@@ -14,11 +14,11 @@ from compiler.ir.text.printer import parse, show
 from compiler.options import Options
 from compiler.passes.base import Context
 from compiler.passes.manager import check_order, run_passes
-from compiler.passes.pipeline import PASSES, named, pipeline
+from compiler.passes.pipeline import OPTIONAL, named, pipeline
 from tests.ir.random_graphs import arrays
 from tests.passes.random_networks import networks
 
-NAMES = [each.name for each in PASSES if each.preserves]
+NAMES = [each.name for each in OPTIONAL if each.preserves]
 SIZE = 3
 
 

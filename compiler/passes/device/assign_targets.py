@@ -2,31 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from typing import Self
 
 from compiler.ir.analysis.placement import TO_DEVICE, TO_HOST, device_vars, is_there
 from compiler.ir.graph import Graph, Op, Var
-from compiler.passes.base import Context, Fact, Pass
-
-Supports = Callable[[Op], str]
-"""Returns an empty text if a target has code for an op, else the reason why not."""
-
-
-class OpTarget(Protocol):
-    """A code generator that ops are assigned to; see `compiler.codegen.target`."""
-
-    name: str
-    on_device: bool
-
-    @property
-    def multiplies_bytes(self) -> bool:
-        """True if it has products of int8 whose sums are integers."""
-        ...
-
-    def supports(self, op: Op) -> str:
-        """Empty if it has code for an op; otherwise the reason it does not."""
-        ...
+from compiler.options import Options
+from compiler.passes.base import Context, Fact, OpTarget, Pass
 
 
 class AssignTargets(Pass):
@@ -39,9 +21,15 @@ class AssignTargets(Pass):
 
     name = "assign_targets"
     invalidates = frozenset({Fact.GROUPED, Fact.ORDERED, Fact.STORED})
+    required = True
 
     def __init__(self, target: OpTarget) -> None:
         self._target = target
+
+    @classmethod
+    def configure(cls, options: Options, target: OpTarget | None) -> Self | None:
+        """Assign ops to the target, if there is one."""
+        return None if target is None else cls(target)
 
     def run(self, g: Graph, ctx: Context) -> None:
         """Assign targets, then give every op its operands where it runs."""
@@ -52,6 +40,7 @@ class AssignTargets(Pass):
                 ctx.note_missed(self.name, op, why)
         if self._target.on_device:
             _CopyInserter(g).insert()
+        ctx.target = self._target
 
 
 class _CopyInserter:

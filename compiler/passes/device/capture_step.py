@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Self
+
 from compiler.ir.analysis.placement import TO_DEVICE, TO_HOST, runs_on_device
 from compiler.ir.graph import Graph, Op
 from compiler.ir.opdef import GradOp
-from compiler.passes.base import Context, Pass
+from compiler.options import Options
+from compiler.passes.base import Context, OpTarget, Pass
 
 _FREE = frozenset({TO_DEVICE, TO_HOST, "delete_var"})
 """Ops of the host that a graph contains, or that do nothing on a device."""
@@ -19,6 +22,12 @@ class CaptureStep(Pass):
     """
 
     name = "capture_step"
+    required = True
+
+    @classmethod
+    def configure(cls, options: Options, target: OpTarget | None) -> Self | None:
+        """Run on devices, with `options.cuda_graph`."""
+        return cls() if options.cuda_graph and target and target.on_device else None
 
     def run(self, g: Graph, ctx: Context) -> None:
         """Report each op that a graph cannot contain."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Self
 
 from compiler.ir.graph import Graph, Op, Var
 from compiler.ir.types import DType, TensorType
-from compiler.passes.base import Context, Fact, Pass, role_of
-from compiler.passes.device.assign_targets import Supports
+from compiler.options import Options
+from compiler.passes.base import Context, Fact, OpTarget, Pass, role_of
 
 KEY = "Key"
 """The input slot of ops that can draw from a key."""
@@ -38,12 +38,18 @@ class DrawKeys(Pass):
     """
 
     name = "draw_keys"
+    required = True
     preserves = False
     invalidates = frozenset({Fact.GROUPED, Fact.ORDERED, Fact.STORED})
 
-    def __init__(self, supports: Supports, unseeded_dropouts: bool = False) -> None:
+    def __init__(self, supports: Callable[[Op], str], unseeded_dropouts: bool = False) -> None:
         self._supports = supports
         self._unseeded_dropouts = unseeded_dropouts
+
+    @classmethod
+    def configure(cls, options: Options, target: OpTarget | None) -> Self | None:
+        """Draw what the target supports; on a CPU, unseeded dropouts only."""
+        return None if target is None else cls(target.supports, not target.on_device)
 
     def run(self, g: Graph, ctx: Context) -> None:
         """Find the random ops of the device, create the keys, and assign one to each."""

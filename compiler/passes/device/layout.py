@@ -9,13 +9,14 @@ read in the other costs a transpose, one read and one write. That is a minimum c
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import networkx as nx
 
 from compiler.ir.graph import Graph, Op, Var
 from compiler.ir.opdef.layout_rules import PermutedOp, channels_last
-from compiler.passes.base import Context, Fact, Pass
+from compiler.options import Options
+from compiler.passes.base import Context, Fact, OpTarget, Pass
 from compiler.passes.device.permuted_values import (
     PermutedCopies,
     is_free_transpose,
@@ -52,6 +53,15 @@ class Layout(Pass):
     def __init__(self, permutes_filters: bool = False, extra_reads: int = 1) -> None:
         self.permutes_filters = permutes_filters
         self.extra_reads = extra_reads
+
+    @classmethod
+    def configure(cls, options: Options, target: OpTarget | None) -> Self | None:
+        """On a CPU a convolution in the original layout takes as long as dozens of reads of its
+        images; filters are transposed in training on a device only.
+        """
+        if target is None or cls.name in options.disable:
+            return None
+        return cls(permutes_filters=True) if target.on_device else cls(extra_reads=64)
 
     def run(self, g: Graph, ctx: Context) -> None:
         """Collect candidates, compute the cut, rewrite the chosen ops, and report the others."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Self
+
 from compiler.ir.analysis.data_dependent_sizes import infer_with_distinct_sizes
 from compiler.ir.dims import UNKNOWN, Dim, Size
 from compiler.ir.graph import Graph, Op
 from compiler.ir.opdef import listed
 from compiler.ir.types import TensorType
-from compiler.passes.base import Context, Pass
+from compiler.options import Options
+from compiler.passes.base import Context, OpTarget, Pass
 
 
 class NameSizes(Pass):
@@ -19,6 +22,12 @@ class NameSizes(Pass):
     """
 
     name = "name_sizes"
+    required = True
+
+    @classmethod
+    def configure(cls, options: Options, target: OpTarget | None) -> Self | None:
+        """Run on devices only."""
+        return cls() if target and target.on_device else None
 
     def run(self, g: Graph, ctx: Context) -> None:
         """Visit the ops in order, so that inputs are numbered first."""

@@ -9,12 +9,14 @@ remain in float32. Constant weights are cast at compile time, by `fold_constants
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Self
 
 from compiler.errors import CompileError
 from compiler.ir.graph import Graph, Op, Var
 from compiler.ir.opdef import GradOp
 from compiler.ir.types import DType
-from compiler.passes.base import Context, Fact, Pass, role_of
+from compiler.options import Options
+from compiler.passes.base import Context, Fact, OpTarget, Pass, role_of
 
 PRODUCTS = frozenset("conv2d conv2d_transpose conv3d depthwise_conv2d matmul matmul_v2 mul".split())
 """Ops that benefit most from half precision."""
@@ -45,6 +47,13 @@ class NarrowFloats(Pass):
 
     def __init__(self, dtype: str = "fp16") -> None:
         self.text, self.dtype = dtype, HALF_TYPES[dtype]
+
+    @classmethod
+    def configure(cls, options: Options, target: OpTarget | None) -> Self | None:
+        """Narrow floats to `options.dtype`, if that is half precision."""
+        if options.dtype is None or options.dtype == "fp32" or cls.name in options.disable:
+            return None
+        return cls(options.dtype)
 
     def run(self, g: Graph, ctx: Context) -> None:
         """Visit the ops in order; raise CompileError for a program that computes gradients."""

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 from compiler.ir.graph import Graph, Op, Var
 from compiler.ir.opdef import find
 from compiler.ir.types import DType
-from compiler.passes.base import Context, Fact, Pass, role_of
+from compiler.options import Options
+from compiler.passes.base import Context, Fact, OpTarget, Pass, role_of
 from compiler.passes.distribute.buckets import (
     LARGEST,
     ROOTS,
@@ -46,7 +47,8 @@ class BucketAllReduces(Pass):
 
     The all-reduce of a bucket starts as soon as its last gradient is computed, and is waited for
     just before its first reader; without `overlap` it is synchronous. Buckets contain gradients of
-    one ring and element type, at most `bucket_bytes`, or as many as the cost model chooses. All
+    one ring and element type, at most `bucket_bytes`, or as many as the cost model chooses; with
+    `compress` they are cast to half precision for the transfer, which changes numbers. All
     collectives are chained anew, a bucket in the position of its last gradient, so their order is
     the same on every rank.
 
@@ -63,6 +65,14 @@ class BucketAllReduces(Pass):
         self.bucket_bytes = bucket_bytes
         self.overlap = overlap
         self.wire = NARROW.get(compress or "")
+        self.preserves = compress is None
+
+    @classmethod
+    def configure(cls, options: Options, target: OpTarget | None) -> Self | None:
+        """Return the pass with the bucket size, overlap and compression of the options."""
+        if cls.name in options.disable:
+            return None
+        return cls(options.bucket_bytes, options.overlap, options.compress)
 
     def run(self, g: Graph, ctx: Context) -> None:
         """Split runs of all-reduces into buckets, insert those, and schedule the communication."""
@@ -102,12 +112,6 @@ class BucketAllReduces(Pass):
         if route.kind == "c_allreduce_sum":
             return cut(sizes, self.bucket_bytes)
         return filled(sizes, self.bucket_bytes or LARGEST)
-
-
-class CompressAllReduces(BucketAllReduces):
-    """`bucket_all_reduces` whose buckets are cast to half precision for the transfer."""
-
-    preserves = False
 
 
 @dataclass(frozen=True)

@@ -5,13 +5,15 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
+from typing import Self
 
 from compiler.ir.analysis.placement import runs_on_device
 from compiler.ir.analysis.structural_equality import elements, spread, structure, width
 from compiler.ir.graph import Graph, Op, Var
 from compiler.ir.opdef.global_reductions import Whole
 from compiler.ir.program import OpRole
-from compiler.passes.base import Context, Fact, Pass
+from compiler.options import Options
+from compiler.passes.base import Context, Fact, OpTarget, Pass
 from compiler.passes.fusion.fusion_groups import FusionGroup, FusionGroups
 
 
@@ -27,6 +29,11 @@ class GroupUpdates(Pass):
     name = "group_updates"
     establishes = frozenset({Fact.GROUPED})
     invalidates = frozenset({Fact.GROUPED, Fact.ORDERED, Fact.STORED})
+
+    @classmethod
+    def configure(cls, options: Options, target: OpTarget | None) -> Self | None:
+        """Run on devices only."""
+        return super().configure(options, target) if target and target.on_device else None
 
     def run(self, g: Graph, ctx: Context) -> None:
         """Merge the ops of each parameter, then structurally equal parts, and label them."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Self
+
 from compiler.ir.graph import Graph, Op, Var
-from compiler.passes.base import Context, Fact, Pass, role_of
+from compiler.options import Options
+from compiler.passes.base import Context, Fact, OpTarget, Pass, role_of
 
 
 class MergeSquares(Pass):
@@ -16,6 +19,11 @@ class MergeSquares(Pass):
 
     name = "merge_squares"
     invalidates = frozenset({Fact.GROUPED, Fact.ORDERED, Fact.STORED})
+
+    @classmethod
+    def configure(cls, options: Options, target: OpTarget | None) -> Self | None:
+        """Run on devices only."""
+        return super().configure(options, target) if target and target.on_device else None
 
     def run(self, g: Graph, ctx: Context) -> None:
         """Visit every sum whose input is computed by a square."""

@@ -6,11 +6,14 @@ the input of a layer to levels. Both fit in a byte, and the layer's sums are int
 
 from __future__ import annotations
 
+from typing import Self
+
 import numpy as np
 
 from compiler.ir.graph import Graph, Op, Var
 from compiler.ir.types import Array, DType
-from compiler.passes.base import Context, Fact, Pass, role_of
+from compiler.options import Options
+from compiler.passes.base import Context, Fact, OpTarget, Pass, role_of
 from compiler.passes.state import add_state, state_obstacle
 
 LAYERS = {"conv2d": ("Input", "Filter"), "mul": ("X", "Y")}
@@ -36,6 +39,13 @@ class QuantizedProducts(Pass):
 
     def __init__(self, multiplies_bytes: bool = True) -> None:
         self._multiplies_bytes = multiplies_bytes
+
+    @classmethod
+    def configure(cls, options: Options, target: OpTarget | None) -> Self | None:
+        """Run for native code only, which may have products of bytes."""
+        if target is None or target.on_device or cls.name in options.disable:
+            return None
+        return cls(target.multiplies_bytes)
 
     def run(self, g: Graph, ctx: Context) -> None:
         """Rewrite what quantizes by known scales, then layers, then what dequantizes channels."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Self
 
 from compiler.ir.graph import Graph, Op, Var
-from compiler.options import budget_bytes
-from compiler.passes.base import Context, Fact, Pass
+from compiler.options import Options, budget_bytes
+from compiler.passes.base import Context, Fact, OpTarget, Pass
 from compiler.passes.memory.rematerialisation import Recipe, Timeline
 
 
@@ -25,6 +26,11 @@ class Recompute(Pass):
     requires = frozenset({Fact.ORDERED})
     establishes = frozenset({Fact.ORDERED})
     invalidates = frozenset({Fact.STORED})
+
+    @classmethod
+    def configure(cls, options: Options, target: OpTarget | None) -> Self | None:
+        """Run with a memory budget only."""
+        return None if options.memory_budget is None else super().configure(options, target)
 
     def run(self, g: Graph, ctx: Context) -> None:
         """Choose values while the peak decreases, then rewrite the graph."""

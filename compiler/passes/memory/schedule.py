@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Self
+
 from compiler.ir.graph import Graph
-from compiler.passes.base import Context, Fact, Pass
+from compiler.options import Options
+from compiler.passes.base import Context, Fact, OpTarget, Pass
 from compiler.passes.distribute.overlap import overlapped
 from compiler.passes.memory.schedules import Kernels, Order
 
@@ -30,6 +33,11 @@ class Schedule(Pass):
 
     def __init__(self, search: bool = True) -> None:
         self.search = search
+
+    @classmethod
+    def configure(cls, options: Options, target: OpTarget | None) -> Self | None:
+        """Always run, since memory is planned for a fixed schedule; disabled, without a search."""
+        return cls(search=cls.name not in options.disable)
 
     def run(self, g: Graph, ctx: Context) -> None:
         """Compare the peaks; without `search`, keep the original order."""
