@@ -22,7 +22,7 @@ __all__ = ["entry_point", "hide_frames", "is_ours", "passes_arguments", "unfilte
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_ROOT = str(Path(__file__).parents[1]) + os.sep
+_ROOT = str(Path(__file__).parents[2]) + os.sep
 _OURS = tuple(f"{_ROOT}{name}{os.sep}" for name in ("compiler", "runtime", "fluid", "fleet"))
 _DEMO = str(Path(_ROOT, "fluid", "demo")) + os.sep
 """The demo is a user's program, and its frames are shown as a user's."""
