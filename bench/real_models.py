@@ -89,8 +89,8 @@ def _run(python: str | None, task: str, threads: int) -> subprocess.CompletedPro
 def _reason(stderr: str) -> str:
     """The line of a traceback, or of a paddle's long report, with the error."""
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
-    telling = [line for line in lines if "Error" in line and "Traceback" not in line]
-    return (telling or lines or ["no word"])[-1][:300]
+    errors = [line for line in lines if "Error" in line and "Traceback" not in line]
+    return (errors or lines or ["no word"])[-1][:300]
 
 
 # ---- results ------------------------------------------------------------------------------------

@@ -49,13 +49,13 @@ def _all_ops(step: Step) -> Iterator[PlannedOp]:
 
 
 def _with_use(params: Iterable[Tensor], ops: Sequence[PlannedOp]) -> Iterator[Tensor]:
-    """Yield params, marked `fixed` if no op writes them and `lent` if Python functions get them."""
+    """Yield params: `fixed` if no op writes them, `escapes` if Python functions get them."""
     written = {value.home for op in ops for value in _params_in(op.outputs)}
     callers = (op for op in ops if hasattr(op.defn, "callables"))
-    lent = {value.home for op in callers for value in _params_in(op.inputs)}
+    passed = {value.home for op in callers for value in _params_in(op.inputs)}
     for param in params:
-        is_lent = param.name in lent
-        yield replace(param, fixed=param.name not in written and not is_lent, lent=is_lent)
+        is_passed = param.name in passed
+        yield replace(param, fixed=param.name not in written and not is_passed, escapes=is_passed)
 
 
 def _params_in(slots: Mapping[str, tuple[Value, ...]]) -> list[Value]:

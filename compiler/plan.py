@@ -25,7 +25,7 @@ class Tensor:
 
     `dtype` is NumPy's name. `given` is true for state that must exist before the first step; state
     that a step writes before it reads it is allocated if missing. `fixed` is true for state that no
-    step writes, `lent` for state that a step passes to Python functions, which may keep it.
+    step writes, `escapes` for state that a step passes to Python functions, which may keep it.
     """
 
     name: str
@@ -34,7 +34,7 @@ class Tensor:
     given: bool = False
     on_device: bool = False
     fixed: bool = False
-    lent: bool = False
+    escapes: bool = False
 
 
 @dataclass(frozen=True)

@@ -86,7 +86,7 @@ class Executor(RunsDatasets):
             self._compile_here, declared, digest, self.place, self._callables, recorder,
             code=with_machine_code,
         )  # fmt: skip
-        self._lent = ConstantParamExecutors(
+        self._constant_params = ConstantParamExecutors(
             partial(compile_constant, target_of(self.place)), self._library_executor
         )
         self._narrow = Options.from_env().dtype in NARROW
@@ -206,7 +206,7 @@ class Executor(RunsDatasets):
         finally:
             scope.clock.written += route.changes  # a step that was interrupted may have written
         if runner is not self._core:
-            self._lent.settle(program, scope)
+            self._constant_params.settle(program, scope)
         return values
 
     def _expect_open(self) -> None:
@@ -270,7 +270,7 @@ class Executor(RunsDatasets):
         fed = (variables[name] for name in feed if name in variables)
         if any(var.persistable for var in fed):
             return self._core
-        return self._lent.core(program, scope) or self._core
+        return self._constant_params.core(program, scope) or self._core
 
     def _library_executor(self, library: Library[Program]) -> core.Executor[Program]:
         """Return an executor that uses a library's computed parameters; it shares this one's
@@ -305,7 +305,7 @@ class Executor(RunsDatasets):
             program = program.local_program(scope, self.place, fetch or ())
         _expect(program, Program, "the program of Executor.explain")
         program = self._branches.latest(program)
-        constant_core = self._lent.known(program, scope)
+        constant_core = self._constant_params.known(program, scope)
         made = (constant_core or self._core).made(program, scope, fetch)
         if made is None:
             what = "" if fetch is None else f" and fetched {', '.join(fetch) or 'nothing'}"

@@ -24,7 +24,7 @@ class StateUse:
         self._arrays = params if isinstance(params, Arrays) else None
         self.clock = Clock() if self._arrays is None else self._arrays.clock
         self._written = [each.name for each in module.params if not each.fixed]
-        self._lent = [each.name for each in module.params if each.lent]
+        self._escaping = [each.name for each in module.params if each.escapes]
         writes = bool(self._written) and self._arrays is not None
         self.writer = Writer(self.clock, owner) if writes else None
 
@@ -37,5 +37,5 @@ class StateUse:
         if self.writer is not None:
             for tensor in filter(None, map(self.find, self._written)):
                 tensor.written_by(self.writer)
-        for tensor in filter(None, map(self.find, self._lent)):
+        for tensor in filter(None, map(self.find, self._escaping)):
             tensor.expose()

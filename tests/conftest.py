@@ -24,8 +24,8 @@ if shutil.which("nvidia-smi") is None and not any(map(os.path.exists, DRIVER_FIL
 os.environ.setdefault("FLUID_TRACEBACK", "full")
 
 # The same examples in every run, and no deadline: machines that test are shared and slow.
-settings.register_profile("house", derandomize=True, deadline=None)
-settings.load_profile("house")
+settings.register_profile("project", derandomize=True, deadline=None)
+settings.load_profile("project")
 
 
 # A shell that starts tests in the background lets them ignore Ctrl-C, and with them the programs

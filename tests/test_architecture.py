@@ -23,7 +23,7 @@ COMMANDS = ("bench", "tools")
 
 # Package, or module at the root of `compiler` → what it may import, besides itself. The entry of a
 # folder applies to all modules in it without an entry of their own.
-GROUND = ("compiler.errors", "compiler.support")
+SHARED = ("compiler.errors", "compiler.support")
 """Any package may import these."""
 VALUES = (
     "compiler.ir.cached_property",
@@ -62,25 +62,25 @@ TABLE: dict[str, tuple[str, ...]] = {
     "compiler.pack": (),
     "compiler.support.shared_arrays": ("compiler.ir.types",),
     "compiler.support.stored_arrays": ("compiler.support", "compiler.ir.types"),
-    "compiler.ir": (*GROUND,),
+    "compiler.ir": (*SHARED,),
     "compiler.ir.cached_property": (),
-    "compiler.ir.dims": (*GROUND, "compiler.ir.cached_property"),
-    "compiler.ir.types": (*GROUND, "compiler.ir.cached_property", "compiler.ir.dims"),
-    "compiler.ir.philox": (*GROUND, "compiler.ir.types"),
-    "compiler.ir.program": (*GROUND, "compiler.ir.dims", "compiler.ir.types"),
-    "compiler.ir.opdef": (*GROUND, *VALUES),
+    "compiler.ir.dims": (*SHARED, "compiler.ir.cached_property"),
+    "compiler.ir.types": (*SHARED, "compiler.ir.cached_property", "compiler.ir.dims"),
+    "compiler.ir.philox": (*SHARED, "compiler.ir.types"),
+    "compiler.ir.program": (*SHARED, "compiler.ir.dims", "compiler.ir.types"),
+    "compiler.ir.opdef": (*SHARED, *VALUES),
     "compiler.ir.opdef.composite": (
-        *GROUND,
+        *SHARED,
         "compiler.ir.opdef",
         "compiler.ir.program",
         "compiler.ir.conversion.composite_graph",
     ),
-    "compiler.ir.region": (*GROUND, "compiler.ir.dims", "compiler.ir.types", "compiler.ir.opdef"),
-    "compiler.ir.graph": (*GROUND, *VALUES, "compiler.ir.opdef", "compiler.ir.region"),
-    "compiler.ir.autodiff": (*GROUND, *VALUES, "compiler.ir.opdef"),
-    "compiler.ir.model_format": (*GROUND, *VALUES, "compiler.ir.opdef"),
+    "compiler.ir.region": (*SHARED, "compiler.ir.dims", "compiler.ir.types", "compiler.ir.opdef"),
+    "compiler.ir.graph": (*SHARED, *VALUES, "compiler.ir.opdef", "compiler.ir.region"),
+    "compiler.ir.autodiff": (*SHARED, *VALUES, "compiler.ir.opdef"),
+    "compiler.ir.model_format": (*SHARED, *VALUES, "compiler.ir.opdef"),
     "compiler.ir.text": (
-        *GROUND,
+        *SHARED,
         *VALUES,
         "compiler.ir.opdef",
         "compiler.ir.region",
@@ -88,7 +88,7 @@ TABLE: dict[str, tuple[str, ...]] = {
         "compiler.ir.model_format",
     ),
     "compiler.ir.conversion": (
-        *GROUND,
+        *SHARED,
         *VALUES,
         "compiler.ir.opdef",
         "compiler.ir.region",
@@ -96,7 +96,7 @@ TABLE: dict[str, tuple[str, ...]] = {
         "compiler.ir.autodiff",
     ),
     "compiler.ir.analysis": (
-        *GROUND,
+        *SHARED,
         *VALUES,
         "compiler.ir.opdef",
         "compiler.ir.region",

@@ -279,8 +279,8 @@ def dotted(path: Path) -> str:
 
 def test_each_exception_is_still_there() -> None:
     """What the lists name is compared with somewhere; delete a line whose constant is gone."""
-    house = modules()
-    found = [(name, each) for name in house.trees for each in numbers(house, name)]
+    sources = modules()
+    found = [(name, each) for name in sources.trees for each in numbers(sources, name)]
     met = {place or (name, number) for name, (_, place, number) in found}
     assert not [each for each in (*CONSTANTS, *LITERALS) if each not in met]
 

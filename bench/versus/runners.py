@@ -104,5 +104,5 @@ class Runners:
 def _last_line(text: str) -> str:
     """The line of a traceback that names the error."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    telling = [line for line in lines if "Error" in line and "Traceback" not in line]
-    return (telling or lines or ["it died"])[-1][:200]
+    errors = [line for line in lines if "Error" in line and "Traceback" not in line]
+    return (errors or lines or ["it died"])[-1][:200]

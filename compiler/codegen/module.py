@@ -226,7 +226,7 @@ def tensor_row(each: Tensor) -> tuple[Any, ...]:
 
 def param_row(each: Tensor) -> tuple[Any, ...]:
     """The row of state: that of a feed, and its flags up to the last that is true."""
-    flags = [each.on_device, each.fixed, each.lent]
+    flags = [each.on_device, each.fixed, each.escapes]
     while flags and not flags[-1]:
         flags.pop()
     return (*tensor_row(each), each.given, *flags)

@@ -28,7 +28,8 @@ program that reproduces it, with its input arrays. The reference values come fro
 program op by op without any pass. After the passes, the generated code is compared the same way.
 
 Inputs that are not given are generated, and are the same in every run. Passes see the parameter
-values of a saved model, so batch norms and constants are folded; for other programs use --lend.
+values of a saved model, so batch norms and constants are folded; for other
+programs use --constant-params.
 
 Exit code: 0 if every stage agrees, 1 if one does not, 2 for an error in the command, the program or
 its inputs.
@@ -38,7 +39,7 @@ examples:
   fluid bisect out/demo/model --input out/demo/digits.npz
   fluid bisect train.pdmodel --input x=x.npy --tolerance 1e-3
   fluid bisect train.pdmodel --disable fuse_pointwise     does it still differ without that pass?
-  fluid bisect smallest.ir --input smallest.npz --only fold_constants --lend
+  fluid bisect smallest.ir --input smallest.npz --only fold_constants --constant-params
 """
 
 
@@ -66,7 +67,7 @@ def add_bisect(commands: Any) -> None:
         help="code to generate (default: %(default)s)",
     )
     add(
-        "--lend",
+        "--constant-params",
         action="store_true",
         help="let passes see the parameter values, as for a saved model",
     )
@@ -82,15 +83,15 @@ def run_bisect(given: argparse.Namespace) -> int:
     found = subject(given.path, given.model_filename, given.params_filename, given.fetch)
     arrays = arrays_for(found, read_input_arrays(given.input), dict(given.size))
     repeatable(found.graph)
-    lend = given.lend or found.model is not None
+    constant_params = given.constant_params or found.model is not None
     runs = execute if given.target == "numpy" else None
-    trial = Trial(_options(given), given.target, given.tolerance, lend, runs)
+    trial = Trial(_options(given), given.target, given.tolerance, constant_params, runs)
     seen = bisect(found.graph, arrays.feed, arrays.params, trial, _log)
     if seen is None:
         stages = "every pass, and the code," if runs else "every pass"
         print(f"{given.path}: {stages} keeps all numbers within {given.tolerance:g}")
         return 0
-    command = _again(given, seen, lend)
+    command = _again(given, seen, constant_params)
     _write(given.out, seen, command)
     print(_report(given, seen, command))
     return 1
@@ -109,7 +110,7 @@ def _options(given: argparse.Namespace) -> Options:
     return replace(options, disable=off, dump=None, check=0)
 
 
-def _again(given: argparse.Namespace, seen: Finding, lend: bool) -> str:
+def _again(given: argparse.Namespace, seen: Finding, constant_params: bool) -> str:
     """The command that reproduces the failure with the minimal program."""
     words = ["fluid", "bisect", str(given.out), "--input", str(given.out.with_suffix(".npz"))]
     if not (seen.feed or seen.params):
@@ -121,7 +122,7 @@ def _again(given: argparse.Namespace, seen: Finding, lend: bool) -> str:
         words += [word for name in sorted(seen.options.disable) for word in ("--disable", name)]
     words += ["--tolerance", f"{given.tolerance:g}"] if given.tolerance != TOLERANCE else []
     words += ["--target", given.target] if given.target != "numpy" else []
-    words += ["--lend"] if lend else []
+    words += ["--constant-params"] if constant_params else []
     return shlex.join(words)
 
 

@@ -48,7 +48,7 @@ class Devices:
         self._sent: set[str] = set()
         self._loaded: set[str] = set()
         self._owners: dict[str, int] = {}
-        self._unlent: dict[str, int] = {}
+        self._to_offload: dict[str, int] = {}
         self._collected: dict[str, Array] = {}
         self._likes: dict[str, tuple[tuple[int, ...], Any]] = {}
         self._written = self._by_devices = self._generation = -1
@@ -77,7 +77,7 @@ class Devices:
             self._sent.clear()
             self._loaded.clear()
             self._owners.clear()
-            self._unlent.clear()
+            self._to_offload.clear()
             self.has_met = False
             finalize(self, _drop, self._pool, self._name)
         return self._pool
@@ -107,10 +107,10 @@ class Devices:
     def synchronize(self, names: Collection[str], owners: Mapping[str, int]) -> bool:
         """Send every device the current values of variables that it lacks, from device 0.
 
-        `owners` maps variables to the only rank that holds them: `lend` frees device 0's copies of
-        variables with another owner. If anything but data-parallel steps has written to the scope
-        (a plain Executor, a load, a `set`), all values are sent again. Variables that do not exist
-        yet are skipped. Returns whether all values were sent, as for the first step.
+        `owners` maps variables to the only rank that holds them: `offload` frees device 0's copies
+        of variables with another owner. If anything but data-parallel steps has written to the
+        scope (a plain Executor, a load, a `set`), all values are sent again. Variables that do not
+        exist yet are skipped. Returns whether all values were sent, as for the first step.
         """
         clock = self.scope.clock
         others = clock.written - self._written > clock.by_devices - self._by_devices
@@ -156,22 +156,22 @@ class Devices:
             mine = {name: array for name, array in fresh.items() if owners.get(name, rank) == rank}
             if mine:
                 self.pool().set_state(self._name, mine, [rank])
-        self._unlent = {name: owners[name] for name in fresh if name in owners}
+        self._to_offload = {name: owners[name] for name in fresh if name in owners}
         self._sent.update(names)
 
-    def lend(self) -> None:
+    def offload(self) -> None:
         """Free device 0's copies of variables with another owner; reads fetch them
         from the owner.
         """
-        for name, rank in self._unlent.items():
+        for name, rank in self._to_offload.items():
             self._owners[name], tensor = rank, self._tensor(name)
             away = rank != self.own_ranks[0]
             array = tensor.read() if away and tensor is not None else None
             if tensor is not None and array is not None:
                 self._likes[name] = array.shape, array.dtype
-                tensor.lend(partial(self._read, self.pool(), rank, name))
-        if self._unlent:
-            self._unlent = {}
+                tensor.offload(partial(self._read, self.pool(), rank, name))
+        if self._to_offload:
+            self._to_offload = {}
             self.note()
 
     def _tensor(self, name: str) -> LoDTensor | None:

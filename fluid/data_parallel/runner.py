@@ -148,7 +148,7 @@ class DataParallel:
         is_first = devices.synchronize(self._names, kind.owners)
         if is_first and devices.trainers.count > 1 and not devices.has_met:
             self._broadcast(runner, kind.owners)
-        devices.lend()
+        devices.offload()
         if kind.kept:
             devices.set_fed(kind.kept, shares)
         idle = [None] * (len(devices.places) - len(shares))

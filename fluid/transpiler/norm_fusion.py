@@ -135,9 +135,9 @@ class NormFusion:
             match.block._remove_op(match.norm.idx)
             self._rename(match, bias.writes()[0])
         else:
-            self._stand_in(match, new)
+            self._replace_by_add(match, new)
 
-    def _stand_in(self, match: Match, bias: str) -> None:
+    def _replace_by_add(self, match: Match, bias: str) -> None:
         """Replace the norm by an add with the same output name."""
         block, norm = match.block, match.norm
         slots = {"X": match.layer.writes(), "Y": [bias]}

@@ -89,13 +89,13 @@ class Monitor:
         """Publish and read immediately."""
         self._wake.set()
 
-    def leave(self, failure: str = "", blames: int = -1) -> None:
+    def leave(self, failure: str = "", named_rank: int = -1) -> None:
         """Publish how this rank ended, and stop."""
         if self._ended:
             return
         self.record.has_left = True
         self.record.failure = failure[:MAX_FAILURE_CHARS]
-        self.record.blames = blames
+        self.record.named_rank = named_rank
         self._ended = True
         self._wake.set()
         if self._thread.ident is not None:
@@ -113,11 +113,11 @@ class Monitor:
         issued = record.issued | {str(ring): done.count}
         return replace(record, ring=ring, call=done.call, step=done.step, issued=issued)
 
-    def fail(self, failure: str, blames: int) -> None:
+    def fail(self, failure: str, named_rank: int) -> None:
         """Publish immediately that this rank raised an error, which may name another rank."""
         if not self.record.failure:
             self.record.failure = failure[:MAX_FAILURE_CHARS]
-            self.record.blames = blames
+            self.record.named_rank = named_rank
             self._wake.set()
 
     def _beat(self) -> None:

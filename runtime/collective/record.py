@@ -22,8 +22,8 @@ class Record:
     `beat` grows with every publication. `issued` counts the collectives of each ring, `history`
     has such a count with the checksum of all calls up to it; `call` is the last of them, as
     `all_reduce of 'x' (sum, float32[4])` on ring `ring`, and `program` the digest of the schedule
-    it last compared. `failure` is the error that ended it, `blames` the rank that its error named,
-    -1 for none; `has_left` is true when it finished.
+    it last compared. `failure` is the error that ended it, `named_rank` the rank that its error
+    names, -1 for none; `has_left` is true when it finished.
     """
 
     rank: int
@@ -39,7 +39,7 @@ class Record:
     history: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
     program: str = ""
     failure: str = ""
-    blames: int = -1
+    named_rank: int = -1
     has_left: bool = False
 
     def text(self) -> str:

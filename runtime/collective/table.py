@@ -193,9 +193,9 @@ class RingTable:
         if self._broken:
             return
         self._broken = f"{type(error).__name__}: {error}".partition("\n")[0]
-        blames = error.rank if isinstance(error, RankError) else -1
+        named_rank = error.rank if isinstance(error, RankError) else -1
         for member in self._members.values():
-            member.monitor.fail(self._broken, blames)
+            member.monitor.fail(self._broken, named_rank)
         for ring in self._rings.values():
             keep_alive(ring)
 
@@ -376,6 +376,6 @@ def _leave(members: dict[str, Member], rings: dict[int, Ring], pid: int) -> None
     error: Any = getattr(sys, "last_value", None)
     failure = "" if error is None else f"{type(error).__name__}: {error}".partition("\n")[0]
     for member in members.values():
-        member.monitor.leave(member.record.failure or failure, member.record.blames)
+        member.monitor.leave(member.record.failure or failure, member.record.named_rank)
     for ring in rings.values():
         release(ring)

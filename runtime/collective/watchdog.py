@@ -140,7 +140,7 @@ class Watchdog:
             self._ended,
             self._failed,
             self._left,
-            self._blamed,
+            self._named_by_another,
             self._silent_rank,
         )
         for finder in finders:
@@ -152,7 +152,7 @@ class Watchdog:
 
     def _found_ended(self, record: Record) -> str:
         """If several processes ended, return the one that another rank found first."""
-        return self._ended(record) if self._blamed(record) else ""
+        return self._ended(record) if self._named_by_another(record) else ""
 
     def _ended(self, record: Record) -> str:
         if not self._is_near(record) or record.failure or record.has_left:
@@ -166,15 +166,15 @@ class Watchdog:
         return "; it hosted the rendezvous" if record.rank == 0 and self._monitor.lost else ""
 
     def _failed(self, record: Record) -> str:
-        return f"it raised {record.failure}" if record.failure and record.blames < 0 else ""
+        return f"it raised {record.failure}" if record.failure and record.named_rank < 0 else ""
 
     def _left(self, record: Record) -> str:
         return "it has finished" if record.has_left and not record.failure else ""
 
-    def _blamed(self, record: Record) -> str:
+    def _named_by_another(self, record: Record) -> str:
         """Return what other ranks reported about this one."""
         others = self._monitor.others.values()
-        found = [each for each in others if each.failure and each.blames == record.rank]
+        found = [each for each in others if each.failure and each.named_rank == record.rank]
         return f"rank {found[0].rank} found it at fault: {found[0].failure}" if found else ""
 
     def _adopted(self, others: list[Record]) -> Suspect | None:

@@ -38,12 +38,12 @@ def find_cause(
         reports += found[:1]
         if worker.has_ended() and not found:
             return _ended(worker, rings), True
-    reports.sort(key=lambda report: (report["kind"] in SECONDARY, report["blames"] < 0))
+    reports.sort(key=lambda report: (report["kind"] in SECONDARY, report["named_rank"] < 0))
     if not reports:
         return CollectiveError("the connection to a worker was lost", hint=HINT), False
     first = reports[0]
-    if first["blames"] >= 0 and first["blames"] != own_rank:
-        return _blamed(first, rings), False
+    if first["named_rank"] >= 0 and first["named_rank"] != own_rank:
+        return _error_of_named_rank(first, rings), False
     return _reported(first), first["kind"] not in SECONDARY
 
 
@@ -60,9 +60,9 @@ def _ended(worker: WorkerProcess, rings: Rings) -> RankError:
     )  # fmt: skip
 
 
-def _blamed(report: Report, rings: Rings) -> RankError:
+def _error_of_named_rank(report: Report, rings: Rings) -> RankError:
     """Convert a worker's report about another rank to an error."""
-    rank, text = int(report["blames"]), str(report["text"])
+    rank, text = int(report["named_rank"]), str(report["text"])
     record = rings.record_of(RING, rank) or Record(rank)
     return RankError(
         text, rank=rank, host=record.host, pid=record.pid, step=record.step, last=record.call,

@@ -104,11 +104,11 @@ class Worker:
         """Send the error of a step; the caller then ends this process."""
         self._rings.fail(error)
         trace = "".join(traceback.format_exception(error))[-MAX_TRACE_CHARS:]
-        blamed = error.rank if isinstance(error, RankError) else -1
+        named_rank = error.rank if isinstance(error, RankError) else -1
         self._channel.send(
             {"do": "error", "rank": self._settings.rank, "host": host_name(), "pid": os.getpid(),
              "kind": type(error).__name__, "text": str(error)[:MAX_TRACE_CHARS], "trace": trace,
-             "blames": blamed}
+             "named_rank": named_rank}
         )  # fmt: skip
 
     def _place(self) -> Place:

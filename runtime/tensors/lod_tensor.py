@@ -64,7 +64,7 @@ class LoDTensor(ElementAccess, Versioned):
 
     def read(self) -> Array | None:
         """Return the storage itself to a caller that neither writes into it nor passes it on."""
-        self._take_back()
+        self._read_back()
         if self._mirror is not None and self._mirror.pull():
             self.note_write()
             if self._clock is not None:
@@ -73,7 +73,7 @@ class LoDTensor(ElementAccess, Versioned):
 
     def peek(self) -> Array | None:
         """The storage as it is, which may be older than its device copy."""
-        self._take_back()
+        self._read_back()
         return self._array
 
     @property
@@ -81,7 +81,7 @@ class LoDTensor(ElementAccess, Versioned):
         """Whether another process holds the elements, and they have not been read here since."""
         return self._take is not None
 
-    def lend(self, take: Callable[[], Array]) -> None:
+    def offload(self, take: Callable[[], Array]) -> None:
         """Free the storage: another process holds the elements, and `take` returns a copy of them.
 
         The first read of the tensor gets that copy, which is the storage from then on.
@@ -90,7 +90,7 @@ class LoDTensor(ElementAccess, Versioned):
         if self._clock is not None:
             self._clock.tick()
 
-    def _take_back(self) -> None:
+    def _read_back(self) -> None:
         if self._take is not None:
             self._array, self._take = self._take(), None
             self._is_exposed = False
@@ -103,7 +103,7 @@ class LoDTensor(ElementAccess, Versioned):
 
         It remains the same tensor as long as the array does. ValueError while empty.
         """
-        self._take_back()
+        self._read_back()
         if self._array is None:
             raise CompileError("an empty LoDTensor has no device copy: call set first")
         mirror = self._mirror
@@ -152,12 +152,12 @@ class LoDTensor(ElementAccess, Versioned):
 
     def shape(self) -> list[int]:
         """The shape; [0] while empty, as in the reference."""
-        self._take_back()
+        self._read_back()
         return [0] if self._array is None else list(self._array.shape)
 
     def _dtype(self) -> VarTypeId:
         """The dtype as numbered in files; CompileError while empty."""
-        self._take_back()
+        self._read_back()
         if self._array is None:
             raise CompileError("an empty LoDTensor has no element type: call set first")
         return VarTypeId(DType.of(self._array.dtype).code)
@@ -207,7 +207,7 @@ class LoDTensor(ElementAccess, Versioned):
         return known[2]
 
     def _rows(self) -> int | None:
-        self._take_back()
+        self._read_back()
         return None if self._array is None else (self._array.shape or (0,))[0]
 
     def _expect_valid(self, levels: Lod, given: str) -> None:
@@ -219,14 +219,14 @@ class LoDTensor(ElementAccess, Versioned):
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> Array:
         """The values, copied unless `copy=False`: the next step may overwrite the storage."""
-        self._take_back()
+        self._read_back()
         if copy is False:
             self.expose()
         values = np.empty(0) if self._array is None else self.read()
         return np.array(values, dtype=dtype, copy=copy is not False)
 
     def __repr__(self) -> str:
-        self._take_back()
+        self._read_back()
         if self._array is None:
             return "LoDTensor(empty)"
         return f"LoDTensor({self._array.dtype}{self.shape()}, lod={self._lod})"

@@ -1,4 +1,4 @@
-"""A stand-in for `msvcrt` on Linux: the locks of Windows, by which each open file excludes others."""
+"""A fake `msvcrt` for Linux: the locks of Windows, by which each open file excludes others."""
 
 import fcntl
 import os

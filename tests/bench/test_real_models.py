@@ -122,7 +122,7 @@ def test_a_resized_picture_keeps_what_is_even() -> None:
     np.testing.assert_allclose(pictures.resized(even, 11, 4), 9, rtol=1e-6)
 
 
-def test_drawn_images_stand_in_for_photographs(monkeypatch: Any) -> None:
+def test_drawn_images_replace_missing_photographs(monkeypatch: Any) -> None:
     monkeypatch.setattr(pictures, "find_spec", lambda name: None)
     (drawn,) = pictures.photographs().values()
     assert (drawn.shape, drawn.dtype) == ((300, 400, 3), np.uint8)

@@ -1,4 +1,4 @@
-"""Runs graphs through the whole back half of the street: passes, plan, module, step."""
+"""Runs graphs through passes, plan, module and step."""
 
 import numpy as np
 

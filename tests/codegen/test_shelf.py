@@ -43,7 +43,7 @@ def module():
     return compiler.compile(main, feed=["x"], fetch=[found.name], target="triton")
 
 
-def shelf(folder, limit=10**9, triton="3.9.0"):
+def kernel_cache(folder, limit=10**9, triton="3.9.0"):
     return KernelCache(folder / "kernels", limit, triton)
 
 
@@ -53,7 +53,7 @@ def small_job(name="fill", value="1.0"):
 
 
 def test_what_was_put_is_found_again(tmp_path, job):
-    known = shelf(tmp_path)
+    known = kernel_cache(tmp_path)
     assert known.find(job) is None
     known.put(job, CODE)
     assert known.find(job) == CODE
@@ -69,15 +69,15 @@ def test_what_was_put_is_found_again(tmp_path, job):
     {"gpu": "cuda:80"}, {"source": "x"}, {"types": ()}, {"constants": ()}, {"options": ()},
 ])  # fmt: skip
 def test_whatever_decides_the_code_is_distinguished(tmp_path, job, change):
-    known = shelf(tmp_path)
+    known = kernel_cache(tmp_path)
     known.put(job, CODE)
     assert known.find(replace(job, **change)) is None
-    assert shelf(tmp_path, triton="3.6.0").find(job) is None
+    assert kernel_cache(tmp_path, triton="3.6.0").find(job) is None
 
 
 @pytest.mark.parametrize("name", ["about.json", "kernel.cubin", "kernel.ptx"])
 def test_what_is_damaged_is_thrown_away(tmp_path, job, name):
-    known = shelf(tmp_path)
+    known = kernel_cache(tmp_path)
     size = len((_put(known, job) / name).read_bytes())
     for position in range(0, size, max(1, size // 40)):
         file = _put(known, job) / name
@@ -104,7 +104,7 @@ def _put(known, job):
 
 
 def test_what_was_not_used_for_longest_is_first(tmp_path):
-    known = shelf(tmp_path)
+    known = kernel_cache(tmp_path)
     jobs = [small_job(value=str(i)) for i in range(4)]
     code = replace(CODE, parameters=(8, 8, 8), files={"ptx": b"", "cubin": bytes(50_000)})
     for age, each in enumerate(jobs):
@@ -112,16 +112,16 @@ def test_what_was_not_used_for_longest_is_first(tmp_path):
         about = known.root / each.digest("3.9.0") / ABOUT
         os.utime(about, (time.time() - 1000 + age,) * 2)
     assert known.find(jobs[0]) == code
-    shelf(tmp_path, limit=110_000).trim()
+    kernel_cache(tmp_path, limit=110_000).trim()
     assert [known.find(each) is not None for each in jobs] == [True, False, False, True]
-    shelf(tmp_path, limit=0).trim()
+    kernel_cache(tmp_path, limit=0).trim()
     assert not any(known.find(each) for each in jobs)
 
 
 def test_a_folder_that_cannot_be_written_keeps_nothing(tmp_path, job):
     (tmp_path / "kernels").write_text("a file")
-    shelf(tmp_path).put(job, CODE)
-    assert shelf(tmp_path).find(job) is None
+    kernel_cache(tmp_path).put(job, CODE)
+    assert kernel_cache(tmp_path).find(job) is None
 
 
 def test_code_with_other_parameters_is_rejected(job):

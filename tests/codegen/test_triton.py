@@ -193,9 +193,9 @@ def test_ops_that_a_pass_put_into_one_place_stay_in_order():
 """
     graph = parse(text)
     feed, state = inputs(graph)
-    lent = dict(state)
-    module = module_of(text, context=Context(lent))
-    (got,) = runtime.load(module, runtime.CUDAPlace(0), lent)(feed)
+    params = dict(state)
+    module = module_of(text, context=Context(params))
+    (got,) = runtime.load(module, runtime.CUDAPlace(0), params)(feed)
     np.testing.assert_allclose(got, run(graph, feed, state)[0], rtol=2e-5)
 
 

@@ -230,7 +230,7 @@ def test_a_folder_of_others_is_left_alone(tmp_path, capsys):
     assert (tmp_path / "model").read_text() == "mine"
 
 
-def test_a_killed_demo_does_not_stand_in_the_way(tmp_path):
+def test_demo_runs_after_one_was_killed(tmp_path):
     (tmp_path / ".writing-abc").mkdir()
     write_demo(tmp_path, "new")
     assert (tmp_path / "report.html").is_file()

@@ -104,10 +104,10 @@ def test_names_that_a_module_has_stay(capsys: pytest.CaptureFixture[str]) -> Non
     assert module.old == 4
 
 
-def stand_in(name: str) -> Any:
+def replacement(name: str) -> Any:
     """A fake of one of Python's modules, whether or not this Python has it."""
     place = MODULES.joinpath(*name.split("."))
-    loader = SourceFileLoader(f"stand_in_{name}", str(place.with_suffix(".py")))
+    loader = SourceFileLoader(f"replacement_{name}", str(place.with_suffix(".py")))
     spec = spec_from_loader(loader.name, loader)
     assert spec is not None
     module = module_from_spec(spec)
@@ -116,7 +116,7 @@ def stand_in(name: str) -> Any:
     return module
 
 
-def test_finder_of_stand_ins(capsys: pytest.CaptureFixture[str]) -> None:
+def test_finder_of_replacements(capsys: pytest.CaptureFixture[str]) -> None:
     finder = StandIns(Notices())
     assert finder.find_spec("json") is None
     assert finder.find_spec("distutils.nothing") is None
@@ -127,13 +127,13 @@ def test_finder_of_stand_ins(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_imp(tmp_path: Path) -> None:
     (tmp_path / "one.py").write_text("value = __name__")
-    imp = stand_in("imp")
+    imp = replacement("imp")
     assert imp.load_source("named_one", str(tmp_path / "one.py")).value == "named_one"
     assert sys.modules.pop("named_one").value == "named_one"
 
 
 def test_versions_and_words() -> None:
-    version, util = stand_in("distutils.version"), stand_in("distutils.util")
+    version, util = replacement("distutils.version"), replacement("distutils.util")
     assert sorted(["1.10", "1.9", "1.9.1"], key=version.LooseVersion) == ["1.9", "1.9.1", "1.10"]
     assert version.LooseVersion("1.8.5") == "1.8.5" and str(version.LooseVersion("2a")) == "2a"
     with pytest.raises(ValueError, match="invalid version number 'x'"):
@@ -144,7 +144,7 @@ def test_versions_and_words() -> None:
 
 
 def test_folders_and_files(tmp_path: Path) -> None:
-    folders, files = stand_in("distutils.dir_util"), stand_in("distutils.file_util")
+    folders, files = replacement("distutils.dir_util"), replacement("distutils.file_util")
     made = folders.mkpath(str(tmp_path / "a" / "b"))
     assert made == [str(tmp_path / "a"), str(tmp_path / "a" / "b")]
     files.write_file(str(tmp_path / "a" / "b" / "c"), ["x", "y"])
@@ -155,8 +155,8 @@ def test_folders_and_files(tmp_path: Path) -> None:
     assert (tmp_path / "c").read_text() == "x\ny\n"
     folders.remove_tree(str(tmp_path / "d"))
     assert not (tmp_path / "d").exists()
-    assert stand_in("distutils.spawn").find_executable("no such program") is None
-    assert Path(stand_in("distutils.sysconfig").get_python_lib()).name in {
+    assert replacement("distutils.spawn").find_executable("no such program") is None
+    assert Path(replacement("distutils.sysconfig").get_python_lib()).name in {
         "site-packages", "dist-packages",
     }  # fmt: skip
 

@@ -50,10 +50,12 @@ def hold(got, want):
 
 @settings(max_examples=60)
 @given(st.integers(0, 10**6), st.booleans(), st.booleans())
-def test_random_networks_keep_every_number(seed, train, lent):
+def test_random_networks_keep_every_number(seed, train, has_params):
     graph, feed, state = graph_of(seed, train)
     want = numbers(parse(show(graph)), feed, state)
-    run_passes(graph, named(["layout", "merge_transposes"]), Context(dict(state) if lent else None))
+    run_passes(
+        graph, named(["layout", "merge_transposes"]), Context(dict(state) if has_params else None)
+    )
     hold(numbers(parse(show(graph)), feed, state), want)
 
 
@@ -70,7 +72,7 @@ def test_random_networks_run_on_the_device(seed, off):
     hold([*compute(feed), *mine.values()], want)
 
 
-def lent_and_tested(seed):
+def with_constant_params(seed):
     """An inference network with constant weights, compiled for the device."""
     graph, feed, state = graph_of(seed, train=False)
     want = numbers(parse(show(graph)), feed, state)[: len(graph.results)]
@@ -82,7 +84,7 @@ def lent_and_tested(seed):
 def test_constant_filters_are_transposed_ahead(seed):
     pytest.importorskip("triton")
     pytest.importorskip("torch")
-    graph, feed, params, want = lent_and_tested(seed)
+    graph, feed, params, want = with_constant_params(seed)
     target = TritonTarget()
     run_passes(graph, pipeline(Options(), target), Context(params))
     assert [op for op in graph.ops() if op.attrs.get("filter_format") == "HWIO"]
@@ -91,7 +93,7 @@ def test_constant_filters_are_transposed_ahead(seed):
 
 
 def test_the_host_reads_transposed_filters_too():
-    graph, feed, params, want = lent_and_tested(1)
+    graph, feed, params, want = with_constant_params(1)
     run_passes(graph, named(["layout", "fold_constants"]), Context(params))
     hold(runtime.load(NumpyTarget().emit(freeze(graph)), params=params)(feed), want)
 

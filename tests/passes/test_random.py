@@ -41,23 +41,23 @@ def made_for(graph, seed=1):
 @pytest.mark.parametrize("name", NAMES)
 @settings(max_examples=40)
 @given(networks(), st.booleans())
-def test_a_pass_alone_keeps_every_number(name, graph, lent):
+def test_a_pass_alone_keeps_every_number(name, graph, has_params):
     feed, state = made_for(graph)
     want = numbers(parse(show(graph)), feed, state)
     params = dict(state)
     passes = named(["schedule", name])
-    context = Context(params if lent else None, memory_budget="60%")
+    context = Context(params if has_params else None, memory_budget="60%")
     run_passes(graph, passes[not passes[1].requires :], context)
     close(numbers(parse(show(graph)), feed, params), want)
 
 
 @settings(max_examples=100)
 @given(networks(), st.booleans(), st.sets(st.sampled_from(NAMES)), st.sampled_from([None, "60%"]))
-def test_code_computes_the_same_whatever_passes_are_left_out(graph, lent, left_out, budget):
+def test_code_computes_the_same_whatever_passes_are_left_out(graph, has_params, left_out, budget):
     feed, state = made_for(graph)
     want = numbers(parse(show(graph)), feed, state)
     params = {name: array.copy() for name, array in state.items()}
-    context = Context(params if lent else None, memory_budget=budget)
+    context = Context(params if has_params else None, memory_budget=budget)
     options = Options(disable=frozenset(left_out), memory_budget=budget)
     run_passes(graph, pipeline(options), context)
     results = runtime.load(NumpyTarget().emit(freeze(graph)), params=params)(feed)
@@ -79,11 +79,11 @@ def legal(names):
 
 @settings(max_examples=100)
 @given(networks(), st.booleans(), st.lists(st.sampled_from(NAMES), max_size=24))
-def test_every_legal_order_keeps_every_number_and_others_are_rejected(graph, lent, names):
+def test_every_legal_order_keeps_every_number_and_others_are_rejected(graph, has_params, names):
     feed, state = made_for(graph)
     want = numbers(parse(show(graph)), feed, state)
     params = {name: array.copy() for name, array in state.items()}
-    context = Context(params if lent else None, memory_budget="60%")
+    context = Context(params if has_params else None, memory_budget="60%")
     run_passes(graph, legal(names), context)
     close(numbers(parse(show(graph)), feed, params), want)
     results = runtime.load(NumpyTarget().emit(freeze(graph)), params=params)(feed)

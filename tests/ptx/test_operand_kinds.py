@@ -46,7 +46,7 @@ class Use:
 
 
 def written(kind: str) -> bool:
-    """Whether operands of a kind can stand in the text."""
+    """Whether operands of a kind can appear in the text."""
     return kind in ("f32", "f64", "count") or (kind[0] in "bsu" and kind[1:] in ("16", "32", "64"))
 
 

@@ -24,7 +24,7 @@ pytestmark = [
 
 
 def network() -> Study:
-    """A training step of a small residual network, whose lines stand in this file."""
+    """A training step of a small residual network, whose lines are in this file."""
     main, startup = fluid.Program(), fluid.Program()
     with fluid.program_guard(main, startup), fluid.unique_name.guard():
         image, label = (

@@ -49,7 +49,7 @@ WRITES = {
     "float element": lambda tensor: tensor._set_float_element(0, 3),
     "double element": lambda tensor: tensor._set_double_element(1, 3),
     "allocation": lambda tensor: tensor._alloc_float(CPU),
-    "lending": lambda tensor: (tensor.lend(lambda: np.ones(2, "float32")), tensor.read()),
+    "offloading": lambda tensor: (tensor.offload(lambda: np.ones(2, "float32")), tensor.read()),
 }
 
 

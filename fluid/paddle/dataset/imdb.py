@@ -1,6 +1,7 @@
-"""Reviews of films and whether they praise: 25,000 to learn from, 25,000 to test (Maas et al.).
+"""Positive and negative reviews of films: 25,000 to learn from, 25,000 to test (Maas et al.).
 
-Words are bytes, as in release 1.8; a sample is the numbers of a review's words and 0 for praise.
+Words are bytes, as in release 1.8; a sample is the numbers of a review's words, and 0 if it is
+positive, 1 if negative.
 """
 
 from __future__ import annotations
@@ -56,18 +57,18 @@ def reader_creator(
 
 
 def train(word_idx: Mapping[Any, int]) -> Reader:
-    """A reader of reviews to learn from: numbers of words, and 0 for praise or 1."""
+    """A reader of reviews to learn from: numbers of words, and 0 if positive, 1 if negative."""
     return _part("train", word_idx)
 
 
 def test(word_idx: Mapping[Any, int]) -> Reader:
-    """A reader of reviews to test with: numbers of words, and 0 for praise or 1."""
+    """A reader of reviews to test with: numbers of words, and 0 if positive, 1 if negative."""
     return _part("test", word_idx)
 
 
 def _part(part: str, word_idx: Mapping[Any, int]) -> Reader:
-    praise, blame = (re.compile(rf"aclImdb/{part}/{each}/.*\.txt$") for each in ("pos", "neg"))
-    return reader_creator(praise, blame, word_idx)
+    positive, negative = (re.compile(rf"aclImdb/{part}/{each}/.*\.txt$") for each in ("pos", "neg"))
+    return reader_creator(positive, negative, word_idx)
 
 
 def word_dict() -> dict[Any, int]:

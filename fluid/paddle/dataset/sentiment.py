@@ -1,4 +1,4 @@
-"""Reviews of films and whether they praise: the 2,000 that NLTK brings as `movie_reviews`."""
+"""Positive and negative reviews of films: the 2,000 that NLTK brings as `movie_reviews`."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ def _word_dict(reviews: list[list[str]]) -> list[tuple[str, int]]:
 
 def load_sentiment_data() -> list[Sample]:
     """All reviews, alternating negative and positive: word indices, and 0 or 1."""
-    blame, praise = _reviews("neg"), _reviews("pos")
-    numbers = dict(_word_dict(blame + praise))
-    alternating = chain.from_iterable(zip(blame, praise, strict=False))
+    negative, positive = _reviews("neg"), _reviews("pos")
+    numbers = dict(_word_dict(negative + positive))
+    alternating = chain.from_iterable(zip(negative, positive, strict=False))
     return [
         ([numbers[word.lower()] for word in review], index % 2)
         for index, review in enumerate(alternating)
