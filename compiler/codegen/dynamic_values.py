@@ -62,7 +62,7 @@ class _ReferenceCall:
     def emit(self) -> None:
         """Write the call, then the assignment of each output."""
         frame, op = self.frame, self.op
-        function = frame.function(getattr(type(self.owner), self.body), f"{op.kind}_meaning")
+        function = frame.function(getattr(type(self.owner), self.body), f"{op.kind}_reference")
         names = parameters(type(self.owner), self.body)
         arguments = [f"{name}={self.argument(slot_of(name), kind)}" for name, kind in names]
         first = attributes_name(frame, op.kind, self.owner)

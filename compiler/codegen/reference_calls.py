@@ -31,7 +31,7 @@ def pick(result: Any, slot: str) -> Any:
 def call_reference(frame: Frame, op: PlannedOp, values: Mapping[str, Any]) -> None:
     """Write `result = reference(attributes, …)` and a copy of each output to its memory."""
     owner, body = reference_body(op.defn)
-    function = frame.function(getattr(type(owner), body), f"{op.kind}_meaning")
+    function = frame.function(getattr(type(owner), body), f"{op.kind}_reference")
     given = [
         f"{n}={_argument(values.get(slot_of(n)), kind)}"
         for n, kind in parameters(type(owner), body)

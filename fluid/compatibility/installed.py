@@ -18,7 +18,7 @@ __all__ = [
 ]
 
 RELEASE = "1.8.5"
-"""The release of the reference whose names and meanings this package has."""
+"""The release of the reference whose names and behaviour this package has."""
 
 
 class VersionError(Exception):

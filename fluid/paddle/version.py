@@ -1,4 +1,4 @@
-"""`paddle.version`: the release whose names and meanings this is."""
+"""`paddle.version`: the release whose names and behaviour this package has."""
 
 from fluid.compatibility.installed import RELEASE
 

@@ -78,7 +78,7 @@ def test_training_over_sequences_is_the_same_on_a_device(build) -> None:
 def test_no_op_of_sequences_waits_for_the_host(build) -> None:
     main, _, loss = layers(build)
     source = compiler.compile(main, feed=["x", "y"], fetch=[loss], target="triton").source
-    assert "_meaning(" not in source
+    assert "_reference(" not in source
     assert source.count("download(") - source.count("def download(") <= 1
 
 

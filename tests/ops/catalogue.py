@@ -12,15 +12,19 @@ from compiler.ir.opdef.slots import Slot
 
 HEAD = """# Ops
 
-Every op of a program that can be compiled and run, made from the registry by
-`pytest tests/ops/test_catalogue.py --update`. Slots: `*` takes many, `?` may be empty. *gradient*
-is the op that `append_backward` writes, or "ops" where the gradient is other ops. *code* says how
-the NumPy target writes it: *fused* with its neighbours, by a *lowering* of its own, by calling
-its *meaning*, or as *other ops*. *sequences* (LoD) and *rows* (sparse gradients) are read or written as they are.
+Every op of a program that can be compiled and run, generated from the registry by
+`pytest tests/ops/test_catalogue.py --update`.
+
+- **inputs, outputs**: slots; `*` takes several variables, `?` is optional.
+- **gradient**: the op that `append_backward` appends, or "ops" if the gradient is other ops.
+- **code**: how the NumPy target emits the op: *fused* with its neighbours, by its own *lowering*, by a
+  call of its *reference* implementation, or as *other ops*.
+- **also**: *sequences* if the op reads or writes LoD, *rows* if it reads or writes sparse gradients.
+- **computes**: the first line of the class's docstring.
 
 """
 
-COLUMNS = ("op", "inputs", "outputs", "attributes", "gradient", "code", "also", "meaning")
+COLUMNS = ("op", "inputs", "outputs", "attributes", "gradient", "code", "also", "computes")
 
 
 def catalogue() -> str:
@@ -77,12 +81,12 @@ def gradient(cls: type[OpDef]) -> str:
 
 
 def code(cls: type[OpDef]) -> str:
-    """Return how the NumPy target writes it."""
+    """Return how the NumPy target emits the op."""
     if issubclass(cls, Pointwise):
         return "fused"
     if cls.is_composite:
         return "other ops"
-    return "lowering" if hasattr(cls, "lower") else "meaning" if hasattr(cls, "numpy") else ""
+    return "lowering" if hasattr(cls, "lower") else "reference" if hasattr(cls, "numpy") else ""
 
 
 def companions(cls: type[OpDef]) -> str:

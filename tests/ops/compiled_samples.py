@@ -42,7 +42,7 @@ class Compiled:
     once: bool = False
 
     def check(self, case: Case, sample: Sample) -> None:
-        """Compare a case with its meaning.
+        """Compare a case with the reference implementation.
 
         The first sample of an op runs twice, as a step must not depend on earlier ones, and once
         more with its batch size as a name.

@@ -49,7 +49,7 @@ def narrowed(case: Case) -> Case:
 
 
 def check(case: Case) -> None:
-    """Hold meaning, NumPy code and kernels against the numbers in float32."""
+    """Compare reference, NumPy code and kernels with the numbers in float32."""
     case = narrowed(case)
     if find(case.op).is_random or not any(_is_narrow(v) for v in case.values.values()):
         pytest.skip("it is drawn by chance, or has no floats")

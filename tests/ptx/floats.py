@@ -12,7 +12,7 @@ MODES = ("rn", "rz", "rm", "rp", "rna")
 """To nearest even, to zero, down, up, to nearest with ties away from zero."""
 
 Model = Callable[..., int | None]
-"""The meaning of an instruction: bits of its operands to bits of its result.
+"""What an instruction computes: bits of its operands to bits of its result.
 
 None means that PTX leaves the result open for these operands.
 """

@@ -145,7 +145,7 @@ def _divided(
     if chosen is None:
         return updates
     if config.geo_sgd_mode:
-        raise ValueError("params_on_servers has no meaning with geo_sgd_mode: use another mode")
+        raise ValueError("params_on_servers cannot be used with geo_sgd_mode: use another mode")
     names = {each.param for each in updates.updates}
     if callable(chosen):
         chosen = {name for name in names if chosen(parameter(program, name))}

@@ -54,7 +54,7 @@ def shapes(least: int = 1, most: int = 4, sizes: st.SearchStrategy[int] = SIZES)
 
 
 def hold(sample: Sample, *, batch: int = NOBODY, loosely: float = 1.0) -> None:
-    """Hold a call and its gradient against their meaning: by sizes, and by a name for the batch."""
+    """Compare a call and its gradient with the reference implementation: by sizes, and by a name for the batch."""
     cases = [forward(sample)]
     if sample.grads and find(sample.op).grad_class:
         cases.append(backward(sample))

@@ -41,7 +41,7 @@ WITHOUT_NUMBERS = {
     "py_func": "the program has the function, see test_host.py",
     **dict.fromkeys(_SERVED, "parameter servers have its numbers, see test_servers.py"),
     **dict.fromkeys(_FILES, "it reads or writes a file: see tests/fluid/test_file_ops.py"),
-    **dict.fromkeys(_BLOCKS, "its meaning is that of the ops in its block"),
+    **dict.fromkeys(_BLOCKS, "it computes what the ops in its block compute"),
     **dict.fromkeys(_ARRAYS, "it reads or makes a tensor array, see test_arrays.py"),
 }
 """Forward ops that compute no numbers of their own, or on no tensors, each with the reason."""
