@@ -1,4 +1,4 @@
-"""Runs kernels on the PTX machine, without a GPU, and counts what agrees with the reference implementations.
+"""Runs kernels on the PTX machine, without a GPU, and counts what agrees with the reference.
 
     python -m bench.ptx --gpu 80 90 --dtype fp32 tf32 fp16 bf16
     python -m bench.ptx --gpu 90 --only conv2d matmul --packages

@@ -18,6 +18,7 @@ from compiler.ir.text.parser import parse
 from compiler.ir.text.printer import show
 from compiler.ops.math.activation import Unary
 from compiler.passes import Context, Fact, Pass
+from compiler.passes.pipeline import PASSES as PIPELINE
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -157,6 +158,14 @@ def test_pass_of_the_rules_removes_the_second_relu() -> None:
     graph = parse(head + second + tail)
     names["DropSecondRelu"]().run(graph, Context())
     assert [(op.kind, op["X"].name, op["Out"].name) for op in graph.ops()] == [("relu", "x", "y")]
+
+
+def test_pages_list_all_passes_in_order() -> None:
+    names = [each.name for each in PIPELINE]
+    (order,) = re.findall(r"`(resolve_sizes → [^`]+)`", ARCHITECTURE)
+    assert order.replace("\n", " ").split(" → ") == names
+    table = PASSES.split("## What each pass does")[1]
+    assert sorted(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)) == sorted(names)
 
 
 def test_text_form_of_the_page_is_printed_as_it_is_parsed() -> None:
