@@ -90,7 +90,7 @@ def _reason(stderr: str) -> str:
     """The line of a traceback, or of a paddle's long report, with the error."""
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
     errors = [line for line in lines if "Error" in line and "Traceback" not in line]
-    return (errors or lines or ["no word"])[-1][:300]
+    return (errors or lines or ["no output"])[-1][:300]
 
 
 # ---- results ------------------------------------------------------------------------------------

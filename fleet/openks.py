@@ -32,7 +32,7 @@ BaseDistributedOptimizer = DistributedOptimizer
 
 
 class GeneralDistributedOptimizer(TranspilerOptimizer):
-    """Wraps an optimizer of the CPU algorithm; `minimize` takes its arguments in seed order."""
+    """Wraps an optimizer of the CPU algorithm; `minimize` takes its arguments in OpenKS's order."""
 
     def __init__(
         self, optimizer: Optimizer, strategy: Any = None,

@@ -46,7 +46,7 @@ class Runners:
             self._end(command)
 
     def ask(self, name: str, saved: bool, model: str, steps: int, warm: int = 0) -> dict[str, Any]:
-        """Times of some runs, as `protocol.each`; Missing if there is no such runner or it died."""
+        """Times of some runs, as `protocol.each`; Missing without such a runner, or if it ended."""
         command = self._command(name, saved)
         mode = {"cached": "cached", "torch compile": "compiled"}.get(name, "plain")
         try:
@@ -105,4 +105,4 @@ def _last_line(text: str) -> str:
     """The line of a traceback that names the error."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     errors = [line for line in lines if "Error" in line and "Traceback" not in line]
-    return (errors or lines or ["it died"])[-1][:200]
+    return (errors or lines or ["the process ended without output"])[-1][:200]

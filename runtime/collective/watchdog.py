@@ -175,7 +175,7 @@ class Watchdog:
         """Return what other ranks reported about this one."""
         others = self._monitor.others.values()
         found = [each for each in others if each.failure and each.named_rank == record.rank]
-        return f"rank {found[0].rank} found it at fault: {found[0].failure}" if found else ""
+        return f"rank {found[0].rank} reported it: {found[0].failure}" if found else ""
 
     def _adopted(self, others: list[Record]) -> Suspect | None:
         """A rank that raised an error in which it named this one."""

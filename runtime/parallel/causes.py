@@ -66,7 +66,7 @@ def _error_of_named_rank(report: Report, rings: Rings) -> RankError:
     record = rings.record_of(RING, rank) or Record(rank)
     return RankError(
         text, rank=rank, host=record.host, pid=record.pid, step=record.step, last=record.call,
-        cause=f"rank {report['rank']} found it at fault",
+        cause=f"rank {report['rank']} reported it",
     )  # fmt: skip
 
 

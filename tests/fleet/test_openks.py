@@ -129,7 +129,7 @@ def test_split_files(count: int, workers: int, shares: list[int]) -> None:
 # ---- parameter servers
 
 
-def test_minimize_takes_arguments_in_seed_order(loss: Any) -> None:
+def test_minimize_takes_arguments_in_documented_order(loss: Any) -> None:
     algorithm, startup = cpu(), fluid.default_startup_program()
     optimizer = CPUStrategy().setup_optimizer(algorithm, fluid.optimizer.Adagrad(0.01))
     assert isinstance(optimizer, fleet.GeneralDistributedOptimizer)

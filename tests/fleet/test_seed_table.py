@@ -18,7 +18,7 @@ import fleet
 
 HERE = Path(__file__).parent
 PAGE = HERE.parents[1] / "docs/fleet.md"
-START, END = "<!-- seed table -->\n", "<!-- end of seed table -->\n"
+START, END = "<!-- table of OpenKS -->\n", "<!-- end of the table of OpenKS -->\n"
 ROLES, KS = "test_roles", "test_openks"
 CPU, GPU = "test_parameter_server_fleet", "test_collective_fleet"
 MEET = f"{ROLES}::test_collectives_agree_with_numpy"
@@ -87,7 +87,7 @@ TABLE: dict[str, dict[str, str]] = {
     "GeneralDistributedOptimizer": {
         "backward": f"{KS}::test_backward_and_apply_gradients_are_the_two_parts",
         "apply_gradients": f"{KS}::test_backward_and_apply_gradients_are_the_two_parts",
-        "minimize": f"{KS}::test_minimize_takes_arguments_in_seed_order",
+        "minimize": f"{KS}::test_minimize_takes_arguments_in_documented_order",
     },
     "GPUDistributedAlgorithm": {
         "__init__": f"{KS}::test_a_missing_gpu_is_noted_once",
