@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import networkx as nx
 
 from compiler.ir.analysis.liveness import kernels, reads_elementwise
-from compiler.ir.analysis.verifier import fusible_shape
+from compiler.ir.analysis.verifier import epilogue_shape, fusible_shape
 from compiler.ir.graph import Graph, Op, Var
 from compiler.ir.types import Shape
 from compiler.passes.base import Context, Fact, Pass
@@ -28,12 +28,14 @@ backward.
 class _Kernel:
     """Ops that will share a label: their common shape and the index of the first one.
 
-    Kernels that have a label already have no shape, so that nothing joins them.
+    Kernels that have a label already have no shape, so that nothing joins them. `missed` is why a
+    pointwise op whose result it reads, or that reads its result, is in another kernel.
     """
 
     shape: Shape | None
     first: int
     ops: list[Op] = field(default_factory=list[Op])
+    missed: str = ""
 
 
 class FusePointwise(Pass):
@@ -41,7 +43,8 @@ class FusePointwise(Pass):
 
     An op joins the kernel of one of its producers if both compute over the same shape, and none of
     its other dependencies depends on that kernel: so the kernels remain acyclic. Existing kernels
-    do not change.
+    do not change. An op that remains alone is reported, unless there are no pointwise ops next to
+    it, or it may become an epilogue.
     """
 
     name = "fuse_pointwise"
@@ -56,8 +59,7 @@ class FusePointwise(Pass):
             kernel_of |= dict.fromkeys(ops, _Kernel(None, index[ops[0]], ops))
         for op in (op for op in index if op.kernel is None):
             shape = fusible_shape(op)
-            kernel = _joinable(g, op, shape, index, kernel_of) if shape is not None else None
-            kernel_of[op] = kernel or _Kernel(shape, index[op])
+            kernel_of[op] = _kernel_for(g, op, shape, index, kernel_of)
             kernel_of[op].ops.append(op)
         order = _topological_order(g, list(dict.fromkeys(kernel_of.values())), kernel_of)
         label = max((op.kernel for op in index if op.kernel is not None), default=-1)
@@ -66,23 +68,61 @@ class FusePointwise(Pass):
             for op in kernel.ops:
                 op.kernel = number
         g.reorder(op for kernel in order for op in kernel.ops)
+        for kernel in (kernel for kernel in order if len(kernel.ops) == 1 and kernel.missed):
+            if all(epilogue_shape(each) != kernel.shape for each in g.predecessors(kernel.ops[0])):
+                ctx.note_missed(self.name, kernel.ops[0], kernel.missed)
 
 
-def _joinable(
-    g: Graph, op: Op, shape: Shape, index: dict[Op, int], kernel_of: dict[Op, _Kernel]
-) -> _Kernel | None:
-    """Return the latest kernel that an op may join; None if it must begin a new one."""
-    before = g.predecessors(op)
-    near = sorted({kernel_of[each].first: kernel_of[each] for each in before}.items(), reverse=True)
-    for first, kernel in near:
-        fits = kernel.shape == shape and len(kernel.ops) < LARGEST and index[op] - first < WINDOW
-        others = [each for each in before if kernel_of[each] is not kernel]
-        fits = fits and all(
-            reads_elementwise(op, var) for var in _inputs_from(g, op, kernel, kernel_of)
-        )
-        if fits and not _depends_on(g, others, kernel, index, kernel_of):
-            return kernel
-    return None
+def _kernel_for(
+    g: Graph, op: Op, shape: Shape | None, index: dict[Op, int], kernel_of: dict[Op, _Kernel]
+) -> _Kernel:
+    """Return the latest kernel that an op may join, or a new one."""
+    own = _Kernel(shape, index[op])
+    before = g.predecessors(op) if shape is not None else []
+    near = {kernel_of[each].first: kernel_of[each] for each in before}
+    joined: _Kernel | None = None
+    for _, kernel in sorted(near.items(), reverse=True):
+        if kernel.shape is None:
+            continue
+        inputs = list(_inputs_from(g, op, kernel, kernel_of))
+        why = JOINED if joined else _obstacle(g, op, own, kernel, inputs, index, kernel_of)
+        if not why:
+            joined = kernel
+        elif inputs:
+            kernel.missed, own.missed = kernel.missed or why, own.missed or why
+    return joined or own
+
+
+JOINED = "the op that reads it is in the kernel of another input"
+"""Why an op and its reader are in different kernels though both could share one."""
+
+
+def _obstacle(
+    g: Graph,
+    op: Op,
+    own: _Kernel,
+    kernel: _Kernel,
+    inputs: Iterable[Var],
+    index: dict[Op, int],
+    kernel_of: dict[Op, _Kernel],
+) -> str:
+    """Return why an op, alone in its `own` kernel, must not join the kernel that computes its
+    `inputs`; empty if it may.
+    """
+    if kernel.shape != own.shape:
+        return "the pointwise ops next to it have other shapes"
+    if kernel.ops[0].target != op.target:
+        return "the pointwise ops next to it run on another target"
+    if len(kernel.ops) >= LARGEST:
+        return f"the kernel next to it has {LARGEST} ops, the maximum"
+    if index[op] - kernel.first >= WINDOW:
+        return f"the kernel next to it begins {WINDOW} ops or more earlier"
+    if not all(reads_elementwise(op, var) for var in inputs):
+        return "the ops next to it do not read it, or are not read, element by element"
+    others = [each for each in g.predecessors(op) if kernel_of[each] is not kernel]
+    if _depends_on(g, others, kernel, index, kernel_of):
+        return "fusing it with the pointwise ops next to it would create a cycle"
+    return ""
 
 
 def _inputs_from(g: Graph, op: Op, kernel: _Kernel, kernel_of: dict[Op, _Kernel]) -> Iterable[Var]:
