@@ -90,18 +90,23 @@ def test_more_outputs_than_a_program_can_have(
         compiled(kind, {"X": shape}, **attrs)
 
 
-def test_taps_of_a_large_filter_are_not_listed() -> None:
-    (phase,) = phases(2**31, 1, 1, 0)
+def test_phases_of_large_windows_are_not_listed() -> None:
+    (phase,) = phases(2**31, 1, 1, 0, 9)
     assert (phase.taps, phase.kernel_last) == (2**31, 2**31 - 1)
+    assert [each.count for each in phases(1, 2**31, 1, 0, 9)] == [1, 8, 2**31 - 9]
+    images = {"Input": (1, 1, 1, 4), "Filter": (1, 1, 1, 2)}
+    compiled("conv2d_transpose", images, strides=[1, 10**9])
+    compiled("depthwise_conv2d_transpose", images, strides=[1, 10**9])
 
 
 @pytest.mark.parametrize("given", [(5, 1, 1, 2), (5, 3, 2, 1), (4, 6, 4, 3), (3, 2, 2, 0)])
 def test_phases_have_the_taps_that_reach_them(given: tuple[int, int, int, int]) -> None:
     kernel, stride, dilation, before = given
-    for start, phase in enumerate(phases(*given)):
-        taps = [k for k in range(kernel) if (start + before - k * dilation) % stride == 0]
-        assert phase.taps == len(taps)
-        assert not taps or phase.kernel_last == taps[-1]
+    for phase in phases(*given, 9):
+        for start in range(phase.start, phase.start + phase.count):
+            taps = [k for k in range(kernel) if (start + before - k * dilation) % stride == 0]
+            assert phase.taps == len(taps)
+            assert not taps or phase.kernel_last == taps[-1]
 
 
 def test_other_errors_of_an_op_name_it(monkeypatch: pytest.MonkeyPatch) -> None:

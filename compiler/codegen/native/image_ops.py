@@ -28,7 +28,11 @@ from compiler.codegen.native.products.contraction import Steps
 from compiler.codegen.native.products.convolution import Convolution, convolution
 from compiler.codegen.native.products.epilogue import Epilogue
 from compiler.codegen.native.products.filter_gradient import filter_gradient
-from compiler.codegen.native.products.image_gradient import axis_phases, image_gradient
+from compiler.codegen.native.products.image_gradient import (
+    axis_phases,
+    image_gradient,
+    listed_phases,
+)
 from compiler.codegen.native.register_epilogues import RegisterEpilogue
 from compiler.ir.dims import Size
 from compiler.ir.types import HALVES
@@ -38,6 +42,9 @@ MAX_PHASES = threshold(
     "phase_kernels", 64, "contractions", "a gradient of images that needs more is a loop over taps",
     small=1,
 )  # fmt: skip
+
+MAX_LISTED_PHASES = 4096
+"""Maximum phases of an axis that are listed to count the contractions of a gradient of images."""
 
 MAX_ROW_OF_TAPS = threshold(
     "row_of_taps", 64, "columns of filters",
@@ -309,13 +316,19 @@ def emit_image_gradient(
         steps = k.made(depthwise_image_gradient, windows, each, after.epilogue)
         arrays |= {"filters": filters.operand, "d_images": after.arrays["out"]}
         return k.emit_steps(steps, arrays, element)
-    if prod(map(len, axis_phases(conv))) > MAX_PHASES.value:
+    if not _has_few_phases(conv):
         raise NotLowered("its windows are so far apart that many pixels are read by other taps")
     constant = k.is_constant(filters)
     steps = k.made(
         image_gradient, k.machine, element, conv, epilogue=after.epilogue, constant=constant
     )
     return k.emit_steps(steps, {**arrays, "filter": filters.operand}, element)
+
+
+def _has_few_phases(conv: Convolution) -> bool:
+    """True if the gradient of the images is a small number of contractions."""
+    listable = listed_phases(conv) <= MAX_LISTED_PHASES
+    return listable and prod(map(len, axis_phases(conv))) <= MAX_PHASES.value
 
 
 def emit_filter_gradient(

@@ -9,7 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-_BITS_32 = (-(2**31), 2**31 - 1)
+MAX_INT = 2**31 - 1
+"""Maximum of an attribute of Paddle's type INT."""
+_BITS_32 = (-(2**31), MAX_INT)
 _BITS_64 = (-(2**63), 2**63 - 1)
 
 

@@ -12,6 +12,7 @@ from collections.abc import Container, Mapping, Sequence
 from compiler.ir.dims import Dim, evaluate, product
 from compiler.ir.graph import Graph, Op, Var
 from compiler.ir.opdef import GradOp
+from compiler.ir.opdef.attribute_bounds import MAX_INT
 from compiler.ir.opdef.layout_rules import (
     Order,
     PermutedOp,
@@ -52,7 +53,7 @@ def is_reshapable(shape: Shape, other: Shape) -> bool:
 
 def _view_of(shape: Shape, other: Shape) -> list[int]:
     """Return the `shape` attribute of a reshape: 0 keeps the first axis, -1 infers one other."""
-    sizes = [-1 if isinstance(size, Dim) else size for size in other]
+    sizes = [-1 if isinstance(size, Dim) or size > MAX_INT else size for size in other]
     return [0 if shape[:1] == other[:1] else sizes[0], *sizes[1:]]
 
 

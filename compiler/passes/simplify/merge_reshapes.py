@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from compiler.ir.dims import Size
 from compiler.ir.graph import Graph, Op, Var
+from compiler.ir.opdef.attribute_bounds import MAX_INT
 from compiler.ir.types import Shape
 from compiler.passes.base import Context, Fact, Pass, role_of
 from compiler.passes.simplify.value_replacement import is_wanted, merge, remove_if_unused
@@ -66,9 +67,11 @@ def _reshape(g: Graph, op: Op, x: Var, out: Var) -> str:
 
 
 def _shape_attribute(given: Shape, wanted: Shape) -> list[int]:
-    """Return the `shape` attribute of `reshape`: 0 for an unchanged size, -1 for a symbolic one."""
+    """Return the `shape` attribute of `reshape`: 0 for an unchanged size, -1 for one that is
+    symbolic, or larger than an attribute.
+    """
     before: list[Size | None] = [*given, *[None] * len(wanted)]
     return [
-        size if isinstance(size, int) else 0 if size == before[axis] else -1
+        size if isinstance(size, int) and size <= MAX_INT else 0 if size == before[axis] else -1
         for axis, size in enumerate(wanted)
     ]

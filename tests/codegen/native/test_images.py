@@ -313,6 +313,13 @@ def test_tiles_are_found_without_a_walk_over_the_axis() -> None:
     assert [tile.number for tile in known_tiles(WindowAxis(size, 3, 1, 1, 1, size), 8)] == [
         1, size // 8 - 2, 1,
     ]  # fmt: skip
+    for axis in (
+        WindowAxis(6, 3, 1, 1, size, 2 * size),  # padding
+        WindowAxis(6, 3, 1, size, 0, 2 * size),  # dilation
+        WindowAxis(2 * size, 2, 1, size, size, 2 * size),  # taps far apart
+        WindowAxis(6, 3, 1, 1, 0, 5 * size, size),  # stride of a gradient
+    ):
+        assert len(known_tiles(axis, 8) or ()) < 8
     assert known_tiles(WindowAxis(size, size, 1, 1, 0, 1), 8) is None
     assert known_tiles(WindowAxis(1, size, size, 1, 0, size), 8) is None
     assert WindowAxis(1, size, 1, 1, size - 1, size, size).taps(Integers(None), 5, 1)[0] == size - 6

@@ -114,21 +114,17 @@ def known_tiles(axis: WindowAxis, width: int) -> list[Tiles] | None:
         return None
     width = -(-axis.count // -(-axis.count // width))
     width = -(-width // axis.up) * axis.up
-    if width * axis.kernel > limit * axis.up:
+    if width > limit or width * axis.kernel > limit * axis.up:
         return None
     tiles: list[Tiles] = []
-    first = 0
+    first = unrolled = 0
     while first < axis.count:
         each = _known_tile(axis, first, min(width, axis.count - first))
-        each = replace(each, number=_equal_tiles(axis, each))
-        assert isinstance(each.number, int)
-        first += each.number * each.width
-        if tiles and _continues(tiles[-1], each):
-            last = tiles.pop()
-            assert isinstance(last.number, int)
-            each = replace(last, number=last.number + each.number)
-        tiles.append(each)
-        if sum(map(_unrolled, tiles)) > limit:
+        number = _equal_tiles(axis, each)
+        tiles.append(replace(each, number=number))
+        first += number * each.width
+        unrolled += _unrolled(each)
+        if unrolled > limit:
             return None
     return tiles
 
@@ -139,22 +135,19 @@ def _unrolled(tiles: Tiles) -> int:
 
 
 def _equal_tiles(axis: WindowAxis, tile: Tiles) -> int:
-    """How many tiles from this one on lie wholly inside the axis, at least 1."""
+    """How many tiles from this one on read the same taps."""
     assert isinstance(tile.first, int) and isinstance(axis.size, int)
     assert isinstance(axis.count, int)
-    start = tile.first * axis.stride - axis.before
-    last = start + (tile.width - 1) * axis.stride + (axis.kernel - 1) * axis.dilation
-    room = axis.size * axis.up - 1 - last
-    if start < 0 or room < 0:
+    number = (axis.count - tile.first) // tile.width
+    if number == 1:
         return 1
-    return min(1 + room // (tile.width * axis.stride), (axis.count - tile.first) // tile.width)
-
-
-def _continues(last: Tiles, each: Tiles) -> bool:
-    """True if a tile is the next of a row of tiles."""
-    assert isinstance(last.number, int) and isinstance(last.base, int)
-    base = last.base + last.number * last.step
-    return (last.width, last.uses, base) == (each.width, each.uses, each.base)
+    for p in range(tile.width):
+        for u in range(axis.kernel):
+            place = axis.element(tile.first + p, u)
+            if place is not None and place < axis.size:
+                end = axis.size if place >= 0 else 0  # of where the tap stays
+                number = min(number, -(-(end - place) // tile.step))
+    return number
 
 
 def _known_tile(axis: WindowAxis, first: int, width: int) -> Tiles:

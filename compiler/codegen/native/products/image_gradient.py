@@ -62,28 +62,38 @@ class Phase:
         return replace(self, count=self.count + 1, kernel_move=moves[0], out_move=moves[1])
 
 
-def phases(kernel: int, stride: int, dilation: int, before: int) -> list[Phase]:
-    """The phases of an axis, whose padding in front is `before`."""
+def phases(kernel: int, stride: int, dilation: int, before: int, size: Size) -> list[Phase]:
+    """The phases of an axis of `size`, whose padding in front is `before`, by their start.
+
+    Consecutive phases without taps are one, where they have equally many pixels.
+    """
     found: list[Phase] = []
     step = stride // gcd(stride, dilation)  # of the taps that a pixel is read by
-    for start in range(stride):
-        nearest = range(min(step, kernel))
-        hits = (k for k in nearest if (start + before - k * dilation) % stride == 0)
-        tap = next(hits, None)
-        if tap is None:
-            found.append(Phase(start, stride, 0))
-            continue
-        taps = range(tap, kernel, step)
+    starts = {(tap * dilation - before) % stride: tap for tap in range(min(step, kernel))}
+    end = 0
+    for start in sorted(starts):
+        found += _without_taps(end, start, stride, size)
+        end = start + 1
+        taps = range(starts[start], kernel, step)
         first = (start + before - taps[-1] * dilation) // stride
         out_step = step * dilation // stride
         found.append(Phase(start, stride, len(taps), taps[-1], step, first, out_step))
-    return found
+    return found + _without_taps(end, stride, stride, size)
+
+
+def _without_taps(start: int, end: int, stride: int, size: Size) -> list[Phase]:
+    """Phases start, start + 1, … before `end` that read no tap."""
+    if not isinstance(size, int):
+        return [Phase(each, stride, 0) for each in range(start, end)]
+    last = min(max(start, size % stride), end)  # the first that has one pixel less
+    runs = [(start, last), (last, end)]
+    return [Phase(first, stride, 0, count=to - first) for first, to in runs if first < to]
 
 
 def joined_phases(each: Sequence[Phase], size: Size) -> list[Phase]:
     """Join consecutive phases of an axis of `size` that have equally many pixels.
 
-    >>> [phase.count for phase in joined_phases(phases(64, 32, 1, 16), 288)]
+    >>> [phase.count for phase in joined_phases(phases(64, 32, 1, 16, 288), 288)]
     [16, 16]
     """
     result: list[Phase] = []
@@ -95,12 +105,20 @@ def joined_phases(each: Sequence[Phase], size: Size) -> list[Phase]:
     return result
 
 
+def listed_phases(conv: Convolution) -> int:
+    """How many phases `axis_phases` lists on an axis, at most, before it joins them."""
+    axes = zip(conv.size, conv.kernel, conv.strides, strict=True)
+    return max(min(k, s) if isinstance(size, int) else s for size, k, s in axes)
+
+
 def axis_phases(conv: Convolution) -> list[list[Phase]]:
     """The joined phases of each axis; the gradient has a contraction for each combination."""
     axes = zip(
         conv.size, conv.kernel, conv.strides, conv.dilations, conv.paddings, strict=True
     )  # fmt: skip
-    return [joined_phases(phases(k, s, d, padding[0]), size) for size, k, s, d, padding in axes]
+    return [
+        joined_phases(phases(k, s, d, padding[0], size), size) for size, k, s, d, padding in axes
+    ]
 
 
 def image_gradient(
