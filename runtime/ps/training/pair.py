@@ -1,7 +1,9 @@
 """A trainer's open stream to one server in synchronous steps, reopened if the server restarts.
 
 Messages of a step are kept until a snapshot of the server covers them. When a connection breaks, a
-new one is opened, the server sends its current step, and everything newer is sent again.
+new one is opened, the server sends its current step, and everything newer is sent again. A thread
+does that for a server that the trainer does not wait for: other trainers may wait for the messages
+that the server has lost, and other servers for those trainers.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from queue import SimpleQueue
-from threading import Lock
+from threading import Lock, Thread
 from typing import Any
 
 from compiler.ir.types import Array
@@ -43,28 +45,32 @@ class Pair:
         self._log: deque[tuple[int, list[bytes]]] = deque()
         self._held: bytes | None = None
         self._lock = Lock()
+        self._in_use = Lock()  # by the thread that sends, receives or reopens
+        self._ends = self._closed = False
+        self._failure: WireError | None = None
         self._channel: Any = None
         self._call: Any = None
         self._outbox: SimpleQueue[bytes | None] = SimpleQueue()
         self._why = ""
-        self.waiting_since: float | None = None
 
     # ---- sending
 
     def put(self, step: int, message: bytes) -> None:
         """Send a message of a step; one is held back, so that the last can be marked."""
-        self._flush()
-        if not self._log or self._log[-1][0] != step:
-            self._log.append((step, []))
-            self._began = self._telemetry.now()
-        self._log[-1][1].append(message)
-        self._held = message
+        with self._in_use:
+            self._flush()
+            if not self._log or self._log[-1][0] != step:
+                self._log.append((step, []))
+                self._began = self._telemetry.now()
+            self._log[-1][1].append(message)
+            self._held = message
 
     def end(self, step: int) -> None:
         """Send the last message of a step. `put` was called for the step."""
-        if self._held is not None:
-            mark_end(self._held)
-        self._flush()
+        with self._in_use:
+            if self._held is not None:
+                mark_end(self._held)
+            self._flush()
         if self._telemetry.trace is not None:
             arrow = gradient_arrow(step, self.trainer, self.endpoint)
             self._began = self._span("send gradients", step, begins=arrow)
@@ -84,22 +90,27 @@ class Pair:
 
         Raises WireError for a failed job, and for a server that does not answer in time.
         """
-        rpc = grpc()
-        self.waiting_since = time.monotonic()
-        while self.step < step:
-            try:
-                if self._call is None:
-                    self._open(step)
-                self._receive()
-            except (rpc.RpcError, StopIteration) as error:
-                self._lose(error)
-            else:
-                if self._telemetry.trace is not None:
-                    arrow = parameter_arrow(self.step, self.trainer, self.endpoint)
-                    self._span("wait for parameters", self.step, ends=arrow)
-        self.waiting_since = None
-        while self._log and self._log[0][0] <= min(self.snapshot, self.step):
-            self._log.popleft()
+        with self._in_use:
+            while self.step < step:
+                self._receive_or_reopen()
+            while self._log and self._log[0][0] <= min(self.snapshot, self.step):
+                self._log.popleft()
+
+    def _receive_or_reopen(self) -> None:
+        """Receive a version, or reopen the stream if it breaks."""
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+        try:
+            if self._call is None:
+                self._reopen(time.monotonic())
+            self._receive()
+        except (grpc().RpcError, StopIteration) as error:
+            self._lose(error)
+        else:
+            if self._telemetry.trace is not None:
+                arrow = parameter_arrow(self.step, self.trainer, self.endpoint)
+                self._span("wait for parameters", self.step, ends=arrow)
 
     def has(self, name: str) -> bool:
         """Whether a variable is received after each step."""
@@ -120,6 +131,7 @@ class Pair:
     def _kept(self, frame: Frame) -> Frame:
         """Store the data of a frame; WireError for one that does not belong here."""
         if frame.kind is Kind.FAILED:
+            self._ends = True
             raise WireError(frame.data.tobytes().decode(errors="replace"))
         index = self._variables.index(frame.offset, len(frame.data))
         if frame.kind is not Kind.PARAMETER or index is None:
@@ -131,11 +143,9 @@ class Pair:
 
     def connect(self) -> None:
         """Open the stream; does nothing if it is open."""
-        if self._call is None:
-            self._reopen(time.monotonic())
-
-    def _open(self, step: int) -> None:
-        self._reopen(time.monotonic())
+        with self._in_use:
+            if self._call is None:
+                self._reopen(time.monotonic())
 
     def _reopen(self, since: float) -> None:
         """Open a stream and resend what the server has not received, until the deadline."""
@@ -146,16 +156,19 @@ class Pair:
             except (rpc.RpcError, StopIteration) as error:
                 self._drop_call()
                 refused = not isinstance(error, StopIteration) and _is_refusal(rpc, error)
-                if refused or time.monotonic() - since > self._settings.away:
+                is_over = self._closed or time.monotonic() - since > self._settings.away
+                if refused or is_over:
                     raise unreachable(self.endpoint, error) from error
                 time.sleep(RETRY_SECONDS)
 
     def _try_open(self) -> None:
         self._channel = open_channel(self.endpoint, self._settings.security)
         rpc = grpc()
+        ready = rpc.channel_ready_future(self._channel)
         try:
-            rpc.channel_ready_future(self._channel).result(timeout=2.0)
+            ready.result(timeout=2.0)
         except rpc.FutureTimeoutError as error:
+            ready.cancel()
             raise StopIteration from error
         self._outbox = SimpleQueue()
         names = [block.name for block in self.layout.blocks]
@@ -165,11 +178,14 @@ class Pair:
         call = stream_call(self._channel, "Exchange")(messages, metadata=self._metadata)
         with self._lock:
             self._call = call
+            if self._closed:
+                call.cancel()
         answer = read_frame(next(call))
         if answer.kind is not Kind.HELLO:
             raise WireError(answer.data.tobytes().decode(errors="replace"))
         self._telemetry.log.info("connected", server=self.endpoint, server_step=answer.step)
         self._send_again(answer.step)
+        call.add_done_callback(self._when_broken)
 
     def _send_again(self, step: int) -> None:
         """Resend the messages of all steps after `step`, which the server has, and of those whose
@@ -200,6 +216,26 @@ class Pair:
             raise unreachable(self.endpoint, error) from error
         self._reopen(time.monotonic())
 
+    def _when_broken(self, call: Any) -> None:
+        """Reopen a stream that has ended; gRPC's thread calls this."""
+        if not self._ends and self._call is call:
+            Thread(target=self._restore, args=(call,), daemon=True, name="fluid-ps-reopen").start()
+
+    def _restore(self, call: Any) -> None:
+        """Reopen a broken stream, unless the thread that uses it has; `wait` raises a failure."""
+        with self._in_use:
+            if not self._ends and self._call is call:
+                try:
+                    self._lose(call)
+                except WireError as error:
+                    self._failure = error
+            if self._closed:
+                self._drop_call()
+
+    def leave_broken(self) -> None:
+        """From now on do not reopen the stream in the background: the trainer ends."""
+        self._ends = True
+
     def cancel(self, why: str) -> None:
         """Break the stream and let `wait` raise; any thread may call."""
         with self._lock:
@@ -218,8 +254,14 @@ class Pair:
             self._channel = None
 
     def close(self) -> None:
-        """Close the stream."""
-        self._drop_call()
+        """Close the stream, or let the thread that reopens it do so. Any thread may call."""
+        self._ends = self._closed = True
+        with self._lock:
+            if self._call is not None:
+                self._call.cancel()
+        if self._in_use.acquire(blocking=False):
+            self._drop_call()
+            self._in_use.release()
 
 
 def _is_refusal(rpc: Any, error: Any) -> bool:

@@ -252,8 +252,10 @@ class Trainer:
             self.communicator.stop()
         header = {"do": "complete", "trainer": self.number}
         try:
-            for endpoint in self._remotes:
+            for endpoint, remote in self._remotes.items():
                 self._peers.call(endpoint, header, seconds=self.settings.deadline)
+                if remote.pair is not None:
+                    remote.pair.close()
         finally:
             self.close()
         self.telemetry.log.info("completed")
@@ -278,6 +280,9 @@ class Trainer:
     def abort(self, why: str) -> None:
         """Notify all servers that this trainer failed with an error, and close."""
         self.telemetry.log.warning("ends by an error", why=why)
+        for remote in self._remotes.values():
+            if remote.pair is not None:
+                remote.pair.leave_broken()
         for endpoint in self._remotes:
             try:
                 header = {"do": "abort", "trainer": self.number, "why": why}

@@ -113,6 +113,10 @@ def test_a_server_restarts_from_its_snapshot(tmp_path):
             value[...] = 99
         made.start()
         assert 0 < made.server.shard.step <= 5  # 5 where it was written after step 5
+        end = time.monotonic() + 10.0
+        while made.server.shard.step < 5:  # also if the trainer waits for another server
+            assert time.monotonic() < end
+            time.sleep(0.01)
         for found in step(made, trainers, 1.0):
             np.testing.assert_array_equal(found, -6)
         for trainer in trainers:
