@@ -11,6 +11,7 @@ must be exact. With `fail`, a killed trainer must end the job by an error that n
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import json
 import os
 import random
@@ -166,6 +167,7 @@ class Chaos:
                 process.wait(max(0.1, end - time.monotonic()))
             except subprocess.TimeoutExpired:
                 print(f"{name} has not ended", file=sys.stderr)
+                self._print_stacks()
                 return False
         codes = {f"{r}_{n}": p.returncode for (r, n), p in self.processes.items()}
         if self.policy == "fail":
@@ -177,6 +179,13 @@ class Chaos:
             )
         fine = all(code == 0 or self._came_late(name) for name, code in codes.items())
         return fine and self._is_exact()
+
+    def _print_stacks(self) -> None:
+        """Let the processes that run write the stacks of their threads to their logs."""
+        for process in self.processes.values():
+            if process.poll() is None:
+                process.send_signal(signal.SIGUSR1)
+        time.sleep(1.0)
 
     def _came_late(self, name: str) -> bool:
         """Whether a process that was killed while it exited came back after the end of the job, and
@@ -238,7 +247,7 @@ def attack(
         fine = chaos.run(faults) and ports_are_free(job["endpoints"])
         if not fine:
             for log in sorted(Path(out).glob("*.log")):
-                print(f"---- {log.name}\n{log.read_text()[-3000:]}", file=sys.stderr)
+                print(f"---- {log.name}\n{log.read_text()[-9000:]}", file=sys.stderr)
         return chaos if fine else None
 
 
@@ -254,6 +263,7 @@ def main() -> None:
     parser.add_argument("--job", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.role:
+        faulthandler.register(signal.SIGUSR1, all_threads=True)
         {"server": serve, "trainer": train}[given.role](json.loads(given.job), given.number)
         return
     failed = False
