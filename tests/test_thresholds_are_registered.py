@@ -29,6 +29,7 @@ CONSTANTS: Mapping[str, str] = {
     "compiler.codegen.ahead.pool._MOST": "the most processes that compile",
     "compiler.codegen.native.bounds.accesses._MOST_LANES": LIMIT,
     "compiler.codegen.native.bounds.instrument.RECORD": "bytes of a record of an access",
+    "compiler.codegen.native.image_ops.MAX_LISTED_PHASES": LIMIT,
     "compiler.codegen.native.images.register_transpose._LANE": HARDWARE,
     "compiler.codegen.native.limit_kernels.BLOCK": "the work of a kernel that measures the machine",
     "compiler.codegen.native.products.prefetching.CACHE_LINE": HARDWARE,

@@ -30,6 +30,7 @@ from bench.attacks.outcomes import (
     REFUSED,
     RESULT,
     TYPED,
+    UNDERFLOW,
     UNTYPED,
     Outcome,
     attempted,
@@ -44,7 +45,7 @@ from compiler.ir.opdef.type_inference import bind, infer_types
 from compiler.ir.program import GRAD, OpDesc
 from compiler.options import Options
 
-KINDS = (RESULT, LARGE, REFUSED, TYPED, BOUNDS, UNTYPED, DIFFERS, CRASH, HANG)
+KINDS = (RESULT, LARGE, UNDERFLOW, REFUSED, TYPED, BOUNDS, UNTYPED, DIFFERS, CRASH, HANG)
 MOST_BYTES = {"numpy": 1 << 20, "native": 1 << 20, "triton": 1 << 15}
 """Maximum bytes of outputs for a case to be run; `large` ones are only compiled.
 
@@ -81,7 +82,20 @@ def _compared(case: Case, target: str) -> Outcome:
     except FAULTS as error:
         return Outcome(REFUSED, f"{type(error).__name__}: {error!s:.200}")
     wants = [want for slot in fetched for want in listed(wanted[slot])]
-    return _difference(found, wants)
+    outcome = _difference(found, wants)
+    if outcome.failed and target == "native" and _underflows(defn, case.call.values):
+        return Outcome(UNDERFLOW, outcome.text)
+    return outcome
+
+
+def _underflows(defn: OpDef, values: Mapping[str, Any]) -> bool:
+    """Whether the reference implementation computes denormal numbers."""
+    try:
+        with np.errstate(all="ignore", under="raise"):
+            defn.evaluate(values)
+    except FloatingPointError:
+        return True
+    return False
 
 
 def _graph(call: Call, defn: OpDef, op: OpDesc) -> tuple[Graph, dict[str, Any], list[str]]:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bench.attacks.attribute_values import Case, calls, cases
-from bench.attacks.attributes import TYPED, attempt, run
+from bench.attacks.attributes import RESULT, TYPED, UNDERFLOW, attempt, run
 from bench.support.children import Limits, call_in_children
 
 EVERY = 127
@@ -51,7 +51,8 @@ def test_a_sample_of_all_ops() -> None:
         ("cudnn_lstm_grad", "num_layers", 10**6, "expected 1 to 1024"),
         ("gen_nccl_id", "nccl_comm_num", 10**9, "expected 1 to 256"),
         ("split_byref", "num", 2**15, "expected 0 to 4096"),
-        ("split_selected_rows", "height_sections", [2] * 5000, "5000 parts, expected at most 4096"),
+        ("split_selected_rows", "height_sections", [2] * 5000, "has 5000 entries, expected"),
+        ("split_ids", "Out_names", ["a"] * 5000, "'Out_names' has 5000 entries, expected at most"),
         ("group_norm_grad", "groups", 10**6, "expected 1 to 4, the channels"),
         ("hierarchical_sigmoid", "num_classes", 2**31 - 1, "expected at least 2147483646 rows"),
         ("dropout_by_key", "place", 2**31 - 1, "'place' is 2147483647, expected an index"),
@@ -87,6 +88,15 @@ def test_a_number_comes_out_as_the_reference_implementation_specifies(
     op: str, name: str, value: Any
 ) -> None:
     assert not attempt(case(op, name, value), "numpy").failed
+
+
+def test_native_code_may_differ_where_the_reference_implementation_underflows() -> None:
+    outcome = attempt(case("adadelta", "rho", -1e38), "native")
+    assert outcome.kind == UNDERFLOW
+
+
+def test_native_code_compares_with_nan_as_the_reference_implementation_does() -> None:
+    assert attempt(case("yolo_box", "conf_thresh", math.nan), "native").kind == RESULT
 
 
 def call_of(index: int) -> int:

@@ -79,7 +79,7 @@ class YoloBox(OpDef, op="yolo_box"):
         anchors, (height, width) = anchor_pairs(self.anchors), X.shape[2:]
         head = X.reshape(len(X), len(anchors), 5 + self.class_num, height, width)
         objectness = sigmoid(head[:, :, 4])[..., None]
-        objectness = np.where(objectness < self.conf_thresh, 0, objectness)
+        unlikely = objectness < self.conf_thresh
         size = np.array([self.downsample_ratio * height] * 2)
         values = predicted_boxes(head, anchors, self.scale_x_y, height, size)
         sides = ImgSize[:, None, None, None, ::-1].astype(np.float64)
@@ -87,8 +87,8 @@ class YoloBox(OpDef, op="yolo_box"):
         low, high = middle - half, middle + half
         if self.clip_bbox:
             low, high = np.maximum(low, 0), np.minimum(high, sides - 1)
-        boxes = np.where(objectness > 0, np.concatenate([low, high], axis=-1), 0)
-        scores = objectness * sigmoid(np.moveaxis(head[:, :, 5:], 2, -1))
+        boxes = np.where(unlikely, 0, np.concatenate([low, high], axis=-1))
+        scores = np.where(unlikely, 0, objectness) * sigmoid(np.moveaxis(head[:, :, 5:], 2, -1))
         rows = (len(X), -1)
         return {
             "Boxes": boxes.astype(X.dtype).reshape(*rows, 4),

@@ -71,7 +71,7 @@ def boxes(
     `images` [N, 2] has the height and the width of each.
     """
     at = k.grid(*head.positions)
-    objectness = sigmoid(k, head.load(at, 4)) >= threshold
+    unlikely = sigmoid(k, head.load(at, 4)) < threshold
     box = head.box(k, at)
     for axis in (0, 1):
         side = k.astype(images[at[0], 1 - axis], DType.FP64)
@@ -80,13 +80,13 @@ def boxes(
         if clip:
             low, high = k.maximum(low, 0.0), k.minimum(high, side - 1.0)
         view = out.reshaped((*head.positions, 4))
-        k.store(view, (*at, axis), k.where(objectness, low, 0.0))
-        k.store(view, (*at, axis + 2), k.where(objectness, high, 0.0))
+        k.store(view, (*at, axis), k.where(unlikely, 0.0, low))
+        k.store(view, (*at, axis + 2), k.where(unlikely, 0.0, high))
 
 
 def scores(k: KernelBuilder, head: Head, threshold: float, out: DeviceOperand) -> None:
     """Emit a kernel for the score of each box and class."""
     *at, of = k.grid(*head.positions, head.classes)
     objectness = sigmoid(k, head.load(at, 4))
-    likely = k.where(objectness >= threshold, objectness, 0.0) * sigmoid(k, head.load(at, 5 + of))
+    likely = k.where(objectness < threshold, 0.0, objectness) * sigmoid(k, head.load(at, 5 + of))
     k.store(out.reshaped((*head.positions, head.classes)), (*at, of), likely)

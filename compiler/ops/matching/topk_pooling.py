@@ -88,7 +88,8 @@ class SequenceTopkAvgPooling(OpDef, op="sequence_topk_avg_pooling"):
         offsets, tall = offsets_by(sizes, self.channel_num), ROW_lod[0]
         d_X, found = np.zeros_like(X).reshape(-1), pos.reshape(-1, self.channel_num, most)
         upstream = d_Out.reshape(-1, self.channel_num, len(self.topks))
-        below = np.arange(most)[:, None] < np.array(self.topks)
+        widest = max((m for _, m in sizes), default=0)
+        below = np.arange(min(most, widest))[:, None] < np.array(self.topks)
         shares = (upstream @ (below / np.array(self.topks)).T).astype(X.dtype)
         for i, (n, m) in enumerate(sizes):
             image = d_X[offsets[i] : offsets[i + 1]].reshape(-1, n, m)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from compiler.errors import ShapeError
+from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import UNKNOWN, Size
 from compiler.ir.opdef import OpDef, Share, Types, attr, reads, reads_rows, writes, writes_rows
 from compiler.ir.opdef.attribute_bounds import between
@@ -18,6 +18,15 @@ from compiler.ops.train.sparse_rows import rows_type
 
 MAX_PARTS = 4096
 """Maximum number of parts of a variable: one per server."""
+
+
+def _expect_few_parts(op: str, attribute: str, count: int) -> None:
+    """Raise BadAttribute if a list has an entry for each of more than MAX_PARTS parts."""
+    if count > MAX_PARTS:
+        raise BadAttribute(
+            f"{op}: attribute {attribute!r} has {count} entries, expected at most {MAX_PARTS}, "
+            f"one for each server"
+        )
 
 
 class SplitByref(OpDef, op="split_byref"):
@@ -39,6 +48,7 @@ class SplitByref(OpDef, op="split_byref"):
 
     def rows(self, X: TensorType) -> list[Size]:
         """Return the number of rows of each part; raise ShapeError unless they add up to X's."""
+        _expect_few_parts(self.kind, "sections", len(self.sections))
         whole: Size = X.shape[0] if X.rank else 0
         if self.num:
             part = whole // self.num
@@ -77,8 +87,7 @@ class SplitSelectedRows(OpDef, op="split_selected_rows"):
 
     def infer(self, X: TensorType) -> dict[str, list[TensorType]]:
         count = len(self.height_sections)
-        if count > MAX_PARTS:
-            raise ShapeError(f"split_selected_rows: {count} parts, expected at most {MAX_PARTS}")
+        _expect_few_parts(self.kind, "height_sections", count)
         part = X.with_shape((UNKNOWN, *X.shape[1:]))
         return {"Out": [part] * count, "Out_rows": [rows_type(UNKNOWN)] * count}
 
@@ -109,6 +118,7 @@ class SplitIds(OpDef, op="split_ids"):
         self, Ids: list[TensorType], Ids_rows: list[TensorType] | None
     ) -> dict[str, list[TensorType]]:
         count = max(1, len(self.Out_names))
+        _expect_few_parts(self.kind, "Out_names", count)
         if Ids_rows:
             part = Ids[0].with_shape((UNKNOWN, *Ids[0].shape[1:]))
             return {"Out": [part] * count, "Out_rows": [rows_type(UNKNOWN)] * count}
