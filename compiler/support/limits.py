@@ -17,6 +17,9 @@ MAX_BYTES = (1 << 63) - 1
 MAX_OUTPUTS = 1 << 16
 """Maximum number of tensors into which an op splits another."""
 
+MAX_ARRAY_ITEMS = 1 << 24
+"""Maximum number of items of a tensor array."""
+
 MAX_NESTED_BLOCKS = 16
 """Maximum nesting of blocks, including the main one. Python allows 20 nested loops in a function.
 """

@@ -10,6 +10,7 @@ from compiler.ir.dims import UNKNOWN
 from compiler.ir.opdef import find
 from compiler.ir.program import OpDesc
 from compiler.ir.types import DType, TensorType
+from compiler.support.limits import MAX_ARRAY_ITEMS
 from tests.ops.samples import numbers
 
 A, B, C = (numbers(2, 3, seed=seed) for seed in range(3))
@@ -58,9 +59,10 @@ def test_reading_what_nobody_wrote(place):
         evaluate("read_from_array", X=[A, None], I=index(place))
 
 
-def test_a_negative_index_is_none():
-    with pytest.raises(ValueError, match="a tensor array index is -1, expected 0 or more"):
-        evaluate("write_to_array", X=A, I=index(-1), Array=None)
+@pytest.mark.parametrize("place", [-1, MAX_ARRAY_ITEMS, 2**40])
+def test_an_index_that_no_array_has(place):
+    with pytest.raises(ValueError, match=f"array index is {place}, expected 0 to 16777215"):
+        evaluate("write_to_array", X=A, I=index(place), Array=None)
 
 
 def test_a_gradient_nobody_gave_is_zeros_like_the_value():
@@ -203,6 +205,29 @@ def test_steps_nobody_gave_a_gradient_to_are_zeros():
     steps = [None, numbers(2, 1), None]
     back = evaluate("array_to_lod_tensor", X=steps, RankTable=TABLE)["Out"].ravel()
     assert np.flatnonzero(back).tolist() == [1, 5]
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ([[0, 2**60], [2, 2], [1, 1]], f"of {2**60} entries, expected at most {MAX_ARRAY_ITEMS}"),
+        ([[0, 3], [2, 1], [1, 2]], "do not descend"),
+        ([[0, 3], [2, 2], [1, -1]], "do not descend to 0"),
+        ([[0, 3], [0, 2], [1, 1]], "each sequence once"),
+    ],
+)
+def test_rank_tables_of_no_sequences(table, message):
+    with pytest.raises(ValueError, match=message):
+        evaluate("array_to_lod_tensor", X=[numbers(3, 1)], RankTable=np.array(table))
+    with pytest.raises(ValueError, match=message):
+        x = {"X": numbers(6, 1), "X_lod": SEQUENCES}
+        evaluate("lod_tensor_to_array", **x, RankTable=np.array(table))
+
+
+def test_a_rank_table_of_longer_sequences():
+    with pytest.raises(ValueError, match="RankTable has longer sequences than X"):
+        table = TABLE + np.array([0, 1])
+        evaluate("lod_tensor_to_array", X=numbers(6, 1), X_lod=SEQUENCES, RankTable=table)
 
 
 # ---- beams

@@ -17,6 +17,7 @@ from compiler.ir.opdef import OpDef, attr, reads, reads_lod, reads_previous, wri
 from compiler.ir.program import OpDesc
 from compiler.ir.types import Array as Tensor
 from compiler.ir.types import DType, Shape, TensorType
+from compiler.support.limits import MAX_ARRAY_ITEMS
 
 LEVEL = TensorType(DType.INT64, (UNKNOWN,), is_array=True)
 """Type of one LoD level of an array."""
@@ -236,10 +237,10 @@ def appended_type(op: str, array: TensorType | None, item: TensorType) -> Tensor
 
 
 def array_index(index: Tensor) -> int:
-    """Return an index tensor as an int; raise ValueError if it is negative."""
+    """Return an index tensor as an int; raise ValueError if an array has no such index."""
     position = int(index.item())
-    if position < 0:
-        raise ValueError(f"a tensor array index is {position}, expected 0 or more")
+    if not 0 <= position < MAX_ARRAY_ITEMS:
+        raise ValueError(f"a tensor array index is {position}, expected 0 to {MAX_ARRAY_ITEMS - 1}")
     return position
 
 

@@ -20,6 +20,7 @@ from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.control.arrays import LEVEL
 from compiler.ops.sequence.lod_entries import behind, picked, starts_of
 from compiler.ops.type_checks import numeric
+from compiler.support.limits import MAX_ARRAY_ITEMS
 
 OFFSETS = TensorType(DType.INT64, (UNKNOWN,))
 """Type of a LoD level with an unknown number of entries."""
@@ -96,7 +97,10 @@ class LodTensorToArray(OpDef, op="lod_tensor_to_array"):
         self, X: Array, X_lod: list[Array], RankTable: Array, RankTable_lod: list[Array] | None
     ) -> dict[str, Any]:
         level = len(RankTable_lod or ())
-        starts, lengths = X_lod[level][RankTable[:, 0]], RankTable[:, 1]
+        order, lengths = table_columns(RankTable)
+        starts = X_lod[level][order]
+        if (lengths > np.diff(X_lod[level])[order]).any():
+            raise ValueError("RankTable has longer sequences than X")
         steps = range(int(lengths.max(initial=0)))
         items = [picked(X_lod[level + 1 :], starts[lengths > step] + step) for step in steps]
         levels = [[item[0][k] for item in items] for k in range(len(X_lod) - level - 1)]
@@ -144,18 +148,16 @@ class ArrayToLodTensor(OpDef, op="array_to_lod_tensor"):
         RankTable: Array,
         RankTable_lod: list[Array] | None,
     ) -> dict[str, Any]:
-        lengths = RankTable[:, 1]
-        counts = [int((lengths > step).sum()) for step in range(int(lengths.max(initial=0)))]
-        bases = starts_of(counts)
-        rank = np.argsort(RankTable[:, 0], kind="stable")
-        order = [
-            bases[step] + rank_index
-            for rank_index in rank
-            for step in range(int(lengths[rank_index]))
-        ]
-        inner, rows = picked(concat_levels(X_lod or []), np.array(order))
+        indices, lengths = table_columns(RankTable)
+        steps: Array = np.arange(int(lengths[:1].sum()))
+        counts: Array = len(lengths) - np.searchsorted(lengths[::-1], steps, "right")
+        rank = np.argsort(indices, kind="stable")
+        starts = starts_of(lengths[rank])
+        step: Array = np.arange(int(starts[-1])) - np.repeat(starts[:-1], lengths[rank])
+        order = starts_of(counts)[step] + np.repeat(rank, lengths[rank])
+        inner, rows = picked(concat_levels(X_lod or []), order)
         whole = np.concatenate(fill_holes(X, counts))
-        levels = [*(RankTable_lod or ()), starts_of(lengths[rank]), *inner]
+        levels = [*(RankTable_lod or ()), starts, *inner]
         return {"Out": whole[rows], "Out_lod": levels}
 
     def grad_ops(self, op: OpDesc, grad: Callable[[str], str]) -> list[OpDesc]:
@@ -252,13 +254,36 @@ def gradient_with_table(op: OpDesc, grad: Callable[[str], str], kind: str) -> Op
     return OpDesc(kind, inputs, {"Out": [grad(X)]}, op.attrs)
 
 
-def fill_holes(items: list[Any], counts: list[int]) -> list[Any]:
-    """Replace holes by zeros with the given row counts and the shape of the other items."""
+def table_columns(table: Array) -> tuple[Array, Array]:
+    """Return the indices and the lengths of a rank table.
+
+    Raises ValueError unless the indices are those of all sequences, and the lengths descend from at
+    most MAX_ARRAY_ITEMS to at least 0.
+    """
+    indices, lengths = table[:, 0], table[:, 1]
+    if not np.array_equal(np.sort(indices), np.arange(len(table))):
+        raise ValueError("RankTable does not have each sequence once")
+    if len(table) and lengths[0] > MAX_ARRAY_ITEMS:
+        raise ValueError(
+            f"RankTable has a sequence of {lengths[0]} entries, expected at most {MAX_ARRAY_ITEMS}"
+        )
+    if (lengths[1:] > lengths[:-1]).any() or (lengths < 0).any():
+        raise ValueError("RankTable has lengths that do not descend to 0 or more")
+    return indices, lengths
+
+
+def fill_holes(items: list[Any], counts: Array) -> list[Any]:
+    """Replace holes by zeros with the given row counts and the shape of the other items.
+
+    Items behind the last one are one array.
+    """
     given = [item for item in items if item is not None]
-    padded = [*items, *([None] * (len(counts) - len(items)))]
-    rest = given[0].shape[1:]
-    zeros = [np.zeros((count, *rest), given[0].dtype) for count in counts]
-    return [zeros[t] if padded[t] is None else padded[t] for t in range(len(counts))] or given[:1]
+    rest, dtype = given[0].shape[1:], given[0].dtype
+    filled = [
+        np.zeros((count, *rest), dtype) if item is None else item
+        for item, count in zip(items, counts, strict=False)
+    ]
+    return [*filled, np.zeros((counts[len(items) :].sum(), *rest), dtype)]
 
 
 def concat_levels(levels: list[list[Any]]) -> list[Any]:
