@@ -84,7 +84,7 @@ bench: setup ## arena bytes, milliseconds a pass, milliseconds a step
 	@for bench in $(BENCHES); do echo "== $$bench"; $(BIN)/python $$bench; done
 
 chaos: setup ## jobs with parameter servers whose processes are killed and stopped
-	@$(BIN)/python -m bench.chaos --faults 50
+	@$(BIN)/python -m tools.verify.chaos --faults 50
 
 # A Python that already has torch with a GPU is used as it is; otherwise .venv-gpu is made.
 gpu: ## tests, compute-sanitizer and kernel times on a machine with a GPU, in under nine minutes

@@ -20,7 +20,6 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import fluid
-from bench.nets import transformer, zoo
 from bench.support.lines import append
 from bench.support.table import Row, goal, table
 from compiler.cost.gpu_limits import GPUS, Gpu
@@ -30,6 +29,7 @@ from compiler.driver import feed_shapes
 from compiler.ir.conversion.program_to_graph import to_graph
 from compiler.options import Options
 from fluid.contrib.mixed_precision import decorate
+from tests.support.nets import transformer, zoo
 
 IMAGES = {"image": 224, "classes": 1000}
 SETTINGS: dict[str, dict[str, Any]] = {

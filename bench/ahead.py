@@ -23,12 +23,12 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from bench.support.modules import TRAINED, launches, modules
 from bench.support.table import Row, goal, table
 from compiler.codegen.ahead.build import Built, build
 from compiler.codegen.ahead.gpus import Gpu, gpus
 from compiler.codegen.ahead.jobs import kernel_jobs
 from compiler.codegen.module import Module
+from tests.support.modules import TRAINED, launches, modules
 
 COLD, WARM = 60.0, 1.0
 """Seconds for one GPU on two idle cores."""

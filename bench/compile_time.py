@@ -28,7 +28,6 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import fluid
-from bench.nets import timed
 from bench.support.table import Row, goal, table
 from compiler import Options
 from compiler.driver import TARGETS, feed_shapes
@@ -39,6 +38,7 @@ from compiler.passes.manager import run_passes
 from compiler.passes.observers import Timer
 from compiler.passes.pipeline import pipeline
 from compiler.support.gc_pause import gc_disabled
+from tests.support.nets import timed
 
 GOAL_MS = 1000.0
 """Maximum for all stages of resnet_cifar8's training program."""

@@ -29,7 +29,6 @@ import numpy as np
 
 import fluid
 from bench.account import weights
-from bench.nets import zoo
 from bench.support.table import Row, goal, table
 from compiler.debugging.explanation import study_graph
 from compiler.driver import feed_shapes
@@ -37,6 +36,7 @@ from compiler.ir.conversion.program_to_graph import to_graph
 from fluid.running.gpu_counters import count_step
 from runtime.ptx.counters import KernelCounters
 from runtime.ptx.counters.results import SECTOR
+from tests.support.nets import zoo
 
 STEPS = (
     ("lenet_bn", "training", 8),
@@ -46,7 +46,7 @@ STEPS = (
     ("transformer_encoder", "training", 4),
     ("ctr_wide_deep", "training", 64),
 )
-"""Models of `bench.nets.zoo`, what is done with them, and batch sizes."""
+"""Models of `tests.support.nets.zoo`, what is done with them, and batch sizes."""
 
 COLUMNS = {
     "family": "", "launches": ",d", "kB": ",.1f", "fetched": ".2f", "memory": ".2f",

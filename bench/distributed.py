@@ -29,12 +29,12 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 import fluid  # noqa: E402
-from bench.nets import wide  # noqa: E402
 from bench.support.lines import append  # noqa: E402
 from bench.support.scaling import Network, exposed, fitted  # noqa: E402
 from bench.support.table import Row, goal, table  # noqa: E402
 from bench.workers.peers import started  # noqa: E402
 from compiler.passes.distribute.buckets import cut  # noqa: E402
+from tests.support.nets import wide  # noqa: E402
 
 WORKERS = ROOT / "bench" / "workers"
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")

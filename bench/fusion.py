@@ -23,8 +23,6 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import fluid
-from bench.nets import zoo
-from bench.nets.timed import Recorded, fed
 from bench.support.random_norms import draw_norms
 from bench.support.table import Row, goal, table
 from compiler import Options
@@ -34,6 +32,8 @@ from compiler.ir.conversion.program_to_graph import to_graph
 from compiler.ir.graph import Graph
 from fluid.inference.predictor import Predictor
 from fluid.saving.inference_model import InferenceModel, read_inference_model
+from tests.support.nets import zoo
+from tests.support.nets.timed import Recorded, fed
 
 LIMIT = 1e-4
 """Maximum relative difference of any result."""

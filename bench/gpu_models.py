@@ -36,11 +36,11 @@ import torch
 import fluid
 from bench.device import torch_models
 from bench.kernels import write
-from bench.nets import bert, steps, timed, zoo
 from bench.support.table import Row, table
 from bench.versus.saved import save
 from fluid.cli.main import main as command
 from fluid.contrib.mixed_precision import decorate
+from tests.support.nets import bert, steps, timed, zoo
 
 Step = Callable[[], Any]
 IMAGES = {"image": 224, "classes": 1000}

@@ -15,7 +15,6 @@ import argparse
 import sys
 import tracemalloc
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import fluid
 import runtime
-from bench.nets import timed, zoo
 from bench.packing.bounds import BOUND_COLUMNS, WRITTEN, bounds, values
 from bench.packing.files import (
     DATA,
@@ -41,10 +39,10 @@ from bench.packing.files import (
 )
 from bench.support.table import Row, goal, table
 from compiler import Options
-from compiler.driver import Compiled, compile_stages
 from compiler.ir.types import Array
-from fluid.running.feeds import declared
-from runtime.sizes import LOD, lod_owners_of, name_sizes
+from runtime.sizes import LOD
+from tests.support.compiled_networks import Loaded, Subject, initial_state
+from tests.support.nets import zoo
 
 NAMES = tuple(zoo.MODELS)
 BATCHES = (8,)
@@ -58,52 +56,6 @@ COLUMNS = {"model": "", "mode": "", "batch": "d", "temporaries": ",d", "buffers"
 COLUMNS |= {"arena": ",d", "bound": ",d", **RATIOS, "lives": "d", "plan ms": ".1f"}
 COLUMNS |= {"outside": ",d", "moved": "g"}
 BOUNDS = {"model": "", "mode": "", "batch": "d", **BOUND_COLUMNS}
-
-
-@dataclass(frozen=True)
-class Subject:
-    """A program to compile with its feeds, fetches, and initial state.
-
-    `constant` is true if the state is constant, so that trained batch norms may be folded.
-    """
-
-    program: Any
-    feed: Mapping[str, Array]
-    fetch: str
-    state: Mapping[str, Array]
-    constant: bool
-
-    def compile(self, options: Options) -> Compiled:
-        """Run every stage, for any batch size."""
-        return self._compile(options, self._params())
-
-    def load(self, options: Options) -> Loaded:
-        """Compile for any batch size and load over a copy of the state."""
-        params = self._params()
-        compiled = self._compile(options, params)
-        executable = runtime.load(compiled.module, runtime.CPUPlace(), params)
-        return Loaded(compiled, executable, params)
-
-    def _params(self) -> dict[str, Array]:
-        return {name: array.copy() for name, array in self.state.items()}
-
-    def _compile(self, options: Options, params: dict[str, Array]) -> Compiled:
-        open_shapes = {n: declared(self.program, n).shape for n in self.feed if LOD not in n}
-        given = {name: array.shape for name, array in self.feed.items()}
-        pattern = name_sizes(open_shapes, given, lod_owners_of(self.feed))
-        return compile_stages(
-            self.program, feed=pattern, fetch=[self.fetch], options=options,
-            params=params if self.constant else None,
-        )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Loaded:
-    """A compiled subject with its own state."""
-
-    compiled: Compiled
-    executable: runtime.Executable
-    state: Mapping[str, Array]
 
 
 def measure(
@@ -136,13 +88,6 @@ def fed_arrays(batch: Mapping[str, Any]) -> dict[str, Array]:
         for each in lengths:
             fed[f"{name}{LOD}0"] = np.cumsum([0, *each], dtype=np.int64)
     return fed
-
-
-def initial_state(recorded: timed.Recorded) -> dict[str, Array]:
-    """The persistable arrays after the startup program, by name."""
-    scope = fluid.Scope()
-    fluid.Executor(fluid.CPUPlace()).run(recorded.startup, scope=scope)
-    return {name: array.copy() for name, array in scope.arrays().items()}
 
 
 def _memory(subject: Subject, run: bool) -> dict[str, Any]:

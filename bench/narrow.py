@@ -25,11 +25,11 @@ import numpy as np
 
 import fluid
 from bench.support.differences import difference
-from bench.support.quantized import quantize
 from bench.support.table import Row, table
 from bench.versus.saved import Case, zoo_case
 from compiler.codegen.native.host import host_machine
 from fluid.inference.predictor import Predictor
+from tests.support.quantized import quantize
 
 DTYPES = ("fp32", "bf16", "int8")
 COLUMNS = {"dtype": "", "milliseconds": ".2f", "fp32 ÷ it": ".2f", "error": ".1e"}

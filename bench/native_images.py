@@ -39,7 +39,7 @@ from compiler.codegen.native.llvm_ir import F32
 from compiler.codegen.native.machine import MACHINES, Machine
 from compiler.codegen.native.products.axes import Operand
 from compiler.codegen.native.products.epilogue import Epilogue
-from tests.codegen.native.images_support import Runner
+from tests.support.image_kernels import Runner
 
 COLUMNS = {"layer": "", "µs": ".0f", "GFLOP/s": ".0f", "peer µs": ".0f", "ours ÷ peer": ".2f"}
 

@@ -29,7 +29,7 @@ from compiler.codegen.native.kernel import NativeKernel, entry
 from compiler.codegen.native.llvm_ir import F32, POINTER, Value
 from compiler.codegen.native.machine import MACHINES, Machine
 from compiler.codegen.native.products import Convolution, Steps, bias, convolution, matmul
-from tests.codegen.native.compiled_kernels import load
+from tests.support.compiled_kernels import load
 
 PRODUCTS = {
     "BERT 128 tokens, attention": (128, 768, 768),

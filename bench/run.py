@@ -14,10 +14,10 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench import compile_time, memory, step
-from bench.nets import timed
 from bench.packing import files
 from bench.support.lines import append, machine
 from bench.support.table import Row
+from tests.support.nets import timed
 
 
 def run_all(given: argparse.Namespace) -> dict[str, list[Row]]:

@@ -25,10 +25,10 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import fluid
-from bench.nets import timed
 from bench.support.table import Row, table
 from bench.workers.peers import Peer, started
 from bench.workers.serve import BURST, LOD
+from tests.support.nets import timed
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -26,9 +26,9 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import fluid
-from bench.nets import timed
 from bench.support.table import Row, goal, table
 from bench.workers.peers import Peer, started
+from tests.support.nets import timed
 
 ROOT = Path(__file__).resolve().parents[1]
 

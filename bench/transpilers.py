@@ -25,8 +25,8 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import fluid
-from bench.nets import timed, zoo
 from bench.support.table import Row, goal, table
+from tests.support.nets import timed, zoo
 
 CLOSE = 1e-4
 """Tolerance of a folded model's output, relative to its largest value."""

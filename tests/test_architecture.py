@@ -608,3 +608,21 @@ def test_circular_import_is_reported(tmp_path: Path) -> None:
     )
     files = {"fluid/__init__.py": late, "fluid/b.py": "from fluid import x"}
     assert cycles(write_tree(tmp_path / "late", files)) == [["fluid", "fluid.b"]]
+
+
+def test_benchmarks_and_tests_are_apart() -> None:
+    """Benchmarks import of `tests` only `support`; of tests only those of commands import them."""
+    wrong = []
+    for path in (*ROOT.glob("bench/**/*.py"), *ROOT.glob("tests/**/*.py")):
+        name = path.relative_to(ROOT).as_posix()
+        package = dotted(path.relative_to(ROOT)).rpartition(".")[0]
+        for each in find_imports(ast.parse(path.read_text()), package, frozenset(), hidden=False):
+            if name.startswith("bench/"):
+                allowed = not within(each.target, ("tests", "tools"))
+                allowed |= within(each.target, ("tests.support",))
+            else:
+                allowed = name.startswith(("tests/bench/", "tests/tools/"))
+                allowed |= not within(each.target, ("bench",))
+            if not allowed:
+                wrong.append(f"{name}:{each.line}: imports {each.target}")
+    assert wrong == []

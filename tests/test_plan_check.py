@@ -6,7 +6,6 @@ from itertools import combinations
 import pytest
 
 import fluid
-from bench.nets import timed
 from compiler import Options
 from compiler.driver import compile_stages
 from compiler.errors import PlanError
@@ -16,6 +15,7 @@ from compiler.ir.graph import Graph
 from compiler.ir.text.parser import parse
 from compiler.plan import Place, Plan, Value
 from compiler.plan_check import check_plan
+from tests.support.nets import timed
 
 CHAIN = """
 graph main {

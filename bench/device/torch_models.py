@@ -10,9 +10,9 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from bench.nets import bert
 from bench.workers import torch_step, torch_text
 from bench.workers.torch_resnet import resnet50
+from tests.support.nets import bert
 
 Arrays = Mapping[str, np.ndarray]
 Step = Callable[[], np.ndarray]

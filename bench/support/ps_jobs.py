@@ -12,9 +12,9 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench.chaos import free_endpoints
 from runtime.ps.settings import Settings
 from runtime.ps.wire.peers import Peers
+from tests.support.ports import free_endpoints
 
 ROOT = Path(__file__).resolve().parents[2]
 WORKERS = ROOT / "bench" / "workers"

@@ -15,12 +15,12 @@ import numpy as np
 
 import fluid
 from bench.compile_time import growth
-from bench.nets.layers import Net
 from bench.support.line_chart import Line, chart
 from bench.support.table import Row, goal, table
 from bench.versus.race import Times
 from bench.versus.runners import Runners
 from bench.versus.saved import save
+from tests.support.nets.layers import Net
 
 CHANNELS, IMAGE, BLOCKS = 64, 28, 2
 BATCHES = (1, 2, 4, 8, 16, 32, 64)

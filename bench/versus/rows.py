@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from bench.nets import steps
 from bench.versus.saved import Case, bert_case, real_case, zoo_case
+from tests.support.nets import steps
 
 Goals = Mapping[int, float]
 """The largest ratio ours ÷ peer that is wanted, by number of threads."""

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 import fluid
-from bench.nets import bert, zoo
 from bench.real.packages import PACKAGES, cache_folder, is_there
 from bench.real.tasks import MODELS, Request
 from bench.support.differences import difference
@@ -24,6 +23,7 @@ from bench.support.random_norms import draw_norms
 from bench.versus.converted import convert
 from bench.versus.onnx_export import export
 from fluid.saving.inference_model import read_inference_model
+from tests.support.nets import bert, zoo
 
 DIFFERENCE = 1e-4
 """Maximum difference of an output, relative to the largest number in it."""

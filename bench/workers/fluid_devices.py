@@ -22,8 +22,8 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 import fluid  # noqa: E402
-from bench.nets import wide  # noqa: E402
 from bench.workers import protocol  # noqa: E402
+from tests.support.nets import wide  # noqa: E402
 
 Step = Callable[[], object]
 ENVIRONMENT = {"late": {"FLUID_OVERLAP": "0"}}

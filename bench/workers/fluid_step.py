@@ -14,8 +14,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from bench.nets import steps
 from bench.workers import protocol
+from tests.support.nets import steps
 
 
 def preparing(fluid):

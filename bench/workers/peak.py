@@ -19,7 +19,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from bench.nets import zoo
+from tests.support.nets import zoo
 
 
 def highest():

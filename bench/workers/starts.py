@@ -19,9 +19,9 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from bench.nets import steps
 from bench.workers.peak import highest
 from bench.workers.predictors import session
+from tests.support.nets import steps
 
 Run = Callable[[Mapping[str, Any]], object]
 """A function that runs a model on a feed."""

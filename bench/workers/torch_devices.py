@@ -22,8 +22,8 @@ from torch.nn.parallel import DistributedDataParallel
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from bench.nets import wide  # noqa: E402
 from bench.workers import protocol, torch_step  # noqa: E402
+from tests.support.nets import wide  # noqa: E402
 
 RANKS = 2
 

@@ -17,8 +17,8 @@ from torch.nn import functional
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from bench.nets import steps, timed
 from bench.workers import protocol, torch_steps, torch_text
+from tests.support.nets import steps, timed
 
 Arrays = Mapping[str, np.ndarray]
 

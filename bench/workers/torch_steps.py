@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from bench.nets.steps import ENCODER, ROWS, STEPS, WIDTH
 from bench.workers.torch_text import WideDeep
+from tests.support.nets.steps import ENCODER, ROWS, STEPS, WIDTH
 
 
 class LeNet(nn.Module):

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from bench.nets.texts import DIM, HEADS, IDS, STEPS, WIDTH, WORDS
+from tests.support.nets.texts import DIM, HEADS, IDS, STEPS, WIDTH, WORDS
 
 Arrays = Mapping[str, np.ndarray]
 

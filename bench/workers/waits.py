@@ -15,7 +15,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from bench.nets import timed
+from tests.support.nets import timed
 
 BOXES, CLASSES = 8732, 21
 LENGTHS = 30

@@ -12,7 +12,6 @@ import pytest
 
 import fluid
 from bench import ahead, compile_time, memory, native_calls, peak, serve, step, transpilers, waits
-from bench.nets import timed
 from bench.packing import allocators, files
 from bench.support import lines, table
 from bench.workers import serve as serving
@@ -20,6 +19,7 @@ from bench.workers.peers import started
 from compiler.codegen.native.host import detected
 from compiler.pack import Lifetime
 from runtime.native.threads import available
+from tests.support.nets import timed
 
 SERVING = "from bench.workers.protocol import serve; serve(lambda *request: lambda: print('noise'))"
 

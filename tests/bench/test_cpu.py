@@ -14,7 +14,6 @@ import pytest
 
 import fluid
 from bench import cpu
-from bench.nets import bert, steps, zoo
 from bench.support import line_chart
 from bench.support.differences import difference
 from bench.versus import growth, page, precision, saved, starts
@@ -23,6 +22,7 @@ from bench.versus.race import Times, measure, ratio
 from bench.versus.rows import ROWS, Row
 from bench.versus.runners import Missing, Runners
 from bench.workers import torch_step
+from tests.support.nets import bert, steps, zoo
 
 SMALL = {"image": 16, "classes": 10}
 TINY = Row("a block", {"onnxruntime": {1: 0.9}, "paddle": {1: 1.0}}, case=lambda _: None)

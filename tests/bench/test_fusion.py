@@ -3,7 +3,7 @@
 import pytest
 
 from bench import fusion
-from bench.nets import zoo
+from tests.support.nets import zoo
 
 MODELS = [
     "lenet_bn", "resnet50", "se_resnext50", "mobilenet_v1", "mobilenet_v2", "vgg16_bn",

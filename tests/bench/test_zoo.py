@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import fluid
-from bench.nets import timed, zoo
+from tests.support.nets import timed, zoo
 
 WITHOUT_DROPOUT: dict[str, dict[str, Any]] = {
     name: {"dropout": False} for name in ("vgg16_bn", "inception_v1", "se_resnext50")

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from bench.support.modules import modules
 from compiler.codegen.ahead import build as ahead
 from compiler.codegen.ahead.gpus import gpus
+from tests.support.modules import modules
 
 pytest.importorskip("triton")
 

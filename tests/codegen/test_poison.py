@@ -7,13 +7,13 @@ import pytest
 
 import fluid
 import runtime
-from bench.memory import Subject, initial_state
-from bench.nets import timed
 from compiler import Options
 from compiler.codegen.numpy import NumpyTarget
 from compiler.freeze import freeze
 from compiler.ir.text.parser import parse
 from compiler.plan import Plan
+from tests.support.compiled_networks import Subject, initial_state
+from tests.support.nets import timed
 
 CHAIN = """
 graph main {{

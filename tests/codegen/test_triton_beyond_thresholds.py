@@ -1,6 +1,6 @@
 """Kernels on a GPU give the reference's numbers where small arrays are beyond every threshold.
 
-They run in Triton's interpreter. `bench.size_mutants` breaks the code beyond each threshold, which
+They run in Triton's interpreter. `tools.verify.size_mutants` breaks the code beyond each threshold, which
 these tests must notice.
 """
 

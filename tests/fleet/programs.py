@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -84,17 +83,3 @@ def leave(
         algorithm.save_inference_model(executor, f"{out}/model", feeds, [loss])
     algorithm.barrier_workers()
     algorithm.stop_worker()
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that are free now, all different."""
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
-
-
-def endpoints(count: int) -> list[str]:
-    """Endpoints of this machine at which nobody listens."""
-    return [f"127.0.0.1:{port}" for port in free_ports(count)]

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.support.faulted import free_ports, settles
+from tests.support.ports import free_ports
+from tools.verify.support.faulted import settles
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 150

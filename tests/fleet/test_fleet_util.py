@@ -18,11 +18,12 @@ from fleet.global_metrics import area, bucket_error
 from fleet.roles.base import Role
 from fleet.roles.user_defined import UserDefinedCollectiveRoleMaker, UserDefinedRoleMaker
 from tests.fleet import programs
+from tests.support.ports import free_endpoints
 
 
 @pytest.fixture
 def util() -> FleetUtil:
-    collective.fleet.init(UserDefinedCollectiveRoleMaker(0, programs.endpoints(1)))
+    collective.fleet.init(UserDefinedCollectiveRoleMaker(0, free_endpoints(1)))
     return FleetUtil("collective")
 
 
@@ -104,7 +105,7 @@ def test_metrics_of_click_rates(util: FleetUtil, capsys: pytest.CaptureFixture[s
 
 
 def test_models_by_day(tmp_path: Path) -> None:
-    collective.fleet.init(UserDefinedCollectiveRoleMaker(0, programs.endpoints(1)))
+    collective.fleet.init(UserDefinedCollectiveRoleMaker(0, free_endpoints(1)))
     util = FleetUtil("collective")
     with programs.fresh() as (main, startup):
         loss = programs.regression()

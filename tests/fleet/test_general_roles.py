@@ -15,6 +15,7 @@ from fleet.roles.general import GeneralRoleMaker
 from fleet.roles.mpi import MPISymetricRoleMaker, place_of
 from tests.fleet import programs
 from tests.fleet.programs import set_all
+from tests.support.ports import free_endpoints
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = Path(__file__).with_name("role_process.py")
@@ -118,7 +119,7 @@ def run_all(maker: str, marks: Path, environments: list[dict[str, str]]) -> list
 
 
 def test_processes_of_mpirun_meet(tmp_path: Path) -> None:
-    [place] = programs.endpoints(1)
+    [place] = free_endpoints(1)
     ranks = [{"OMPI_COMM_WORLD_RANK": str(n), "OMPI_COMM_WORLD_SIZE": "2"} for n in range(2)]
     server, worker = run_all(
         "mpi", tmp_path, [{**each, "PADDLE_GLOO_ENDPOINT": place} for each in ranks]
@@ -131,7 +132,7 @@ def test_processes_of_mpirun_meet(tmp_path: Path) -> None:
 
 
 def test_workers_and_servers_meet(tmp_path: Path) -> None:
-    servers, trainers = programs.endpoints(2), programs.endpoints(2)
+    servers, trainers = free_endpoints(2), free_endpoints(2)
     common = {
         "PADDLE_PSERVERS_IP_PORT_LIST": ",".join(servers),
         "PADDLE_TRAINER_ENDPOINTS": ",".join(trainers),

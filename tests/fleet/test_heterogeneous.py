@@ -20,6 +20,7 @@ from tests.fleet import heterogeneous_job as jobs
 from tests.fleet import programs
 from tests.fluid.parameter_server import nets, role
 from tests.golden import zoo
+from tests.support.ports import free_endpoints
 
 ROOT = Path(__file__).parents[2]
 SCRIPTS = Path(__file__).parent / "scripts"
@@ -177,7 +178,7 @@ JOBS = [
 def test_two_workers_equal_one_process(
     model: str, optimizer: str, servers: int, fields: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    free = programs.endpoints(servers + 2)
+    free = free_endpoints(servers + 2)
     monkeypatch.setenv("PADDLE_TRAINER_ENDPOINTS", ",".join(free[:2]))
     job = jobs.make_job(model, optimizer, free[2:])
     expect_equal(jobs.trained(job, **fields), *role.alone(job))
@@ -194,7 +195,7 @@ def expect_equal(found: Any, expected: dict[str, Any], losses: list[float]) -> N
 
 @pytest.mark.ps
 def test_processes_under_launch_ps_equal_one_process(tmp_path: Path) -> None:
-    servers = ",".join(programs.endpoints(2))
+    servers = ",".join(free_endpoints(2))
     command = [sys.executable, "-m", "fluid", "launch_ps", "--worker_num", "2"]
     command += ["--endpoints", servers, "--log_dir", str(tmp_path / "logs")]
     environ = {**os.environ, "PYTHONPATH": str(ROOT), "FLAGS_rpc_deadline": "60000"}

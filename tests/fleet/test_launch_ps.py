@@ -16,6 +16,7 @@ import pytest
 import fluid
 from fleet.launch.server_arguments import ServerJob, add_server_arguments, server_job
 from tests.fleet import programs
+from tests.support.ports import free_endpoints, free_ports
 
 ROOT = Path(__file__).parents[2]
 SCRIPTS = Path(__file__).parent / "scripts"
@@ -29,7 +30,7 @@ def parsed(*flags: str) -> ServerJob:
 
 def launched(folder: Path, script: str, *arguments: str, module: str = "fleet.launch.servers",
              flags: tuple[str, ...] = ()) -> Any:  # fmt: skip
-    servers = ",".join(programs.endpoints(2))
+    servers = ",".join(free_endpoints(2))
     command = [sys.executable, "-m", module, *flags, "--worker_num", "2", "--endpoints", servers]
     command += ["--log_dir", str(folder / "logs"), str(SCRIPTS / script), *arguments]
     environ = {**os.environ, "PYTHONPATH": str(ROOT), "FLAGS_rpc_deadline": "60000"}
@@ -155,7 +156,7 @@ def test_workers_that_do_not_wait_come_near_one_process(tmp_path: Path, mode: st
 @pytest.mark.ps
 @pytest.mark.slow
 def test_two_launchers_train_as_one_process(tmp_path: Path) -> None:
-    ports, hosts = programs.free_ports(4), ("127.0.0.1", "127.0.0.2")
+    ports, hosts = free_ports(4), ("127.0.0.1", "127.0.0.2")
     ends = [f"{host}:{port}" for host, port in zip(hosts * 2, ports, strict=True)]
     environ = {**os.environ, "PYTHONPATH": str(ROOT), "FLAGS_rpc_deadline": "60000"}
     command = [sys.executable, "-m", "fleet.launch.servers", "--servers", ",".join(ends[:2])]

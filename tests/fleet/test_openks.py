@@ -30,6 +30,7 @@ from fleet.openks_strategies import (
 )
 from fleet.strategies import strategy_for
 from tests.fleet import programs
+from tests.support.ports import free_endpoints
 
 ROOT = Path(__file__).parents[2]
 SERVERS = ["127.0.0.1:6170", "127.0.0.1:6171"]
@@ -100,7 +101,7 @@ def test_both_spellings_answer_the_same() -> None:
 
 
 def test_one_worker_alone_needs_nobody() -> None:
-    algorithm = gpu(programs.endpoints(1))
+    algorithm = gpu(free_endpoints(1))
     output = [0.0, 0.0]
     algorithm.all_reduce_worker([1.0, 2.0], output)
     assert output == [1.0, 2.0]
@@ -235,7 +236,7 @@ def test_a_missing_gpu_is_noted_once(
 
 
 def test_the_quick_start_of_openks_in_one_process(loss: Any, tmp_path: Path) -> None:
-    algorithm = gpu(programs.endpoints(1))
+    algorithm = gpu(free_endpoints(1))
     strategy = GPUStrategy([NumThreadsConfig(32)], [CollectiveMode(), GradAllreduce()])
     strategy.setup_optimizer(algorithm, fluid.optimizer.Adagrad(0.01)).minimize(loss)
     executor = fluid.Executor()

@@ -16,6 +16,7 @@ from fleet.roles.base import Role
 from fleet.roles.user_defined import UserDefinedRoleMaker
 from fleet.strategies import StrategyFactory
 from tests.fleet import programs
+from tests.support.ports import free_endpoints
 
 SERVERS = ["127.0.0.1:6170", "127.0.0.1:6171"]
 
@@ -153,7 +154,7 @@ def test_a_worker_names_the_servers_that_do_not_answer(
     loss: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fleet = DistributedTranspiler()
-    [closed] = programs.endpoints(1)
+    [closed] = free_endpoints(1)
     fleet.init(UserDefinedRoleMaker(0, Role.WORKER, 1, [closed]))
     strategy = StrategyFactory.create_sync_strategy()
     strategy.set_program_config({"wait_port": False})

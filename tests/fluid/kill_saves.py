@@ -14,8 +14,8 @@ from collections import Counter
 from pathlib import Path
 from threading import Lock
 
-from bench.attacks.saves import outcome
-from bench.support.save_kinds import KINDS, leftovers, save, versioned
+from tools.verify.attacks.saves import outcome
+from tools.verify.support.save_kinds import KINDS, leftovers, save, versioned
 
 STEPS = ("open", "os.rename", "os.remove", "os.rmdir", "os.mkdir")
 COUNT, SIZE = 3, 64

@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 
 import fluid
-from bench.nets import zoo
 from fluid.cli import main as cli
 from fluid.cli.bisect import BISECT_EXAMPLES
 from fluid.cli.commands.demo import DEMO_EXAMPLES
@@ -26,6 +25,7 @@ from fluid.cli.differences import COMPARE_EXAMPLES
 from fluid.cli.inspect import INSPECT_EXAMPLES, LISTED, size
 from fluid.cli.values.arrays import read_arrays
 from fluid.cli.values.results import looks_like_probabilities
+from tests.support.nets import zoo
 
 ROOT = Path(__file__).resolve().parents[2]
 GOLDEN = ROOT / "tests" / "golden" / "inference"

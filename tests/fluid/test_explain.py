@@ -8,9 +8,9 @@ import pytest
 
 import compiler
 import fluid
-from bench.nets import zoo
 from fluid import profiler
 from runtime.profiler import MARK
+from tests.support.nets import zoo
 
 
 @pytest.fixture

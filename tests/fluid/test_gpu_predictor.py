@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import fluid
-from bench.nets import zoo
 from fluid.cli.main import main
 from fluid.core import AnalysisConfig, create_paddle_predictor
 from runtime.errors import PlaceError
+from tests.support.nets import zoo
 
 pytest.importorskip("triton")
 pytest.importorskip("torch")

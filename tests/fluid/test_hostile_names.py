@@ -1,6 +1,6 @@
 """Names and texts of models and users that try to run code, leave a quoted text or a folder.
 
-Every string of every recorded model is renamed by `bench/attack.py strings`; here are a few models
+Every string of every recorded model is renamed by `tools/verify/attack.py strings`; here are a few models
 and families of each, and one test for every place where such a string once got through.
 """
 
@@ -16,19 +16,6 @@ import numpy as np
 import pytest
 
 import fluid
-from bench.attacks.holds import command, every_name, harmless, same_kernels, shape_of_dot
-from bench.attacks.payloads import (
-    BREAKS,
-    CODE,
-    PAYLOADS,
-    WORDS,
-    ends_lines,
-    executed,
-    families,
-    steers,
-)
-from bench.attacks.renaming import originals
-from bench.attacks.strings import Tally, attack_all, attack_each
 from compiler.codegen.triton.bind_and_run import TritonFrame
 from compiler.codegen.writer import Names, Writer
 from compiler.driver import feed_shapes
@@ -53,6 +40,19 @@ from fluid.cli.model import CommandError
 from fluid.cli.terminal import Shown
 from fluid.cli.values.arrays import write_arrays
 from runtime.files.checkpoint import CheckpointError, load_tensor, tensor_path
+from tools.verify.attacks.holds import command, every_name, harmless, same_kernels, shape_of_dot
+from tools.verify.attacks.payloads import (
+    BREAKS,
+    CODE,
+    PAYLOADS,
+    WORDS,
+    ends_lines,
+    executed,
+    families,
+    steers,
+)
+from tools.verify.attacks.renaming import originals
+from tools.verify.attacks.strings import Tally, attack_all, attack_each
 
 ALL = {each.name: each for each in originals()}
 LINE, LOOP = ALL["fit_a_line"], ALL["while_power"]

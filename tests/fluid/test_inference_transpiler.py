@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import fluid
-from bench.nets import timed, zoo
 from runtime.errors import NotInitialized
+from tests.support.nets import timed, zoo
 
 pytestmark = pytest.mark.usefixtures("fresh_programs")
 layers = fluid.layers

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 import fluid
-from bench.nets import timed, zoo
 from compiler.errors import CompileError, VerifyError
 from compiler.ir.conversion.program_to_graph import to_graph
 from compiler.ir.conversion.reused_names import REUSES, reuses
@@ -22,6 +21,7 @@ from fluid.transpiler.flow import sources
 from fluid.transpiler.units import kept_names
 from tests.fluid import control_flow_models as control_flow
 from tests.golden import zoo as golden
+from tests.support.nets import timed, zoo
 
 pytestmark = pytest.mark.usefixtures("fresh_programs")
 

@@ -1,6 +1,6 @@
 """Random models of uneven shapes compute the same on every target, optimised or not.
 
-`python bench/random_models.py` does the same with a thousand.
+`python tools/verify/random_models.py` does the same with a thousand.
 """
 
 import numpy as np

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import fluid
-from bench.nets import timed
+from tests.support.nets import timed
 
 MOST_CALLS = 45
 """Python functions called by a repeated step of `fit_a_line`, generated code included."""

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import fluid
-from bench.support.save_kinds import KINDS, leftovers, save, versioned
 from fluid.cli import main as cli
+from tools.verify.support.save_kinds import KINDS, leftovers, save, versioned
 
 ROOT = Path(__file__).resolve().parents[2]
 MEMORY = Path("/dev/shm")

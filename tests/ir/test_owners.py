@@ -9,10 +9,10 @@ import pytest
 
 import compiler
 import fluid
-from bench.nets import zoo
 from compiler.errors import CompileError
 from compiler.ir.model_format.program_desc import dump_program, load_program
 from compiler.ir.program import BlockRef, OpDesc, Program
+from tests.support.nets import zoo
 
 Change = Callable[[OpDesc], dict[str, Any]]
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import fluid
-from bench import lowered
 from tests.golden.recorded import CASES, outputs, recorded
+from tools.verify import lowered
 
 
 def close(got: Any, want: Any, rtol: float, atol: float) -> None:

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import fluid
-from bench.nets import zoo
 from compiler.driver import feed_shapes
 from compiler.ir.conversion.program_to_graph import to_graph
 from compiler.ir.text.parser import parse
@@ -12,6 +11,7 @@ from compiler.passes.base import Context
 from compiler.passes.manager import run_passes
 from compiler.passes.simplify.drop_unread import DropUnread
 from fluid.contrib.mixed_precision import decorate
+from tests.support.nets import zoo
 
 TEXT = """graph main {{
   feed x: f32[N, 3]

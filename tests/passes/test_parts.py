@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 import fluid
 import runtime
-from bench.nets import zoo
 from compiler.codegen.numpy import NumpyTarget
 from compiler.driver import compile_stages
 from compiler.errors import VerifyError
@@ -26,6 +25,7 @@ from compiler.passes.manager import run_passes
 from compiler.passes.memory.reuse_memory import ReuseMemory
 from compiler.passes.pipeline import named
 from tests.ir.random_graphs import arrays
+from tests.support.nets import zoo
 
 N = Dim.named("N")
 

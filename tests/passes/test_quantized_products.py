@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 import fluid
-from bench.support.quantized import quantize
 from compiler.codegen.native.host import supported
 from compiler.driver import Compiled, compile_stages
 from fluid.saving.inference_model import read_inference_model
+from tests.support.quantized import quantize
 
 RECORDINGS = sorted((Path(__file__).parents[1] / "golden" / "quantized").glob("*.npz"))
 LEVEL = "native:avx512vnni"

@@ -20,7 +20,7 @@ VIEW_WRITTEN_OVER = """graph main {
   return c#1, y
 }
 """
-"""The smallest program that `fluid bisect` left of number 673 of `bench/random_programs.py`."""
+"""The smallest program that `fluid bisect` left of number 673 of `tools/verify/random_programs.py`."""
 
 
 def test_a_view_that_is_written_over_has_memory_of_its_own() -> None:

@@ -4,10 +4,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import fluid
-from bench.nets import zoo
 from compiler.debugging.explanation import study
 from compiler.report.user_lines import Sources
 from tests.report.browser import Browser
+from tests.support.nets import zoo
 
 ROOT = Path(__file__).resolve().parents[2]
 VIEWS = {

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 import fluid
-from bench.nets import zoo
 from compiler.cost.gpu_limits import GPUS
 from compiler.debugging.explanation import Study, study, study_graph
 from compiler.ir.text.parser import parse
@@ -16,6 +15,7 @@ from compiler.report.user_lines import Sources
 from fluid.cli import main as cli
 from tests.report.browser import Browser, chromium
 from tests.report.test_page import EVIL, GRAPH
+from tests.support.nets import zoo
 
 pytestmark = [
     pytest.mark.skipif(chromium() is None, reason="no chromium on this machine"),

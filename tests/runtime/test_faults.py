@@ -1,11 +1,11 @@
 """Faults of ranks, once each: the others name the rank in time, and nothing is left.
 
-`bench/faults.py` has all of them, and counts.
+`tools/verify/faults.py` has all of them, and counts.
 """
 
 import pytest
 
-from bench.faults import Case, cases
+from tools.verify.faults import Case, cases
 
 SHORT = (
     "separate: SIGKILL of rank 1 during",

@@ -11,10 +11,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from bench.support.faulted import free_ports
 from runtime.collective import Rings, rpc_deadline
 from runtime.collective.endpoint import parse_endpoint
 from runtime.errors import CollectiveError, RankError, RendezvousError, ScheduleError
+from tests.support.ports import free_ports
 
 Body = Callable[[Rings, int], Any]
 DTYPES = ["float32", "float64", "float16", ml_dtypes.bfloat16, "int8", "uint8", "int16", "int32"]

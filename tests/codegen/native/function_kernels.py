@@ -20,7 +20,7 @@ from compiler.codegen.native.llvm_ir import (
 )
 from compiler.codegen.native.machine import Machine
 from compiler.ir.types import DType
-from tests.codegen.native.compiled_kernels import assembly_of, linked
+from tests.support.compiled_kernels import assembly_of, linked
 
 _FLUSHED, _USUAL = 0x9FC0, 0x1F80
 """MXCSR with and without flush-to-zero and denormals-are-zero."""

@@ -18,7 +18,7 @@ from compiler.ir.region import WHOLE, Region
 from compiler.ir.types import DType, Shape, TensorType
 from compiler.plan import Place
 from runtime.native.bounds import CheckedCode
-from tests.codegen.native.compiled_kernels import load
+from tests.support.compiled_kernels import load
 
 GUARD = 128
 """Bytes of a guard zone before and after an array."""

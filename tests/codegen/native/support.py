@@ -11,7 +11,7 @@ from compiler.codegen.native.bounds.instrument import with_bounds_checks
 from compiler.codegen.native.machine import Machine
 from compiler.ir.dims import Dim, evaluate
 from runtime.native.bounds import CheckedCode
-from tests.codegen.native.compiled_kernels import load
+from tests.support.compiled_kernels import load
 
 MARGIN = 64
 """Elements before and behind each array that no kernel may touch."""

@@ -1,6 +1,6 @@
 """Native kernels give NumPy's numbers where small arrays are beyond every threshold of sizes.
 
-Cases of other modules again, with each threshold as small as tests lower it. `bench.size_mutants`
+Cases of other modules again, with each threshold as small as tests lower it. `tools.verify.size_mutants`
 breaks the code beyond each threshold, which these tests must notice.
 """
 
@@ -27,8 +27,8 @@ from tests.codegen.native import (
     test_loops,
     test_products,
 )
-from tests.codegen.native.compiled_kernels import on_machines
 from tests.codegen.native.support import run_steps
+from tests.support.compiled_kernels import on_machines
 
 open_or_known = pytest.mark.parametrize("is_open", [False, True], ids=["known", "open"])
 

@@ -17,8 +17,8 @@ from compiler.codegen.native.products.filter_gradient import filter_gradient
 from compiler.codegen.native.products.image_gradient import image_gradient
 from compiler.ir.dims import Dim, Size, evaluate
 from compiler.support.thresholds import all_thresholds, lowered
-from tests.codegen.native.compiled_kernels import assembly, on_machines
 from tests.codegen.native.support import run_checked_steps, run_steps
+from tests.support.compiled_kernels import assembly, on_machines
 
 N, H = Dim.named("N"), Dim.named("H")
 VALUES = {"N": 5, "H": 11}

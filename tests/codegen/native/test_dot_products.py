@@ -20,9 +20,9 @@ from compiler.codegen.native.products.place import Place
 from compiler.codegen.native.products.tiles import MOST_ROWS, Tiling
 from compiler.ir.dims import Dim, Size, evaluate
 from compiler.ir.types import DType
-from tests.codegen.native.compiled_kernels import DOT_MACHINES, assembly
 from tests.codegen.native.support import run_steps
 from tests.codegen.native.test_convolutions import CASES, VALUES, defined, drawn, known, stored
+from tests.support.compiled_kernels import DOT_MACHINES, assembly
 
 BFLOAT = ml_dtypes.bfloat16
 M, K, N = Dim.named("M"), Dim.named("K"), Dim.named("N")

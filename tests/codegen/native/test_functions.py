@@ -12,7 +12,6 @@ from compiler.codegen.native.llvm_ir import Function, Value, constant
 from compiler.codegen.native.machine import AVX2, AVX512, MACHINES, NEON, Machine
 from compiler.codegen.trace import ELEMENTWISE
 from compiler.ir.types import DType
-from tests.codegen.native.compiled_kernels import RUNNABLE
 from tests.codegen.native.function_kernels import (
     Library,
     all_exponents,
@@ -22,6 +21,7 @@ from tests.codegen.native.function_kernels import (
     ulps,
     whole_vectors,
 )
+from tests.support.compiled_kernels import RUNNABLE
 
 pytestmark = pytest.mark.skipif(not RUNNABLE, reason="this CPU has no AVX2")
 

@@ -9,8 +9,8 @@ from compiler.codegen.native.images.transposes import collapsed, transpose
 from compiler.codegen.native.llvm_ir import I8, I16, I32, I64, Type
 from compiler.codegen.native.machine import NEON, Machine
 from compiler.ir.dims import Dim
-from tests.codegen.native import images_support as support
-from tests.codegen.native.compiled_kernels import assembly, on_machines
+from tests.support import image_kernels as support
+from tests.support.compiled_kernels import assembly, on_machines
 
 ELEMENTS = pytest.mark.parametrize("element", [I8, I16, I32, I64], ids=str)
 CASES = [

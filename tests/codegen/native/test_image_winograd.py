@@ -11,8 +11,8 @@ from compiler.codegen.native.machine import NEON, Machine
 from compiler.codegen.native.products.axes import Operand
 from compiler.codegen.native.products.epilogue import Epilogue
 from compiler.ir.dims import Dim
-from tests.codegen.native import images_support as support
-from tests.codegen.native.compiled_kernels import assembly, on_machines
+from tests.support import image_kernels as support
+from tests.support.compiled_kernels import assembly, on_machines
 
 # N, H, W, C, F, padding
 CASES = {

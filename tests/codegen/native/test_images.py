@@ -32,8 +32,8 @@ from compiler.options import Options
 from compiler.passes.base import Context
 from compiler.passes.manager import run_passes
 from compiler.passes.pipeline import pipeline
-from tests.codegen.native import images_support as support
-from tests.codegen.native.compiled_kernels import assembly, on_machines
+from tests.support import image_kernels as support
+from tests.support.compiled_kernels import assembly, on_machines
 
 NUMPY = {F32: np.float32, F64: np.float64}
 

@@ -11,8 +11,8 @@ from compiler.codegen.native.functions import cast, lowering
 from compiler.codegen.native.llvm_ir import Function, Value
 from compiler.codegen.native.machine import MACHINES, Machine
 from compiler.ir.types import DType
-from tests.codegen.native.compiled_kernels import RUNNABLE
 from tests.codegen.native.function_kernels import Library, assembly, elementwise
+from tests.support.compiled_kernels import RUNNABLE
 
 pytestmark = pytest.mark.skipif(not RUNNABLE, reason="this CPU has no AVX2")
 

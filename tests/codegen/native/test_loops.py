@@ -20,8 +20,8 @@ from compiler.ir.region import Region
 from compiler.ir.types import DType
 from compiler.support.thresholds import lowered
 from runtime.errors import OutOfBounds
-from tests.codegen.native.compiled_kernels import assembly, on_machines
 from tests.codegen.native.loops_support import Case, call, operand, run, run_checked
+from tests.support.compiled_kernels import assembly, on_machines
 
 N, M = Dim.named("N"), Dim.named("M")
 

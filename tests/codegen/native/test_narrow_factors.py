@@ -10,7 +10,7 @@ from compiler.codegen.native.machine import Machine
 from compiler.codegen.native.narrow_factors import BLOCK, _widening
 from compiler.ir.types import DType
 from compiler.support.thresholds import lowered
-from tests.codegen.native.compiled_kernels import load, on_machines
+from tests.support.compiled_kernels import load, on_machines
 
 
 @on_machines

@@ -7,8 +7,8 @@ import pytest
 
 from compiler.codegen.native.machine import Machine
 from compiler.ir.types import DType
-from tests.codegen.native.compiled_kernels import on_machines
 from tests.codegen.native.loops_support import Case, run
+from tests.support.compiled_kernels import on_machines
 
 NARROW = (DType.BF16, DType.FP16, DType.INT8, DType.UINT8, DType.INT16, DType.BOOL, DType.FP32)
 

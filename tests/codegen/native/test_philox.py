@@ -24,13 +24,13 @@ from compiler.ir.philox import (
     uniform_float64_by_key,
 )
 from compiler.ir.types import DType
-from tests.codegen.native.compiled_kernels import RUNNABLE
 from tests.codegen.native.function_kernels import (
     Library,
     assembly,
     same,
     ulps,
 )
+from tests.support.compiled_kernels import RUNNABLE
 
 pytestmark = pytest.mark.skipif(not RUNNABLE, reason="this CPU has no AVX2")
 

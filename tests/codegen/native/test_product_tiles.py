@@ -13,8 +13,8 @@ from compiler.codegen.native.products.matmul import matmul
 from compiler.codegen.native.products.place import Place
 from compiler.codegen.native.products.tiles import MOST_ROWS, Extent, Tiling, choose_tiling
 from compiler.ir.dims import Dim
-from tests.codegen.native.compiled_kernels import assembly, on_machines
 from tests.codegen.native.support import run_steps
+from tests.support.compiled_kernels import assembly, on_machines
 
 N = Dim.named("N")
 

@@ -17,8 +17,8 @@ from compiler.codegen.native.products.nest import contraction_kernel
 from compiler.codegen.native.products.place import Place
 from compiler.codegen.native.products.tiles import MOST_ROWS, Tiling
 from compiler.ir.dims import Dim, Size, evaluate
-from tests.codegen.native.compiled_kernels import RUNNABLE, assembly, on_machines
 from tests.codegen.native.support import run_steps
+from tests.support.compiled_kernels import RUNNABLE, assembly, on_machines
 
 M, K, N = Dim.named("M"), Dim.named("K"), Dim.named("N")
 BOUNDS = {np.dtype(np.float32): 2e-6, np.dtype(np.float64): 1e-14}

@@ -15,7 +15,7 @@ from tests.codegen.native import test_convolutions as convolutions
 from tests.codegen.native import test_image_transposes as transposes
 from tests.codegen.native import test_image_winograd as winograd
 from tests.codegen.native import test_images as images
-from tests.codegen.native.compiled_kernels import on_machines
+from tests.support.compiled_kernels import on_machines
 
 
 @pytest.fixture(autouse=True)

@@ -1,7 +1,6 @@
 """Trainers on several machines, here processes of one: they train as one device does."""
 
 import json
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -12,20 +11,15 @@ import pytest
 
 import fluid
 from fluid.data_parallel.trainers import ALONE, trainers_of
+from tests.support.ports import free_endpoints
 
 ROOT = Path(__file__).parents[3]
 SCRIPT = ROOT / "tests" / "fluid" / "scripts" / "trainer.py"
 
 
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
-
-
 def started(trainers: int, *arguments: str) -> list[subprocess.Popen[str]]:
     """Processes of the script, one for each trainer."""
-    endpoints = ",".join(f"127.0.0.1:{free_port()}" for _ in range(trainers))
+    endpoints = ",".join(free_endpoints(trainers))
     return [
         subprocess.Popen(
             [sys.executable, str(SCRIPT), str(number), endpoints, *arguments],

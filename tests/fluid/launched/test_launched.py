@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import fluid
-from tests.fluid.data_parallel.test_trainers import free_port
 from tests.fluid.launched.ranks import OPTIMIZERS, Training, share
+from tests.support.ports import free_endpoints
 
 ROOT = Path(__file__).parents[3]
 SCRIPT = Path(__file__).parent / "ranks.py"
@@ -23,7 +23,7 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "FLAGS_rpc_deadline": "600
 
 def started_apart(ranks: int, folder: Path, jobs: list[str]) -> None:
     """Start every rank by itself, with the variables that a launcher would set."""
-    endpoints = [f"127.0.0.1:{free_port()}" for _ in range(ranks)]
+    endpoints = free_endpoints(ranks)
     started = []
     for rank, endpoint in enumerate(endpoints):
         variables = {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -15,23 +14,13 @@ from typing import Any
 
 import numpy as np
 
+from tests.support.ports import free_endpoints
+
 ROOT = Path(__file__).resolve().parents[3]
 NORMED = {"equal_shares": True, "rows": 24, "epsilon": 0.1, "slower": 10}
 """For nets with batch norm: see `test_synchronous.py`."""
 SECONDS = 60.0
 """How long a job may take until its test fails."""
-
-
-def free_endpoints(count: int) -> list[str]:
-    """Endpoints of this machine that nobody listens at."""
-    found = []
-    for _ in range(count):
-        found.append(socket.socket())
-        found[-1].bind(("127.0.0.1", 0))
-    endpoints = [f"127.0.0.1:{each.getsockname()[1]}" for each in found]
-    for each in found:
-        each.close()
-    return endpoints
 
 
 def start(jobs: list[Any], role: str, number: int, **environ: str) -> subprocess.Popen[str]:

@@ -11,7 +11,7 @@ import pytest
 import fluid
 from fluid import parameter_server
 from fluid.layers.io import ListenAndServ, Recv, Send
-from tests.fluid.parameter_server.processes import free_endpoints
+from tests.support.ports import free_endpoints
 
 SHAPE = [32, 32]
 

@@ -16,8 +16,9 @@ import numpy as np
 import pytest
 
 from tests.fluid.parameter_server import processes, threads
-from tests.fluid.parameter_server.processes import free_endpoints, make_job
+from tests.fluid.parameter_server.processes import make_job
 from tests.fluid.parameter_server.role import alone
+from tests.support.ports import free_endpoints
 
 JOBS = [
     ("digits_mlp", "sgd", 1, 1),

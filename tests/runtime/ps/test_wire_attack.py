@@ -1,6 +1,6 @@
-"""A short form of `bench/attacks/wire.py`."""
+"""A short form of `tools/verify/attacks/wire.py`."""
 
-from bench.attacks import wire
+from tools.verify.attacks import wire
 
 
 def test_hostile_calls_with_the_token_change_nothing():

@@ -1,0 +1,54 @@
+"""Models of the zoo as modules of kernels: those whose kernels are built for GPUs elsewhere."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from typing import Any
+
+import compiler
+import fluid
+from compiler.codegen.module import Module
+from tests.support.nets import zoo
+
+FULL = {"image": 224, "classes": 1000}
+"""Image size and classes of ImageNet."""
+
+TRAINED: dict[str, dict[str, Any]] = {
+    "lenet_bn": {}, "resnet50": FULL, "mobilenet_v1": FULL, "transformer": {},
+    "transformer_encoder": {}, "ctr_wide_deep": {},
+}  # fmt: skip
+"""Models that are trained, with their settings."""
+
+PREDICTING = {"resnet50": FULL, "mobilenet_v1": FULL}
+"""Inference models."""
+
+
+def modules(names: Collection[str] = TRAINED) -> dict[str, Module]:
+    """The modules by model name, with the suffix ` inference` for inference."""
+    train = {name: each for name, each in TRAINED.items() if name in names}
+    predict = {name: each for name, each in PREDICTING.items() if name in names}
+    found = {name: trained(name, **settings) for name, settings in train.items()}
+    return found | {f"{name} inference": predicting(name, **each) for name, each in predict.items()}
+
+
+def trained(name: str, **settings: Any) -> Module:
+    """The module of a training step; any batch size."""
+    recorded = zoo.build(fluid, name, **settings)
+    feeds = [var.name for var in recorded.main.list_vars() if var.is_data]
+    return compiler.compile(recorded.main, feed=feeds, fetch=[recorded.loss], target="triton")
+
+
+def predicting(name: str, **settings: Any) -> Module:
+    """The module of image classification; any batch size."""
+    test = zoo.build(fluid, name, train=False, **settings).test
+    (last,) = (op for op in test.block(0).ops if op.type == "softmax_with_cross_entropy")
+    with fluid.program_guard(test):
+        classes = fluid.layers.softmax(test.block(0).var(last.input("Logits")[0]))
+    return compiler.compile(test._prune([classes]), feed=["img"], fetch=[classes], target="triton")
+
+
+def launches(module: Module) -> int:
+    """How many kernels a step launches."""
+    names = "|".join(re.escape(each.name) for each in module.kernels)
+    return len(re.findall(rf"^ +(?:{names})\[", module.source, re.MULTILINE))

@@ -1,0 +1,40 @@
+"""The short form of the attack with hostile values, and how it counts runs that end a process."""
+
+import os
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from tools.verify.attacks import values
+from tools.verify.attacks.hostile_values import calls
+from tools.verify.attacks.values import CRASH, RESULT, Found, Unit
+from tools.verify.support.children import Limits
+
+EVERY = 149
+"""Takes few calls, spread over all ops."""
+
+
+@pytest.mark.parametrize(
+    "unit", [Unit(call, bool(i % 2)) for i, call in enumerate(calls()[::EVERY])]
+)
+def test_a_sample_of_all_ops(unit: Unit) -> None:
+    found = values.attempt(unit)
+    assert found.counts.total() > 0
+    assert not found.failures
+
+
+def test_runs_after_a_crash_are_counted_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    def attempt(unit: Unit, seconds: float, progress: Any) -> Found:
+        for index in range(unit.start, 9 if unit.stop is None else unit.stop):
+            progress(index)
+            if index == 3:
+                os._exit(7)
+        return Found(Counter({RESULT: (unit.stop or 9) - unit.start}), [])
+
+    monkeypatch.setattr(values, "attempt", attempt)
+    (found,) = values.run([Unit(calls("scatter_nd_add")[0], False)], Limits(), workers=1)
+    assert found.counts == {RESULT: 8, CRASH: 1}
+    ((kind, text),) = found.failures
+    assert kind == CRASH
+    assert text.startswith("x0: first = inf: crash: exit code 7")

@@ -1,0 +1,1 @@
+"""Tools of developers: `verify` looks for wrong results, `ptx` runs GPU kernels without a GPU."""

@@ -1,0 +1,1 @@
+"""Commands that look for wrong results: fuzzers, attacks, mutants, faults, sizes. See README.md."""

@@ -1,0 +1,18 @@
+"""All mutants of the code beyond thresholds, and the thresholds that have none."""
+
+from collections.abc import Mapping
+
+from tools.verify.mutations.sizes import images, loops, others, products
+
+MUTANTS = (*loops.MUTANTS, *products.MUTANTS, *images.MUTANTS, *others.MUTANTS)
+
+HOST = "beyond it the op runs in NumPy, as it does without a kernel"
+WITHOUT: Mapping[str, str] = {
+    "least_tile": "chooses among tiles whose code has mutants of its own",
+    "listed_constants": HOST,
+    "operands": HOST,
+    "ranked_values": HOST,
+    "reduction_elements": "beyond it a reduction is not split, whose code has mutants of its own",
+    "row_of_taps": "beyond it a gradient is a loop kernel, whose code has mutants of its own",
+}
+"""Thresholds beyond which no code begins, each with the reason."""

@@ -1,0 +1,49 @@
+"""The reference's own operator tests on this package: counts by file, and every failure.
+
+    .venv/bin/python -m tools.verify.reference_tests ~/Paddle/python/paddle/fluid/tests/unittests
+    .venv/bin/python -m tools.verify.reference_tests FOLDER --only softmax elementwise --jobs 2
+
+FOLDER is a folder of files `test_*.py` in a checkout of release 1.8. Nothing there is changed. Its
+`op_test.py` uses the native library, so tests get a replacement, which builds a program of the op,
+runs it by `fluid.Executor` and compares outputs, and gradients with finite differences. Tests of
+CUDA and MKL-DNN kernels, and of dygraph layers, are skipped and counted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+from bench.support.lines import append
+from tools.verify.reference_tests.report import report
+from tools.verify.reference_tests.running import files_of, run_all
+
+
+def main() -> int:
+    """Run, print; return 1 if a test failed or there are no files."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", type=Path, help="with files test_*.py")
+    parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="parts of file names")
+    parser.add_argument("--limit", type=float, default=300.0, help="seconds a file may take")
+    parser.add_argument("--jobs", type=int, default=1, help="files at once")
+    parser.add_argument("--reference", metavar="PYTHON", help="run on Paddle 1.8.5 instead")
+    parser.add_argument("--json", type=Path, help="append every test to this file")
+    given = parser.parse_args()
+    names = files_of(given.folder, given.only)
+    if not names:
+        print(f"{given.folder} has no such files test_*.py", file=sys.stderr)
+        return 1
+    files = []
+    for found in run_all(given.folder, names, given.reference, given.limit, given.jobs):
+        files.append(found)
+        print(f"{len(files)} of {len(names)}: {found[0].file}", file=sys.stderr)
+    print(report(files))
+    if given.json:
+        append(given.json, {"reference_tests": [asdict(each) for f in files for each in f]})
+    return int(any(each.outcome == "failed" for found in files for each in found))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Worker processes of verification: ranks and pools that fail, networks, exchanged files."""
