@@ -33,10 +33,10 @@ from bench.support.table import Row, goal, table
 from compiler.debugging.explanation import study_graph
 from compiler.driver import feed_shapes
 from compiler.ir.conversion.program_to_graph import to_graph
-from fluid.running.gpu_counters import count_step
-from runtime.ptx.counters import KernelCounters
-from runtime.ptx.counters.results import SECTOR
 from tests.support.nets import zoo
+from tools.ptx.counters import KernelCounters
+from tools.ptx.counters.results import SECTOR
+from tools.ptx.step_counters import count_step
 
 STEPS = (
     ("lenet_bn", "training", 8),

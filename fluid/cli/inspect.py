@@ -25,10 +25,10 @@ from compiler.report.table import count, table
 from compiler.report.tables import memory_table, pass_table
 from compiler.report.user_lines import Sources
 from compiler.support.escape import one_line
-from fluid.cli.gpu_counters import Counted, counter_table, gpu_counters
 from fluid.cli.model import CommandError, SavedModel, shape_text
 from fluid.cli.profiling.native import native_report, write_kernels
 from fluid.cli.subject import Subject, add_pass_choice, add_subject, kinds, subject
+from runtime.gpu.drivers import ptx_machine
 from runtime.profiler import Span, trace
 
 LISTED = 20
@@ -116,7 +116,7 @@ def inspect(given: argparse.Namespace) -> int:
     found = subject(given.path, given.model_filename, given.params_filename, given.fetch)
     sizes = dict(given.size) | ({"N": given.batch} if given.batch else {})
     seen = compiled(found, sizes, target, options, given.dump)
-    counters = gpu_counters(seen) if given.counters else []
+    counters = ptx_machine("inspection").gpu_counters(seen) if given.counters else []
     if given.json == Path("-"):
         print(_json(seen, GPUS[given.roofline], counters))
         return 0
@@ -125,7 +125,7 @@ def inspect(given: argparse.Namespace) -> int:
     if gpu is not None:
         print(f"\n{seen.roofline(gpu)}")
     if counters:
-        print(f"\n{counter_table(counters)}")
+        print(f"\n{ptx_machine('inspection').counter_table(counters)}")
     if gpu is not None and given.json:
         given.json.write_text(_json(seen, gpu, counters) + "\n", encoding="utf-8")
         print(f"\njson     {given.json}: the account of every pass and kernel")
@@ -169,7 +169,7 @@ def _target(given: argparse.Namespace) -> str:
     return given.target or ("triton" if given.roofline else "numpy")
 
 
-def _json(seen: Study, gpu: Gpu, counters: Sequence[Counted]) -> str:
+def _json(seen: Study, gpu: Gpu, counters: Sequence[Any]) -> str:
     """The account of every pass and kernel, and counters if there are any."""
     data = seen.roofline(gpu).data()
     if counters:

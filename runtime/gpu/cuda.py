@@ -21,11 +21,11 @@ from weakref import finalize
 
 from compiler.ir.types import Array, DType
 from compiler.support.extras import install, missing
-from compiler.support.lazy_loading import load
 from compiler.support.private_folders import is_private
 from runtime.device import CUDAPlace
 from runtime.errors import PlaceError, TooLarge
 from runtime.gpu.capture_lock import CAPTURES
+from runtime.gpu.drivers import ptx_machine
 
 MACHINES = ("ptx:80", "ptx:90")
 """Devices of the PTX machine, by compute capability."""
@@ -249,7 +249,7 @@ class DeviceArena:
     def _mark(self, tensor: Any) -> Any:
         """Mark memory as unwritten, if the PTX machine looks for reads of it; return it."""
         if is_checked(self._device):
-            load(partial(import_module, "runtime.ptx.unwritten")).mark(*byte_range(tensor))
+            ptx_machine("unwritten").mark(*byte_range(tensor))
         return tensor
 
     def take(

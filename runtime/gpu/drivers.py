@@ -7,10 +7,15 @@ which uses the primary context of a device; code is loaded into the same context
 from __future__ import annotations
 
 import ctypes
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
+from compiler.support.lazy_loading import load
 from runtime.errors import PlaceError
 from runtime.loaded_libraries import loaded_libraries
 
@@ -48,6 +53,9 @@ CALLS = {
 
 Announce = Callable[[Iterable[tuple[str, int, int]]], None]
 """Takes names, addresses and sizes in bytes."""
+
+_CHECKOUT = Path(__file__).parents[2]
+"""The folder of this package, where a checkout also has `tools`."""
 
 _LAUNCH = [ctypes.c_void_p, *(ctypes.c_uint,) * 7, *(ctypes.c_void_p,) * 3]
 
@@ -122,6 +130,25 @@ class Driver:
         text = ctypes.c_char_p()
         call(answer, ctypes.pointer(text))
         return f"{(text.value or b'unknown error').decode()} ({answer})"
+
+
+def ptx_machine(module: str) -> Any:
+    """Import a module of the PTX machine, which executes kernels without a GPU (docs/ptx.md).
+
+    The machine is a tool of a checkout, `tools/ptx`, and not part of installed packages. Raises
+    PlaceError if it cannot be imported.
+    """
+    if (_CHECKOUT / "tools" / "ptx").is_dir() and str(_CHECKOUT) not in sys.path:
+        sys.path.append(str(_CHECKOUT))
+    try:
+        return load(partial(import_module, f"tools.ptx.{module}"))
+    except ModuleNotFoundError as error:
+        if error.name not in ("tools", "tools.ptx"):
+            raise
+        raise PlaceError(
+            "the PTX machine is not installed: it is tools/ptx of the source repository",
+            hint="set PYTHONPATH to a checkout of the repository",
+        ) from error
 
 
 def _opened(calls: Calls) -> Any:

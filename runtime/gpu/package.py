@@ -6,17 +6,14 @@ import ast
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
-from importlib import import_module
 from types import SimpleNamespace
 from typing import Any, cast
 
 from compiler.codegen.module import Module
-from compiler.support.lazy_loading import load
 from compiler.support.syntax_trees import syntax_tree
 from runtime.errors import PlaceError
 from runtime.gpu.cuda import MACHINES, gpu_of, is_checked, stream_of
-from runtime.gpu.drivers import Driver
+from runtime.gpu.drivers import Driver, ptx_machine
 from runtime.gpu.launches import Launcher, Row, by_name
 from runtime.packages import Package, PackageError
 
@@ -41,12 +38,12 @@ def driver_of(device: str, gpu: str) -> Driver:
 def machine_library(device: str) -> Any:
     """The PTX machine, in place of libcuda, with the checks that the environment asks for.
 
-    Raises PlaceError for an invalid `FLUID_ORDER`.
+    Raises PlaceError for an invalid `FLUID_ORDER`, and if the machine is not installed.
     """
     order = os.environ.get("FLUID_ORDER", "")
     if order and not order.isdecimal():
         raise PlaceError(f"FLUID_ORDER is {order!r}", hint="set it to a number, a seed")
-    machine = load(partial(import_module, "runtime.ptx.library"))  # few use it
+    machine = ptx_machine("library")
     return machine.Library(
         int(device.partition(":")[2]),
         hazards=machine.Hazards() if is_checked(device) else None,

@@ -482,4 +482,4 @@ def test_a_command_imports_what_it_needs_alone():
     source = "from fluid.cli.main import parser; import sys; parser('infer'); print(*sys.modules)"
     shown = subprocess.check_output([sys.executable, "-c", source], text=True).split()
     assert "fluid.cli.infer" in shown
-    assert not {"fleet", "compiler.driver", "fluid.cli.bisect", "runtime.ptx"} & {*shown}
+    assert not {"fleet", "compiler.driver", "fluid.cli.bisect", "tools.ptx"} & {*shown}

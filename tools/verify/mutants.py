@@ -37,19 +37,19 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from bench.support.table import goal, table
 from compiler.ir.opdef import listed
-from runtime.ptx.counters.observers import Access
-from runtime.ptx.errors import PtxError
-from runtime.ptx.group import Group
-from runtime.ptx.hazards import Hazards
-from runtime.ptx.instructions import Kernel
-from runtime.ptx.library import Library
-from tests.runtime.ptx.on_machine import (
+from tests.tools.ptx.on_machine import (
     TOLERANCE,
     cases,
     module_of,
     on_machine,
     run_and_compare,
 )
+from tools.ptx.counters.observers import Access
+from tools.ptx.errors import PtxError
+from tools.ptx.group import Group
+from tools.ptx.hazards import Hazards
+from tools.ptx.instructions import Kernel
+from tools.ptx.library import Library
 from tools.verify.mutations.effects import shifted, without_mask
 from tools.verify.mutations.proofs import Place, are_equal, effect_reaches_nothing, orders_nothing
 

@@ -33,8 +33,7 @@ from compiler.ir.opdef import GradOp, find
 from compiler.options import NARROW
 from fluid.cli.main import main as fluid_command
 from fluid.inference.packages import load_compiled
-from runtime.ptx.library import Library
-from tests.runtime.ptx.on_machine import (
+from tests.tools.ptx.on_machine import (
     TOLERANCE,
     cases,
     check,
@@ -42,6 +41,7 @@ from tests.runtime.ptx.on_machine import (
     on_machine,
     run_and_compare,
 )
+from tools.ptx.library import Library
 
 MODELS = Path(__file__).resolve().parents[2] / "tests/golden/inference"
 Failure = tuple[str, str]

@@ -45,7 +45,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from runtime.gpu.cuda import capture_stream
-from runtime.ptx.library import Library
+from tools.ptx.library import Library
 
 CAPTURING = "operation not permitted when stream is capturing"
 

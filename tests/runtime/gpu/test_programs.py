@@ -16,8 +16,8 @@ torch = pytest.importorskip("torch")
 from runtime.gpu import copies, staging  # noqa: E402
 from runtime.gpu.captures import CapturedStep  # noqa: E402
 from runtime.gpu.drivers import Driver  # noqa: E402
-from runtime.ptx.errors import MemoryFault  # noqa: E402
 from tests.runtime.gpu.fake_cuda import FakeCuda, QueuedLibrary, Stream  # noqa: E402
+from tools.ptx.errors import MemoryFault  # noqa: E402
 
 BATCHES = (4, 4, 4, 6, 6, 6, 4)
 

@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from runtime.ptx.counters.observers import Access, observer
-from runtime.ptx.group import Group, Mask
-from runtime.ptx.instructions import Address, Instruction, Kernel, Register, Vector
-from runtime.ptx.machine import Program
-from runtime.ptx.memory import Memory
-from runtime.ptx.steps import step_of
-from runtime.ptx.values import Step, both, guarded, reader
+from tools.ptx.counters.observers import Access, observer
+from tools.ptx.group import Group, Mask
+from tools.ptx.instructions import Address, Instruction, Kernel, Register, Vector
+from tools.ptx.machine import Program
+from tools.ptx.memory import Memory
+from tools.ptx.steps import step_of
+from tools.ptx.values import Step, both, guarded, reader
 
 Change = Callable[[Instruction], Instruction]
 

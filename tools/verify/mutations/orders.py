@@ -4,7 +4,7 @@ All accesses of shared memory are written down with the number of barriers that 
 before. A barrier is not needed if no byte is accessed on both of its sides, until the next barriers
 around it, by different threads, one of which writes. A copy is under way from its instruction to
 the wait at which it lands; a wait is not needed if nobody accesses what lands there afterwards.
-This is a plain comparison of all accesses, and shares no code with `runtime.ptx.hazards`.
+This is a plain comparison of all accesses, and shares no code with `tools.ptx.hazards`.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from runtime.ptx.counters.observers import Access, observer
-from runtime.ptx.flow import Block
-from runtime.ptx.group import SHARED_START, Group, Mask
-from runtime.ptx.instructions import Instruction, Kernel
-from runtime.ptx.machine import Program
-from runtime.ptx.memory import Memory
-from runtime.ptx.values import Step, guarded
+from tools.ptx.counters.observers import Access, observer
+from tools.ptx.flow import Block
+from tools.ptx.group import SHARED_START, Group, Mask
+from tools.ptx.instructions import Instruction, Kernel
+from tools.ptx.machine import Program
+from tools.ptx.memory import Memory
+from tools.ptx.values import Step, guarded
 
 
 @dataclass

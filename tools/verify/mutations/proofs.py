@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from runtime.ptx.errors import PtxError
-from runtime.ptx.instructions import Kernel
+from tools.ptx.errors import PtxError
+from tools.ptx.instructions import Kernel
 from tools.verify.mutations.effects import Change, Differences, Matters
 from tools.verify.mutations.orders import Trace
 

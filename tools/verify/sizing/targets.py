@@ -23,7 +23,7 @@ from compiler.passes.device.name_sizes import NameSizes
 from compiler.passes.manager import run_passes
 from compiler.passes.pipeline import pipeline
 from runtime.gpu.package import machine_library
-from tests.runtime.ptx.on_machine import on_machine
+from tests.tools.ptx.on_machine import on_machine
 from tools.verify.sizing.problem import Arrays, Problem, named
 
 Step = Callable[[dict[str, Any]], Sequence[Any]]

@@ -100,7 +100,7 @@ MUTANTS = (
     Mutant(
         "elements behind the last not masked", UNMASKED, "program_elements", EMIT,
         'return f"lane < {self._size(count)}"', 'return "lane >= 0"',
-        ("tests/runtime/ptx/test_samples.py::test_a_few_ops_agree",),
+        ("tests/tools/ptx/test_samples.py::test_a_few_ops_agree",),
     ),
     Mutant(
         "programs compute the first one's elements", TWICE, "program_tile", EMIT,
