@@ -12,12 +12,12 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import compiler
 from compiler.ir.program import OpRole
 from compiler.ir.types import Array
 from compiler.options import NARROW, Options
+from compiler.support.per_version import PerVersion
 from compiler.support.tracebacks import entry_point, hide_frames
 from fluid import parameter_server
 from fluid.compiler import CompiledProgram
@@ -90,13 +90,13 @@ class Executor(RunsDatasets):
             partial(compile_constant, target_of(self.place)), self._library_executor
         )
         self._narrow = Options.from_env().dtype in NARROW
-        self._pruned: WeakKeyDictionary[Program, dict[Any, Program]] = WeakKeyDictionary()
+        self._pruned: PerVersion[Program, dict[Any, Program]] = PerVersion(lambda program: {})
         self._branches = BranchesTaken(self._core)
         self._files = FileStages()
         self._resizing = ResizedState()
         self._routes = Routes(
             (lambda program: self._files.stages(program, ()), self._resizing.resized,
-             self._branches.next_choice)
+             self._branches.decide_types)
         )  # fmt: skip
         self._closed = False
         self._checks_numbers = flags.checks_numbers()
@@ -305,7 +305,7 @@ class Executor(RunsDatasets):
             program = program.local_program(scope, self.place, fetch or ())
         _expect(program, Program, "the program of Executor.explain")
         program = self._branches.latest(program)
-        constant_core = self._constant_params.known(program, scope)
+        constant_core = self._constant_params.cached(program, scope)
         made = (constant_core or self._core).made(program, scope, fetch)
         if made is None:
             what = "" if fetch is None else f" and fetched {', '.join(fetch) or 'nothing'}"
@@ -338,11 +338,11 @@ class Executor(RunsDatasets):
         """Return the program pruned to its fetches; unchanged if it trains or fetches nothing."""
         if not fetch or any(op.role & OpRole.OPTIMIZE for op in program.blocks[0].ops):
             return program
-        known = self._pruned.setdefault(program, {})
-        key = (program.version, *sorted(feed), *fetch)
-        if key not in known:
-            known[key] = program._prune_with_input(sorted(feed), list(fetch))
-        return known[key]
+        pruned = self._pruned[program]
+        key = (tuple(sorted(feed)), fetch)
+        if key not in pruned:
+            pruned[key] = program._prune_with_input(sorted(feed), list(fetch))
+        return pruned[key]
 
 
 def _expect(value: Any, kind: type, what: str) -> Any:

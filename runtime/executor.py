@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from threading import RLock
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar, cast
+from typing import Any, Generic, TypeAlias, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -20,6 +20,7 @@ import numpy as np
 from compiler.codegen.module import Module
 from compiler.errors import CompileError, ShapeError
 from compiler.ir.types import Array
+from compiler.support.per_version import PerVersion, Versioned
 from runtime.binding import check_shapes
 from runtime.device import CPUPlace, CUDAPlace, Place
 from runtime.errors import NotInitialized, StepError
@@ -41,13 +42,7 @@ MAX_MODULES = 256
 Signature: TypeAlias = tuple[object, ...]
 
 
-class Program(Protocol):
-    """The program interface required here: a version that grows with every edit."""
-
-    version: int
-
-
-P = TypeVar("P", bound=Program)
+P = TypeVar("P", bound=Versioned)
 T = TypeVar("T")
 
 
@@ -78,8 +73,7 @@ class Loaded:
 class Compiled:
     """Everything compiled from one version of a program; `digest` identifies that version."""
 
-    def __init__(self, version: int, digest: str) -> None:
-        self.version = version
+    def __init__(self, digest: str) -> None:
         self.digest = digest
         self.scopes: WeakKeyDictionary[Scope, Loaded] = WeakKeyDictionary()
 
@@ -119,7 +113,6 @@ class Executor(Generic[P]):
         self.counters = Counters()
         self._compile = compile
         self._declare = declare
-        self._digest = digest
         self._names = names
         self._recorder = recorder
         self._params = params
@@ -128,7 +121,8 @@ class Executor(Generic[P]):
         renew_in_children(self)
         self._modules: dict[Signature, Module] = {}
         self._unfit: dict[Signature, None] = {}
-        self._programs: WeakKeyDictionary[P, Compiled] = WeakKeyDictionary()
+        self._programs: PerVersion[P, Compiled]
+        self._programs = PerVersion(lambda program: Compiled(digest(program)))
 
     def renew_locks(self) -> None:
         """Replace the lock held by steps with a free one; called in the child of a fork."""
@@ -182,7 +176,6 @@ class Executor(Generic[P]):
         Nothing is loaded here. Raises what compiling raises, FeedError and ShapeError.
         """
         with self._busy:
-            self._compiled(program)
             lod_owners = _lod_owners(feed)
             fed = self._fed(program, feed, lod_owners)
             names = list(dict.fromkeys(fetch))
@@ -230,21 +223,11 @@ class Executor(Generic[P]):
         self._modules.clear()
         self._unfit.clear()
 
-    def _compiled(self, program: P) -> Compiled:
-        """Return what is known of the current version of a program."""
-        compiled = self._programs.get(program)
-        if compiled is None or compiled.version != program.version:
-            compiled = Compiled(program.version, self._digest(program))
-            self._programs[program] = compiled
-        return compiled
-
     def _loaded(self, program: P, scope: Scope) -> Loaded:
-        compiled = self._programs.get(program)
-        if compiled is None or compiled.version != program.version:
-            compiled = self._compiled(program)
-        loaded = compiled.scopes.get(scope)
+        scopes = self._programs[program].scopes
+        loaded = scopes.get(scope)
         if loaded is None:
-            loaded = compiled.scopes[scope] = Loaded()
+            loaded = scopes[scope] = Loaded()
         recorder = self._recorder()
         return loaded if recorder is None else loaded.timed.setdefault(recorder, Loaded())
 

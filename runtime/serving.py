@@ -20,8 +20,9 @@ import numpy as np
 from compiler.codegen.module import Module
 from compiler.errors import ShapeError
 from compiler.ir.types import Array
+from compiler.support.per_version import Versioned
 from compiler.support.shared_arrays import SharedArrays
-from runtime.executor import Executor, Program, Signature
+from runtime.executor import Executor, Signature
 from runtime.forks import renew_in_children
 from runtime.loader import Params
 from runtime.sizes import Pattern
@@ -29,7 +30,7 @@ from runtime.tensors.scope import Scope
 
 __all__ = ["Lanes", "Library"]
 
-P = TypeVar("P", bound=Program)
+P = TypeVar("P", bound=Versioned)
 
 Compile = Callable[[P, Pattern, list[str], Params], Module]
 

@@ -8,8 +8,8 @@ branch inlined in place of the op.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from compiler.errors import ShapeError
 from compiler.ir.opdef.type_inference import op_text
 from compiler.ir.program import EMPTY, GRAD, BlockRef
 from compiler.ir.types import Array
+from compiler.support.per_version import PerVersion
 from fluid.framework import Block, Operator, Program
 from fluid.recording.pruning import drop_blocks
 from runtime import executor as core
@@ -26,22 +27,36 @@ from runtime.tensors.scope import Scope
 __all__ = ["BranchesTaken", "expect_one_type"]
 
 
+@dataclass
+class _Choice:
+    """The first branch op of a program that decides a type, by the variable of its condition.
+
+    `conditions` are the programs that compute it, by the names of their feeds; `branches` those
+    with a branch inlined, by the value of the condition; `latest` is the one that ran last, with
+    all further choices made.
+    """
+
+    mask: str
+    conditions: dict[tuple[str, ...], Program] = field(default_factory=dict[Any, Program])
+    branches: dict[int, Program] = field(default_factory=dict[int, Program])
+    latest: Program | None = None
+
+
 class BranchesTaken:
     """A cache of programs specialised to the taken branches, keyed by the conditions."""
 
     def __init__(self, core: core.Executor[Program]) -> None:
         self._core = core
-        self._known: WeakKeyDictionary[Program, tuple[int, dict[tuple[int, ...], Program]]]
-        self._known = WeakKeyDictionary()
-        self._conditions: WeakKeyDictionary[Program, tuple[int, dict[Any, Program]]]
-        self._conditions = WeakKeyDictionary()
-        self._firsts: WeakKeyDictionary[Program, tuple[int, Operator | None]] = WeakKeyDictionary()
-        self._latest: WeakKeyDictionary[Program, tuple[int, tuple[int, ...]]] = WeakKeyDictionary()
+        self._choices = PerVersion(_first_choice)
+
+    def decide_types(self, program: Program) -> bool:
+        """Whether a branch op decides a type. Raises ShapeError if it is in a loop."""
+        return self._choices[program] is not None
 
     def latest(self, program: Program) -> Program:
         """The program `settled` returned last for the current version of `program`."""
-        version, taken = self._latest.get(program, (None, ()))
-        return self._choices(program)[taken] if taken and version == program.version else program
+        choice = self._choices.get(program)
+        return program if choice is None else choice.latest or program
 
     def settled(self, program: Program, feed: Mapping[str, Array], scope: Scope) -> Program:
         """Return the program, with every type-deciding branch op replaced by the branch now taken.
@@ -49,56 +64,33 @@ class BranchesTaken:
         The conditions are computed first; state that this changes is restored. Raises ShapeError
         for a type-deciding branch in a loop.
         """
-        choices = self._choices(program)
-        found, taken = program, ()
-        while (select := self.next_choice(found)) is not None:
-            mask = self._computed(found, select.inputs["Mask"][0], feed, scope)
-            taken = (*taken, int(np.asarray(mask).item()))
-            if taken not in choices:
-                choices[taken] = _with_branch(found, select, taken[-1])
-            found = choices[taken]
-        self._latest[program] = program.version, taken
-        return found
+        first = choice = self._choices[program]
+        while choice is not None:
+            taken = int(np.asarray(self._condition(program, choice, feed, scope)).item())
+            if taken not in choice.branches:
+                choice.branches[taken] = _with_branch(program, choice.mask, taken)
+            program = choice.branches[taken]
+            choice = self._choices[program]
+        if first is not None:
+            first.latest = program
+        return program
 
-    def _computed(
-        self, program: Program, name: str, feed: Mapping[str, Array], scope: Scope
+    def _condition(
+        self, program: Program, choice: _Choice, feed: Mapping[str, Array], scope: Scope
     ) -> Any:
-        """Compute the value of a variable in a run of the program."""
-        pruned = self._pruned(program, name, feed)
+        """Compute the condition of a choice in a run of the program pruned to it."""
+        names = tuple(sorted(feed))
+        if names not in choice.conditions:
+            choice.conditions[names] = program._prune_with_input(list(names), [choice.mask])
+        pruned = choice.conditions[names]
         before = saved_state(pruned, scope)
         try:
-            return self._core.run(pruned, dict(feed), (name,), scope)[0]
+            return self._core.run(pruned, dict(feed), (choice.mask,), scope)[0]
         finally:
             restore(before, scope)
 
-    def _pruned(self, program: Program, name: str, feed: Mapping[str, Array]) -> Program:
-        """The program pruned to compute one variable, cached per version of the program."""
-        version, known = self._conditions.get(program, (None, {}))
-        if version != program.version:
-            known = {}
-            self._conditions[program] = program.version, known
-        key = (name, *sorted(feed))
-        if key not in known:
-            known[key] = program._prune_with_input(sorted(feed), [name])
-        return known[key]
 
-    def next_choice(self, program: Program) -> Operator | None:
-        """The next type-deciding branch op, cached per version of the program."""
-        version, choice = self._firsts.get(program, (None, None))
-        if version != program.version:
-            choice = _first_choice(program)
-            self._firsts[program] = program.version, choice
-        return choice
-
-    def _choices(self, program: Program) -> dict[tuple[int, ...], Program]:
-        version, choices = self._known.get(program, (None, {}))
-        if version != program.version:
-            choices = {}
-            self._known[program] = program.version, choices
-        return choices
-
-
-def _first_choice(program: Program) -> Operator | None:
+def _first_choice(program: Program) -> _Choice | None:
     """The first branch op of the main block that decides a type, or contains one that does."""
     inner = [op for block in program.blocks for op in block.ops if _decides(block, op)]
     if not inner:
@@ -107,7 +99,7 @@ def _first_choice(program: Program) -> Operator | None:
     for op in (op for op in main.ops if op.type == "select_input"):
         branches = [each for each in main.ops if _makes(each, op.inputs["X"])]
         if op in inner or any(_holds(program, each, inner) for each in branches):
-            return op
+            return _Choice(op.inputs["Mask"][0])
     raise _differing(
         inner[0], "in a loop", "return values of the same rank and dtype from all branches"
     )
@@ -168,10 +160,10 @@ def restore(state: dict[str, Any], scope: Scope) -> None:
 # ---- a program with one branch of a choice
 
 
-def _with_branch(program: Program, select: Operator, mask: int) -> Program:
-    """A copy of the program with all branch ops on one mask resolved."""
+def _with_branch(program: Program, name: str, mask: int) -> Program:
+    """A copy of the program with all branch ops on the variable `name` resolved to one value."""
     copied = program._copy()
-    _Taking(copied, select.inputs["Mask"][0], mask).rewrite()
+    _Taking(copied, name, mask).rewrite()
     drop_blocks(copied)
     copied.touch()
     return copied

@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from compiler.ir.opdef.type_inference import check_slots, op_text
 from compiler.ir.types import Array
+from compiler.support.per_version import PerVersion
 from fluid.framework import Operator, Program
 from fluid.recording.pruning import drop_blocks, reads_of
 from runtime.device import CPUPlace
@@ -46,20 +46,15 @@ class FileStages:
     """A cache of the stages of programs, keyed by version and fetch list."""
 
     def __init__(self) -> None:
-        self._known: WeakKeyDictionary[Program, tuple[int, dict[tuple[str, ...], Stages | None]]]
-        self._known = WeakKeyDictionary()
+        self._stages: PerVersion[Program, dict[tuple[str, ...], Stages | None]]
+        self._stages = PerVersion(lambda program: {})
 
     def stages(self, program: Program, fetch: tuple[str, ...]) -> Stages | None:
         """The stages of a program; None if its main block has no file op."""
-        version, known = self._known.get(program, (None, {}))
-        if version != program.version:
-            known = dict[tuple[str, ...], Stages | None]()
-            self._known[program] = program.version, known
-        if fetch not in known:
-            known[fetch] = cut(
-                program._copy(), fetch
-            )  # a copy, so that the weak key is not kept alive
-        return known[fetch]
+        stages = self._stages[program]
+        if fetch not in stages:
+            stages[fetch] = cut(program._copy(), fetch)  # results must not refer to the program
+        return stages[fetch]
 
 
 @dataclass(frozen=True)

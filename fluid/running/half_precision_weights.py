@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from weakref import WeakKeyDictionary
+from functools import partial
 
 from compiler.ir.program import OpDesc
+from compiler.support.per_version import PerVersion
 from fluid.framework import Program
 from runtime import executor as core
 from runtime.serving import Compile, Library
@@ -37,10 +38,9 @@ def _writes_values(op: OpDesc) -> bool:
 
 
 @dataclass
-class _Known:
-    """The executor of one version of a program, valid for one write count of its scope."""
+class _Valid:
+    """An executor that is valid for one write count of its scope; None once others have written."""
 
-    version: int
     written: int
     core: Core | None
 
@@ -60,22 +60,29 @@ class ConstantParamExecutors:
         """The executor of a program that changes no state; None if others write to
         what it reads.
         """
-        programs = scope.beside.setdefault(self, WeakKeyDictionary[Program, _Known]())
-        known: _Known | None = programs.get(program)
-        if known is None or known.version != program.version:
-            made = self._load(Library(self._compile, scope))
-            known = programs[program] = _Known(program.version, scope.clock.written, made)
-        if known.written != scope.clock.written:
-            known.core = None
-        return known.core
+        valid = self._executors(scope)[program]
+        if valid.written != scope.clock.written:
+            valid.core = None
+        return valid.core
+
+    def _executors(self, scope: Scope) -> PerVersion[Program, _Valid]:
+        """The executors over the parameters of a scope."""
+        executors = scope.beside.get(self)
+        if executors is None:
+            executors = scope.beside.setdefault(self, PerVersion(partial(self._new, scope)))
+        return executors
+
+    def _new(self, scope: Scope, program: Program) -> _Valid:
+        return _Valid(scope.clock.written, self._load(Library(self._compile, scope)))
 
     def settle(self, program: Program, scope: Scope) -> None:
         """Accept the current write count of a scope, after one of these programs
         ran and compiled.
         """
-        scope.beside[self][program].written = scope.clock.written
+        self._executors(scope)[program].written = scope.clock.written
 
-    def known(self, program: Program, scope: Scope) -> Core | None:
-        """The executor that ran a program last, if cached."""
-        found: _Known | None = scope.beside.get(self, {}).get(program)
-        return found.core if found is not None and found.version == program.version else None
+    def cached(self, program: Program, scope: Scope) -> Core | None:
+        """The executor that ran the current version of a program last, if it still may."""
+        executors = scope.beside.get(self)
+        valid = None if executors is None else executors.get(program)
+        return None if valid is None else valid.core

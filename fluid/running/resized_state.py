@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from compiler.ir.types import Array
+from compiler.support.per_version import PerVersion
 from fluid.framework import Program, Variable
 from fluid.running.feed_checks import missing_feeds
 from fluid.running.file_ops import value_of, with_lod
@@ -56,15 +56,11 @@ class ResizedState:
     """Cache of the `Resized` of each program version."""
 
     def __init__(self) -> None:
-        self._known: WeakKeyDictionary[Program, tuple[int, Resized | None]] = WeakKeyDictionary()
+        self._resized = PerVersion(_resized)
 
     def resized(self, program: Program) -> Resized | None:
         """Return what to run; None if all persistable variables that are read have static sizes."""
-        version, found = self._known.get(program, (None, None))
-        if version != program.version:
-            found = _resized(program)
-            self._known[program] = program.version, found
-        return found
+        return self._resized[program]
 
 
 def _resized(program: Program) -> Resized | None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from weakref import WeakKeyDictionary
 
+from compiler.support.per_version import PerVersion
 from fluid import parameter_server
 from fluid.framework import Program
 from fluid.running.half_precision_weights import changes_state
@@ -24,7 +24,6 @@ class Route:
     ops, resized state or branches to choose, and it has ops. `changes`: it writes state.
     """
 
-    version: int
     serves: bool
     is_plain: bool
     changes: bool
@@ -35,17 +34,14 @@ class Routes:
 
     def __init__(self, splits: Sequence[Split]) -> None:
         self._splits = splits
-        self._known: WeakKeyDictionary[Program, Route] = WeakKeyDictionary()
+        self._routes = PerVersion(self._route)
 
     def of(self, program: Program) -> Route:
         """The route of the current version of a program."""
-        route = self._known.get(program)
-        if route is None or route.version != program.version:
-            route = self._known[program] = self._found(program)
-        return route
+        return self._routes[program]
 
-    def _found(self, program: Program) -> Route:
-        version, serves = program.version, parameter_server.serves(program)
+    def _route(self, program: Program) -> Route:
+        serves = parameter_server.serves(program)
         is_plain = not serves and bool(program.blocks[0].ops)
         is_plain = is_plain and not any(split(program) for split in self._splits)
-        return Route(version, serves, is_plain, changes_state(program))
+        return Route(serves, is_plain, changes_state(program))

@@ -1,5 +1,7 @@
 """Branches whose results differ in rank or element type; numbers are those of release 1.8.5."""
 
+import gc
+import weakref
 from typing import Any
 
 import numpy as np
@@ -135,3 +137,15 @@ def test_on_several_devices_it_is_an_error(exe: Any) -> None:
     with pytest.raises(ShapeError, match=r"select_input: .* on several devices") as error:
         exe.run(both, feed={"x": X, "p": np.ones((2, 1), "float32")}, fetch_list=[out])
     assert "test_branches_taken.py" in str(error.value)
+
+
+def test_programs_with_branches_are_collected(exe: Any) -> None:
+    main = fluid.Program()
+    with fluid.program_guard(main):
+        x, p = inputs()
+        out = layers.cond(p > 0.0, lambda x=x: x, lambda x=x: layers.reduce_sum(x, 1))
+    exe.run(main, {"x": X, "p": number(1)}, [out.name])
+    program = weakref.ref(main)
+    del main, x, p, out
+    gc.collect()
+    assert program() is None
