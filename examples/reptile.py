@@ -17,8 +17,8 @@ import numpy as np
 from PIL import Image
 
 import fluid
-from fleet.few_shot.datasets import Open_KS_Read_Character
-from fleet.few_shot.episodes import sample_episode
+from fleet.openks.few_shot.datasets import Open_KS_Read_Character
+from fleet.openks.few_shot.episodes import sample_episode
 from fluid.demo.digits import load_digits
 
 WAYS, SHOTS, QUERIES = 5, 5, 5

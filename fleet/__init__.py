@@ -1,8 +1,8 @@
 """Distributed training: the role of each process, the strategy, and process launch.
 
 `roles` determine the role of a process, `parameter_server` and `collective` are the two fleets,
-`launch` starts processes, `few_shot` samples image data, `openks` has the names of OpenKS. All
-names can be imported from here, each loaded from its file on first use. No tensor is moved here.
+`launch` starts processes, `openks` has the names, strategies and data of OpenKS. All names can be
+imported from here, each loaded from its file on first use. No tensor is moved here.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ def _missing(name: str) -> NoReturn:
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "fleet.openks": (
+        "fleet.openks.algorithms": (
             "BaseDistributedAlgorithm BaseDistributedOptimizer CPUDistributedAlgorithm "
             "GPUDistributedAlgorithm GeneralDistributedOptimizer HeterogeneousDistributedOptimizer "
             "KSDistributedFactory"
         ),
-        "fleet.openks_strategies": (
+        "fleet.openks.strategies": (
             "ASyncModelConfig CPUStrategy CollectiveMode GPUStrategy GeoSGDModelConfig "
             "GradAllreduce HalfSyncModelConfig HierarchicalAllreduce LocalSGD NCCL2Mode "
             "NumThreadsConfig SyncModeConfig TablesOnServers"
@@ -72,8 +72,8 @@ __getattr__, __dir__ = lazy_names(
         "fleet.roles.mpi": "MPISymetricRoleMaker",
         "fleet.roles.user_defined": "UserDefinedCollectiveRoleMaker UserDefinedRoleMaker",
         "fleet.algorithm": "Mode",
-        "fleet.few_shot.classes": "Open_KS_Character Open_KS_ImageNet",
-        "fleet.few_shot.datasets": "Open_KS_Read_Character Open_KS_read",
+        "fleet.openks.few_shot.classes": "Open_KS_Character Open_KS_ImageNet",
+        "fleet.openks.few_shot.datasets": "Open_KS_Read_Character Open_KS_read",
     },
     otherwise=_missing,
 )

@@ -206,7 +206,11 @@ IMPORTERS: dict[str, tuple[str, ...]] = {
     "msvcrt": ("runtime.files.folder_locks",),
     "resource": ("fluid.cli.limits",),
     "matplotlib": ("fluid.paddle.utils.plot",),
-    "PIL": ("fluid.paddle.dataset.image", "fluid.cli.values.images", "fleet.few_shot.images"),
+    "PIL": (
+        "fluid.paddle.dataset.image",
+        "fluid.cli.values.images",
+        "fleet.openks.few_shot.images",
+    ),
 }
 # May be imported by name, on first use: optional dependencies, and what only a compilation needs.
 LAZY_PACKAGES = (

@@ -1,4 +1,4 @@
-"""Two workers of `openks_launcher --mode gpu`: each strategy has the numbers that it promises."""
+"""Two workers of `fleet.openks.launcher --mode gpu`: each strategy has the numbers that it promises."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ AMP_BAND = 0.05
 def trained(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     """What each of two workers has after all jobs of the script."""
     folder = tmp_path_factory.mktemp("collective")
-    command = [sys.executable, "-m", "fleet.openks_launcher", "--mode", "gpu", "--worker_num", "2"]
+    command = [sys.executable, "-m", "fleet.openks.launcher", "--mode", "gpu", "--worker_num", "2"]
     environ = {**os.environ, "PYTHONPATH": str(ROOT), "FLAGS_rpc_deadline": "60000"}
     subprocess.run([*command, str(SCRIPT), str(folder)], env=environ, check=True, timeout=150)
     return [dict(np.load(folder / f"rank{rank}.npz")) for rank in range(2)]

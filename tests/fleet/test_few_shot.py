@@ -9,10 +9,10 @@ import pytest
 from PIL import Image
 from sklearn.datasets import load_digits, load_sample_images
 
-from fleet.few_shot.classes import Open_KS_Character, Open_KS_ImageNet
-from fleet.few_shot.datasets import Open_KS_read, Open_KS_Read_Character
-from fleet.few_shot.episodes import episode_reader, sample_episode
-from fleet.few_shot.images import ImageDataError
+from fleet.openks.few_shot.classes import Open_KS_Character, Open_KS_ImageNet
+from fleet.openks.few_shot.datasets import Open_KS_read, Open_KS_Read_Character
+from fleet.openks.few_shot.episodes import episode_reader, sample_episode
+from fleet.openks.few_shot.images import ImageDataError
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +80,7 @@ def test_samples_repeat_for_a_seed_and_have_no_image_twice(characters: Path) -> 
 def test_a_file_is_read_once(characters: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = Open_KS_Character(characters / "Digits" / "character01")
     first = found._read_image("0.png")
-    monkeypatch.setattr("fleet.few_shot.classes.read_image", None)
+    monkeypatch.setattr("fleet.openks.few_shot.classes.read_image", None)
     np.testing.assert_array_equal(found._read_image("0.png"), first)
 
 

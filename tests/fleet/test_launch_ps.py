@@ -125,7 +125,7 @@ def test_two_workers_and_two_servers_train_as_one_process(tmp_path: Path) -> Non
         "train.py",
         str(tmp_path),
         "sync",
-        module="fleet.openks_launcher",
+        module="fleet.openks.launcher",
         flags=("--mode", "cpu"),
     )
     assert done.returncode == 0, done.stdout + done.stderr

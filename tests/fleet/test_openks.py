@@ -13,8 +13,8 @@ import pytest
 
 import fleet
 import fluid
-from fleet import openks, openks_launcher
-from fleet.openks_strategies import (
+from fleet.openks import algorithms, launcher
+from fleet.openks.strategies import (
     ASyncModelConfig,
     CollectiveMode,
     CPUStrategy,
@@ -228,7 +228,7 @@ def test_without_a_strategy_the_defaults_apply(loss: Any) -> None:
 def test_a_missing_gpu_is_noted_once(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(openks, "is_compiled_with_cuda", lambda: False)
+    monkeypatch.setattr(algorithms, "is_compiled_with_cuda", lambda: False)
     monkeypatch.setattr(fleet.GPUDistributedAlgorithm, "_noted", False)
     gpu()
     gpu()
@@ -266,13 +266,13 @@ def test_the_quick_start_of_openks_in_one_process(loss: Any, tmp_path: Path) -> 
     ],
 )  # fmt: skip
 def test_the_launcher_passes_flags_on(given: str, mode: str, rest: str) -> None:
-    assert openks_launcher.command_line(given.split()) == (mode, rest.split())
+    assert launcher.command_line(given.split()) == (mode, rest.split())
 
 
 def test_the_launcher_names_a_wrong_mode(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        openks_launcher.main(["--mode", "tpu", "t.py"])
+        launcher.main(["--mode", "tpu", "t.py"])
     assert "invalid choice: 'tpu'" in capsys.readouterr().err
     with pytest.raises(SystemExit):
-        openks_launcher.main(["--mode", "cpu", "absent.py"])
+        launcher.main(["--mode", "cpu", "absent.py"])
     assert "absent.py is no file" in capsys.readouterr().err

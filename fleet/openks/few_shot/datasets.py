@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from fleet.few_shot.classes import Open_KS_Character, Open_KS_ImageNet
-from fleet.few_shot.images import ImageDataError
+from fleet.openks.few_shot.classes import Open_KS_Character, Open_KS_ImageNet
+from fleet.openks.few_shot.images import ImageDataError
 
 __all__ = ["Open_KS_Read_Character", "Open_KS_read"]
 

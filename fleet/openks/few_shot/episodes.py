@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from compiler.ir.types import Array
-from fleet.few_shot.classes import ImageClass
-from fleet.few_shot.images import ImageDataError
+from fleet.openks.few_shot.classes import ImageClass
+from fleet.openks.few_shot.images import ImageDataError
 
 __all__ = ["Episode", "episode_reader", "sample_episode"]
 

@@ -1,4 +1,4 @@
-"""`python -m fleet.openks_launcher --mode cpu|gpu …`: the launcher of OpenKS.
+"""`python -m fleet.openks.launcher --mode cpu|gpu …`: the launcher of OpenKS.
 
 With `--mode cpu` it is `fluid launch_ps`, with `--mode gpu` `fluid launch`; each takes the flags of
 that command too.
@@ -22,7 +22,7 @@ def command_line(arguments: Sequence[str]) -> tuple[str, list[str]]:
     >>> command_line(["--mode", "gpu", "--worker_num", "2", "train.py", "--mode", "fast"])
     ('gpu', ['--nproc_per_node', '2', 'train.py', '--mode', 'fast'])
     """
-    command = argparse.ArgumentParser("fleet.openks_launcher", description=__doc__)
+    command = argparse.ArgumentParser("fleet.openks.launcher", description=__doc__)
     command.add_argument("--mode", choices=("cpu", "gpu"), default="cpu", help="(%(default)s)")
     command.add_argument("--worker_num", type=int, help="workers")
     command.add_argument("--server_num", type=int, help="servers, with --mode cpu")

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from compiler.ir.types import Array
-from fleet.few_shot.images import ImageDataError, read_image
+from fleet.openks.few_shot.images import ImageDataError, read_image
 
 __all__ = ["ImageClass", "Open_KS_Character", "Open_KS_ImageNet"]
 
