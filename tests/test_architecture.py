@@ -26,7 +26,6 @@ COMMANDS = ("bench", "tools")
 SHARED = ("compiler.errors", "compiler.support")
 """Any package may import these."""
 VALUES = (
-    "compiler.ir.cached_property",
     "compiler.ir.dims",
     "compiler.ir.types",
     "compiler.ir.program",
@@ -63,9 +62,8 @@ TABLE: dict[str, tuple[str, ...]] = {
     "compiler.support.shared_arrays": ("compiler.ir.types",),
     "compiler.support.stored_arrays": ("compiler.support", "compiler.ir.types"),
     "compiler.ir": (*SHARED,),
-    "compiler.ir.cached_property": (),
-    "compiler.ir.dims": (*SHARED, "compiler.ir.cached_property"),
-    "compiler.ir.types": (*SHARED, "compiler.ir.cached_property", "compiler.ir.dims"),
+    "compiler.ir.dims": SHARED,
+    "compiler.ir.types": (*SHARED, "compiler.ir.dims"),
     "compiler.ir.philox": (*SHARED, "compiler.ir.types"),
     "compiler.ir.program": (*SHARED, "compiler.ir.dims", "compiler.ir.types"),
     "compiler.ir.opdef": (*SHARED, *VALUES),
@@ -136,7 +134,7 @@ TABLE: dict[str, tuple[str, ...]] = {
         "compiler.pack",
         "compiler.record",
     ),
-    "compiler.cost": ("compiler.ir", "compiler.plan", "compiler.codegen"),
+    "compiler.cost": ("compiler.support", "compiler.ir", "compiler.plan", "compiler.codegen"),
     "compiler.cost.stage_costs": ("compiler",),
     "compiler.report": (
         "compiler.errors",

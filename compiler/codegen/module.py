@@ -24,11 +24,11 @@ from types import CodeType
 from typing import Any, cast
 
 from compiler.errors import ParseError
-from compiler.ir.cached_property import cached_property
 from compiler.ir.dims import Dim, Size, evaluate, parse_size
 from compiler.pack import Lifetime
 from compiler.plan import Buffer, Tensor
 from compiler.record import Record
+from compiler.support.cached_property import cached_property
 from compiler.support.escape import expect_one_line
 from compiler.support.shared_arrays import SharedArrays
 from compiler.support.syntax_trees import syntax_tree

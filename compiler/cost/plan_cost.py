@@ -29,11 +29,11 @@ from compiler.codegen.triton.cost import Access, Traffic
 from compiler.codegen.triton.target import launches
 from compiler.cost.gpu_limits import HOST, Gpu
 from compiler.ir.analysis.placement import NATIVE, TO_DEVICE, TO_HOST, TRITON
-from compiler.ir.cached_property import cached_property
 from compiler.ir.dims import evaluate, product
 from compiler.ir.opdef import GradOp
 from compiler.ir.types import DType, Shape
 from compiler.plan import Place, Plan, PlannedOp, Step, Storage, Value
+from compiler.support.cached_property import cached_property
 
 
 class Side(Enum):

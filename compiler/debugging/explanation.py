@@ -18,7 +18,6 @@ from compiler.cost.plan_cost import PlanCost
 from compiler.cost.stage_costs import costs_by_stage
 from compiler.driver import TARGETS, Compiled, compile_graph, feed_shapes
 from compiler.errors import CompileError
-from compiler.ir.cached_property import cached_property
 from compiler.ir.conversion.program_to_graph import to_graph
 from compiler.ir.dims import evaluate
 from compiler.ir.graph import Graph
@@ -36,6 +35,7 @@ from compiler.report.page import Report, html
 from compiler.report.roofline import Roofline
 from compiler.report.tables import memory_table, pass_table
 from compiler.report.user_lines import Sources
+from compiler.support.cached_property import cached_property
 from compiler.support.escape import one_line
 
 

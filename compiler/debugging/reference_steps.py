@@ -13,9 +13,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from compiler.ir.cached_property import cached_property
 from compiler.ir.opdef import OpDef, find, listed
 from compiler.ir.types import Array, is_floating
+from compiler.support.cached_property import cached_property
 
 Labels: TypeAlias = Mapping[str, Sequence[str]]
 """The labels of the values in each slot."""

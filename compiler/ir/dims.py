@@ -21,7 +21,7 @@ from math import gcd
 from typing import TypeAlias
 
 from compiler.errors import ShapeError
-from compiler.ir.cached_property import cached_property
+from compiler.support.cached_property import cached_property
 from compiler.support.limits import MAX_SIZE_DEPTH, MAX_SIZE_SYMBOLS
 from compiler.support.syntax_trees import syntax_tree
 

@@ -11,8 +11,8 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from compiler.ir.cached_property import cached_property
 from compiler.ir.dims import UNKNOWN, Dim, Size, evaluate, product
+from compiler.support.cached_property import cached_property
 
 Shape: TypeAlias = tuple[Size, ...]
 """Sizes from the outermost axis inwards; each is a number or a `Dim`."""

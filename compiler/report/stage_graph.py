@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from compiler.ir.cached_property import cached_property
 from compiler.ir.program import OpRole
 from compiler.record import OpNote, Stage
 from compiler.report.changes import key
 from compiler.report.graph_layers import Lane
 from compiler.report.graph_layout import Layout, layout
+from compiler.support.cached_property import cached_property
 
 UNDRAWN = -1
 """Index for an op that has no node."""

@@ -16,7 +16,7 @@ import pytest
 
 import fluid
 from compiler.codegen.native.machine import MACHINES
-from compiler.ir.cached_property import cached_property
+from compiler.support.cached_property import cached_property
 from compiler.support.lazy_loading import load
 from runtime.native import build
 from runtime.prefetching_reader import Prefetcher

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache
+
+from compiler.support.cached_property import cached_property
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 
 import numpy as np
 
+from compiler.support.cached_property import cached_property
 from tools.ptx.counters.banks import BankCounter
 from tools.ptx.counters.mix import class_of
 from tools.ptx.counters.observers import Access, Observer, observer

@@ -14,11 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
 from compiler.ir.types import is_floating
+from compiler.support.cached_property import cached_property
 from tools.verify.sizing.problem import NARROWEST, Arrays, Problem, Refused, reference
 
 TOLERANCE = {"float64": 1e-9, "float32": 1e-4, "float16": 1e-2, "bfloat16": 3e-2}

@@ -6,7 +6,6 @@ import os
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 from unittest.mock import patch
 
@@ -17,6 +16,7 @@ from compiler.ir.conversion.program_to_graph import to_graph
 from compiler.ir.dims import Dim
 from compiler.ir.program import GRAD
 from compiler.ir.types import is_floating
+from compiler.support.cached_property import cached_property
 from runtime.sizes import LOD
 from tests.ops.scaled import drift
 from tools.verify.sizing.problem import Built, Problem

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import cast
 
 from compiler.codegen.bind_and_run import NumpyOperand
@@ -22,6 +21,7 @@ from compiler.errors import CompileError
 from compiler.ir.dims import Size
 from compiler.ir.region import strides
 from compiler.ir.types import DType, Shape, TensorType
+from compiler.support.cached_property import cached_property
 
 Axes = frozenset[Axis]
 """The axes that an expression depends on."""
