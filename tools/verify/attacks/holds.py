@@ -7,7 +7,6 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -24,6 +23,7 @@ from compiler.ir.text.dot import dot
 from compiler.ir.text.parser import parse, parse_program
 from compiler.ir.text.printer import show
 from compiler.passes.dump import row
+from compiler.support.cached_property import cached_property
 from fluid.cli import main as cli
 from fluid.framework import Program
 from fluid.inference.packages import load_compiled
@@ -70,8 +70,8 @@ class Renamed:
 
     def predictor(self) -> Predictor:
         """A predictor of the model."""
-        ends = (tuple(edges(self.program, kind, "model")) for kind in ("feed", "fetch"))
-        return Predictor(InferenceModel(self.program, *ends, self.params))
+        feeds, fetches = (tuple(edges(self.program, kind, "model")) for kind in ("feed", "fetch"))
+        return Predictor(InferenceModel(self.program, feeds, fetches, self.params))
 
     def study(self, target: str = "numpy") -> Study:
         """Its recorded compilation, with every dynamic size 8; cached."""
@@ -147,8 +147,8 @@ def same_texts(model: Renamed, plain: Renamed) -> None:
     assert len(text.splitlines()) == len(show(plain.program).splitlines())
     for mine, other in zip(ours.stages, theirs.stages, strict=True):
         assert show(parse(mine.text)) == mine.text
-        drawn = [" ".join(shape_of_dot(dot(parse(each.text)))) for each in (mine, other)]
-        same_shape(*drawn, "DOT")
+        first, second = (" ".join(shape_of_dot(dot(parse(each.text)))) for each in (mine, other))
+        same_shape(first, second, "DOT")
         line = row(mine)
         assert len(line.splitlines()) == 1 and json.loads(line)["name"] == mine.name
         printable(mine.text + dot(parse(mine.text)) + line)

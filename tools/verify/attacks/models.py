@@ -19,7 +19,7 @@ CASES = 7_500
 
 def main(arguments: Sequence[str]) -> int:
     """Run the attack; return 1 if a case failed."""
-    parser = argparse.ArgumentParser(prog="attack.py models", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="attack.py models", description=__doc__)
     parser.add_argument("--count", type=int, default=CASES, help="how many cases (%(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="another seed, other cases")
     given = parser.parse_args(arguments)

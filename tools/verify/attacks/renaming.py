@@ -165,6 +165,7 @@ def saved(original: Original, message: Message, names: Mapping[str, str], folder
     tensors = {
         names.get(name, name): (tensor.array, tuple(map(tuple, tensor.lod())))
         for name, tensor in original.params.items()
+        if tensor.array is not None
     }
     save_combined(folder / "params", tensors)
     return folder

@@ -120,7 +120,8 @@ def outcome(kind: Kind, model: Versioned, folder: Path) -> str:
         found = kind.load(model, folder)
     except (ValueError, OSError) as error:
         return type(error).__name__
-    return {(OLD,): "old", (NEW,): "new"}.get(tuple(found), "torn")
+    versions: dict[tuple[float, ...], str] = {(OLD,): "old", (NEW,): "new"}
+    return versions.get(tuple(found), "torn")
 
 
 def _saved_in_child(kind: Kind, model: Versioned, folder: Path) -> float:

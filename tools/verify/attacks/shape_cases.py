@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from math import prod
 from random import Random
 from typing import Any
@@ -22,6 +21,7 @@ from compiler.ir.dims import Dim
 from compiler.ir.opdef import find, listed
 from compiler.ir.opdef.slots import Slot
 from compiler.ir.types import TensorType, type_of
+from compiler.support.cached_property import cached_property
 from tests.ops.samples import samples
 from tools.verify.attacks.attribute_values import Call, calls_of
 

@@ -124,7 +124,7 @@ def _judge(
 
 def main(arguments: Sequence[str]) -> int:
     """Run the attack; return 1 if a case failed."""
-    parser = argparse.ArgumentParser(prog="attack.py strings", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="attack.py strings", description=__doc__)
     parser.add_argument("--models", default="", metavar="NAME,NAME", help="only these models")
     parser.add_argument("--every", type=int, default=1, help="each so many strings, one by one (1)")
     parser.add_argument("--checks", default=",".join(CHECKS), help="what is held (%(default)s)")

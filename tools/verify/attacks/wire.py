@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -138,9 +138,9 @@ def frames(chance: random.Random) -> list[bytes]:
 def random_frame(chance: random.Random) -> bytes:
     """A message of an exchange with any kind, trainer, step, offset and size."""
     size = chance.choice((0, 1, 31, 4 * SIZE, 4 * SIZE + 64))
-    kind = chance.choice((*Kind, 0, 77))
-    numbers = [chance.choice((0, 1, 7, 1 << 40, (1 << 64) - 1)) for _ in range(2)]
-    message, view = new_frame(kind, chance.choice((0, 1, 9, 65535)), *numbers, size)
+    kind = cast(Kind, chance.choice((*Kind, 0, 77)))  # of a peer of another version
+    step, offset = (chance.choice((0, 1, 7, 1 << 40, (1 << 64) - 1)) for _ in range(2))
+    message, view = new_frame(kind, chance.choice((0, 1, 9, 65535)), step, offset, size)
     view[:] = np.frombuffer(chance.randbytes(size), np.uint8)
     return message
 
