@@ -14,7 +14,7 @@ from itertools import count, islice
 import numpy as np
 
 import fluid
-from fluid.paddle import batch, dataset, reader
+from fluid.compat.paddle import batch, dataset, reader
 
 STEPS = 100
 FALLS = 4  # Required reduction of the loss.

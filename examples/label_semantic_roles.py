@@ -13,7 +13,7 @@ from itertools import count, islice
 import numpy as np
 
 import fluid
-from fluid.paddle import batch, dataset, reader
+from fluid.compat.paddle import batch, dataset, reader
 
 STEPS, DEPTH, WIDTH = 60, 4, 64
 FALLS = 10  # Required reduction of the loss.

@@ -15,7 +15,7 @@ from itertools import count, islice
 import numpy as np
 
 import fluid
-from fluid.paddle import batch, dataset, reader
+from fluid.compat.paddle import batch, dataset, reader
 
 layers = fluid.layers
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 import fluid
-from fluid.paddle import batch, dataset, reader
+from fluid.compat.paddle import batch, dataset, reader
 
 STEPS = 200
 FALLS = 20  # Required reduction of the loss.

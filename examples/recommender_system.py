@@ -13,7 +13,7 @@ from itertools import count, islice
 import numpy as np
 
 import fluid
-from fluid.paddle import batch, dataset, reader
+from fluid.compat.paddle import batch, dataset, reader
 
 STEPS = 300
 FALLS = 8  # Required reduction of the loss.

@@ -34,14 +34,14 @@ from fluid import (
     unique_name,
 )
 from fluid.backward import gradients
-from fluid.compatibility.as_paddle import install_as_paddle
-from fluid.compatibility.installed import (
+from fluid.compat.as_paddle import install_as_paddle
+from fluid.compat.installed import (
     disable_dygraph,
     disable_imperative,
     enable_dygraph,
     enable_imperative,
 )
-from fluid.compatibility.missing import not_yet
+from fluid.compat.missing import not_yet
 from fluid.compiler import BuildStrategy, CompiledProgram, ExecutionStrategy
 from fluid.data import data
 from fluid.data_feed_desc import DataFeedDesc as DataFeedDesc

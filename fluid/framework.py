@@ -19,12 +19,12 @@ from compiler.ir import program as ir
 from compiler.ir.conversion.reused_names import has_reuses, restore_original_names
 from compiler.ir.program import OpRole
 from compiler.support.tracebacks import entry_point
-from fluid.compatibility.installed import in_dygraph_mode, load_op_library, require_version
-from fluid.compatibility.op_protos import OpProtoHolder, get_all_op_protos
+from fluid.compat.descs import ProgramDesc
+from fluid.compat.installed import in_dygraph_mode, load_op_library, require_version
+from fluid.compat.op_protos import OpProtoHolder, get_all_op_protos
 from fluid.recording import current_state, pruning
 from fluid.recording.arguments import ArgumentError, typed
 from fluid.recording.block import Block
-from fluid.recording.descs import ProgramDesc
 from fluid.recording.op_records import must_be_bool, user_line
 from fluid.recording.operator import Operator
 from fluid.recording.program_bytes import program_bytes, program_from_bytes

@@ -183,7 +183,7 @@ TABLE: dict[str, tuple[str, ...]] = {
     "fluid": ("compiler", "runtime"),
     "fluid.cli": ("compiler", "runtime", "fluid", "fleet"),
     "fluid.incubate": ("compiler", "runtime", "fluid", "fleet"),
-    "fluid.paddle": ("compiler", "runtime", "fluid", "fleet"),
+    "fluid.compat.paddle": ("compiler", "runtime", "fluid", "fleet"),
     "fleet": ("compiler", "runtime", "fluid"),
 }
 FOLDERS = {
@@ -203,9 +203,9 @@ IMPORTERS: dict[str, tuple[str, ...]] = {
     "fcntl": ("runtime.files.folder_locks",),
     "msvcrt": ("runtime.files.folder_locks",),
     "resource": ("fluid.cli.limits",),
-    "matplotlib": ("fluid.paddle.utils.plot",),
+    "matplotlib": ("fluid.compat.paddle.utils.plot",),
     "PIL": (
-        "fluid.paddle.dataset.image",
+        "fluid.compat.paddle.dataset.image",
         "fluid.cli.values.images",
         "fleet.openks.few_shot.images",
     ),
@@ -221,7 +221,7 @@ LAZY_PACKAGES = (
 
 # May import files by computed names: ops, `paddle` modules, lazy names, the PTX machine.
 COMPUTED_IMPORTS = (
-    "compiler.ops", "compiler.support.lazy_loading", "fluid.compatibility.as_paddle",
+    "compiler.ops", "compiler.support.lazy_loading", "fluid.compat.as_paddle",
     "runtime.gpu.drivers",
 )  # fmt: skip
 
@@ -229,7 +229,7 @@ FILE_LINES = 400
 LONG_FILES = {"fluid.framework", "fluid.layers.nn", "fluid.optimizer"}
 FUNCTION_LINES = 40
 VAGUE = ("utils", "util", "misc", "common")
-FOREIGN_PATHS = ("fluid.incubate", "fluid.paddle", "fluid.compatibility.old_python")
+FOREIGN_PATHS = ("fluid.incubate", "fluid.compat.paddle", "fluid.compat.old_python")
 """Packages whose modules have the paths of Paddle or of Python."""
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef

@@ -208,7 +208,7 @@ def test_architecture_lists_every_module_at_the_top_of_a_package() -> None:
     ] == []
 
 
-MIRRORS = ("fluid/paddle/", "fluid/incubate/", "fluid/compatibility/old_python/")
+MIRRORS = ("fluid/compat/paddle/", "fluid/incubate/", "fluid/compat/old_python/")
 """Packages whose inside repeats the layout of Paddle or of Python."""
 
 

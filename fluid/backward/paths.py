@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from compiler.ir.program import GRAD
-from fluid.compatibility.native_ops import has_non_empty_grad_op_maker
+from fluid.compat.native_ops import has_non_empty_grad_op_maker
 from fluid.framework import Block, Operator, Program, Variable
 
 __all__ = [

@@ -19,9 +19,9 @@ from fluid.cli.model import CommandError
 from fluid.cli.on_cpu import use_cpu
 from fluid.cli.target import use_target
 from fluid.cli.terminal import INTERRUPTED
-from fluid.compatibility.as_paddle import install_as_paddle
-from fluid.compatibility.missing import why_absent
-from fluid.compatibility.old_python import mend
+from fluid.compat.as_paddle import install_as_paddle
+from fluid.compat.missing import why_absent
+from fluid.compat.old_python import mend
 from fluid.profiler import tracing
 
 __all__ = ["prepare", "run_script"]

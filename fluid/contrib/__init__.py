@@ -1,6 +1,6 @@
 """Contributed modules of fluid 1.8.5 under their original names."""
 
-from fluid.compatibility.missing import not_yet
+from fluid.compat.missing import not_yet
 from fluid.contrib import (
     decoder,
     extend_optimizer,

@@ -7,8 +7,28 @@ from __future__ import annotations
 
 from compiler.errors import CompileError
 from compiler.ir.program import OpRole
-from fluid.compatibility.installed import load_op_library
-from fluid.compatibility.native_ops import (
+from fluid.compat.descs import BlockDesc, OpDesc, ProgramDesc, VarDesc
+from fluid.compat.inference.analysis import (
+    AnalysisPredictor,
+    NativePaddlePredictor,
+    PaddlePredictor,
+    create_paddle_predictor,
+)
+from fluid.compat.inference.analysis_config import (
+    AnalysisConfig,
+    NativeConfig,
+    PaddlePassBuilder,
+    PaddlePlace,
+)
+from fluid.compat.inference.paddle_tensor import (
+    PaddleBuf,
+    PaddleDType,
+    PaddleTensor,
+    ZeroCopyTensor,
+    paddle_dtype_size,
+)
+from fluid.compat.installed import load_op_library
+from fluid.compat.native_ops import (
     get_grad_op_desc,
     get_op_attrs_default_value,
     get_variable_tensor,
@@ -36,27 +56,7 @@ from fluid.core.native_names import (
     size_of_dtype,
 )
 from fluid.core.native_protos import get_all_op_protos
-from fluid.inference.analysis import (
-    AnalysisPredictor,
-    NativePaddlePredictor,
-    PaddlePredictor,
-    create_paddle_predictor,
-)
-from fluid.inference.analysis_config import (
-    AnalysisConfig,
-    NativeConfig,
-    PaddlePassBuilder,
-    PaddlePlace,
-)
-from fluid.inference.paddle_tensor import (
-    PaddleBuf,
-    PaddleDType,
-    PaddleTensor,
-    ZeroCopyTensor,
-    paddle_dtype_size,
-)
 from fluid.lod_tensor import LoDTensor, LoDTensorArray
-from fluid.recording.descs import BlockDesc, OpDesc, ProgramDesc, VarDesc
 from fluid.recording.var_types import kind_of, var_type
 from fluid.running.feed_checks import diff_tensor_shape
 from fluid.running.flags import Flags

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import fields
 
-from fluid.compatibility import op_protos
-from fluid.proto import framework_pb2 as pb
-from fluid.proto.messages import ProtoMessage
+from fluid.compat import op_protos
+from fluid.compat.proto import framework_pb2 as pb
+from fluid.compat.proto.messages import ProtoMessage
 
 __all__ = ["get_all_op_protos"]
 

@@ -6,7 +6,7 @@ has the base class, `convolutions`, `dense`, `norms` and `losses` the layers, wh
 and `container` lists of them.
 """
 
-from fluid.compatibility.missing import not_yet
+from fluid.compat.missing import not_yet
 from fluid.dygraph import base, container, layer_object_helper, layers, nn
 from fluid.dygraph.base import (
     disable_dygraph,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn, TypeVar
 
-from fluid.compatibility.installed import (
+from fluid.compat.installed import (
     disable_dygraph,
     disable_imperative,
     enable_dygraph,

@@ -1,6 +1,6 @@
 """Layers: functions that append ops to the default main program and return their results."""
 
-from fluid.compatibility.missing import not_yet
+from fluid.compat.missing import not_yet
 from fluid.layers import collective as collective
 from fluid.layers import device as device
 from fluid.layers import files as files

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fluid.clip import GradientClipBase
-from fluid.compatibility.missing import not_yet
+from fluid.compat.missing import not_yet
 from fluid.framework import Block, Parameter, Variable, name_scope
 from fluid.optimizer.averages import ExponentialMovingAverage, ModelAverage
 from fluid.optimizer.base import Optimizer, ParamGrad

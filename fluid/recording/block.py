@@ -15,8 +15,8 @@ from compiler.ir.opdef.slots import GRAPH_ONLY
 from compiler.ir.opdef.type_inference import bind, check_slots, infer_op, op_text
 from compiler.ir.program import NO_BLOCK, VarKind
 from compiler.support.tracebacks import entry_point
+from fluid.compat.descs import BlockDesc
 from fluid.recording.checks import check_type
-from fluid.recording.descs import BlockDesc
 from fluid.recording.op_records import must_be_bool, plain_values, slot_names, user_line
 from fluid.recording.operator import Operator
 from fluid.recording.proto_text import block_text

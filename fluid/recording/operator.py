@@ -11,7 +11,7 @@ from compiler.ir.model_format.attributes import dump_attr
 from compiler.ir.model_format.protobuf import AttrType
 from compiler.ir.opdef.type_inference import op_text as short_text
 from compiler.ir.program import BlockRef, OpRole
-from fluid.recording.descs import OpDesc
+from fluid.compat.descs import OpDesc
 from fluid.recording.op_records import must_be_bool, plain, plain_values
 from fluid.recording.proto_text import op_text
 

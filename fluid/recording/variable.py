@@ -13,9 +13,9 @@ from compiler.ir.program import EMPTY, GRAD
 from compiler.ir.program import VarDesc as PlainVariable
 from compiler.ir.types import DType
 from fluid import unique_name
+from fluid.compat.descs import VarDesc as DescribedVariable
 from fluid.recording.arguments import ArgumentError
 from fluid.recording.arithmetic import Arithmetic
-from fluid.recording.descs import VarDesc as DescribedVariable
 from fluid.recording.op_records import must_be_bool
 from fluid.recording.proto_text import var_text
 from fluid.recording.slicing import Sliceable

@@ -1,6 +1,6 @@
 """Program rewrites: for inference, for memory reuse, for distributed training."""
 
-from fluid.compatibility.missing import not_yet
+from fluid.compat.missing import not_yet
 from fluid.transpiler.distribute_transpiler import DistributeTranspiler, DistributeTranspilerConfig
 from fluid.transpiler.inference_transpiler import InferenceTranspiler
 from fluid.transpiler.memory_optimization_transpiler import memory_optimize, release_memory

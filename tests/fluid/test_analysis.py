@@ -13,6 +13,7 @@ import pytest
 import fluid
 from compiler.errors import CompileError
 from compiler.passes.pipeline import PASSES
+from fluid.compat.inference import analysis_config
 from fluid.core import (
     AnalysisConfig,
     NativeConfig,
@@ -21,7 +22,6 @@ from fluid.core import (
     PaddleTensor,
     create_paddle_predictor,
 )
-from fluid.inference import analysis_config
 from runtime.errors import FeedError, LodError, NotInitialized
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "inference"

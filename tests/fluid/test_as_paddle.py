@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import fluid
-from fluid.paddle import dataset
+from fluid.compat.paddle import dataset
 from tests.fluid.dataset_files import make_all
 
 ROOT = Path(__file__).resolve().parents[2]

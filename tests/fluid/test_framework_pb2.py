@@ -10,7 +10,7 @@ import pytest
 
 import fluid
 from compiler.ir.model_format.protobuf import ProtoError
-from fluid.proto import framework_pb2 as pb
+from fluid.compat.proto import framework_pb2 as pb
 
 MODELS = Path(__file__).parents[1] / "golden" / "inference"
 TEXT = r"""

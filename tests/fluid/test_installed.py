@@ -7,7 +7,7 @@ import pytest
 
 import fluid
 from fluid import core
-from fluid.compatibility.installed import VersionError
+from fluid.compat.installed import VersionError
 from fluid.running.flags import from_env
 
 

@@ -8,10 +8,10 @@ import pytest
 
 import fluid
 from compiler.errors import CompileError
-from fluid.compatibility.old_names import debugger, default_scope_funcs, install_check, log_helper
-from fluid.compatibility.old_names.annotations import deprecated
-from fluid.compatibility.old_names.op import Operator
-from fluid.compatibility.old_names.wrapped_decorator import (
+from fluid.compat.old_names import debugger, default_scope_funcs, install_check, log_helper
+from fluid.compat.old_names.annotations import deprecated
+from fluid.compat.old_names.op import Operator
+from fluid.compat.old_names.wrapped_decorator import (
     signature_safe_contextmanager,
     wrap_decorator,
 )

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 import fluid
+from fluid.compat.paddle.utils import plot
 from fluid.layers.device import get_places
-from fluid.paddle.utils import plot
 
 
 def test_places() -> None:

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from fluid.compatibility.old_python import libraries
-from fluid.compatibility.old_python.mend import MODULES, StandIns, with_names
-from fluid.compatibility.old_python.names import Gone, getargspec
-from fluid.compatibility.old_python.notices import Notices
+from fluid.compat.old_python import libraries
+from fluid.compat.old_python.mend import MODULES, StandIns, with_names
+from fluid.compat.old_python.names import Gone, getargspec
+from fluid.compat.old_python.notices import Notices
 
 SCRIPT = """
 import collections, inspect, string, sys, time

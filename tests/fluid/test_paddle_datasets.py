@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 from scipy.io import savemat
 
-from fluid.paddle import dataset
-from fluid.paddle.dataset import cifar, common, image, matlab, mnist, uci_housing
-from fluid.paddle.dataset.common import DatasetError
+from fluid.compat.paddle import dataset
+from fluid.compat.paddle.dataset import cifar, common, image, matlab, mnist, uci_housing
+from fluid.compat.paddle.dataset.common import DatasetError
 from tests.fluid.dataset_files import make_all, package, tar
 from tests.fluid.dataset_samples import plain, questions
 
@@ -250,7 +250,7 @@ def test_line_without_end(own_home: Path) -> None:
 
 
 def test_member_that_is_too_large(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fluid.paddle.dataset.archive.whole.__defaults__", (10,))
+    monkeypatch.setattr("fluid.compat.paddle.dataset.archive.whole.__defaults__", (10,))
     with pytest.raises(DatasetError, match="it has more than 10 bytes"):
         list(cifar.test10()())
 

@@ -1,6 +1,6 @@
 """Contributed layers of fluid 1.8.5."""
 
-from fluid.compatibility.missing import not_yet
+from fluid.compat.missing import not_yet
 from fluid.contrib.layers.metric_op import ctr_metric_bundle
 from fluid.contrib.layers.nn import (
     fused_elemwise_activation,

@@ -8,7 +8,7 @@ import pytest
 
 import fluid
 from fluid import layers
-from fluid.compatibility.old_names import graphviz, net_drawer
+from fluid.compat.old_names import graphviz, net_drawer
 from fluid.layers.layer_functions import (
     autodoc,
     deprecated,

@@ -11,7 +11,7 @@ from compiler.ir.autodiff.grad_ops import gradient_ops
 from compiler.ir.opdef import GradOp, Pointwise, find, is_registered
 from compiler.ir.opdef.slots import GRAPH_ONLY
 from compiler.ir.program import EMPTY, GRAD
-from fluid.recording.descs import BlockDesc, OpDesc
+from fluid.compat.descs import BlockDesc, OpDesc
 from fluid.recording.op_records import plain
 from runtime.gpu.cuda import gpu_count
 from runtime.tensors.lod_tensor import LoDTensor

@@ -4,6 +4,6 @@
 `modules/` replaces modules removed from the standard library; `mend` installs everything.
 """
 
-from fluid.compatibility.old_python.mend import mend
+from fluid.compat.old_python.mend import mend
 
 __all__ = ["mend"]

@@ -1,6 +1,6 @@
 """`paddle.version`: the release whose names and behaviour this package has."""
 
-from fluid.compatibility.installed import RELEASE
+from fluid.compat.installed import RELEASE
 
 __all__ = ["full_version", "istaged", "major", "minor", "mkl", "patch", "rc", "show", "with_mkl"]
 

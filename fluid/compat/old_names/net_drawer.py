@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fluid.compatibility.old_names.graphviz import Graph, Node
+from fluid.compat.old_names.graphviz import Graph, Node
 from fluid.framework import Program
 
 __all__ = ["draw_graph", "parse_graph"]

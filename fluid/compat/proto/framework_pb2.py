@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from compiler.ir.model_format.schema import AttrType as _AttrTypeId
 from compiler.ir.model_format.schema import VarTypeId as _VarTypeId
-from fluid.proto.messages import EnumType, ProtoMessage
+from fluid.compat.proto.messages import EnumType, ProtoMessage
 
 __all__ = [
     "BLOCK", "BLOCKS", "BOOLEAN", "BOOLEANS", "FLOAT", "FLOATS", "INT", "INTS", "LONG", "LONGS",

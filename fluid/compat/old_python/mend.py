@@ -11,9 +11,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from fluid.compatibility.old_python.libraries import MENDERS, Watcher
-from fluid.compatibility.old_python.names import GONE, Gone
-from fluid.compatibility.old_python.notices import Notices
+from fluid.compat.old_python.libraries import MENDERS, Watcher
+from fluid.compat.old_python.names import GONE, Gone
+from fluid.compat.old_python.notices import Notices
 
 __all__ = ["StandIns", "mend", "with_names"]
 

@@ -1,8 +1,9 @@
 """`import paddle` for scripts of release 1.8: on request only, and not in place of another paddle.
 
-`paddle`, `paddle.reader` and `paddle.dataset` lie in the folder `fluid/paddle` and are loaded under
-those names. Below `paddle.fluid` each module is a view: it has the name that scripts use and shows
-what `fluid` has, so that there is one default program, whichever name it is reached by.
+`paddle`, `paddle.reader` and `paddle.dataset` are in the folder `fluid/compat/paddle` and are
+loaded under those names. Below `paddle.fluid` each module is a view: it has the name that scripts
+use and shows what `fluid` has, so that there is one default program, whichever name it is reached
+by.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from typing import Any
 
 import numpy as np
 
-from fluid.compatibility.missing import why_absent
+from fluid.compat.missing import why_absent
 
 __all__ = ["install_as_paddle"]
 
-FOLDER = Path(__file__).parents[1]
+FOLDER = Path(__file__).parent
 LAYERS = (
     "control_flow detection device distributions io layer_function_generator "
     "learning_rate_scheduler loss math_op_patch metric_op nn ops rnn sequence_lod tensor utils"
@@ -35,8 +36,7 @@ BESIDES = (
 )  # fmt: skip
 """Where a layer file finds names that it only imports, and which scripts take from it."""
 INNER = (
-    "fluid.compatibility.as_paddle", "fluid.cli", "fluid.demo", "fluid.incubate", "fluid.layers",
-    "fluid.compatibility.old_names", "fluid.paddle", "fluid.proto",
+    "fluid.cli", "fluid.compat", "fluid.demo", "fluid.incubate", "fluid.layers",
 )  # fmt: skip
 """What the names below `paddle.fluid` do not show as it is."""
 
@@ -44,7 +44,7 @@ INNER = (
 _CONTRIB = "paddle.fluid.contrib"
 ON_DEMAND = {
     "paddle.fluid.core_avx": "fluid.core",
-    "paddle.fluid.proto": "fluid.proto",
+    "paddle.fluid.proto": "fluid.compat.proto",
     f"{_CONTRIB}.extend_optimizer.extend_optimizer_with_weight_decay": (
         "fluid.contrib.extend_optimizer"
     ),
@@ -52,8 +52,8 @@ ON_DEMAND = {
     "paddle.fluid.dataloader.batch_sampler": "fluid.dataloader",
     "paddle.fluid.dataloader.dataset": "fluid.dataloader",
     **{
-        f"paddle.fluid.{file.stem}": f"fluid.compatibility.old_names.{file.stem}"
-        for file in (FOLDER / "compatibility" / "old_names").glob("[a-z]*.py")
+        f"paddle.fluid.{file.stem}": f"fluid.compat.old_names.{file.stem}"
+        for file in (FOLDER / "old_names").glob("[a-z]*.py")
     },
     **{
         f"paddle.fluid.{name}": f"fluid.{name}"

@@ -10,7 +10,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-from fluid.compatibility.old_python.notices import Notices
+from fluid.compat.old_python.notices import Notices
 
 __all__ = ["MENDERS", "Watcher"]
 

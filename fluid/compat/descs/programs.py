@@ -7,8 +7,8 @@ from dataclasses import replace
 from compiler.ir import program as ir
 from compiler.ir.model_format.program_desc import MODEL_VERSION, dump_program, load_program
 from compiler.ir.model_format.protobuf import Message, build, dump, parse
-from fluid.recording.descs.ops import OpDesc
-from fluid.recording.descs.variables import VarDesc
+from fluid.compat.descs.ops import OpDesc
+from fluid.compat.descs.variables import VarDesc
 from fluid.recording.program_bytes import program_bytes
 
 __all__ = ["BlockDesc", "ProgramDesc"]

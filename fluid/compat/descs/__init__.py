@@ -5,8 +5,8 @@ its own: it reads and changes the described object, without the checks of `Block
 `variables`, then `ops`, then `programs`.
 """
 
-from fluid.recording.descs.ops import OpDesc
-from fluid.recording.descs.programs import BlockDesc, ProgramDesc
-from fluid.recording.descs.variables import VarDesc
+from fluid.compat.descs.ops import OpDesc
+from fluid.compat.descs.programs import BlockDesc, ProgramDesc
+from fluid.compat.descs.variables import VarDesc
 
 __all__ = ["BlockDesc", "OpDesc", "ProgramDesc", "VarDesc"]

@@ -16,8 +16,8 @@ from typing import Any
 from compiler.errors import CompileError, did_you_mean
 from compiler.options import Options
 from compiler.support.tracebacks import entry_point
-from fluid.inference.analysis_config import AnalysisConfig, NativeConfig, missing_gpu
-from fluid.inference.paddle_tensor import PaddleTensor, ZeroCopyTensor, fed
+from fluid.compat.inference.analysis_config import AnalysisConfig, NativeConfig, missing_gpu
+from fluid.compat.inference.paddle_tensor import PaddleTensor, ZeroCopyTensor, fed
 from fluid.inference.predictor import Predictor
 from fluid.saving.inference_model import InferenceModel, read_inference_model
 from runtime.device import CPUPlace, CUDAPlace

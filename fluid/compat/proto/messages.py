@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from compiler.ir.model_format.protobuf import Message, ProtoError, dump, parse
 from compiler.ir.model_format.schema import SCHEMA, Field
-from fluid.proto.fields import Repeated, checked
+from fluid.compat.proto.fields import Repeated, checked
 from fluid.recording.proto_text import message_text
 
 __all__ = ["EnumType", "FieldDescriptor", "ProtoMessage"]

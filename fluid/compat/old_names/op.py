@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from compiler.ir.opdef import find
-from fluid.compatibility.old_names.op_variables import Result, declare, sparse_result
-from fluid.compatibility.op_protos import get_all_op_protos
+from fluid.compat.old_names.op_variables import Result, declare, sparse_result
+from fluid.compat.op_protos import get_all_op_protos
 from fluid.executor import Executor
 from fluid.framework import Program, program_guard
 from fluid.recording.var_types import VarDesc

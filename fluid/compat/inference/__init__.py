@@ -1,0 +1,1 @@
+"""The predictors of release 1.8.5, `fluid.core.AnalysisConfig` and `PaddleTensor`."""

@@ -1,1 +1,0 @@
-"""Compatibility with scripts of release 1.8: names and modules they import besides `fluid`."""
