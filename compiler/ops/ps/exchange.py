@@ -9,7 +9,7 @@ import numpy as np
 
 from compiler.ir.opdef import HostOp, attr, reads, reads_rows, reads_token, writes, writes_token
 from compiler.ir.types import Array, DType, TensorType
-from compiler.ops.ps.server_interface import NoServers, server_interface
+from compiler.ops.ps.server_interface import ServerInterface, connected
 
 CONTROL = TensorType(DType.FP32, (0,))
 """Type of control variables, empty tensors that represent dependencies between ops."""
@@ -28,7 +28,8 @@ class Exchange(HostOp):
 
     Before = reads_token()
     After = writes_token()
-    parameter_server: ClassVar[Any] = NoServers()
+    parameter_server: ClassVar[ServerInterface | None] = None
+    """Set by the module that calls the op; None in a process without servers."""
 
 
 def split_rows(sections: Sequence[int], values: Array) -> list[Array]:
@@ -108,9 +109,9 @@ class Send(Exchange, op="send"):
             arrays = split_rows(self.sections, arrays[0])
         elif len(self.epmap) > len(names) == 1:
             names, arrays = names * len(self.epmap), arrays * len(self.epmap)
-        server = server_interface(self.parameter_server)
-        given = (names, self.epmap, arrays, rows, self.trainer_id)
-        server.send(*given, self.merge_add, self.use_send_handler)
+        connected(self.parameter_server).send(
+            names, self.epmap, arrays, rows, self.trainer_id, self.merge_add, self.use_send_handler
+        )
         scale = np.ones(1, np.float32) if Factor is None else Factor
         return {"Out": [control_value()], "Scale": scale}
 
@@ -151,9 +152,7 @@ class Recv(Exchange, op="recv"):
 
     def numpy(self) -> dict[str, list[Array]]:
         names = self.recv_varnames or self.varnames or self.Out_names
-        found = list(
-            server_interface(self.parameter_server).recv(names, self.epmap, self.trainer_id)
-        )
+        found = list(connected(self.parameter_server).recv(names, self.epmap, self.trainer_id))
         if len(found) > 1 and len(self.Out_names) == 1:
             found = [np.concatenate(found)]
         return {"Out": found}
@@ -175,8 +174,9 @@ class SendBarrier(Exchange, op="send_barrier"):
         return {"Out": [CONTROL]}
 
     def numpy(self) -> dict[str, list[Array]]:
-        server = server_interface(self.parameter_server)
-        server.send_barrier(self.endpoints, self.trainer_id, self.half_async)
+        connected(self.parameter_server).send_barrier(
+            self.endpoints, self.trainer_id, self.half_async
+        )
         return {"Out": [control_value()]}
 
 
@@ -200,7 +200,7 @@ class FetchBarrier(EndOfReceive, op="fetch_barrier"):
     Out = writes(many=True, optional=True)
 
     def numpy(self) -> dict[str, list[Array]]:
-        server_interface(self.parameter_server).fetch_barrier(self.endpoints, self.trainer_id)
+        connected(self.parameter_server).fetch_barrier(self.endpoints, self.trainer_id)
         return {"Out": []}
 
 
@@ -208,5 +208,5 @@ class Fetched(EndOfReceive, op="fetched"):
     """`fetch_barrier` without the list of received variables."""
 
     def numpy(self) -> dict[str, list[Array]]:
-        server_interface(self.parameter_server).fetch_barrier(self.endpoints, self.trainer_id)
+        connected(self.parameter_server).fetch_barrier(self.endpoints, self.trainer_id)
         return {}

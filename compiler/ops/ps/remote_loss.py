@@ -17,13 +17,13 @@ from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.loss.hierarchical_sigmoid import HierarchicalSigmoid, node_costs, node_paths
 from compiler.ops.loss.nce import Nce, sampled_costs, sampled_labels
 from compiler.ops.ps.exchange import Exchange
-from compiler.ops.ps.server_interface import server_interface
+from compiler.ops.ps.server_interface import ServerInterface, connected
 from compiler.ops.ps.tables import concat_rows, remote_rows
 from compiler.ops.type_checks import numeric
 
 
 def remote_vectors(
-    server: Any, tables: tuple[Any, ...], trainer_id: int, numbers: Array, whole: Shape
+    server: ServerInterface, tables: tuple[Any, ...], trainer_id: int, numbers: Array, whole: Shape
 ) -> tuple[Array, Array]:
     """Fetch the distinct rows of a table for some indices; return them and each index's position.
 
@@ -96,7 +96,7 @@ class RemoteNce(Exchange, op="remote_nce"):
         given = (count, negatives, self.custom_neg_classes, self.sampler, self.seed)
         labels = sampled_labels(Label, *given, (Key, self.place), alias)
         tables = (self.table_names, self.epmap, self.height_sections)
-        server = server_interface(self.parameter_server)
+        server = connected(self.parameter_server)
         vectors, positions = remote_vectors(server, tables, self.trainer_id, labels, Weight)
         bias = None if Bias is None else Bias.reshape(-1)[labels]
         how = (self.sampler, count, negatives, SampleWeight, CustomDistProbs)
@@ -150,7 +150,7 @@ class RemoteHierarchicalSigmoid(Exchange, op="remote_hierarchical_sigmoid"):
         classes, (height, _) = self.num_classes, numeric(W)
         forks, branches, valid = node_paths(Label, PathTable, PathCode, classes, height)
         tables = (self.table_names, self.epmap, self.height_sections)
-        server = server_interface(self.parameter_server)
+        server = connected(self.parameter_server)
         vectors, positions = remote_vectors(server, tables, self.trainer_id, forks, W)
         bias = None if Bias is None else Bias.reshape(-1)[forks]
         cost, passed = node_costs(X, vectors[positions], bias, branches, valid)

@@ -1,85 +1,91 @@
-"""The interface of generated code to parameter servers, and its fallback without servers.
+"""The interface of generated code to parameter servers.
 
 A module accesses one object by the global name `parameter_server`, provided by the loader
-(`runtime.loader.load(names={"parameter_server": …})`). Its methods are those of `NoServers`; arrays
-are C-contiguous NumPy arrays on the host. Servers run `listen_and_serv` outside of any module.
+(`runtime.loader.load(names={"parameter_server": …})`), a `ServerInterface`. Arrays are C-contiguous
+NumPy arrays on the host. Servers run `listen_and_serv` outside of any module.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Protocol
 
 from compiler.ir.types import Array
 
 
-class NoServers:
-    """The `parameter_server` of a process without servers: every method raises RuntimeError.
+class ServerInterface(Protocol):
+    """The calls of ops to the parameter servers of a job.
 
-    Each docstring begins with the arguments. `names` are names of variables on servers, `endpoints`
-    the server of each.
+    `names` are names of variables on servers, `endpoints` the server of each. Each call raises a
+    RuntimeError if a server does not answer.
     """
 
-    def send(self, *given: Any) -> None:
-        """(names, endpoints, arrays, rows, trainer_id, merge_add, through_communicator): set them.
+    def send(
+        self,
+        names: Sequence[str],
+        endpoints: Sequence[str],
+        arrays: Sequence[Array],
+        rows: Sequence[Array] | None,
+        trainer_id: int,
+        merge_add: bool,
+        through_communicator: bool,
+    ) -> None:
+        """Set variables on servers, or add to them with `merge_add`.
 
-        Sets variables, or adds to them with `merge_add`; sparse if `rows` has row indices, relative
-        to the server's block. With `through_communicator` the call may return before sending, and
-        gradients of several steps may be merged.
+        Sparse if `rows` has row indices, int64, relative to the server's block. With
+        `through_communicator` the call may return before sending, and gradients of several steps
+        may be merged.
         """
-        self._raise_no_servers()
+        ...
 
-    def recv(self, *given: Any) -> Sequence[Array]:
-        """(names, endpoints, trainer_id): return the values of variables.
+    def recv(
+        self, names: Sequence[str], endpoints: Sequence[str], trainer_id: int
+    ) -> Sequence[Array]:
+        """Return the values of variables; after `send_barrier`, with the step's updates."""
+        ...
 
-        After `send_barrier`, the values include the step's updates.
-        """
-        self._raise_no_servers()
-
-    def send_barrier(self, *given: Any) -> None:
-        """(endpoints, trainer_id, half_async): end the gradients of a step, wait for the updates.
+    def send_barrier(self, endpoints: Sequence[str], trainer_id: int, half_async: bool) -> None:
+        """End the gradients of a step and wait for the updates.
 
         With `half_async`, wait until the communicator has sent everything.
         """
-        self._raise_no_servers()
+        ...
 
-    def fetch_barrier(self, *given: Any) -> None:
-        """(endpoints, trainer_id): end the receiving of a step's parameters."""
-        self._raise_no_servers()
+    def fetch_barrier(self, endpoints: Sequence[str], trainer_id: int) -> None:
+        """End the receiving of a step's parameters."""
+        ...
 
-    def prefetch(self, *given: Any) -> Sequence[Array]:
-        """(names, endpoints, rows, trainer_id): return rows of tables, [count, width] each.
+    def prefetch(
+        self,
+        names: Sequence[str],
+        endpoints: Sequence[str],
+        rows: Sequence[Array],
+        trainer_id: int,
+    ) -> Sequence[Array]:
+        """Return rows of tables, [count, width] each, by indices relative to the server's block."""
+        ...
 
-        Rows are indexed relative to the server's block.
-        """
-        self._raise_no_servers()
+    def save_tensor(self, file_path: str, array: Array, overwrite: bool) -> None:
+        """Write an array as the file of one variable."""
+        ...
 
-    def save_tensor(self, *given: Any) -> None:
-        """(file_path, array, overwrite): write an array as the file of one variable."""
-        self._raise_no_servers()
+    def checkpoint_notify(
+        self, endpoints: Sequence[str], directory: str, table: str, trainer_id: int
+    ) -> None:
+        """Make the servers save their shards of a table below a directory."""
+        ...
 
-    def checkpoint_notify(self, *given: Any) -> None:
-        """(endpoints, directory, table, trainer_id): save the servers' shards of a table.
+    def sum_over_servers(self, name: str, array: Array) -> Array:
+        """Return the sum of an array over all servers of the job; each calls it once per step."""
+        ...
 
-        Files are written below the directory.
-        """
-        self._raise_no_servers()
 
-    def sum_over_servers(self, *given: Any) -> Array:
-        """(name, array): return the sum of an array over all servers of the job.
-
-        Each server calls it once per step.
-        """
-        self._raise_no_servers()
-
-    def _raise_no_servers(self) -> NoReturn:
+def connected(servers: ServerInterface | None) -> ServerInterface:
+    """Return the servers of the job. Raises RuntimeError in a process that is connected to none."""
+    if servers is None:
         raise RuntimeError(
             "the program exchanges variables with parameter servers, but this process is "
             "connected to none; run it by an Executor in a job whose servers run "
             "get_pserver_program"
         )
-
-
-def server_interface(server: Any) -> Any:
-    """Return the module's server interface, or one whose methods raise if there is none."""
-    return NoServers() if server is None else server
+    return servers

@@ -11,7 +11,7 @@ from compiler.ir.opdef import HostOp, OpDef, attr, reads, required, writes
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.math.axes import element_type
 from compiler.ops.ps.exchange import Exchange
-from compiler.ops.ps.server_interface import server_interface
+from compiler.ops.ps.server_interface import connected
 from compiler.ops.type_checks import literal_shape
 
 
@@ -67,9 +67,7 @@ class SumOverServers(Exchange, op="sum_over_servers"):
 
     def numpy(self, X: Array) -> dict[str, Array]:
         name = self.X_names[0] if self.X_names else ""
-        return {
-            "Out": np.asarray(server_interface(self.parameter_server).sum_over_servers(name, X))
-        }
+        return {"Out": np.asarray(connected(self.parameter_server).sum_over_servers(name, X))}
 
 
 class RefByTrainerId(OpDef, op="ref_by_trainer_id"):
@@ -126,7 +124,7 @@ class CheckpointNotify(Exchange, op="checkpoint_notify"):
         return {}
 
     def numpy(self) -> dict[str, Array]:
-        server = server_interface(self.parameter_server)
+        server = connected(self.parameter_server)
         server.checkpoint_notify(self.epmap, self.dir, self.lookup_table, self.trainer_id)
         return {}
 
@@ -155,7 +153,7 @@ class RecvSave(Exchange, op="recv_save"):
         return {}
 
     def numpy(self) -> dict[str, Array]:
-        server = server_interface(self.parameter_server)
+        server = connected(self.parameter_server)
         parts = server.recv(self.remote_varnames, self.endpoints, self.trainer_id)
         whole = concat_slices(parts, self.slice_shapes, self.shape)
         found = element_type(self.dtype)

@@ -10,7 +10,7 @@ import numpy as np
 from compiler.ir.opdef import OpDef, attr, reads, reads_lod, writes, writes_lod
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.ps.exchange import Exchange, split_sparse_rows
-from compiler.ops.ps.server_interface import server_interface
+from compiler.ops.ps.server_interface import ServerInterface, connected
 
 OLD = "lookup_table"
 """Version of the lookup op whose ids have a last axis of size 1, absent from outputs."""
@@ -50,7 +50,7 @@ class DistributedLookupTable(Exchange, op="distributed_lookup_table"):
     ) -> dict[str, list[Array]]:
         flat = np.concatenate([each.reshape(-1) for each in Ids])
         unique, positions = unique_ids(flat)
-        server = server_interface(self.parameter_server)
+        server = connected(self.parameter_server)
         found = remote_rows(
             server, self.table_names, self.endpoints, self.height_sections, unique, self.trainer_id
         )
@@ -88,7 +88,7 @@ def concat_rows(found: Sequence[Array], table: Sequence[Any]) -> Array:
 
 
 def remote_rows(
-    server: Any,
+    server: ServerInterface,
     tables: Sequence[str],
     endpoints: Sequence[str],
     sections: Sequence[int],
@@ -120,7 +120,7 @@ class Prefetch(Exchange, op="prefetch"):
 
     def numpy(self, X: list[Array]) -> dict[str, list[Array]]:
         rows = [each.reshape(-1) for each in X]
-        server = server_interface(self.parameter_server)
+        server = connected(self.parameter_server)
         return {"Out": list(server.prefetch(self.X_names, self.epmap, rows, self.trainer_id))}
 
 
