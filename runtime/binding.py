@@ -90,6 +90,14 @@ def fitting(lives: list[Lifetime], sizes: Mapping[str, int]) -> list[Lifetime]:
     return lives
 
 
+def unbound(sizes: Mapping[str, int], error: Exception) -> ShapeError:
+    """The error for sizes that `bind` raised an error for: a check names the op and its line."""
+    if isinstance(error, ValueError) and len(error.args) == 3:
+        message, op, source = error.args
+        return ShapeError(message, op=op, source=source)
+    return misfit(sizes, str(error))
+
+
 def misfit(sizes: Mapping[str, int], why: str) -> ShapeError:
     """The error for sizes that do not fit each other."""
     given = ", ".join(f"{name} = {size}" for name, size in sizes.items())

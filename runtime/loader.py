@@ -18,7 +18,7 @@ from compiler.codegen.module import Module, buffer_lifetimes
 from compiler.errors import CompileError, ParseError
 from compiler.ir.types import Array
 from compiler.pack import Lifetime
-from runtime.binding import Shapes, checked_feed, fed, feed_bytes, fitting, misfit, sizes_of
+from runtime.binding import Shapes, checked_feed, fed, feed_bytes, fitting, sizes_of, unbound
 from runtime.blas import elements, may_multiply, with_few_threads
 from runtime.device import CPUPlace, CUDAPlace, Place, expect_target
 from runtime.error_location import raise_step_error
@@ -362,7 +362,7 @@ class Executable:
         except CompileError:
             raise
         except (ArithmeticError, LookupError, MemoryError, TypeError, ValueError) as error:
-            raise misfit(sizes, str(error)) from error
+            raise unbound(sizes, error) from error
 
     def _stateful_code(self) -> StatefulCode:
         """The native code of the module, with arrays prepared from the params."""

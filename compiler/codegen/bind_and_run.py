@@ -22,6 +22,7 @@ import numpy as np
 from compiler.codegen.writer import Names, Writer
 from compiler.errors import CompileError
 from compiler.ir.dims import Dim, Size, product
+from compiler.ir.opdef.size_comparison import Requirement
 from compiler.ir.opdef.slots import Share
 from compiler.ir.region import WHOLE, Region, leading_axes, strides, subregion
 from compiler.ir.types import DType, Shape, TensorType
@@ -100,6 +101,11 @@ class Frame:
         self.after_step: list[str] = []
         self.step = 0
         self.expects_numbers = False
+        self.location: tuple[str, str] = ("", "")
+        """The ops of the step being written, and the user's line of the last."""
+        self.bound_dims: set[str] = {*dims}
+        self.required: dict[Requirement, None] = {}
+        """What is required of sizes in `bind`."""
         self.valid_offsets: dict[tuple[Storage, Hashable], tuple[Home, ...]] = {}
         """The offsets that are valid where the step is being written, with the number they end
         at, and what they are forgotten with.
@@ -156,6 +162,14 @@ class Frame:
     def known_size(self, size: Size) -> Size | None:
         """A size in terms of names in scope; None if only an array determines it."""
         return None if isinstance(size, Dim) and not size.known else size
+
+    def expect(self, required: Requirement, message: str) -> None:
+        """Write into `bind`, once, what an op requires of sizes; the message is an f-string."""
+        if required not in self.required:
+            self.required[required] = None
+            text, source = self.location
+            self.setup.line(f"if {required.violation}:")
+            self.setup.line(f"    raise ValueError(f{message!r}, {text!r}, {source!r})")
 
     @contextmanager
     def checks(self, op: PlannedOp, of_feeds: bool) -> Generator[None]:

@@ -19,6 +19,7 @@ from compiler.codegen.nan_checks import check_outputs
 from compiler.codegen.offset_checks import check_offsets, note_written_offsets
 from compiler.codegen.pointwise import emit_pointwise
 from compiler.codegen.reference_calls import ShapeOf, call_reference
+from compiler.codegen.size_checks import check_sizes
 from compiler.errors import CompileError
 from compiler.ir.graph import Op
 from compiler.ir.opdef import OpDef, Pointwise, call, has
@@ -118,19 +119,18 @@ _SLIPS = (
 
 def _emit_located(frame: Frame, step: Step, emit: Callable[[Frame, Step], None]) -> None:
     """Emit a step; NumPy's errors are reported with the op and its source line."""
+    text, source = frame.location = " and ".join(op.text for op in step.ops), step.ops[-1].source
     try:
+        check_sizes(frame, step)
         check_offsets(frame, step)
         emit(frame, step)
         note_written_offsets(frame, step)
     except CompileError as error:
         if error.op or error.source:
             raise
-        kind, text = type(error), " and ".join(op.text for op in step.ops)
-        source = step.ops[-1].source
-        raise kind(error.message, op=text, source=source, hint=error.hint) from error
+        raise type(error)(error.message, op=text, source=source, hint=error.hint) from error
     except _SLIPS as error:
-        text = " and ".join(op.text for op in step.ops)
-        raise CompileError(f"{text}: {error}", source=step.ops[-1].source) from error
+        raise CompileError(f"{text}: {error}", source=source) from error
 
 
 def emit_step(frame: Frame, step: Step) -> None:

@@ -49,10 +49,15 @@ def region_from_sizes(sizes: Shape) -> Region | None:
 
 
 def subregion(outer: Region, whole: TensorType, part: TensorType, share: Share) -> Region | None:
-    """Return the region of a part of a value in region `outer`; None if it is not a region."""
+    """Return the region of a part of a value in region `outer`; None if it is not a region, or has
+    another number of elements than the share for some sizes.
+    """
     if share.size is None:
         found = outer
     else:
+        others = (*whole.shape[: share.axis], *whole.shape[share.axis + 1 :])
+        if part.numel != product(others) * share.size:
+            return None
         inner = product(whole.shape[share.axis + 1 :]) * whole.dtype.itemsize
         offset = outer.offset + share.start * inner
         found = _rows(outer, offset, share.size * inner, whole, share.axis)

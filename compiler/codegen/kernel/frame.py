@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from compiler.codegen.bind_and_run import Frame
 from compiler.ir.dims import Dim, Size, names_of, renamed
+from compiler.ir.opdef.size_comparison import Relation, Requirement
 from compiler.ir.types import TensorType
 from compiler.plan import Plan, PlannedOp, Step, Value
 
@@ -38,7 +39,6 @@ class KernelFrame(Frame):
         super().__init__(plan.dims, plan.buffers)
         self.names.taken |= {*reserved}
         self.in_order = plan.in_order
-        self.bound_dims: set[str] = {*plan.dims}
         numbers = dict.fromkeys(name for type in kernel_types(plan) for name in type.names)
         self.sizes = {n: self.names.make("size") for n in numbers if n.startswith("?")}
         self.defined_sizes: set[Size] = set()
@@ -101,6 +101,5 @@ class KernelFrame(Frame):
         """Write into `bind` that two sizes must be equal, unless only a step knows them."""
         names = names_of(size, expected)
         if size != expected and names and names <= self.bound_dims:
-            self.setup.line(f"if {size} != {expected}:")
             text = f"{what}: {{{size}}}, expected {{{expected}}}"
-            self.setup.line(f"    raise ValueError(f{text!r})")
+            self.expect(Requirement(Relation.EQUAL, (size, expected)), text)

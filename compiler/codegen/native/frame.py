@@ -374,7 +374,7 @@ class NativeFrame(KernelFrame):
             self._loop.calls,
             self._loop.checks,
             self.accesses.facts.sizes,
-            self.accesses.written,
+            self.required,
         ]
         return [*kept, *lists, self.functions, self.globals]
 

@@ -14,7 +14,7 @@ from compiler.errors import BadAttribute, CompileError, MissingSlot, ShapeError,
 from compiler.ir.dims import UNKNOWN, Dim
 from compiler.ir.opdef.definition import GradOp, OpDef, Slot, find, listed
 from compiler.ir.opdef.gradient_operands import check_gradient_operands
-from compiler.ir.opdef.size_comparison import differ
+from compiler.ir.opdef.size_comparison import Requirement, differ, undecided
 from compiler.ir.program import EMPTY, GRAD, Block, OpDesc, VarDesc, VarKind
 from compiler.ir.types import DType, TensorType, from_fluid, to_fluid
 from compiler.support.limits import MAX_BYTES, MAX_RANK
@@ -107,6 +107,19 @@ def infer_types(
     except Exception as error:  # the op's arithmetic on unexpected sizes or attributes
         text = _rejected_inputs(defn, types)
         raise ShapeError(text, op=op_text(op), source=op.source) from error
+
+
+def size_requirements(defn: OpDef, types: Mapping[str, Any]) -> list[Requirement]:
+    """Return what an op requires of sizes that are not known yet, to be computed with such inputs.
+
+    Raises ShapeError as `infer_types`, without the op and its line.
+    """
+    with undecided() as requirements:
+        _check_companions(defn, types)
+        if isinstance(defn, GradOp):
+            check_gradient_operands(defn, types)
+        defn.infer_types(types)
+    return list(requirements)
 
 
 def _check_sizes(defn: OpDef, inferred: Mapping[str, Any]) -> None:

@@ -12,6 +12,7 @@ from compiler.ir.dims import Size
 from compiler.ir.opdef import Attr, OpDef, attr, reads, required, writes
 from compiler.ir.opdef.attribute_bounds import WIDE
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
+from compiler.ir.opdef.size_comparison import is_no_multiple
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.image.windows import (
     channels_first,
@@ -26,7 +27,7 @@ def require_divisible(op: str, X: TensorType, what: str, size: Size, by: int) ->
     """Raise ShapeError if `size` of X is not divisible by `by`, BadAttribute if `by` is below 1."""
     if by < 1:
         raise BadAttribute(f"{op}: the divisor of {what} is {by}, expected at least 1")
-    if isinstance(size, int) and size % by:
+    if is_no_multiple(size, by):
         raise ShapeError(f"{op}: X is {X}, whose {size} {what} cannot be divided by {by}")
 
 
@@ -251,7 +252,7 @@ class TemporalShift(OpDef, op="temporal_shift"):
 
 def shifted_in_time(X: Array, frames: int, ratio: float, step: int) -> Array:
     """Return X with the first channels from `step` frames before, as many from after."""
-    clips = X.reshape(-1, frames, *X.shape[1:])
+    clips = X.reshape(X.shape[0] // frames, frames, *X.shape[1:])
     one, two = int(X.shape[1] * ratio), int(X.shape[1] * 2 * ratio)
     result, back, on = np.zeros_like(clips), slice(None, -1), slice(1, None)
     first, second = (back, on) if step > 0 else (on, back)

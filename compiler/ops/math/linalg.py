@@ -14,6 +14,7 @@ from compiler.errors import ShapeError
 from compiler.ir.dims import product
 from compiler.ir.opdef import OpDef, attr, reads, writes
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
+from compiler.ir.opdef.size_comparison import known_to_differ
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.math.reduce import sum_to, sum_to_shape
 from compiler.ops.shared_kernels import broadcast_at, inside, split_at
@@ -138,7 +139,7 @@ class Cross(OpDef, op="cross"):
         require_same_dtype(self.kind, X=X, Y=Y)
         require_same_shape(self.kind, X=X, Y=Y)
         axes = range(X.rank) if self.dim == 9 else [self.dim]
-        if not any(-X.rank <= a < X.rank and not differ(X.shape[a], 3) for a in axes):
+        if not any(-X.rank <= a < X.rank and not known_to_differ(X.shape[a], 3) for a in axes):
             where = "some axis" if self.dim == 9 else f"axis {self.dim}"
             raise ShapeError(f"cross: X is {X}, expected size 3 along {where}")
         return X

@@ -12,6 +12,7 @@ from compiler.ir.dims import Size, product
 from compiler.ir.opdef import OpDef, attr, attr_list, broadcast, reads, reduced_axes, writes
 from compiler.ir.opdef.attribute_bounds import at_least
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
+from compiler.ir.opdef.size_comparison import known_to_differ
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.math.reduce import sum_axes, sum_to_shape
 from compiler.ops.type_checks import differ, require_same_dtype, shown
@@ -291,7 +292,7 @@ class Matmul(Product, op="matmul"):
 
     def cuts_columns(self, X: Shape, Y: Shape) -> bool:
         """Return whether heads split the columns of Y instead of its rows: the K sizes differ."""
-        return differ(X[-2 if self.transpose_X else -1], Y[-1 if self.transpose_Y else -2])
+        return known_to_differ(X[-2 if self.transpose_X else -1], Y[-1 if self.transpose_Y else -2])
 
     def views(self, X: Shape, Y: Shape) -> Views:
         """Return matrix or batch shapes; a vector becomes a row or a column."""

@@ -16,6 +16,7 @@ from compiler.ir.dims import UNKNOWN, Size, product
 from compiler.ir.opdef import OpDef, attr, reads, required, writes
 from compiler.ir.opdef.attribute_bounds import WIDE
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
+from compiler.ir.opdef.size_comparison import is_less
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.math import sort_kernels as sort_kernels
 from compiler.ops.math.reduce import element_type
@@ -97,7 +98,7 @@ class TopK(OpDef, op="top_k"):
 
     def infer(self, X: TensorType, K: TensorType | None) -> dict[str, TensorType]:
         columns = X.shape[-1]
-        if K is None and (self.k < 1 or (isinstance(columns, int) and columns < self.k)):
+        if K is None and (self.k < 1 or is_less(columns, self.k)):
             raise ShapeError(f"top_k: X is {X}, expected at least k={self.k} columns, k >= 1")
         kept = X.with_shape((*X.shape[:-1], self.k if K is None else UNKNOWN))
         return {"Out": kept, "Indices": kept.with_dtype(DType.INT64)}
@@ -172,7 +173,7 @@ class TopKV2(OpDef, op="top_k_v2"):
         check_axis(self.kind, X, self.axis)
         axis = self.axis % X.rank
         size = X.shape[axis]
-        if K is None and (self.k < 1 or (isinstance(size, int) and size < self.k)):
+        if K is None and (self.k < 1 or is_less(size, self.k)):
             raise ShapeError(f"top_k_v2: X is {X}, expected k={self.k} or more along axis {axis}")
         count = self.k if K is None else UNKNOWN
         kept = X.with_shape((*X.shape[:axis], count, *X.shape[axis + 1 :]))
@@ -280,6 +281,8 @@ class ArgMinMax(OpDef):
         check_axis(self.kind, X, 0 if self.flatten else self.axis)
         dtype = DType.INT64 if self.dtype < 0 else DType.of(self.dtype)
         require_dtype(self.kind, "Out", X.with_dtype(dtype), DType.INT32, DType.INT64)
+        if is_less(X.numel if self.flatten else X.shape[self.axis], 1):
+            raise ShapeError(f"{self.kind}: X is {X}, expected elements to choose from")
         if self.flatten:
             return TensorType(dtype, (1,) * (X.rank if self.keepdims else 1))
         axis = self.axis % X.rank

@@ -63,8 +63,8 @@ class EditDistance(OpDef, op="edit_distance"):
         for slot, tokens in (("Hyps", Hyps), ("Refs", Refs)):
             require_dtype(self.kind, slot, tokens, DType.INT64)
         padded = HypsLength is not None and RefsLength is not None
-        flat = not (differ(Hyps.shape[-1], 1) or differ(Refs.shape[-1], 1))
-        if (Hyps.rank, Refs.rank) != (2, 2) or not (padded or flat):
+        fits = (Hyps.rank, Refs.rank) == (2, 2)
+        if not fits or (not padded and any(differ(each.shape[-1], 1) for each in (Hyps, Refs))):
             given = shown(Hyps=Hyps, Refs=Refs)
             raise ShapeError(
                 f"{self.kind}: {given}, expected [tokens, 1], or lengths for padded input"

@@ -10,6 +10,7 @@ from compiler.errors import ShapeError
 from compiler.ir.dims import UNKNOWN, Size
 from compiler.ir.opdef import OpDef, attr_list, reads, writes
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
+from compiler.ir.opdef.size_comparison import is_no_multiple, is_not_broadcast
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.math.axes import Sizes, broadcast_array, int_values, static_count, unknown_shape
 from compiler.ops.shared_kernels import tile_gradient, tiled
@@ -102,11 +103,8 @@ class ExpandAs(TilingOp, op="expand_as"):
     Out = writes()
 
     def infer(self, X: TensorType, target_tensor: TensorType) -> TensorType:
-        pairs = list(zip(X.shape, target_tensor.shape, strict=False))
-        odd = [
-            (a, b) for a, b in pairs if isinstance(a, int) and isinstance(b, int) and a and b % a
-        ]
-        if X.rank != target_tensor.rank or odd:
+        pairs = zip(target_tensor.shape, X.shape, strict=False)
+        if X.rank != target_tensor.rank or any(is_no_multiple(*pair) for pair in pairs):
             raise ShapeError(f"expand_as: X {X} does not divide target_tensor {target_tensor}")
         return X.with_shape(target_tensor.shape)
 
@@ -126,6 +124,14 @@ def sum_broadcast(d_Out: Array, sizes: Sizes) -> Array:
     total = d_Out.sum(axis=tuple(range(leading)))
     axes = tuple(a for a, size in enumerate(sizes) if size == 1 and total.shape[a] != 1)
     return total.sum(axis=axes, keepdims=True)
+
+
+def require_broadcast(kind: str, X: TensorType, d_Out: TensorType) -> None:
+    """Raise ShapeError unless X broadcasts to the shape of the gradient of Out."""
+    leading = d_Out.rank - X.rank
+    pairs = zip(X.shape, d_Out.shape[max(leading, 0) :], strict=False)
+    if leading < 0 or any(is_not_broadcast(*pair) for pair in pairs):
+        raise ShapeError(f"{kind}_grad: X is {X}, which does not broadcast to Out@GRAD {d_Out}")
 
 
 class Tile(TilingOp, op="tile"):
@@ -210,7 +216,7 @@ class ExpandV2(ExpandInputs, op="expand_v2"):
         here: Size = X.shape[axis] if axis >= 0 else 1
         if wanted == -1:
             return UNKNOWN if from_tensor else here
-        if isinstance(here, int) and here not in (1, wanted):
+        if is_not_broadcast(here, wanted):
             raise ShapeError(f"expand_v2: X is {X}, which does not broadcast to {self.shape}")
         return wanted
 
@@ -219,6 +225,10 @@ class ExpandV2(ExpandInputs, op="expand_v2"):
     ) -> Array:
         wanted = int_values(Shape, expand_shapes_tensor, self.shape)
         return np.broadcast_to(X, target_sizes(X.shape, wanted))
+
+    def infer_grad(self, X: TensorType, d_Out: TensorType) -> dict[str, TensorType]:
+        require_broadcast(self.kind, X, d_Out)
+        return {"X": X}
 
     def grad(self, X: Shape, d_Out: Array) -> dict[str, Array]:
         return {"X": sum_broadcast(d_Out, X)}
@@ -240,12 +250,16 @@ class ExpandAsV2(TilingOp, op="expand_as_v2"):
         wanted = like.shape if like is not None else tuple(self.target_shape)
         leading = len(wanted) - X.rank
         pairs = zip(X.shape, wanted[max(leading, 0) :], strict=False)
-        if leading < 0 or any(isinstance(a, int) and a not in (1, b) for a, b in pairs):
+        if leading < 0 or any(is_not_broadcast(a, b) for a, b in pairs):
             raise ShapeError(f"expand_as_v2: X is {X}, which does not broadcast to {wanted}")
         return X.with_shape(wanted)
 
     def numpy(self, X: Array, Y: Shape, target_tensor: Shape) -> Array:
         return broadcast_array(X, Y or target_tensor or tuple(self.target_shape))
+
+    def infer_grad(self, X: TensorType, d_Out: TensorType) -> dict[str, TensorType]:
+        require_broadcast(self.kind, X, d_Out)
+        return {"X": X}
 
     def grad(self, X: Shape, d_Out: Array) -> dict[str, Array]:
         return {"X": sum_broadcast(d_Out, X)}

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from compiler.errors import BadAttribute, ShapeError
-from compiler.ir.dims import UNKNOWN, Size
+from compiler.ir.dims import UNKNOWN, Dim, Size
 from compiler.ir.opdef import OpDef, Share, Types, attr_list, reads, writes
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
 from compiler.ir.opdef.layout_rules import Order, PermutedOp, permuted_axes
+from compiler.ir.opdef.size_comparison import differs_from_slice, is_less
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.math.axes import (
     Sizes,
@@ -42,6 +43,13 @@ def slice_length(size: Size, start: int, end: int) -> Size:
     if start >= 0 and end >= AXIS_END:
         return size - start
     return size - start + end if start >= 0 > end else UNKNOWN
+
+
+def is_short(size: Size, length: Size, start: int | None) -> bool:
+    """Return whether a slice of an axis is known to be empty; one index must exist."""
+    if isinstance(length, int) and isinstance(size, Dim) and start is not None:
+        return is_less(size, start + 1 if start >= 0 else -start)
+    return is_less(length, 1)
 
 
 def slice_index(
@@ -168,10 +176,28 @@ class Slice(Slicing, op="slice"):
             if start is None or end is None:
                 sizes[axis] = UNKNOWN
             else:
-                sizes[axis] = slice_length(sizes[axis], start, end)
-            if sizes[axis] == 0:
+                sizes[axis] = slice_length(Input.shape[axis], start, end)
+            if is_short(Input.shape[axis], sizes[axis], start):
                 raise ShapeError(f"slice: {start}:{end} of axis {axis} of Input {Input} is empty")
         return self.decreased(Input, sizes)
+
+    def infer_grad(
+        self,
+        Input: TensorType,
+        StartsTensor: TensorType | None,
+        EndsTensor: TensorType | None,
+        StartsTensorList: list[TensorType] | None,
+        EndsTensorList: list[TensorType] | None,
+        d_Out: TensorType,
+    ) -> dict[str, TensorType]:
+        fixed = not (StartsTensor or EndsTensor or StartsTensorList or EndsTensorList)
+        bounds = zip(self.axes, self.starts, self.ends, strict=True) if fixed else ()
+        if not self.decrease_axis and any(
+            differs_from_slice(d_Out.shape[axis], Input.shape[axis], start, end)
+            for axis, start, end in bounds
+        ):
+            raise ShapeError(f"slice_grad: Out@GRAD is {d_Out}, which is no such slice of {Input}")
+        return {"Input": Input}
 
     def numpy(
         self,

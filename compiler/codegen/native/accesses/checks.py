@@ -13,6 +13,7 @@ from compiler.codegen.native.accesses.proof import SizeCheck, bounded, stored_nu
 from compiler.codegen.native.loops import NotLowered
 from compiler.errors import ShapeError
 from compiler.ir.dims import Size, names_of
+from compiler.ir.opdef.size_comparison import Relation, Requirement
 from compiler.ir.types import Shape
 
 
@@ -29,8 +30,6 @@ class AccessChecks:
     checks_bounds: bool
     expect_in_loop: Callable[[str], None]
     facts: Facts = field(default_factory=Facts)
-    written: dict[SizeCheck, None] = field(default_factory=dict[SizeCheck, None])
-    """The comparisons in `bind`."""
     _scratch: set[str] = field(default_factory=set[str])
 
     def is_new(self, scratch: str) -> None:
@@ -83,14 +82,13 @@ class AccessChecks:
 
         Of sizes that only the step knows, kernels may visit some rows of an array.
         """
-        is_bound = self._is_bound(check.names)
-        if is_bound and check in self.written:
-            return
-        if is_bound:
-            self.written[check] = None
-        writer = self.frame.setup if is_bound else self.frame
-        writer.line(f"if {check.visited} {'!=' if exactly and is_bound else '>'} {check.size}:")
-        writer.line(f"    raise ValueError(f{check.text!r})")
+        if self._is_bound(check.names):
+            relation = Relation.EQUAL if exactly else Relation.AT_LEAST
+            required = Requirement(relation, (check.size, check.visited))
+            self.frame.expect(required, check.text)
+        else:
+            self.frame.line(f"if {check.visited} > {check.size}:")
+            self.frame.line(f"    raise ValueError(f{check.text!r})")
 
     def _is_bound(self, names: set[str]) -> bool:
         """True for sizes that are known when a module is bound."""
