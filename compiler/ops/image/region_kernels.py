@@ -173,19 +173,28 @@ def largest_gradient(
 
 # ---- samples between elements ------------------------------------------------------------------
 
+MAX_COUNT = 2.0**30
+"""Most samples of a cell along an axis, so that their number is an index."""
+
 
 @dataclass(frozen=True)
 class Samples:
-    """The samples of a `roi_align` cell on one axis: start, step and count."""
+    """The samples of a `roi_align` cell on one axis: start, step and count.
+
+    From `first` on, `visited` of them may be on the axis, at most `most`.
+    """
 
     start: Number
     step: Number
     count: Number
+    first: Number
+    visited: Number
+    most: Size
     dtype: DType
 
     def at(self, k: KernelBuilder, iteration: Number, size: Size) -> list[tuple[Number, Number]]:
         """Return the two elements around a sample, and their weights."""
-        position = self.start + (k.astype(iteration, self.dtype) + 0.5) * self.step
+        position = self.start + (k.astype(self.first + iteration, self.dtype) + 0.5) * self.step
         last = k.size(size) - 1
         counted = (position >= -1.0) & (position <= k.astype(k.size(size), self.dtype))
         clamped = k.maximum(k.where(counted, position, 0.0), 0.0)
@@ -197,13 +206,26 @@ class Samples:
 
 def samples(
     k: KernelBuilder, first: Number, last: Number, cell: Number, cells: int, ratio: int,
-    dtype: DType,
+    size: Size, dtype: DType,
 ) -> Samples:  # fmt: skip
-    """Return one cell of `aligned_weights`: `ratio` samples, or as many as it has elements."""
+    """Return one cell of `aligned_weights`: `ratio` samples, or as many as it has elements.
+
+    Those are more than half an element apart, so that few of a large cell are on the axis.
+    """
     step = over(k, k.maximum(last - first, 1.0), cells, dtype)
-    count = ratio if ratio > 0 else k.astype(k.ceil(step), DType.INT32)
     start = k.astype(first, dtype) + k.astype(cell, dtype) * step
-    return Samples(start, step / (count if ratio > 0 else k.astype(count, dtype)), count, dtype)
+    if ratio > 0:
+        return Samples(start, step / ratio, ratio, 0, ratio, ratio, dtype)
+    count = k.minimum(k.ceil(step), MAX_COUNT)
+    apart = step / count
+
+    def before(position: Number) -> Number:
+        index = k.floor((position - start) / apart - 0.5)
+        return k.astype(k.maximum(k.minimum(index, count), 0.0), DType.INT32)
+
+    begin, after = before(-1.0), before(k.astype(k.size(size), dtype)) + 2
+    visited = k.maximum(k.minimum(after, k.astype(count, DType.INT32)) - begin, 0)
+    return Samples(start, apart, count, begin, visited, 2 * size + 5, dtype)
 
 
 def aligned(
@@ -215,12 +237,13 @@ def aligned(
     """
     box, c, i, j = k.grid(boxes.rois.shape[0], channels, *boxes.cells)
     left, top, right, bottom = (boxes.edge(box, which) for which in range(4))
-    down = samples(k, top, bottom, i, boxes.cells[0], ratio, boxes.precision)
-    across = samples(k, left, right, j, boxes.cells[1], ratio, boxes.precision)
-    count = down.count * across.count
-    iteration = k.loop(ratio * ratio) if ratio > 0 else k.loop(product(sizes), until=count)
-    rows = down.at(k, k.div(iteration, across.count), sizes[0])
-    columns = across.at(k, k.mod(iteration, across.count), sizes[1])
+    down = samples(k, top, bottom, i, boxes.cells[0], ratio, sizes[0], boxes.precision)
+    across = samples(k, left, right, j, boxes.cells[1], ratio, sizes[1], boxes.precision)
+    count, visited = down.count * across.count, down.visited * across.visited
+    iteration = k.loop(down.most * across.most, until=None if ratio > 0 else visited)
+    wide = across.visited if ratio > 0 else k.maximum(across.visited, 1)
+    rows = down.at(k, k.div(iteration, wide), sizes[0])
+    columns = across.at(k, k.mod(iteration, wide), sizes[1])
     elements = [(y, x, along * beside) for y, along in rows for x, beside in columns]
     return (box, c, i, j), iteration, count, elements
 
