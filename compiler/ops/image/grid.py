@@ -74,7 +74,7 @@ class AffineGrid(OpDef, op="affine_grid"):
     def grad(self, OutputShape: Array | None, d_Output: Array) -> dict[str, Array]:
         batch, height, width, _ = d_Output.shape
         base = even_grid(height, width, self.align_corners, d_Output.dtype)
-        return {"Theta": d_Output.reshape(batch, -1, 2).mT @ base}
+        return {"Theta": d_Output.reshape(batch, height * width, 2).mT @ base}
 
     def kernel(self, k: KernelBuilder, Theta: DeviceOperand, Output: DeviceOperand) -> None:
         n, y, x, axis = k.grid(*Output.shape)

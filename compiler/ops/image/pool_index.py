@@ -77,6 +77,7 @@ def add_at(values: Array, positions: Array, shape: Sequence[int]) -> Array:
         np.int64
     )
     valid = indices >= 0
+    check_indices(indices[valid], size, "index of a maximum")
     np.add.at(flat, (starts + indices)[valid], values.reshape(indices.shape)[valid])
     return flat.reshape(*shape)
 
@@ -265,7 +266,8 @@ class Spp(OpDef, op="spp"):
         result: list[Array] = []
         for level in range(self.pyramid_height):
             cells = pyramid_cells(X.shape[2:], 2**level)
-            result.append(pool_cells(X, cells, self.pooling_type == "max", 0).reshape(len(X), -1))
+            pooled = pool_cells(X, cells, self.pooling_type == "max", 0)
+            result.append(pooled.reshape(len(X), X.shape[1] * 4**level))
         return np.concatenate(result, axis=1)
 
     def grad(self, X: Array, Out: Array, d_Out: Array) -> dict[str, Array]:

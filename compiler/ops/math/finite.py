@@ -164,10 +164,8 @@ class EqualAll(OpDef, op="equal_all"):
         r = k.loop(X.type.numel)
         same_shape = everywhere(k, [k.equal(k.size(a), k.size(b)) for a, b in unequal])
         x, y = X.reshaped((X.type.numel,))[r], Y.reshaped((Y.type.numel,))
-        same = k.equal(x, y.at(r, where=same_shape, other=0))
-        k.store(
-            Out, (one,), all_iterations(k, same if same_shape is None else same & same_shape, r)
-        )
+        same = all_iterations(k, k.equal(x, y.at(r, where=same_shape, other=0)), r)
+        k.store(Out, (one,), same if same_shape is None else same & same_shape)
 
 
 def aligned_shape(axis: int, X: Sequence[Any], Y: Sequence[Any]) -> tuple[Any, ...]:

@@ -50,7 +50,8 @@ class SquaredL2Distance(OpDef, op="squared_l2_distance"):
         return {"sub_result": X.with_shape((rows, _row(X))), "Out": X.with_shape((rows, 1))}
 
     def numpy(self, X: Array, Y: Array) -> dict[str, Array]:
-        difference = X.reshape(X.shape[0], -1) - Y.reshape(Y.shape[0], -1)
+        width = int(np.prod(X.shape[1:]))
+        difference = X.reshape(X.shape[0], width) - Y.reshape(Y.shape[0], width)
         return {
             "sub_result": difference,
             "Out": np.sum(difference * difference, axis=1, keepdims=True),

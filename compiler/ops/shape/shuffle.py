@@ -11,6 +11,7 @@ from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import product
 from compiler.ir.opdef import OpDef, attr, attr_list, reads, writes
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
+from compiler.ir.opdef.size_comparison import is_less
 from compiler.ir.philox import randint_by_key
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.math.sort_kernels import MAX_RANKED
@@ -86,9 +87,9 @@ class RandomCrop(OpDef, op="random_crop"):
 
     def infer(self, X: TensorType, Seed: TensorType) -> dict[str, TensorType]:
         leading = X.rank - len(self.shape)
-        pairs = list(zip(X.shape[max(leading, 0) :], self.shape, strict=False))
-        large = any(isinstance(size, int) and part > size for size, part in pairs)
-        if leading < 0 or not self.shape or large or min(self.shape) < 1:
+        pairs = zip(X.shape[max(leading, 0) :], self.shape, strict=False)
+        fits = leading >= 0 and self.shape and min(self.shape) >= 1
+        if not fits or any(is_less(size, part) for size, part in pairs):
             raise BadAttribute(f"random_crop: X is {X}, which is smaller than {self.shape}")
         out = X.with_shape((*X.shape[:leading], *self.shape))
         return {"Out": out, "SeedOut": require_seed(self.kind, Seed)}
@@ -153,7 +154,7 @@ class ShuffleBatch(OpDef, op="shuffle_batch"):
         return {"Out": X, "ShuffleIdx": rows, "SeedOut": require_seed(self.kind, Seed)}
 
     def numpy(self, X: Array, Seed: Array) -> dict[str, Array]:
-        table = X.reshape((-1, X.shape[-1]))
+        table = X.reshape((int(np.prod(X.shape[:-1])), X.shape[-1]))
         order = permutation_by_key(Seed, 0, len(table))
         Out = table[order].reshape(X.shape)
         return {"Out": Out, "ShuffleIdx": order, "SeedOut": next_seed(Seed)}
@@ -179,7 +180,7 @@ class ShuffleBatch(OpDef, op="shuffle_batch"):
         return {"X": d_Out}
 
     def grad(self, ShuffleIdx: Array, d_Out: Array) -> dict[str, Array]:
-        table = d_Out.reshape((-1, d_Out.shape[-1]))
+        table = d_Out.reshape((len(ShuffleIdx), d_Out.shape[-1]))
         return {"X": table[np.argsort(ShuffleIdx)].reshape(d_Out.shape)}
 
     def kernel_grad(

@@ -49,7 +49,8 @@ def stride_index(
             range(sizes[axis])[-1:] if last else stride_range(sizes[axis], start, end, stride)
         )
         stop = index_range.stop if index_range.stop >= 0 else None
-        index[axis] = slice(index_range.start, stop, index_range.step)
+        taken = slice(index_range.start, stop, index_range.step)
+        index[axis] = taken if len(index_range) else slice(0, 0)
     return tuple(index)
 
 

@@ -214,8 +214,8 @@ class AdamRows(RowsUpdate, op="adam_rows"):
         Beta2Tensor: Array | None,
     ) -> dict[str, Array]:
         param, moments = Param.copy(), (Moment1.copy(), Moment2.copy())
-        beta1 = self.beta1 if Beta1Tensor is None else Beta1Tensor
-        beta2 = self.beta2 if Beta2Tensor is None else Beta2Tensor
+        beta1 = self.beta1 if Beta1Tensor is None else Beta1Tensor.reshape(1)
+        beta2 = self.beta2 if Beta2Tensor is None else Beta2Tensor.reshape(1)
         rate = LearningRate * np.sqrt(1.0 - Beta2Pow) / (1.0 - Beta1Pow)
         move_by_adam(param, moments, Grad, Grad_rows, rate, (beta1, beta2), self.epsilon)
         return {
@@ -247,11 +247,12 @@ class AdamRows(RowsUpdate, op="adam_rows"):
     ) -> None:
         for before, after in ((Param, ParamOut), (Moment1, Moment1Out), (Moment2, Moment2Out)):
             keep_state(k, before, after)
-        betas = [str(Beta1Tensor or self.beta1), str(Beta2Tensor or self.beta2)]
+        given = (Beta1Tensor, self.beta1), (Beta2Tensor, self.beta2)
+        betas = [str(number if each is None else each.view((1,))) for each, number in given]
         rate = f"{LearningRate} * np.sqrt(1.0 - {Beta2Pow}) / (1.0 - {Beta1Pow})"
-        given = f"{ParamOut}, ({Moment1Out}, {Moment2Out}), {Grad}, {Grad_rows}, {rate}"
+        state = f"{ParamOut}, ({Moment1Out}, {Moment2Out}), {Grad}, {Grad_rows}, {rate}"
         move = k.function(move_by_adam)
-        k.line(f"{move}({given}, ({betas[0]}, {betas[1]}), {self.epsilon!r})")
+        k.line(f"{move}({state}, ({betas[0]}, {betas[1]}), {self.epsilon!r})")
         k.line(f"np.multiply({Beta1Pow}, {betas[0]}, out={Beta1PowOut})")
         k.line(f"np.multiply({Beta2Pow}, {betas[1]}, out={Beta2PowOut})")
 
