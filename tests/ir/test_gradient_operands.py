@@ -1,9 +1,10 @@
-"""Operands that do not belong together are refused: of gradient ops, by their forward op's shapes."""
+"""Operands that do not belong together raise ShapeError: of gradient ops, by the forward op's types."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from compiler.errors import ShapeError
@@ -15,7 +16,8 @@ from compiler.ir.types import DType, TensorType
 
 N, M = Dim.named("N"), Dim.named("M")
 Sizes = tuple[Any, ...]
-INTEGERS = ("Indices", "Label", "X_rows", "Grad_rows", "Out_lod")
+INTEGERS = ("Indices", "Label", "X_rows", "Grad_rows", "Out_lod", "Samples")
+POOL = {"pooling_type": "avg", "adaptive": True, "ksize": [1, 1]}
 ROWS = {"Param": (7, 3), "Grad": (5, 3), "Grad_rows": (5,)}
 
 
@@ -126,6 +128,68 @@ def inferred(op: str, attrs: dict[str, Any], **shapes: Sizes) -> dict[str, Any]:
             {"PriorBox": (4, 4), "PriorBoxVar": (4, 3), "TargetBox": (5, 4)},
             "PriorBox f32[4, 4] and PriorBoxVar f32[4, 3] must have one shape",
         ),
+        (
+            "roi_pool",
+            {},
+            {"X": (3, 2, 5, 7), "ROIs": (4, 4), "ROIs_lod": (3,)},
+            "X is f32[3, 2, 5, 7], expected 2 images, as ROIs belong to",
+        ),
+        (
+            "deformable_psroi_pooling",
+            {"no_trans": False, "output_dim": 4, "group_size": [1, 1], "pooled_height": 1}
+            | {"pooled_width": 1, "part_size": [2, 2], "sample_per_part": 1, "trans_std": 0.1}
+            | {"spatial_scale": 1.0},
+            {"Input": (2, 4, 5, 7), "ROIs": (3, 4), "Trans": (3, 6, 2, 2)},
+            "expected two channels for each of the classes, which divide output_dim=4",
+        ),
+        (
+            "crop_tensor_grad",
+            {"shape": [-1, 2], "offsets": [1, 0]},
+            {"X": (5, 3), "d_Out": (8, 2)},
+            "crop_tensor_grad: [8, 2] from [1, 0] exceeds X f32[5, 3]",
+        ),
+        (
+            "expand_v2_grad",
+            {"shape": [4, -1]},
+            {"X": (1, 3), "d_Out": (4, 2)},
+            "X is f32[1, 3], which does not broadcast to Out@GRAD f32[4, 2]",
+        ),
+        (
+            "nce",
+            {"num_total_classes": 11},
+            {"Input": (4, 3), "Label": (4, 2), "Weight": (11, 3), "Bias": (1, 1)},
+            "Bias is f32[1, 1], expected 11 rows",
+        ),
+        (
+            "hierarchical_sigmoid",
+            {"num_classes": 9},
+            {"X": (5, 3), "W": (8, 3), "Label": (5, 1), "Bias": (0, 1)},
+            "Bias f32[0, 1], expected at least 8 nodes",
+        ),
+        (
+            "sample_logits_grad",
+            {"num_samples": 3},
+            {"Samples": (4, 0), "LogitsDim": (4, 9, 0), "LabelsDim": (4, 2, 0)}
+            | {"d_SampledLogits": (4, 5)},
+            "Samples i64[4, 0] and SampledLogits@GRAD f32[4, 5] must have one shape",
+        ),
+        (
+            "center_loss_grad",
+            {"cluster_num": 4, "need_update": False},
+            {"X": (5, 3), "SampleCenterDiff": (1, 3), "d_Loss": (5, 1)},
+            "X f32[5, 3] and SampleCenterDiff f32[1, 3] must have one shape",
+        ),
+        ("cvm_grad", {}, {"X": (5, 4), "CVM": (4, 2), "d_Y": (5, 4)}, "CVM is f32[4, 2]"),
+        ("accuracy", {}, {"Out": (5, 2), "Indices": (5, 0), "Label": (5, 1)}, "one or more for"),
+        ("arg_max", {"axis": 1}, {"X": (2, 0, 5)}, "expected elements to choose from"),
+        ("p_norm", {"porder": -np.inf}, {"X": (2, 0)}, "expected elements to take the extreme of"),
+        ("softmax", {}, {"X": (2, 0)}, "expected one element or more along axis -1"),
+        ("layer_norm", {"begin_norm_axis": 2}, {"X": (1, 3, 0)}, "one element or more in a row"),
+        ("instance_norm", {}, {"X": (2, 3, 0)}, "expected one element or more in each channel"),
+        ("pad2d", {"mode": "edge", "paddings": [1] * 4}, {"X": (2, 3, 0, 5)}, "size 0 can repeat"),
+        ("pool2d", POOL, {"X": (2, 3, 0, 5)}, "one element or more"),
+        ("bilinear_interp", {"out_h": 7, "out_w": 3}, {"X": (2, 3, 4, 0)}, "one element or more"),
+        ("set_value", {}, {"Input": (4, 1, 5), "ValueTensor": (3, 1)}, "broadcast from [3, 1] to"),
         ("sgd_rows", {}, ROWS | {"LearningRate": (9,)}, "LearningRate is f32[9], expected one"),
         ("softmax_grad", {}, {"Out": (3, 4), "d_Out": (3, 5)}, "Out@GRAD is f32[3, 5], expected"),
         ("softmax_grad", {}, {"Out": (N, 4), "d_Out": (M, 4)}, "Out@GRAD is f32[M, 4], expected"),

@@ -15,6 +15,7 @@ from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.detection import box_kernels
 from compiler.ops.detection.box_kernels import edges, overlap, put
 from compiler.ops.image.windows import require_images
+from compiler.ops.sequence.sequence import count_of
 from compiler.ops.sequence.sequence_kernels import owner_rows
 from compiler.ops.type_checks import differ, require_same_dtype, require_same_shape, shown
 
@@ -187,10 +188,13 @@ class BoxClip(OpDef, op="box_clip"):
     ImInfo = reads(no_grad=True)
     Output = writes()
 
-    def infer(self, Input: TensorType, ImInfo: TensorType) -> TensorType:
+    def infer(
+        self, Input: TensorType, Input_lod: list[TensorType] | None, ImInfo: TensorType
+    ) -> TensorType:
         require_boxes(self.kind, "Input", Input)
-        if ImInfo.rank != 2 or differ(ImInfo.shape[1], 3):
-            raise ShapeError(f"box_clip: ImInfo is {ImInfo}, expected [N, 3]")
+        images = count_of(Input_lod[-1]) if Input_lod else ImInfo.shape[0] if ImInfo.rank else 0
+        if ImInfo.rank != 2 or differ(ImInfo.shape[1], 3) or differ(ImInfo.shape[0], images):
+            raise ShapeError(f"box_clip: ImInfo is {ImInfo}, expected [{images}, 3]")
         return Input
 
     def numpy(self, Input: Array, Input_lod: list[Array] | None, ImInfo: Array) -> Array:

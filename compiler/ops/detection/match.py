@@ -21,9 +21,10 @@ from compiler.ir.opdef.kernel_builder import (
     Operand,
     SourceBuilder,
 )
-from compiler.ir.opdef.size_comparison import shapes_differ
+from compiler.ir.opdef.size_comparison import is_less, shapes_differ
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.math.axes import check_indices
+from compiler.ops.sequence.sequence import count_of
 from compiler.ops.sequence.sequence_kernels import lod_on_device, owner_rows
 from compiler.ops.shared_kernels import inside
 from compiler.ops.type_checks import (
@@ -136,11 +137,25 @@ class TargetAssign(OpDef, op="target_assign"):
     lod_source = ""
     mismatch_value = attr(0)
 
-    def infer(self, X: TensorType, MatchIndices: TensorType) -> dict[str, TensorType]:
+    def infer(
+        self,
+        X: TensorType,
+        X_lod: list[TensorType],
+        MatchIndices: TensorType,
+        NegIndices_lod: list[TensorType] | None,
+    ) -> dict[str, TensorType]:
         if X.rank != 3 or MatchIndices.rank != 2:
             found = shown(X=X, MatchIndices=MatchIndices)
             raise ShapeError(f"target_assign: {found}, expected [rows, P, K] and [N, M]")
         require_dtype(self.kind, "MatchIndices", MatchIndices, DType.INT32)
+        images = MatchIndices.shape[0]
+        if is_less(count_of(X_lod[-1]), images) or (
+            NegIndices_lod and differ(count_of(NegIndices_lod[-1]), images)
+        ):
+            raise ShapeError(
+                f"target_assign: MatchIndices is {MatchIndices}, expected a sequence of X and of "
+                "NegIndices for each row"
+            )
         out = X.with_shape((*MatchIndices.shape, X.shape[2]))
         weight = TensorType(DType.FP32, (*MatchIndices.shape, 1))
         return {"Out": out, "OutWeight": weight}

@@ -16,7 +16,7 @@ from compiler.ops.detection.yolo import anchor_pairs, predicted_boxes, require_h
 from compiler.ops.detection.yolo_kernels import Head
 from compiler.ops.detection.yolo_loss_kernels import Truth
 from compiler.ops.image.windows import require_images
-from compiler.ops.type_checks import differ, require_dtype, shown
+from compiler.ops.type_checks import differ, require_dtype, shapes_differ, shown
 
 SMALLEST = 1e-6
 """Ground-truth boxes with a side up to this are padding."""
@@ -118,7 +118,9 @@ class Yolov3Loss(OpDef, op="yolov3_loss"):
     use_label_smooth = attr(True)
     scale_x_y = attr(1.0)
 
-    def infer(self, X: TensorType, GTBox: TensorType, GTLabel: TensorType) -> dict[str, TensorType]:
+    def infer(
+        self, X: TensorType, GTBox: TensorType, GTLabel: TensorType, GTScore: TensorType | None
+    ) -> dict[str, TensorType]:
         require_images(self.kind, "X", X)
         require_dtype(self.kind, "GTLabel", GTLabel, DType.INT32)
         if len(self.anchors) > 2 * MAX_ANCHORS or len(self.anchor_mask) > MAX_ANCHORS:
@@ -132,6 +134,11 @@ class Yolov3Loss(OpDef, op="yolov3_loss"):
         if GTBox.rank != 3 or differ(GTBox.shape[2], 4) or GTLabel.rank != 2:
             found = shown(GTBox=GTBox, GTLabel=GTLabel)
             raise ShapeError(f"yolov3_loss: {found}, expected [N, B, 4] and [N, B]")
+        boxes = {"GTBox": GTBox.with_shape(GTBox.shape[:2]), "GTLabel": GTLabel}
+        boxes |= {} if GTScore is None else {"GTScore": GTScore}
+        for slot, each in boxes.items():
+            if shapes_differ(each, wanted := each.with_shape((X.shape[0], GTBox.shape[1]))):
+                raise ShapeError(f"yolov3_loss: {slot} is {each}, expected {wanted} for X {X}")
         mask = X.with_shape((X.shape[0], count, *X.shape[2:]))
         match = GTLabel.with_shape(GTBox.shape[:2])
         return {"Loss": X.with_shape(X.shape[:1]), "ObjectnessMask": mask, "GTMatchMask": match}
@@ -143,7 +150,7 @@ class Yolov3Loss(OpDef, op="yolov3_loss"):
         self, X: Array, GTBox: Array, GTLabel: Array, GTScore: Array | None
     ) -> dict[str, Array]:
         anchors, (height, width) = anchor_pairs(self.anchors), X.shape[2:]
-        head = X.reshape(len(X), len(self.anchor_mask), -1, height, width)
+        head = X.reshape(len(X), len(self.anchor_mask), 5 + self.class_num, height, width)
         size = self.downsample_ratio * height
         own = anchors[self.anchor_mask]
         boxes = predicted_boxes(head, own, self.scale_x_y, height, np.array([size, size]))
@@ -182,7 +189,7 @@ class Yolov3Loss(OpDef, op="yolov3_loss"):
         d_Loss: Array,
     ) -> dict[str, Array]:
         anchors, (height, width) = anchor_pairs(self.anchors), X.shape[2:]
-        head = X.reshape(len(X), len(self.anchor_mask), -1, height, width)
+        head = X.reshape(len(X), len(self.anchor_mask), 5 + self.class_num, height, width)
         size = self.downsample_ratio * height
         score = np.ones(GTMatchMask.shape) if GTScore is None else GTScore
         positions = matched_positions(GTBox, GTMatchMask, (height, width))

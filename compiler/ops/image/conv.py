@@ -11,6 +11,7 @@ from compiler.ir.dims import Size, product
 from compiler.ir.opdef import OpDef, Types, attr, reads, writes
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
 from compiler.ir.opdef.layout_rules import Order, PermutedOp, Prepermuted
+from compiler.ir.opdef.size_comparison import is_no_multiple
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.image import windows
 from compiler.ops.image.conv_geometry import Windows
@@ -85,9 +86,7 @@ class Convolution(OpDef):
         require_same_dtype(self.kind, Input=Input, Filter=Filter)
         batch, channels, *_ = windows.channels_first(self.data_format, Input.shape)
         filters, depth, *taps = windows.filters_first(self.filter_format, Filter.shape)
-        if differ(channels, depth * self.groups) or (
-            isinstance(filters, int) and filters % self.groups
-        ):
+        if differ(channels, depth * self.groups) or is_no_multiple(filters, self.groups):
             raise ShapeError(
                 f"{self.kind}: {shown(Input=Input, Filter=Filter)} do not fit in {self.groups}"
                 f" groups: {channels} channels, {filters} filters of {depth} channels"

@@ -13,6 +13,7 @@ from compiler.errors import ShapeError
 from compiler.ir.dims import Size
 from compiler.ir.opdef import OpDef, attr, reads, writes
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
+from compiler.ir.opdef.size_comparison import is_no_multiple
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.image import deformable_kernels, windows
 from compiler.ops.image.conv_numpy import Axes, window_axes
@@ -128,7 +129,9 @@ class DeformableConvolution(OpDef):
         for slot, type in {"Input": Input, "Filter": Filter, **moves}.items():
             windows.require_images(self.kind, slot, type)
         require_same_dtype(self.kind, Input=Input, Filter=Filter, **moves)
-        if differ(Input.shape[1], Filter.shape[1] * self.groups):
+        if differ(Input.shape[1], Filter.shape[1] * self.groups) or (
+            is_no_multiple(Filter.shape[0], self.groups)
+        ):
             found = shown(Input=Input, Filter=Filter)
             raise ShapeError(f"{self.kind}: {found} do not fit in {self.groups} groups")
         sliding = Sliding(self.kind, self.strides, self.paddings, self.dilations)

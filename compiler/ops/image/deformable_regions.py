@@ -11,16 +11,17 @@ from compiler.errors import ShapeError
 from compiler.ir.opdef import Attr, OpDef, reads, reads_lod, required, required_list, writes
 from compiler.ir.opdef.attribute_bounds import at_least, between
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand
+from compiler.ir.opdef.size_comparison import is_no_multiple
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.image import deformable_region_kernels
 from compiler.ops.image.deformable_region_kernels import PartSampling
 from compiler.ops.image.region_kernels import Boxes
 from compiler.ops.image.region_numpy import away_from_zero, image_indices
-from compiler.ops.image.regions import MAX_SAMPLES, SCALES
-from compiler.ops.image.windows import require_images
+from compiler.ops.image.regions import MAX_SAMPLES, SCALES, images_of, require_count
+from compiler.ops.image.windows import require_images, require_pixels
 from compiler.ops.math.bilinear import sample, sample_gradient
 from compiler.ops.sequence.sequence_kernels import owner_rows
-from compiler.ops.type_checks import differ
+from compiler.ops.type_checks import differ, shown
 
 
 def scaled_indices(cells: Sequence[int], other: Sequence[int]) -> Array:
@@ -80,20 +81,39 @@ class DeformablePsroiPooling(OpDef, op="deformable_psroi_pooling"):
     trans_std: Attr[float] = required(float, between(-1e6, 1e6))
 
     def infer(
-        self, Input: TensorType, ROIs: TensorType, Trans: TensorType
+        self,
+        Input: TensorType,
+        ROIs: TensorType,
+        ROIs_lod: list[TensorType] | None,
+        Trans: TensorType,
     ) -> dict[str, TensorType]:
         require_images(self.kind, "Input", Input)
-        require_images(self.kind, "Trans", Trans)
+        require_count(self.kind, "Input", Input, images_of(None, ROIs_lod))
+        require_pixels(self.kind, "Input", Input)
+        if ROIs.rank != 2 or differ(ROIs.shape[1], 4):
+            raise ShapeError(f"{self.kind}: ROIs is {ROIs}, expected boxes [R, 4]")
         wanted = self.output_dim * self.group_size[0] * self.group_size[1]
         if differ(Input.shape[1], wanted):
             raise ShapeError(f"{self.kind}: Input is {Input}, expected {wanted} channels")
-        if not self.no_trans and any(
-            differ(a, b) for a, b in zip(Trans.shape[2:], self.part_size, strict=True)
-        ):
-            raise ShapeError(f"{self.kind}: Trans is {Trans}, expected parts {self.part_size}")
+        require_images(self.kind, "Trans", Trans)
+        if not self.no_trans:
+            self.check_parts(ROIs, Trans)
         cells = (self.pooled_height, self.pooled_width)
         result = Input.with_shape((ROIs.shape[0], self.output_dim, *cells))
         return {"TopCount": result, "Output": result}
+
+    def check_parts(self, ROIs: TensorType, Trans: TensorType) -> None:
+        """Raise ShapeError unless Trans shifts the parts of each box, of classes alike."""
+        classes = Trans.shape[1] // 2
+        if any(differ(a, b) for a, b in zip(Trans.shape[2:], self.part_size, strict=True)):
+            raise ShapeError(f"{self.kind}: Trans is {Trans}, expected parts {self.part_size}")
+        if differ(Trans.shape[0], ROIs.shape[0]):
+            raise ShapeError(f"{self.kind}: {shown(Trans=Trans, ROIs=ROIs)}, expected equal rows")
+        if is_no_multiple(Trans.shape[1], 2) or is_no_multiple(self.output_dim, classes):
+            raise ShapeError(
+                f"{self.kind}: Trans is {Trans}, expected two channels for each of the classes, "
+                f"which divide output_dim={self.output_dim}"
+            )
 
     def infer_grad(self, Input: TensorType, Trans: TensorType) -> dict[str, TensorType]:
         return {"Input": Input, "Trans": Trans}

@@ -15,6 +15,7 @@ from compiler.ir.dims import UNKNOWN, Size
 from compiler.ir.opdef import OpDef, Types, attr, attr_list, reads, writes
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
 from compiler.ir.opdef.layout_rules import Order, PermutedOp
+from compiler.ir.opdef.size_comparison import is_less
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.image import interpolate_kernels
 from compiler.ops.image.interpolate_kernels import Resampling
@@ -75,6 +76,8 @@ class Interpolation(OpDef):
         if SizeTensor and len(SizeTensor) != axes:
             raise ShapeError(f"{self.kind}: {len(SizeTensor)} in SizeTensor, expected one per axis")
         batch, channels, *sizes = channels_first(self.data_layout, X.shape)
+        if any(is_less(size, 1) for size in sizes):
+            raise ShapeError(f"{self.kind}: X is {X}, expected images of one element or more")
         given = SizeTensor or OutSize is not None or Scale is not None
         output_sizes = [UNKNOWN] * axes if given else self.sizes(sizes)
         return X.with_shape(in_layout(self.data_layout, (batch, channels, *output_sizes)))

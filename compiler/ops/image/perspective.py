@@ -14,8 +14,8 @@ from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.image import perspective_kernels
 from compiler.ops.image.perspective_kernels import Corners
 from compiler.ops.image.region_numpy import image_indices
-from compiler.ops.image.regions import SCALES
-from compiler.ops.image.windows import concrete_shape, require_images
+from compiler.ops.image.regions import SCALES, images_of, require_count
+from compiler.ops.image.windows import concrete_shape, require_images, require_pixels
 from compiler.ops.math.bilinear import CORNERS
 from compiler.ops.sequence.sequence_kernels import owner_rows
 from compiler.ops.type_checks import differ
@@ -112,8 +112,12 @@ class RoiPerspectiveTransform(OpDef, op="roi_perspective_transform"):
     transformed_height: Attr[int] = required(int)
     transformed_width: Attr[int] = required(int)
 
-    def infer(self, X: TensorType, ROIs: TensorType) -> dict[str, TensorType]:
+    def infer(
+        self, X: TensorType, ROIs: TensorType, ROIs_lod: list[TensorType] | None
+    ) -> dict[str, TensorType]:
         require_images(self.kind, "X", X)
+        require_pixels(self.kind, "X", X)
+        require_count(self.kind, "X", X, images_of(None, ROIs_lod))
         if ROIs.rank != 2 or differ(ROIs.shape[1], 8):
             raise ShapeError(f"{self.kind}: ROIs is {ROIs}, expected four corners [R, 8]")
         height, width = self.transformed_height, self.transformed_width
@@ -154,7 +158,7 @@ class RoiPerspectiveTransform(OpDef, op="roi_perspective_transform"):
             indices[number], weights[number] = bilinear_taps(across, along, *X.shape[2:])
         weights = (weights * masks[..., None]).astype(X.dtype)
         indices = np.where(masks[..., None], indices, 0)
-        flat = X.reshape(*X.shape[:2], -1)
+        flat = X.reshape(*X.shape[:2], X.shape[2] * X.shape[3])
         samples = flat[numbers[:, None, None], :, indices]
         out = (samples * weights[..., None]).sum(axis=2)
         shape = (count, X.shape[1], height, width)
@@ -178,7 +182,7 @@ class RoiPerspectiveTransform(OpDef, op="roi_perspective_transform"):
         batch, channels, *sizes = concrete_shape(X)
         numbers = image_indices(len(ROIs), batch, None, ROIs_lod)
         d_x = np.zeros((batch, int(np.prod(sizes)), channels), d_Out.dtype)
-        upstream = np.moveaxis(d_Out.reshape(len(ROIs), channels, -1), 1, 2)
+        upstream = np.moveaxis(d_Out.reshape(len(ROIs), channels, Out2InIdx.shape[1]), 1, 2)
         share = upstream[:, :, None] * Out2InWeights[..., None]
         np.add.at(d_x, (numbers[:, None, None], Out2InIdx), share)
         return {"X": np.moveaxis(d_x, 2, 1).reshape(batch, channels, *sizes)}

@@ -11,11 +11,12 @@ from typing import ClassVar, TypeAlias
 
 import numpy as np
 
-from compiler.errors import BadAttribute
+from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import Size, product
 from compiler.ir.opdef import Attr, OpDef, Types, attr, reads, required, required_list, writes
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
 from compiler.ir.opdef.layout_rules import Order, PermutedOp
+from compiler.ir.opdef.size_comparison import is_less
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.image import pool_kernels, windows
 from compiler.ops.image.pool_numpy import (
@@ -68,7 +69,10 @@ class Pooling(OpDef):
         if not self.global_pooling and (len(self.ksize) != self.image_axes or min(self.ksize) < 1):
             expected = f"expected {self.image_axes} sizes of at least 1"
             raise BadAttribute(f"{self.kind}: ksize is {self.ksize}, {expected}")
-        batch, channels, *_ = windows.channels_first(self.data_format, X.shape)
+        batch, channels, *sizes = windows.channels_first(self.data_format, X.shape)
+        splits = self.global_pooling or self.adaptive
+        if splits and any(is_less(size, 1) for size in sizes):
+            raise ShapeError(f"{self.kind}: X is {X}, expected images of one element or more")
         shape = (batch, channels, *(axis.count for axis in self.axes(X.shape)))
         return X.with_shape(windows.in_layout(self.data_format, shape))
 

@@ -19,7 +19,7 @@ from compiler.ops.image.region_numpy import (
     image_indices,
     precise_weights,
 )
-from compiler.ops.image.regions import RegionPooling, innermost_offsets
+from compiler.ops.image.regions import RegionPooling, images_of, innermost_offsets
 
 
 class PrroiPool(RegionPooling, op="prroi_pool"):
@@ -32,8 +32,15 @@ class PrroiPool(RegionPooling, op="prroi_pool"):
     ROIs = reads()
     BatchRoINums = reads(optional=True, no_grad=True, on_host=True)
 
-    def infer(self, X: TensorType, ROIs: TensorType) -> TensorType:
-        return self.pooled(X, ROIs, X.shape[1])
+    def infer(
+        self,
+        X: TensorType,
+        ROIs: TensorType,
+        BatchRoINums: TensorType | None,
+        ROIs_lod: list[TensorType] | None,
+    ) -> TensorType:
+        images = images_of(None, ROIs_lod) if BatchRoINums is None else BatchRoINums.numel
+        return self.pooled(X, ROIs, X.shape[1], images)
 
     def numpy(
         self, X: Array, ROIs: Array, BatchRoINums: Array | None, ROIs_lod: list[Array] | None

@@ -28,6 +28,7 @@ from compiler.ops.image.region_numpy import (
     spans,
 )
 from compiler.ops.image.windows import concrete_shape, require_images
+from compiler.ops.sequence.sequence import count_of
 from compiler.ops.sequence.sequence_kernels import owner_rows
 from compiler.ops.type_checks import differ
 
@@ -35,6 +36,19 @@ SCALES = between(1e-6, 1e6)
 """Allowed range of elements of X per unit of box coordinates."""
 MAX_SAMPLES = 128
 """Maximum samples per cell and axis: kernels and time grow with its square."""
+
+
+def images_of(offsets: TensorType | None, lod: list[TensorType] | None) -> Size | None:
+    """Return the number of images that offsets, or a LoD, assign boxes to; None for neither."""
+    if offsets is not None:
+        return offsets.numel - 1
+    return count_of(lod[-1]) if lod else None
+
+
+def require_count(kind: str, slot: str, images: TensorType, count: Size | None) -> None:
+    """Raise ShapeError unless there are as many images as boxes are assigned to."""
+    if count is not None and differ(images.shape[0], count):
+        raise ShapeError(f"{kind}: {slot} is {images}, expected {count} images, as ROIs belong to")
 
 
 class RegionPooling(OpDef):
@@ -48,9 +62,15 @@ class RegionPooling(OpDef):
     pooled_height = attr(1)
     pooled_width = attr(1)
 
-    def pooled(self, X: TensorType, ROIs: TensorType, channels: Size) -> TensorType:
-        """Return the type of Out; raises ShapeError if X is not images or ROIs not boxes."""
+    def pooled(
+        self, X: TensorType, ROIs: TensorType, channels: Size, images: Size | None
+    ) -> TensorType:
+        """Return the type of Out; raises ShapeError if X is not images or ROIs not boxes.
+
+        `images` is the number of images that the boxes belong to, if they are assigned to images.
+        """
         require_images(self.kind, "X", X)
+        require_count(self.kind, "X", X, images)
         if ROIs.rank != 2 or differ(ROIs.shape[1], 4):
             raise ShapeError(f"{self.kind}: ROIs is {ROIs}, expected boxes [R, 4]")
         if min(self.pooled_height, self.pooled_width) < 1 or self.spatial_scale <= 0:
@@ -88,8 +108,14 @@ class RoiPool(RegionPooling, op="roi_pool"):
     RoisLod = reads(optional=True, no_grad=True, on_host=True)
     Argmax = writes(optional=True)
 
-    def infer(self, X: TensorType, ROIs: TensorType) -> dict[str, TensorType]:
-        result = self.pooled(X, ROIs, X.shape[1])
+    def infer(
+        self,
+        X: TensorType,
+        ROIs: TensorType,
+        RoisLod: TensorType | None,
+        ROIs_lod: list[TensorType] | None,
+    ) -> dict[str, TensorType]:
+        result = self.pooled(X, ROIs, X.shape[1], images_of(RoisLod, ROIs_lod))
         return {"Out": result, "Argmax": result.with_dtype(DType.INT64)}
 
     def numpy(
@@ -166,8 +192,14 @@ class RoiAlign(RegionPooling, op="roi_align"):
     RoisLod = reads(optional=True, no_grad=True, on_host=True)
     sampling_ratio = attr(-1, at_most(MAX_SAMPLES))
 
-    def infer(self, X: TensorType, ROIs: TensorType) -> TensorType:
-        return self.pooled(X, ROIs, X.shape[1])
+    def infer(
+        self,
+        X: TensorType,
+        ROIs: TensorType,
+        RoisLod: TensorType | None,
+        ROIs_lod: list[TensorType] | None,
+    ) -> TensorType:
+        return self.pooled(X, ROIs, X.shape[1], images_of(RoisLod, ROIs_lod))
 
     def numpy(
         self, X: Array, ROIs: Array, RoisLod: Array | None, ROIs_lod: list[Array] | None
@@ -250,8 +282,10 @@ class PsroiPool(RegionPooling, op="psroi_pool"):
 
     output_channels: Attr[int] = required(int)
 
-    def infer(self, X: TensorType, ROIs: TensorType) -> TensorType:
-        result = self.pooled(X, ROIs, self.output_channels)
+    def infer(
+        self, X: TensorType, ROIs: TensorType, ROIs_lod: list[TensorType] | None
+    ) -> TensorType:
+        result = self.pooled(X, ROIs, self.output_channels, images_of(None, ROIs_lod))
         expected = self.output_channels * self.pooled_height * self.pooled_width
         if differ(X.shape[1], expected):
             raise ShapeError(f"psroi_pool: X is {X}, expected {expected} channels")

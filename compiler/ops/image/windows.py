@@ -15,6 +15,7 @@ from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import Size, product
 from compiler.ir.opdef.kernel_builder import Operand, SourceBuilder
 from compiler.ir.opdef.layout_rules import Order, PermutedOp, channels_last
+from compiler.ir.opdef.size_comparison import is_less
 from compiler.ir.types import Array, Shape, TensorType
 
 OIHW, HWIO, HWOI = "OIHW", "HWIO", "HWOI"
@@ -122,7 +123,7 @@ class Sliding:
         """Return the axes of an image; raises ShapeError if a window does not fit on one."""
         found = tuple(self._axis(axis, sizes[axis], kernel[axis]) for axis in range(self.axes))
         for axis in found:
-            if isinstance(axis.count, int) and axis.count < 1:
+            if is_less(axis.count, 1):
                 raise ShapeError(
                     f"{self.op}: a window of {axis.kernel} taps, dilation {axis.dilation}, does not"
                     f" fit on an axis of {axis.padded}, padding included"
@@ -275,6 +276,12 @@ def channels_first_expression(k: SourceBuilder, data_format: str, images: Operan
     return k.at_bind(f"{images}.transpose{order}", [images], "nchw")
 
 
+def require_pixels(kind: str, slot: str, images: TensorType) -> None:
+    """Raise ShapeError for images [N, C, …] without elements to sample."""
+    if any(is_less(size, 1) for size in images.shape[2:]):
+        raise ShapeError(f"{kind}: {slot} is {images}, expected images of one element or more")
+
+
 def require_images(op: str, slot: str, images: TensorType, rank: int = 4) -> None:
     """Raise ShapeError unless an input has the rank and dtype of a batch of images."""
     if images.rank != rank or not images.dtype.is_float:
@@ -286,5 +293,5 @@ def require_images(op: str, slot: str, images: TensorType, rank: int = 4) -> Non
 def require_filters(op: str, filters: TensorType, rank: int = 4) -> None:
     """Raise ShapeError unless Filter has the rank and dtype of images, and elements."""
     require_images(op, "Filter", filters, rank)
-    if 0 in filters.shape:
+    if any(is_less(size, 1) for size in filters.shape):
         raise ShapeError(f"{op}: Filter is {filters}, expected filters with elements")

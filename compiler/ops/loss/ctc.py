@@ -124,6 +124,13 @@ def ctc_lines(
     return -known, np.where(counted[:, :, None], gradient, 0.0)
 
 
+def expect_steps(offsets: Array, steps: int) -> None:
+    """Raise ValueError unless WarpCTCGrad has the steps of the longest sequence."""
+    longest = int(np.diff(offsets).max(initial=0))
+    if steps != longest:
+        raise ValueError(f"warpctc_grad: WarpCTCGrad has {steps} steps, expected {longest}")
+
+
 class WarpCtc(OpDef, op="warpctc"):
     """Loss = -log of the probability of Label, summed over all alignments: [sequences, 1].
 
@@ -162,6 +169,12 @@ class WarpCtc(OpDef, op="warpctc"):
             given = shown(Logits=Logits, Label=Label)
             shape = "[longest, sequences, classes]" if padded else "[rows, classes]"
             raise ShapeError(f"{self.kind}: {given}, expected Logits {shape}")
+        if padded and LogitsLength is not None and LabelLength is not None:
+            lines = Logits.shape[1]
+            counts = (LogitsLength.numel, LabelLength.numel, *Label.shape[:1])
+            if Label.rank != 2 or any(differ(count, lines) for count in counts):
+                given = shown(Label=Label, LogitsLength=LogitsLength, LabelLength=LabelLength)
+                raise ShapeError(f"{self.kind}: {given}, expected a row for each of {lines} lines")
         classes = Logits.shape[-1]
         if self.blank < 0 or (isinstance(classes, int) and self.blank >= classes):
             raise BadAttribute(f"{self.kind}: 'blank' is {self.blank}, not a class of {Logits}")
@@ -236,6 +249,7 @@ class WarpCtc(OpDef, op="warpctc"):
             return {"Logits": scaled / np.maximum(counts, 1) if self.norm_by_times else scaled}
         if not Logits_lod:
             raise ValueError("warpctc needs LoD of Logits, or LogitsLength")
+        expect_steps(Logits_lod[-1], len(WarpCTCGrad))
         label_at, valid = rows_by_lod(Logits_lod[-1])
         if self.norm_by_times:
             scaled = scaled / np.maximum(valid.sum(1)[:, None], 1)
@@ -289,6 +303,7 @@ class WarpCtc(OpDef, op="warpctc"):
             length = lengths[line]
         else:
             level = (Logits_lod or [])[-1]
+            k.on_host(expect_steps, level, WarpCTCGrad.shape[0])
             rows = d_Logits.shape[0]
             owners, rows_in = owner_rows(k, level, rows), rows_bounds(k, level, rows)
             row, c = position = k.grid(*d_Logits.shape)

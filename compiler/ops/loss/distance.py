@@ -282,7 +282,12 @@ class CenterLoss(OpDef, op="center_loss"):
         column = X.with_shape((X.shape[0], 1))
         return {"CentersOut": Centers, "SampleCenterDiff": X, "Loss": column}
 
-    def infer_grad(self, SampleCenterDiff: TensorType) -> dict[str, TensorType]:
+    def infer_grad(
+        self, X: TensorType, SampleCenterDiff: TensorType, d_Loss: TensorType
+    ) -> dict[str, TensorType]:
+        require_same_shape(f"{self.kind}_grad", X=X, SampleCenterDiff=SampleCenterDiff)
+        if differ(d_Loss.numel, X.shape[0]):
+            raise ShapeError(f"{self.kind}_grad: Loss@GRAD is {d_Loss}, expected a row for each")
         return {"X": SampleCenterDiff}
 
     def numpy(

@@ -9,6 +9,7 @@ from compiler.ir.dims import Size, product
 from compiler.ir.opdef import OpDef, attr, attr_list, reads, writes
 from compiler.ir.opdef.attribute_bounds import WIDE, at_least
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
+from compiler.ir.opdef.size_comparison import is_less
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.loss import hierarchical_sigmoid_kernels as tree_kernels
 from compiler.ops.loss import sampled_class_kernels as class_kernels
@@ -126,6 +127,7 @@ class HierarchicalSigmoid(OpDef, op="hierarchical_sigmoid"):
         Label: TensorType,
         PathTable: TensorType | None,
         PathCode: TensorType | None,
+        Bias: TensorType | None,
     ) -> dict[str, TensorType]:
         require_dtype(self.kind, "Label", Label, DType.INT64)
         require_same_dtype(self.kind, X=X, W=W)
@@ -139,22 +141,15 @@ class HierarchicalSigmoid(OpDef, op="hierarchical_sigmoid"):
             raise ShapeError(
                 f"{self.kind}: {given}, expected rows, nodes of equal width, a label per row"
             )
-        if PathTable is None:
-            self.require_forks(W)
+        nodes = W.shape[0] if PathTable is not None else self.num_classes - 1
+        if is_less(W.shape[0], nodes) or (Bias is not None and is_less(Bias.numel, nodes)):
+            given = f"W is {W} and Bias {Bias}"
+            raise ShapeError(f"{self.kind}: {given}, expected at least {nodes} nodes, as in paths")
         longest: Size = (self.num_classes - 1).bit_length()
         if PathTable is not None:
             longest = PathTable.shape[1]
         rows = X.shape[0]
         return {"Out": X.with_shape((rows, 1)), "PreOut": X.with_shape((rows, longest)), "W_Out": W}
-
-    def require_forks(self, W: TensorType) -> None:
-        """Raise ShapeError unless W has `num_classes` - 1 rows, one per inner node."""
-        rows = W.shape[0]
-        if isinstance(rows, int) and rows < self.num_classes - 1:
-            raise ShapeError(
-                f"{self.kind}: W is {W}, expected at least {self.num_classes - 1} rows, one less "
-                "than 'num_classes'"
-            )
 
     def infer_grad(
         self,

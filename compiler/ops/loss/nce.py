@@ -129,6 +129,7 @@ class Nce(OpDef, op="nce"):
         Input: TensorType,
         Label: TensorType,
         Weight: TensorType,
+        Bias: TensorType | None,
         SampleWeight: TensorType | None,
         CustomDistProbs: TensorType | None,
     ) -> dict[str, TensorType]:
@@ -151,6 +152,8 @@ class Nce(OpDef, op="nce"):
                 f"{self.kind}: {shown(Input=Input, Label=Label, Weight=Weight)}, expected "
                 f"[rows, width], labels per row, and [{self.num_total_classes}, width]"
             )
+        if Bias is not None and differ(Bias.numel, self.num_total_classes):
+            raise ShapeError(f"{self.kind}: Bias is {Bias}, expected {self.num_total_classes} rows")
         rows = {"Label": Label} | ({} if SampleWeight is None else {"SampleWeight": SampleWeight})
         for slot, each in rows.items():
             if not each.rank or differ(each.shape[0], Input.shape[0]):

@@ -90,7 +90,14 @@ class SampleLogits(OpDef, op="sample_logits"):
             "SampledLabels": Labels,
         }
 
-    def infer_grad(self, LogitsDim: TensorType) -> dict[str, TensorType]:
+    def infer_grad(
+        self, Samples: TensorType, LogitsDim: TensorType, d_SampledLogits: TensorType
+    ) -> dict[str, TensorType]:
+        given = {"Samples": Samples, "SampledLogits@GRAD": d_SampledLogits}
+        require_same_shape(f"{self.kind}_grad", **given)
+        if LogitsDim.rank != 3 or Samples.rank != 2 or differ(Samples.shape[0], LogitsDim.shape[0]):
+            found = shown(LogitsDim=LogitsDim, **given)
+            raise ShapeError(f"{self.kind}_grad: {found}, expected rows of samples for each row")
         return {"Logits": LogitsDim.with_shape(LogitsDim.shape[:-1])}
 
     def numpy(

@@ -8,6 +8,7 @@ from compiler.errors import ShapeError
 from compiler.ir.opdef import OpDef, Rowwise, Types, Value, Xp, attr, reads, writes
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
 from compiler.ir.opdef.layout_rules import Order, PermutedOp, permuted_axes
+from compiler.ir.opdef.size_comparison import is_less
 from compiler.ir.types import Array, TensorType
 from compiler.ops.math.axes import normalize_axis
 from compiler.ops.math.reduce import (
@@ -16,6 +17,13 @@ from compiler.ops.math.reduce import (
     normalize_axes,
     reduction_kernel,
 )
+
+
+def require_classes(kind: str, X: TensorType, axis: int) -> TensorType:
+    """Return the type; raise ShapeError if there is nothing along the axis."""
+    if is_less(X.shape[normalize_axis(kind, axis, X.rank)], 1):
+        raise ShapeError(f"{kind}: X is {X}, expected one element or more along axis {axis}")
+    return X
 
 
 class Softmax(Rowwise, op="softmax"):
@@ -35,8 +43,7 @@ class Softmax(Rowwise, op="softmax"):
         return PermutedOp(frozenset({"X", "Out"}), {"axis": permuted_axes([self.axis], order)[0]})
 
     def result(self, operand: TensorType) -> TensorType:
-        normalize_axis(self.kind, self.axis, operand.rank)
-        return operand
+        return require_classes(self.kind, operand, self.axis)
 
     def infer_grad(self, Out: TensorType) -> dict[str, TensorType]:
         return {"X": self.result(Out)}
@@ -60,8 +67,7 @@ class LogSoftmax(Rowwise, op="log_softmax"):
     axis = attr(-1)
 
     def result(self, operand: TensorType) -> TensorType:
-        normalize_axis(self.kind, self.axis, operand.rank)
-        return operand
+        return require_classes(self.kind, operand, self.axis)
 
     def infer_grad(self, Out: TensorType) -> dict[str, TensorType]:
         return {"X": self.result(Out)}
@@ -96,7 +102,7 @@ class LogSumExp(OpDef, op="logsumexp"):
 
     def numpy(self, X: Array) -> Array:
         axes = normalize_axes(X.ndim, self.axis, self.reduce_all)
-        maximum = X.max(axis=axes, keepdims=True)
+        maximum = X.max(axis=axes, keepdims=True, initial=-np.inf)
         total = np.log(np.exp(X - maximum).sum(axis=axes, keepdims=True)) + maximum
         return np.atleast_1d(total if self.keepdim else np.squeeze(total, axes))
 

@@ -6,15 +6,17 @@ frobenius_norm_op.cc.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
-from compiler.errors import BadAttribute
+from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import product
 from compiler.ir.opdef import OpDef, Value, Xp, attr, broadcast, reads, required, writes
 from compiler.ir.opdef.global_reductions import Whole
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
+from compiler.ir.opdef.size_comparison import is_less
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.math.reduce import (
     AxisReduction,
@@ -152,6 +154,8 @@ class PNorm(OpDef, op="p_norm"):
     def infer(self, X: TensorType) -> TensorType:
         check_axis(self.kind, X, self.axis)
         axes = range(X.rank) if self.asvector else [self.axis % X.rank]
+        if math.isinf(self.porder) and is_less(product(X.shape[axis] for axis in axes), 1):
+            raise ShapeError(f"p_norm: X is {X}, expected elements to take the extreme of")
         if self.keepdim:
             return X.with_shape([1 if a in axes else size for a, size in enumerate(X.shape)])
         return X.with_shape([size for a, size in enumerate(X.shape) if a not in axes] or [1])

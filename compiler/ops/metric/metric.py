@@ -8,6 +8,7 @@ from compiler.errors import ShapeError
 from compiler.ir.dims import product
 from compiler.ir.opdef import OpDef, attr, reads, required, writes
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
+from compiler.ir.opdef.size_comparison import is_less
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.type_checks import (
     require_dtype,
@@ -36,6 +37,8 @@ class Accuracy(OpDef, op="accuracy"):
         require_dtype("accuracy", "Label", Label, DType.INT64)
         rows = Indices.with_shape((*Indices.shape[:1], 1))
         require_same_shape("accuracy", rows=rows, Label=Label)
+        if is_less(Indices.shape[-1], 1):
+            raise ShapeError(f"accuracy: Indices is {Indices}, expected one or more for each row")
         count = TensorType(DType.INT32, (1,))
         return {"Accuracy": TensorType(DType.FP32, (1,)), "Correct": count, "Total": count}
 

@@ -12,6 +12,7 @@ from compiler.ir.dims import Size, product
 from compiler.ir.opdef import OpDef, attr, reads, writes
 from compiler.ir.opdef.attribute_bounds import at_least
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
+from compiler.ir.opdef.size_comparison import is_less
 from compiler.ir.types import Array, TensorType
 from compiler.ops.image.windows import channels_first, to_layout, view_channels_first
 from compiler.ops.norm import group_norm_kernels
@@ -31,6 +32,12 @@ def require_channels(op: str, X: TensorType, layout: str, **vectors: TensorType 
         if vector.rank != 1 or differ(vector.shape[0], size) or vector.dtype != X.dtype:
             found = shown(X=X, **{slot: vector})
             raise ShapeError(f"{op}: {found} do not fit: there are {size} channels")
+
+
+def require_positions(op: str, X: TensorType, layout: str) -> None:
+    """Raise ShapeError for images without positions, whose mean is undefined."""
+    if is_less(product(channels_first(layout, X.shape)[2:]), 1):
+        raise ShapeError(f"{op}: X is {X}, expected one element or more in each channel")
 
 
 def normal_gradient(scaled: Array, normal: Array, inverse: Array) -> Array:
@@ -60,6 +67,7 @@ class InstanceNorm(OpDef, op="instance_norm"):
         self, X: TensorType, Scale: TensorType | None, Bias: TensorType | None
     ) -> dict[str, TensorType]:
         require_channels(self.kind, X, "NCHW", Scale=Scale, Bias=Bias)
+        require_positions(self.kind, X, "NCHW")
         saved = X.with_shape((X.shape[0] * X.shape[1],))
         return {"Y": X, "SavedMean": saved, "SavedVariance": saved}
 
@@ -194,8 +202,9 @@ class GroupNorm(OpDef, op="group_norm"):
         self, X: TensorType, Scale: TensorType | None, Bias: TensorType | None
     ) -> dict[str, TensorType]:
         require_channels(self.kind, X, self.data_layout, Scale=Scale, Bias=Bias)
+        require_positions(self.kind, X, self.data_layout)
         channels = channels_first(self.data_layout, X.shape)[1]
-        if self.groups < 1 or (isinstance(channels, int) and channels < self.groups):
+        if self.groups < 1 or is_less(channels, self.groups):
             found = f"group_norm: groups is {self.groups}"
             raise BadAttribute(f"{found}, expected 1 to {channels}, the channels of X {X}")
         each = X.with_shape((X.shape[0], self.groups))

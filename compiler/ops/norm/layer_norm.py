@@ -14,6 +14,7 @@ from compiler.ir.opdef.kernel_builder import (
     Operand,
     SourceBuilder,
 )
+from compiler.ir.opdef.size_comparison import is_less
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.norm.norm_kernels import Channels, compute_dtype, row_gradient, sums, upcast
 from compiler.ops.type_checks import differ, shown
@@ -46,6 +47,8 @@ class LayerNorm(OpDef, op="layer_norm"):
             found = f"layer_norm: begin_norm_axis is {self.begin_norm_axis}"
             raise BadAttribute(f"{found}, expected an axis of X {X} after the first")
         rows, columns = self.table(X.shape)
+        if is_less(columns, 1):
+            raise ShapeError(f"layer_norm: X is {X}, expected one element or more in a row")
         for slot, vector in (("Scale", Scale), ("Bias", Bias)):
             if vector is not None and (vector.rank != 1 or differ(vector.shape[0], columns)):
                 found = shown(X=X, **{slot: vector})

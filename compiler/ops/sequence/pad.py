@@ -45,8 +45,15 @@ def padded_width(offsets: Array, wanted: int) -> int:
 
 
 def padded_places(offsets: Array, width: int) -> Array:
-    """The index of each packed row in the padded tensor, with `width` rows per sequence."""
-    return padded_rows(np.diff(offsets), width)
+    """The index of each packed row in the padded tensor, with `width` rows per sequence.
+
+    Raises ValueError for a longer sequence.
+    """
+    lengths = np.diff(offsets)
+    longest = int(lengths.max(initial=0))
+    if longest > width:
+        raise ValueError(f"sequence_pad: a sequence has {longest} rows, expected at most {width}")
+    return padded_rows(lengths, width)
 
 
 def lengths_of(offsets: Array) -> Array:

@@ -7,6 +7,7 @@ import numpy as np
 from compiler.errors import ShapeError
 from compiler.ir.opdef import OpDef, attr, reads, reads_lod, writes
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand
+from compiler.ir.opdef.size_comparison import is_less
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.sequence.sequence_kernels import owner_rows
 from compiler.ops.shared_kernels import inside
@@ -54,10 +55,13 @@ class ShowClick(OpDef, op="cvm"):
         Y[:, 1] -= Y[:, 0]
         return Y
 
-    def infer_grad(self, X: TensorType, CVM: TensorType, d_Y: TensorType) -> dict[str, TensorType]:
+    def infer_grad(
+        self, X: TensorType, X_lod: list[TensorType] | None, CVM: TensorType, d_Y: TensorType
+    ) -> dict[str, TensorType]:
         require_same_dtype("cvm_grad", X=X, CVM=CVM, **{"Y@GRAD": d_Y})
-        if CVM.rank != 2 or differ(CVM.shape[1], 2):
-            raise ShapeError(f"cvm_grad: CVM is {CVM}, expected [rows, 2]")
+        rows = X_lod[0].shape[0] - 1 if X_lod else X.shape[0]
+        if CVM.rank != 2 or differ(CVM.shape[1], 2) or is_less(CVM.shape[0], rows):
+            raise ShapeError(f"cvm_grad: CVM is {CVM}, expected [{rows}, 2]")
         return {"X": X}
 
     def grad(self, X: Shape, X_lod: list[Array] | None, CVM: Array, d_Y: Array) -> dict[str, Array]:

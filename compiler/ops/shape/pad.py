@@ -11,6 +11,7 @@ from compiler.ir.dims import UNKNOWN, Size
 from compiler.ir.opdef import OpDef, Types, attr, attr_list, reads, writes
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ir.opdef.layout_rules import Order, PermutedOp
+from compiler.ir.opdef.size_comparison import is_less
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.image.windows import permuted_layout
 from compiler.ops.math.axes import Sizes, int_values, zeros_shaped
@@ -176,7 +177,8 @@ class SpatialPad(OpDef):
         if from_tensor:
             return X.with_shape(self.unknown(X, layout))
         edges = self.edges(list(paddings), layout)
-        self.check_reflection(X, edges, mode)
+        if mode != "constant":
+            self.check_sources(X, edges, mode == "reflect")
         return padded_type(self.kind, X, edges)
 
     def unknown(self, X: TensorType, layout: str) -> list[Size]:
@@ -188,14 +190,15 @@ class SpatialPad(OpDef):
         """Return the edges of all axes."""
         return spatial_edges(paddings, layout)
 
-    def check_reflection(self, X: TensorType, edges: Edges, mode: str) -> None:
-        """Raise ShapeError if an axis is too short to be reflected."""
+    def check_sources(self, X: TensorType, edges: Edges, reflects: bool) -> None:
+        """Raise ShapeError if an axis is too short to be padded with its own elements."""
         for size, (before, after) in zip(X.shape, edges, strict=True):
-            try:
-                if mode == "reflect" and isinstance(size, int) and (before or after):
-                    source_indices(size, before, after, mode)
-            except ValueError as error:
-                raise ShapeError(f"{self.kind}: X is {X}: {error}") from None
+            pads, least = before or after, 1 + (after if reflects else 0)
+            if pads and (is_less(size, least) or (reflects and is_less(2 * size, 2 + before))):
+                raise ShapeError(
+                    f"{self.kind}: X is {X}: {before} and {after} exceed what an axis of size "
+                    f"{size} can {'reflect' if reflects else 'repeat'}"
+                )
 
     def pad_kernel(
         self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand, edges: Edges, value: float

@@ -11,6 +11,7 @@ from compiler.ir.dims import UNKNOWN, Size
 from compiler.ir.opdef import OpDef, attr_list, reads, writes
 from compiler.ir.opdef.attribute_bounds import WIDE
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
+from compiler.ir.opdef.size_comparison import is_less
 from compiler.ir.program import OpDesc
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.math.axes import (
@@ -165,20 +166,13 @@ def crop_index(sizes: Sizes, offsets: list[int], lengths: list[int]) -> tuple[sl
     return tuple(slice(offset, offset + length) for offset, length in parts)
 
 
-def crop_fits(size: Size, offset: int, length: Size) -> bool:
-    """Return whether a crop fits in an axis, as far as the sizes are known."""
-    if not isinstance(size, int) or not isinstance(length, int):
-        return offset >= 0
-    return 0 <= offset <= size - length
-
-
 def crop_shape(X: TensorType, op: str, lengths: Sequence[Size], offsets: Sequence[int]) -> Shape:
     """Return the crop's shape; raise ShapeError unless it fits in X."""
     error = ShapeError(f"{op}: {list(lengths)} from {list(offsets)} exceeds X {X}")
     if len(lengths) != X.rank or len(offsets) not in (0, X.rank):
         raise error
     for size, offset, length in zip(X.shape, offsets, lengths, strict=False):
-        if not crop_fits(size, offset, length):
+        if offset < 0 or is_less(length, 1) or is_less(size, length + offset):
             raise error
     return tuple(lengths)
 
@@ -272,6 +266,17 @@ class CropTensor(CropInputs, op="crop_tensor"):
         if self.shape[axis] != -1 or axis >= X.rank:
             return self.shape[axis]
         return UNKNOWN if from_tensor else X.shape[axis] - self.offsets[axis]
+
+    def infer_grad(
+        self,
+        X: TensorType,
+        Offsets: TensorType | None,
+        OffsetsTensor: list[TensorType] | None,
+        d_Out: TensorType,
+    ) -> dict[str, TensorType]:
+        offsets = [] if Offsets or OffsetsTensor else self.offsets
+        crop_shape(X, f"{self.kind}_grad", d_Out.shape, offsets)
+        return {"X": X}
 
     def numpy(
         self,

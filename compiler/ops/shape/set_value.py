@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
+from compiler.ir.dims import UNKNOWN, Size
 from compiler.ir.opdef import OpDef, attr, attr_list, reads, writes
 from compiler.ir.opdef.attribute_bounds import WIDE
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
+from compiler.ir.opdef.size_comparison import is_not_broadcast
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.math.axes import element_type, int_values, normalize_axis
 from compiler.ops.shared_kernels import among, broadcast_at, numbers_of, too_many
@@ -106,7 +108,25 @@ class SetValue(OpDef, op="set_value"):
             require_same_dtype(self.kind, Input=Input, ValueTensor=ValueTensor)
         else:
             self.expect_values()
+        if not (StartsTensorList or EndsTensorList or StepsTensorList):
+            self.expect_broadcast(Input, self.shape if ValueTensor is None else ValueTensor.shape)
         return Input
+
+    def expect_broadcast(self, Input: TensorType, value: Sequence[Size]) -> None:
+        """Raise ShapeError unless a value broadcasts to the assigned slices."""
+        index = assigned_index(
+            Input.shape, self.axes, self.starts, self.ends,
+            self.steps or [1] * len(self.axes), self.decrease_axes,
+        )  # fmt: skip
+        lengths = [
+            len(range(size)[each]) if isinstance(size, int) else UNKNOWN
+            for size, each in zip(Input.shape, index, strict=True)
+        ]
+        view = value_shape(tuple(lengths), self.decrease_axes, self.none_axes)
+        pairs = zip(reversed(value), reversed(view), strict=False)
+        if len(value) > len(view) or any(is_not_broadcast(*pair) for pair in pairs):
+            shown = f"[{', '.join(map(str, value))}] to [{', '.join(map(str, view))}]"
+            raise ShapeError(f"{self.kind}: a value cannot be broadcast from {shown}")
 
     def expect_count(self, name: str, given: int) -> None:
         """Raise BadAttribute unless there is one number per axis; missing steps default to 1."""

@@ -20,7 +20,7 @@ from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.duplicate_rows import Merged, places, summed
 from compiler.ops.shape.concat_kernels import concat_parts
 from compiler.ops.shared_kernels import copy, fill, number
-from compiler.ops.type_checks import differ, require_same_dtype
+from compiler.ops.type_checks import differ, require_same_dtype, shapes_differ
 
 
 def merge_rows(values: Array, rows: Array) -> tuple[Array, Array]:
@@ -136,7 +136,9 @@ class SumRows(OpDef, op="sum_rows"):
     def infer(self, X: list[TensorType], X_rows: list[TensorType] | None) -> dict[str, TensorType]:
         require_same_dtype("sum", **{f"X[{i}]": term for i, term in enumerate(X)})
         count: Size = 0
-        for term in X if X_rows else X[:1]:
+        for index, term in enumerate(X if X_rows else X[:1]):
+            if shapes_differ(term.with_shape(term.shape[1:]), term.with_shape(X[0].shape[1:])):
+                raise ShapeError(f"sum: X[{index}] is {term} and X[0] {X[0]}, expected equal rows")
             count = count + term.shape[0]
         return {"Out": X[0].with_shape((count, *X[0].shape[1:])), "Out_rows": rows_type(count)}
 
