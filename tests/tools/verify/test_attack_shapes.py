@@ -15,6 +15,7 @@ from tools.verify.attacks.shapes import (
     ACCEPTED,
     BOUNDS,
     DIFFERS,
+    LARGE,
     RESULT,
     TYPED,
     UNTYPED,
@@ -49,10 +50,34 @@ def test_a_sample_of_cases() -> None:
         ),
         ("relu", "X", "axis 0 +1", RESULT, ""),
         ("relu", "Out", "declared axis 0 +1", TYPED, "is declared f32["),
+        ("reduce_max", "X", "axis 0 to 0", RESULT, ""),
+        ("logsumexp", "X", "axis 0 to 0", RESULT, ""),
+        ("roi_align", "X", "axis 3 to 1", RESULT, ""),
+        ("max_pool2d_with_index_grad", "X", "axis 2 -1", RESULT, ""),
+        ("strided_slice", "Input", "of size 1", RESULT, ""),
+        ("diag_v2", "X", "axis 0 huge", LARGE, ""),
+        ("warpctc_grad", "WarpCTCGrad", "axis 0 +1", TYPED, "has 6 steps, expected 5"),
+        ("sequence_pad_grad", "Out@GRAD", "axis 1 to 0", TYPED, "rows, expected at most 0"),
     ],
 )
 def test_an_outcome(op: str, operand: str, mutation: str, kind: str, message: str) -> None:
     outcome = attempt(case(op, operand, mutation), "native")
+    assert outcome.kind == kind
+    assert message in outcome.text
+
+
+@pytest.mark.parametrize(
+    ("op", "operand", "mutation", "kind", "message"),
+    [
+        ("equal_all", "X", "axis 0 to 0", RESULT, ""),
+        ("random_crop", "X", "an axis after", TYPED, "axis 3 of X has size 1, expected at least 2"),
+        ("crop", "X", "axis 1 -1", TYPED, "axis 1 of X has size 2, expected at least 3"),
+    ],
+)
+def test_an_outcome_of_dynamic_sizes(
+    op: str, operand: str, mutation: str, kind: str, message: str
+) -> None:
+    outcome = attempt(case(op, operand, mutation, "open"), "native")
     assert outcome.kind == kind
     assert message in outcome.text
 

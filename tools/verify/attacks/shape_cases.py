@@ -57,7 +57,28 @@ class Case:
         if not self.is_output:
             slot, place = self.operand
             found[slot][place] = np.resize(found[slot][place], self.shape)
+            found |= self._saved_outputs(found)
         return found
+
+    def _saved_outputs(self, arrays: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
+        """The outputs of the forward op that a gradient op reads, computed from the mutated input,
+        if they have the shapes of those of the sample.
+        """
+        sample, (mutated, _) = self.call.sample, self.operand
+        if self.call.op == sample.op or mutated not in sample.inputs:
+            return {}
+        cls = find(sample.op)
+        inputs = {**sample.inputs, mutated: cls.slots[mutated].hold(arrays[mutated])}
+        try:
+            outputs = cls(sample.attrs).evaluate(inputs)
+        except (ArithmeticError, LookupError, TypeError, ValueError):
+            return {}
+        saved = {slot: _arrays(outputs[slot]) for slot in arrays if outputs.get(slot) is not None}
+        return {
+            slot: found
+            for slot, found in saved.items()
+            if [each.shape for each in found] == [each.shape for each in arrays[slot]]
+        }
 
     @cached_property
     def types(self) -> dict[str, list[TensorType]]:

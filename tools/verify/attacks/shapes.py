@@ -28,6 +28,7 @@ from compiler.ir.graph import Graph
 from compiler.ir.opdef import find, listed
 from compiler.ir.opdef.type_inference import bind, infer_types
 from compiler.ir.program import GRAD, OpDesc
+from compiler.ir.types import type_of
 from compiler.options import Options
 from runtime.sizes import LOD
 from tools.verify import fuzz_files
@@ -36,6 +37,7 @@ from tools.verify.attacks.outcomes import (
     CRASH,
     DIFFERS,
     HANG,
+    LARGE,
     RANDOM,
     REFUSED,
     RESULT,
@@ -51,14 +53,16 @@ from tools.verify.support.children import Limits, call_in_children
 
 ACCEPTED = "refused by NumPy"
 KINDS = (
-    RESULT, RANDOM, SLOW, REFUSED, TYPED, BOUNDS, UNTYPED, ACCEPTED, DIFFERS, CRASH, HANG,
+    RESULT, LARGE, RANDOM, SLOW, REFUSED, TYPED, BOUNDS, UNTYPED, ACCEPTED, DIFFERS, CRASH, HANG,
 )  # fmt: skip
 """`data refused` counts results where NumPy rejects the value of an index: kernels need not."""
 FAULTS = (*fuzz_files.FAULTS, SyntaxError)
-INDEX = re.compile(r"index -?\d+ is out of bounds")
+INDEX = re.compile(r"index -?\d+ is out of (bounds|range)")
 TARGETS = ("native", "numpy")
 SOURCE = "model.py:7"
 REFERENCE_SECONDS = 3
+MAX_OUTPUT = 1 << 28
+"""Most bytes of outputs: larger ones are neither computed nor compared."""
 PROGRAMS = 4
 """Compiled programs that a process keeps: cases of one program follow each other."""
 
@@ -67,10 +71,24 @@ def attempt(case: Case, target: str) -> Outcome:
     """Infer, compile and run a case in this process."""
 
     def run() -> Outcome:
+        if _output_bytes(case) > MAX_OUTPUT:
+            return Outcome(LARGE)
         found = computed(case, target)
         return Outcome(RESULT) if target == "numpy" else _compared(case, found)
 
     return attempted(run, FAULTS)
+
+
+def _output_bytes(case: Case) -> int:
+    """The bytes of the outputs whose sizes the shapes of the operands determine; 0 if refused."""
+    defn = find(case.call.op)(case.call.attrs)
+    types = {s: defn.slots[s].hold([*map(type_of, each)]) for s, each in case.arrays.items()}
+    try:
+        inferred = defn.infer_types(types)
+    except FAULTS:
+        return 0
+    sizes = (type.nbytes for each in inferred.values() for type in listed(each) if type is not None)
+    return sum(size for size in sizes if isinstance(size, int))
 
 
 def _compared(case: Case, found: Sequence[Any]) -> Outcome:
