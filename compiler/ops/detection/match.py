@@ -148,14 +148,10 @@ class TargetAssign(OpDef, op="target_assign"):
             found = shown(X=X, MatchIndices=MatchIndices)
             raise ShapeError(f"target_assign: {found}, expected [rows, P, K] and [N, M]")
         require_dtype(self.kind, "MatchIndices", MatchIndices, DType.INT32)
-        images = MatchIndices.shape[0]
-        if is_less(count_of(X_lod[-1]), images) or (
-            NegIndices_lod and differ(count_of(NegIndices_lod[-1]), images)
-        ):
-            raise ShapeError(
-                f"target_assign: MatchIndices is {MatchIndices}, expected a sequence of X and of "
-                "NegIndices for each row"
-            )
+        rows, negatives = MatchIndices.shape[0], NegIndices_lod[-1:] if NegIndices_lod else []
+        if is_less(count_of(X_lod[-1]), rows) or any(differ(count_of(n), rows) for n in negatives):
+            expected = "expected a sequence of X, and of NegIndices, for each row"
+            raise ShapeError(f"target_assign: MatchIndices is {MatchIndices}, {expected}")
         out = X.with_shape((*MatchIndices.shape, X.shape[2]))
         weight = TensorType(DType.FP32, (*MatchIndices.shape, 1))
         return {"Out": out, "OutWeight": weight}

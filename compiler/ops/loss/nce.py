@@ -152,13 +152,7 @@ class Nce(OpDef, op="nce"):
                 f"{self.kind}: {shown(Input=Input, Label=Label, Weight=Weight)}, expected "
                 f"[rows, width], labels per row, and [{self.num_total_classes}, width]"
             )
-        if Bias is not None and differ(Bias.numel, self.num_total_classes):
-            raise ShapeError(f"{self.kind}: Bias is {Bias}, expected {self.num_total_classes} rows")
-        rows = {"Label": Label} | ({} if SampleWeight is None else {"SampleWeight": SampleWeight})
-        for slot, each in rows.items():
-            if not each.rank or differ(each.shape[0], Input.shape[0]):
-                found = shown(Input=Input, **{slot: each})
-                raise ShapeError(f"{self.kind}: {found}, expected as many rows")
+        self.check_rows(Input, Label, Bias, SampleWeight)
         trues = Label.shape[1] if Label.rank == 2 else 1
         drawn = (Input.shape[0], trues + self.num_neg_samples)
         return {
@@ -166,6 +160,22 @@ class Nce(OpDef, op="nce"):
             "SampleLogits": Input.with_shape(drawn),
             "SampleLabels": TensorType(DType.INT64, drawn),
         }
+
+    def check_rows(
+        self,
+        Input: TensorType,
+        Label: TensorType,
+        Bias: TensorType | None,
+        SampleWeight: TensorType | None,
+    ) -> None:
+        """Raise ShapeError unless Bias has a row per class, labels and weights one per sample."""
+        if Bias is not None and differ(Bias.numel, self.num_total_classes):
+            raise ShapeError(f"{self.kind}: Bias is {Bias}, expected {self.num_total_classes} rows")
+        rows = {"Label": Label} | ({} if SampleWeight is None else {"SampleWeight": SampleWeight})
+        for slot, each in rows.items():
+            if not each.rank or differ(each.shape[0], Input.shape[0]):
+                found = shown(Input=Input, **{slot: each})
+                raise ShapeError(f"{self.kind}: {found}, expected as many rows")
 
     def infer_grad(
         self,

@@ -82,6 +82,16 @@ def check_indices(positions: Array, size: int, op: str) -> None:
         raise ValueError(f"{op}: index {wrong} is out of range, expected 0 to {size - 1}")
 
 
+def identity_of(ufunc: Any, dtype: np.dtype) -> Any:
+    """Return the maximum, or the minimum, of no numbers: no number of the type is beyond it."""
+    if dtype.kind == "b":
+        return ufunc is not np.maximum
+    if dtype.kind in "iu":
+        limits = np.iinfo(dtype)
+        return limits.min if ufunc is np.maximum else limits.max
+    return -np.inf if ufunc is np.maximum else np.inf
+
+
 def drop_axes(sizes: Sequence[Size], axes: Sequence[int]) -> Shape:
     """Return the sizes without the given axes; `[1]` if none remains (fluid has no 0-d tensors)."""
     return tuple(size for axis, size in enumerate(sizes) if axis not in axes) or (1,)

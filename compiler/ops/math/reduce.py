@@ -23,6 +23,7 @@ from compiler.ir.opdef.kernel_builder import (
 )
 from compiler.ir.opdef.layout_rules import Order, PermutedOp, permuted_axes
 from compiler.ir.types import Array, DType, Shape, TensorType
+from compiler.ops.math.axes import identity_of
 from compiler.ops.type_checks import require_dtype
 
 
@@ -46,20 +47,8 @@ def element_type(code: int, like: Array) -> str:
 def reduce_axes(ufunc: Any, X: Array, axes: Any, keep_dim: bool, out_dtype: int = -1) -> Array:
     """Reduce X with a ufunc over axes; the result has rank 1 or more."""
     dtype = element_type(out_dtype, X)
-    if ufunc.identity is not None:
-        return np.atleast_1d(ufunc.reduce(X, axis=axes, keepdims=keep_dim, dtype=dtype))
-    initial = extreme_identity(ufunc, np.dtype(dtype))
-    return np.atleast_1d(ufunc.reduce(X, axes, dtype, keepdims=keep_dim, initial=initial))
-
-
-def extreme_identity(ufunc: Any, dtype: np.dtype) -> Any:
-    """Return the maximum, or the minimum, of no numbers: what no number of a type is beyond."""
-    if dtype.kind == "b":
-        return ufunc is not np.maximum
-    if dtype.kind in "iu":
-        limits = np.iinfo(dtype)
-        return limits.min if ufunc is np.maximum else limits.max
-    return -np.inf if ufunc is np.maximum else np.inf
+    more = {} if ufunc.identity is not None else {"initial": identity_of(ufunc, np.dtype(dtype))}
+    return np.atleast_1d(ufunc.reduce(X, axis=axes, keepdims=keep_dim, dtype=dtype, **more))
 
 
 def expand_reduced(values: Array, shape: Any, axes: Any) -> Array:
@@ -164,11 +153,6 @@ class UfuncReduction(Reduction):
         """Return the number of elements of X reduced to one of Out."""
         return product(X[axis] for axis in self.axes(len(X)))
 
-    def may_be_empty(self, X: Shape) -> bool:
-        """Return whether there may be no elements to reduce."""
-        count = self.count(X)
-        return not isinstance(count, int) or count == 0
-
     def accumulator(self, dtype: DType) -> DType:
         """Return the type in which results of a type are accumulated."""
         return dtype
@@ -183,9 +167,9 @@ class UfuncReduction(Reduction):
         wide = self.accumulator(Out.type.dtype)
         if wide is not X.type.dtype:
             options += f", dtype=np.{wide.numpy.name}"
-        if self.ufunc in ("maximum", "minimum") and self.may_be_empty(X.shape):
-            identity = extreme_identity(getattr(np, self.ufunc), wide.numpy)
-            options += f", initial={identity}"
+        count, ufunc = self.count(X.shape), getattr(np, self.ufunc)
+        if ufunc.identity is None and (not isinstance(count, int) or count == 0):
+            options += f", initial={identity_of(ufunc, wide.numpy)}"
         k.line(f"np.{self.ufunc}.reduce({source}, {options})")
         if self.averages:
             divide = f"np.divide({Out}, {self.divisor(k, X.shape, Out)}, out={Out}"
