@@ -49,11 +49,15 @@ def padded_places(offsets: Array, width: int) -> Array:
 
     Raises ValueError for a longer sequence.
     """
-    lengths = np.diff(offsets)
-    longest = int(lengths.max(initial=0))
+    expect_width(offsets, width)
+    return padded_rows(np.diff(offsets), width)
+
+
+def expect_width(offsets: Array, width: int) -> None:
+    """Raise ValueError if a sequence has more rows than a padded one."""
+    longest = int(np.diff(offsets).max(initial=0))
     if longest > width:
-        raise ValueError(f"sequence_pad: a sequence has {longest} rows, expected at most {width}")
-    return padded_rows(lengths, width)
+        raise ValueError(f"a sequence has {longest} rows, expected at most {width}")
 
 
 def lengths_of(offsets: Array) -> Array:
@@ -231,11 +235,9 @@ class SequenceUnpad(OpDef, op="sequence_unpad"):
     def kernel_grad(
         self, k: KernelBuilder, Out_lod: list[Operand], d_Out: DeviceOperand, d_X: DeviceOperand
     ) -> None:
-        offsets, (count, width), table = (
-            lod_on_device(k, Out_lod[0], d_Out.shape[0]),
-            d_X.shape[:2],
-            table_of(d_Out),
-        )
+        (count, width), table = d_X.shape[:2], table_of(d_Out)
+        k.on_host(expect_width, Out_lod[0], width)
+        offsets = lod_on_device(k, Out_lod[0], d_Out.shape[0])
         i, t, j = k.grid(count, width, table[1])
         start, end = bounds(offsets, i)
         above = d_Out.reshaped(table).at(start + t, j, where=t < end - start, other=0)

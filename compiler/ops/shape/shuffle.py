@@ -177,6 +177,10 @@ class ShuffleBatch(OpDef, op="shuffle_batch"):
         draw_next_seed(k, Seed, SeedOut)
 
     def infer_grad(self, ShuffleIdx: TensorType, d_Out: TensorType) -> dict[str, TensorType]:
+        if not d_Out.rank or differ(product(d_Out.shape[:-1]), ShuffleIdx.numel):
+            raise ShapeError(
+                f"shuffle_batch_grad: Out@GRAD is {d_Out}, expected {ShuffleIdx.numel} rows"
+            )
         return {"X": d_Out}
 
     def grad(self, ShuffleIdx: Array, d_Out: Array) -> dict[str, Array]:
