@@ -173,6 +173,19 @@ def test_text_form_of_the_page_is_printed_as_it_is_parsed() -> None:
     assert show(parse(text)) == text
 
 
+def test_each_threat_has_a_test() -> None:
+    """Paths of tests are checked with those of all pages."""
+    page = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\|.*\|$", page.split("## Threats")[1].split("## ")[0], re.MULTILINE)[2:]
+    cited = [re.findall(r"`([^`]+)`", row.split("|")[-2]) for row in rows]
+    assert [row for row, tests in zip(rows, cited, strict=True) if not tests] == []
+    tests = "".join(file.read_text("utf-8") for file in (ROOT / "tests").rglob("test_*.py"))
+    defined = set(re.findall(r"^def (test_\w+)", tests, re.MULTILINE))
+    names = [name for names in cited for name in names if not name.startswith("tests/")]
+    assert names
+    assert [name for name in names if name not in defined] == []
+
+
 def test_references_to_sections_name_headings() -> None:
     page = (ROOT / "docs" / "reference_behaviour.md").read_text(encoding="utf-8")
     headings = re.findall(r"^## (.+)$", page, re.MULTILINE)
