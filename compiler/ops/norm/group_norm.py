@@ -169,6 +169,14 @@ def _image_rows(images: Array) -> Array:
     return images.reshape(len(images), int(np.prod(images.shape[1:])))
 
 
+def _row_moments(rows: Array) -> tuple[Array, Array]:
+    """Return mean and variance of each row; NaN if rows have no elements."""
+    if not rows.shape[1]:
+        nothing: Array = np.full(len(rows), np.nan, rows.dtype)
+        return nothing, nothing
+    return rows.mean(axis=1), rows.var(axis=1)
+
+
 def channel_groups(channels: int, groups: int) -> list[slice]:
     """Return the channels of each group; the last one is smaller if C is not divisible."""
     size = (channels - 1) // groups + 1
@@ -216,7 +224,7 @@ class GroupNorm(OpDef, op="group_norm"):
         mean, variance = np.empty((2, len(X), self.groups), X.dtype)
         for group, part in enumerate(channel_groups(images.shape[1], self.groups)):
             rows = _image_rows(images[:, part])
-            mean[:, group], variance[:, group] = rows.mean(axis=1), rows.var(axis=1)
+            mean[:, group], variance[:, group] = _row_moments(rows)
             deviation = np.sqrt(variance[:, group] + self.epsilon)[:, None]
             normal = (rows - mean[:, group][:, None]) / deviation
             y[:, part] = normal.reshape(y[:, part].shape)

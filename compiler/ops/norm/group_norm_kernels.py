@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from compiler.ir.dims import Size, product
@@ -84,14 +85,18 @@ def normalise(
     k: KernelBuilder, g: Groups, X: DeviceOperand, factors: tuple[DeviceOperand | None, ...],
     epsilon: float, outs: tuple[DeviceOperand | None, ...],
 ) -> None:  # fmt: skip
-    """Emit Y, the mean and the variance of every group; `factors` are scale and bias."""
+    """Emit Y, the mean and the variance of every group; `factors` are scale and bias.
+
+    The statistics of a group without channels are NaN.
+    """
     Channels(g.sizes).expect(k, *factors)
     e, (Y, *statistics) = g.begin(k, X), outs
     x = g.read(k, X, e)
     mean, variance = k.moments(x, e.iteration, e.inside)
     for out, value in zip(statistics, (mean, variance), strict=True):
         if out is not None:
-            k.store(out, (e.n, e.group), value)
+            known = value if e.inside is None else k.where(e.count > 0.0, value, math.nan)
+            k.store(out, (e.n, e.group), known)
     if Y is None:
         return
     scale, bias = factors

@@ -11,11 +11,14 @@ import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.opdef import OpDef, Pointwise, Value, Xp, attr, reads, required, writes
-from compiler.ir.opdef.attribute_bounds import WIDE
+from compiler.ir.opdef.attribute_bounds import WIDE, between
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.quantize.levels import level_count, require_count, require_float
 from compiler.ops.type_checks import differ, require_dtype, require_same_dtype
+
+MAX_BITS = 64
+"""Maximum bits of a channel-wise level: floats are divided by powers of 2."""
 
 
 class FakeDequantizeMaxAbs(Pointwise, op="fake_dequantize_max_abs"):
@@ -75,7 +78,7 @@ class FakeChannelWiseDequantizeMaxAbs(OpDef, op="fake_channel_wise_dequantize_ma
     X = reads()
     Scales = reads(many=True)
     Out = writes()
-    quant_bits = attr([8])
+    quant_bits = attr([8], between(1, MAX_BITS))
 
     def infer(self, X: TensorType, Scales: list[TensorType]) -> TensorType:
         require_float(self.kind, "X", X)

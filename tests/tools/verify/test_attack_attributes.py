@@ -50,6 +50,7 @@ def test_a_sample_of_all_ops() -> None:
         ("cudnn_lstm", "num_layers", 10**6, "expected 1 to 1024"),
         ("cudnn_lstm_grad", "num_layers", 10**6, "expected 1 to 1024"),
         ("gen_nccl_id", "nccl_comm_num", 10**9, "expected 1 to 256"),
+        ("fake_channel_wise_dequantize_max_abs", "quant_bits", [10**9], "expected 1 to 64"),
         ("split_byref", "num", 2**15, "expected 0 to 4096"),
         ("split_selected_rows", "height_sections", [2] * 5000, "has 5000 entries, expected"),
         ("split_ids", "Out_names", ["a"] * 5000, "'Out_names' has 5000 entries, expected at most"),
@@ -95,8 +96,13 @@ def test_native_code_may_differ_where_the_reference_implementation_underflows() 
     assert outcome.kind == UNDERFLOW
 
 
-def test_native_code_compares_with_nan_as_the_reference_implementation_does() -> None:
-    assert attempt(case("yolo_box", "conf_thresh", math.nan), "native").kind == RESULT
+@pytest.mark.parametrize(
+    ("op", "name", "value"), [("yolo_box", "conf_thresh", math.nan), ("group_norm", "groups", 3)]
+)
+def test_native_code_has_nan_where_the_reference_implementation_does(
+    op: str, name: str, value: Any
+) -> None:
+    assert attempt(case(op, name, value), "native").kind == RESULT
 
 
 def call_of(index: int) -> int:
