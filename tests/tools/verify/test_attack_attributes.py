@@ -55,7 +55,7 @@ def test_a_sample_of_all_ops() -> None:
         ("split_selected_rows", "height_sections", [2] * 5000, "has 5000 entries, expected"),
         ("split_ids", "Out_names", ["a"] * 5000, "'Out_names' has 5000 entries, expected at most"),
         ("group_norm_grad", "groups", 10**6, "expected 1 to 4, the channels"),
-        ("hierarchical_sigmoid", "num_classes", 2**31 - 1, "expected at least 2147483646 rows"),
+        ("hierarchical_sigmoid", "num_classes", 2**31 - 1, "expected at least 2147483646 nodes"),
         ("dropout_by_key", "place", 2**31 - 1, "'place' is 2147483647, expected an index"),
         ("crop_grad", "offsets", [1, -(2**31)], "exceeds X"),
         ("im2sequence_grad", "kernels", [-2, 3], "im2sequence"),
