@@ -23,22 +23,19 @@ from fluid import parameter_server
 from fluid.compiler import CompiledProgram
 from fluid.data_parallel.merge_fetches import merged, unmerged
 from fluid.framework import Program, Variable, default_main_program
-from fluid.profiler import recorder
 from fluid.running import feed_checks, flags
 from fluid.running.branch_selection import BranchesTaken
-from fluid.running.compilation import compile_constant, compile_program, digest
-from fluid.running.feeds import declared, feed_arrays, with_batches
+from fluid.running.feeds import feed_arrays, with_batches
 from fluid.running.fetch_names import names_of
 from fluid.running.fetched_values import as_numpy, as_tensor, number_like
 from fluid.running.file_ops import FileStages
 from fluid.running.half_precision_weights import ConstantParamExecutors
-from fluid.running.kernels_ahead import with_machine_code
+from fluid.running.programs import FluidPrograms, LibraryPrograms
 from fluid.running.resized_state import ResizedState
 from fluid.running.routes import Routes
 from fluid.running.train_from_dataset import FetchHandler, RunsDatasets
 from runtime import executor as core
-from runtime.collective.on_demand import RingsOnDemand
-from runtime.device import CPUPlace, Place, expect_place, target_of
+from runtime.device import CPUPlace, Place, expect_place
 from runtime.loader import Counters
 from runtime.serving import Library
 from runtime.tensors.lod_tensor import LoDTensor
@@ -81,13 +78,10 @@ class Executor(RunsDatasets):
     def __init__(self, place: Place | None = None) -> None:
         self.place = CPUPlace() if place is None else place
         expect_place(self.place)
-        self._compile_here = partial(compile_program, target_of(self.place))
-        self._core: core.Executor[Program] = core.Executor(
-            self._compile_here, declared, digest, self.place, self._callables, recorder,
-            code=with_machine_code,
-        )  # fmt: skip
+        self._programs = FluidPrograms(self.place, self)
+        self._core = core.Executor(self._programs, self.place)
         self._constant_params = ConstantParamExecutors(
-            partial(compile_constant, target_of(self.place)), self._library_executor
+            self._programs.compile_over, self._library_executor
         )
         self._narrow = Options.from_env().dtype in NARROW
         self._pruned: PerVersion[Program, dict[Any, Program]] = PerVersion(lambda program: {})
@@ -183,7 +177,7 @@ class Executor(RunsDatasets):
         before = parameter_server.before_serving(program)
         if before is not None:
             self.run(before, scope=scope)
-        parameter_server.serve(program, scope, self.place, self._compile_here)
+        parameter_server.serve(program, scope, self.place, self._programs.compile)
         return []
 
     def _fetched_values(
@@ -243,21 +237,6 @@ class Executor(RunsDatasets):
             self._checks_numbers = flags.checks_numbers()
             self._core.unload()
 
-    def _callables(self, program: Program, scope: Scope) -> dict[str, Any]:
-        """Return the objects that a program's code calls: functions of `py_func`, rings, servers.
-
-        Collectives use the rings that a startup program made in the scope, or those of the devices
-        that the program was built for.
-        """
-        server = getattr(program, "_parameter_server", None)
-        if server is None and any(parameter_server.exchanges(program)):
-            server = parameter_server.session_for(program, self)
-        return {
-            "callables": getattr(program, "_callables", []),
-            "collective": getattr(program, "_collective", None) or RingsOnDemand(scope),
-            "parameter_server": server,
-        }
-
     def _runner(
         self, program: Program, feed: Mapping[str, Array], scope: Scope, changes: bool
     ) -> core.Executor[Program]:
@@ -276,12 +255,9 @@ class Executor(RunsDatasets):
         """Return an executor that uses a library's computed parameters; it shares this one's
         counters.
         """
-        made = core.Executor(
-            library.module, declared, digest, self.place, self._callables, recorder,
-            library.params, with_machine_code,
-        )  # fmt: skip
-        made.counters = self._core.counters
-        return made
+        executor = core.Executor(LibraryPrograms(self.place, self, library), self.place)
+        executor.counters = self._core.counters
+        return executor
 
     @entry_point
     def explain(
@@ -306,15 +282,15 @@ class Executor(RunsDatasets):
         _expect(program, Program, "the program of Executor.explain")
         program = self._branches.latest(program)
         constant_core = self._constant_params.cached(program, scope)
-        made = (constant_core or self._core).made(program, scope, fetch)
-        if made is None:
+        last_run = (constant_core or self._core).last_run(program, scope, fetch)
+        if last_run is None:
             what = "" if fetch is None else f" and fetched {', '.join(fetch) or 'nothing'}"
             raise RuntimeError(
                 f"this Executor ran no such program{what}: there is nothing to explain; "
                 "run it once, or pass the scope it ran in"
             )
         params = None if constant_core is None else dict(scope.arrays().tracked())
-        return compiler.explain(*made, params=params, folders=[Path.cwd()])
+        return compiler.explain(*last_run, params=params, folders=[Path.cwd()])
 
     def release_memory(self) -> None:
         """Free the memory of temporaries; the next run allocates it again."""

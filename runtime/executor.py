@@ -7,12 +7,11 @@ bound. Cache entries belong to a version of a program and to a scope, and are dr
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from threading import RLock
-from typing import Any, Generic, TypeAlias, TypeVar, cast
+from typing import Any, Generic, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -24,105 +23,78 @@ from compiler.support.per_version import PerVersion, Versioned
 from runtime.binding import check_shapes
 from runtime.device import CPUPlace, CUDAPlace, Place
 from runtime.errors import NotInitialized, StepError
-from runtime.feeds import Declared, Fed, compare_feeds
+from runtime.feeds import Fed, compare_feeds
 from runtime.fetch_layout import Layout
 from runtime.forks import renew_in_children
 from runtime.gpu.cuda import device_of, waiter
-from runtime.loader import Counters, Executable, Params, load
+from runtime.loader import Counters, Executable, load
 from runtime.profiler import Recorder
+from runtime.program_source import ProgramSource
 from runtime.sizes import LOD, Pattern, lod_owners_of
-from runtime.tensors.scope import Arrays, Scope
+from runtime.tensors.scope import Scope
 
-MAX_PLANS = 1024
-"""Maximum number of plans cached for a program and a scope; past it all are dropped."""
+MAX_RUNS = 1024
+"""Maximum number of runs cached for a program and a scope; past it all are dropped."""
 
 MAX_MODULES = 256
 """Maximum number of modules cached by an Executor; past it all are dropped."""
 
 Signature: TypeAlias = tuple[object, ...]
 
-
 P = TypeVar("P", bound=Versioned)
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Plan:
-    """The plan of one kind of run: which feeds are inputs, which set state, which results are
-    fetched.
+class CachedRun:
+    """All that a run of a known signature needs.
+
+    That is its executable, the names of the feeds that are inputs and of those that set state, and
+    where the fetches are among the results.
     """
 
     executable: Executable
     feeds: tuple[str, ...]
-    kept: tuple[str, ...]
+    state: tuple[str, ...]
     layout: Layout
 
 
 @dataclass
-class Loaded:
-    """Everything loaded for a scope: one Executable per Module, one plan per kind of run."""
+class ScopeCache:
+    """What a program is loaded as in a scope: an Executable per Module, a run per signature.
+
+    `recorded` has the same with clocks, for each recorder of times.
+    """
 
     executables: dict[Signature, Executable] = field(default_factory=dict[Signature, Executable])
-    plans: dict[Signature, Plan] = field(default_factory=dict[Signature, Plan])
-    latest: Plan | None = None
-    timed: WeakKeyDictionary[Recorder, Loaded] = field(
-        default_factory=lambda: WeakKeyDictionary[Recorder, Loaded]()
+    runs: dict[Signature, CachedRun] = field(default_factory=dict[Signature, CachedRun])
+    latest: CachedRun | None = None
+    recorded: WeakKeyDictionary[Recorder, ScopeCache] = field(
+        default_factory=lambda: WeakKeyDictionary[Recorder, ScopeCache]()
     )
 
 
-class Compiled:
-    """Everything compiled from one version of a program; `digest` identifies that version."""
+class ProgramCache:
+    """What one version of a program is loaded as, by scope; `digest` identifies the version."""
 
     def __init__(self, digest: str) -> None:
         self.digest = digest
-        self.scopes: WeakKeyDictionary[Scope, Loaded] = WeakKeyDictionary()
-
-
-def borrowed(module: Module, scope: Scope) -> Params:
-    """The arrays of a scope, without keeping the scope alive: caches of a scope must not."""
-    return Arrays(cast(Scope, weakref.proxy(scope)))
-
-
-Coded: TypeAlias = tuple[Module, Mapping[str, Any]]
-"""A module, and extra globals of its code."""
+        self.scopes: WeakKeyDictionary[Scope, ScopeCache] = WeakKeyDictionary()
 
 
 class Executor(Generic[P]):
-    """Runs programs on one place.
+    """Runs the programs of a source on one place, by default the CPU."""
 
-    `compile` builds a Module from a program, the shape signature of its feeds and the names to
-    fetch; `declare` returns what a program declares of a name that is fed; `digest` is equal for
-    equal programs, so that a clone is not compiled again; `names` are the extra globals of a
-    program's code when it runs in a scope; `recorder` returns the recorder of step times, or None;
-    `params` returns the state of a module that runs in a scope; `code` a module as it is loaded,
-    and the globals that its code needs.
-    """
-
-    def __init__(
-        self,
-        compile: Callable[[P, Pattern, list[str]], Module],
-        declare: Callable[[P, str], Declared],
-        digest: Callable[[P], str],
-        place: Place | None = None,
-        names: Callable[[P, Scope], Mapping[str, Any]] = lambda _program, _scope: {},
-        recorder: Callable[[], Recorder | None] = lambda: None,
-        params: Callable[[Module, Scope], Params] = borrowed,
-        code: Callable[[Module, Place], Coded] = lambda module, _: (module, {}),
-    ) -> None:
+    def __init__(self, source: ProgramSource[P], place: Place | None = None) -> None:
         self.place = place or CPUPlace()
         self.counters = Counters()
-        self._compile = compile
-        self._declare = declare
-        self._names = names
-        self._recorder = recorder
-        self._params = params
-        self._code = code
+        self._source = source
         self.renew_locks()
         renew_in_children(self)
         self._modules: dict[Signature, Module] = {}
         self._unfit: dict[Signature, None] = {}
-        self._programs: PerVersion[P, Compiled]
-        self._programs = PerVersion(lambda program: Compiled(digest(program)))
+        self._programs: PerVersion[P, ProgramCache]
+        self._programs = PerVersion(lambda program: ProgramCache(source.digest(program)))
 
     def renew_locks(self) -> None:
         """Replace the lock held by steps with a free one; called in the child of a fork."""
@@ -145,30 +117,30 @@ class Executor(Generic[P]):
     def _run(
         self, program: P, feed: Mapping[str, Array], fetch: tuple[str, ...], scope: Scope
     ) -> list[Any]:
-        loaded = self._loaded(program, scope)
-        plans = loaded.plans
+        cache = self._cache(program, scope)
+        runs = cache.runs
         kinds = [(name, array.shape, array.dtype) for name, array in feed.items()]
         lod_owners = _lod_owners(feed)
         signature = (fetch, *kinds, *lod_owners.items()) if lod_owners else (fetch, *kinds)
-        plan = plans.get(signature)
-        if plan is None:
-            plan = self._plan(program, feed, fetch, scope, lod_owners)
-            _remember(plans, signature, plan, MAX_PLANS)
-        loaded.latest = plan
-        return self._step(program, plan, feed, fetch, scope)
+        run = runs.get(signature)
+        if run is None:
+            run = self._new_run(program, feed, fetch, scope, lod_owners)
+            _remember(runs, signature, run, MAX_RUNS)
+        cache.latest = run
+        return self._step(program, run, feed, fetch, scope)
 
     def _step(
-        self, program: P, plan: Plan, feed: Mapping[str, Array], fetch: tuple[str, ...],
+        self, program: P, run: CachedRun, feed: Mapping[str, Array], fetch: tuple[str, ...],
         scope: Scope,
     ) -> list[Any]:  # fmt: skip
-        for name in plan.kept:
-            _keep(scope, name, feed[name])
+        for name in run.state:
+            _set_state(scope, name, feed[name])
         try:
-            values = plan.executable.run([np.asarray(feed[n], order="C") for n in plan.feeds])
+            values = run.executable.run([np.asarray(feed[n], order="C") for n in run.feeds])
         except StepError:
-            self._explain(program, plan, feed, fetch)
+            self._explain(program, feed, fetch)
             raise
-        return plan.layout.fetched(values)
+        return run.layout.fetched(values)
 
     def module(self, program: P, feed: Mapping[str, Array], fetch: tuple[str, ...]) -> Module:
         """Return the module that runs a program on these feeds, for another process to load.
@@ -186,7 +158,7 @@ class Executor(Generic[P]):
                     return module
             return self._module(program, fed.patterns[-1], names)
 
-    def made(
+    def last_run(
         self, program: P, scope: Scope, fetch: tuple[str, ...] | None = None
     ) -> tuple[Module, Mapping[str, int]] | None:
         """Return the module that a program last ran as in a scope, and the sizes it was bound to.
@@ -195,21 +167,21 @@ class Executor(Generic[P]):
         program has not run.
         """
         with self._busy:
-            loaded = self._loaded(program, scope)
-            fitting = [plan for key, plan in loaded.plans.items() if key[0] == fetch]
-            plan = loaded.latest if fetch is None else next(reversed(fitting), None)
-            if plan is None:
+            cache = self._cache(program, scope)
+            fetching = [run for key, run in cache.runs.items() if key[0] == fetch]
+            run = cache.latest if fetch is None else next(reversed(fetching), None)
+            if run is None:
                 return None
-            ran = plan.executable.module  # while times are recorded, it is instrumented with clocks
-            known = (each for each in self._modules.values() if each.record is ran.record)
-            return next(known, ran), plan.executable.sizes
+            ran = run.executable.module  # while times are recorded, it is instrumented with clocks
+            originals = (each for each in self._modules.values() if each.record is ran.record)
+            return next(originals, ran), run.executable.sizes
 
     def nbytes(self) -> int:
         """The total size of its arenas in bytes; waits for a run in progress."""
         with self._busy:
-            scopes = [each for made in self._programs.values() for each in made.scopes.values()]
-            timed = [each for known in scopes for each in known.timed.values()]
-            loaded = [each for known in [*scopes, *timed] for each in known.executables.values()]
+            scopes = [each for cache in self._programs.values() for each in cache.scopes.values()]
+            recorded = [each for cache in scopes for each in cache.recorded.values()]
+            loaded = [each for cache in scopes + recorded for each in cache.executables.values()]
             return sum(executable.nbytes for executable in loaded)
 
     def unload(self) -> None:
@@ -223,28 +195,29 @@ class Executor(Generic[P]):
         self._modules.clear()
         self._unfit.clear()
 
-    def _loaded(self, program: P, scope: Scope) -> Loaded:
+    def _cache(self, program: P, scope: Scope) -> ScopeCache:
+        """Return what is loaded for a scope, with clocks while times are recorded."""
         scopes = self._programs[program].scopes
-        loaded = scopes.get(scope)
-        if loaded is None:
-            loaded = scopes[scope] = Loaded()
-        recorder = self._recorder()
-        return loaded if recorder is None else loaded.timed.setdefault(recorder, Loaded())
+        cache = scopes.get(scope)
+        if cache is None:
+            cache = scopes[scope] = ScopeCache()
+        recorder = self._source.recorder()
+        return cache if recorder is None else cache.recorded.setdefault(recorder, ScopeCache())
 
-    def _plan(
+    def _new_run(
         self, program: P, feed: Mapping[str, Array], fetch: tuple[str, ...], scope: Scope,
         lod_owners: Mapping[str, str],
-    ) -> Plan:  # fmt: skip
+    ) -> CachedRun:  # fmt: skip
         fed = self._fed(program, feed, lod_owners)
         try:
             executable = self._fitting(program, fed, list(dict.fromkeys(fetch)), scope)
         except CompileError as error:
             raise fed.explained(error) from error
         feeds = tuple(tensor.name for tensor in executable.module.feeds)
-        return Plan(executable, feeds, fed.kept, Layout.of(executable.module, fetch))
+        return CachedRun(executable, feeds, fed.kept, Layout.of(executable.module, fetch))
 
     def _fed(self, program: P, feed: Mapping[str, Array], lod_owners: Mapping[str, str]) -> Fed:
-        declared = {name: self._declare(program, name) for name in feed if LOD not in name}
+        declared = {name: self._source.declared(program, name) for name in feed if LOD not in name}
         return compare_feeds(declared, feed, lod_owners)
 
     def _fitting(self, program: P, fed: Fed, fetch: list[str], scope: Scope) -> Executable:
@@ -279,15 +252,13 @@ class Executor(Generic[P]):
             executable.prepare(exact)
         return executable
 
-    def _explain(
-        self, program: P, plan: Plan, feed: Mapping[str, Array], fetch: Sequence[str]
-    ) -> None:
+    def _explain(self, program: P, feed: Mapping[str, Array], fetch: Sequence[str]) -> None:
         """Raise the ShapeError of compiling for exactly these sizes, if any: it is clearer than
         NumPy's.
         """
         fed = self._fed(program, feed, {})
         try:
-            self._compile(program, fed.patterns[-1], list(dict.fromkeys(fetch)))
+            self._source.compile(program, fed.patterns[-1], list(dict.fromkeys(fetch)))
         except CompileError as error:
             raise fed.explained(error) from error
 
@@ -295,7 +266,7 @@ class Executor(Generic[P]):
         self, program: P, pattern: Pattern, fetch: list[str], scope: Scope
     ) -> Executable:
         """Return the program compiled for a shape signature and loaded for a scope."""
-        executables = self._loaded(program, scope).executables
+        executables = self._cache(program, scope).executables
         module = self._module(program, pattern, fetch)
         key = self._key(program, pattern, fetch)
         if key not in executables:
@@ -306,7 +277,8 @@ class Executor(Generic[P]):
         """Return the program compiled for a shape signature."""
         key = self._key(program, pattern, fetch)
         if key not in self._modules:
-            _remember(self._modules, key, self._compile(program, pattern, fetch), MAX_MODULES)
+            module = self._source.compile(program, pattern, fetch)
+            _remember(self._modules, key, module, MAX_MODULES)
             self.counters.compiles += 1
         return self._modules[key]
 
@@ -316,22 +288,23 @@ class Executor(Generic[P]):
 
     def _load(self, module: Module, program: P, scope: Scope) -> Executable:
         """Load a module for a scope, instrumented with clocks while times are recorded."""
-        names, recorder = dict(self._names(program, scope)), self._recorder()
-        params = self._params(module, scope)
+        source = self._source
+        names, recorder = dict(source.globals(program, scope)), source.recorder()
+        params = source.params(module, scope)
         if recorder is not None:
             place = self.place
             wait = waiter(device_of(place)) if isinstance(place, CUDAPlace) else None
             module, clocks = recorder.tap(module, wait)
             names |= clocks
-        module, kernels = self._code(module, self.place)
+        module, kernels = source.loadable(module, self.place)
         names |= kernels
         return load(module, self.place, params, counters=self.counters, names=names)
 
 
-def _keep(scope: Scope, name: str, array: Array) -> None:
+def _set_state(scope: Scope, name: str, array: Array) -> None:
     """Store a fed array in a variable of the scope."""
-    found = scope.find_var(name) or scope.var(name)
-    found.get_tensor().set(array, CPUPlace())
+    variable = scope.find_var(name) or scope.var(name)
+    variable.get_tensor().set(array, CPUPlace())
 
 
 def _lod_owners(feed: Mapping[str, Array]) -> dict[str, str]:
@@ -339,7 +312,7 @@ def _lod_owners(feed: Mapping[str, Array]) -> dict[str, str]:
     return lod_owners_of(feed) if LOD in "\n".join(feed) else {}
 
 
-def _remember(known: dict[Signature, T], key: Signature, value: T, most: int) -> None:
-    if len(known) >= most:
-        known.clear()
-    known[key] = value
+def _remember(cache: dict[Signature, T], key: Signature, value: T, most: int) -> None:
+    if len(cache) >= most:
+        cache.clear()
+    cache[key] = value

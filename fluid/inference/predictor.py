@@ -6,7 +6,7 @@ the weights, and each run has its own memory (`runtime.serving`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -19,20 +19,20 @@ from compiler.options import Options
 from compiler.support.escape import one_line
 from compiler.support.tracebacks import entry_point
 from fluid.framework import Program, Variable
-from fluid.profiler import recorder
 from fluid.running.early_kernels import TargetOrName, with_early_kernels
-from fluid.running.feeds import declared, expect_names, feed_arrays
+from fluid.running.feeds import expect_names, feed_arrays
 from fluid.running.half_precision_weights import changes_state
-from fluid.running.kernels_ahead import with_machine_code
 from fluid.running.module_cache import compiled_over
+from fluid.running.programs import LibraryPrograms
 from fluid.running.targets import chosen_target
 from fluid.saving.files import PathName
 from fluid.saving.inference_model import InferenceModel, read_inference_model
 from runtime.device import CPUPlace, CUDAPlace, Place, target_of
 from runtime.errors import FeedError, missing_feed
-from runtime.executor import Coded, Executor
+from runtime.executor import Executor
 from runtime.gpu.cuda import device_of, interprets
 from runtime.loader import Params
+from runtime.program_source import LoadableModule
 from runtime.serving import Lanes, Library
 from runtime.sizes import Pattern
 from runtime.tensors.scope import Scope
@@ -90,6 +90,26 @@ class Ready:
         return replace(self.module, memory_limit=memory_limit)
 
 
+class PredictorPrograms(LibraryPrograms):
+    """The program of a saved model, which calls nothing of this process but what is in `ready`."""
+
+    def __init__(self, place: Place, library: Library[Program], ready: Ready | None) -> None:
+        super().__init__(place, None, library)
+        self.ready = ready
+
+    def digest(self, program: Program) -> str:
+        """Return the digest of the program as it was recorded."""
+        return recorded_digest(program)
+
+    def globals(self, program: Program, scope: Scope) -> dict[str, Any]:
+        """Return the names that a module compiled in advance requires."""
+        return {} if self.ready is None else dict(self.ready.names)
+
+    def loadable(self, module: Module, place: Place) -> LoadableModule:
+        """Return a module and its kernels; one compiled in advance has them in its globals."""
+        return super().loadable(module, place) if self.ready is None else (module, {})
+
+
 class Predictor:
     """A model callable from any thread; `feed_names` and `fetch_names` are in the model's order.
 
@@ -108,9 +128,9 @@ class Predictor:
         self.fetches = model.fetches
         self._program = model.program
         self._scope = _scope_of(model)
-        self._ready = ready
         self._place = place or (ready.place if ready else CPUPlace())
-        self._code = _loader(self._place) if ready is None else None
+        if ready is None and isinstance(self._place, CUDAPlace):
+            device_of(self._place)  # raises PlaceError
         limit = (options or Options.from_env()).memory_limit_bytes
         make = (
             partial(_compile, target_of(self._place), options)
@@ -118,6 +138,7 @@ class Predictor:
             else partial(_compiled, ready.limited(limit))
         )
         self._library = Library(make, self._scope)
+        self._programs = PredictorPrograms(self._place, self._library, ready)
         self._lanes = Lanes(
             self._lane, model.program, tuple(self.fetch_names), self._scope,
             1 if changes_state(model.program) or _is_interpreted(self._place) else at_once,
@@ -158,13 +179,7 @@ class Predictor:
         self._lanes.release()
 
     def _lane(self) -> Executor[Program]:
-        library, ready = self._library, self._ready
-        code = {} if self._code is None else {"code": self._code}
-        return Executor(
-            library.module, declared, recorded_digest, self._place,
-            names=lambda *_: ready.names if ready else {}, recorder=recorder, params=library.params,
-            **code,
-        )  # fmt: skip
+        return Executor(self._programs, self._place)
 
     def _named(self, feed: Mapping[str, Any] | Sequence[Any]) -> Mapping[str, Any]:
         """The feeds by name, checked to be complete."""
@@ -202,17 +217,6 @@ def _scope_of(model: InferenceModel) -> Scope:
         if tensor.array is not None:
             scope.arrays()[name] = tensor.array
     return scope
-
-
-def _loader(place: Place) -> Callable[[Module, Place], Coded] | None:
-    """What loads modules on a GPU, with their kernels; None for the CPU.
-
-    Raises PlaceError if there is no such GPU.
-    """
-    if not isinstance(place, CUDAPlace):
-        return None
-    device_of(place)
-    return with_machine_code
 
 
 def _is_interpreted(place: Place) -> bool:

@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 
 from compiler.errors import did_you_mean
-from compiler.ir.types import Array, from_fluid
+from compiler.ir.types import Array
 from fluid.framework import Program, Variable
 from runtime.errors import FeedError
-from runtime.feeds import Declared
 from runtime.sizes import LOD
 from runtime.tensors.lod_tensor import LoDTensor
 
-__all__ = ["declared", "expect_names", "feed_arrays", "sole", "with_batches"]
+__all__ = ["expect_names", "feed_arrays", "sole", "with_batches"]
 
 
 def feed_arrays(program: Program, feed: Any) -> dict[str, Array]:
@@ -107,14 +106,6 @@ def _number(var: Variable, value: Any) -> Array:
     except (OverflowError, ValueError) as error:
         what = f"feed {var.name!r} must be {var.element.numpy}, which cannot hold {value!r:.60}"
         raise FeedError(what) from error
-
-
-def declared(program: Program, name: str) -> Declared:
-    """Declared shape and dtype of a fed variable."""
-    var = program.blocks[0].vars[name]
-    shape = None if var.dims is None else from_fluid(var.dims, var.element).shape
-    exact = var.persistable or var.need_check_feed
-    return Declared(var.element, shape, var.persistable, exact, program._called(name))
 
 
 def with_batches(program: Program, feed: Any) -> Any:

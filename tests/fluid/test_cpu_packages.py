@@ -63,7 +63,7 @@ def test_a_package_holds_a_module_and_objects_for_each_level(folder):
 def test_every_level_of_this_cpu_runs(folder, level, expected, monkeypatch):
     monkeypatch.setenv("FLUID_CPU", level)
     predictor = load_compiled(folder)
-    assert predictor._ready.module.machine == level
+    assert predictor._programs.ready.module.machine == level
     np.testing.assert_allclose(predictor.run([FEED])[0], expected, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(predictor.run([FEED[:1]])[0], expected[:1], rtol=1e-5, atol=1e-6)
 

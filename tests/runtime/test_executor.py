@@ -20,6 +20,7 @@ from runtime.errors import FeedError, NotInitialized, PlaceError
 from runtime.executor import Executor
 from runtime.feeds import Declared
 from runtime.loader import Counters
+from runtime.program_source import ProgramSource
 from runtime.sizes import Pattern, name_sizes
 from runtime.tensors.scope import Scope
 
@@ -41,17 +42,22 @@ class Program:
         }
 
 
-def compile_next(program: Program, pattern: Pattern, fetch: list[str]) -> Module:
-    program.asked.append((pattern, fetch))
-    return program.modules[(len(program.asked) - 1) % len(program.modules)]
+class Programs(ProgramSource[Program]):
+    """Fake programs: nothing is compiled."""
 
+    def compile(self, program: Program, feed: Pattern, fetch: list[str]) -> Module:
+        program.asked.append((feed, fetch))
+        return program.modules[(len(program.asked) - 1) % len(program.modules)]
 
-def digest(program: Program) -> str:
-    return f"{'+'.join(module.digest for module in program.modules)} at {program.version}"
+    def declared(self, program: Program, name: str) -> Declared:
+        return program.declared[name]
+
+    def digest(self, program: Program) -> str:
+        return f"{'+'.join(module.digest for module in program.modules)} at {program.version}"
 
 
 def make() -> Executor[Program]:
-    return Executor(compile_next, lambda program, name: program.declared[name], digest)
+    return Executor(Programs())
 
 
 def initialised() -> Scope:
@@ -208,7 +214,7 @@ def test_nothing_keeps_a_scope_or_a_program_alive(drop: str) -> None:
 
 
 def test_many_kinds_of_run_are_forgotten_and_found_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(executor, "MAX_PLANS", 3)
+    monkeypatch.setattr(executor, "MAX_RUNS", 3)
     exe, program, scope = make(), Program(), initialised()
     for size in [*range(2, 12), 2]:
         exe.run(program, batch(size), LOSS, scope)
@@ -276,10 +282,11 @@ def test_a_run_rejected_can_be_repeated_once_it_is_mended() -> None:
 
 
 def test_what_cannot_be_compiled_is_tried_again() -> None:
-    def refuse(program: Program, pattern: Pattern, fetch: list[str]) -> Module:
-        raise ValueError("no")
+    class Refusing(Programs):
+        def compile(self, program: Program, feed: Pattern, fetch: list[str]) -> Module:
+            raise ValueError("no")
 
-    exe = Executor(refuse, lambda program, name: program.declared[name], digest)
+    exe = Executor(Refusing())
     for _ in range(2):
         with pytest.raises(ValueError, match="no"):
             exe.run(Program(), batch(4), LOSS, initialised())
@@ -287,7 +294,7 @@ def test_what_cannot_be_compiled_is_tried_again() -> None:
 
 
 def test_another_place_is_rejected_when_loading() -> None:
-    exe = Executor(compile_next, lambda program, name: program.declared[name], digest, CUDAPlace(0))
+    exe = Executor(Programs(), CUDAPlace(0))
     with pytest.raises(PlaceError, match=r"not on CUDAPlace\(0\)"):
         exe.run(Program(), batch(4), LOSS, initialised())
 
