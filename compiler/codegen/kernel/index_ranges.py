@@ -248,8 +248,12 @@ class IndexRanges:
         return self.of(term.args[1])
 
     def drawn(self, term: Expr) -> Range:
-        """A random number below a span."""
-        return Range((0,), tuple(end - 1 for end in self.of(term.args[2]).high))
+        """A random number below a span; any number if that may be 0 or less."""
+        size = size_of(term.args[2])
+        known = self._is_above_zero(term.args[2]) if size is None else self._is_positive(size)
+        return (
+            ANY if not known else Range((0,), tuple(end - 1 for end in self.of(term.args[2]).high))
+        )
 
     def reduction(self, term: Expr) -> Range:
         """The smallest or largest of the values of a loop, which may have no iterations."""

@@ -18,7 +18,7 @@ from compiler.codegen.trace import Expr
 from compiler.errors import ShapeError
 from compiler.ir.dims import Dim, evaluate
 from compiler.ir.types import DType
-from tests.codegen.native.loops_support import Case, run
+from tests.codegen.native.loops_support import Case, operand, run
 
 N, M = Dim.named("N"), Dim.named("M")
 
@@ -90,6 +90,16 @@ def test_indices_that_are_read_are_tested_unless_their_numbers_are_known() -> No
         kernel = copied(case, case.ref("x", (N,)), row)
         bounded(kernel, facts, set())
         assert conditions(kernel) == expected
+
+
+@pytest.mark.parametrize(("spare", "tests"), [(1, 0), (0, 1), (-2, 1)])
+def test_random_indices_are_tested_unless_there_is_one(spare: int, tests: int) -> None:
+    case = Case((5,))
+    key = case.k.key(operand("seed", (1,), DType.INT64))
+    row = case.k.randint(key, case.indices[0], case.k.size(N) + spare)
+    kernel = copied(case, case.ref("x", (N + 1,)), row)
+    bounded(kernel, Facts(), set())
+    assert conditions(kernel) == tests
 
 
 def test_a_condition_that_bounds_an_index_proves_it() -> None:
