@@ -1,5 +1,6 @@
 """The server: incoming messages, the steps it completes, its life cycle.
 
-Read `inbox` and `shard` (synchronous steps), `delayed` (gradients as they arrive), `exchange` and
-`calls` (requests of trainers), `members` and `finish` (participants), `snapshot`, then `server`.
+Read `inbox` and `shard` (synchronous steps), `asynchronous_shard` (gradients as they arrive),
+`exchange` and `requests` (calls of trainers), `members` and `shutdown` (participants), `snapshot`,
+then `server`.
 """

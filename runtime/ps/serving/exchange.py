@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from runtime.errors import WireError
-from runtime.ps.serving.ending import ending
+from runtime.ps.serving.cancellable_waits import ending
 from runtime.ps.serving.members import Members
 from runtime.ps.serving.shard import Shard
 from runtime.ps.telemetry.role import Telemetry, gradient_arrow, parameter_arrow

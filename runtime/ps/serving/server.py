@@ -16,12 +16,12 @@ from compiler.ir.types import Array
 from runtime.errors import WireError
 from runtime.ps.allocator import keep_freed_memory
 from runtime.ps.service import Service
-from runtime.ps.serving.calls import Calls
-from runtime.ps.serving.delayed import Delayed
+from runtime.ps.serving.asynchronous_shard import AsynchronousShard
 from runtime.ps.serving.exchange import Exchange, Traffic
-from runtime.ps.serving.finish import Finish
 from runtime.ps.serving.members import Members
+from runtime.ps.serving.requests import RequestHandlers
 from runtime.ps.serving.shard import UPDATES, Shard
+from runtime.ps.serving.shutdown import Shutdown
 from runtime.ps.serving.snapshot import Snapshot, read_snapshot, snapshot_path, write_snapshot
 from runtime.ps.serving.sums import Sums
 from runtime.ps.settings import Settings
@@ -52,7 +52,7 @@ class Server:
         self.servers = len(endpoints)
         self._peers = Peers(settings, Caller.new())
         self.sums = Sums(endpoints, number, self._peers.contribution, settings.deadline)
-        self._finish = Finish(endpoints, number, self._peers, settings)
+        self._shutdown = Shutdown(endpoints, number, self._peers, settings)
         self._stopping = threading.Event()
         self._started = time.monotonic()
         self._saving = threading.Lock()
@@ -75,7 +75,7 @@ class Server:
         step = 0 if found is None else found.step
         self.shard = Shard(service, step, self._after_step, self.telemetry)
         self.shard.takes_snapshots = self._path is not None
-        self.delayed = Delayed(service, step)
+        self.delayed = AsynchronousShard(service, step)
         self.sums.step = step
         self.members = Members(
             service.trainers, self.settings.lost_after, self.settings.return_within
@@ -89,8 +89,8 @@ class Server:
         keep_freed_memory()
         admission = Admission(self._limits(), self.members.is_owner)
         parts = self.service, self.shard, self.delayed, self.members, self.sums
-        calls = Calls(
-            *parts, self.traffic, self.telemetry, self._finish, self._snapshot_now, admission,
+        calls = RequestHandlers(
+            *parts, self.traffic, self.telemetry, self._shutdown, self._snapshot_now, admission,
             self.settings.save_dir,
         )  # fmt: skip
         listening = make_server(
@@ -134,7 +134,7 @@ class Server:
         """Wait for the end; meanwhile, handle trainers that are lost or late."""
         while not self._stopping.wait(LOOK_SECONDS):
             admission.end_late()
-            if self._finish.is_over(self.members):
+            if self._shutdown.is_over(self.members):
                 self.log.info("all trainers have completed")
                 return
             if self.members.failure:

@@ -1,5 +1,5 @@
 """The trainer: what modules call, and how it reconnects to restarted servers.
 
-Read `steps` and `pair` (synchronous steps), `pushes` and `communicator` (asynchronous gradients),
-`watch` (heartbeats), then `trainer`.
+Read `gradient_packer` and `stream` (synchronous steps), `numbered_gradients` and `communicator`
+(asynchronous gradients), `heartbeats`, then `trainer`.
 """

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from compiler.ir.types import Array
-from runtime.ps.training.pushes import Pushes
+from runtime.ps.training.numbered_gradients import NumberedGradients
 from runtime.ps.wire.peers import Peers
 
 Given = tuple[Array, Array | None]
@@ -26,8 +26,8 @@ class Merging:
     Up to `most` gradients of a variable are merged, and up to `waiting` of them are in its queue.
     """
 
-    def __init__(self, pushes: Pushes, most: int, waiting: int) -> None:
-        self._pushes, self._most, self._waiting = pushes, most, waiting
+    def __init__(self, gradients: NumberedGradients, most: int, waiting: int) -> None:
+        self._gradients, self._most, self._waiting = gradients, most, waiting
         self._queues: dict[tuple[str, str], deque[Given]] = {}
         self._changed = threading.Condition()
         self._ended = False
@@ -91,7 +91,7 @@ class Merging:
                 self._changed.notify_all()
             try:
                 for (endpoint, name), given in work.items():
-                    self._pushes.push(endpoint, name, *_merged(given))
+                    self._gradients.push(endpoint, name, *_merged(given))
             except Exception as error:
                 self._error = error
                 with self._changed:
@@ -130,8 +130,10 @@ class Geo:
     trainer's change remains in its own parameters, and is sent with the next delta.
     """
 
-    def __init__(self, peers: Peers, pushes: Pushes, steps: int, trainers: int, delta: str) -> None:
-        self._peers, self._pushes = peers, pushes
+    def __init__(
+        self, peers: Peers, gradients: NumberedGradients, steps: int, trainers: int, delta: str
+    ) -> None:
+        self._peers, self._gradients = peers, gradients
         self._steps, self._trainers, self._delta = steps, trainers, delta
         self._now: dict[tuple[str, str], Array] = {}
         self._known: dict[tuple[str, str], Array] = {}
@@ -155,7 +157,7 @@ class Geo:
     def _exchange(self, key: tuple[str, str]) -> None:
         now, known = self._now[key], self._known[key]
         delta = (now - known) / now.dtype.type(self._trainers)
-        self._pushes.push(key[0], key[1] + self._delta, delta, None)
+        self._gradients.push(key[0], key[1] + self._delta, delta, None)
         server = self._read(key)
         self._now[key] = now + (server - (known + delta))
         self._known[key] = server

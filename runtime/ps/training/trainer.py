@@ -18,10 +18,10 @@ from runtime.ps.allocator import keep_freed_memory
 from runtime.ps.settings import Settings
 from runtime.ps.telemetry.role import make_telemetry
 from runtime.ps.training.communicator import Geo, Merging
-from runtime.ps.training.pair import Pair
-from runtime.ps.training.pushes import Pushes
-from runtime.ps.training.steps import Steps, read_gradients
-from runtime.ps.training.watch import Watch
+from runtime.ps.training.gradient_packer import GradientPacker, read_gradients
+from runtime.ps.training.heartbeats import Heartbeats
+from runtime.ps.training.numbered_gradients import NumberedGradients
+from runtime.ps.training.stream import Stream
 from runtime.ps.wire.callers import Caller
 from runtime.ps.wire.layout import make_layout
 from runtime.ps.wire.packets import MAX_ROWS
@@ -45,8 +45,8 @@ class Remote:
         self.step = int(catalogue["step"])
         self.awaits_ends = bool(catalogue["awaits_ends"])
         self.gradients = read_gradients(catalogue, trainer)
-        self.pair: Pair | None = None
-        self.steps: Steps | None = None
+        self.stream: Stream | None = None
+        self.packer: GradientPacker | None = None
 
 
 class Trainer:
@@ -68,11 +68,11 @@ class Trainer:
         self.communicator: Merging | Geo | None = None
         self._caller = Caller.new(number)
         self._peers = Peers(settings, self._caller)
-        self._pushes = Pushes(self._peers, number, self.sender)
+        self._gradients = NumberedGradients(self._peers, number, self.sender)
         self._remotes: dict[str, Remote] = {}
         self._making = 0
         self._is_sending = False
-        self._watch = Watch(self._caller, settings, self._lose)
+        self._heartbeats = Heartbeats(self._caller, settings, self._lose)
         self._closed = False
 
     # ---- what modules call
@@ -91,7 +91,7 @@ class Trainer:
         for index, (name, endpoint) in enumerate(zip(names, endpoints, strict=True)):
             numbers = rows[index] if rows else None
             if merge_add:
-                self._pushes.add(endpoint, name, arrays[index])
+                self._gradients.add(endpoint, name, arrays[index])
                 continue
             remote = self.remote(endpoint)
             if remote.is_synchronous:
@@ -99,7 +99,7 @@ class Trainer:
             elif self.communicator is not None and through_communicator:
                 self.communicator.put(endpoint, name, arrays[index], numbers)
             else:
-                self._pushes.push(endpoint, name, arrays[index], numbers)
+                self._gradients.push(endpoint, name, arrays[index], numbers)
 
     def send_barrier(self, endpoints: Sequence[str], trainer_id: int, half_async: bool) -> None:
         """End a step; with `half_async`, wait until the communicator has sent everything."""
@@ -117,10 +117,10 @@ class Trainer:
         found: list[Array] = [np.empty(0)] * len(names)
         asked: dict[str, list[int]] = {}
         for index, (name, endpoint) in enumerate(zip(names, endpoints, strict=True)):
-            pair = self.remote(endpoint).pair
-            if pair is not None and pair.has(name):
-                pair.wait(self._making)
-                found[index] = pair.variable(name)
+            stream = self.remote(endpoint).stream
+            if stream is not None and stream.has(name):
+                stream.wait(self._making)
+                found[index] = stream.variable(name)
             else:
                 asked.setdefault(endpoint, []).append(index)
         for endpoint, positions in asked.items():
@@ -132,9 +132,9 @@ class Trainer:
     def fetch_barrier(self, endpoints: Sequence[str], trainer_id: int) -> None:
         """Wait for every server, so that those that send nothing stay in step as well."""
         for endpoint in endpoints:
-            pair = self.remote(endpoint).pair
-            if pair is not None:
-                pair.wait(self._making)
+            stream = self.remote(endpoint).stream
+            if stream is not None:
+                stream.wait(self._making)
         self._trace_step("exchange")
         self.telemetry.log.progress(time.monotonic())
 
@@ -185,7 +185,7 @@ class Trainer:
         is_first = not self._remotes
         for endpoint in endpoints:
             if endpoint not in self._remotes:
-                self._watch.add(endpoint)
+                self._heartbeats.add(endpoint)
                 catalogue = self._hello(endpoint)
                 self._remotes[endpoint] = Remote(catalogue, self.number)
                 self._compare_clocks(endpoint)
@@ -229,13 +229,13 @@ class Trainer:
 
     def start_merging(self, most: int, waiting: int) -> None:
         """Send gradients from a thread: merged up to `most`, up to `waiting` of each variable."""
-        self.communicator = Merging(self._pushes, most, waiting)
+        self.communicator = Merging(self._gradients, most, waiting)
 
     def start_geo(self, steps: int, delta: str) -> None:
         """Send parameter deltas at a fixed interval of steps."""
         self._join(self._endpoints)
         trainers = max(each.trainers for each in self._remotes.values())
-        self.communicator = Geo(self._peers, self._pushes, steps, trainers, delta)
+        self.communicator = Geo(self._peers, self._gradients, steps, trainers, delta)
 
     @property
     def step(self) -> int:
@@ -254,8 +254,8 @@ class Trainer:
         try:
             for endpoint, remote in self._remotes.items():
                 self._peers.call(endpoint, header, seconds=self.settings.deadline)
-                if remote.pair is not None:
-                    remote.pair.close()
+                if remote.stream is not None:
+                    remote.stream.close()
         finally:
             self.close()
         self.telemetry.log.info("completed")
@@ -281,8 +281,8 @@ class Trainer:
         """Notify all servers that this trainer failed with an error, and close."""
         self.telemetry.log.warning("ends by an error", why=why)
         for remote in self._remotes.values():
-            if remote.pair is not None:
-                remote.pair.leave_broken()
+            if remote.stream is not None:
+                remote.stream.leave_broken()
         for endpoint in self._remotes:
             try:
                 header = {"do": "abort", "trainer": self.number, "why": why}
@@ -296,10 +296,10 @@ class Trainer:
         if self._closed:
             return
         self._closed = True
-        self._watch.close()
+        self._heartbeats.close()
         for remote in self._remotes.values():
-            if remote.pair is not None:
-                remote.pair.close()
+            if remote.stream is not None:
+                remote.stream.close()
         self._peers.close()
         self.telemetry.write()
 
@@ -317,10 +317,10 @@ class Trainer:
             self._is_sending = True
             self._making += 1
             self._trace_step("compute")
-        self._steps(remote).send(self._making, name, array, rows)
+        self._packer(remote).send(self._making, name, array, rows)
 
-    def _steps(self, remote: Remote) -> Steps:
-        if remote.steps is None or remote.pair is None:
+    def _packer(self, remote: Remote) -> GradientPacker:
+        if remote.packer is None or remote.stream is None:
             names = self._received.get(remote.endpoint, [])
             before = self._making - 1
             arrays = self._peers.fetch(remote.endpoint, {"do": "read", "names": names, "step": 0})[
@@ -331,11 +331,13 @@ class Trainer:
             row = 1 + list(self._remotes).index(remote.endpoint)
             self.telemetry.name_row(row, f"server {remote.endpoint}")
             who = remote.endpoint, self.number, self._caller
-            pair = Pair(*who, layout, self.settings, before, self.telemetry, row)
-            pair.connect()
-            remote.pair = pair
-            remote.steps = Steps(remote.endpoint, self.number, remote.gradients, pair.put)
-        return remote.steps
+            stream = Stream(*who, layout, self.settings, before, self.telemetry, row)
+            stream.connect()
+            remote.stream = stream
+            remote.packer = GradientPacker(
+                remote.endpoint, self.number, remote.gradients, stream.put
+            )
+        return remote.packer
 
     def _end_step(self, endpoints: Sequence[str]) -> None:
         """Notify servers that the step is complete, unless already done."""
@@ -345,10 +347,10 @@ class Trainer:
         for endpoint in dict.fromkeys([*endpoints, *self._remotes]):
             remote = self.remote(endpoint)
             if remote.is_synchronous:
-                steps = self._steps(remote)
+                steps = self._packer(remote)
                 steps.end(self._making)
-                assert remote.pair is not None
-                remote.pair.end(self._making)
+                assert remote.stream is not None
+                remote.stream.end(self._making)
 
     def _rows(self, endpoint: str, name: str, ids: Array) -> Array:
         self.remote(endpoint)
@@ -364,5 +366,5 @@ class Trainer:
         thread.
         """
         remote = self._remotes.get(endpoint)
-        if remote is not None and remote.pair is not None:
-            remote.pair.cancel(why)
+        if remote is not None and remote.stream is not None:
+            remote.stream.cancel(why)

@@ -12,7 +12,7 @@ from runtime.ps.training.communicator import Merging
 SECONDS = 20
 
 
-class Pushes:
+class NumberedGradients:
     """Keeps what is sent; the first send waits until `go` is set."""
 
     def __init__(self) -> None:
@@ -27,7 +27,7 @@ class Pushes:
 
 
 def test_gradients_are_merged_and_wait_up_to_a_number() -> None:
-    pushes: Any = Pushes()
+    pushes: Any = NumberedGradients()
     merging = Merging(pushes, most=2, waiting=3)
     merging.put("a:1", "g", np.ones(1), None)
     assert pushes.begun.wait(SECONDS)

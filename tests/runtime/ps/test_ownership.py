@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from runtime.errors import WireError
-from runtime.ps.serving.delayed import Delayed
+from runtime.ps.serving.asynchronous_shard import AsynchronousShard
 from runtime.ps.serving.members import Members
 from runtime.ps.serving.saves import save_folder
 from runtime.ps.wire.admission import TryAgain
@@ -126,7 +126,7 @@ def test_a_trainer_has_one_sender_and_its_own_counters():
     service = make_service("here", 2, variables)
     object.__setattr__(service, "counters", {"count.trainer_0": 0})
     object.__setattr__(service, "count", lambda name, array: variables[name].__iadd__(array))
-    delayed, one = Delayed(service), np.ones(1)
+    delayed, one = AsynchronousShard(service), np.ones(1)
     sent = [delayed.count(f"s{n // 2}", 1 + n % 2, 0, "count.trainer_0", one) for n in range(200)]
     assert all(sent) and variables["count.trainer_0"] == 200
     assert delayed.count("s99", 2, 0, "count.trainer_0", one) is False  # as repeated by a retry

@@ -48,8 +48,8 @@ def test_repeated_messages_change_nothing():
         trainer = made.trainer(0)
         step(made, [trainer], 1.0)
         send(trainer, made.endpoint, 1.0)
-        pair = trainer.remote(made.endpoint).pair
-        messages = [message for _, each in pair._log for message in each]
+        stream = trainer.remote(made.endpoint).stream
+        messages = [message for _, each in stream._log for message in each]
         receive(trainer, made.endpoint)
         for message in messages:
             made.server.shard.receive(read_frame(message))
@@ -151,7 +151,7 @@ def test_parameters_that_were_lost_with_the_connection_are_sent_again():
         send(trainer, made.endpoint, 1.0)
         while made.server.shard.step < 2:
             time.sleep(0.01)
-        trainer.remote(made.endpoint).pair._drop_call()
+        trainer.remote(made.endpoint).stream._drop_call()
         np.testing.assert_array_equal(receive(trainer, made.endpoint), -2)
         trainer.complete()
 

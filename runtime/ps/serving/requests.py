@@ -17,14 +17,14 @@ from compiler.ir.types import Array
 from compiler.support.escape import printable_lines
 from runtime.errors import WireError
 from runtime.ps.service import ROWS, Service
+from runtime.ps.serving.asynchronous_shard import MAX_NUMBER, AsynchronousShard
 from runtime.ps.serving.budget import Budget
-from runtime.ps.serving.delayed import MAX_NUMBER, Delayed
-from runtime.ps.serving.ending import ending
+from runtime.ps.serving.cancellable_waits import ending
 from runtime.ps.serving.exchange import Traffic
-from runtime.ps.serving.finish import Finish
 from runtime.ps.serving.members import Members
 from runtime.ps.serving.saves import save_folder
 from runtime.ps.serving.shard import Shard
+from runtime.ps.serving.shutdown import Shutdown
 from runtime.ps.serving.sums import Sums
 from runtime.ps.telemetry.role import Telemetry
 from runtime.ps.wire.admission import Admission
@@ -81,16 +81,16 @@ class Request:
         return int(field(self.header, name, int))
 
 
-class Calls:
+class RequestHandlers:
     """Answers calls about one server's variables; any thread may call."""
 
     def __init__(
-        self, service: Service, shard: Shard, delayed: Delayed, members: Members, sums: Sums,
-        traffic: Traffic, telemetry: Telemetry, finish: Finish, write_snapshot: Callable[[], None],
-        admission: Admission, save_dir: str,
+        self, service: Service, shard: Shard, delayed: AsynchronousShard, members: Members,
+        sums: Sums, traffic: Traffic, telemetry: Telemetry, shutdown: Shutdown,
+        write_snapshot: Callable[[], None], admission: Admission, save_dir: str,
     ) -> None:  # fmt: skip
         self._service, self._shard, self._delayed = service, shard, delayed
-        self._finish, self._write_snapshot = finish, write_snapshot
+        self._shutdown, self._write_snapshot = shutdown, write_snapshot
         self._members, self._sums, self._traffic = members, sums, traffic
         self._log, self._admission, self._save_dir = telemetry.log, admission, save_dir
         self._started = time.monotonic()
@@ -161,7 +161,7 @@ class Calls:
         is_owner = self._members.is_owner(request.caller.session)
         if is_owner and self._shard.takes_snapshots and self._shard.snapshot_step < step:
             self._write_snapshot()
-        now = {"step": step, "awaits_ends": self._finish.awaits_ends}
+        now = {"step": step, "awaits_ends": self._shutdown.awaits_ends}
         return self._service.catalogue(trainer) | now, b""
 
     def _complete(self, request: Request) -> Answer:
@@ -179,7 +179,7 @@ class Calls:
         return {}, b""
 
     def _finished(self, request: Request) -> Answer:
-        return {"completed": self._finish.asked(request.text("endpoint"))}, b""
+        return {"completed": self._shutdown.asked(request.text("endpoint"))}, b""
 
     def _abort(self, request: Request) -> Answer:
         why = printable_lines(request.text("why")[:MAX_WHY])

@@ -17,7 +17,7 @@ from runtime.ps.wire.callers import Caller
 from runtime.ps.wire.peers import RETRY_SECONDS, Peers
 
 
-class Watch:
+class Heartbeats:
     """Sends heartbeats to servers; `lose` is called for one that does not answer."""
 
     def __init__(

@@ -103,11 +103,11 @@ def test_a_restarted_server_knows_who_has_completed(tmp_path):
 
 
 def test_a_server_says_only_to_other_servers_that_its_trainers_have_completed():
-    finish = Server(["a:1", "b:1"], 0, Settings())._finish
-    assert finish.asked("b:1") is False  # it asks again
+    shutdown = Server(["a:1", "b:1"], 0, Settings())._shutdown
+    assert shutdown.asked("b:1") is False  # it asks again
     for stranger in ("a:1", "c:1"):
         with pytest.raises(WireError, match="not another server"):
-            finish.asked(stranger)
+            shutdown.asked(stranger)
 
 
 def test_with_policy_wait_a_server_without_trainers_ends_by_the_deadline():
@@ -150,7 +150,7 @@ def test_a_trainer_whose_server_has_gone_ends_within_seconds(does, monkeypatch):
         receive(trainer, made.endpoint)
         if does == "receive":
             send(trainer, made.endpoint, 1.0)
-            trainer.remote(made.endpoint).pair.step -= 1  # the answer has not arrived
+            trainer.remote(made.endpoint).stream.step -= 1  # the answer has not arrived
             monkeypatch.setattr(made.server.shard, "wait", lambda *_: False)
         made.end()
         began = time.monotonic()

@@ -28,7 +28,7 @@ from runtime.ps.wire.peers import RETRY_SECONDS, unreachable
 from runtime.ps.wire.transport import grpc, open_channel, stream_call
 
 
-class Pair:
+class Stream:
     """One trainer and one server. `layout` is that of the variables received after each step."""
 
     def __init__(
@@ -270,7 +270,7 @@ def _is_refusal(rpc: Any, error: Any) -> bool:
     return code in (rpc.StatusCode.FAILED_PRECONDITION, rpc.StatusCode.UNAUTHENTICATED)
 
 
-def wait_all(pairs: Sequence[Pair], step: int) -> None:
+def wait_all(streams: Sequence[Stream], step: int) -> None:
     """Receive the variables of a step from all servers."""
-    for pair in pairs:
-        pair.wait(step)
+    for stream in streams:
+        stream.wait(step)

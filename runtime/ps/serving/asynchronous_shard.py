@@ -15,7 +15,7 @@ MAX_NUMBER = 1 << 62
 """The numbers of a sender's gradients are below this one."""
 
 
-class Delayed:
+class AsynchronousShard:
     """Applies gradients one at a time. `step` counts them.
 
     `applied` has for each trainer its last sender, a name of its process, and the number of the

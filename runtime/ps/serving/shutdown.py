@@ -22,7 +22,7 @@ ASK_SECONDS = 0.5
 """Timeout of the question to another server whether its trainers have completed, and interval."""
 
 
-class Finish:
+class Shutdown:
     """Decides when one server of a job may exit. `asked` may be called by any thread."""
 
     def __init__(

@@ -13,7 +13,7 @@ from runtime.ps.wire.peers import Peers
 from runtime.ps.wire.rows import merge_rows
 
 
-class Pushes:
+class NumberedGradients:
     """Sends gradients of one trainer in order; each call returns when the server has applied it."""
 
     def __init__(self, peers: Peers, trainer: int, sender: str) -> None:

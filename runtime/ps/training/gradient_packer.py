@@ -25,7 +25,7 @@ def read_gradients(catalogue: dict[str, Any], trainer: int) -> list[Gradient]:
     ]
 
 
-class Steps:
+class GradientPacker:
     """Collects gradients; `put` is called with each complete message."""
 
     def __init__(
