@@ -6,17 +6,14 @@ of the first two. Defaults, checks and messages of fluid are here.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import compiler
 from compiler.ir.program import OpRole
 from compiler.ir.types import Array
-from compiler.options import NARROW, Options
 from compiler.support.per_version import PerVersion
 from compiler.support.tracebacks import entry_point, hide_frames
 from fluid import parameter_server
@@ -24,20 +21,15 @@ from fluid.compiler import CompiledProgram
 from fluid.data_parallel.merge_fetches import merged, unmerged
 from fluid.framework import Program, Variable, default_main_program
 from fluid.running import feed_checks, flags
-from fluid.running.branch_selection import BranchesTaken
 from fluid.running.feeds import feed_arrays, with_batches
 from fluid.running.fetch_names import names_of
 from fluid.running.fetched_values import as_numpy, as_tensor, number_like
-from fluid.running.file_ops import FileStages
-from fluid.running.half_precision_weights import ConstantParamExecutors
-from fluid.running.programs import FluidPrograms, LibraryPrograms
-from fluid.running.resized_state import ResizedState
+from fluid.running.programs import FluidPrograms
 from fluid.running.routes import Routes
 from fluid.running.train_from_dataset import FetchHandler, RunsDatasets
 from runtime import executor as core
 from runtime.device import CPUPlace, Place, expect_place
 from runtime.loader import Counters
-from runtime.serving import Library
 from runtime.tensors.lod_tensor import LoDTensor
 from runtime.tensors.scope import Scope
 
@@ -78,20 +70,10 @@ class Executor(RunsDatasets):
     def __init__(self, place: Place | None = None) -> None:
         self.place = CPUPlace() if place is None else place
         expect_place(self.place)
-        self._programs = FluidPrograms(self.place, self)
-        self._core = core.Executor(self._programs, self.place)
-        self._constant_params = ConstantParamExecutors(
-            self._programs.compile_over, self._library_executor
-        )
-        self._narrow = Options.from_env().dtype in NARROW
+        programs = FluidPrograms(self.place, self)
+        self._core = core.Executor(programs, self.place)
+        self._routes = Routes(self.run, programs, self._core)
         self._pruned: PerVersion[Program, dict[Any, Program]] = PerVersion(lambda program: {})
-        self._branches = BranchesTaken(self._core)
-        self._files = FileStages()
-        self._resizing = ResizedState()
-        self._routes = Routes(
-            (lambda program: self._files.stages(program, ()), self._resizing.resized,
-             self._branches.decide_types)
-        )  # fmt: skip
         self._closed = False
         self._checks_numbers = flags.checks_numbers()
 
@@ -161,47 +143,14 @@ class Executor(RunsDatasets):
                 )
             program = program.program
         _expect(program, Program, "the program of Executor.run")
-        if self._routes.of(program).serves:
-            return self._serve(program, scope)
         if program._reads:
             feed = with_batches(program, feed)
         arrays = feed_arrays(program, feed)
         fetch = program._current_names(names_of(fetch_list))
         if use_prune:
             program = self._pruned_program(program, arrays, fetch)
-        values = self._fetched_values(program, arrays, fetch, scope)
+        values = self._routes[program].run(program, arrays, fetch, scope)
         return _as_numpy(fetch, values) if return_numpy else list(map(as_tensor, values))
-
-    def _serve(self, program: Program, scope: Scope) -> list[Any]:
-        """Run the program of a parameter server until its trainers have completed."""
-        before = parameter_server.before_serving(program)
-        if before is not None:
-            self.run(before, scope=scope)
-        parameter_server.serve(program, scope, self.place, self._programs.compile)
-        return []
-
-    def _fetched_values(
-        self, program: Program, feed: Mapping[str, Array], fetch: tuple[str, ...], scope: Scope
-    ) -> Sequence[Any]:
-        """Run a program in the stages that file ops or resized state need, or as one step."""
-        route = self._routes.of(program)
-        if not route.is_plain:
-            if cut := self._files.stages(program, fetch) or self._resizing.resized(program):
-                return cut.run(partial(self.run, scope=scope), feed, fetch, scope)
-            program = self._branches.settled(program, feed, scope)
-            route = self._routes.of(program)
-            if not program.blocks[0].ops and not program._reads:
-                warnings.warn(
-                    "the program has no ops: were its layers added to another one?", stacklevel=4
-                )
-        runner = self._runner(program, feed, scope, route.changes)
-        try:
-            values = runner.run(program, feed, fetch, scope)
-        finally:
-            scope.clock.written += route.changes  # a step that was interrupted may have written
-        if runner is not self._core:
-            self._constant_params.settle(program, scope)
-        return values
 
     def _expect_open(self) -> None:
         """Raise RuntimeError after `close`."""
@@ -237,28 +186,6 @@ class Executor(RunsDatasets):
             self._checks_numbers = flags.checks_numbers()
             self._core.unload()
 
-    def _runner(
-        self, program: Program, feed: Mapping[str, Array], scope: Scope, changes: bool
-    ) -> core.Executor[Program]:
-        """Return the executor of a program, with weights cast to half precision ahead if
-        requested.
-        """
-        if not self._narrow or changes:
-            return self._core
-        variables = program.blocks[0].vars
-        fed = (variables[name] for name in feed if name in variables)
-        if any(var.persistable for var in fed):
-            return self._core
-        return self._constant_params.core(program, scope) or self._core
-
-    def _library_executor(self, library: Library[Program]) -> core.Executor[Program]:
-        """Return an executor that uses a library's computed parameters; it shares this one's
-        counters.
-        """
-        executor = core.Executor(LibraryPrograms(self.place, self, library), self.place)
-        executor.counters = self._core.counters
-        return executor
-
     @entry_point
     def explain(
         self,
@@ -280,8 +207,8 @@ class Executor(RunsDatasets):
         if isinstance(program, CompiledProgram):
             program = program.local_program(scope, self.place, fetch or ())
         _expect(program, Program, "the program of Executor.explain")
-        program = self._branches.latest(program)
-        constant_core = self._constant_params.cached(program, scope)
+        program = self._routes.branches.latest(program)
+        constant_core = self._routes.constant_params.cached(program, scope)
         last_run = (constant_core or self._core).last_run(program, scope, fetch)
         if last_run is None:
             what = "" if fetch is None else f" and fetched {', '.join(fetch) or 'nothing'}"
@@ -359,7 +286,7 @@ def _as_numpy(fetch: tuple[str, ...], values: Sequence[Any]) -> list[Any]:
     represent.
     """
     found: list[Any] = []
-    for name, value in zip(fetch, values, strict=True):
+    for name, value in zip(fetch, values, strict=False):  # a server has no values
         if isinstance(value, LoDTensor):
             raise RuntimeError(
                 f"fetch {name!r} holds sequences (its LoD is {value.lod()}), which a NumPy array "

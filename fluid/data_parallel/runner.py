@@ -25,7 +25,7 @@ from fluid.data_parallel.split_feeds import Feed
 from fluid.data_parallel.strategies import BuildStrategy, ExecutionStrategy
 from fluid.framework import Program
 from fluid.running.branch_selection import expect_one_type
-from fluid.running.half_precision_weights import changes_state
+from fluid.running.single_step import changes_state
 from runtime import executor as core
 from runtime.errors import FeedError, ScheduleError
 from runtime.fetch_layout import Layout

@@ -21,9 +21,9 @@ from compiler.support.tracebacks import entry_point
 from fluid.framework import Program, Variable
 from fluid.running.early_kernels import TargetOrName, with_early_kernels
 from fluid.running.feeds import expect_names, feed_arrays
-from fluid.running.half_precision_weights import changes_state
 from fluid.running.module_cache import compiled_over
 from fluid.running.programs import LibraryPrograms
+from fluid.running.single_step import changes_state
 from fluid.running.targets import chosen_target
 from fluid.saving.files import PathName
 from fluid.saving.inference_model import InferenceModel, read_inference_model

@@ -7,7 +7,7 @@ branch inlined in place of the op.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +20,7 @@ from compiler.ir.types import Array
 from compiler.support.per_version import PerVersion
 from fluid.framework import Block, Operator, Program
 from fluid.recording.pruning import drop_blocks
+from fluid.running.route import Route
 from runtime import executor as core
 from runtime.device import CPUPlace
 from runtime.tensors.scope import Scope
@@ -43,18 +44,29 @@ class _Choice:
 
 
 class BranchesTaken:
-    """A cache of programs specialised to the taken branches, keyed by the conditions."""
+    """Runs programs specialised to the branches now taken, which are cached by the conditions.
 
-    def __init__(self, core: core.Executor[Program]) -> None:
+    `core` computes the conditions; `routes` returns the route of a specialised program.
+    """
+
+    def __init__(self, core: core.Executor[Program], routes: Callable[[Program], Route]) -> None:
         self._core = core
+        self._routes = routes
         self._choices = PerVersion(_first_choice)
 
-    def decide_types(self, program: Program) -> bool:
+    def applies(self, program: Program) -> bool:
         """Whether a branch op decides a type. Raises ShapeError if it is in a loop."""
         return self._choices[program] is not None
 
+    def run(
+        self, program: Program, feed: Mapping[str, Array], fetch: tuple[str, ...], scope: Scope
+    ) -> Sequence[Any]:
+        """Run the specialised program; raises ShapeError as `settled`, and what its run raises."""
+        settled = self.settled(program, feed, scope)
+        return self._routes(settled).run(settled, feed, fetch, scope)
+
     def latest(self, program: Program) -> Program:
-        """The program `settled` returned last for the current version of `program`."""
+        """The program that ran last for the current version of `program`."""
         choice = self._choices.get(program)
         return program if choice is None else choice.latest or program
 

@@ -11,8 +11,9 @@ only on files inside the folder in FLUID_MODEL_FILES. An op appended by a script
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from compiler.ir.types import Array
 from compiler.support.per_version import PerVersion
 from fluid.framework import Operator, Program
 from fluid.recording.pruning import drop_blocks, reads_of
+from fluid.running.route import Run
 from runtime.device import CPUPlace
 from runtime.errors import FileAccessError, NotInitialized
 from runtime.files.atomic_saves import reading, save_files
@@ -38,23 +40,27 @@ FOLDER = "FLUID_MODEL_FILES"
 """The environment variable with the folder that decoded programs may read and write."""
 READS, WRITES = ("load", "load_combine"), ("save", "save_combine")
 
-Run = Callable[..., list[Any]]
-"""`Executor.run` in one scope."""
-
 
 class FileStages:
-    """A cache of the stages of programs, keyed by version and fetch list."""
+    """Runs programs with file ops in stages; `run` is that of the Executor."""
 
-    def __init__(self) -> None:
-        self._stages: PerVersion[Program, dict[tuple[str, ...], Stages | None]]
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._stages: PerVersion[Program, dict[tuple[str, ...], Stages]]
         self._stages = PerVersion(lambda program: {})
 
-    def stages(self, program: Program, fetch: tuple[str, ...]) -> Stages | None:
-        """The stages of a program; None if its main block has no file op."""
+    def applies(self, program: Program) -> bool:
+        """Whether the main block of a program has a file op."""
+        return any(op.type in READS + WRITES for op in program.global_block().ops)
+
+    def run(
+        self, program: Program, feed: Mapping[str, Array], fetch: tuple[str, ...], scope: Scope
+    ) -> list[Any]:
+        """Run all stages of a program; returns and raises as `Stages.run`."""
         stages = self._stages[program]
         if fetch not in stages:
             stages[fetch] = cut(program._copy(), fetch)  # results must not refer to the program
-        return stages[fetch]
+        return stages[fetch].run(partial(self._run, scope=scope), feed, fetch, scope)
 
 
 @dataclass(frozen=True)
@@ -131,12 +137,10 @@ def value_of(name: str, values: Mapping[str, Any], scope: Scope) -> LoDTensor:
 # ---- cutting
 
 
-def cut(program: Program, fetch: tuple[str, ...]) -> Stages | None:
-    """Split a program into stages; None if its main block has no file op."""
+def cut(program: Program, fetch: tuple[str, ...]) -> Stages:
+    """Split a program into stages at its file ops."""
     ops: list[Any] = program.global_block().ops
     positions = [at for at, op in enumerate(ops) if op.type in READS + WRITES]
-    if not positions:
-        return None
     kept = frozenset(var.name for var in program.list_vars() if var.persistable)
     steps: list[Computed | Operator] = []
     for start, end in zip([0, *(at + 1 for at in positions)], [*positions, len(ops)], strict=True):

@@ -7,34 +7,23 @@ scope is written. After that the program runs without them and casts in every ru
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
-from compiler.ir.program import OpDesc
+from compiler.ir.types import Array
 from compiler.support.per_version import PerVersion
 from fluid.framework import Program
+from fluid.running.programs import FluidPrograms, LibraryPrograms
+from fluid.running.single_step import changes_state
 from runtime import executor as core
-from runtime.serving import Compile, Library
+from runtime.serving import Library
 from runtime.tensors.scope import Scope
 
-__all__ = ["ConstantParamExecutors", "changes_state"]
+__all__ = ["ConstantParamStep"]
 
 Core = core.Executor[Program]
-
-_KEEPING = ("is_test", "use_global_stats")
-"""Attributes with which an op does not update the running statistics among its outputs."""
-
-
-def changes_state(program: Program) -> bool:
-    """Whether a run changes persistable variables."""
-    kept = {var.name for var in program.all_vars() if var.persistable}
-    ops = (op for block in program.blocks for op in block.ops)
-    return any(not kept.isdisjoint(op.writes()) for op in ops if _writes_values(op))
-
-
-def _writes_values(op: OpDesc) -> bool:
-    return op.type not in ("feed", "fetch") and not any(op.attrs.get(name) for name in _KEEPING)
 
 
 @dataclass
@@ -45,44 +34,56 @@ class _Valid:
     core: Core | None
 
 
-class ConstantParamExecutors:
-    """Executors of programs that change no state, each over parameters cast in advance.
+class ConstantParamStep:
+    """Runs programs that change no state as one step, over parameters cast in advance.
 
-    `compile` receives the parameters that it may read; `load` makes an executor from a module. The
-    cache of a scope is stored with the scope.
+    Each has its own executor, which counts as `core` does; where it may not run, `core` does. The
+    executors of a scope are stored with the scope.
     """
 
-    def __init__(self, compile: Compile[Program], load: Callable[[Library[Program]], Core]) -> None:
-        self._compile = compile
-        self._load = load
+    def __init__(self, core: Core, programs: FluidPrograms) -> None:
+        self._core = core
+        self._programs = programs
 
-    def core(self, program: Program, scope: Scope) -> Core | None:
-        """The executor of a program that changes no state; None if others write to
-        what it reads.
-        """
-        valid = self._executors(scope)[program]
-        if valid.written != scope.clock.written:
+    def applies(self, program: Program) -> bool:
+        """Whether a program changes no state."""
+        return not changes_state(program)
+
+    def run(
+        self, program: Program, feed: Mapping[str, Array], fetch: tuple[str, ...], scope: Scope
+    ) -> Sequence[Any]:
+        """Run the step; returns and raises as `runtime.executor.Executor.run`."""
+        valid = None if _sets_state(program, feed) else self._executors(scope)[program]
+        if valid is not None and valid.written != scope.clock.written:
             valid.core = None
-        return valid.core
-
-    def _executors(self, scope: Scope) -> PerVersion[Program, _Valid]:
-        """The executors over the parameters of a scope."""
-        executors = scope.beside.get(self)
-        if executors is None:
-            executors = scope.beside.setdefault(self, PerVersion(partial(self._new, scope)))
-        return executors
-
-    def _new(self, scope: Scope, program: Program) -> _Valid:
-        return _Valid(scope.clock.written, self._load(Library(self._compile, scope)))
-
-    def settle(self, program: Program, scope: Scope) -> None:
-        """Accept the current write count of a scope, after one of these programs
-        ran and compiled.
-        """
-        self._executors(scope)[program].written = scope.clock.written
+        if valid is None or valid.core is None:
+            return self._core.run(program, feed, fetch, scope)
+        values = valid.core.run(program, feed, fetch, scope)
+        valid.written = scope.clock.written  # its compilation may write
+        return values
 
     def cached(self, program: Program, scope: Scope) -> Core | None:
         """The executor that ran the current version of a program last, if it still may."""
         executors = scope.beside.get(self)
         valid = None if executors is None else executors.get(program)
         return None if valid is None else valid.core
+
+    def _executors(self, scope: Scope) -> PerVersion[Program, _Valid]:
+        """The executors over the parameters of a scope."""
+        executors = scope.beside.get(self)
+        if executors is None:
+            executors = scope.beside.setdefault(self, PerVersion(partial(self._executor, scope)))
+        return executors
+
+    def _executor(self, scope: Scope, program: Program) -> _Valid:
+        programs, place = self._programs, self._core.place
+        library = Library(programs.compile_over, scope)
+        executor = core.Executor(LibraryPrograms(place, programs.user, library), place)
+        executor.counters = self._core.counters
+        return _Valid(scope.clock.written, executor)
+
+
+def _sets_state(program: Program, feed: Mapping[str, Array]) -> bool:
+    """Whether a persistable variable is fed."""
+    variables = program.blocks[0].vars
+    return any(variables[name].persistable for name in feed if name in variables)

@@ -35,11 +35,15 @@ __all__ = ["FluidPrograms", "LibraryPrograms"]
 
 
 class FluidPrograms(ProgramSource[Program]):
-    """Programs compiled for the target of a place; `user` is the Executor that runs them."""
+    """Programs compiled for the target of a place; `user` is the Executor that runs them.
+
+    Raises PlaceError for a place where no program runs.
+    """
 
     def __init__(self, place: Place, user: Any) -> None:
+        self.place = place
+        self.user = user
         self._target = target_of(place)
-        self._user = user
 
     def digest(self, program: Program) -> str:
         """Return a key that is equal for programs whose modules are equal."""
@@ -86,7 +90,7 @@ class FluidPrograms(ProgramSource[Program]):
         """
         server = getattr(program, "_parameter_server", None)
         if server is None and any(parameter_server.exchanges(program)):
-            server = parameter_server.session_for(program, self._user)
+            server = parameter_server.session_for(program, self.user)
         return {
             "callables": getattr(program, "_callables", []),
             "collective": getattr(program, "_collective", None) or RingsOnDemand(scope),

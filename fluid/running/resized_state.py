@@ -6,8 +6,9 @@ the scope, and fetched and stored back after the run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,14 +18,12 @@ from compiler.support.per_version import PerVersion
 from fluid.framework import Program, Variable
 from fluid.running.feed_checks import missing_feeds
 from fluid.running.file_ops import value_of, with_lod
+from fluid.running.route import Run
 from runtime.device import CPUPlace
 from runtime.tensors.lod_tensor import LoDTensor
 from runtime.tensors.scope import Scope
 
 __all__ = ["ResizedState"]
-
-Run = Callable[..., list[Any]]
-"""`Executor.run` in one scope."""
 
 
 @dataclass(frozen=True)
@@ -53,14 +52,23 @@ class Resized:
 
 
 class ResizedState:
-    """Cache of the `Resized` of each program version."""
+    """Runs programs that resize their state; `run` is that of the Executor."""
 
-    def __init__(self) -> None:
+    def __init__(self, run: Run) -> None:
+        self._run = run
         self._resized = PerVersion(_resized)
 
-    def resized(self, program: Program) -> Resized | None:
-        """Return what to run; None if all persistable variables that are read have static sizes."""
-        return self._resized[program]
+    def applies(self, program: Program) -> bool:
+        """Whether a program reads and writes persistable variables of data-dependent size."""
+        return self._resized[program] is not None
+
+    def run(
+        self, program: Program, feed: Mapping[str, Array], fetch: tuple[str, ...], scope: Scope
+    ) -> list[Any]:
+        """Run a program; returns and raises as `Resized.run`."""
+        resized = self._resized[program]
+        assert resized is not None
+        return resized.run(partial(self._run, scope=scope), feed, fetch, scope)
 
 
 def _resized(program: Program) -> Resized | None:

@@ -1,47 +1,72 @@
-"""Routes: whether a run of a program is one compiled step, decided once per version of it."""
+"""Routes: what runs a program, decided once per version of it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+from compiler.ir.types import Array
+from compiler.options import NARROW, Options
 from compiler.support.per_version import PerVersion
 from fluid import parameter_server
 from fluid.framework import Program
-from fluid.running.half_precision_weights import changes_state
+from fluid.running.branch_selection import BranchesTaken
+from fluid.running.file_ops import FileStages
+from fluid.running.half_precision_weights import ConstantParamStep
+from fluid.running.programs import FluidPrograms
+from fluid.running.resized_state import ResizedState
+from fluid.running.route import Route, Run
+from fluid.running.single_step import NoOps, SingleStep
+from runtime import executor as core
+from runtime.tensors.scope import Scope
 
-__all__ = ["Route", "Routes"]
-
-Split = Callable[[Program], object]
-"""Returns what else a program needs to run, something false if nothing."""
-
-
-@dataclass(frozen=True)
-class Route:
-    """How a version of a program runs.
-
-    `serves`: it is that of a parameter server. `is_plain`: a run is one compiled step, without file
-    ops, resized state or branches to choose, and it has ops. `changes`: it writes state.
-    """
-
-    serves: bool
-    is_plain: bool
-    changes: bool
+__all__ = ["Routes"]
 
 
 class Routes:
-    """The routes of programs; `splits` find what makes a run more than one step."""
+    """The route of each program that an Executor runs: `run` is that of the Executor."""
 
-    def __init__(self, splits: Sequence[Split]) -> None:
-        self._splits = splits
-        self._routes = PerVersion(self._route)
+    def __init__(self, run: Run, programs: FluidPrograms, core: core.Executor[Program]) -> None:
+        self.branches = BranchesTaken(core, lambda program: self[program])
+        self.constant_params = ConstantParamStep(core, programs)
+        is_narrow = Options.from_env().dtype in NARROW
+        self._routes: tuple[Route, ...] = (
+            Server(run, programs),
+            FileStages(run),
+            ResizedState(run),
+            self.branches,
+            NoOps(core),
+            SingleStep(core, changes=True),
+            self.constant_params if is_narrow else SingleStep(core, changes=False),
+        )
+        self._chosen = PerVersion(self._choose)
 
-    def of(self, program: Program) -> Route:
-        """The route of the current version of a program."""
-        return self._routes[program]
+    def __getitem__(self, program: Program) -> Route:
+        """The route of the current version of a program; raises ShapeError as BranchesTaken."""
+        return self._chosen[program]
 
-    def _route(self, program: Program) -> Route:
-        serves = parameter_server.serves(program)
-        is_plain = not serves and bool(program.blocks[0].ops)
-        is_plain = is_plain and not any(split(program) for split in self._splits)
-        return Route(serves, is_plain, changes_state(program))
+    def _choose(self, program: Program) -> Route:
+        return next(route for route in self._routes if route.applies(program))
+
+
+class Server:
+    """Runs the program of a parameter server until its trainers have completed."""
+
+    def __init__(self, run: Run, programs: FluidPrograms) -> None:
+        self._run = run
+        self._programs = programs
+
+    def applies(self, program: Program) -> bool:
+        """Whether a program ends with `listen_and_serv`."""
+        return parameter_server.serves(program)
+
+    def run(
+        self, program: Program, feed: Mapping[str, Array], fetch: tuple[str, ...], scope: Scope
+    ) -> Sequence[Any]:
+        """Serve; returns nothing. Raises as `parameter_server.serve`."""
+        before = parameter_server.before_serving(program)
+        if before is not None:
+            self._run(before, scope=scope)
+        programs = self._programs
+        parameter_server.serve(program, scope, programs.place, programs.compile)
+        return ()

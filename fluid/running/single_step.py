@@ -1,0 +1,69 @@
+"""Programs that run as one compiled step."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from compiler.ir.program import OpDesc
+from compiler.ir.types import Array
+from fluid.framework import Program
+from runtime import executor as core
+from runtime.tensors.scope import Scope
+
+__all__ = ["NoOps", "SingleStep", "changes_state"]
+
+_KEEPING = ("is_test", "use_global_stats")
+"""Attributes with which an op does not update the running statistics among its outputs."""
+
+
+def changes_state(program: Program) -> bool:
+    """Whether a run changes persistable variables."""
+    state = {var.name for var in program.all_vars() if var.persistable}
+    ops = (op for block in program.blocks for op in block.ops)
+    return any(not state.isdisjoint(op.writes()) for op in ops if _writes_values(op))
+
+
+def _writes_values(op: OpDesc) -> bool:
+    return op.type not in ("feed", "fetch") and not any(op.attrs.get(name) for name in _KEEPING)
+
+
+class SingleStep:
+    """Runs programs as one step: those that change state, or those that do not."""
+
+    def __init__(self, core: core.Executor[Program], changes: bool) -> None:
+        self._core = core
+        self._changes = changes
+
+    def applies(self, program: Program) -> bool:
+        """Whether a program changes state, or does not."""
+        return changes_state(program) == self._changes
+
+    def run(
+        self, program: Program, feed: Mapping[str, Array], fetch: tuple[str, ...], scope: Scope
+    ) -> Sequence[Any]:
+        """Run the step; returns and raises as `runtime.executor.Executor.run`."""
+        try:
+            return self._core.run(program, feed, fetch, scope)
+        finally:
+            scope.clock.written += self._changes  # a step that was interrupted may have written
+
+
+class NoOps:
+    """Runs programs without ops, with a warning."""
+
+    def __init__(self, core: core.Executor[Program]) -> None:
+        self._core = core
+
+    def applies(self, program: Program) -> bool:
+        """Whether a program has neither ops nor readers."""
+        return not program.blocks[0].ops and not program._reads
+
+    def run(
+        self, program: Program, feed: Mapping[str, Array], fetch: tuple[str, ...], scope: Scope
+    ) -> Sequence[Any]:
+        """Warn at the user's line; returns what is fed or state, as a step does."""
+        what = "the program has no ops: were its layers added to another one?"
+        warnings.warn(what, stacklevel=4)
+        return self._core.run(program, feed, fetch, scope)
