@@ -1,7 +1,9 @@
 """Loops from the kernel IR: any `KernelBody` as LLVM IR for a CPU.
 
 Read `lower` first, then `passes` and `units` (lanes and units of work), `body` and `forms`
-(indices), `scopes`, `values` and `memory` (expressions), `loops` and `reductions`.
+(affine indices). The emitter of a kernel has `scopes` (the open loops and the values known in
+them), `arguments`, `values` (expressions, with their `indices`, accesses to `memory`, a `row_cache`
+and rows that `sorting` orders), `loops`, and the passes of `reductions`.
 """
 
 from compiler.codegen.native.loops.body import NotLowered

@@ -17,8 +17,12 @@ from compiler.codegen.native.llvm_ir import (
     constant,
     lane_numbers,
 )
+from compiler.codegen.native.loops.body import Body
 from compiler.codegen.native.loops.forms import Axis, Form
-from compiler.codegen.native.loops.values import Values
+from compiler.codegen.native.loops.indices import Indices
+from compiler.codegen.native.loops.scopes import Lanes
+from compiler.codegen.native.machine import Machine
+from compiler.codegen.trace import Expr
 from compiler.ir.dims import Size
 from compiler.support.thresholds import threshold
 
@@ -78,9 +82,17 @@ class Blocks:
         return self if self.level == level else None
 
 
-@dataclass
-class Loops(Values):
-    """Emits loops over axes."""
+class Loops:
+    """Emits loops over axes; vectors have `width` elements."""
+
+    def __init__(self, body: Body, machine: Machine, indices: Indices, width: int) -> None:
+        self.body = body
+        self.machine = machine
+        self.width = width
+        self.indices = indices
+        self.arguments = indices.arguments
+        self.scopes = indices.scopes
+        self.f = indices.f
 
     def extent(self, axis: Axis) -> Size | Value:
         """The iterations of an axis here: a number, a size, or what a value says."""
@@ -91,26 +103,28 @@ class Loops(Values):
             return axis.size
         if isinstance(axis.chunk, int) and axis.chunk * axis.outer.size == axis.size:
             return axis.chunk
-        return self.hoisted(("extent", axis), frozenset({axis.outer}), lambda: self._rest(axis))
+        return self.scopes.hoisted(
+            ("extent", axis), frozenset({axis.outer}), lambda: self._rest(axis)
+        )
 
-    def _end(self, end: object, size: Size) -> Value:
+    def _end(self, end: Expr, size: Size) -> Value:
         """A data-dependent number of iterations, at most a size."""
-        count, most = self.as_index(end), self.size(size)  # type: ignore[arg-type]
+        count, most = self.indices.atom(end), self.arguments.size(size)
         return self.f.select(self.f.compare("slt", count, most), count, most)
 
     def _rest(self, axis: Axis) -> Value:
         """The smaller of a chunk and what is left of its axis."""
         assert axis.outer is not None
-        chunk = self.size(axis.chunk)
-        start = self.times(self.index(Form(((axis.outer, 1),))), chunk)
-        left = self.f.sub(self.size(axis.size), start)
+        chunk = self.arguments.size(axis.chunk)
+        start = self.indices.times(self.indices.index(Form(((axis.outer, 1),))), chunk)
+        left = self.f.sub(self.arguments.size(axis.size), start)
         left = self.f.select(self.f.compare("slt", left, constant(I64, 0)), constant(I64, 0), left)
         return self.f.select(self.f.compare("slt", left, chunk), left, chunk)
 
     def bound_of(self, axis: Axis) -> Index:
         """The iterations of an axis as a number or value."""
         found = self.extent(axis)
-        return found if isinstance(found, int | Value) else self.size(found)
+        return found if isinstance(found, int | Value) else self.arguments.size(found)
 
     def over(
         self, axes: Sequence[Axis], body: Iteration, carried: Carried,
@@ -121,10 +135,10 @@ class Loops(Values):
             return body(carried)
         axis, *rest = axes
         stop = self.bound_of(axis)
-        self.mark()
+        self.scopes.mark()
 
         def iteration(index: Value, carried: Carried) -> Carried:
-            with self.level((axis, index)):
+            with self.scopes.level((axis, index)):
                 return self.over(rest, body, carried, blocks, level + 1)
 
         here = None if blocks is None else blocks.at(level)
@@ -144,7 +158,7 @@ class Loops(Values):
         def innermost(carried: Carried) -> Carried:
             stop = self.bound_of(inner)
             whole = self._multiple(stop, count)
-            self.mark()
+            self.scopes.mark()
             some, one = self._copies(inner, count, body), self._copies(inner, 1, body)
             carried = self._loop(whole, count, some, carried, blocks.at(len(outer)))
             return self.f.loop_if_any(whole, stop, 1, one, carried)
@@ -173,14 +187,10 @@ class Loops(Values):
     ) -> Callable[[Value, Carried], Carried]:
         """An iteration that emits some consecutive ones."""
 
-        def iteration(index: Value, held: Carried) -> Carried:
-            before = self.copies, self.copy
-            with self.level((axis, index)):
-                self.copies = [{**copy, axis: n} for n in range(count) for copy in before[0]]
-                self.copy = self.copies[0]
-                found = body(held, count)
-            self.copies, self.copy = before
-            return found
+        def iteration(index: Value, carried: Carried) -> Carried:
+            copies = [{**copy, axis: n} for n in range(count) for copy in self.scopes.copies]
+            with self.scopes.level((axis, index)), self.scopes.unrolled(copies):
+                return body(carried, count)
 
         return iteration
 
@@ -191,8 +201,8 @@ class Loops(Values):
         blocks: Blocks | None = None,
     ) -> Carried:  # fmt: skip
         """A loop of vectors along an axis: `unroll` at a time, then single ones, then the rest."""
-        stop, width = self.bound_of(axis), self.lane_width
-        self.mark()
+        stop, width = self.bound_of(axis), self.width
+        self.scopes.mark()
         done: Index = 0
         if unroll > 1:
             done = self._multiple(stop, width * unroll)
@@ -220,12 +230,12 @@ class Loops(Values):
     ) -> Carried:
         """Whole vectors, `count` of them in an iteration."""
 
-        def iteration(index: Value, held: Carried) -> Carried:
+        def iteration(index: Value, carried: Carried) -> Carried:
             return self._in_lanes(
-                axis, index, self.lane_width, None, lambda: body(held, count), count
+                axis, index, self.width, None, lambda: body(carried, count), count
             )
 
-        step = self.lane_width * count
+        step = self.width * count
         start, stop = span
         if isinstance(start, int) and isinstance(stop, int) and stop - start == step:
             return iteration(constant(I64, start), carried)
@@ -238,26 +248,26 @@ class Loops(Values):
     ) -> Carried:
         """Single vectors, whose lanes from the end on are masked."""
         if isinstance(done, int) and isinstance(stop, int):
-            whole = stop - stop % self.lane_width
+            whole = stop - stop % self.width
             carried = self._vectors(axis, (done, whole), 1, body, carried)
             if whole == stop:
                 return carried
-            mask = _first_lanes(stop - whole, self.lane_width)
+            mask = _first_lanes(stop - whole, self.width)
             index = constant(I64, whole)
-            return self._in_lanes(axis, index, self.lane_width, mask, lambda: body(carried, 1), 1)
+            return self._in_lanes(axis, index, self.width, mask, lambda: body(carried, 1), 1)
 
-        def iteration(index: Value, held: Carried) -> Carried:
+        def iteration(index: Value, carried: Carried) -> Carried:
             mask = self._lanes_before(self.f.sub(self.f.index(stop), index))
-            return self._in_lanes(axis, index, self.lane_width, mask, lambda: body(held, 1), 1)
+            return self._in_lanes(axis, index, self.width, mask, lambda: body(carried, 1), 1)
 
-        return self.f.loop_if_any(done, stop, self.lane_width, iteration, carried)
+        return self.f.loop_if_any(done, stop, self.width, iteration, carried)
 
     def _lanes_before(self, count: Value) -> Value:
         """The mask of the first lanes; there may be more than 32 bits count."""
-        width = constant(I64, self.lane_width)
+        width = constant(I64, self.width)
         few = self.f.select(self.f.compare("slt", count, width), count, width)
-        lanes = lane_numbers(I32.vector(self.lane_width))
-        limit = self.f.splat(self.f.convert("trunc", few, I32), self.lane_width)
+        lanes = lane_numbers(I32.vector(self.width))
+        limit = self.f.splat(self.f.convert("trunc", few, I32), self.width)
         return self.f.compare("slt", lanes, limit)
 
     def _scalar_rest(
@@ -265,8 +275,8 @@ class Loops(Values):
     ) -> Carried:
         """The elements that do not fill a vector, one by one."""
 
-        def iteration(index: Value, held: Carried) -> Carried:
-            return self._in_lanes(axis, index, 0, None, lambda: body(held, 0), 1)
+        def iteration(index: Value, carried: Carried) -> Carried:
+            return self._in_lanes(axis, index, 0, None, lambda: body(carried, 0), 1)
 
         return self.f.loop_if_any(done, stop, 1, iteration, carried)
 
@@ -275,16 +285,15 @@ class Loops(Values):
         body: Callable[[], Carried], count: int,
     ) -> Carried:  # fmt: skip
         """Emit an iteration with lanes along an axis, and copies for each vector."""
-        before = self.lane, self.lanes, self.mask, self.copies
-        with self.level((axis, index)):
-            self.lane, self.lanes, self.mask = axis, lanes, mask
-            steps = [n * max(lanes, 1) for n in range(count)]
-            self.copies = [{**copy, axis: n} for copy in self.copies for n in steps]
-            kept, self.copy = self.copy, self.copies[0]
-            found = body()
-            self.copy = kept
-        self.lane, self.lanes, self.mask, self.copies = before
-        return found
+        scopes = self.scopes
+        steps = [n * max(lanes, 1) for n in range(count)]
+        copies = [{**copy, axis: n} for copy in scopes.copies for n in steps]
+        with (
+            scopes.level((axis, index)),
+            scopes.vectors(Lanes(axis, lanes, mask)),
+            scopes.unrolled(copies),
+        ):
+            return body()
 
 
 def _first_lanes(count: int, lanes: int) -> Value:

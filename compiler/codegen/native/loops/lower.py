@@ -6,6 +6,7 @@ computed in the outermost loop where it is the same, and each store after the re
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import cast
 
@@ -14,23 +15,26 @@ from compiler.codegen.kernel.body import KernelBody, Source
 from compiler.codegen.kernel.split_reductions import Scratch
 from compiler.codegen.native.kernel import NativeKernel
 from compiler.codegen.native.llvm_ir import I64, POINTER, Function, Value, constant
+from compiler.codegen.native.loops.arguments import Arguments
 from compiler.codegen.native.loops.body import Axes, Body
 from compiler.codegen.native.loops.cost import byte_count, operation_count
 from compiler.codegen.native.loops.forms import Axis
+from compiler.codegen.native.loops.loops import Loops
 from compiler.codegen.native.loops.passes import (
-    Choice,
     Pass,
     choose_lanes,
     draws_in_pairs,
     is_large,
     passes_of,
 )
-from compiler.codegen.native.loops.reductions import UNROLLED, Reductions, fitting
+from compiler.codegen.native.loops.reductions import UNROLLED, PassEmitter, fitting
+from compiler.codegen.native.loops.scopes import Scopes
 from compiler.codegen.native.loops.split import split_kernel
-from compiler.codegen.native.loops.units import Nest, nest_of
+from compiler.codegen.native.loops.units import nest_of
+from compiler.codegen.native.loops.values import Values
 from compiler.codegen.native.machine import Machine
 from compiler.codegen.trace import Expr
-from compiler.ir.dims import Dim, Size
+from compiler.ir.dims import Dim
 from compiler.support.thresholds import threshold
 
 POINTWISE_UNROLLED = threshold(
@@ -66,12 +70,11 @@ def lower_one(kernel: KernelBody, machine: Machine) -> LoweredKernel:
     operands = _operands(body)
     parameters = [("arguments", POINTER), ("first", I64), ("last", I64)]
     function = Function(kernel.name, parameters)
-    emitter = _Emitter(body, machine, function, operands=operands)
-    units = emitter.emit()
-    functions = [function, *emitter.helpers.values()]
+    emitter = KernelEmitter(body, machine, function, operands)
+    emitter.emit()
     cost = operation_count(body), byte_count(operands.values())
-    native = NativeKernel(functions, units, *cost)
-    return LoweredKernel(native, list(operands.values()), list(emitter.sizes))
+    native = NativeKernel([function, *emitter.helpers], emitter.nest.units, *cost)
+    return LoweredKernel(native, list(operands.values()), list(emitter.arguments.sizes))
 
 
 def _operands(body: Body) -> dict[str, NumpyOperand]:
@@ -88,32 +91,38 @@ def _operands(body: Body) -> dict[str, NumpyOperand]:
     return found
 
 
-@dataclass
-class _Emitter(Reductions):
-    """Emits one kernel."""
+class KernelEmitter:
+    """Emits the function of one kernel: the loops of its grid, and its passes inside them."""
 
-    def __post_init__(self) -> None:
-        self.choice: Choice = choose_lanes(self.body, self.machine)
-        self.passes = passes_of(self.body)
+    def __init__(
+        self, body: Body, machine: Machine, f: Function, operands: Mapping[str, NumpyOperand]
+    ) -> None:
+        self.body = body
+        self.f = f
+        self.choice = choose_lanes(body, machine)
+        self.passes = passes_of(body)
+        self.nest = nest_of(body, self.choice.axis, self.choice.lanes * self._unroll())
+        self.scopes = Scopes(f)
+        self.arguments = Arguments(self.scopes, operands)
+        self.values = Values(body, self.scopes, self.arguments)
+        self.loops = Loops(body, machine, self.values.indices, self.choice.lanes)
+        self.emitter = PassEmitter(body, self.passes, self.scopes, self.values, self.loops)
 
-    def emit(self) -> Size:
-        """Emit the function's body; returns the number of units."""
-        self.lane_width = self.choice.lanes
-        step = self.lane_width * self._unroll()
-        self.nest: Nest = nest_of(self.body, self.choice.axis, step)
-        self.levels[0].place = self.f.mark()
-        self._when_not_empty()
-        return self.nest.units
+    @property
+    def helpers(self) -> list[Function]:
+        """The other functions that the kernel calls."""
+        return self.values.sorted_rows.helpers
 
-    def _when_not_empty(self) -> None:
-        """Emit the units, if no symbolic axis is empty."""
+    def emit(self) -> None:
+        """Emit the function's body: the units, if no symbolic axis is empty."""
+        self.scopes.mark()
         open_axes = [axis.size for axis in self.body.grid if isinstance(axis.size, Dim)]
         if not open_axes:
             self._units()
             return
         some = constant(I64, 1)
         for size in open_axes:
-            here = self.f.compare("sgt", self.size(size), constant(I64, 0))
+            here = self.f.compare("sgt", self.arguments.size(size), constant(I64, 0))
             some = here if some.name == "1" else self.f.binary("and", some, here)
         self.f.when(some, self._units)
 
@@ -124,7 +133,7 @@ class _Emitter(Reductions):
 
         def unit(index: Value, held: list[Value]) -> list[Value]:
             bound = self._decoded(index)
-            with self.level(*zip(digits, bound, strict=True)):
+            with self.scopes.level(*zip(digits, bound, strict=True)):
                 self._grid(0)
             return held
 
@@ -138,7 +147,7 @@ class _Emitter(Reductions):
             if place == 0:
                 found.append(unit)
                 continue
-            size = self.size(axis.size)
+            size = self.arguments.size(axis.size)
             found.append(self.f.binary("urem", unit, size))
             unit = self.f.binary("udiv", unit, size)
         return found[::-1]
@@ -150,7 +159,7 @@ class _Emitter(Reductions):
         for each in self.passes:
             ready = [p for p in each.reductions if self._depth(self.body.axes(p)) == depth]
             if ready:
-                self.reduce(each, ready)
+                self.emitter.reduce(each, ready)
         own = [e for e in self.passes if e.stores and self._store_depth(e) == depth]
         for each in (e for e in own if not e.loops):
             self._prepare(each)
@@ -158,9 +167,9 @@ class _Emitter(Reductions):
             self._inner(self.nest.inner[depth], depth)
         for each in own:
             if each.loops:
-                self.store_pass(each)
+                self.emitter.store_in_loops(each)
             else:
-                self.store_all(each.stores)
+                self.emitter.store_all(each.stores)
 
     def _depth(self, axes: Axes) -> int:
         """The number of inner loops of the grid down to the last of some axes."""
@@ -175,11 +184,11 @@ class _Emitter(Reductions):
 
     def _prepare(self, each: Pass) -> None:
         """Compute the values of stores before inner loops may overwrite what they read."""
-        for _ in self.each_copy():
+        for _ in self.scopes.each_copy():
             for store in each.stores:
                 for term in (store.value, store.where):
                     if isinstance(term, Expr):
-                        self.value(term)
+                        self.values.value(term)
 
     def _inner(self, axis: Axis, depth: int) -> None:
         """Emit the loop over an axis of the grid."""
@@ -189,9 +198,9 @@ class _Emitter(Reductions):
             return held
 
         if axis is self.choice.axis:
-            self.over_lanes(axis, self._unroll(), iteration, [])
+            self.loops.over_lanes(axis, self._unroll(), iteration, [])
         else:
-            self.over([axis], iteration, [])
+            self.loops.over([axis], iteration, [])
 
     def _unroll(self) -> int:
         """How many vectors along the grid's lane axis are in flight."""
@@ -201,4 +210,4 @@ class _Emitter(Reductions):
         large = any(map(is_large, self.passes))
         most = (UNROLLED if self.body.kernel.loops else POINTWISE_UNROLLED).value
         most = most // 2 if large and not any(map(draws_in_pairs, self.passes)) else most
-        return fitting(most, axis, self.lane_width)
+        return fitting(most, axis, self.choice.lanes)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import cast
+from typing import Protocol, cast
 
 from compiler.codegen.bind_and_run import NumpyOperand
 from compiler.codegen.kernel.body import Source, Store
@@ -26,8 +26,9 @@ from compiler.codegen.native.llvm_ir import (
     lane_numbers,
     zero,
 )
+from compiler.codegen.native.loops.body import Body
 from compiler.codegen.native.loops.forms import Form, exact_quotient
-from compiler.codegen.native.loops.scopes import Scopes
+from compiler.codegen.native.loops.indices import Indices
 from compiler.codegen.native.loops.types import (
     convert,
     from_memory,
@@ -57,21 +58,28 @@ class Access:
     is_single: bool
 
 
-@dataclass
-class Memory(Scopes):
-    """Emits accesses to memory."""
-
-    def value(self, term: Term, dtype: DType | None = None) -> Value:
-        """A term in registers."""
-        raise NotImplementedError
+class ConvertedValues(Protocol):
+    """Computes the conditions of accesses, and what a load yields where its condition is false."""
 
     def condition(self, term: Term, lanes: int) -> Value | None:
         """A condition as bits; None if it is always true."""
-        raise NotImplementedError
+        ...
 
     def converted(self, term: Term, dtype: DType, lanes: int) -> Value:
-        """A term cast to a dtype."""
-        raise NotImplementedError
+        """A term cast to a dtype, in registers of that dtype."""
+        ...
+
+
+class Memory:
+    """Emits accesses to memory."""
+
+    def __init__(self, body: Body, indices: Indices, values: ConvertedValues) -> None:
+        self.body = body
+        self.indices = indices
+        self.arguments = indices.arguments
+        self.scopes = indices.scopes
+        self.values = values
+        self.f = indices.f
 
     # ---- loads ----
 
@@ -79,8 +87,8 @@ class Memory(Scopes):
         """Load an element, or one for each lane."""
         source, form = cast(Source, part.extra), self.body.load_address(part)
         dtype, guard = source.operand.type.dtype, self.body.guard(part)
-        lanes = self.lanes if self.is_vector(self.body.axes(part)) else 0
-        where = None if guard is None else self.condition(guard[0], lanes)
+        lanes = self.scopes.lanes_of(self.body.axes(part))
+        where = None if guard is None else self.values.condition(guard[0], lanes)
         access = self._access(source.operand, form, where, lanes)
         if access.mask is None:
             return from_memory(self.f, self._load_all(access, dtype, lanes), dtype)
@@ -88,7 +96,7 @@ class Memory(Scopes):
         found = from_memory(self.f, self._load_some(access, other, lanes), dtype)
         if where is None or guard is None:
             return found
-        return self.f.select(access.mask, found, self.converted(guard[1], dtype, lanes))
+        return self.f.select(access.mask, found, self.values.converted(guard[1], dtype, lanes))
 
     def _load_all(self, access: Access, dtype: DType, lanes: int) -> Value:
         type = stored_type(dtype).vector(lanes)
@@ -108,10 +116,10 @@ class Memory(Scopes):
         if not access.is_single:
             return self.f.masked_load(other.type, access.address, mask, other)
         some = self.f.reduce("or", mask) if lanes else mask
-        safe = self.f.select(some, access.address, self.spare())
+        safe = self.f.select(some, access.address, self._spare())
         return self.f.splat(self.f.load(other.type.scalar, safe), lanes)
 
-    def spare(self) -> Value:
+    def _spare(self) -> Value:
         """The address of 8 bytes that no operand has."""
 
         def make() -> Value:
@@ -119,14 +127,14 @@ class Memory(Scopes):
             self.f.store(constant(I64, 0), place)
             return place
 
-        return self.at_depth(0, "spare", make)
+        return self.scopes.at_depth(0, "spare", make)
 
     # ---- stores ----
 
     def store(self, store: Store, value: Value, lanes: int) -> None:
         """Store a value, or add it to what is there."""
         dtype = store.operand.type.dtype
-        where = None if store.where is None else self.condition(store.where, lanes)
+        where = None if store.where is None else self.values.condition(store.where, lanes)
         access = self._access(store.operand, self.body.store_address(store), where, lanes)
         if store.atomic:
             self._add(access, value, dtype, lanes)
@@ -176,7 +184,7 @@ class Memory(Scopes):
             index = convert(f, f.extract(access.further, lane), DType.INT64, I64)
             address = f.address(address, index, access.itemsize)
         if mask is not None:
-            address = f.select(mask, address, self.spare())
+            address = f.select(mask, address, self._spare())
         before = from_memory(f, f.load(stored_type(dtype), address), dtype)
         f.store(to_memory(f, f.add(before, value), dtype), address)
 
@@ -185,29 +193,30 @@ class Memory(Scopes):
     def _access(self, operand: NumpyOperand, form: Form, where: Value | None, lanes: int) -> Access:
         """The address of elements, and which of them exist."""
         further, is_single = self._further(operand, form, lanes)
-        mask = where
-        if lanes and self.mask is not None:
-            mask = self.mask if where is None else self.f.binary("and", self.mask, where)
+        mask, live = where, self.scopes.lanes.mask
+        if lanes and live is not None:
+            mask = live if where is None else self.f.binary("and", live, where)
         if self.body.is_read(form):
             mask = self._within(operand, form, further, mask, lanes)
         itemsize = operand.type.dtype.itemsize
-        return Access(self.address(operand, form), further, mask, itemsize, is_single)
+        return Access(self.indices.address(operand, form), further, mask, itemsize, is_single)
 
     def _further(self, operand: NumpyOperand, form: Form, lanes: int) -> tuple[Value | None, bool]:
         """The indices of lanes behind the first one, if they are not contiguous; if all are 0."""
-        if not lanes or self.lane is None:
+        lane = self.scopes.lanes.axis
+        if not lanes or lane is None:
             return None, True
         own = [
             atom
             for atom, _ in form.terms
-            if isinstance(atom, Expr) and self.is_vector(self.body.axes(atom))
+            if isinstance(atom, Expr) and self.scopes.is_vector(self.body.axes(atom))
         ]
-        step = form.coefficient(self.lane)
+        step = form.coefficient(lane)
         if not own and isinstance(step, int) and step in (0, 1):
             return None, step == 0
         span = _span(operand)
         nbytes = span * operand.type.dtype.itemsize if isinstance(span, int) else None
-        return self.lane_index(form, index_type(nbytes)), False
+        return self.indices.lane_index(form, index_type(nbytes)), False
 
     def _within(
         self, operand: NumpyOperand, form: Form, further: Value | None, mask: Value | None,
@@ -217,26 +226,27 @@ class Memory(Scopes):
         if lanes and further is None and self._is_aligned(form):
             inside = self._aligned_within(operand, form, lanes)
             return inside if mask is None else self.f.binary("and", mask, inside)
-        f, index = self.f, self.f.splat(self.index(form), lanes)
+        f, index = self.f, self.f.splat(self.indices.index(form), lanes)
         if lanes:
-            index = f.add(index, self.lane_index(form, I64))
-        inside = f.compare("ult", index, f.splat(self.size(_count(operand)), lanes))
+            index = f.add(index, self.indices.lane_index(form, I64))
+        inside = f.compare("ult", index, f.splat(self.arguments.size(_count(operand)), lanes))
         return inside if mask is None else f.binary("and", mask, inside)
 
     def _is_aligned(self, form: Form) -> bool:
         """True for contiguous lanes whose first index is a multiple of their number."""
-        if self.lane is None or form.coefficient(self.lane) != 1:
+        lanes = self.scopes.lanes
+        if lanes.axis is None or form.coefficient(lanes.axis) != 1:
             return False
-        form = self.expanded(form)
-        others = [factor for atom, factor in form.terms if atom is not self.lane]
-        return all(is_multiple(each, self.lanes) for each in (*others, form.offset))
+        form = self.indices.expanded(form)
+        others = [factor for atom, factor in form.terms if atom is not lanes.axis]
+        return all(is_multiple(each, lanes.count) for each in (*others, form.offset))
 
     def _aligned_within(self, operand: NumpyOperand, form: Form, lanes: int) -> Value:
         """The lanes in bounds, of which the first index is negative only if all are.
 
         Their number is a scalar, compared with those of lanes in 32 bits.
         """
-        f, first, count = self.f, self.index(form), self.size(_count(operand))
+        f, first, count = self.f, self.indices.index(form), self.arguments.size(_count(operand))
         left = f.sub(count, first)
         is_some = f.compare("ult", left, constant(I64, lanes))
         some = f.select(is_some, left, constant(I64, lanes))

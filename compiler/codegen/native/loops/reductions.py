@@ -8,18 +8,19 @@ that results are the same bits however work is shared.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import cast
 
 from compiler.codegen.kernel.analysis import accumulator_type, integer_limits, reduced_loop
 from compiler.codegen.kernel.body import Store
 from compiler.codegen.native.functions import arithmetic
 from compiler.codegen.native.llvm_ir import Value
+from compiler.codegen.native.loops.body import Body
 from compiler.codegen.native.loops.forms import Axis
-from compiler.codegen.native.loops.keeping import Keeping
-from compiler.codegen.native.loops.loops import Blocks, Carried, Join
+from compiler.codegen.native.loops.loops import Blocks, Carried, Join, Loops
 from compiler.codegen.native.loops.passes import Pass, is_large, loop_lane
+from compiler.codegen.native.loops.scopes import Scopes
 from compiler.codegen.native.loops.types import REGISTER, UNSIGNED, literal
+from compiler.codegen.native.loops.values import Values
 from compiler.codegen.trace import Expr
 from compiler.ir.types import DType
 from compiler.support.thresholds import threshold
@@ -33,180 +34,33 @@ ACCUMULATORS = threshold(
 )
 
 
-@dataclass
-class Reductions(Keeping):
-    """Emits the passes of a kernel."""
+class Accumulators:
+    """Emits the arithmetic of reductions and running sums: their identities, and their steps."""
 
-    # ---- reductions ----
+    def __init__(self, scopes: Scopes, values: Values) -> None:
+        self.scopes = scopes
+        self.values = values
+        self.f = scopes.f
 
-    def reduce(self, each: Pass, parts: Sequence[Expr]) -> None:
-        """Emit a pass of reductions; their results are known in the current loop."""
-        self.sorts(each.parts)
-        axes = [axis for loop in sorted(each.loops) for axis in self.body.loop_axes(loop)]
-        lane = None if self.lane else loop_lane(self.body, each, self.lane_width, self.machine)
-        if lane is None:
-            totals = self._in_loops(each, parts, axes)
-        else:
-            kept = self.worth_keeping(each, lane)
-            outer = [axis for axis in axes if axis is not lane]
-            totals = self._along_lanes((each, parts), outer, lane, kept)
-            self.know_kept(kept, reduced_loop(parts[0]))
-        self._know(parts, totals)
-
-    def _know(self, parts: Sequence[Expr], totals: Carried) -> None:
-        """Note the results, which are in the order of copies, then of parts."""
-        values = iter(totals)
-        for _ in self.each_copy():
-            for part in parts:
-                axes = self.body.axes(part)
-                found = self.spread_total(part, next(values))
-                self.levels[-1].values[part, self.offsets(axes)] = found
-
-    def spread_total(self, part: Expr, total: Value) -> Value:
-        """A total in the type of its dtype."""
-        element = REGISTER[part.dtype]
-        if total.type.element == element.element:
-            return total
-        return self.f.convert("trunc", total, element) if element.bits > 1 else self._nonzero(total)
-
-    def _nonzero(self, total: Value) -> Value:
-        return arithmetic.is_true(self.f, total)
-
-    def _in_loops(self, each: Pass, parts: Sequence[Expr], axes: Sequence[Axis]) -> Carried:
-        """Reduce with an accumulator for each copy, or several if there are few."""
-        scans = each.scans()
-        count = _iterations_at_once(len(self.copies) * len(parts), each)
-        if axes and not scans:
-            return self._in_unrolled_loops(parts, axes, count)
-        starts = [
-            self._start(p, self.lanes_of_total(p)) for _ in self.copies for p in (*parts, *scans)
-        ]
-
-        def iteration(held: Carried) -> Carried:
-            values, found = iter(held), list[Value]()
-            for _ in self.each_copy():
-                own = [next(values) for _ in (*parts, *scans)]
-                self._run_scans(scans, own[len(parts) :])
-                found += [self._combined(p, a) for p, a in zip(parts, own, strict=False)]
-                found += [self.levels[-1].values[s, self.offsets(self.body.axes(s))] for s in scans]
-            return found
-
-        totals = self.over(axes, iteration, starts)
-        step = len(parts) + len(scans)
-        return [v for n in range(0, len(totals), max(step, 1)) for v in totals[n : n + len(parts)]]
-
-    def _in_unrolled_loops(
-        self, parts: Sequence[Expr], axes: Sequence[Axis], count: int
-    ) -> Carried:
-        """Reduce with an accumulator for each copy and for each of `count` iterations.
-
-        Additions do not wait for each other, and sums have smaller rounding errors.
-        """
-        starts = [self._start(p, self.lanes_of_total(p)) for _ in self.copies for p in parts]
-        size = len(starts)
-
-        def iterations(held: Carried, count: int) -> Carried:
-            found, own = list(held), 0
-            for _ in self.each_copy():
-                for part in parts:
-                    found[own] = self._combined(part, held[own])
-                    own += 1
-            return found
-
-        def join(a: Carried, b: Carried) -> Carried:
-            every = [*parts] * (len(a) // len(parts))
-            return [self._join(*each) for each in zip(every, a, b, strict=True)]
-
-        held = self.over_copies(axes, count, iterations, starts * count, join)
-        groups = [held[n : n + size] for n in range(0, len(held), size)]
-        while len(groups) > 1:
-            groups = [join(a, b) for a, b in zip(groups[::2], groups[1::2], strict=True)]
-        return groups[0]
-
-    def _run_scans(self, scans: Sequence[Expr], held: Sequence[Value]) -> None:
-        """Add the current iteration to running sums."""
-        for part, before in zip(scans, held, strict=True):
-            key = part, self.offsets(self.body.axes(part))
-            self.levels[-1].values[key] = self._combined(part, before)
-
-    def lanes_of_total(self, part: Expr) -> int:
-        """The lanes of a result."""
-        return self.lanes_of(self.body.axes(part))
-
-    def _along_lanes(
-        self, reduced: tuple[Pass, Sequence[Expr]], outer: Sequence[Axis], lane: Axis,
-        kept: Sequence[Expr],
-    ) -> Carried:  # fmt: skip
-        """Reduce along lanes, with an accumulator for each vector in flight."""
-        each, parts = reduced
-        unroll = fitting(2 if is_large(each) else UNROLLED.value, lane, self.lane_width)
-        vectors = [self._start(p, self.lane_width) for p in parts for _ in range(unroll)]
-        singles = [] if self.machine.has_masks else [self._start(p, 0) for p in parts]
-
-        def iteration(held: Carried, count: int) -> Carried:
-            found = list(held)
-            places = range(count or 1)
-            for place, _ in zip(places, self.each_copy(), strict=True):
-                for number, part in enumerate(parts):
-                    at = number * unroll + place if count else len(vectors) + number
-                    found[at] = self._combined(part, held[at])
-                self.keep(kept, reduced_loop(parts[0]))
-            return found
-
-        def join(a: Carried, b: Carried) -> Carried:
-            vectors = [part for part in parts for _ in range(unroll)]
-            every = [*vectors, *(parts if singles else ())]
-            return [self._join(*each) for each in zip(every, a, b, strict=True)]
-
-        blocks = self._blocks_of_lanes(outer, lane, unroll, vectors + singles, join)
-
-        def over_lanes(carried: Carried) -> Carried:
-            return self.over_lanes(lane, unroll, iteration, carried, blocks.at(len(outer)))
-
-        held = self.over(outer, over_lanes, vectors + singles, blocks)
-        return [self._folded(p, n, held, unroll, len(vectors)) for n, p in enumerate(parts)]
-
-    def _blocks_of_lanes(
-        self, outer: Sequence[Axis], lane: Axis, unroll: int, start: Carried, join: Join
-    ) -> Blocks:
-        """The blocks of a reduction along lanes, whose loop runs some vectors at a time."""
-        size = lane.iterations
-        iterations = size // (unroll * self.lane_width) if isinstance(size, int) else size
-        return Blocks.of([*(axis.size for axis in outer), iterations], start, join)
-
-    def _folded(self, part: Expr, number: int, held: Carried, unroll: int, vectors: int) -> Value:
-        """Combine the accumulators of a reduction into one number."""
-        own = held[number * unroll : (number + 1) * unroll]
-        while len(own) > 1:
-            pairs = zip(own[::2], own[1::2], strict=False)
-            own = [self._join(part, a, b) for a, b in pairs] + own[len(own) & ~1 :]
-        total = own[0]
-        while total.type.lanes > 1:
-            half = total.type.lanes // 2
-            low = self.f.shuffle(total, total, range(half))
-            total = self._join(part, low, self.f.shuffle(total, total, range(half, 2 * half)))
-        total = self.f.extract(total, 0)
-        singles = held[vectors:]
-        return self._join(part, total, singles[number]) if singles else total
-
-    def _start(self, part: Expr, lanes: int) -> Value:
+    def start(self, part: Expr, lanes: int) -> Value:
         """The identity of a reduction."""
         dtype = accumulator_type(part.dtype)
         return literal(REGISTER[dtype].vector(lanes), _identity(part, dtype))
 
-    def _combined(self, part: Expr, total: Value) -> Value:
+    def combined(self, part: Expr, total: Value) -> Value:
         """The accumulator with the current iteration's value, unless that is out of bounds."""
-        dtype, value = accumulator_type(part.dtype), part.args[0]
+        dtype, value, mask = accumulator_type(part.dtype), part.args[0], self.scopes.lanes.mask
         lanes = total.type.lanes
-        if _is_product(part, dtype) and self.mask is None:
-            a, b = (self.converted(each, dtype, lanes) for each in cast(Expr, value).args)
+        if _is_product(part, dtype) and mask is None:
+            a, b = (self.values.converted(each, dtype, lanes) for each in cast(Expr, value).args)
             return self.f.fma(a, b, total)
-        found = self.converted(value, dtype, lanes)
-        if self.mask is not None and lanes and part.fn == "reduce":
-            found = self.f.select(self.mask, found, self._start(part, lanes))
-        return self._join(part, total, found)
+        term = self.values.converted(value, dtype, lanes)
+        if mask is not None and lanes and part.fn == "reduce":
+            term = self.f.select(mask, term, self.start(part, lanes))
+        return self.join(part, total, term)
 
-    def _join(self, part: Expr, a: Value, b: Value) -> Value:
+    def join(self, part: Expr, a: Value, b: Value) -> Value:
+        """Two accumulators combined."""
         f, unsigned = self.f, part.dtype in UNSIGNED
         match part.extra if part.fn == "reduce" else "sum":
             case "sum":
@@ -218,60 +72,240 @@ class Reductions(Keeping):
             case _:
                 return arithmetic.extreme("lt", signed=not unsigned)(f, a, b)
 
+    def folded(self, part: Expr, accumulators: Sequence[Value]) -> Value:
+        """Accumulators of vectors combined into one number, by halves."""
+        own = list(accumulators)
+        while len(own) > 1:
+            pairs = zip(own[::2], own[1::2], strict=False)
+            own = [self.join(part, a, b) for a, b in pairs] + own[len(own) & ~1 :]
+        total = own[0]
+        while total.type.lanes > 1:
+            half = total.type.lanes // 2
+            low = self.f.shuffle(total, total, range(half))
+            total = self.join(part, low, self.f.shuffle(total, total, range(half, 2 * half)))
+        return self.f.extract(total, 0)
+
+    def result(self, part: Expr, total: Value) -> Value:
+        """A total in the type of its dtype."""
+        element = REGISTER[part.dtype]
+        if total.type.element == element.element:
+            return total
+        if element.bits > 1:
+            return self.f.convert("trunc", total, element)
+        return arithmetic.is_true(self.f, total)
+
+
+class PassEmitter:
+    """Emits the passes of a kernel."""
+
+    def __init__(
+        self, body: Body, passes: Sequence[Pass], scopes: Scopes, values: Values, loops: Loops
+    ) -> None:
+        self.body = body
+        self.passes = passes
+        self.scopes = scopes
+        self.values = values
+        self.loops = loops
+        self.accumulators = Accumulators(scopes, values)
+
+    # ---- reductions ----
+
+    def reduce(self, each: Pass, parts: Sequence[Expr]) -> None:
+        """Emit a pass of reductions; their results are known in the current loop."""
+        axes, lane = self._nest(each)
+        if lane is None:
+            totals = self._in_loops(each, parts, axes)
+        else:
+            loop, later = reduced_loop(parts[0]), self.passes[self.passes.index(each) + 1 :]
+            cached = self.values.row_cache.choose(each, later, lane)
+            outer = [axis for axis in axes if axis is not lane]
+            totals = self._along_lanes((each, parts), outer, lane, cached)
+            self.values.row_cache.complete(cached, loop)
+        self._define(parts, totals)
+
+    def _nest(self, each: Pass) -> tuple[list[Axis], Axis | None]:
+        """Sort what a pass needs; the axes of its loops, and the one that its lanes are along."""
+        self.values.sorted_rows.sort_all(each.parts, self.loops)
+        axes = [axis for loop in sorted(each.loops) for axis in self.body.loop_axes(loop)]
+        if self.scopes.lanes.axis or not axes:
+            return axes, None
+        return axes, loop_lane(self.body, each, self.loops.width, self.loops.machine)
+
+    def _define(self, parts: Sequence[Expr], totals: Carried) -> None:
+        """Define the results, which are in the order of copies, then of parts."""
+        values = iter(totals)
+        for _ in self.scopes.each_copy():
+            for part in parts:
+                result = self.accumulators.result(part, next(values))
+                self.scopes.define(part, self.body.axes(part), result)
+
+    def _starts(self, parts: Sequence[Expr]) -> Carried:
+        """An accumulator for each copy of some reductions, with the lanes of its result."""
+        return [
+            self.accumulators.start(part, self.scopes.lanes_of(self.body.axes(part)))
+            for _ in self.scopes.copies
+            for part in parts
+        ]
+
+    def _in_loops(self, each: Pass, parts: Sequence[Expr], axes: Sequence[Axis]) -> Carried:
+        """Reduce with an accumulator for each copy, or several if there are few."""
+        scans = each.scans()
+        count = _iterations_at_once(len(self.scopes.copies) * len(parts), each)
+        if axes and not scans:
+            return self._in_unrolled_loops(parts, axes, count)
+
+        def iteration(carried: Carried) -> Carried:
+            values, result = iter(carried), list[Value]()
+            for _ in self.scopes.each_copy():
+                own = [next(values) for _ in (*parts, *scans)]
+                self._run_scans(scans, own[len(parts) :])
+                pairs = zip(parts, own, strict=False)
+                result += [self.accumulators.combined(part, total) for part, total in pairs]
+                result += self._sums(scans)
+            return result
+
+        totals = self.loops.over(axes, iteration, self._starts([*parts, *scans]))
+        step = len(parts) + len(scans)
+        return [v for n in range(0, len(totals), max(step, 1)) for v in totals[n : n + len(parts)]]
+
+    def _in_unrolled_loops(
+        self, parts: Sequence[Expr], axes: Sequence[Axis], count: int
+    ) -> Carried:
+        """Reduce with an accumulator for each copy and for each of `count` iterations.
+
+        Additions do not wait for each other, and sums have smaller rounding errors.
+        """
+        starts = self._starts(parts)
+        size = len(starts)
+
+        def iterations(carried: Carried, count: int) -> Carried:
+            result, own = list(carried), 0
+            for _ in self.scopes.each_copy():
+                for part in parts:
+                    result[own] = self.accumulators.combined(part, carried[own])
+                    own += 1
+            return result
+
+        def join(a: Carried, b: Carried) -> Carried:
+            every = [*parts] * (len(a) // len(parts))
+            return [self.accumulators.join(*each) for each in zip(every, a, b, strict=True)]
+
+        totals = self.loops.over_copies(axes, count, iterations, starts * count, join)
+        groups = [totals[n : n + size] for n in range(0, len(totals), size)]
+        while len(groups) > 1:
+            groups = [join(a, b) for a, b in zip(groups[::2], groups[1::2], strict=True)]
+        return groups[0]
+
+    def _along_lanes(
+        self, reduced: tuple[Pass, Sequence[Expr]], outer: Sequence[Axis], lane: Axis,
+        cached: Sequence[Expr],
+    ) -> Carried:  # fmt: skip
+        """Reduce along lanes, with an accumulator for each vector in flight."""
+        (each, parts), start = reduced, self.accumulators.start
+        unroll = fitting(2 if is_large(each) else UNROLLED.value, lane, self.loops.width)
+        vectors = [start(p, self.loops.width) for p in parts for _ in range(unroll)]
+        singles = [] if self.loops.machine.has_masks else [start(p, 0) for p in parts]
+
+        def iteration(carried: Carried, count: int) -> Carried:
+            result = list(carried)
+            places = range(count or 1)
+            for place, _ in zip(places, self.scopes.each_copy(), strict=True):
+                for number, part in enumerate(parts):
+                    at = number * unroll + place if count else len(vectors) + number
+                    result[at] = self.accumulators.combined(part, carried[at])
+                for part in cached:
+                    value = self.values.value(part)
+                    self.values.row_cache.store(part, value, reduced_loop(parts[0]))
+            return result
+
+        def join(a: Carried, b: Carried) -> Carried:
+            vectors = [part for part in parts for _ in range(unroll)]
+            every = [*vectors, *(parts if singles else ())]
+            return [self.accumulators.join(*each) for each in zip(every, a, b, strict=True)]
+
+        blocks = self._blocks_of_lanes(outer, lane, unroll, vectors + singles, join)
+
+        def over_lanes(carried: Carried) -> Carried:
+            return self.loops.over_lanes(lane, unroll, iteration, carried, blocks.at(len(outer)))
+
+        totals = self.loops.over(outer, over_lanes, vectors + singles, blocks)
+        return [self._total(p, n, totals, unroll, len(vectors)) for n, p in enumerate(parts)]
+
+    def _blocks_of_lanes(
+        self, outer: Sequence[Axis], lane: Axis, unroll: int, start: Carried, join: Join
+    ) -> Blocks:
+        """The blocks of a reduction along lanes, whose loop runs some vectors at a time."""
+        size = lane.iterations
+        iterations = size // (unroll * self.loops.width) if isinstance(size, int) else size
+        return Blocks.of([*(axis.size for axis in outer), iterations], start, join)
+
+    def _total(self, part: Expr, number: int, totals: Carried, unroll: int, vectors: int) -> Value:
+        """The total of a reduction's vectors, and of the elements that did not fill one."""
+        own = totals[number * unroll : (number + 1) * unroll]
+        total, singles = self.accumulators.folded(part, own), totals[vectors:]
+        return self.accumulators.join(part, total, singles[number]) if singles else total
+
+    # ---- running sums ----
+
+    def _run_scans(self, scans: Sequence[Expr], sums: Sequence[Value]) -> None:
+        """Add the current iteration to running sums."""
+        for part, before in zip(scans, sums, strict=True):
+            total = self.accumulators.combined(part, before)
+            self.scopes.define(part, self.body.axes(part), total)
+
+    def _sums(self, scans: Sequence[Expr]) -> Carried:
+        """The running sums after the current iteration."""
+        return [self.scopes.defined(part, self.body.axes(part)) for part in scans]
+
     # ---- stores ----
 
-    def store_pass(self, each: Pass) -> None:
+    def store_in_loops(self, each: Pass) -> None:
         """Emit stores inside loops."""
-        self.sorts(each.parts)
-        axes = [axis for loop in sorted(each.loops) for axis in self.body.loop_axes(loop)]
-        lane = (
-            None
-            if self.lane or not axes
-            else loop_lane(self.body, each, self.lane_width, self.machine)
+        axes, lane = self._nest(each)
+        if lane is None:
+            self._store_in_loops(each, axes)
+            return
+
+        def iteration(carried: Carried, count: int) -> Carried:
+            self.store_all(each.stores)
+            return carried
+
+        outer = [axis for axis in axes if axis is not lane]
+        unroll = fitting(1 if is_large(each) else 2, lane, self.loops.width)
+        self.loops.over(
+            outer, lambda carried: self.loops.over_lanes(lane, unroll, iteration, carried), []
         )
 
-        def lanes_iteration(held: Carried, count: int) -> Carried:
-            self.store_all(each.stores)
-            return held
-
-        if lane is None:
-            self._stores_in_loops(each, axes)
-        else:
-            outer = [axis for axis in axes if axis is not lane]
-            unroll = fitting(1 if is_large(each) else 2, lane, self.lane_width)
-            self.over(outer, lambda held: self.over_lanes(lane, unroll, lanes_iteration, held), [])
-
-    def _stores_in_loops(self, each: Pass, axes: Sequence[Axis]) -> None:
+    def _store_in_loops(self, each: Pass, axes: Sequence[Axis]) -> None:
         scans = each.scans()
-        starts = [self._start(p, self.lanes_of_total(p)) for _ in self.copies for p in scans]
 
-        def iteration(held: Carried) -> Carried:
-            values, found = iter(held), list[Value]()
-            for _ in self.each_copy():
+        def iteration(carried: Carried) -> Carried:
+            values, result = iter(carried), list[Value]()
+            for _ in self.scopes.each_copy():
                 self._run_scans(scans, [next(values) for _ in scans])
-                found += [self.levels[-1].values[s, self.offsets(self.body.axes(s))] for s in scans]
+                result += self._sums(scans)
             self.store_all(each.stores)
-            return found
+            return result
 
-        self.over(axes, iteration, starts)
+        self.loops.over(axes, iteration, self._starts(scans))
 
     def store_all(self, stores: Sequence[Store]) -> None:
         """Store for each copy; all values are computed before the first store."""
         ready = list[Value]()
-        for _ in self.each_copy():
-            ready += [self._ready(store) for store in stores]
+        for _ in self.scopes.each_copy():
+            ready += [self._stored(store) for store in stores]
         values = iter(ready)
-        for _ in self.each_copy():
+        for _ in self.scopes.each_copy():
             for store in stores:
                 value = next(values)
-                self.store(store, value, value.type.lanes)
+                self.values.memory.store(store, value, value.type.lanes)
 
-    def _ready(self, store: Store) -> Value:
+    def _stored(self, store: Store) -> Value:
         """The value of a store, with lanes if its place has them."""
-        lanes = self.lanes_of(self.body.store_axes(store))
+        lanes = self.scopes.lanes_of(self.body.store_axes(store))
         if store.atomic:
-            lanes = self.lanes
-        return self.converted(store.value, store.operand.type.dtype, lanes)
+            lanes = self.scopes.lanes.count
+        return self.values.converted(store.value, store.operand.type.dtype, lanes)
 
 
 def _iterations_at_once(accumulators: int, each: Pass) -> int:

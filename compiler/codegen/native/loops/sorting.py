@@ -6,8 +6,7 @@ iteration: equal values keep their order, and the lower half of a sorted key is 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 
 from compiler.codegen.kernel.analysis import reduced_loop
 from compiler.codegen.native.llvm_ir import (
@@ -20,7 +19,8 @@ from compiler.codegen.native.llvm_ir import (
     constant,
     zero,
 )
-from compiler.codegen.native.loops.body import NotLowered
+from compiler.codegen.native.loops.body import Body, NotLowered
+from compiler.codegen.native.loops.indices import Indices
 from compiler.codegen.native.loops.loops import Carried, Loops
 from compiler.codegen.native.loops.types import convert
 from compiler.codegen.trace import Expr
@@ -34,60 +34,71 @@ MAX_SORTED = threshold(
 KEY_BYTES = 8
 
 
-@dataclass
-class Sorting(Loops):
-    """Emits the sorts of a kernel; `sorted_keys` are the addresses of sorted keys."""
+class SortedRows:
+    """Sorts rows of values, and loads their order.
 
-    sorted_keys: dict[Expr, Value] = field(default_factory=dict[Expr, Value])
-    helpers: dict[str, Function] = field(default_factory=dict[str, Function])
+    `value` emits an expression in the current iteration of a loop. `helpers` are the functions
+    that sorts call.
+    """
 
-    def sort(self, part: Expr) -> None:
-        """Sort the values of a row in the current loop."""
+    def __init__(self, body: Body, indices: Indices, value: Callable[[Expr], Value]) -> None:
+        self.helpers: list[Function] = []
+        self._body = body
+        self._indices = indices
+        self._scopes = indices.scopes
+        self._value = value
+        self._f = indices.f
+        self._keys: dict[Expr, Value] = {}
+
+    def sort_all(self, parts: Sequence[Expr], loops: Loops) -> None:
+        """Sort the rows whose order some expressions are, in the current loop."""
+        for part in (each for each in parts if each.fn == "order"):
+            self._sort(part, loops)
+
+    def _sort(self, part: Expr, loops: Loops) -> None:
         loop, value = reduced_loop(part), part.args[0]
-        size = self.body.kernel.loops[loop]
-        if not isinstance(size, int) or size > MAX_SORTED.value or loop in self.body.ends:
+        size = self._body.kernel.loops[loop]
+        if not isinstance(size, int) or size > MAX_SORTED.value or loop in self._body.ends:
             raise NotLowered(f"it sorts rows of {size} values")
         if not isinstance(value, Expr) or value.dtype.itemsize > 4:
             raise NotLowered("it sorts values of 64 bits")
+        f = self._f
         first, second = (self._room(part, number, size) for number in range(2))
 
-        def iteration(held: Carried) -> Carried:
-            place = self.index(self.body.forms.of(part.args[1]))
-            key = _key(self.f, self.value(value), value.dtype, bool(part.extra), place)
-            self.f.store(key, self.f.address(first, place, KEY_BYTES))
-            return held
+        def iteration(carried: Carried) -> Carried:
+            place = self._indices.index(self._body.forms.of(part.args[1]))
+            key = _key(f, self._value(value), value.dtype, bool(part.extra), place)
+            f.store(key, f.address(first, place, KEY_BYTES))
+            return carried
 
-        self.over(self.body.loop_axes(loop), iteration, [])
-        self.helpers["sort_keys"] = merge_sort()
+        loops.over(self._body.loop_axes(loop), iteration, [])
+        self.helpers = [merge_sort()]
         passes = constant(I64, (size - 1).bit_length())
         count = constant(I64, size)
-        self.sorted_keys[part] = self.f.call("sort_keys", POINTER, first, second, count, passes)
+        self._keys[part] = f.call("sort_keys", POINTER, first, second, count, passes)
 
     def _room(self, part: Expr, number: int, size: int) -> Value:
         """Memory for the keys of a row."""
         text = f"alloca [{size} x i64], align 64"
-        return self.at_depth(0, ("room", part, number), lambda: self.f.value(POINTER, text))
+        return self._scopes.at_depth(
+            0, ("room", part, number), lambda: self._f.value(POINTER, text)
+        )
 
-    def sorts(self, parts: Sequence[Expr]) -> None:
-        """Sort what a pass needs."""
-        for part in (each for each in parts if each.fn == "order"):
-            self.sort(part)
-
-    def sorted_place(self, part: Expr) -> Value:
+    def place(self, part: Expr) -> Value:
         """The iteration at the current place of a sorted row."""
-        form = self.body.forms.of(part.args[1])
-        keys = self.f.address(self.sorted_keys[part], self.index(form), KEY_BYTES)
-        if not self.is_vector(self.body.axes(part)):
-            return self._iteration(self.f.load(I64, keys))
-        type = I64.vector(self.lanes)
-        if self.lane is None or form.coefficient(self.lane) != 1:
+        form, lanes = self._body.forms.of(part.args[1]), self._scopes.lanes
+        keys = self._f.address(self._keys[part], self._indices.index(form), KEY_BYTES)
+        if not self._scopes.is_vector(self._body.axes(part)):
+            return self._iteration(self._f.load(I64, keys))
+        type = I64.vector(lanes.count)
+        if lanes.axis is None or form.coefficient(lanes.axis) != 1:
             raise NotLowered("its sorted rows are read apart")
-        if self.mask is None:
-            return self._iteration(self.f.load(type, keys))
-        return self._iteration(self.f.masked_load(type, keys, self.mask, zero(type)))
+        if lanes.mask is None:
+            return self._iteration(self._f.load(type, keys))
+        return self._iteration(self._f.masked_load(type, keys, lanes.mask, zero(type)))
 
     def _iteration(self, key: Value) -> Value:
-        return self.f.binary("and", key, constant(key.type, 0xFFFFFFFF))
+        return self._f.binary("and", key, constant(key.type, 0xFFFFFFFF))
 
 
 def _key(f: Function, value: Value, dtype: DType, descending: bool, place: Value) -> Value:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
-from dataclasses import dataclass
 from typing import cast
 
 from compiler.codegen.bind_and_run import NumpyOperand
@@ -18,9 +16,14 @@ from compiler.codegen.native.llvm_ir import (
     Value,
     constant,
 )
-from compiler.codegen.native.loops.body import Axes, NotLowered
+from compiler.codegen.native.loops.arguments import Arguments
+from compiler.codegen.native.loops.body import Axes, Body, NotLowered
 from compiler.codegen.native.loops.forms import Form
+from compiler.codegen.native.loops.indices import Indices
 from compiler.codegen.native.loops.memory import Memory
+from compiler.codegen.native.loops.row_cache import RowCache
+from compiler.codegen.native.loops.scopes import Scopes
+from compiler.codegen.native.loops.sorting import SortedRows
 from compiler.codegen.native.loops.types import (
     REGISTER,
     convert,
@@ -35,52 +38,52 @@ from compiler.ir.dims import is_multiple
 from compiler.ir.types import HALVES, DType
 
 
-@dataclass
-class Values(Memory):
-    """Emits expressions."""
+class Values:
+    """Emits expressions: their indices, their loads, and the arithmetic."""
+
+    def __init__(self, body: Body, scopes: Scopes, arguments: Arguments) -> None:
+        self.body = body
+        self.scopes = scopes
+        self.f = scopes.f
+        self.arguments = arguments
+        self.indices = Indices(body, scopes, arguments, self)
+        self.memory = Memory(body, self.indices, self)
+        self.row_cache = RowCache(body, self.indices)
+        self.sorted_rows = SortedRows(body, self.indices, self.value)
 
     def value(self, term: Term, dtype: DType | None = None) -> Value:
         """A term in registers; a number is of the dtype."""
         if not isinstance(term, Expr):
             return literal(REGISTER[dtype or DType.FP32], term)
-        known = self._found(term)
+        known = self._known(term)
         if known is not None:
             return known
-        for part in ordered(term, below=self.missing):
+        for part in ordered(term, below=self._missing):
             self._computed(part)
         return self._computed(term)
 
-    def missing(self, part: Expr) -> list[Expr]:
+    def _missing(self, part: Expr) -> list[Expr]:
         """The operands of a part; none if it is known already."""
-        known = part in self.rows_kept() or self._found(part) is not None
+        known = part in self.row_cache or self._known(part) is not None
         return [] if known else self.body.operands(part)
 
-    def rows_kept(self) -> Container[Expr]:
-        """The values that an earlier pass kept."""
-        return ()
-
-    def kept(self, part: Expr) -> Value | None:
-        """The value of the current iteration, if it was kept."""
-        return None
-
-    def _found(self, part: Expr) -> Value | None:
-        axes = self.body.axes(part)
-        return self.levels[self.depth(axes)].values.get((part, self.offsets(axes)))
+    def _known(self, part: Expr) -> Value | None:
+        return self.scopes.lookup(part, self.body.axes(part))
 
     def _computed(self, part: Expr) -> Value:
-        return self.hoisted(part, self.body.axes(part), lambda: self._emit(part))
+        return self.scopes.hoisted(part, self.body.axes(part), lambda: self._emit(part))
 
     def _emit(self, part: Expr) -> Value:
-        kept = self.kept(part)
-        if kept is not None:
-            return kept
+        cached = self.row_cache.load(part)
+        if cached is not None:
+            return cached
         if part.dtype is DType.INT64:
             form = self.body.forms.of(part)
             if not form.coefficient(part):
                 return self._index_value(part, form)
         match part.fn:
             case "load":
-                return self.load(part)
+                return self.memory.load(part)
             case "astype":
                 return self._cast(part)
             case "full":
@@ -88,7 +91,9 @@ class Values(Memory):
             case "index_div" | "index_mod":
                 return self._divided(part)
             case "order":
-                return convert(self.f, self.sorted_place(part), DType.INT64, self._element(part))
+                return convert(
+                    self.f, self.sorted_rows.place(part), DType.INT64, self._element(part)
+                )
             case "key":
                 return self._key(cast(NumpyOperand, part.extra))
             case fn if fn in DRAWS:
@@ -98,15 +103,11 @@ class Values(Memory):
             case _:
                 return self._call(part)
 
-    def sorted_place(self, part: Expr) -> Value:
-        """The iteration at the current place of a sorted row."""
-        raise NotImplementedError
-
     # ---- random numbers ----
 
     def _drawn(self, part: Expr) -> Value:
         """A random number from a key and an element's index."""
-        lanes = self.lanes_of(self.body.axes(part))
+        lanes = self.scopes.lanes_of(self.body.axes(part))
         key = self.value(part.args[0])
         stream = cast(int, part.extra)
         if part.fn == "uniform" and part.dtype is not DType.FP64 and self._is_in_order(part):
@@ -120,50 +121,46 @@ class Values(Memory):
     def _key(self, keys: NumpyOperand) -> Value:
         """The first of a tensor of keys."""
         dtype = keys.type.dtype
-        found = self.f.load(stored_type(dtype), self.pointer(keys))
+        found = self.f.load(stored_type(dtype), self.arguments.pointer(keys))
         return convert(self.f, found, dtype, I64)
 
     def _is_in_order(self, part: Expr) -> bool:
         """True if lanes draw for consecutive elements from a multiple of four."""
-        if not self.lanes or self.lane is None or self.lanes % 4:
+        lanes = self.scopes.lanes
+        if not lanes.count or lanes.axis is None or lanes.count % 4:
             return False
-        form = self.expanded(self.body.forms.of(part.args[1]))
-        rest = [factor for atom, factor in form.terms if atom is not self.lane]
-        return form.coefficient(self.lane) == 1 and all(
+        form = self.indices.expanded(self.body.forms.of(part.args[1]))
+        rest = [factor for atom, factor in form.terms if atom is not lanes.axis]
+        return form.coefficient(lanes.axis) == 1 and all(
             is_multiple(each, 4) for each in (*rest, form.offset)
         )
 
     def _drawn_in_order(self, part: Expr, key: Value, stream: int) -> Value:
         """Draw for lanes, and for those of the next copy, which share blocks."""
-        lane = self.lane
+        scopes, lane, lanes = self.scopes, self.scopes.lanes.axis, self.scopes.lanes.count
         assert lane is not None
-        offset = self.copy[lane]
-        later = {**self.copy, lane: offset + self.lanes}
-        vectors = 2 if offset // self.lanes % 2 == 0 and later in self.copies else 1
-        first = self.index(self.body.forms.of(part.args[1]))
-        drawn = uniform_in_order(self.f, key, stream, first, self.lanes, vectors)
+        offset = scopes.copy[lane]
+        later = {**scopes.copy, lane: offset + lanes}
+        vectors = 2 if offset // lanes % 2 == 0 and later in scopes.copies else 1
+        first = self.indices.index(self.body.forms.of(part.args[1]))
+        drawn = uniform_in_order(self.f, key, stream, first, lanes, vectors)
         if vectors == 2:
-            axes, kept = self.body.axes(part), self.copy
-            self.copy = later
-            self.hoisted(part, axes, lambda: drawn[1])
-            self.copy = kept
+            with scopes.in_copy(later):
+                scopes.hoisted(part, self.body.axes(part), lambda: drawn[1])
         return drawn[0]
-
-    def lanes_of(self, axes: Axes) -> int:
-        """The lanes of an expression's values; 0 for a scalar."""
-        return self.lanes if self.is_vector(axes) else 0
 
     # ---- integers ----
 
     def _index_value(self, part: Expr, form: Form) -> Value:
         """The value of an affine form."""
-        if not self.is_vector(self.body.axes(part)):
-            return self.index(form)
-        first, element = self.index(form), I64
+        if not self.scopes.is_vector(self.body.axes(part)):
+            return self.indices.index(form)
+        first, element = self.indices.index(form), I64
         if self.body.forms.is_narrow(part):
             element = narrow_type()
             first = self.f.convert("trunc", first, element)
-        return self.f.add(self.f.splat(first, self.lanes), self.lane_index(form, element))
+        lanes = self.f.splat(first, self.scopes.lanes.count)
+        return self.f.add(lanes, self.indices.lane_index(form, element))
 
     def as_index(self, part: Expr) -> Value:
         """An integer expression as an i64 scalar."""
@@ -171,7 +168,7 @@ class Values(Memory):
         if value.type == I64:
             return value
         make = lambda: convert(self.f, value, part.dtype, I64)  # noqa: E731
-        return self.hoisted(("index", part), self.body.axes(part), make)
+        return self.scopes.hoisted(("index", part), self.body.axes(part), make)
 
     def as_lanes(self, part: Expr, element: Type) -> Value:
         """An integer expression as a vector of a type."""
@@ -182,7 +179,7 @@ class Values(Memory):
 
         An open size may be 0, by which CPUs do not divide: it counts as 1, in an empty loop.
         """
-        lanes = self.lanes_of(self.body.axes(part))
+        lanes = self.scopes.lanes_of(self.body.axes(part))
         narrow = all(self.body.forms.is_narrow(each) for each in part.args)
         element = narrow_type() if narrow else I64
         a, b = (self._as(each, DType.INT64, element, lanes) for each in part.args)
@@ -217,17 +214,19 @@ class Values(Memory):
 
     def _element(self, part: Expr) -> Type:
         """The type in which an expression's values are held."""
-        if part.dtype is DType.INT64 and self.lanes_of(self.body.axes(part)):
+        if part.dtype is DType.INT64 and self.scopes.lanes_of(self.body.axes(part)):
             return narrow_type() if self.body.forms.is_narrow(part) else I64
         return REGISTER[part.dtype]
 
     def _call(self, part: Expr) -> Value:
         axes = self.body.axes(part)
-        lanes = self.lanes_of(axes)
+        lanes = self.scopes.lanes_of(axes)
         wanted = _operand_types(part)
         args = [self._argument_of(part, n, kind, lanes) for n, kind in enumerate(wanted)]
         args = self._unified(part, args)
-        if _divides_by_exponentials(part) and not self.is_vector(self.body.axes(part.args[1])):
+        if _divides_by_exponentials(part) and not self.scopes.is_vector(
+            self.body.axes(part.args[1])
+        ):
             return self._scaled(part, args[0])
         function = _function(
             part.fn, next((each for each in wanted if each is not None), part.dtype)
@@ -244,7 +243,7 @@ class Values(Memory):
         divisor = cast(Expr, part.args[1])
         axes, total = self.body.axes(divisor), self.value(divisor)
         make = lambda: self.f.div(constant(total.type, 1.0), total)  # noqa: E731
-        inverse = self.hoisted(("reciprocal", divisor), axes, make)
+        inverse = self.scopes.hoisted(("reciprocal", divisor), axes, make)
         return self.f.mul(
             value, self.spread(("reciprocal", divisor), axes, inverse, value.type.lanes)
         )
@@ -286,7 +285,7 @@ class Values(Memory):
         if value.type.element != element.element or (dtype in HALVES and term.dtype != dtype):
             given = value
             make = lambda: self._converted(term, given, dtype, element)  # noqa: E731
-            value = self.hoisted(key, axes, make)
+            value = self.scopes.hoisted(key, axes, make)
         return self.spread(key, axes, value, lanes)
 
     def _converted(self, term: Expr, value: Value, dtype: DType, element: Type) -> Value:
@@ -299,7 +298,7 @@ class Values(Memory):
             return value
         if not value.name.startswith("%"):
             return self.f.splat(value, lanes)
-        return self.hoisted(("splat", key, lanes), axes, lambda: self.f.splat(value, lanes))
+        return self.scopes.hoisted(("splat", key, lanes), axes, lambda: self.f.splat(value, lanes))
 
     def condition(self, term: Term, lanes: int) -> Value | None:
         """A condition as bits; None if it is always true."""

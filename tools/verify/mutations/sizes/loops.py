@@ -12,7 +12,7 @@ from tools.verify.mutations.sizes.mutant import (
 
 FOLDER = "compiler/codegen/native/loops/"
 LOOPS, REDUCTIONS, UNITS = FOLDER + "loops.py", FOLDER + "reductions.py", FOLDER + "units.py"
-FORMS, TYPES, SCOPES = FOLDER + "forms.py", FOLDER + "types.py", FOLDER + "scopes.py"
+FORMS, TYPES, ADDRESSES = FOLDER + "forms.py", FOLDER + "types.py", FOLDER + "indices.py"
 SPLIT = "compiler/codegen/kernel/split_reductions.py"
 
 BEYOND = "tests/codegen/native/test_beyond_thresholds.py"
@@ -48,7 +48,7 @@ MUTANTS = (
         ELEMENTS,
     ),
     Mutant(
-        "units overlap by one", TWICE, "unit_work", SCOPES,
+        "units overlap by one", TWICE, "unit_work", ADDRESSES,
         "factor = factor * atom.chunk", "factor = factor * (atom.chunk - 1)",
         ELEMENTS,
     ),
@@ -93,7 +93,7 @@ MUTANTS = (
     ),
     Mutant(
         "masked vector of a known size not masked", UNMASKED, "pointwise_vectors", LOOPS,
-        "mask = _first_lanes(stop - whole, self.lane_width)", "mask = None",
+        "mask = _first_lanes(stop - whole, self.width)", "mask = None",
         ELEMENTS,
     ),
     Mutant(
@@ -107,21 +107,21 @@ MUTANTS = (
         ELEMENTS,
     ),
     Mutant(
-        "lanes apart read one element", ONE_ELEMENT, "lane_block", SCOPES,
+        "lanes apart read one element", ONE_ELEMENT, "lane_block", ADDRESSES,
         "value = lane_numbers(type)", "value = constant(type, 0)",
         APART,
     ),
     # ---- reductions ----
     Mutant(
         "only the first vector of sums", DROPPED, "reduction_vectors", REDUCTIONS,
-        "own = held[number * unroll : (number + 1) * unroll]",
-        "own = held[number * unroll : number * unroll + 1]",
+        "own = totals[number * unroll : (number + 1) * unroll]",
+        "own = totals[number * unroll : number * unroll + 1]",
         SUMS,
     ),
     Mutant(
         "odd vector of sums dropped", DROPPED, "reduction_vectors", REDUCTIONS,
-        "[self._join(part, a, b) for a, b in pairs] + own[len(own) & ~1 :]",
-        "[self._join(part, a, b) for a, b in pairs]",
+        "[self.join(part, a, b) for a, b in pairs] + own[len(own) & ~1 :]",
+        "[self.join(part, a, b) for a, b in pairs]",
         (f"{PLAIN}::test_three_vectors_in_flight",),
     ),
     Mutant(
@@ -132,12 +132,13 @@ MUTANTS = (
     ),
     Mutant(
         "elements behind vectors not joined", DROPPED, "reduction_vectors", REDUCTIONS,
-        "return self._join(part, total, singles[number]) if singles else total", "return total",
+        "return self.accumulators.join(part, total, singles[number]) if singles else total",
+        "return total",
         SUMS,
     ),
     Mutant(
         "masked lanes of a reduction count", UNMASKED, "reduction_vectors", REDUCTIONS,
-        'if self.mask is not None and lanes and part.fn == "reduce":', "if False:",
+        'if mask is not None and lanes and part.fn == "reduce":', "if False:",
         SUMS,
     ),
     Mutant(
@@ -147,8 +148,8 @@ MUTANTS = (
     ),
     Mutant(
         "iterations at once read the first", TWICE, "accumulators", LOOPS,
-        "self.copies = [{**copy, axis: n} for n in range(count) for copy in before[0]]",
-        "self.copies = [{**copy, axis: 0} for n in range(count) for copy in before[0]]",
+        "copies = [{**copy, axis: n} for n in range(count) for copy in self.scopes.copies]",
+        "copies = [{**copy, axis: 0} for n in range(count) for copy in self.scopes.copies]",
         SUMS,
     ),
     Mutant(
@@ -185,18 +186,17 @@ MUTANTS = (
         MANY,
     ),
     Mutant(
-        "values of long rows read without being kept", DROPPED, "kept_row", FOLDER + "keeping.py",
+        "values of long rows read without being kept", DROPPED, "kept_row", FOLDER + "row_cache.py",
         "        return outermost if nbytes <= KEPT_BYTES.value else []",
         "        if nbytes > KEPT_BYTES.value:\n"
-        "            self.know_kept(outermost, loop)\n"
+        "            self.complete(outermost, loop)\n"
         "            return []\n"
         "        return outermost",
         ROWS,
     ),
     Mutant(
-        "kept values are the row's first", ONE_ELEMENT, "kept_row", FOLDER + "keeping.py",
-        "        place = self.f.address(room, self.index(self._place(loop)), type.nbytes)",
-        "        place = room",
+        "kept values are the row's first", ONE_ELEMENT, "kept_row", FOLDER + "row_cache.py",
+        "        place = self._element(room, loop, type.nbytes)", "        place = room",
         (f"{PLAIN}::test_softmax",),
     ),
     # ---- split reductions ----
@@ -224,7 +224,7 @@ MUTANTS = (
         (f"{PLAIN}::test_parts_of_an_open_reduction_may_have_nothing_left",),
     ),
     Mutant(
-        "parts that begin one early", TWICE, "reduction_part_step", SCOPES,
+        "parts that begin one early", TWICE, "reduction_part_step", ADDRESSES,
         "factor = factor * atom.chunk", "factor = factor * (atom.chunk - 1)",
         PARTS,
     ),
