@@ -27,7 +27,7 @@ class IntegerValues(Protocol):
         ...
 
 
-class Indices:
+class IndexEmitter:
     """Emits the forms of a kernel's indices and addresses."""
 
     def __init__(

@@ -19,8 +19,8 @@ from compiler.codegen.native.llvm_ir import (
 )
 from compiler.codegen.native.loops.body import Body
 from compiler.codegen.native.loops.forms import Axis, Form
-from compiler.codegen.native.loops.indices import Indices
-from compiler.codegen.native.loops.scopes import Lanes
+from compiler.codegen.native.loops.indices import IndexEmitter
+from compiler.codegen.native.loops.scopes import VectorAxis
 from compiler.codegen.native.machine import Machine
 from compiler.codegen.trace import Expr
 from compiler.ir.dims import Size
@@ -82,10 +82,10 @@ class Blocks:
         return self if self.level == level else None
 
 
-class Loops:
+class LoopEmitter:
     """Emits loops over axes; vectors have `width` elements."""
 
-    def __init__(self, body: Body, machine: Machine, indices: Indices, width: int) -> None:
+    def __init__(self, body: Body, machine: Machine, indices: IndexEmitter, width: int) -> None:
         self.body = body
         self.machine = machine
         self.width = width
@@ -290,7 +290,7 @@ class Loops:
         copies = [{**copy, axis: n} for copy in scopes.copies for n in steps]
         with (
             scopes.level((axis, index)),
-            scopes.vectors(Lanes(axis, lanes, mask)),
+            scopes.vectors(VectorAxis(axis, lanes, mask)),
             scopes.unrolled(copies),
         ):
             return body()

@@ -19,7 +19,7 @@ from compiler.codegen.native.loops.arguments import Arguments
 from compiler.codegen.native.loops.body import Axes, Body
 from compiler.codegen.native.loops.cost import byte_count, operation_count
 from compiler.codegen.native.loops.forms import Axis
-from compiler.codegen.native.loops.loops import Loops
+from compiler.codegen.native.loops.loops import LoopEmitter
 from compiler.codegen.native.loops.passes import (
     Pass,
     choose_lanes,
@@ -31,7 +31,7 @@ from compiler.codegen.native.loops.reductions import UNROLLED, PassEmitter, fitt
 from compiler.codegen.native.loops.scopes import Scopes
 from compiler.codegen.native.loops.split import split_kernel
 from compiler.codegen.native.loops.units import nest_of
-from compiler.codegen.native.loops.values import Values
+from compiler.codegen.native.loops.values import ValueEmitter
 from compiler.codegen.native.machine import Machine
 from compiler.codegen.trace import Expr
 from compiler.ir.dims import Dim
@@ -104,9 +104,9 @@ class KernelEmitter:
         self.nest = nest_of(body, self.choice.axis, self.choice.lanes * self._unroll())
         self.scopes = Scopes(f)
         self.arguments = Arguments(self.scopes, operands)
-        self.values = Values(body, self.scopes, self.arguments)
-        self.loops = Loops(body, machine, self.values.indices, self.choice.lanes)
-        self.emitter = PassEmitter(body, self.passes, self.scopes, self.values, self.loops)
+        self.values = ValueEmitter(body, self.scopes, self.arguments)
+        self.loops = LoopEmitter(body, machine, self.values.indices, self.choice.lanes)
+        self.emitter = PassEmitter(body, self.passes, self.values, self.loops)
 
     @property
     def helpers(self) -> list[Function]:

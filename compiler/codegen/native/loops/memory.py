@@ -28,7 +28,7 @@ from compiler.codegen.native.llvm_ir import (
 )
 from compiler.codegen.native.loops.body import Body
 from compiler.codegen.native.loops.forms import Form, exact_quotient
-from compiler.codegen.native.loops.indices import Indices
+from compiler.codegen.native.loops.indices import IndexEmitter
 from compiler.codegen.native.loops.types import (
     convert,
     from_memory,
@@ -70,10 +70,10 @@ class ConvertedValues(Protocol):
         ...
 
 
-class Memory:
+class MemoryEmitter:
     """Emits accesses to memory."""
 
-    def __init__(self, body: Body, indices: Indices, values: ConvertedValues) -> None:
+    def __init__(self, body: Body, indices: IndexEmitter, values: ConvertedValues) -> None:
         self.body = body
         self.indices = indices
         self.arguments = indices.arguments

@@ -16,11 +16,10 @@ from compiler.codegen.native.functions import arithmetic
 from compiler.codegen.native.llvm_ir import Value
 from compiler.codegen.native.loops.body import Body
 from compiler.codegen.native.loops.forms import Axis
-from compiler.codegen.native.loops.loops import Blocks, Carried, Join, Loops
+from compiler.codegen.native.loops.loops import Blocks, Carried, Join, LoopEmitter
 from compiler.codegen.native.loops.passes import Pass, is_large, loop_lane
-from compiler.codegen.native.loops.scopes import Scopes
 from compiler.codegen.native.loops.types import REGISTER, UNSIGNED, literal
-from compiler.codegen.native.loops.values import Values
+from compiler.codegen.native.loops.values import ValueEmitter
 from compiler.codegen.trace import Expr
 from compiler.ir.types import DType
 from compiler.support.thresholds import threshold
@@ -37,10 +36,10 @@ ACCUMULATORS = threshold(
 class Accumulators:
     """Emits the arithmetic of reductions and running sums: their identities, and their steps."""
 
-    def __init__(self, scopes: Scopes, values: Values) -> None:
-        self.scopes = scopes
+    def __init__(self, values: ValueEmitter) -> None:
+        self.scopes = values.scopes
         self.values = values
-        self.f = scopes.f
+        self.f = values.f
 
     def start(self, part: Expr, lanes: int) -> Value:
         """The identity of a reduction."""
@@ -99,14 +98,14 @@ class PassEmitter:
     """Emits the passes of a kernel."""
 
     def __init__(
-        self, body: Body, passes: Sequence[Pass], scopes: Scopes, values: Values, loops: Loops
+        self, body: Body, passes: Sequence[Pass], values: ValueEmitter, loops: LoopEmitter
     ) -> None:
         self.body = body
         self.passes = passes
-        self.scopes = scopes
+        self.scopes = values.scopes
         self.values = values
         self.loops = loops
-        self.accumulators = Accumulators(scopes, values)
+        self.accumulators = Accumulators(values)
 
     # ---- reductions ----
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from compiler.codegen.native.llvm_ir import POINTER, Value, zero
 from compiler.codegen.native.loops.body import Body
 from compiler.codegen.native.loops.forms import Axis, Form
-from compiler.codegen.native.loops.indices import Indices
+from compiler.codegen.native.loops.indices import IndexEmitter
 from compiler.codegen.native.loops.passes import Pass, is_expensive
 from compiler.codegen.native.loops.types import REGISTER
 from compiler.codegen.trace import Expr, ordered
@@ -27,7 +27,7 @@ KEPT_BYTES = threshold(
 class RowCache:
     """Stores values of each iteration of a loop, and loads them in later passes."""
 
-    def __init__(self, body: Body, indices: Indices) -> None:
+    def __init__(self, body: Body, indices: IndexEmitter) -> None:
         self._body = body
         self._indices = indices
         self._scopes = indices.scopes

@@ -30,7 +30,7 @@ class Level:
 
 
 @dataclass(frozen=True)
-class Lanes:
+class VectorAxis:
     """Values are vectors of `count` elements along an axis; 0 elements for scalars.
 
     `mask` has a bit for each element, which is true in bounds; None if all are.
@@ -54,7 +54,7 @@ class Scopes:
     bound: dict[Axis, tuple[int, Value]] = field(default_factory=dict[Axis, "tuple[int, Value]"])
     copies: list[Copy] = field(default_factory=lambda: [{}])
     copy: Copy = field(default_factory=dict[Axis, int])
-    lanes: Lanes = Lanes()
+    lanes: VectorAxis = VectorAxis()
 
     # ---- loops ----
 
@@ -145,7 +145,7 @@ class Scopes:
     # ---- vectors ----
 
     @contextmanager
-    def vectors(self, lanes: Lanes) -> Generator[None]:
+    def vectors(self, lanes: VectorAxis) -> Generator[None]:
         """Emit values as vectors of these lanes."""
         outer, self.lanes = self.lanes, lanes
         yield

@@ -20,8 +20,8 @@ from compiler.codegen.native.llvm_ir import (
     zero,
 )
 from compiler.codegen.native.loops.body import Body, NotLowered
-from compiler.codegen.native.loops.indices import Indices
-from compiler.codegen.native.loops.loops import Carried, Loops
+from compiler.codegen.native.loops.indices import IndexEmitter
+from compiler.codegen.native.loops.loops import Carried, LoopEmitter
 from compiler.codegen.native.loops.types import convert
 from compiler.codegen.trace import Expr
 from compiler.ir.types import DType
@@ -41,7 +41,7 @@ class SortedRows:
     that sorts call.
     """
 
-    def __init__(self, body: Body, indices: Indices, value: Callable[[Expr], Value]) -> None:
+    def __init__(self, body: Body, indices: IndexEmitter, value: Callable[[Expr], Value]) -> None:
         self.helpers: list[Function] = []
         self._body = body
         self._indices = indices
@@ -50,12 +50,12 @@ class SortedRows:
         self._f = indices.f
         self._keys: dict[Expr, Value] = {}
 
-    def sort_all(self, parts: Sequence[Expr], loops: Loops) -> None:
+    def sort_all(self, parts: Sequence[Expr], loops: LoopEmitter) -> None:
         """Sort the rows whose order some expressions are, in the current loop."""
         for part in (each for each in parts if each.fn == "order"):
             self._sort(part, loops)
 
-    def _sort(self, part: Expr, loops: Loops) -> None:
+    def _sort(self, part: Expr, loops: LoopEmitter) -> None:
         loop, value = reduced_loop(part), part.args[0]
         size = self._body.kernel.loops[loop]
         if not isinstance(size, int) or size > MAX_SORTED.value or loop in self._body.ends:

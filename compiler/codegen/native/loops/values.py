@@ -19,8 +19,8 @@ from compiler.codegen.native.llvm_ir import (
 from compiler.codegen.native.loops.arguments import Arguments
 from compiler.codegen.native.loops.body import Axes, Body, NotLowered
 from compiler.codegen.native.loops.forms import Form
-from compiler.codegen.native.loops.indices import Indices
-from compiler.codegen.native.loops.memory import Memory
+from compiler.codegen.native.loops.indices import IndexEmitter
+from compiler.codegen.native.loops.memory import MemoryEmitter
 from compiler.codegen.native.loops.row_cache import RowCache
 from compiler.codegen.native.loops.scopes import Scopes
 from compiler.codegen.native.loops.sorting import SortedRows
@@ -38,7 +38,7 @@ from compiler.ir.dims import is_multiple
 from compiler.ir.types import HALVES, DType
 
 
-class Values:
+class ValueEmitter:
     """Emits expressions: their indices, their loads, and the arithmetic."""
 
     def __init__(self, body: Body, scopes: Scopes, arguments: Arguments) -> None:
@@ -46,8 +46,8 @@ class Values:
         self.scopes = scopes
         self.f = scopes.f
         self.arguments = arguments
-        self.indices = Indices(body, scopes, arguments, self)
-        self.memory = Memory(body, self.indices, self)
+        self.indices = IndexEmitter(body, scopes, arguments, self)
+        self.memory = MemoryEmitter(body, self.indices, self)
         self.row_cache = RowCache(body, self.indices)
         self.sorted_rows = SortedRows(body, self.indices, self.value)
 
