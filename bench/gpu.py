@@ -56,8 +56,14 @@ OWN = {
 """Environment of the stages: third-party pytest plugins are not loaded, and Triton's interpreter is
 not used, whatever else is found on PATH."""
 
-ALONE = {"FLUID_SEPARATE_BUFFERS": "1", "PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
-"""Environment of the sanitizer: it knows where an allocation ends, so every buffer is one."""
+ALONE = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
+"""Environment of the sanitizer, which knows where an allocation ends."""
+
+SEPARATE = (
+    "import sys, pytest, runtime.gpu.cuda as cuda; cuda.SEPARATE_BUFFERS = True; "
+    "sys.exit(pytest.main(sys.argv[1:]))"
+)
+"""Runs pytest with an allocation for each buffer."""
 
 _GRACE = 10
 """Seconds that a command has to report its findings after its time is up."""
@@ -138,7 +144,7 @@ def sanitizer(seconds: float) -> dict[str, Any]:
     if tool is None:
         return {"left out": "compute-sanitizer is not installed"}
     watched = [tool, "--tool", "memcheck", "--target-processes", "all"]
-    ended = ran([*watched, *PYTEST, *SANITIZED], seconds, ALONE)
+    ended = ran([*watched, sys.executable, "-c", SEPARATE, *PYTEST[3:], *SANITIZED], seconds, ALONE)
     if _REFUSED in ended.text:
         return {"left out": "compute-sanitizer does not support this device or its driver"}
     found = sum(int(number) for number in _FOUND.findall(ended.text))

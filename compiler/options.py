@@ -1,13 +1,31 @@
-"""Every option of the compiler, and the only reader of its environment variables."""
+"""Every option of the compiler: an argument, or an environment variable (docs/settings.md)."""
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
+
+from compiler.support.settings.fluid import (
+    FLUID_CACHE,
+    FLUID_CACHE_SIZE,
+    FLUID_CHECK,
+    FLUID_COMPRESS,
+    FLUID_CUDA_GRAPH,
+    FLUID_DETERMINISTIC,
+    FLUID_DISABLE,
+    FLUID_DTYPE,
+    FLUID_DUMP,
+    FLUID_MEMORY_BUDGET,
+    FLUID_MEMORY_LIMIT,
+    FLUID_PASSES,
+    FLUID_TARGET,
+    FLUID_TF32,
+)
+from compiler.support.settings.setting import Environ, bytes_of
+from compiler.support.settings.systems import XDG_CACHE_HOME
 
 
 class Named(Protocol):
@@ -102,43 +120,28 @@ class Options:
         return None if self.memory_limit is None else limit_bytes(self.memory_limit)
 
     @staticmethod
-    def from_env(environ: Mapping[str, str] = os.environ) -> Options:
-        """Options from `FLUID_DISABLE` (pass names, commas between), `FLUID_CHECK` (0, 1 or 2),
-        `FLUID_MEMORY_BUDGET` (`300MB`, `60%`), `FLUID_MEMORY_LIMIT` (`2GiB`), `FLUID_DUMP` (a
-        folder), `FLUID_PASSES` (names of registered passes), `FLUID_DTYPE` (`bf16`, `fp16`),
-        `FLUID_DETERMINISTIC` (1) and `FLUID_TF32` (1), `FLUID_BUCKET_BYTES` (`4MiB`),
-        `FLUID_OVERLAP` (0 for off), `FLUID_COMPRESS` (`fp16`, `bf16`) `FLUID_TARGET`
-        (`native`, `numpy`), `FLUID_WINOGRAD` and `FLUID_CUDA_GRAPH` (0 for off).
+    def from_env(environ: Environ = None) -> Options:
+        """Return the options of environment variables: those of docs/settings.md that have the name
+        of an option. Raises ValueError naming a variable with an invalid value.
 
         >>> Options.from_env({"FLUID_DISABLE": "schedule,reuse_memory"}).disable == {
         ...     "schedule", "reuse_memory"}
         True
         """
-        disabled, added = (
-            _parse_names(environ.get(name, "")) for name in ("FLUID_DISABLE", "FLUID_PASSES")
-        )
-        check = environ.get("FLUID_CHECK", "0")
-        if check not in ("0", "1", "2"):
-            raise ValueError(
-                f"FLUID_CHECK is {check!r}, expected 0 (off), 1 (poison freed memory, and check "
-                "bounds in native kernels) or 2 (poison freed memory, and compare numbers before "
-                "and after each pass, and those of each native step with the reference)"
-            )
-        budget = environ.get("FLUID_MEMORY_BUDGET") or None
-        dump = environ.get("FLUID_DUMP") or None
         return Options(
-            frozenset(disabled), int(check), memory_budget=budget, dump=dump, passes=tuple(added),
-            memory_limit=environ.get("FLUID_MEMORY_LIMIT") or None,
-            dtype=environ.get("FLUID_DTYPE") or None,
-            deterministic=environ.get("FLUID_DETERMINISTIC", "0") not in ("", "0"),
-            tf32=environ.get("FLUID_TF32", "0") not in ("", "0"),
-            bucket_bytes=_bytes_or_none(environ.get("FLUID_BUCKET_BYTES", "")),
-            overlap=environ.get("FLUID_OVERLAP", "1") not in ("", "0"),
-            compress=environ.get("FLUID_COMPRESS") or None,
-            target=environ.get("FLUID_TARGET") or None,
-            winograd=environ.get("FLUID_WINOGRAD", "1") not in ("", "0"),
-            cuda_graph=environ.get("FLUID_CUDA_GRAPH", "1") not in ("", "0"),
-        )  # fmt: skip
+            disable=frozenset(FLUID_DISABLE.read(environ)),
+            check=int(FLUID_CHECK.read(environ)),
+            memory_budget=FLUID_MEMORY_BUDGET.read(environ),
+            memory_limit=FLUID_MEMORY_LIMIT.read(environ),
+            dump=FLUID_DUMP.read(environ),
+            passes=FLUID_PASSES.read(environ),
+            dtype=FLUID_DTYPE.read(environ),
+            deterministic=FLUID_DETERMINISTIC.read(environ),
+            tf32=FLUID_TF32.read(environ),
+            compress=FLUID_COMPRESS.read(environ),
+            target=FLUID_TARGET.read(environ),
+            cuda_graph=FLUID_CUDA_GRAPH.read(environ),
+        )
 
 
 @dataclass(frozen=True)
@@ -146,10 +149,10 @@ class Cache:
     """An on-disk cache of compiled code: its folder and its maximum bytes."""
 
     folder: Path
-    limit: int = 2_000_000_000
+    limit: int = FLUID_CACHE_SIZE.default
 
     @staticmethod
-    def from_env(environ: Mapping[str, str] = os.environ, kind: str = "kernels") -> Cache:
+    def from_env(environ: Environ = None, kind: str = "kernels") -> Cache:
         """Return the cache in the folder `FLUID_CACHE` (by default `fluid` in the user's cache
         folder), with the limit `FLUID_CACHE_SIZE` (`500MB`; 0 disables it). Raises ValueError for
         an invalid size.
@@ -157,11 +160,9 @@ class Cache:
         >>> Cache.from_env({"FLUID_CACHE": "/tmp/kernels", "FLUID_CACHE_SIZE": "500MB"}).limit
         500000000
         """
-        usual = Path(environ.get("XDG_CACHE_HOME") or "~/.cache", "fluid").expanduser()
-        size = environ.get("FLUID_CACHE_SIZE")
-        limit = _bytes_or_none(size or "")
-        folder = Path(environ.get("FLUID_CACHE") or usual, kind)
-        return Cache(folder, Cache.limit if limit is None else limit)
+        usual = Path(XDG_CACHE_HOME.read(environ), "fluid").expanduser()
+        folder = Path(FLUID_CACHE.read(environ) or usual, kind)
+        return Cache(folder, FLUID_CACHE_SIZE.read(environ))
 
 
 CPU_TARGETS = ("native", "numpy")
@@ -190,20 +191,7 @@ def _expect_buckets(bucket_bytes: int | None, compress: str | None) -> None:
         raise ValueError(f"compress is {compress!r}, expected 'fp16', 'bf16' or None (the default)")
 
 
-def _bytes_or_none(text: str) -> int | None:
-    """Parse a number of bytes with an optional unit; None for empty text."""
-    if not text:
-        return None
-    return int(text) if text.isdigit() else budget_bytes(text, 0)
-
-
-def _parse_names(text: str) -> list[str]:
-    """Return the names in a comma-separated text."""
-    return [name.strip() for name in text.split(",") if name.strip()]
-
-
-_BUDGET = re.compile(r"([0-9]+(?:\.[0-9]+)?) *(%|[kKMGT]?i?B)")
-_POWERS = {"": 0, "k": 1, "K": 1, "M": 2, "G": 3, "T": 4}
+_PERCENTAGE = re.compile(r"([0-9]+(?:\.[0-9]+)?) *%")
 
 
 def budget_bytes(budget: int | str, whole: int) -> int:
@@ -216,25 +204,25 @@ def budget_bytes(budget: int | str, whole: int) -> int:
     """
     if isinstance(budget, int):
         return budget
-    found = _BUDGET.fullmatch(budget.strip())
-    if found is None:
+    if percentage := _PERCENTAGE.fullmatch(budget.strip()):
+        return int(float(percentage[1]) / 100 * whole)
+    try:
+        return bytes_of(budget)
+    except ValueError:
         raise ValueError(
             f"memory_budget is {budget!r}, expected bytes (300000000, '300MB', '1.5GiB') or '60%'"
-        )
-    number, unit = float(found[1]), found[2]
-    if unit == "%":
-        return int(number / 100 * whole)
-    base = 1024 if unit.endswith("iB") else 1000
-    return int(number * base ** _POWERS[unit.removesuffix("B").removesuffix("i")])
+        ) from None
 
 
 def limit_bytes(limit: int | str) -> int:
-    """Return the bytes of a memory limit; raise ValueError for a percentage or an invalid size.
+    """Return the bytes of a memory limit; raise ValueError for an invalid size.
 
     >>> limit_bytes("2GiB"), limit_bytes("512"), limit_bytes(1000)
     (2147483648, 512, 1000)
     """
-    text = f"{limit}B" if str(limit).strip().isdecimal() else str(limit)
-    if _BUDGET.fullmatch(text.strip()) is None or text.endswith("%"):
-        raise ValueError(f"memory_limit is {limit!r}, expected bytes: 300000000, '300MB', '2GiB'")
-    return budget_bytes(text, 0)
+    try:
+        return bytes_of(str(limit))
+    except ValueError:
+        raise ValueError(
+            f"memory_limit is {limit!r}, expected bytes: 300000000, '300MB', '2GiB'"
+        ) from None

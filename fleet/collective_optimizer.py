@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-import os
 from copy import copy
 from typing import Any, ClassVar, NoReturn, Protocol
 
+from compiler.support.settings.paddle import FLAGS_sync_nccl_allreduce
 from fleet.algorithm import DistributedOptimizer
 from fleet.collective_strategy import DistributedStrategy
 from fluid.compiler import CompiledProgram
@@ -17,7 +17,6 @@ from fluid.transpiler.distribute_transpiler import DistributeTranspiler, Distrib
 
 __all__ = ["CollectiveOptimizer"]
 
-SYNC_FLAG = "FLAGS_sync_nccl_allreduce"
 LOG = logging.getLogger(__name__)
 COLLECTIVE_MODES = ("local_sgd", "grad_allreduce")
 
@@ -189,7 +188,7 @@ class CollectiveOptimizer(DistributedOptimizer):
             if strategy.use_hierarchical_allreduce:
                 LOG.warning("set use_hierarchical_allreduce=False since you only have 1 node.")
             strategy.nccl_comm_num, strategy.use_hierarchical_allreduce = 1, False
-        if os.environ.get(SYNC_FLAG, "1") == "1":
+        if FLAGS_sync_nccl_allreduce.read():
             levels = 2 if strategy.use_hierarchical_allreduce else 1
             strategy.exec_strategy.num_threads = levels * strategy.nccl_comm_num + 1
         if strategy.sync_batch_norm:

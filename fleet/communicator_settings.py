@@ -2,14 +2,43 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from typing import Any
 
+from compiler.support.settings.paddle import (
+    CPU_NUM,
+    FLAGS_communicator_independent_recv_thread,
+    FLAGS_communicator_is_sgd_optimizer,
+    FLAGS_communicator_max_merge_var_num,
+    FLAGS_communicator_min_send_grad_num_before_recv,
+    FLAGS_communicator_send_queue_size,
+    FLAGS_communicator_send_wait_times,
+    FLAGS_communicator_thread_pool_size,
+    FLAGS_rpc_deadline,
+    FLAGS_rpc_retry_times,
+)
+from compiler.support.settings.setting import Setting
 from fluid.transpiler.distribute.config import DistributedMode
 
 __all__ = ["TrainerRuntimeConfig", "device_count"]
 
+SETTINGS: tuple[Setting[Any], ...] = (
+    FLAGS_communicator_max_merge_var_num,
+    FLAGS_communicator_send_queue_size,
+    FLAGS_communicator_independent_recv_thread,
+    FLAGS_communicator_min_send_grad_num_before_recv,
+    FLAGS_communicator_thread_pool_size,
+    FLAGS_communicator_send_wait_times,
+    FLAGS_communicator_is_sgd_optimizer,
+    FLAGS_rpc_deadline,
+    FLAGS_rpc_retry_times,
+)
+AS_MANY_BY_DEFAULT = (
+    "communicator_max_merge_var_num",
+    "communicator_send_queue_size",
+    "communicator_min_send_grad_num_before_recv",
+)
+"""Settings that are CPU_NUM unless they are set."""
 SYNCHRONOUS_FLAGS = (
     "communicator_max_merge_var_num",
     "communicator_send_wait_times",
@@ -38,20 +67,11 @@ class TrainerRuntimeConfig:
 
     def __init__(self) -> None:
         self.mode: DistributedMode | None = None
-        threads = device_count()
-        defaults = {
-            "communicator_max_merge_var_num": threads,
-            "communicator_send_queue_size": threads,
-            "communicator_independent_recv_thread": "1",
-            "communicator_min_send_grad_num_before_recv": threads,
-            "communicator_thread_pool_size": "5",
-            "communicator_send_wait_times": "5",
-            "communicator_is_sgd_optimizer": "1",
-            "rpc_deadline": "180000",
-            "rpc_retry_times": "3",
-        }
+        defaults = dict.fromkeys(AS_MANY_BY_DEFAULT, int(device_count()))
+        named = {each.name.removeprefix("FLAGS_"): each for each in SETTINGS}
         self.runtime_configs: dict[str, Any] = {
-            name: os.environ.get(f"FLAGS_{name}", value) for name, value in defaults.items()
+            name: str(int(each.read_or(defaults.get(name, each.default))))
+            for name, each in named.items()
         }
 
     @property
@@ -105,7 +125,4 @@ class TrainerRuntimeConfig:
 
 def device_count() -> str:
     """CPU_NUM, 1 unless set. Raises ValueError naming the variable."""
-    text = os.environ.get("CPU_NUM", "1")
-    if not text.isdecimal() or int(text) == 0:
-        raise ValueError(f"CPU_NUM must be a positive number of devices, but is {text!r}")
-    return text
+    return str(CPU_NUM.read() or 1)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from typing import Any
 
+from compiler.support.settings.paddle import (
+    FLAGS_communicator_max_merge_var_num,
+    FLAGS_communicator_send_queue_size,
+)
+from compiler.support.settings.setting import Setting
 from fluid.framework import Program
 from fluid.parameter_server.sessions import session_for
 from fluid.transpiler.distribute.config import DistributedMode
@@ -13,9 +17,6 @@ from fluid.transpiler.distribute.geo import DELTA
 from runtime.errors import WireError
 
 __all__ = ["Communicator", "DistributedMode"]
-
-QUEUE_SIZE = 20
-"""Maximum number of gradients of one variable merged into one, as in the reference."""
 
 
 class Communicator:
@@ -47,10 +48,8 @@ class Communicator:
         self._session = session
         self._mode = mode if mode is not None else getattr(plan, "mode", DistributedMode.ASYNC)
         self._steps = int((kwargs or {}).get("geo_need_push_nums") or _geo_steps(program))
-        self._max_merged = _positive_setting(envs or {}, "communicator_max_merge_var_num")
-        self._waiting = _positive_setting(
-            envs or {}, "communicator_send_queue_size", self._max_merged
-        )
+        self._max_merged = _setting(FLAGS_communicator_max_merge_var_num, envs or {})
+        self._waiting = _setting(FLAGS_communicator_send_queue_size, envs or {}, self._max_merged)
 
     def start(self) -> None:
         """Start sending. A second call is ignored with the reference's warning."""
@@ -82,9 +81,8 @@ def _geo_steps(program: Program) -> int:
     return int(getattr(program, "_geo_steps", 100))
 
 
-def _positive_setting(envs: Mapping[str, Any], name: str, default: int = QUEUE_SIZE) -> int:
-    """Return a setting of the communicator; WireError unless a positive number."""
-    text = str(envs.get(name) or os.environ.get(f"FLAGS_{name}") or default)
-    if not text.isdigit() or int(text) == 0:
-        raise WireError(f"FLAGS_{name} must be a positive number, but is {text!r}")
-    return int(text)
+def _setting(setting: Setting[int], envs: Mapping[str, Any], other: int | None = None) -> int:
+    """Return a setting of the communicator, by `envs` or the environment; WireError if invalid."""
+    given = envs.get(setting.name.removeprefix("FLAGS_"))
+    environ = {setting.name: str(given)} if given else None
+    return setting.read_or(setting.default if other is None else other, environ, WireError)

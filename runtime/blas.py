@@ -12,7 +12,6 @@ in NumPy's wheel where the system does not name them.
 from __future__ import annotations
 
 import ctypes
-import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -26,13 +25,18 @@ import numpy as np
 from compiler.codegen.module import Module, without_ir
 from compiler.ir.dims import evaluate
 from compiler.support.fork_delay import FORK_LOCK
+from compiler.support.settings.systems import (
+    GOTO_NUM_THREADS,
+    OMP_NUM_THREADS,
+    OPENBLAS_NUM_THREADS,
+)
 from runtime.loaded_libraries import loaded_libraries
 
 PREFIXES = ("scipy_openblas", "openblas")
 SUFFIXES = ("64_", "")
 """Suffixes of function names in OpenBLAS builds: `scipy_openblas_set_num_threads64_`."""
 
-VARIABLES = ("OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "OMP_NUM_THREADS")
+VARIABLES = (OPENBLAS_NUM_THREADS, GOTO_NUM_THREADS, OMP_NUM_THREADS)
 """Environment variables that set the number of threads; if one is set, every step uses it."""
 
 SMALL = 1 << 25
@@ -86,7 +90,7 @@ def with_few_threads(step: Step, elements: Iterable[int]) -> Step:
     takes at most √(a·b·c) multiply-adds.
     """
     a, b, c = sorted([1, 1, 1, *elements])[-3:]
-    if a * b * c > SMALL * SMALL or any(os.environ.get(name) for name in VARIABLES):
+    if a * b * c > SMALL * SMALL or any(each.is_set() for each in VARIABLES):
         return step
     blas = blas_threads()
     return step if blas is None else blas.one(step)

@@ -56,7 +56,7 @@ COMPILED = (
 
 TABLE: dict[str, tuple[str, ...]] = {
     "compiler.support": (),
-    "compiler.support.tracebacks": (),
+    "compiler.support.tracebacks": ("compiler.support.settings",),
     "compiler.errors": ("compiler.support",),
     "compiler.pack": (),
     "compiler.support.shared_arrays": ("compiler.ir.types",),
@@ -112,7 +112,7 @@ TABLE: dict[str, tuple[str, ...]] = {
     "compiler.record": ("compiler.errors", "compiler.ir", "compiler.options"),
     "compiler.plan_check": ("compiler.errors", "compiler.ir", "compiler.plan"),
     "compiler.freeze": ("compiler.errors", "compiler.ir", "compiler.plan", "compiler.plan_check"),
-    "compiler.options": (),
+    "compiler.options": ("compiler.support",),
     "compiler.passes": (
         "compiler.errors",
         "compiler.support",

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
@@ -23,10 +24,12 @@ sys.path.insert(0, str(ROOT))
 
 import fluid  # noqa: E402
 from bench.workers import protocol  # noqa: E402
+from compiler.options import Options  # noqa: E402
 from tests.support.nets import wide  # noqa: E402
 
 Step = Callable[[], object]
-ENVIRONMENT = {"late": {"FLUID_OVERLAP": "0"}}
+LATE = "late"
+"""The mode in which communication does not overlap with computing."""
 
 
 class Clock:
@@ -61,16 +64,9 @@ def prepare(name: str, mode: str) -> tuple[Step, Clock | None]:
         return lambda: executor.run(recorded.main, feed=next(batches), **run), None
     runner = _runner(recorded.main, recorded.loss.name, scope, fuse=mode != "single")
     fetch = [recorded.loss.name]
-    with_environment(ENVIRONMENT.get(mode, {}), lambda: runner.run(fetch, next(batches)))
+    with patch.object(Options, "from_env", lambda: Options(overlap=mode != LATE)):
+        runner.run(fetch, next(batches))  # which compiles
     return lambda: runner.run(fetch, next(batches)), _clock(runner)
-
-
-def with_environment(values: dict[str, str], call: Step) -> None:
-    """Call a function, which compiles, with changed environment variables."""
-    os.environ.update(values)
-    call()
-    for name in values:
-        del os.environ[name]
 
 
 def _runner(program: Any, loss: str | None, scope: Any, fuse: bool = True) -> Any:

@@ -18,6 +18,8 @@ from traceback import walk_tb
 from types import CodeType, FrameType, TracebackType
 from typing import Any, TypeVar, cast
 
+from compiler.support.settings.fluid import FLUID_TRACEBACK
+
 __all__ = ["entry_point", "hide_frames", "is_ours", "passes_arguments", "unfiltered"]
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -92,7 +94,7 @@ def hide_frames(error: BaseException) -> None:
     Public functions call it in their `except` clause, before a bare `raise`. A caller in our
     packages is not a user: nothing is hidden before the outermost one.
     """
-    if os.environ.get("FLUID_TRACEBACK") == "full" or _is_called_by_ours():
+    if FLUID_TRACEBACK.text() == "full" or _is_called_by_ours():
         return
     hint = _hint(error)
     _hide_chain(error, {id(error)})

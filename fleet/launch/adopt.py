@@ -6,11 +6,18 @@ through the job's store, and each sets the variables that scripts of Paddle 1.8 
 
 from __future__ import annotations
 
-import os
 import socket
 from datetime import timedelta
 from typing import Any
 
+from compiler.support.settings.fluid import FLUID_ENDPOINT_FD
+from compiler.support.settings.paddle import (
+    CPU_NUM,
+    PADDLE_PSERVERS_IP_PORT_LIST,
+    PADDLE_TRAINER_ENDPOINTS,
+)
+from compiler.support.settings.setting import export
+from compiler.support.settings.systems import LOCAL_RANK, MASTER_ADDR, MASTER_PORT, RANK, WORLD_SIZE
 from fleet.launch.variables import (
     Member,
     listener,
@@ -18,10 +25,9 @@ from fleet.launch.variables import (
     own_host,
     paddle_variables,
 )
-from runtime.collective.endpoint import ENDPOINT_FD
 from runtime.collective.engine import distributed
 
-KNOWN = {"PADDLE_TRAINER_ENDPOINTS", "PADDLE_PSERVERS_IP_PORT_LIST"}
+KNOWN = (PADDLE_TRAINER_ENDPOINTS, PADDLE_PSERVERS_IP_PORT_LIST)
 """If one of these is set, the process already has a role."""
 SECONDS_TO_MEET = 300
 """Timeout for the processes of a job to find each other."""
@@ -34,15 +40,17 @@ def adopt(gpus: str = "", started_port: int | None = None) -> None:
     process's endpoint, None for free ports. Raises ValueError for a variable that is malformed and
     OSError for a port in use.
     """
-    member = member_of(os.environ)
-    if member is None or KNOWN & os.environ.keys():
+    member = member_of()
+    if member is None or any(each.is_set() for each in KNOWN):
         return
     host = own_host(member.master, member.port)
     own = listener(host, 0 if started_port is None else started_port + member.local_rank)
     endpoints = exchange(_store(member), member, own) if member.world > 1 else [_text(own)]
-    os.environ[ENDPOINT_FD] = str(own.detach())
-    os.environ.update(paddle_variables(member, endpoints, [g for g in gpus.split(",") if g]))
-    os.environ.setdefault("CPU_NUM", "1")
+    devices = [gpu for gpu in gpus.split(",") if gpu]
+    export({FLUID_ENDPOINT_FD.name: str(own.detach())})
+    export(paddle_variables(member, endpoints, devices))
+    if not CPU_NUM.is_set():
+        export({CPU_NUM.name: "1"})
 
 
 def exchange(store: Any, member: Member, own: socket.socket) -> list[str]:
@@ -70,10 +78,11 @@ def _leave(store: Any, member: Member) -> None:
 
 def _store(member: Member) -> Any:
     """The store of the job; its host is chosen by torch's rules."""
-    os.environ.update(
-        RANK=str(member.rank), WORLD_SIZE=str(member.world), LOCAL_RANK=str(member.local_rank),
-        MASTER_ADDR=member.master, MASTER_PORT=str(member.port),
-    )  # fmt: skip
+    export({
+        RANK.name: str(member.rank), WORLD_SIZE.name: str(member.world),
+        LOCAL_RANK.name: str(member.local_rank), MASTER_ADDR.name: member.master,
+        MASTER_PORT.name: str(member.port),
+    })  # fmt: skip
     rendezvous = distributed().rendezvous
     store, _, _ = next(rendezvous("env://", timeout=timedelta(seconds=SECONDS_TO_MEET)))
     return store

@@ -16,6 +16,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from compiler.support.settings.setting import export
+from compiler.support.settings.systems import TORCH_DISABLE_SHARE_RDZV_TCP_STORE
 from fleet.launch.logs import log_specs
 from fleet.launch.variables import PADDLE_VARIABLES
 from runtime.collective.engine import distributed
@@ -58,9 +60,8 @@ def run_job(job: Job) -> int:
     reported last, with its traceback. Raises CollectiveError without torch.
     """
     distributed()
-    os.environ["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"
-    for name in PADDLE_VARIABLES:  # those of a job around this one
-        os.environ.pop(name, None)
+    export({TORCH_DISABLE_SHARE_RDZV_TCP_STORE.name: "1"})
+    export(dict.fromkeys(PADDLE_VARIABLES))  # those of a job around this one
     if job.log_dir is not None:
         return _run(job, job.log_dir, {0})
     with TemporaryDirectory(prefix="fluid-launch-") as folder:

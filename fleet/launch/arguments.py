@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from compiler.support.settings.paddle import CPU_NUM, FLAGS_selected_gpus
+from compiler.support.settings.setting import Environ
 from fleet.launch.agent import Job, run_job
 
 __all__ = ["add_arguments", "job_of", "main"]
@@ -43,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add_arguments(command)
     given = command.parse_args(arguments)
     try:
-        return run_job(job_of(given, os.environ))
+        return run_job(job_of(given))
     except ValueError as error:
         command.error(str(error))
 
@@ -106,11 +107,11 @@ class _Machines:
     master: str
 
 
-def job_of(given: argparse.Namespace, environ: Mapping[str, str]) -> Job:
+def job_of(given: argparse.Namespace, environ: Environ = None) -> Job:
     """The job of parsed flags. Raises ValueError for incompatible flags."""
     if not given.script.is_file():
         raise ValueError(f"{given.script} is no file: name a script, and after it its arguments")
-    gpus = _listed(given.selected_gpus or environ.get("FLAGS_selected_gpus", ""))
+    gpus = _listed(given.selected_gpus or FLAGS_selected_gpus.text(environ))
     machines = _machines(given)
     return Job(
         script=given.script,
@@ -143,9 +144,9 @@ def _listed(text: str) -> list[str]:
     return [each.strip() for each in text.split(",") if each.strip()]
 
 
-def _processes(asked: int | None, gpus: Sequence[str], environ: Mapping[str, str]) -> int:
+def _processes(asked: int | None, gpus: Sequence[str], environ: Environ) -> int:
     """The number of processes of this machine. Raises ValueError if it exceeds the GPUs named."""
-    count = asked or len(gpus) or int(environ.get("CPU_NUM") or 1)
+    count = asked or len(gpus) or CPU_NUM.read(environ) or 1
     if count < 1 or (gpus and count > len(gpus)):
         raise ValueError(f"--nproc_per_node is {count}, expected from 1 to the {len(gpus)} GPUs")
     return count

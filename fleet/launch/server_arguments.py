@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fleet.roles.variables import is_endpoint
+from compiler.support.settings.paddle import PADDLE_GLOO_ENDPOINT
+from compiler.support.settings.setting import is_endpoint
 
 __all__ = ["DESCRIPTION", "EXAMPLES", "ServerJob", "add_server_arguments", "server_job"]
 
@@ -140,7 +140,7 @@ def server_job(given: argparse.Namespace) -> ServerJob:
     cluster = [each.strip() for each in given.cluster_node_ips.split(",")]
     several = bool(given.servers or given.workers) or len(cluster) > 1
     servers, workers = _on_several(given, cluster) if several else (_endpoints(given), ())
-    meeting = os.environ.get("PADDLE_GLOO_ENDPOINT", "") or "".join(workers[:1])
+    meeting = PADDLE_GLOO_ENDPOINT.read_or("".join(workers[:1]))
     return ServerJob(
         script=given.script,
         arguments=tuple(given.arguments),

@@ -16,6 +16,7 @@ from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
+from compiler.support.settings.setting import export
 from fleet.launch.agent import SECONDS_TO_END, failure_text
 from fleet.launch.logs import log_specs
 from fleet.launch.server_arguments import (
@@ -60,8 +61,7 @@ def run_server_job(job: ServerJob) -> int:
     without torch.
     """
     distributed()
-    for name in (*PADDLE_VARIABLES, *JOB_VARIABLES):
-        os.environ.pop(name, None)
+    export(dict.fromkeys([*PADDLE_VARIABLES, *JOB_VARIABLES]))
     free = _free_endpoints(job.workers + 1)
     trainers = job.trainers or tuple(free[1:])
     job = replace(job, meeting=job.meeting or free[0], trainers=trainers)

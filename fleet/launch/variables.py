@@ -10,8 +10,21 @@ from __future__ import annotations
 
 import re
 import socket
-from collections.abc import Mapping
 from dataclasses import dataclass
+
+from compiler.support.settings.setting import Environ
+from compiler.support.settings.systems import (
+    LOCAL_RANK,
+    MASTER_ADDR,
+    MASTER_PORT,
+    RANK,
+    SLURM_JOB_ID,
+    SLURM_JOB_NODELIST,
+    SLURM_LOCALID,
+    SLURM_NTASKS,
+    SLURM_PROCID,
+    WORLD_SIZE,
+)
 
 PADDLE_VARIABLES = (
     "PADDLE_TRAINER_ID PADDLE_TRAINERS_NUM PADDLE_TRAINER_ENDPOINTS PADDLE_CURRENT_ENDPOINT "
@@ -36,7 +49,7 @@ class Member:
     port: int
 
 
-def member_of(environ: Mapping[str, str]) -> Member | None:
+def member_of(environ: Environ = None) -> Member | None:
     """Read this process's rank in its job; None for a process that no launcher started.
 
     Variables of torchrun are read first, then those of Slurm. Raises ValueError for a variable that
@@ -45,34 +58,24 @@ def member_of(environ: Mapping[str, str]) -> Member | None:
     >>> member_of({"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "29"})
     Member(rank=1, world=2, local_rank=0, master='10.0.0.1', port=29)
     """
-    if "RANK" in environ and "WORLD_SIZE" in environ:
+    if RANK.is_set(environ) and WORLD_SIZE.is_set(environ):
         return _torchrun_member(environ)
-    return _slurm_member(environ) if int(environ.get("SLURM_NTASKS") or 1) > 1 else None
+    return _slurm_member(environ) if SLURM_NTASKS.read(environ) > 1 else None
 
 
-def _torchrun_member(environ: Mapping[str, str]) -> Member:
-    rank, world = (_number(environ, name, "torchrun") for name in ("RANK", "WORLD_SIZE"))
-    port = _number(environ, "MASTER_PORT", "torchrun")
-    local = int(environ.get("LOCAL_RANK") or 0)
-    return Member(rank, world, local, environ.get("MASTER_ADDR") or "127.0.0.1", port)
+def _torchrun_member(environ: Environ) -> Member:
+    rank, world, port = (each.require(environ) for each in (RANK, WORLD_SIZE, MASTER_PORT))
+    master = MASTER_ADDR.read(environ) or "127.0.0.1"
+    return Member(rank, world, LOCAL_RANK.read(environ), master, port)
 
 
-def _slurm_member(environ: Mapping[str, str]) -> Member:
-    rank, world = (_number(environ, name, "srun") for name in ("SLURM_PROCID", "SLURM_NTASKS"))
+def _slurm_member(environ: Environ) -> Member:
+    rank, world = SLURM_PROCID.require(environ), SLURM_NTASKS.require(environ)
     first, count = SLURM_PORTS
-    port = environ.get("MASTER_PORT") or first + int(environ.get("SLURM_JOB_ID") or 0) % count
-    nodes = environ.get("SLURM_JOB_NODELIST") or "127.0.0.1"
-    master = environ.get("MASTER_ADDR") or first_host(nodes)
-    return Member(rank, world, int(environ.get("SLURM_LOCALID") or 0), master, int(port))
-
-
-def _number(environ: Mapping[str, str], name: str, launcher: str) -> int:
-    """Read an integer variable; ValueError names the variable and the launcher that sets it."""
-    text = environ.get(name)
-    if text is None or not text.isdecimal():
-        got = "not set" if text is None else repr(text)
-        raise ValueError(f"{name} is {got}, expected a whole number; {launcher} usually sets it")
-    return int(text)
+    port = MASTER_PORT.read_or(first + SLURM_JOB_ID.read(environ) % count, environ)
+    nodes = SLURM_JOB_NODELIST.read(environ) or "127.0.0.1"
+    master = MASTER_ADDR.read(environ) or first_host(nodes)
+    return Member(rank, world, SLURM_LOCALID.read(environ), master, port)
 
 
 def first_host(nodes: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -10,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from compiler.ir.types import Array
+from compiler.support.settings.paddle import PADDLE_GLOO_ENDPOINT, PADDLE_TRAINER_ENDPOINTS
 from fleet.roles.meeting import MODES, Meeting, as_vector
-from fleet.roles.variables import MEETING, TRAINERS
 
 __all__ = ["Role", "RoleMakerBase"]
 
@@ -103,9 +102,10 @@ class RoleMakerBase:
         known = self.get_trainer_endpoints()
         if known:
             return known
-        found = TRAINERS.read_endpoints(os.environ)
+        found = list(PADDLE_TRAINER_ENDPOINTS.require())
         if len(found) != self.worker_num():
-            raise TRAINERS.error(f"{len(found)} endpoints, but there are {self._workers} workers")
+            got = f"{len(found)} endpoints, but there are {self._workers} workers"
+            raise ValueError(PADDLE_TRAINER_ENDPOINTS.message(got))
         return found
 
     def get_pserver_endpoints(self) -> list[str]:
@@ -188,7 +188,7 @@ class RoleMakerBase:
         alone = self._workers == 1 and not self._server_endpoints
         if alone or self._worker_endpoints:
             return self._worker_endpoints[0] if self._worker_endpoints else "127.0.0.1:0"
-        return MEETING.read_endpoints(os.environ)[0]
+        return PADDLE_GLOO_ENDPOINT.require()
 
 
 def _like(output: list[Any] | Array, result: Array) -> list[Any] | Array:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import os
-
-from fleet.roles.base import Role, RoleMakerBase
-from fleet.roles.variables import (
-    COLLECTIVE_ROLE,
-    CURRENT,
-    ENDPOINTS,
-    HOST,
-    PORT,
-    RANK,
-    ROLE,
-    SERVERS,
-    WORKER,
-    WORKERS,
+from compiler.support.settings.paddle import (
+    PADDLE_CURRENT_ENDPOINT,
+    PADDLE_PORT,
+    PADDLE_PSERVERS_IP_PORT_LIST,
+    PADDLE_TRAINER_ENDPOINTS,
+    PADDLE_TRAINER_ID,
+    PADDLE_TRAINERS_NUM,
+    PADDLE_TRAINING_ROLE,
+    POD_IP,
+    TRAINING_ROLE,
 )
+from fleet.roles.base import Role, RoleMakerBase
 
 __all__ = ["PaddleCloudRoleMaker"]
 
@@ -41,38 +38,40 @@ class PaddleCloudRoleMaker(RoleMakerBase):
             self._read_parameter_server()
 
     def _read_parameter_server(self) -> None:
-        environ = os.environ
-        servers = SERVERS.read_endpoints(environ)
-        workers = WORKERS.read_number(environ, least=1)
-        role = ROLE.read_choice(environ, ("TRAINER", "PSERVER"))
-        current = _worker(workers) if role == "TRAINER" else _server(servers)
+        servers = list(PADDLE_PSERVERS_IP_PORT_LIST.require())
+        workers, role = PADDLE_TRAINERS_NUM.require(), TRAINING_ROLE.require()
+        current = trainer_number(workers) if role == "TRAINER" else server_number(servers)
         self._server_endpoints, self._workers, self._current_id = servers, workers, current
         self._role = Role.WORKER if role == "TRAINER" else Role.SERVER
 
     def _read_collective(self) -> None:
-        environ = os.environ
-        endpoints = ENDPOINTS.read_endpoints(environ)
-        rank = RANK.read_number({RANK.name: "0"} | dict(environ))
-        COLLECTIVE_ROLE.read_choice({COLLECTIVE_ROLE.name: "TRAINER"} | dict(environ), ["TRAINER"])
+        endpoints, rank = list(PADDLE_TRAINER_ENDPOINTS.require()), PADDLE_TRAINER_ID.read()
+        PADDLE_TRAINING_ROLE.read()
         if rank >= len(endpoints):
-            raise RANK.error(f"{rank}, but PADDLE_TRAINER_ENDPOINTS has {len(endpoints)}")
-        if environ.get(CURRENT.name, endpoints[rank]) != endpoints[rank]:
-            raise CURRENT.error(
-                f"{environ[CURRENT.name]!r}, but trainer {rank} is {endpoints[rank]}"
-            )
+            got = f"{rank}, but PADDLE_TRAINER_ENDPOINTS has {len(endpoints)}"
+            raise ValueError(PADDLE_TRAINER_ID.message(got))
+        current = PADDLE_CURRENT_ENDPOINT.read() or endpoints[rank]
+        if current != endpoints[rank]:
+            got = f"{current!r}, but trainer {rank} is {endpoints[rank]}"
+            raise ValueError(PADDLE_CURRENT_ENDPOINT.message(got))
         self._worker_endpoints, self._workers = endpoints, len(endpoints)
         self._role, self._current_id = Role.WORKER, rank
 
 
-def _worker(workers: int) -> int:
-    current = WORKER.read_number(os.environ)
-    if current >= workers:
-        raise WORKER.error(f"{current}, but PADDLE_TRAINERS_NUM is {workers}")
-    return current
+def trainer_number(trainers: int, counted_by: str = PADDLE_TRAINERS_NUM.name) -> int:
+    """Return PADDLE_TRAINER_ID, which is below the number of trainers. Raises ValueError."""
+    number = PADDLE_TRAINER_ID.require()
+    if number >= trainers:
+        verb = "is" if counted_by == PADDLE_TRAINERS_NUM.name else "has"
+        got = f"{number}, but {counted_by} {verb} {trainers}"
+        raise ValueError(PADDLE_TRAINER_ID.message(got))
+    return number
 
 
-def _server(servers: list[str]) -> int:
-    own = f"{HOST.read(os.environ)}:{PORT.read_number(os.environ, least=1)}"
+def server_number(servers: list[str]) -> int:
+    """Return the index of POD_IP and PADDLE_PORT among the servers. Raises ValueError."""
+    own = f"{POD_IP.require()}:{PADDLE_PORT.require()}"
     if own not in servers:
-        raise HOST.error(f"{own!r} with PADDLE_PORT, which is not among {', '.join(servers)}")
+        got = f"{own!r} with PADDLE_PORT, which is not among {', '.join(servers)}"
+        raise ValueError(POD_IP.message(got))
     return servers.index(own)

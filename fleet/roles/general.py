@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import Any
 
 from compiler.ir.types import Array
-from fleet.roles.base import Role, RoleMakerBase
-from fleet.roles.variables import (
-    ENDPOINTS,
-    HOST,
-    MEETING,
-    PORT,
-    ROLE,
-    SERVER,
-    SERVERS,
-    WORKER,
-    is_endpoint,
+from compiler.support.settings.paddle import (
+    PADDLE_GLOO_ENDPOINT,
+    PADDLE_PSERVER_ID,
+    PADDLE_PSERVERS_IP_PORT_LIST,
+    PADDLE_TRAINER_ENDPOINTS,
+    TRAINING_ROLE,
 )
+from compiler.support.settings.setting import is_endpoint
+from fleet.roles.base import Role, RoleMakerBase
+from fleet.roles.cloud import server_number, trainer_number
 
 __all__ = ["CommunicatingRoleMaker", "GeneralRoleMaker"]
 
@@ -113,9 +110,8 @@ class GeneralRoleMaker(CommunicatingRoleMaker):
         return self._cur_endpoint
 
     def _generate(self) -> None:
-        environ = os.environ
-        servers, workers = SERVERS.read_endpoints(environ), ENDPOINTS.read_endpoints(environ)
-        role = ROLE.read_choice(environ, ("TRAINER", "PSERVER"))
+        servers = list(PADDLE_PSERVERS_IP_PORT_LIST.require())
+        workers, role = list(PADDLE_TRAINER_ENDPOINTS.require()), TRAINING_ROLE.require()
         own = workers if role == "TRAINER" else servers
         number = _worker_number(workers) if role == "TRAINER" else _server_number(servers)
         self._worker_endpoints, self._server_endpoints = workers, servers
@@ -126,30 +122,21 @@ class GeneralRoleMaker(CommunicatingRoleMaker):
         self._meeting().host()
 
     def _place(self) -> str:
-        return self._http_ip_port or MEETING.read_endpoints({MEETING.name: self._first()})[0]
-
-    def _first(self) -> str:
-        """The default rendezvous without `http_ip_port`: PADDLE_GLOO_ENDPOINT, or trainer 0."""
-        return os.environ.get(MEETING.name) or self._worker_endpoints[0]
+        return self._http_ip_port or PADDLE_GLOO_ENDPOINT.read_or(self._worker_endpoints[0])
 
     def _patience(self) -> float:
         return min(self._init_timeout_seconds, self._run_timeout_seconds)
 
 
 def _worker_number(workers: list[str]) -> int:
-    number = WORKER.read_number(os.environ)
-    if number >= len(workers):
-        raise WORKER.error(f"{number}, but PADDLE_TRAINER_ENDPOINTS has {len(workers)}")
-    return number
+    return trainer_number(len(workers), PADDLE_TRAINER_ENDPOINTS.name)
 
 
 def _server_number(servers: list[str]) -> int:
-    if SERVER.name in os.environ:
-        number = SERVER.read_number(os.environ)
-        if number >= len(servers):
-            raise SERVER.error(f"{number}, but PADDLE_PSERVERS_IP_PORT_LIST has {len(servers)}")
-        return number
-    own = f"{HOST.read(os.environ)}:{PORT.read_number(os.environ, least=1)}"
-    if own not in servers:
-        raise HOST.error(f"{own!r} with PADDLE_PORT, which is not among {', '.join(servers)}")
-    return servers.index(own)
+    if not PADDLE_PSERVER_ID.is_set():
+        return server_number(servers)
+    number = PADDLE_PSERVER_ID.read()
+    if number >= len(servers):
+        got = f"{number}, but PADDLE_PSERVERS_IP_PORT_LIST has {len(servers)}"
+        raise ValueError(PADDLE_PSERVER_ID.message(got))
+    return number

@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
 from ipaddress import IPv4Address
 from typing import NamedTuple
 
 import numpy as np
 
+from compiler.support.settings.paddle import PADDLE_GLOO_ENDPOINT
+from compiler.support.settings.setting import Environ
+from compiler.support.settings.systems import (
+    OMPI_COMM_WORLD_RANK,
+    OMPI_COMM_WORLD_SIZE,
+    PMI_RANK,
+    PMI_SIZE,
+    SLURM_JOB_ID,
+    SLURM_JOB_NODELIST,
+    SLURM_NTASKS,
+    SLURM_PROCID,
+)
 from fleet.launch.variables import first_host, listener, own_host
 from fleet.roles.base import Role
 from fleet.roles.general import CommunicatingRoleMaker
 from fleet.roles.meeting import Meeting
-from fleet.roles.variables import MEETING, Variable
 
 __all__ = ["MPISymetricRoleMaker"]
 
 PER_MACHINE = 2
 LAUNCHERS = (
-    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "mpirun of Open MPI"),
-    ("PMI_RANK", "PMI_SIZE", "mpiexec of MPICH"),
-    ("SLURM_PROCID", "SLURM_NTASKS", "srun"),
+    (OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE),
+    (PMI_RANK, PMI_SIZE),
+    (SLURM_PROCID, SLURM_NTASKS),
 )
 PORTS = 40_000, 20_000
 """First port, and number of ports; a Slurm job's number selects the rendezvous among them."""
@@ -48,7 +57,7 @@ class MPISymetricRoleMaker(CommunicatingRoleMaker):
         self._proc_per_node = PER_MACHINE
 
     def _generate(self) -> None:
-        rank, size = place_of(os.environ)
+        rank, size = place_of()
         if size % PER_MACHINE:
             raise ValueError(f"{size} processes, expected an even number: half of them are servers")
         self._workers = size // PER_MACHINE
@@ -71,27 +80,25 @@ class MPISymetricRoleMaker(CommunicatingRoleMaker):
         return [f"{IPv4Address(int(each) >> 16)}:{int(each) & 0xFFFF}" for each in found]
 
     def _place(self) -> str:
-        environ = os.environ
-        if MEETING.name not in environ and "SLURM_JOB_NODELIST" in environ:
+        if not PADDLE_GLOO_ENDPOINT.is_set() and SLURM_JOB_NODELIST.is_set():
             first, count = PORTS
-            port = first + int(environ.get("SLURM_JOB_ID") or 0) % count
-            return f"{first_host(environ['SLURM_JOB_NODELIST'])}:{port}"
-        return MEETING.read_endpoints(environ)[0]
+            port = first + SLURM_JOB_ID.read() % count
+            return f"{first_host(SLURM_JOB_NODELIST.read())}:{port}"
+        return PADDLE_GLOO_ENDPOINT.require()
 
 
-def place_of(environ: Mapping[str, str]) -> Place:
+def place_of(environ: Environ = None) -> Place:
     """This process's rank and the number of processes, from its launcher's variables.
 
     >>> place_of({"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2"})
     Place(rank=1, size=2)
     """
-    for rank_name, size_name, launcher in LAUNCHERS:
-        if rank_name in environ:
-            rank = Variable(rank_name, "this process's rank, from 0", launcher)
-            size = Variable(size_name, "the number of processes", launcher)
-            found = Place(rank.read_number(environ), size.read_number(environ, least=1))
+    for rank, size in LAUNCHERS:
+        if rank.is_set(environ):
+            found = Place(rank.require(environ), size.require(environ))
             if found.rank >= found.size:
-                raise rank.error(f"{found.rank}, but {size_name} is {found.size}")
+                got = f"{found.rank}, but {size.name} is {found.size}"
+                raise ValueError(rank.message(got))
             return found
-    names = ", ".join(name for name, _, _ in LAUNCHERS)
+    names = ", ".join(rank.name for rank, _ in LAUNCHERS)
     raise ValueError(f"none of {names} is set: start the processes by mpirun, mpiexec or srun")

@@ -46,6 +46,7 @@ start here:
 environment variables:
   FLUID_TARGET=numpy                run on the CPU in NumPy calls instead of machine code
   FLUID_TRACEBACK=full              show all frames in tracebacks, not only those of the script
+  docs/settings.md lists all of them
 """
 
 COMMANDS = {

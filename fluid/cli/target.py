@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -11,19 +10,19 @@ from typing import Any
 
 from compiler.codegen.native.host import host_machine
 from compiler.errors import did_you_mean
+from compiler.support.settings.fluid import FLUID_TARGET
+from compiler.support.settings.setting import export, exported
 from fluid.cli.model import CommandError
 from fluid.running.targets import default_target
 from runtime.native.build import llvm_version
 
-__all__ = ["GPU", "VARIABLE", "add_target", "on_target", "use_target"]
+__all__ = ["GPU", "add_target", "on_target", "use_target"]
 
-VARIABLE = "FLUID_TARGET"
-"""The environment variable that `--target` sets."""
 KNOWN = ("numpy", "native")
 
 HELP = f"""\
 how programs run on the CPU: numpy calls NumPy, in Python that can be read; native compiles machine
-code for this CPU with LLVM, usually several times faster (default: {VARIABLE}, or
+code for this CPU with LLVM, usually several times faster (default: {FLUID_TARGET.name}, or
 {default_target()})"""
 
 
@@ -70,18 +69,12 @@ def use_target(name: str | None) -> None:
                 "pip install llvmlite, or take --target numpy"
             )
     if name not in (None, GPU):
-        os.environ[VARIABLE] = str(name)
+        export({FLUID_TARGET.name: name})
 
 
 @contextmanager
 def on_target(name: str | None) -> Iterator[None]:
     """Compile for a target within a `with` block; raises as `use_target`."""
-    before = os.environ.get(VARIABLE)
-    use_target(name)
-    try:
+    with exported({FLUID_TARGET.name: FLUID_TARGET.text() or None}):
+        use_target(name)
         yield
-    finally:
-        if before is None:
-            os.environ.pop(VARIABLE, None)
-        else:
-            os.environ[VARIABLE] = before

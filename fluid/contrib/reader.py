@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from typing import Any
+
+from compiler.support.settings.paddle import PADDLE_TRAINER_ID, PADDLE_TRAINERS_NUM
 
 __all__ = ["distributed_batch_reader"]
 
@@ -17,8 +18,7 @@ def distributed_batch_reader(batch_reader: Reader) -> Reader:
     The environment variables `PADDLE_TRAINERS_NUM` and `PADDLE_TRAINER_ID`, set by `fluid launch`,
     are n and the id. Raises ValueError if the id is not below n.
     """
-    count = int(os.environ.get("PADDLE_TRAINERS_NUM", 1))
-    trainer = int(os.environ.get("PADDLE_TRAINER_ID", 0))
+    count, trainer = PADDLE_TRAINERS_NUM.read(), PADDLE_TRAINER_ID.read()
     if not 0 <= trainer < count:
         raise ValueError(f"PADDLE_TRAINER_ID is {trainer}, but PADDLE_TRAINERS_NUM is {count}")
 

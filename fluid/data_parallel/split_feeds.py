@@ -2,13 +2,12 @@
 
 Device i of k gets the rows from i·n//k to (i+1)·n//k of n, so that the counts differ by at most
 one and later devices get the larger ones: 3 rows on 2 devices are [0] and [1, 2].
-With `FLUID_SPLIT=1.8` in the environment the rule is that of Paddle 1.8: ceil(n/k) rows each, the
-last device gets the rest (docs/reference_behaviour.md, "Data-parallel runs").
+Paddle 1.8 gives ceil(n/k) rows to each, and the rest to the last one (docs/reference_behaviour.md,
+"Data-parallel runs").
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
 from itertools import chain, count, pairwise, takewhile
 
@@ -22,19 +21,12 @@ __all__ = ["boundaries", "split_feed"]
 Feed = dict[str, Array]
 
 
-def boundaries(rows: int, devices: int, rule: str | None = None) -> list[int]:
+def boundaries(rows: int, devices: int) -> list[int]:
     """Row boundaries of the shares; one share per device, or per row if there are fewer rows.
 
     >>> boundaries(3, 2), boundaries(7, 4), boundaries(2, 3)
     ([0, 1, 3], [0, 1, 3, 5, 7], [0, 1, 2])
-    >>> boundaries(3, 2, "1.8"), boundaries(5, 4, "1.8")
-    ([0, 2, 3], [0, 2, 4, 5])
     """
-    rule = os.environ.get("FLUID_SPLIT", "") if rule is None else rule
-    if rule == "1.8":
-        return [*range(0, rows, -(-rows // devices) or 1), rows]
-    if rule:
-        raise ValueError(f"FLUID_SPLIT is {rule!r}, but the only other rule is '1.8'")
     shares = min(rows, devices)
     return [index * rows // shares for index in range(shares + 1)] if shares else [0]
 

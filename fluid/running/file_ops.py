@@ -23,6 +23,7 @@ import numpy as np
 from compiler.ir.opdef.type_inference import check_slots, op_text
 from compiler.ir.types import Array
 from compiler.support.per_version import PerVersion
+from compiler.support.settings.fluid import FLUID_MODEL_FILES
 from fluid.framework import Operator, Program
 from fluid.recording.pruning import drop_blocks, reads_of
 from fluid.running.route import Run
@@ -34,10 +35,8 @@ from runtime.sizes import LOD
 from runtime.tensors.lod_tensor import LoDTensor
 from runtime.tensors.scope import Scope
 
-__all__ = ["FOLDER", "FileStages"]
+__all__ = ["FileStages"]
 
-FOLDER = "FLUID_MODEL_FILES"
-"""The environment variable with the folder that decoded programs may read and write."""
 READS, WRITES = ("load", "load_combine"), ("save", "save_combine")
 
 
@@ -178,7 +177,7 @@ def allowed(op: Operator) -> Path:
         raise failure(op, "saves to memory, which is not supported", hint)
     if not isinstance(given, str) or not given or "\0" in given:
         raise failure(op, "has no file", "give it a path")
-    path, folder = Path(os.path.realpath(given)), os.environ.get(FOLDER)
+    path, folder = Path(os.path.realpath(given)), FLUID_MODEL_FILES.read()
     inside = bool(folder) and path.is_relative_to(os.path.realpath(str(folder)))
     if op.recorded or inside:
         return path
@@ -186,8 +185,8 @@ def allowed(op: Operator) -> Path:
     raise failure(
         op,
         f"is in a decoded program and must not {verb} files",
-        f"set the environment variable {FOLDER} to a folder that holds the file if you trust the "
-        "program with that folder, or remove the op",
+        f"set the environment variable {FLUID_MODEL_FILES.name} to a folder that holds the file if "
+        "you trust the program with that folder, or remove the op",
     )
 
 

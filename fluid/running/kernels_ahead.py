@@ -1,11 +1,7 @@
-"""Kernels of programs compiled ahead of their first step, in parallel, as for a GPU elsewhere.
-
-With `FLUID_AHEAD=0` Triton compiles them on a GPU, one after the other at their first launch.
-"""
+"""Kernels of programs compiled ahead of their first step, in parallel, as for a GPU elsewhere."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
@@ -39,8 +35,7 @@ def _device(place: Place) -> str:
     """The device that kernels are compiled ahead for; empty if Triton compiles at launches."""
     if wanted := machine():
         return wanted
-    ahead = os.environ.get("FLUID_AHEAD", "1") not in ("", "0")
-    return device_of(place) if ahead and isinstance(place, CUDAPlace) else ""
+    return device_of(place) if isinstance(place, CUDAPlace) else ""
 
 
 def _processes(module: Module) -> int:

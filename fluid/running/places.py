@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
+from compiler.support.settings.paddle import FLAGS_selected_gpus
+from compiler.support.settings.setting import Environ
+from compiler.support.settings.systems import CUDA_VISIBLE_DEVICES
 from fluid.running.flags import cpu_count
 from runtime.device import CPUPlace, CUDAPlace, PlaceKind, expect_place
 from runtime.gpu.cuda import gpu_count, interprets
@@ -48,20 +50,16 @@ def cuda_places(device_ids: Sequence[int] | int | None = None) -> list[CUDAPlace
     return [CUDAPlace(number) for number in device_ids]
 
 
-def selected_gpus(environ: Mapping[str, str] = os.environ) -> list[int]:
+def selected_gpus(environ: Environ = None) -> list[int]:
     """The indices of the GPUs that a run uses by default; [] if there are none.
 
     >>> selected_gpus({"FLAGS_selected_gpus": "0,2"})
     [0, 2]
     """
-    chosen = environ.get("FLAGS_selected_gpus", "")
-    if chosen:
-        numbers = chosen.split(",")
-        if not all(number.strip().isdecimal() for number in numbers):
-            raise ValueError(f"FLAGS_selected_gpus is {chosen!r}, not comma-separated numbers")
-        return [int(number) for number in numbers]
+    if chosen := FLAGS_selected_gpus.read(environ):
+        return list(chosen)
     if interprets():
-        return list(range(max(1, len(environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")))))
+        return list(range(len(CUDA_VISIBLE_DEVICES.text(environ).split(","))))
     return list(range(gpu_count()))
 
 

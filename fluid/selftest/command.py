@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from compiler.codegen.native.host import supported
+from compiler.support.settings.setting import exported
 from compiler.support.thresholds import all_thresholds
 from fluid.cli.model import CommandError
 from fluid.cli.terminal import INTERRUPTED, progress_line
@@ -18,7 +19,7 @@ from fluid.selftest.cases import Case
 from fluid.selftest.families import FAMILIES
 from fluid.selftest.gpu import compared_on_gpu
 from fluid.selftest.more_families import MORE_FAMILIES
-from fluid.selftest.trial import Outcome, Setting, environment, run_case
+from fluid.selftest.trial import Outcome, Setting, run_case
 from runtime.native.threads import available
 
 ALL: dict[str, Sequence[Case]] = {**FAMILIES, **MORE_FAMILIES}
@@ -59,7 +60,7 @@ def selftest(given: argparse.Namespace) -> int:
     lines: list[Line] = []
     reached: set[str] = set()
     try:
-        with environment({"FLUID_CACHE_SIZE": "0"}):  # compiled here, and nothing is written
+        with exported({"FLUID_CACHE_SIZE": "0"}):  # compiled here, and nothing is written
             _expect_choices(given)
             _run_families(given, lines, reached)
             lines += [] if given.family else _gpu_lines()

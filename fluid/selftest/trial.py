@@ -5,8 +5,7 @@ Each native step is compared with the reference as it runs (`compiler.debugging.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,6 +18,7 @@ from compiler.codegen.native.machine import MACHINES
 from compiler.codegen.native.target import NativeTarget
 from compiler.debugging.step_checks import StepChecks
 from compiler.options import Options
+from compiler.support.settings.setting import exported
 from compiler.support.thresholds import all_thresholds, lowered, observed
 from fluid.selftest.cases import Case, Recorded, record
 
@@ -75,7 +75,7 @@ def _run(recorded: Recorded, module: Any, threads: int, names: set[str]) -> Outc
     checks = StepChecks("selftest", log=lambda text: None)
     outcome = Outcome(thresholds=names)
     try:
-        with environment({"CPU_NUM": str(threads)}):
+        with exported({"CPU_NUM": str(threads)}):
             params = _initialised(recorded)
             step = runtime.load(module, params=params, names={"step_checks": checks})
             for _ in range(STEPS):
@@ -112,16 +112,3 @@ def _lowered(setting: Setting) -> Generator[None]:
     small = {} if setting.is_large else {n: each.small for n, each in all_thresholds().items()}
     with lowered(small):
         yield
-
-
-@contextmanager
-def environment(values: Mapping[str, str]) -> Generator[None]:
-    """Set environment variables; restore them afterwards."""
-    before = {name: os.environ.get(name) for name in values}
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            os.environ.pop(name, None)
-            os.environ.update({name: value} if value is not None else {})

@@ -6,13 +6,10 @@ import errno
 import os
 import socket
 
+from compiler.support.settings.fluid import FLUID_ENDPOINT_FD
+from compiler.support.settings.setting import export
 from runtime.collective.processes import host_name
 from runtime.errors import RendezvousError
-
-ENDPOINT_FD = "FLUID_ENDPOINT_FD"
-"""Environment variable with the descriptor of a socket that a launcher already opened on this
-process's endpoint, so that no other process can take the port in between.
-"""
 
 Address = tuple[str, int]
 
@@ -57,11 +54,11 @@ def listen(endpoint: str) -> socket.socket:
 
 def _opened_by_launcher(host: str, port: int) -> socket.socket | None:
     """Return the socket that a launcher opened for this process, if it has this address."""
-    number = os.environ.get(ENDPOINT_FD, "")
-    if not number.isdecimal():
+    number = FLUID_ENDPOINT_FD.read(error=RendezvousError)
+    if number is None:
         return None
     try:
-        copy = os.dup(int(number))
+        copy = os.dup(number)
     except OSError:
         return None
     try:
@@ -71,7 +68,8 @@ def _opened_by_launcher(host: str, port: int) -> socket.socket | None:
         return None
     listens = opened.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
     if listens and opened.getsockname()[:2] == (host, port):
-        os.close(int(os.environ.pop(ENDPOINT_FD)))
+        export({FLUID_ENDPOINT_FD.name: None})
+        os.close(number)
         return opened
     opened.close()
     return None

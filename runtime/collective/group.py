@@ -6,12 +6,12 @@ NCCL GPU memory; tensors on a GPU that two ranks share are staged through host m
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from time import sleep
 from typing import Any
 
+from compiler.support.settings.systems import GLOO_SOCKET_IFNAME
 from runtime.collective.elements import OPERATIONS
 from runtime.collective.engine import distributed, seconds
 from runtime.collective.slices import SLICE
@@ -34,7 +34,7 @@ def gloo_engine(store: Any, prefix: str, rank: int, size: int, limit: float, add
     dist = distributed()
     gloo = dist.ProcessGroupGloo
     options = gloo._Options()
-    by_name = bool(os.environ.get("GLOO_SOCKET_IFNAME"))
+    by_name = GLOO_SOCKET_IFNAME.is_set()
     device = gloo.create_default_device() if by_name else gloo.create_device(hostname=address)
     options._devices = [device]
     options._timeout = seconds(limit + ENGINE_GRACE)

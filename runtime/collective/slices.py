@@ -9,26 +9,20 @@ seconds for abandoned calls, and requests that can be polled are not made as blo
 from __future__ import annotations
 
 import atexit
-import os
 import threading
 from collections.abc import Callable
 from threading import Thread
 from time import monotonic, sleep
 from typing import TypeVar
 
+from compiler.support.settings.paddle import FLAGS_rpc_deadline
 from runtime.errors import CollectiveError
-
-DEADLINE_FLAG = "FLAGS_rpc_deadline"
-"""The environment variable of the deadline, in milliseconds; the name is that of the reference."""
 
 SLICE = 0.1
 """Seconds between two checks of the other ranks."""
 
 MAX_SLICE = 1.0
 """Maximum seconds counted for one slice: time while the process was suspended is not waiting."""
-
-DEFAULT_DEADLINE = 180.0
-"""Seconds; the default of `FLAGS_rpc_deadline` in Paddle 1.8.5, which is in milliseconds."""
 
 PAUSE = 0.02
 """Maximum polling interval, in seconds."""
@@ -47,14 +41,7 @@ def rpc_deadline() -> float:
 
     Raises CollectiveError if the variable is not a positive number.
     """
-    text = os.environ.get(DEADLINE_FLAG, "")
-    if not text:
-        return DEFAULT_DEADLINE
-    if not text.isdecimal() or not int(text):
-        raise CollectiveError(
-            f"FLAGS_rpc_deadline must be a positive number of milliseconds, but it is {text!r}"
-        )
-    return int(text) / 1000
+    return FLAGS_rpc_deadline.read(error=CollectiveError) / 1000
 
 
 class Stopwatch:

@@ -7,7 +7,6 @@ host, and memory is shared instead of copied. torch is imported on first use.
 from __future__ import annotations
 
 import atexit
-import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import cache, partial
@@ -22,6 +21,9 @@ from weakref import finalize
 from compiler.ir.types import Array, DType
 from compiler.support.extras import install, missing
 from compiler.support.private_folders import is_private
+from compiler.support.settings.fluid import FLUID_CHECK, FLUID_GPU
+from compiler.support.settings.setting import export
+from compiler.support.settings.systems import TRITON_CACHE_DIR, TRITON_HOME, TRITON_INTERPRET
 from runtime.device import CUDAPlace
 from runtime.errors import PlaceError, TooLarge
 from runtime.gpu.capture_lock import CAPTURES
@@ -29,6 +31,9 @@ from runtime.gpu.drivers import ptx_machine
 
 MACHINES = ("ptx:80", "ptx:90")
 """Devices of the PTX machine, by compute capability."""
+
+SEPARATE_BUFFERS = False
+"""True if each buffer on a device is an allocation of its own, for tools that check accesses."""
 
 BFLOAT16 = DType.BF16.numpy
 
@@ -40,7 +45,7 @@ ALIGN = 256
 
 def interprets() -> bool:
     """Whether kernels run in Triton's interpreter, on the host."""
-    return os.environ.get("TRITON_INTERPRET", "0") not in ("", "0")
+    return TRITON_INTERPRET.read(error=PlaceError)
 
 
 def machine() -> str:
@@ -48,15 +53,12 @@ def machine() -> str:
 
     Raises PlaceError for another value.
     """
-    wanted = os.environ.get("FLUID_GPU", "")
-    if wanted and wanted not in MACHINES:
-        raise PlaceError(f"FLUID_GPU is {wanted!r}", hint=f"set it to {' or '.join(MACHINES)}")
-    return wanted
+    return FLUID_GPU.read(error=PlaceError) or ""
 
 
 def is_checked(device: str) -> bool:
     """Whether kernels run on the PTX machine, which looks for hazards: with `FLUID_CHECK=1`."""
-    return device in MACHINES and os.environ.get("FLUID_CHECK", "0") not in ("", "0")
+    return device in MACHINES and FLUID_CHECK.read() != "0"
 
 
 def torch_device(device: str) -> str:
@@ -94,12 +96,12 @@ def use_private_cache() -> None:
 
     Triton executes the machine code that it finds in `TRITON_CACHE_DIR`, or in ~/.triton/cache.
     """
-    home = Path(os.environ.get("TRITON_HOME") or Path.home())
-    folder = Path(os.environ.get("TRITON_CACHE_DIR") or home / ".triton" / "cache")
-    if not is_private(folder, "TRITON_CACHE_DIR", by_path=True):
+    home = Path(TRITON_HOME.read() or Path.home())
+    folder = Path(TRITON_CACHE_DIR.read() or home / ".triton" / "cache")
+    if not is_private(folder, TRITON_CACHE_DIR.name, by_path=True):
         own = mkdtemp(prefix="fluid-triton-")
         atexit.register(rmtree, own, ignore_errors=True)
-        os.environ["TRITON_CACHE_DIR"] = own
+        export({TRITON_CACHE_DIR.name: own})
 
 
 def _torch(place: CUDAPlace) -> Any:
@@ -276,13 +278,13 @@ class DeviceArena:
 
 
 def separate_blocks(device: str) -> Callable[[], DeviceArena] | None:
-    """Return a function that makes a block per device buffer, if FLUID_SEPARATE_BUFFERS is set.
+    """Return a function that makes a block per device buffer, if `SEPARATE_BUFFERS` is set.
 
     compute-sanitizer knows where an allocation ends, but not where a buffer of an arena does; and
     the checks of the PTX machine see reads of what nobody wrote if no other value was there before.
     """
-    wanted = os.environ.get("FLUID_SEPARATE_BUFFERS", "0") not in ("", "0")
-    return (lambda: DeviceArena(device)) if (device and wanted) or is_checked(device) else None
+    wanted = device and SEPARATE_BUFFERS
+    return (lambda: DeviceArena(device)) if wanted or is_checked(device) else None
 
 
 def byte_range(tensor: Any) -> tuple[int, int]:

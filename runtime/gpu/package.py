@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ast
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
 from compiler.codegen.module import Module
+from compiler.support.settings.fluid import FLUID_ORDER, FLUID_PERTURB
 from compiler.support.syntax_trees import syntax_tree
 from runtime.errors import PlaceError
 from runtime.gpu.cuda import MACHINES, gpu_of, is_checked, stream_of
@@ -40,15 +40,12 @@ def machine_library(device: str) -> Any:
 
     Raises PlaceError for an invalid `FLUID_ORDER`, and if the machine is not installed.
     """
-    order = os.environ.get("FLUID_ORDER", "")
-    if order and not order.isdecimal():
-        raise PlaceError(f"FLUID_ORDER is {order!r}", hint="set it to a number, a seed")
     machine = ptx_machine("library")
     return machine.Library(
         int(device.partition(":")[2]),
         hazards=machine.Hazards() if is_checked(device) else None,
-        order=int(order) if order else None,
-        perturbs=os.environ.get("FLUID_PERTURB", "0") not in ("", "0"),
+        order=FLUID_ORDER.read(error=PlaceError),
+        perturbs=FLUID_PERTURB.read(error=PlaceError),
     )
 
 

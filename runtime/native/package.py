@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from compiler.codegen.module import Module
-from compiler.codegen.native.host import VARIABLE, supported
+from compiler.codegen.native.host import supported
+from compiler.support.settings.fluid import FLUID_CPU
+from compiler.support.settings.setting import Environ
 from runtime.native.archive import unpacked
 from runtime.packages import OBJECTS, Package, PackageError
 
 
-def on_cpu(package: Package, environ: Mapping[str, str] = os.environ) -> Module:
+def on_cpu(package: Package, environ: Environ = None) -> Module:
     """The module of the most capable level that this CPU has, with its machine code.
 
     `FLUID_CPU` selects another level. Raises PackageError if there is none for this CPU, or if the
@@ -26,7 +27,7 @@ def on_cpu(package: Package, environ: Mapping[str, str] = os.environ) -> Module:
             f"a package for CPUs ({known}) is loaded on Linux only, not on {sys.platform}",
             hint="run the saved model itself",
         )
-    level = fitting(package.cpus, list(supported()), environ.get(VARIABLE) or "")
+    level = fitting(package.cpus, list(supported()), FLUID_CPU.read(environ))
     module = package.module(level)
     if module.target != "native" or module.machine != level:
         raise PackageError(f"the module of {package.folder} for {level} is for {module.machine!r}")
@@ -47,7 +48,7 @@ def fitting(there: Sequence[str], here: Sequence[str], wanted: str = "") -> str:
     known = f"the package has code for {', '.join(there) or 'no CPU'}"
     if wanted:
         raise PackageError(
-            f"{known}; {VARIABLE} is {wanted!r}, which is not among them or this CPU's"
+            f"{known}; {FLUID_CPU.name} is {wanted!r}, which is not among them or this CPU's"
         )
     mine = ", ".join(here) or f"none of the known levels ({platform.machine()})"
     hint = (

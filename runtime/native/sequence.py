@@ -24,10 +24,11 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from compiler.codegen.native.executor import executor_text
-from compiler.codegen.native.host import VARIABLE, host_machine
+from compiler.codegen.native.host import host_machine
 from compiler.codegen.native.machine import MACHINES, Machine
 from compiler.errors import CompileError
 from compiler.ir.types import Array
+from compiler.support.settings.fluid import FLUID_CPU
 from runtime.native.addresses import DATA, address, read_address
 from runtime.native.executor import (
     ALONE,
@@ -377,4 +378,4 @@ def _objects_and_executor(
 
 
 def _machine(name: str | None) -> Machine:
-    return host_machine() if name is None else host_machine({VARIABLE: name})
+    return host_machine() if name is None else host_machine({FLUID_CPU.name: name})

@@ -12,16 +12,18 @@ import ctypes
 import os
 import platform
 import sys
-from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from threading import Lock, Thread
 
 from compiler.errors import CompileError
+from compiler.support.settings.paddle import CPU_NUM
+from compiler.support.settings.setting import Environ
+from compiler.support.settings.systems import OMP_NUM_THREADS
 from runtime.forks import renew_in_children
 from runtime.native.executor import Executor, ticks_per_second
 
-VARIABLES = ("CPU_NUM", "OMP_NUM_THREADS")
+VARIABLES = (CPU_NUM, OMP_NUM_THREADS)
 """Environment variables that limit the number of threads; the first that is set is used."""
 MOST = 64
 """Most threads of the pool."""
@@ -47,7 +49,7 @@ _STARTED, _SETTINGS = 640, 648
 """Offsets in the pool's memory, see compiler/codegen/native/executor.ll."""
 
 
-def available(environ: Mapping[str, str] = os.environ) -> int:
+def available(environ: Environ = None) -> int:
     """The number of threads that may run: one for each processor, or fewer if limited.
 
     Processors are those of this thread's affinity and of the container's quota. Raises CompileError
@@ -55,7 +57,8 @@ def available(environ: Mapping[str, str] = os.environ) -> int:
     """
     if _library_address("usleep") == 0:
         return 1
-    limits = (_processors(), _quota(), _variable(environ), MOST)
+    variable = next((each for each in VARIABLES if each.is_set(environ)), CPU_NUM)
+    limits = (_processors(), _quota(), variable.read(environ, CompileError), MOST)
     return min(limit for limit in limits if limit is not None)
 
 
@@ -72,17 +75,6 @@ def _quota() -> int | None:
         return max(1, int(quota) // int(period))
     except (OSError, ValueError, ZeroDivisionError):  # "max" is no limit
         return None
-
-
-def _variable(environ: Mapping[str, str]) -> int | None:
-    """The number of threads that the environment allows; None if it does not say."""
-    for name in VARIABLES:
-        text = environ.get(name, "").split(",")[0].strip()
-        if text and (not text.isdecimal() or not int(text)):
-            raise CompileError(f"{name} is {text!r}, expected a number of threads, at least 1")
-        if text:
-            return int(text)
-    return None
 
 
 class Pool:

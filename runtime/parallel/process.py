@@ -18,6 +18,7 @@ from pathlib import Path
 from threading import Event, Thread
 from time import monotonic
 
+from compiler.support.settings.setting import environment
 from runtime.errors import CollectiveError
 from runtime.parallel.channel import Channel, Message
 from runtime.parallel.region import Region
@@ -136,10 +137,10 @@ class Starter:
         self._ended.set()
 
     def _run(self) -> None:
-        environment = {**os.environ, **ONE_THREAD, **QUIET}
+        variables = {**environment(), **ONE_THREAD, **QUIET}
         try:
             for worker in self._workers:
-                worker.start(self._settings, environment)
+                worker.start(self._settings, variables)
         except OSError as error:
             self._errors.append(error)
         self._started.set()

@@ -58,7 +58,7 @@ def test_a_wrong_variable_is_named(
     monkeypatch: pytest.MonkeyPatch, good: dict[str, str], name: str, bad: str
 ) -> None:
     set_all(monkeypatch, good | {name: bad})
-    with pytest.raises(ValueError, match=rf"variable {name} is .*expected .*usually set by"):
+    with pytest.raises(ValueError, match=rf"{name} is .*expected .*usually set by"):
         GeneralRoleMaker().is_worker()
 
 

@@ -255,7 +255,7 @@ def test_members_of_torchrun_and_slurm() -> None:
 
 
 def test_a_malformed_variable_is_named() -> None:
-    with pytest.raises(ValueError, match="MASTER_PORT is not set, expected a whole number; torch"):
+    with pytest.raises(ValueError, match=r"MASTER_PORT is not set, expected a whole .*torchrun"):
         member_of({"RANK": "0", "WORLD_SIZE": "2"})
     with pytest.raises(ValueError, match="RANK is 'x'"):
         member_of({"RANK": "x", "WORLD_SIZE": "2"})

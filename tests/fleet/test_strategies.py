@@ -163,5 +163,5 @@ def test_debug_options_have_defaults() -> None:
 
 def test_a_wrong_cpu_num_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CPU_NUM", "many")
-    with pytest.raises(ValueError, match="CPU_NUM must be a positive number of devices"):
+    with pytest.raises(ValueError, match="CPU_NUM is 'many', expected a whole number from 1"):
         made("sync")

@@ -9,7 +9,6 @@ import pytest
 import fluid
 from compiler.errors import CompileError
 from fluid.layers import files
-from fluid.running.file_ops import FOLDER
 from runtime.errors import CheckpointError, FileAccessError
 from runtime.files.checkpoint import load_tensor, save_tensor
 
@@ -20,7 +19,7 @@ ROWS = np.arange(6, dtype=np.float32).reshape(2, 3)
 @pytest.fixture(autouse=True)
 def block(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Yield the block of a main program of its own, in a scope of its own."""
-    monkeypatch.delenv(FOLDER, raising=False)
+    monkeypatch.delenv("FLUID_MODEL_FILES", raising=False)
     program = fluid.Program()
     with (
         fluid.program_guard(program, fluid.Program()),
@@ -163,7 +162,7 @@ def test_a_decoded_program_reads_no_file(block: Any, tmp_path: Path, way: str) -
         FileAccessError, match=r"load on the file .*secret.* must not read"
     ) as error:
         run(decoded, None, "y")
-    assert FOLDER in str(error.value)
+    assert "FLUID_MODEL_FILES" in str(error.value)
 
 
 def test_a_decoded_program_writes_no_file_and_runs_nothing_before(
@@ -208,9 +207,9 @@ def test_the_folder_that_is_named_may_be_used(
 ) -> None:
     (tmp_path / "open").mkdir()
     decoded = DECODED["parsed"](secret(block, tmp_path / "open" / "x"))
-    monkeypatch.setenv(FOLDER, str(tmp_path / "open"))
+    monkeypatch.setenv("FLUID_MODEL_FILES", str(tmp_path / "open"))
     np.testing.assert_array_equal(run(decoded, None, "y")[0], ROWS)
-    monkeypatch.setenv(FOLDER, str(tmp_path / "other"))
+    monkeypatch.setenv("FLUID_MODEL_FILES", str(tmp_path / "other"))
     with pytest.raises(FileAccessError):
         run(decoded, None, "y")
 
@@ -231,7 +230,7 @@ def test_ways_out_of_the_folder(
     loading(block, paths[way])
     saving(block, paths[way], "loaded")
     decoded = DECODED["parsed"](block.program)
-    monkeypatch.setenv(FOLDER, str(inside))
+    monkeypatch.setenv("FLUID_MODEL_FILES", str(inside))
     with pytest.raises(FileAccessError, match="must not read"):
         run(decoded, None, "loaded")
 

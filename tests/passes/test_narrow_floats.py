@@ -207,5 +207,5 @@ def test_a_training_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_element_types_that_cannot_be_computed_in_are_rejected() -> None:
     assert Options.from_env({"FLUID_DTYPE": "fp16"}).dtype == "fp16"
     assert Options(dtype="bf16").dtype == "bf16"
-    with pytest.raises(ValueError, match="dtype is 'int8', expected"):
+    with pytest.raises(ValueError, match="FLUID_DTYPE is 'int8', expected bf16, fp16 or fp32"):
         Options.from_env({"FLUID_DTYPE": "int8"})

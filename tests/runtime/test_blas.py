@@ -15,8 +15,8 @@ from runtime.blas import BlasThreads, with_few_threads
 def written(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The numbers of threads that were set, of a library with four."""
     numbers: list[int] = []
-    for name in blas.VARIABLES:
-        monkeypatch.delenv(name, raising=False)
+    for variable in blas.VARIABLES:
+        monkeypatch.delenv(variable.name, raising=False)
     monkeypatch.setattr(blas, "blas_threads", lambda: BlasThreads(numbers.append, 4))
     monkeypatch.setenv("FLUID_TARGET", "numpy")
     return numbers
@@ -52,7 +52,7 @@ def test_a_step_of_a_large_product_takes_them_all(written: list[int]) -> None:
     assert written == [1, 4]  # the startup program's
 
 
-@pytest.mark.parametrize("name", blas.VARIABLES)
+@pytest.mark.parametrize("name", [each.name for each in blas.VARIABLES])
 def test_a_number_that_the_user_set_holds(
     written: list[int], monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:

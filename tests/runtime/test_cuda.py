@@ -102,7 +102,7 @@ def test_every_buffer_may_be_an_allocation(monkeypatch: pytest.MonkeyPatch) -> N
         reserve(arena, nbytes)
 
     monkeypatch.setattr(DeviceArena, "reserve", reserve)
-    monkeypatch.setenv("FLUID_SEPARATE_BUFFERS", "1")
+    monkeypatch.setattr("runtime.gpu.cuda.SEPARATE_BUFFERS", True)
     main = fluid.Program()
     with fluid.program_guard(main, fluid.Program()):
         x = fluid.data("x", [3, 5], "float32")

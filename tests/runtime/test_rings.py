@@ -322,5 +322,5 @@ def test_the_deadline_is_a_flag_in_milliseconds(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("FLAGS_rpc_deadline", "2500")
     assert Rings().deadline == 2.5
     monkeypatch.setenv("FLAGS_rpc_deadline", "soon")
-    with pytest.raises(CollectiveError, match="must be a positive number of milliseconds"):
+    with pytest.raises(CollectiveError, match="expected a positive number of milliseconds"):
         rpc_deadline()

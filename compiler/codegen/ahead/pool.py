@@ -19,6 +19,8 @@ from typing import Any
 from compiler.codegen.ahead.jobs import Job
 from compiler.errors import CompileError
 from compiler.support.processors import available_processors
+from compiler.support.settings.setting import environment
+from compiler.support.settings.systems import TRITON_INTERPRET
 
 WORKER = Path(__file__).with_name("worker.py")
 _MOST = 32
@@ -60,7 +62,8 @@ def _effort(job: Job) -> tuple[bool, int]:
 def _worker_process(folder: Path) -> Generator[subprocess.Popen[str]]:
     """Start a worker in its own session, shielded from Ctrl-C; kill it on exit."""
     folder.mkdir()
-    names = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    names = environment()
+    names.pop(TRITON_INTERPRET.name, None)
     names |= {"TRITON_CACHE_DIR": str(folder), "TMPDIR": str(folder), "TRITON_ALWAYS_COMPILE": "1"}
     with (folder / "log").open("w", encoding="utf-8") as log:
         worker = subprocess.Popen(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 from collections.abc import Mapping
 from functools import cache
@@ -11,9 +10,8 @@ from pathlib import Path
 
 from compiler.codegen.native.machine import MACHINES, Machine
 from compiler.errors import CompileError, did_you_mean
-
-VARIABLE = "FLUID_CPU"
-"""Environment variable that names a machine other than the most capable one."""
+from compiler.support.settings.fluid import FLUID_CPU
+from compiler.support.settings.setting import Environ
 
 _ARCHITECTURES = {"x86_64": "x86_64", "amd64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64"}
 _CPUINFO = Path("/proc/cpuinfo")
@@ -31,21 +29,21 @@ _IMPLIED = {
 """Features that every CPU with another one has, which NumPy does not always list."""
 
 
-def host_machine(environ: Mapping[str, str] = os.environ) -> Machine:
+def host_machine(environ: Environ = None) -> Machine:
     """The most capable machine that this CPU is, or the one that `FLUID_CPU` names.
 
     Raises CompileError for an unknown name, for a machine whose code this CPU does not run, and if
     the CPU is none of them.
     """
-    name, found = environ.get(VARIABLE) or "", supported()
+    name, found = FLUID_CPU.read(environ), supported()
     if name in found:
         return found[name]
     known = ", ".join(found) or f"none ({platform.machine()})"
     if name in MACHINES:
-        raise CompileError(f"{VARIABLE} is {name!r}, but this CPU runs code for: {known}")
+        raise CompileError(f"{FLUID_CPU.name} is {name!r}, but this CPU runs code for: {known}")
     if name:
         hint = did_you_mean(name, MACHINES) or f"this CPU runs code for: {known}"
-        raise CompileError(f"{VARIABLE} names no CPU: {name!r}", hint=hint)
+        raise CompileError(f"{FLUID_CPU.name} names no CPU: {name!r}", hint=hint)
     if not found:
         raise CompileError(f"no native code for this CPU ({platform.machine()})")
     return next(iter(found.values()))

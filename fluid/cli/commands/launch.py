@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 from typing import Any
 
 from fleet.launch.agent import run_job
@@ -32,7 +31,7 @@ def add_launch(commands: Any) -> None:
 def _launch(given: argparse.Namespace) -> int:
     """Run a script in several processes; returns the exit code of the first that failed, or 0."""
     try:
-        job = job_of(given, os.environ)
+        job = job_of(given)
     except ValueError as error:
         raise CommandError(str(error)) from error
     return run_job(job)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Collection
 from enum import IntEnum
 from typing import Any
 
+from compiler.support.settings.paddle import (
+    FLAGS_rpc_get_thread_num,
+    FLAGS_rpc_prefetch_thread_num,
+    FLAGS_rpc_send_thread_num,
+)
 from fluid.framework import Parameter
 from fluid.transpiler.distribute.server_settings import server_settings
 from fluid.transpiler.ps_dispatcher import PSDispatcher, RoundRobin
@@ -169,14 +173,6 @@ class ServerRuntimeConfig:
     """
 
     def __init__(self) -> None:
-        self._rpc_send_thread_num = _threads("FLAGS_rpc_send_thread_num")
-        self._rpc_get_thread_num = _threads("FLAGS_rpc_get_thread_num")
-        self._rpc_prefetch_thread_num = _threads("FLAGS_rpc_prefetch_thread_num")
-
-
-def _threads(name: str) -> int:
-    """A number of threads; ValueError naming the variable where it is none."""
-    text = os.environ.get(name, "12")
-    if not text.isdigit() or int(text) == 0:
-        raise ValueError(f"{name} must be a positive number of threads, but is {text!r}")
-    return int(text)
+        self._rpc_send_thread_num = FLAGS_rpc_send_thread_num.read()
+        self._rpc_get_thread_num = FLAGS_rpc_get_thread_num.read()
+        self._rpc_prefetch_thread_num = FLAGS_rpc_prefetch_thread_num.read()

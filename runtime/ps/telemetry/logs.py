@@ -16,7 +16,6 @@ from typing import Any
 from compiler.support.escape import json_line, one_line
 
 LOGGER = logging.getLogger("fluid.ps")
-FORMS = ("text", "json")
 PROGRESS_SECONDS = 10.0
 """Interval of the lines that report steps per second."""
 FIELDS = "ps_fields"
@@ -74,7 +73,7 @@ class Lines(logging.StreamHandler[Any]):
 
 
 def write_logs(form: str) -> None:
-    """Write lines to stderr in one of FORMS; an empty form changes nothing."""
+    """Write lines to stderr as `text` or `json`; an empty form changes nothing."""
     if not form or any(isinstance(each, Lines) for each in LOGGER.handlers):
         return
     handler = Lines(sys.stderr)

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import hmac
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from compiler.support.settings.parameter_servers import (
+    FLUID_PS_CA,
+    FLUID_PS_CERT,
+    FLUID_PS_KEY,
+    FLUID_PS_TOKEN,
+)
+from compiler.support.settings.setting import Environ, Setting
 from runtime.errors import WireError
 
 TOKEN_KEY = "x-fluid-token"
@@ -28,9 +34,7 @@ class Security:
     authority: bytes | None = None
 
     @staticmethod
-    def from_env(
-        environ: Mapping[str, str] = os.environ, given: Mapping[str, str] | None = None
-    ) -> Security:
+    def from_env(environ: Environ = None, given: Mapping[str, str] | None = None) -> Security:
         """Read FLUID_PS_TOKEN, and the files FLUID_PS_CERT, FLUID_PS_KEY and FLUID_PS_CA.
 
         If a variable is not set, `given` has its value under `ps_token`, `ps_cert`, `ps_key` or
@@ -38,8 +42,10 @@ class Security:
         key.
         """
         fields = given or {}
-        token = environ.get("FLUID_PS_TOKEN") or fields.get("ps_token") or None
-        certificate, key, authority = (_file(environ, fields, n) for n in ("cert", "key", "ca"))
+        token = FLUID_PS_TOKEN.text(environ) or fields.get("ps_token") or None
+        certificate = _file(FLUID_PS_CERT, environ, fields.get("ps_cert"))
+        key = _file(FLUID_PS_KEY, environ, fields.get("ps_key"))
+        authority = _file(FLUID_PS_CA, environ, fields.get("ps_ca"))
         if (certificate is None) != (key is None):
             raise WireError(
                 "FLUID_PS_CERT and FLUID_PS_KEY belong together, as config.ps_cert and "
@@ -68,14 +74,14 @@ def _raw(value: str | bytes) -> bytes:
     return value if isinstance(value, bytes) else value.encode()
 
 
-def _file(environ: Mapping[str, str], given: Mapping[str, str], name: str) -> bytes | None:
+def _file(setting: Setting[str | None], environ: Environ, configured: str | None) -> bytes | None:
     """Read the PEM file named by a variable, or else by a field of the settings."""
-    variable, field = f"FLUID_PS_{name.upper()}", f"ps_{name}"
-    named = variable if environ.get(variable) else f"config.{field}"
-    path = environ.get(variable) or given.get(field)
+    path = setting.read_or(configured, environ)
     if not path:
         return None
     try:
         return Path(path).read_bytes()
     except OSError as error:
+        field = f"config.{setting.name.removeprefix('FLUID_').lower()}"
+        named = setting.name if setting.is_set(environ) else field
         raise WireError(f"{named} is {path}, which cannot be read: {error.strerror}") from error

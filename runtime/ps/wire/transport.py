@@ -11,7 +11,6 @@ pool, whatever it sends or leaves unsent. That thread answers heartbeats as well
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache, partial
@@ -20,6 +19,8 @@ from typing import Any, NoReturn
 
 from compiler.support.escape import printable_lines
 from compiler.support.extras import install
+from compiler.support.settings.setting import export
+from compiler.support.settings.systems import GRPC_ENABLE_FORK_SUPPORT
 from runtime.errors import WireError
 from runtime.ps.wire.admission import Admission, TryAgain
 from runtime.ps.wire.callers import session_of
@@ -71,7 +72,8 @@ def grpc() -> Any:
     A process created by `os.fork` uses no channel of its parent, so gRPC's own fork handlers are
     disabled: they abort the child if a thread of the parent is within a call.
     """
-    os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+    if not GRPC_ENABLE_FORK_SUPPORT.is_set():
+        export({GRPC_ENABLE_FORK_SUPPORT.name: "0"})
     try:
         return import_module("grpc")
     except ImportError as error:

@@ -6,7 +6,7 @@ import pytest
 import fluid
 from fluid.core import EnforceNotMet
 from fluid.data_parallel.merge_fetches import merged, unmerged
-from fluid.data_parallel.split_feeds import boundaries, split_feed
+from fluid.data_parallel.split_feeds import split_feed
 from fluid.running.feeds import feed_arrays
 from runtime.tensors.lod_tensor import LoDTensor
 
@@ -34,26 +34,6 @@ def test_shares_differ_by_one_row_at_most(count: int, devices: int, shares: list
     found = split_feed(program(), {"x": rows(count)}, devices)
     assert [len(each["x"]) for each in found] == shares
     assert np.array_equal(np.concatenate([each["x"] for each in found]), rows(count))
-
-
-@pytest.mark.parametrize(
-    ("count", "devices", "shares"),
-    [(3, 2, [2, 1]), (5, 3, [2, 2, 1]), (7, 4, [2, 2, 2, 1]), (10, 3, [4, 4, 2])],
-)
-def test_the_rule_of_release_1_8(
-    monkeypatch: pytest.MonkeyPatch, count: int, devices: int, shares: list[int]
-) -> None:
-    monkeypatch.setenv("FLUID_SPLIT", "1.8")
-    found = split_feed(program(), {"x": rows(count)}, devices)
-    assert [len(each["x"]) for each in found] == shares
-    with pytest.raises(EnforceNotMet, match=r"number\(3\) of samples\[x\]"):
-        split_feed(program(), {"x": rows(5)}, 4)
-
-
-def test_an_unknown_rule(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FLUID_SPLIT", "2.0")
-    with pytest.raises(ValueError, match=r"FLUID_SPLIT is '2\.0'"):
-        boundaries(4, 2)
 
 
 def test_fewer_rows_than_devices() -> None:

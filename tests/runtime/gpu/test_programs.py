@@ -94,7 +94,6 @@ def on_fake(monkeypatch):
             library = QueuedLibrary(made)
             for module in ("runtime.gpu.package", "fluid.running.kernels_ahead"):
                 monkeypatch.setattr(f"{module}.driver_of", lambda *_: Driver("cuda", 0, library))
-            monkeypatch.setenv("FLUID_AHEAD", "1")
             monkeypatch.setattr(copies, "LARGE", 64)
             monkeypatch.setattr(staging, "SMALLEST", 1024)
             return stack.enter_context(made)

@@ -53,7 +53,6 @@ def wanted(model: Path) -> list[np.ndarray]:
 def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCuda]:
     """A fake device with Triton's kernels, and few bindings at once."""
     monkeypatch.delenv("TRITON_INTERPRET", raising=False)
-    monkeypatch.setenv("FLUID_AHEAD", "1")
     monkeypatch.setattr(copies, "LARGE", 64)
     monkeypatch.setattr(staging, "SMALLEST", 1024)
     made = FakeCuda("late")

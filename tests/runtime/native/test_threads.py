@@ -19,6 +19,7 @@ from runtime.native.sequence import NativeCode
 from runtime.native.threads import available, pool
 from tests.runtime.native.kernels import count_calls, double, pauses, record_thread, sums
 
+LIMITS = [each.name for each in threads.VARIABLES]
 ROOT = Path(__file__).parents[3]
 MOST_EARNED, EARNED = 688, 144
 on_x86 = pytest.mark.skipif(platform.machine() != "x86_64", reason="reads MXCSR")
@@ -205,7 +206,7 @@ def script(text, **names):
         "kernels = {'double': double().text()}\n"
         "x = np.ones((500, 200), 'f4'); y = np.zeros_like(x)\n"
     )
-    environment = {k: v for k, v in os.environ.items() if k not in threads.VARIABLES} | names
+    environment = {k: v for k, v in os.environ.items() if k not in LIMITS} | names
     return subprocess.check_output(
         [sys.executable, "-c", start + text], cwd=ROOT, text=True, timeout=60, env=environment
     ).split()
@@ -292,7 +293,7 @@ threads._started = refuse
     assert script(text.replace("> 1", "> 0") + RUN + "print(pool().workers)") == ["0"]
 
 
-@pytest.mark.parametrize("name", threads.VARIABLES)
+@pytest.mark.parametrize("name", LIMITS)
 def test_variables_limit_the_threads(name, monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(16))
     monkeypatch.setattr(threads, "_QUOTA", ROOT / "missing")

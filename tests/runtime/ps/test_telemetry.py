@@ -94,7 +94,7 @@ def test_progress_is_logged_at_intervals(caplog: pytest.LogCaptureFixture) -> No
 
 
 def test_an_unknown_form_is_an_error() -> None:
-    with pytest.raises(WireError, match="FLUID_PS_LOG is 'xml'; expected one of text, json"):
+    with pytest.raises(WireError, match="FLUID_PS_LOG is 'xml', expected text or json"):
         Settings.from_env({"FLUID_PS_LOG": "xml"})
 
 

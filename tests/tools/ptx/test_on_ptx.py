@@ -99,10 +99,9 @@ def test_other_machines_and_devices_are_refused(monkeypatch):
         device_of(fluid.CUDAPlace(0))
 
 
-def test_fluid_ahead_loads_binaries_of_all_kernels_before_the_first_step(monkeypatch, tmp_path):
+def test_kernels_ahead_loads_binaries_of_all_kernels_before_the_first_step(monkeypatch, tmp_path):
     """The same as on the machine, for a GPU; here its driver only takes note of what it loads."""
     monkeypatch.delenv("FLUID_GPU")
-    monkeypatch.setenv("FLUID_AHEAD", "1")
     monkeypatch.setenv("FLUID_CACHE", str(tmp_path))
     loaded = []
     driver = SimpleNamespace(

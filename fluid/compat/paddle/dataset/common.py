@@ -10,11 +10,19 @@ from itertools import count, islice
 from pathlib import Path
 from typing import IO, Any
 
+from compiler.support.settings.paddle import PADDLE_DATASET_HOME
+
 __all__ = ["DATA_HOME", "DatasetError", "cluster_files_reader", "download", "md5file", "split"]
 
-USUAL = Path("~/.cache/paddle/dataset")
-DATA_HOME = os.environ.get("PADDLE_DATASET_HOME") or str(USUAL.expanduser())
-"""The folder with a folder for each data set; a script may set it before it reads one."""
+DATA_HOME: str
+"""The folder with a folder for each data set: PADDLE_DATASET_HOME, unless a script sets it."""
+
+
+def __getattr__(name: str) -> str:
+    if name == "DATA_HOME":
+        return str(Path(PADDLE_DATASET_HOME.read()).expanduser())
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 Reader = Callable[[], Iterator[Any]]
 
@@ -34,7 +42,8 @@ def download(url: str, module_name: str, md5sum: str, save_name: str | None = No
 
     The name is the last part of the URL, or `save_name`. Raises DatasetError if it is not there.
     """
-    path = Path(DATA_HOME, module_name, save_name or url.rpartition("/")[2])
+    folder = globals().get("DATA_HOME") or __getattr__("DATA_HOME")
+    path = Path(folder, module_name, save_name or url.rpartition("/")[2])
     if path.is_file():
         return str(path)
     raise DatasetError(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from importlib import import_module
 from typing import Any
+
+from compiler.support.settings.paddle import DISABLE_PLOT
 
 __all__ = ["PlotData", "Ploter"]
 
@@ -56,7 +57,7 @@ class Ploter:
 
         Raises ImportError where matplotlib is not installed.
         """
-        if os.environ.get("DISABLE_PLOT") == "True":
+        if DISABLE_PLOT.text() == "True":
             return
         pyplot = _pyplot()
         drawn = {title: each for title, each in self._curves.items() if each.step}
