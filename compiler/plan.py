@@ -112,6 +112,11 @@ class PlannedOp:
     kept: tuple[Value, ...] = ()
 
     @property
+    def comment(self) -> str:
+        """Its text, and the user's line if known, for comments of generated code."""
+        return self.text + f"  {self.source}" * bool(self.source)
+
+    @property
     def values(self) -> list[Value]:
         """All values it reads and writes."""
         both = (self.inputs, self.outputs)

@@ -174,7 +174,7 @@ class Frame:
     @contextmanager
     def checks(self, op: PlannedOp, of_feeds: bool) -> Generator[None]:
         """Write the lines written inside, which check an op's numbers, below the op's text."""
-        self.body.comment(op.text + f"  {op.source}" * bool(op.source))
+        self.body.comment(op.comment)
         yield
 
     # ---- the SourceBuilder of lowerings ----

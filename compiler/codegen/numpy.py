@@ -158,7 +158,7 @@ def emit_step(frame: Frame, step: Step) -> None:
 def comment_ops(frame: Frame, step: Step) -> None:
     """Write comments that name the ops of a step and their source lines."""
     for op in step.ops:
-        frame.body.comment(op.text + f"  {op.source}" * bool(op.source))
+        frame.body.comment(op.comment)
 
 
 def _emit_op(frame: Frame, op: PlannedOp) -> None:

@@ -57,7 +57,7 @@ def _step(
         labels = tuple(value.label for slot in first.outputs.values() for value in slot)
         why = reasons.get(labels, "")
     return NativeStep(
-        tuple(op.text + f"  {op.source}" * bool(op.source) for op in step.ops),
+        tuple(op.comment for op in step.ops),
         "+".join(op.kind for op in step.ops), first.source,
         tuple(dict.fromkeys(call.name for call in calls)), sum(flops for flops, _ in costs),
         sum(moved for _, moved in costs), why,

@@ -321,7 +321,7 @@ class NativeFrame(KernelFrame):
         if not of_feeds:
             self.end_sequence()
         comment = Writer(step.depth)
-        comment.comment(op.text + f"  {op.source}" * bool(op.source))
+        comment.comment(op.comment)
         step.lines += [*comment.lines, *checks]
 
     def loops(self, kernel: KernelBody, exactly: bool = False) -> None:

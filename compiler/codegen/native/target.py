@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from compiler.codegen.bind_and_run import Frame
-from compiler.codegen.epilogue import split_anchor
-from compiler.codegen.kernel.epilogues import fused_name, fusible_epilogue, without_unread_outputs
+from compiler.codegen.kernel.epilogues import Epilogue, fused_name
 from compiler.codegen.kernel.pointwise import kernels_of
+from compiler.codegen.kernel.step_kernels import StepKernels
 from compiler.codegen.kernel.support import has_kernel_body, why_no_kernel
 from compiler.codegen.module import Module, ir_lines
 from compiler.codegen.nan_checks import check_outputs
@@ -27,10 +28,10 @@ from compiler.codegen.numpy import STYLE as NUMPY_STYLE
 from compiler.codegen.numpy import Style, assemble, emit_step
 from compiler.errors import ShapeError
 from compiler.ir.graph import Op
-from compiler.ir.opdef import OpDef, Pointwise, call, has
+from compiler.ir.opdef import OpDef, has
 from compiler.ir.opdef.global_reductions import Whole
 from compiler.ir.types import DType
-from compiler.plan import Plan, Step
+from compiler.plan import Plan, PlannedOp, Step
 from compiler.support.escape import one_line
 from compiler.support.thresholds import threshold
 
@@ -138,7 +139,7 @@ def _emit(frame: Frame, step: Step) -> None:
         frame.define_output_sizes(step)
         return
     named = replace(step, ops=tuple(map(frame.named, step.ops)))
-    frame.comments = [op.text + f"  {op.source}" * bool(op.source) for op in step.ops]
+    frame.comments = [op.comment for op in step.ops]
     try:
         with frame.attempt():
             check_values(frame, named)
@@ -165,40 +166,28 @@ def _emit_in_numpy(frame: NativeFrame, step: Step) -> None:
 
 
 def _emit_native(frame: NativeFrame, step: Step) -> None:
-    first, *others = step.ops
+    first = step.ops[0]
     if (count := max(len(op.values) for op in step.ops)) > MANY_OPERANDS.value:
         raise NotLowered(f"the code of its kernels would grow with each of its {count} tensors")
     if isinstance(first.defn, Whole) and not has(first.defn, "kernel"):
         for kernel in global_reduction(frame, first):
             frame.loops(kernel)
-    elif isinstance(first.defn, Pointwise):
-        _emit_pointwise(frame, step)
-    elif others:
-        _emit_fused(frame, step)
     else:
-        _emit_op(frame, step)
+        NativeKernels(frame).write(step)
 
 
-def _emit_pointwise(frame: NativeFrame, step: Step) -> None:
-    for kernel in kernels_of(step, fused_name(step.ops), frame):
-        frame.loops(kernel, exactly=True)
+class NativeKernels(StepKernels):
+    """Writes the kernels of steps as LLVM IR."""
 
+    def __init__(self, frame: NativeFrame) -> None:
+        super().__init__(frame)
+        self._native = frame
 
-def _emit_fused(frame: NativeFrame, step: Step) -> None:
-    """Emit an anchor with its epilogue fused, or one after the other if it cannot be fused."""
-    step = replace(step, ops=(without_unread_outputs(step.ops[0]), *step.ops[1:]))
-    if fusible_epilogue(frame, step) is not None:
-        _emit_op(frame, step)
-        return
-    anchor, rest = split_anchor(frame, step)
-    _emit_op(frame, replace(step, ops=(anchor,)))
-    _emit_pointwise(frame, rest)
+    def pointwise(self, step: Step) -> None:
+        """Write a loop nest for each shape."""
+        for kernel in kernels_of(step, fused_name(step.ops), self._native):
+            self._native.loops(kernel, exactly=True)
 
-
-def _emit_op(frame: NativeFrame, step: Step) -> None:
-    """Emit an op's own kernels, with the ops fused after it as their epilogue."""
-    op = step.ops[0]
-    epilogue = fusible_epilogue(frame, step) if len(step.ops) > 1 else None
-    kernels = NativeKernelBuilder(frame, op, fused_name(step.ops), epilogue)
-    call(op.defn, "kernel", kernels.operands(), kernels)
-    kernels.finish()
+    def builder(self, ops: Sequence[PlannedOp], epilogue: Epilogue | None) -> NativeKernelBuilder:
+        """Return the kernel builder of an op with its epilogue."""
+        return NativeKernelBuilder(self._native, ops[0], fused_name(ops), epilogue)

@@ -8,14 +8,9 @@ from functools import partial
 from pathlib import Path
 
 from compiler.codegen.bind_and_run import Frame
-from compiler.codegen.epilogue import split_anchor
-from compiler.codegen.kernel.epilogues import (
-    Epilogue,
-    fused_name,
-    fusible_epilogue,
-    without_unread_outputs,
-)
+from compiler.codegen.kernel.epilogues import Epilogue, fused_name
 from compiler.codegen.kernel.pointwise import kernels_of
+from compiler.codegen.kernel.step_kernels import StepKernels
 from compiler.codegen.kernel.support import has_kernel_body, why_no_kernel
 from compiler.codegen.module import Module
 from compiler.codegen.nan_checks import check_outputs
@@ -29,7 +24,7 @@ from compiler.codegen.triton.numpy_names import TYPES
 from compiler.codegen.triton.tiling.split_reductions import split_kernel
 from compiler.ir.analysis.placement import TO_DEVICE, TO_HOST
 from compiler.ir.graph import Op
-from compiler.ir.opdef import OpDef, Pointwise, call, has
+from compiler.ir.opdef import OpDef, call, has
 from compiler.ir.opdef.global_reductions import Whole
 from compiler.plan import Plan, PlannedOp, Step
 
@@ -101,8 +96,8 @@ def _emit(frame: Frame, step: Step) -> None:
 def _emit_device_step(frame: TritonFrame, step: Step) -> None:
     """Emit the kernels of a device step."""
     comment_ops(frame, step)
-    comment = [op.text + f"  {op.source}" * bool(op.source) for op in step.ops]
-    first, *others = step.ops
+    comment = [op.comment for op in step.ops]
+    first = step.ops[0]
     if isinstance(first.defn, Whole) and (first.part is not None or not has(first.defn, "kernel")):
         emit_global_reduction(frame, step, first.kind, comment, frame.launch)
     elif first.part is not None:
@@ -110,30 +105,29 @@ def _emit_device_step(frame: TritonFrame, step: Step) -> None:
     elif _is_filled(type(first.defn)):
         out = frame.operand(first.outputs["Out"][0])
         frame.upload(out, call(first.defn, "filled", {}, frame))
-    elif isinstance(first.defn, Pointwise):
-        _emit_pointwise(frame, step, comment)
-    elif others:
-        _emit_fused(frame, step, comment)
     else:
-        _emit_op(frame, first, comment)
+        TritonKernels(frame).write(step)
 
 
-def _emit_pointwise(frame: TritonFrame, step: Step, comment: Sequence[str]) -> None:
-    for original in kernels_of(step, fused_name(step.ops), frame):
-        for kernel in split_kernel(original, partial(frame.scratch, on_device=True)):
-            frame.launch(emit(kernel, frame.names, comment))
+class TritonKernels(StepKernels):
+    """Writes the kernels of steps as Triton functions, and launches them."""
 
+    def __init__(self, frame: TritonFrame) -> None:
+        super().__init__(frame)
+        self._triton = frame
 
-def _emit_fused(frame: TritonFrame, step: Step, comment: Sequence[str]) -> None:
-    """Emit an anchor with its epilogue fused, or as two kernels if it cannot be fused."""
-    step = replace(step, ops=(without_unread_outputs(step.ops[0]), *step.ops[1:]))
-    epilogue = fusible_epilogue(frame, step)
-    if epilogue is not None:
-        _emit_op(frame, step.ops[0], comment, fused_name(step.ops), epilogue)
-        return
-    anchor, rest = split_anchor(frame, step)
-    _emit_op(frame, anchor, comment[:1])
-    _emit_pointwise(frame, rest, comment[1:])
+    def pointwise(self, step: Step) -> None:
+        """Write a kernel for each shape; two for a reduction that is split."""
+        frame, comment = self._triton, [op.comment for op in step.ops]
+        for original in kernels_of(step, fused_name(step.ops), frame):
+            for kernel in split_kernel(original, partial(frame.scratch, on_device=True)):
+                frame.launch(emit(kernel, frame.names, comment))
+
+    def builder(self, ops: Sequence[PlannedOp], epilogue: Epilogue | None) -> TritonKernelBuilder:
+        """Return the kernel builder of an op with its epilogue."""
+        frame, comment = self._triton, [op.comment for op in ops]
+        name = fused_name(ops)
+        return TritonKernelBuilder(frame, ops[0], comment, frame.launch, name, epilogue)
 
 
 def _emit_copy(frame: TritonFrame, step: Step) -> None:
@@ -144,13 +138,3 @@ def _emit_copy(frame: TritonFrame, step: Step) -> None:
         frame.upload(frame.operand(out), str(source))
     else:
         frame.download(out, source)
-
-
-def _emit_op(
-    frame: TritonFrame, op: PlannedOp, comment: Sequence[str], name: str = "",
-    epilogue: Epilogue | None = None,
-) -> None:  # fmt: skip
-    """Emit an op's own kernels."""
-    kernels = TritonKernelBuilder(frame, op, comment, frame.launch, name, epilogue)
-    call(op.defn, "kernel", kernels.operands(), kernels)
-    kernels.finish()

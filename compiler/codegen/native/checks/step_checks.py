@@ -34,7 +34,7 @@ def compared_with_reference(frame: NativeFrame, step: Step) -> Generator[None]:
         yield
         return
     for op in step.ops:
-        frame.body.comment(op.text + f"  {op.source}" * bool(op.source))
+        frame.body.comment(op.comment)
     inputs = step_inputs(step)
     checked, before = frame.names.make("checked"), frame.names.make("before")
     given = [
