@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from compiler.codegen.bind_and_run import Frame, shape_text
+from compiler.codegen.module_writer import ModuleWriter, shape_text
 from compiler.codegen.reference_calls import attributes_name, pick, reference_body, result_key
 from compiler.ir.opdef import GradOp, Pointwise, parameters, slot_of
 from compiler.ir.program import GRAD
@@ -41,10 +41,12 @@ def fitted(item: Any, dtype: str, shape: Any, view: Any) -> Any:
     return item.reshape(shape).astype(dtype, copy=False)
 
 
-def emit_dynamic(frame: Frame, op: PlannedOp) -> None:
+def emit_dynamic(writer: ModuleWriter, op: PlannedOp) -> None:
     """Lower an op to a call of its reference; results of known size are copied to their memory."""
-    writer = _Pointwise(frame, op) if isinstance(op.defn, Pointwise) else _ReferenceCall(frame, op)
-    writer.emit()
+    emitter = (
+        _Pointwise(writer, op) if isinstance(op.defn, Pointwise) else _ReferenceCall(writer, op)
+    )
+    emitter.emit()
 
 
 def _is_bfloat16(value: Value) -> bool:
@@ -54,19 +56,19 @@ def _is_bfloat16(value: Value) -> bool:
 class _ReferenceCall:
     """Emits a call of an op's `numpy`, or of its `grad`."""
 
-    def __init__(self, frame: Frame, op: PlannedOp) -> None:
-        self.frame = frame
+    def __init__(self, writer: ModuleWriter, op: PlannedOp) -> None:
+        self.writer = writer
         self.op = op
         self.owner, self.body = reference_body(op.defn)
 
     def emit(self) -> None:
         """Write the call, then the assignment of each output."""
-        frame, op = self.frame, self.op
-        function = frame.function(getattr(type(self.owner), self.body), f"{op.kind}_reference")
+        writer, op = self.writer, self.op
+        function = writer.function(getattr(type(self.owner), self.body), f"{op.kind}_reference")
         names = parameters(type(self.owner), self.body)
         arguments = [f"{name}={self.argument(slot_of(name), kind)}" for name, kind in names]
-        first = attributes_name(frame, op.kind, self.owner)
-        frame.line(f"result = {function}({', '.join([first, *arguments])})")
+        first = attributes_name(writer, op.kind, self.owner)
+        writer.line(f"result = {function}({', '.join([first, *arguments])})")
         for slot, values in op.outputs.items():
             for index, value in enumerate(values):
                 self.store(value, self.item(slot, index))
@@ -91,7 +93,7 @@ class _ReferenceCall:
 
     def name(self, value: Value) -> str:
         """The Python name of a value."""
-        return self.frame.operand(value).name
+        return self.writer.operand(value).name
 
     def computable(self, value: Value) -> str:
         """The array to compute with: upcast to float32 for bfloat16."""
@@ -100,19 +102,21 @@ class _ReferenceCall:
 
     def item(self, slot: str, index: int) -> str:
         """Select one output of the call's result."""
-        picked = f"{self.frame.function(pick)}(result, {result_key(self.op.defn, slot)!r})"
+        picked = f"{self.writer.function(pick)}(result, {result_key(self.op.defn, slot)!r})"
         return f"{picked}[{index}]" if self.op.defn.slots[slot].many else picked
 
     def store(self, value: Value, item: str) -> None:
         """Bind a result to the value's name, or copy it into the value's memory."""
-        operand = self.frame.operand(value)
+        operand = self.writer.operand(value)
         if _is_bfloat16(value):
             item = f"{item}.astype({DType.BF16.numpy.name!r})"
         if value.type.is_open:
-            self.frame.line(f"{operand} = {self.frame.function(owned)}({item}, [{self.arrays()}])")
+            self.writer.line(
+                f"{operand} = {self.writer.function(owned)}({item}, [{self.arrays()}])"
+            )
         else:
             shape = shape_text(operand.shape)
-            self.frame.line(f"np.copyto({operand}, np.reshape({item}, {shape}))")
+            self.writer.line(f"np.copyto({operand}, np.reshape({item}, {shape}))")
 
     def arrays(self) -> str:
         """Names of the tensors the op reads."""
@@ -129,8 +133,8 @@ class _ReferenceCall:
 class _Pointwise(_ReferenceCall):
     """Emits a call of an op's `compute`, or of its `grad`, on arrays reshaped to aligned shapes."""
 
-    def __init__(self, frame: Frame, op: PlannedOp) -> None:
-        super().__init__(frame, op)
+    def __init__(self, writer: ModuleWriter, op: PlannedOp) -> None:
+        super().__init__(writer, op)
         self.defn = cast(Pointwise, op.defn)
         self.body = "grad" if isinstance(op.defn, GradOp) else "compute"
         self.types = self.defn.types_of(op.inputs)
@@ -155,7 +159,7 @@ class _Pointwise(_ReferenceCall):
         """Convert the result to the value's type, then store it."""
         slot = next(slot for slot, values in self.op.outputs.items() if value in values)
         shape, view = self.result_shape(slot)
-        fit = self.frame.function(fitted)
+        fit = self.writer.function(fitted)
         super().store(value, f"{fit}({item}, {value.type.dtype.numpy.name!r}, {shape}, {view})")
 
     def result_shape(self, slot: str) -> tuple[str, str]:

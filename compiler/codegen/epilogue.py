@@ -10,26 +10,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from compiler.codegen.bind_and_run import Frame
+from compiler.codegen.module_writer import ModuleWriter
 from compiler.ir.region import leading_axes
 from compiler.plan import Place, PlannedOp, Step, Value
 
 _Slots = Mapping[str, tuple[Value, ...]]
 
 
-def split_anchor(frame: Frame, step: Step) -> tuple[PlannedOp, Step]:
+def split_anchor(writer: ModuleWriter, step: Step) -> tuple[PlannedOp, Step]:
     """Split a step into its first op, the anchor, and a step of the remaining ops."""
     anchor, *epilogue = step.ops
     (result,) = anchor.outputs[anchor.defn.epilogue_output(anchor.target)]
     if result.place is not Place.INNER:
         return anchor, replace(step, ops=tuple(epilogue))
-    allocated = _allocated(frame, anchor, result, step)
+    allocated = _allocated(writer, anchor, result, step)
     outputs = _replaced(anchor.outputs, result, allocated)
     rest = tuple(replace(op, inputs=_replaced(op.inputs, result, allocated)) for op in epilogue)
     return replace(anchor, outputs=outputs), replace(step, ops=rest, dying=step.dying | {allocated})
 
 
-def _allocated(frame: Frame, anchor: PlannedOp, result: Value, step: Step) -> Value:
+def _allocated(writer: ModuleWriter, anchor: PlannedOp, result: Value, step: Step) -> Value:
     """Return the anchor's result in memory that may be written before the epilogue begins."""
     read = {value.storage for op in step.ops for side in op.inputs.values() for value in side}
     for value in (value for op in step.ops for side in op.outputs.values() for value in side):
@@ -40,7 +40,7 @@ def _allocated(frame: Frame, anchor: PlannedOp, result: Value, step: Step) -> Va
     return replace(
         result,
         place=Place.BUFFER,
-        home=frame.new_buffer(f"t{frame.step}", result.type, result.on_device),
+        home=writer.new_buffer(f"t{writer.step}", result.type, result.on_device),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
-from compiler.codegen.bind_and_run import Frame, NumpyOperand
+from compiler.codegen.module_writer import ModuleWriter, NumpyOperand
 from compiler.ir.types import HALVES, DType
 from compiler.plan import PlannedOp
 
@@ -25,7 +25,9 @@ def reads_half(op: PlannedOp) -> bool:
     return op.defn.computes_in_fp32 and not arrays and any(v.type.dtype in HALVES for v in values)
 
 
-def upcast(frame: Frame, op: PlannedOp, values: Mapping[str, Any]) -> tuple[dict[str, Any], Pairs]:
+def upcast(
+    writer: ModuleWriter, op: PlannedOp, values: Mapping[str, Any]
+) -> tuple[dict[str, Any], Pairs]:
     """Upcast all operands to float32 scratch; also returns the results to cast back."""
     inputs: Pairs = []
     results: Pairs = []
@@ -33,24 +35,24 @@ def upcast(frame: Frame, op: PlannedOp, values: Mapping[str, Any]) -> tuple[dict
     for slot, value in values.items():
         pairs = results if slot in op.outputs else inputs
         items = cast("list[Any]", value) if isinstance(value, list) else [value]
-        held = [_upcast_operand(frame, each, pairs) for each in items]
+        held = [_upcast_operand(writer, each, pairs) for each in items]
         upcasts[slot] = held if isinstance(value, list) else held[0]
     for half, scratch in inputs:
-        frame.line(f"np.copyto({scratch}, {half})")
+        writer.line(f"np.copyto({scratch}, {half})")
     return upcasts, results
 
 
-def cast_back(frame: Frame, results: Pairs) -> None:
+def cast_back(writer: ModuleWriter, results: Pairs) -> None:
     """Write the casts of float32 results back to half precision."""
     for half, scratch in results:
-        frame.line(f"np.copyto({half}, {scratch})")
+        writer.line(f"np.copyto({half}, {scratch})")
 
 
-def _upcast_operand(frame: Frame, operand: Any, pairs: Pairs) -> Any:
+def _upcast_operand(writer: ModuleWriter, operand: Any, pairs: Pairs) -> Any:
     if not isinstance(operand, NumpyOperand) or operand.type.dtype not in HALVES:
         return operand
     scratch_operand = next((scratch for half, scratch in pairs if half is operand), None)
     if scratch_operand is None:
-        scratch_operand = frame.scratch(operand.shape, DType.FP32)
+        scratch_operand = writer.scratch(operand.shape, DType.FP32)
         pairs.append((operand, scratch_operand))
     return scratch_operand

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from compiler.codegen.bind_and_run import Frame
 from compiler.codegen.control_flow import BODIES
+from compiler.codegen.module_writer import ModuleWriter
 from compiler.plan import Place, Step
 
 _UNWRITTEN = BODIES | {"delete_var"}
@@ -25,13 +25,13 @@ def expect_numbers(array: Any, kind: str, name: str) -> None:
         )
 
 
-def check_outputs(frame: Frame, step: Step) -> None:
-    """Write a check of every float output of a step's ops, if the frame asks for it."""
-    if not frame.expects_numbers:
+def check_outputs(writer: ModuleWriter, step: Step) -> None:
+    """Write a check of every float output of a step's ops, if `writer` expects numbers."""
+    if not writer.expects_numbers:
         return
-    check = frame.function(expect_numbers)
+    check = writer.function(expect_numbers)
     for op in (each for each in step.ops if each.kind not in _UNWRITTEN):
         for value in (each for values in op.outputs.values() for each in values):
             is_float = value.type.dtype.is_float and not value.type.is_array
             if is_float and value.place is not Place.INNER:
-                frame.line(f"{check}({frame.operand(value)}, {op.kind!r}, {value.label!r})")
+                writer.line(f"{check}({writer.operand(value)}, {op.kind!r}, {value.label!r})")

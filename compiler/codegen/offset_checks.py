@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from compiler.codegen.bind_and_run import Frame, Home
+from compiler.codegen.module_writer import Home, ModuleWriter
 from compiler.errors import CompileError
 from compiler.ir.opdef import Slot
 from compiler.ir.program import GRAD
@@ -75,53 +75,53 @@ class End:
     homes: tuple[Home, ...] = ()
 
 
-def check_offsets(frame: Frame, step: Step) -> None:
+def check_offsets(writer: ModuleWriter, step: Step) -> None:
     """Write checks of the offsets that a step reads and that are not known to be valid.
 
     Those of feeds that a body reads are checked before it, once.
     """
     for op in step.ops:
         for each in offsets_read(op):
-            _check(frame, op, each, _end(frame, each))
+            _check(writer, op, each, _end(writer, each))
         for inner in op.body:
-            _check_feeds(frame, inner)
+            _check_feeds(writer, inner)
 
 
-def _check_feeds(frame: Frame, step: Step) -> None:
+def _check_feeds(writer: ModuleWriter, step: Step) -> None:
     for op in step.ops:
         for each in offsets_read(op):
-            end = _end(frame, each)
+            end = _end(writer, each)
             if _is_fed(each, end):
-                _check(frame, op, each, end)
+                _check(writer, op, each, end)
         for inner in op.body:
-            _check_feeds(frame, inner)
+            _check_feeds(writer, inner)
 
 
-def note_written_offsets(frame: Frame, step: Step) -> None:
+def note_written_offsets(writer: ModuleWriter, step: Step) -> None:
     """Forget offsets that a step overwrote, and note those that its ops derived as valid."""
-    _forget(frame, (_home(value) for op in step.ops for value in _outputs(op)))
+    _forget(writer, (_home(value) for op in step.ops for value in _outputs(op)))
     for op in (each for each in step.ops if each.defn.derives_offsets):
         for each in offsets_written(op):
-            _note(frame, each.offsets, _end(frame, each))
+            _note(writer, each.offsets, _end(writer, each))
 
 
 @contextmanager
-def offsets_of_iterations(frame: Frame, op: PlannedOp) -> Generator[None]:
+def offsets_of_iterations(writer: ModuleWriter, op: PlannedOp) -> Generator[None]:
     """Inside, only offsets are known that are valid in every iteration of an op's body."""
-    _forget(frame, map(_home, op.given))
-    _forget(frame, (_home(value) for step in op.body for value in _written(step)))
-    before = {**frame.valid_offsets}
+    _forget(writer, map(_home, op.given))
+    _forget(writer, (_home(value) for step in op.body for value in _written(step)))
+    before = {**writer.valid_offsets}
     yield
-    frame.valid_offsets = before
+    writer.valid_offsets = before
 
 
-def _note(frame: Frame, offsets: Value, end: End) -> None:
-    frame.valid_offsets[offsets.storage, end.key] = (_home(offsets), *end.homes)
+def _note(writer: ModuleWriter, offsets: Value, end: End) -> None:
+    writer.valid_offsets[offsets.storage, end.key] = (_home(offsets), *end.homes)
 
 
-def _forget(frame: Frame, written: Iterable[Home]) -> None:
-    gone, known = {*written}, frame.valid_offsets
-    frame.valid_offsets = {k: homes for k, homes in known.items() if gone.isdisjoint(homes)}
+def _forget(writer: ModuleWriter, written: Iterable[Home]) -> None:
+    gone, known = {*written}, writer.valid_offsets
+    writer.valid_offsets = {k: homes for k, homes in known.items() if gone.isdisjoint(homes)}
 
 
 def offsets_read(op: PlannedOp) -> Iterator[Divided]:
@@ -160,14 +160,14 @@ def _divided(
             yield Divided(offsets, divided, not each and index < len(levels) - 1)
 
 
-def _end(frame: Frame, divided: Divided) -> End:
+def _end(writer: ModuleWriter, divided: Divided) -> End:
     """The number at which offsets must end; it is read from an array if no size is known."""
     inner, less = divided.inner, 1 if divided.is_level else 0
     items = f"sequences of {inner.label!r}" if divided.is_level else f"rows of {inner.label!r}"
-    size = frame.known_size(inner.type.shape[0])
+    size = writer.known_size(inner.type.shape[0])
     if size is not None:
         return End(str(size - less), items, size - less)
-    text = f"{frame.operand(inner)}.shape[0]" + f" - {less}" * bool(less)
+    text = f"{writer.operand(inner)}.shape[0]" + f" - {less}" * bool(less)
     return End(text, items, (inner.storage, less), (_home(inner),))
 
 
@@ -175,23 +175,23 @@ def _is_fed(divided: Divided, end: End) -> bool:
     return divided.offsets.place is Place.FEED and not end.homes
 
 
-def _check(frame: Frame, op: PlannedOp, divided: Divided, end: End) -> None:
+def _check(writer: ModuleWriter, op: PlannedOp, divided: Divided, end: End) -> None:
     """Write the check of offsets, unless they are known to be valid."""
     offsets = divided.offsets
-    if (offsets.storage, end.key) in frame.valid_offsets:
+    if (offsets.storage, end.key) in writer.valid_offsets:
         return
-    _note(frame, offsets, end)
-    name = frame.operand(offsets).name
+    _note(writer, offsets, end)
+    name = writer.operand(offsets).name
     given = f"{name}, {end.text}, {offsets.label!r}, {end.items!r}"
     is_fed = _is_fed(divided, end)
-    with frame.checks(op, is_fed):
+    with writer.checks(op, is_fed):
         if not is_fed:
-            frame.line(f"{frame.function(expect_offsets)}({given})")
+            writer.line(f"{writer.function(expect_offsets)}({given})")
             return
-        checked = frame.names.make("checked")
-        frame.setup.line(f"{checked} = [b'']")
-        frame.line(f"if {name}.tobytes() != {checked}[0]:")
-        frame.line(f"    {frame.function(expect_offsets)}({given}, {checked})")
+        checked = writer.names.make("checked")
+        writer.setup.line(f"{checked} = [b'']")
+        writer.line(f"if {name}.tobytes() != {checked}[0]:")
+        writer.line(f"    {writer.function(expect_offsets)}({given}, {checked})")
 
 
 def _home(value: Value) -> Home:

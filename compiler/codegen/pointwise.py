@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, cast
 
-from compiler.codegen.bind_and_run import Frame, NumpyOperand, shape_text
+from compiler.codegen.module_writer import ModuleWriter, NumpyOperand, shape_text
 from compiler.codegen.trace import BY_KEY, REDUCTIONS, Expr, Term, Tracer, all_parts, ordered
 from compiler.ir.opdef import Pointwise, call, listed, reduced_axes
 from compiler.ir.philox import uniform_by_key
@@ -22,9 +22,9 @@ from compiler.ir.types import DType, Shape, TensorType
 from compiler.plan import Place, PlannedOp, Step, Storage, Value
 
 
-def emit_pointwise(frame: Frame, step: Step) -> None:
+def emit_pointwise(writer: ModuleWriter, step: Step) -> None:
     """Write a kernel whose ops are all `Pointwise` (or one that is `Rowwise`)."""
-    _Emitter(frame, trace(step), step.dying).emit()
+    _Emitter(writer, trace(step), step.dying).emit()
 
 
 @dataclass(frozen=True)
@@ -103,8 +103,8 @@ def _converted(tracer: Tracer, result: Any, wanted: TensorType, view: Shape | No
 class _Emitter:
     """Writes the parts of a kernel's expressions and counts how often each is still read."""
 
-    def __init__(self, frame: Frame, roots: list[Root], dying: frozenset[Value]) -> None:
-        self.frame = frame
+    def __init__(self, writer: ModuleWriter, roots: list[Root], dying: frozenset[Value]) -> None:
+        self.writer = writer
         self.roots = ordered_roots(roots)
         self.outputs = {root.value.storage for root in roots}
         self.dying = {value.storage for value in dying} - self.outputs
@@ -140,12 +140,12 @@ class _Emitter:
         if root.expr.is_leaf and root.expr not in self.locations:
             storage = self._leaf(root.expr).storage
             if storage in self.outputs and storage != root.value.storage:
-                saved = self.frame.scratch(root.expr.shape, root.expr.dtype)
+                saved = self.writer.scratch(root.expr.shape, root.expr.dtype)
                 self._copy(saved, root.expr)
                 self.locations[root.expr] = saved
 
     def _emit_root(self, root: Root) -> None:
-        out, parts = self.frame.operand(root.value), ordered(root.expr)
+        out, parts = self.writer.operand(root.value), ordered(root.expr)
         self.root_uses = Counter(arg for part in parts for arg in part.parts())
         choices = (part.args[:2] for part in parts if part.fn == "where")
         self.guarded = {arg for args in choices for arg in args if isinstance(arg, Expr)}
@@ -171,7 +171,7 @@ class _Emitter:
         location = self._choose(part, root, out)
         target = location.view(part.shape)
         for line in self._lines(part, target):
-            self.frame.line(line)
+            self.writer.line(line)
         self.locations[part] = location
         self.done.add(part)
         for arg in part.parts():
@@ -182,7 +182,7 @@ class _Emitter:
     def _lines(self, part: Expr, target: str) -> list[str]:
         """The NumPy code that computes one part into `target`."""
         if part.fn == BY_KEY:
-            function = self.frame.function(uniform_by_key)
+            function = self.writer.function(uniform_by_key)
             arguments = f"{self._leaf(part.parts()[0])}, {part.extra}, {shape_text(part.shape)}"
             return [f"np.copyto({target}, {function}({arguments}))"]
         return _statements(part, [self._text(arg) for arg in part.args], target)
@@ -190,14 +190,14 @@ class _Emitter:
     def _choose(self, part: Expr, root: Root, out: NumpyOperand) -> NumpyOperand:
         current = self._output_of(part)
         if current is not None and self._may_write(current, part):
-            return self.frame.operand(current.value)
+            return self.writer.operand(current.value)
         for arg in part.parts():
             if self._reusable(arg, part):
                 self.scratch.add(self._location_of(arg).name)
                 return self._location_of(arg)
         upcoming = self._next_output(part)
         if upcoming is not None and self._may_write(upcoming, part):
-            return self.frame.operand(upcoming.value)
+            return self.writer.operand(upcoming.value)
         only_reader = self.remaining_uses[part] == self.root_uses[part] and part not in self.guarded
         fits = out.type == TensorType(part.dtype, part.shape)
         if fits and only_reader and self._may_write(root, part):
@@ -261,7 +261,7 @@ class _Emitter:
             if location.type == wanted:
                 self.pool.remove(location)
                 return location
-        location = self.frame.scratch(part.shape, part.dtype)
+        location = self.writer.scratch(part.shape, part.dtype)
         self.scratch.add(location.name)
         return location
 
@@ -300,13 +300,13 @@ class _Emitter:
         """Copy a value to its output; NumPy broadcasts smaller ones."""
         same_size = out.type.numel == _numel(expr)
         target = out.view(expr.shape) if same_size else out.name
-        self.frame.line(f"np.copyto({target}, {self._text(expr)})")
+        self.writer.line(f"np.copyto({target}, {self._text(expr)})")
 
     def _location_of(self, expr: Expr) -> NumpyOperand:
         return self.locations[expr] if expr in self.locations else self._leaf(expr)
 
     def _leaf(self, leaf: Expr) -> NumpyOperand:
-        return self.frame.operand(cast(Value, leaf.extra))
+        return self.writer.operand(cast(Value, leaf.extra))
 
     def _text(self, term: Term) -> str:
         """Format a term as Python: a number, or the name of an array in the term's shape."""

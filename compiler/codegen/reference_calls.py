@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from keyword import iskeyword
 from typing import Any, cast
 
-from compiler.codegen.bind_and_run import Frame, shape_text
+from compiler.codegen.module_writer import ModuleWriter, shape_text
 from compiler.ir.opdef import GradOp, OpDef, listed, parameters, slot_of
 from compiler.ir.program import GRAD
 from compiler.plan import PlannedOp, Value
@@ -28,23 +28,23 @@ def pick(result: Any, slot: str) -> Any:
     return result[slot] if hasattr(result, "keys") else result
 
 
-def call_reference(frame: Frame, op: PlannedOp, values: Mapping[str, Any]) -> None:
+def call_reference(writer: ModuleWriter, op: PlannedOp, values: Mapping[str, Any]) -> None:
     """Write `result = reference(attributes, …)` and a copy of each output to its memory."""
     owner, body = reference_body(op.defn)
-    function = frame.function(getattr(type(owner), body), f"{op.kind}_reference")
+    function = writer.function(getattr(type(owner), body), f"{op.kind}_reference")
     given = [
         f"{n}={_argument(values.get(slot_of(n)), kind)}"
         for n, kind in parameters(type(owner), body)
     ]
-    frame.line(
-        f"result = {function}({', '.join([attributes_name(frame, op.kind, owner), *given])})"
+    writer.line(
+        f"result = {function}({', '.join([attributes_name(writer, op.kind, owner), *given])})"
     )
-    picker = frame.function(pick)
+    picker = writer.function(pick)
     for slot in op.outputs:
         part = f"{picker}(result, {result_key(op.defn, slot)!r})"
         for index, operand in enumerate(listed(values[slot])):
             item = f"{part}[{index}]" if op.defn.slots[slot].many else part
-            frame.line(f"np.copyto({operand}, np.reshape({item}, {shape_text(operand.shape)}))")
+            writer.line(f"np.copyto({operand}, np.reshape({item}, {shape_text(operand.shape)}))")
 
 
 def result_key(defn: OpDef, slot: str) -> str:
@@ -57,7 +57,7 @@ def reference_body(defn: OpDef) -> tuple[OpDef, str]:
     return (defn.origin, "grad") if isinstance(defn, GradOp) else (defn, "numpy")
 
 
-def attributes_name(frame: Frame, kind: str, owner: OpDef) -> str:
+def attributes_name(writer: ModuleWriter, kind: str, owner: OpDef) -> str:
     """Define a global that replaces the op's `self`; returns its name."""
     values = {name: repr(value) for name, value in owner.attributes.items()}
     if hasattr(owner, "callables"):
@@ -70,8 +70,8 @@ def attributes_name(frame: Frame, kind: str, owner: OpDef) -> str:
         listed = "**{" + ", ".join(f"{name!r}: {text}" for name, text in values.items()) + "}"
     else:
         listed = ", ".join(f"{name}={text}" for name, text in values.items())
-    name = frame.names.make(f"{kind}_attributes")
-    frame.globals.append(f"{name} = SimpleNamespace({listed})")
+    name = writer.names.make(f"{kind}_attributes")
+    writer.globals.append(f"{name} = SimpleNamespace({listed})")
     return name
 
 

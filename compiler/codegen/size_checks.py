@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TypeAlias
 
-from compiler.codegen.bind_and_run import Frame
+from compiler.codegen.module_writer import ModuleWriter
 from compiler.ir.dims import Size, names_of
 from compiler.ir.opdef.size_comparison import Requirement
 from compiler.ir.opdef.type_inference import size_requirements
@@ -22,7 +22,7 @@ _Operands: TypeAlias = "dict[str, TensorType]"
 """The types of an op's inputs, by slot, and index in slots of several."""
 
 
-def check_sizes(frame: Frame, step: Step) -> None:
+def check_sizes(writer: ModuleWriter, step: Step) -> None:
     """Write what the ops of a step require of sizes that are known when the module is bound."""
     for op in (each for each in step.ops if each.outputs and not each.body):
         operands = dict(_operands(op))
@@ -30,8 +30,8 @@ def check_sizes(frame: Frame, step: Step) -> None:
             continue
         for each in size_requirements(op.defn, op.defn.types_of(op.inputs)):
             names = names_of(*each.sizes)
-            if names and names <= frame.bound_dims:
-                frame.expect(each, _message(op.kind, operands, each))
+            if names and names <= writer.bound_dims:
+                writer.expect(each, _message(op.kind, operands, each))
 
 
 def _operands(op: PlannedOp) -> Iterator[tuple[str, TensorType]]:

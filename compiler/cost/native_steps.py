@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from compiler.codegen.native.frame import NativeFrame
 from compiler.codegen.native.machine import MACHINES
+from compiler.codegen.native.module_writer import NativeModuleWriter
 from compiler.codegen.native.target import NativeTarget
 from compiler.cost.plan_cost import call_cost
 from compiler.plan import Plan, Step
@@ -41,17 +41,20 @@ def native_steps(
     """The steps of a native plan in order; `reasons` tell why ops with these outputs have no
     kernels.
     """
-    frame = NativeTarget(MACHINES[machine]).frame(plan)
-    return [_step(frame, step, sizes, reasons) for step in plan.steps]
+    writer = NativeTarget(MACHINES[machine]).module_writer(plan)
+    return [_step(writer, step, sizes, reasons) for step in plan.steps]
 
 
 def _step(
-    frame: NativeFrame, step: Step, sizes: Mapping[str, int], reasons: Mapping[tuple[str, ...], str]
+    writer: NativeModuleWriter,
+    step: Step,
+    sizes: Mapping[str, int],
+    reasons: Mapping[tuple[str, ...], str],
 ) -> NativeStep:
     inside = [each.index for each in _with_nested(step)]
-    calls = [call for call in frame.costs if call.step in inside]
+    calls = [call for call in writer.costs if call.step in inside]
     costs = [call_cost(call, sizes) for call in calls]
-    why = next((frame.fallbacks[each] for each in inside if each in frame.fallbacks), "")
+    why = next((writer.fallbacks[each] for each in inside if each in writer.fallbacks), "")
     first = step.ops[0]
     if not calls and not why and first.kind != "delete_var":
         labels = tuple(value.label for slot in first.outputs.values() for value in slot)

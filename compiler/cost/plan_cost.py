@@ -278,7 +278,7 @@ def _shapes(op: PlannedOp) -> dict[str, Shape]:
 def native_calls(plan: Plan, machine: Machine | None = None) -> dict[int, list[Call]]:
     """The calls of native kernels in a plan, in order, by the number of their step."""
     found: dict[int, list[Call]] = {}
-    for each in NativeTarget(machine).frame(plan).costs:
+    for each in NativeTarget(machine).module_writer(plan).costs:
         found.setdefault(each.step, []).append(each)
     return found
 

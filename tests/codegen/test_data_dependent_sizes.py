@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import runtime
-from compiler.codegen.kernel.frame import expect_shape
+from compiler.codegen.kernel.module_writer import expect_shape
 from compiler.codegen.native.host import detected
 from compiler.driver import compile_graph
 from compiler.ir.text.printer import parse

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import fluid
-from compiler.codegen.triton.bind_and_run import TritonFrame
+from compiler.codegen.triton.module_writer import TritonModuleWriter
 from compiler.codegen.writer import Names, Writer
 from compiler.driver import feed_shapes
 from compiler.errors import CompileError, did_you_mean
@@ -131,7 +131,7 @@ def test_a_line_of_code_with_a_line_end_in_it_is_rejected(end: str) -> None:
 
 def test_kernels_whose_lines_were_not_escaped_are_rejected() -> None:
     study = every_name(LINE, lambda index: f"name_{index}", "x").study("triton")
-    frame = TritonFrame(study.compiled.plan)
+    frame = TritonModuleWriter(study.compiled.plan)
     written = type("Written", (), {"helpers": [], "lines": ["def f(x):", "    # a\nb"]})()
     with pytest.raises(ValueError, match="a line of code contains"):
         frame._carry(written)

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from compiler.codegen.native.frame import NativeFrame
 from compiler.codegen.native.host import detected, supported
 from compiler.codegen.native.kernel import NativeKernel
+from compiler.codegen.native.module_writer import NativeModuleWriter
 from fluid.cli import main as cli
 from fluid.cli.commands.selftest import NAMES
 from fluid.selftest import command
@@ -49,12 +49,12 @@ def test_a_family_has_one_line(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_broken_kernel_fails_its_family(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    intact = NativeFrame.command
+    intact = NativeModuleWriter.command
 
-    def shorter(frame: NativeFrame, kernel: NativeKernel, arguments: Any) -> None:
+    def shorter(frame: NativeModuleWriter, kernel: NativeKernel, arguments: Any) -> None:
         intact(frame, replace(kernel, units=kernel.units - 1), arguments)
 
-    monkeypatch.setattr(NativeFrame, "command", shorter)
+    monkeypatch.setattr(NativeModuleWriter, "command", shorter)
     chosen = ("--family", "losses", "--case", "softmax", "--sizes", "small", "--threads", "1")
     assert selftest(*chosen, "--cpu", "avx2") == 1
     printed = capsys.readouterr().out

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from compiler.codegen.bind_and_run import Frame
+from compiler.codegen.module_writer import ModuleWriter
 from compiler.ir.opdef import Pointwise, call, find, parameters, slot_of
 from compiler.ir.program import GRAD
 from tests.ops.backward import each, types_of, weights_for
@@ -38,9 +38,9 @@ SAMPLES = [sample for family in FAMILIES for sample in family.SAMPLES]
 
 def carried(function: Any) -> Any:
     """Return a function as a generated module has it."""
-    frame = Frame((), ())
-    name = frame.function(function, "carried")
-    lines = ["from __future__ import annotations", *frame.globals, *frame.functions]
+    writer = ModuleWriter((), ())
+    name = writer.function(function, "carried")
+    lines = ["from __future__ import annotations", *writer.globals, *writer.functions]
     scope = {"np": np}
     exec("\n".join(lines), scope)
     return scope[name]

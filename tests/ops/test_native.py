@@ -82,7 +82,7 @@ def test_recurrent_weights_have_products_as_gradients(make: Callable[..., Sample
     NATIVE.check(case, sample)
     graph, _ = graph_of(case, list(case.results), NOBODY)
     run_passes(graph, pipeline(Options(), TARGET), Context())
-    kernels = TARGET.frame(freeze(graph)).written.texts
+    kernels = TARGET.module_writer(freeze(graph)).written.texts
     assert any("gathered" in name for name in kernels)
     assert any(name.startswith("matmul_19x21x") for name in kernels), [*kernels]
 

@@ -85,5 +85,5 @@ def test_a_cpu_sorts_long_rows_and_counts_no_ranks(size, reason):
 """)
     target = NativeTarget(AVX512)
     run_passes(graph, pipeline(Options(), target), Context())
-    fallbacks = target.frame(freeze(graph)).fallbacks
+    fallbacks = target.module_writer(freeze(graph)).fallbacks
     assert [*fallbacks.values()] == [reason] * bool(reason)

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from compiler.codegen.bind_and_run import NumpyOperand
+from compiler.codegen.module_writer import NumpyOperand
 from compiler.codegen.trace import Expr, Term, Tracer
 from compiler.errors import CompileError
 from compiler.ir.dims import Dim, Size, product

@@ -9,12 +9,12 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
-from compiler.codegen.bind_and_run import NumpyOperand
 from compiler.codegen.kernel.body import KernelBody, Ref, Tiles, as_tuple
 from compiler.codegen.kernel.epilogues import Epilogue
-from compiler.codegen.kernel.frame import KernelFrame
 from compiler.codegen.kernel.host_code import HostWork
+from compiler.codegen.kernel.module_writer import KernelModuleWriter
 from compiler.codegen.kernel.random import keys_from
+from compiler.codegen.module_writer import NumpyOperand
 from compiler.codegen.reference_calls import ShapeOf
 from compiler.codegen.trace import Expr, Term
 from compiler.errors import CompileError
@@ -76,9 +76,13 @@ class OpKernels(HostWork):
     """Builds the kernels of one op; a target says how each is emitted into the step."""
 
     def __init__(
-        self, frame: KernelFrame, op: PlannedOp, name: str = "", epilogue: Epilogue | None = None
+        self,
+        writer: KernelModuleWriter,
+        op: PlannedOp,
+        name: str = "",
+        epilogue: Epilogue | None = None,
     ) -> None:
-        super().__init__(frame)
+        super().__init__(writer)
         self._op = op
         self._name = name or op.kind
         self._epilogue = epilogue
@@ -88,7 +92,7 @@ class OpKernels(HostWork):
     @property
     def in_order(self) -> bool:
         """True if sums must be computed in the same order in every run."""
-        return self._frame.in_order
+        return self._writer.in_order
 
     # ---- what targets decide ----
 
@@ -111,7 +115,7 @@ class OpKernels(HostWork):
 
     def expect_size(self, what: str, size: Size, expected: Size) -> None:
         """Require a size to be another one, which inference took for equal, when it is known."""
-        self._frame.expect_size(what, size, expected)
+        self._writer.expect_size(what, size, expected)
 
     def specialised(self, kind: str, geometry: Any, **operands: DeviceOperand | None) -> bool:
         """Emit the target's own kernels of a kind of op; false if it has none for them."""
@@ -127,26 +131,26 @@ class OpKernels(HostWork):
     def _slot_operands(self, slot: str, values: Sequence[Value]) -> Any:
         declared = self._op.defn.slots[slot]
         if declared.on_host:
-            return declared.hold([self._frame.operand(v) for v in values])
+            return declared.hold([self._writer.operand(v) for v in values])
         operands = [ShapeOf(v) if declared.shape_only else self._operand(v) for v in values]
         return declared.hold(operands)
 
     def _operand(self, value: Value) -> DeviceOperand:
-        return DeviceOperand(self, partial(self._frame.operand, value), value.type)
+        return DeviceOperand(self, partial(self._writer.operand, value), value.type)
 
     def allocate_operands(self) -> None:
         """Allocate every operand of the op."""
         for slot, values in {**self._op.inputs, **self._op.outputs}.items():
             if not self._op.defn.slots[slot].shape_only:
                 for value in values:
-                    self._frame.operand(value)
+                    self._writer.operand(value)
 
     def scratch(self, shape: Sequence[Size], dtype: DType) -> DeviceOperand:
         """Allocate scratch for this op; contents undefined."""
         return self._made(self._allocate(shape, dtype))
 
     def _allocate(self, shape: Sequence[Size], dtype: DType) -> NumpyOperand:
-        return self._frame.scratch(shape, dtype)
+        return self._writer.scratch(shape, dtype)
 
     def to_device(
         self, value: Any, shape: Sequence[Size], dtype: DType = DType.INT64, *, low: int = 0,
@@ -161,11 +165,11 @@ class OpKernels(HostWork):
 
     def aliased(self, a: DeviceOperand, b: DeviceOperand) -> bool:
         """True if both share the same storage, so that a copy is unnecessary."""
-        return self._frame.aliased(a.operand, b.operand)
+        return self._writer.aliased(a.operand, b.operand)
 
     def is_view_of(self, part: DeviceOperand, whole: DeviceOperand, share: Share) -> bool:
         """True if `part` already is the view of `whole` that `share` describes."""
-        return self._frame.is_view_of(part.operand, whole.operand, share)
+        return self._writer.is_view_of(part.operand, whole.operand, share)
 
     def key(self, keys: DeviceOperand, place: int) -> Expr:
         """Load the key at index `place` of a tensor of keys."""
@@ -236,7 +240,7 @@ class OpKernels(HostWork):
     def line(self, text: str) -> None:
         """Write one line of the step, after the kernels so far."""
         self.flush()
-        self._frame.line(text)
+        self._writer.line(text)
 
     def finish(self) -> None:
         """Emit the current kernel, and round bfloat16 sums accumulated in float32."""

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import cast
 
-from compiler.codegen.bind_and_run import Frame
 from compiler.codegen.kernel.body import KernelBody, Ref
 from compiler.codegen.kernel.random import random_element
+from compiler.codegen.module_writer import ModuleWriter
 from compiler.codegen.pointwise import Root, trace
 from compiler.codegen.trace import BY_KEY, Expr, Term, ordered
 from compiler.ir.types import Shape
@@ -24,13 +24,13 @@ from compiler.plan import Place, PlannedOp, Step, Value
 class Epilogue:
     """The ops fused after an anchor, as expressions of the anchor's `result`."""
 
-    frame: Frame
+    writer: ModuleWriter
     result: Value
     roots: list[Root]
 
     def replaces_store(self, name: str) -> bool:
         """True for the operand that the anchor stores its result to."""
-        return self.frame.operand(self.result).name == name
+        return self.writer.operand(self.result).name == name
 
     def store(
         self,
@@ -48,10 +48,10 @@ class Epilogue:
             for part in (part for part in ordered(root.expr) if part not in known):
                 known[part] = self._part(kernel, part, position, value, known)
         if self.result.place is not Place.INNER:
-            aligned = Ref(kernel, self.frame.operand(self.result), full)
+            aligned = Ref(kernel, self.writer.operand(self.result), full)
             kernel.store(aligned, position, value, where)
         for root in self.roots:
-            out = Ref(kernel, self.frame.operand(root.value), full)
+            out = Ref(kernel, self.writer.operand(root.value), full)
             kernel.store(out, position, known[root.expr], where)
 
     def _part(
@@ -66,7 +66,7 @@ class Epilogue:
         aligned = zip(part.shape, position[len(position) - len(part.shape) :], strict=True)
         at = [0 if size == 1 else index for size, index in aligned]
         if part.fn == BY_KEY:
-            keys = self.frame.operand(cast(Value, part.parts()[0].extra))
+            keys = self.writer.operand(cast(Value, part.parts()[0].extra))
             return random_element(kernel, part, keys, part.shape, at)
         if part.fn == "astype":
             (inner,) = part.args
@@ -77,7 +77,7 @@ class Epilogue:
         leaf = cast(Value, part.extra)
         if leaf == self.result:
             return kernel.astype(value, part.dtype)
-        return Ref(kernel, self.frame.operand(leaf), part.shape).at(*at)
+        return Ref(kernel, self.writer.operand(leaf), part.shape).at(*at)
 
 
 def _reindexed(
@@ -107,7 +107,7 @@ def without_unread_outputs(anchor: PlannedOp) -> PlannedOp:
     return replace(anchor, outputs=outputs)
 
 
-def fusible_epilogue(frame: Frame, step: Step) -> Epilogue | None:
+def fusible_epilogue(writer: ModuleWriter, step: Step) -> Epilogue | None:
     """The epilogue of a step's first op; None unless it is elementwise in the anchor's result.
 
     The anchor reads its inputs in any order, so an epilogue that overwrites one is not fused.
@@ -118,7 +118,7 @@ def fusible_epilogue(frame: Frame, step: Step) -> Epilogue | None:
     read = {(value.place, value.home) for values in anchor.inputs.values() for value in values}
     separate = all((root.value.place, root.value.home) not in read for root in roots)
     return (
-        Epilogue(frame, result, roots)
+        Epilogue(writer, result, roots)
         if separate and all(_is_elementwise(r, result) for r in roots)
         else None
     )

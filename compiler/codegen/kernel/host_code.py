@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, cast
 
-from compiler.codegen.bind_and_run import NumpyOperand, shape_text
-from compiler.codegen.kernel.frame import KernelFrame
+from compiler.codegen.kernel.module_writer import KernelModuleWriter
+from compiler.codegen.module_writer import NumpyOperand, shape_text
 from compiler.ir.dims import Dim, Size, product
 from compiler.ir.region import WHOLE
 from compiler.ir.types import Array, DType, TensorType
@@ -59,8 +59,8 @@ def expect_elements(values: Array, count: int) -> Array:
 class HostWork:
     """Writes the host code of an op's step."""
 
-    def __init__(self, frame: KernelFrame) -> None:
-        self._frame = frame
+    def __init__(self, writer: KernelModuleWriter) -> None:
+        self._writer = writer
 
     def flush(self) -> None:
         """Emit the current kernel, if there is one."""
@@ -73,15 +73,15 @@ class HostWork:
     def on_host(self, function: Callable[..., Any], *arguments: Any, hint: str = "") -> HostValue:
         """Call a function of arrays and numbers on the host, before the kernels that follow."""
         self.flush()
-        frame = self._frame
+        writer = self._writer
         listed = ", ".join(map(_argument, arguments))
-        text, name = f"{frame.function(function)}({listed})", hint or function.__name__
+        text, name = f"{writer.function(function)}({listed})", hint or function.__name__
         if self._is_bind_time(arguments):
-            return HostValue(frame.keep(text, True, Place.FEED, name), True, True)
+            return HostValue(writer.keep(text, True, Place.FEED, name), True, True)
         if self._is_step_invariant(arguments):
-            return HostValue(frame.keep(text, False, Place.FEED, name), True)
-        name = frame.names.make(name)
-        frame.line(f"{name} = {text}")
+            return HostValue(writer.keep(text, False, Place.FEED, name), True)
+        name = writer.names.make(name)
+        writer.line(f"{name} = {text}")
         return HostValue(name, False)
 
     def _upload(
@@ -90,20 +90,20 @@ class HostWork:
     ) -> NumpyOperand:  # fmt: skip
         """Copy a host array, all of whose `numbers` are in a range, to the device."""
         self.flush()
-        frame, text = self._frame, f"uploaded(take, {self._sized(value, shape)})"
+        writer, text = self._writer, f"uploaded(take, {self._sized(value, shape)})"
         type = TensorType(dtype, tuple(shape))
         if self._is_step_invariant(value):
-            name = frame.keep(text, self._is_bind_time(value), Place.FEED, "there")
+            name = writer.keep(text, self._is_bind_time(value), Place.FEED, "there")
         else:
-            name = frame.names.make("there")
-            frame.line(f"{name} = {text}")
-        return NumpyOperand(frame, name, type, False, (Place.LOCAL, name, WHOLE))
+            name = writer.names.make("there")
+            writer.line(f"{name} = {text}")
+        return NumpyOperand(writer, name, type, False, (Place.LOCAL, name, WHOLE))
 
     def _sized(self, value: Any, shape: Sequence[Size]) -> str:
         """The text of a host array; if it is computed, its size is compared with the shape."""
         if not isinstance(value, HostValue):
             return str(value)
-        return f"{self._frame.function(expect_elements)}({value}, {product(shape)})"
+        return f"{self._writer.function(expect_elements)}({value}, {product(shape)})"
 
     def _is_step_invariant(self, argument: Any) -> bool:
         """True if a value is the same throughout a step, so that it is computed only once."""
@@ -112,7 +112,7 @@ class HostWork:
         if isinstance(argument, NumpyOperand):
             return argument.storage[0] is Place.FEED
         if isinstance(argument, Dim):
-            return not self._frame.loop_sizes & {*argument.names}
+            return not self._writer.loop_sizes & {*argument.names}
         return not isinstance(argument, HostValue) or argument.from_feeds
 
     def _is_bind_time(self, argument: Any) -> bool:
@@ -120,47 +120,47 @@ class HostWork:
         if isinstance(argument, list | tuple):
             return all(map(self._is_bind_time, cast("list[Any]", argument)))
         if isinstance(argument, Dim):
-            return {*argument.names} <= self._frame.bound_dims
+            return {*argument.names} <= self._writer.bound_dims
         if isinstance(argument, HostValue):
             return argument.at_bind
         return not isinstance(argument, NumpyOperand)
 
     def expect_at_most(self, size: Size, limit: Size) -> None:
         """Require a size of the host to be at most another, if the target can check it."""
-        self._frame.expect_at_most(size, limit)
+        self._writer.expect_at_most(size, limit)
 
     def set_size(self, size: Size, value: Any) -> None:
         """Set a data-dependent size."""
-        self._frame.define_size(size, str(value))
+        self._writer.define_size(size, str(value))
 
     def as_size(self, value: HostValue, hint: str = "size") -> Dim:
         """Use an integer of the host as a size."""
         if value.text.isidentifier():
             return Dim.named(value.text)
-        name = self._frame.names.make(hint)
-        self._frame.line(f"{name} = {value}")
+        name = self._writer.names.make(hint)
+        self._writer.line(f"{name} = {value}")
         return Dim.named(name)
 
     def write_host(self, out: NumpyOperand, value: Any) -> None:
         """Assign an array to an output on the host."""
         self.flush()
         if out.type.is_open:
-            self._frame.line(f"{out} = {value}")
+            self._writer.line(f"{out} = {value}")
         else:
-            self._frame.line(f"np.copyto({out}, np.reshape({value}, {shape_text(out.shape)}))")
+            self._writer.line(f"np.copyto({out}, np.reshape({value}, {shape_text(out.shape)}))")
 
     @contextmanager
     def for_each(self, values: Any, *hints: str) -> Generator[tuple[Dim, ...]]:
         """Repeat the launches written inside for each tuple of integers; `hints` name them."""
         self.flush()
         self.allocate_operands()
-        names = [self._frame.names.make(hint) for hint in hints]
-        self._frame.line(f"for {', '.join(names)} in {values}:")
-        self._frame.enter()
-        self._frame.loop_sizes |= {*names}
+        names = [self._writer.names.make(hint) for hint in hints]
+        self._writer.line(f"for {', '.join(names)} in {values}:")
+        self._writer.enter()
+        self._writer.loop_sizes |= {*names}
         yield tuple(map(Dim.named, names))
         self.flush()
-        self._frame.leave()
+        self._writer.leave()
 
 
 def _argument(argument: Any) -> str:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Protocol, TypeAlias, cast
 
-from compiler.codegen.bind_and_run import NumpyOperand
 from compiler.codegen.kernel.body import KernelBody, Ref
 from compiler.codegen.kernel.random import random_element
+from compiler.codegen.module_writer import NumpyOperand
 from compiler.codegen.pointwise import Root, trace
 from compiler.codegen.trace import BY_KEY, Expr, Term, all_parts, ordered
 from compiler.errors import CompileError
@@ -24,14 +24,14 @@ Group: TypeAlias = "tuple[tuple[Shape, tuple[int, ...]], list[Root]]"
 
 
 class Operands(Protocol):
-    """Maps values to operands: usually a frame."""
+    """Maps values to operands: usually a writer."""
 
     def operand(self, value: Value) -> NumpyOperand:
         """The operand for a value."""
         ...
 
 
-def kernels_of(step: Step, name: str, frame: Operands) -> list[KernelBody]:
+def kernels_of(step: Step, name: str, writer: Operands) -> list[KernelBody]:
     """Lower a step of pointwise ops to kernels, ordered so that none overwrites an input of a
     later one.
     """
@@ -39,7 +39,7 @@ def kernels_of(step: Step, name: str, frame: Operands) -> list[KernelBody]:
     for root in (root for root in trace(step) if not _is_unchanged(root)):
         groups.setdefault((_space(root), _axes(root.expr)), []).append(root)
     return [
-        _Kernel(name, *space, group, frame).kernel
+        _Kernel(name, *space, group, writer).kernel
         for space, group in _without_overwrites(list(groups.items()))
     ]
 
@@ -108,9 +108,9 @@ class _Kernel:
         space: Shape,
         axes: tuple[int, ...],
         roots: Sequence[Root],
-        frame: Operands,
+        writer: Operands,
     ) -> None:
-        self.frame = frame
+        self.writer = writer
         self.space, self.reduced = space, {axis + len(space) for axis in axes}
         self.groups = _merged(space, self.reduced, _shapes(roots))
         kept = [
@@ -133,7 +133,7 @@ class _Kernel:
         return [next(looped) if reduced else next(kept) for _, reduced in self.groups]
 
     def _store(self, root: Root) -> None:
-        out = self.frame.operand(root.value)
+        out = self.writer.operand(root.value)
         shape = root.expr.shape
         if product(shape) != out.type.numel:
             shape = out.type.shape
@@ -163,7 +163,7 @@ class _Kernel:
     def _part(self, part: Expr) -> Term:
         args = tuple(self.known[a] if isinstance(a, Expr) else a for a in part.args)
         if part.is_leaf:
-            operand = self.frame.operand(cast(Value, part.extra))
+            operand = self.writer.operand(cast(Value, part.extra))
             sizes, indices = self._access(part.shape)
             return Ref(self.kernel, operand, sizes).at(*indices)
         if part.fn == "full":
@@ -171,7 +171,7 @@ class _Kernel:
         if part.fn == "astype":
             return self.kernel.astype(args[0], part.dtype)
         if part.fn == BY_KEY:
-            keys = self.frame.operand(cast(Value, part.parts()[0].extra))
+            keys = self.writer.operand(cast(Value, part.parts()[0].extra))
             return random_element(self.kernel, part, keys, *self._access(part.shape))
         if part.fn.startswith("reduce_"):
             return self._reduced(part, args[0])

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import cast
 
-from compiler.codegen.bind_and_run import NumpyOperand
 from compiler.codegen.kernel.body import KernelBody
+from compiler.codegen.module_writer import NumpyOperand
 from compiler.codegen.trace import Expr, Term
 from compiler.ir.dims import Size
 
@@ -17,7 +17,7 @@ def keys_from(keys: NumpyOperand, place: int) -> NumpyOperand:
     if place == 0:
         return keys
     view = f"{keys}.reshape(-1)[{place}:]"
-    name = keys.frame.keep(view, keys.steady, keys.storage[0], f"{keys}_at")
+    name = keys.writer.keep(view, keys.steady, keys.storage[0], f"{keys}_at")
     offset = keys.region.offset + place * keys.type.dtype.itemsize
     storage = (*keys.storage[:2], replace(keys.region, offset=offset))
     type = keys.type.with_shape((keys.type.numel - place,))

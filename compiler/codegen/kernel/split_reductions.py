@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
-from compiler.codegen.bind_and_run import NumpyOperand
 from compiler.codegen.kernel.analysis import (
     accumulator_type,
     loop_dependencies,
@@ -22,6 +21,7 @@ from compiler.codegen.kernel.analysis import (
     store_roots,
 )
 from compiler.codegen.kernel.body import KernelBody, Ref, Store
+from compiler.codegen.module_writer import NumpyOperand
 from compiler.codegen.trace import Expr, Term, ordered
 from compiler.ir.dims import Size
 from compiler.ir.types import DType, Shape

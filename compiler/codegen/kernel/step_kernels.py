@@ -9,16 +9,16 @@ from dataclasses import replace
 from compiler.codegen.epilogue import split_anchor
 from compiler.codegen.kernel.builder import OpKernels
 from compiler.codegen.kernel.epilogues import Epilogue, fusible_epilogue, without_unread_outputs
-from compiler.codegen.kernel.frame import KernelFrame
+from compiler.codegen.kernel.module_writer import KernelModuleWriter
 from compiler.ir.opdef import Pointwise, call
 from compiler.plan import PlannedOp, Step
 
 
 class StepKernels(ABC):
-    """Writes the kernels of steps into a frame; a target defines `pointwise` and `builder`."""
+    """Writes the kernels of steps into a module; a target defines `pointwise` and `builder`."""
 
-    def __init__(self, frame: KernelFrame) -> None:
-        self._frame = frame
+    def __init__(self, writer: KernelModuleWriter) -> None:
+        self._writer = writer
 
     @abstractmethod
     def pointwise(self, step: Step) -> None:
@@ -40,11 +40,11 @@ class StepKernels(ABC):
     def _anchor_and_epilogue(self, step: Step) -> None:
         """Write an anchor with its epilogue fused, or one after the other if it cannot be fused."""
         step = replace(step, ops=(without_unread_outputs(step.ops[0]), *step.ops[1:]))
-        epilogue = fusible_epilogue(self._frame, step)
+        epilogue = fusible_epilogue(self._writer, step)
         if epilogue is not None:
             self._op(step.ops, epilogue)
             return
-        anchor, rest = split_anchor(self._frame, step)
+        anchor, rest = split_anchor(self._writer, step)
         self._op([anchor])
         self.pointwise(rest)
 

@@ -6,14 +6,14 @@ from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from compiler.codegen.bind_and_run import NumpyOperand
 from compiler.codegen.kernel.body import KernelBody, Tiles
 from compiler.codegen.kernel.builder import DeviceOperand
 from compiler.codegen.kernel.epilogues import Epilogue
-from compiler.codegen.native.frame import NativeFrame
+from compiler.codegen.module_writer import NumpyOperand
 from compiler.codegen.native.image_ops import SPECIAL, SpecialBuilder
 from compiler.codegen.native.llvm_ir import Type
 from compiler.codegen.native.loops import NotLowered
+from compiler.codegen.native.module_writer import NativeModuleWriter
 from compiler.codegen.native.narrow_factors import product_type
 from compiler.codegen.native.products.contraction import Steps
 from compiler.codegen.native.products_of_tiles import emit_product
@@ -32,12 +32,16 @@ class NativeKernelBuilder(SpecialBuilder):
     """Emits the kernels of one op into a step."""
 
     def __init__(
-        self, frame: NativeFrame, op: PlannedOp, name: str = "", epilogue: Epilogue | None = None
+        self,
+        writer: NativeModuleWriter,
+        op: PlannedOp,
+        name: str = "",
+        epilogue: Epilogue | None = None,
     ) -> None:
-        super().__init__(frame, op, name, epilogue)
-        self._native = frame
-        self.machine = frame.machine
-        self.winograd = frame.winograd
+        super().__init__(writer, op, name, epilogue)
+        self._native = writer
+        self.machine = writer.machine
+        self.winograd = writer.winograd
 
     def specialised(self, kind: str, geometry: Any, **operands: DeviceOperand | None) -> bool:
         """Emit the native kernels of a kind of op; false if it has none for these operands."""
@@ -119,14 +123,14 @@ class NativeKernelBuilder(SpecialBuilder):
         if numbers is not None:
             text = self._checked(value, form, *numbers)
         if self._is_step_invariant(value):
-            name = self._frame.keep(text, False, Place.FEED, "array")
+            name = self._writer.keep(text, False, Place.FEED, "array")
         else:
-            name = self._frame.names.make("array")
-            self._frame.line(f"{name} = {text}")
+            name = self._writer.names.make("array")
+            self._writer.line(f"{name} = {text}")
         if numbers is not None:
             self._native.accesses.has_numbers(name, *numbers)
         type = TensorType(dtype, tuple(shape))
-        return NumpyOperand(self._frame, name, type, False, (Place.LOCAL, name, WHOLE))
+        return NumpyOperand(self._writer, name, type, False, (Place.LOCAL, name, WHOLE))
 
     def _checked(self, value: Any, form: str, low: int, below: Size) -> str:
         """The text of an array of indices: offsets are compared by their last one, which is the
@@ -139,22 +143,22 @@ class NativeKernelBuilder(SpecialBuilder):
         return f"np.ascontiguousarray({form})"
 
 
-def _emit_tiles(frame: NativeFrame, kernel: Tiles) -> None:
+def _emit_tiles(writer: NativeModuleWriter, kernel: Tiles) -> None:
     """Append a kernel of products: fused, or one after the other, or else as loops."""
-    frame.accesses.check_kernel(kernel, exactly=True)
+    writer.accesses.check_kernel(kernel, exactly=True)
     if kernel.is_empty:
         return
     try:
-        with frame.attempt():
-            emit_product(frame, kernel)
+        with writer.attempt():
+            emit_product(writer, kernel)
     except NotLowered:
-        frame.loops(_separated(frame, kernel))
+        writer.loops(_separated(writer, kernel))
 
 
-def _separated(frame: NativeFrame, kernel: Tiles) -> KernelBody:
+def _separated(writer: NativeModuleWriter, kernel: Tiles) -> KernelBody:
     """The kernel of what follows its products, which are appended; itself if they cannot be."""
     try:
-        with frame.attempt():
-            return separated(frame, kernel)
+        with writer.attempt():
+            return separated(writer, kernel)
     except NotLowered:
         return kernel

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
-from compiler.codegen.bind_and_run import NumpyOperand
 from compiler.codegen.kernel.analysis import accumulator_type
 from compiler.codegen.kernel.body import KernelBody, Ref
-from compiler.codegen.native.frame import NativeFrame
+from compiler.codegen.module_writer import NumpyOperand
 from compiler.codegen.native.loops import NotLowered
+from compiler.codegen.native.module_writer import NativeModuleWriter
 from compiler.codegen.trace import Expr
 from compiler.ir.dims import Size
 from compiler.ir.opdef import call, listed
@@ -17,27 +17,27 @@ from compiler.ir.opdef.global_reductions import KEY
 from compiler.plan import PlannedOp, Value
 
 
-def global_reduction(frame: NativeFrame, op: PlannedOp) -> list[KernelBody]:
+def global_reduction(writer: NativeModuleWriter, op: PlannedOp) -> list[KernelBody]:
     """The kernels of an op with global sums, in order."""
     if op.inputs.get(KEY):
         raise NotLowered("it draws one number for all elements")
     width = _width(op)
     sums = KernelBody(f"{op.kind}_sums", (1,))
     over = sums.loop(width)
-    terms = cast("dict[str, Expr]", _trace(frame, op, "measure", sums, over, width, {}))
+    terms = cast("dict[str, Expr]", _trace(writer, op, "measure", sums, over, width, {}))
     totals, kernels = dict[str, NumpyOperand](), list[KernelBody]()
     for name, term in terms.items():
         dtype = accumulator_type(term.dtype)
-        totals[name] = frame.scratch((1,), dtype)
+        totals[name] = writer.scratch((1,), dtype)
         total = sums.sum(term.astype(dtype), over)
         sums.store(Ref(sums, totals[name], (1,)), sums.indices, total)
     if terms:
         kernels.append(sums)
-    return [*kernels, *_updates(frame, op, width, totals)]
+    return [*kernels, *_updates(writer, op, width, totals)]
 
 
 def _updates(
-    frame: NativeFrame, op: PlannedOp, width: Size, totals: Mapping[str, NumpyOperand]
+    writer: NativeModuleWriter, op: PlannedOp, width: Size, totals: Mapping[str, NumpyOperand]
 ) -> list[KernelBody]:
     """The kernels that store each element of the outputs, and their scalars."""
     kernel, scalars = KernelBody(op.kind, (width,)), KernelBody(f"{op.kind}_scalars", (1,))
@@ -45,11 +45,11 @@ def _updates(
     held += [(scalars, scalars.indices[0], 1)] if width != 1 else []
     for body, index, count in held:
         known = {name: Ref(body, each, (1,)).at(0) for name, each in totals.items()}
-        results = op.defn.named(_trace(frame, op, "compute", body, index, width, known))
+        results = op.defn.named(_trace(writer, op, "compute", body, index, width, known))
         for slot, values in op.outputs.items():
             for value, result in zip(values, listed(results[slot]), strict=True):
                 if value.type.numel == count:
-                    out = Ref(body, frame.operand(value), (count,))
+                    out = Ref(body, writer.operand(value), (count,))
                     body.store(out, body.indices, result)
     return [body for body, _, _ in held if body.stores]
 
@@ -61,13 +61,13 @@ def _width(op: PlannedOp) -> Size:
 
 
 def _trace(
-    frame: NativeFrame, op: PlannedOp, body: str, kernel: KernelBody, index: Expr, width: Size,
-    totals: Mapping[str, Expr],
+    writer: NativeModuleWriter, op: PlannedOp, body: str, kernel: KernelBody, index: Expr,
+    width: Size, totals: Mapping[str, Expr],
 ) -> Any:  # fmt: skip
     """Trace a body of the op over the elements at an index."""
 
     def element(value: Value) -> Expr:
-        operand = frame.operand(value)
+        operand = writer.operand(value)
         count, at = (1, 0) if value.type.numel == 1 else (width, index)
         found = Ref(kernel, operand, (count,)).at(at)
         return found.astype(accumulator_type(found.dtype))

@@ -7,8 +7,8 @@ from functools import partial
 from math import prod
 from typing import Any, Protocol
 
-from compiler.codegen.bind_and_run import NumpyOperand
 from compiler.codegen.kernel.builder import DeviceOperand, OpKernels
+from compiler.codegen.module_writer import NumpyOperand
 from compiler.codegen.native.element_types import COMPUTED, TYPES
 from compiler.codegen.native.images.axes import WindowAxis
 from compiler.codegen.native.images.depthwise import depthwise

@@ -6,14 +6,14 @@ results agree to the rounding of sums.
 
 from __future__ import annotations
 
-from compiler.codegen.bind_and_run import NumpyOperand
+from compiler.codegen.module_writer import NumpyOperand
 from compiler.codegen.native.element_types import COMPUTED, TYPES
-from compiler.codegen.native.frame import NativeFrame
 from compiler.codegen.native.functions import cast
 from compiler.codegen.native.kernel import NativeKernel, entry
 from compiler.codegen.native.llvm_ir import F32, I8, I64, POINTER, Function, LoopBody, Type, Value
 from compiler.codegen.native.loops import NotLowered
 from compiler.codegen.native.machine import Machine
+from compiler.codegen.native.module_writer import NativeModuleWriter
 from compiler.codegen.native.products.dots import dot_of
 from compiler.codegen.native.products.index import Indices, named
 from compiler.ir.dims import product
@@ -27,7 +27,7 @@ BLOCK = threshold(
 
 
 def product_type(
-    frame: NativeFrame, left: NumpyOperand, right: NumpyOperand, side_by_side: bool = True
+    writer: NativeModuleWriter, left: NumpyOperand, right: NumpyOperand, side_by_side: bool = True
 ) -> tuple[Type, NumpyOperand, NumpyOperand]:
     """The element type of a product's kernels, and its factors in that type.
 
@@ -37,15 +37,15 @@ def product_type(
     dtypes = {left.type.dtype, right.type.dtype}
     if len(dtypes) == 1 and dtypes <= COMPUTED:
         return TYPES[left.type.dtype], left, right
-    if dtypes == {DType.INT8} and side_by_side and dot_of(frame.machine, I8):
+    if dtypes == {DType.INT8} and side_by_side and dot_of(writer.machine, I8):
         return I8, left, right
     if not dtypes <= {*HALVES, DType.FP32}:
         raise NotLowered("its factors are neither of one type nor in half precision")
-    element, why = TYPES[left.type.dtype], _why_widened(frame.machine, dtypes, side_by_side)
+    element, why = TYPES[left.type.dtype], _why_widened(writer.machine, dtypes, side_by_side)
     if not why:
         return element, left, right
-    frame.comments.append(f"factors widened to float32: {why}")
-    return F32, widened(frame, left), widened(frame, right)
+    writer.comments.append(f"factors widened to float32: {why}")
+    return F32, widened(writer, left), widened(writer, right)
 
 
 def _why_widened(machine: Machine, dtypes: set[DType], side_by_side: bool) -> str:
@@ -58,7 +58,7 @@ def _why_widened(machine: Machine, dtypes: set[DType], side_by_side: bool) -> st
     return "" if side_by_side else "no neighbours of the left one are summed"
 
 
-def widened(frame: NativeFrame, half: NumpyOperand) -> NumpyOperand:
+def widened(writer: NativeModuleWriter, half: NumpyOperand) -> NumpyOperand:
     """An array in half precision as float32, once if it is constant; other arrays as they are."""
     if half.type.dtype not in HALVES:
         return half
@@ -66,9 +66,9 @@ def widened(frame: NativeFrame, half: NumpyOperand) -> NumpyOperand:
     if half.region.is_strided:
         raise NotLowered("a factor in half precision has gaps")
     nbytes = product([count, 6])
-    function = _widening(frame.machine, half.type.dtype)
+    function = _widening(writer.machine, half.type.dtype)
     kernel = NativeKernel([function], (count + (BLOCK.value - 1)) // BLOCK.value, 0, nbytes)
-    return frame.prepared(kernel, [half], [count], half.shape, DType.FP32)
+    return writer.prepared(kernel, [half], [count], half.shape, DType.FP32)
 
 
 @cached_by_thresholds(128)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import cast
 
-from compiler.codegen.bind_and_run import NumpyOperand
 from compiler.codegen.kernel.body import Source, Tiles
+from compiler.codegen.module_writer import NumpyOperand
 from compiler.codegen.native.affine import strides
-from compiler.codegen.native.frame import NativeFrame
 from compiler.codegen.native.loops import NotLowered
+from compiler.codegen.native.module_writer import NativeModuleWriter
 from compiler.codegen.native.narrow_factors import product_type
 from compiler.codegen.native.products.matmul import matmul
 from compiler.codegen.native.register_epilogues import RegisterEpilogue, products_of
@@ -17,7 +17,7 @@ from compiler.ir.dims import Size
 from compiler.ir.types import HALVES, DType
 
 
-def emit_product(frame: NativeFrame, tiles: Tiles) -> None:
+def emit_product(writer: NativeModuleWriter, tiles: Tiles) -> None:
     """Append the kernels of a product to the step.
 
     Raises NotLowered unless its factors are loads that move with rows, columns and K alone.
@@ -27,21 +27,21 @@ def emit_product(frame: NativeFrame, tiles: Tiles) -> None:
         raise NotLowered("its kernel has several products")
     (dot,) = found
     a, b = (cast(Expr, factor) for factor in dot.args)
-    epilogue = RegisterEpilogue(tiles, dot, frame.machine)
+    epilogue = RegisterEpilogue(tiles, dot, writer.machine)
     *stack, rows, columns = tiles.shape
     left, right = tiles.iterations
     *batch, i, j = tiles.indices
     a_strides, a_array = _factor(a, [*batch, i, left])
     b_strides, b_array = _factor(b, [*batch, right, j])
-    element, a_array, b_array = product_type(frame, a_array, b_array, a_strides[-1] == 1)
+    element, a_array, b_array = product_type(writer, a_array, b_array, a_strides[-1] == 1)
     made = epilogue.epilogue
     arrays = {"a": a_array, "b": b_array, **epilogue.arrays}
-    steps = frame.made(
-        matmul, frame.machine, element, tuple(stack), rows, tiles.loops[0], columns,
+    steps = writer.made(
+        matmul, writer.machine, element, tuple(stack), rows, tiles.loops[0], columns,
         a=tuple(a_strides), b=tuple(b_strides), epilogue=made,
-        constant=frame.is_constant(b_array), few_rows=frame.varies_in_loop(rows),
+        constant=writer.is_constant(b_array), few_rows=writer.varies_in_loop(rows),
     )  # fmt: skip
-    frame.steps(steps, arrays, element)
+    writer.steps(steps, arrays, element)
 
 
 def _before_widening(factor: Expr) -> Expr:

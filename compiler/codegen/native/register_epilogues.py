@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
-from compiler.codegen.bind_and_run import NumpyOperand
 from compiler.codegen.kernel.analysis import operand_types, store_roots
 from compiler.codegen.kernel.body import KernelBody, Source, Store
+from compiler.codegen.module_writer import NumpyOperand
 from compiler.codegen.native.affine import strides
 from compiler.codegen.native.element_types import TYPES
 from compiler.codegen.native.functions import cast as cast_value

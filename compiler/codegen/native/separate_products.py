@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from compiler.codegen.bind_and_run import NumpyOperand
 from compiler.codegen.kernel.body import KernelBody, Ref, Source, Tiles, size_of
 from compiler.codegen.kernel.split_reductions import substitute
+from compiler.codegen.module_writer import NumpyOperand
 from compiler.codegen.native.affine import strides
-from compiler.codegen.native.frame import NativeFrame
 from compiler.codegen.native.loops import NotLowered
+from compiler.codegen.native.module_writer import NativeModuleWriter
 from compiler.codegen.native.narrow_factors import product_type
 from compiler.codegen.native.products.axes import contiguous
 from compiler.codegen.native.products.matmul import matmul
@@ -47,7 +47,7 @@ class _Product:
     dots: list[Expr]
 
 
-def separated(frame: NativeFrame, tiles: Tiles) -> KernelBody:
+def separated(writer: NativeModuleWriter, tiles: Tiles) -> KernelBody:
     """Append the products of a kernel to the step; returns the kernel of the rest.
 
     Raises NotLowered unless right factors are loads that move with columns and K alone, and left
@@ -56,14 +56,14 @@ def separated(frame: NativeFrame, tiles: Tiles) -> KernelBody:
     if tiles.parts > 1:
         raise NotLowered("its products are split")
     *stack, rows, columns = tiles.shape
-    products = _merged([_product(frame, tiles, dot) for dot in products_of(tiles, "dot")], columns)
+    products = _merged([_product(writer, tiles, dot) for dot in products_of(tiles, "dot")], columns)
     rest = KernelBody(tiles.name, tiles.shape)
     known: dict[Expr, Term] = dict(zip(tiles.indices, rest.indices, strict=True))
     *batch, i, j = rest.indices
     for product in products:
         wide = columns * len(product.dots)
-        sums = frame.scratch((*stack, rows, wide), product.dots[0].dtype)
-        _emit(frame, tiles, product, sums)
+        sums = writer.scratch((*stack, rows, wide), product.dots[0].dtype)
+        _emit(writer, tiles, product, sums)
         for number, dot in enumerate(product.dots):
             column = j + rest.size(columns * number) if number else j
             live = None if product.left.rows is None else i < rest.size(product.left.rows)
@@ -77,7 +77,7 @@ def separated(frame: NativeFrame, tiles: Tiles) -> KernelBody:
     return rest
 
 
-def _product(frame: NativeFrame, tiles: Tiles, dot: Expr) -> _Product:
+def _product(writer: NativeModuleWriter, tiles: Tiles, dot: Expr) -> _Product:
     a, b = (cast(Expr, factor) for factor in dot.args)
     if a.fn != "load" or b.fn != "load":
         raise NotLowered("its factors are computed")
@@ -85,7 +85,7 @@ def _product(frame: NativeFrame, tiles: Tiles, dot: Expr) -> _Product:
     second = _factor(b, [*batch, right, j])
     if second is None:
         raise NotLowered("its right factor is gathered")
-    first = _factor(a, [*batch, i, left]) or _gathered(frame, tiles, a, [*batch, i, left])
+    first = _factor(a, [*batch, i, left]) or _gathered(writer, tiles, a, [*batch, i, left])
     return _Product(first, second, [dot])
 
 
@@ -104,7 +104,9 @@ def _factor(factor: Expr, symbols: Sequence[Expr]) -> _Factor | None:
     return None if found is None else _Factor(source.operand, found[0], found[1], rows)
 
 
-def _gathered(frame: NativeFrame, tiles: Tiles, load: Expr, symbols: Sequence[Expr]) -> _Factor:
+def _gathered(
+    writer: NativeModuleWriter, tiles: Tiles, load: Expr, symbols: Sequence[Expr]
+) -> _Factor:
     """Append a copy of a gathered factor; its axes are in the order of the load's indices.
 
     Raises NotLowered if an index moves with two axes, since the copy is then larger than the array.
@@ -113,10 +115,10 @@ def _gathered(frame: NativeFrame, tiles: Tiles, load: Expr, symbols: Sequence[Ex
     sizes = dict(zip(symbols, (*tiles.shape[:-1], tiles.loops[0]), strict=True))
     shape = tuple(sizes[each] for each in axes)
     kernel = KernelBody(f"{tiles.name}_gathered", shape)
-    copy = frame.scratch(shape, load.dtype)
+    copy = writer.scratch(shape, load.dtype)
     known: dict[Expr, Term] = dict(zip(axes, kernel.indices, strict=True))
     kernel.store(Ref(kernel, copy, shape), kernel.indices, substitute(kernel, load, known))
-    frame.loops(kernel)
+    writer.loops(kernel)
     steps = dict(zip(axes, contiguous(shape), strict=True))
     return _Factor(copy, [steps.get(each, 0) for each in symbols], 0)
 
@@ -160,7 +162,7 @@ def _continues(last: _Product, each: _Product, columns: Size) -> bool:
     return same and moved and each.right.offset == following
 
 
-def _emit(frame: NativeFrame, tiles: Tiles, product: _Product, sums: NumpyOperand) -> None:
+def _emit(writer: NativeModuleWriter, tiles: Tiles, product: _Product, sums: NumpyOperand) -> None:
     """Append a product whose sums go to an array."""
     left, right = product.left, product.right
     *stack, every, columns = tiles.shape
@@ -168,13 +170,13 @@ def _emit(frame: NativeFrame, tiles: Tiles, product: _Product, sums: NumpyOperan
     if left.rows is not None and stack:
         raise NotLowered("some rows of its stacked products do not exist")
     near = left.strides[-1] == 1
-    element, *factors = product_type(frame, left.array, right.array, near)
+    element, *factors = product_type(writer, left.array, right.array, near)
     a, b = (
-        frame.shifted(array, each.offset)
+        writer.shifted(array, each.offset)
         for array, each in zip(factors, (left, right), strict=True)
     )
     steps = matmul(
-        frame.machine, element, stack, rows, tiles.loops[0], columns * len(product.dots),
-        a=left.strides, b=right.strides, constant=True, few_rows=frame.varies_in_loop(rows),
+        writer.machine, element, stack, rows, tiles.loops[0], columns * len(product.dots),
+        a=left.strides, b=right.strides, constant=True, few_rows=writer.varies_in_loop(rows),
     )  # fmt: skip
-    frame.steps(steps, {"a": a, "b": b, "out": sums}, element)
+    writer.steps(steps, {"a": a, "b": b, "out": sums}, element)

@@ -1,4 +1,4 @@
-"""What a frame of native code writes: sequences of commands, and the lines of a step between them.
+"""Native code of a step: sequences of commands, and the lines of a step between them.
 
 A command is a call of a kernel with its arguments.
 """
@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-from compiler.codegen.bind_and_run import NumpyOperand
+from compiler.codegen.module_writer import NumpyOperand
 from compiler.codegen.native.kernel import NativeKernel
 from compiler.codegen.writer import Writer
 from compiler.ir.dims import Dim, Size

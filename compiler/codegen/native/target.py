@@ -6,26 +6,27 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from compiler.codegen.bind_and_run import Frame
+from compiler.codegen.assemble import Style, assemble
 from compiler.codegen.kernel.epilogues import Epilogue, fused_name
 from compiler.codegen.kernel.pointwise import kernels_of
 from compiler.codegen.kernel.step_kernels import StepKernels
 from compiler.codegen.kernel.support import has_kernel_body, why_no_kernel
 from compiler.codegen.module import Module, ir_lines
+from compiler.codegen.module_writer import ModuleWriter
 from compiler.codegen.nan_checks import check_outputs
 from compiler.codegen.native.builder import NativeKernelBuilder
 from compiler.codegen.native.checks.step_checks import compared_with_reference
-from compiler.codegen.native.frame import NativeFrame
 from compiler.codegen.native.global_reductions import global_reduction
 from compiler.codegen.native.host import host_machine
 from compiler.codegen.native.kernel import OnKernel
 from compiler.codegen.native.llvm_ir import I8
 from compiler.codegen.native.loops import NotLowered
 from compiler.codegen.native.machine import Machine
+from compiler.codegen.native.module_writer import NativeModuleWriter
 from compiler.codegen.native.products.dots import dot_of
 from compiler.codegen.native.value_checks import check_values
 from compiler.codegen.numpy import STYLE as NUMPY_STYLE
-from compiler.codegen.numpy import Style, assemble, emit_step
+from compiler.codegen.numpy import emit_step
 from compiler.errors import ShapeError
 from compiler.ir.graph import Op
 from compiler.ir.opdef import OpDef, has
@@ -91,35 +92,35 @@ class NativeTarget:
         """
         plan = replace(plan, compared=plan.compared or self._compares)
         bounds = poison and not plan.compared
-        frame = NativeFrame(plan, self._machine or host_machine(), bounds, self._on_kernel)
-        frame.expects_numbers = check_numbers
-        return _module(plan, frame, poison)
+        writer = NativeModuleWriter(plan, self._machine or host_machine(), bounds, self._on_kernel)
+        writer.expects_numbers = check_numbers
+        return _module(plan, writer, poison)
 
-    def frame(self, plan: Plan) -> NativeFrame:
-        """The frame of a plan's module: its kernels, their costs, and the steps in NumPy."""
-        frame = NativeFrame(plan, self._machine or host_machine())
-        _module(plan, frame)
-        return frame
+    def module_writer(self, plan: Plan) -> NativeModuleWriter:
+        """The writer of a plan's module: its kernels, their costs, and the steps in NumPy."""
+        writer = NativeModuleWriter(plan, self._machine or host_machine())
+        _module(plan, writer)
+        return writer
 
 
-def _module(plan: Plan, frame: NativeFrame, poison: bool = False) -> Module:
-    """The module whose steps are written into a frame."""
-    name = frame.machine.name
+def _module(plan: Plan, writer: NativeModuleWriter, poison: bool = False) -> Module:
+    """The module of a plan, whose steps are written by `writer`."""
+    name = writer.machine.name
     style = Style(
         "native", f"for CPUs with {name}", NUMPY_STYLE.imports, _SCRIPT,
-        lambda: _code(frame),
+        lambda: _code(writer),
     )  # fmt: skip
-    module = assemble(plan, frame, _emit, style, poison)
-    checked = frame.checks_bounds
+    module = assemble(plan, writer, _emit, style, poison)
+    checked = writer.checks_bounds
     return replace(
-        module, machine=name, kernels_ir=dict(frame.written.texts), checks_bounds=checked
+        module, machine=name, kernels_ir=dict(writer.written.texts), checks_bounds=checked
     )
 
 
-def _code(frame: NativeFrame) -> list[str]:
+def _code(writer: NativeModuleWriter) -> list[str]:
     """The lines that assign the machine, and the LLVM IR of every kernel."""
-    checked = ["CHECKS_BOUNDS = True"] * frame.checks_bounds
-    return ["", "", f"MACHINE = {frame.machine.name!r}", *checked, *ir_lines(frame.written.texts)]
+    checked = ["CHECKS_BOUNDS = True"] * writer.checks_bounds
+    return ["", "", f"MACHINE = {writer.machine.name!r}", *checked, *ir_lines(writer.written.texts)]
 
 
 MANY_OPERANDS = threshold(
@@ -131,57 +132,57 @@ MANY_OPERANDS = threshold(
 # ---- steps -------------------------------------------------------------------------------------
 
 
-def _emit(frame: Frame, step: Step) -> None:
+def _emit(writer: ModuleWriter, step: Step) -> None:
     """Emit kernels for a step of native ops; NumPy for other ops, and where lowering refuses."""
-    assert isinstance(frame, NativeFrame)
+    assert isinstance(writer, NativeModuleWriter)
     if not step.ops[0].target:
-        _emit_in_numpy(frame, step)
-        frame.define_output_sizes(step)
+        _emit_in_numpy(writer, step)
+        writer.define_output_sizes(step)
         return
-    named = replace(step, ops=tuple(map(frame.named, step.ops)))
-    frame.comments = [op.comment for op in step.ops]
+    named = replace(step, ops=tuple(map(writer.named, step.ops)))
+    writer.comments = [op.comment for op in step.ops]
     try:
-        with frame.attempt():
-            check_values(frame, named)
-            with compared_with_reference(frame, named):
-                _emit_native(frame, named)
+        with writer.attempt():
+            check_values(writer, named)
+            with compared_with_reference(writer, named):
+                _emit_native(writer, named)
     except ShapeError as error:
         texts, source = " and ".join(op.text for op in step.ops), step.ops[-1].source
         raise ShapeError(
             error.message, op=error.op or texts, source=error.source or source
         ) from error
     except NotLowered as why:
-        frame.fallbacks[step.index] = str(why)
-        frame.line(f"# in NumPy: {one_line(str(why))}")
-        _emit_in_numpy(frame, step)
+        writer.fallbacks[step.index] = str(why)
+        writer.line(f"# in NumPy: {one_line(str(why))}")
+        _emit_in_numpy(writer, step)
     else:
-        check_outputs(frame, named)
-    frame.define_output_sizes(step)
+        check_outputs(writer, named)
+    writer.define_output_sizes(step)
 
 
-def _emit_in_numpy(frame: NativeFrame, step: Step) -> None:
+def _emit_in_numpy(writer: NativeModuleWriter, step: Step) -> None:
     kinds = (op.kind for op in step.ops if op.kind != "delete_var")
-    frame.uncompared |= dict.fromkeys(kinds, "in NumPy")
-    emit_step(frame, step)
+    writer.uncompared |= dict.fromkeys(kinds, "in NumPy")
+    emit_step(writer, step)
 
 
-def _emit_native(frame: NativeFrame, step: Step) -> None:
+def _emit_native(writer: NativeModuleWriter, step: Step) -> None:
     first = step.ops[0]
     if (count := max(len(op.values) for op in step.ops)) > MANY_OPERANDS.value:
         raise NotLowered(f"the code of its kernels would grow with each of its {count} tensors")
     if isinstance(first.defn, Whole) and not has(first.defn, "kernel"):
-        for kernel in global_reduction(frame, first):
-            frame.loops(kernel)
+        for kernel in global_reduction(writer, first):
+            writer.loops(kernel)
     else:
-        NativeKernels(frame).write(step)
+        NativeKernels(writer).write(step)
 
 
 class NativeKernels(StepKernels):
     """Writes the kernels of steps as LLVM IR."""
 
-    def __init__(self, frame: NativeFrame) -> None:
-        super().__init__(frame)
-        self._native = frame
+    def __init__(self, writer: NativeModuleWriter) -> None:
+        super().__init__(writer)
+        self._native = writer
 
     def pointwise(self, step: Step) -> None:
         """Write a loop nest for each shape."""

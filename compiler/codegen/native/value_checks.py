@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from compiler.codegen.native.frame import NativeFrame
 from compiler.codegen.native.loops import NotLowered
+from compiler.codegen.native.module_writer import NativeModuleWriter
 from compiler.codegen.reference_calls import ShapeOf
 from compiler.ir.opdef import call, has, parameters
 from compiler.ir.program import GRAD
 from compiler.plan import Place, PlannedOp, Step, Value
 
 
-def check_values(frame: NativeFrame, step: Step) -> None:
+def check_values(writer: NativeModuleWriter, step: Step) -> None:
     """Write the checks of a step's ops: before the sequence begun if they concern feeds alone.
 
     Raises NotLowered if a number to check is never stored.
@@ -29,8 +29,8 @@ def check_values(frame: NativeFrame, step: Step) -> None:
         numbers = [v for each in values.values() for v in each if not v.type.dtype.is_float]
         if any(value.place is Place.INNER for value in numbers):
             raise NotLowered(f"{op.kind} checks numbers that are not stored")
-        with frame.checks(op, all(value.place is Place.FEED for value in numbers)):
-            call(op.defn, "check_values", _operands(frame, op, values), frame)
+        with writer.checks(op, all(value.place is Place.FEED for value in numbers)):
+            call(op.defn, "check_values", _operands(writer, op, values), writer)
 
 
 def _parameters(op: PlannedOp) -> dict[str, Sequence[Value]] | None:
@@ -49,12 +49,12 @@ def _parameters(op: PlannedOp) -> dict[str, Sequence[Value]] | None:
 
 
 def _operands(
-    frame: NativeFrame, op: PlannedOp, values: Mapping[str, Sequence[Value]]
+    writer: NativeModuleWriter, op: PlannedOp, values: Mapping[str, Sequence[Value]]
 ) -> dict[str, Any]:
     """The operands of values by slot; those that are never stored have a shape only."""
     slots = op.defn.body_owner("check_values")[0].slots
     operands = {
-        slot: [ShapeOf(v) if v.place is Place.INNER else frame.operand(v) for v in each]
+        slot: [ShapeOf(v) if v.place is Place.INNER else writer.operand(v) for v in each]
         for slot, each in values.items()
     }
     return {slot: slots[slot].hold(each) for slot, each in operands.items()}

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from compiler.codegen.bind_and_run import NumpyOperand
 from compiler.codegen.kernel.body import KernelBody, Source, Tiles, number_of
+from compiler.codegen.module_writer import NumpyOperand
 from compiler.codegen.trace import Expr, Term, ordered
 from compiler.ir.dims import Size
 from compiler.ir.types import DType

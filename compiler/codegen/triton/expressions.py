@@ -6,9 +6,9 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import cast
 
-from compiler.codegen.bind_and_run import NumpyOperand
 from compiler.codegen.kernel.analysis import needed
 from compiler.codegen.kernel.body import KernelBody, Source
+from compiler.codegen.module_writer import NumpyOperand
 from compiler.codegen.trace import Expr, all_parts
 from compiler.codegen.triton.numpy_names import POINTERS, SIZE, repeats
 from compiler.ir.dims import Dim, Size, is_multiple

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from compiler.codegen.bind_and_run import NumpyOperand
 from compiler.codegen.kernel.body import KernelBody, Tiles
 from compiler.codegen.kernel.builder import OpKernels
 from compiler.codegen.kernel.epilogues import Epilogue
-from compiler.codegen.triton.bind_and_run import TritonFrame
+from compiler.codegen.module_writer import NumpyOperand
 from compiler.codegen.triton.emit import KernelSource, emit
+from compiler.codegen.triton.module_writer import TritonModuleWriter
 from compiler.codegen.triton.products import emit_tiles, split_count
 from compiler.codegen.triton.tiling.split_reductions import split_kernel
 from compiler.ir.dims import Size
@@ -21,13 +21,13 @@ class TritonKernelBuilder(OpKernels):
     """Emits the kernels of one op into a step; `launch` takes the source of each."""
 
     def __init__(
-        self, frame: TritonFrame, op: PlannedOp, comment: Sequence[str],
+        self, writer: TritonModuleWriter, op: PlannedOp, comment: Sequence[str],
         launch: Callable[[KernelSource], None], name: str = "", epilogue: Epilogue | None = None,
     ) -> None:  # fmt: skip
-        super().__init__(frame, op, name, epilogue)
+        super().__init__(writer, op, name, epilogue)
         self._comment = comment
         self._launch = launch
-        self._input_precision = frame.precision
+        self._input_precision = writer.precision
 
     @property
     def on_gpu(self) -> bool:
@@ -35,7 +35,7 @@ class TritonKernelBuilder(OpKernels):
         return True
 
     def _emit(self, kernel: KernelBody) -> None:
-        names, comment = self._frame.names, self._comment
+        names, comment = self._writer.names, self._comment
         if isinstance(kernel, Tiles):
             self._launch(emit_tiles(kernel, names, comment))
             return
@@ -49,4 +49,4 @@ class TritonKernelBuilder(OpKernels):
         return self._input_precision
 
     def _allocate(self, shape: Sequence[Size], dtype: DType) -> NumpyOperand:
-        return self._frame.scratch(shape, dtype, on_device=True)
+        return self._writer.scratch(shape, dtype, on_device=True)

@@ -7,17 +7,18 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from compiler.codegen.bind_and_run import Frame
+from compiler.codegen.assemble import Style, assemble
 from compiler.codegen.kernel.epilogues import Epilogue, fused_name
 from compiler.codegen.kernel.pointwise import kernels_of
 from compiler.codegen.kernel.step_kernels import StepKernels
 from compiler.codegen.kernel.support import has_kernel_body, why_no_kernel
 from compiler.codegen.module import Module
+from compiler.codegen.module_writer import ModuleWriter
 from compiler.codegen.nan_checks import check_outputs
-from compiler.codegen.numpy import Style, assemble, comment_ops, emit_step
-from compiler.codegen.triton.bind_and_run import TritonFrame
+from compiler.codegen.numpy import emit_step
 from compiler.codegen.triton.emit import KernelSource, emit
 from compiler.codegen.triton.kernel_builder import TritonKernelBuilder
+from compiler.codegen.triton.module_writer import TritonModuleWriter
 from compiler.codegen.triton.multi_tensor.global_reductions import emit_global_reduction
 from compiler.codegen.triton.multi_tensor.kernels import emit_multi_tensor
 from compiler.codegen.triton.numpy_names import TYPES
@@ -56,16 +57,16 @@ class TritonTarget:
 
     def emit(self, plan: Plan, poison: bool = False, check_numbers: bool = False) -> Module:
         """Generate the module of a plan; `poison` and `check_numbers` as in NumpyTarget."""
-        frame = TritonFrame(plan)
-        frame.expects_numbers = check_numbers
-        return assemble(plan, frame, _emit, STYLE, poison)
+        writer = TritonModuleWriter(plan)
+        writer.expects_numbers = check_numbers
+        return assemble(plan, writer, _emit, STYLE, poison)
 
 
 def launches(plan: Plan) -> dict[int, list[KernelSource]]:
     """The kernels of a plan in order, by the number of the step that launches them."""
-    frame, found = TritonFrame(plan), dict[int, list[KernelSource]]()
-    assemble(plan, frame, _emit, STYLE)
-    for step, source in frame.launched:
+    writer, found = TritonModuleWriter(plan), dict[int, list[KernelSource]]()
+    assemble(plan, writer, _emit, STYLE)
+    for step, source in writer.launched:
         found.setdefault(step, []).append(source)
     return found
 
@@ -75,66 +76,66 @@ def _is_filled(defn: type[OpDef]) -> bool:
     return callable(getattr(defn, "filled", None))
 
 
-def _emit(frame: Frame, step: Step) -> None:
+def _emit(writer: ModuleWriter, step: Step) -> None:
     """Emit kernels for a device step, NumPy for a host step."""
-    if not isinstance(frame, TritonFrame):
-        emit_step(frame, step)
+    if not isinstance(writer, TritonModuleWriter):
+        emit_step(writer, step)
         return
-    frame.wait_for_downloads(step)
+    writer.wait_for_downloads(step)
     if step.ops[0].kind in (TO_DEVICE, TO_HOST):
-        _emit_copy(frame, step)
+        _emit_copy(writer, step)
     elif not step.ops[0].target:
-        emit_step(frame, step)
-        frame.define_output_sizes(step)
+        emit_step(writer, step)
+        writer.define_output_sizes(step)
     else:
-        step = replace(step, ops=tuple(map(frame.named, step.ops)))
-        _emit_device_step(frame, step)
-        frame.define_output_sizes(step)
-        check_outputs(frame, step)
+        step = replace(step, ops=tuple(map(writer.named, step.ops)))
+        _emit_device_step(writer, step)
+        writer.define_output_sizes(step)
+        check_outputs(writer, step)
 
 
-def _emit_device_step(frame: TritonFrame, step: Step) -> None:
+def _emit_device_step(writer: TritonModuleWriter, step: Step) -> None:
     """Emit the kernels of a device step."""
-    comment_ops(frame, step)
+    writer.comment_ops(step)
     comment = [op.comment for op in step.ops]
     first = step.ops[0]
     if isinstance(first.defn, Whole) and (first.part is not None or not has(first.defn, "kernel")):
-        emit_global_reduction(frame, step, first.kind, comment, frame.launch)
+        emit_global_reduction(writer, step, first.kind, comment, writer.launch)
     elif first.part is not None:
-        emit_multi_tensor(frame, step, fused_name(step.parts[0]), comment, frame.launch)
+        emit_multi_tensor(writer, step, fused_name(step.parts[0]), comment, writer.launch)
     elif _is_filled(type(first.defn)):
-        out = frame.operand(first.outputs["Out"][0])
-        frame.upload(out, call(first.defn, "filled", {}, frame))
+        out = writer.operand(first.outputs["Out"][0])
+        writer.upload(out, call(first.defn, "filled", {}, writer))
     else:
-        TritonKernels(frame).write(step)
+        TritonKernels(writer).write(step)
 
 
 class TritonKernels(StepKernels):
     """Writes the kernels of steps as Triton functions, and launches them."""
 
-    def __init__(self, frame: TritonFrame) -> None:
-        super().__init__(frame)
-        self._triton = frame
+    def __init__(self, writer: TritonModuleWriter) -> None:
+        super().__init__(writer)
+        self._triton = writer
 
     def pointwise(self, step: Step) -> None:
         """Write a kernel for each shape; two for a reduction that is split."""
-        frame, comment = self._triton, [op.comment for op in step.ops]
-        for original in kernels_of(step, fused_name(step.ops), frame):
-            for kernel in split_kernel(original, partial(frame.scratch, on_device=True)):
-                frame.launch(emit(kernel, frame.names, comment))
+        writer, comment = self._triton, [op.comment for op in step.ops]
+        for original in kernels_of(step, fused_name(step.ops), writer):
+            for kernel in split_kernel(original, partial(writer.scratch, on_device=True)):
+                writer.launch(emit(kernel, writer.names, comment))
 
     def builder(self, ops: Sequence[PlannedOp], epilogue: Epilogue | None) -> TritonKernelBuilder:
         """Return the kernel builder of an op with its epilogue."""
-        frame, comment = self._triton, [op.comment for op in ops]
+        writer, comment = self._triton, [op.comment for op in ops]
         name = fused_name(ops)
-        return TritonKernelBuilder(frame, ops[0], comment, frame.launch, name, epilogue)
+        return TritonKernelBuilder(writer, ops[0], comment, writer.launch, name, epilogue)
 
 
-def _emit_copy(frame: TritonFrame, step: Step) -> None:
-    comment_ops(frame, step)
-    op = frame.named(step.ops[0])
-    source, out = frame.operand(op.inputs["X"][0]), op.outputs["Out"][0]
+def _emit_copy(writer: TritonModuleWriter, step: Step) -> None:
+    writer.comment_ops(step)
+    op = writer.named(step.ops[0])
+    source, out = writer.operand(op.inputs["X"][0]), op.outputs["Out"][0]
     if op.kind == TO_DEVICE:
-        frame.upload(frame.operand(out), str(source))
+        writer.upload(writer.operand(out), str(source))
     else:
-        frame.download(out, source)
+        writer.download(out, source)

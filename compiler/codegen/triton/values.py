@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from math import isfinite
 from typing import cast
 
-from compiler.codegen.bind_and_run import NumpyOperand
 from compiler.codegen.kernel.analysis import loop_dependencies, operand_types
 from compiler.codegen.kernel.body import KernelBody, Source, number_of
+from compiler.codegen.module_writer import NumpyOperand
 from compiler.codegen.trace import ELEMENTWISE, Expr, Term, ordered
 from compiler.codegen.triton.expressions import (
     HALF_FUNCTIONS,

@@ -8,8 +8,8 @@ from typing import cast
 
 import numpy as np
 
-from compiler.codegen.bind_and_run import Frame, NumpyOperand
 from compiler.codegen.kernel.body import KernelBody, Ref
+from compiler.codegen.module_writer import ModuleWriter, NumpyOperand
 from compiler.codegen.native.bounds.instrument import with_bounds_checks
 from compiler.codegen.native.loops.lower import LoweredKernel, lower_one
 from compiler.codegen.native.machine import Machine
@@ -29,7 +29,7 @@ def operand(
 ) -> NumpyOperand:
     """An operand of a kernel, in a buffer of its own."""
     type = TensorType(dtype, tuple(shape))
-    return NumpyOperand(cast(Frame, None), name, type, True, (Place.BUFFER, name, region))
+    return NumpyOperand(cast(ModuleWriter, None), name, type, True, (Place.BUFFER, name, region))
 
 
 class Case:

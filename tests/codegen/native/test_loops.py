@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
-from compiler.codegen.bind_and_run import NumpyOperand
 from compiler.codegen.kernel.body import Tiles
+from compiler.codegen.module_writer import NumpyOperand
 from compiler.codegen.native.llvm_ir import F32
 from compiler.codegen.native.loops.body import NotLowered
 from compiler.codegen.native.loops.lower import lower, lower_one

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 import fluid
-from compiler.codegen.native.frame import NativeFrame
 from compiler.codegen.native.host import detected
 from compiler.codegen.native.kernel import NativeKernel
+from compiler.codegen.native.module_writer import NativeModuleWriter
 from compiler.debugging.step_checks import differing, explained
 from compiler.errors import WrongResult
 
@@ -101,14 +101,14 @@ def test_one_element_in_all_lanes_is_named(monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_dropped_last_part_is_named(
     monkeypatch: pytest.MonkeyPatch, build: Callable[[Any], Any], op: str
 ) -> None:
-    intact = NativeFrame.command
+    intact = NativeModuleWriter.command
 
-    def command(frame: NativeFrame, kernel: NativeKernel, arguments: Any) -> None:
+    def command(writer: NativeModuleWriter, kernel: NativeKernel, arguments: Any) -> None:
         if not kernel.name.startswith(("fill", "pack", "uniform")):
             kernel = replace(kernel, units=kernel.units - 1)
-        intact(frame, kernel, arguments)
+        intact(writer, kernel, arguments)
 
-    monkeypatch.setattr(NativeFrame, "command", command)
+    monkeypatch.setattr(NativeModuleWriter, "command", command)
     with pytest.raises(WrongResult, match=re.escape(op)):
         run(build)
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from compiler.codegen.kernel.body import KernelBody
-from compiler.codegen.kernel.frame import KernelFrame
 from compiler.codegen.kernel.index_ranges import Facts
+from compiler.codegen.kernel.module_writer import KernelModuleWriter
 from compiler.codegen.kernel.ranges import Range
 from compiler.codegen.native.accesses.proof import SizeCheck, bounded, stored_numbers
 from compiler.codegen.native.loops import NotLowered
@@ -19,14 +19,14 @@ from compiler.ir.types import Shape
 
 @dataclass
 class AccessChecks:
-    """The checks of a frame's kernels, and what is known of arrays and sizes as a step is written.
+    """The checks of a module's kernels, and what is known of arrays and sizes as a step is written.
 
     With `checks_bounds`, what the host computes from offsets is compared with what kernels take it
     to be, too. `expect_in_loop` gets the text of checks of sizes that each iteration of a loop has
     its own of.
     """
 
-    frame: KernelFrame
+    writer: KernelModuleWriter
     checks_bounds: bool
     expect_in_loop: Callable[[str], None]
     facts: Facts = field(default_factory=Facts)
@@ -49,7 +49,7 @@ class AccessChecks:
         """
         if kernel.is_empty:
             return
-        for each in bounded(kernel, self.facts, self.frame.loop_sizes):
+        for each in bounded(kernel, self.facts, self.writer.loop_sizes):
             self._write(each, exactly or each.whole)
         self._learn(kernel)
 
@@ -73,9 +73,9 @@ class AccessChecks:
             return
         text = f"native.expect_at_most({size}, {limit})"
         names = names_of(size, limit)
-        if names & self.frame.loop_sizes:
+        if names & self.writer.loop_sizes:
             self.expect_in_loop(text)
-        (self.frame.setup if self._is_bound(names) else self.frame).line(text)
+        (self.writer.setup if self._is_bound(names) else self.writer).line(text)
 
     def _write(self, check: SizeCheck, exactly: bool) -> None:
         """Write a comparison of sizes: once into `bind`, or before each use into the step.
@@ -85,18 +85,18 @@ class AccessChecks:
         if self._is_bound(check.names):
             relation = Relation.EQUAL if exactly else Relation.AT_LEAST
             required = Requirement(relation, (check.size, check.visited))
-            self.frame.expect(required, check.text)
+            self.writer.expect(required, check.text)
         else:
-            self.frame.line(f"if {check.visited} > {check.size}:")
-            self.frame.line(f"    raise ValueError(f{check.text!r})")
+            self.writer.line(f"if {check.visited} > {check.size}:")
+            self.writer.line(f"    raise ValueError(f{check.text!r})")
 
     def _is_bound(self, names: set[str]) -> bool:
         """True for sizes that are known when a module is bound."""
-        return names <= self.frame.bound_dims
+        return names <= self.writer.bound_dims
 
     def _learn(self, kernel: KernelBody) -> None:
         """Learn the range of the integers in scratch that a kernel stores, in the step's order."""
         for name, numbers, is_whole in stored_numbers(kernel, self.facts):
-            is_first = name in self._scratch and not self.frame.loop_sizes
+            is_first = name in self._scratch and not self.writer.loop_sizes
             if not self.facts.store(name, numbers, is_whole and is_first):
                 raise NotLowered(f"{name} gets other numbers than those that kernels rely on")

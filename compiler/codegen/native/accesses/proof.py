@@ -14,12 +14,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
-from compiler.codegen.bind_and_run import NumpyOperand
 from compiler.codegen.kernel.analysis import needed
 from compiler.codegen.kernel.body import KernelBody, Source, Store
 from compiler.codegen.kernel.index_ranges import Facts, IndexRanges
 from compiler.codegen.kernel.ranges import ANY, Range
 from compiler.codegen.kernel.split_reductions import substitute
+from compiler.codegen.module_writer import NumpyOperand
 from compiler.codegen.trace import Expr, Term, all_parts
 from compiler.errors import ShapeError
 from compiler.ir.dims import Dim, Quotient, Size, names_of, product

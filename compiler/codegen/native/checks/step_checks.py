@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from compiler.codegen.bind_and_run import shape_text
+from compiler.codegen.module_writer import shape_text
 from compiler.codegen.native.checks.reference_rows import (
     CHECKS,
     has_plain_attributes,
@@ -17,33 +17,35 @@ from compiler.codegen.native.checks.reference_rows import (
     step_inputs,
     step_outputs,
 )
-from compiler.codegen.native.frame import NativeFrame
+from compiler.codegen.native.module_writer import NativeModuleWriter
 from compiler.plan import Step
 
 
 @contextmanager
-def compared_with_reference(frame: NativeFrame, step: Step) -> Generator[None]:
+def compared_with_reference(writer: NativeModuleWriter, step: Step) -> Generator[None]:
     """Write the checks of a step around its kernels, which are written inside.
 
     Nothing is written if the plan is not compared, or the step writes no memory.
     """
-    outputs = list(step_outputs(step).values()) if frame.compares else []
+    outputs = list(step_outputs(step).values()) if writer.compares else []
     opaque = [op.kind for op in step.ops if not has_plain_attributes(op.defn)]
-    frame.uncompared |= dict.fromkeys(opaque, "its attributes are not plain data")
+    writer.uncompared |= dict.fromkeys(opaque, "its attributes are not plain data")
     if not outputs or opaque:
         yield
         return
     for op in step.ops:
-        frame.body.comment(op.comment)
+        writer.body.comment(op.comment)
     inputs = step_inputs(step)
-    checked, before = frame.names.make("checked"), frame.names.make("before")
+    checked, before = writer.names.make("checked"), writer.names.make("before")
     given = [
-        shape_text(each.type.shape) if is_shape else str(frame.operand(each))
+        shape_text(each.type.shape) if is_shape else str(writer.operand(each))
         for each, is_shape in inputs
     ]
-    frame.line(f"{before} = {checked}.before({', '.join(given)})")
-    first = len(frame.costs)
+    writer.line(f"{before} = {checked}.before({', '.join(given)})")
+    first = len(writer.costs)
     yield
-    kernels = tuple(dict.fromkeys(call.name for call in frame.costs[first:]))
-    frame.globals.append(f"{checked} = {CHECKS}.step({reference_row(step)!r}, {kernels!r})")
-    frame.line(f"{checked}.after({', '.join([before, *(str(frame.operand(v)) for v in outputs)])})")
+    kernels = tuple(dict.fromkeys(call.name for call in writer.costs[first:]))
+    writer.globals.append(f"{checked} = {CHECKS}.step({reference_row(step)!r}, {kernels!r})")
+    writer.line(
+        f"{checked}.after({', '.join([before, *(str(writer.operand(v)) for v in outputs)])})"
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from compiler.codegen.bind_and_run import NumpyOperand
+from compiler.codegen.module_writer import NumpyOperand
 from compiler.codegen.native.kernel import SLOT
 from compiler.codegen.native.llvm_ir import I64, POINTER, Type, Value, constant
 from compiler.codegen.native.loops.scopes import Scopes

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
-from compiler.codegen.bind_and_run import NumpyOperand
 from compiler.codegen.kernel.analysis import reduced_loop
 from compiler.codegen.kernel.body import KernelBody, Source, Store
+from compiler.codegen.module_writer import NumpyOperand
 from compiler.codegen.native.loops.forms import (
     Axis,
     Form,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from compiler.codegen.bind_and_run import NumpyOperand
+from compiler.codegen.module_writer import NumpyOperand
 from compiler.codegen.native.loops.body import Axes, Body
 from compiler.codegen.trace import ELEMENTWISE, Expr
 from compiler.ir.dims import Size, product

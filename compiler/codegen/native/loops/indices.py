@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Sequence
 from typing import Protocol
 
-from compiler.codegen.bind_and_run import NumpyOperand
+from compiler.codegen.module_writer import NumpyOperand
 from compiler.codegen.native.llvm_ir import I64, Type, Value, constant, lane_numbers
 from compiler.codegen.native.loops.arguments import Arguments
 from compiler.codegen.native.loops.body import Body

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import cast
 
-from compiler.codegen.bind_and_run import NumpyOperand
 from compiler.codegen.kernel.body import KernelBody, Source
 from compiler.codegen.kernel.split_reductions import Scratch
+from compiler.codegen.module_writer import NumpyOperand
 from compiler.codegen.native.kernel import NativeKernel
 from compiler.codegen.native.llvm_ir import I64, POINTER, Function, Value, constant
 from compiler.codegen.native.loops.arguments import Arguments

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, cast
 
-from compiler.codegen.bind_and_run import NumpyOperand
 from compiler.codegen.kernel.body import Source, Store
+from compiler.codegen.module_writer import NumpyOperand
 from compiler.codegen.native.llvm_ir import (
     I1,
     I32,

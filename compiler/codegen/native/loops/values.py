@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import cast
 
-from compiler.codegen.bind_and_run import NumpyOperand
 from compiler.codegen.kernel.analysis import operand_types
+from compiler.codegen.module_writer import NumpyOperand
 from compiler.codegen.native.functions import Lowering, lowering
 from compiler.codegen.native.functions.exponentials import bounded_exp
 from compiler.codegen.native.llvm_ir import (

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
-from compiler.codegen.bind_and_run import Frame, NumpyOperand
 from compiler.codegen.kernel.analysis import accumulator_type
 from compiler.codegen.kernel.body import KernelBody, Ref
+from compiler.codegen.module_writer import ModuleWriter, NumpyOperand
 from compiler.codegen.trace import Expr
 from compiler.codegen.triton.emit import KernelSource
 from compiler.codegen.triton.multi_tensor.blocks import Block
@@ -32,14 +32,14 @@ _PARTIAL_SUMS = {
 
 
 def emit_global_reduction(
-    frame: Frame,
+    writer: ModuleWriter,
     step: Step,
     name: str,
     comment: Sequence[str],
     launch: Callable[[KernelSource], None],
 ) -> None:
     """Emit both launches of a step of global reductions, one op per part."""
-    table = OperandTable(frame, step.parts)
+    table = OperandTable(writer, step.parts)
     comment_lines = launch_comment(table, comment)
     op = table.model[0]
     kernel = KernelBody(name, (table.width,))
@@ -50,16 +50,16 @@ def emit_global_reduction(
     arguments, totals = dict[str, Argument](), dict[str, str]()
     if terms:
         count = len(table.parts) * len(terms) * BLOCK_SIZE.value
-        sums = frame.scratch((count,), held, on_device=True)
+        sums = writer.scratch((count,), held, on_device=True)
         arguments["sums"] = Argument(POINTERS[held], sums.name)
         totals = _PARTIAL_SUMS | {
             term: _total_text(number, len(terms)) for number, term in enumerate(terms)
         }
         first = Launch(
-            frame, table, frame.names.make(f"{name}_sums"), comment_lines, dict(arguments)
+            writer, table, writer.names.make(f"{name}_sums"), comment_lines, dict(arguments)
         )
         launch(_sums_kernel(first, kernel, terms, held))
-    second = Launch(frame, table, frame.names.make(name), comment_lines, arguments, totals)
+    second = Launch(writer, table, writer.names.make(name), comment_lines, arguments, totals)
     launch(second.update(*_updates(op, table, name, list(terms), held)))
 
 
@@ -104,7 +104,7 @@ def _updates(
     kernel, scalars = KernelBody(name, (table.width,)), KernelBody(name, (1,))
     type = TensorType(held, (1,))
     totals = {
-        term: NumpyOperand(table.frame, term, type, True, (Place.INNER, term, WHOLE))
+        term: NumpyOperand(table.writer, term, type, True, (Place.INNER, term, WHOLE))
         for term in terms
     }
     totals = {term: Ref(kernel, operand, (1,)).at(0) for term, operand in totals.items()}

@@ -12,9 +12,9 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from compiler.codegen.bind_and_run import Frame, NumpyOperand
 from compiler.codegen.kernel.body import KernelBody
 from compiler.codegen.kernel.pointwise import kernels_of
+from compiler.codegen.module_writer import ModuleWriter, NumpyOperand
 from compiler.codegen.triton.cost import Access, Sizes, Traffic, all_elements, operation_count
 from compiler.codegen.triton.emit import KernelSource
 from compiler.codegen.triton.multi_tensor.blocks import Block
@@ -49,19 +49,19 @@ _LAST = (
 
 
 def emit_multi_tensor(
-    frame: Frame,
+    writer: ModuleWriter,
     step: Step,
     name: str,
     comment: Sequence[str],
     launch: Callable[[KernelSource], None],
 ) -> None:
     """Emit the launch of a step whose parts are structurally equal."""
-    table = OperandTable(frame, step.parts)
+    table = OperandTable(writer, step.parts)
     kernels = kernels_of(replace(step, ops=tuple(table.model)), name, table)
     tensors = next((each for each in kernels if product(each.shape) != 1), None)
     scalars = next((each for each in kernels if product(each.shape) == 1), None)
-    writer = Launch(frame, table, frame.names.make(name), launch_comment(table, comment))
-    launch(writer.update(tensors, scalars))
+    update = Launch(writer, table, writer.names.make(name), launch_comment(table, comment))
+    launch(update.update(tensors, scalars))
 
 
 def launch_comment(table: OperandTable, comment: Sequence[str]) -> list[str]:
@@ -86,7 +86,7 @@ class Launch:
     `totals` are per-part scalars, with the expressions that compute them.
     """
 
-    frame: Frame
+    writer: ModuleWriter
     table: OperandTable
     name: str
     comment: Sequence[str]
@@ -112,7 +112,7 @@ class Launch:
         """The condition of the program that writes scalars: the last one, if blocks read them."""
         if last.writes().isdisjoint(block.used):
             return ["    if block == 0:"]
-        counters = self.frame.names.make(f"{self.name}_finished")
+        counters = self.writer.names.make(f"{self.name}_finished")
         rows = len(self.table.parts)
         device = self.table.rows[0].parts[0].name
         text = f"torch.zeros({rows}, dtype=torch.int32, device={device}.device)"
@@ -184,9 +184,9 @@ class Launch:
 
     def _launch_tables(self, most: int | None) -> str:
         """Write the address table and program map, at bind time if no tensor moves."""
-        if ADDRESSED not in self.frame.functions:
-            self.frame.functions.append(ADDRESSED)
-        rows, each = (self.frame.names.make(f"{self.name}_{x}") for x in ("rows", "each"))
+        if ADDRESSED not in self.writer.functions:
+            self.writer.functions.append(ADDRESSED)
+        rows, each = (self.writer.names.make(f"{self.name}_{x}") for x in ("rows", "each"))
         writer, columns = self._writer(), self.table.rows
         writer.line(f"{rows} = (")
         for number in range(len(self.table.parts)):
@@ -199,7 +199,7 @@ class Launch:
     def _writer(self) -> Writer:
         """The scope that code depending on addresses belongs to: bind, unless a tensor moves."""
         steady = all(each.steady for column in self.table.all for each in column.parts)
-        return self.frame.setup if steady else self.frame.body
+        return self.writer.setup if steady else self.writer.body
 
 
 def _single(operand: NumpyOperand) -> Access:

@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from compiler.codegen.bind_and_run import Frame, NumpyOperand
 from compiler.codegen.kernel.random import keys_from
+from compiler.codegen.module_writer import ModuleWriter, NumpyOperand
 from compiler.codegen.triton.helpers import HELPERS
 from compiler.codegen.triton.numpy_names import TYPES
 from compiler.codegen.triton.values import RESERVED
@@ -56,8 +56,8 @@ def _is_aligned(operand: NumpyOperand) -> bool:
 class OperandTable:
     """Finds the operands of a model part, the first with tensors, and those of the others."""
 
-    def __init__(self, frame: Frame, parts: Sequence[Sequence[PlannedOp]]) -> None:
-        self.frame = frame
+    def __init__(self, writer: ModuleWriter, parts: Sequence[Sequence[PlannedOp]]) -> None:
+        self.writer = writer
         self.parts = parts
         self.model = next((part for part in parts if width(part) != 1), parts[0])
         self.width = width(self.model)
@@ -71,7 +71,7 @@ class OperandTable:
 
     def column(self, value: Value) -> Column:
         """The column for a value of the model."""
-        operand = self.frame.operand(value)
+        operand = self.writer.operand(value)
         if operand.name not in self._known:
             self._known[operand.name] = self._column(value, operand)
             self.all.append(self._known[operand.name])
@@ -80,7 +80,7 @@ class OperandTable:
     def _column(self, value: Value, operand: NumpyOperand) -> Column:
         number, slot, index = _slot_of(self.model, value)
         counterparts = [(part[number], _slots(part[number])[slot][index]) for part in self.parts]
-        parts = tuple(self.frame.operand(each) for _, each in counterparts)
+        parts = tuple(self.writer.operand(each) for _, each in counterparts)
         scalars = value.type.numel == 1 and not (self.width == 1 and self.is_whole)
         if slot == KEY:
             positions = [op.defn.attributes["place"] for op, _ in counterparts]

@@ -63,7 +63,7 @@ MUTANTS = (
     ),
     Mutant(
         "variables of a long step are the first one", WRONG, "captured_variables",
-        "compiler/codegen/numpy.py",
+        "compiler/codegen/assemble.py",
         '*(f"{name}={name}" for name in valid if len(valid) > CLOSURE.value)]',
         '*(f"{name}={valid[0]}" for name in valid if len(valid) > CLOSURE.value)]',
         ("tests/ops/test_small_thresholds.py::test_in_numpy",),
@@ -130,13 +130,13 @@ MUTANTS = (
         (f"{BEYOND}::test_split_reductions",),
     ),
     Mutant(
-        "indices of large tensors narrow", NARROW, "narrow_elements", TRITON + "bind_and_run.py",
+        "indices of large tensors narrow", NARROW, "narrow_elements", TRITON + "module_writer.py",
         "if fixed >= SMALL.value:", "if False:",
         (f"{BEYOND}::test_indices_of_large_tensors_have_64_bits",),
     ),
     Mutant(
         "indices of large open tensors narrow", NARROW, "narrow_elements",
-        TRITON + "bind_and_run.py",
+        TRITON + "module_writer.py",
         "< {SMALL.value} else tl.int64", "< {SMALL.value} else tl.int32",
         (f"{BEYOND}::test_indices_of_large_tensors_have_64_bits",),
     ),

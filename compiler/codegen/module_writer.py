@@ -1,4 +1,4 @@
-"""The two scopes of generated NumPy code: `bind`, run once a binding, and `step`, run every step.
+"""Writer of a module: `bind`, its setup, run once a binding, and `step`, its body, run every step.
 
 Values in the arena and persistable state keep their address for the lifetime of a binding, so their
 views are created once, in `bind`. A feed is a new array every step, so its views are created in
@@ -26,7 +26,7 @@ from compiler.ir.opdef.size_comparison import Requirement
 from compiler.ir.opdef.slots import Share
 from compiler.ir.region import WHOLE, Region, leading_axes, strides, subregion
 from compiler.ir.types import DType, Shape, TensorType
-from compiler.plan import Buffer, Place, PlannedOp, Storage, Value
+from compiler.plan import Buffer, Place, PlannedOp, Step, Storage, Value
 
 Home: TypeAlias = "tuple[Place, str | int]"
 """The place and home of a value: what an op that writes it overwrites."""
@@ -51,7 +51,7 @@ def shape_text(shape: Sequence[Size]) -> str:
 class NumpyOperand:
     """A value and its Python name; `steady` if its array keeps its address between steps."""
 
-    frame: Frame
+    writer: ModuleWriter
     name: str
     type: TensorType
     steady: bool
@@ -80,13 +80,13 @@ class NumpyOperand:
         ):
             raise CompileError(f"{self.name} has gaps, so it has no view of shape {shape}")
         expression = f"{self.name}.reshape({shape_text(shape)})"
-        return self.frame.keep(expression, self.steady, self.storage[0], self.name + "_v")
+        return self.writer.keep(expression, self.steady, self.storage[0], self.name + "_v")
 
     def __str__(self) -> str:
         return self.name
 
 
-class Frame:
+class ModuleWriter:
     """Writes `setup` (bind) and `body` (step) of one module; names values and buffers."""
 
     def __init__(self, dims: Sequence[str], buffers: Sequence[Buffer]) -> None:
@@ -176,6 +176,11 @@ class Frame:
         """Write the lines written inside, which check an op's numbers, below the op's text."""
         self.body.comment(op.comment)
         yield
+
+    def comment_ops(self, step: Step) -> None:
+        """Write comments that name the ops of a step and their source lines."""
+        for op in step.ops:
+            self.body.comment(op.comment)
 
     # ---- the SourceBuilder of lowerings ----
 

@@ -1,11 +1,11 @@
-"""The scopes of a module with kernels: data-dependent sizes, and values on a device."""
+"""Writer of a module with kernels: data-dependent sizes, and values on a device."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from compiler.codegen.bind_and_run import Frame
+from compiler.codegen.module_writer import ModuleWriter
 from compiler.ir.dims import Dim, Size, names_of, renamed
 from compiler.ir.opdef.size_comparison import Relation, Requirement
 from compiler.ir.types import TensorType
@@ -28,8 +28,10 @@ def kernel_types(plan: Plan) -> list[TensorType]:
     return [value.type for op in ops for value in op.values]
 
 
-class KernelFrame(Frame):
-    """A frame whose ops may launch kernels over data-dependent sizes; `reserved` names are taken.
+class KernelModuleWriter(ModuleWriter):
+    """Writes a module whose ops may launch kernels over data-dependent sizes.
+
+    `reserved` names are those that the module uses itself.
 
     Data-dependent sizes, `?1`, have names in the step from where they are known: from the shapes of
     host results, or set by ops before they launch a kernel.

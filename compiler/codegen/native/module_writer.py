@@ -1,4 +1,4 @@
-"""The scopes of a module with native kernels: sequences of commands, and the NumPy code between.
+"""Writer of a module with native kernels: sequences of commands, and the NumPy code between.
 
 Consecutive kernels are commands of one sequence: arguments are resolved in `bind`, and the step
 runs the sequence by one call. A line of NumPy ends the sequence, since it reads what kernels write.
@@ -10,9 +10,9 @@ from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from compiler.codegen.bind_and_run import NumpyOperand, shape_text
 from compiler.codegen.kernel.body import KernelBody
-from compiler.codegen.kernel.frame import KernelFrame
+from compiler.codegen.kernel.module_writer import KernelModuleWriter
+from compiler.codegen.module_writer import NumpyOperand, shape_text
 from compiler.codegen.native.accesses.checks import AccessChecks
 from compiler.codegen.native.bounds.instrument import with_bounds_checks
 from compiler.codegen.native.checks.reference_rows import CHECKS, checks_lines
@@ -46,8 +46,8 @@ _TAKEN = frozenset({"native", "MACHINE", "KERNELS_IR", CHECKS, "StepChecks"})
 """Names that the module uses itself, in addition to those of NumPy code."""
 
 
-class NativeFrame(KernelFrame):
-    """A frame that collects kernels, and writes their calls as sequences.
+class NativeModuleWriter(KernelModuleWriter):
+    """Writes a module with native kernels, which it collects; their calls are sequences.
 
     With `checks_bounds` the kernels check all their accesses, and each call has what errors name.
     `on_kernel` is called with each kernel that is written.
@@ -295,7 +295,7 @@ class NativeFrame(KernelFrame):
         self.body.line(f"{name}({', '.join(begun.given)})")
 
     def keep(self, expression: str, steady: bool, place: Place, hint: str) -> str:
-        """Name an expression as other frames do; of feeds, before the sequence begun."""
+        """Name an expression as other writers do; of feeds, before the sequence begun."""
         if steady or place is not Place.FEED or self.body.depth != STEP_DEPTH:
             return super().keep(expression, steady, place, hint)
         step, self.body = self.body, Writer(STEP_DEPTH)

@@ -1,12 +1,12 @@
-"""The scopes of a module of Triton kernels: device values, and the kernels that it launches."""
+"""Writer of a module of Triton kernels: device values, and the kernels that it launches."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from compiler.codegen.bind_and_run import NumpyOperand, shape_text
-from compiler.codegen.kernel.frame import KernelFrame
+from compiler.codegen.kernel.module_writer import KernelModuleWriter
+from compiler.codegen.module_writer import NumpyOperand, shape_text
 from compiler.codegen.triton.emit import KernelSource, Variants
 from compiler.codegen.triton.helpers import GLOBALS, HELPERS, with_needed
 from compiler.codegen.triton.kernel_sharing import Key, structural_key
@@ -29,8 +29,8 @@ _TAKEN = frozenset(
 """Names that the module uses itself, in addition to those of NumPy code."""
 
 
-class TritonFrame(KernelFrame):
-    """A frame in which device values are torch tensors, and kernels are collected."""
+class TritonModuleWriter(KernelModuleWriter):
+    """Writes a module of Triton kernels, which it collects; device values are torch tensors."""
 
     def __init__(self, plan: Plan) -> None:
         super().__init__(plan, {*_TAKEN, *HELPERS, *GLOBALS})
