@@ -5,20 +5,21 @@ One body may emit several kernels consecutively: each call of `grid` starts anot
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeAlias
 
 from compiler.codegen.kernel.body import KernelBody, Ref, Tiles, as_tuple
 from compiler.codegen.kernel.epilogues import Epilogue
-from compiler.codegen.kernel.host_code import HostWork
+from compiler.codegen.kernel.host_code import HostCode, HostValue
 from compiler.codegen.kernel.module_writer import KernelModuleWriter
 from compiler.codegen.kernel.random import keys_from
 from compiler.codegen.module_writer import NumpyOperand
 from compiler.codegen.reference_calls import ShapeOf
 from compiler.codegen.trace import Expr, Term
 from compiler.errors import CompileError
-from compiler.ir.dims import Size
+from compiler.ir.dims import Dim, Size
 from compiler.ir.opdef.slots import Share
 from compiler.ir.types import DType, Shape, TensorType
 from compiler.plan import PlannedOp, Value
@@ -72,7 +73,7 @@ class DeviceOperand:
         return Ref(self.kernels.current, self.operand, self.shape)
 
 
-class OpKernels(HostWork):
+class OpKernels:
     """Builds the kernels of one op; a target says how each is emitted into the step."""
 
     def __init__(
@@ -82,7 +83,8 @@ class OpKernels(HostWork):
         name: str = "",
         epilogue: Epilogue | None = None,
     ) -> None:
-        super().__init__(writer)
+        self._writer = writer
+        self._host = HostCode(writer)
         self._op = op
         self._name = name or op.kind
         self._epilogue = epilogue
@@ -112,6 +114,13 @@ class OpKernels(HostWork):
     def _precision(self) -> str:
         """The `input_precision` of float32 products."""
         return "ieee"
+
+    def _upload(
+        self, value: Any, shape: Sequence[Size], dtype: DType,
+        numbers: tuple[int, Size] | None = None,
+    ) -> NumpyOperand:  # fmt: skip
+        """Copy a host array, all of whose `numbers` are in a range, to the device."""
+        raise NotImplementedError
 
     def expect_size(self, what: str, size: Size, expected: Size) -> None:
         """Require a size to be another one, which inference took for equal, when it is known."""
@@ -174,6 +183,39 @@ class OpKernels(HostWork):
     def key(self, keys: DeviceOperand, place: int) -> Expr:
         """Load the key at index `place` of a tensor of keys."""
         return self.current.key(keys_from(keys.operand, place))
+
+    # ---- the host ----
+
+    def on_host(self, function: Callable[..., Any], *arguments: Any, hint: str = "") -> HostValue:
+        """Call a function of arrays and numbers on the host, before the kernels that follow."""
+        self.flush()
+        return self._host.call(function, arguments, hint)
+
+    def expect_at_most(self, size: Size, limit: Size) -> None:
+        """Require a size of the host to be at most another, if the target can check it."""
+        self._writer.expect_at_most(size, limit)
+
+    def set_size(self, size: Size, value: Any) -> None:
+        """Set a data-dependent size."""
+        self._writer.define_size(size, str(value))
+
+    def as_size(self, value: HostValue, hint: str = "size") -> Dim:
+        """Use an integer of the host as a size."""
+        return self._host.size(value, hint)
+
+    def write_host(self, out: NumpyOperand, value: Any) -> None:
+        """Assign an array to an output on the host."""
+        self.flush()
+        self._host.write(out, value)
+
+    @contextmanager
+    def for_each(self, values: Any, *hints: str) -> Generator[tuple[Dim, ...]]:
+        """Repeat the launches written inside for each tuple of integers; `hints` name them."""
+        self.flush()
+        self.allocate_operands()
+        with self._host.loop(values, hints) as sizes:
+            yield sizes
+            self.flush()
 
     # ---- kernels ----
 

@@ -15,8 +15,7 @@ from typing import Any, cast
 from compiler.codegen.kernel.module_writer import KernelModuleWriter
 from compiler.codegen.module_writer import NumpyOperand, shape_text
 from compiler.ir.dims import Dim, Size, product
-from compiler.ir.region import WHOLE
-from compiler.ir.types import Array, DType, TensorType
+from compiler.ir.types import Array
 from compiler.plan import Place
 
 
@@ -56,110 +55,74 @@ def expect_elements(values: Array, count: int) -> Array:
     return values
 
 
-class HostWork:
-    """Writes the host code of an op's step."""
+class HostCode:
+    """Writes the host code of an op's step: calls of functions, arrays, and loops."""
 
     def __init__(self, writer: KernelModuleWriter) -> None:
         self._writer = writer
 
-    def flush(self) -> None:
-        """Emit the current kernel, if there is one."""
-        raise NotImplementedError
-
-    def allocate_operands(self) -> None:
-        """Allocate every operand of the op."""
-        raise NotImplementedError
-
-    def on_host(self, function: Callable[..., Any], *arguments: Any, hint: str = "") -> HostValue:
-        """Call a function of arrays and numbers on the host, before the kernels that follow."""
-        self.flush()
+    def call(self, function: Callable[..., Any], arguments: Sequence[Any], hint: str) -> HostValue:
+        """Call a function of arrays and numbers; once, if its arguments do not change."""
         writer = self._writer
         listed = ", ".join(map(_argument, arguments))
         text, name = f"{writer.function(function)}({listed})", hint or function.__name__
-        if self._is_bind_time(arguments):
+        if self.is_bind_time(arguments):
             return HostValue(writer.keep(text, True, Place.FEED, name), True, True)
-        if self._is_step_invariant(arguments):
+        if self.is_step_invariant(arguments):
             return HostValue(writer.keep(text, False, Place.FEED, name), True)
-        name = writer.names.make(name)
-        writer.line(f"{name} = {text}")
-        return HostValue(name, False)
+        return HostValue(self.assign(text, name), False)
 
-    def _upload(
-        self, value: Any, shape: Sequence[Size], dtype: DType,
-        numbers: tuple[int, Size] | None = None,
-    ) -> NumpyOperand:  # fmt: skip
-        """Copy a host array, all of whose `numbers` are in a range, to the device."""
-        self.flush()
-        writer, text = self._writer, f"uploaded(take, {self._sized(value, shape)})"
-        type = TensorType(dtype, tuple(shape))
-        if self._is_step_invariant(value):
-            name = writer.keep(text, self._is_bind_time(value), Place.FEED, "there")
-        else:
-            name = writer.names.make("there")
-            writer.line(f"{name} = {text}")
-        return NumpyOperand(writer, name, type, False, (Place.LOCAL, name, WHOLE))
+    def assign(self, text: str, hint: str) -> str:
+        """Assign an expression to a new name, which is returned."""
+        name = self._writer.names.make(hint)
+        self._writer.line(f"{name} = {text}")
+        return name
 
-    def _sized(self, value: Any, shape: Sequence[Size]) -> str:
+    def sized(self, value: Any, shape: Sequence[Size]) -> str:
         """The text of a host array; if it is computed, its size is compared with the shape."""
         if not isinstance(value, HostValue):
             return str(value)
         return f"{self._writer.function(expect_elements)}({value}, {product(shape)})"
 
-    def _is_step_invariant(self, argument: Any) -> bool:
+    def is_step_invariant(self, argument: Any) -> bool:
         """True if a value is the same throughout a step, so that it is computed only once."""
         if isinstance(argument, list | tuple):
-            return all(map(self._is_step_invariant, cast("list[Any]", argument)))
+            return all(map(self.is_step_invariant, cast("list[Any]", argument)))
         if isinstance(argument, NumpyOperand):
             return argument.storage[0] is Place.FEED
         if isinstance(argument, Dim):
             return not self._writer.loop_sizes & {*argument.names}
         return not isinstance(argument, HostValue) or argument.from_feeds
 
-    def _is_bind_time(self, argument: Any) -> bool:
+    def is_bind_time(self, argument: Any) -> bool:
         """True if a value is computed from constants and bound sizes, so once for a binding."""
         if isinstance(argument, list | tuple):
-            return all(map(self._is_bind_time, cast("list[Any]", argument)))
+            return all(map(self.is_bind_time, cast("list[Any]", argument)))
         if isinstance(argument, Dim):
             return {*argument.names} <= self._writer.bound_dims
         if isinstance(argument, HostValue):
             return argument.at_bind
         return not isinstance(argument, NumpyOperand)
 
-    def expect_at_most(self, size: Size, limit: Size) -> None:
-        """Require a size of the host to be at most another, if the target can check it."""
-        self._writer.expect_at_most(size, limit)
+    def size(self, value: HostValue, hint: str) -> Dim:
+        """An integer as a size."""
+        return Dim.named(value.text if value.text.isidentifier() else self.assign(str(value), hint))
 
-    def set_size(self, size: Size, value: Any) -> None:
-        """Set a data-dependent size."""
-        self._writer.define_size(size, str(value))
-
-    def as_size(self, value: HostValue, hint: str = "size") -> Dim:
-        """Use an integer of the host as a size."""
-        if value.text.isidentifier():
-            return Dim.named(value.text)
-        name = self._writer.names.make(hint)
-        self._writer.line(f"{name} = {value}")
-        return Dim.named(name)
-
-    def write_host(self, out: NumpyOperand, value: Any) -> None:
-        """Assign an array to an output on the host."""
-        self.flush()
+    def write(self, out: NumpyOperand, value: Any) -> None:
+        """Assign an array to an output."""
         if out.type.is_open:
             self._writer.line(f"{out} = {value}")
         else:
             self._writer.line(f"np.copyto({out}, np.reshape({value}, {shape_text(out.shape)}))")
 
     @contextmanager
-    def for_each(self, values: Any, *hints: str) -> Generator[tuple[Dim, ...]]:
-        """Repeat the launches written inside for each tuple of integers; `hints` name them."""
-        self.flush()
-        self.allocate_operands()
+    def loop(self, values: Any, hints: Sequence[str]) -> Generator[tuple[Dim, ...]]:
+        """Write the lines inside into a loop over tuples of integers; `hints` name them."""
         names = [self._writer.names.make(hint) for hint in hints]
         self._writer.line(f"for {', '.join(names)} in {values}:")
         self._writer.enter()
         self._writer.loop_sizes |= {*names}
         yield tuple(map(Dim.named, names))
-        self.flush()
         self._writer.leave()
 
 

@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from compiler.codegen.kernel.body import KernelBody, Tiles
-from compiler.codegen.kernel.builder import DeviceOperand
+from compiler.codegen.kernel.builder import DeviceOperand, OpKernels
 from compiler.codegen.kernel.epilogues import Epilogue
 from compiler.codegen.module_writer import NumpyOperand
-from compiler.codegen.native.image_ops import SPECIAL, SpecialBuilder
+from compiler.codegen.native.image_ops import SPECIAL
 from compiler.codegen.native.llvm_ir import Type
 from compiler.codegen.native.loops import NotLowered
 from compiler.codegen.native.module_writer import NativeModuleWriter
@@ -28,7 +28,7 @@ from compiler.ir.types import HALVES, DType, TensorType
 from compiler.plan import Place, PlannedOp
 
 
-class NativeKernelBuilder(SpecialBuilder):
+class NativeKernelBuilder(OpKernels):
     """Emits the kernels of one op into a step."""
 
     def __init__(
@@ -118,15 +118,14 @@ class NativeKernelBuilder(SpecialBuilder):
     ) -> NumpyOperand:  # fmt: skip
         """The array itself: kernels read the memory of the host."""
         self.flush()
-        form = f"{self._sized(value, shape)}, {dtype.numpy.name!r}"
+        form = f"{self._host.sized(value, shape)}, {dtype.numpy.name!r}"
         text = f"np.ascontiguousarray({form})"
         if numbers is not None:
             text = self._checked(value, form, *numbers)
-        if self._is_step_invariant(value):
+        if self._host.is_step_invariant(value):
             name = self._writer.keep(text, False, Place.FEED, "array")
         else:
-            name = self._writer.names.make("array")
-            self._writer.line(f"{name} = {text}")
+            name = self._host.assign(text, "array")
         if numbers is not None:
             self._native.accesses.has_numbers(name, *numbers)
         type = TensorType(dtype, tuple(shape))

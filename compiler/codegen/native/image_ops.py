@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
 from math import prod
-from typing import Any, Protocol
+from typing import Concatenate, Protocol
 
-from compiler.codegen.kernel.builder import DeviceOperand, OpKernels
+from compiler.codegen.kernel.builder import DeviceOperand
 from compiler.codegen.module_writer import NumpyOperand
 from compiler.codegen.native.element_types import COMPUTED, TYPES
 from compiler.codegen.native.images.axes import WindowAxis
@@ -81,8 +81,8 @@ class ConvolutionGeometry(Protocol):
     filters: str
 
 
-class SpecialBuilder(OpKernels):
-    """A kernel builder for kernels that are not written in the kernel IR."""
+class ImageKernelBuilder(Protocol):
+    """The part of a kernel builder that emits kernels which are not written in the kernel IR."""
 
     machine: Machine
     winograd: bool
@@ -91,29 +91,29 @@ class SpecialBuilder(OpKernels):
         self, out: DeviceOperand, bias: DeviceOperand | None = None
     ) -> RegisterEpilogue:
         """What follows a result that a specialised kernel computes, and how it is stored."""
-        raise NotImplementedError
+        ...
 
     def expect_shape(self, operand: DeviceOperand, shape: Sequence[Size]) -> None:
         """Require an operand to have the shape that a specialised kernel reads it in."""
-        raise NotImplementedError
+        ...
 
     def is_constant(self, operand: DeviceOperand) -> bool:
         """True for state whose values never change."""
-        raise NotImplementedError
+        ...
 
     def factors(
         self, left: DeviceOperand, right: DeviceOperand, side_by_side: bool = True
     ) -> tuple[Type, NumpyOperand, NumpyOperand]:
         """The element type of a product's kernels, and its factors in that type."""
-        raise NotImplementedError
+        ...
 
     def made(self, make: Callable[..., Steps], *arguments: Hashable, **more: Hashable) -> Steps:
         """What a function returns, which is called once for equal arguments."""
-        raise NotImplementedError
+        ...
 
     def emit_steps(self, steps: Steps, arrays: Mapping[str, NumpyOperand], element: Type) -> None:
         """Append calls to the step; `arrays` are the operands by name."""
-        raise NotImplementedError
+        ...
 
 
 def _floats(*operands: DeviceOperand) -> Type:
@@ -148,7 +148,7 @@ def _number(size: Size) -> int:
 
 
 def _expect_pooled(
-    k: SpecialBuilder, p: PoolGeometry, images: DeviceOperand, *outputs: DeviceOperand
+    k: ImageKernelBuilder, p: PoolGeometry, images: DeviceOperand, *outputs: DeviceOperand
 ) -> None:
     """Require the shapes of images, and of what has an element for each window."""
     batch, channels = outputs[0].shape[0], outputs[0].shape[-1]
@@ -178,7 +178,11 @@ def _windows(
 
 
 def emit_pool(
-    largest: bool, k: SpecialBuilder, p: PoolGeometry, images: DeviceOperand, outputs: DeviceOperand
+    largest: bool,
+    k: ImageKernelBuilder,
+    p: PoolGeometry,
+    images: DeviceOperand,
+    outputs: DeviceOperand,
 ) -> None:
     """Append a pooling with what is fused after it."""
     _channels_last(p.layout)
@@ -191,7 +195,7 @@ def emit_pool(
 
 
 def emit_mean_gradient(
-    k: SpecialBuilder, p: PoolGeometry, outputs: DeviceOperand, images: DeviceOperand
+    k: ImageKernelBuilder, p: PoolGeometry, outputs: DeviceOperand, images: DeviceOperand
 ) -> None:
     """Append the gradient of a mean."""
     _channels_last(p.layout)
@@ -204,7 +208,7 @@ def emit_mean_gradient(
 
 
 def emit_largest_gradient(
-    k: SpecialBuilder, p: PoolGeometry, images: DeviceOperand, found: DeviceOperand,
+    k: ImageKernelBuilder, p: PoolGeometry, images: DeviceOperand, found: DeviceOperand,
     outputs: DeviceOperand, gradient: DeviceOperand,
 ) -> None:  # fmt: skip
     """Append the gradient of a maximum; `found` are the maxima, `outputs` their gradients."""
@@ -225,7 +229,7 @@ def emit_largest_gradient(
 
 
 def _convolution(
-    k: SpecialBuilder, g: ConvolutionGeometry, images: DeviceOperand, filters: DeviceOperand,
+    k: ImageKernelBuilder, g: ConvolutionGeometry, images: DeviceOperand, filters: DeviceOperand,
     outputs: DeviceOperand,
 ) -> Convolution:  # fmt: skip
     """The convolution of operands, which have the shapes that it reads."""
@@ -252,7 +256,7 @@ def _convolution(
 
 
 def emit_convolution(
-    k: SpecialBuilder, g: ConvolutionGeometry, images: DeviceOperand, filters: DeviceOperand,
+    k: ImageKernelBuilder, g: ConvolutionGeometry, images: DeviceOperand, filters: DeviceOperand,
     outputs: DeviceOperand, bias: DeviceOperand | None = None,
 ) -> None:  # fmt: skip
     """Append a convolution with what is fused after it."""
@@ -303,7 +307,7 @@ def _winograd(
 
 
 def emit_image_gradient(
-    k: SpecialBuilder, g: ConvolutionGeometry, outputs: DeviceOperand, filters: DeviceOperand,
+    k: ImageKernelBuilder, g: ConvolutionGeometry, outputs: DeviceOperand, filters: DeviceOperand,
     images: DeviceOperand, bias: DeviceOperand | None = None,
 ) -> None:  # fmt: skip
     """Append the gradient of a convolution by its images, with what is fused after it."""
@@ -332,7 +336,7 @@ def _has_few_phases(conv: Convolution) -> bool:
 
 
 def emit_filter_gradient(
-    k: SpecialBuilder, g: ConvolutionGeometry, images: DeviceOperand, outputs: DeviceOperand,
+    k: ImageKernelBuilder, g: ConvolutionGeometry, images: DeviceOperand, outputs: DeviceOperand,
     filters: DeviceOperand,
 ) -> None:  # fmt: skip
     """Append the gradient of a convolution by its filters."""
@@ -358,7 +362,7 @@ _BITS: Mapping[int, Type] = {1: I8, 2: I16, 4: I32, 8: I64}
 
 
 def emit_transpose(
-    k: SpecialBuilder, order: Sequence[int], source: DeviceOperand, outputs: DeviceOperand
+    k: ImageKernelBuilder, order: Sequence[int], source: DeviceOperand, outputs: DeviceOperand
 ) -> None:
     """Append a transposition; axis i of the output is axis order[i] of the source."""
     element = _BITS[source.type.dtype.itemsize]
@@ -367,7 +371,7 @@ def emit_transpose(
     k.emit_steps(steps, {"X": source.operand, "Out": outputs.operand}, element)
 
 
-SPECIAL: Mapping[str, Any] = {
+SPECIAL: Mapping[str, Callable[Concatenate[ImageKernelBuilder, ...], None]] = {
     "convolution": emit_convolution,
     "image_gradient": emit_image_gradient,
     "filter_gradient": emit_filter_gradient,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from compiler.codegen.kernel.body import KernelBody, Tiles
 from compiler.codegen.kernel.builder import OpKernels
@@ -13,8 +14,9 @@ from compiler.codegen.triton.module_writer import TritonModuleWriter
 from compiler.codegen.triton.products import emit_tiles, split_count
 from compiler.codegen.triton.tiling.split_reductions import split_kernel
 from compiler.ir.dims import Size
-from compiler.ir.types import DType
-from compiler.plan import PlannedOp
+from compiler.ir.region import WHOLE
+from compiler.ir.types import DType, TensorType
+from compiler.plan import Place, PlannedOp
 
 
 class TritonKernelBuilder(OpKernels):
@@ -47,6 +49,20 @@ class TritonKernelBuilder(OpKernels):
 
     def _precision(self) -> str:
         return self._input_precision
+
+    def _upload(
+        self, value: Any, shape: Sequence[Size], dtype: DType,
+        numbers: tuple[int, Size] | None = None,
+    ) -> NumpyOperand:  # fmt: skip
+        """Copy a host array to the device; its `numbers` are not compared with their range."""
+        self.flush()
+        writer, text = self._writer, f"uploaded(take, {self._host.sized(value, shape)})"
+        type = TensorType(dtype, tuple(shape))
+        if self._host.is_step_invariant(value):
+            name = writer.keep(text, self._host.is_bind_time(value), Place.FEED, "there")
+        else:
+            name = self._host.assign(text, "there")
+        return NumpyOperand(writer, name, type, False, (Place.LOCAL, name, WHOLE))
 
     def _allocate(self, shape: Sequence[Size], dtype: DType) -> NumpyOperand:
         return self._writer.scratch(shape, dtype, on_device=True)
