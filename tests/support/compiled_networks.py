@@ -10,8 +10,7 @@ import fluid
 import runtime
 from compiler import Options
 from compiler.driver import Compiled, compile_stages
-from compiler.ir.types import Array
-from fluid.running.feeds import declared
+from compiler.ir.types import Array, from_fluid
 from runtime.sizes import LOD, lod_owners_of, name_sizes
 from tests.support.nets import timed
 
@@ -44,7 +43,8 @@ class Subject:
         return {name: array.copy() for name, array in self.state.items()}
 
     def _compile(self, options: Options, params: dict[str, Array]) -> Compiled:
-        open_shapes = {n: declared(self.program, n).shape for n in self.feed if LOD not in n}
+        variables = {n: self.program.global_block().var(n) for n in self.feed if LOD not in n}
+        open_shapes = {n: from_fluid(v.dims, v.element).shape for n, v in variables.items()}
         given = {name: array.shape for name, array in self.feed.items()}
         pattern = name_sizes(open_shapes, given, lod_owners_of(self.feed))
         return compile_stages(

@@ -74,10 +74,12 @@ class RemoteNce(Exchange, op="remote_nce"):
         Input: TensorType,
         Label: TensorType,
         Weight: TensorType,
+        Bias: TensorType | None,
         SampleWeight: TensorType | None,
         CustomDistProbs: TensorType | None,
     ) -> dict[str, TensorType]:
-        return Nce(self.attributes).infer(Input, Label, Weight, SampleWeight, CustomDistProbs)
+        plain = Nce(self.attributes)
+        return plain.infer(Input, Label, Weight, Bias, SampleWeight, CustomDistProbs)
 
     def numpy(
         self,
@@ -134,9 +136,11 @@ class RemoteHierarchicalSigmoid(Exchange, op="remote_hierarchical_sigmoid"):
         Label: TensorType,
         PathTable: TensorType | None,
         PathCode: TensorType | None,
+        Bias: TensorType | None,
     ) -> dict[str, TensorType]:
-        found = HierarchicalSigmoid(self.attributes).infer(X, W, Label, PathTable, PathCode)
-        return {"Out": found["Out"], "PreOut": found["PreOut"]}
+        plain = HierarchicalSigmoid(self.attributes)
+        types = plain.infer(X, W, Label, PathTable, PathCode, Bias)
+        return {"Out": types["Out"], "PreOut": types["PreOut"]}
 
     def numpy(
         self,
