@@ -6,35 +6,199 @@ If a rank fails in any way, the others raise an error that names it, within the 
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from contextlib import contextmanager
+import os
+import sys
+import weakref
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from runtime.collective.agreement import Agreement
 from runtime.collective.elements import (
     as_bytes,
     describe,
     element_name,
     expect_operation,
-    is_tensor,
     reducible,
     tensor_of,
 )
-from runtime.collective.engine import torch_module
-from runtime.collective.hierarchy import copy_stage, hierarchical_stages
-from runtime.collective.ring import Pending, Ring, Stage, engine_tensor
-from runtime.collective.table import RingTable
+from runtime.collective.engine import distributed
+from runtime.collective.hierarchy import make_hierarchy
+from runtime.collective.member import Member, take_seat
+from runtime.collective.record import Record
+from runtime.collective.rendezvous import Seat, Store
+from runtime.collective.ring import (
+    Pending,
+    Ring,
+    host_group,
+    release,
+)
+from runtime.collective.slices import rpc_deadline
+from runtime.collective.tensors import TensorMover, empty_like
+from runtime.collective.watchdog import Watchdog
+from runtime.collective.work import ErrorPublisher, Look, WorkRunner
 from runtime.errors import CollectiveError
 
 
-class Rings(RingTable):
+class Rings:
     """The rings of one process and their collectives.
 
-    Every method that waits raises RankError if another rank ended, stopped or stalled,
-    ScheduleError if ranks issue different collectives, and CollectiveError for other errors of the
-    engine. After an error these rings can no longer be used.
+    `deadline` is in seconds, `FLAGS_rpc_deadline` by default. Every method that waits raises
+    RankError if another rank ended, stopped or stalled, ScheduleError if ranks issue different
+    collectives, and CollectiveError for other errors of the engine. After an error these rings can
+    no longer be used.
     """
+
+    def __init__(self, deadline: float | None = None) -> None:
+        self.deadline = rpc_deadline() if deadline is None else deadline
+        self.hooks: list[Look] = []
+        """Called in every slice of a wait; they raise for failures detected by other means."""
+        self.children: set[int] = set()
+        """Ranks that are child processes of this one, whose exit a hook detects."""
+        self._members: dict[str, Member] = {}
+        self._rings: dict[int, Ring] = {}
+        self._step = 0
+        self._pid = os.getpid()
+        self._errors = ErrorPublisher(self._members, self._rings)
+        self._runner = WorkRunner(self.deadline, self.hooks, self.children, self._errors)
+        self._tensors = TensorMover(self._runner)
+        self._agreement = Agreement(self._runner)
+        self._finalizer = weakref.finalize(self, _leave, self._members, self._rings, self._pid)
+
+    # Creating rings
+
+    def create_id(
+        self,
+        name: str,
+        rank: int,
+        endpoints: Sequence[str],
+        *,
+        size: int | None = None,
+        store: Store | None = None,
+        limit: float | None = None,
+    ) -> None:
+        """Meet the other ranks at `endpoints[0]`, where rank 0 hosts the store.
+
+        `name` is what `init_ring` refers to. `endpoints` has one per rank, or only the first if
+        `size` is the number of ranks. With `store`, no port is opened. The ranks have `limit`
+        seconds to arrive, by default the deadline. A name that already exists is left unchanged.
+        Raises RendezvousError as `rendezvous.join` does.
+        """
+        if name in self._members:
+            return
+        count = len(endpoints) if size is None else size
+        seat = Seat(name, rank, count, tuple(endpoints))
+        distributed()  # imported before the timeout starts, and before others can connect
+        limits = self.deadline, self.deadline if limit is None else limit
+        member = take_seat(seat, *limits, store, self._look_at_hooks)
+        watchdog = Watchdog(member.monitor, f"rendezvous {name!r}", -1, self.deadline, self.hooks)
+        member.exchange("met", "", watchdog.look)
+        member.record.step = self._step
+        member.monitor.start()
+        self._members[name] = member
+
+    def init_ring(self, ring: int, id_name: str, size: int, rank: int) -> None:
+        """Create the group of a ring over a rendezvous that `create_id` made; once for each ring.
+
+        Raises CollectiveError if there is none of this name, or of another size or rank.
+        """
+        member = self._members.get(id_name)
+        if member is None:
+            raise CollectiveError(
+                f"ring {ring} cannot be initialised: no rendezvous {id_name!r} was made",
+                hint="c_gen_nccl_id must run before c_comm_init, in the same scope",
+            )
+        if (member.seat.size, member.seat.rank) != (size, rank):
+            raise CollectiveError(
+                f"ring {ring} cannot be initialised as rank {rank} of {size}: rendezvous "
+                f"{id_name!r} has rank {member.seat.rank} of {member.seat.size} here"
+            )
+        if ring not in self._rings:
+            made = Ring(ring, member, rank, size, None)
+            if size > 1:
+                with self._runner.watched(made, f"initialisation of ring {ring}") as look:
+                    made.group = host_group(member, f"ring{ring}", list(range(size)), look)
+            member.monitor.add_ring(ring)
+            self._rings[ring] = made
+
+    def set_hierarchy(self, ring: int, inner: int) -> None:
+        """All-reduce in groups of `inner` consecutive ranks first, then between their first ranks.
+
+        Every rank of the ring must call it. Raises ValueError for a size below 1.
+        """
+        found = self._ring(ring)
+        if inner < 1:
+            raise ValueError(f"the inner groups of ring {ring} need 1 rank or more, not {inner}")
+        if 1 < inner < found.size and not found.is_hierarchical:
+            with self._runner.watched(
+                found, f"initialisation of the hierarchy of ring {ring}"
+            ) as look:
+                make_hierarchy(found, inner, look)
+
+    def rank(self, ring: int = 0) -> int:
+        """The rank of this process in a ring."""
+        return self._ring(ring).rank
+
+    def size(self, ring: int = 0) -> int:
+        """The number of ranks of a ring."""
+        return self._ring(ring).size
+
+    def has_ring(self, ring: int) -> bool:
+        """Whether a ring is initialised."""
+        return ring in self._rings
+
+    # Steps, schedules and the end
+
+    @property
+    def step(self) -> int:
+        """The number of the current step of this rank, as shown in errors of other ranks."""
+        return self._step
+
+    @step.setter
+    def step(self, number: int) -> None:
+        self._step = number
+        for member in self._members.values():
+            member.record.step = number
+
+    def enter(self, schedule: tuple[str, ...]) -> None:
+        """Set the collectives of the module that runs next (its `Module.collectives`).
+
+        All ranks compare them before the first collective of that module on a ring.
+        """
+        self._agreement.lines = schedule
+
+    def check_schedule(self, ring: int, text: str) -> None:
+        """Compare the text of a program's collectives between all ranks, once for each text.
+
+        Raises ScheduleError, on every rank, with the first different line and the ranks.
+        """
+        found = self._ring(ring)
+        if found.size > 1:
+            self._expect_whole()
+            self._agreement.expect_same_schedule(found, text)
+
+    def fail(self, error: BaseException) -> None:
+        """Publish that an error ended the step of this rank, so that others can name it."""
+        self._errors.publish(error)
+
+    def close(self) -> None:
+        """Publish that this rank has finished, and drop all rings."""
+        self._finalizer()
+        self._rings.clear()
+        self._members.clear()
+
+    def watch(self, what: str, rank: int, ring: int = 0) -> Look:
+        """Return a function that raises for a failed rank, while this one waits for `rank`."""
+        found = self._ring(ring)
+        return self._runner.watchdog(found, what, waits_for=rank).look
+
+    def record_of(self, ring: int, rank: int) -> Record | None:
+        """The last known record of another rank; None before the ring was created."""
+        found = self._rings.get(ring)
+        return None if found is None else found.member.monitor.known(rank)
+
+    # Collectives
 
     def all_reduce(self, ring: int, name: str, op: str, array: Any) -> None:
         """Reduce `array` over all ranks, in place: `op` is `sum`, `max`, `min` or `prod`."""
@@ -49,8 +213,8 @@ class Rings(RingTable):
             raise CollectiveError(f"all_reduce of {name!r} on ring {ring} is already in progress")
         tensor = tensor_of(array, writes=True)
         what = found.member.record.call
-        stages = self._all_reduce_stages(found, tensor, op) if found.size > 1 else []
-        first = self._begin(found, what, stages.pop(0)) if stages else None
+        stages = self._tensors.all_reduce_stages(found, tensor, op) if found.size > 1 else []
+        first = self._runner.start(found, what, stages.pop(0)) if stages else None
         found.pending[name] = Pending(what, first, stages, found.member.record.count(ring))
 
     def wait(self, ring: int, name: str) -> None:
@@ -59,7 +223,7 @@ class Rings(RingTable):
         pending = found.pending.pop(name, None)
         if pending is None:
             raise CollectiveError(f"no all_reduce of {name!r} was started on ring {ring}")
-        self._finish(found, pending)
+        self._runner.finish(found, pending)
 
     def reduce(self, ring: int, name: str, op: str, root: int, array: Any) -> None:
         """Reduce to the rank `root`, in place there; other ranks keep their values."""
@@ -67,10 +231,10 @@ class Rings(RingTable):
         found = self._issue(ring, "reduce", name, f"{op}, root {root}, {describe(array)}")
         is_root = _expect_root(found, root)
         tensor = tensor_of(array, writes=is_root)
-        with self._moved(found, tensor, copies_back=is_root) as (group, moved):
+        with self._tensors.moved(found, tensor, copies_back=is_root) as (group, moved):
             cast, operation, is_copy = reducible(moved, op)
             cast = cast if is_root or is_copy else cast.clone()
-            self._run(found, lambda: group.reduce(cast, operation, root))
+            self._runner.run(found, lambda: group.reduce(cast, operation, root))
             if is_root and is_copy:
                 moved.copy_(cast)
 
@@ -79,15 +243,15 @@ class Rings(RingTable):
         found = self._issue(ring, "broadcast", name, f"root {root}, {describe(array)}")
         is_root = _expect_root(found, root)
         tensor = tensor_of(array, writes=not is_root)
-        with self._moved(found, tensor, copies_back=not is_root) as (group, moved):
-            self._run(found, lambda: group.broadcast(as_bytes(moved), root))
+        with self._tensors.moved(found, tensor, copies_back=not is_root) as (group, moved):
+            self._runner.run(found, lambda: group.broadcast(as_bytes(moved), root))
 
     def all_gather(self, ring: int, name: str, array: Any) -> Any:
         """The arrays of all ranks in rank order, concatenated along axis 0: [size · n, ...]."""
         found = self._issue(ring, "all_gather", name, describe(array))
         rows, rest = (array.shape[0], tuple(array.shape[1:])) if array.ndim else (1, ())
-        result = _empty_like(array, (found.size * rows, *rest))
-        self._gather(found, result, array)
+        result = empty_like(array, (found.size * rows, *rest))
+        self._tensors.gather(found, result, array)
         return result
 
     def all_gather_rows(self, ring: int, name: str, rows: Any, values: Any) -> tuple[Any, Any]:
@@ -96,8 +260,10 @@ class Rings(RingTable):
         found = self._issue(ring, "all_gather_rows", name, f"{element_name(rows)}, {row}")
         mine = np.array([len(rows)], "int64")
         counts = np.empty(found.size, "int64")
-        self._gather(found, counts, mine)
-        parts = [self._gather_padded(found, each, counts.tolist()) for each in (rows, values)]
+        self._tensors.gather(found, counts, mine)
+        parts = [
+            self._tensors.gather_padded(found, each, counts.tolist()) for each in (rows, values)
+        ]
         return parts[0], parts[1]
 
     def reduce_scatter(self, ring: int, name: str, op: str, array: Any) -> Any:
@@ -107,14 +273,14 @@ class Rings(RingTable):
         """
         expect_operation(op)
         found = self._issue(ring, "reduce_scatter", name, f"{op}, {describe(array)}")
-        result = _empty_like(array, _part_shape(found, array, name))
+        result = empty_like(array, _part_shape(found, array, name))
         if found.size == 1:
             result[...] = array
             return result
-        with self._parted(found, array, result) as (group, moved, kept):
+        with self._tensors.parted(found, array, result) as (group, moved, kept):
             cast, operation, is_copy = reducible(moved.reshape(-1), op)
             target = cast.new_empty(kept.numel()) if is_copy else reducible(kept.reshape(-1), op)[0]
-            self._run(found, lambda: group.reduce_scatter(target, cast, operation))
+            self._runner.run(found, lambda: group.reduce_scatter(target, cast, operation))
             if is_copy:
                 kept.reshape(-1).copy_(target)
         return result
@@ -126,95 +292,60 @@ class Rings(RingTable):
         """
         found = self._issue(ring, "scatter", name, f"root {root}, {describe(array)}")
         is_root = _expect_root(found, root)
-        result = _empty_like(array, _part_shape(found, array, name))
+        result = empty_like(array, _part_shape(found, array, name))
         if found.size == 1:
             result[...] = array
             return result
-        with self._parted(found, array, result) as (group, moved, kept):
+        with self._tensors.parted(found, array, result) as (group, moved, kept):
             parts: list[Any] = list(as_bytes(moved).chunk(found.size)) if is_root else []
-            self._run(found, lambda: group.scatter(as_bytes(kept), parts, root))
+            self._runner.run(found, lambda: group.scatter(as_bytes(kept), parts, root))
         return result
 
     def barrier(self, ring: int, name: str) -> None:
         """Wait until every rank has called this."""
         found = self._issue(ring, "barrier", name, "")
         mark = tensor_of(np.zeros(1, "int32"), writes=True)
-        with self._moved(found, mark) as (group, moved):
-            self._run(found, lambda: group.all_reduce(moved, "sum"), of_all=True)
+        with self._tensors.moved(found, mark) as (group, moved):
+            self._runner.run(found, lambda: group.all_reduce(moved, "sum"), of_all=True)
 
-    # Tensors and engines
+    # The state of rings
 
-    def _all_reduce_stages(self, ring: Ring, tensor: Any, op: str) -> list[Stage]:
-        group, moved = self._engine(ring, tensor)
-        cast, operation, is_copy = reducible(moved, op)
-        stages: list[Stage] = [lambda: group.all_reduce(cast, operation)]
-        if ring.is_hierarchical and not moved.is_cuda:
-            stages = hierarchical_stages(ring, cast, operation)
-        if is_copy:
-            stages.append(copy_stage(moved, cast))
-        if moved is not tensor:
-            stages.append(copy_stage(tensor, moved))
-        return stages
+    def _look_at_hooks(self) -> None:
+        for hook in self.hooks:
+            hook()
 
-    def _engine(self, ring: Ring, tensor: Any) -> tuple[Any, Any]:
-        """Return the group that moves a tensor, and the tensor it moves, a copy if it is staged."""
-        if not tensor.is_cuda:
-            return ring.group, tensor
-        with self._watched(ring, ring.member.record.call) as look:
-            return engine_tensor(ring, tensor, look)
+    def _ring(self, ring: int) -> Ring:
+        found = self._rings.get(ring)
+        if found is None:
+            raise CollectiveError(
+                f"ring {ring} was never initialised here",
+                hint="run the startup program first (c_gen_nccl_id and c_comm_init), in the same "
+                "scope, or run the program with ParallelExecutor or CompiledProgram",
+            )
+        return found
 
-    @contextmanager
-    def _moved(
-        self, ring: Ring, tensor: Any, *, copies_back: bool = False
-    ) -> Generator[tuple[Any, Any]]:
-        """Yield the group that moves a tensor, and the tensor it moves, copied back if it is
-        staged.
-        """
-        group, moved = self._engine(ring, tensor)
-        yield group, moved
-        if copies_back and moved is not tensor:
-            tensor.copy_(moved)
-
-    @contextmanager
-    def _parted(self, ring: Ring, array: Any, result: Any) -> Generator[tuple[Any, Any, Any]]:
-        """Yield the group and the tensors it moves: that of `array` and that of this rank's
-        `result`.
-        """
-        source, part = tensor_of(array, writes=False), tensor_of(result, writes=True)
-        with (
-            self._moved(ring, source) as (group, moved),
-            self._moved(ring, part, copies_back=True) as (_, kept),
-        ):
-            yield group, moved, kept
-
-    def _gather(self, ring: Ring, result: Any, array: Any) -> None:
-        """Concatenate the arrays of all ranks, of equal shapes, in `result`."""
-        if ring.size == 1:
-            source, whole = tensor_of(array, writes=False), tensor_of(result, writes=True)
-            whole.reshape(-1).copy_(source.reshape(-1))
-            return
-        with self._parted(ring, array, result) as (group, moved, joined):
-            self._run(
-                ring, lambda: group.all_gather(as_bytes(joined), as_bytes(moved)), of_all=True
+    def _expect_whole(self) -> None:
+        if self._errors.first:
+            raise CollectiveError(
+                f"no collective can run after an error: {self._errors.first}",
+                hint="start all ranks again, from the last checkpoint",
+            )
+        if os.getpid() != self._pid:
+            raise CollectiveError(
+                "the rings of a process cannot be used in a process that was forked from it"
             )
 
-    def _gather_padded(self, ring: Ring, array: Any, counts: list[int]) -> Any:
-        """Concatenate the rows of all ranks: padded to the longest, so that all parts have one
-        size.
-        """
-        longest, rest = max(counts), tuple(array.shape[1:])
-        padded = _empty_like(array, (longest, *rest))
-        padded[: len(array)] = array
-        padded[len(array) :] = 0
-        joined = _empty_like(array, (ring.size * longest, *rest))
-        self._gather(ring, joined, padded)
-        parts = [joined[i * longest : i * longest + count] for i, count in enumerate(counts)]
-        return torch_module().cat(parts) if is_tensor(array) else np.concatenate(parts)
-
-
-def _empty_like(array: Any, shape: tuple[int, ...]) -> Any:
-    """An array or tensor of the same kind, element type and device."""
-    return array.new_empty(shape) if is_tensor(array) else np.empty(shape, array.dtype)
+    def _issue(self, ring: int, kind: str, name: str, details: str) -> Ring:
+        """Count a collective, and compare it with the other ranks if it is new."""
+        found = self._ring(ring)
+        self._expect_whole()
+        if found.size > 1:
+            self._agreement.expect_same_history(found)
+        call = f"{kind} of {name!r} ({details})"
+        found.member.monitor.note(ring, call)
+        if found.size > 1:
+            self._agreement.expect_same_call(found, call)
+        return found
 
 
 def _part_shape(ring: Ring, array: Any, name: str) -> tuple[int, ...]:
@@ -233,3 +364,15 @@ def _expect_root(ring: Ring, root: int) -> bool:
     if not 0 <= root < ring.size:
         raise ValueError(f"the root must be from 0 to {ring.size - 1}, but it is {root}")
     return ring.rank == root
+
+
+def _leave(members: dict[str, Member], rings: dict[int, Ring], pid: int) -> None:
+    """Publish that this process has ended, with the error that ended it, if any; end threads."""
+    if os.getpid() != pid:
+        return
+    error: Any = getattr(sys, "last_value", None)
+    failure = "" if error is None else f"{type(error).__name__}: {error}".partition("\n")[0]
+    for member in members.values():
+        member.monitor.leave(member.record.failure or failure, member.record.named_rank)
+    for ring in rings.values():
+        release(ring)

@@ -1,0 +1,95 @@
+"""Tensors on their way between ranks: staged through the host if no group moves them directly."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from runtime.collective.elements import as_bytes, is_tensor, reducible, tensor_of
+from runtime.collective.engine import torch_module
+from runtime.collective.hierarchy import copy_stage, hierarchical_stages
+from runtime.collective.ring import Ring, Stage, engine_tensor
+from runtime.collective.work import WorkRunner
+
+
+class TensorMover:
+    """Moves tensors by the groups of rings."""
+
+    def __init__(self, runner: WorkRunner) -> None:
+        self._runner = runner
+
+    def all_reduce_stages(self, ring: Ring, tensor: Any, op: str) -> list[Stage]:
+        """The stages of an all-reduce of a tensor, in place."""
+        group, moved = self._engine(ring, tensor)
+        cast, operation, is_copy = reducible(moved, op)
+        stages: list[Stage] = [lambda: group.all_reduce(cast, operation)]
+        if ring.is_hierarchical and not moved.is_cuda:
+            stages = hierarchical_stages(ring, cast, operation)
+        if is_copy:
+            stages.append(copy_stage(moved, cast))
+        if moved is not tensor:
+            stages.append(copy_stage(tensor, moved))
+        return stages
+
+    def _engine(self, ring: Ring, tensor: Any) -> tuple[Any, Any]:
+        """Return the group that moves a tensor, and the tensor it moves, a copy if it is staged."""
+        if not tensor.is_cuda:
+            return ring.group, tensor
+        with self._runner.watched(ring, ring.member.record.call) as look:
+            return engine_tensor(ring, tensor, look)
+
+    @contextmanager
+    def moved(
+        self, ring: Ring, tensor: Any, *, copies_back: bool = False
+    ) -> Generator[tuple[Any, Any]]:
+        """Yield the group that moves a tensor, and the tensor it moves, copied back if it is
+        staged.
+        """
+        group, moved = self._engine(ring, tensor)
+        yield group, moved
+        if copies_back and moved is not tensor:
+            tensor.copy_(moved)
+
+    @contextmanager
+    def parted(self, ring: Ring, array: Any, result: Any) -> Generator[tuple[Any, Any, Any]]:
+        """Yield the group and the tensors it moves: that of `array` and that of this rank's
+        `result`.
+        """
+        source, part = tensor_of(array, writes=False), tensor_of(result, writes=True)
+        with (
+            self.moved(ring, source) as (group, moved),
+            self.moved(ring, part, copies_back=True) as (_, kept),
+        ):
+            yield group, moved, kept
+
+    def gather(self, ring: Ring, result: Any, array: Any) -> None:
+        """Concatenate the arrays of all ranks, of equal shapes, in `result`."""
+        if ring.size == 1:
+            source, whole = tensor_of(array, writes=False), tensor_of(result, writes=True)
+            whole.reshape(-1).copy_(source.reshape(-1))
+            return
+        with self.parted(ring, array, result) as (group, moved, joined):
+            self._runner.run(
+                ring, lambda: group.all_gather(as_bytes(joined), as_bytes(moved)), of_all=True
+            )
+
+    def gather_padded(self, ring: Ring, array: Any, counts: list[int]) -> Any:
+        """Concatenate the rows of all ranks: padded to the longest, so that all parts have one
+        size.
+        """
+        longest, rest = max(counts), tuple(array.shape[1:])
+        padded = empty_like(array, (longest, *rest))
+        padded[: len(array)] = array
+        padded[len(array) :] = 0
+        joined = empty_like(array, (ring.size * longest, *rest))
+        self.gather(ring, joined, padded)
+        parts = [joined[i * longest : i * longest + count] for i, count in enumerate(counts)]
+        return torch_module().cat(parts) if is_tensor(array) else np.concatenate(parts)
+
+
+def empty_like(array: Any, shape: tuple[int, ...]) -> Any:
+    """An array or tensor of the same kind, element type and device."""
+    return array.new_empty(shape) if is_tensor(array) else np.empty(shape, array.dtype)
