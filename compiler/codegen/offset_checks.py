@@ -23,7 +23,7 @@ from compiler.plan import Place, PlannedOp, Step, Value
 
 
 def expect_offsets(
-    offsets: Array, end: int, what: str, items: str, checked: list[bytes] | None = None
+    offsets: Array, end: int, what: str, items: str, checked: list[bytes | None] | None = None
 ) -> None:
     """Raise ValueError unless offsets, int64 [count + 1], start at 0, never decrease, and end at
     `end`, the number of `items`; `what` names the offsets.
@@ -189,7 +189,7 @@ def _check(writer: ModuleWriter, op: PlannedOp, divided: Divided, end: End) -> N
             writer.line(f"{writer.function(expect_offsets)}({given})")
             return
         checked = writer.names.make("checked")
-        writer.setup.line(f"{checked} = [b'']")
+        writer.setup.line(f"{checked} = [None]")
         writer.line(f"if {name}.tobytes() != {checked}[0]:")
         writer.line(f"    {writer.function(expect_offsets)}({given}, {checked})")
 

@@ -79,6 +79,17 @@ def test_binding_raises_for_sizes_that_an_op_does_not_accept(name, target):
     assert f" = {message.partition(':')[0]}(" in error.value.op
 
 
+@pytest.mark.parametrize("target", TARGETS)
+def test_offsets_must_not_be_empty(target):
+    body = (
+        "feed x: f32[5, 3]\n  feed o: i64[L]\n"
+        "  (Y=y: f32[5, 3]) = sequence_reverse(X=x, X_lod=[o])  // model.py:7"
+    )
+    compute = runtime.load(module_of(body, target=target))
+    with pytest.raises(ShapeError, match=r"axis 0 of X_lod\[0\] has size 0, expected at least 1"):
+        compute({"x": np.ones((5, 3), np.float32), "o": np.zeros(0, np.int64)})
+
+
 def test_sizes_known_at_compile_time_have_no_checks():
     body, feeds = (
         CASES["equal"][0].replace("[N, M]", "[2, 5]").replace("[N", "[2"),

@@ -14,7 +14,7 @@ from compiler.errors import BadAttribute, CompileError, MissingSlot, ShapeError,
 from compiler.ir.dims import UNKNOWN, Dim
 from compiler.ir.opdef.definition import GradOp, OpDef, Slot, find, listed
 from compiler.ir.opdef.gradient_operands import check_gradient_operands
-from compiler.ir.opdef.size_comparison import Requirement, differ, undecided
+from compiler.ir.opdef.size_comparison import Requirement, differ, is_less, undecided
 from compiler.ir.program import EMPTY, GRAD, Block, OpDesc, VarDesc, VarKind
 from compiler.ir.types import DType, TensorType, from_fluid, to_fluid
 from compiler.support.limits import MAX_BYTES, MAX_RANK
@@ -151,7 +151,7 @@ def _check_companions(defn: OpDef, types: Mapping[str, Any]) -> None:
     """Raise ShapeError unless sparse values have a row index each, and offsets are vectors."""
     for slot in (each for each in defn.inputs().values() if each.companion in ("lod", "rows")):
         for type in (each for each in listed(types.get(slot.name)) if each is not None):
-            if type.rank != 1 or (type.shape[0] == 0 and slot.companion == "lod"):
+            if type.rank != 1 or (slot.companion == "lod" and is_less(type.shape[0], 1)):
                 raise ShapeError(f"{defn.kind}: {slot.name} is {type}, expected a vector")
         if slot.companion == "rows" and types.get(slot.name):
             pairs = zip(listed(types[slot.name]), listed(types.get(slot.of)), strict=False)

@@ -171,11 +171,12 @@ class Nce(OpDef, op="nce"):
         """Raise ShapeError unless Bias has a row per class, labels and weights one per sample."""
         if Bias is not None and differ(Bias.numel, self.num_total_classes):
             raise ShapeError(f"{self.kind}: Bias is {Bias}, expected {self.num_total_classes} rows")
-        rows = {"Label": Label} | ({} if SampleWeight is None else {"SampleWeight": SampleWeight})
-        for slot, each in rows.items():
-            if not each.rank or differ(each.shape[0], Input.shape[0]):
-                found = shown(Input=Input, **{slot: each})
-                raise ShapeError(f"{self.kind}: {found}, expected as many rows")
+        if differ(Label.shape[0], Input.shape[0]):
+            found = shown(Input=Input, Label=Label)
+            raise ShapeError(f"{self.kind}: {found}, expected as many rows")
+        if SampleWeight is not None and differ(SampleWeight.numel, Input.shape[0]):
+            found = shown(Input=Input, SampleWeight=SampleWeight)
+            raise ShapeError(f"{self.kind}: {found}, expected a weight for each row")
 
     def infer_grad(
         self,

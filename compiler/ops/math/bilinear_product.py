@@ -26,13 +26,17 @@ class BilinearTensorProduct(OpDef, op="bilinear_tensor_product"):
     Bias = reads(optional=True)
     Out = writes()
 
-    def infer(self, X: TensorType, Y: TensorType, Weight: TensorType) -> TensorType:
+    def infer(
+        self, X: TensorType, Y: TensorType, Weight: TensorType, Bias: TensorType | None
+    ) -> TensorType:
         require_same_dtype(self.kind, X=X, Y=Y, Weight=Weight)
         given = shown(X=X, Y=Y, Weight=Weight)
         if (X.rank, Y.rank, Weight.rank) != (2, 2, 3) or differ(X.shape[0], Y.shape[0]):
             raise ShapeError(f"{self.kind}: {given}, expected [n, i], [n, j] and [k, i, j]")
         if differ(X.shape[1], Weight.shape[1]) or differ(Y.shape[1], Weight.shape[2]):
             raise ShapeError(f"{self.kind}: {given}, expected [n, i], [n, j] and [k, i, j]")
+        if Bias is not None and differ(Bias.numel, Weight.shape[0]):
+            raise ShapeError(f"{self.kind}: {shown(Weight=Weight, Bias=Bias)}, expected [1, k]")
         return X.with_shape((X.shape[0], Weight.shape[0]))
 
     def infer_grad(self, X: TensorType, Y: TensorType, Weight: TensorType) -> dict[str, TensorType]:

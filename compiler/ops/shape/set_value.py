@@ -13,7 +13,7 @@ from compiler.ir.dims import UNKNOWN, Size
 from compiler.ir.opdef import OpDef, attr, attr_list, reads, writes
 from compiler.ir.opdef.attribute_bounds import WIDE
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
-from compiler.ir.opdef.size_comparison import is_not_broadcast
+from compiler.ir.opdef.size_comparison import is_not_broadcast, known_to_differ
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.math.axes import element_type, int_values, normalize_axis
 from compiler.ops.shared_kernels import among, broadcast_at, numbers_of, too_many
@@ -122,6 +122,9 @@ class SetValue(OpDef, op="set_value"):
             len(range(size)[each]) if isinstance(size, int) else UNKNOWN
             for size, each in zip(Input.shape, index, strict=True)
         ]
+        if any(known_to_differ(lengths[axis], 1) for axis in self.decrease_axes):
+            found = f"{self.kind}: Input is {Input}"
+            raise ShapeError(f"{found}, expected one index of each single axis")
         view = value_shape(tuple(lengths), self.decrease_axes, self.none_axes)
         pairs = zip(reversed(value), reversed(view), strict=False)
         if len(value) > len(view) or any(is_not_broadcast(*pair) for pair in pairs):
