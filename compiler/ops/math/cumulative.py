@@ -32,8 +32,9 @@ def running_sum(X: Array, axis: int, exclusive: bool, reverse: bool) -> Array:
     flipped = np.flip(X, axis) if reverse else X
     total = np.cumsum(flipped, axis=axis, dtype=X.dtype)
     if exclusive:
-        start = np.zeros_like(np.take(total, [0], axis=axis))
-        total = np.concatenate([start, np.delete(total, -1, axis=axis)], axis=axis)
+        first, last = np.split(total, [1], axis=axis)[0], total.shape[axis] - 1
+        before = np.split(total, [max(last, 0)], axis=axis)[0]
+        total = np.concatenate([np.zeros_like(first), before], axis=axis)
     return np.flip(total, axis) if reverse else total
 
 

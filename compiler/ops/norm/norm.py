@@ -242,7 +242,7 @@ class BatchNorm(BatchNormalisation, op="batch_norm"):
                 _copy(k, given, out)
         else:
             vectors = f"{_tuple(saved)}, {_tuple(map(_tuple, kept))}"
-            momentum = self.momentum if MomentumTensor is None else f"{MomentumTensor}.item()"
+            momentum = self.momentum if MomentumTensor is None else f"{MomentumTensor}.item(0)"
             rest = f"{momentum}, {self.epsilon}, {like(k, Mean)}"
             name, last = self.batch_function(k)
             k.line(f"{name}({images}, {vectors}, {rest}{last})")

@@ -23,7 +23,7 @@ from compiler.ops.math.axes import (
     unknown_shape,
 )
 from compiler.ops.shared_kernels import fill, number
-from compiler.ops.type_checks import literal_shape
+from compiler.ops.type_checks import literal_shape, require_scalar
 
 
 def parse_number(text: str, value: float, dtype: Any) -> float:
@@ -85,6 +85,8 @@ class FillConstant(Whole, op="fill_constant"):
             raise ShapeError(
                 f"fill_constant: ValueTensor is {ValueTensor}, expected the type of 'dtype'"
             )
+        if ValueTensor is not None:
+            require_scalar(self.kind, ValueTensor=ValueTensor)
         check_number(self.kind, self.str_value, DType.of(self.dtype))
         shape = shape_from_inputs(self.kind, self.shape, ShapeTensor, ShapeTensorList)
         return TensorType(DType.of(self.dtype), shape)
