@@ -70,14 +70,14 @@ def compiled(name: str, work: str, dtype: str, batch: int) -> Study:
     """Compile a model for a device, recording each pass."""
     trains, settings = work == "training", SETTINGS[name]
     optimizer = _mixed_precision(name) if trains and dtype == "bf16" else None
-    made = zoo.build(fluid, name, train=trains, optimizer=optimizer, **settings)
-    program = made.main if trains else made.test
-    fetched = made.loss if trains else made.output
+    network = zoo.build(fluid, name, train=trains, optimizer=optimizer, **settings)
+    program = network.main if trains else network.test
+    fetched = network.loss if trains else network.output
     feeds = [var.name for var in program.list_vars() if var.is_data]
     graph = to_graph(program, feed_shapes(program, feeds), [fetched.name])
     sizes = {size: batch for var in graph.feeds() for size in var.type.names}
     options = Options(dtype="fp32" if trains else dtype)
-    params = None if trains else weights(made.startup)
+    params = None if trains else weights(network.startup)
     return study_graph(name, graph, sizes, target="triton", params=params, options=options)
 
 
@@ -117,11 +117,11 @@ def report(rows: Sequence[Row], gpu: Gpu, batch: int) -> str:
     for row in (row for row in rows if row["fused"] == "yes"):
         wanted = GOALS.get(row["model"])
         if row["work"] == "inference" and wanted is not None:
-            found = f"{row['model']}: {row['MB each']:.1f} MB an image"
-            lines.append(goal(found, row["MB each"] <= wanted, f"≤ {wanted:.0f} MB"))
+            text = f"{row['model']}: {row['MB each']:.1f} MB an image"
+            lines.append(goal(text, row["MB each"] <= wanted, f"≤ {wanted:.0f} MB"))
         if row["work"] == "training":
-            found = f"{row['model']}, {row['dtype']}: updates in {row['updates']} launch"
-            lines.append(goal(found, row["updates"] == 1, "1"))
+            text = f"{row['model']}, {row['dtype']}: updates in {row['updates']} launch"
+            lines.append(goal(text, row["updates"] == 1, "1"))
     return "\n".join(lines)
 
 
@@ -134,11 +134,11 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=256)
     parser.add_argument("--models", nargs="+", choices=list(SETTINGS), default=list(SETTINGS))
     parser.add_argument("--json", type=Path, help="append the rows to this file")
-    given = parser.parse_args()
-    rows = list(measure(given.models, GPUS[given.gpu], given.batch))
-    print(report(rows, GPUS[given.gpu], given.batch))
-    if given.json:
-        append(given.json, {"account": rows})
+    options = parser.parse_args()
+    rows = list(measure(options.models, GPUS[options.gpu], options.batch))
+    print(report(rows, GPUS[options.gpu], options.batch))
+    if options.json:
+        append(options.json, {"account": rows})
 
 
 if __name__ == "__main__":

@@ -45,38 +45,38 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--target", default=EVERY, metavar="GPU[,GPU…]")
     parser.add_argument("--models", nargs="+", choices=TRAINED, default=list(TRAINED))
-    given = parser.parse_args(arguments)
-    targets, found = gpus(given.target), modules(given.models)
-    print(table("Models", list(_counted(found)), MODELS), flush=True)
-    rows = [_timed(list(found.values()), gpu) for gpu in targets]
+    options = parser.parse_args(arguments)
+    targets, found_modules = gpus(options.target), modules(options.models)
+    print(table("Models", list(_counted(found_modules)), MODELS), flush=True)
+    rows = [_timed(list(found_modules.values()), gpu) for gpu in targets]
     print(table("\nAll of them", rows, TIMES), flush=True)
-    peer = next(iter(found))
-    peers = [_compared(found[peer], gpu) for gpu in targets]
+    peer = next(iter(found_modules))
+    peers = [_compared(found_modules[peer], gpu) for gpu in targets]
     print(table(f"\n{peer}, vs. Triton by itself", peers, PEERS))
     return _judged(rows)
 
 
 def _counted(found: Mapping[str, Module]) -> Iterator[Row]:
     (gpu,) = gpus("cuda:90")
-    known: set[Any] = set()
+    seen: set[Any] = set()
     for name, module in found.items():
         jobs = {job for _, job in kernel_jobs(module, gpu)}
         row = {"model": name, "launches": launches(module), "kernels": len(module.kernels)}
-        yield row | {"new": len(jobs - known)}
-        known |= jobs
+        yield row | {"new": len(jobs - seen)}
+        seen |= jobs
 
 
 def _timed(found: Sequence[Module], gpu: Gpu) -> Row:
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
-        made, cold, worked = _clocked(lambda: build(found, [gpu], place, 10**10))
+        kernels_built, cold, worked = _clocked(lambda: build(found, [gpu], place, 10**10))
         _, warm, _ = _clocked(lambda: build(found, [gpu], place, 10**10))
-    kernels = {each.job: each for built in made for each in built}.values()
-    spilled = [each for each in kernels if each.code.spilled]
+    kernels = {kernel.job: kernel for built in kernels_built for kernel in built}.values()
+    spilled = [kernel for kernel in kernels if kernel.code.spilled]
     return {
         "gpu": str(gpu), "kernels": len(kernels), "cold s": cold, "cold cpu s": worked,
         "warm s": warm, "spill": len(spilled),
-        "spill, memory-bound": sum(not each.job.is_product for each in spilled),
+        "spill, memory-bound": sum(not kernel.job.is_product for kernel in spilled),
     }  # fmt: skip
 
 
@@ -97,8 +97,8 @@ def _cold(module: Module, gpu: Gpu, processes: int | None) -> float:
 def _clocked(do: Callable[[], list[list[Built]]]) -> tuple[list[list[Built]], float, float]:
     """The result of `do`, its wall time, and the CPU time of all processes, in seconds."""
     worked, start = _worked(), time.perf_counter()
-    made = do()
-    return made, time.perf_counter() - start, _worked() - worked
+    result = do()
+    return result, time.perf_counter() - start, _worked() - worked
 
 
 def _worked() -> float:

@@ -131,12 +131,12 @@ def growth(sizes: Sequence[int], times: Sequence[float]) -> float:
 def exponents(rows: Sequence[Row]) -> dict[str, float]:
     """The exponent of each stage and of all together, and of n · log n, over synthetic programs."""
     sizes = [row["ops"] for row in rows]
-    found = {
+    growths = {
         stage: growth(sizes, [row["stages"][stage] for row in rows]) for stage in rows[0]["stages"]
     }
-    found["all"] = growth(sizes, [row["all"] for row in rows])
-    found["n log n"] = growth(sizes, [size * math.log(size) for size in sizes])
-    return found
+    growths["all"] = growth(sizes, [row["all"] for row in rows])
+    growths["n log n"] = growth(sizes, [size * math.log(size) for size in sizes])
+    return growths
 
 
 # ---- a peer -------------------------------------------------------------------------------------
@@ -169,15 +169,17 @@ def _spent(peer: Any, net: Any, feed: Mapping[str, Any]) -> float:
 
 def report(model: Row, synthetic: Sequence[Row], peers: Sequence[Row] = ()) -> str:
     """Milliseconds of every stage, per 1,000 ops for the synthetic programs, and the goals."""
-    found = exponents(synthetic)
-    limit = found["n log n"] + NOISE
-    worst = max(model["stages"], key=lambda stage: found[stage])
+    growths = exponents(synthetic)
+    limit = growths["n log n"] + NOISE
+    worst = max(model["stages"], key=lambda stage: growths[stage])
     name = model["program"]
     lines = [
         table(f"{name}, {model['ops']} ops, and synthetic programs", *_stages(model, synthetic)),
-        f"  the worst stage is {worst}: ops^{found[worst]:.2f}",
+        f"  the worst stage is {worst}: ops^{growths[worst]:.2f}",
         goal(f"{model['all']:.0f} ms for {name}", model["all"] < GOAL_MS, f"< {GOAL_MS:.0f} ms"),
-        goal(f"ops^{found['all']:.2f} in all", found["all"] <= limit, f"≤ {limit:.2f}, n log n"),
+        goal(
+            f"ops^{growths['all']:.2f} in all", growths["all"] <= limit, f"≤ {limit:.2f}, n log n"
+        ),
     ]
     if peers:
         columns = {"program": "", "backend": "", "ms": ",.0f"}
@@ -187,16 +189,21 @@ def report(model: Row, synthetic: Sequence[Row], peers: Sequence[Row] = ()) -> s
 
 def _stages(model: Row, synthetic: Sequence[Row]) -> tuple[list[dict[str, Any]], dict[str, str]]:
     """Rows of stages: milliseconds of the model, then milliseconds per 1,000 ops by length."""
-    found = exponents(synthetic)
+    growths = exponents(synthetic)
     columns = {"stage": "", "ms": ".1f"}
     columns |= {_per(row): ".1f" for row in synthetic} | {"growth": ".2f"}
     rows: list[dict[str, Any]] = []
     for stage in (*model["stages"], "all"):
         row: dict[str, Any] = {"stage": stage, "ms": _milliseconds(model, stage)}
-        row |= {_per(each): _milliseconds(each, stage) / each["ops"] * 1e3 for each in synthetic}
-        rows.append({**row, "growth": found[stage]})
+        row |= {
+            _per(program): _milliseconds(program, stage) / program["ops"] * 1e3
+            for program in synthetic
+        }
+        rows.append({**row, "growth": growths[stage]})
     rows.append({"stage": "recording", "ms": model["recording"]})
-    rows[-1] |= {_per(each): each["recording"] / each["ops"] * 1e3 for each in synthetic}
+    rows[-1] |= {
+        _per(program): program["recording"] / program["ops"] * 1e3 for program in synthetic
+    }
     return rows, columns
 
 
@@ -214,10 +221,10 @@ def main() -> None:
     parser.add_argument("--lengths", nargs="+", type=int, default=LENGTHS)
     parser.add_argument("--repeats", type=int, default=REPEATS)
     parser.add_argument("--peer", action="store_true", help="also time torch.compile, slow")
-    given = parser.parse_args()
-    model = measure_model(repeats=given.repeats)
-    synthetic = list(measure_synthetic(given.lengths, given.repeats))
-    print(report(model, synthetic, list(measure_peer()) if given.peer else []))
+    options = parser.parse_args()
+    model = measure_model(repeats=options.repeats)
+    synthetic = list(measure_synthetic(options.lengths, options.repeats))
+    print(report(model, synthetic, list(measure_peer()) if options.peer else []))
 
 
 if __name__ == "__main__":

@@ -72,13 +72,13 @@ def measure(models: Sequence[str]) -> Iterator[tuple[str, list[Row]]]:
 def counted(name: str, train: bool, batch: int) -> list[KernelCounters]:
     """The counters of a step of a model on random inputs."""
     settings = zoo.small(name)
-    made = zoo.build(fluid, name, train=train, **settings)
-    program = made.main if train else made.test
+    network = zoo.build(fluid, name, train=train, **settings)
+    program = network.main if train else network.test
     feeds = [var.name for var in program.list_vars() if var.is_data]
-    fetched = made.loss if train else made.output
+    fetched = network.loss if train else network.output
     graph = to_graph(program, feed_shapes(program, feeds), [fetched.name])
     sizes = {size: batch for var in graph.feeds() for size in var.type.names}
-    state = weights(made.startup)
+    state = weights(network.startup)
     seen = study_graph(name, graph, sizes, target="triton", params=None if train else dict(state))
     feed = zoo.draw(name, np.random.RandomState(0), batch, **settings)
     return list(count_step(seen.module, feed, {**state, **seen.params}).kernels.values())
@@ -99,8 +99,8 @@ def rows(kernels: Iterable[KernelCounters]) -> list[Row]:
     kernels = list(kernels)
     bytes_, accesses = sum(k.ideal for k in kernels), sum(k.banks.accesses for k in kernels)
     groups: dict[str, list[KernelCounters]] = {}
-    for each in kernels:
-        groups.setdefault(family(each.kernel), []).append(each)
+    for kernel in kernels:
+        groups.setdefault(family(kernel.kernel), []).append(kernel)
     large = {
         name: group
         for name, group in groups.items()
@@ -108,9 +108,9 @@ def rows(kernels: Iterable[KernelCounters]) -> list[Row]:
         or sum(k.banks.accesses for k in group) >= LEAST * accesses
     }
     small = [k for name, group in groups.items() if name not in large for k in group]
-    found = [_row(name, group) for name, group in large.items()]
-    found.sort(key=lambda row: -row["kB"])
-    return [*found, *([_row("others", small)] if small else []), _row("all", kernels)]
+    family_rows = [_row(name, group) for name, group in large.items()]
+    family_rows.sort(key=lambda row: -row["kB"])
+    return [*family_rows, *([_row("others", small)] if small else []), _row("all", kernels)]
 
 
 def _row(name: str, group: Sequence[KernelCounters]) -> dict[str, Any]:
@@ -145,12 +145,12 @@ def compared(found: Sequence[Row], before: Mapping[str, Row]) -> list[Row]:
 def report(results: Mapping[str, Sequence[Row]], before: Mapping[str, Sequence[Row]]) -> str:
     """Tables and goals, as text."""
     lines: list[str] = []
-    for name, found in results.items():
-        held = {row["family"]: row for row in before.get(name, ())}
-        columns = {**COLUMNS, **(BEFORE if held else {})}
+    for name, model_rows in results.items():
+        previous = {row["family"]: row for row in before.get(name, ())}
+        columns = {**COLUMNS, **(BEFORE if previous else {})}
         lines += [
-            table(name, compared(found, held) if held else found, columns),
-            *_goals(found),
+            table(name, compared(model_rows, previous) if previous else model_rows, columns),
+            *_goals(model_rows),
             "",
         ]
     return "\n".join(lines)
@@ -176,20 +176,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    known = list(dict.fromkeys(name for name, _, _ in STEPS))
-    parser.add_argument("--models", nargs="+", choices=known, default=known)
+    names = list(dict.fromkeys(name for name, _, _ in STEPS))
+    parser.add_argument("--models", nargs="+", choices=names, default=names)
     parser.add_argument("--json", type=Path, help="write the rows to this file, and a page beside")
     parser.add_argument("--before", type=Path, help="compare with a file that --json wrote")
-    given = parser.parse_args(arguments)
-    before = json.loads(given.before.read_text()) if given.before else {}
-    results = dict(measure(given.models))
+    options = parser.parse_args(arguments)
+    before = json.loads(options.before.read_text()) if options.before else {}
+    results = dict(measure(options.models))
     text = report(results, before)
     print(text)
-    if given.json:
-        given.json.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    if options.json:
+        options.json.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
         title = "# Counters of kernels on the PTX machine (sm_80); no device was used"
         page = f"{title}\n\n`python bench/counters.py`; see its help and docs/ptx.md.\n\n"
-        given.json.with_suffix(".md").write_text(f"{page}```\n{text}```\n", encoding="utf-8")
+        options.json.with_suffix(".md").write_text(f"{page}```\n{text}```\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

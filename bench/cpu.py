@@ -123,7 +123,7 @@ def run(given: argparse.Namespace) -> dict[str, Any]:
 
 def _printed(rows: Iterator[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
     for row in rows:
-        ratios = ", ".join(f"÷ {name} {each:.2f}" for name, each in row.get("ratios", {}).items())
+        ratios = ", ".join(f"÷ {name} {ratio:.2f}" for name, ratio in row.get("ratios", {}).items())
         said = ratios or row.get("why") or "; ".join(row["notes"].values())
         print(f"{row['row']}, {row['threads']} threads: {said}", flush=True)
         yield row
@@ -153,11 +153,11 @@ def _counts(text: str) -> list[int]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, print and write."""
-    given = options(arguments)
-    results = run(given)
+    parsed = options(arguments)
+    results = run(parsed)
     print(f"\n{page.report(results)}")
-    if given.json:
-        page.write(results, given.json)
+    if parsed.json:
+        page.write(results, parsed.json)
 
 
 if __name__ == "__main__":

@@ -87,16 +87,18 @@ def _race(asks: Mapping[str, Ask], pairs: int) -> dict[str, float]:
     rounds = [{name: ask() for name, ask in asks.items()} for _ in range(pairs)]
 
     def ratio(one: str, other: str, what: str = "ms") -> float:
-        return median(each[one][what] / each[other][what] for each in rounds)
+        return median(round_[one][what] / round_[other][what] for round_ in rounds)
 
-    found = {name: median(each[name]["ms"] for each in rounds) for name in asks}
-    found["two ÷ DDP"] = ratio("two", "DDP")
-    found["cpu ÷ DDP's"] = ratio("two", "DDP", "cpu")
-    found["one ÷ two"] = ratio("one", "two")
-    found["exposed ÷ step"] = median(each["two"]["exposed"] / each["two"]["ms"] for each in rounds)
-    found["overlap ÷ off"] = ratio("two", "late")
-    found["buckets ÷ off"] = ratio("two", "single")
-    return found
+    medians = {name: median(round_[name]["ms"] for round_ in rounds) for name in asks}
+    medians["two ÷ DDP"] = ratio("two", "DDP")
+    medians["cpu ÷ DDP's"] = ratio("two", "DDP", "cpu")
+    medians["one ÷ two"] = ratio("one", "two")
+    medians["exposed ÷ step"] = median(
+        round_["two"]["exposed"] / round_["two"]["ms"] for round_ in rounds
+    )
+    medians["overlap ÷ off"] = ratio("two", "late")
+    medians["buckets ÷ off"] = ratio("two", "single")
+    return medians
 
 
 def measure_starts(rounds: int) -> list[Row]:
@@ -108,8 +110,8 @@ def measure_starts(rounds: int) -> list[Row]:
     firsts = [_first_run(command) for _ in range(max(rounds // 4, 3))]
     return [
         _start("empty step, two processes", empty, "µs"),
-        _start("first run of an executor", [each["seconds"] for each in firsts], "s"),
-        _start("computing in it", [each["cpu"] for each in firsts], "s"),
+        _start("first run of an executor", [first["seconds"] for first in firsts], "s"),
+        _start("computing in it", [first["cpu"] for first in firsts], "s"),
     ]
 
 
@@ -130,8 +132,8 @@ def report(steps: Sequence[Row], starts: Sequence[Row]) -> str:
     """Both tables and the goals."""
     lines = [table("Training steps, ms", steps, COLUMNS)]
     for row in steps:
-        name, found = row["model"], row["two ÷ DDP"]
-        lines.append(goal(f"{name}: {found:.2f} of DDP's step", found <= 1.0, "≤ 1.0"))
+        name, ratio = row["model"], row["two ÷ DDP"]
+        lines.append(goal(f"{name}: {ratio:.2f} of DDP's step", ratio <= 1.0, "≤ 1.0"))
         if name == "lenet_bn_large":
             faster = row["one ÷ two"]
             lines.append(goal(f"{name}: {faster:.2f} × one process", faster >= 1.25, "≥ 1.25"))
@@ -160,7 +162,7 @@ def measure_rings(ranks: int, rounds: int = 15) -> dict[int, float]:
         subprocess.Popen([*command, str(rank), *rest], env=environment, stdout=subprocess.PIPE)
         for rank in range(ranks)
     ]
-    outputs = [each.communicate(timeout=180)[0] for each in processes]
+    outputs = [process.communicate(timeout=180)[0] for process in processes]
     return {int(size): median(times) for size, times in json.loads(outputs[0]).items()}
 
 
@@ -169,8 +171,8 @@ def compare_rings(network: Network, measured: Mapping[int, Mapping[int, float]])
     return [
         {
             "ranks": ranks, "bytes": size, "measured": seconds * 1e3,
-            "computed": (found := network.all_reduce(size, ranks) * 1e3),
-            "computed ÷ measured": found / (seconds * 1e3), "load": load(),
+            "computed": (computed := network.all_reduce(size, ranks) * 1e3),
+            "computed ÷ measured": computed / (seconds * 1e3), "load": load(),
         }
         for ranks, times in measured.items() for size, seconds in times.items()
     ]  # fmt: skip
@@ -179,7 +181,9 @@ def compare_rings(network: Network, measured: Mapping[int, Mapping[int, float]])
 def buckets(name: str) -> list[int]:
     """Bytes of the buckets of a model's gradients, the last parameter's first."""
     parameters = wide.model(fluid, name).main.all_parameters()
-    sizes = [4 * math.prod(each.shape) for each in reversed(parameters) if each.trainable]
+    sizes = [
+        4 * math.prod(parameter.shape) for parameter in reversed(parameters) if parameter.trainable
+    ]
     ends = [0, *itertools.accumulate(cut(sizes, None))]
     return [sum(sizes[start:stop]) for start, stop in itertools.pairwise(ends)]
 
@@ -228,12 +232,12 @@ def _computing(peer: Any, name: str) -> float:
 def _check_steps(peer: Any, network: Network, compute: Mapping[str, float]) -> Iterator[Row]:
     for name, milliseconds in compute.items():
         peer.ask(name, "two", STEPS)
-        found = [peer.reply(name, "two", STEPS) for _ in range(PAIRS)]
+        replies = [peer.reply(name, "two", STEPS) for _ in range(PAIRS)]
         wait = exposed(milliseconds / 1e3, buckets(name), network, RANKS) * 1e3
         yield {
             "model": name, "computed": milliseconds + wait,
-            "cpu of rank 0": median(each["cpu"] for each in found),
-            "measured": median(each["ms"] for each in found), "load": load(),
+            "cpu of rank 0": median(reply["cpu"] for reply in replies),
+            "measured": median(reply["ms"] for reply in replies), "load": load(),
         }  # fmt: skip
 
 
@@ -244,15 +248,15 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=PAIRS)
     parser.add_argument("--model", action="store_true", help="compute steps beyond one machine")
     parser.add_argument("--json", type=Path, help="append the rows to this file")
-    given = parser.parse_args()
-    if given.model:
+    options = parser.parse_args()
+    if options.model:
         rows = scaling()
     else:
-        rows = {"devices": list(measure(given.models, given.pairs))}
-        rows["starts"] = measure_starts(given.pairs)
+        rows = {"devices": list(measure(options.models, options.pairs))}
+        rows["starts"] = measure_starts(options.pairs)
         print(report(rows["devices"], rows["starts"]))
-    if given.json:
-        append(given.json, rows)
+    if options.json:
+        append(options.json, rows)
 
 
 if __name__ == "__main__":

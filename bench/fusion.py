@@ -99,16 +99,16 @@ def _recorded(name: str, arrays: Mapping[str, Any]) -> Any:
 
 def recorded(name: str, batch: int, **settings: Any) -> Subject:
     """A model of the zoo with random batch norms, saved and loaded."""
-    found = zoo.build(fluid, name, train=False, **settings)
+    network = zoo.build(fluid, name, train=False, **settings)
     random = np.random.RandomState(0)
     drawn = zoo.draw(name, random, batch, **settings)
-    needed = _needed(found)
+    needed = _needed(network)
     feed = {n: value for n, value in fed(fluid, drawn).items() if n in needed}
     with fluid.scope_guard(fluid.Scope()), tempfile.TemporaryDirectory() as folder:
         exe = fluid.Executor(fluid.CPUPlace())
-        exe.run(found.startup)
-        draw_norms(found.test, random)
-        fluid.io.save_inference_model(folder, list(feed), [found.output], exe, found.test)
+        exe.run(network.startup)
+        draw_norms(network.test, random)
+        fluid.io.save_inference_model(folder, list(feed), [network.output], exe, network.test)
         return Subject(name, read_inference_model(folder), feed)
 
 
@@ -193,10 +193,10 @@ def main() -> None:
     parser.add_argument("--width", type=float, default=0.25, help="a factor of all channels")
     parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--repeats", type=int, default=9)
-    given = parser.parse_args()
-    settings = {name: settings_of(name, given.image, given.width) for name in given.models}
-    mine = [recorded(name, given.batch, **settings[name]) for name in given.models]
-    print(report(list(measure([*saved(), *mine], given.repeats))))
+    options = parser.parse_args()
+    settings = {name: settings_of(name, options.image, options.width) for name in options.models}
+    mine = [recorded(name, options.batch, **settings[name]) for name in options.models]
+    print(report(list(measure([*saved(), *mine], options.repeats))))
 
 
 if __name__ == "__main__":

@@ -147,8 +147,8 @@ def sanitizer(seconds: float) -> dict[str, Any]:
     ended = ran([*watched, sys.executable, "-c", SEPARATE, *PYTEST[3:], *SANITIZED], seconds, ALONE)
     if _REFUSED in ended.text:
         return {"left out": "compute-sanitizer does not support this device or its driver"}
-    found = sum(int(number) for number in _FOUND.findall(ended.text))
-    return _counted(ended) | {"memory errors": found}
+    errors = sum(int(number) for number in _FOUND.findall(ended.text))
+    return _counted(ended) | {"memory errors": errors}
 
 
 def _counted(ended: Ended) -> dict[str, Any]:
@@ -166,9 +166,9 @@ def measured(seconds: float, out: Path) -> dict[str, Any]:
     ended = ran([*command, str(seconds / 2)], seconds)
     if not path.exists():
         return {"failed": f"bench/kernels.py ended with {ended.code}", "log": ended.text[-2000:]}
-    found = json.loads(path.read_text())
+    results = json.loads(path.read_text())
     path.unlink()
-    return found | {"seconds": round(ended.seconds, 1), "exit code": ended.code}
+    return results | {"seconds": round(ended.seconds, 1), "exit code": ended.code}
 
 
 def modelled(seconds: float, out: Path) -> dict[str, Any]:
@@ -178,9 +178,9 @@ def modelled(seconds: float, out: Path) -> dict[str, Any]:
     ended = ran([*command, str(0.75 * seconds)], seconds)
     if not path.exists():
         return {"failed": f"bench/gpu_models.py ended with {ended.code}", "log": ended.text[-2000:]}
-    found = json.loads(path.read_text())
+    results = json.loads(path.read_text())
     path.unlink()
-    return found | {"seconds": round(ended.seconds, 1), "exit code": ended.code}
+    return results | {"seconds": round(ended.seconds, 1), "exit code": ended.code}
 
 
 def failed_stages(results: Mapping[str, Any]) -> list[str]:
@@ -250,14 +250,14 @@ def main() -> int:
     )
     parser.add_argument("--out", type=Path, default=ROOT / "bench/results", metavar="DIR")
     parser.add_argument("--minutes", type=float, default=8.5, help="in all (8.5 unless given)")
-    given = parser.parse_args()
+    options = parser.parse_args()
     if not torch.cuda.is_available():
         print("there is no CUDA GPU here: `make test` runs the same kernels in an interpreter")
         return 1
-    given.out.mkdir(parents=True, exist_ok=True)
+    options.out.mkdir(parents=True, exist_ok=True)
     device = torch.cuda.get_device_name(0)
-    path = given.out / (re.sub(r"\W+", "-", device.lower()).strip("-") + ".json")
-    results = _all({"device": device, "machine": machine()}, path, given.minutes * 60)
+    path = options.out / (re.sub(r"\W+", "-", device.lower()).strip("-") + ".json")
+    results = _all({"device": device, "machine": machine()}, path, options.minutes * 60)
     path.with_suffix(".md").write_text(summary(results), encoding="utf-8")
     print(f"\n{summary(results)}\nwritten: {path.with_suffix('')}.json and .md")
     return int(bool(failed_stages(results)))

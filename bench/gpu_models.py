@@ -82,8 +82,8 @@ def fed(case: Case) -> dict[str, np.ndarray]:
     if case.model == "bert":
         return bert.draw(random, case.batch)
     if case.model == "resnet50":
-        found = zoo.draw("resnet50", random, case.batch, **IMAGES)
-        return found if case.work == "training" else {"img": found["img"]}
+        arrays = zoo.draw("resnet50", random, case.batch, **IMAGES)
+        return arrays if case.work == "training" else {"img": arrays["img"]}
     return dict(next(steps.drawn(case.model)))
 
 
@@ -122,29 +122,29 @@ def trains(case: Case, feed: Mapping[str, np.ndarray]) -> Step:
         plain = zoo.MODELS["resnet50"].optimizer
         mixed = lambda module: decorate(plain(module), dtype="bfloat16")  # noqa: E731
         optimizer = mixed if case.dtype == "bf16" else None
-        made = zoo.build(fluid, "resnet50", optimizer=optimizer, **IMAGES)
+        network = zoo.build(fluid, "resnet50", optimizer=optimizer, **IMAGES)
     else:
-        made = steps.model(fluid, case.model)
+        network = steps.model(fluid, case.model)
     executor, scope = fluid.Executor(fluid.CUDAPlace(0)), fluid.Scope()
-    executor.run(made.startup, scope=scope)
-    given = timed.fed(fluid, feed)
-    return lambda: executor.run(made.main, given, [made.loss], scope=scope)[0]
+    executor.run(network.startup, scope=scope)
+    inputs = timed.fed(fluid, feed)
+    return lambda: executor.run(network.main, inputs, [network.loss], scope=scope)[0]
 
 
 def milliseconds(runs: Mapping[str, Step], seconds: float = 0.7) -> dict[str, float]:
     """The median time of a step of each, in alternating rounds."""
     for step in (*runs.values(), *runs.values()):
         step()
-    found: dict[str, list[float]] = {name: [] for name in runs}
+    times_by_name: dict[str, list[float]] = {name: [] for name in runs}
     stop = time.monotonic() + seconds * len(runs)
-    while time.monotonic() < stop or len(found["ours"]) < 3:
+    while time.monotonic() < stop or len(times_by_name["ours"]) < 3:
         for name, step in runs.items():
             torch.cuda.synchronize()
             begun = time.perf_counter()
             step()
             torch.cuda.synchronize()
-            found[name].append((time.perf_counter() - begun) * 1e3)
-    return {name: median(each) for name, each in found.items()}
+            times_by_name[name].append((time.perf_counter() - begun) * 1e3)
+    return {name: median(samples) for name, samples in times_by_name.items()}
 
 
 def kernels(step: Step, count: int = 5) -> list[tuple[str, float, float]]:
@@ -179,10 +179,10 @@ def measured(case: Case, compiled: bool, launched: bool, shown: int) -> Row:
         ms = milliseconds(runs)
         profile, theirs = kernels(runs["ours"]), kernels(runs["eager"])
     row: dict[str, Any] = {**vars(case), "ms": ms["ours"], "first s": first}
-    row |= {f"{name} ms": each for name, each in ms.items() if name != "ours"}
+    row |= {f"{name} ms": median_ms for name, median_ms in ms.items() if name != "ours"}
     row |= {f"ours ÷ {name}": ms["ours"] / ms[name] for name in ("eager", "compiled") if name in ms}
-    row |= {"kernels ms": sum(each for *_, each in profile)}
-    row |= {"torch kernels ms": sum(each for *_, each in theirs)}
+    row |= {"kernels ms": sum(spent for *_, spent in profile)}
+    row |= {"torch kernels ms": sum(spent for *_, spent in theirs)}
     return row | {"profile": profile[: max(shown, 60)], "theirs": theirs[: max(shown, 20)]}
 
 
@@ -219,26 +219,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--kernels", type=int, default=0, metavar="N", help="list N of each model")
     parser.add_argument("--seconds", type=float, default=600, help="after which no case begins")
     parser.add_argument("--json", type=Path, help="write rows to this file after each")
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     if not torch.cuda.is_available():
         sys.exit("there is no GPU here")
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     rows, failed, begun = list[Row](), 0, time.monotonic()
     for case in CASES:
-        if given.only and not any(word in case.title for word in given.only):
+        if options.only and not any(word in case.title for word in options.only):
             continue
-        if time.monotonic() - begun > given.seconds:
+        if time.monotonic() - begun > options.seconds:
             break
         try:
-            rows.append(measured(case, given.compiled, given.launched, given.kernels))
+            rows.append(measured(case, options.compiled, options.launched, options.kernels))
             print(f"{case.title}: {rows[-1]['ms']:.3f} ms", file=sys.stderr, flush=True)
         except Exception as error:  # noqa: BLE001 - the other rows are measured all the same
             failed += 1
             traceback.print_exception(error)
-        if given.json:
-            write(given.json, {"models": rows})
-    for row in rows if given.kernels else ():
-        print(listing(row, given.kernels))
+        if options.json:
+            write(options.json, {"models": rows})
+    for row in rows if options.kernels else ():
+        print(listing(row, options.kernels))
     print(report(rows, torch.cuda.get_device_name(0)))
     return int(bool(failed))
 

@@ -64,7 +64,7 @@ def _measured(case: Case, limits: Mapping[str, float], on_gpu: bool, compiled: b
     if compiled:
         them["compiled"] = runners.theirs(case, drawn, device, compiled=True)
     worst = _worst(case, ours, eager)
-    steps = {"ours": ours.step, **{name: each.step for name, each in them.items()}}
+    steps = {"ours": ours.step, **{name: runner.step for name, runner in them.items()}}
     ms = times(steps, on_gpu, rounds=7 if on_gpu else 1)
     row: dict[str, Any] = {"case": case.title, "ms": ms["ours"], "worst": worst}
     for name in them:
@@ -79,11 +79,11 @@ def _worst(case: Case, ours: runners.Runner, eager: runners.Runner) -> float:
     eager.step()
     pairs = zip(ours.results(), eager.results(), strict=True)
     relative = 2e-2 if case.dtype == "float16" else 1e-3
-    found = [
+    differences = [
         np.abs(a.reshape(b.shape) - b) / (case.atol * _scale(case) + relative * np.abs(b))
         for a, b in pairs
     ]
-    return max(float(each.max(initial=0)) for each in found)
+    return max(float(difference.max(initial=0)) for difference in differences)
 
 
 def _scale(case: Case) -> float:
@@ -120,33 +120,35 @@ def wrong_cases(rows: Sequence[Row]) -> list[str]:
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    made = argparse.ArgumentParser(
+    command = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    made.add_argument("--only", nargs="+", default=[], metavar="WORD", help="cases with a word")
-    made.add_argument("--dtypes", nargs="+", default=DTYPES, choices=DTYPES)
-    made.add_argument("--small", action="store_true", help="sizes that the interpreter can do")
-    made.add_argument("--seconds", type=float, default=600, help="after which torch.compile is out")
-    made.add_argument("--json", type=Path, help="write limits and rows to this file")
-    return made
+    command.add_argument("--only", nargs="+", default=[], metavar="WORD", help="cases with a word")
+    command.add_argument("--dtypes", nargs="+", default=DTYPES, choices=DTYPES)
+    command.add_argument("--small", action="store_true", help="sizes that the interpreter can do")
+    command.add_argument(
+        "--seconds", type=float, default=600, help="after which torch.compile is out"
+    )
+    command.add_argument("--json", type=Path, help="write limits and rows to this file")
+    return command
 
 
 def main() -> int:
     """Measure, show, write; the exit code is 1 if a case fails or its numbers are wrong."""
-    given = parser().parse_args()
+    options = parser().parse_args()
     on_gpu = torch.cuda.is_available()
-    if not on_gpu and not given.small:
+    if not on_gpu and not options.small:
         sys.exit("there is no GPU here: TRITON_INTERPRET=1 python bench/kernels.py --small")
     torch.backends.cudnn.allow_tf32 = False  # ours multiply float32 as it is
-    chosen = [c for c in cases(given.small, given.dtypes) if _wanted(c, given.only)]
-    limits, rows = ceilings(on_gpu, given.dtypes), list[Row]()
-    for row in measure(chosen, limits, on_gpu, given.seconds):
+    chosen = [c for c in cases(options.small, options.dtypes) if _wanted(c, options.only)]
+    limits, rows = ceilings(on_gpu, options.dtypes), list[Row]()
+    for row in measure(chosen, limits, on_gpu, options.seconds):
         rows.append(row)
         text = f"{row['ms']:.3f} ms" if "ms" in row else row["error"]
         print(f"[{len(rows)}/{len(chosen)}] {row['case']}: {text}", file=sys.stderr)
-        if given.json:
-            found = {"limits": limits, "cases": len(chosen), "kernels": rows}
-            write(given.json, found)
+        if options.json:
+            results = {"limits": limits, "cases": len(chosen), "kernels": rows}
+            write(options.json, results)
     print(report(rows, limits))
     return int(bool(wrong_cases(rows)))
 

@@ -85,8 +85,8 @@ def fed_arrays(batch: Mapping[str, Any]) -> dict[str, Array]:
     for name, value in batch.items():
         array, *lengths = value if isinstance(value, tuple) else (value,)
         fed[name] = array
-        for each in lengths:
-            fed[f"{name}{LOD}0"] = np.cumsum([0, *each], dtype=np.int64)
+        for offsets in lengths:
+            fed[f"{name}{LOD}0"] = np.cumsum([0, *offsets], dtype=np.int64)
     return fed
 
 
@@ -166,11 +166,11 @@ def main() -> None:
     parser.add_argument("--large", action="store_true", help="networks as large as in papers")
     parser.add_argument("--buffers", type=Path, default=DATA / "buffers", help="files of lives")
     parser.add_argument("--cases", action="store_true", help="also the hard cases, a minute")
-    given = parser.parse_args()
-    if given.models:
-        print(report(list(measure(given.models, given.batches, given.large))), flush=True)
-    print(report_files(list(measure_files(given.buffers))), flush=True)
-    if given.cases:
+    options = parser.parse_args()
+    if options.models:
+        print(report(list(measure(options.models, options.batches, options.large))), flush=True)
+    print(report_files(list(measure_files(options.buffers))), flush=True)
+    if options.cases:
         print(report_cases(list(measure_cases()), list(measure_cases(lowest=True))))
 
 

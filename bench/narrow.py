@@ -37,11 +37,11 @@ COLUMNS = {"dtype": "", "milliseconds": ".2f", "fp32 ÷ it": ".2f", "error": ".1
 
 def rows(case: Case, seconds: float) -> Iterator[Row]:
     """A row for each element type."""
-    with np.load(case.folder / "feed.npz") as found:
-        feed = {name.removeprefix("in."): found[name] for name in found.files}
+    with np.load(case.folder / "feed.npz") as arrays:
+        feed = {name.removeprefix("in."): arrays[name] for name in arrays.files}
     quantize(case.folder / "model", case.folder / "int8", feed)
     predictors = {dtype: _predictor(case, dtype) for dtype in DTYPES}
-    outputs = {name: [np.array(each.run(feed)[0])] for name, each in predictors.items()}
+    outputs = {name: [np.array(predictor.run(feed)[0])] for name, predictor in predictors.items()}
     times = _times(predictors, feed, seconds)
     wide = np.array(times["fp32"])
     for dtype, taken in times.items():
@@ -78,11 +78,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--image", type=int, default=224, help="pixels of an edge")
     parser.add_argument("--seconds", type=float, default=5.0, help="of rounds (%(default)s)")
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     with TemporaryDirectory(prefix="narrow-") as folder:
-        case = zoo_case(Path(folder, "resnet50"), "resnet50", 1, image=given.image, classes=1000)
-        found = list(rows(case, given.seconds))
-    print(table(f"ResNet-50, batch 1, one thread, {host_machine().name}", found, COLUMNS))
+        case = zoo_case(Path(folder, "resnet50"), "resnet50", 1, image=options.image, classes=1000)
+        found_rows = list(rows(case, options.seconds))
+    print(table(f"ResNet-50, batch 1, one thread, {host_machine().name}", found_rows, COLUMNS))
 
 
 if __name__ == "__main__":

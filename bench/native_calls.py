@@ -50,13 +50,13 @@ def arithmetic(machine: Machine, steps: int) -> NativeKernel:
 
     def unit(number: Value, _: list[Value]) -> list[Value]:
         def step(_: Value, values: list[Value]) -> list[Value]:
-            return [function.fma(each, half, half) for each in values]
+            return [function.fma(value, half, half) for value in values]
 
         ones = [function.constant(vector, 1.0 + place) for place in range(8)]
         values = function.loop(0, steps, 1, step, ones)
         total = values[0]
-        for each in values[1:]:
-            total = function.add(total, each)
+        for value in values[1:]:
+            total = function.add(total, value)
         function.store(total, function.address(y, number, machine.vector_bytes))
         return []
 
@@ -83,9 +83,9 @@ def call_costs(machine: Machine) -> Iterator[Row]:
     feeds = [(kernel.name, (native.feed(n, "uint8"),), 1) for n in range(8)]
     one = fastest(native([(kernel.name, (y,), 1)]), 1000)
     many = fastest(native([(kernel.name, (y,), 1)] * 1000), 10)
-    given, fixed = native(feeds), fastest(native([(kernel.name, (y,), 1)] * 8), 1000)
+    feed_kernels, fixed = native(feeds), fastest(native([(kernel.name, (y,), 1)] * 8), 1000)
     yield {"what": "call of a sequence of one command", "ns": one}
-    yield {"what": "each feed", "ns": (fastest(lambda: given(*[y] * 8), 1000) - fixed) / 8}
+    yield {"what": "each feed", "ns": (fastest(lambda: feed_kernels(*[y] * 8), 1000) - fixed) / 8}
     yield {"what": "each command, with its kernel", "ns": many / 1000}
     if available() > 1:
         yield {"what": "each shared command", "ns": shared_cost(machine) - many / 1000}
@@ -114,9 +114,9 @@ def competitors(count: int) -> Iterator[None]:
     try:
         yield
     finally:
-        for each in processes:
-            each.kill()
-            each.wait()
+        for process in processes:
+            process.kill()
+            process.wait()
 
 
 def beside(machine: Machine, count: int, rounds: int) -> Iterator[Row]:
@@ -128,12 +128,12 @@ def beside(machine: Machine, count: int, rounds: int) -> Iterator[Row]:
     times: tuple[list[float], list[float]] = ([], [])
     with competitors(count):
         for _ in range(rounds):
-            for run, found in zip(runs, times, strict=True):
+            for run, spent in zip(runs, times, strict=True):
                 start = time.perf_counter_ns()
                 run()
-                found.append((time.perf_counter_ns() - start) / 1e3)
+                spent.append((time.perf_counter_ns() - start) / 1e3)
     for quantile in QUANTILES:
-        one, two = (float(np.quantile(each, quantile)) for each in times)
+        one, two = (float(np.quantile(samples, quantile)) for samples in times)
         yield _compared(count, f"{quantile:.0%}", one, two)
     yield _compared(count, "mean", float(np.mean(times[0])), float(np.mean(times[1])))
 

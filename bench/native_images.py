@@ -74,8 +74,8 @@ class Layer:
 
 LAYERS = [
     *(
-        Layer("depthwise", *each)
-        for each in [(32, 112, 1), (96, 112, 2), (144, 56, 1), (144, 56, 2), (192, 28, 1),
+        Layer("depthwise", *shape)
+        for shape in [(32, 112, 1), (96, 112, 2), (144, 56, 1), (144, 56, 2), (192, 28, 1),
                      (192, 28, 2), (384, 14, 1), (576, 14, 1), (576, 14, 2), (960, 7, 1)]
     ),
     *(
@@ -120,8 +120,8 @@ def ours(layer: Layer, machine: Machine) -> Callable[[], object]:
         steps = pool(windows, largest=True)
     else:
         steps = pool_cells(Cells(1, size, size, 1, 1, windows.channels), largest=False)
-    given = {name: each.astype(np.float32) for name, each in arrays.items()}
-    runner = Runner(steps, machine, given)
+    inputs = {name: array.astype(np.float32) for name, array in arrays.items()}
+    runner = Runner(steps, machine, inputs)
     runner.prepare()
     return runner.run
 
@@ -158,9 +158,9 @@ class Peer:
         events = json.loads(Path(self.session.end_profiling()).read_text(encoding="utf-8"))
         self.folder.cleanup()
         nodes: dict[str, float] = {}
-        for each in events:
-            if each.get("cat") == "Node" and each["name"].endswith("kernel_time"):
-                name, seconds = each["name"], each["dur"] / 1e6
+        for event in events:
+            if event.get("cat") == "Node" and event["name"].endswith("kernel_time"):
+                name, seconds = event["name"], event["dur"] / 1e6
                 nodes[name] = min(seconds, nodes.get(name, seconds))
         [layer] = [seconds for name, seconds in nodes.items() if name.startswith("d_")]
         return min(layer, min(self.seconds) * layer / sum(nodes.values()))
@@ -178,7 +178,7 @@ def _model(layer: Layer) -> bytes:
         arrays.from_array(random.normal(size=shape).astype(np.float32), name)
         for name, shape in shapes.items()
     ]
-    weights += [arrays.from_array(np.float32(each), f"{each}") for each in (0, 6)]
+    weights += [arrays.from_array(np.float32(bound), f"{bound}") for bound in (0, 6)]
     geometry = {"strides": [layer.stride] * 2, "pads": [1] * 4, "kernel_shape": [3, 3]}
     middle = {
         "maximum": [helper.make_node("MaxPool", ["a"], ["d"], **geometry)],
@@ -225,7 +225,7 @@ def main() -> None:
     parser.add_argument("--machine", choices=list(MACHINES), default="avx512")
     parser.add_argument("--rounds", type=int, default=30)
     arguments = parser.parse_args()
-    layers = [each for each in LAYERS if not arguments.only or each.kind in arguments.only]
+    layers = [layer for layer in LAYERS if not arguments.only or layer.kind in arguments.only]
     peer = importlib.util.find_spec("onnxruntime") is not None
     rows = list(measure(layers, MACHINES[arguments.machine], arguments.rounds, peer))
     print(table(f"{arguments.machine}, one thread", rows, COLUMNS))

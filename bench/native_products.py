@@ -67,15 +67,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--machine", choices=MACHINES, default="avx512")
     parser.add_argument("--only", choices=("products", "convolutions"))
     parser.add_argument("--seconds", type=float, default=0.3, help="for each row")
-    given = parser.parse_args(arguments)
-    machine = MACHINES[given.machine]
+    options = parser.parse_args(arguments)
+    machine = MACHINES[options.machine]
     peak = _peak(machine)
     rows: list[Row] = []
-    if given.only != "convolutions":
-        rows += _products(machine, peak, given.seconds)
-    if given.only != "products":
-        rows += _convolutions(machine, peak, given.seconds)
-    print(table(f"Native products, {given.machine}, peak {peak:.0f} GFLOP/s", rows, COLUMNS))
+    if options.only != "convolutions":
+        rows += _products(machine, peak, options.seconds)
+    if options.only != "products":
+        rows += _convolutions(machine, peak, options.seconds)
+    print(table(f"Native products, {options.machine}, peak {peak:.0f} GFLOP/s", rows, COLUMNS))
     return 0
 
 
@@ -127,25 +127,27 @@ def _blas(a: np.ndarray, b: np.ndarray) -> Run:
 def bound(steps: Steps, machine: Machine, arrays: Mapping[str, np.ndarray]) -> Run:
     """The calls of a step on arrays, after what prepares it has run."""
     scratch = {name: np.zeros(int(str(size)), np.float32) for name, size in steps.scratch.items()}
-    held = {**arrays, **scratch}
+    operands = {**arrays, **scratch}
     runs: list[tuple[Any, Any, int]] = []
     for call in (*steps.prepare, *steps.calls):
         values = [
-            held[each].ctypes.data if isinstance(each, str) else each for each in call.arguments
+            operands[argument].ctypes.data if isinstance(argument, str) else argument
+            for argument in call.arguments
         ]
         slots = (ctypes.c_int64 * len(values))(*values)
         runs.append((load(call.kernel, machine), slots, int(str(call.kernel.units))))
     for function, slots, units in runs[: len(steps.prepare)]:
         function(ctypes.addressof(slots), 0, units)
     calls = [
-        (each, ctypes.addressof(slots), units) for each, slots, units in runs[len(steps.prepare) :]
+        (kernel, ctypes.addressof(slots), units)
+        for kernel, slots, units in runs[len(steps.prepare) :]
     ]
 
     def run() -> None:
         for function, slots, units in calls:
             function(slots, 0, units)
 
-    run.held = held, runs  # type: ignore[attr-defined]  # what the addresses point to
+    run.held = operands, runs  # type: ignore[attr-defined]  # what the addresses point to
     return run
 
 
@@ -168,11 +170,11 @@ def _peak(machine: Machine, chains: int = 12) -> float:
     factor = function.constant(type, 0.5)
 
     def body(_: Value, held: list[Value]) -> list[Value]:
-        return [function.fma(each, factor, each) for each in held]
+        return [function.fma(value, factor, value) for value in held]
 
-    starts = [function.constant(type, each + 1.0) for each in range(chains)]
-    for each in function.loop(first, last, 1, body, starts):
-        function.store(each, number)
+    starts = [function.constant(type, index + 1.0) for index in range(chains)]
+    for total in function.loop(first, last, 1, body, starts):
+        function.store(total, number)
     run = load(NativeKernel([function], 1), machine)
     out = np.zeros(machine.lanes(F32), np.float32)
     slots, turns = (ctypes.c_int64 * 1)(out.ctypes.data), 200_000

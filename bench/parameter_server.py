@@ -33,33 +33,33 @@ def role_job(python: str, module: str, net: str, steps: int, **environ: str) -> 
 def jobs(given: argparse.Namespace, net: str, folder: Path) -> dict[str, Job]:
     """The jobs measured for a net, by name."""
     steps = given.steps or STEPS[net]
-    found = {"ours": role_job(sys.executable, "fluid", net, steps)}
+    jobs_by_name = {"ours": role_job(sys.executable, "fluid", net, steps)}
     if given.reference:
-        found["reference"] = role_job(given.reference, "paddle.fluid", net, steps)
+        jobs_by_name["reference"] = role_job(given.reference, "paddle.fluid", net, steps)
     if given.tls:
-        found["tls"] = role_job(sys.executable, "fluid", net, steps, **certificates(folder))
+        jobs_by_name["tls"] = role_job(sys.executable, "fluid", net, steps, **certificates(folder))
     if given.raw and net in ELEMENTS:
-        each = str(ELEMENTS[net] * 4 // 2)
-        found["exchange"] = Job(sys.executable, "ps_exchange.py", (), (net, str(steps)))
-        found["raw"] = Job(sys.executable, "ps_stream.py", (), (each, str(steps)))
-    return found
+        elements_text = str(ELEMENTS[net] * 4 // 2)
+        jobs_by_name["exchange"] = Job(sys.executable, "ps_exchange.py", (), (net, str(steps)))
+        jobs_by_name["raw"] = Job(sys.executable, "ps_stream.py", (), (elements_text, str(steps)))
+    return jobs_by_name
 
 
 def compare(given: argparse.Namespace, net: str) -> None:
     """Measure a net and print its lines."""
     with tempfile.TemporaryDirectory() as folder:
-        found = alternated(jobs(given, net, Path(folder)), given.rounds)
-    for name, line in found.items():
+        results = alternated(jobs(given, net, Path(folder)), given.rounds)
+    for name, line in results.items():
         if not line:
             print(f"{net:16} {name:10} did not end")
             continue
         text = f"{net:16} {name:10} {line['rate']:8.1f} steps/s, {line['cpu'] * 1e3:7.2f} ms of "
         text += "processor time a step and trainer"
         print(text + wire_text(net, line), flush=True)
-    for name, line in found.items():
+    for name, line in results.items():
         ratios = [
             f"{line['rate'] / other['rate']:.2f} × {peer}"
-            for peer, other in found.items()
+            for peer, other in results.items()
             if peer in ("reference", "raw") and peer != name and line and other
         ]
         if ratios:
@@ -85,7 +85,7 @@ def run_long(net: str, minutes: float) -> None:
     rows = []
     for rate, megabytes in soak(job, round(minutes * 60 / seconds), seconds):
         rows.append([rate, *megabytes])
-        sizes = " ".join(f"{each:8.1f}" for each in megabytes)
+        sizes = " ".join(f"{size:8.1f}" for size in megabytes)
         print(f"{len(rows) * seconds / 60:6.2f} {rate:8.1f} {sizes}", flush=True)
     names = ["steps/s", "server 0", "server 1", "trainer 0", "trainer 1"]
     for name, values in zip(names, zip(*rows, strict=True), strict=True):
@@ -109,12 +109,12 @@ def main() -> None:
         "--raw", action="store_true", help="also the exchange alone, and gRPC alone"
     )
     parser.add_argument("--soak", type=float, metavar="MINUTES", help="one long run instead")
-    given = parser.parse_args()
-    for net in given.net or STEPS:
-        if given.soak:
-            run_long(net, given.soak)
+    options = parser.parse_args()
+    for net in options.net or STEPS:
+        if options.soak:
+            run_long(net, options.soak)
         else:
-            compare(given, net)
+            compare(options, net)
 
 
 if __name__ == "__main__":

@@ -73,9 +73,9 @@ def _row(
 def _settings(who: str, cache: str) -> dict[str, str]:
     """One thread for each; a budget, a cache, a path where required."""
     names = "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "FLAGS_paddle_num_threads"
-    found = dict.fromkeys(names, "1") | {"TORCHINDUCTOR_CACHE_DIR": cache}
-    found["PYTHONPATH"] = "" if who == "reference" else str(ROOT)
-    return found | ({"FLUID_MEMORY_BUDGET": BUDGET} if who == "recomputed" else {})
+    environment = dict.fromkeys(names, "1") | {"TORCHINDUCTOR_CACHE_DIR": cache}
+    environment["PYTHONPATH"] = "" if who == "reference" else str(ROOT)
+    return environment | ({"FLUID_MEMORY_BUDGET": BUDGET} if who == "recomputed" else {})
 
 
 def _compared(row: dict[str, Any], eager: Row | None) -> dict[str, Any]:
@@ -103,9 +103,9 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--image", type=int, default=112)
     parser.add_argument("--reference", default=os.environ.get("FLUID_REFERENCE_PYTHON"))
-    given = parser.parse_args()
-    modes = {"training": (given.batch, given.image), "inference": (1, 2 * given.image)}
-    print(report(list(measure(given.who, modes, given.reference))))
+    options = parser.parse_args()
+    modes = {"training": (options.batch, options.image), "inference": (1, 2 * options.image)}
+    print(report(list(measure(options.who, modes, options.reference))))
 
 
 if __name__ == "__main__":

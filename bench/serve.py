@@ -86,7 +86,7 @@ def save(name: str, batch: int, folder: Path) -> Path:
     """Write a model with its initial weights and a request for it; return their folder."""
     recorded = timed.model(fluid, name)
     executor, scope = fluid.Executor(), fluid.Scope()
-    needed = {op for each in recorded.test._prune([recorded.output]).blocks for op in each.ops}
+    needed = {op for block in recorded.test._prune([recorded.output]).blocks for op in block.ops}
     read = {var for op in needed for var in op.reads()}
     drawn = timed.draw(name, np.random.RandomState(0), batch)
     feed = {key: value for key, value in drawn.items() if key in read}
@@ -101,27 +101,27 @@ def save(name: str, batch: int, folder: Path) -> Path:
 
 def _arrays(feed: dict[str, Any]) -> dict[str, np.ndarray]:
     """Arrays by name, with LoD offsets next to theirs."""
-    arrays = {name: each[0] if isinstance(each, tuple) else each for name, each in feed.items()}
-    cut = {name: each[1] for name, each in feed.items() if isinstance(each, tuple)}
+    arrays = {name: value[0] if isinstance(value, tuple) else value for name, value in feed.items()}
+    cut = {name: value[1] for name, value in feed.items() if isinstance(value, tuple)}
     return arrays | {name + LOD: np.cumsum([0, *lengths]) for name, lengths in cut.items()}
 
 
 def _race(runners: Sequence[Runner], model: str, threads: int, rounds: int) -> dict[str, Any]:
     """Requests per second, the best of alternating rounds, and ours ÷ theirs."""
     modes = {runner.name: f"{runner.way}{threads}" for runner in runners}
-    steps = {each.name: _steps(each.peer, model, modes[each.name]) for each in runners}
+    steps = {runner.name: _steps(runner.peer, model, modes[runner.name]) for runner in runners}
     speeds: dict[str, list[float]] = {runner.name: [] for runner in runners}
     for _ in range(rounds):
-        for each in runners:
+        for contender in runners:
             time.sleep(PAUSE)
-            spent = each.peer.ask(model, modes[each.name], steps[each.name])
-            speeds[each.name].append(BURST * threads / spent * 1e3)
-    found: dict[str, Any] = {name: max(speed) for name, speed in speeds.items()}
-    found["ms"] = 1e3 * threads / found["shared"]
+            spent = contender.peer.ask(model, modes[contender.name], steps[contender.name])
+            speeds[contender.name].append(BURST * threads / spent * 1e3)
+    results: dict[str, Any] = {name: max(speed) for name, speed in speeds.items()}
+    results["ms"] = 1e3 * threads / results["shared"]
     if "1.8.5" in speeds:
-        found["ours ÷ 1.8.5"] = found["shared"] / found["1.8.5"]
-        found["1.8.5 ms"] = 1e3 * threads / found["1.8.5"]
-    return found
+        results["ours ÷ 1.8.5"] = results["shared"] / results["1.8.5"]
+        results["1.8.5 ms"] = 1e3 * threads / results["1.8.5"]
+    return results
 
 
 def _steps(peer: Peer, model: str, mode: str) -> int:
@@ -148,8 +148,10 @@ def main() -> None:
     parser.add_argument("--threads", nargs="+", type=int, default=THREADS)
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--reference", default=os.environ.get("FLUID_REFERENCE_PYTHON"))
-    given = parser.parse_args()
-    rows = measure(given.models, given.batch, given.threads, given.reference, given.rounds)
+    options = parser.parse_args()
+    rows = measure(
+        options.models, options.batch, options.threads, options.reference, options.rounds
+    )
     print(report(list(rows)))
 
 

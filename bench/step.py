@@ -117,11 +117,11 @@ def _race(runners: Sequence[Runner], name: str, rounds: int) -> dict[str, float 
         for runner in runners:
             time.sleep(PAUSE)
             times[runner.name].append(runner.peer.ask(name, runner.mode, steps[runner.name]))
-    found: dict[str, float | None] = {each: median(spent) for each, spent in times.items()}
-    found["ours ÷ cached"] = _ratio(times, "cached")
-    found["ours ÷ torch"] = _ratio(times, "torch")
-    found["noise"] = max(times["ours"]) / min(times["ours"])
-    return found
+    medians: dict[str, float | None] = {who: median(spent) for who, spent in times.items()}
+    medians["ours ÷ cached"] = _ratio(times, "cached")
+    medians["ours ÷ torch"] = _ratio(times, "torch")
+    medians["noise"] = max(times["ours"]) / min(times["ours"])
+    return medians
 
 
 def _steps(runner: Runner, name: str) -> int:
@@ -219,10 +219,10 @@ def main() -> None:
     parser.add_argument("--reference", default=os.environ.get("FLUID_REFERENCE_PYTHON"))
     parser.add_argument("--threads", nargs="+", type=int, default=THREADS)
     parser.add_argument("--no-torch", action="store_true")
-    given = parser.parse_args()
-    whom = Whom(given.reference, not given.no_torch)
-    races = (measure(given.models, whom, threads, given.rounds) for threads in given.threads)
-    print(report(list(chain.from_iterable(races)), list(measure_binding(given.models))))
+    options = parser.parse_args()
+    whom = Whom(options.reference, not options.no_torch)
+    races = (measure(options.models, whom, threads, options.rounds) for threads in options.threads)
+    print(report(list(chain.from_iterable(races)), list(measure_binding(options.models))))
 
 
 if __name__ == "__main__":

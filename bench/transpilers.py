@@ -53,16 +53,19 @@ def folded(name: str, rows: int, settings: Mapping[str, Any]) -> Row:
         _make_up(recorded.test, scope)
         program, transpiler = recorded.test.clone(), fluid.InferenceTranspiler()
         transpiler.transpile(program, exe.place)
-        want, got = (_output(exe, each, batch, recorded) for each in (recorded.test, program))
+        want, got = (
+            _output(exe, folded_program, batch, recorded)
+            for folded_program in (recorded.test, program)
+        )
         before, after = _times(exe, [recorded.test, program], batch, recorded)
     report = transpiler.report
-    no_layer = [each for each in report.refused if "its input comes from" in each.refusal]
+    no_layer = [refusal for refusal in report.refused if "its input comes from" in refusal.refusal]
     left = sum(op.type == "batch_norm" for op in program.global_block().ops)
     difference = float(np.abs(got - want).max() / np.abs(want).max())
     counts = {"norms": len(report.norms), "folded": len(report.fused), "left": left}
     times = {"before ms": before, "after ms": after, "ratio": after / before}
-    found = {"no layer before": len(no_layer), "difference": difference}
-    return {"model": name, **counts, **found, **times}
+    results = {"no layer before": len(no_layer), "difference": difference}
+    return {"model": name, **counts, **results, **times}
 
 
 def _make_up(program: fluid.Program, scope: fluid.Scope) -> None:
@@ -107,18 +110,18 @@ def rewritten(name: str, rows: int, steps: int, settings: Mapping[str, Any]) -> 
     fluid.memory_optimize(exact)
     fluid.memory_optimize(larger, level=1)
     fluid.release_memory(deleting)
-    gradients = [each for each in _temporaries(main, rows) if each.endswith("@GRAD")]
+    gradients = [variable for variable in _temporaries(main, rows) if variable.endswith("@GRAD")]
     fetch = [recorded.loss, recorded.output, *gradients[::10]]
     want = _trained(main, recorded, batches, fetch)
-    got = [_trained(each, recorded, batches, fetch) for each in (exact, larger, deleting)]
+    got = [_trained(program, recorded, batches, fetch) for program in (exact, larger, deleting)]
     sizes = {"MB by name": main, "level 0": exact, "level 1": larger}
     return {
         "model": name,
         "ops": len(main.global_block().ops),
-        **{key: sum(_temporaries(each, rows).values()) / 1e6 for key, each in sizes.items()},
+        **{key: sum(_temporaries(program, rows).values()) / 1e6 for key, program in sizes.items()},
         "most alive": _most_alive(deleting, rows) / 1e6,
         "deletions": sum(op.type == "delete_var" for b in deleting.blocks for op in b.ops),
-        "moved": max(_moved(want, each) for each in got),
+        "moved": max(_moved(want, result) for result in got),
     }
 
 
@@ -149,8 +152,8 @@ def _trained(
     exe = fluid.Executor()
     with fluid.scope_guard(fluid.Scope()):
         exe.run(recorded.startup)
-        found = [exe.run(program, batch, fetch, return_numpy=False) for batch in batches]
-    return [np.asarray(each) for step in found for each in step]
+        results = [exe.run(program, batch, fetch, return_numpy=False) for batch in batches]
+    return [np.asarray(value) for step in results for value in step]
 
 
 def _moved(want: Sequence[Any], got: Sequence[Any]) -> float:
@@ -202,14 +205,14 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=5, help="of training")
     parser.add_argument("--image", type=int, help="image size in pixels, of image networks")
     parser.add_argument("--width", type=float, help="a factor of channels, of such networks")
-    given = parser.parse_args()
-    chosen = {"image": given.image, "width": given.width}
-    found = measure(given.models, lambda name, s: folded(name, given.rows, s), **chosen)
-    print(report_folded(list(found)), flush=True)
-    found = measure(
-        given.models, lambda name, s: rewritten(name, given.rows, given.steps, s), **chosen
+    options = parser.parse_args()
+    chosen = {"image": options.image, "width": options.width}
+    results = measure(options.models, lambda name, s: folded(name, options.rows, s), **chosen)
+    print(report_folded(list(results)), flush=True)
+    results = measure(
+        options.models, lambda name, s: rewritten(name, options.rows, options.steps, s), **chosen
     )
-    print(report_rewritten(list(found)))
+    print(report_rewritten(list(results)))
 
 
 if __name__ == "__main__":

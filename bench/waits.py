@@ -109,8 +109,8 @@ def report(rows: Sequence[Row]) -> str:
     for row in rows:
         ratio, limit = row.get("ours ÷ 1.8.5"), WAITS[row["wait"]].goal
         if ratio is not None:
-            found = f"{row['wait']}: {ratio:.2f} × the time of 1.8.5"
-            lines.append(goal(found, ratio <= limit, f"≤ {limit}"))
+            text = f"{row['wait']}: {ratio:.2f} × the time of 1.8.5"
+            lines.append(goal(text, ratio <= limit, f"≤ {limit}"))
     if not any("1.8.5 ms" in row for row in rows):
         lines.append("  the reference is skipped: give --reference or FLUID_REFERENCE_PYTHON")
     return "\n".join(lines)
@@ -123,11 +123,11 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--reference", default=os.environ.get("FLUID_REFERENCE_PYTHON"))
     parser.add_argument("--json", type=Path, help="append the rows to this file")
-    given = parser.parse_args()
-    rows = list(measure(given.waits, given.reference, given.rounds))
+    options = parser.parse_args()
+    rows = list(measure(options.waits, options.reference, options.rounds))
     print(report(rows))
-    if given.json:
-        append(given.json, {"waits": rows})
+    if options.json:
+        append(options.json, {"waits": rows})
     return 0
 
 

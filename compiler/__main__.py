@@ -35,7 +35,7 @@ EMITTERS: Mapping[str, Callable[[Graph], str]] = {
 
 EXAMPLES = f"""\
 passes, in the order of the full pipeline:
-  {" ".join(each.name for each in OPTIONAL)}
+  {" ".join(optional.name for optional in OPTIONAL)}
 
 examples:
   python -m compiler x.ir                                   the graph after every pass

@@ -130,7 +130,9 @@ def compile_stages(
 ) -> Compiled:
     """Compile as `compile` does; return the graph, the plan and missed optimisations too."""
     with gc_disabled():
-        graph = to_graph(program, feed_shapes(program, feed), [_name(each) for each in fetch])
+        graph = to_graph(
+            program, feed_shapes(program, feed), [_name(fetch_target) for fetch_target in fetch]
+        )
         return compile_graph(
             graph, target=target, params=params, options=options, dump=dump, observers=observers,
             like=program, watch_state=watch_state,
@@ -183,7 +185,7 @@ def compile_graph(
 
 def _is_captured(settings: Options, context: Context) -> bool:
     """Whether steps may be captured as CUDA graphs, in which no op may be checked or poisoned."""
-    hindered = any(each.name == CaptureStep.name for each in context.missed)
+    hindered = any(note.name == CaptureStep.name for note in context.missed)
     checks = settings.check or settings.check_numbers
     return settings.cuda_graph and not checks and not hindered
 
@@ -195,7 +197,7 @@ def _assigned(target: Target) -> Target | None:
 
 def _with_constants(plan: Plan, params: Mapping[str, Array], watch_state: bool) -> Plan:
     """Return the plan with the state that no op writes: passed in as constant, or watched."""
-    fixed = {each.name for each in plan.params if each.fixed}
+    fixed = {param.name for param in plan.params if param.fixed}
     constants = frozenset(fixed & params.keys())
     watched = frozenset(fixed - constants) if watch_state else frozenset[str]()
     return replace(plan, constants=constants, watched=watched)
@@ -238,7 +240,7 @@ def _observers(settings: Options, folder: Path | None, like: Program | None) -> 
 
 def _check_support(graph: Graph) -> None:
     """Raise CompileError for a host op that the NumPy target has no code for."""
-    for op in (each for each in graph.ops() if not runs_on_device(each)):
+    for op in (op for op in graph.ops() if not runs_on_device(op)):
         if why := TARGETS["numpy"].supports(op):
             raise CompileError(f"target 'numpy': {why}", op=repr(op), source=op.source)
 
@@ -268,11 +270,11 @@ def feed_shapes(program: Program, feed: Feed) -> dict[str, Shape | TensorType]:
         if var is None:
             hint = did_you_mean(name, block.vars)
             raise CompileError(f"feed {name!r} is not a variable of the program", hint=hint)
-        given = feed[name] if isinstance(feed, Mapping) else None
-        if given is None:
+        value = feed[name] if isinstance(feed, Mapping) else None
+        if value is None:
             shapes |= _declared_with_lod(var, _size_prefix(name, stems))
         else:
-            shapes[name] = _fed_shape(given)
+            shapes[name] = _fed_shape(value)
     return shapes
 
 

@@ -84,5 +84,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """
     if len(name) > LONGEST_GUESS:
         return ""
-    close = get_close_matches(name, [each for each in known if len(each) <= LONGEST_GUESS], n=1)
+    close = get_close_matches(
+        name, [candidate for candidate in known if len(candidate) <= LONGEST_GUESS], n=1
+    )
     return f"did you mean {close[0]!r}?" if close else ""

@@ -93,8 +93,8 @@ class _Freezer:
         on_device = {var.slot for var in self.on_device}
         for var in self.lives:
             if var.slot is not None:
-                held = self.held.setdefault(var.slot, RegionIndex())
-                held.add(var, var.type, var.region)
+                regions = self.held.setdefault(var.slot, RegionIndex())
+                regions.add(var, var.type, var.region)
         for slot, sharing in sorted(self.held.items()):
             start = min(self.lives[var][0] for var in sharing)
             stop = max(self.lives[var][1] for var in sharing)
@@ -114,8 +114,8 @@ class _Freezer:
 
     def param(self, g: Graph, var: Var) -> Tensor:
         """Return a persistable var as a tensor of the module's interface."""
-        given = g.producer(var) is None
-        return tensor(var.name, var.type, given, var in self.on_device)
+        is_input = g.producer(var) is None
+        return tensor(var.name, var.type, is_input, var in self.on_device)
 
     def _storage(self, var: Var) -> tuple[Place, str | int]:
         if var.role == "feed":
@@ -165,12 +165,12 @@ class _Freezer:
         for var in (var for var in _in_text_order(body) if var not in self.values):
             place = Place.LOCAL if var in saved or var.type.is_open else Place.BUFFER
             self.values[var] = self._local_value(body, var, place, index)
-        kept = body.results[len(written) :] if RUNS in op.outputs else []
+        saved_values = body.results[len(written) :] if RUNS in op.outputs else []
         return replace(
             planned,
-            body=tuple(Step(index, (self.op(each, index),)) for each in body.ops()),
+            body=tuple(Step(index, (self.op(inner, index),)) for inner in body.ops()),
             given=tuple(map(self.value, saved)),
-            kept=tuple(map(self.value, kept)),
+            kept=tuple(map(self.value, saved_values)),
         )
 
     def _local_value(self, body: Graph, var: Var, place: Place, index: int) -> Value:

@@ -64,8 +64,8 @@ class _Memory:
             raise CompileError(
                 f"{var.label!r} is read after it was deleted or before it is written"
             )
-        held = var.slot is None or var in self.holders[var.slot]
-        return self.arrays[var] if held else _poison(self.arrays[var])
+        is_valid = var.slot is None or var in self.holders[var.slot]
+        return self.arrays[var] if is_valid else _poison(self.arrays[var])
 
     def write(self, var: Var, array: Array) -> None:
         """Store an array."""
@@ -79,10 +79,10 @@ class _Memory:
             return
         regions, same = aliases.written(var), aliases.linked(var)
         self.holders[var.slot] = [
-            each
-            for each in self.holders.get(var.slot, [])
-            if each in same
-            or all(are_disjoint(var.type, r, each.type, each.region) for r in regions)
+            holder
+            for holder in self.holders.get(var.slot, [])
+            if holder in same
+            or all(are_disjoint(var.type, r, holder.type, holder.region) for r in regions)
         ]
 
     def delete(self, var: Var) -> None:
@@ -125,7 +125,7 @@ def evaluate(op: Op, arrays: Mapping[str, Sequence[Array]]) -> list[tuple[Var, A
     arrays.
     """
     slots = op.defn.slots
-    results = op.defn.evaluate({slot: slots[slot].hold(given) for slot, given in arrays.items()})
+    results = op.defn.evaluate({slot: slots[slot].hold(value) for slot, value in arrays.items()})
     return [
         (var, array if var.type.is_array else np.asarray(array))
         for slot, vars in without_tokens(op.outputs).items()
@@ -153,9 +153,9 @@ def _run_body(op: Op, memory: _Memory) -> list[tuple[Var, Array]]:
     leaves = op.body.results[: len(written)]
     left: list[Array] = [feed.get(var.name, _default_output(var.type)) for var in leaves]
     runs: list[list[Array]] = []
-    for kept in _iterations(op, memory, feed):
-        given = zip(op.body.feeds(), kept, strict=False)
-        results = run(op.body, feed | {var.name: array for var, array in given}, {})
+    for values in _iterations(op, memory, feed):
+        pairs = zip(op.body.feeds(), values, strict=False)
+        results = run(op.body, feed | {var.name: array for var, array in pairs}, {})
         left, saved = results[: len(written)], results[len(written) :]
         names = [var.name for var in leaves]
         feed |= {name: array for name, array in zip(names, left, strict=True) if name in feed}

@@ -67,9 +67,9 @@ class ModuleStore:
     @staticmethod
     def from_env() -> ModuleStore | None:
         """Return this user's store; None if it is disabled or others can write to its folder."""
-        kept = Cache.from_env(kind="modules")
-        usable = kept.limit > 0 and is_private(kept.folder, "FLUID_CACHE")
-        return ModuleStore(kept.folder, kept.limit) if usable else None
+        storage = Cache.from_env(kind="modules")
+        usable = storage.limit > 0 and is_private(storage.folder, "FLUID_CACHE")
+        return ModuleStore(storage.folder, storage.limit) if usable else None
 
     def find(
         self, key: str, options: Options, params: MutableMapping[str, Array] | None = None
@@ -127,7 +127,7 @@ class ModuleStore:
     def _trim(self, folder: PrivateFolder, key: str, added: int) -> None:
         """Remove entries above the limit: the arrays of an entry are as old as the entry."""
         if is_due(key, added, self.limit):
-            trim(folder, {each: _entry_of(each) for each in folder.names()}, self.limit)
+            trim(folder, {name: _entry_of(name) for name in folder.names()}, self.limit)
 
     def _arrays(self, name: str) -> dict[str, Array]:
         """The arrays of a file; none if they are missing or damaged."""
@@ -157,7 +157,7 @@ def _found(folder: PrivateFolder, key: str, options: Options) -> tuple[Module, d
 
 
 def _nbytes(arrays: Mapping[str, Array]) -> int:
-    return sum(each.nbytes for each in arrays.values())
+    return sum(array.nbytes for array in arrays.values())
 
 
 def _entry_of(name: str) -> str:
@@ -174,7 +174,7 @@ def module_key(target: str, options: Options, *made_of: object) -> str:
     """Return the digest of everything that determines a module's code, including the compiler
     and the runtime themselves.
     """
-    chosen = {each.name: getattr(options, each.name) for each in fields(options)}
+    chosen = {field.name: getattr(options, field.name) for field in fields(options)}
     chosen["disable"] = sorted(options.disable)
     decided = (target, chosen, made_of, _sources_digest(), sys.version_info[:3], np.__version__)
     return hashlib.sha256(repr(decided).encode()).hexdigest()
@@ -182,11 +182,13 @@ def module_key(target: str, options: Options, *made_of: object) -> str:
 
 def params_digest(params: Mapping[str, Array], names: Iterable[str]) -> str:
     """Return the digest of those of `names` that are in `params`: dtypes, shapes and every byte."""
-    found = {name: array for name in sorted({*names}) if (array := params.get(name)) is not None}
-    parts = _parts(found, available_processors())
+    arrays = {name: array for name in sorted({*names}) if (array := params.get(name)) is not None}
+    parts = _parts(arrays, available_processors())
     with ThreadPoolExecutor(len(parts), "fluid-digest") as pool:
-        each = {name: digest for part in pool.map(_digests, parts) for name, digest in part.items()}
-    return hashlib.sha256(b"".join(each[name] for name in found)).hexdigest()
+        digests = {
+            name: digest for part in pool.map(_digests, parts) for name, digest in part.items()
+        }
+    return hashlib.sha256(b"".join(digests[name] for name in arrays)).hexdigest()
 
 
 def _parts(arrays: Mapping[str, Array], threads: int) -> list[dict[str, Array]]:
@@ -213,33 +215,33 @@ def _array_digest(name: str, array: Array) -> bytes:
 @cache
 def _sources_digest() -> str:
     """Return the digest of names, modification times and sizes of the files of the packages."""
-    found = sorted(each for package in _PACKAGES for each in _files(str(package)))
-    return hashlib.sha256(repr(found).encode()).hexdigest()
+    files = sorted(file for package in _PACKAGES for file in _files(str(package)))
+    return hashlib.sha256(repr(files).encode()).hexdigest()
 
 
 def _files(folder: str) -> list[tuple[str, int, int]]:
     """Path, modification time and size of each file in a folder and those in it."""
     files: list[tuple[str, int, int]] = []
-    with os.scandir(folder) as found:
-        for each in found:
-            if not each.is_dir():
-                about = each.stat()
-                files.append((each.path, about.st_mtime_ns, about.st_size))
-            elif each.name != "__pycache__":
-                files += _files(each.path)
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if not entry.is_dir():
+                about = entry.stat()
+                files.append((entry.path, about.st_mtime_ns, about.st_size))
+            elif entry.name != "__pycache__":
+                files += _files(entry.path)
     return files
 
 
 def _fields(module: Module, has_arrays: bool) -> dict[str, Any]:
     """Return the JSON fields of an entry; the options are part of the key."""
     record = module.record
-    made = {} if record is None else {
+    recorded = {} if record is None else {
         "packed": base64.b64encode(record.packed).decode(),
         "milliseconds": dict(record.milliseconds),
         "watch_state": record.watch_state,
     }  # fmt: skip
     source = without_ir(module.source)
-    return {"source": source, "values": module.values, "made": made, "arrays": has_arrays}
+    return {"source": source, "values": module.values, "made": recorded, "arrays": has_arrays}
 
 
 def _entry(stored: bytes) -> dict[str, Any]:
@@ -252,12 +254,12 @@ def _entry(stored: bytes) -> dict[str, Any]:
 
 def _module(entry: Mapping[str, Any], options: Options) -> Module:
     """Return the module of an entry."""
-    values, made = entry["values"], entry["made"]
+    values, recorded = entry["values"], entry["made"]
     module = Module.of(with_ir(entry["source"], values["KERNELS_IR"]), values)
     record = None
-    if made:
-        start = base64.b64decode(made["packed"])
+    if recorded:
+        start = base64.b64decode(recorded["packed"])
         record = Record(
-            start, module.target, options, made["milliseconds"], made["watch_state"]
+            start, module.target, options, recorded["milliseconds"], recorded["watch_state"]
         )  # fmt: skip
     return replace(module, record=record, memory_limit=options.memory_limit_bytes)

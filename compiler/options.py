@@ -112,7 +112,7 @@ class Options:
     @property
     def added(self) -> tuple[str, ...]:
         """The names of `passes`."""
-        return tuple(each if isinstance(each, str) else each.name for each in self.passes)
+        return tuple(entry if isinstance(entry, str) else entry.name for entry in self.passes)
 
     @property
     def memory_limit_bytes(self) -> int | None:

@@ -181,7 +181,7 @@ def _show(plan: Plan) -> str:
     """Return a plan as text: buffers with live ranges, then the steps."""
     lines = [f"plan {one_line(plan.name)}({', '.join(plan.dims)}) {{"]
     lines += [f"  feed {value.label}: {value.type}" for value in plan.feeds]
-    lines += [f"  param {_tensor_text(each)}" for each in plan.params]
+    lines += [f"  param {_tensor_text(param)}" for param in plan.params]
     lines += [f"  buffer {i}: {b.nbytes} bytes, steps {b.start}..{b.stop - 1}"
               for i, b in enumerate(plan.buffers)]  # fmt: skip
     for step in plan.steps:

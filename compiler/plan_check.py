@@ -67,9 +67,9 @@ class _Simulation:
             return
         for value in _data_read(op):
             self._expect_valid(value, step.index, op)
-        made = [value for values in op.outputs.values() for value in values]
+        outputs = [value for values in op.outputs.values() for value in values]
         aliases = Aliases(op)
-        for value in made:
+        for value in outputs:
             self._write(op, aliases, value, step.index)
             holders = self.holders.setdefault(value.storage[:2], RegionIndex())
             holders.add(value.label, value.type, value.region)
@@ -81,7 +81,7 @@ class _Simulation:
         regions = aliases.written(value) if not op.body else [value.region]
         if not regions:
             return
-        same = {each.label for each in aliases.linked(value)} | {value.label}
+        same = {linked.label for linked in aliases.linked(value)} | {value.label}
         holders = self.holders.get(value.storage[:2])
         if holders is None:
             return
@@ -125,7 +125,7 @@ class _Simulation:
         used = [
             step.index
             for step in self.plan.steps
-            if any(value.label == each.label for op in step.ops for each in op.values)
+            if any(value.label == operand.label for op in step.ops for operand in op.values)
         ]
         last = len(self.plan.steps) if value in self.plan.results else used[-1]
         return f"{value.label!r} is needed in steps {used[0]} to {last}"
@@ -165,8 +165,8 @@ def _used(op: PlannedOp) -> set[int]:
     """The values whose data an op reads or writes, by `id`."""
     if op.kind == "delete_var":
         return set()
-    written = (each for values in op.outputs.values() for each in values)
-    return {id(each) for each in (*_data_read(op), *written)}
+    written = (value for values in op.outputs.values() for value in values)
+    return {id(value) for value in (*_data_read(op), *written)}
 
 
 def _expect_in_place(step: Step) -> None:
@@ -177,7 +177,7 @@ def _expect_in_place(step: Step) -> None:
         aliases = Aliases(op)
         for slot, values in op.outputs.items():
             allowed = op.defn.overwritable_inputs(slot)
-            declared = tuple(v for each in allowed for v in op.inputs.get(each, ()))
+            declared = tuple(v for input_slot in allowed for v in op.inputs.get(input_slot, ()))
             buffered = (value for value in values if value.place is Place.BUFFER)
             for value in (value for value in buffered if aliases.written(value)):
                 _expect_may_write(step, index, value, declared, aliases.linked(value))
@@ -194,12 +194,12 @@ def _expect_may_write(
     for number, other in enumerate(step.ops):
         for old in (v for v in _data_read(other) if v.storage == new.storage and v is not new):
             made_here = any(
-                old is each for o in step.ops for vs in o.outputs.values() for each in vs
+                old is output for o in step.ops for vs in o.outputs.values() for output in vs
             )
             by_element = isinstance(other.defn, Pointwise) and isinstance(op.defn, Pointwise)
             at_last = number <= index and by_element and old.type == new.type
             at_last = at_last and other.part == op.part
-            is_linked = any(old is each for each in linked)
+            is_linked = any(old is value for value in linked)
             if made_here or at_last or (number == index and (old in declared or is_linked)):
                 continue
             raise PlanError(

@@ -56,10 +56,10 @@ def residual(picture, filters, stride):
 
 def normed(picture, filters, size, stride=1, act=None):
     """Apply a convolution and batch normalisation."""
-    found = fluid.layers.conv2d(
+    convolved = fluid.layers.conv2d(
         picture, filters, size, stride, padding=(size - 1) // 2, bias_attr=False
     )
-    return fluid.layers.batch_norm(found, act=act)
+    return fluid.layers.batch_norm(convolved, act=act)
 
 
 def drawings(seed, side=16):

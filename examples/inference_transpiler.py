@@ -29,8 +29,8 @@ def normed(found, filters, size):
 
 def network(picture):
     """Two convolutions, a hidden layer, each with a norm, and the probability of each digit."""
-    found = normed(normed(picture, 16, size=3), 16, size=3)
-    hidden = fluid.layers.fc(fluid.layers.pool2d(found, 2, "max", 2), size=32)
+    features = normed(normed(picture, 16, size=3), 16, size=3)
+    hidden = fluid.layers.fc(fluid.layers.pool2d(features, 2, "max", 2), size=32)
     return fluid.layers.fc(fluid.layers.batch_norm(hidden, act="relu"), size=10, act="softmax")
 
 

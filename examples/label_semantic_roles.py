@@ -30,14 +30,16 @@ def sentences():
     one, roles = ["the", "a"], {"A0": ["B-A0", "I-A0"], "A1": ["B-A1", "I-A1"]}
     for _ in range(400):
         verb = str(draw.choice(VERBS.split()))
-        who, whom = ([str(draw.choice(each)) for each in (one, THINGS.split())] for _ in range(2))
+        who, whom = (
+            [str(draw.choice(choices)) for choices in (one, THINGS.split())] for _ in range(2)
+        )
         if draw.random() < 0.5:
-            found = [*who, verb, *whom], [*roles["A0"], "B-V", *roles["A1"]]
+            roles_of_sentence = [*who, verb, *whom], [*roles["A0"], "B-V", *roles["A1"]]
         else:
             words = [*whom, "was", verb, "by", *who]
-            found = words, [*roles["A1"], "O", "B-V", "O", *roles["A0"]]
+            roles_of_sentence = words, [*roles["A1"], "O", "B-V", "O", *roles["A0"]]
         late = int(draw.integers(2))
-        yield found[0] + ["today"] * late, verb, found[1] + ["O"] * late
+        yield roles_of_sentence[0] + ["today"] * late, verb, roles_of_sentence[1] + ["O"] * late
 
 
 def data_of(folder):
@@ -46,7 +48,7 @@ def data_of(folder):
         dataset.common.DATA_HOME = folder
         return (*dataset.conll05.get_dict(), dataset.conll05.test())
     names = VOCABULARY, VERBS.split(), LABELS
-    numbers = [{name: number for number, name in enumerate(each)} for each in names]
+    numbers = [{name: number for number, name in enumerate(vocabulary)} for vocabulary in names]
     return (*numbers, dataset.conll05.reader_creator(sentences, *numbers))
 
 
@@ -89,11 +91,13 @@ def train(steps=STEPS, folder=None, depth=DEPTH, save=None):
             if len(losses) % 10 == 0:
                 print(f"step {len(losses):4d}  loss {losses[-1]:.4f}")
 
-    words, _, labels = ({number: name for name, number in each.items()} for each in numbers)
+    words, _, labels = (
+        {number: name for name, number in vocabulary.items()} for vocabulary in numbers
+    )
     some = list(islice(rows_of(), 3))
     feed = feeder.feed(some)
-    (found,) = executor.run(test_program, feed=feed, fetch_list=[path], return_numpy=False)
-    of_all = iter(np.array(found).ravel().tolist())
+    (labelled,) = executor.run(test_program, feed=feed, fetch_list=[path], return_numpy=False)
+    of_all = iter(np.array(labelled).ravel().tolist())
     for row in some:
         print(" ".join(f"{words.get(word, '?')}/{labels[next(of_all)]}" for word in row[0]))
     if save:

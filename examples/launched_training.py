@@ -55,7 +55,7 @@ def batches(epoch, rank, ranks):
 
 def last_epoch(folder):
     """The number of epochs of the newest checkpoint, 0 if there is none."""
-    names = [each.name for each in folder.glob("epoch-*") if each.name[6:].isdecimal()]
+    names = [entry.name for entry in folder.glob("epoch-*") if entry.name[6:].isdecimal()]
     return max((int(name[6:]) for name in names), default=0)
 
 

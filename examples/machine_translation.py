@@ -80,14 +80,14 @@ def beam_search(sizes):
     score = fluid.data("score", [None, 1], "float32", lod_level=2)
     step = layers.fill_constant([1], "int64", 0)
     last = layers.fill_constant([1], "int64", LONGEST)
-    carried = [layers.array_write(each, step) for each in encoder(words, sizes[0])]
+    carried = [layers.array_write(state_vector, step) for state_vector in encoder(words, sizes[0])]
     chosen, scores = layers.array_write(first, step), layers.array_write(score, step)
     going = layers.less_than(step, last)
     loop = layers.While(going)
     with loop.block():
         before, so_far = layers.array_read(chosen, step), layers.array_read(scores, step)
         # A beam that was extended twice has its state and encoded input twice.
-        old = [layers.sequence_expand(layers.array_read(each, step), so_far) for each in carried]
+        old = [layers.sequence_expand(layers.array_read(array, step), so_far) for array in carried]
         vector = layers.embedding(before, [sizes[1], WIDTH])
         state, guess = decoder_step(vector, *old, sizes[1])
         likely, which = layers.topk(layers.lod_reset(guess, y=so_far), BEAMS)
@@ -129,7 +129,7 @@ def data_of(folder, most=5000):
 
 def translate(executor, program, found, sentences, place):
     """Return the word ids of the best translation of each sentence."""
-    words, rows = program.global_block().var("words"), [[each] for each in sentences]
+    words, rows = program.global_block().var("words"), [[sentence] for sentence in sentences]
     feed = fluid.DataFeeder([words], place).feed(rows)
     once = [[1] * len(rows)] * 2
     feed["first"] = fluid.create_lod_tensor(np.full((len(rows), 1), START), once, place)
@@ -148,7 +148,7 @@ def train(steps=STEPS, folder=None, save=None):
         fluid.optimizer.Adam(learning_rate=0.005).minimize(loss)
     search_program = fluid.Program()
     with fluid.program_guard(search_program, fluid.Program()), fluid.unique_name.guard():
-        found, _ = beam_search(sizes)
+        translations, _ = beam_search(sizes)
 
     place = fluid.CPUPlace()
     executor = fluid.Executor(place)
@@ -165,12 +165,12 @@ def train(steps=STEPS, folder=None, save=None):
                 print(f"step {len(losses):4d}  loss {losses[-1]:.4f}")
 
     some = [row[0] for row in others()]
-    translated = translate(executor, search_program, found, some, place)
+    translated = translate(executor, search_program, translations, some, place)
     for sentence, numbers in zip(some, translated, strict=True):
         print(" ".join(words[number] for number in sentence[1:-1]), end=" → ")
         print(" ".join(names[number] for number in numbers if number not in (START, END)))
     if save:
-        fluid.io.save_inference_model(save, ASKED, [found], executor, search_program)
+        fluid.io.save_inference_model(save, ASKED, [translations], executor, search_program)
         print(f"saved: fluid infer {save} --describe")
     return losses
 

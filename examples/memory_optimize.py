@@ -56,16 +56,16 @@ def train(steps=STEPS):
     """Train in all ways, print the memory of each program, and return the losses, which are
     equal.
     """
-    found = {}
+    losses_by_name = {}
     for name, rewrite in WAYS.items():
         main, startup, loss = recorded(rewrite)
         ops = main.global_block().ops
-        used = {each for op in ops for each in (*op.input_arg_names, *op.output_arg_names)}
+        used = {variable for op in ops for variable in (*op.input_arg_names, *op.output_arg_names)}
         drops = sum(op.type == "delete_var" for op in ops)
-        found[name] = learn(main, startup, loss, steps)
-        last = f"{found[name][-1]:.4f}" if steps else "none"
+        losses_by_name[name] = learn(main, startup, loss, steps)
+        last = f"{losses_by_name[name][-1]:.4f}" if steps else "none"
         print(f"{name:15s}  {len(used)} names, {drops} ops that drop, last loss {last}")
-    first, *others = found.values()
+    first, *others = losses_by_name.values()
     print("the same losses" if all(other == first for other in others) else "losses differ")
     return first
 

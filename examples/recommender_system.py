@@ -49,11 +49,11 @@ def data_of(folder):
 
 def person_vector(inputs, sizes):
     """The vector of a user, 64 numbers between -1 and 1."""
-    known = [
+    features = [
         fluid.layers.fc(fluid.layers.embedding(inputs[name], [sizes[name], 16]), size=16)
         for name in ("person", "sex", "age", "job")
     ]
-    return fluid.layers.fc(known, size=64, act="tanh")
+    return fluid.layers.fc(features, size=64, act="tanh")
 
 
 def film_vector(inputs, sizes):
@@ -94,8 +94,8 @@ def train(steps=STEPS, folder=None, save=None):
 
     some = list(islice(rows_of(), 5))
     (guesses,) = executor.run(test_program, feed=feeder.feed(some), fetch_list=[guess])
-    for row, found in zip(some, guesses.ravel(), strict=True):
-        print(f"person {row[0]} rates film {row[4]}: {row[-1][0]:5.2f}, predicted {found:5.2f}")
+    for row, predicted in zip(some, guesses.ravel(), strict=True):
+        print(f"person {row[0]} rates film {row[4]}: {row[-1][0]:5.2f}, predicted {predicted:5.2f}")
     if save:
         fluid.io.save_inference_model(save, [*inputs], [guess], executor, test_program)
         print(f"saved: fluid infer {save} --describe")

@@ -39,8 +39,8 @@ def folders(at):
 
 def classes(at):
     """Return the training and the test classes, each in four rotations."""
-    found = Open_KS_Read_Character.read_dataset(at)
-    parts = found[:TRAINED_ON], found[TRAINED_ON:]
+    characters = Open_KS_Read_Character.read_dataset(at)
+    parts = characters[:TRAINED_ON], characters[TRAINED_ON:]
     return [list(Open_KS_Read_Character.augment_dataset(part)) for part in parts]
 
 
@@ -67,7 +67,7 @@ class Learner:
 
     def __init__(self, devices=1):
         self.program, startup, self.test, self.loss, self.accuracy = recorded()
-        self.weights = [each.name for each in self.program.all_parameters()]
+        self.weights = [parameter.name for parameter in self.program.all_parameters()]
         self.executor = fluid.Executor(fluid.CPUPlace())
         self.executor.run(startup)
         self.step = self.program
@@ -101,25 +101,25 @@ class Learner:
 
 def accuracy(learner, unseen, draw, tasks=TASKS):
     """Train on tasks of unseen classes from the present weights; return the query accuracy."""
-    start, found = learner.read(), []
+    start, accuracies = learner.read(), []
     for _ in range(tasks):
         task = sample_episode(unseen, WAYS, SHOTS, QUERIES, draw)
         learner.train(task, TEST_STEPS)
-        found.append(learner.tested(task))
+        accuracies.append(learner.tested(task))
         learner.write(start)
-    return float(np.mean(found))
+    return float(np.mean(accuracies))
 
 
 def learn(rounds=ROUNDS, devices=1, folder=None):
     """Meta-train; return the accuracy on unseen classes before and after."""
     with TemporaryDirectory() as at:
         folders(folder or at)
-        known, unseen = classes(folder or at)
+        seen, unseen = classes(folder or at)
         learner, draw = Learner(devices), np.random.default_rng(0)
         before = accuracy(learner, unseen, np.random.default_rng(1))
         for number in range(rounds):
             start = learner.read()
-            learner.train(sample_episode(known, WAYS, SHOTS, 1, draw), INNER_STEPS)
+            learner.train(sample_episode(seen, WAYS, SHOTS, 1, draw), INNER_STEPS)
             pace = 1 - number / rounds
             moved = [a + pace * (b - a) for a, b in zip(start, learner.read(), strict=True)]
             learner.write(moved)
@@ -135,8 +135,8 @@ def main():
         "--rounds", type=int, default=ROUNDS, help="tasks to train on (%(default)s)"
     )
     command.add_argument("--devices", type=int, default=1, help="processes (%(default)s)")
-    given = command.parse_args()
-    before, after = learn(given.rounds, given.devices)
+    options = command.parse_args()
+    before, after = learn(options.rounds, options.devices)
     print(f"unseen classes, {WAYS}-way {SHOTS}-shot: {before:.1%} from random weights,")
     print(f"{after:.1%} from those that Reptile found; by chance {1 / WAYS:.0%}")
 

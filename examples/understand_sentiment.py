@@ -25,11 +25,11 @@ WORDS = " ".join(KINDS).split()
 def conv(words, size):
     """Max pooling over filters of three and of four consecutive words."""
     vectors = fluid.layers.embedding(words, [size, 32], is_sparse=True)
-    found = [
+    pooled = [
         fluid.nets.sequence_conv_pool(vectors, 32, width, act="tanh", pool_type="sqrt")
         for width in (3, 4)
     ]
-    return fluid.layers.fc(found, size=2, act="softmax")
+    return fluid.layers.fc(pooled, size=2, act="softmax")
 
 
 def stacked_lstm(words, size, depth=3, width=64):
@@ -40,7 +40,7 @@ def stacked_lstm(words, size, depth=3, width=64):
         mixed = fluid.layers.fc(inputs, size=width)
         states, _ = fluid.layers.dynamic_lstm(mixed, size=width, is_reverse=level % 2 == 1)
         inputs = [mixed, states]
-    best = [fluid.layers.sequence_pool(each, "max") for each in inputs]
+    best = [fluid.layers.sequence_pool(sequence, "max") for sequence in inputs]
     return fluid.layers.fc(best, size=2, act="softmax")
 
 
@@ -50,7 +50,7 @@ def reviews():
     kinds = [kind.split() for kind in KINDS]
     while True:
         words = [str(draw.choice(kinds[3])) for _ in range(draw.integers(3, 12))]
-        praise, turned = (bool(each) for each in draw.integers(0, 2, 2))
+        praise, turned = (bool(value) for value in draw.integers(0, 2, 2))
         opinion = str(draw.choice(kinds[0 if praise != turned else 1]))
         words[draw.integers(len(words))] = f"not {opinion}" if turned else opinion
         yield [WORDS.index(word) for word in " ".join(words).split()], int(not praise)

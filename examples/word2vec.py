@@ -39,8 +39,8 @@ def data_of(folder):
 
     def in_a_row():
         for sentence in sentences():
-            found = [numbers[word] for word in sentence]
-            yield from (tuple(found[i : i + WORDS]) for i in range(len(found) - WORDS + 1))
+            indices = [numbers[word] for word in sentence]
+            yield from (tuple(indices[i : i + WORDS]) for i in range(len(indices) - WORDS + 1))
 
     return numbers, in_a_row
 

@@ -45,8 +45,10 @@ class TrainStatus:
 def numbers(fs: FS, root: str) -> list[int]:
     """The numbers of complete checkpoints in a folder, ascending; other names are skipped."""
     parts = [name.split(".") for name in fs.list_dirs(root)]
-    found = [each[1] for each in parts if len(each) == 2 and each[0] == PREFIX]
-    return sorted(int(text) for text in found if text.isascii() and text.isdecimal())
+    numbers_of_checkpoints = [part[1] for part in parts if len(part) == 2 and part[0] == PREFIX]
+    return sorted(
+        int(text) for text in numbers_of_checkpoints if text.isascii() and text.isdecimal()
+    )
 
 
 def last_number(fs: FS, root: str) -> int:
@@ -75,10 +77,12 @@ def _epoch(path: Path) -> int:
     if path.stat().st_size > STATUS_BYTES:
         raise ValueError(f"{path} is larger than {STATUS_BYTES} bytes: it is no train status")
     try:
-        found: Any = json.loads(path.read_text(encoding="utf-8"))
+        content: Any = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise ValueError(f"{path} is no JSON: {error}") from error
-    epoch = found.get("epoch_no") if isinstance(found, dict) else None
+    epoch = content.get("epoch_no") if isinstance(content, dict) else None
     if isinstance(epoch, bool) or not isinstance(epoch, int) or epoch < 0:
-        raise ValueError(f'{path}: expected {{"epoch_no": NUMBER}}, a number from 0, got {found!r}')
+        raise ValueError(
+            f'{path}: expected {{"epoch_no": NUMBER}}, a number from 0, got {content!r}'
+        )
     return epoch

@@ -52,15 +52,15 @@ class CollectiveOptimizer(DistributedOptimizer):
         self, optimizer: Any, strategy: DistributedStrategy | None = None,
         algorithm: Workers | None = None,
     ) -> None:  # fmt: skip
-        given = DistributedStrategy() if strategy is None else strategy
-        if not isinstance(given, DistributedStrategy):
-            kind = type(given).__name__
+        settings = DistributedStrategy() if strategy is None else strategy
+        if not isinstance(settings, DistributedStrategy):
+            kind = type(settings).__name__
             raise TypeError(f"strategy must be a collective DistributedStrategy, not {kind}")
-        if not isinstance(given.recompute_checkpoints, list):
-            kind = type(given.recompute_checkpoints).__name__
+        if not isinstance(settings.recompute_checkpoints, list):
+            kind = type(settings.recompute_checkpoints).__name__
             raise ValueError(f"DistStrategy.recompute_checkpoints should be a List, not {kind}")
-        own = copy(given)
-        own.exec_strategy = copy(given.exec_strategy)
+        own = copy(settings)
+        own.exec_strategy = copy(settings.exec_strategy)
         super().__init__(optimizer, own)
         self._fleet: Workers = self.default_fleet if algorithm is None else algorithm
         self._loss: Variable | None = None
@@ -87,11 +87,11 @@ class CollectiveOptimizer(DistributedOptimizer):
         startup = default_startup_program() if startup_program is None else startup_program
         self._loss = loss
         self._check_collective_mode(main, optimizer, self._strategy)
-        made = optimizer.minimize(loss, startup, parameter_list, no_grad_set)
+        result = optimizer.minimize(loss, startup, parameter_list, no_grad_set)
         origin = main.clone(for_test=False)
         compiled = self._try_to_compile(startup, main)
         self._fleet._set_programs(startup, origin, main, compiled)
-        return made
+        return result
 
     def _wrapped(self) -> Any:
         """The optimizer with the recomputation and mixed precision of the strategy."""
@@ -197,7 +197,7 @@ class CollectiveOptimizer(DistributedOptimizer):
 
     def _node_num(self) -> int:
         """The number of machines that the workers run on."""
-        return len({each.rpartition(":")[0].strip() for each in self._endpoints()})
+        return len({endpoint.rpartition(":")[0].strip() for endpoint in self._endpoints()})
 
     def _endpoints(self) -> list[str]:
         """The workers' endpoints, the first of which is the rendezvous."""

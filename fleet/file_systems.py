@@ -64,11 +64,11 @@ class LocalFS(FS):
         """The names of the folders in a folder, sorted; empty if it does not exist."""
         if not self.stat(fs_path):
             return []
-        return sorted(each.name for each in Path(fs_path).iterdir() if each.is_dir())
+        return sorted(entry.name for entry in Path(fs_path).iterdir() if entry.is_dir())
 
     def ls_dir(self, fs_path: str) -> list[str]:
         """The names in a folder, sorted. Raises FileNotFoundError."""
-        return sorted(each.name for each in Path(fs_path).iterdir())
+        return sorted(entry.name for entry in Path(fs_path).iterdir())
 
     def stat(self, fs_path: str) -> bool:
         """Whether a path exists."""

@@ -103,7 +103,7 @@ class FleetUtil:
         if None in counts:
             self.rank0_print("not found auc bucket")
             return None
-        return area(*[self._summed(np.array(each.get_tensor())) for each in counts])
+        return area(*[self._summed(np.array(variable.get_tensor())) for variable in counts])
 
     def print_global_auc(
         self,
@@ -146,11 +146,11 @@ class FleetUtil:
         if missing is not None:
             self.rank0_print(f"not found {missing}")
             return [None] * len(Metrics._fields)
-        found = [self._summed(np.array(scope.find_var(n).get_tensor())) for n in names]
-        totals = dict(zip(SUMS, (float(each[0]) for each in found[2:]), strict=True))
+        totals_by_name = [self._summed(np.array(scope.find_var(n).get_tensor())) for n in names]
+        totals = dict(zip(SUMS, (float(total[0]) for total in totals_by_name[2:]), strict=True))
         if not totals["total"]:
             return [None] * len(Metrics._fields)
-        return list(metrics_of(found[0], found[1], totals))
+        return list(metrics_of(totals_by_name[0], totals_by_name[1], totals))
 
     def print_global_metrics(self, *arguments: Any, print_prefix: str = "", **more: Any) -> None:
         """Print `get_global_metrics` of the same arguments, on worker 0.
@@ -158,12 +158,12 @@ class FleetUtil:
         `print_prefix` is the last argument if all are positional.
         """
         count = len(Metrics._fields)
-        found = self.get_global_metrics(*arguments[:count], **more)
-        if found[0] is None:
+        metrics = self.get_global_metrics(*arguments[:count], **more)
+        if metrics[0] is None:
             return
         prefix = arguments[count] if len(arguments) > count else print_prefix
-        values = [f"{name}={value:.6f}" for name, value in zip(PRINTED, found, strict=False)]
-        self.rank0_print(f"{prefix} global {' '.join(values)} Ins number={found[-1]}")
+        values = [f"{name}={value:.6f}" for name, value in zip(PRINTED, metrics, strict=False)]
+        self.rank0_print(f"{prefix} global {' '.join(values)} Ins number={metrics[-1]}")
 
     # ---- models
 
@@ -294,7 +294,7 @@ def _folder(output_path: str, day: int | str, pass_id: int | str) -> str:
 
 def _hours(text: str) -> tuple[int, int]:
     """The first and the last hour of `{FIRST..LAST}` or `H H …`. Raises ValueError."""
-    found = re.fullmatch(r"\{(\d+)\.\.(\d+)\}|(\d+)(?:\s+\d+)*", text.strip())
-    if found is None:
+    match = re.fullmatch(r"\{(\d+)\.\.(\d+)\}|(\d+)(?:\s+\d+)*", text.strip())
+    if match is None:
         raise ValueError(f"hours is {text!r}, expected '{{FIRST..LAST}}' or numbers with spaces")
-    return int(found[1] or found[3]), int(found[2] or text.split()[-1])
+    return int(match[1] or match[3]), int(match[2] or text.split()[-1])

@@ -108,7 +108,7 @@ def _choice(chosen: Any, program: Program) -> Any:
         return lambda param: param.name in tables
     if callable(chosen):
         return chosen
-    if isinstance(chosen, str) or not all(isinstance(each, str) for each in chosen):
+    if isinstance(chosen, str) or not all(isinstance(choice, str) for choice in chosen):
         raise TypeError(
             "strategy.params_on_servers must be names of parameters, a predicate on a Parameter or "
             f"None, not {chosen!r}"
@@ -149,5 +149,5 @@ class Heterogeneous(Collective):
         self, startup: Program, origin: Program, transpiled: Program, main: Any
     ) -> None:
         """Store the programs that an optimizer built; on a server, the server's programs."""
-        made = startup if self._servers is None else self._servers.startup_program
-        super()._set_programs(made or startup, origin, transpiled, main)
+        startup_program = startup if self._servers is None else self._servers.startup_program
+        super()._set_programs(startup_program or startup, origin, transpiled, main)

@@ -95,11 +95,11 @@ class KVHandler(BaseHTTPRequestHandler):
 
     def _place(self) -> tuple[str, str] | None:
         """The scope and the key of the path; responds 400 if the path has none."""
-        found = PATH.fullmatch(self.path)
-        if found is None:
+        match = PATH.fullmatch(self.path)
+        if match is None:
             self.send_status_code(400)
             return None
-        return found[1], found[2]
+        return match[1], match[2]
 
     def _discard(self, count: int) -> None:
         """Read that many bytes of the body: a client reads no response while it still sends."""

@@ -242,12 +242,15 @@ class TranspilerOptimizer(DistributedOptimizer):
         """A trainer's dump settings; empty for a plain config."""
         if not isinstance(self._strategy, DistributedStrategy):
             return {}
-        found = self._strategy.get_debug_opt()
+        options = self._strategy.get_debug_opt()
         if self._fleet._is_initialized:
-            found |= {"mpi_rank": self._fleet.worker_index(), "mpi_size": self._fleet.worker_num()}
-        found |= {"trainer": "MultiTrainer", "device_worker": "Hogwild"}
-        self._fleet._set_opt_info(found)
-        return found
+            options |= {
+                "mpi_rank": self._fleet.worker_index(),
+                "mpi_size": self._fleet.worker_num(),
+            }
+        options |= {"trainer": "MultiTrainer", "device_worker": "Hogwild"}
+        self._fleet._set_opt_info(options)
+        return options
 
     def minimize(
         self,
@@ -265,10 +268,10 @@ class TranspilerOptimizer(DistributedOptimizer):
         _expect_single(loss, startup_program)
         main = loss.block.program
         startup = default_startup_program() if startup_program is None else startup_program
-        made = self._optimizer.minimize(loss, startup, parameter_list, no_grad_set)
+        result = self._optimizer.minimize(loss, startup, parameter_list, no_grad_set)
         self._fleet._transpile(self._strategy, main, startup)
         main._fleet_opt = self.opt_info
-        return made
+        return result
 
 
 def server_strategy(given: Any, mode: Mode) -> DistributedStrategy | DistributeTranspilerConfig:

@@ -89,9 +89,9 @@ def check_pruned_program_vars(train_prog: Program, pruned_prog: Program) -> bool
     Parameters that differ, or are not in the training program, are logged; the latter are not an
     error.
     """
-    known, matches = train_prog.global_block().vars, True
+    variables, matches = train_prog.global_block().vars, True
     for var in filter(is_persistable, pruned_prog.list_vars()):
-        trained = known.get(var.name)
+        trained = variables.get(var.name)
         if trained is None:
             LOG.error("not find variable '%s' in train program. please check pruning.", var.name)
         elif (trained.shape, trained.dtype) != (var.shape, var.dtype):
@@ -103,8 +103,8 @@ def check_pruned_program_vars(train_prog: Program, pruned_prog: Program) -> bool
 def parse_program(program: Program, output_dir: str) -> None:
     """Write `vars_persistable.log`, `vars_all.log` and `ops.log`, one line per entry."""
     folder, vars = Path(output_dir), list(program.list_vars())
-    kept = [var for var in vars if is_persistable(var)]
-    _write(folder / "vars_persistable.log", "persistable vars:", map(_described, kept))
+    persistable = [var for var in vars if is_persistable(var)]
+    _write(folder / "vars_persistable.log", "persistable vars:", map(_described, persistable))
     _write(folder / "vars_all.log", "all vars:", map(_described, vars))
     ops = [
         {"type": op.type, "input_arg_names": op.input_arg_names,
@@ -115,10 +115,14 @@ def parse_program(program: Program, output_dir: str) -> None:
 
 
 def _described(var: Variable) -> dict[str, Any]:
-    found: dict[str, Any] = {"name": var.name, "type": str(var.type)}
+    description: dict[str, Any] = {"name": var.name, "type": str(var.type)}
     if var.holds_tensor:
-        found |= {"shape": str(var.shape), "lod_level": var.lod_level, "dtype": str(var.dtype)}
-    return found
+        description |= {
+            "shape": str(var.shape),
+            "lod_level": var.lod_level,
+            "dtype": str(var.dtype),
+        }
+    return description
 
 
 def _write(path: Path, title: str, lines: Iterable[Any]) -> None:

@@ -78,14 +78,14 @@ class DistributedStrategy:
         """What a trainer dumps, with defaults; empty if nothing was set."""
         if not isinstance(self.debug_opt, dict):
             return {}
-        given = self.debug_opt
+        options = self.debug_opt
         return {
-            "dump_slot": bool(given.get("dump_slot", 0)),
-            "dump_converter": str(given.get("dump_converter", "")),
-            "dump_fields": given.get("dump_fields", []),
-            "dump_file_num": given.get("dump_file_num", 16),
-            "dump_fields_path": given.get("dump_fields_path", ""),
-            "dump_param": given.get("dump_param", []),
+            "dump_slot": bool(options.get("dump_slot", 0)),
+            "dump_converter": str(options.get("dump_converter", "")),
+            "dump_fields": options.get("dump_fields", []),
+            "dump_file_num": options.get("dump_file_num", 16),
+            "dump_fields_path": options.get("dump_fields_path", ""),
+            "dump_param": options.get("dump_param", []),
         }
 
     # ---- the transpiler
@@ -112,13 +112,13 @@ class DistributedStrategy:
     def set_trainer_runtime_config(self, config: TrainerRuntimeConfig | dict[str, Any]) -> None:
         """Change settings of the trainers' communicator."""
         if isinstance(config, dict):
-            known = self._trainer_runtime_config.runtime_configs
-            _expect_keys(config, known, "TrainerRuntimeConfig")
-            known.update(config)
+            settings = self._trainer_runtime_config.runtime_configs
+            _expect_keys(config, settings, "TrainerRuntimeConfig")
+            settings.update(config)
         else:
-            found = _changed(self._trainer_runtime_config, config, "trainer_runtime_config")
-            found.runtime_configs = dict(found.runtime_configs)
-            self._trainer_runtime_config = found
+            changed = _changed(self._trainer_runtime_config, config, "trainer_runtime_config")
+            changed.runtime_configs = dict(changed.runtime_configs)
+            self._trainer_runtime_config = changed
         self.check_trainer_runtime_config()
 
     def check_trainer_runtime_config(self) -> None:

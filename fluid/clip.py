@@ -216,7 +216,7 @@ def set_gradient_clip(
     if any(op._is_optimize_op() for op in block.ops):
         warnings.warn("set_gradient_clip has no effect after minimize", stacklevel=3)
     named = block.all_parameters() if param_list is None else param_list
-    params = [block.var(each) if isinstance(each, str) else each for each in named]
+    params = [block.var(param) if isinstance(param, str) else param for param in named]
     for param in params:
         if not isinstance(param, Parameter):
             raise TypeError(f"param_list takes Parameters or names, not {type(param).__name__}")

@@ -116,7 +116,7 @@ class CompiledProgram:
 
     def _made(self, scope: Scope, place: Place) -> Any:
         places = self._places or (cpu_places() if isinstance(place, CPUPlace) else cuda_places())
-        if any(type(each) is not type(place) for each in places):
+        if any(type(other) is not type(place) for other in places):
             raise AssertionError(f"Place type not match: the executor is on {place}, not {places}")
         trainers = data_parallel.trainers_of(self.program, self._build_strategy)
         shared = self._shared_devices()
@@ -148,10 +148,10 @@ class CompiledProgram:
 
 
 def _listed(places: Sequence[Place] | Place) -> list[Place]:
-    found = [*places] if isinstance(places, list | tuple) else [places]
-    for place in found:
+    devices = [*places] if isinstance(places, list | tuple) else [places]
+    for place in devices:
         if not isinstance(place, PLACES):
             raise TypeError(f"places are CPUPlace() or CUDAPlace(i), not {type(place).__name__}")
-    if not found:
+    if not devices:
         raise ValueError("places is an empty list: a program needs one device or more")
-    return found
+    return devices

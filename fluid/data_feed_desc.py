@@ -54,14 +54,14 @@ def feed_text(message: Any) -> str:
 
 
 def _lines(message: Any) -> Iterator[str]:
-    for each in fields(message):
-        value = getattr(message, each.name)
+    for declared in fields(message):
+        value = getattr(message, declared.name)
         for item in value if isinstance(value, list) else [value]:
             if isinstance(item, MultiSlot | Slot):
                 inner = [f"  {line}" for line in _lines(item)]
-                yield from [f"{each.name} {{", *inner, "}"] if inner else []
+                yield from [f"{declared.name} {{", *inner, "}"] if inner else []
             elif item is not None:
-                yield f"{each.name}: {json.dumps(item)}"
+                yield f"{declared.name}: {json.dumps(item)}"
 
 
 _TOKEN = re.compile(r'\s*(?:#[^\n]*\n\s*)*("(?:[^"\\\n]|\\.)*"|[{}:]|[\w.+-]+)')
@@ -81,16 +81,16 @@ class _Parser:
         return message
 
     def _peek(self) -> str:
-        found = _TOKEN.match(self._text, self._at)
-        if found is None and self._text[self._at :].strip():
+        match = _TOKEN.match(self._text, self._at)
+        if match is None and self._text[self._at :].strip():
             raise self._error("expected a field")
-        return found[1] if found else ""
+        return match[1] if match else ""
 
     def _next(self, expected: str = "") -> str:
         token = self._peek()
         if not token or (expected and token != expected):
-            found = f"{token!r:.40}" if token else "the end"
-            raise self._error(f"expected {expected or 'a value'}, not {found}")
+            actual = f"{token!r:.40}" if token else "the end"
+            raise self._error(f"expected {expected or 'a value'}, not {actual}")
         matched = _TOKEN.match(self._text, self._at)
         assert matched is not None
         self._at = matched.end()
@@ -108,19 +108,19 @@ class _Parser:
 
     def _message(self, name: str) -> Any:
         self._next("{")
-        made = _MESSAGES[name]()
+        message = _MESSAGES[name]()
         while self._peek() != "}":
-            self._field(made)
+            self._field(message)
         self._next("}")
-        return made
+        return message
 
     def _scalar(self, message: Any, name: str) -> Any:
         self._next(":")
         token, hint = self._next(), str(get_type_hints(type(message))[name])
-        kind = next(each for each in (bool, int, str) if each.__name__ in hint)
-        known = {"true": True, "false": False}
-        if kind is bool and token in known:
-            return known[token]
+        kind = next(candidate for candidate in (bool, int, str) if candidate.__name__ in hint)
+        values = {"true": True, "false": False}
+        if kind is bool and token in values:
+            return values[token]
         if kind is int and re.fullmatch(r"-?\d{1,9}", token):
             return int(token)
         if kind is str and token.startswith('"'):
@@ -165,10 +165,10 @@ class DataFeedDesc:
         if self.proto_desc.name != "MultiSlotDataFeed":
             kind = self.proto_desc.name
             raise ValueError(f"{method} is for MultiSlotDataFeed, but the description is of {kind}")
-        known = {slot.name: slot for slot in self.proto_desc.multi_slot_desc.slots}
-        if name not in known:
-            raise KeyError(f"there is no slot {name!r}; there are {', '.join(known)}")
-        return known[name]
+        slots = {slot.name: slot for slot in self.proto_desc.multi_slot_desc.slots}
+        if name not in slots:
+            raise KeyError(f"there is no slot {name!r}; there are {', '.join(slots)}")
+        return slots[name]
 
     def desc(self) -> str:
         """Return the description as text."""

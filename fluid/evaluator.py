@@ -92,16 +92,16 @@ class ChunkEvaluator(Evaluator):
     ) -> None:
         super().__init__("chunk_eval")
         scheme = chunk_scheme, num_chunk_types, excluded_chunk_types
-        *shares, found, real, correct = layers.chunk_eval(input, label, *scheme)
-        self.num_infer_chunks = self._adding("num_infer_chunks", "int64", found)
+        *shares, inferred, real, correct = layers.chunk_eval(input, label, *scheme)
+        self.num_infer_chunks = self._adding("num_infer_chunks", "int64", inferred)
         self.num_label_chunks = self._adding("num_label_chunks", "int64", real)
         self.num_correct_chunks = self._adding("num_correct_chunks", "int64", correct)
         self.metrics.extend(shares)
 
     def eval(self, executor: Any, eval_program: Program | None = None) -> tuple[Any, Any, Any]:
         """Return precision, recall and F1 of all batches: [1] float32 each."""
-        found, real, correct = (int(each[0]) for each in self._sums(executor, eval_program))
-        precision = correct / found if found else 0.0
+        inferred, real, correct = (int(total[0]) for total in self._sums(executor, eval_program))
+        precision = correct / inferred if inferred else 0.0
         recall = correct / real if real else 0.0
         score = 2 * precision * recall / (precision + recall) if correct else 0.0
         first, second, third = np.array([[precision], [recall], [score]], np.float32)

@@ -170,11 +170,11 @@ class Executor(RunsDatasets):
         """Run a program on all its devices; values concatenated along axis 0, or a list of each."""
         self._expect_open()
         fetch = compiled.program._current_names(names_of(fetch_list))
-        found = compiled._runner(scope, self.place).run(self._core, feed, fetch, strict)
+        results = compiled._runner(scope, self.place).run(self._core, feed, fetch, strict)
         if return_merged:
-            values = merged(fetch, found) if len(found) > 1 else found[0]
+            values = merged(fetch, results) if len(results) > 1 else results[0]
             return _as_numpy(fetch, values) if return_numpy else list(map(as_tensor, values))
-        listed = unmerged(found) if fetch else []
+        listed = unmerged(results) if fetch else []
         if not return_numpy:
             return [list(map(as_tensor, values)) for values in listed]
         pairs = zip(fetch, listed, strict=True)
@@ -263,11 +263,11 @@ def fetch_var(name: str | Variable, scope: Scope | None = None, return_numpy: bo
 
     Raises AssertionError, as the reference does, if there is none.
     """
-    found = (scope or _global_scope).find_var(names_of(name)[0])
-    assert found is not None, (
+    variable = (scope or _global_scope).find_var(names_of(name)[0])
+    assert variable is not None, (
         f"Cannot find {names_of(name)[0]} in scope: is it a persistable variable of the program?"
     )
-    tensor = found.get_tensor()
+    tensor = variable.get_tensor()
     return as_numpy(tensor) if return_numpy else tensor
 
 
@@ -285,12 +285,12 @@ def _as_numpy(fetch: tuple[str, ...], values: Sequence[Any]) -> list[Any]:
     """Convert values to arrays; RuntimeError for those with LoD, which an array cannot
     represent.
     """
-    found: list[Any] = []
+    arrays: list[Any] = []
     for name, value in zip(fetch, values, strict=False):  # a server has no values
         if isinstance(value, LoDTensor):
             raise RuntimeError(
                 f"fetch {name!r} holds sequences (its LoD is {value.lod()}), which a NumPy array "
                 "cannot represent: fetch with return_numpy=False"
             )
-        found.append(number_like(value))
-    return found
+        arrays.append(number_like(value))
+    return arrays

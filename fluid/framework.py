@@ -214,8 +214,8 @@ class Program(ir.Program):
         """Return the user's variable for one of a reader's own, by name; empty for others."""
         for reader, names in self._reads:
             if name in names:
-                given = reader.names[names.index(name)]
-                return "" if given == name else given
+                original = reader.names[names.index(name)]
+                return "" if original == name else original
         return ""
 
     def _feed_with_batches(self, feed: Mapping[str, Any]) -> dict[str, Any]:
@@ -223,20 +223,20 @@ class Program(ir.Program):
 
         Raises EOFException if a reader is exhausted, RuntimeError if it is not started.
         """
-        found = dict(feed)
+        batches = dict(feed)
         for reader, names in self._reads:
             if not all(name in feed for name in names):
                 batch = zip(names, reader.next_batch(), strict=True)
-                known = self.global_block().vars
-                found = {name: value for name, value in batch if name in known} | found
-        return found
+                variables = self.global_block().vars
+                batches = {name: value for name, value in batch if name in variables} | batches
+        return batches
 
     # ---- renaming by memory_optimize
 
     def _current_names(self, names: tuple[str, ...]) -> tuple[str, ...]:
         """Return the current names under which variables are stored."""
-        known = self._current_name_table
-        return tuple([known.get(name, name) for name in names]) if known else names
+        current_names = self._current_name_table
+        return tuple([current_names.get(name, name) for name in names]) if current_names else names
 
     def _undo_renaming(self) -> bool:
         """Undo the renaming of `memory_optimize`; return whether there was any."""
@@ -293,8 +293,8 @@ class Program(ir.Program):
             if name in names and name not in feeds and name not in written:
                 raise ValueError(f"no operator computes the target variable {name!r}")
         pruning.keep_needed(pruned, feeds, names)
-        known = pruned.global_block().vars
-        pruned._reads = [read for read in self._reads if not known.keys().isdisjoint(read[1])]
+        variables = pruned.global_block().vars
+        pruned._reads = [read for read in self._reads if not variables.keys().isdisjoint(read[1])]
         return pruned
 
     def _target_names(self, targets: list[Any]) -> list[str]:
@@ -303,8 +303,8 @@ class Program(ir.Program):
                 kind = type(target).__name__
                 raise ValueError(f"targets are Variables or Operators, but received {kind}")
         nested = [t.writes() if isinstance(t, Operator) else [t] for t in targets]
-        found = [t.name if isinstance(t, Variable) else t for names in nested for t in names]
-        return list(self._current_names(tuple(found)))
+        target_names = [t.name if isinstance(t, Variable) else t for names in nested for t in names]
+        return list(self._current_names(tuple(target_names)))
 
     def _inference_optimize(self, prune_read_op: bool = True) -> Program:
         """Return a copy with `is_test` set, and without readers if `prune_read_op`."""

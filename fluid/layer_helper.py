@@ -59,8 +59,8 @@ class LayerHelper:
         """Return the variables of an argument that may be one or a list; TypeError otherwise."""
         value = self.kwargs.get(input_param_name)
         inputs = list(value) if isinstance(value, list | tuple) else [value]
-        for each in inputs:
-            check_variable(each, input_param_name, self.layer_type)
+        for variable in inputs:
+            check_variable(variable, input_param_name, self.layer_type)
         return inputs
 
     def input(self, input_param_name: str = "input") -> Variable:
@@ -73,11 +73,11 @@ class LayerHelper:
     def input_dtype(self, input_param_name: str = "input") -> Any:
         """Return the dtype of all variables of an argument; ValueError if they differ."""
         inputs = self.multiple_input(input_param_name)
-        for each in inputs:
-            if each.dtype != inputs[0].dtype:
+        for variable in inputs:
+            if variable.dtype != inputs[0].dtype:
                 raise ValueError(
                     f"{self.layer_type}: {inputs[0].name!r} is {inputs[0].dtype.name}, "
-                    f"but {each.name!r} is {each.dtype.name}"
+                    f"but {variable.name!r} is {variable.dtype.name}"
                 )
         return inputs[0].dtype
 
@@ -92,12 +92,12 @@ class LayerHelper:
         return self._one_attr(self.kwargs.get("bias_attr"))
 
     def _one_attr(self, attr: Any) -> Any:
-        found = ParamAttr._to_attr(attr)
-        if isinstance(found, list):
+        param_attr = ParamAttr._to_attr(attr)
+        if isinstance(param_attr, list):
             raise TypeError(
-                f"{self.layer_type} takes one ParamAttr here, not {len(found)} in a list"
+                f"{self.layer_type} takes one ParamAttr here, not {len(param_attr)} in a list"
             )
-        return found
+        return param_attr
 
     def multiple_param_attr(self, length: int) -> list[Any]:
         """Return the attributes of `length` weights; one is repeated, ValueError for other

@@ -167,29 +167,31 @@ def scaled_dot_product_attention(
     and ValueError for inconsistent types, ranks or sizes.
     """
     _check_attention(queries, keys, values, num_heads)
-    given = [queries, keys, values]
+    projected = [queries, keys, values]
     if num_heads > 1:
-        given = [layers.fc(each, each.shape[-1], num_flatten_dims=2) for each in given]
-        given = [_split_heads(each, num_heads) for each in given]
+        projected = [
+            layers.fc(variable, variable.shape[-1], num_flatten_dims=2) for variable in projected
+        ]
+        projected = [_split_heads(variable, num_heads) for variable in projected]
     head = keys.shape[-1] // num_heads
-    product = layers.matmul(layers.scale(given[0], head**-0.5), given[1], transpose_y=True)
+    product = layers.matmul(layers.scale(projected[0], head**-0.5), projected[1], transpose_y=True)
     rows = layers.reshape(product, [-1, product.shape[-1]], act="softmax")
     weights = layers.reshape(rows, list(product.shape))
     if dropout_rate:
         weights = layers.dropout(weights, dropout_rate, is_test=False)
-    return _join_heads(layers.matmul(weights, given[2]), num_heads)
+    return _join_heads(layers.matmul(weights, projected[2]), num_heads)
 
 
 def _check_attention(queries: Variable, keys: Variable, values: Variable, num_heads: int) -> None:
     named = {"queries": queries, "keys": keys, "values": values}
-    for name, each in named.items():
-        check_variable_and_dtype(each, name, FLOATS[1:], "scaled_dot_product_attention")
+    for name, variable in named.items():
+        check_variable_and_dtype(variable, name, FLOATS[1:], "scaled_dot_product_attention")
     shown = ", ".join(
-        f"{name} {each.dtype.name} {list(each.shape)}" for name, each in named.items()
+        f"{name} {variable.dtype.name} {list(variable.shape)}" for name, variable in named.items()
     )
-    if len({each.dtype for each in named.values()}) > 1:
+    if len({variable.dtype for variable in named.values()}) > 1:
         raise TypeError(f"attention requires equal dtypes, but received {shown}")
-    if any(len(each.shape) != 3 for each in named.values()):
+    if any(len(variable.shape) != 3 for variable in named.values()):
         raise ValueError(f"attention takes [batch, length, size], but received {shown}")
     if queries.shape[-1] != keys.shape[-1]:
         raise ValueError(f"queries and keys must have the same size, but received {shown}")

@@ -94,7 +94,7 @@ class ParallelExecutor:
                 "share_vars_from has not run yet, so it has no variables to share: it is not "
                 "compiled and executed"
             )
-        found = self._executor._run_parallel(
+        results = self._executor._run_parallel(
             self._program,
             _named(feed, feed_dict),
             fetch_list,
@@ -103,7 +103,7 @@ class ParallelExecutor:
             strict=True,
         )
         self._has_run, self._is_dropped = True, False
-        return found
+        return results
 
     def drop_local_exe_scopes(self) -> None:
         """Free the memory of temporaries on all devices; the next run allocates it again.

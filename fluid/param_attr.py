@@ -47,7 +47,7 @@ class ParamAttr:
         the defaults. Raises TypeError for anything else.
         """
         if isinstance(arg, list | tuple):
-            return [ParamAttr._to_attr(each) for each in arg]
+            return [ParamAttr._to_attr(item) for item in arg]
         if isinstance(arg, ParamAttr):
             return arg
         if arg is None or isinstance(arg, bool):

@@ -59,8 +59,8 @@ def start_profiler(state: str, tracer_option: str = "Default") -> None:
     if state not in _PLACES:
         raise ValueError(f"The state must be 'CPU' or 'GPU' or 'All', but received {state!r}")
     if tracer_option not in _NAMES:
-        known = ", ".join(map(repr, _NAMES))
-        raise ValueError(f"tracer option must be one of {known}, but received {tracer_option!r}")
+        names = ", ".join(map(repr, _NAMES))
+        raise ValueError(f"tracer option must be one of {names}, but received {tracer_option!r}")
     if _State.recorder is None:
         _State.recorder, _State.tracer_option = Recorder(), tracer_option
         _State.place = _PLACES[state]
@@ -152,6 +152,6 @@ def cuda_profiler(
 def _as_key(sorted_key: str | None) -> str | None:
     """Return the sort column, None for none; ValueError for an unknown one."""
     if sorted_key not in (None, "default", *SORTS):
-        known = ", ".join(map(repr, SORTS))
-        raise ValueError(f"sorted_key must be None or one of {known}, but received {sorted_key!r}")
+        names = ", ".join(map(repr, SORTS))
+        raise ValueError(f"sorted_key must be None or one of {names}, but received {sorted_key!r}")
     return None if sorted_key == "default" else sorted_key

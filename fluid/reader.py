@@ -115,7 +115,7 @@ class DataLoader(DataLoaderBase):
         return self._load(chosen)
 
     def _load(self, chosen: Iterable[list[int]]) -> Iterator[Sequence[Any]]:
-        return (self.collate_fn([self.dataset[index] for index in each]) for each in chosen)
+        return (self.collate_fn([self.dataset[index] for index in indices]) for indices in chosen)
 
     @staticmethod
     def from_generator(

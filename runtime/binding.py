@@ -47,23 +47,23 @@ def check_shapes(module: Module, shapes: Mapping[str, Sequence[int]]) -> None:
 
 def feed_bytes(module: Module, sizes: Mapping[str, int]) -> int:
     """The bytes of all feeds, given the values of the dims."""
-    shapes = [[evaluate(size, sizes) for size in each.shape] for each in module.feeds]
+    shapes = [[evaluate(size, sizes) for size in feed.shape] for feed in module.feeds]
     pairs = zip(module.feeds, shapes, strict=True)
-    return sum(prod(shape) * np.dtype(each.dtype).itemsize for each, shape in pairs)
+    return sum(prod(shape) * np.dtype(tensor.dtype).itemsize for tensor, shape in pairs)
 
 
 def sizes_of(module: Module, shapes: Shapes) -> dict[str, int]:
     """Solve for the dynamic sizes in the shapes of the feeds, from the actual shapes."""
     sizes: dict[str, int] = {}
     pairs = zip(module.feeds, shapes, strict=True)
-    for tensor, given in sorted(pairs, key=lambda pair: _has_product(pair[0])):
-        if len(given) != len(tensor.shape):
-            raise wrong_shape(tensor.name, tensor.shape, given)
-        known = dict(sizes)
-        for size, number in sorted(zip(tensor.shape, given, strict=True), key=_is_product):
+    for tensor, shape in sorted(pairs, key=lambda pair: _has_product(pair[0])):
+        if len(shape) != len(tensor.shape):
+            raise wrong_shape(tensor.name, tensor.shape, shape)
+        sizes_text = dict(sizes)
+        for size, number in sorted(zip(tensor.shape, shape, strict=True), key=_is_product):
             sizes |= solve(size, number, sizes)
             if evaluate(size, sizes) != number:
-                raise wrong_shape(tensor.name, tensor.shape, given, _sizes_text(known))
+                raise wrong_shape(tensor.name, tensor.shape, shape, _sizes_text(sizes_text))
     return sizes
 
 
@@ -100,5 +100,5 @@ def unbound(sizes: Mapping[str, int], error: Exception) -> ShapeError:
 
 def misfit(sizes: Mapping[str, int], why: str) -> ShapeError:
     """The error for sizes that do not fit each other."""
-    given = ", ".join(f"{name} = {size}" for name, size in sizes.items())
-    return ShapeError(f"the sizes of the feeds are inconsistent ({given}): {why}")
+    sizes_text = ", ".join(f"{name} = {size}" for name, size in sizes.items())
+    return ShapeError(f"the sizes of the feeds are inconsistent ({sizes_text}): {why}")

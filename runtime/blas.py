@@ -106,16 +106,16 @@ def may_multiply(module: Module) -> bool:
 
 def elements(module: Module, sizes: Mapping[str, int], params: Mapping[str, Any]) -> Iterator[int]:
     """Yield the element counts of all arrays of a step; buffers count four bytes per element."""
-    yield from (evaluate(each.nbytes, sizes) // 4 for each in module.buffers)
-    yield from (prod(evaluate(dim, sizes) for dim in each.shape) for each in module.feeds)
+    yield from (evaluate(buffer.nbytes, sizes) // 4 for buffer in module.buffers)
+    yield from (prod(evaluate(dim, sizes) for dim in feed.shape) for feed in module.feeds)
     yield from (np.size(array) for array in params.values())
 
 
 @cache
 def blas_threads() -> BlasThreads | None:
     """Return the thread pool of OpenBLAS, or None if it is not loaded."""
-    found = _functions()
-    return None if found is None else BlasThreads(found[1], found[0]())
+    functions = _functions()
+    return None if functions is None else BlasThreads(functions[1], functions[0]())
 
 
 def _functions() -> tuple[Callable[[], int], Callable[[int], object]] | None:

@@ -95,8 +95,8 @@ def expect_place(place: object) -> None:
 def expect_target(target: str, place: Place) -> None:
     """Raise PlaceError if a module for this target does not run on this place."""
     if target not in _KINDS:
-        known = " and ".join(map(repr, _KINDS))
-        raise PlaceError(f"a module for the target {target!r} cannot be loaded: {known} can")
+        targets = " and ".join(map(repr, _KINDS))
+        raise PlaceError(f"a module for the target {target!r} cannot be loaded: {targets} can")
     if not isinstance(place, _KINDS[target]):
         kind = _KINDS[target].__name__
         raise PlaceError(

@@ -37,9 +37,9 @@ def raise_step_error(error: Exception, filename: str, source: str) -> None:
     comments = _comments(error, filename, source)
     if not comments:
         return
-    known = (filename, *_LIBRARIES, _HELPERS, "<")
+    internal = (filename, *_LIBRARIES, _HELPERS, "<")
     after = (file for file in files[files.index(filename) :] if not file.endswith(_COMPILED))
-    if not all(file.startswith(known) for file in after):
+    if not all(file.startswith(internal) for file in after):
         error.add_note("in " + " and ".join(comments))
         return
     texts, lines = zip(*(comment.partition("  ")[::2] for comment in comments), strict=True)
@@ -54,8 +54,8 @@ def _comments(error: Exception, filename: str, source: str) -> list[str]:
     lines = source.splitlines()[: numbers[0] if numbers else 0]
     above = [line.strip() for line in reversed(lines)]
     from_comment = dropwhile(lambda line: not line.startswith("# "), above)
-    found = list(takewhile(lambda line: line.startswith("# "), from_comment))
-    return [comment[2:] for comment in reversed(found)]
+    comments = list(takewhile(lambda line: line.startswith("# "), from_comment))
+    return [comment[2:] for comment in reversed(comments)]
 
 
 def _sentence(error: Exception, ops: tuple[str, ...]) -> str:

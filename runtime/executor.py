@@ -173,15 +173,21 @@ class Executor(Generic[P]):
             if run is None:
                 return None
             ran = run.executable.module  # while times are recorded, it is instrumented with clocks
-            originals = (each for each in self._modules.values() if each.record is ran.record)
+            originals = (entry for entry in self._modules.values() if entry.record is ran.record)
             return next(originals, ran), run.executable.sizes
 
     def nbytes(self) -> int:
         """The total size of its arenas in bytes; waits for a run in progress."""
         with self._busy:
-            scopes = [each for cache in self._programs.values() for each in cache.scopes.values()]
-            recorded = [each for cache in scopes for each in cache.recorded.values()]
-            loaded = [each for cache in scopes + recorded for each in cache.executables.values()]
+            scopes = [scope for cache in self._programs.values() for scope in cache.scopes.values()]
+            recorded = [
+                timed_modules for cache in scopes for timed_modules in cache.recorded.values()
+            ]
+            loaded = [
+                executable
+                for cache in scopes + recorded
+                for executable in cache.executables.values()
+            ]
             return sum(executable.nbytes for executable in loaded)
 
     def unload(self) -> None:

@@ -68,20 +68,32 @@ def compare_feeds(
     Raises FeedError for a wrong dtype and ShapeError for a wrong shape if a feed must be as
     declared.
     """
-    errors = {name: _mismatch(name, known, feed[name]) for name, known in declared.items()}
+    errors = {
+        name: _mismatch(name, declaration, feed[name]) for name, declaration in declared.items()
+    }
     for name, error in errors.items():
         if error and (declared[name].exact or not _has_element_type(feed[name])):
             raise error
-    kept = tuple(name for name, known in declared.items() if known.kept)
-    shapes = {n: _shape(known, feed[n]) for n, known in declared.items() if n not in kept}
-    pattern = name_sizes(shapes, {n: a.shape for n, a in feed.items() if n not in kept}, lod_owners)
+    borrowed = tuple(name for name, declaration in declared.items() if declaration.kept)
+    shapes = {
+        n: _shape(declaration, feed[n]) for n, declaration in declared.items() if n not in borrowed
+    }
+    pattern = name_sizes(
+        shapes, {n: a.shape for n, a in feed.items() if n not in borrowed}, lod_owners
+    )
     exact = {name: feed[name].shape for name in pattern}
     types = {n: DType.of(feed[n].dtype) for n in shapes if feed[n].dtype != declared[n].dtype.numpy}
     tried = [pattern, with_products(pattern, exact), with_numbers(pattern, exact), {**exact}]
-    unequal = [each for i, each in enumerate(tried) if each not in tried[:i] or i == len(tried) - 1]
-    patterns = tuple(with_types(each, types) for each in unequal)
-    called = {name: known.called for name, known in declared.items() if known.called}
-    return Fed(kept, patterns, exact, tuple(e for e in errors.values() if e), called)
+    unequal = [
+        pattern_tried
+        for i, pattern_tried in enumerate(tried)
+        if pattern_tried not in tried[:i] or i == len(tried) - 1
+    ]
+    patterns = tuple(with_types(candidate, types) for candidate in unequal)
+    called = {
+        name: declaration.called for name, declaration in declared.items() if declaration.called
+    }
+    return Fed(borrowed, patterns, exact, tuple(e for e in errors.values() if e), called)
 
 
 def _shape(declared: Declared, array: Array) -> Shape:

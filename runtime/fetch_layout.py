@@ -39,16 +39,18 @@ class Layout:
 
     def fetched(self, values: Sequence[Any]) -> list[Any]:
         """Return the value of each fetch, a LoDTensor if it has LoD, from the results of a step."""
-        found = list(values) if self.in_order else [values[index] for index in self.order]
+        fetched = list(values) if self.in_order else [values[index] for index in self.order]
         if self.repeats:
-            found = [copy.deepcopy(value) for value in found]
-        return _cut(self, values, found) if self.has_lod else found
+            fetched = [copy.deepcopy(value) for value in fetched]
+        return _cut(self, values, fetched) if self.has_lod else fetched
 
 
 def _levels(name: str, results: Sequence[str]) -> tuple[int, ...]:
     """The positions of a fetch's LoD levels among the results, outermost first."""
     wanted = (f"{name}{LOD}{level}" for level in count())
-    return tuple(results.index(each) for each in takewhile(results.__contains__, wanted))
+    return tuple(
+        results.index(level_name) for level_name in takewhile(results.__contains__, wanted)
+    )
 
 
 def _cut(layout: Layout, values: Sequence[Array], fetched: Sequence[Array]) -> list[Any]:

@@ -174,9 +174,9 @@ class Executable:
         self._bindings: dict[Shapes, Binding] = {}
         self._latest: tuple[Shapes, Binding] | None = None
         self._memory = Memory(module.buffers, arenas, separate_blocks(device))
-        for each in names.values():
-            if isinstance(each, Launcher):
-                for driver in each.drivers:
+        for launcher in names.values():
+            if isinstance(launcher, Launcher):
+                for driver in launcher.drivers:
                     driver.watch(self._device_ranges)
 
     @property
@@ -261,8 +261,8 @@ class Executable:
 
     def sizes_for(self, shapes: Mapping[str, Sequence[int]]) -> dict[str, int]:
         """Return the values of the dynamic sizes for feeds of these shapes; raises as `lives`."""
-        given = tuple(tuple(fed(tensor, shapes)) for tensor in self.module.feeds)
-        return sizes_of(self.module, given)
+        shapes_of_feeds = tuple(tuple(fed(tensor, shapes)) for tensor in self.module.feeds)
+        return sizes_of(self.module, shapes_of_feeds)
 
     def memory(self, shapes: Mapping[str, Sequence[int]]) -> MemoryReport:
         """Report the memory of the buffers without allocating anything; raises as `lives`."""
@@ -323,9 +323,9 @@ class Executable:
     def _state(self, sizes: Mapping[str, int]) -> dict[str, Any]:
         """Return the array of every param, or its device copy."""
         params = self._params
-        mine = [each for each in self.module.params if not each.on_device]
+        mine = [param for param in self.module.params if not param.on_device]
         state: dict[str, Any] = state_arrays(mine, params, sizes)
-        theirs = [each for each in self.module.params if each.on_device]
+        theirs = [param for param in self.module.params if param.on_device]
         peeking = params.peeking() if isinstance(params, Arrays) else params
         state |= {n: self._device_copy(n) for n in state_arrays(theirs, peeking, sizes)}
         self._use.bind()
@@ -335,10 +335,10 @@ class Executable:
         """The name, address and bytes of the device's arena and of the state bound last."""
         binding = next(reversed(self._bindings.values()), None)
         blocks = [*self._arenas, *(binding.own.values() if binding is not None else ())]
-        arena = [each.range for each in blocks if isinstance(each, DeviceArena)]
-        held: Mapping[str, Any] = binding.params if binding is not None else {}
-        mine = [each.name for each in self.module.params if each.on_device]
-        return arena + [(name, *byte_range(held[name])) for name in mine if name in held]
+        arena = [block.range for block in blocks if isinstance(block, DeviceArena)]
+        state: Mapping[str, Any] = binding.params if binding is not None else {}
+        mine = [param.name for param in self.module.params if param.on_device]
+        return arena + [(name, *byte_range(state[name])) for name in mine if name in state]
 
     def _device_copy(self, name: str) -> Any:
         if isinstance(self._params, Arrays):

@@ -62,17 +62,17 @@ class Package:
 
     def read(self, name: str) -> bytes:
         """Read a file. Raises PackageError if its content does not match the manifest."""
-        known = self.files.get(name)
+        file = self.files.get(name)
         path = self.folder / name
-        if known is None or not path.is_file():
+        if file is None or not path.is_file():
             raise PackageError(f"{path} is missing from its package")
-        if path.stat().st_size != known.nbytes:
+        if path.stat().st_size != file.nbytes:
             size = path.stat().st_size
-            raise PackageError(f"{path} has {size} bytes, not the {known.nbytes} it was made with")
-        held = path.read_bytes()
-        if File.of(held) != known:
+            raise PackageError(f"{path} has {size} bytes, not the {file.nbytes} it was made with")
+        content = path.read_bytes()
+        if File.of(content) != file:
             raise PackageError(f"{path} was changed since its package was made")
-        return held
+        return content
 
     def module(self, level: str = "") -> Module:
         """The module, not yet executed; of a package for CPUs that of a level, without IR."""
@@ -96,9 +96,9 @@ def read_package(folder: Path) -> Package:
         manifest = json.loads(path.read_bytes())
         if manifest["format"] != FORMAT:
             raise ValueError(f"its format is {manifest['format']!r}, not {FORMAT}")
-        files = {str(name): _file(name, each) for name, each in manifest["files"].items()}
-        rows = tuple(Row.of(each) for each in manifest["kernels"])
-        cpus = tuple(_level(each, files) for each in manifest.get("cpus", ()))
+        files = {str(name): _file(name, entry) for name, entry in manifest["files"].items()}
+        rows = tuple(Row.of(row) for row in manifest["kernels"])
+        cpus = tuple(_level(level, files) for level in manifest.get("cpus", ()))
         return Package(folder, files, tuple(map(str, manifest["params"])), rows, cpus)
     except FileNotFoundError as error:
         raise PackageError(f"{folder} is not a package: it has no {MANIFEST}") from error

@@ -85,7 +85,7 @@ class _Prepared:
 
     def refresh(self) -> bool:
         """Compute it unless it is up to date; False if changes of its state may go unnoticed."""
-        versions = [None if each is None else each.version for each in self.sources.values()]
+        versions = [None if source is None else source.version for source in self.sources.values()]
         if versions != self._versions or None in versions:
             self._versions = None  # while it is computed, and if that fails
             self._compute()
@@ -98,7 +98,7 @@ class PreparedArrays:
 
     def __init__(self, arrays: Sequence[_Prepared], clock: Clock) -> None:
         self._arrays = arrays
-        self._watching = [each for each in arrays if each.sources]
+        self._watching = [array for array in arrays if array.sources]
         self._clock = clock
         self._seen: int | None = None if self._watching else clock.contents
         self.is_watching = bool(self._watching)
@@ -106,19 +106,19 @@ class PreparedArrays:
     @property
     def nbytes(self) -> int:
         """Their size in bytes."""
-        return sum(each.array.nbytes for each in self._arrays)
+        return sum(array.array.nbytes for array in self._arrays)
 
     def refresh(self) -> None:
         """Compute those that are not up to date."""
         if self._clock.contents == self._seen:
             return
         contents, self._seen = self._clock.contents, None
-        steady = [each.refresh() for each in self._watching]
+        steady = [prepared.refresh() for prepared in self._watching]
         self._seen = contents if all(steady) else None
 
     def are_made_of(self, find: Find) -> bool:
         """Whether the names of watched state still refer to the same state."""
-        pairs = [pair for each in self._watching for pair in each.sources.items()]
+        pairs = [pair for prepared in self._watching for pair in prepared.sources.items()]
         return all(find(name) is source for name, source in pairs)
 
 
@@ -180,26 +180,26 @@ class StatefulCode:
         if there is no memory for it. `site` is what an error of a kernel that checks bounds names.
         """
         sources = {name: self._find(name) for name in watched}
-        places = [each.__array_interface__["data"][0] for each in inputs]
+        places = [array.__array_interface__["data"][0] for array in inputs]
         how = (kernel, units, tuple(shape), dtype, tuple(sizes))
         key = (*how, *places, *watched, *map(id, sources.values()))
-        made = self._known.get(key)
-        if made is None:
+        entry = self._known.get(key)
+        if entry is None:
             text = "" if watched else self._text(how, inputs)
-            made = self._shared_array(text, shape, dtype, inputs)
-            if made is None:
+            entry = self._shared_array(text, shape, dtype, inputs)
+            if entry is None:
                 out = new_array(f"what {kernel} prepares", tuple(shape), dtype)
                 command = (kernel, (*inputs, out, *sizes), units)
                 run = self._code([command if site is None else (*command, site)])
-                made = _Prepared(out, run, sources, inputs)
-                self._compute_constant(made, text, watched)
-            self._known[key] = made
-        self._bound[made] = None
-        return made.array
+                entry = _Prepared(out, run, sources, inputs)
+                self._compute_constant(entry, text, watched)
+            self._known[key] = entry
+        self._bound[entry] = None
+        return entry.array
 
     def _text(self, how: tuple[Any, ...], inputs: Sequence[Array]) -> str:
         """Say how an array is made, by the names of its inputs; empty if some have none."""
-        names = [self._names.get(id(each), "") for each in inputs]
+        names = [self._names.get(id(array), "") for array in inputs]
         return repr((*how, *names)) if all(names) else ""
 
     def _shared_array(

@@ -173,20 +173,24 @@ class StepClock:
 
     def _bytes(self, sizes: tuple[int, ...]) -> list[tuple[int, int]]:
         if sizes not in self._known:
-            given = dict(zip(self._module.dims, sizes, strict=True))
-            lives = buffer_lifetimes(self._module.buffers, given)
+            size_values = dict(zip(self._module.dims, sizes, strict=True))
+            lives = buffer_lifetimes(self._module.buffers, size_values)
             steps = [self._steps[number] for number in self._order]
-            found = dict(zip(self._order, _bytes(steps, lives, self._module.buffers), strict=True))
-            self._known[sizes] = [found.get(each, (0, 0)) for each in range(len(self._steps))]
+            bytes_by_step = dict(
+                zip(self._order, _bytes(steps, lives, self._module.buffers), strict=True)
+            )
+            self._known[sizes] = [
+                bytes_by_step.get(group, (0, 0)) for group in range(len(self._steps))
+            ]
         return self._known[sizes]
 
     def _record(self) -> None:
         """Record the spans of a run."""
         for mark, following in pairwise(self._marks):
             if mark.step != START:
-                made, live = self._used[mark.step]
+                allocated, live = self._used[mark.step]
                 ops, end = self._steps[mark.step], following.at
-                self._record_span(Span(ops, mark.at, end, made, live, mark.flops, mark.moved))
+                self._record_span(Span(ops, mark.at, end, allocated, live, mark.flops, mark.moved))
 
     def sequence(self, native: TimedCode, items: Sequence[Any]) -> Callable[..., None]:
         """Return the function that runs native commands, each timed by the executor.
@@ -223,12 +227,12 @@ def _passes(module: Module, now: int) -> list[Span]:
     """The passes that compiled a module as consecutive spans, the last ending now."""
     if module.record is None:
         return []
-    spent = [(name, int(each * 1e6)) for name, each in module.record.milliseconds.items()]
-    first = now - sum(each for _, each in spent)
-    starts = accumulate((each for _, each in spent), initial=first)
+    spent = [(name, int(duration * 1e6)) for name, duration in module.record.milliseconds.items()]
+    first = now - sum(duration for _, duration in spent)
+    starts = accumulate((duration for _, duration in spent), initial=first)
     return [
-        Span((name,), start, start + each)
-        for (name, each), start in zip(spent, starts, strict=False)
+        Span((name,), start, start + duration)
+        for (name, duration), start in zip(spent, starts, strict=False)
     ]
 
 
@@ -239,15 +243,15 @@ def _bytes(
 
     A buffer is named after the first value in it, which locates its first step.
     """
-    named = {each.name: life for each, life in zip(buffers, lives, strict=True)}
-    found: list[tuple[int, int]] = []
+    named = {buffer.name: life for buffer, life in zip(buffers, lives, strict=True)}
+    totals: list[tuple[int, int]] = []
     now = 0
     for ops in steps:
         begun = [named[name] for text in ops for name in _made(text) if name in named]
         now = max([now, *(life.start for life in begun)])
         alive = sum(life.size for life in lives if life.start <= now < life.stop)
-        found.append((sum(life.size for life in begun), alive))
-    return found
+        totals.append((sum(life.size for life in begun), alive))
+    return totals
 
 
 def _made(op: str) -> list[str]:
@@ -269,7 +273,7 @@ def rows(spans: Iterable[Span], name: Callable[[Span], str]) -> list[Row]:
     for span in spans:
         times.setdefault(name(span), []).append(span.stop - span.start)
     whole = max(sum(map(sum, times.values())), 1)
-    return [_row(each, found, whole) for each, found in times.items()]
+    return [_row(ops, own_spans, whole) for ops, own_spans in times.items()]
 
 
 def _row(name: str, times: Sequence[int], whole: int) -> Row:
@@ -290,7 +294,7 @@ def table(rows: Sequence[Row], place: str, key: str | None = None) -> str:
         "Time unit: ms",
         f"Sorted by {order}" + " in descending order" * bool(key),
         "",
-        f"{'Event':{wide}}" + "".join(f"{each:12}" for each in _COLUMNS),
+        f"{'Event':{wide}}" + "".join(f"{column:12}" for column in _COLUMNS),
     ]
     return "\n".join(lines + [_line(row, wide) for row in shown]) + "\n"
 
@@ -300,7 +304,7 @@ _COLUMNS = ("Calls", "Total", "Min.", "Max.", "Ave.", "Ratio.")
 
 def _line(row: Row, wide: int) -> str:
     numbers = (row.total, row.min, row.max, row.average, row.ratio)
-    return f"{row.name:{wide}}{row.calls:<12}" + "".join(f"{each:<12.6g}" for each in numbers)
+    return f"{row.name:{wide}}{row.calls:<12}" + "".join(f"{number:<12.6g}" for number in numbers)
 
 
 def trace(spans: Sequence[Span], passes: Sequence[Span] = ()) -> str:
@@ -311,8 +315,8 @@ def trace(spans: Sequence[Span], passes: Sequence[Span] = ()) -> str:
     """
     events = [thread_name(0, "steps"), thread_name(1, "passes")]
     events += [_event(span, "op", 0) for span in spans]
-    events += [_event(each, "pass", 1) for each in passes]
-    events += [counter_event("arena", each.start, **{"bytes alive": each.live}) for each in spans]
+    events += [_event(span, "pass", 1) for span in passes]
+    events += [counter_event("arena", span.start, **{"bytes alive": span.live}) for span in spans]
     return trace_text(events)
 
 

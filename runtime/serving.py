@@ -67,10 +67,10 @@ class Library(Generic[P]):
         with self._busy:
             if key not in self._made:
                 self._made[key] = self._make(program, pattern, fetch)
-            found = self._made[key]
-        if isinstance(found, ShapeError):
-            raise found.with_traceback(None)
-        return found
+            module = self._made[key]
+        if isinstance(module, ShapeError):
+            raise module.with_traceback(None)
+        return module
 
     def _make(self, program: P, pattern: Pattern, fetch: list[str]) -> Module | ShapeError:
         own = self._scope.new_scope()
@@ -88,7 +88,7 @@ class Library(Generic[P]):
         for name in own.local_var_names():
             others = [scope.arrays()[name] for scope in self._scopes.values() if _has(scope, name)]
             mine[name] = next(
-                (each for each in others if np.array_equal(each, mine[name])), mine[name]
+                (array for array in others if np.array_equal(array, mine[name])), mine[name]
             )
 
     def params(self, module: Module, scope: Scope) -> Params:
@@ -99,7 +99,7 @@ class Library(Generic[P]):
         """The size of all parameters in bytes, including those added by compilations."""
         with self._busy:
             scopes = [self._scope, *self._scopes.values()]
-            arrays = [array for each in scopes for array in each.arrays().tracked().values()]
+            arrays = [array for scope in scopes for array in scope.arrays().tracked().values()]
         return sum({id(array): array.nbytes for array in arrays}.values())
 
 

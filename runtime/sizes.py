@@ -60,9 +60,9 @@ def name_sizes(
     own: dict[str, str] = {}
     for name in sorted(rows):
         other = given[name][0] if given[name][0] in numbers else None
-        known = None if other is None or other in levels.values() else names[other]
+        owner_size = None if other is None or other in levels.values() else names[other]
         lod_owner = (lod_owners or {}).get(name, name)
-        own[name] = known or own.get(lod_owner) or next(letters)
+        own[name] = owner_size or own.get(lod_owner) or next(letters)
     entries = {(name, axis): names.get(number, number) for name, axis, number in plain}
     entries |= {(name, 0): letter for name, letter in own.items() if _is_open(declared[name], 0)}
     shapes: Pattern = {
@@ -103,14 +103,16 @@ def with_products(pattern: Pattern, given: Mapping[str, Sequence[int]]) -> Patte
     entries = [pair for name in pattern for pair in zip(pattern[name], given[name], strict=True)]
     numbers = {name: size for name, size in entries if isinstance(name, str) and name.isalnum()}
     levels = {name for name, _ in entries if isinstance(name, str) and not name.isalnum()}
-    made: dict[int | str | DType, int | str] = {}
+    products: dict[int | str | DType, int | str] = {}
     for name in sorted(numbers, key=numbers.__getitem__):
-        factors = [other for other in numbers if other != name and other not in made]
+        factors = [other for other in numbers if other != name and other not in products]
         pairs = combinations_with_replacement(factors, 2)
-        found = [f"{a}*{b}" for a, b in pairs if numbers[a] * numbers[b] == numbers[name]]
-        if found and f"{name} + 1" not in levels:
-            made[name] = found[0]
-    return {name: tuple(made.get(size, size) for size in shape) for name, shape in pattern.items()}
+        candidates = [f"{a}*{b}" for a, b in pairs if numbers[a] * numbers[b] == numbers[name]]
+        if candidates and f"{name} + 1" not in levels:
+            products[name] = candidates[0]
+    return {
+        name: tuple(products.get(size, size) for size in shape) for name, shape in pattern.items()
+    }
 
 
 def _open(

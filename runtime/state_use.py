@@ -23,8 +23,8 @@ class StateUse:
     def __init__(self, module: Module, params: Params, owner: object) -> None:
         self._arrays = params if isinstance(params, Arrays) else None
         self.clock = Clock() if self._arrays is None else self._arrays.clock
-        self._written = [each.name for each in module.params if not each.fixed]
-        self._escaping = [each.name for each in module.params if each.escapes]
+        self._written = [param.name for param in module.params if not param.fixed]
+        self._escaping = [param.name for param in module.params if param.escapes]
         writes = bool(self._written) and self._arrays is not None
         self.writer = Writer(self.clock, owner) if writes else None
 

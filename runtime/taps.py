@@ -70,7 +70,7 @@ class Taps:
             if text.startswith("# "):
                 self._group.append(text[2:])
                 continue
-            comments = [f"{indent}# {each}" for each in self._group]
+            comments = [f"{indent}# {op}" for op in self._group]
             if self._group and not text.startswith(("else", "elif")):
                 self.order.append(self._number())
                 yield f"{indent}{MARK}({self.order[-1]})"

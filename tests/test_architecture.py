@@ -225,8 +225,7 @@ COMPUTED_IMPORTS = (
     "runtime.gpu.drivers",
 )  # fmt: skip
 
-FILE_LINES = 400
-LONG_FILES = {"fluid.framework", "fluid.layers.nn", "fluid.optimizer"}
+FILE_LINES = 600
 FUNCTION_LINES = 40
 VAGUE = ("utils", "util", "misc", "common")
 FOREIGN_PATHS = ("fluid.incubate", "fluid.compat.paddle", "fluid.compat.old_python")
@@ -409,7 +408,7 @@ def may_import_by_name(name: str, target: str) -> bool:
 def size_rule(module: Module) -> Iterator[str]:
     """Files and functions have a maximum length; docstrings of functions are not counted."""
     lines = module.text.count("\n")
-    if lines > FILE_LINES and module.name not in LONG_FILES:
+    if lines > FILE_LINES:
         yield f"1: has {lines} lines, more than {FILE_LINES}"
     for node in ast.walk(module.tree):
         if isinstance(node, Function) and (length := body_lines(node)) > FUNCTION_LINES:
@@ -550,7 +549,7 @@ VIOLATIONS = [
         "from compiler.support.lazy_loading import lazy_names\nlazy_names(__name__, {'fleet.roles': 'Role'})",
         "imports fleet.roles",
     ),
-    ("fluid/io.py", "x = 1\n" * FILE_LINES, "more than 400"),
+    ("fluid/io.py", "x = 1\n" * FILE_LINES, "more than 600"),
     ("fluid/utils.py", "", "named for no subject"),
     ("fluid/io.py", "def load(): ...", "load has no docstring"),
     ("fluid/io.py", "class Loader: ...", "Loader has no docstring"),
@@ -564,7 +563,7 @@ VALID = [
         "compiler/driver.py",
         "import importlib\ndef _f(): return importlib.import_module('compiler.codegen.triton')",
     ),
-    ("fluid/framework.py", "x = 1\n" * FILE_LINES),
+    ("fluid/framework.py", "x = 1\n" * (FILE_LINES - 2)),
     ("fluid/io.py", "def _hidden(): ..."),
 ]
 OTHERS = dict.fromkeys(("compiler/errors.py", "compiler/plan.py", "compiler/ir/types.py"), "")

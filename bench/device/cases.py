@@ -179,20 +179,20 @@ def _images(dtype: str, small: bool) -> Iterator[Case]:
 def _convolved(outer: int, size: int, groups: int) -> Build:
     def build(fluid: Any, x: Any, w: Any, residual: Any) -> Any:
         block = x.block
-        made = block.create_var(name="convolved", shape=residual.shape, dtype=x.dtype)
+        output = block.create_var(name="convolved", shape=residual.shape, dtype=x.dtype)
         attrs = {"strides": [1, 1], "paddings": [size // 2] * 2, "dilations": [1, 1]}
         attrs |= {"groups": groups, "data_format": "NCHW"}
         kind = "depthwise_conv2d" if groups == outer else "conv2d"
-        block.append_op(kind, {"Input": [x], "Filter": [w]}, {"Output": [made]}, attrs)
-        return fluid.layers.relu(fluid.layers.elementwise_add(made, residual))
+        block.append_op(kind, {"Input": [x], "Filter": [w]}, {"Output": [output]}, attrs)
+        return fluid.layers.relu(fluid.layers.elementwise_add(output, residual))
 
     return build
 
 
 def _convolved_by_torch(size: int, groups: int) -> Build:
     def peer(torch: Any, x: Any, w: Any, residual: Any) -> Any:
-        made = torch.nn.functional.conv2d(x, w, padding=size // 2, groups=groups)
-        return torch.relu(made + residual)
+        output = torch.nn.functional.conv2d(x, w, padding=size // 2, groups=groups)
+        return torch.relu(output + residual)
 
     return peer
 

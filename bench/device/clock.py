@@ -19,11 +19,11 @@ def times(
     """Milliseconds per step of each, medians of alternating rounds."""
     clock = _gpu_ms if on_gpu else _cpu_ms
     counts = {name: _count(step, clock) for name, step in steps.items()}
-    found: dict[str, list[float]] = {name: [] for name in steps}
+    spent: dict[str, list[float]] = {name: [] for name in steps}
     for _ in range(rounds):
         for name, step in steps.items():
-            found[name].append(clock(step, counts[name]))
-    return {name: median(each) for name, each in found.items()}
+            spent[name].append(clock(step, counts[name]))
+    return {name: median(samples) for name, samples in spent.items()}
 
 
 def _count(step: Callable[[], object], clock: Callable[..., float]) -> int:
@@ -56,9 +56,9 @@ def ceilings(on_gpu: bool, dtypes: Sequence[str]) -> dict[str, float]:
     source = torch.empty(1 << 28, dtype=torch.float32, device="cuda").normal_()
     target = torch.empty_like(source)
     ms = times({"copy": lambda: target.copy_(source)}, True)["copy"]
-    found = {"copy GB/s": 2 * source.nbytes / ms / 1e6}
+    limits = {"copy GB/s": 2 * source.nbytes / ms / 1e6}
     for dtype in dtypes:
         a = torch.randn(8192, 8192, device="cuda").to(getattr(torch, dtype))
         ms = times({"product": lambda a=a: a @ a}, True)["product"]
-        found[f"{dtype} TFLOP/s"] = 2 * 8192**3 / ms / 1e9
-    return found
+        limits[f"{dtype} TFLOP/s"] = 2 * 8192**3 / ms / 1e9
+    return limits

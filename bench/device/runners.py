@@ -66,24 +66,26 @@ def theirs(case: Case, drawn: Arrays, device: str, compiled: bool) -> Runner:
     """The case in torch, eager or compiled, on the same numbers."""
     inputs = [torch.from_numpy(np.array(array)).to(device) for array in drawn]
     inputs = [
-        each.to(getattr(torch, case.dtype)).requires_grad_(case.backward)
-        if each.is_floating_point() else each
-        for each in inputs
+        tensor.to(getattr(torch, case.dtype)).requires_grad_(case.backward)
+        if tensor.is_floating_point() else tensor
+        for tensor in inputs
     ]  # fmt: skip
-    leaves = [each for each in inputs if each.requires_grad]
+    leaves = [tensor for tensor in inputs if tensor.requires_grad]
 
     def forward(*given: Any) -> Any:
         return case.peer(torch, *given)
 
     called = torch.compile(forward) if compiled else forward
-    held: list[Any] = []
+    results_of_step: list[Any] = []
 
     def step() -> None:
-        made = called(*inputs)
-        grads = torch.autograd.grad(made, leaves, torch.ones_like(made)) if leaves else []
-        held[:] = [made, *grads]
+        output = called(*inputs)
+        grads = torch.autograd.grad(output, leaves, torch.ones_like(output)) if leaves else []
+        results_of_step[:] = [output, *grads]
 
-    return Runner(step, lambda: [each.detach().float().cpu().numpy() for each in held])
+    return Runner(
+        step, lambda: [tensor.detach().float().cpu().numpy() for tensor in results_of_step]
+    )
 
 
 def nbytes(case: Case, results: Sequence[np.ndarray], drawn: Arrays) -> int:
@@ -93,5 +95,5 @@ def nbytes(case: Case, results: Sequence[np.ndarray], drawn: Arrays) -> int:
     costs nothing.
     """
     size = np.dtype(case.dtype).itemsize
-    given = sum(a.size * size if a.dtype.kind == "f" else a.nbytes for a in drawn)
-    return given * (2 if case.backward else 1) + sum(each.size * size for each in results)
+    input_bytes = sum(a.size * size if a.dtype.kind == "f" else a.nbytes for a in drawn)
+    return input_bytes * (2 if case.backward else 1) + sum(result.size * size for result in results)

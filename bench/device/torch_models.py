@@ -54,12 +54,12 @@ class Bert(nn.Module):
     ) -> torch.Tensor:
         """float[n, tokens, width]."""
         places = torch.arange(words.shape[1], device=words.device)
-        given = zip(self.tables, (words, segments, places), strict=True)
-        found = self.norm(sum(table(ids) for table, ids in given))
-        away = ((mask - 1) * bert.MASKED)[:, None, None, :].to(found.dtype)
+        embeddings = zip(self.tables, (words, segments, places), strict=True)
+        hidden = self.norm(sum(table(ids) for table, ids in embeddings))
+        away = ((mask - 1) * bert.MASKED)[:, None, None, :].to(hidden.dtype)
         for layer in self.layers:
-            found = layer(found, away)
-        return found
+            hidden = layer(hidden, away)
+        return hidden
 
 
 class Uploads:
@@ -86,11 +86,11 @@ def predicts(name: str, dtype: str, feed: Arrays, compiled: bool) -> Step:
 
     def step() -> np.ndarray:
         with torch.inference_mode():
-            given = [uploads(name, torch.from_numpy(array)) for name, array in feed.items()]
+            inputs = [uploads(name, torch.from_numpy(array)) for name, array in feed.items()]
             if images:
-                given = [each.to(memory_format=torch.channels_last) for each in given]
-                given = [each.bfloat16() if dtype == "bf16" else each for each in given]
-            return called(*given).float().cpu().numpy()
+                inputs = [tensor.to(memory_format=torch.channels_last) for tensor in inputs]
+                inputs = [tensor.bfloat16() if dtype == "bf16" else tensor for tensor in inputs]
+            return called(*inputs).float().cpu().numpy()
 
     return step
 
@@ -111,16 +111,16 @@ def trains(name: str, dtype: str, feed: Arrays, compiled: bool) -> Step:
     def loss_of(given: Mapping[str, torch.Tensor]) -> torch.Tensor:
         if has_loss:
             return net(given)
-        found = net(given["img"].to(memory_format=torch.channels_last))
-        return functional.cross_entropy(found, given["label"][:, 0])
+        logits = net(given["img"].to(memory_format=torch.channels_last))
+        return functional.cross_entropy(logits, given["label"][:, 0])
 
     called, uploads = torch.compile(loss_of) if compiled else loss_of, Uploads()
 
     def step() -> np.ndarray:
-        given = {key: uploads(key, each) for key, each in torch_text.tensors(feed).items()}
+        tensors = {key: uploads(key, tensor) for key, tensor in torch_text.tensors(feed).items()}
         optimizer.zero_grad(set_to_none=True)
         with torch.autocast("cuda", torch.bfloat16, enabled=dtype == "bf16"):
-            loss = called(given)
+            loss = called(tensors)
         loss.backward()
         optimizer.step()
         return loss.detach().float().cpu().numpy()

@@ -53,10 +53,10 @@ def token(lives: Sequence[Lifetime]) -> int:
     """
     free: list[Range] = []
     sizes: list[int] = []
-    held: dict[int, int] = {}
+    token_of: dict[int, int] = {}
     for begins, index in _requests(lives):
         if not begins:
-            number = held.pop(index)
+            number = token_of.pop(index)
             insort(free, (sizes[number], number))
             continue
         size = _rounded(lives[index].size)
@@ -64,7 +64,7 @@ def token(lives: Sequence[Lifetime]) -> int:
         number = free.pop(place)[1] if place is not None else len(sizes)
         sizes += [size] * (number == len(sizes))
         sizes[number] = max(sizes[number], size)
-        held[index] = number
+        token_of[index] = number
     return sum(sizes)
 
 
@@ -147,8 +147,10 @@ def _replayed(lives: Sequence[Lifetime], heap: _Heap) -> int:
 
 def _requests(lives: Sequence[Lifetime]) -> Iterator[tuple[bool, int]]:
     """(begins, life) in order of time: at one step frees come before allocations."""
-    held = [index for index, life in enumerate(lives) if life.size]
-    events = [(lives[i].stop, False, i) for i in held] + [(lives[i].start, True, i) for i in held]
+    indices = [index for index, life in enumerate(lives) if life.size]
+    events = [(lives[i].stop, False, i) for i in indices] + [
+        (lives[i].start, True, i) for i in indices
+    ]
     return ((begins, index) for _, begins, index in sorted(events))
 
 
@@ -169,10 +171,10 @@ class _Heap:
         chosen = self._chosen(size)
         if chosen is None:
             return self._grow(size)
-        found, offset = chosen
-        self._drop(offset, found)
-        if found > size:
-            self._keep(offset + size, found - size)
+        block, offset = chosen
+        self._drop(offset, block)
+        if block > size:
+            self._keep(offset + size, block - size)
         return offset
 
     def give(self, offset: int, size: int) -> None:
@@ -211,5 +213,5 @@ class _FirstFit(_Heap):
     """The same, with first-fit selection of the free range."""
 
     def _chosen(self, size: int) -> Range | None:
-        fitting = (each for each in self._by_size if each[0] >= size)
+        fitting = (block for block in self._by_size if block[0] >= size)
         return min(fitting, key=lambda each: each[1], default=None)

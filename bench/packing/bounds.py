@@ -29,7 +29,9 @@ STAGES: Mapping[str, Options] = {
 }
 """Compile options of each column after the program as written."""
 
-WRITTEN = Options(disable=frozenset(each.name for each in pipeline(Options())) - {"eliminate_dead"})
+WRITTEN = Options(
+    disable=frozenset(pass_.name for pass_ in pipeline(Options())) - {"eliminate_dead"}
+)
 """Only dead code elimination: order and memory of the program as written."""
 
 BOUND_COLUMNS = {"as written": ",d", **dict.fromkeys(STAGES, ",d")}

@@ -53,11 +53,13 @@ def _tagging(folder: Path, name: str, by_words: bool) -> Iterator[Request]:
 
     def say(outputs: Sequence[NDArray[Any]]) -> list[str]:
         tags = [lexicon.tags[int(number)] for number in outputs[0].reshape(-1)]
-        found = [
+        tagged_words = [
             tagged(text, tags[start:stop])
             for text, (start, stop) in zip(pieces, pairwise(offsets), strict=True)
         ]
-        return [" ".join(f"{w}/{kind}" if kind else w for w, kind in words) for words in found]
+        return [
+            " ".join(f"{w}/{kind}" if kind else w for w, kind in words) for words in tagged_words
+        ]
 
     words = np.array([number for text in numbers for number in text], np.int64)[:, None]
     yield Request(f"{len(pieces)} sentences", {"words": words}, say, {"words": offsets.tolist()})

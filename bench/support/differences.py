@@ -17,12 +17,12 @@ def difference(ours: Sequence[NDArray[Any]], theirs: Sequence[NDArray[Any]]) -> 
     >>> difference([np.float32([1, 2])], [np.float32([1, 4])])
     0.5
     """
-    if [each.shape for each in ours] != [each.shape for each in theirs]:
+    if [array.shape for array in ours] != [array.shape for array in theirs]:
         return float("inf")
     return max(_relative(a, b) for a, b in zip(ours, theirs, strict=True))
 
 
 def _relative(ours: NDArray[Any], theirs: NDArray[Any]) -> float:
     a, b = ours.astype(np.float64), theirs.astype(np.float64)
-    found = float(np.abs(a - b).max(initial=0) / max(np.abs(b).max(initial=0), 1e-30))
-    return float("inf") if np.isnan(found) else found
+    largest = float(np.abs(a - b).max(initial=0) / max(np.abs(b).max(initial=0), 1e-30))
+    return float("inf") if np.isnan(largest) else largest

@@ -37,7 +37,9 @@ def _processor() -> str:
 def json_lines(rows: Mapping[str, Sequence[Row]]) -> str:
     """The machine, then every row with the name of its benchmark."""
     records = [{"bench": "machine", **machine()}]
-    records += [{"bench": bench, **row} for bench, found in rows.items() for row in found]
+    records += [
+        {"bench": bench, **row} for bench, rows_of_bench in rows.items() for row in rows_of_bench
+    ]
     return "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
 
 

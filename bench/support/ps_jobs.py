@@ -36,7 +36,7 @@ class Running:
 
     def megabytes(self) -> list[float]:
         """Resident memory of each process, servers first. RuntimeError if one has ended."""
-        return [resident_megabytes(each) for each in [*self.servers, *self.trainers]]
+        return [resident_megabytes(process) for process in [*self.servers, *self.trainers]]
 
 
 def resident_megabytes(process: subprocess.Popen[str]) -> float:
@@ -79,14 +79,14 @@ class Job:
                     process.wait()
 
     def _start(self, role: str, number: int, endpoints: str) -> subprocess.Popen[str]:
-        known = {
+        environment = {
             "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "GLOG_v": "0",
             "PYTHONPATH": str(ROOT), "GRPC_VERBOSITY": "NONE", "PYTHONDONTWRITEBYTECODE": "",
         }  # fmt: skip
         script = str(WORKERS / self.script)
         return subprocess.Popen(
             [self.python, script, *self.before, role, str(number), endpoints, *self.behind],
-            env={**os.environ, **known, **self.environ}, text=True, stdout=subprocess.PIPE,
+            env={**os.environ, **environment, **self.environ}, text=True, stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
         )  # fmt: skip
 
@@ -94,7 +94,7 @@ class Job:
         """The line of the slowest trainer; empty for a job that did not end."""
         with self.running() as running:
             try:
-                texts = [each.communicate(timeout=SECONDS)[0] for each in running.trainers]
+                texts = [process.communicate(timeout=SECONDS)[0] for process in running.trainers]
                 return min((json.loads(text) for text in texts), key=lambda line: line["rate"])
             except (subprocess.TimeoutExpired, ValueError):
                 return {}
@@ -102,11 +102,11 @@ class Job:
 
 def alternated(jobs: Mapping[str, Job], rounds: int) -> dict[str, dict[str, float]]:
     """The medians of each number of each job, which run alternately."""
-    found: dict[str, list[dict[str, float]]] = {name: [] for name in jobs}
+    lines_by_job: dict[str, list[dict[str, float]]] = {name: [] for name in jobs}
     for _ in range(rounds):
         for name, job in jobs.items():
-            found[name].append(job.measured())
-    return {name: medians([line for line in lines if line]) for name, lines in found.items()}
+            lines_by_job[name].append(job.measured())
+    return {name: medians([line for line in lines if line]) for name, lines in lines_by_job.items()}
 
 
 def medians(lines: Sequence[Mapping[str, float]]) -> dict[str, float]:

@@ -37,10 +37,10 @@ def converter() -> Any:
     (folder, *_) = spec.submodule_search_locations
     paths = [Path(folder, _EXTENSION + suffix) for suffix in EXTENSION_SUFFIXES]
     path = next(path for path in paths if path.exists())
-    found = spec_from_file_location(_EXTENSION, path)
-    assert found is not None and found.loader is not None
-    module = module_from_spec(found)
-    found.loader.exec_module(module)
+    module_spec = spec_from_file_location(_EXTENSION, path)
+    assert module_spec is not None and module_spec.loader is not None
+    module = module_from_spec(module_spec)
+    module_spec.loader.exec_module(module)
     return module
 
 

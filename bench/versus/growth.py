@@ -41,8 +41,8 @@ def measure(runners: Runners, folder: Path, rounds: int = ROUNDS) -> Iterator[di
         for size in sizes:
             times[size].add(runners.ask("ours", saved=True, model=models[size], steps=2, warm=1))
     runners.drop()
-    for (batch, depth), found in times.items():
-        ms = found.typical(runners.threads)
+    for (batch, depth), spent in times.items():
+        ms = spent.typical(runners.threads)
         row = {"threads": runners.threads, "batch": batch, "depth": depth, "ms": ms}
         yield {**row, "ms ÷ (batch · depth)": ms / batch / depth}
 
@@ -55,14 +55,14 @@ def tower_case(folder: Path, batch: int, depth: int) -> Path:
     main, startup = fluid.Program(), fluid.Program()
     main.random_seed = startup.random_seed = 7
     with fluid.program_guard(main, startup), fluid.unique_name.guard():
-        found = fluid.layers.data(name="x", shape=[CHANNELS, IMAGE, IMAGE], dtype="float32")
+        tower = fluid.layers.data(name="x", shape=[CHANNELS, IMAGE, IMAGE], dtype="float32")
         net = Net(fluid)
         for _ in range(BLOCKS * depth):
-            long = net.conv(net.conv(found, CHANNELS), CHANNELS, act=None)
-            found = fluid.layers.elementwise_add(found, long, act="relu")
+            long = net.conv(net.conv(tower, CHANNELS), CHANNELS, act=None)
+            tower = fluid.layers.elementwise_add(tower, long, act="relu")
         test = main.clone(for_test=True)
     x = np.random.RandomState(0).rand(batch, CHANNELS, IMAGE, IMAGE).astype(np.float32)
-    save(place, test, startup, {"x": x}, [found])
+    save(place, test, startup, {"x": x}, [tower])
     return place
 
 
@@ -76,19 +76,19 @@ def exponents(rows: Sequence[Row]) -> dict[str, float]:
 
 def lines(rows: Sequence[Row]) -> list[Line]:
     """Milliseconds by batch and by depth, for each number of threads."""
-    found: list[Line] = []
+    result: list[Line] = []
     for threads in sorted({row["threads"] for row in rows}):
         mine = [row for row in rows if row["threads"] == threads]
         for key, other in (("batch", "depth"), ("depth", "batch")):
             points = [(row[key], row["ms"]) for row in mine if row[other] == 1]
-            found.append(Line(f"{key}, {threads} thread{'s' * (threads > 1)}", sorted(points)))
-    return found
+            result.append(Line(f"{key}, {threads} thread{'s' * (threads > 1)}", sorted(points)))
+    return result
 
 
 def report(rows: Sequence[Row]) -> str:
     """The table and whether the cost is linear."""
-    found = exponents(rows)
-    goals = [goal(f"{name}: size^{e:.2f}", e <= LIMIT, f"≤ {LIMIT}") for name, e in found.items()]
+    growths = exponents(rows)
+    goals = [goal(f"{name}: size^{e:.2f}", e <= LIMIT, f"≤ {LIMIT}") for name, e in growths.items()]
     return "\n".join([table("Time by batch and depth", rows, COLUMNS), *goals])
 
 

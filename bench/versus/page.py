@@ -53,23 +53,23 @@ def lines(row: Row) -> list[dict[str, Any]]:
 
 
 def _judged(row: Row, name: str) -> dict[str, Any]:
-    found, wanted = row["ratios"][name], row["goals"].get(name)
-    word = "" if wanted is None else "met" if found <= wanted else "MISSED"
+    ratio, wanted = row["ratios"][name], row["goals"].get(name)
+    word = "" if wanted is None else "met" if ratio <= wanted else "MISSED"
     difference = row.get("differences", {}).get(name)
-    return {"ours ÷ its": found, "goal": wanted, "": word, "difference": difference}
+    return {"ours ÷ its": ratio, "goal": wanted, "": word, "difference": difference}
 
 
 def reasons(rows: Sequence[Row]) -> list[str]:
     """What could not run, or should not be believed, each once."""
-    found: dict[str, None] = {}
+    reasons_seen: dict[str, None] = {}
     for row in rows:
         for name, why in row.get("notes", {}).items():
-            found[f"{row['row']}, {name}: {why}"] = None
+            reasons_seen[f"{row['row']}, {name}: {why}"] = None
         if row.get("agrees") is False:
-            found[f"{row['row']}: outputs differ, so times say nothing"] = None
+            reasons_seen[f"{row['row']}: outputs differ, so times say nothing"] = None
         if "why" in row:
-            found[f"{row['row']}, {row['threads']} threads: {row['why']}"] = None
-    return list(found)
+            reasons_seen[f"{row['row']}, {row['threads']} threads: {row['why']}"] = None
+    return list(reasons_seen)
 
 
 def shown(rows: Sequence[Row]) -> str:

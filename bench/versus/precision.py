@@ -32,8 +32,8 @@ def measure(runners: Runners, title: str, folder: Path) -> dict[str, Any]:
     for name, who in (("ours", "fluid"), ("onnxruntime", "onnxruntime")):
         try:
             runners.ask(name, saved=True, model=str(folder), steps=1)
-            with np.load(folder / f"{who}.npz") as found:
-                row[name] = difference([found[key] for key in found.files], exact)
+            with np.load(folder / f"{who}.npz") as arrays:
+                row[name] = difference([arrays[key] for key in arrays.files], exact)
         except Missing as error:
             row["why"] = str(error)
     return row
@@ -44,8 +44,8 @@ def in_double(folder: Path) -> list[np.ndarray]:
     model = read_inference_model(str(folder / "model"), params_filename="params")
     feeds = feed_shapes(model.program, [var.name for var in model.feeds])
     graph = to_graph(model.program, feeds, [var.name for var in model.fetches])
-    with np.load(folder / "feed.npz") as found:
-        feed = {key[3:]: wide(found[key]) for key in found.files}
+    with np.load(folder / "feed.npz") as arrays:
+        feed = {key[3:]: wide(arrays[key]) for key in arrays.files}
     params = {name: wide(np.asarray(tensor.array)) for name, tensor in model.params.items()}
     return interpret.run(graph, feed, params, _expect_double)
 

@@ -121,7 +121,7 @@ def _columns(row: Row, times: Mapping[str, Times], threads: int) -> dict[str, An
     ratios = {name: ratio(times["ours"], times[name], threads) for name in peers}
     judged = [max(ratios, key=lambda name: ratios[name])] if row.best and ratios else peers
     return {
-        "ms": {name: each.typical(threads) for name, each in times.items()},
+        "ms": {name: run_times.typical(threads) for name, run_times in times.items()},
         "rounds": len(times["ours"].thread),
         "load": round(os.getloadavg()[0], 1),
         "ratios": ratios,
@@ -131,17 +131,22 @@ def _columns(row: Row, times: Mapping[str, Times], threads: int) -> dict[str, An
 
 def _differences(row: Row, model: str, names: Iterable[str]) -> dict[str, Any]:
     """How far our outputs are from the peers', and whether they agree: else times say nothing."""
-    found = {
+    differences = {
         name: moved(Path(model), "fluid", name, row.scored) for name in names if name != "ours"
     }
-    return {"differences": found, "agrees": all(each <= DIFFERENCE for each in found.values())}
+    return {
+        "differences": differences,
+        "agrees": all(difference <= DIFFERENCE for difference in differences.values()),
+    }
 
 
 def _helped(times: Mapping[str, Times]) -> dict[str, str]:
     """Runners with one thread whose process took more CPU time than the thread that runs."""
     shares = {
-        name: median(a / max(b, 1e-6) for a, b in zip(each.process, each.thread, strict=True))
-        for name, each in times.items()
+        name: median(
+            a / max(b, 1e-6) for a, b in zip(run_times.process, run_times.thread, strict=True)
+        )
+        for name, run_times in times.items()
     }
     return {
         f"{name}, other threads": f"CPU time of the process ÷ of the thread is {share:.2f}"

@@ -95,10 +95,10 @@ class Runners:
     def environment(self, python: str) -> Mapping[str, str]:
         """Variables that set the threads of every library, and the target of ours."""
         names = "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "CPU_NUM"
-        found = dict.fromkeys((*names, "FLAGS_paddle_num_threads"), str(self.threads))
+        environment = dict.fromkeys((*names, "FLAGS_paddle_num_threads"), str(self.threads))
         if python == self._reference:
-            return found | {"PYTHONPATH": "", "GLOG_minloglevel": "2"}
-        return found | ({"FLUID_TARGET": self._target} if self._target else {})
+            return environment | {"PYTHONPATH": "", "GLOG_minloglevel": "2"}
+        return environment | ({"FLUID_TARGET": self._target} if self._target else {})
 
 
 def _last_line(text: str) -> str:

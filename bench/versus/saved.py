@@ -51,9 +51,9 @@ def bert_case(folder: Path, tokens: int, size: bert.Size = bert.BASE) -> Case:
     main, startup = fluid.Program(), fluid.Program()
     main.random_seed = startup.random_seed = 7
     with fluid.program_guard(main, startup), fluid.unique_name.guard():
-        found = bert.encoder(fluid, tokens, size)
+        output = bert.encoder(fluid, tokens, size)
     return save(
-        folder, main, startup, bert.draw(np.random.RandomState(0), 1, tokens, size), [found]
+        folder, main, startup, bert.draw(np.random.RandomState(0), 1, tokens, size), [output]
     )
 
 
@@ -122,8 +122,8 @@ def moved(folder: Path, who: str, other: str, scored: bool = False) -> float:
 
 
 def _outputs(path: Path, scored: bool) -> list[np.ndarray]:
-    with np.load(path) as found:
-        arrays = [found[name] for name in found.files]
+    with np.load(path) as results:
+        arrays = [results[name] for name in results.files]
     if not scored:
         return arrays
     return [a[np.argsort(a[:, 1], kind="stable")] if a.ndim == 2 else a for a in arrays]

@@ -55,11 +55,11 @@ def measure(folder: Path, environment: Mapping[str, str]) -> Iterator[dict[str, 
         warm = [_measured(asked, cached) for _ in range(ROUNDS)]
         yield {
             "model": name,
-            "read s": median(each["load"] for each in warm),
-            "cold s": median(each["first"] - each["next"] for each in cold),
+            "read s": median(row["load"] for row in warm),
+            "cold s": median(row["first"] - row["next"] for row in cold),
             "goal": limit,
-            "warm s": median(each["first"] - each["next"] for each in warm),
-            "compilations": max(each["compilations"] for each in cold),
+            "warm s": median(row["first"] - row["next"] for row in warm),
+            "compilations": max(row["compilations"] for row in cold),
         }
 
 
@@ -104,8 +104,8 @@ def measure_starts(
     The case is that of `measure`. ONNX Runtime's command imports it, makes a session and runs.
     """
     case = folder / "resnet50"
-    with np.load(case / "feed.npz") as found:
-        np.savez(folder / "feed.npz", img=found["in.img"])
+    with np.load(case / "feed.npz") as arrays:
+        np.savez(folder / "feed.npz", img=arrays["in.img"])
     infer = ["-m", "fluid", "infer", str(case / "model"), "--params-filename", "params"]
     infer += ["--input", str(folder / "feed.npz"), "--show", "1"]
     asked = ("onnxruntime", str(case))
@@ -139,15 +139,15 @@ def report(compiled: Sequence[Row], starts: Sequence[Row]) -> str:
     """Both tables and the goals."""
     lines = [table("Compile times; compilations for twice the batch", compiled, COLUMNS)]
     for row in compiled:
-        found, limit = row["cold s"], row["goal"]
-        lines.append(goal(f"{row['model']}, cold: {found:.2f} s", found <= limit, f"≤ {limit} s"))
-        found = row["warm s"]
-        lines.append(goal(f"{row['model']}, warm: {found:.2f} s", found <= WARM, f"≤ {WARM} s"))
+        spent, limit = row["cold s"], row["goal"]
+        lines.append(goal(f"{row['model']}, cold: {spent:.2f} s", spent <= limit, f"≤ {limit} s"))
+        spent = row["warm s"]
+        lines.append(goal(f"{row['model']}, warm: {spent:.2f} s", spent <= WARM, f"≤ {WARM} s"))
     again = sum(row["compilations"] for row in compiled)
     lines.append(goal(f"{again} compilations for other batches", not again, "0"))
     if starts:
         lines.append(table("Starts and memory", starts, START_COLUMNS))
     for row in starts:
-        found = row["ours ÷ its"]
-        lines.append(goal(f"{row['ResNet-50']}: {found:.2f}", found <= 1.0, "≤ 1.0"))
+        spent = row["ours ÷ its"]
+        lines.append(goal(f"{row['ResNet-50']}: {spent:.2f}", spent <= 1.0, "≤ 1.0"))
     return "\n".join(lines)

@@ -110,13 +110,13 @@ def serve() -> None:
     """Answer requests until the input closes."""
     replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what libraries print must not come between the replies
-    known: dict[tuple[str, str], tuple[Step, Clock | None]] = {}
+    prepared: dict[tuple[str, str], tuple[Step, Clock | None]] = {}
     for line in sys.stdin:
         request = json.loads(line)
         key = request["model"], request["mode"]
-        if key not in known:
-            known[key] = prepare(*key)
-        step, clock = known[key]
+        if key not in prepared:
+            prepared[key] = prepare(*key)
+        step, clock = prepared[key]
         before = clock.seconds if clock else 0.0
         steps = request["steps"]
         reply = protocol.measured(step, steps)

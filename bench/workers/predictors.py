@@ -35,9 +35,9 @@ def preparing(who):
 def loaded(who, folder):
     """A function that runs the model of a folder and returns its outputs."""
     case = json.loads(Path(folder, "case.json").read_text())
-    with np.load(str(Path(folder, "feed.npz"))) as found:
-        feed = {key[3:]: found[key] for key in found.files if key.startswith("in.")}
-        lods = {key[4:]: [found[key].tolist()] for key in found.files if key.startswith("lod.")}
+    with np.load(str(Path(folder, "feed.npz"))) as arrays:
+        feed = {key[3:]: arrays[key] for key in arrays.files if key.startswith("in.")}
+        lods = {key[4:]: [arrays[key].tolist()] for key in arrays.files if key.startswith("lod.")}
     if who == "onnxruntime":
         return session(case["onnx"], feed)
     paths = Path(case["program"]), case["params"] and Path(case["params"])
@@ -51,10 +51,10 @@ def session(path, feed):
     options.intra_op_num_threads = int(os.environ["OMP_NUM_THREADS"])
     options.inter_op_num_threads = 1
     options.log_severity_level = 3
-    made = runtime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-    wanted = {each.name for each in made.get_inputs()}
-    given = {name: array for name, array in feed.items() if name in wanted}
-    return lambda: made.run(None, given)
+    inference_session = runtime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    wanted = {input_.name for input_ in inference_session.get_inputs()}
+    inputs = {name: array for name, array in feed.items() if name in wanted}
+    return lambda: inference_session.run(None, inputs)
 
 
 if __name__ == "__main__":

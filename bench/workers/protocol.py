@@ -25,10 +25,10 @@ def serve(prepare):
     """
     replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what libraries print must not stand between the replies
-    known = {}
+    prepared = {}
     for line in sys.stdin:
         request = json.loads(line)
-        print(json.dumps(_answer(request, known, prepare)), file=replies, flush=True)
+        print(json.dumps(_answer(request, prepared, prepare)), file=replies, flush=True)
 
 
 def _answer(request, known, prepare):

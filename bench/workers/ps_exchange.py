@@ -25,7 +25,7 @@ def names_by_server(program: Any, kind: str, slot: str) -> list[tuple[str, str]]
     slots = [op.inputs if slot == "X" else op.outputs for op in ops]
     pairs = zip(slots, ops, strict=True)
     return [
-        each for names, op in pairs for each in zip(names[slot], op.attrs["epmap"], strict=True)
+        pair for names, op in pairs for pair in zip(names[slot], op.attrs["epmap"], strict=True)
     ]
 
 
@@ -34,7 +34,7 @@ def exchange(program: Any, number: int, steps: int) -> None:
     session, block = session_for(program), program.global_block()
     sent, received = names_by_server(program, "send", "X"), names_by_server(program, "recv", "Out")
     gradients = {name: np.ones(block.var(name).shape, np.float32) * 1e-3 for name, _ in sent}
-    kept = {name: np.empty(block.var(name).shape, np.float32) for name, _ in received}
+    received_arrays = {name: np.empty(block.var(name).shape, np.float32) for name, _ in received}
     endpoints = list(dict.fromkeys(endpoint for _, endpoint in sent))
 
     def run(count: int) -> None:
@@ -43,7 +43,7 @@ def exchange(program: Any, number: int, steps: int) -> None:
                 session.send([name], [endpoint], [gradients[name]], None, number, False, True)
             session.send_barrier(endpoints, number, False)
             for name, endpoint in received:
-                np.copyto(kept[name], session.recv([name], [endpoint], number)[0])
+                np.copyto(received_arrays[name], session.recv([name], [endpoint], number)[0])
             session.fetch_barrier(endpoints, number)
 
     run(WARM)

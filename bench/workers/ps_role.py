@@ -92,9 +92,9 @@ def train(fluid, transpiler, executor, number, net, loss, steps):
     before, cpu, started = tcp_bytes(), time.process_time(), time.time()
     run(steps)
     seconds, cpu, after = time.time() - started, time.process_time() - cpu, tcp_bytes()
-    found = {"rate": steps / seconds, "cpu": cpu / steps}
-    found["sent"], found["received"] = ((np.array(after) - before) / steps).tolist()
-    print(json.dumps(found), flush=True)
+    rates = {"rate": steps / seconds, "cpu": cpu / steps}
+    rates["sent"], rates["received"] = ((np.array(after) - before) / steps).tolist()
+    print(json.dumps(rates), flush=True)
     executor.close()
 
 

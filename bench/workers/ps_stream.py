@@ -58,10 +58,10 @@ def stream(endpoints: list[str], nbytes: int, steps: int) -> None:
     message, security = chunks(nbytes), Security.from_env()
     queues: list[SimpleQueue[bytes]] = [SimpleQueue() for _ in endpoints]
     calls = [
-        stream_call(open_channel(each, security), "Exchange")(
+        stream_call(open_channel(endpoint, security), "Exchange")(
             iter(queue.get, b""), wait_for_ready=True, metadata=security.metadata()
         )
-        for each, queue in zip(endpoints, queues, strict=True)
+        for endpoint, queue in zip(endpoints, queues, strict=True)
     ]
 
     def run(count: int) -> None:

@@ -23,9 +23,9 @@ def main():
     module, request = sys.argv[1], json.loads(sys.argv[2])
     replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what libraries print must not stand beside the reply
-    with np.load(request["feed"]) as found:
-        feed = {key[3:]: found[key] for key in found.files if key.startswith("in.")}
-        lods = {key[4:]: [found[key].tolist()] for key in found.files if key.startswith("lod.")}
+    with np.load(request["feed"]) as arrays:
+        feed = {key[3:]: arrays[key] for key in arrays.files if key.startswith("in.")}
+        lods = {key[4:]: [arrays[key].tolist()] for key in arrays.files if key.startswith("lod.")}
     paths = Path(request["program"]), request["params"] and Path(request["params"])
     release, run = (ours if module == "fluid" else theirs)(paths, feed, lods)
     outputs = run()
@@ -56,7 +56,7 @@ def ours(paths, feed, lods):
         feed[name] = tensor
 
     def run():
-        return [np.asarray(each) for each in predictor.run(feed)]
+        return [np.asarray(output) for output in predictor.run(feed)]
 
     return "ours", run
 
@@ -70,17 +70,17 @@ def theirs(paths, feed, lods):
     if old:
         config.switch_use_feed_fetch_ops(False)
     predictor = (module.create_paddle_predictor if old else module.create_predictor)(config)
-    given = predictor.get_input_tensor if old else predictor.get_input_handle
-    made = predictor.get_output_tensor if old else predictor.get_output_handle
+    input_of = predictor.get_input_tensor if old else predictor.get_input_handle
+    output_of = predictor.get_output_tensor if old else predictor.get_output_handle
     go = predictor.zero_copy_run if old else predictor.run
 
     def run():
         for name in predictor.get_input_names():
-            given(name).copy_from_cpu(feed[name])
+            input_of(name).copy_from_cpu(feed[name])
             if name in lods:
-                given(name).set_lod(lods[name])
+                input_of(name).set_lod(lods[name])
         go()
-        return [made(name).copy_to_cpu() for name in predictor.get_output_names()]
+        return [output_of(name).copy_to_cpu() for name in predictor.get_output_names()]
 
     return release, run
 

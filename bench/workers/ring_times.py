@@ -22,7 +22,7 @@ from runtime.collective import Rings
 def main() -> None:
     """Meet, warm up, measure."""
     rank, ranks, endpoint, rounds, *sizes = sys.argv[1:]
-    rings, found = Rings(60.0), {}
+    rings, times_by_size = Rings(60.0), {}
     rings.create_id("times", int(rank), [endpoint], size=int(ranks))
     rings.init_ring(0, "times", int(ranks), int(rank))
     arrays = {size: np.zeros(int(size) // 4, "float32") for size in sizes}
@@ -31,10 +31,10 @@ def main() -> None:
             rings.barrier(0, "before")
             start = time.perf_counter()
             rings.all_reduce(0, size, "sum", array)
-            found.setdefault(size, []).append(time.perf_counter() - start)
+            times_by_size.setdefault(size, []).append(time.perf_counter() - start)
     rings.close()
     if rank == "0":
-        print(json.dumps({size: times[2:] for size, times in found.items()}))
+        print(json.dumps({size: times[2:] for size, times in times_by_size.items()}))
 
 
 if __name__ == "__main__":

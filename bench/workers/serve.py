@@ -46,9 +46,11 @@ def burst(answer):
 
 def request(folder):
     """The arrays of a request, and its LoD offsets."""
-    with np.load(str(folder / "feed.npz")) as found:
-        arrays = {name: found[name] for name in found.files if LOD not in name}
-        return arrays, {name: found[name + LOD].tolist() for name in arrays if name + LOD in found}
+    with np.load(str(folder / "feed.npz")) as inputs:
+        arrays = {name: inputs[name] for name in inputs.files if LOD not in name}
+        return arrays, {
+            name: inputs[name + LOD].tolist() for name in arrays if name + LOD in inputs
+        }
 
 
 def clones(fluid, folder, threads):

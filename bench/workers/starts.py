@@ -33,8 +33,8 @@ def prepared(who: str, model: str) -> tuple[Run, Mapping[str, Any], Callable[[],
     """A function that runs, its feed, and one that counts compilations."""
     if who == "steps":
         return _step(model)
-    with np.load(Path(model, "feed.npz")) as found:
-        feed = {key[3:]: found[key] for key in found.files}
+    with np.load(Path(model, "feed.npz")) as arrays:
+        feed = {key[3:]: arrays[key] for key in arrays.files}
     if who == "onnxruntime":
         case = json.loads(Path(model, "case.json").read_text(encoding="utf-8"))
         run = session(case["onnx"], feed)

@@ -56,15 +56,15 @@ def serve(rank: int, other: subprocess.Popen[str] | None) -> None:
     """Answer requests until the input closes; rank 1 only takes the steps."""
     replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what libraries print must not come between the replies
-    known: dict[tuple[str, str], Callable[[], object]] = {}
+    prepared: dict[tuple[str, str], Callable[[], object]] = {}
     for line in sys.stdin:
         request = json.loads(line)
         key = request["model"], request["mode"]
         if other and other.stdin and key[1] != "one":
             print(line, end="", file=other.stdin, flush=True)
-        if key not in known:
-            known[key] = prepare(*key, rank)
-        reply = protocol.measured(known[key], request["steps"])
+        if key not in prepared:
+            prepared[key] = prepare(*key, rank)
+        reply = protocol.measured(prepared[key], request["steps"])
         if rank == 0:
             print(json.dumps(reply), file=replies, flush=True)
 

@@ -28,16 +28,18 @@ class Block(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """The residual sum."""
-        made = self.relu(self.second(self.relu(self.first(x))))
-        return self.relu(self.third(made) + self.short(x))
+        hidden = self.relu(self.second(self.relu(self.first(x))))
+        return self.relu(self.third(hidden) + self.short(x))
 
 
 def resnet50(classes: int = 1000) -> Any:
     """The network, with 3, 4, 6 and 3 blocks."""
     layers: list[nn.Module] = [_conv(3, 64, 7, 2), nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, 1)]
-    given = 64
+    channels = 64
     for stage, depth in enumerate((3, 4, 6, 3)):
         for place in range(depth):
-            layers.append(Block(given, 64 * 2**stage, 2 if place == 0 and stage else 1))
-            given = 256 * 2**stage
-    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(given, classes))
+            layers.append(Block(channels, 64 * 2**stage, 2 if place == 0 and stage else 1))
+            channels = 256 * 2**stage
+    return nn.Sequential(
+        *layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, classes)
+    )

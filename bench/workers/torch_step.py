@@ -80,10 +80,10 @@ def loss_of(net: Callable[..., Tensor], feed: Arrays, has_loss: bool = False) ->
     """The mean loss of one batch as `steps` draws it; `has_loss` for a net that returns it."""
     if has_loss:
         return net(torch_text.tensors(feed))
-    given = {name: torch.from_numpy(array) for name, array in feed.items()}
-    if "y" in given:
-        return functional.mse_loss(net(given["x"]), given["y"])
-    return functional.cross_entropy(net(given["img"]), given["label"].flatten())
+    tensors = {name: torch.from_numpy(array) for name, array in feed.items()}
+    if "y" in tensors:
+        return functional.mse_loss(net(tensors["x"]), tensors["y"])
+    return functional.cross_entropy(net(tensors["img"]), tensors["label"].flatten())
 
 
 def optimizer_of(name: str, net: nn.Module) -> torch.optim.Optimizer:

@@ -119,10 +119,10 @@ class Encoder(nn.Module):
         """The loss of a batch."""
         mask = feed["source_mask"]
         away = ((mask - 1) * 1e9)[:, None, None, :]
-        found = self.table(feed["source"]) * ENCODER.width**0.5 + self.places
+        hidden = self.table(feed["source"]) * ENCODER.width**0.5 + self.places
         for block in self.blocks:
-            found = block(found, away)
-        mean = (found * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)
+            hidden = block(hidden, away)
+        mean = (hidden * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)
         return functional.cross_entropy(self.top(mean), feed["label"][:, 0])
 
 

@@ -110,10 +110,10 @@ NETWORKS: Mapping[str, Callable[[], nn.Module]] = {
 
 def tensors(feed: Mapping[str, object]) -> dict[str, Tensor]:
     """A batch as torch tensors; sequence lengths are a separate tensor."""
-    found: dict[str, Tensor] = {}
+    tensors_by_name: dict[str, Tensor] = {}
     for name, value in feed.items():
         array, lengths = value if isinstance(value, tuple) else (value, None)
-        found[name] = torch.from_numpy(array)
+        tensors_by_name[name] = torch.from_numpy(array)
         if lengths is not None:
-            found["lengths"] = torch.tensor(lengths)
-    return found
+            tensors_by_name["lengths"] = torch.tensor(lengths)
+    return tensors_by_name

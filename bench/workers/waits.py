@@ -94,9 +94,9 @@ def nms(name):
     }
     boxes = fluid.data("boxes", [1, BOXES, 4])
     scores = fluid.data("scores", [1, CLASSES, BOXES])
-    found = fluid.layers.multiclass_nms(boxes, scores, 0.01, 400, 200, nms_threshold=0.45)
+    output = fluid.layers.multiclass_nms(boxes, scores, 0.01, 400, 200, nms_threshold=0.45)
     executor = fluid.Executor(fluid.CPUPlace())
-    return _median(lambda: executor.run(feed=values, fetch_list=[found], return_numpy=False))
+    return _median(lambda: executor.run(feed=values, fetch_list=[output], return_numpy=False))
 
 
 def deconvolution(name):

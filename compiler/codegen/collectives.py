@@ -28,8 +28,8 @@ def alone_source(plan: Plan) -> list[str]:
         return []
     alone = cast("type[object]", type(owner.collective))
     source = inspect.getsource(alone).rstrip()
-    given = f"globals().get('collective') or {alone.__name__}()"
-    return ["", "", *source.splitlines(), "", "", f"collective = {given}"]
+    default = f"globals().get('collective') or {alone.__name__}()"
+    return ["", "", *source.splitlines(), "", "", f"collective = {default}"]
 
 
 def _communicating(steps: Iterable[Step]) -> Iterator[PlannedOp]:

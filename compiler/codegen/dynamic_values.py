@@ -23,7 +23,7 @@ def owned(item: Any, inputs: Any) -> Any:
     if item is None:
         return None
     if hasattr(item, "append"):
-        return [owned(each, inputs) for each in item]
+        return [owned(entry, inputs) for entry in item]
     item = np.asarray(item)
     return item.copy() if item.base is not None or any(item is x for x in inputs) else item
 
@@ -173,7 +173,7 @@ class _Pointwise(_ReferenceCall):
             shape = self._own_shape(self.op.inputs[first][0])
             return shape, shape
         values = [(slot, i, v) for slot, vs in self.op.inputs.items() for i, v in enumerate(vs)]
-        shape = f"np.broadcast_shapes({', '.join(self.view(*each) for each in values)})"
+        shape = f"np.broadcast_shapes({', '.join(self.view(*operand) for operand in values)})"
         return shape, shape
 
     def _own_shape(self, value: Value) -> str:

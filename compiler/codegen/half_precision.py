@@ -17,8 +17,8 @@ def reads_half(op: PlannedOp) -> bool:
     """True if an op computes with half-precision floats, and does not merely move them."""
     values = [
         value
-        for slot, held in op.inputs.items()
-        for value in held
+        for slot, slot_values in op.inputs.items()
+        for value in slot_values
         if not op.defn.slots[slot].shape_only
     ]
     arrays = any(value.type.is_array for value in op.values)
@@ -35,7 +35,7 @@ def upcast(
     for slot, value in values.items():
         pairs = results if slot in op.outputs else inputs
         items = cast("list[Any]", value) if isinstance(value, list) else [value]
-        held = [_upcast_operand(writer, each, pairs) for each in items]
+        held = [_upcast_operand(writer, item, pairs) for item in items]
         upcasts[slot] = held if isinstance(value, list) else held[0]
     for half, scratch in inputs:
         writer.line(f"np.copyto({scratch}, {half})")

@@ -142,11 +142,11 @@ class Module:
             "NAME": self.name,
             "TARGET": self.target,
             "DIMS": self.dims,
-            "FEEDS": [tensor_row(each) for each in self.feeds],
-            "PARAMS": [param_row(each) for each in self.params],
-            "FETCHES": [tensor_row(each) for each in self.fetches],
-            "BUFFERS": [buffer_row(each) for each in self.buffers],
-            "KERNELS": [astuple(each) for each in self.kernels],
+            "FEEDS": [tensor_row(feed) for feed in self.feeds],
+            "PARAMS": [param_row(param) for param in self.params],
+            "FETCHES": [tensor_row(fetch) for fetch in self.fetches],
+            "BUFFERS": [buffer_row(buffer) for buffer in self.buffers],
+            "KERNELS": [astuple(kernel) for kernel in self.kernels],
             "COLLECTIVES": self.collectives,
             "MACHINE": self.machine,
             "KERNELS_IR": self.kernels_ir,
@@ -156,7 +156,9 @@ class Module:
 
 def buffer_lifetimes(buffers: Iterable[Buffer], sizes: Mapping[str, int]) -> list[Lifetime]:
     """Convert buffers to the lifetimes that `pack` takes, given the values of the dims."""
-    return [Lifetime(each.start, each.stop, evaluate(each.nbytes, sizes)) for each in buffers]
+    return [
+        Lifetime(buffer.start, buffer.stop, evaluate(buffer.nbytes, sizes)) for buffer in buffers
+    ]
 
 
 _FIELDS = ("NAME", "TARGET", "DIMS", "FEEDS", "PARAMS", "FETCHES", "BUFFERS")
@@ -169,13 +171,13 @@ def _literals(source: str) -> Mapping[str, Any]:
     try:
         assigned = [node for node in syntax_tree(source).body if isinstance(node, ast.Assign)]
         pairs = [(cast(ast.Name, node.targets[0]).id, node.value) for node in assigned]
-        found = {name: ast.literal_eval(value) for name, value in pairs if name in _KNOWN}
+        literals = {name: ast.literal_eval(value) for name, value in pairs if name in _KNOWN}
     except (SyntaxError, ValueError, AttributeError) as error:
         raise ParseError(f"this is not a generated module: {error}") from error
     for name in _FIELDS:
-        if name not in found:
+        if name not in literals:
             raise ParseError(f"this is not a generated module: it does not assign {name}")
-    return found
+    return literals
 
 
 # ---- the kernels' LLVM IR in a source
@@ -205,15 +207,15 @@ def _texts(literals: Mapping[str, str]) -> dict[str, str]:
 def without_ir(source: str) -> str:
     """A module's source without the LLVM IR of its kernels, which only a compilation reads."""
     before, _, rest = source.partition(_IR)
-    _, found, after = rest.partition(_IR_END)
-    return f"{before}{_NO_IR}{after}" if found else source
+    _, marker, after = rest.partition(_IR_END)
+    return f"{before}{_NO_IR}{after}" if marker else source
 
 
 def with_ir(source: str, kernels: Mapping[str, str]) -> str:
     """The source that `without_ir` made from one with these kernels."""
-    before, found, after = source.partition(_NO_IR)
+    before, marker, after = source.partition(_NO_IR)
     literals = "".join([f"    {name!r}: '''\n{text}''',\n" for name, text in kernels.items()])
-    return f"{before}\nKERNELS_IR = {{\n{literals}}}\n{after}" if found and kernels else source
+    return f"{before}\nKERNELS_IR = {{\n{literals}}}\n{after}" if marker and kernels else source
 
 
 # ---- rows of tensors and buffers, as literals in the source

@@ -209,7 +209,7 @@ class ModuleWriter:
 
     def at_bind(self, expression: str, uses: Sequence[Any], hint: str) -> str:
         """Name an expression, evaluated in `bind` if its inputs keep their address, else `step`."""
-        unsteady = [each.storage[0] for each in uses if not each.steady]
+        unsteady = [operand.storage[0] for operand in uses if not operand.steady]
         place = Place.LOCAL if Place.LOCAL in unsteady else Place.FEED
         return self.keep(expression, not unsteady, place, hint)
 
@@ -220,12 +220,12 @@ class ModuleWriter:
         """
         if not steady and place is Place.LOCAL:
             return expression
-        known = self._kept[0] if steady else self._kept[-1]
-        if expression not in known:
-            known[expression] = self.names.make(hint)
+        names = self._kept[0] if steady else self._kept[-1]
+        if expression not in names:
+            names[expression] = self.names.make(hint)
             writer = self.setup if steady else self.body
-            writer.line(f"{known[expression]} = {expression}")
-        return known[expression]
+            writer.line(f"{names[expression]} = {expression}")
+        return names[expression]
 
     def aliased(self, a: NumpyOperand, b: NumpyOperand) -> bool:
         """True if both share the same storage."""
@@ -323,7 +323,7 @@ def _used_globals(body: Callable[..., Any]) -> list[str]:
     while codes:
         code = codes.pop()
         names |= dict.fromkeys(code.co_names)
-        codes += [each for each in code.co_consts if inspect.iscode(each)]
+        codes += [constant for constant in code.co_consts if inspect.iscode(constant)]
     return [name for name in names if name in body.__globals__]
 
 

@@ -30,8 +30,8 @@ def check_outputs(writer: ModuleWriter, step: Step) -> None:
     if not writer.expects_numbers:
         return
     check = writer.function(expect_numbers)
-    for op in (each for each in step.ops if each.kind not in _UNWRITTEN):
-        for value in (each for values in op.outputs.values() for each in values):
+    for op in (op for op in step.ops if op.kind not in _UNWRITTEN):
+        for value in (value for values in op.outputs.values() for value in values):
             is_float = value.type.dtype.is_float and not value.type.is_array
             if is_float and value.place is not Place.INNER:
                 writer.line(f"{check}({writer.operand(value)}, {op.kind!r}, {value.label!r})")

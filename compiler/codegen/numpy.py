@@ -35,8 +35,8 @@ class NumpyTarget:
     def supports(self, op: Op) -> str:
         """Empty for an op with a reference and for control flow; otherwise the reason."""
         steers = op.body is not None or op.kind == "delete_var"
-        known = steers or isinstance(op.defn, Pointwise) or has(op.defn, "numpy")
-        return "" if known else f"{op.kind} has neither `compute` nor `numpy`"
+        supported = steers or isinstance(op.defn, Pointwise) or has(op.defn, "numpy")
+        return "" if supported else f"{op.kind} has neither `compute` nor `numpy`"
 
     def emit(self, plan: Plan, poison: bool = False, check_numbers: bool = False) -> Module:
         """Generate the module of a plan; the same plan always yields the same bytes.

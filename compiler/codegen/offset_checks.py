@@ -81,18 +81,18 @@ def check_offsets(writer: ModuleWriter, step: Step) -> None:
     Those of feeds that a body reads are checked before it, once.
     """
     for op in step.ops:
-        for each in offsets_read(op):
-            _check(writer, op, each, _end(writer, each))
+        for offsets in offsets_read(op):
+            _check(writer, op, offsets, _end(writer, offsets))
         for inner in op.body:
             _check_feeds(writer, inner)
 
 
 def _check_feeds(writer: ModuleWriter, step: Step) -> None:
     for op in step.ops:
-        for each in offsets_read(op):
-            end = _end(writer, each)
-            if _is_fed(each, end):
-                _check(writer, op, each, end)
+        for offsets in offsets_read(op):
+            end = _end(writer, offsets)
+            if _is_fed(offsets, end):
+                _check(writer, op, offsets, end)
         for inner in op.body:
             _check_feeds(writer, inner)
 
@@ -100,9 +100,9 @@ def _check_feeds(writer: ModuleWriter, step: Step) -> None:
 def note_written_offsets(writer: ModuleWriter, step: Step) -> None:
     """Forget offsets that a step overwrote, and note those that its ops derived as valid."""
     _forget(writer, (_home(value) for op in step.ops for value in _outputs(op)))
-    for op in (each for each in step.ops if each.defn.derives_offsets):
-        for each in offsets_written(op):
-            _note(writer, each.offsets, _end(writer, each))
+    for op in (op for op in step.ops if op.defn.derives_offsets):
+        for written in offsets_written(op):
+            _note(writer, written.offsets, _end(writer, written))
 
 
 @contextmanager
@@ -150,14 +150,14 @@ def _divided(
     """
     if all(level.type.is_array for level in levels):
         return
-    each = op.defn.slots.get(slot.of, Slot()).many
-    inner = owners if each else (*levels[1:], *owners[:1])
+    is_list = op.defn.slots.get(slot.of, Slot()).many
+    inner = owners if is_list else (*levels[1:], *owners[:1])
     if len(inner) != len(levels):
         what = f"{slot.name} has {len(levels)} LoD levels, and {slot.of} {len(owners)} values"
         raise CompileError(f"{op.kind}: {what}", op=op.text, source=op.source)
     for index, (offsets, divided) in enumerate(zip(levels, inner, strict=True)):
         if not divided.type.is_array:
-            yield Divided(offsets, divided, not each and index < len(levels) - 1)
+            yield Divided(offsets, divided, not is_list and index < len(levels) - 1)
 
 
 def _end(writer: ModuleWriter, divided: Divided) -> End:
@@ -182,16 +182,16 @@ def _check(writer: ModuleWriter, op: PlannedOp, divided: Divided, end: End) -> N
         return
     _note(writer, offsets, end)
     name = writer.operand(offsets).name
-    given = f"{name}, {end.text}, {offsets.label!r}, {end.items!r}"
+    arguments = f"{name}, {end.text}, {offsets.label!r}, {end.items!r}"
     is_fed = _is_fed(divided, end)
     with writer.checks(op, is_fed):
         if not is_fed:
-            writer.line(f"{writer.function(expect_offsets)}({given})")
+            writer.line(f"{writer.function(expect_offsets)}({arguments})")
             return
         checked = writer.names.make("checked")
         writer.setup.line(f"{checked} = [None]")
         writer.line(f"if {name}.tobytes() != {checked}[0]:")
-        writer.line(f"    {writer.function(expect_offsets)}({given}, {checked})")
+        writer.line(f"    {writer.function(expect_offsets)}({arguments}, {checked})")
 
 
 def _home(value: Value) -> Home:

@@ -44,11 +44,11 @@ def trace(step: Step) -> list[Root]:
     Of several outputs in the same storage only the last is observable, so only that is kept.
     """
     tracer = Tracer()
-    known: dict[Value, Expr] = {}
+    exprs: dict[Value, Expr] = {}
     roots: dict[Storage, Root] = {}
     for op in step.ops:
-        for value, expr in _trace_op(tracer, op, known):
-            known[value] = expr
+        for value, expr in _trace_op(tracer, op, exprs):
+            exprs[value] = expr
             if value.place is not Place.INNER:
                 roots[value.storage] = Root(value, expr)
     return list(roots.values())
@@ -84,8 +84,8 @@ def _computable(tracer: Tracer, expr: Expr) -> Expr:
     """The expression to compute with: float32 for bfloat16, which is rounded only when stored."""
     if expr.dtype is not DType.BF16:
         return expr
-    made = expr.args[0] if expr.fn == "astype" else expr
-    return tracer.cast(made if isinstance(made, Expr) else expr, DType.FP32)
+    source = expr.args[0] if expr.fn == "astype" else expr
+    return tracer.cast(source if isinstance(source, Expr) else expr, DType.FP32)
 
 
 def _converted(tracer: Tracer, result: Any, wanted: TensorType, view: Shape | None) -> Expr:
@@ -215,19 +215,19 @@ class _Emitter:
         if len(readers) != 1 or self.remaining_uses[part] != 1 or not _elementwise(readers[0]):
             return None
         wanted = (part.shape, part.dtype)
-        made = self._output_of(readers[0])
-        same = made is not None and (made.value.type.shape, made.value.type.dtype) == wanted
-        return made if same and (readers[0].shape, readers[0].dtype) == wanted else None
+        output = self._output_of(readers[0])
+        same = output is not None and (output.value.type.shape, output.value.type.dtype) == wanted
+        return output if same and (readers[0].shape, readers[0].dtype) == wanted else None
 
     def _may_write(self, root: Root, part: Expr) -> bool:
         """True if nothing in the output's memory is read after this part is written."""
         own = Counter(part.parts()) if _elementwise(part) else Counter[Expr]()
-        held = (
+        live = (
             expr
             for expr, location in self.locations.items()
             if location.storage == root.value.storage
         )
-        occupied = any(self.remaining_uses[expr] > own[expr] for expr in held)
+        occupied = any(self.remaining_uses[expr] > own[expr] for expr in live)
         return not occupied and not self._read_later(root.value.storage, own, part.shape)
 
     def _read_later(
@@ -244,7 +244,7 @@ class _Emitter:
     def _reusable(self, arg: Expr, part: Expr) -> bool:
         """True if an operand's memory is free once this part has read it."""
         same = arg.shape == part.shape and arg.dtype is part.dtype
-        last = self.remaining_uses[arg] == sum(each is arg for each in part.parts())
+        last = self.remaining_uses[arg] == sum(operand is arg for operand in part.parts())
         if not (same and last and _elementwise(part)) or _output_like(self.roots, arg):
             return False
         if arg.is_leaf and arg not in self.locations:

@@ -32,12 +32,12 @@ def call_reference(writer: ModuleWriter, op: PlannedOp, values: Mapping[str, Any
     """Write `result = reference(attributes, …)` and a copy of each output to its memory."""
     owner, body = reference_body(op.defn)
     function = writer.function(getattr(type(owner), body), f"{op.kind}_reference")
-    given = [
+    arguments = [
         f"{n}={_argument(values.get(slot_of(n)), kind)}"
         for n, kind in parameters(type(owner), body)
     ]
     writer.line(
-        f"result = {function}({', '.join([attributes_name(writer, op.kind, owner), *given])})"
+        f"result = {function}({', '.join([attributes_name(writer, op.kind, owner), *arguments])})"
     )
     picker = writer.function(pick)
     for slot in op.outputs:

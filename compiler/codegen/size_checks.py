@@ -24,14 +24,14 @@ _Operands: TypeAlias = "dict[str, TensorType]"
 
 def check_sizes(writer: ModuleWriter, step: Step) -> None:
     """Write what the ops of a step require of sizes that are known when the module is bound."""
-    for op in (each for each in step.ops if each.outputs and not each.body):
+    for op in (op for op in step.ops if op.outputs and not op.body):
         operands = dict(_operands(op))
         if not any(type.names for type in operands.values()):
             continue
-        for each in size_requirements(op.defn, op.defn.types_of(op.inputs)):
-            names = names_of(*each.sizes)
+        for requirement in size_requirements(op.defn, op.defn.types_of(op.inputs)):
+            names = names_of(*requirement.sizes)
             if names and names <= writer.bound_dims:
-                writer.expect(each, _message(op.kind, operands, each))
+                writer.expect(requirement, _message(op.kind, operands, requirement))
 
 
 def _operands(op: PlannedOp) -> Iterator[tuple[str, TensorType]]:
@@ -42,9 +42,11 @@ def _operands(op: PlannedOp) -> Iterator[tuple[str, TensorType]]:
 
 def _message(kind: str, operands: _Operands, required: Requirement) -> str:
     """What is wrong with sizes that violate a requirement, as an f-string of their names."""
-    given = ", ".join(f"{name} {_type_text(type)}" for name, type in operands.items())
+    operand_texts = ", ".join(f"{name} {_type_text(type)}" for name, type in operands.items())
     size, expected = required.sizes[0], required.expected
-    return f"{kind}: {_described(operands, size)} {{{size}}}, expected {expected}, of {given}"
+    return (
+        f"{kind}: {_described(operands, size)} {{{size}}}, expected {expected}, of {operand_texts}"
+    )
 
 
 def _described(operands: _Operands, size: Size) -> str:
@@ -59,5 +61,5 @@ def _described(operands: _Operands, size: Size) -> str:
 
 def _type_text(type: TensorType) -> str:
     """A type as an f-string of the names of its sizes; `?` for those that no binding knows."""
-    sizes = [f"{{{each}}}" if str(each) != "?" else "?" for each in type.shape]
+    sizes = [f"{{{size}}}" if str(size) != "?" else "?" for size in type.shape]
     return f"{type.dtype.text}[{', '.join(sizes)}]"

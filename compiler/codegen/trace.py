@@ -189,8 +189,8 @@ class Tracer:
         """The mean over axes of known size."""
         total = self.reduce("sum", x, axis, keepdims)
         count = 1
-        for size, kept in zip(x.shape, total.shape, strict=True):
-            count *= 1 if size == kept else _known(size)
+        for size, reduced in zip(x.shape, total.shape, strict=True):
+            count *= 1 if size == reduced else _known(size)
         return total * (1.0 / count)
 
     def reduce(self, fn: str, x: Expr, axis: int | tuple[int, ...], keepdims: bool = False) -> Expr:
@@ -274,8 +274,8 @@ def _identity(arg: Any) -> Hashable:
 
 def _result_dtype(fn: str, args: tuple[Any, ...]) -> DType:
     """The result dtype of a NumPy function: integers divide to floats, comparisons yield bool."""
-    given: list[Any] = [a.dtype.numpy if isinstance(a, Expr) else type(a) for a in args]
-    return DType.of(getattr(np, fn).resolve_dtypes((*given, None))[-1])
+    operands: list[Any] = [a.dtype.numpy if isinstance(a, Expr) else type(a) for a in args]
+    return DType.of(getattr(np, fn).resolve_dtypes((*operands, None))[-1])
 
 
 def _promoted(args: tuple[Any, ...]) -> DType:

@@ -18,7 +18,7 @@ def comment_lines(texts: Iterable[str]) -> list[str]:
     >>> comment_lines(["y = relu(a\nimport os)"])
     ['    # y = relu(a\\nimport os)']
     """
-    return [f"    # {one_line(each)}" for each in texts]
+    return [f"    # {one_line(text)}" for text in texts]
 
 
 class Writer:

@@ -48,8 +48,8 @@ def _gpu(
 
 
 GPUS: Mapping[str, Gpu] = {
-    each.name: each
-    for each in (
+    gpu.name: gpu
+    for gpu in (
         _gpu("a100", 2.039, _PCIE4, (312.0, 19.5, 19.5),
              "NVIDIA A100 80GB SXM data sheet, 2021; float64 by matrix units"),
         _gpu("h100", 3.35, _PCIE5, (989.4, 66.9, 66.9),

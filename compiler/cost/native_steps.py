@@ -51,10 +51,10 @@ def _step(
     sizes: Mapping[str, int],
     reasons: Mapping[tuple[str, ...], str],
 ) -> NativeStep:
-    inside = [each.index for each in _with_nested(step)]
+    inside = [nested.index for nested in _with_nested(step)]
     calls = [call for call in writer.costs if call.step in inside]
     costs = [call_cost(call, sizes) for call in calls]
-    why = next((writer.fallbacks[each] for each in inside if each in writer.fallbacks), "")
+    why = next((writer.fallbacks[index] for index in inside if index in writer.fallbacks), "")
     first = step.ops[0]
     if not calls and not why and first.kind != "delete_var":
         labels = tuple(value.label for slot in first.outputs.values() for value in slot)

@@ -156,31 +156,33 @@ def account(
     that moves everything once: a lower bound for a device. Native kernels are those for `machine`,
     by default for this CPU.
     """
-    steps = [each for step in plan.steps for each in (step, *_nested_steps(step))]
+    steps = [nested for step in plan.steps for nested in (step, *_nested_steps(step))]
     steps = [step for step in steps if step.ops[0].kind != "delete_var"]
     counted = [step for step in steps if not _has_dynamic_sizes(step)]
     targets = {op.target for step in steps for op in step.ops}
-    known = sizes or {}
+    size_values = sizes or {}
     if NATIVE in targets:
         calls = native_calls(plan, machine)
-        costs = [_native_step(step, calls.get(step.index, ()), known) for step in counted]
+        costs = [_native_step(step, calls.get(step.index, ()), size_values) for step in counted]
     else:
         kernels = launches(plan) if TRITON in targets else {}
         costs = [
-            _device_step(step, [(w.name, w.traffic) for w in kernels.get(step.index, ())], known)
+            _device_step(
+                step, [(w.name, w.traffic) for w in kernels.get(step.index, ())], size_values
+            )
             if step.ops[0].target == TRITON
-            else _minimum_cost(step, known, _side(step) if TRITON in targets else Side.DEVICE)
+            else _minimum_cost(step, size_values, _side(step) if TRITON in targets else Side.DEVICE)
             for step in counted
         ]
     left_out = tuple(step.ops[0].kind for step in steps if _has_dynamic_sizes(step))
-    counted_costs = tuple(each for each in costs if each.kernels)
+    counted_costs = tuple(cost for cost in costs if cost.kernels)
     return PlanCost(counted_costs, left_out, bool(targets & {NATIVE, TRITON}))
 
 
 def _nested_steps(step: Step) -> list[Step]:
     """Return the steps of nested blocks."""
     bodies = (inner for op in step.ops for inner in op.body)
-    return [each for inner in bodies for each in (inner, *_nested_steps(inner))]
+    return [nested for inner in bodies for nested in (inner, *_nested_steps(inner))]
 
 
 def _has_dynamic_sizes(step: Step) -> bool:
@@ -231,7 +233,7 @@ def _data_inputs(op: PlannedOp) -> list[Value]:
 
 def _in_memory(values: Iterable[Value]) -> list[Value]:
     """Return the distinct values that are in memory."""
-    return list(dict.fromkeys(each for each in values if each.place is not Place.INNER))
+    return list(dict.fromkeys(value for value in values if value.place is not Place.INNER))
 
 
 def _bytes(value: Value, sizes: Mapping[str, int]) -> int:
@@ -240,8 +242,8 @@ def _bytes(value: Value, sizes: Mapping[str, int]) -> int:
 
 def _factor(step: Step) -> DType:
     """Return the narrowest floating-point type that a step reads."""
-    found = {v.type.dtype for op in step.ops for v in _data_inputs(op) if v.type.dtype.is_float}
-    return min(found, key=lambda dtype: (dtype.itemsize, dtype.text), default=DType.FP32)
+    dtypes = {v.type.dtype for op in step.ops for v in _data_inputs(op) if v.type.dtype.is_float}
+    return min(dtypes, key=lambda dtype: (dtype.itemsize, dtype.text), default=DType.FP32)
 
 
 def _elements(op: PlannedOp, sizes: Mapping[str, int]) -> int:
@@ -277,10 +279,10 @@ def _shapes(op: PlannedOp) -> dict[str, Shape]:
 
 def native_calls(plan: Plan, machine: Machine | None = None) -> dict[int, list[Call]]:
     """The calls of native kernels in a plan, in order, by the number of their step."""
-    found: dict[int, list[Call]] = {}
+    calls: dict[int, list[Call]] = {}
     for each in NativeTarget(machine).module_writer(plan).costs:
-        found.setdefault(each.step, []).append(each)
-    return found
+        calls.setdefault(each.step, []).append(each)
+    return calls
 
 
 def _native_step(step: Step, calls: Sequence[Call], sizes: Mapping[str, int]) -> StepCost:
@@ -305,10 +307,11 @@ def call_cost(call: Call, sizes: Mapping[str, int]) -> tuple[int, int]:
 
     0 if they depend on sizes that are known in a run only.
     """
-    known = {**dict.fromkeys(BLOCK.names, 0), **sizes}
+    values = {**dict.fromkeys(BLOCK.names, 0), **sizes}
     try:
         repeats, flops, nbytes = (
-            evaluate(each, known) for each in (call.repeats, call.kernel.flops, call.kernel.nbytes)
+            evaluate(count, values)
+            for count in (call.repeats, call.kernel.flops, call.kernel.nbytes)
         )
     except KeyError:
         return 0, 0
@@ -358,21 +361,21 @@ def _sum(accesses: Iterable[Access], sizes: Mapping[str, int]) -> int:
     runs: dict[tuple[Storage, int], list[Access]] = defaultdict(list)
     for access in accesses:
         runs[access.storage, access.run].append(access)
-    return sum(_moved(each, sizes) for each in runs.values())
+    return sum(_moved(run, sizes) for run in runs.values())
 
 
 def _moved(accesses: Sequence[Access], sizes: Mapping[str, int]) -> int:
     """Return the bytes of the accessed elements of one value, at most all of them."""
-    numel = max(evaluate(each.numel, sizes) for each in accesses)
-    touched = sum(evaluate(product(each.touched), sizes) for each in accesses)
+    numel = max(evaluate(access.numel, sizes) for access in accesses)
+    touched = sum(evaluate(product(access.touched), sizes) for access in accesses)
     return min(numel, touched) * accesses[0].itemsize
 
 
 def _by_storage(accesses: Iterable[Access], sizes: Mapping[str, int]) -> dict[Storage, int]:
-    found: dict[Storage, list[Access]] = defaultdict(list)
+    by_storage: dict[Storage, list[Access]] = defaultdict(list)
     for access in accesses:
-        found[access.storage].append(access)
-    return {storage: _moved(each, sizes) for storage, each in found.items()}
+        by_storage[access.storage].append(access)
+    return {storage: _moved(group, sizes) for storage, group in by_storage.items()}
 
 
 def _accessed_bytes(

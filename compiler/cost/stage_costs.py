@@ -23,11 +23,11 @@ def costs_by_stage(
     stages: Sequence[Stage], sizes: Mapping[str, int], target: Target
 ) -> list[PlanCost]:
     """Return the cost of each stage of a compilation; unchanged stages are counted once."""
-    known: dict[str, PlanCost] = {}
+    costs: dict[str, PlanCost] = {}
     for text in (stage.text for stage in stages):
-        if text not in known:
-            known[text] = graph_cost(parse(text), sizes, target)
-    return [known[stage.text] for stage in stages]
+        if text not in costs:
+            costs[text] = graph_cost(parse(text), sizes, target)
+    return [costs[stage.text] for stage in stages]
 
 
 def graph_cost(g: Graph, sizes: Mapping[str, int], target: Target) -> PlanCost:

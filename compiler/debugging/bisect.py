@@ -110,8 +110,8 @@ def bisect(
     fault = find_fault(text, reference, feed, params, setup, log)
     if fault is None:
         return None
-    found = fault.difference
-    log(f"{fault.stage}: {found.name!r} differs: {found.why}")
+    mismatch = fault.difference
+    log(f"{fault.stage}: {mismatch.name!r} differs: {mismatch.why}")
     return _reduced(text, fault, feed, params, setup, log)
 
 
@@ -139,18 +139,18 @@ def find_fault(
         why = str(error).partition("\n")[0]
         moved = _failed(seen.running, why)
         return Fault(seen.running, seen.texts[-1][1], "", moved, dict(constants or {}))
-    known, last = dict(params) | dict(constants or {}), text
+    state, last = dict(params) | dict(constants or {}), text
     for name, after in seen.texts[1:]:
         if after == last:
             continue
         if name in seen.moving:
             log(f"{name}: changes numbers by design; its result is the new reference")
-            reference, last = numbers(parse(after), feed, known), after
+            reference, last = numbers(parse(after), feed, state), after
             continue
         log(f"{name}: compared")
-        found = _graph_difference(parse(after), reference, feed, known, trial.tolerance)
-        if found is not None:
-            return Fault(name, last, after, found, known)
+        mismatch = _graph_difference(parse(after), reference, feed, state, trial.tolerance)
+        if mismatch is not None:
+            return Fault(name, last, after, mismatch, state)
         last = after
     return _code_fault(text, reference, feed, params, trial, log)
 
@@ -200,9 +200,9 @@ def _first_difference(
     for name, array in expected.items():
         if name not in left:
             return _failed(name, "it is no longer computed")
-        found = difference(name, left[name], array, tolerance)
-        if found.why:
-            return found
+        mismatch = difference(name, left[name], array, tolerance)
+        if mismatch.why:
+            return mismatch
     return None
 
 
@@ -224,18 +224,18 @@ def _code_fault(
     log(f"{CODE}: compared")
     state = {name: array.copy() for name, array in params.items()}
     graph = parse(text)
-    results, kept = graph.fetches, written(graph)
+    results, state_names = graph.fetches, written(graph)
     try:
         compiled = compile_graph(
             graph, target=trial.target, params=state if trial.constant_params else None,
             options=replace(trial.options, dump=None),
         )  # fmt: skip
-        made = trial.execute(compiled.module, feed, state)
+        outputs = trial.execute(compiled.module, feed, state)
     except FAILURES as error:
         return Fault(CODE, text, "", _failed(CODE, str(error).partition("\n")[0]))
-    left = dict(zip(results, made, strict=True)) | {name: state[name] for name in kept}
-    found = _first_difference(left, reference.left, trial.tolerance)
-    return None if found is None else Fault(CODE, text, show(compiled.graph), found)
+    left = dict(zip(results, outputs, strict=True)) | {name: state[name] for name in state_names}
+    mismatch = _first_difference(left, reference.left, trial.tolerance)
+    return None if mismatch is None else Fault(CODE, text, show(compiled.graph), mismatch)
 
 
 # ---- the minimal program ------------------------------------------------------------------------
@@ -251,10 +251,10 @@ def _reduced(
 ) -> Finding:
     """Reduce the fault to a minimal program, with only the faulty pass if that suffices."""
     start, isolated = _isolated(whole, fault, feed, params, trial)
-    known = dict(params) | dict(fault.added)
-    reference = numbers(parse(start), feed, known)
+    state = dict(params) | dict(fault.added)
+    reference = numbers(parse(start), feed, state)
     values = dict(feed) | {label: value.array for label, value in reference.values.items()}
-    again = partial(_fault_of_subset, start, fault.stage, values, known, isolated)
+    again = partial(_fault_of_subset, start, fault.stage, values, state, isolated)
 
     def fails(kept: Iterable[int]) -> bool:
         return again(kept) is not None
@@ -262,16 +262,16 @@ def _reduced(
     count = len(parse(start))
     prefix = first_prefix(count, fails)
     log(f"{fault.stage}: the first {prefix} of {count} ops reproduce it")
-    kept = smallest(range(prefix), fails) if fails(range(prefix)) else list(range(count))
-    found = again(kept)
-    graph = (part(start, kept) if found else None) or parse(start)
-    log(f"{fault.stage}: {len(kept)} of {count} ops are required")
-    op, became = _faulty_op(found or fault, values, known, isolated.tolerance)
+    required = smallest(range(prefix), fails) if fails(range(prefix)) else list(range(count))
+    reproduced = again(required)
+    graph = (part(start, required) if reproduced else None) or parse(start)
+    log(f"{fault.stage}: {len(required)} of {count} ops are required")
+    op, became = _faulty_op(reproduced or fault, values, state, isolated.tolerance)
     return Finding(
         fault, op, became, show(graph),
         {var.name: values[var.name] for var in graph.feeds()},
-        {var.name: known[var.name] for var in graph.params() if not var.version},
-        isolated.options, (count, len(kept)),
+        {var.name: state[var.name] for var in graph.params() if not var.version},
+        isolated.options, (count, len(required)),
     )  # fmt: skip
 
 
@@ -289,8 +289,8 @@ def _isolated(
         return whole, trial
     off = left_out(trial.options.disable, [fault.stage])
     alone = replace(trial, options=replace(trial.options, disable=off), execute=None)
-    known = dict(params) | dict(fault.added)
-    again = _fault_of_subset(fault.before, fault.stage, feed, known, alone, None)
+    state = dict(params) | dict(fault.added)
+    again = _fault_of_subset(fault.before, fault.stage, feed, state, alone, None)
     return (fault.before, alone) if again else (whole, replace(trial, execute=None))
 
 
@@ -312,10 +312,10 @@ def _fault_of_subset(
     state = {var.name: params[var.name] for var in graph.params() if not var.version}
     small = show(graph)
     try:
-        found = find_fault(small, numbers(graph, feed, state), feed, state, trial)
+        fault = find_fault(small, numbers(graph, feed, state), feed, state, trial)
     except FAILURES:
         return None
-    return found if found is not None and found.stage == stage else None
+    return fault if fault is not None and fault.stage == stage else None
 
 
 # ---- the faulty op ------------------------------------------------------------------------------
@@ -333,14 +333,14 @@ def _faulty_op(
     before = parse(fault.before)
     feed = {var.name: values[var.name] for var in before.feeds()}
     reference = numbers(before, feed, params)
-    after, known = parse(fault.after or fault.before), dict(params) | dict(fault.added)
+    after, state = parse(fault.after or fault.before), dict(params) | dict(fault.added)
     try:
-        now = numbers(after, feed, known)
+        now = numbers(after, feed, state)
     except FAILURES:
         return _producer(reference, fault.difference.name), None
     for label in _differing(now, reference, tolerance):
         instead = {label: reference.values[label].array}
-        left = numbers(after, feed, known, instead).left
+        left = numbers(after, feed, state, instead).left
         if _first_difference(left, reference.left, tolerance) is None:
             return reference.values[label], now.values[label]
     last = _producer(reference, fault.difference.name)

@@ -47,7 +47,7 @@ class Comparison:
     @property
     def agrees(self) -> bool:
         """Whether all common outputs are within the tolerance."""
-        return not any(each.why for each in self.left)
+        return not any(mismatch.why for mismatch in self.left)
 
 
 def compare(ours: Numbers, theirs: Numbers, tolerance: float = 1e-4) -> Comparison:
@@ -86,7 +86,9 @@ def comparison_text(found: Comparison, shown: int = 5) -> str:
     for title, pairs in (("first", found.off[:shown]), ("largest", found.largest[:shown])):
         parts += [_pairs_text(title, pairs)] if pairs else []
     rows = [("result", "largest difference", "relative", "")]
-    rows += [(each.name, *_figures(each), each.why or "agrees") for each in found.left]
+    rows += [
+        (mismatch.name, *_figures(mismatch), mismatch.why or "agrees") for mismatch in found.left
+    ]
     return "\n\n".join([*parts, table(rows)])
 
 

@@ -54,9 +54,9 @@ def _lists(name: str, ours: Any, theirs: Any, tolerance: float) -> Difference:
     if len(ours) != len(theirs):
         why = f"lengths differ: got {len(ours)} tensors, expected {len(theirs)}"
         return Difference(name, np.inf, np.inf, why)
-    each = (difference(name, a, b, tolerance) for a, b in zip(ours, theirs, strict=True))
+    differences = (difference(name, a, b, tolerance) for a, b in zip(ours, theirs, strict=True))
     none = Difference(name, 0.0, 0.0, "")
-    return max([none, *each], key=lambda found: (bool(found.why), found.relative))
+    return max([none, *differences], key=lambda found: (bool(found.why), found.relative))
 
 
 def _exact(name: str, ours: Array, theirs: Array) -> Difference:

@@ -93,11 +93,11 @@ class Study:
         measured on, `assembly` that of kernels by name. The module must be native.
         """
         module, missed = self.module, self.compiled.context.missed
-        reasons = {each.outputs: each.reason for each in missed if each.name == "assign_targets"}
+        reasons = {note.outputs: note.reason for note in missed if note.name == "assign_targets"}
         steps = native_steps(self.compiled.plan, self.sizes, module.machine, reasons)
         timed = [
-            replace(each, seconds=(seconds or {}).get(tuple(map(one_line, each.ops))))
-            for each in steps
+            replace(step, seconds=(seconds or {}).get(tuple(map(one_line, step.ops))))
+            for step in steps
         ]
         return NativeReport(module.machine, timed, module.kernels_ir, assembly or {}, limits)
 
@@ -186,9 +186,11 @@ def study_graph(
         graph, target=target, params=params, options=options, dump=dump, observers=[recorder],
         like=like, watch_state=watch_state,
     )  # fmt: skip
-    known = _known(sizes, compiled.plan.dims)
-    _lives(compiled.module, known)
-    return Study(title, compiled, tuple(recorder.stages), known, {} if params is None else params)
+    size_values = _known(sizes, compiled.plan.dims)
+    _lives(compiled.module, size_values)
+    return Study(
+        title, compiled, tuple(recorder.stages), size_values, {} if params is None else params
+    )
 
 
 def explain(
@@ -212,22 +214,22 @@ def explain(
             f"module {module.name!r} has no record of its compilation",
             hint="compile its program again",
         )
-    known = {**dict.fromkeys(module.dims, record.options.typical), **(sizes or {})}
+    size_values = {**dict.fromkeys(module.dims, record.options.typical), **(sizes or {})}
     graph = parse(record.start, f"the record of {module.name}")
     title = title or f"{module.name}: {len(graph)} ops"
     options = replace(record.options, dump=None)
-    found = study_graph(
-        title, graph, known, target=record.target, params=params, options=options,
+    recompiled = study_graph(
+        title, graph, size_values, target=record.target, params=params, options=options,
         watch_state=record.watch_state,
     )  # fmt: skip
-    if found.module.digest != module.digest:
+    if recompiled.module.digest != module.digest:
         raise CompileError(
             f"module {module.name!r} is not what its graph compiles to now",
             hint="it was edited, or compiled with other parameters",
         )
     spent = record.milliseconds
-    stages = (replace(s, milliseconds=spent.get(s.name, 0.0)) for s in found.stages)
-    return replace(found, stages=tuple(stages), sources=Sources(folders))
+    stages = (replace(s, milliseconds=spent.get(s.name, 0.0)) for s in recompiled.stages)
+    return replace(recompiled, stages=tuple(stages), sources=Sources(folders))
 
 
 def _known(sizes: Mapping[str, int], dims: Sequence[str]) -> dict[str, int]:
@@ -240,11 +242,11 @@ def _known(sizes: Mapping[str, int], dims: Sequence[str]) -> dict[str, int]:
 
 
 def _lives(module: Module, sizes: Mapping[str, int]) -> list[Lifetime]:
-    found = buffer_lifetimes(module.buffers, sizes)
-    for life in found:
+    lifetimes = buffer_lifetimes(module.buffers, sizes)
+    for life in lifetimes:
         if life.size < 0:
             raise CompileError(
                 f"a buffer has {life.size} bytes for the sizes {dict(sizes)}",
                 hint="the program requires larger inputs",
             )
-    return found
+    return lifetimes

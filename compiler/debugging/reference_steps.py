@@ -34,8 +34,12 @@ class ReferenceOp:
     def evaluate(self, arrays: Mapping[str, Any]) -> dict[str, Any]:
         """The outputs by label, computed from arrays by label."""
         slots = self.defn.slots
-        given = {slot: [arrays[each] for each in labels] for slot, labels in self.reads.items()}
-        results = self.defn.evaluate({slot: slots[slot].hold(each) for slot, each in given.items()})
+        operands = {
+            slot: [arrays[label] for label in labels] for slot, labels in self.reads.items()
+        }
+        results = self.defn.evaluate(
+            {slot: slots[slot].hold(slot_arrays) for slot, slot_arrays in operands.items()}
+        )
         return {
             label: array
             for slot, labels in self.writes.items()
@@ -62,11 +66,11 @@ class ReferenceStep:
     def of(row: Sequence[Any]) -> ReferenceStep:
         """Make a step of the literal in a module: its ops, inputs, outputs and inner types."""
         ops, inputs, outputs, dtypes = row
-        made = [
+        converted = [
             ReferenceOp(find(kind)(attributes), reads, writes, text, source)
             for kind, attributes, reads, writes, text, source in ops
         ]
-        return ReferenceStep(tuple(made), tuple(inputs), tuple(outputs), tuple(dtypes))
+        return ReferenceStep(tuple(converted), tuple(inputs), tuple(outputs), tuple(dtypes))
 
     @cached_property
     def name(self) -> str:
@@ -85,7 +89,7 @@ class ReferenceStep:
 
     def evaluate(self, inputs: Mapping[str, Any], in_float64: bool = True) -> dict[str, Any]:
         """All values by label; floats are computed in float64, or in the types of the inputs."""
-        arrays = {label: _operand(each, in_float64) for label, each in inputs.items()}
+        arrays = {label: _operand(array, in_float64) for label, array in inputs.items()}
         with np.errstate(all="ignore"):
             for op in self.ops:
                 arrays.update(op.evaluate(arrays))

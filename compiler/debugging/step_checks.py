@@ -128,7 +128,7 @@ class CheckedStep:
 
     def before(self, *inputs: Any) -> Inputs:
         """Copies of the arrays that the step reads, by label; a tuple is a shape without data."""
-        copies = [each if is_shape(each) else np.array(each) for each in inputs]
+        copies = [array if is_shape(array) else np.array(array) for array in inputs]
         return dict(zip(self.reference.inputs, copies, strict=True))
 
     def after(self, inputs: Inputs, *outputs: Array) -> None:
@@ -151,11 +151,11 @@ class CheckedStep:
     ) -> tuple[Mismatch | None, float]:
         """The first mismatch, if any, and the largest relative difference of an output."""
         rounding, others, largest = self._rounding(inputs, got), self._others(inputs), 0.0
-        known: list[Inputs] = []
+        tried_inputs: list[Inputs] = []
         for name, array in got.items():
             wanted = np.reshape(expected[name], array.shape)
             wrong, away = differing(array, wanted, rounding)
-            tried = chain(known, map(partial(_appended, known), others))
+            tried = chain(tried_inputs, map(partial(_appended, tried_inputs), others))
             results: list[Array] = []
             while wrong.any() and (other := next(tried, None)) is not None:
                 computed: Array = np.asarray(other[name]).reshape(array.shape)
@@ -178,7 +178,7 @@ class CheckedStep:
     def _rounding(self, inputs: Inputs, got: Inputs) -> float:
         """The relative error that the least precise float type of the step allows."""
         arrays = [*inputs.values(), *got.values()]
-        types = [each.dtype for each in arrays if not is_shape(each)]
+        types = [array.dtype for array in arrays if not is_shape(array)]
         names = {*map(str, types), *self.reference.dtypes}
         if "bfloat16" in names:
             return ROUNDING[2] * 2.0**-8
@@ -234,7 +234,7 @@ def explained(got: Array, expected: Array, others: Sequence[Any], rounding: floa
         return near
     with np.errstate(all="ignore"):
         theirs = _in_range(expected, got.dtype)
-        changes = [np.abs(_in_range(each, got.dtype) - theirs) for each in others]
+        changes = [np.abs(_in_range(other, got.dtype) - theirs) for other in others]
         spread: Array = np.nan_to_num(np.maximum.reduce(changes), nan=np.inf, posinf=np.inf)
         finite = np.asarray(spread[np.isfinite(spread)], np.float64)
         usual = float(np.sqrt(np.mean(finite**2))) if finite.size else 0.0
@@ -257,7 +257,7 @@ def _smallest(dtype: np.dtype[Any]) -> float:
 
 def _nudged(inputs: Inputs, generator: np.random.Generator) -> Inputs:
     """Inputs of which every float is changed by about one unit in its last place."""
-    return {name: _changed(each, generator) for name, each in inputs.items()}
+    return {name: _changed(array, generator) for name, array in inputs.items()}
 
 
 def _changed(array: Any, generator: np.random.Generator) -> Any:
@@ -277,8 +277,8 @@ def _appended(known: list[Inputs], value: Inputs) -> Inputs:
 def _cast(arrays: Inputs, types: Inputs) -> Inputs:
     """Arrays in the types of others of the same names."""
     return {
-        name: each if is_shape(each) else each.astype(types[name].dtype)
-        for name, each in arrays.items()
+        name: array if is_shape(array) else array.astype(types[name].dtype)
+        for name, array in arrays.items()
     }
 
 
@@ -292,7 +292,9 @@ def _relative(away: Array, expected: Array) -> float:
 
 
 def _mismatch(name: str, wrong: Array, got: Array, expected: Array, away: Array) -> Mismatch:
-    index = tuple(int(each) for each in np.unravel_index(int(np.argmax(wrong)), wrong.shape))
+    index = tuple(
+        int(position) for position in np.unravel_index(int(np.argmax(wrong)), wrong.shape)
+    )
     largest = float(np.max(np.where(wrong, away, 0.0)))
     count = int(np.count_nonzero(wrong))
     return Mismatch(name, index, expected[index], got[index], largest, count, wrong.size)

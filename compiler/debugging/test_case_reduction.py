@@ -110,5 +110,5 @@ def _is_used(graph: Graph, var: Var) -> bool:
 def _main_output(op: Op) -> Var | None:
     """Return the main output of an op: the first of the first output slot of its class."""
     slots = [slot for slot in op.defn.outputs() if slot in op.outputs]
-    found = op.outputs[slots[0]][0] if slots else None
-    return found if found is not None and found.type != TOKEN else None
+    output = op.outputs[slots[0]][0] if slots else None
+    return output if output is not None and output.type != TOKEN else None

@@ -58,14 +58,14 @@ def numbers(
     feed or state, and errors of the ops.
     """
     values: dict[str, Value] = {}
-    given = instead or {}
+    replacements = instead or {}
 
     def watch(op: Op, results: list[tuple[Var, Array]]) -> list[tuple[Var, Array]]:
         text = show_op(op)
         for var, array in results:
-            kept = array if isinstance(array, list) else np.array(array)
-            values[var.label] = Value(var.label, var.name, text, op.source, kept)
-        return [(var, given.get(var.label, array)) for var, array in results]
+            copy = array if isinstance(array, list) else np.array(array)
+            values[var.label] = Value(var.label, var.name, text, op.source, copy)
+        return [(var, replacements.get(var.label, array)) for var, array in results]
 
     state = {name: np.array(array) for name, array in params.items()}
     results = run(graph, feed, state, watch)
@@ -85,14 +85,14 @@ def repeatable(graph: Graph) -> None:
     Raises CompileError for one without a seed attribute: its results are not reproducible.
     """
     for op in [op for op in graph.ops() if op.defn.is_random]:
-        known = op.defn.attributes
-        fixed = {name: value for name, value in _FIXED.items() if name in known}
-        if "seed" not in known:
+        attributes = op.defn.attributes
+        fixed = {name: value for name, value in _FIXED.items() if name in attributes}
+        if "seed" not in attributes:
             raise CompileError(
                 "this op draws different numbers in each run and has no seed",
                 op=show_op(op), source=op.source, hint="fetch a variable before it: --fetch NAME",
             )  # fmt: skip
-        if known.get("fix_seed") is False or known["seed"] in (0, -1):
+        if attributes.get("fix_seed") is False or attributes["seed"] in (0, -1):
             graph.replace(op, op.kind, op.inputs, op.outputs, op.attrs | fixed)
 
 
@@ -108,15 +108,15 @@ def inputs(
     given array determines are those of `sizes`, or `typical`.
     """
     wanted = list(vars)
-    known = {**settled(wanted, given), **sizes}
-    made: dict[str, Array] = {}
+    size_values = {**settled(wanted, given), **sizes}
+    arrays: dict[str, Array] = {}
     for var in wanted:
-        settled_type = [known.get(name, typical) for name in var.type.names]
+        settled_type = [size_values.get(name, typical) for name in var.type.names]
         shape = var.type.at(dict(zip(var.type.names, settled_type, strict=True)))
-        made[var.name] = made_up(var.type.with_shape(shape), crc32(var.name.encode()))
-    for name in [name for name in made if LOD in name]:
-        made[name] = _offsets(name, made)
-    return made | {var.name: given[var.name] for var in wanted if var.name in given}
+        arrays[var.name] = made_up(var.type.with_shape(shape), crc32(var.name.encode()))
+    for name in [name for name in arrays if LOD in name]:
+        arrays[name] = _offsets(name, arrays)
+    return arrays | {var.name: given[var.name] for var in wanted if var.name in given}
 
 
 def settled(vars: Iterable[Var], given: Mapping[str, Array]) -> dict[str, int]:
@@ -124,7 +124,7 @@ def settled(vars: Iterable[Var], given: Mapping[str, Array]) -> dict[str, int]:
 
     Raises CompileError if dtype, rank or sizes of an array do not match its var.
     """
-    found: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     for var in (var for var in vars if var.name in given):
         array = given[var.name]
         if array.dtype != var.type.dtype.numpy or array.ndim != var.type.rank:
@@ -132,10 +132,10 @@ def settled(vars: Iterable[Var], given: Mapping[str, Array]) -> dict[str, int]:
         for size, actual in zip(var.type.shape, array.shape, strict=True):
             name = str(size)
             if not isinstance(size, int) and name in var.type.names:
-                found.setdefault(name, actual)
+                sizes.setdefault(name, actual)
             elif isinstance(size, int) and size != actual:
                 raise _misfit(var, array)
-    return found
+    return sizes
 
 
 def _misfit(var: Var, array: Array) -> CompileError:

@@ -101,7 +101,11 @@ class Dim:
         """Multiply by a constant, which keeps the order of terms."""
         if not self.is_distinguishable:
             return UNKNOWN
-        return Dim(tuple((each, number * factor) for each, number in self.terms)) if factor else 0
+        return (
+            Dim(tuple((monomial, number * factor) for monomial, number in self.terms))
+            if factor
+            else 0
+        )
 
     def __neg__(self) -> Size:
         return self * -1
@@ -266,12 +270,12 @@ def _normal(terms: Iterable[tuple[Monomial, int]]) -> Size:
         if "?" in monomial:
             return UNKNOWN
         collected[monomial] = collected.get(monomial, 0) + factor
-    kept = [(monomial, factor) for monomial, factor in collected.items() if factor]
-    if not any(monomial for monomial, _ in kept):
-        return kept[0][1] if kept else 0
-    if len(kept) > MAX_SIZE_SYMBOLS:
-        raise _too_large(f"a sum of {len(kept)} terms")
-    return _bounded(Dim(tuple(sorted(kept, key=_term_order))))
+    nonzero = [(monomial, factor) for monomial, factor in collected.items() if factor]
+    if not any(monomial for monomial, _ in nonzero):
+        return nonzero[0][1] if nonzero else 0
+    if len(nonzero) > MAX_SIZE_SYMBOLS:
+        raise _too_large(f"a sum of {len(nonzero)} terms")
+    return _bounded(Dim(tuple(sorted(nonzero, key=_term_order))))
 
 
 def _bounded(size: Dim) -> Dim:
@@ -292,11 +296,11 @@ def _too_large(what: str) -> ShapeError:
 
 
 def _symbols(atom: Atom) -> int:
-    return 1 if isinstance(atom, str) else 2 + sum(each.symbols for each in atom.operands)
+    return 1 if isinstance(atom, str) else 2 + sum(operand.symbols for operand in atom.operands)
 
 
 def _depth(atom: Atom) -> int:
-    return 0 if isinstance(atom, str) else 1 + max(each.depth for each in atom.operands)
+    return 0 if isinstance(atom, str) else 1 + max(operand.depth for operand in atom.operands)
 
 
 def _term_order(term: tuple[Monomial, int]) -> tuple[int, str]:
@@ -343,8 +347,8 @@ def _divide_exactly(a: Size, b: Size) -> Size | None:
     if len(divisor) != 1:
         return None
     quotients = [_divide_term(term, divisor[0]) for term in _terms(a)]
-    kept = [quotient for quotient in quotients if quotient is not None]
-    return _normal(kept) if len(kept) == len(quotients) else None
+    divided = [quotient for quotient in quotients if quotient is not None]
+    return _normal(divided) if len(divided) == len(quotients) else None
 
 
 def _divide_term(

@@ -216,8 +216,8 @@ class Graph:
 
     def producer(self, var: Var) -> Op | None:
         """Return the op that writes a var; None for feeds and for initial state."""
-        found = next(iter(self.nx.predecessors(var)), None)
-        return found if isinstance(found, Op) else None
+        producer = next(iter(self.nx.predecessors(var)), None)
+        return producer if isinstance(producer, Op) else None
 
     def readers(self, var: Var) -> list[Op]:
         """List the ops that read a var."""
@@ -235,7 +235,7 @@ class Graph:
             if var.overwrites is not None:
                 before |= dict.fromkeys([self.producer(var.overwrites)])
                 before |= dict.fromkeys(self.readers(var.overwrites))
-        return [found for found in before if found is not None and found is not op]
+        return [other for other in before if other is not None and other is not op]
 
     def __len__(self) -> int:
         return len(self._ops)

@@ -53,15 +53,15 @@ def subregion(outer: Region, whole: TensorType, part: TensorType, share: Share) 
     another number of elements than the share for some sizes.
     """
     if share.size is None:
-        found = outer
+        region = outer
     else:
         others = (*whole.shape[: share.axis], *whole.shape[share.axis + 1 :])
         if part.numel != product(others) * share.size:
             return None
         inner = product(whole.shape[share.axis + 1 :]) * whole.dtype.itemsize
         offset = outer.offset + share.start * inner
-        found = _rows(outer, offset, share.size * inner, whole, share.axis)
-    return found if found is not None and _fits(part, found) else None
+        region = _rows(outer, offset, share.size * inner, whole, share.axis)
+    return region if region is not None and _fits(part, region) else None
 
 
 def _rows(outer: Region, offset: Size, row: Size, whole: TensorType, axis: int) -> Region | None:

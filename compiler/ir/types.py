@@ -107,10 +107,10 @@ class DType(Enum):
         """
         if isinstance(value, DType):
             return value
-        found = _BY_CODE.get(value) if isinstance(value, int) else _by_name(value)
-        if found is None:
+        dtype = _BY_CODE.get(value) if isinstance(value, int) else _by_name(value)
+        if dtype is None:
             raise TypeError(f"{value!r} is not an element type fluid has: {', '.join(_BY_NAME)}")
-        return found
+        return dtype
 
 
 FLOATS = frozenset({DType.FP16, DType.BF16, DType.FP32, DType.FP64})
@@ -209,8 +209,8 @@ class TensorType:
     @property
     def names(self) -> tuple[str, ...]:
         """The symbols in its shape, sorted."""
-        found = {name for size in self.shape if isinstance(size, Dim) for name in size.names}
-        return tuple(sorted(found))
+        names = {name for size in self.shape if isinstance(size, Dim) for name in size.names}
+        return tuple(sorted(names))
 
     def with_shape(self, shape: Sequence[Size]) -> TensorType:
         """Return the type with another shape."""

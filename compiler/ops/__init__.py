@@ -10,5 +10,5 @@ from importlib import import_module
 
 def import_all() -> None:
     """Import every module of ops, in order of its name."""
-    for family in sorted(found.name for found in pkgutil.walk_packages(__path__, f"{__name__}.")):
+    for family in sorted(module.name for module in pkgutil.walk_packages(__path__, f"{__name__}.")):
         import_module(family)

@@ -52,7 +52,7 @@ class Merged:
 def merged(k: KernelBuilder, rows: DeviceOperand, height: Size | None = None) -> Merged:
     """Emit kernels that group equal rows; with `height`, only indices below it."""
     count = rows.type.numel
-    found = Merged(*(k.scratch((count,), DType.INT32) for _ in range(3)))
+    result = Merged(*(k.scratch((count,), DType.INT32) for _ in range(3)))
     indices = rows.reshaped((count,))
     few = isinstance(count, int) and count <= CHUNK.value
     ranked = None if few else _sorted_chunks(k, indices)
@@ -65,10 +65,10 @@ def merged(k: KernelBuilder, rows: DeviceOperand, height: Size | None = None) ->
     leads = k.equal(ahead, 0)
     if height is not None:
         leads = leads & (mine >= 0) & (mine < k.size(height))
-    k.store(found.order, (position,), n)
-    k.store(found.first, (n,), position)
-    k.store(found.length, (n,), k.where(leads, length, 0))
-    return found
+    k.store(result.order, (position,), n)
+    k.store(result.first, (n,), position)
+    k.store(result.length, (n,), k.where(leads, length, 0))
+    return result
 
 
 def _counted(k: KernelBuilder, indices: DeviceOperand, n: Number) -> tuple[Number, Number, Number]:
@@ -77,8 +77,10 @@ def _counted(k: KernelBuilder, indices: DeviceOperand, n: Number) -> tuple[Numbe
     other = indices[r]
     same = k.equal(other, mine)
     before = same & k.less(r, n)
-    found = (k.less(other, mine) | before, same, before)
-    position, length, ahead = (k.sum(k.astype(each, DType.INT32), r) for each in found)
+    conditions = (k.less(other, mine) | before, same, before)
+    position, length, ahead = (
+        k.sum(k.astype(condition, DType.INT32), r) for condition in conditions
+    )
     return position, length, ahead
 
 
@@ -93,9 +95,9 @@ def _sorted_chunks(k: KernelBuilder, indices: DeviceOperand) -> tuple[DeviceOper
     r = k.loop(CHUNK.value)
     begin = k.div(n, CHUNK.value) * CHUNK.value
     place, mine = begin + r, indices[n]
-    known = k.less(place, k.size(count))
-    other = indices.at(place, where=known, other=0)
-    first = known & (k.less(other, mine) | (k.equal(other, mine) & k.less(place, n)))
+    in_bounds = k.less(place, k.size(count))
+    other = indices.at(place, where=in_bounds, other=0)
+    first = in_bounds & (k.less(other, mine) | (k.equal(other, mine) & k.less(place, n)))
     rank = k.sum(k.astype(first, DType.INT32), r)
     k.store(ranks, (n,), rank)
     k.store(chunks, (begin + rank,), mine)
@@ -118,8 +120,8 @@ def _searched(
     rank, earlier, here = ranks[n], k.less(c, own), k.equal(c, own)
     position = k.where(here, rank, k.where(earlier, upto, below))
     ahead = k.where(here, rank - below, k.where(earlier, upto - below, 0))
-    found = (position, upto - below, ahead)
-    position, length, ahead = (k.sum(k.astype(each, DType.INT32), c) for each in found)
+    counts = (position, upto - below, ahead)
+    position, length, ahead = (k.sum(k.astype(counted, DType.INT32), c) for counted in counts)
     return position, length, ahead
 
 
@@ -128,28 +130,28 @@ def _bound(
 ) -> Number:
     """How many values at the beginning of a sorted chunk satisfy a condition."""
     begin, size = c * CHUNK.value, k.size(chunks.shape[0])
-    found: Number = c * 0
+    bound: Number = c * 0
     step = CHUNK.value
     while step:
-        next_one = found + step
+        next_one = bound + step
         place = begin + next_one - 1
         inside = (next_one <= CHUNK.value) & k.less(place, size)
         value = chunks.at(place, where=inside, other=0)
-        found = k.where(inside & holds(value), next_one, found)
+        bound = k.where(inside & holds(value), next_one, bound)
         step //= 2
-    return found
+    return bound
 
 
 def summed(
     k: KernelBuilder, values: DeviceOperand, rows: DeviceOperand
 ) -> tuple[Merged, DeviceOperand]:
     """Emit kernels for the sum of equal rows, [count, width], at the first of them; 0 elsewhere."""
-    found = merged(k, rows)
+    groups = merged(k, rows)
     count, width = rows.type.numel, product(values.shape[1:])
     totals = k.scratch((count, width), values.type.dtype)
     n, j = k.grid(count, width)
-    k.store(totals, (n, j), found.sums(k, values, n, j))
-    return found, totals
+    k.store(totals, (n, j), groups.sums(k, values, n, j))
+    return groups, totals
 
 
 def places(k: KernelBuilder, rows: DeviceOperand, found: Merged) -> DeviceOperand:

@@ -43,8 +43,8 @@ def listed(
 ) -> Number:
     """The element at an index of a list of constants in the kernel's text."""
     value = k.astype(k.astype(index, DType.INT32), dtype) * 0
-    for at, each in enumerate(numbers):
-        number = each if isinstance(each, float) else k.size(each)
+    for at, entry in enumerate(numbers):
+        number = entry if isinstance(entry, float) else k.size(entry)
         value = k.where(k.equal(index, at), number, value)
     return value
 
@@ -65,8 +65,8 @@ def number(k: KernelBuilder, X: DeviceOperand) -> Number:
 def everywhere(k: KernelBuilder, conditions: Sequence[Number]) -> Number | None:
     """The conjunction of all conditions; None if there are none."""
     result = None
-    for each in conditions:
-        result = each if result is None else result & each
+    for condition in conditions:
+        result = condition if result is None else result & condition
     return result
 
 
@@ -127,7 +127,7 @@ def among(
 
     A range of None is the whole axis.
     """
-    found, guards = [*indices], list[Number]()
+    positions, guards = [*indices], list[Number]()
     for axis, span in enumerate(ranges):
         if span is not None:
             step, forward = abs(span.step), span.step > 0
@@ -135,8 +135,8 @@ def among(
             guards.append(inside(k, steps, step * len(span)))
             steps = k.maximum(steps, 0)
             guards += [k.equal(k.mod(steps, step), 0)] if step > 1 else []
-            found[axis] = k.div(steps, step)
-    return found, everywhere(k, guards)
+            positions[axis] = k.div(steps, step)
+    return positions, everywhere(k, guards)
 
 
 def _within(size: Size, extent: Size, first: Size) -> bool:
@@ -201,15 +201,15 @@ def add_rows(
     """
     before, size, after = split_at(out.shape, axis)
     count, viewed = indices.type.numel, out.reshaped((before, size, after))
-    found = merged(k, indices, size) if k.in_order else None
+    groups = merged(k, indices, size) if k.in_order else None
     i, n, j = k.grid(before, count, after)
     row, slices = indices.reshaped((count,))[n], values.reshaped((before, count, after))
-    where = inside(k, row, size) if found is None else found.length[n] > 0
+    where = inside(k, row, size) if groups is None else groups.length[n] > 0
     if leave >= 0:
         where = where & k.not_equal(row, leave)
-    value = slices[i, n, j] if found is None else found.sum_of(k, slices, n, i, j)
+    value = slices[i, n, j] if groups is None else groups.sum_of(k, slices, n, i, j)
     value = value if scale is None else -(value * number(k, scale))
-    if found is None:
+    if groups is None:
         k.add(viewed, (i, row, j), value, where)
     else:
         k.store(viewed, (i, row, j), viewed.at(i, row, j, where=where, other=0) + value, where)
@@ -221,8 +221,8 @@ def last_uses(k: KernelBuilder, indices: DeviceOperand, size: Size) -> DeviceOpe
     last = k.scratch((size,), DType.INT32)
     (i,) = k.grid(size)
     r = k.loop(count)
-    found = k.where(k.equal(indices.reshaped((count,))[r], i), r, -1)
-    k.store(last, (i,), k.max(k.astype(found, DType.INT32), r))
+    candidate = k.where(k.equal(indices.reshaped((count,))[r], i), r, -1)
+    k.store(last, (i,), k.max(k.astype(candidate, DType.INT32), r))
     return last
 
 

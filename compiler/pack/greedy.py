@@ -83,16 +83,16 @@ def _best_fit(taken: Iterable[tuple[int, int]], size: int) -> int:
     `taken` are byte ranges sorted by their lower end; they may overlap.
     """
     floor = 0
-    found, tightest = -1, 0
+    best, tightest = -1, 0
     for low, high in taken:
         gap = low - floor
         if gap == size:
             return floor
-        if gap > size and (found < 0 or gap < tightest):
-            found, tightest = floor, gap
+        if gap > size and (best < 0 or gap < tightest):
+            best, tightest = floor, gap
         if high > floor:
             floor = high
-    return floor if found < 0 else found
+    return floor if best < 0 else best
 
 
 # ---- occupied bytes

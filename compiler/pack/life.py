@@ -89,15 +89,17 @@ def aligned(size: int, align: int) -> int:
 
 def blocks_of(lives: Sequence[Lifetime], align: int) -> list[Block]:
     """Return the non-empty lives as blocks; two share a step exactly if the lives do."""
-    kept = [index for index, life in enumerate(lives) if life.size]
-    starts = sorted({lives[index].start for index in kept})
+    indices = [index for index, life in enumerate(lives) if life.size]
+    starts = sorted({lives[index].start for index in indices})
     rank = {start: step for step, start in enumerate(starts)}
-    spans = [(rank[lives[i].start], bisect_left(starts, lives[i].stop)) for i in kept]
-    sizes = [aligned(lives[index].size, align) for index in kept]
+    spans = [(rank[lives[i].start], bisect_left(starts, lives[i].stop)) for i in indices]
+    sizes = [aligned(lives[index].size, align) for index in indices]
     pressures = _pressures(_live_sums(spans, sizes, len(starts)), spans)
     return [
         Block(index, size, first, last, pressure)
-        for index, size, (first, last), pressure in zip(kept, sizes, spans, pressures, strict=True)
+        for index, size, (first, last), pressure in zip(
+            indices, sizes, spans, pressures, strict=True
+        )
     ]
 
 

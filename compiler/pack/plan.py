@@ -107,10 +107,10 @@ class _HeightSearch:
         """Bisect between the lowest height that may be possible and the lowest one found."""
         target = max(self.proved, self.enough) // self.unit * self.unit
         while target < self.height and self._may_continue():
-            found = self._try(target, steps)
-            if found is Found.NOTHING:
+            outcome = self._try(target, steps)
+            if outcome is Found.NOTHING:
                 self.proved = max(self.proved, target + self.unit)
-            failed = target - self.unit if found is Found.PACKING else target
+            failed = target - self.unit if outcome is Found.PACKING else target
             target = (failed + self.height) // (2 * self.unit) * self.unit
             if target <= failed:
                 return
@@ -118,16 +118,16 @@ class _HeightSearch:
     def _try(self, target: int, steps: int) -> Found:
         """Attempt one height with each heuristic."""
         search = self.searches.setdefault(target, Search(self.sections, target))
-        found = Found.OPEN
+        outcome = Found.OPEN
         for pick, rank in product(Pick, self.ranks):
-            if found is Found.OPEN and self._may_continue():
+            if outcome is Found.OPEN and self._may_continue():
                 before = search.steps
-                found = search.attempt(rank, pick, min(steps, self.effort - self.spent))
+                outcome = search.attempt(rank, pick, min(steps, self.effort - self.spent))
                 self.spent += search.steps - before + 1
-        if found is Found.PACKING:
+        if outcome is Found.PACKING:
             self.offsets = tuple(search.offsets)
             self.height = highest(self.blocks, self.offsets)
-        return found
+        return outcome
 
     def note(self) -> str:
         """Return why the height is above the bound, if it is."""

@@ -34,17 +34,19 @@ def _expect_inside(name: str, offset: int, size: int, height: int, align: int) -
     if offset % align:
         raise PackError(f"{name} must begin at a multiple of {align} bytes, got {offset}")
     if offset < 0 or offset + size > height:
-        held = f"bytes [{offset}, {offset + size})"
-        raise PackError(f"{name} must lie within {height} bytes, got {held}")
+        span = f"bytes [{offset}, {offset + size})"
+        raise PackError(f"{name} must lie within {height} bytes, got {span}")
 
 
 def _expect_disjoint(
     lives: Sequence[Lifetime], offsets: Sequence[int], align: int, shown: Sequence[str]
 ) -> None:
     """Keep the ranges live now sorted: a new one can only overlap one of its neighbours."""
-    held = [index for index, life in enumerate(lives) if life.size]
+    indices = [index for index, life in enumerate(lives) if life.size]
     tops = [offsets[index] + aligned(life.size, align) for index, life in enumerate(lives)]
-    events = [(lives[i].stop, False, i) for i in held] + [(lives[i].start, True, i) for i in held]
+    events = [(lives[i].stop, False, i) for i in indices] + [
+        (lives[i].start, True, i) for i in indices
+    ]
     live: list[tuple[int, int]] = []
     for _, begins, index in sorted(events):
         place = bisect_left(live, (offsets[index], index))
@@ -60,5 +62,5 @@ def _expect_disjoint(
 
 
 def _describe(name: str, life: Lifetime, offset: int) -> str:
-    held = f"bytes [{offset}, {offset + life.size})"
-    return f"{name} holds {held} in steps [{life.start}, {life.stop})"
+    span = f"bytes [{offset}, {offset + life.size})"
+    return f"{name} holds {span} in steps [{life.start}, {life.stop})"

@@ -285,7 +285,7 @@ class Search:
         """Split the part at boundaries from `first` on that no unplaced block crosses any more."""
         crosses = self.sections.crosses
         inner = range(max(first, state.low + 1), last)
-        cuts = [each for each in inner if not crosses(each) & state.unlaid]
+        cuts = [block for block in inner if not crosses(block) & state.unlaid]
         for low, high in pairwise([*cuts, state.high]):
             state.rest = PendingPart(low, high, len(self._choices), state.rest)
         state.high = cuts[0] if cuts else state.high

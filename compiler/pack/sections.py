@@ -35,14 +35,16 @@ class Sections:
     @staticmethod
     def of(blocks: Sequence[Block]) -> Sections:
         """Return the sections of some blocks: the steps after which one ends."""
-        kept = sorted({block.last - 1 for block in blocks})
-        spans = [(bisect_left(kept, b.first), bisect_left(kept, b.last)) for b in blocks]
+        boundaries = sorted({block.last - 1 for block in blocks})
+        spans = [
+            (bisect_left(boundaries, b.first), bisect_left(boundaries, b.last)) for b in blocks
+        ]
         starts, stops = [[span[end] for span in spans] for end in (0, 1)]
-        after = _running_union(_sets(starts, len(kept))[::-1])[::-1]
-        before = _running_union(_sets(stops, len(kept)))
+        after = _running_union(_sets(starts, len(boundaries))[::-1])[::-1]
+        before = _running_union(_sets(stops, len(boundaries)))
         everything = (1 << len(blocks)) - 1
-        live = [everything & ~after[s + 1] & ~before[s] for s in range(len(kept))]
-        totals = [sum(blocks[n].size for n in members(each)) for each in live]
+        live = [everything & ~after[s + 1] & ~before[s] for s in range(len(boundaries))]
+        totals = [sum(blocks[n].size for n in members(blocks_live)) for blocks_live in live]
         sizes = tuple(block.size for block in blocks)
         return Sections(
             sizes, tuple(spans), tuple(live), tuple(after), tuple(before), tuple(totals)
@@ -91,7 +93,7 @@ def _running_union(sets: Sequence[int]) -> list[int]:
     [1, 5, 7]
     """
     unions, union = list[int](), 0
-    for each in sets:
-        union |= each
+    for members_of_set in sets:
+        union |= members_of_set
         unions.append(union)
     return unions

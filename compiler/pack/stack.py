@@ -47,6 +47,6 @@ class Stack:
             return None
         offsets, tops = [0] * len(lives), [0] * len(lives)
         for number, under in self.below:
-            offset = max([tops[each] for each in under], default=0)
+            offset = max([tops[index] for index in under], default=0)
             offsets[number], tops[number] = offset, offset + sizes[number]
         return Packing(tuple(offsets), max(tops, default=0), bound)

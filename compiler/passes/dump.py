@@ -82,7 +82,7 @@ def row(stage: Stage, no_model: str = "") -> str:
         "kernels": stage.kernels,
         "bytes": stage.nbytes if isinstance(stage.nbytes, int) else str(stage.nbytes),
         "digest": hashlib.sha256(stage.text.encode()).hexdigest(),
-        "missed": [asdict(each) for each in stage.missed],
+        "missed": [asdict(note) for note in stage.missed],
         **({"no_model": no_model} if no_model else {}),
     }
     return json_line(values)

@@ -46,16 +46,16 @@ def check_order(passes: Sequence[Pass]) -> None:
     """Raise PassOrderError if a pass requires a fact that no earlier pass establishes, or one lost
     since.
     """
-    known: set[Fact] = set()
+    facts: set[Fact] = set()
     lost_by: dict[Fact, str] = {}
-    for each in passes:
-        for fact in sorted(each.requires - known, key=lambda fact: fact.name):
+    for pass_ in passes:
+        for fact in sorted(pass_.requires - facts, key=lambda fact: fact.name):
             raise PassOrderError(
-                f"pass {each.name!r} requires {fact.name} ({fact.value})",
+                f"pass {pass_.name!r} requires {fact.name} ({fact.value})",
                 hint=_order_hint(fact, lost_by.get(fact)),
             )
-        lost_by |= dict.fromkeys((known & each.invalidates) - each.establishes, each.name)
-        known = (known - each.invalidates) | each.establishes
+        lost_by |= dict.fromkeys((facts & pass_.invalidates) - pass_.establishes, pass_.name)
+        facts = (facts - pass_.invalidates) | pass_.establishes
 
 
 def _order_hint(fact: Fact, culprit: str | None) -> str:
@@ -77,16 +77,16 @@ def run_passes(
     for observer in observers:
         observer.start(g, ctx)
     g.sweep()
-    known: set[Fact] = set()
-    for each in passes:
+    facts: set[Fact] = set()
+    for pass_ in passes:
         for observer in observers:
-            observer.before(each, g)
-        known = (known - each.invalidates) | each.establishes
+            observer.before(pass_, g)
+        facts = (facts - pass_.invalidates) | pass_.establishes
         since = time.perf_counter()
-        _run_one(each, g, ctx, known)
-        ctx.milliseconds[each.name] = (time.perf_counter() - since) * 1e3
+        _run_one(pass_, g, ctx, facts)
+        ctx.milliseconds[pass_.name] = (time.perf_counter() - since) * 1e3
         for observer in observers:
-            observer.after(each, g, ctx)
+            observer.after(pass_, g, ctx)
 
 
 def _run_one(each: Pass, g: Graph, ctx: Context, known: set[Fact]) -> None:

@@ -87,9 +87,9 @@ class Layer:
         after = (1,) * (weight.ndim - 2)
         if not self.kind.endswith("_transpose"):
             return _rounded_product(weight, factor.reshape(-1, 1, *after))
-        groups, each = int(self.attrs.get("groups", 1)), weight.shape[1]
+        groups, per_group = int(self.attrs.get("groups", 1)), weight.shape[1]
         by_group = weight.reshape(groups, -1, *weight.shape[1:])
-        scaled = _rounded_product(by_group, factor.reshape(groups, 1, each, *after))
+        scaled = _rounded_product(by_group, factor.reshape(groups, 1, per_group, *after))
         return scaled.reshape(weight.shape)
 
 

@@ -60,7 +60,7 @@ class Recorder:
         spent = ctx.milliseconds[each.name]
         new = ctx.missed[self._reported :]
         missed = tuple(
-            [MissedNote(each.op, each.source, each.reason, each.outputs) for each in new]
+            [MissedNote(note.op, note.source, note.reason, note.outputs) for note in new]
         )
         self.stages.append(stage(g, each.name, _about(each), spent, missed))
         self._reported = len(ctx.missed)
@@ -98,8 +98,8 @@ def _op_note(op: Op, lines: Sequence[str]) -> OpNote:
 
 def _role(op: Op) -> int | None:
     """Return the `op_role` of an op; else infer it from kind and slots; else None."""
-    if (given := op.attrs.get("op_role")) is not None:
-        return int(given)
+    if (role := op.attrs.get("op_role")) is not None:
+        return int(role)
     if "ParamOut" in op.outputs:
         return int(OpRole.OPTIMIZE)
     return int(OpRole.BACKWARD) if op.kind.endswith("_grad") else None
@@ -140,9 +140,11 @@ class Guard:
         """Generate missing feeds and state."""
         self._ctx = ctx
         self.feed = self.feed or {var.name: made_up(var.type, i) for i, var in enumerate(g.feeds())}
-        known = {**(ctx.params or {}), **(self.params or {})}
-        kept = {v.name: made_up(v.type, i) for i, v in enumerate(g.params()) if v.name not in known}
-        self.params = {**known, **kept}
+        state = {**(ctx.params or {}), **(self.params or {})}
+        generated = {
+            v.name: made_up(v.type, i) for i, v in enumerate(g.params()) if v.name not in state
+        }
+        self.params = {**state, **generated}
 
     def before(self, each: Pass, g: Graph) -> None:
         """Compute the expected results."""
@@ -173,7 +175,7 @@ class Guard:
 
 def made_up(type: TensorType, seed: int, size: int = 3) -> Array:
     """Return distinct positive floats, or zeros for integers (labels, counters)."""
-    shape = tuple(evaluate(each, dict.fromkeys(type.names, size)) for each in type.shape)
+    shape = tuple(evaluate(dim, dict.fromkeys(type.names, size)) for dim in type.shape)
     if not type.dtype.is_float:
         return np.zeros(shape, type.dtype.numpy)
     generator = np.random.default_rng(seed)

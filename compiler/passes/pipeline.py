@@ -68,10 +68,10 @@ PASSES: tuple[type[Pass], ...] = (
 )
 """Every pass, in the order of execution. Which ones run, and how, each decides in `configure`."""
 
-OPTIONAL = tuple(each for each in PASSES if not each.required)
+OPTIONAL = tuple(pass_ for pass_ in PASSES if not pass_.required)
 """The passes that options may disable, and that may run alone."""
 
-_REWRITES = frozenset(each.name for each in OPTIONAL) - {ReuseMemory.name, InsertDeletes.name}
+_REWRITES = frozenset(pass_.name for pass_ in OPTIONAL) - {ReuseMemory.name, InsertDeletes.name}
 """Passes that are disabled so that each op of the program computes its own outputs."""
 
 
@@ -84,7 +84,7 @@ def pipeline(options: Options, target: OpTarget | None = None) -> list[Pass]:
     if options.check_numbers:
         options = replace(options, disable=options.disable | _REWRITES)
     classes = insert_registered(PASSES, options.added)
-    return [each for cls in classes if (each := cls.configure(options, target)) is not None]
+    return [instance for cls in classes if (instance := cls.configure(options, target)) is not None]
 
 
 def left_out(
@@ -115,17 +115,17 @@ def named(names: list[str]) -> list[Pass]:
     >>> [each.name for each in named(["schedule", "reuse_memory"])]
     ['schedule', 'reuse_memory']
     """
-    known = _selectable()
+    available = _selectable()
     for name in names:
-        if name not in known:
-            raise ValueError(f"unknown pass {name!r}; known passes: {', '.join(known)}")
-    return [known[name]() for name in names]
+        if name not in available:
+            raise ValueError(f"unknown pass {name!r}; known passes: {', '.join(available)}")
+    return [available[name]() for name in names]
 
 
 def _selectable() -> dict[str, type[Pass]]:
     """Return the optional passes and all registered ones by name, in order."""
     return {
-        each.name: each
-        for each in insert_registered(PASSES, registered_names())
-        if not each.required
+        pass_.name: pass_
+        for pass_ in insert_registered(PASSES, registered_names())
+        if not pass_.required
     }

@@ -41,12 +41,12 @@ def register_pass(*, before: str = "", after: str = "") -> Callable[[AnyPass], A
         )
 
     def register(made: AnyPass) -> AnyPass:
-        known = _ADDED.get(made.name)
+        existing = _ADDED.get(made.name)
         if not made.name:
             raise ValueError(f"pass {made.__name__} has no name")
-        if known is not None and known.made.__qualname__ != made.__qualname__:
+        if existing is not None and existing.made.__qualname__ != made.__qualname__:
             raise ValueError(
-                f"pass {made.name!r} is already registered by {known.made.__qualname__}"
+                f"pass {made.name!r} is already registered by {existing.made.__qualname__}"
             )
         _ADDED[made.name] = _Added(made, before or after, bool(after))
         return made
@@ -68,7 +68,7 @@ def insert_registered(passes: Sequence[type[Pass]], names: Iterable[str]) -> lis
     inserted = list(passes)
     behind: dict[str, int] = {}
     for added in map(_lookup, dict.fromkeys(names)):
-        order = [each.name for each in inserted]
+        order = [pass_.name for pass_ in inserted]
         if added.anchor not in order:
             hint = did_you_mean(added.anchor, order) or f"known passes: {', '.join(order)}"
             text = f"pass {added.made.name!r} is anchored to unknown pass {added.anchor!r}"
@@ -83,7 +83,7 @@ def insert_registered(passes: Sequence[type[Pass]], names: Iterable[str]) -> lis
 
 def _lookup(name: str) -> _Added:
     if name not in _ADDED:
-        known = ", ".join(_ADDED) or "none"
+        names = ", ".join(_ADDED) or "none"
         hint = did_you_mean(name, _ADDED) or "import the file that registers it first"
-        raise CompileError(f"no pass {name!r} is registered; registered: {known}", hint=hint)
+        raise CompileError(f"no pass {name!r} is registered; registered: {names}", hint=hint)
     return _ADDED[name]

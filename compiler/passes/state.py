@@ -65,7 +65,7 @@ def contiguous_copy(array: Array) -> Array:
     out = np.empty(array.shape, array.dtype)
     for start in range(0, len(rows), block):
         part = rows[start : start + block]
-        held = buffer[: len(part)]
-        held[...] = part
-        out[..., start : start + block] = np.moveaxis(held, 0, -1)
+        staging = buffer[: len(part)]
+        staging[...] = part
+        out[..., start : start + block] = np.moveaxis(staging, 0, -1)
     return out

@@ -54,9 +54,9 @@ def lines_of(stage: Stage) -> list[Line]:
         counts[key] = counts.get(key, -1) + 1
         return Line((key, counts[key]), text)
 
-    found = [line(text.partition(":")[0], text) for text in stage.head]
-    found += [line(key(op), text) for op in stage.ops for text in op.lines]
-    return found + [line(text.split(" ")[0], text) for text in stage.tail]
+    lines = [line(text.partition(":")[0], text) for text in stage.head]
+    lines += [line(key(op), text) for op in stage.ops for text in op.lines]
+    return lines + [line(text.split(" ")[0], text) for text in stage.tail]
 
 
 def key(op: OpNote) -> Hashable:
@@ -101,12 +101,12 @@ def _longest_increasing(numbers: Sequence[int]) -> list[int]:
         pile = bisect_left(tops, number)
         below[number] = tops[pile - 1] if pile else None
         tops[pile : pile + 1] = [number]
-    found: list[int] = []
+    subsequence: list[int] = []
     number = tops[-1] if tops else None
     while number is not None:
-        found.append(number)
+        subsequence.append(number)
         number = below[number]
-    return found[::-1]
+    return subsequence[::-1]
 
 
 def count(rows: Sequence[Row]) -> dict[Change, int]:
@@ -121,8 +121,8 @@ def text(rows: Sequence[Row]) -> str:
     >>> text([Row(Change.REMOVED, 0, None), Row(Change.EDITED, 1, 0), Row(Change.ADDED, None, 1)])
     '−1 +1 ~1'
     """
-    found = count(rows)
+    counts = count(rows)
     signs = {Change.REMOVED: "−", Change.ADDED: "+", Change.EDITED: "~"}
-    changed = [f"{sign}{found[kind]}" for kind, sign in signs.items() if found[kind]]
-    moved = [f"{found[Change.MOVED_FROM]} moved"] if found[Change.MOVED_FROM] else []
+    changed = [f"{sign}{counts[kind]}" for kind, sign in signs.items() if counts[kind]]
+    moved = [f"{counts[Change.MOVED_FROM]} moved"] if counts[Change.MOVED_FROM] else []
     return ", ".join(filter(None, [" ".join(changed), *moved]))

@@ -94,9 +94,9 @@ def _bands(
             bands[node] = max(bands[node], min(own))
     deepest = max(bands, default=0)
     for node in (n for n in order if lanes[n] == Lane.BACKWARD):
-        known = [bands[p] for p in before.get(node, ()) if lanes[p] == Lane.BACKWARD]
+        earlier = [bands[p] for p in before.get(node, ()) if lanes[p] == Lane.BACKWARD]
         partner = partners[node]
-        bands[node] = min([deepest if partner is None else bands[partner], *known])
+        bands[node] = min([deepest if partner is None else bands[partner], *earlier])
     for node in (n for n in order if lanes[n] == Lane.UPDATE):
         bands[node] = max((bands[p] for p in before.get(node, ())), default=0)
     return bands

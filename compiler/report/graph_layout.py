@@ -146,10 +146,10 @@ def _components(
             if node not in group:
                 group[node] = first
                 waiting += [*before.get(node, ()), *after.get(node, ())]
-    found: dict[int, list[int]] = {}
+    components: dict[int, list[int]] = {}
     for node in nodes:
-        found.setdefault(group[node], []).append(node)
-    return list(found.values())
+        components.setdefault(group[node], []).append(node)
+    return list(components.values())
 
 
 # ---- one lane in layers -------------------------------------------------------------------------
@@ -209,12 +209,12 @@ def _without_drift(
     """Subtract the moving average of the layers' centres, so that the drawing does not drift."""
     middles = [fmean(columns[node] for node in layer) for layer in layers]
     sums = [0.0, *accumulate(middles)]
-    found: dict[int, float] = {}
+    centred: dict[int, float] = {}
     for index, layer in enumerate(layers):
         first, stop = max(0, index - DRIFT_WINDOW), min(len(layers), index + DRIFT_WINDOW + 1)
         lean = (sums[stop] - sums[first]) / (stop - first)
-        found |= {node: columns[node] - lean for node in layer}
-    return found
+        centred |= {node: columns[node] - lean for node in layer}
+    return centred
 
 
 def _position_layer(

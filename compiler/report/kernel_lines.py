@@ -29,20 +29,20 @@ def kernels(source: str, steps: Sequence[Step]) -> list[Kernel]:
     """
     lines = source.splitlines()
     starts = [0, _step(lines)]
-    found: list[int | None] = []
+    first_lines: list[int | None] = []
     for step in steps:
         part, first = _first(lines, step, starts)
         if first is not None:
             starts[part] = first + len(step.ops)
-        found.append(first)
-    ends = sorted({_end(lines), *_ends(lines), *(each for each in found if each is not None)})
+        first_lines.append(first)
+    ends = sorted({_end(lines), *_ends(lines), *(line for line in first_lines if line is not None)})
     return [
         Kernel(
             tuple([op.text for op in step.ops]),
             first or 0,
-            0 if first is None else next(each for each in ends if each > first),
+            0 if first is None else next(end for end in ends if end > first),
         )
-        for step, first in zip(steps, found, strict=True)
+        for step, first in zip(steps, first_lines, strict=True)
     ]
 
 

@@ -59,16 +59,16 @@ def bars(
 
     A module may have more buffers than its plan: the workspaces of kernels.
     """
-    held: dict[str | int, list[tuple[str, int]]] = {}
+    contents: dict[str | int, list[tuple[str, int]]] = {}
     for step, home, label in _written(plan):
-        held.setdefault(home, []).append((label, step))
-    found: list[Bar] = []
+        contents.setdefault(home, []).append((label, step))
+    result: list[Bar] = []
     for index, (buffer, offset) in enumerate(zip(buffers, packing.offsets, strict=True)):
-        holds = tuple(dict.fromkeys(held.get(index, ())))
+        holds = tuple(dict.fromkeys(contents.get(index, ())))
         name = holds[0][0] if holds else buffer.name
         nbytes = evaluate(buffer.nbytes, sizes)
-        found.append(Bar(name, offset, nbytes, buffer.start, buffer.stop, holds))
-    return found
+        result.append(Bar(name, offset, nbytes, buffer.start, buffer.stop, holds))
+    return result
 
 
 def _written(plan: Plan) -> Iterator[tuple[int, str | int, str]]:

@@ -36,9 +36,9 @@ class CpuLimits:
 
     def bandwidth(self, moved: int) -> float:
         """The bandwidth for so many bytes: on lines between the measured points, in logarithms."""
-        held = [math.log(size) for size in self.bandwidths]
+        log_sizes = [math.log(size) for size in self.bandwidths]
         rates = [math.log(rate) for rate in self.bandwidths.values()]
-        return math.exp(float(np.interp(math.log(max(1, moved)), held, rates)))
+        return math.exp(float(np.interp(math.log(max(1, moved)), log_sizes, rates)))
 
     def seconds(self, flops: int, moved: int) -> float:
         """The least time for operations and bytes: of those two, the longer."""
@@ -64,11 +64,11 @@ class NativeReport:
         names = dict.fromkeys(name for step in self.steps for name in step.kernels)
         return {
             "machine": self.machine,
-            "kernels": {each: [self.kernels[each], self.assembly.get(each, "")] for each in names},
+            "kernels": {name: [self.kernels[name], self.assembly.get(name, "")] for name in names},
             "steps": [
-                [list(each.kernels), each.flops, each.moved, each.reason, each.seconds,
-                 self.share(each)]
-                for each in self.steps
+                [list(step.kernels), step.flops, step.moved, step.reason, step.seconds,
+                 self.share(step)]
+                for step in self.steps
             ],
             "chart": self.chart() if self.limits else "",
         }  # fmt: skip
@@ -83,9 +83,9 @@ class NativeReport:
         """The measured steps below the roofline, as SVG. Requires limits."""
         assert self.limits is not None
         points = [
-            Point(each.kinds, each.intensity, each.flops / each.seconds / 1e9, each.seconds)
-            for each in self.steps
-            if each.flops and each.moved and each.seconds
+            Point(step.kinds, step.intensity, step.flops / step.seconds / 1e9, step.seconds)
+            for step in self.steps
+            if step.flops and step.moved and step.seconds
         ]
         title = f"{self.machine}, {count(self.limits.threads, 'thread')}"
         slopes = {size_text(n): rate / 1e9 for n, rate in self.limits.bandwidths.items()}
@@ -94,12 +94,12 @@ class NativeReport:
     def __str__(self) -> str:
         """Return the steps, longest first, and the ops in NumPy with the reason, as text."""
         lines = [_limits_text(self)]
-        native = [each for each in self.steps if each.kernels]
+        native = [step for step in self.steps if step.kernels]
         lines += [self._table(native)] if native else []
         lines += [
-            one_line(f"  in NumPy: {each.kinds}{f' ({each.source})' * bool(each.source)}: "
-                     f"{each.reason}")
-            for each in self.steps if each.reason
+            one_line(f"  in NumPy: {step.kinds}{f' ({step.source})' * bool(step.source)}: "
+                     f"{step.reason}")
+            for step in self.steps if step.reason
         ]  # fmt: skip
         return "\n".join(lines)
 
@@ -116,11 +116,11 @@ class NativeReport:
             "GB/s",
             "of roof",
         )
-        rows = [heads, *(self._row(each) for each in longest[:SHOWN])]
+        rows = [heads, *(self._row(step) for step in longest[:SHOWN])]
         left = len(longest) - SHOWN
         rows += [(f"and {left} more", *[""] * 8)] * (left > 0)
         cut = len(heads) if self.limits else 5
-        skipped = () if any(each.source for each in longest) else (1,)
+        skipped = () if any(step.source for step in longest) else (1,)
         return table(
             [[text for at, text in enumerate(row[:cut]) if at not in skipped] for row in rows],
             left=2 - len(skipped),
@@ -131,7 +131,7 @@ class NativeReport:
         cost = scaled(step.flops), f"{scaled(step.moved)}B", f"{step.intensity:.2f}"
         if not step.seconds:
             return name, step.source, *cost, "", "", "", ""
-        rates = (f"{each / step.seconds / 1e9:.1f}" for each in (step.flops, step.moved))
+        rates = (f"{amount / step.seconds / 1e9:.1f}" for amount in (step.flops, step.moved))
         share = self.share(step)
         roof = "" if share is None else f"{100 * share:.0f} %"
         return name, step.source, *cost, time_text(step.seconds), *rates, roof

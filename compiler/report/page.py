@@ -155,8 +155,8 @@ def split(line: str) -> tuple[str, str]:
     >>> split('(Out="a  // b.py:1") = relu(X=x)  // a.py:3')
     ('(Out="a  // b.py:1") = relu(X=x)', 'a.py:3')
     """
-    found = _COMMENT.match(line)
-    code, where = (found[1].rstrip(), found[2]) if found is not None else (line, "")
+    match = _COMMENT.match(line)
+    code, where = (match[1].rstrip(), match[2]) if match is not None else (line, "")
     short = _KEPT.sub("", code).replace(", }", "}").replace(" {}", "")
     return short, where
 
@@ -166,7 +166,7 @@ def _stage(tables: _Tables, report: Report, drawing: Drawing, index: int) -> dic
     stage, before = report.stages[index], report.stages[max(index - 1, 0)]
     rows = [] if stage is before else compare(lines_of(before), lines_of(stage))
     changed = [row for row in rows if row.change is not Change.SAME]
-    found = {
+    entry = {
         "name": stage.name,
         "about": stage.about,
         "kernelCount": stage.kernels,
@@ -176,8 +176,8 @@ def _stage(tables: _Tables, report: Report, drawing: Drawing, index: int) -> dic
         "rows": [_row(row) for row in changed],
     }
     if stage is before or changed:
-        found |= _ops(tables, stage, drawing.orders[index])
-    return found
+        entry |= _ops(tables, stage, drawing.orders[index])
+    return entry
 
 
 def _row(row: Row) -> list[int]:
@@ -187,9 +187,9 @@ def _row(row: Row) -> list[int]:
 def _missed(tables: _Tables, drawing: Drawing, stage: Stage) -> list[Any]:
     """Return the missed optimisations by reason, each with its ops and their nodes."""
     groups: dict[str, list[Any]] = {}
-    for each in stage.missed:
-        node = drawing.node_of(each.outputs)
-        groups.setdefault(each.reason, []).append([each.op, tables.source(each.source), node])
+    for note in stage.missed:
+        node = drawing.node_of(note.outputs)
+        groups.setdefault(note.reason, []).append([note.op, tables.source(note.source), node])
     return list(groups.items())
 
 
@@ -251,12 +251,16 @@ def _code(report: Report) -> dict[str, Any]:
 def _functions(source: str) -> list[Any]:
     """Return name and lines of each function that a module defines for its kernels."""
     try:
-        found = [each for each in syntax_tree(source).body if isinstance(each, ast.FunctionDef)]
+        functions = [node for node in syntax_tree(source).body if isinstance(node, ast.FunctionDef)]
     except SyntaxError:
         return []
-    return [[each.name, _first(each) - 1, each.end_lineno] for each in found if each.name != "bind"]
+    return [
+        [function.name, _first(function) - 1, function.end_lineno]
+        for function in functions
+        if function.name != "bind"
+    ]
 
 
 def _first(function: ast.FunctionDef) -> int:
     """Return the line where a function begins, including its decorators."""
-    return min([function.lineno, *(each.lineno for each in function.decorator_list)])
+    return min([function.lineno, *(decorator.lineno for decorator in function.decorator_list)])

@@ -54,7 +54,7 @@ class Roofline:
             "rates": {dtype.numpy.name: rate for dtype, rate in self.gpu.operations.items()},
             "source": self.gpu.source,
             "sizes": dict(self.sizes),
-            "passes": [_pass_data(name, each, self.gpu) for name, each in self.passes],
+            "passes": [_pass_data(name, pass_, self.gpu) for name, pass_ in self.passes],
             "kernels": [_kernel_data(cost, self.gpu) for cost in self.last.kernels],
             "left_out": list(self.last.left_out),
         }
@@ -69,12 +69,12 @@ def pass_table(roofline: Roofline) -> str:
     heads = ("after", "launches", "read", "written", "ideal", "of ideal", "operations", "min time")
     rows: list[tuple[str, ...]] = [heads]
     before: tuple[str, ...] = ()
-    for name, each in roofline.passes:
-        row = _pass_row(each, gpu)
+    for name, pass_ in roofline.passes:
+        row = _pass_row(pass_, gpu)
         if row != before:
             rows.append(("(as written)" if name == "start" else name, *row))
         before = row
-    if any(each.of(Side.HOST) or each.of(Side.COPY) for _, each in roofline.passes):
+    if any(pass_.of(Side.HOST) or pass_.of(Side.COPY) for _, pass_ in roofline.passes):
         rows += _other_rows(roofline.last, gpu)
     return table(rows)
 

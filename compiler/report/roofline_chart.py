@@ -71,9 +71,9 @@ def roofline_chart(
     """An SVG document: the peak in GFLOP/s, a slope for each bandwidth in GB/s by its name, and a
     dot for each point, whose title has its numbers.
     """
-    ridges = [peak / each for each in bandwidths.values()]
-    intensities = [*(each / 4 for each in ridges), *(each * 4 for each in ridges)]
-    intensities += [each.intensity for each in points]
+    ridges = [peak / bandwidth for bandwidth in bandwidths.values()]
+    intensities = [*(ridge / 4 for ridge in ridges), *(ridge * 4 for ridge in ridges)]
+    intensities += [point.intensity for point in points]
     plane = _Plane(
         _Axis.over(intensities, WIDTH - 2 * MARGIN),
         _Axis.over([peak * 1.2, peak / 64, *(p.rate for p in points)], HEIGHT - 2 * MARGIN),
@@ -106,7 +106,7 @@ def _grid(plane: _Plane) -> Iterable[str]:
 def _roofs(plane: _Plane, peak: float, bandwidths: Mapping[str, float]) -> Iterable[str]:
     """The peak, and below it the slope of each bandwidth, from where it enters the chart."""
     right = 2.0**plane.x.high
-    first = min((peak / each for each in bandwidths.values()), default=right)
+    first = min((peak / bandwidth for bandwidth in bandwidths.values()), default=right)
     (a, top), (b, _) = plane.at(first, peak), plane.at(right, peak)
     yield _line(a, top, b, top, ROOFS[0])
     yield _text(b, top - 6, f"{peak:.0f} GFLOP/s", "end", ROOFS[0])
@@ -116,7 +116,7 @@ def _roofs(plane: _Plane, peak: float, bandwidths: Mapping[str, float]) -> Itera
 
 
 def _dots(plane: _Plane, points: Sequence[Point]) -> Iterable[str]:
-    whole = sum(each.seconds for each in points)
+    whole = sum(point.seconds for point in points)
     for place, point in enumerate(_longest_first(points), 1):
         x, y = plane.at(point.intensity, point.rate)
         radius = 3 + 9 * (point.seconds / whole) ** 0.5

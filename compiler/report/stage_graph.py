@@ -123,9 +123,11 @@ class _Builder:
             if op.kind == "delete_var":
                 numbers.append(UNDRAWN)
                 continue
-            made = [lanes[label] for label in op.inputs if label in lanes]
+            input_lanes = [lanes[label] for label in op.inputs if label in lanes]
             lane = _lane(
-                op, made or [reader_lanes[label] for label in op.outputs if label in reader_lanes]
+                op,
+                input_lanes
+                or [reader_lanes[label] for label in op.outputs if label in reader_lanes],
             )
             lanes |= dict.fromkeys(op.outputs, lane)
             node = Node(op.kind, op.inputs, op.outputs, op.source, lane)
@@ -138,9 +140,9 @@ class _Builder:
         return number
 
     def _link(self, index: int, start: int, stop: int, label: str) -> None:
-        found = self._seen.setdefault((start, stop, label), [])
-        if index not in found[-1:]:
-            found.append(index)
+        indices = self._seen.setdefault((start, stop, label), [])
+        if index not in indices[-1:]:
+            indices.append(index)
         self._readers.setdefault(label, set()).add(stop)
 
     def links(self) -> Iterator[Link]:
@@ -152,10 +154,10 @@ class _Builder:
 
 def _reader_lanes(stage: Stage) -> dict[str, Lane]:
     """Return the lane of the first reader of each value, among those with a role."""
-    found: dict[str, Lane] = {}
+    lanes: dict[str, Lane] = {}
     for op in (op for op in reversed(stage.ops) if op.role is not None):
-        found |= dict.fromkeys(op.inputs, _lane(op, ()))
-    return found
+        lanes |= dict.fromkeys(op.inputs, _lane(op, ()))
+    return lanes
 
 
 def _lane(op: OpNote, around: Iterable[Lane]) -> Lane:
@@ -179,8 +181,8 @@ def _partners(nodes: Sequence[Node]) -> list[int | None]:
 def _partner(node: Node, makers: Mapping[str, int]) -> int | None:
     for labels in (node.inputs, node.outputs):
         gradients = (_base(label) for label in labels if "@GRAD" in label)
-        if found := [makers[name] for name in gradients if name in makers]:
-            return max(found)
+        if partners := [makers[name] for name in gradients if name in makers]:
+            return max(partners)
     return None
 
 

@@ -42,8 +42,8 @@ def _row(
 def missed_lines(stage: Stage) -> list[str]:
     """Return a line per reason: the pass, the first op, the number of others, and the reason."""
     groups: dict[str, list[MissedNote]] = {}
-    for each in stage.missed:
-        groups.setdefault(each.reason, []).append(each)
+    for note in stage.missed:
+        groups.setdefault(note.reason, []).append(note)
     return [one_line(_missed_line(stage.name, group)) for group in groups.values()]
 
 

@@ -53,10 +53,10 @@ def expect_one_line(text: str) -> str:
     """
     if text.isprintable():
         return text
-    found = next((c for c in text if not c.isprintable() and c != "\t"), "")
-    if found:
+    character = next((c for c in text if not c.isprintable() and c != "\t"), "")
+    if character:
         hint = "escape it with one_line()"
-        raise ValueError(f"a line of code contains {found!r}: {hint}; {text[:80]!r}")
+        raise ValueError(f"a line of code contains {character!r}: {hint}; {text[:80]!r}")
     return text
 
 

@@ -44,7 +44,7 @@ def _before_fork() -> None:
     """Wait for the blocks of other threads; none starts until `_after_fork`."""
     thread = get_ident()
     FORK_LOCK.acquire()
-    FORK_LOCK.wait_for(lambda: not any(each != thread for each in _delaying), FORK_WAITS)
+    FORK_LOCK.wait_for(lambda: not any(other != thread for other in _delaying), FORK_WAITS)
 
 
 def _after_fork() -> None:

@@ -51,18 +51,18 @@ def lazy_names(
     `homes` maps each defining module to its names, separated by spaces; the names of `module`
     itself are its submodules. `otherwise` raises the AttributeError for any other name.
     """
-    known = {name: home for home, names in homes.items() for name in names.split()}
+    home_by_name = {name: home for home, names in homes.items() for name in names.split()}
 
     def getattr_(name: str) -> Any:
-        if name not in known:
+        if name not in home_by_name:
             if otherwise is not None:
                 otherwise(name)
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
-        found = load(lambda: _named(module, known[name], name))
-        setattr(sys.modules[module], name, found)
-        return found
+        value = load(lambda: _named(module, home_by_name[name], name))
+        setattr(sys.modules[module], name, value)
+        return value
 
-    return getattr_, lambda: sorted({*vars(sys.modules[module]), *known})
+    return getattr_, lambda: sorted({*vars(sys.modules[module]), *home_by_name})
 
 
 def _named(module: str, home: str, name: str) -> Any:
@@ -84,7 +84,7 @@ def fill_later(fill: Callable[[], object], homes: Callable[[], Mapping[str, str]
 def found_later(registry: dict[str, T], key: str) -> bool:
     """Return whether a registry has a key, after importing what defines it; other threads wait."""
     with delay_forks(), _FILLING:
-        for home in [each.homes()[key] for each in _LATER if key in each.homes()]:
+        for home in [later.homes()[key] for later in _LATER if key in later.homes()]:
             _add_missing(registry, lambda home=home: import_module(home))
         return key in registry or key in filled(registry)
 
@@ -115,8 +115,8 @@ def _add_missing(registry: dict[str, T], fill: Callable[[], object]) -> None:
 @contextmanager
 def _pause() -> Generator[None]:
     """Collect no garbage within the block; what it imports, if anything, counts as old."""
-    known = len(sys.modules)
+    count = len(sys.modules)
     with gc_disabled():
         yield
-        if len(sys.modules) != known:
+        if len(sys.modules) != count:
             age_objects()

@@ -48,7 +48,9 @@ class PerVersion(Generic[P, T]):
         version = program.version
         result = self._compute(program)
         results = self._results.setdefault(program, {})
-        for other in [each for each in list(results) if each != version]:
+        for other in [
+            cached_version for cached_version in list(results) if cached_version != version
+        ]:
             results.pop(other, None)
         return results.setdefault(version, result)
 

@@ -140,7 +140,7 @@ class PrivateFolder:
     def names(self) -> list[str]:
         """The names of all files and folders, sorted."""
         with os.scandir(self.path if self._descriptor is None else self._descriptor) as files:
-            return sorted(each.name for each in files)
+            return sorted(file.name for file in files)
 
     def remove(self, name: str) -> None:
         """Remove a file, or a folder with all that is in it; one that cannot be removed remains."""
@@ -299,17 +299,17 @@ def trim(folder: PrivateFolder, entries: Mapping[str, str], limit: int) -> None:
     its last use; those of one such file are removed together. One that another process removes
     meanwhile counts as empty; one that cannot be removed remains.
     """
-    found = {name: _size_and_use(folder, name, used) for name, used in entries.items()}
-    excess = sum(size for size, _ in found.values()) - limit
+    usage = {name: _size_and_use(folder, name, used) for name, used in entries.items()}
+    excess = sum(size for size, _ in usage.values()) - limit
     if excess <= 0:
         return
     last = ""
-    for name in sorted(found, key=lambda each: (found[each][1], entries[each])):
+    for name in sorted(usage, key=lambda each: (usage[each][1], entries[each])):
         if excess <= 0 and entries[name] != last:
             return
         last = entries[name]
         folder.remove(name)
-        excess -= found[name][0]
+        excess -= usage[name][0]
 
 
 def is_due(key: str, nbytes: int, limit: int) -> bool:
@@ -329,11 +329,11 @@ def _size_and_use(folder: PrivateFolder, name: str, used: str) -> tuple[int, flo
 
 
 def _size(folder: PrivateFolder, name: str) -> int:
-    found = _stat(folder, name)
-    if found is None or not stat.S_ISDIR(found.st_mode):
-        return 0 if found is None else found.st_size
+    status = _stat(folder, name)
+    if status is None or not stat.S_ISDIR(status.st_mode):
+        return 0 if status is None else status.st_size
     with suppress(OSError), folder.subfolder(name) as files:
-        return sum(files.stat(each).st_size for each in files.names())
+        return sum(files.stat(entry).st_size for entry in files.names())
     return 0
 
 

@@ -33,8 +33,8 @@ def put_arrays(folder: PrivateFolder, name: str, arrays: Mapping[str, Array]) ->
     """Store arrays in a file and its `.json`, replacing others; OSError if the disk is full."""
     checksum = _Checksum()
     folder.write(name, checksum(_parts(arrays.values())))
-    each = [[name, array.dtype.name, array.shape] for name, array in arrays.items()]
-    about = {"each": each, "crc32": checksum.value, "file": _stamp(folder.stat(name))}
+    rows = [[name, array.dtype.name, array.shape] for name, array in arrays.items()]
+    about = {"each": rows, "crc32": checksum.value, "file": _stamp(folder.stat(name))}
     folder.write(_about(name), [json.dumps(about).encode()])
 
 
@@ -46,10 +46,10 @@ def map_arrays(folder: PrivateFolder, name: str) -> dict[str, Array]:
     about = json.loads(folder.read(_about(name), _LARGEST))
     types = [(str(name), DType.of(dtype).numpy, shape) for name, dtype, shape in about["each"]]
     with folder.open(name) as file:
-        found = os.fstat(file.fileno())
-        held = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY) if found.st_size else b""
-    arrays = dict(_views(held, types))
-    if about["file"] != _stamp(found) and zlib.crc32(held) != about["crc32"]:
+        status = os.fstat(file.fileno())
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY) if status.st_size else b""
+    arrays = dict(_views(mapped, types))
+    if about["file"] != _stamp(status) and zlib.crc32(mapped) != about["crc32"]:
         raise ValueError("the arrays were damaged")
     return arrays
 

@@ -58,8 +58,8 @@ def threshold(name: str, default: int, unit: str, effect: str, *, small: int) ->
     """Define a threshold; ValueError if there is one of this name."""
     if name in _DEFINED:
         raise ValueError(f"a threshold {name!r} is defined already")
-    _DEFINED[name] = made = Threshold(name, default, unit, effect, small)
-    return made
+    _DEFINED[name] = created = Threshold(name, default, unit, effect, small)
+    return created
 
 
 def all_thresholds() -> dict[str, Threshold]:

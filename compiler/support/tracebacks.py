@@ -113,15 +113,15 @@ def _is_called_by_ours() -> bool:
 
 def unfiltered(error: BaseException) -> TracebackType | None:
     """Return the full traceback of an error, for `pdb.post_mortem`."""
-    kept: object = error.__dict__.get(_KEPT)
-    if not isinstance(kept, _Unfiltered):
+    record: object = error.__dict__.get(_KEPT)
+    if not isinstance(record, _Unfiltered):
         return error.__traceback__
     nodes: list[TracebackType] = []
     node = error.__traceback__
-    while node is not None and node is not kept.shown:
+    while node is not None and node is not record.shown:
         nodes.append(node)
         node = node.tb_next
-    return _chain_frames(nodes, kept.traceback)
+    return _chain_frames(nodes, record.traceback)
 
 
 def is_ours(file: str) -> bool:
@@ -142,13 +142,13 @@ def _hide(error: BaseException) -> None:
 
 def _user_frames(traceback: TracebackType | None) -> list[TracebackType]:
     """Return the nodes of frames that are neither ours nor of a library that ours called."""
-    found: list[TracebackType] = []
+    nodes: list[TracebackType] = []
     inside, node = False, traceback
     while node is not None:
         inside = _is_inside(node.tb_frame, inside)
-        found += [] if inside else [node]
+        nodes += [] if inside else [node]
         node = node.tb_next
-    return found
+    return nodes
 
 
 def _is_inside(frame: FrameType, inside: bool) -> bool:
@@ -160,7 +160,7 @@ def _is_inside(frame: FrameType, inside: bool) -> bool:
         return inside
     if file.startswith("<"):  # methods that dataclasses make have the names of their module
         return is_ours(str(frame.f_globals.get("__file__", "")))
-    installed = next((each for each in _INSTALLED if file.startswith(each)), None)
+    installed = next((folder for folder in _INSTALLED if file.startswith(folder)), None)
     if installed is not None:
         return Path(file.removeprefix(installed)).parts[0].removesuffix(".py") in _CALLED
     return file.startswith(_STANDARD)
@@ -239,12 +239,12 @@ def _last(traceback: TracebackType) -> TracebackType:
 def _is_raised(node: TracebackType) -> bool:
     """Whether a frame is at a `raise` statement other than that of an `assert`."""
     before = ""
-    for each in dis.get_instructions(node.tb_frame.f_code):
-        if each.offset == node.tb_lasti:
-            return each.opname in ("RAISE_VARARGS", "RERAISE") and before != "assert"
-        if each.opname in ("LOAD_ASSERTION_ERROR", "LOAD_COMMON_CONSTANT"):
+    for instruction in dis.get_instructions(node.tb_frame.f_code):
+        if instruction.offset == node.tb_lasti:
+            return instruction.opname in ("RAISE_VARARGS", "RERAISE") and before != "assert"
+        if instruction.opname in ("LOAD_ASSERTION_ERROR", "LOAD_COMMON_CONSTANT"):
             before = "assert"
-        elif each.opname == "RAISE_VARARGS":
+        elif instruction.opname == "RAISE_VARARGS":
             before = ""
     return False
 

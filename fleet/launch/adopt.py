@@ -56,9 +56,9 @@ def adopt(gpus: str = "", started_port: int | None = None) -> None:
 def exchange(store: Any, member: Member, own: socket.socket) -> list[str]:
     """Publish this process's endpoint and read those of all, in rank order."""
     store.set(f"fluid/endpoint/{member.rank}", _text(own))
-    found = [store.get(f"fluid/endpoint/{rank}").decode() for rank in range(member.world)]
+    endpoints = [store.get(f"fluid/endpoint/{rank}").decode() for rank in range(member.world)]
     _leave(store, member)
-    return found
+    return endpoints
 
 
 def _text(own: socket.socket) -> str:

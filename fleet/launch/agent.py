@@ -101,8 +101,8 @@ def _config(elastic: Any, job: Job, folder: Path, shows: set[int] | None) -> Any
         "log_line_prefix_template": "[${rank}] ",
         "shutdown_timeout": SECONDS_TO_END,
     }
-    known = {each.name for each in fields(elastic.LaunchConfig)}
-    return elastic.LaunchConfig(**{name: wanted[name] for name in wanted if name in known})
+    field_names = {field.name for field in fields(elastic.LaunchConfig)}
+    return elastic.LaunchConfig(**{name: wanted[name] for name in wanted if name in field_names})
 
 
 def _worker_arguments(job: Job) -> list[str]:

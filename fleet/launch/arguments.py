@@ -42,9 +42,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description=DESCRIPTION, epilog=EXAMPLES,
     )  # fmt: skip
     add_arguments(command)
-    given = command.parse_args(arguments)
+    options = command.parse_args(arguments)
     try:
-        return run_job(job_of(given))
+        return run_job(job_of(options))
     except ValueError as error:
         command.error(str(error))
 
@@ -134,14 +134,14 @@ def job_of(given: argparse.Namespace, environ: Environ = None) -> Job:
 
 def _settings(text: str) -> tuple[tuple[str, str], ...]:
     """Parse comma-separated `name=value` pairs. Raises ValueError if malformed."""
-    pairs = [each.partition("=") for each in _listed(text)]
+    pairs = [setting.partition("=") for setting in _listed(text)]
     if not all(name and equals for name, equals, _ in pairs):
         raise ValueError(f"--rdzv_conf is {text!r}, expected NAME=VALUE, with commas between")
     return tuple((name, value) for name, _, value in pairs)
 
 
 def _listed(text: str) -> list[str]:
-    return [each.strip() for each in text.split(",") if each.strip()]
+    return [part.strip() for part in text.split(",") if part.strip()]
 
 
 def _processes(asked: int | None, gpus: Sequence[str], environ: Environ) -> int:
@@ -167,9 +167,9 @@ def _machines(given: argparse.Namespace) -> _Machines:
 
 def _node_range(text: str) -> tuple[int, int]:
     """The minimum and maximum number of machines: `4` or `1:4`."""
-    found = re.fullmatch(r"(\d+)(?::(\d+))?", text)
-    least = int(found[1]) if found else 0
-    most = int(found[2] or least) if found else 0
+    match = re.fullmatch(r"(\d+)(?::(\d+))?", text)
+    least = int(match[1]) if match else 0
+    most = int(match[2] or least) if match else 0
     if not 1 <= least <= most:
         raise ValueError(f"--nnodes is {text!r}, expected a number such as 2, or a range 1:4")
     return least, most

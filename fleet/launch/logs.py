@@ -54,11 +54,11 @@ def attempt_files(
 ) -> dict[int, tuple[str, str]]:
     """The log and the error file of each local rank, in one attempt to run a job."""
     behind = f".{attempt}" if attempt else ""
-    found: dict[int, tuple[str, str]] = {}
+    files: dict[int, tuple[str, str]] = {}
     for local, environ in envs.items():
         name = f"workerlog.{environ.get('RANK', local)}" if names is None else names[local]
         log = folder / f"{name}{behind}"
         error = log.with_name(f".{log.name}.error.json")
         error.unlink(missing_ok=True)
-        found[local] = str(log), str(error)
-    return found
+        files[local] = str(log), str(error)
+    return files

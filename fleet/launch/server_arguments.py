@@ -57,12 +57,12 @@ class ServerJob:
     @property
     def own_servers(self) -> list[int]:
         """The numbers of the servers that run here."""
-        return [n for n, each in enumerate(self.endpoints) if self._is_here(each)]
+        return [n for n, endpoint in enumerate(self.endpoints) if self._is_here(endpoint)]
 
     @property
     def own_workers(self) -> list[int]:
         """The numbers of the workers that run here."""
-        here = [n for n, each in enumerate(self.trainers) if self._is_here(each)]
+        here = [n for n, endpoint in enumerate(self.trainers) if self._is_here(endpoint)]
         return here if self.host else list(range(self.workers))
 
     def _is_here(self, endpoint: str) -> bool:
@@ -137,7 +137,7 @@ def server_job(given: argparse.Namespace) -> ServerJob:
         raise ValueError(f"{given.script} is no file: name a script, and after it its arguments")
     if given.worker_num < 1:
         raise ValueError(f"--worker_num is {given.worker_num}, expected 1 or more")
-    cluster = [each.strip() for each in given.cluster_node_ips.split(",")]
+    cluster = [host.strip() for host in given.cluster_node_ips.split(",")]
     several = bool(given.servers or given.workers) or len(cluster) > 1
     servers, workers = _on_several(given, cluster) if several else (_endpoints(given), ())
     meeting = PADDLE_GLOO_ENDPOINT.read_or("".join(workers[:1]))
@@ -160,17 +160,17 @@ def _on_several(
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The endpoints of the servers and of the workers of a job on several machines."""
     if given.servers or given.workers:
-        found = _listed(given.servers, "--servers"), _listed(given.workers, "--workers")
+        endpoints = _listed(given.servers, "--servers"), _listed(given.workers, "--workers")
     else:
-        found = _numbered(given, cluster)
-    if len(set(found[0] + found[1])) != len(found[0] + found[1]):
+        endpoints = _numbered(given, cluster)
+    if len(set(endpoints[0] + endpoints[1])) != len(endpoints[0] + endpoints[1]):
         raise ValueError("an endpoint is that of a server and of a worker: expected different ones")
-    hosts = {each.rpartition(":")[0] for side in found for each in side}
+    hosts = {endpoint.rpartition(":")[0] for side in endpoints for endpoint in side}
     if given.node_ip not in hosts:
         raise ValueError(
             f"--node_ip is {given.node_ip!r}, expected one of {', '.join(sorted(hosts))}"
         )
-    return found
+    return endpoints
 
 
 def _numbered(
@@ -197,7 +197,7 @@ def _endpoints(given: argparse.Namespace) -> tuple[str, ...]:
 
 def _listed(text: str, flag: str) -> tuple[str, ...]:
     """The endpoints of a flag. Raises ValueError."""
-    found = tuple(each.strip() for each in text.split(","))
-    if not all(map(is_endpoint, found)) or len(set(found)) != len(found):
+    endpoints = tuple(endpoint.strip() for endpoint in text.split(","))
+    if not all(map(is_endpoint, endpoints)) or len(set(endpoints)) != len(endpoints):
         raise ValueError(f"{flag} is {text!r}, expected different host:port")
-    return found
+    return endpoints

@@ -47,9 +47,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description=DESCRIPTION, epilog=EXAMPLES,
     )  # fmt: skip
     add_server_arguments(command)
-    given = command.parse_args(arguments)
+    options = command.parse_args(arguments)
     try:
-        return run_server_job(server_job(given))
+        return run_server_job(server_job(options))
     except ValueError as error:
         command.error(str(error))
 
@@ -80,8 +80,8 @@ def run_server_job(job: ServerJob) -> int:
 def _free_endpoints(count: int) -> list[str]:
     """Distinct unused endpoints of this machine."""
     with ExitStack() as stack:
-        found = [stack.enter_context(listener("127.0.0.1")) for _ in range(count)]
-        return [f"127.0.0.1:{each.getsockname()[1]}" for each in found]
+        sockets = [stack.enter_context(listener("127.0.0.1")) for _ in range(count)]
+        return [f"127.0.0.1:{sock.getsockname()[1]}" for sock in sockets]
 
 
 def _started(processes: Any, job: ServerJob) -> Any:
@@ -94,7 +94,7 @@ def _started(processes: Any, job: ServerJob) -> Any:
         args=dict.fromkeys(variables, command),
         envs=variables,
         logs_specs=log_specs(job.log_dir, {_shown(job)}, job.names),
-        log_line_prefixes={each: f"[{name}] " for each, name in job.names.items()},
+        log_line_prefixes={rank: f"[{name}] " for rank, name in job.names.items()},
     )
 
 
@@ -127,7 +127,7 @@ def _watch(context: Any, job: ServerJob) -> int:
 def _workers_ended(context: Any, job: ServerJob) -> bool:
     """Whether all workers of the job ran here and have succeeded."""
     handlers = list(context.subprocess_handlers.values())[len(job.own_servers) :]
-    return len(handlers) == job.workers and all(each.proc.poll() == 0 for each in handlers)
+    return len(handlers) == job.workers and all(handler.proc.poll() == 0 for handler in handlers)
 
 
 def _report(result: Any, job: ServerJob) -> int:

@@ -84,10 +84,10 @@ def first_host(nodes: str) -> str:
     >>> first_host("node[03-04,07]"), first_host("a,b"), first_host("rack1-n[1,5]")
     ('node03', 'a', 'rack1-n1')
     """
-    found = re.match(r"([^,\[]+)(?:\[(\w+))?", nodes)
-    if found is None:
+    match = re.match(r"([^,\[]+)(?:\[(\w+))?", nodes)
+    if match is None:
         raise ValueError(f"SLURM_JOB_NODELIST is {nodes!r}, expected hosts such as 'node[01-04]'")
-    return found[1] + (found[2] or "")
+    return match[1] + (match[2] or "")
 
 
 def paddle_variables(member: Member, endpoints: list[str], devices: list[str]) -> dict[str, str]:
@@ -120,12 +120,12 @@ def own_host(master: str, port: int) -> str:
 
 def listener(host: str, port: int = 0) -> socket.socket:
     """A socket that listens on `host`, on a free port by default. OSError if in use."""
-    made = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        made.bind((host, port))
-        made.listen(128)
+        listening.bind((host, port))
+        listening.listen(128)
     except OSError:
-        made.close()
+        listening.close()
         raise
-    return made
+    return listening

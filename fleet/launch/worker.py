@@ -24,13 +24,13 @@ def main() -> int:
     """Run the script of the command line in this process; return 0, or 2 for an invalid command
     line.
     """
-    given = _arguments()
-    end_with(given.parent)
+    options = _arguments()
+    end_with(options.parent)
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # until the script runs, there is nothing to save
     os.dup2(sys.stdout.fileno(), sys.stderr.fileno())  # one log, in order
     faulthandler.enable()  # the log of a process that a signal ends says where its threads were
     record = import_module("torch.distributed.elastic.multiprocessing.errors").record
-    return int(record(_run)(given) or 0)
+    return int(record(_run)(options) or 0)
 
 
 def _run(given: argparse.Namespace) -> int:

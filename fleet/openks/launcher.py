@@ -27,8 +27,8 @@ def command_line(arguments: Sequence[str]) -> tuple[str, list[str]]:
     command.add_argument("--worker_num", type=int, help="workers")
     command.add_argument("--server_num", type=int, help="servers, with --mode cpu")
     command.add_argument("rest", nargs=argparse.REMAINDER, help="other flags, script, arguments")
-    given, others = command.parse_known_args(arguments)
-    return given.mode, [*_numbers(given), *others, *given.rest]
+    options, others = command.parse_known_args(arguments)
+    return options.mode, [*_numbers(options), *others, *options.rest]
 
 
 def _numbers(given: argparse.Namespace) -> list[str]:

@@ -99,9 +99,9 @@ class RoleMakerBase:
         They are the workers' endpoints; for workers known by number only, those of
         PADDLE_TRAINER_ENDPOINTS, one for each. Raises ValueError naming the variable.
         """
-        known = self.get_trainer_endpoints()
-        if known:
-            return known
+        trainers = self.get_trainer_endpoints()
+        if trainers:
+            return trainers
         found = list(PADDLE_TRAINER_ENDPOINTS.require())
         if len(found) != self.worker_num():
             got = f"{len(found)} endpoints, but there are {self._workers} workers"
@@ -145,14 +145,14 @@ class RoleMakerBase:
         """
         if mode not in MODES:
             raise ValueError(f"all_reduce_worker: unknown mode {mode!r}, expected sum, min or max")
-        given, result = as_vector(input, "input"), as_vector(output, "output")
-        if len(given) != len(result):
-            raise ValueError(f"output has {len(result)} elements, but input has {len(given)}")
+        vector, result = as_vector(input, "input"), as_vector(output, "output")
+        if len(vector) != len(result):
+            raise ValueError(f"output has {len(result)} elements, but input has {len(vector)}")
         if not self.is_worker():
             warnings.warn("all_reduce_worker does nothing on a server", stacklevel=2)
             return
         alone = self.worker_num() == 1
-        output[:] = _like(output, given if alone else self._meeting().all_reduce(given, mode))
+        output[:] = _like(output, vector if alone else self._meeting().all_reduce(vector, mode))
 
     def barrier_worker(self) -> None:
         """Wait until every worker has called this; does nothing on a server."""

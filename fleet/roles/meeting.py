@@ -104,9 +104,9 @@ def as_vector(values: Sequence[Any] | Array, what: str) -> Array:
 
     Raises ValueError for several dimensions and TypeError for non-numbers.
     """
-    found = np.asarray(values)
-    if found.ndim != 1:
-        raise ValueError(f"{what} must be one-dimensional, but has the shape {found.shape}")
-    if not np.issubdtype(found.dtype, np.number):
-        raise TypeError(f"{what} must be numbers, not {found.dtype}")
-    return found
+    vector = np.asarray(values)
+    if vector.ndim != 1:
+        raise ValueError(f"{what} must be one-dimensional, but has the shape {vector.shape}")
+    if not np.issubdtype(vector.dtype, np.number):
+        raise TypeError(f"{what} must be numbers, not {vector.dtype}")
+    return vector

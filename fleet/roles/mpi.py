@@ -65,9 +65,9 @@ class MPISymetricRoleMaker(CommunicatingRoleMaker):
         self._role = Role.SERVER if rank % PER_MACHINE == 0 else Role.WORKER
         first = 0 if self._role == Role.WORKER else self._workers
         self._met = Meeting(self._place(), self._workers, self._workers, first + self._current_id)
-        found = self._exchange(self._met)
+        endpoints = self._exchange(self._met)
         self._worker_endpoints, self._server_endpoints = (
-            found[: self._workers], found[self._workers :],
+            endpoints[: self._workers], endpoints[self._workers :],
         )  # fmt: skip
 
     def _exchange(self, meeting: Meeting) -> list[str]:
@@ -76,8 +76,8 @@ class MPISymetricRoleMaker(CommunicatingRoleMaker):
         with listener(own_host(host, int(port))) as own:
             address, number = own.getsockname()
             mine = int(IPv4Address(address)) << 16 | number
-            found = meeting.gather(np.int64(mine), "all")
-        return [f"{IPv4Address(int(each) >> 16)}:{int(each) & 0xFFFF}" for each in found]
+            addresses = meeting.gather(np.int64(mine), "all")
+        return [f"{IPv4Address(int(packed) >> 16)}:{int(packed) & 0xFFFF}" for packed in addresses]
 
     def _place(self) -> str:
         if not PADDLE_GLOO_ENDPOINT.is_set() and SLURM_JOB_NODELIST.is_set():

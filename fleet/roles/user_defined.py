@@ -59,9 +59,9 @@ def _expect_endpoints(endpoints: Any, name: str) -> None:
         raise TypeError(f"{name} must be a list of host:port, not {type(endpoints).__name__}")
     if not endpoints:
         raise ValueError(f"{name} is empty: expected at least one host:port")
-    for each in endpoints:
-        if not isinstance(each, str):
-            raise TypeError(f"{name} must hold strings such as '127.0.0.1:6174', not {each!r}")
+    for endpoint in endpoints:
+        if not isinstance(endpoint, str):
+            raise TypeError(f"{name} must hold strings such as '127.0.0.1:6174', not {endpoint!r}")
     if len(set(endpoints)) != len(endpoints):
         raise ValueError(f"{name} has an endpoint twice: {', '.join(endpoints)}")
 

@@ -51,17 +51,19 @@ def append_backward(
             raise ValueError("'callback' must be a callable object.")
     wanted = _parameters(loss, parameter_list)
     loss.block.program._grow()
-    kept = [_name(each, "checkpoints") for each in checkpoints or ()]
+    checkpoint_names = [_name(checkpoint, "checkpoints") for checkpoint in checkpoints or ()]
     forward = list(loss.block.ops)
 
     def call_back(block: Any, op: Any, context: Mapping[str, str]) -> None:
         for callback in callbacks or ():
             callback(block=block, context={**context, "__current_op_desc__": op.desc})
 
-    found = autodiff.append_backward(loss.block, loss.name, no_grad_names(no_grad_set), call_back)
-    pairs = [(name, found[name]) for name in wanted if name in found]
+    gradients_by_name = autodiff.append_backward(
+        loss.block, loss.name, no_grad_names(no_grad_set), call_back
+    )
+    pairs = [(name, gradients_by_name[name]) for name in wanted if name in gradients_by_name]
     autodiff.note_parameters(loss.block, pairs)
-    recompute_segments(loss.block, forward, kept)
+    recompute_segments(loss.block, forward, checkpoint_names)
     block = loss.block.program.global_block()
     return [(block.var(param), loss.block.var(gradient)) for param, gradient in pairs]
 
@@ -82,14 +84,14 @@ def gradients(
     """
     targets = _listed(targets, "targets")
     inputs = _listed(inputs, "inputs")
-    given = target_gradients if isinstance(target_gradients, list) else [target_gradients]
-    given = given * len(targets) if target_gradients is None else given
-    for seed in given:
+    seed_gradients = target_gradients if isinstance(target_gradients, list) else [target_gradients]
+    seed_gradients = seed_gradients * len(targets) if target_gradients is None else seed_gradients
+    for seed in seed_gradients:
         check_type(seed, "target_gradients", (Variable, type(None)), "gradients")
-    if len(given) != len(targets):
+    if len(seed_gradients) != len(targets):
         raise ValueError("Should have the same number of target_gradients as targets")
     seeds = {}
-    for target, seed in zip(targets, given, strict=True):
+    for target, seed in zip(targets, seed_gradients, strict=True):
         if seed is not None and seed.shape != target.shape:
             raise ValueError(
                 f"the gradient {seed.name!r} has shape {seed.shape}, but its target "
@@ -97,10 +99,12 @@ def gradients(
             )
         seeds[target.name] = None if seed is None else seed.name
     block = targets[0].block
-    names = [each.name for each in inputs]
+    names = [variable.name for variable in inputs]
     block.program._grow()
-    found = autodiff.append_gradients(block, seeds, names, no_grad_names(no_grad_set))
-    return [block.var(found[name]) if name in found else None for name in names]
+    gradients_by_name = autodiff.append_gradients(block, seeds, names, no_grad_names(no_grad_set))
+    return [
+        block.var(gradients_by_name[name]) if name in gradients_by_name else None for name in names
+    ]
 
 
 @entry_point
@@ -108,8 +112,8 @@ def calc_gradient(
     targets: Any, inputs: Any, target_gradients: Any = None, no_grad_set: Any = None
 ) -> Any:
     """`gradients`; returns a single variable for a single input."""
-    found = gradients(targets, inputs, target_gradients, no_grad_set)
-    return found[0] if len(found) == 1 else found
+    results = gradients(targets, inputs, target_gradients, no_grad_set)
+    return results[0] if len(results) == 1 else results
 
 
 def _append_grad_suffix_(name: str) -> str:  # pyright: ignore[reportUnusedFunction]
@@ -122,7 +126,7 @@ def no_grad_names(no_grad_set: Collection[Variable | str] | None) -> set[str]:
     check_type(
         no_grad_set, "no_grad_set", (set, frozenset, list, tuple, type(None)), "append_backward"
     )
-    return {_name(each, "no_grad_set") for each in no_grad_set or ()}
+    return {_name(variable, "no_grad_set") for variable in no_grad_set or ()}
 
 
 def _name(item: Any, argument: str) -> str:
@@ -135,7 +139,7 @@ def _parameters(loss: Variable, listed: Iterable[Variable | str] | None) -> list
         params = loss.block.program.global_block().all_parameters()
         return [param.name for param in params if param.trainable]
     check_type(listed, "parameter_list", (list, tuple, set), "append_backward")
-    return [_name(each, "parameter_list") for each in listed]
+    return [_name(parameter, "parameter_list") for parameter in listed]
 
 
 def _listed(value: Any, argument: str) -> list[Variable]:

@@ -53,11 +53,13 @@ def no_grad_set_names(no_grad_set: Any) -> set[str]:
     if not isinstance(no_grad_set, set | list | tuple):
         kind = type(no_grad_set).__name__
         raise TypeError(f"no_grad_set must be a set, list or tuple, but received {kind}")
-    for each in no_grad_set:
-        if not isinstance(each, Variable | str):
-            kind = type(each).__name__
+    for variable in no_grad_set:
+        if not isinstance(variable, Variable | str):
+            kind = type(variable).__name__
             raise TypeError(f"members of no_grad_set must be Variable or str, but received {kind}")
-    return {each.name if isinstance(each, Variable) else each for each in no_grad_set}
+    return {
+        variable.name if isinstance(variable, Variable) else variable for variable in no_grad_set
+    }
 
 
 def stop_gradients(program: Program) -> dict[int, set[str]]:

@@ -23,8 +23,8 @@ def recompute_segments(block: Block, forward: Sequence[OpDesc], checkpoints: Ite
 
     A checkpoint that no forward op computes has no effect.
     """
-    kept = set(checkpoints)
-    ends = [i + 1 for i, op in enumerate(forward) if kept.intersection(op.writes())]
+    saved = set(checkpoints)
+    ends = [i + 1 for i, op in enumerate(forward) if saved.intersection(op.writes())]
     repeatable = _repeatable(block, forward)
     for number, (start, end) in enumerate(reversed(list(zip([0, *ends], ends, strict=False)))):
         segment = [op for op in forward[start:end] if id(op) in repeatable]
@@ -32,21 +32,21 @@ def recompute_segments(block: Block, forward: Sequence[OpDesc], checkpoints: Ite
         outside |= {name for op in forward[end:] for name in op.reads()}
         outside |= {n for op in forward[start:end] if op not in segment for n in op.writes()}
         written = {name for op in segment for name in op.writes()}
-        again = {name for name in written - outside - kept if not _is_state(block, name)}
+        again = {name for name in written - outside - saved if not _is_state(block, name)}
         _repeat(block, len(forward), segment, again, f".subprog_{number}")
 
 
 def _repeatable(block: Block, forward: Sequence[OpDesc]) -> set[int]:
     """Return the ids of ops that produce the same results when run again at the end."""
     renewed: set[str] = set()
-    found: set[int] = set()
+    repeatable: set[int] = set()
     for op in reversed(forward):
         stale = renewed | {name for name in op.writes() if not _is_state(block, name)}
         is_plain = not find(op.type).is_random and "sub_block" not in op.attrs
         if is_plain and not stale.intersection(op.reads()):
-            found.add(id(op))
+            repeatable.add(id(op))
         renewed.update(op.writes())
-    return found
+    return repeatable
 
 
 def _is_state(block: Block, name: str) -> bool:
@@ -102,5 +102,5 @@ def _insert_copy(block: Block, index: int, op: OpDesc, again: set[str], suffix: 
 
 
 def _rename(slots: dict[str, list[str]], names: set[str], suffix: str) -> None:
-    for slot, held in slots.items():
-        slots[slot] = [name + suffix if name in names else name for name in held]
+    for slot, slot_names in slots.items():
+        slots[slot] = [name + suffix if name in names else name for name in slot_names]

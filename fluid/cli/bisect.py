@@ -80,13 +80,13 @@ def run_bisect(given: argparse.Namespace) -> int:
     """Bisect, print the result and write the minimal program; exit code 1 where a stage differs."""
     if given.out.suffix != ".ir":
         raise CommandError(f"--out {given.out} must end in .ir")
-    found = subject(given.path, given.model_filename, given.params_filename, given.fetch)
-    arrays = arrays_for(found, read_input_arrays(given.input), dict(given.size))
-    repeatable(found.graph)
-    constant_params = given.constant_params or found.model is not None
+    model = subject(given.path, given.model_filename, given.params_filename, given.fetch)
+    arrays = arrays_for(model, read_input_arrays(given.input), dict(given.size))
+    repeatable(model.graph)
+    constant_params = given.constant_params or model.model is not None
     runs = execute if given.target == "numpy" else None
     trial = Trial(_options(given), given.target, given.tolerance, constant_params, runs)
-    seen = bisect(found.graph, arrays.feed, arrays.params, trial, _log)
+    seen = bisect(model.graph, arrays.feed, arrays.params, trial, _log)
     if seen is None:
         stages = "every pass, and the code," if runs else "every pass"
         print(f"{given.path}: {stages} keeps all numbers within {given.tolerance:g}")
@@ -128,8 +128,12 @@ def _again(given: argparse.Namespace, seen: Finding, constant_params: bool) -> s
 
 def _write(path: Path, seen: Finding, command: str) -> None:
     """Write the minimal program, with a comment about what it shows, and its arrays."""
-    found = seen.fault.difference
-    lines = [f"// {seen.fault.stage}: {found.name!r}: {found.why}", f"// {command}", seen.program]
+    difference = seen.fault.difference
+    lines = [
+        f"// {seen.fault.stage}: {difference.name!r}: {difference.why}",
+        f"// {command}",
+        seen.program,
+    ]
     path.write_text("\n".join(lines), encoding="utf-8")
     if seen.feed or seen.params:
         write_arrays(path.with_suffix(".npz"), {**seen.feed, **seen.params})

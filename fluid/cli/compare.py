@@ -46,7 +46,7 @@ def compared(found: list[Difference], against: str) -> str:
       y                         1e-06     2e-06  agrees
     """
     rows = [(f"against {against}", "largest difference", "relative", "")]
-    for each in found:
-        numbers = f"{each.largest:.3g}", f"{each.relative:.3g}"
-        rows.append((f"  {each.name}", *numbers, each.why or "agrees"))
+    for comparison in found:
+        numbers = f"{comparison.largest:.3g}", f"{comparison.relative:.3g}"
+        rows.append((f"  {comparison.name}", *numbers, comparison.why or "agrees"))
     return table(rows, indent="")

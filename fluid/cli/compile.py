@@ -133,11 +133,11 @@ def _report(stages: Any, given: argparse.Namespace, rows: Sequence[Mapping[str, 
 
 def _report_host_ops(missed: Sequence[Any]) -> None:
     """Print the ops that have no device kernel, with the reason for each."""
-    mine = [each for each in missed if each.name == "assign_targets"]
+    mine = [note for note in missed if note.name == "assign_targets"]
     if mine:
         print(f"{count(len(mine), 'op')} without a device kernel, run on the host:")
-    for each in mine:
-        print(f"  {one_line(each.op)}: {one_line(each.reason)}")
+    for note in mine:
+        print(f"  {one_line(note.op)}: {one_line(note.reason)}")
 
 
 def _built(
@@ -174,11 +174,11 @@ def _with_costs(rows: Sequence[Mapping[str, Any]], costs: PlanCost) -> list[dict
 
 
 def _cost(kernel: str, costs: PlanCost) -> dict[str, int]:
-    mine = [each for each in costs.of(Side.DEVICE) if each.kernel == kernel]
+    mine = [cost for cost in costs.of(Side.DEVICE) if cost.kernel == kernel]
     return {
         "launches": len(mine),
-        "moved": sum(each.moved for each in mine),
-        "operations": sum(each.operations + each.products for each in mine),
+        "moved": sum(cost.moved for cost in mine),
+        "operations": sum(cost.operations + cost.products for cost in mine),
     }
 
 

@@ -40,15 +40,17 @@ def cpu_levels(target: str) -> list[str]:
     """
     if target == "native":
         return [host_machine().name]
-    names = [each.strip() for each in target.split(",")]
-    mine = [each for each in names if each.startswith(_PREFIX)]
+    names = [part.strip() for part in target.split(",")]
+    mine = [name for name in names if name.startswith(_PREFIX)]
     if mine and len(mine) < len(names):
         raise CompileError(f"a package is for CPUs or for GPUs, not for both: {target}")
-    levels = list(dict.fromkeys(each.removeprefix(_PREFIX) for each in mine))
-    for each in levels:
-        if each not in MACHINES:
-            known = ", ".join(f"{_PREFIX}{name}" for name in MACHINES)
-            raise CompileError(f"{each!r} is not a known level of CPUs", hint=f"expected: {known}")
+    levels = list(dict.fromkeys(name.removeprefix(_PREFIX) for name in mine))
+    for level in levels:
+        if level not in MACHINES:
+            level_names = ", ".join(f"{_PREFIX}{name}" for name in MACHINES)
+            raise CompileError(
+                f"{level!r} is not a known level of CPUs", hint=f"expected: {level_names}"
+            )
     return levels
 
 
@@ -59,13 +61,15 @@ def compile_for_cpus(model: SavedModel, levels: Sequence[str], given: argparse.N
         model.program, feed=[var.name for var in model.feeds], fetch=model.fetch_names,
         params=params, target=f"native:{levels[0]}",
     )  # fmt: skip
-    modules = {levels[0]: stages.module} | {each: _module(stages, each) for each in levels[1:]}
-    objects = {each: build_objects(made.kernels_ir, each) for each, made in modules.items()}
+    modules = {levels[0]: stages.module} | {level: _module(stages, level) for level in levels[1:]}
+    objects = {level: build_objects(module.kernels_ir, level) for level, module in modules.items()}
     write_cpu_package(given.out, modules, model.path.read_bytes(), params, objects)
     dims: tuple[str, ...] = stages.plan.dims
     sizes = dict.fromkeys(dims, int(given.batch))
     rows = [
-        row for each in levels for row in _rows(each, objects[each], _costs(stages, each, sizes))
+        row
+        for level in levels
+        for row in _rows(level, objects[level], _costs(stages, level, sizes))
     ]
     if given.json:
         print(json.dumps(rows, indent=1))
@@ -92,11 +96,11 @@ def _rows(
     Kernels without calls prepare constants, when the package is loaded.
     """
     rows: list[dict[str, object]] = []
-    for name, held in objects.items():
-        mine = [each for each in costs if each.kernel == name]
-        moved, operations = sum(each.moved for each in mine), sum(each.operations for each in mine)
+    for name, code in objects.items():
+        mine = [cost for cost in costs if cost.kernel == name]
+        moved, operations = sum(cost.moved for cost in mine), sum(cost.operations for cost in mine)
         rows.append({
-            "kernel": name, "cpu": level, "bytes": len(held), "calls": len(mine), "moved": moved,
+            "kernel": name, "cpu": level, "bytes": len(code), "calls": len(mine), "moved": moved,
             "operations": operations,
         })  # fmt: skip
     return sorted(rows, key=lambda row: -int(str(row["moved"])) - int(str(row["operations"])))
@@ -109,8 +113,8 @@ def _report(
     modules: Mapping[str, Module],
 ) -> None:
     """Print the kernels of each level, and the ops that run in NumPy with the reason."""
-    for each in (each for each in stages.context.missed if each.name == "assign_targets"):
-        print(f"in NumPy: {one_line(each.op)}: {one_line(each.reason)}")
+    for note in (note for note in stages.context.missed if note.name == "assign_targets"):
+        print(f"in NumPy: {one_line(note.op)}: {one_line(note.reason)}")
     for level, module in modules.items():
         mine = [row for row in rows if row["cpu"] == level]
         print(_shown(mine))

@@ -164,7 +164,9 @@ class ConvertedModel:
             return {target.params: combined_writer(self.params), **program}
         for name in self.params:
             _expect_file_of_its_own(name, target, self.params)
-        return {name: tensor_writer(name, *held) for name, held in self.params.items()} | program
+        return {
+            name: tensor_writer(name, *tensor) for name, tensor in self.params.items()
+        } | program
 
 
 def _expect_file_of_its_own(name: str, target: Layout, names: Iterable[str]) -> None:
@@ -216,13 +218,13 @@ def _ops(block: Message) -> tuple[Message, ...]:
 
 def _without(op: Message) -> Message:
     attrs = op.many("attrs", Message)
-    return _with(op, "attrs", [each for each in attrs if each.one("name", str) != CALL_STACK])
+    return _with(op, "attrs", [attr for attr in attrs if attr.one("name", str) != CALL_STACK])
 
 
 def _with(message: Message, field: str, items: Iterable[Message]) -> Message:
-    kept = {name: value for name, value in message.values.items() if name != field}
+    remaining = {name: value for name, value in message.values.items() if name != field}
     values = tuple(items)
-    return replace(message, values={**kept, field: values} if values else kept)
+    return replace(message, values={**remaining, field: values} if values else remaining)
 
 
 # ---- writing all or nothing ----

@@ -79,8 +79,8 @@ def describe(layout: Layout) -> Description:
 def _described(layout: Layout) -> Description:
     where = str(layout.program)
     program = load_program(layout.program.read_bytes(), where, factory=Program)
-    kept = [var for var in program.list_vars() if is_persistable(var)]
-    params = tuple(var for var in kept if var.kind is not VarKind.RAW)
+    variables = [var for var in program.list_vars() if is_persistable(var)]
+    params = tuple(var for var in variables if var.kind is not VarKind.RAW)
     files = layout.files([var.name for var in params])
     return Description(
         layout=layout,
@@ -166,7 +166,7 @@ def _parameters(found: Description) -> str:
     """Name, type and bytes of each parameter, or of the largest, as the program declares them."""
     if not found.params:
         return "  no parameters"
-    numbers, nbytes = (sum(each) for each in zip(*map(_sizes, found.params), strict=True))
+    numbers, nbytes = (sum(sizes) for sizes in zip(*map(_sizes, found.params), strict=True))
     total = f"  {count(len(found.params), 'parameter')} with {count(numbers, 'number')}"
     shown = list(found.params)
     if len(shown) > LISTED:
@@ -195,16 +195,16 @@ def _missing(found: Description) -> str:
 def _refused(found: Description) -> str:
     """The unsupported ops by type and reason, with their locations."""
     groups: dict[tuple[str, str], list[Obstacle]] = {}
-    for each in found.obstacles:
-        groups.setdefault((each.kind, each.why), []).append(each)
+    for obstacle in found.obstacles:
+        groups.setdefault((obstacle.kind, obstacle.why), []).append(obstacle)
     if not groups:
         return ""
     lines = [f"unsupported: {count(len(found.obstacles), 'op')}"]
     for (kind, why), group in groups.items():
         lines.append(one_line(f"  {kind} × {len(group)}: {why}"))
         lines += [
-            one_line(f"    {each.where}: {each.text}  {each.source}".rstrip())
-            for each in group[:NAMED]
+            one_line(f"    {obstacle.where}: {obstacle.text}  {obstacle.source}".rstrip())
+            for obstacle in group[:NAMED]
         ]
         lines += [f"    and {len(group) - NAMED} more"] if len(group) > NAMED else []
     return "\n".join(lines)

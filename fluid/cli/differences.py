@@ -96,20 +96,20 @@ def run_compare(given: argparse.Namespace) -> int:
     ours = _side(given.ours, given.a, given.fetch)
     theirs = _side(given.theirs or given.ours, passes, given.fetch)
     arrays = _arrays(ours, theirs, read_input_arrays(given.input), dict(given.size))
-    found = compare(_numbers(ours, arrays), _numbers(theirs, arrays), given.tolerance)
-    if not found.left:
+    comparison = compare(_numbers(ours, arrays), _numbers(theirs, arrays), given.tolerance)
+    if not comparison.left:
         raise CommandError("the two have no result and no state of the same name: see --fetch")
     print(f"A  {ours.path}  {given.a}\nB  {theirs.path}  {passes}\n")
-    print(comparison_text(found, given.show))
-    return 0 if found.agrees else 1
+    print(comparison_text(comparison, given.show))
+    return 0 if comparison.agrees else 1
 
 
 def _side(path: Path, passes: str, fetch: Sequence[str]) -> _Side:
     chosen = _passes(passes)
     if path.suffix != ".py":
-        found = subject(path, fetch=fetch)
-        repeatable(found.graph)
-        return _Side(path, chosen, found)
+        model = subject(path, fetch=fetch)
+        repeatable(model.graph)
+        return _Side(path, chosen, model)
     if chosen is not None:
         raise CommandError(f"{path} is a module: passes cannot run on generated code")
     if not path.is_file():
@@ -127,10 +127,10 @@ def _passes(text: str) -> Options | None:
     more = [name for name in names if not name.startswith("-")]
     if more == ["none"] and not less:
         return None
-    known = [each.name for each in OPTIONAL]
+    pass_names = [pass_.name for pass_ in OPTIONAL]
     try:
         only = [] if more in ([], ["all"]) else more
-        return Options(disable=left_out(less, only or known))
+        return Options(disable=left_out(less, only or pass_names))
     except ValueError as error:
         raise CommandError(str(error)) from error
 
@@ -144,14 +144,18 @@ def _arrays(
         raise CommandError(
             "expected at least one program or graph: generated modules do not declare their feeds"
         )
-    known = _known(sides, given)
-    _expect_shared(sides, known)
-    made = Arrays({}, {})
-    for found in reversed(sides):
-        own = {name: known[name] for name in known if _has(found, name)}
-        each = arrays_for(found, own, {s: n for s, n in sizes.items() if _is_open(found, s)})
-        made = Arrays({**made.feed, **each.feed}, {**made.params, **each.params})
-    return made
+    arrays = _known(sides, given)
+    _expect_shared(sides, arrays)
+    merged = Arrays({}, {})
+    for model in reversed(sides):
+        own = {name: arrays[name] for name in arrays if _has(model, name)}
+        arrays_of_model = arrays_for(
+            model, own, {s: n for s, n in sizes.items() if _is_open(model, s)}
+        )
+        merged = Arrays(
+            {**merged.feed, **arrays_of_model.feed}, {**merged.params, **arrays_of_model.params}
+        )
+    return merged
 
 
 def _expect_shared(sides: Sequence[Subject], known: Mapping[str, Array]) -> None:
@@ -159,11 +163,11 @@ def _expect_shared(sides: Sequence[Subject], known: Mapping[str, Array]) -> None
     known, such as weights that a pass folded: a generated array would make the comparison
     meaningless.
     """
-    for found, other in ((sides[0], sides[-1]), (sides[-1], sides[0])):
-        for var in (*found.graph.feeds(), *(v for v in found.graph.params() if not v.version)):
+    for model, other in ((sides[0], sides[-1]), (sides[-1], sides[0])):
+        for var in (*model.graph.feeds(), *(v for v in model.graph.params() if not v.version)):
             if var.name not in known and not _has(other, var.name):
                 raise CommandError(
-                    f"{found.path} reads {var.name!r}, which {other.path} does not have: pass it "
+                    f"{model.path} reads {var.name!r}, which {other.path} does not have: pass it "
                     f"with --input {var.name}=FILE.npy, or run the passes here, with --b"
                 )
 
@@ -171,10 +175,10 @@ def _expect_shared(sides: Sequence[Subject], known: Mapping[str, Array]) -> None
 def _known(sides: Sequence[Subject], given: Mapping[str, Array]) -> dict[str, Array]:
     """The arrays the user passed and those of the models."""
     for name in given:
-        if not any(_has(found, name) for found in sides):
+        if not any(_has(model, name) for model in sides):
             raise CommandError(f"neither program has a feed or state {name!r}")
-    held = {name: array for found in reversed(sides) for name, array in found.params.items()}
-    return held | dict(given)
+    arrays = {name: array for model in reversed(sides) for name, array in model.params.items()}
+    return arrays | dict(given)
 
 
 def _has(found: Subject, name: str) -> bool:
@@ -201,8 +205,8 @@ def _numbers(side: _Side, arrays: Arrays) -> Numbers:
 def _of_module(module: Module, arrays: Arrays) -> Numbers:
     params = {name: array.copy() for name, array in arrays.params.items()}
     results = execute(module, arrays.feed, params)
-    changed = {each.name: params[each.name] for each in module.params if each.name in params}
-    left = {each.name: array for each, array in zip(module.fetches, results, strict=True)}
+    changed = {param.name: params[param.name] for param in module.params if param.name in params}
+    left = {tensor.name: array for tensor, array in zip(module.fetches, results, strict=True)}
     return Numbers({}, left | changed)
 
 
@@ -211,7 +215,7 @@ def _of_graph(side: _Side, arrays: Arrays) -> Numbers:
     graph = side.found.graph
     params = {name: array.copy() for name, array in arrays.params.items()}
     if side.passes is not None:
-        known = params if side.found.model is not None else None
-        run_passes(graph, pipeline(side.passes), Context(known))
+        params_if_model = params if side.found.model is not None else None
+        run_passes(graph, pipeline(side.passes), Context(params_if_model))
     missing = [v for v in graph.params() if not v.version and v.name not in params]
     return numbers(graph, arrays.feed, params | inputs(missing, {}, {}))

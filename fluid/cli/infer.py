@@ -113,9 +113,9 @@ def _loaded(given: argparse.Namespace) -> SavedModel:
 
 
 def _describe(layout: Layout) -> int:
-    found = describe(layout)
-    print(described(found))
-    return 1 if found.obstacles else 0
+    description = describe(layout)
+    print(described(description))
+    return 1 if description.obstacles else 0
 
 
 def _image_options(given: argparse.Namespace) -> ImageOptions:
@@ -127,8 +127,8 @@ def _other(path: Path | None, limit: int | None) -> dict[str, Array] | None:
     """The results of the other run to compare with, if any."""
     if path is None:
         return None
-    found = read_arrays(path, limit)
-    return found if isinstance(found, dict) else {path.stem: found}
+    arrays = read_arrays(path, limit)
+    return arrays if isinstance(arrays, dict) else {path.stem: arrays}
 
 
 def _kept(
@@ -140,9 +140,9 @@ def _kept(
         print(f"written to {given.output}: {', '.join(map(one_line, arrays))}")
     if theirs is None:
         return 0
-    found = compare(_comparable(arrays, theirs), theirs, given.tolerance)
-    print(f"\n{compared(found, str(given.check))}")
-    return 1 if any(each.why for each in found) else 0
+    comparisons = compare(_comparable(arrays, theirs), theirs, given.tolerance)
+    print(f"\n{compared(comparisons, str(given.check))}")
+    return 1 if any(comparison.why for comparison in comparisons) else 0
 
 
 def _comparable(arrays: Mapping[str, Array], theirs: Mapping[str, Array]) -> dict[str, Array]:

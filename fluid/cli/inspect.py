@@ -113,14 +113,14 @@ def inspect(given: argparse.Namespace) -> int:
     if given.json and gpu is None:
         raise CommandError("--json requires --roofline with the name of a GPU")
     target = _target(given)
-    found = subject(given.path, given.model_filename, given.params_filename, given.fetch)
+    model = subject(given.path, given.model_filename, given.params_filename, given.fetch)
     sizes = dict(given.size) | ({"N": given.batch} if given.batch else {})
-    seen = compiled(found, sizes, target, options, given.dump)
+    seen = compiled(model, sizes, target, options, given.dump)
     counters = ptx_machine("inspection").gpu_counters(seen) if given.counters else []
     if given.json == Path("-"):
         print(_json(seen, GPUS[given.roofline], counters))
         return 0
-    print(_contents(found))
+    print(_contents(model))
     print(_compilation(seen))
     if gpu is not None:
         print(f"\n{seen.roofline(gpu)}")
@@ -131,7 +131,7 @@ def inspect(given: argparse.Namespace) -> int:
         print(f"\njson     {given.json}: the account of every pass and kernel")
     native = _native(seen, given) if target == "native" else None
     if given.html:
-        page = seen.html(_summary(found), Sources(given.sources or [Path.cwd()]), gpu, native)
+        page = seen.html(_summary(model), Sources(given.sources or [Path.cwd()]), gpu, native)
         given.html.write_text(page, encoding="utf-8")
         spent = time.perf_counter() - start
         print(f"\nreport   {given.html}: {size_text(len(page.encode()))}, in {spent:.1f} s")
@@ -173,7 +173,7 @@ def _json(seen: Study, gpu: Gpu, counters: Sequence[Any]) -> str:
     """The account of every pass and kernel, and counters if there are any."""
     data = seen.roofline(gpu).data()
     if counters:
-        data["counters"] = [each.data() for each in counters]
+        data["counters"] = [counter.data() for counter in counters]
     return json.dumps(data, indent=1)
 
 
@@ -224,12 +224,12 @@ def compiled(
     The options are those of the environment by default. Raises CommandError for an unknown dim.
     """
     options = options or Options.from_env()
-    known = {name for var in found.graph.feeds() for name in var.type.names}
+    symbols = {name for var in found.graph.feeds() for name in var.type.names}
     for name in sizes:
-        if name not in known:
-            open_sizes = ", ".join(sorted(known)) or "none"
+        if name not in symbols:
+            open_sizes = ", ".join(sorted(symbols)) or "none"
             raise CommandError(f"the model has no open size {name!r}; it has: {open_sizes}")
-    sizes = {**dict.fromkeys(known, options.typical), **sizes}
+    sizes = {**dict.fromkeys(symbols, options.typical), **sizes}
     title = f"{found.path.resolve().name}: {count(len(kinds(found)), 'op')}"
     return study_graph(
         title, found.graph, sizes, params=dict(found.params) if found.params else None,
@@ -260,14 +260,14 @@ def _edges(found: Subject) -> list[tuple[str, str, str]]:
         sides = [("feed", var) for var in graph.feeds()] + [("fetch", v) for v in graph.results]
         return [(side, var.name, str(var.type)) for side, var in sides]
     model = found.model
-    sides = [("feed", each) for each in model.feeds] + [("fetch", each) for each in model.fetches]
+    sides = [("feed", name) for name in model.feeds] + [("fetch", name) for name in model.fetches]
     return [(side, var.name, shape_text(var)) for side, var in sides]
 
 
 def _state_text(graph: Graph) -> str:
     """Number and bytes of a program's persistable variables."""
     sizes = [var.type.nbytes for var in graph.params()]
-    nbytes = sum((each for each in sizes if isinstance(each, int)), start=0)
+    nbytes = sum((extent for extent in sizes if isinstance(extent, int)), start=0)
     return f"{count(len(sizes), 'variable')} of state, {size_text(nbytes)}"
 
 

@@ -78,9 +78,9 @@ def saved_names(program: Path) -> list[str]:
 
     Raises CompileError for a file that is not a program, and OSError.
     """
-    found = load_program(program.read_bytes(), str(program), factory=Program).list_vars()
-    kept = [var for var in found if is_persistable(var) and var.kind is not VarKind.RAW]
-    return [var.name for var in kept]
+    variables = load_program(program.read_bytes(), str(program), factory=Program).list_vars()
+    saved = [var for var in variables if is_persistable(var) and var.kind is not VarKind.RAW]
+    return [var.name for var in saved]
 
 
 def _program(path: Path, model: str | None) -> tuple[Path, str]:

@@ -73,16 +73,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with escaped_output():
         words = sys.argv[1:] if arguments is None else arguments
         first = words[0] if words else ""
-        given = parser(first if first in COMMANDS else "").parse_args(words)
+        options = parser(first if first in COMMANDS else "").parse_args(words)
         if arguments is None:
             gc.freeze()  # a process of its own: collections need not look at its modules
-        code = _answer(given)
-    if code == 0 and given.name == "run":
+        code = _answer(options)
+    if code == 0 and options.name == "run":
         run = load(partial(import_module, "fluid.cli.run"))
-        return int(run.run_script(given.script, given.trace, given.module))
-    if code == 0 and given.name == "profile" and given.script:
+        return int(run.run_script(options.script, options.trace, options.module))
+    if code == 0 and options.name == "profile" and options.script:
         scripts = load(partial(import_module, "fluid.cli.profiling.script"))
-        return int(scripts.profile_script(given.script))
+        return int(scripts.profile_script(options.script))
     return code
 
 

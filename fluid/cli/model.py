@@ -78,8 +78,8 @@ def load_package(folder: Path) -> CompiledModel:
     `load_compiled`.
     """
     with reading(folder):
-        found = model_of(read_package(folder))
-    return CompiledModel(folder / MODEL_FILE, found.program, found.feeds, found.fetches, {})
+        model = model_of(read_package(folder))
+    return CompiledModel(folder / MODEL_FILE, model.program, model.feeds, model.fetches, {})
 
 
 def load_model(folder: Path, model: str | None = None, params: str | None = None) -> SavedModel:
@@ -92,16 +92,22 @@ def load_model(folder: Path, model: str | None = None, params: str | None = None
     try:
         with reading(folder):
             _expect_files(folder, model, params)
-            found = read_inference_model(folder, model, params)
+            inference_model = read_inference_model(folder, model, params)
     except FileNotFoundError as error:
         hint = "if all parameters are in one file, name it with --params-filename"
         raise CommandError(f"{error}\n  hint: {hint}") from error
     except RuntimeError as error:
         raise CommandError(str(error)) from error
-    arrays = {name: tensor.array for name, tensor in found.params.items()}
+    arrays = {name: tensor.array for name, tensor in inference_model.params.items()}
     params_by_name = {name: array for name, array in arrays.items() if array is not None}
     path = folder / (model or MODEL_FILE)
-    return SavedModel(path, found.program, found.feeds, found.fetches, params_by_name)
+    return SavedModel(
+        path,
+        inference_model.program,
+        inference_model.feeds,
+        inference_model.fetches,
+        params_by_name,
+    )
 
 
 def add_file_names(add: Callable[..., argparse.Action]) -> None:

@@ -26,7 +26,7 @@ class CUDAPlace:
 def cuda_places(device_ids: Any = None) -> list[CPUPlace]:
     """One `CPUPlace` per device index; one without indices."""
     numbers = [0] if device_ids is None else device_ids
-    return [CUDAPlace(each) for each in ([numbers] if isinstance(numbers, int) else numbers)]
+    return [CUDAPlace(number) for number in ([numbers] if isinstance(numbers, int) else numbers)]
 
 
 def print_notice_once() -> None:
@@ -39,9 +39,9 @@ def print_notice_once() -> None:
 def use_cpu() -> None:
     """Hide GPUs from the scripts of this process: `CUDAPlace(n)` returns `CPUPlace()`."""
     for module in (fluid, core, framework):
-        for each in (CUDAPlace, cuda_places):
-            if hasattr(module, each.__name__):
-                setattr(module, each.__name__, each)
+        for factory in (CUDAPlace, cuda_places):
+            if hasattr(module, factory.__name__):
+                setattr(module, factory.__name__, factory)
         if hasattr(module, "is_compiled_with_cuda"):
             setattr(module, "is_compiled_with_cuda", lambda: False)  # noqa: B010
 

@@ -32,9 +32,9 @@ GPU = "cuda"
 
 def add_target(command: Any, gpu: bool = False) -> None:
     """Add `--target` to a command; with `gpu`, it runs on one for `--target cuda`."""
-    known, more = (*KNOWN, *([GPU] if gpu else [])), "; cuda runs on the first GPU" * gpu
+    choices, more = (*KNOWN, *([GPU] if gpu else [])), "; cuda runs on the first GPU" * gpu
     command.add_argument(
-        "--target", type=partial(target, known=known), metavar=f"{{{','.join(known)}}}",
+        "--target", type=partial(target, known=choices), metavar=f"{{{','.join(choices)}}}",
         help=HELP + more,
     )  # fmt: skip
 

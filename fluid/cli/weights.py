@@ -58,13 +58,13 @@ def add_weights(commands: Any) -> None:
 
 def weights(given: argparse.Namespace) -> int:
     """Print the selected parameters, and write them if requested."""
-    found = chosen(_parameters(given), given.only)
+    selected = chosen(_parameters(given), given.only)
     if given.npz:
-        expect_output(given.npz, len(found))
-    print(shown(given.model_dir, found))
+        expect_output(given.npz, len(selected))
+    print(shown(given.model_dir, selected))
     if given.npz:
-        write_arrays(given.npz, found)
-        print(f"\nwritten to {given.npz}: {count(len(found), 'array')}")
+        write_arrays(given.npz, selected)
+        print(f"\nwritten to {given.npz}: {count(len(selected), 'array')}")
     return 0
 
 
@@ -74,8 +74,8 @@ def _parameters(given: argparse.Namespace) -> dict[str, Array]:
     named = given.model_filename or given.params_filename
     if folder.is_dir() and not named and (alone := _tensors_in(folder)):
         return alone
-    found = locate(folder, given.model_filename, given.params_filename)
-    return load_model(found.folder, found.model, found.params).params
+    files = locate(folder, given.model_filename, given.params_filename)
+    return load_model(files.folder, files.model, files.params).params
 
 
 def _tensors_in(folder: Path) -> dict[str, Array]:
@@ -99,8 +99,8 @@ def chosen(params: Mapping[str, Array], patterns: Sequence[str]) -> dict[str, Ar
         if not any(fnmatchcase(name, pattern) for name in params):
             hint = did_you_mean(pattern, params) or f"there are {', '.join(list(params)[:8])}"
             raise CommandError(f"no parameter matches {pattern!r}; {hint}")
-    kept = [n for n in params if not patterns or any(fnmatchcase(n, p) for p in patterns)]
-    return {name: params[name] for name in sorted(kept, key=_counted)}
+    selected = [n for n in params if not patterns or any(fnmatchcase(n, p) for p in patterns)]
+    return {name: params[name] for name in sorted(selected, key=_counted)}
 
 
 def _counted(name: str) -> list[tuple[int, str]]:

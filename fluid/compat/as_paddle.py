@@ -81,7 +81,7 @@ class _Absent:
         """None for others' modules; ModuleNotFoundError with a reason for `paddle`'s."""
         if not name.startswith("paddle."):
             return
-        why = next((ABSENT[each] for each in ABSENT if f"{name}.".startswith(f"{each}.")), "")
+        why = next((ABSENT[prefix] for prefix in ABSENT if f"{name}.".startswith(f"{prefix}.")), "")
         more = f": {why}" if why else "; docs/old_scripts.md lists what there is"
         raise ModuleNotFoundError(f"No module named {name!r}{more}", name=name)
 
@@ -93,8 +93,8 @@ class _OnDemand:
     def find_spec(cls, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         """A spec for names of `ON_DEMAND` that exist below `fluid`; None for others."""
         own = _own_name(name)
-        known = own is not None and find_spec(own)
-        return spec_from_loader(name, cls(), is_package=True) if known else None
+        exists = own is not None and find_spec(own)
+        return spec_from_loader(name, cls(), is_package=True) if exists else None
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         """A view of the module below `fluid`."""
@@ -108,8 +108,10 @@ class _OnDemand:
 
 def _own_name(name: str) -> str | None:
     """The name below `fluid` of what is shown on demand; None where `name` is nothing of that."""
-    found = next((each for each in ON_DEMAND if f"{name}.".startswith(f"{each}.")), None)
-    return None if found is None else ON_DEMAND[found] + name.removeprefix(found)
+    prefix = next(
+        (old_name for old_name in ON_DEMAND if f"{name}.".startswith(f"{old_name}.")), None
+    )
+    return None if prefix is None else ON_DEMAND[prefix] + name.removeprefix(prefix)
 
 
 class _Again:
@@ -118,8 +120,8 @@ class _Again:
     @classmethod
     def find_spec(cls, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         """A spec for views that are there; None for other modules."""
-        known = isinstance(sys.modules.get(name), _View)
-        return spec_from_loader(name, cls(), is_package=True) if known else None
+        exists = isinstance(sys.modules.get(name), _View)
+        return spec_from_loader(name, cls(), is_package=True) if exists else None
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         """The view itself."""
@@ -142,8 +144,11 @@ class _View(ModuleType):
         shown = vars(self)["_shown"]
         is_layer = self.__name__.startswith("paddle.fluid.layers.")
         besides = (self.__name__.removeprefix("paddle."), *BESIDES) if is_layer else ()
-        modules = (shown, *(sys.modules[each] for each in besides if each in sys.modules))
-        return getattr(next((each for each in modules if hasattr(each, name)), shown), name)
+        modules = (
+            shown,
+            *(sys.modules[module_name] for module_name in besides if module_name in sys.modules),
+        )
+        return getattr(next((module for module in modules if hasattr(module, name)), shown), name)
 
     def __setattr__(self, name: str, value: Any) -> None:
         is_own = name.startswith("__") or isinstance(value, _View)
@@ -161,8 +166,8 @@ def _public(module: ModuleType) -> list[str]:
     named = vars(module).get("__all__")
     if named is not None:
         return list(named)
-    found = vars(module).items()
-    return [name for name, each in found if name[0] != "_" and not isinstance(each, ModuleType)]
+    members = vars(module).items()
+    return [name for name, value in members if name[0] != "_" and not isinstance(value, ModuleType)]
 
 
 def install_as_paddle(force: bool = False) -> ModuleType:
@@ -171,12 +176,12 @@ def install_as_paddle(force: bool = False) -> ModuleType:
     Idempotent. Returns the module. Raises ImportError if another `paddle` is installed or imported,
     unless `force` is set.
     """
-    found = sys.modules.get("paddle")
-    if found is not None and _path(found) == FOLDER / "paddle":
-        return found
+    loaded = sys.modules.get("paddle")
+    if loaded is not None and _path(loaded) == FOLDER / "paddle":
+        return loaded
     if not force:
-        _expect_no_other(found)
-    for name in [each for each in sys.modules if each.partition(".")[0] == "paddle"]:
+        _expect_no_other(loaded)
+    for name in [name for name in sys.modules if name.partition(".")[0] == "paddle"]:
         del sys.modules[name]
     paddle = _load()
     for name, shown in _modules():

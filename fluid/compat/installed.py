@@ -51,8 +51,8 @@ def _numbers(version: str, name: str) -> tuple[int, ...]:
             f"The value of {name!r} in require_version must be in format '\\d+(\\.\\d+){{0,3}}', "
             f"like '1.5.2.0', but received {version}"
         )
-    found = [int(number) for number in version.split(".")]
-    return (*found, *[0] * (4 - len(found)))
+    numbers = [int(number) for number in version.split(".")]
+    return (*numbers, *[0] * (4 - len(numbers)))
 
 
 def in_dygraph_mode() -> bool:

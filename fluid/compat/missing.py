@@ -55,7 +55,7 @@ def not_yet(module: str, known: Mapping[str, Any]) -> Callable[[str], NoReturn]:
     def missing(name: str) -> NoReturn:
         if why_absent(name):
             raise AttributeError(f"{module} has no {name!r}: {why_absent(name)}")
-        public = [each for each in known if not each.startswith("_")]
+        public = [attribute for attribute in known if not attribute.startswith("_")]
         hint = did_you_mean(name, public) or "README.md tells what works so far"
         raise AttributeError(f"{module} has no {name!r} (yet): {hint}")
 

@@ -36,8 +36,8 @@ def has_non_empty_grad_op_maker(op_type: str) -> bool:
     """Whether an op has a gradient. Raises UnknownOp for a type that is not registered."""
     defn = find(op_type)
     if issubclass(defn, GradOp):
-        known = defn.forward.is_piecewise_linear or defn.forward.linear_in
-        return is_registered(op_type + SECOND) or bool(known)
+        has_dedicated = defn.forward.is_piecewise_linear or defn.forward.linear_in
+        return is_registered(op_type + SECOND) or bool(has_dedicated)
     return defn.grad_class is not None or (hasattr(defn, "grad_ops") or hasattr(defn, "block_grad"))
 
 
@@ -65,9 +65,9 @@ def infer_no_need_buffer_slots(
 def get_op_attrs_default_value(op_type: bytes) -> dict[str, Any]:
     """The defaults of the attributes that have one, by name."""
     attrs = find(op_type.decode()).attrs.items()
-    known = {n: a.default for n, a in attrs if a.default is not None and n not in GRAPH_ONLY}
+    defaults = {n: a.default for n, a in attrs if a.default is not None and n not in GRAPH_ONLY}
     always = {"op_role": 4096, "op_role_var": [], "op_namescope": "", "op_callstack": []}
-    return {name: plain(value) for name, value in known.items()} | always | {"op_device": ""}
+    return {name: plain(value) for name, value in defaults.items()} | always | {"op_device": ""}
 
 
 def get_grad_op_desc(
@@ -79,12 +79,21 @@ def get_grad_op_desc(
     of a block is made by `append_backward`.
     """
     plain_op = ir.OpDesc(op.type(), op.inputs(), op.outputs(), dict(op.described_op.attrs))
-    made = gradient_ops(plain_op, lambda name: name + GRAD)
-    for each in made:
-        each.outputs = {s: _wanted(names, no_grad_set) for s, names in each.outputs.items()}
-        each.attrs.setdefault("op_role", int(ir.OpRole.BACKWARD))
-    named = {n for each in made for n in (*each.reads(), *each.writes()) if n.endswith(GRAD)}
-    return [OpDesc(each) for each in made], {n: n.removesuffix(GRAD) for n in sorted(named)}
+    gradients = gradient_ops(plain_op, lambda name: name + GRAD)
+    for gradient_op in gradients:
+        gradient_op.outputs = {
+            s: _wanted(names, no_grad_set) for s, names in gradient_op.outputs.items()
+        }
+        gradient_op.attrs.setdefault("op_role", int(ir.OpRole.BACKWARD))
+    named = {
+        n
+        for gradient_op in gradients
+        for n in (*gradient_op.reads(), *gradient_op.writes())
+        if n.endswith(GRAD)
+    }
+    return [OpDesc(gradient_op) for gradient_op in gradients], {
+        n: n.removesuffix(GRAD) for n in sorted(named)
+    }
 
 
 def _wanted(names: Sequence[str], unwanted: Collection[str]) -> list[str]:
@@ -96,7 +105,7 @@ def _wanted(names: Sequence[str], unwanted: Collection[str]) -> list[str]:
 
 def get_variable_tensor(scope: Scope, name: str) -> LoDTensor:
     """The tensor of a variable of a scope; ValueError where there is none of that name."""
-    found = scope.find_var(name)
-    if found is None:
+    variable = scope.find_var(name)
+    if variable is None:
         raise ValueError(f"variable {name!r} is not in the scope")
-    return found.get_tensor()
+    return variable.get_tensor()

@@ -125,10 +125,10 @@ def _written(kind: str, name: str, attr: Attr[Any]) -> AttrType:
     if value is None:
         value = [attr.item()] if attr.item else attr.kind()
     try:
-        found = dump_attr(kind, name, value)
+        message = dump_attr(kind, name, value)
     except BadAttribute:  # the op rejects 0: use the general attribute
-        found = dump_attr("", name, value)
-    return AttrType(found.one("type", int))
+        message = dump_attr("", name, value)
+    return AttrType(message.one("type", int))
 
 
 def get_all_op_protos() -> list[OpProto]:

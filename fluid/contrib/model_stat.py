@@ -44,8 +44,8 @@ def summary(main_prog: Program) -> None:
     if not isinstance(main_prog, Program):
         raise TypeError(f"summary takes a Program, not {type(main_prog).__name__}")
     rows = [row for block in main_prog.blocks for op in block.ops if (row := _count(op))]
-    print("\n".join(_table([each.cells(i) for i, each in enumerate(rows)])))
-    params, flops = sum(each.params for each in rows), sum(each.flops for each in rows)
+    print("\n".join(_table([op_row.cells(i) for i, op_row in enumerate(rows)])))
+    params, flops = sum(op_row.params for op_row in rows), sum(op_row.flops for op_row in rows)
     print(f"Total PARAMs: {params}({params / 1e6:.4f}M)")
     print(f"Total FLOPs: {flops}({flops / 1e9:.2f}G)")
     print(NOTICE)
@@ -53,10 +53,10 @@ def summary(main_prog: Program) -> None:
 
 def _count(op: Operator) -> OpCounts | None:
     """Return the counts of an op, or None if it is not counted."""
-    found = _KINDS.get(op.type)
-    if found is None or (op.type == "mul" and "fc" not in op.output("Out")[0]):
+    entry = _KINDS.get(op.type)
+    if entry is None or (op.type == "mul" and "fc" not in op.output("Out")[0]):
         return None
-    source, result, count = found
+    source, result, count = entry
     x, y = _var(op, op.input(source)[0]), _var(op, op.output(result)[0])
     params, flops = count(op, x.shape, y.shape)
     return OpCounts(op.type, x.shape[1:], y.shape[1:], params, abs(flops))
@@ -72,8 +72,8 @@ Count = Callable[[Operator, Sizes, Sizes], tuple[int, int]]
 
 def _convolution(op: Operator, x: Sizes, y: Sizes) -> tuple[int, int]:
     rows, *window = _var(op, op.input("Filter")[0]).shape
-    each = prod(window) + bool(op.input("Bias"))
-    return rows * each, 2 * y[2] * y[3] * rows * each
+    multiplications = prod(window) + bool(op.input("Bias"))
+    return rows * multiplications, 2 * y[2] * y[3] * rows * multiplications
 
 
 def _pooling(op: Operator, x: Sizes, y: Sizes) -> tuple[int, int]:

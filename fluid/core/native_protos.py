@@ -13,20 +13,20 @@ __all__ = ["get_all_op_protos"]
 
 def get_all_op_protos() -> list[bytes]:
     """Return a serialized `framework_pb2.OpProto` for every op type, gradient ops included."""
-    return [_message(each).SerializeToString() for each in op_protos.get_all_op_protos()]
+    return [_message(proto).SerializeToString() for proto in op_protos.get_all_op_protos()]
 
 
 def _message(proto: op_protos.OpProto) -> pb.OpProto:
-    found = pb.OpProto(type=proto.type, comment=proto.comment)
+    message = pb.OpProto(type=proto.type, comment=proto.comment)
     for slot in ("inputs", "outputs", "attrs"):
-        for each in getattr(proto, slot):
-            _copy(each, getattr(found, slot).add())
-    return found
+        for part in getattr(proto, slot):
+            _copy(part, getattr(message, slot).add())
+    return message
 
 
 def _copy(declared: op_protos.OpProto.Var | op_protos.OpProto.Attr, message: ProtoMessage) -> None:
     """Copy fields to a message; flags that are false are omitted."""
-    for each in fields(declared):
-        value = getattr(declared, each.name)
+    for field in fields(declared):
+        value = getattr(declared, field.name)
         if value is not False:
-            setattr(message, each.name, value)
+            setattr(message, field.name, value)

@@ -27,11 +27,11 @@ def device_feeds(
     """
     if program._reads:
         shares = _feed_with_batches(program, feed, devices, partial)
-        return [feed_arrays(program, each) for each in shares]
+        return [feed_arrays(program, share) for share in shares]
     if feed is None or isinstance(feed, Mapping):
         _expect_known(program, feed or ())
         return split_feed(program, feed_arrays(program, feed), devices, kind, partial)
-    return [feed_arrays(program, each) for each in _listed(program, feed, devices, partial)]
+    return [feed_arrays(program, share) for share in _listed(program, feed, devices, partial)]
 
 
 def _listed(program: Program, feed: Any, devices: int, partial: bool) -> list[Any]:
@@ -43,35 +43,35 @@ def _listed(program: Program, feed: Any, devices: int, partial: bool) -> list[An
             f"feed is a list of {len(feed)}, but the number of devices is {devices}: it needs one "
             "dict for each device"
         )
-    for each in feed:
-        if not isinstance(each, Mapping):
-            kind = type(each).__name__
+    for device_feed in feed:
+        if not isinstance(device_feed, Mapping):
+            kind = type(device_feed).__name__
             raise TypeError(f"Each element of feed list should be a dict, not {kind}")
-        _expect_known(program, each)
+        _expect_known(program, device_feed)
     return list(feed)
 
 
 def _expect_known(program: Program, names: Iterable[Any]) -> None:
     """Raise ValueError for a name that is no variable of the program."""
-    known = program.blocks[0].vars
+    variables = program.blocks[0].vars
     for name in names:
-        if isinstance(name, str) and name not in known:
-            hint = did_you_mean(name, known)
+        if isinstance(name, str) and name not in variables:
+            hint = did_you_mean(name, variables)
             raise ValueError(f"feed: var {name} not in this block; {hint}".rstrip("; "))
 
 
 def _feed_with_batches(program: Program, feed: Any, devices: int, partial: bool) -> list[Any]:
     """A feed for each device, each with its own batch from every reader."""
     if isinstance(feed, Mapping) and feed:
-        given: list[Any] = split_feed(program, feed_arrays(program, feed), devices)
+        shares: list[Any] = split_feed(program, feed_arrays(program, feed), devices)
     else:
-        given = _listed(program, feed, devices, False) if feed else [{}] * devices
-    found: list[Any] = []
-    for each in given:
+        shares = _listed(program, feed, devices, False) if feed else [{}] * devices
+    results: list[Any] = []
+    for device_feed in shares:
         try:
-            found.append(program._feed_with_batches(each))
+            results.append(program._feed_with_batches(device_feed))
         except EOFException:
-            if not found or not partial or any(reader.drop_last for reader, _ in program._reads):
+            if not results or not partial or any(reader.drop_last for reader, _ in program._reads):
                 raise
             break
-    return found
+    return results

@@ -175,8 +175,8 @@ class Devices:
             self.note()
 
     def _tensor(self, name: str) -> LoDTensor | None:
-        found = self.scope.find_var(name)
-        return None if found is None else found.get_tensor()
+        variable = self.scope.find_var(name)
+        return None if variable is None else variable.get_tensor()
 
     def _take_back(self, tensors: Mapping[str, LoDTensor], owners: Mapping[str, int]) -> None:
         """Read back values held by one device that all devices or another owner need now."""
@@ -200,15 +200,17 @@ class Devices:
         if self.trainers.count == 1:
             return pool.get_state(rank, self._name, [name])[name]
         if name not in self._collected:
-            self._collected = {each: self._shared(pool, each) for each in sorted(self._owners)}
+            self._collected = {
+                owned_name: self._shared(pool, owned_name) for owned_name in sorted(self._owners)
+            }
         return self._collected.pop(name)
 
     def _shared(self, pool: Pool, name: str) -> Array:
         """The value of a variable, broadcast from its owner; a collective of all trainers."""
         root, tensor = self._owners[name], self._tensor(name)
         mine = root == self.own_ranks[0]
-        held = tensor.read() if mine and tensor is not None else None
-        array = np.empty(*self._likes[name]) if held is None else held.copy()
+        value = tensor.read() if mine and tensor is not None else None
+        array = np.empty(*self._likes[name]) if value is None else value.copy()
         pool.share(self._name, name, root, array)
         return array
 

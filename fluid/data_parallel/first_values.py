@@ -21,20 +21,20 @@ def broadcast_program(
 
     It is specific to a rank: variables owned by another rank (`owners`) are not kept.
     """
-    made = Program()
-    block, known = made.global_block(), program.global_block().vars
-    for name in sorted(set(names) & set(scope.names()) & known.keys()):
-        found = scope.find_var(name)
-        if found is None or not found.get_tensor()._is_initialized():
+    broadcasts = Program()
+    block, variables = broadcasts.global_block(), program.global_block().vars
+    for name in sorted(set(names) & set(scope.names()) & variables.keys()):
+        variable = scope.find_var(name)
+        if variable is None or not variable.get_tensor()._is_initialized():
             continue
-        if not known[name].holds_tensor:
+        if not variables[name].holds_tensor:
             continue
-        tensor = found.get_tensor()
-        shape, dtype = tensor.shape(), known[name].dtype
+        tensor = variable.get_tensor()
+        shape, dtype = tensor.shape(), variables[name].dtype
         is_kept = not rank or owners.get(name, rank) == rank
         block.create_var(name=name, shape=shape, dtype=dtype, persistable=is_kept)
         if not is_kept:
             attrs = {"shape": shape, "dtype": int(dtype), "value": 0.0}
             block._insert_op(len(block.ops), "fill_constant", {}, {"Out": name}, attrs)
         block._insert_op(len(block.ops), "c_broadcast", {"X": name}, {"Out": name}, {"root": 0})
-    return made
+    return broadcasts

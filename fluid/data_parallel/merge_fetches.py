@@ -35,7 +35,7 @@ def _join(name: str, values: Sequence[Any]) -> Any:
     if isinstance(first, LoDTensor):
         return _join_sequences(name, values)
     if isinstance(first, list):
-        return [_join(name, each) for each in zip(*values, strict=True)]
+        return [_join(name, device_values) for device_values in zip(*values, strict=True)]
     try:
         return np.concatenate(values) if first.ndim else np.stack(values)
     except ValueError:

@@ -98,8 +98,8 @@ class PassBuilder:
             raise ValueError(f"no pass {pass_type!r}; {hint}".rstrip("; "))
         if not 0 <= idx <= len(self._passes):
             raise IndexError(f"position {idx} is outside the list of {len(self._passes)} passes")
-        self._passes.insert(idx, made := Pass(pass_type))
-        return made
+        self._passes.insert(idx, new_pass := Pass(pass_type))
+        return new_pass
 
     def remove_pass(self, idx: int) -> None:
         """Remove the pass at a position; IndexError where there is none."""

@@ -128,7 +128,7 @@ def _insert_sums(
     """Insert the all-reduces of all gradients; returns their names, the last one first."""
     block, summed = program.global_block(), list[str]()
     for index, op in reversed(list(enumerate(block.ops))):
-        pairs = [each for each in gradient_pairs(op) if _is_common(program, each[0], params)]
+        pairs = [pair for pair in gradient_pairs(op) if _is_common(program, pair[0], params)]
         for _, gradient in pairs:
             kind, inputs, own = sum_of(op)
             where = {"ring_id": len(summed) % rings, **(own or attrs)}

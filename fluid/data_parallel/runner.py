@@ -89,10 +89,10 @@ class DataParallel:
         if self._execution._dry_run:
             return [[np.empty(0, np.float32) for _ in fetch] for _ in self.devices.places]
         self._refresh()
-        found: list[list[Any]] = []
+        results: list[list[Any]] = []
         for _ in range(self._execution.num_iteration_per_run):
-            found = self._step(runner, self._shares(feed, strict), fetch)
-        return found
+            results = self._step(runner, self._shares(feed, strict), fetch)
+        return results
 
     def local_program(self, fetch: tuple[str, ...] = ()) -> Program:
         """The program of rank 0, with its collectives."""
@@ -134,12 +134,12 @@ class DataParallel:
             if len(kinds) >= KEPT_KINDS:
                 kinds.clear()
             kinds[signature] = kind
-        found = self._run(runner, kind, shares)
+        results = self._run(runner, kind, shares)
         scope = self.devices.scope
         scope.clock.written += self._changes
         scope.clock.by_devices += self._changes
         self.devices.note()
-        return found
+        return results
 
     def _run(self, runner: Core, kind: Kind, shares: list[Feed]) -> list[list[Any]]:
         devices = self.devices
@@ -158,12 +158,12 @@ class DataParallel:
             partial(runner.run, kind.program, shares[0], kind.fetch, devices.scope),
         )
         pairs = zip(kind.layouts, others, strict=True)
-        found = [own, *(layout.fetched(values) for layout, values in pairs)]
+        results = [own, *(layout.fetched(values) for layout, values in pairs)]
         for index, name in kind.owned.items():
             value = devices.owned(name, kind.owners[name])
-            for values in found:
+            for values in results:
                 values.insert(index, value)
-        return found
+        return results
 
     def _broadcast(self, runner: Core, owners: Mapping[str, int]) -> None:
         """Broadcast the values of trainer 0 to all devices of all trainers."""
@@ -185,10 +185,10 @@ class DataParallel:
         pairs = zip(built.programs, shares, strict=False)
         modules = [runner.module(program, share, inner) for program, share in pairs]
         key = self._loaded(modules) if self.devices.ranks > 1 else ""
-        known = self._program.blocks[0].vars
-        kept = tuple(n for n in shares[0] if LOD not in n and known[n].persistable)
+        variables = self._program.blocks[0].vars
+        persistable = tuple(n for n in shares[0] if LOD not in n and variables[n].persistable)
         layouts = tuple(Layout.of(module, inner) for module in modules[1:])
-        return Kind(built.programs[0], inner, key, layouts, kept, built.owners, owned)
+        return Kind(built.programs[0], inner, key, layouts, persistable, built.owners, owned)
 
     def _loaded(self, modules: Sequence[Module]) -> str:
         """Load modules on the workers and return their key; workers without a feed

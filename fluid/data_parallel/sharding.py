@@ -87,18 +87,18 @@ def sharded(
     """
     alone = {} if fuse else {"use_calc_stream": True}
     programs = [_trimmed(program, shards, rank, fetch, alone) for rank in range(ranks)]
-    needed = [_gradients_read(each, shards) for each in programs]
+    needed = [_gradients_read(device_program, shards) for device_program in programs]
     roots: dict[str, int] = {}
     for gradient, param in _pairs(program):
         readers = {rank for rank in range(ranks) if gradient in needed[rank]}
         sparse = program.global_block().vars[gradient].kind == VarKind.SELECTED_ROWS
         if param in shards.owner and readers <= {shards.owner[param]} and not sparse:
             roots[gradient] = shards.owner[param]
-    for each in programs:
-        _insert_reductions(each, roots, alone)
-        set_rank_count(each, ranks)
+    for device_program in programs:
+        _insert_reductions(device_program, roots, alone)
+        set_rank_count(device_program, ranks)
         if scale:
-            insert_gradient_scale(each, ranks)
+            insert_gradient_scale(device_program, ranks)
     return programs
 
 
@@ -138,12 +138,12 @@ def _state(program: Program, owner: Mapping[str, int]) -> dict[str, str]:
         for op in block.ops:
             for name in {*op.reads(), *op.writes()}:
                 users.setdefault(name, set()).add(_param_of(op, owner))
-    found: dict[str, str] = {}
+    owners: dict[str, str] = {}
     for name, params in users.items():
         var, (param, *others) = main.vars.get(name), params
         if var is not None and var.persistable and name not in owner and not others and param:
-            found[name] = param
-    return found
+            owners[name] = param
+    return owners
 
 
 def _param_of(op: OpDesc, owner: Mapping[str, int]) -> str | None:
@@ -182,8 +182,10 @@ def _remove_unread(program: Program, shards: Shards, rank: int, fetch: Collectio
     read = {*fetch, *inner}
     for index in reversed(range(len(block.ops))):
         op = block.ops[index]
-        kept = any(name in read or _is_kept(program, shards, rank, name) for name in op.writes())
-        if _is_update(op) and op.type != "c_broadcast" and not kept:
+        is_needed = any(
+            name in read or _is_kept(program, shards, rank, name) for name in op.writes()
+        )
+        if _is_update(op) and op.type != "c_broadcast" and not is_needed:
             block._remove_op(index)
         else:
             read.update(op.reads())

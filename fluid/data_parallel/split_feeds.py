@@ -45,11 +45,11 @@ def split_feed(
     """
     main = program.blocks[0].vars
     names = [name for name in feed if LOD not in name]
-    kept = [name for name in names if main[name].persistable]
-    pieces = {name: _pieces(name, feed, devices) for name in names if name not in kept}
+    persistable = [name for name in names if main[name].persistable]
+    pieces = {name: _pieces(name, feed, devices) for name in names if name not in persistable}
     shares = _expect_enough(pieces, devices, kind, partial)
-    pieces |= {name: _copies(name, feed[name], shares, kind) for name in kept}
-    return [_joined(each[index] for each in pieces.values()) for index in range(shares)]
+    pieces |= {name: _copies(name, feed[name], shares, kind) for name in persistable}
+    return [_joined(piece[index] for piece in pieces.values()) for index in range(shares)]
 
 
 def _pieces(name: str, feed: Feed, devices: int) -> list[Feed]:
@@ -64,12 +64,12 @@ def _pieces(name: str, feed: Feed, devices: int) -> list[Feed]:
 
 def _sequences(name: str, array: Array, offsets: list[Array], start: int, stop: int) -> Feed:
     """The outermost sequences from `start` to `stop`, with offsets that begin at 0."""
-    found: Feed = {}
-    for level, each in enumerate(offsets):
-        inner = each[start : stop + 1]
-        found[f"{name}{LOD}{level}"] = inner - inner[0]
+    result: Feed = {}
+    for level, level_offsets in enumerate(offsets):
+        inner = level_offsets[start : stop + 1]
+        result[f"{name}{LOD}{level}"] = inner - inner[0]
         start, stop = int(inner[0]), int(inner[-1])
-    return {name: array[start:stop]} | found
+    return {name: array[start:stop]} | result
 
 
 def _copies(name: str, array: Array, shares: int, kind: str) -> list[Feed]:
@@ -88,7 +88,7 @@ def _copies(name: str, array: Array, shares: int, kind: str) -> list[Feed]:
 
 def _expect_enough(pieces: Mapping[str, list[Feed]], devices: int, kind: str, partial: bool) -> int:
     """The number of devices that get a feed; raises FeedError if there are too few."""
-    counts = {name: len(each) for name, each in pieces.items()}
+    counts = {name: len(piece) for name, piece in pieces.items()}
     if not counts:
         return devices
     name = min(counts, key=counts.__getitem__)

@@ -40,11 +40,11 @@ class DatasetFactory:
         >>> DatasetFactory().create_dataset("InMemoryDataset").get_memory_data_size()
         0
         """
-        known = {each.__name__: each for each in (QueueDataset, InMemoryDataset)}
-        if datafeed_class not in known:
-            hint = did_you_mean(datafeed_class, known) or f"there are {', '.join(known)}"
+        kinds = {cls.__name__: cls for cls in (QueueDataset, InMemoryDataset)}
+        if datafeed_class not in kinds:
+            hint = did_you_mean(datafeed_class, kinds) or f"there are {', '.join(kinds)}"
             raise ValueError(f"datafeed class {datafeed_class} does not exist: {hint}")
-        return known[datafeed_class]()
+        return kinds[datafeed_class]()
 
 
 class DatasetBase:
@@ -231,12 +231,12 @@ class InMemoryDataset(DatasetBase):
         The loss in a metric measures how much a slot matters. Nothing changes before
         `set_fea_eval`; raises ValueError for a slot that is not in `set_use_var`.
         """
-        known = [slot.name for slot in self._slots]
+        slot_names = [slot.name for slot in self._slots]
         wanted = sorted(set(slots))
         for name in wanted:
-            if name not in known:
-                raise ValueError(f"there is no slot {name!r}; there are {', '.join(known)}")
-        for index in [known.index(name) for name in wanted] if self.fea_eval else []:
+            if name not in slot_names:
+                raise ValueError(f"there is no slot {name!r}; there are {', '.join(slot_names)}")
+        for index in [slot_names.index(name) for name in wanted] if self.fea_eval else []:
             column = [row[index] for row in self._kept]
             for row, place in zip(self._kept, np.random.permutation(len(column)), strict=True):
                 row[index] = column[place]

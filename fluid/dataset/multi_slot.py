@@ -107,8 +107,8 @@ def parsed(line: bytes, slots: Sequence[Slot], where: str) -> Row:
 
 def _count(tokens: Sequence[bytes], at: int, slot: Slot, where: str) -> int:
     if at >= len(tokens) or not tokens[at].isdigit():
-        found = tokens[at].decode(errors="replace") if at < len(tokens) else "the end of the line"
-        raise FeedError(f"{where}: {slot.name!r} begins with its number of values, not {found}")
+        actual = tokens[at].decode(errors="replace") if at < len(tokens) else "the end of the line"
+        raise FeedError(f"{where}: {slot.name!r} begins with its number of values, not {actual}")
     count = int(tokens[at])
     if not 0 < count < len(tokens) - at:
         left = len(tokens) - at - 1
@@ -123,8 +123,8 @@ def _count(tokens: Sequence[bytes], at: int, slot: Slot, where: str) -> int:
 def _values(tokens: Sequence[bytes], slot: Slot, where: str) -> Array:
     try:
         if slot.is_float:
-            return np.array([float(each) for each in tokens], np.float32)
-        return np.array([int(each) for each in tokens], np.uint64).view(np.int64)
+            return np.array([float(token) for token in tokens], np.float32)
+        return np.array([int(token) for token in tokens], np.uint64).view(np.int64)
     except (ValueError, OverflowError) as error:
         kind = "numbers" if slot.is_float else "ids from 0 to 2**64 - 1"
         raise FeedError(f"{where}: {slot.name!r} takes {kind}, but {error}") from error
@@ -142,8 +142,10 @@ def without_zeros(row: Row, slots: Sequence[Slot]) -> Row:
 
 
 def _kept(values: Array) -> Array:
-    kept = values[np.abs(values) >= NEAR_ZERO] if values.dtype.kind == "f" else values[values != 0]
-    return kept if kept.size else np.zeros(1, values.dtype)
+    nonzero = (
+        values[np.abs(values) >= NEAR_ZERO] if values.dtype.kind == "f" else values[values != 0]
+    )
+    return nonzero if nonzero.size else np.zeros(1, values.dtype)
 
 
 def as_line(row: Row, slots: Sequence[Slot]) -> bytes:
@@ -173,5 +175,5 @@ def _fed(slot: Slot, values: Sequence[Array]) -> Array | LoDTensor:
     if slot.shape is not None:
         return joined.reshape(len(values), *slot.shape)
     tensor = LoDTensor(joined.reshape(-1, 1))
-    tensor.set_recursive_sequence_lengths([[len(each) for each in values]])
+    tensor.set_recursive_sequence_lengths([[len(array) for array in values]])
     return tensor

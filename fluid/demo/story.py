@@ -189,11 +189,11 @@ def study_training(network: Network, folder: Path) -> Study:
 
 def study_inference(model: SavedModel, size: int, folder: Path) -> tuple[Study, Study]:
     """Compile the saved model twice: with its batch norms, and with them folded into weights."""
-    given = Options.from_env()
-    kept = replace(given, disable=given.disable | FUSION)
-    folded = replace(given, disable=given.disable - FUSION)
+    options = Options.from_env()
+    unfused = replace(options, disable=options.disable | FUSION)
+    folded = replace(options, disable=options.disable - FUSION)
     return (
-        _study_model("Saved model, batch norms kept", model, size, kept, None),
+        _study_model("Saved model, batch norms kept", model, size, unfused, None),
         _study_model("Saved model", model, size, folded, folder / "infer"),
     )
 

@@ -16,8 +16,8 @@ class Sequential(Layer):
 
     def __init__(self, *layers: Any) -> None:
         super().__init__()
-        for index, each in enumerate(layers):
-            name, layer = each if isinstance(each, tuple) else (str(index), each)
+        for index, entry in enumerate(layers):
+            name, layer = entry if isinstance(entry, tuple) else (str(index), entry)
             self.add_sublayer(name, layer)
 
     def __getitem__(self, name: str | int) -> Layer:
@@ -50,8 +50,8 @@ class ParameterList(Layer):
 
     def __init__(self, parameters: Iterable[Parameter] | None = None) -> None:
         super().__init__()
-        for each in parameters or ():
-            self.append(each)
+        for parameter in parameters or ():
+            self.append(parameter)
 
     def __getitem__(self, idx: int) -> Parameter:
         """Return the parameter at an index."""
@@ -82,8 +82,8 @@ class LayerList(Layer):
 
     def __init__(self, sublayers: Iterable[Layer] | None = None) -> None:
         super().__init__()
-        for each in sublayers or ():
-            self.append(each)
+        for sublayer in sublayers or ():
+            self.append(sublayer)
 
     def __getitem__(self, idx: int) -> Layer:
         """Return the layer at an index."""
@@ -121,8 +121,8 @@ class LayerList(Layer):
 
     def extend(self, sublayers: Iterable[Layer]) -> LayerList:
         """Append layers; return self."""
-        for each in sublayers:
-            self.append(each)
+        for sublayer in sublayers:
+            self.append(sublayer)
         return self
 
     def _replace(self, layers: list[Layer]) -> None:

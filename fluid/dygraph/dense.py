@@ -63,8 +63,8 @@ class Dropout(Layer):
         assert isinstance(p, float | int), "p argument should be a number"
         assert 0 <= p <= 1, "p argument should between 0 and 1"
         assert isinstance(seed, int | None), "seed argument should be None or a integer"
-        known = ("downgrade_in_infer", "upscale_in_train")
-        assert dropout_implementation in known, f"dropout_implementation should be one of {known}"
+        modes = ("downgrade_in_infer", "upscale_in_train")
+        assert dropout_implementation in modes, f"dropout_implementation should be one of {modes}"
         self._seed = seed
         self._attrs = {
             "dropout_prob": p,
@@ -135,8 +135,8 @@ class GRUUnit(Layer):
 
     def forward(self, input: Variable, hidden: Variable) -> tuple[Variable, Variable, Variable]:
         """Return the new state, the reset state and the gates."""
-        for name, each in (("input", input), ("hidden", hidden)):
-            check_variable_and_dtype(each, name, FLOATS, "GRUUnit")
+        for name, variable in (("input", input), ("hidden", hidden)):
+            check_variable_and_dtype(variable, name, FLOATS, "GRUUnit")
         inputs = {"Input": input, "HiddenPrev": hidden, "Weight": self.weight, "Bias": self.bias}
         slots = ("Gate", "ResetHiddenPrev", "Hidden")
         make = self._helper.create_variable_for_type_inference
@@ -257,8 +257,8 @@ class BilinearTensorProduct(Layer):
 
     def forward(self, x: Variable, y: Variable) -> Variable:
         """Return the bilinear product of `x`, [rows, input1_dim], and `y`, [rows, input2_dim]."""
-        for name, each in (("x", x), ("y", y)):
-            check_variable_and_dtype(each, name, FLOATS, "BilinearTensorProduct")
+        for name, variable in (("x", x), ("y", y)):
+            check_variable_and_dtype(variable, name, FLOATS, "BilinearTensorProduct")
         inputs = {"X": x, "Y": y, "Weight": self.weight, "Bias": self.bias}
         name = None if self._name is None else f"{self.full_name()}.{self._name}"
         out = self._helper.create_variable(name=name, dtype=self._dtype, persistable=False)

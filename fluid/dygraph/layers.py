@@ -174,14 +174,14 @@ class Layer:
         structured_name_prefix: str = "",
     ) -> MutableMapping[str, Parameter]:
         """Return its parameters by qualified name, added to `destination`."""
-        found: MutableMapping[str, Parameter] = {} if destination is None else destination
+        params: MutableMapping[str, Parameter] = {} if destination is None else destination
         for key, param in self._parameters.items():
             if param is not None:
-                found[structured_name_prefix + key] = param
+                params[structured_name_prefix + key] = param
         for key, layer in self._sub_layers.items() if include_sublayers else ():
             if layer is not None:
-                layer.state_dict(found, True, f"{structured_name_prefix}{key}.")
-        return found
+                layer.state_dict(params, True, f"{structured_name_prefix}{key}.")
+        return params
 
     def add_sublayer(self, name: str, sublayer: Layer) -> Layer:
         """Register a sublayer under a name; AssertionError for anything but a Layer."""
@@ -198,20 +198,20 @@ class Layer:
     # ---- attributes
 
     def __getattr__(self, name: str) -> Any:
-        for held in ("_parameters", "_sub_layers"):
-            if name in vars(self).get(held, {}):
-                return vars(self)[held][name]
+        for field in ("_parameters", "_sub_layers"):
+            if name in vars(self).get(field, {}):
+                return vars(self)[field][name]
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __setattr__(self, name: str, value: Any) -> None:
-        for held, kind in (("_parameters", Parameter), ("_sub_layers", Layer)):
-            known = vars(self).get(held)
-            if isinstance(value, kind) and known is None:
+        for field, kind in (("_parameters", Parameter), ("_sub_layers", Layer)):
+            members = vars(self).get(field)
+            if isinstance(value, kind) and members is None:
                 raise ValueError("super(YourLayer, self).__init__() should be called first")
-            if isinstance(value, kind) or name in (known or ()):
+            if isinstance(value, kind) or name in (members or ()):
                 _expect(value, kind, name)
                 self._remove_attribute(name)
-                vars(self)[held][name] = value
+                vars(self)[field][name] = value
                 return
         object.__setattr__(self, name, value)
 
@@ -222,10 +222,10 @@ class Layer:
     def _remove_attribute(self, name: str) -> bool:
         """Remove an attribute of any kind; return whether it existed."""
         holders = (vars(self), self._parameters, self._sub_layers)
-        found = [held for held in holders if name in held]
-        for held in found:
-            del held[name]
-        return bool(found)
+        holders_of_name = [holder for holder in holders if name in holder]
+        for holder in holders_of_name:
+            del holder[name]
+        return bool(holders_of_name)
 
 
 def _snake_case(name: str) -> str:
@@ -236,5 +236,7 @@ def _snake_case(name: str) -> str:
 
 def _expect(value: Any, kind: type, name: str) -> None:
     if value is not None and not isinstance(value, kind):
-        given = type(value).__name__
-        raise TypeError(f"{name!r} should be of type {kind.__name__} or None, but got {given!r}")
+        kind_name = type(value).__name__
+        raise TypeError(
+            f"{name!r} should be of type {kind.__name__} or None, but got {kind_name!r}"
+        )

@@ -38,8 +38,8 @@ class _Loss(Layer):
         return _REDUCTIONS[self.reduction](loss)
 
     def _check(self, input: Variable, label: Variable, dtypes: Any) -> None:
-        for name, each in (("input", input), ("label", label)):
-            check_variable_and_dtype(each, name, dtypes, type(self).__name__)
+        for name, variable in (("input", input), ("label", label)):
+            check_variable_and_dtype(variable, name, dtypes, type(self).__name__)
 
 
 class MSELoss(_Loss):

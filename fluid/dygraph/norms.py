@@ -35,9 +35,9 @@ class _Norm(Layer):
         into: Variable | None = None,
     ) -> Variable:
         make = self._helper.create_variable_for_type_inference
-        known = {slot: make(self._dtype, stop_gradient=True) for slot in self._statistics}
+        statistics = {slot: make(self._dtype, stop_gradient=True) for slot in self._statistics}
         out = into or make(self._dtype)
-        self._helper.append_op(op, inputs, {**known, **(outputs or {}), "Y": out}, attrs)
+        self._helper.append_op(op, inputs, {**statistics, **(outputs or {}), "Y": out}, attrs)
         return out
 
 
@@ -83,9 +83,9 @@ class BatchNorm(_Norm):
 
     def _moving(self, size: int, name: str | None, start: float, averaged: bool) -> Any:
         attr = ParamAttr(name, Constant(start), trainable=False, do_model_average=averaged)
-        made = self.create_parameter([size], attr, self._dtype)
-        made.stop_gradient = True
-        return made
+        statistic = self.create_parameter([size], attr, self._dtype)
+        statistic.stop_gradient = True
+        return statistic
 
     def forward(self, input: Variable) -> Variable:
         """Normalize `input`, [batch, channels, …]."""
@@ -145,8 +145,8 @@ class LayerNorm(_Norm):
     ) -> None:
         super().__init__(dtype=dtype)
         self._act, self._epsilon = act, epsilon
-        given = [normalized_shape] if isinstance(normalized_shape, int) else normalized_shape
-        self._normalized_shape = list(given)
+        shape = [normalized_shape] if isinstance(normalized_shape, int) else normalized_shape
+        self._normalized_shape = list(shape)
         assert not shift or bias_attr is not False, "bias_attr should not be False with shift"
         size = prod(self._normalized_shape)
         self.weight = self._ones(size, param_attr) if scale else None
@@ -218,9 +218,9 @@ class SpectralNorm(Layer):
 
     def _vector(self, size: int) -> Any:
         start = Normal(0.0, 1.0)
-        made = self.create_parameter([size], ParamAttr(), self._dtype, default_initializer=start)
-        made.stop_gradient = True
-        return made
+        vector = self.create_parameter([size], ParamAttr(), self._dtype, default_initializer=start)
+        vector.stop_gradient = True
+        return vector
 
     def forward(self, weight: Variable) -> Variable:
         """Return the normalized weight."""

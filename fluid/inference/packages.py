@@ -70,12 +70,12 @@ def model_of(package: Package, params: Mapping[str, Array] | None = None) -> Inf
     where = str(package.folder / MODEL_FILE)
     program = load_program(package.read(MODEL_FILE), where, factory=Program)
     feeds, fetches = (tuple(edges(program, kind, where)) for kind in ("feed", "fetch"))
-    held = {**_packed(package), **(params or {})}
+    arrays = {**_packed(package), **(params or {})}
     for tensor in package.module().params:
-        if tensor.given and tensor.name not in held:
+        if tensor.given and tensor.name not in arrays:
             hint = "pass params={name: array}, or compile it with its parameters"
             raise CompileError(f"{package.folder} has no parameter {tensor.name!r}", hint=hint)
-    tensors = {name: LoDTensor(array) for name, array in held.items()}
+    tensors = {name: LoDTensor(array) for name, array in arrays.items()}
     return InferenceModel(program, feeds, fetches, tensors)
 
 
@@ -83,8 +83,8 @@ def _packed(package: Package) -> dict[str, Array]:
     if not package.params:
         return {}
     package.read(PARAMS)  # verifies the checksum
-    found = load_combined(package.folder / PARAMS, package.params)
-    return {name: array for name, (array, _) in found.items()}
+    tensors = load_combined(package.folder / PARAMS, package.params)
+    return {name: array for name, (array, _) in tensors.items()}
 
 
 def _ready(package: Package, place: CUDAPlace | None) -> Ready:
@@ -150,12 +150,12 @@ def _write(
     table: Mapping[str, Any],
 ) -> None:  # fmt: skip
     """Write files, the parameters of a module, and the manifest, which also has a table."""
-    names = sorted(each.name for each in module.params if each.given) if params else []
+    names = sorted(param.name for param in module.params if param.given) if params else []
     if params and names:
         stream = BytesIO()
         combined_writer({name: (params[name], ()) for name in names})(stream)
         files[PARAMS] = stream.getvalue()
     manifest = {"format": FORMAT, "params": names, **table}
-    listed = {name: asdict(File.of(held)) for name, held in sorted(files.items())}
+    listed = {name: asdict(File.of(content)) for name, content in sorted(files.items())}
     files[MANIFEST] = f"{json.dumps({**manifest, 'files': listed}, indent=1)}\n".encode()
-    save_files(out, {name: bytes_writer(held) for name, held in files.items()})
+    save_files(out, {name: bytes_writer(content) for name, content in files.items()})

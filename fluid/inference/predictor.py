@@ -201,8 +201,8 @@ class Predictor:
             raise TypeError(f"feed must be a dict by name or a list in order, not {kind}")
         names = self.feed_names
         if len(feed) != len(names):
-            known = ", ".join(map(one_line, names))
-            raise FeedError(f"the model is fed {len(names)} ({known}), not {len(feed)}")
+            expected = ", ".join(map(one_line, names))
+            raise FeedError(f"the model is fed {len(names)} ({expected}), not {len(feed)}")
         return dict(zip(names, feed, strict=True))
 
 

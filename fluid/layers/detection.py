@@ -40,11 +40,11 @@ def append_outputs(
     learns: bool = False,
 ) -> tuple[Variable, ...]:
     """Append the helper's op; return its outputs, with dtypes by slot from `outputs`."""
-    made = {slot: helper.create_variable_for_type_inference(of) for slot, of in outputs.items()}
-    helper.append_op(helper.layer_type, inputs=inputs, outputs=made, attrs=attrs)
-    for var in made.values():
+    results = {slot: helper.create_variable_for_type_inference(of) for slot, of in outputs.items()}
+    helper.append_op(helper.layer_type, inputs=inputs, outputs=results, attrs=attrs)
+    for var in results.values():
         var.stop_gradient = not learns
-    return tuple(made.values())
+    return tuple(results.values())
 
 
 # ---- boxes --------------------------------------------------------------------------------------
@@ -246,8 +246,8 @@ def locality_aware_nms(
     )
     _check_nms("locality_aware_nms", bboxes, scores, numbers)
     if len(scores.shape) != 3 or scores.shape[1] != 1:
-        found = list(scores.shape)
-        raise ValueError(f"locality_aware_nms takes scores [N, 1, M], but received {found}")
+        shape = list(scores.shape)
+        raise ValueError(f"locality_aware_nms takes scores [N, 1, M], but received {shape}")
     attrs = {label: value for label, (value, _) in numbers.items()}
     helper = LayerHelper("locality_aware_nms", name=name)
     inputs = {"BBoxes": bboxes, "Scores": scores}

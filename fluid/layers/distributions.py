@@ -62,7 +62,7 @@ def _parameters(owner: str, kinds: tuple[type, ...], **parameters: Any) -> list[
     if True in are_variables:
         return list(parameters.values())
     arrays = [np.atleast_1d(np.asarray(value, np.float32)) for value in parameters.values()]
-    return [assign(each, create_tensor("float32")) for each in np.broadcast_arrays(*arrays)]
+    return [assign(array, create_tensor("float32")) for array in np.broadcast_arrays(*arrays)]
 
 
 def _check_sample(shape: Any, seed: Any) -> None:

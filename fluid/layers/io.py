@@ -79,7 +79,9 @@ class ListenAndServ:
         check_type(endpoint, "endpoint", str, "ListenAndServ")
         self.helper = LayerHelper("listen_and_serv")
         self.endpoint, self.fan_in, self.optimizer_mode = endpoint, fan_in, optimizer_mode
-        self.inputs = [each if isinstance(each, str) else each.name for each in inputs]
+        self.inputs = [
+            variable if isinstance(variable, str) else variable.name for variable in inputs
+        ]
 
     def do(self) -> BlockGuardServ:
         """Return the context manager of the block that the server runs."""
@@ -155,12 +157,12 @@ def Recv(
 
 def _endpoints(text: str, count: int, name: str) -> list[str]:
     check_type(text, "endpoints", str, name)
-    found = [each.strip() for each in text.split(",")]
-    if len(found) == 1:
-        return found * count
-    if len(found) != count:
+    endpoints = [endpoint.strip() for endpoint in text.split(",")]
+    if len(endpoints) == 1:
+        return endpoints * count
+    if len(endpoints) != count:
         raise ValueError(f"{name} takes one endpoint, or one for each of {count} variables: {text}")
-    return found
+    return endpoints
 
 
 def _distinct(epmap: Sequence[str]) -> list[str]:

@@ -31,14 +31,14 @@ def generate_layer_fn(op_type: str) -> Callable[..., Variable]:
         helper = LayerHelper(op_type, act=act, name=name)
         inputs = dict(zip(slots, args, strict=False))
         for slot in slots:
-            given = slot if slot in kwargs else slot.lower()
-            if given in kwargs:
-                inputs[slot] = kwargs.pop(given)
+            keyword = slot if slot in kwargs else slot.lower()
+            if keyword in kwargs:
+                inputs[slot] = kwargs.pop(keyword)
         first = next(iter(inputs.values()))
         dtype = (first[0] if isinstance(first, list | tuple) else first).dtype
-        made = {slot: helper.create_variable_for_type_inference(dtype) for slot in outputs}
-        helper.append_op(op_type, inputs, made, kwargs)
-        return helper.append_activation(made[outputs[0]])
+        results = {slot: helper.create_variable_for_type_inference(dtype) for slot in outputs}
+        helper.append_op(op_type, inputs, results, kwargs)
+        return helper.append_activation(results[outputs[0]])
 
     layer.__name__ = op_type
     layer.__doc__ = defn.__doc__

@@ -245,8 +245,8 @@ def rank_loss(
 
     `label` is the probability that `left` ranks before `right`.
     """
-    for each, argument in ((label, "label"), (left, "left"), (right, "right")):
-        check_variable_and_dtype(each, argument, ("float32",), "rank_loss")
+    for variable, argument in ((label, "label"), (left, "left"), (right, "right")):
+        check_variable_and_dtype(variable, argument, ("float32",), "rank_loss")
     inputs = {"Label": label, "Left": left, "Right": right}
     return append_simple_op("rank_loss", inputs, name=name, dtype="float32")
 
@@ -259,8 +259,8 @@ def margin_rank_loss(
     name: str | None = None,
 ) -> Variable:
     """Return `max(0, margin - label * (left - right))`; label 1 ranks `left` first, -1 `right`."""
-    for each, argument in ((label, "label"), (left, "left"), (right, "right")):
-        check_variable_and_dtype(each, argument, ("float32",), "margin_rank_loss")
+    for variable, argument in ((label, "label"), (left, "left"), (right, "right")):
+        check_variable_and_dtype(variable, argument, ("float32",), "margin_rank_loss")
     helper = LayerHelper("margin_rank_loss", name=name)
     loss, activated = (helper.create_variable_for_type_inference(left.dtype) for _ in range(2))
     helper.append_op(
@@ -375,8 +375,8 @@ def npair_loss(
     `anchor` and `positive` are [N, D], `labels` [N]; N must be static. It is the cross entropy of
     all inner products against equality of labels, plus `l2_reg / 4` times the mean squared norms.
     """
-    for each, argument in ((anchor, "anchor"), (positive, "positive")):
-        check_variable_and_dtype(each, argument, _FULL_PRECISION, "npair_loss")
+    for variable, argument in ((anchor, "anchor"), (positive, "positive")):
+        check_variable_and_dtype(variable, argument, _FULL_PRECISION, "npair_loss")
     check_variable_and_dtype(labels, "labels", (*_FULL_PRECISION, "int64"), "npair_loss")
     count = labels.shape[0]
     column = reshape(labels, shape=[count, 1])

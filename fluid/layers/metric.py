@@ -29,8 +29,8 @@ def accuracy(
     values, indices = topk(input, k)
     share = helper.create_variable_for_type_inference("float32")
     correct, total = (
-        helper.create_variable_for_type_inference("int32") if each is None else each
-        for each in (correct, total)
+        helper.create_variable_for_type_inference("int32") if variable is None else variable
+        for variable in (correct, total)
     )
     helper.append_op(
         "accuracy",

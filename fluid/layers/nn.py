@@ -44,10 +44,10 @@ def fc(
     )
     check_dtype(helper.input_dtype(), "input", FLOATS, "fc")
     products = []
-    for each, attr in helper.iter_inputs_and_params():
+    for variable, attr in helper.iter_inputs_and_params():
         if num_flatten_dims == -1:
-            num_flatten_dims = len(each.shape) - 1
-        products.append(_product(helper, each, attr, size, num_flatten_dims))
+            num_flatten_dims = len(variable.shape) - 1
+        products.append(_product(helper, variable, attr, size, num_flatten_dims))
     out = products[0] if len(products) == 1 else helper.append_result("sum", {"X": products})
     return helper.append_activation(helper.append_bias_op(out, dim_start=num_flatten_dims))
 

@@ -120,12 +120,12 @@ def _batch_norm_variables(
         raise ValueError(f"{op} has a scale and a bias: neither attribute can be False")
     dtype = "float32" if input.element in HALVES else input.dtype
     shape = [input.shape[-1 if is_channels_last(layout) else 1]]
-    found = {"Scale": _scale(helper, shape, dtype), "Bias": _bias(helper, shape, dtype)}
+    variables = {"Scale": _scale(helper, shape, dtype), "Bias": _bias(helper, shape, dtype)}
     for slot, name, start in zip(("Mean", "Variance"), names, (0.0, 1.0), strict=True):
-        found[slot] = _running_statistic(helper, name, start, shape, dtype, average)
+        variables[slot] = _running_statistic(helper, name, start, shape, dtype, average)
     for slot in ("SavedMean", "SavedVariance"):
-        found[slot] = helper.create_variable_for_type_inference(dtype, stop_gradient=True)
-    return found
+        variables[slot] = helper.create_variable_for_type_inference(dtype, stop_gradient=True)
+    return variables
 
 
 def _append_batch_norm(
@@ -138,11 +138,11 @@ def _append_batch_norm(
 ) -> None:
     tensor = isinstance(momentum, Variable)
     saved = {slot: var for slot, var in slots.items() if slot.startswith("Saved")}
-    kept = {slot: var for slot, var in slots.items() if slot not in saved}
+    unsaved = {slot: var for slot, var in slots.items() if slot not in saved}
     helper.append_op(
         helper.layer_type,
-        inputs={"X": input, **kept, "MomentumTensor": momentum if tensor else None},
-        outputs={"Y": out, "MeanOut": kept["Mean"], "VarianceOut": kept["Variance"], **saved},
+        inputs={"X": input, **unsaved, "MomentumTensor": momentum if tensor else None},
+        outputs={"Y": out, "MeanOut": unsaved["Mean"], "VarianceOut": unsaved["Variance"], **saved},
         attrs={
             "momentum": None if tensor else momentum,
             "use_mkldnn": False,

@@ -95,12 +95,12 @@ def rnn(
 
 def _check(inputs: Any, initial_states: Any, sequence_length: Any) -> None:
     check_type(inputs, "inputs", (Variable, list, tuple), "rnn")
-    for index, each in enumerate(inputs if isinstance(inputs, list | tuple) else ()):
-        check_variable_and_dtype(each, f"inputs[{index}]", FLOATS, "rnn")
+    for index, variable in enumerate(inputs if isinstance(inputs, list | tuple) else ()):
+        check_variable_and_dtype(variable, f"inputs[{index}]", FLOATS, "rnn")
     kinds = (Variable, list, tuple, type(None))
     check_type(initial_states, "initial_states", kinds, "rnn")
-    for index, each in enumerate([] if initial_states is None else flatten(initial_states)):
-        check_variable_and_dtype(each, f"initial_states[{index}]", FLOATS, "rnn")
+    for index, variable in enumerate([] if initial_states is None else flatten(initial_states)):
+        check_variable_and_dtype(variable, f"initial_states[{index}]", FLOATS, "rnn")
     check_type(sequence_length, "sequence_length", (Variable, type(None)), "rnn")
 
 
@@ -123,8 +123,8 @@ def _run(
     with net.step():
         step = map_structure(net.step_input, inputs)
         states = map_structure(net.memory, initial_states)
-        given = map_structure(lambda state: state, states)
-        outputs, new_states = cell.call(step, given, **kwargs)
+        current = map_structure(lambda state: state, states)
+        outputs, new_states = cell.call(step, current, **kwargs)
         assert_same_structure(states, new_states)
         if mask is not None:
             keep = partial(_masked_update, mask=net.step_input(mask))
@@ -134,7 +134,7 @@ def _run(
         map_structure(net.step_output, new_states)
     count = len(flatten(outputs))
     collected = net.outputs
-    final = [each[-1] for each in collected[count:]]
+    final = [steps_of_state[-1] for steps_of_state in collected[count:]]
     all_outputs = pack_sequence_as(outputs, collected[:count])
     return all_outputs, pack_sequence_as(new_states, final)
 

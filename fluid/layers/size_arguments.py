@@ -25,7 +25,7 @@ Sizes = Variable | Sequence[int | Variable]
 def has_variable(values: Any) -> bool:
     """Return whether a value is a variable or a list that contains one."""
     listed = values if isinstance(values, list | tuple) else [values]
-    return any(isinstance(each, Variable) for each in listed)
+    return any(isinstance(value, Variable) for value in listed)
 
 
 def size_operands(
@@ -49,7 +49,7 @@ def size_operands(
     numbers = _numbers(values, name, helper.layer_type, unknown)
     if not has_variable(values):
         return {}, numbers
-    return {slots[1]: [_tensor(helper, each, dtype) for each in values]}, numbers
+    return {slots[1]: [_tensor(helper, value, dtype) for value in values]}, numbers
 
 
 def shape_operands(helper: LayerHelper, shape: Sizes) -> tuple[dict[str, Any], list[int]]:
@@ -64,17 +64,17 @@ def shape_operands(helper: LayerHelper, shape: Sizes) -> tuple[dict[str, Any], l
     numbers = _numbers(shape, "shape", helper.layer_type, -1)
     if not has_variable(shape):
         return {}, numbers
-    tensors = [_as_int32(helper, _tensor(helper, each, "int32")) for each in shape]
+    tensors = [_as_int32(helper, _tensor(helper, size, "int32")) for size in shape]
     return {"ShapeTensorList": tensors}, numbers
 
 
 def _numbers(values: Sequence[Any], name: str, op: str, unknown: int) -> list[int]:
-    for each in values:
-        if not isinstance(each, int | np.integer | Variable) or isinstance(each, bool):
+    for value in values:
+        if not isinstance(value, int | np.integer | Variable) or isinstance(value, bool):
             raise TypeError(
-                f"{name} of {op} must contain integers or variables, but received {each!r}"
+                f"{name} of {op} must contain integers or variables, but received {value!r}"
             )
-    return [unknown if isinstance(each, Variable) else int(each) for each in values]
+    return [unknown if isinstance(value, Variable) else int(value) for value in values]
 
 
 def _tensor(helper: LayerHelper, value: Any, dtype: str) -> Variable:

@@ -118,8 +118,8 @@ def sums(input: Variable | Sequence[Variable], out: Variable | None = None) -> V
     """Return the sum of tensors of one shape, written to `out` if not None."""
     check_type(input, "input", (Variable, tuple, list), "sums")
     helper = LayerHelper("sum", input=input)
-    for each in helper.multiple_input():
-        check_dtype(each.dtype, "input", NUMBERS, "sums")
+    for variable in helper.multiple_input():
+        check_dtype(variable.dtype, "input", NUMBERS, "sums")
     if out is None:
         out = helper.create_variable_for_type_inference(helper.input_dtype())
     terms = helper.multiple_input()
@@ -148,8 +148,8 @@ def assign(input: Variable | np.ndarray, output: Variable | None = None) -> Vari
 
 def _array_attributes(array: np.ndarray) -> dict[str, Any]:
     if array.dtype.name not in _VALUES:
-        known = ", ".join(_VALUES)
-        raise TypeError(f"assign takes arrays of {known}, but received {array.dtype.name}")
+        dtypes = ", ".join(_VALUES)
+        raise TypeError(f"assign takes arrays of {dtypes}, but received {array.dtype.name}")
     if array.size > LARGEST_ARRAY:
         raise ValueError(f"assign takes up to {LARGEST_ARRAY} elements, but received {array.size}")
     values = {_VALUES[array.dtype.name]: array.ravel().tolist()}
@@ -350,8 +350,8 @@ def linspace(
     for name, value in (("start", start), ("stop", stop), ("num", num)):
         check_type(value, name, (Variable, float, int), "linspace")
         if isinstance(value, Variable):
-            known = ("int32",) if name == "num" else ("float32", "float64")
-            check_dtype(value.dtype, name, known, "linspace")
+            dtypes = ("int32",) if name == "num" else ("float32", "float64")
+            check_dtype(value.dtype, name, dtypes, "linspace")
     inputs = {"Start": _number(start, dtype), "Stop": _number(stop, dtype)}
     return append_simple_op("linspace", inputs | {"Num": _number(num, "int32")})
 

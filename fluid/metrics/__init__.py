@@ -311,9 +311,9 @@ class Auc(MetricBase):
         _check_array(labels, "labels")
         _check_array(preds, "predictions")
         true = (np.reshape(labels, (-1, 1)) != 0).astype(np.int64)
-        found = self._accumulate(np.asarray(preds)[:, :2], true)
-        self._stat_pos = found["StatPosOut"].reshape(-1).tolist()
-        self._stat_neg = found["StatNegOut"].reshape(-1).tolist()
+        counts = self._accumulate(np.asarray(preds)[:, :2], true)
+        self._stat_pos = counts["StatPosOut"].reshape(-1).tolist()
+        self._stat_neg = counts["StatNegOut"].reshape(-1).tolist()
 
     def eval(self) -> float:
         """Return the area; 0.0 if all labels are of one class."""
@@ -330,6 +330,8 @@ class Auc(MetricBase):
         return abs(x1 - x2) * (y1 + y2) / 2.0
 
     def _accumulate(self, scores: Any, labels: Any) -> dict[str, Any]:
-        held = {"StatPos": self._stat_pos, "StatNeg": self._stat_neg}
-        counts = {slot: np.array(each, np.int64).reshape(1, -1) for slot, each in held.items()}
+        statistics = {"StatPos": self._stat_pos, "StatNeg": self._stat_neg}
+        counts = {
+            slot: np.array(stat, np.int64).reshape(1, -1) for slot, stat in statistics.items()
+        }
         return self._op.evaluate({"Predict": scores, "Label": labels, **counts})

@@ -74,11 +74,11 @@ class DetectionMAP:
             "AccumTruePos": "float32",
             "AccumFalsePos": "float32",
         }
-        made = {
+        outputs = {
             slot: helper.create_variable_for_type_inference(kind) for slot, kind in kinds.items()
         }
-        helper.append_op("detection_map", inputs=inputs, outputs=made, attrs=attrs)
-        mean, totals, right, wrong = made.values()
+        helper.append_op("detection_map", inputs=inputs, outputs=outputs, attrs=attrs)
+        mean, totals, right, wrong = outputs.values()
         judged = layers.sequence_pool(layers.elementwise_add(right, wrong), "sum")
         return [mean, totals, right, judged]
 

@@ -159,12 +159,12 @@ class Optimizer:
         """Context manager that restores the accumulators if an error discards the program's
         changes.
         """
-        known = {kind: dict(each) for kind, each in self._accumulators.items()}
+        saved = {kind: dict(by_param) for kind, by_param in self._accumulators.items()}
         names, rates = list(self._opti_name_list), dict(self._learning_rate_map)
         try:
             yield
         except BaseException:
-            self._accumulators = defaultdict(dict, known)
+            self._accumulators = defaultdict(dict, saved)
             self._opti_name_list, self._learning_rate_map = names, rates
             raise
 
@@ -174,8 +174,8 @@ class Optimizer:
 
     def state_dict(self) -> dict[str, Variable]:
         """Return the accumulators by name; empty before `minimize`."""
-        known = (var for kind in self._accumulators.values() for var in kind.values())
-        by_name = {var.name: var for var in known}
+        accumulators = (var for kind in self._accumulators.values() for var in kind.values())
+        by_name = {var.name: var for var in accumulators}
         return {name: by_name[name] for name in self._opti_name_list}
 
     def set_dict(self, state_dict: Mapping[str, Any]) -> None:
@@ -283,10 +283,10 @@ class Optimizer:
 
     def _get_accumulator(self, name: str, param: Parameter) -> Variable:
         """Return an accumulator of a parameter by name; ValueError if it does not exist."""
-        known = self._accumulators[self._accumulator_key(name)]
-        if param.name not in known:
+        accumulators = self._accumulators[self._accumulator_key(name)]
+        if param.name not in accumulators:
             raise ValueError(f"Accumulator {name} does not exist for parameter {param.name}")
-        return known[param.name]
+        return accumulators[param.name]
 
     def _accumulator_key(self, name: str) -> str:
         return name if self._name is None else f"{self._name}_{name}"
@@ -327,9 +327,9 @@ def _state_array(var: Variable, value: Any) -> np.ndarray:
     """Return the array for an accumulator; AssertionError if shape or dtype do not match."""
     array = None if value is None else np.asarray(value)
     if array is None or (array.shape, array.dtype) != (var.shape, var.element.numpy):
-        found = "none" if array is None else f"{array.dtype} of shape {array.shape}"
+        actual = "none" if array is None else f"{array.dtype} of shape {array.shape}"
         raise AssertionError(
             f"optimizer variable {var.name} is {var.element.numpy} of shape {var.shape}, "
-            f"but the state passed has {found}"
+            f"but the state passed has {actual}"
         )
     return array

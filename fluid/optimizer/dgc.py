@@ -77,7 +77,7 @@ class DGCMomentumOptimizer(Optimizer):
         super().__init__(learning_rate, parameter_list, regularization, grad_clip, name)
         if rampup_begin_step < 0:
             raise AssertionError(f"rampup_begin_step must >= 0, but it is {rampup_begin_step}")
-        if not sparsity or not all(0.0 < each <= 1.0 for each in sparsity):
+        if not sparsity or not all(0.0 < ratio <= 1.0 for ratio in sparsity):
             raise ValueError(f"sparsity has values above 0 and up to 1, not {sparsity}")
         self._momentum = momentum
         self._use_nesterov = bool(use_nesterov)
@@ -95,10 +95,12 @@ class DGCMomentumOptimizer(Optimizer):
         callbacks: list[Callable[..., Any]] | None = None,
     ) -> list[ParamGrad]:
         """As in `Optimizer`, followed by compression of the gradients."""
-        found = super().backward(loss, startup_program, parameter_list, no_grad_set, callbacks)
+        param_grads = super().backward(
+            loss, startup_program, parameter_list, no_grad_set, callbacks
+        )
         with program_guard(loss.block.program, startup_program):
-            self._append_dgc_ops(found)
-        return found
+            self._append_dgc_ops(param_grads)
+        return param_grads
 
     @typed
     @atomic
@@ -185,7 +187,7 @@ class DGCMomentumOptimizer(Optimizer):
 def _is_compressed(param: Parameter, grad: Variable | None) -> bool:
     """Return whether a gradient is compressed: large, dense and float32."""
     is_large = prod(map(abs, param.shape)) >= MIN_COMPRESSED_SIZE
-    kinds = [each.type for each in (param, grad) if each is not None]
+    kinds = [variable.type for variable in (param, grad) if variable is not None]
     is_dense = all(kind == VarDesc.VarType.LOD_TENSOR for kind in kinds)
     return is_large and is_dense and param.dtype == VarDesc.VarType.FP32
 
@@ -226,20 +228,20 @@ def _decay(regularizer: WeightDecayRegularizer | None) -> tuple[int, float]:
 def _create_global(name: str, value: float) -> Variable:
     """Create a persistable scalar of the program, once."""
     helper = LayerHelper("global_step_counter")
-    found, is_new = helper.create_or_get_global_variable(
+    variable, is_new = helper.create_or_get_global_variable(
         name=name, dtype="float32", shape=[1], persistable=True, belong_to_optimizer=True
     )
     if is_new:
-        helper.set_variable_initializer(found, Constant(value, force_cpu=True))
-        found.stop_gradient = True
-    return found
+        helper.set_variable_initializer(variable, Constant(value, force_cpu=True))
+        variable.stop_gradient = True
+    return variable
 
 
 def _counter() -> Variable:
     """Return the step number, which the first op of the program increments; 0 in the first step."""
-    found, block = _create_global(COUNTER, -1.0), default_main_program().global_block()
+    counter, block = _create_global(COUNTER, -1.0), default_main_program().global_block()
     if not any(op.type == "increment" and COUNTER in op.output_arg_names for op in block.ops):
         block._prepend_op(
-            "increment", inputs={"X": found}, outputs={"Out": found}, attrs={"step": 1.0}
+            "increment", inputs={"X": counter}, outputs={"Out": counter}, attrs={"step": 1.0}
         )
-    return found
+    return counter

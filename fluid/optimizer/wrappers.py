@@ -124,12 +124,12 @@ class LookaheadOptimizer:
         """Append the inner optimizer's ops and the updates of the slow copies; returns as it
         does.
         """
-        made = self.inner_optimizer.minimize(loss, startup_program=startup_program)
+        result = self.inner_optimizer.minimize(loss, startup_program=startup_program)
         startup = startup_program or default_startup_program()
         with program_guard(loss.block.program, startup):
             slow = _slow_copies(loss.block, startup.global_block())
             self._append_look(slow)
-        return made
+        return result
 
     def _append_look(self, slow: dict[str, tuple[Variable, Variable]]) -> None:
         k = _state("lookahead_k", self.k, "int32")
@@ -140,11 +140,11 @@ class LookaheadOptimizer:
         one = layers.fill_constant([1], "float32", 1.0)
         remainder = layers.elementwise_mod(step, k)
         with layers.Switch() as switch, switch.case(remainder == zero):
-            for fast, kept in slow.values():
+            for fast, slow_param in slow.values():
                 share = layers.elementwise_mul(fast, alpha)
-                rest = layers.elementwise_mul(kept, layers.elementwise_sub(one, alpha))
+                rest = layers.elementwise_mul(slow_param, layers.elementwise_sub(one, alpha))
                 moved = layers.elementwise_add(share, rest)
-                layers.assign(moved, output=kept)
+                layers.assign(moved, output=slow_param)
                 layers.assign(moved, output=fast)
 
 

@@ -46,12 +46,12 @@ class Capacity:
     @property
     def up(self) -> int:
         """Bytes that one trainer sends in a step."""
-        return sum(each.up.nbytes for each in self.servers)
+        return sum(server.up.nbytes for server in self.servers)
 
     @property
     def down(self) -> int:
         """Bytes that one trainer receives in a step."""
-        return sum(each.down.nbytes for each in self.servers)
+        return sum(server.down.nbytes for server in self.servers)
 
     def servers_needed(self, steps_a_second: float, server_bytes_a_second: float) -> int:
         """How many servers so many steps a second need, each moving so many bytes each way."""
@@ -60,9 +60,11 @@ class Capacity:
 
     def __str__(self) -> str:
         lines = [f"{self.trainers} trainers; MB of one trainer and step:"]
-        for each in self.servers:
-            sizes = f"sends {each.up.nbytes / 1e6:.3f}, receives {each.down.nbytes / 1e6:.3f}"
-            lines.append(f"  {each.endpoint}  {sizes}; the server holds {each.held / 1e6:.3f} MB")
+        for server in self.servers:
+            sizes = f"sends {server.up.nbytes / 1e6:.3f}, receives {server.down.nbytes / 1e6:.3f}"
+            lines.append(
+                f"  {server.endpoint}  {sizes}; the server holds {server.held / 1e6:.3f} MB"
+            )
         return "\n".join(lines)
 
 
@@ -89,20 +91,20 @@ def capacity(transpiler: Any, rows: Mapping[str, int] | None = None) -> Capacity
 
 def _rows(plan: Any, endpoint: str, rows: Mapping[str, int]) -> dict[str, tuple[str, int]]:
     """For each sparse slice on a server, the name of its gradient, and how many rows are read."""
-    found: dict[str, tuple[str, int]] = {}
+    rows_by_gradient: dict[str, tuple[str, int]] = {}
     for shards, part in plan.owned(endpoint):
         if shards.is_sparse:
             share = part.rows / part.whole[0]
             count = rows[part.name] if part.name in rows else round(rows[shards.param] * share)
-            found[part.name] = part.named(shards.gradient), count
-    return found
+            rows_by_gradient[part.name] = part.named(shards.gradient), count
+    return rows_by_gradient
 
 
 def _moved(
     server: Program, names: list[str], rows: Mapping[str, tuple[str, int]]
 ) -> tuple[Moved, Moved]:
     """What one trainer, the first, sends a server and receives from it in a step."""
-    sent = [each for each in gradients_of(server) if each.trainer in (None, 0)]
+    sent = [gradient for gradient in gradients_of(server) if gradient.trainer in (None, 0)]
     counts = {f"{gradient}.trainer_0": count for gradient, count in rows.values()}
     variables = server.global_block().vars
     up = gradients_moved(sent, counts)

@@ -34,5 +34,5 @@ def exchanges(program: Program) -> Iterator[Any]:
 def has_placement(program: Program) -> bool:
     """Whether variables of a program, or of the trainer's that it was made from, are on servers."""
     trained: Program = getattr(program, "_trained_by", program)
-    found = (getattr(each, "_parameters_on_pservers", None) for each in (program, trained))
-    return any(each is not None for each in found)
+    placements = (getattr(owner, "_parameters_on_pservers", None) for owner in (program, trained))
+    return any(placement is not None for placement in placements)

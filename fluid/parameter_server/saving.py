@@ -48,23 +48,23 @@ def merged_values(program: Program) -> dict[str, Array]:
         return _merged(program, session)
     session = session or open_session(trained._endpoints)
     names = {var.name for var in program.list_vars()}
-    found = {} if session is None else _merged(trained, session)
-    return {name: value for name, value in found.items() if name in names}
+    values = {} if session is None else _merged(trained, session)
+    return {name: value for name, value in values.items() if name in names}
 
 
 def _merged(program: Program, session: Trainer) -> dict[str, Array]:
-    found: dict[str, Array] = {}
+    values: dict[str, Array] = {}
     placement: Any = program._parameters_on_pservers
     groups: Mapping[str, Any] = placement.get_distributed_vars_by_vtypes(TRAINED, True)
     for name, slices in groups.items():
         ordered = sorted(slices, key=lambda each: each.block_id)
-        parts = [session.read(each.endpoint, [each.slice.name])[0] for each in ordered]
+        parts = [session.read(part.endpoint, [part.slice.name])[0] for part in ordered]
         whole = len(parts) > 1 and ordered[0].is_slice
-        found[name] = np.concatenate(parts) if whole else parts[0]
+        values[name] = np.concatenate(parts) if whole else parts[0]
     plan: Any = program._sharding_plan
     if plan.table is not None:
-        found[plan.table.name] = _merged_table(plan.table, session)
-    return found | _counters(program, session)
+        values[plan.table.name] = _merged_table(plan.table, session)
+    return values | _counters(program, session)
 
 
 def _merged_table(table: Any, session: Trainer) -> Array:
@@ -81,17 +81,17 @@ def _merged_table(table: Any, session: Trainer) -> Array:
 def _counters(program: Program, session: Trainer) -> dict[str, Array]:
     """The counters of the learning-rate schedule, which every server has."""
     plan: Any = program._sharding_plan
-    found: dict[str, Array] = {}
+    counters: dict[str, Array] = {}
     for counter in program._schedule_counters:
         names = _shares(plan, counter) or [counter]
-        found[counter] = np.sum(session.read(plan.endpoints[0], names), axis=0)
-    return found
+        counters[counter] = np.sum(session.read(plan.endpoints[0], names), axis=0)
+    return counters
 
 
 def _shares(plan: Any, counter: str) -> list[str]:
     """The shares of trainers in a counter, where they do not make steps together."""
     trainers = range(plan.trainers if counter in plan.counters else 0)
-    return [plan.counter_name(counter, each) for each in trainers]
+    return [plan.counter_name(counter, trainer) for trainer in trainers]
 
 
 def local_names(program: Program, names: Iterator[str]) -> list[str]:
@@ -118,16 +118,16 @@ def parts_of(program: Program) -> dict[str, Part]:
     if placement is None or not serves(program):
         return {}
     endpoint, plan = str(program._ps_endpoint), program._sharding_plan
-    held = placement.get_distributed_vars_by_ep(endpoint)
-    found = {v.slice.name: Part(v.origin.name, partial(slice_rows, source=v)) for v in held}
+    blocks = placement.get_distributed_vars_by_ep(endpoint)
+    parts = {v.slice.name: Part(v.origin.name, partial(slice_rows, source=v)) for v in blocks}
     if plan.table is not None:
         cut = partial(_table_rows, table=plan.table, endpoint=endpoint)
-        found[plan.table.name] = Part(plan.table.name, cut)
+        parts[plan.table.name] = Part(plan.table.name, cut)
     for counter in program._schedule_counters:
         first, *others = _shares(plan, counter) or [counter]
-        found[first] = Part(counter, np.array)
-        found |= {name: Part(counter, np.zeros_like) for name in others}
-    return found
+        parts[first] = Part(counter, np.array)
+        parts |= {name: Part(counter, np.zeros_like) for name in others}
+    return parts
 
 
 def _table_rows(array: Array, table: Any, endpoint: str) -> Array:

@@ -33,9 +33,9 @@ def before_serving(program: Program) -> Program | None:
     """What a server runs once before it serves; None where that is nothing."""
     if len(program.global_block().ops) == 1:
         return None
-    made = program.clone()
-    pruning.drop_ops(made, lambda op: op.type == "listen_and_serv")
-    return made
+    prologue = program.clone()
+    pruning.drop_ops(prologue, lambda op: op.type == "listen_and_serv")
+    return prologue
 
 
 def serve(program: Program, scope: Scope, place: Place, compile: Compile) -> None:
@@ -48,8 +48,8 @@ def serve(program: Program, scope: Scope, place: Place, compile: Compile) -> Non
     endpoints = list(getattr(program, "_endpoints", None) or [endpoint])
     if endpoint not in endpoints:
         endpoints = [endpoint]
-    given = getattr(program, "_server_settings", None)
-    server = Server(endpoints, endpoints.index(endpoint), Settings.from_env(given=given))
+    settings = getattr(program, "_server_settings", None)
+    server = Server(endpoints, endpoints.index(endpoint), Settings.from_env(given=settings))
     blocks = Blocks(program, op, scope, server)
     blocks.compile_for(place, compile)
     server.attach(blocks.service(endpoints.index(endpoint)))
@@ -89,12 +89,12 @@ class Blocks:
     def compile_for(self, place: Place, compile: Compile) -> None:
         """Prepare the updates; NotInitialized where the startup program has not run."""
         attr = self.op.attr
-        pairs = [str(each).rsplit(":", 1) for each in attr("grad_to_block_id")]
-        gradients = {*(name for name, _ in pairs), *(each.name for each in self.gradients)}
+        pairs = [str(entry).rsplit(":", 1) for entry in attr("grad_to_block_id")]
+        gradients = {*(name for name, _ in pairs), *(gradient.name for gradient in self.gradients)}
 
         def update(*blocks: int) -> Update:
-            known = [index for index in blocks if index >= 0]
-            program = joined_program(self.program, known, gradients)
+            indices = [index for index in blocks if index >= 0]
+            program = joined_program(self.program, indices, gradients)
             return Update(program, self.gradients, compile, place, self.scope, self.names)
 
         self.all = update(*[int(index) for index in attr("optimize_blocks")])
@@ -123,7 +123,7 @@ class Blocks:
         ops = self.schedule.program.global_block().ops
         names = [str(name) for op in ops if op.type == "sum" for name in op.inputs["X"]]
         sent = {name: SENDER.search(name) for name in names}
-        return {name: int(each.group(1)) for name, each in sent.items() if each}
+        return {name: int(match.group(1)) for name, match in sent.items() if match}
 
     def service(self, number: int) -> Service:
         """What the runtime serves."""
@@ -147,13 +147,13 @@ class Blocks:
 
     def _lookups(self) -> dict[str, tuple[str, int]]:
         """The table that each prefetch block looks rows up in, and the number of servers."""
-        found: dict[str, tuple[str, int]] = {}
+        lookups: dict[str, tuple[str, int]] = {}
         for text in self.op.attr("prefetch_var_name_to_block_id"):
             name, index = str(text).rsplit(":", 1)
             for op in self.program.block(int(index)).ops:
                 if op.type == "lookup_sparse_table":
-                    found[name] = op.inputs["W"][0], int(op.attrs.get("servers", 1))
-        return found
+                    lookups[name] = op.inputs["W"][0], int(op.attrs.get("servers", 1))
+        return lookups
 
     # ---- updates
 
@@ -191,13 +191,13 @@ class Blocks:
     def _expect_initialised(self, program: Program) -> None:
         """NotInitialized naming a variable that the startup program should have made."""
         arrays = self.scope.arrays()
-        known = {*arrays, *self.op.inputs.get("X", [])}
+        written = {*arrays, *self.op.inputs.get("X", [])}
         for op in program.global_block().ops:
             for name in op.reads():
                 var = program.global_block().vars.get(name)
-                if name not in known and var is not None and var.persistable and var.holds_tensor:
+                if name not in written and var is not None and var.persistable and var.holds_tensor:
                     raise NotInitialized(
                         f"{name!r} is not initialised on server {self.op.attr('endpoint')}",
                         hint="run the program of get_startup_program first, in the same scope",
                     )
-            known.update(op.writes())
+            written.update(op.writes())

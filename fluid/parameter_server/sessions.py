@@ -32,7 +32,7 @@ def session_for(program: Program, user: Any = None) -> Trainer | None:
     ops = list(exchanges(program))
     if not ops:
         return None
-    endpoints = tuple(dict.fromkeys(each for op in ops for each in _endpoints(op)))
+    endpoints = tuple(dict.fromkeys(endpoint for op in ops for endpoint in _endpoints(op)))
     number = max(int(op.attrs.get("trainer_id", 0)) for op in ops)
     with _lock:
         trainer = _known(number, endpoints, getattr(program, "_server_settings", None))
@@ -46,7 +46,9 @@ def open_session(endpoints: Iterable[str]) -> Trainer | None:
     """The open session of this process with some of these servers, if there is one."""
     wanted = set(endpoints)
     with _lock:
-        return next((t for (_, known), t in _sessions.items() if wanted & set(known)), None)
+        return next(
+            (t for (_, endpoints_of), t in _sessions.items() if wanted & set(endpoints_of)), None
+        )
 
 
 def trainer_step(program: Program) -> int:
@@ -62,8 +64,8 @@ def trainer_step(program: Program) -> int:
 
 def _known(number: int, endpoints: tuple[str, ...], given: Mapping[str, Any] | None) -> Trainer:
     """The open session of a trainer with some of the same servers, or a new one."""
-    for (known, others), trainer in _sessions.items():
-        if known == number and not set(others).isdisjoint(endpoints):
+    for (trainer_number, others), trainer in _sessions.items():
+        if trainer_number == number and not set(others).isdisjoint(endpoints):
             return trainer
     trainer = Trainer(number, endpoints, Settings.from_env(given=given))
     _sessions[number, endpoints] = trainer
@@ -86,7 +88,7 @@ def _complete(trainer: Trainer) -> None:
 
 def _released(user: Any) -> list[Trainer]:
     """The sessions that nobody uses any more, once a user is gone."""
-    found: list[Trainer] = []
+    released: list[Trainer] = []
     with _lock:
         for key, trainer in list(_sessions.items()):
             users = _users[trainer]
@@ -94,8 +96,8 @@ def _released(user: Any) -> list[Trainer]:
                 users.discard(user)
                 if not users:
                     del _sessions[key], _users[trainer]
-                    found.append(trainer)
-    return found
+                    released.append(trainer)
+    return released
 
 
 def complete(program: Program, user: Any) -> None:
@@ -107,7 +109,7 @@ def complete(program: Program, user: Any) -> None:
     if trainer is None:
         return
     with _lock:
-        for key in [key for key, each in _sessions.items() if each is trainer]:
+        for key in [key for key, session in _sessions.items() if session is trainer]:
             del _sessions[key]
         _users.pop(trainer, None)
     _complete(trainer)
@@ -132,15 +134,15 @@ def _end() -> None:
 
 def _endpoints(op: Any) -> list[str]:
     named = [op.attrs.get(name) or [] for name in ("epmap", "endpoints")]
-    return [str(each) for names in named for each in names]
+    return [str(name) for names in named for name in names]
 
 
 def received(program: Program) -> dict[str, list[str]]:
     """The variables that a program receives, by server."""
-    found: dict[str, list[str]] = {}
+    names_by_server: dict[str, list[str]] = {}
     for op in exchanges(program):
         if op.type == "recv":
             names = op.attrs.get("recv_varnames") or op.attrs.get("varnames") or op.outputs["Out"]
             for name, endpoint in zip(names, _endpoints(op), strict=True):
-                found.setdefault(endpoint, []).append(str(name))
-    return found
+                names_by_server.setdefault(endpoint, []).append(str(name))
+    return names_by_server

@@ -18,8 +18,8 @@ def save_table(scope: Scope, number: int, name: str, folder: str) -> None:
 
     Raises WireError for a variable that does not lie here and for a name that is no file's.
     """
-    found = scope.find_var(name)
-    if found is None or Path(name).name != name:
+    variable = scope.find_var(name)
+    if variable is None or Path(name).name != name:
         raise WireError(f"table {name!r} does not lie on server {number}")
     Path(folder).mkdir(parents=True, exist_ok=True)
-    save_tensor(Path(folder) / f"{name}_{number}", np.array(found.get_tensor()))
+    save_tensor(Path(folder) / f"{name}_{number}", np.array(variable.get_tensor()))

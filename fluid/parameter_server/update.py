@@ -46,11 +46,11 @@ class Update:
         """The shapes of the feeds that the program reads."""
         read = {name for op in self.program.global_block().ops for name in op.reads()}
         pattern: Pattern = {}
-        for index, each in enumerate(self._gradients):
-            if each.name in read and each.is_sparse:
-                pattern[each.name] = (f"R{index}", *each.shape[1:])
-                pattern[each.name + ROWS] = (f"R{index}",)
-            elif each.name in read:
-                pattern[each.name] = each.shape
+        for index, gradient in enumerate(self._gradients):
+            if gradient.name in read and gradient.is_sparse:
+                pattern[gradient.name] = (f"R{index}", *gradient.shape[1:])
+                pattern[gradient.name + ROWS] = (f"R{index}",)
+            elif gradient.name in read:
+                pattern[gradient.name] = gradient.shape
         others = {n: a.shape for n, a in feeds.items() if n in read and n not in pattern}
         return others | pattern

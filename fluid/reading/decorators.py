@@ -160,9 +160,9 @@ def batch(reader: Reader, batch_size: float, drop_last: bool = False) -> Reader:
     @entry_point
     def batches() -> Iterator[list[Any]]:
         samples = iter(reader())
-        while found := list(itertools.islice(samples, size)):
-            if len(found) == size or not drop_last:
-                yield found
+        while samples_of_batch := list(itertools.islice(samples, size)):
+            if len(samples_of_batch) == size or not drop_last:
+                yield samples_of_batch
 
     return batches
 
@@ -196,7 +196,9 @@ def xmap_readers(
             waiting = deque(pool.submit(mapper, sample) for sample in ahead)
             while waiting:
                 value = (waiting.popleft() if order else _first_ready(waiting)).result()
-                waiting.extend(pool.submit(mapper, each) for each in itertools.islice(samples, 1))
+                waiting.extend(
+                    pool.submit(mapper, sample) for sample in itertools.islice(samples, 1)
+                )
                 yield value
         finally:
             pool.shutdown(cancel_futures=True)

@@ -234,11 +234,11 @@ def as_places(places: Any) -> list[Place]:
     """
     if places is None:
         raise AssertionError("Places cannot be None when DataLoader is iterable")
-    found = [*places] if isinstance(places, list | tuple) else [places]
-    for place in found:
+    devices = [*places] if isinstance(places, list | tuple) else [places]
+    for place in devices:
         if not isinstance(place, PLACES):
             raise TypeError(f"places are CPUPlace() or CUDAPlace(i), not {type(place).__name__}")
-    return found
+    return devices
 
 
 def to_tensors(batch: Sequence[Any], names: Sequence[str]) -> Batch:
@@ -273,4 +273,4 @@ def device_feeds(
     """
     while group := list(islice(batches, places)):
         if len(group) == places or not drop_last:
-            yield [dict(zip(names, each, strict=True)) if names else each for each in group]
+            yield [dict(zip(names, sample, strict=True)) if names else sample for sample in group]

@@ -54,8 +54,8 @@ def typed(function: F) -> F:
         try:
             where = type(args[0]).__name__ if function.__name__ == "__init__" else function.__name__
             hints = _hints(function)
-            given = [*zip(hints, args, strict=False), *kwargs.items()]
-            for name, value in given:
+            arguments = [*zip(hints, args, strict=False), *kwargs.items()]
+            for name, value in arguments:
                 _check(where, name, value, hints.get(name, Any))
             plain = map(_plain, args, [*hints.values()][: len(args)])
             named = {name: _plain(value, hints.get(name, Any)) for name, value in kwargs.items()}
@@ -70,10 +70,14 @@ def typed(function: F) -> F:
 @cache
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:
     """The type of each parameter, in order; Any without an annotation, as for `self`."""
-    found = get_type_hints(function)
+    type_hints = get_type_hints(function)
     parameters = inspect.signature(function).parameters.values()
-    named = [each.name for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD]
-    return {name: found.get(name, Any) for name in named}
+    named = [
+        parameter.name
+        for parameter in parameters
+        if parameter.kind is parameter.POSITIONAL_OR_KEYWORD
+    ]
+    return {name: type_hints.get(name, Any) for name in named}
 
 
 # ---- what fits an annotation --------------------------------------------------------------------
@@ -82,9 +86,9 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
 def _check(where: str, name: str, value: Any, hint: Any) -> None:
     wrong = _misfit(name, value, hint)
     if wrong is not None:
-        part, found, wanted = wrong
+        part, entry, wanted = wrong
         raise ArgumentError(
-            f"The type of '{part}' in {where} must be {_text(wanted)}, but received {_shown(found)}"
+            f"The type of '{part}' in {where} must be {_text(wanted)}, but received {_shown(entry)}"
         )
 
 
@@ -92,15 +96,15 @@ def _misfit(name: str, value: Any, hint: Any) -> tuple[str, Any, Any] | None:
     """The argument or item that does not match: its name, its value, the expected type."""
     kind, args = _kind(hint), get_args(hint)
     if kind in (Union, UnionType):
-        lists = [each for each in args if get_origin(each) is Sequence]
-        if any(_misfit(name, value, each) is None for each in args):
+        lists = [arg for arg in args if get_origin(arg) is Sequence]
+        if any(_misfit(name, value, arg) is None for arg in args):
             return None
         return _misfit(name, value, lists[0]) if lists and _is_list(value) else (name, value, hint)
     if kind is Sequence:
         if not _is_list(value):
             return name, value, hint
-        found = (_misfit(f"{name}[{i}]", each, args[0]) for i, each in enumerate(value))
-        return next(filter(None, found), None)
+        misfits = (_misfit(f"{name}[{i}]", item, args[0]) for i, item in enumerate(value))
+        return next(filter(None, misfits), None)
     return None if _is(value, kind) else (name, value, hint)
 
 
@@ -126,10 +130,12 @@ def _is_list(value: Any) -> bool:
 
 def _plain(value: Any, hint: Any) -> Any:
     """Convert a NumPy number, or a list of them, to Python's."""
-    if isinstance(value, list | tuple) and any(isinstance(each, np.generic) for each in value):
-        return [_plain(each, hint) for each in value]
-    kept = hint is Any or np.ndarray in map(_kind, (hint, *get_args(hint)))
-    return value if kept or not isinstance(value, np.generic | np.ndarray) else value.tolist()
+    if isinstance(value, list | tuple) and any(isinstance(item, np.generic) for item in value):
+        return [_plain(item, hint) for item in value]
+    is_array_hint = hint is Any or np.ndarray in map(_kind, (hint, *get_args(hint)))
+    return (
+        value if is_array_hint or not isinstance(value, np.generic | np.ndarray) else value.tolist()
+    )
 
 
 # ---- messages -----------------------------------------------------------------------------------
@@ -143,7 +149,7 @@ def _shown(value: Any) -> str:
 def _text(hint: Any) -> str:
     kind, args = _kind(hint), get_args(hint)
     if kind in (Union, UnionType):
-        return " or ".join(_text(each) for each in args if each is not type(None))
+        return " or ".join(_text(arg) for arg in args if arg is not type(None))
     if kind is Sequence:
         return f"list of {_text(args[0]).replace(' or ', ' and ')}"
     return str(getattr(kind, "__name__", kind))

@@ -48,7 +48,7 @@ def atomic(function: F) -> F:
                 mark.restore()
             if not _is_slip(error) or _is_the_users(error):
                 raise
-            received = ", ".join(f"{each!r:.60}" for each in (*args, *kwargs.values()))
+            received = ", ".join(f"{argument!r:.60}" for argument in (*args, *kwargs.values()))
             raise ArgumentError(f"{function.__name__} cannot take {received}") from error
 
     return call  # type: ignore[return-value]
@@ -63,10 +63,10 @@ def checked_all(names: Mapping[str, Any]) -> dict[str, Any]:
 
 def _programs(*arguments: Any) -> list[Program]:
     """The default programs, those among arguments, and those of variables among them."""
-    found = [default_main_program(), default_startup_program()]
-    found += [each for each in arguments if isinstance(each, Program)]
-    found += [each.block.program for each in arguments if isinstance(each, Variable)]
-    return list(dict.fromkeys(found))
+    programs = [default_main_program(), default_startup_program()]
+    programs += [argument for argument in arguments if isinstance(argument, Program)]
+    programs += [argument.block.program for argument in arguments if isinstance(argument, Variable)]
+    return list(dict.fromkeys(programs))
 
 
 def _is_slip(error: BaseException) -> bool:
@@ -94,8 +94,8 @@ class _Mark:
         program = self.program
         program.current_block_idx, program._seeds_given = self.current, self.seeds_given
         del program.blocks[len(self.blocks) :], program._reads[self.reads :]
-        for block, (ops, known) in zip(program.blocks, self.blocks, strict=True):
+        for block, (ops, count) in zip(program.blocks, self.blocks, strict=True):
             block.ops = ops
-            for name in list(block.vars)[known:]:
+            for name in list(block.vars)[count:]:
                 del block.vars[name]
         program.touch()

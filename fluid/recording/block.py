@@ -113,12 +113,12 @@ class Block(ir.Block):
         """
         block = self.program.global_block()
         param = Parameter(block, **fields)
-        known = block.vars.get(param.name)
-        if known is not None:
-            _check_redeclared(known, fields)
-        if isinstance(known, Parameter):
-            vars(known).update(vars(param) | {"op": known.op})
-            param = known
+        existing = block.vars.get(param.name)
+        if existing is not None:
+            _check_redeclared(existing, fields)
+        if isinstance(existing, Parameter):
+            vars(existing).update(vars(param) | {"op": existing.op})
+            param = existing
         block.vars[param.name] = param
         if initializer is not None and param.op is None:
             initializer(param, self)
@@ -140,7 +140,7 @@ class Block(ir.Block):
         """Rename a variable here, keeping its position, and in every op."""
         var = self.var(name)
         var.name = new_name
-        self.vars = {each.name: each for each in self.vars.values()}
+        self.vars = {variable.name: variable for variable in self.vars.values()}
         for op in self.ops:
             op._rename_input(name, new_name)
             op._rename_output(name, new_name)
@@ -209,16 +209,16 @@ class Block(ir.Block):
         """Create an op with all slots and attributes and infer its output types; it is in no block
         yet.
         """
-        given = plain_values({n: v for n, v in attrs.items() if v is not None})
-        op = Operator(self, type, inputs, outputs, given, user_line())
+        plain_attrs = plain_values({n: v for n, v in attrs.items() if v is not None})
+        op = Operator(self, type, inputs, outputs, plain_attrs, user_line())
         with _located(op):
             slots = find(type).inputs().values()
-            every_slot = {each.name: [] for each in slots if each.companion != "order"} | op.inputs
+            every_slot = {slot.name: [] for slot in slots if slot.companion != "order"} | op.inputs
             op.inputs = {slot: every_slot[slot] for slot in sorted(every_slot)}
             check_slots(op)
-            check_attributes(type, given)
+            check_attributes(type, plain_attrs)
             bound = {n: v for n, v in bind(op).attributes.items() if n not in GRAPH_ONLY}
-            op.attrs = self.program._common_attributes(op) | given | plain_values(bound)
+            op.attrs = self.program._common_attributes(op) | plain_attrs | plain_values(bound)
             infer_op(self, op)
         return op
 
@@ -275,17 +275,17 @@ class Block(ir.Block):
 
 def _check_redeclared(var: Variable, fields: Mapping[str, Any]) -> None:
     """Raise ValueError if a variable is declared again with different properties."""
-    given = {name: value for name, value in fields.items() if value is not None}
-    if "dtype" in given:
-        given["dtype"] = convert_np_dtype_to_dtype_(given["dtype"])
-    if "shape" in given:
-        given["shape"] = tuple(given["shape"])
+    fields_set = {name: value for name, value in fields.items() if value is not None}
+    if "dtype" in fields_set:
+        fields_set["dtype"] = convert_np_dtype_to_dtype_(fields_set["dtype"])
+    if "shape" in fields_set:
+        fields_set["shape"] = tuple(fields_set["shape"])
     for field in ("type", "shape", "dtype", "lod_level", "persistable"):
         previous = getattr(var, field)
-        if field in given and given[field] != previous:
+        if field in fields_set and fields_set[field] != previous:
             raise ValueError(
                 f"Variable {var.name} has been created before. The previous {field} is "
-                f"{previous}; the new {field} is {given[field]}. They are not matched."
+                f"{previous}; the new {field} is {fields_set[field]}. They are not matched."
             )
 
 

@@ -30,8 +30,8 @@ def slot_names(op_type: str, slots: Mapping[str, Any] | None) -> dict[str, list[
     if not isinstance(slots, Mapping | None):
         kind = type(slots).__name__
         raise TypeError(f"{op_type}: slots are a dict from names to variables, not {kind}")
-    given = {slot: value for slot, value in (slots or {}).items() if value is not None}
-    return {slot: _names(op_type, slot, value) for slot, value in given.items()}
+    filled = {slot: value for slot, value in (slots or {}).items() if value is not None}
+    return {slot: _names(op_type, slot, value) for slot, value in filled.items()}
 
 
 def _names(op_type: str, slot: str, value: Any) -> list[str]:

@@ -136,9 +136,9 @@ class Operator(ir.OpDesc):
     def _copy(self, block: Any) -> Operator:
         """The same op in a copy of its block."""
         attrs = plain_values(self.attrs)
-        made = Operator(block, self.type, self.inputs, self.outputs, attrs, self.source)
-        made.recorded = self.recorded
-        return made
+        copied = Operator(block, self.type, self.inputs, self.outputs, attrs, self.source)
+        copied.recorded = self.recorded
+        return copied
 
     def _is_optimize_op(self) -> bool:
         return bool(self.role & OpRole.OPTIMIZE)

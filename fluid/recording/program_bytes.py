@@ -30,7 +30,7 @@ def program_bytes(program: Program) -> bytes:
     """Serialise a program with the flags of its variables."""
     message = parse(dump_program(program))
     blocks = zip(program.blocks, message.many("blocks", Message), strict=True)
-    flagged = tuple(_with_flags(block, each) for block, each in blocks)
+    flagged = tuple(_with_flags(block, desc) for block, desc in blocks)
     return dump(replace(message, values={**message.values, "blocks": flagged}))
 
 
@@ -46,15 +46,15 @@ def program_from_bytes(data: bytes, where: str, factory: Callable[[], P]) -> P:
     flags = [_flags(message) for message in parse(data).many("blocks", Message)]
     if not any(value for block in flags for value in block.values()):
         flags[MAIN_BLOCK] = dict(_guessed(program))
-    for block, known in zip(program.blocks, flags, strict=True):
-        for name in known:
-            _apply(block, block.vars[name], known[name])
+    for block, variable_flags in zip(program.blocks, flags, strict=True):
+        for name in variable_flags:
+            _apply(block, block.vars[name], variable_flags[name])
     return program
 
 
 def _with_flags(block: Block, message: Message) -> Message:
     pairs = zip(block.vars.values(), message.many("vars", Message), strict=True)
-    flagged = tuple(replace(each, unknown=_set(var)) for var, each in pairs)
+    flagged = tuple(replace(desc, unknown=_set(var)) for var, desc in pairs)
     return replace(message, values={**message.values, **({"vars": flagged} if flagged else {})})
 
 

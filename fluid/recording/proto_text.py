@@ -22,8 +22,8 @@ __all__ = ["block_text", "message_text", "op_text", "program_text", "var_text"]
 def program_text(program: Program) -> str:
     """All blocks of a program."""
     message = parse(dump_program(program))
-    known = {n: value for n, value in message.values.items() if n != "op_compatible_map"}
-    return _text(replace(message, values=known))
+    remaining = {n: value for n, value in message.values.items() if n != "op_compatible_map"}
+    return _text(replace(message, values=remaining))
 
 
 def block_text(block: Block) -> str:

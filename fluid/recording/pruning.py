@@ -35,12 +35,12 @@ def keep_needed(program: Program, feeds: Collection[str], targets: Collection[st
     """
     main = program.blocks[MAIN_BLOCK]
     needed = set(targets) - set(feeds)
-    kept: list[OpDesc] = []
+    remaining: list[OpDesc] = []
     for op in reversed(main.ops):
         if not op.role & OpRole.OPTIMIZE and needed.intersection(op.writes()):
-            kept.insert(0, op)
+            remaining.insert(0, op)
             needed |= {name for name in reads_of(program, op) if name not in feeds}
-    main.ops = kept
+    main.ops = remaining
     drop_blocks(program)
     _drop_vars(program, _used(program) | set(feeds) | set(targets))
 
@@ -72,19 +72,19 @@ def _drop_vars(program: Program, kept: Collection[str]) -> None:
 def drop_blocks(program: Program) -> None:
     """Remove blocks that no op owns, and renumber the others."""
     reached = _reached(program, program.blocks[MAIN_BLOCK])
-    kept = [block for block in program.blocks if block.idx in reached]
-    renumbered = {block.idx: index for index, block in enumerate(kept)}
-    for block in kept:
+    reached_blocks = [block for block in program.blocks if block.idx in reached]
+    renumbered = {block.idx: index for index, block in enumerate(reached_blocks)}
+    for block in reached_blocks:
         block.idx = renumbered[block.idx]
         block.parent_idx = renumbered.get(block.parent_idx, block.parent_idx)
         for op in block.ops:
             op.attrs = {name: _renumber(value, renumbered) for name, value in op.attrs.items()}
-    program.blocks = kept
+    program.blocks = reached_blocks
 
 
 def _reached(program: Program, block: Block) -> set[int]:
     inner = [program.blocks[ref] for op in block.ops for ref in _refs(op)]
-    return {block.idx}.union(*(_reached(program, each) for each in inner))
+    return {block.idx}.union(*(_reached(program, child) for child in inner))
 
 
 def _renumber(value: Any, renumbered: dict[int, int]) -> Any:

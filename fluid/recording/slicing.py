@@ -36,8 +36,8 @@ class Sliceable:
 def _whole_index(var: Any, item: Any) -> list[Any]:
     """The index as a list, with `...` expanded to full ranges."""
     items = list(item) if isinstance(item, tuple) else [item]
-    if any(each is Ellipsis for each in items):
-        at = next(i for i, each in enumerate(items) if each is Ellipsis)
+    if any(entry is Ellipsis for entry in items):
+        at = next(i for i, entry in enumerate(items) if entry is Ellipsis)
         items[at : at + 1] = [slice(None)] * (len(var.shape) - len(items) + 1)
     if len(items) > len(var.shape):
         raise IndexError(

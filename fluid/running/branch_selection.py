@@ -109,8 +109,8 @@ def _first_choice(program: Program) -> _Choice | None:
         return None
     main = program.global_block()
     for op in (op for op in main.ops if op.type == "select_input"):
-        branches = [each for each in main.ops if _makes(each, op.inputs["X"])]
-        if op in inner or any(_holds(program, each, inner) for each in branches):
+        branches = [branch for branch in main.ops if _makes(branch, op.inputs["X"])]
+        if op in inner or any(_holds(program, branch, inner) for branch in branches):
             return _Choice(op.inputs["Mask"][0])
     raise _differing(
         inner[0], "in a loop", "return values of the same rank and dtype from all branches"
@@ -138,8 +138,8 @@ def _decides(block: Block, op: Operator) -> bool:
     if op.type != "select_input":
         return False
     ways = [block._find_var_recursive(name) for name in op.inputs["X"]]
-    known = [var for var in ways if var is not None and var.dims is not None]
-    return len({(len(var.dims), var.element) for var in known}) > 1
+    typed = [var for var in ways if var is not None and var.dims is not None]
+    return len({(len(var.dims), var.element) for var in typed}) > 1
 
 
 def _makes(op: Operator, names: list[str]) -> bool:
@@ -150,7 +150,7 @@ def _holds(program: Program, op: Operator, wanted: list[Operator]) -> bool:
     """Whether the blocks of `op` contain one of `wanted`."""
     for ref in (value for value in op.attrs.values() if isinstance(value, BlockRef)):
         ops = program.blocks[ref].ops
-        if any(each in wanted or _holds(program, each, wanted) for each in ops):
+        if any(inner_op in wanted or _holds(program, inner_op, wanted) for inner_op in ops):
             return True
     return False
 
@@ -158,9 +158,9 @@ def _holds(program: Program, op: Operator, wanted: list[Operator]) -> bool:
 def saved_state(program: Program, scope: Scope) -> dict[str, Any]:
     """Copies of the persistable variables that a program writes."""
     written = {name for op in program.global_block().ops for name in op.writes()}
-    kept = [var.name for var in program.list_vars() if var.persistable and var.name in written]
-    found = {name: scope.find_var(name) for name in kept}
-    return {n: np.array(var.get_tensor()) for n, var in found.items() if var is not None}
+    names = [var.name for var in program.list_vars() if var.persistable and var.name in written]
+    variables = {name: scope.find_var(name) for name in names}
+    return {n: np.array(var.get_tensor()) for n, var in variables.items() if var is not None}
 
 
 def restore(state: dict[str, Any], scope: Scope) -> None:
@@ -189,8 +189,8 @@ class _Taking:
         self.name, self.mask, self.made = name, mask, list[Operator]()
         selects = [op for op in self.main.ops if self._is_choice(op, "select_input")]
         ways = [op.inputs["X"] for op in selects]
-        self.taken = {each[mask] for each in ways}
-        self.left = {name for each in ways for i, name in enumerate(each) if i != mask}
+        self.taken = {way[mask] for way in ways}
+        self.left = {name for way in ways for i, name in enumerate(way) if i != mask}
 
     def rewrite(self) -> None:
         """Replace the branch ops and their blocks by the taken branch."""
@@ -250,8 +250,10 @@ class _Taking:
             copied = inner._copy(self.main)
             _rename(self.program, copied, names)
             self.made.append(copied)
-        for each in self.program.blocks:
-            each.parent_idx = 0 if each.parent_idx == block.idx else each.parent_idx
+        for inner_block in self.program.blocks:
+            inner_block.parent_idx = (
+                0 if inner_block.parent_idx == block.idx else inner_block.parent_idx
+            )
         block.ops = []
 
     def _inline_grad(self, op: Operator) -> None:
@@ -273,8 +275,8 @@ def _rename(program: Program, op: Operator, names: dict[str, str]) -> None:
     if not names:
         return
     for slots in (op.inputs, op.outputs):
-        for slot, held in slots.items():
-            slots[slot] = [names.get(name, name) for name in held]
+        for slot, slot_names in slots.items():
+            slots[slot] = [names.get(name, name) for name in slot_names]
     for ref in (value for value in op.attrs.values() if isinstance(value, BlockRef)):
         block = program.blocks[ref]
         outer = {old: new for old, new in names.items() if old not in block.vars}

@@ -68,16 +68,16 @@ def check_feed_shape_type(var: Variable, feed: LoDTensor, num_places: int = 1) -
     """Return True; raises FeedError if a variable that checks feeds has another shape or dtype."""
     if not var.need_check_feed:
         return True
-    given = diff_tensor_shape(feed, var.desc, num_places)
-    if given is not None:
+    shape = diff_tensor_shape(feed, var.desc, num_places)
+    if shape is not None:
         raise FeedError(
             f"The fed Variable {var.name!r} should have dimensions = {len(var.shape)}, "
-            f"shape = {var.shape}, but received fed shape {given} on each device"
+            f"shape = {var.shape}, but received fed shape {shape} on each device"
         )
     if not dtype_is_compatible_with(feed._dtype(), var.dtype):
-        wanted, found = var.element.numpy, DType.of(feed._dtype()).numpy
+        wanted, dtype = var.element.numpy, DType.of(feed._dtype()).numpy
         raise FeedError(
-            f"The data type of fed Variable {var.name!r} must be '{wanted}', but received '{found}'"
+            f"The data type of fed Variable {var.name!r} must be '{wanted}', but received '{dtype}'"
         )
     return True
 
@@ -87,11 +87,11 @@ def has_feed_operators(
 ) -> bool:
     """Whether a block starts with feed ops; raises ValueError if they are for other variables."""
     ops = [op for op in block.ops if op.type == "feed"]
-    found = {op.output("Out")[0] for op in ops}
+    actual = {op.output("Out")[0] for op in ops}
     _expect_holder([op.input("X")[0] for op in ops], feed_holder_name)
-    if ops and found != set(feed_targets):
+    if ops and actual != set(feed_targets):
         raise ValueError(
-            f"feed ops are for {sorted(found)}, but feed_targets are {sorted(feed_targets)}"
+            f"feed ops are for {sorted(actual)}, but feed_targets are {sorted(feed_targets)}"
         )
     return bool(ops)
 
@@ -101,11 +101,11 @@ def has_fetch_operators(
 ) -> bool:
     """Whether a block has fetch ops; raises ValueError if they are for other variables."""
     ops = sorted((op for op in block.ops if op.type == "fetch"), key=lambda op: op.attr("col"))
-    found = [op.input("X")[0] for op in ops]
+    actual = [op.input("X")[0] for op in ops]
     names = [var.name for var in fetch_targets]
     _expect_holder([op.output("Out")[0] for op in ops], fetch_holder_name)
-    if ops and found != names:
-        raise ValueError(f"fetch ops are for {found}, but fetch_targets are {names}")
+    if ops and actual != names:
+        raise ValueError(f"fetch ops are for {actual}, but fetch_targets are {names}")
     return bool(ops)
 
 

@@ -42,7 +42,7 @@ def _nested_names(item: Any) -> list[str]:
     if type(item) is str:
         return [item]
     if isinstance(item, list):
-        return [name for each in item for name in _single_name(each)]
+        return [name for entry in item for name in _single_name(entry)]
     if isinstance(item, tuple) and item and isinstance(item[0], list):
         return _nested_names(item[0])
     return _single_name(item)

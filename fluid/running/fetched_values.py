@@ -69,7 +69,7 @@ def as_numpy(tensor: Any) -> Any:
     Raises RuntimeError for a tensor with LoD, which an array cannot represent.
     """
     if isinstance(tensor, list):
-        return [as_numpy(each) for each in tensor]
+        return [as_numpy(item) for item in tensor]
     if tensor.lod():
         raise RuntimeError(f"a tensor with the LoD {tensor.lod()} cannot be a plain array")
     return None if tensor.read() is None else np.array(tensor)

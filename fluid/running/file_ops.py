@@ -91,16 +91,16 @@ class Stages:
         values = with_lod(feed)
         for step in self.steps:
             if isinstance(step, Computed):
-                given = {name: value for name, value in values.items() if name in step.reads}
-                found = run(step.program, given, list(step.left), return_numpy=False)
-                values |= dict(zip(step.left, found, strict=True))
+                step_feed = {name: value for name, value in values.items() if name in step.reads}
+                results = run(step.program, step_feed, list(step.left), return_numpy=False)
+                values |= dict(zip(step.left, results, strict=True))
             elif step.type in READS:
                 self._set(loaded(step, paths[step]), values, scope)
             else:
                 names = step.inputs["X"]
                 save(step, paths[step], {name: value_of(name, values, scope) for name in names})
-        found = [value_of(name, values, scope) for name in fetch]
-        return [tensor if tensor.lod() else np.asarray(tensor) for tensor in found]
+        results = [value_of(name, values, scope) for name in fetch]
+        return [tensor if tensor.lod() else np.asarray(tensor) for tensor in results]
 
     def _set(self, found: Mapping[str, Tensor], values: dict[str, Any], scope: Scope) -> None:
         """Store the values read, in the scope if the variable is persistable."""
@@ -124,9 +124,9 @@ def with_lod(feed: Mapping[str, Array]) -> dict[str, Any]:
 
 def value_of(name: str, values: Mapping[str, Any], scope: Scope) -> LoDTensor:
     """The current value of a variable; raises NotInitialized without one."""
-    found = values.get(name)
-    variable = scope.find_var(name) if found is None else None
-    tensor = found if variable is None else variable.get_tensor()
+    value = values.get(name)
+    variable = scope.find_var(name) if value is None else None
+    tensor = value if variable is None else variable.get_tensor()
     if tensor is None or tensor.read() is None:
         hint = "run the startup program in this scope first"
         raise NotInitialized(f"variable {name!r} has no value", hint=hint)
@@ -140,14 +140,14 @@ def cut(program: Program, fetch: tuple[str, ...]) -> Stages:
     """Split a program into stages at its file ops."""
     ops: list[Any] = program.global_block().ops
     positions = [at for at, op in enumerate(ops) if op.type in READS + WRITES]
-    kept = frozenset(var.name for var in program.list_vars() if var.persistable)
+    persistable = frozenset(var.name for var in program.list_vars() if var.persistable)
     steps: list[Computed | Operator] = []
     for start, end in zip([0, *(at + 1 for at in positions)], [*positions, len(ops)], strict=True):
         if start < end:
             later = {name for op in ops[end:] for name in reads_of(program, op)} | {*fetch}
-            steps.append(computed(program, start, end, later - kept))
+            steps.append(computed(program, start, end, later - persistable))
         steps += ops[end : end + 1]
-    return Stages(tuple(steps), kept)
+    return Stages(tuple(steps), persistable)
 
 
 def computed(program: Program, start: int, end: int, later: set[str]) -> Computed:
@@ -171,13 +171,13 @@ def computed(program: Program, start: int, end: int, later: set[str]) -> Compute
 def allowed(op: Operator) -> Path:
     """The resolved path of an op's file; raises FileAccessError if the op may not access it."""
     check_slots(op)
-    given = op.attrs.get("file_path")
+    file_path = op.attrs.get("file_path")
     if op.attrs.get("model_from_memory") or op.attrs.get("save_to_memory"):
         hint = "pass the bytes to fluid.io.load_vars, or save to a file"
         raise failure(op, "saves to memory, which is not supported", hint)
-    if not isinstance(given, str) or not given or "\0" in given:
+    if not isinstance(file_path, str) or not file_path or "\0" in file_path:
         raise failure(op, "has no file", "give it a path")
-    path, folder = Path(os.path.realpath(given)), FLUID_MODEL_FILES.read()
+    path, folder = Path(os.path.realpath(file_path)), FLUID_MODEL_FILES.read()
     inside = bool(folder) and path.is_relative_to(os.path.realpath(str(folder)))
     if op.recorded or inside:
         return path
@@ -203,11 +203,11 @@ def loaded(op: Operator, path: Path) -> dict[str, Tensor]:
         raise failure(op, "finds no such file", "save the variable first, or check the path")
     with reading(path.parent):
         combined = op.type == "load_combine"
-        found = load_in_order(path, names) if combined else [load_tensor(path)]
-    found = [part_of(op, tensor) for tensor in found]
+        tensors = load_in_order(path, names) if combined else [load_tensor(path)]
+    tensors = [part_of(op, tensor) for tensor in tensors]
     if op.attrs.get("load_as_fp16"):
-        found = [(array.astype(np.float16), lod) for array, lod in found]
-    return dict(zip(names, found, strict=True))
+        tensors = [(array.astype(np.float16), lod) for array, lod in tensors]
+    return dict(zip(names, tensors, strict=True))
 
 
 def part_of(op: Operator, tensor: Tensor) -> Tensor:

@@ -53,8 +53,8 @@ def set_flags(flags: Mapping[str, Any]) -> None:
     {'FLAGS_eager_delete_tensor_gb': 1.0}
     >>> set_flags({"FLAGS_eager_delete_tensor_gb": 0.0})
     """
-    given = {name: _as_flag(_known(name, "set"), value) for name, value in flags.items()}
-    _values().update(given)
+    converted = {name: _as_flag(_known(name, "set"), value) for name, value in flags.items()}
+    _values().update(converted)
 
 
 @typed

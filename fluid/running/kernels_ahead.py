@@ -52,9 +52,9 @@ def launchers(module: Module, device: str, driver: Callable[[str], Driver]) -> d
     cache = Cache.from_env()
     (built,) = build([module], targets, cache.folder, cache.limit, processes=_processes(module))
     stream = stream_of(device)
-    made: list[Launcher] = []
-    for row, each in zip(map(Row.of, manifest.kernel_rows(built)), built, strict=True):
+    created: list[Launcher] = []
+    for row, kernel in zip(map(Row.of, manifest.kernel_rows(built)), built, strict=True):
         own = driver(row.kernel)  # the PTX machine takes the assembly
         suffix = "ptx" if own.announce is not None else manifest.LOADED[own.maker]
-        made.append(Launcher(row, own, each.code.files[suffix], stream))
-    return by_name(made)
+        created.append(Launcher(row, own, kernel.code.files[suffix], stream))
+    return by_name(created)

@@ -74,7 +74,7 @@ def compiled_over(
     from disk are mapped. A module from disk loads no op definitions.
     """
     kinds = {op.type for block in program.blocks for op in block.ops}
-    store = _store(target, [found for kind in kinds if (found := loaded(kind)) is not None])
+    store = _store(target, [constant for kind in kinds if (constant := loaded(kind)) is not None])
     if store is None or options.dump is not None or options.passes:
         return _compiled_over(params, compile)[0]
     persistable = (var.name for var in program.all_vars() if var.persistable)
@@ -115,8 +115,8 @@ def _compiled_over(
     """Compile, and drop the arrays that were added to `params` as steps towards others."""
     noted = _Noted(params)
     module = compile(noted)
-    read = {each.name for each in module.params}
-    for name in [each for each in noted.added if each not in read]:
+    read = {param.name for param in module.params}
+    for name in [name for name in noted.added if name not in read]:
         del noted[name]
     return module, {name: params[name] for name in noted.added}
 
@@ -176,7 +176,7 @@ def _store(target: str, definitions: Iterable[type[OpDef]]) -> ModuleStore | Non
 
     Other modules depend on more than the program.
     """
-    own = all(each.__module__.startswith("compiler.") for each in definitions)
+    own = all(definition.__module__.startswith("compiler.") for definition in definitions)
     return ModuleStore.from_env() if own and target != "triton" else None
 
 

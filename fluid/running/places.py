@@ -79,9 +79,9 @@ class Place:
 
     def set_place(self, place: Place | PlaceKind) -> None:
         """Set the place. Raises TypeError for anything else."""
-        found = place._place if isinstance(place, Place) else place
-        expect_place(found)
-        self._place = found
+        core_place = place._place if isinstance(place, Place) else place
+        expect_place(core_place)
+        self._place = core_place
 
     def __getattr__(self, name: str) -> Any:
         """Forward attribute access to the place."""

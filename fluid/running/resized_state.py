@@ -40,14 +40,14 @@ class Resized:
 
         Raises NotInitialized if the scope has no value for a variable, and what a run raises.
         """
-        given = with_lod(feed)
-        values = {n: value_of(n, {}, scope) for n in self.names if n not in given} | given
+        feeds = with_lod(feed)
+        values = {n: value_of(n, {}, scope) for n in self.names if n not in feeds} | feeds
         left = [name for name in self.names if name not in fetch]
-        found = run(self.program, values, [*fetch, *left], return_numpy=False)
-        values |= dict(zip([*fetch, *left], found, strict=True))
+        results = run(self.program, values, [*fetch, *left], return_numpy=False)
+        values |= dict(zip([*fetch, *left], results, strict=True))
         for name in self.names:
             _set(scope, name, values[name])
-        fetched = found[: len(fetch)]
+        fetched = results[: len(fetch)]
         return [tensor if tensor.lod() else np.asarray(tensor) for tensor in fetched]
 
 

@@ -125,7 +125,7 @@ def save_params(
     """
     program = expect_program(main_program)
     names = {var.name for var in get_program_parameter(program)}
-    remote = {name: each for name, each in _remote_values(program).items() if name in names}
+    remote = {name: value for name, value in _remote_values(program).items() if name in names}
     if not remote:
         return save_vars(executor, dirname, main_program, None, is_parameter, filename)
     return _save_with(executor, dirname, program, is_parameter, filename, remote)
@@ -197,8 +197,8 @@ def _read(
 ) -> dict[str, LoDTensor]:
     if dirname is None and filename is None:
         raise ValueError("dirname and filename cannot both be None: where are the variables?")
-    found = read_variables(dirname, filename, list(chosen))
-    return {name: _fitting(var, *found[name]) for name, var in chosen.items()}
+    tensors = read_variables(dirname, filename, list(chosen))
+    return {name: _fitting(var, *tensors[name]) for name, var in chosen.items()}
 
 
 @entry_point
@@ -228,10 +228,10 @@ def load_persistables(
     parts = parameter_server.parts_of(program) if parameter_server.has_placement(program) else {}
     if parts:
         place = expect_executor(executor)
-        wholes = list(dict.fromkeys(each.origin for each in parts.values()))
-        found = read_variables(dirname, filename, wholes)
-        made = {name: LoDTensor(e.cut(found[e.origin][1][0])) for name, e in parts.items()}
-        set_variables(made, place)
+        wholes = list(dict.fromkeys(part.origin for part in parts.values()))
+        tensors = read_variables(dirname, filename, wholes)
+        sliced = {name: LoDTensor(e.cut(tensors[e.origin][1][0])) for name, e in parts.items()}
+        set_variables(sliced, place)
         return
     chosen = _chosen(program, None, is_persistable)
     local = [chosen[name] for name in _local_names(program, chosen)]
@@ -282,17 +282,17 @@ def _chosen(
     predicate: Callable[[Variable], bool] | None,
 ) -> dict[str, Variable]:
     program = expect_program(main_program)
-    found = list(filter(predicate, program.list_vars()) if vars is None else vars)
-    for var in found:
+    variables = list(filter(predicate, program.list_vars()) if vars is None else vars)
+    for var in variables:
         if not isinstance(var, Variable):
             raise TypeError(f"vars must be Variables, but received {type(var).__name__}")
-    return {var.name: var for var in found if var.kind is not VarKind.RAW}
+    return {var.name: var for var in variables if var.kind is not VarKind.RAW}
 
 
 def value_of(name: str) -> Tensor:
     """The value of a variable in the global scope; raises NotInitialized without one."""
-    found = global_scope().find_var(name)
-    tensor = LoDTensor() if found is None else found.get_tensor()
+    variable = global_scope().find_var(name)
+    tensor = LoDTensor() if variable is None else variable.get_tensor()
     array = tensor.read()
     if array is None:
         hint = "run the startup program in this scope first"
@@ -324,9 +324,9 @@ def read_variables(
     if filename is not None:
         path = folder / as_path(filename, "filename")
         with reading(path.parent):
-            found = load_combined(path, names)
+            tensors = load_combined(path, names)
         where = one_line(str(path))
-        return {name: (where, tensor) for name, tensor in found.items()}
+        return {name: (where, tensor) for name, tensor in tensors.items()}
     paths = {name: tensor_path(folder, name) for name in names}
     with reading(folder):
         return {name: (one_line(str(path)), load_tensor(path)) for name, path in paths.items()}
@@ -336,11 +336,11 @@ def _unpack(data: Any, names: list[str]) -> list[tuple[str, Tensor]]:
     if not isinstance(data, bytes):
         raise TypeError(f"without dirname, filename is bytes, but received {type(data).__name__}")
     stream = BytesIO(data)
-    found = [(name, read_tensor(stream, f"{IN_MEMORY} ({name})")) for name in sorted(names)]
+    tensors = [(name, read_tensor(stream, f"{IN_MEMORY} ({name})")) for name in sorted(names)]
     if left := len(data) - stream.tell():
-        given = f"{left} more bytes after {len(names)} tensors: name all that were saved"
-        raise CheckpointError(f"{IN_MEMORY}: expected their end, given {given}")
-    return found
+        actual = f"{left} more bytes after {len(names)} tensors: name all that were saved"
+        raise CheckpointError(f"{IN_MEMORY}: expected their end, given {actual}")
+    return tensors
 
 
 def _fitting(var: Variable, where: str, tensor: Tensor) -> LoDTensor:
@@ -349,11 +349,11 @@ def _fitting(var: Variable, where: str, tensor: Tensor) -> LoDTensor:
     dims = array.shape if var.dims is None else var.dims
     sizes_fit = all(want < 0 or want == size for want, size in zip(dims, array.shape, strict=False))
     if len(dims) != array.ndim or not sizes_fit:
-        given = f"the shape {dims} in the program, but {array.shape} in {where}"
-        raise OtherModel(f"variable {var.name!r} has {given}: was it saved from another model?")
+        mismatch = f"the shape {dims} in the program, but {array.shape} in {where}"
+        raise OtherModel(f"variable {var.name!r} has {mismatch}: was it saved from another model?")
     if var.element.numpy != array.dtype:
-        given = f"{var.element.numpy} in the program, but {array.dtype} in {where}"
-        raise OtherModel(f"variable {var.name!r} is {given}: was it saved from another model?")
+        mismatch = f"{var.element.numpy} in the program, but {array.dtype} in {where}"
+        raise OtherModel(f"variable {var.name!r} is {mismatch}: was it saved from another model?")
     loaded = LoDTensor(array)
     loaded.set_lod(lod)
     return loaded

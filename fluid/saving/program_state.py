@@ -118,8 +118,8 @@ def load_program_state(
         raise ValueError(f"{path} has no names: pass the variables it was saved with as var_list")
     if variables is not None:
         folder, filename = (path.parent, path.name) if path.is_file() else (path, None)
-        found = read_variables(str(folder), filename, [var.name for var in variables])
-        return {name: tensor[0] for name, (_, tensor) in found.items()}
+        tensors = read_variables(str(folder), filename, [var.name for var in variables])
+        return {name: tensor[0] for name, (_, tensor) in tensors.items()}
     with reading(path):
         files = saved_files(path)
         if not files:
@@ -163,8 +163,8 @@ def _prefix(model_path: PathName) -> str:
 
 def _state_of(prefix: str, suffixes: Iterable[str] = (PARAMETERS, OPTIMIZER)) -> dict[str, Any]:
     files = [Path(prefix + suffix) for suffix in suffixes]
-    found = [load_state(file.read_bytes(), str(file)) for file in files if file.is_file()]
-    return {name: value for state in found for name, value in state.items()}
+    states = [load_state(file.read_bytes(), str(file)) for file in files if file.is_file()]
+    return {name: value for state in states for name, value in state.items()}
 
 
 def _load_state(program: Program, prefix: str) -> None:
@@ -187,9 +187,9 @@ def _fitting(var: Variable, value: Any, where: str) -> Array:
     shape, dtype = var.shape, var.element.numpy
     if not isinstance(value, np.ndarray) or value.shape != shape or value.dtype != dtype:
         array = isinstance(value, np.ndarray)
-        given = f"{value.dtype}{list(value.shape)}" if array else type(value).__name__
+        actual = f"{value.dtype}{list(value.shape)}" if array else type(value).__name__
         raise OtherModel(
-            f"variable {var.name!r} is {dtype}{list(shape)} in the program, but {given} in {where}"
+            f"variable {var.name!r} is {dtype}{list(shape)} in the program, but {actual} in {where}"
         )
     return value
 

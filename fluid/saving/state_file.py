@@ -45,7 +45,7 @@ def load_tables(data: bytes, where: str) -> dict[str, Any]:
     """
     tables = _read(data, where)
     names = (name.decode("latin1") if isinstance(name, bytes) else name for name in tables)
-    arrays = (each.array if isinstance(each, _Shell) else each for each in tables.values())
+    arrays = (table.array if isinstance(table, _Shell) else table for table in tables.values())
     return dict(zip((_text(name, where) for name in names), arrays, strict=True))
 
 
@@ -214,8 +214,8 @@ class _Machine:
         if math.prod(shape) * kind.dtype.itemsize != len(raw):
             raise ValueError(f"{len(raw)} bytes are not an array of {kind.code} with shape {shape}")
         self.spend(len(raw))
-        found = np.frombuffer(raw, kind.dtype).reshape(shape, order="F" if fortran else "C")
-        return np.array(found, found.dtype.newbyteorder("="), order="C")
+        view = np.frombuffer(raw, kind.dtype).reshape(shape, order="F" if fortran else "C")
+        return np.array(view, view.dtype.newbyteorder("="), order="C")
 
 
 _STEPS: dict[str, Callable[[_Machine, Any], object]] = {

@@ -49,8 +49,8 @@ def get_parameter_value_by_name(
     name: str, executor: Executor, program: Program | None = None
 ) -> Any:
     """`get_parameter_value` by name in a program, by default the main program."""
-    found = (program or default_main_program()).global_block().var(name)
-    return get_parameter_value(found, executor)
+    parameter = (program or default_main_program()).global_block().var(name)
+    return get_parameter_value(parameter, executor)
 
 
 def get_program_parameter(program: Program) -> list[Parameter]:

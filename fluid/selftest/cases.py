@@ -61,12 +61,12 @@ def record(case: Case, is_large: bool, seed: int = 0) -> Recorded:
         results = list(built) if isinstance(built, list | tuple) else [built]
         results += _gradients(results, variables) if case.has_gradients else []
     feeds = _drawn(case, shapes, np.random.default_rng(seed))
-    return Recorded(main, startup, tuple(each.name for each in results), feeds)
+    return Recorded(main, startup, tuple(result.name for result in results), feeds)
 
 
 def _declared(case: Case, number: int, shape: Shape) -> Variable:
     dtype = "int64" if number in case.ids else "float32"
-    is_open = all(len({each[0] for each in shapes}) == 1 for shapes in (case.small, case.large))
+    is_open = all(len({dims[0] for dims in shapes}) == 1 for shapes in (case.small, case.large))
     sizes = [-1 if is_open else shape[0], *shape[1:]]
     variable = data(f"x{number}", sizes, dtype, lod_level=int(case.lod))
     variable.stop_gradient = number in case.ids
@@ -75,8 +75,8 @@ def _declared(case: Case, number: int, shape: Shape) -> Variable:
 
 def _gradients(results: Sequence[Variable], inputs: Sequence[Variable]) -> list[Variable]:
     """The gradients of the results with respect to the inputs that have one."""
-    sources = [each for each in inputs if not each.stop_gradient]
-    return [each for each in gradients(list(results), sources) if each is not None]
+    sources = [variable for variable in inputs if not variable.stop_gradient]
+    return [gradient for gradient in gradients(list(results), sources) if gradient is not None]
 
 
 def _drawn(case: Case, shapes: Sequence[Shape], draw: np.random.Generator) -> dict[str, np.ndarray]:

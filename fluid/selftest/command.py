@@ -99,9 +99,9 @@ def _expect_choices(given: argparse.Namespace) -> None:
         raise CommandError("this machine has no native code: programs run in NumPy, see native.md")
     if given.cpu and given.cpu not in supported():
         raise CommandError(f"--cpu is {given.cpu!r}, this CPU runs: {', '.join(supported())}")
-    cases = ALL[given.family] if given.family else [each for some in ALL.values() for each in some]
-    if given.case and given.case not in {each.name for each in cases}:
-        names = ", ".join(each.name for each in cases)
+    cases = ALL[given.family] if given.family else [case for some in ALL.values() for case in some]
+    if given.case and given.case not in {case.name for case in cases}:
+        names = ", ".join(case.name for case in cases)
         raise CommandError(f"there is no case {given.case!r}; there are: {names}")
 
 
@@ -120,7 +120,7 @@ def _run_families(given: argparse.Namespace, lines: list[Line], reached: set[str
 
 def _run_family(given: argparse.Namespace, line: Line, share: float, reached: set[str]) -> None:
     begun = time.monotonic()
-    cases = [each for each in ALL[line.family] if given.case in ("", each.name)]
+    cases = [case for case in ALL[line.family] if given.case in ("", case.name)]
     jobs = [(case, some) for some in _settings(given) for case in cases]
     line.total = sum(len(some) for _, some in jobs)
     for case, settings in jobs:
@@ -130,7 +130,7 @@ def _run_family(given: argparse.Namespace, line: Line, share: float, reached: se
         progress_line(f"{line.family}: {case.name}, {settings[0]}; {line.ran} of {line.total}")
         for setting, outcome in zip(settings, run_case(case, settings), strict=True):
             reached |= outcome.thresholds
-            sizes = " and ".join(str(list(each)) for each in case.shapes(setting.is_large))
+            sizes = " and ".join(str(list(shape)) for shape in case.shapes(setting.is_large))
             where = f"{case.name} of {sizes}, {setting}"
             line.add(outcome, where, _repeat(line.family, case, setting))
     line.seconds = time.monotonic() - begun
@@ -144,7 +144,7 @@ def _settings(given: argparse.Namespace) -> Iterator[list[Setting]]:
     for machines in (ends, others):
         for is_large in sizes:
             for machine in machines:
-                yield [Setting(machine, each, is_large) for each in _threads(given)]
+                yield [Setting(machine, threads, is_large) for threads in _threads(given)]
 
 
 def _threads(given: argparse.Namespace) -> list[int]:
@@ -173,5 +173,5 @@ def _counts(lines: Sequence[Line]) -> str:
 
 
 def _thresholds(reached: set[str]) -> str:
-    known = all_thresholds()
-    return f"; {len(reached & known.keys())} of {len(known)} thresholds of sizes were compared with"
+    every = all_thresholds()
+    return f"; {len(reached & every.keys())} of {len(every)} thresholds of sizes were compared with"

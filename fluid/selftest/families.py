@@ -40,18 +40,20 @@ def _pointwise() -> list[Case]:
 
 def _reductions() -> list[Case]:
     small, large = CUBE
-    found: list[Case] = []
-    axes = [list(each) for count in (1, 2, 3) for each in combinations(range(3), count)]
+    cases: list[Case] = []
+    axes = [
+        list(combination) for count in (1, 2, 3) for combination in combinations(range(3), count)
+    ]
     for name in ("reduce_sum", "reduce_mean", "reduce_max"):
         layer = getattr(layers, name)
-        found += [Case(f"{name} over {a}", partial(layer, dim=a), (small,), (large,)) for a in axes]
-    found += [
+        cases += [Case(f"{name} over {a}", partial(layer, dim=a), (small,), (large,)) for a in axes]
+    cases += [
         Case("reduce_min over [1]", partial(layers.reduce_min, dim=[1]), (small,), (large,)),
         Case("mean", layers.mean, (small,), (large,)),
         Case("row sums", partial(layers.reduce_sum, dim=[1]), ((5, 9),), ((3, 300001),)),
         Case("column sums", partial(layers.reduce_sum, dim=[0]), ((9, 5),), ((200001, 3),)),
     ]
-    return found
+    return cases
 
 
 def _norms() -> list[Case]:

@@ -86,12 +86,12 @@ def _sequences() -> list[Case]:
         return partial(layers.sequence_pool, pool_type=kind)
 
     small, large = ((23, 13),), ((3001, 130),)
-    found = [Case("lstm", lstm, small, ((301, 40),), lod=True)]
-    found += [Case("gru", gru, small, ((301, 40),), lod=True)]
+    cases = [Case("lstm", lstm, small, ((301, 40),), lod=True)]
+    cases += [Case("gru", gru, small, ((301, 40),), lod=True)]
     kinds = ("sum", "average", "max", "last")
-    found += [Case(f"sequence_pool {each}", pool(each), small, large, lod=True) for each in kinds]
+    cases += [Case(f"sequence_pool {kind}", pool(kind), small, large, lod=True) for kind in kinds]
     softmax = layers.sequence_softmax
-    return [*found, Case("sequence_softmax", softmax, ((23, 1),), ((90001, 1),), lod=True)]
+    return [*cases, Case("sequence_softmax", softmax, ((23, 1),), ((90001, 1),), lod=True)]
 
 
 def _shapes() -> list[Case]:
@@ -150,13 +150,13 @@ def _casts() -> list[Case]:
         return layers.cast(x * 100.0, dtype)
 
     small, large = (CUBE[0],), (CUBE[1],)
-    found = [Case(f"{d}", partial(through, dtype=d), small, large) for d in ("float16", "float64")]
+    cases = [Case(f"{d}", partial(through, dtype=d), small, large) for d in ("float16", "float64")]
     kinds = ("int32", "int64", "uint8", "bool")
-    return found + [
+    return cases + [
         Case(
-            f"to {each}", partial(to, dtype=each), small, large, positive=True, has_gradients=False
+            f"to {kind}", partial(to, dtype=kind), small, large, positive=True, has_gradients=False
         )
-        for each in kinds
+        for kind in kinds
     ]
 
 

@@ -68,7 +68,7 @@ def run_case(case: Case, settings: list[Setting]) -> list[Outcome]:
     except ERRORS as error:
         outcome.failure = _described(error)
         return [outcome] * len(settings)
-    return [_run(recorded, module, each.threads, set(names)) for each in settings]
+    return [_run(recorded, module, setting.threads, set(names)) for setting in settings]
 
 
 def _run(recorded: Recorded, module: Any, threads: int, names: set[str]) -> Outcome:
@@ -109,6 +109,10 @@ def _initialised(recorded: Recorded) -> dict[str, np.ndarray]:
 
 @contextmanager
 def _lowered(setting: Setting) -> Generator[None]:
-    small = {} if setting.is_large else {n: each.small for n, each in all_thresholds().items()}
+    small = (
+        {}
+        if setting.is_large
+        else {n: threshold.small for n, threshold in all_thresholds().items()}
+    )
     with lowered(small):
         yield

@@ -77,7 +77,7 @@ class Collective:
     def _init_ring(self, ring: int) -> None:
         name = unique_name.generate("nccl_id")
         var = self.startup.create_var(name=name, persistable=True, type=VarDesc.VarType.RAW)
-        others = [each for each in self.endpoints if each != self.current_endpoint]
+        others = [endpoint for endpoint in self.endpoints if endpoint != self.current_endpoint]
         attrs = {"rank": self.rank, "endpoint": self.current_endpoint, "other_endpoints": others}
         self.startup.append_op("c_gen_nccl_id", outputs={"Out": var}, attrs=attrs)
         attrs = {"nranks": self.nranks, "rank": self.rank, "ring_id": ring}

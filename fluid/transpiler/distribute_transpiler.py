@@ -95,8 +95,8 @@ class DistributeTranspiler:
         """Apply keywords of older releases to the settings; returns the trainers, under either
         name.
         """
-        known = {"slice_var_up", "split_method", "workers"}
-        unknown = sorted(older.keys() - known)
+        keywords = {"slice_var_up", "split_method", "workers"}
+        unknown = sorted(older.keys() - keywords)
         if unknown:
             raise TypeError(f"transpile has no argument {unknown[0]!r}")
         for name in ("slice_var_up", "split_method"):
@@ -152,7 +152,7 @@ class DistributeTranspiler:
 
         Raises RuntimeError before `transpile`.
         """
-        return tuple(each.param for each in self._made("params_on_trainers").updates.local)
+        return tuple(update.param for update in self._made("params_on_trainers").updates.local)
 
     @property
     def has_distributed_lookup_table(self) -> bool:
@@ -170,11 +170,11 @@ class DistributeTranspiler:
 
         Raises TypeError for another type, RuntimeError before `transpile`.
         """
-        given = ServerRuntimeConfig() if server_config is None else server_config
-        if not isinstance(given, ServerRuntimeConfig):
-            kind = type(given).__name__
+        runtime_config = ServerRuntimeConfig() if server_config is None else server_config
+        if not isinstance(runtime_config, ServerRuntimeConfig):
+            kind = type(runtime_config).__name__
             raise TypeError(f"server_config must be a ServerRuntimeConfig, not {kind}")
-        self._job = replace(self._made("_set_server_config"), threads=given)
+        self._job = replace(self._made("_set_server_config"), threads=runtime_config)
 
     def _made(self, what: str) -> Job:
         """The job; RuntimeError where `transpile` was not called, or for a job without servers."""
@@ -193,10 +193,10 @@ def _collective(config: DistributeTranspilerConfig) -> collective.Collective:
     if config.collective_mode == "single_process_multi_thread":
         return collective.SingleProcessMultiThread()
     if config.collective_mode not in COLLECTIVE_MODES:
-        known = ", ".join([*COLLECTIVE_MODES, "single_process_multi_thread"])
+        modes = ", ".join([*COLLECTIVE_MODES, "single_process_multi_thread"])
         raise ValueError(
             f"invalid collective_mode: {config.collective_mode!r}; set config.collective_mode to "
-            f"one of {known}"
+            f"one of {modes}"
         )
     return COLLECTIVE_MODES[config.collective_mode](config.nccl_comm_num)
 

@@ -32,29 +32,29 @@ def _is_list(value: Any) -> bool:
 
 def reads(program: Program, op: OpDesc) -> list[str]:
     """The names that an op reads, and those that its blocks read from enclosing blocks."""
-    found = dict.fromkeys(op.reads())
+    names = dict.fromkeys(op.reads())
     for block in inner_blocks(program, op):
-        inner = (name for each in block.ops for name in reads(program, each))
-        found |= dict.fromkeys(name for name in inner if name not in block.vars)
-    return list(found)
+        inner = (name for inner_op in block.ops for name in reads(program, inner_op))
+        names |= dict.fromkeys(name for name in inner if name not in block.vars)
+    return list(names)
 
 
 def writes(program: Program, op: OpDesc) -> list[str]:
     """The names that an op writes, and those that its blocks write in enclosing blocks."""
-    found = dict.fromkeys(op.writes())
+    names = dict.fromkeys(op.writes())
     for block in inner_blocks(program, op):
-        inner = (name for each in block.ops for name in writes(program, each))
-        found |= dict.fromkeys(name for name in inner if name not in block.vars)
-    return list(found)
+        inner = (name for inner_op in block.ops for name in writes(program, inner_op))
+        names |= dict.fromkeys(name for name in inner if name not in block.vars)
+    return list(names)
 
 
 def names_inside(program: Program, op: OpDesc) -> set[str]:
     """Every name mentioned in the blocks of an op, or in its slots if it owns blocks."""
     blocks = inner_blocks(program, op)
-    found = {*op.reads(), *op.writes()} if blocks else set[str]()
-    for each in (each for block in blocks for each in block.ops):
-        found |= {*each.reads(), *each.writes(), *names_inside(program, each)}
-    return found
+    names = {*op.reads(), *op.writes()} if blocks else set[str]()
+    for inner_op in (inner_op for block in blocks for inner_op in block.ops):
+        names |= {*inner_op.reads(), *inner_op.writes(), *names_inside(program, inner_op)}
+    return names
 
 
 def sources(program: Program) -> list[Source]:
@@ -76,13 +76,13 @@ class _Walk:
 
     def block(self, block: Block, around: Mapping[str, Source]) -> Iterator[Source]:
         """The sources of a block's reads; `around` has those of names in enclosing blocks."""
-        known = {**around, **self.kept(block)}
+        origins = {**around, **self.kept(block)}
         for op in block.ops:
             if op.type == DELETE:
-                known |= dict.fromkeys(op.reads(), ("deleted",))
+                origins |= dict.fromkeys(op.reads(), ("deleted",))
             else:
-                yield from self.op(op, known)
-        self.ends[block.idx] = known
+                yield from self.op(op, origins)
+        self.ends[block.idx] = origins
 
     def kept(self, block: Block) -> dict[str, Source]:
         """The forward block's own variables, as seen by its gradient block."""

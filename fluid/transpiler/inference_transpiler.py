@@ -31,12 +31,12 @@ class Report:
     @property
     def fused(self) -> list[Folded]:
         """The batch norms that were removed."""
-        return [each for each in self.norms if each.layer]
+        return [norm for norm in self.norms if norm.layer]
 
     @property
     def refused(self) -> list[Folded]:
         """The batch norms that remain, with the reason."""
-        return [each for each in self.norms if each.refusal]
+        return [norm for norm in self.norms if norm.refusal]
 
     def __str__(self) -> str:
         head = f"{len(self.fused)} of {len(self.norms)} batch norms folded"

@@ -46,10 +46,10 @@ def memory_optimize(
         raise ValueError(f"only support opt_level 0 or 1 in memory_optimize, but received {level}")
     skip = _skipped(input_program, skip_opt_set)
     before = sources(input_program)
-    kept = kept_names(input_program, skip, gradients=bool(skip_grads))
+    protected = kept_names(input_program, skip, gradients=bool(skip_grads))
     with whole(input_program):
         for unit in units(input_program):
-            moves = planned_moves(unit, kept, level)
+            moves = planned_moves(unit, protected, level)
             for count, move in enumerate(moves) if print_log else ():
                 print(_log_line(count, move))
             apply_moves(unit, moves)
@@ -71,9 +71,9 @@ def release_memory(
     _expect_program(input_program, "release_memory")
     skip = _skipped(input_program, skip_opt_set)
     before = sources(input_program)
-    kept = kept_names(input_program, skip, gradients=False)
+    protected = kept_names(input_program, skip, gradients=False)
     with whole(input_program):
-        for step, names in deletions(input_program, kept):
+        for step, names in deletions(input_program, protected):
             _insert(step.block, step.op, names)
         expect_same_flow(before, input_program)
 
@@ -83,15 +83,15 @@ def deletions(program: Program, kept: Collection[str]) -> list[tuple[Step, list[
 
     An op with a block counts as reading everything its block reads.
     """
-    found = [(step, _ending(unit, step, kept)) for unit in units(program) for step in unit.steps]
-    return [(step, names) for step, names in found if names]
+    ending = [(step, _ending(unit, step, kept)) for unit in units(program) for step in unit.steps]
+    return [(step, names) for step, names in ending if names]
 
 
 def _ending(unit: Unit, step: Step, kept: Collection[str]) -> list[str]:
     """The variables to delete after a step; a gradient block also deletes those kept for it."""
     if step.op.type == DELETE:
         return []
-    blocks = {id(each.block): each.block for each in unit.steps}.values()
+    blocks = {id(other.block): other.block for other in unit.steps}.values()
     around = [unit.steps[0].block, step.block] if len(blocks) > 1 else [step.block]
     ending = (name for name in step.dying if any(is_temporary(b, name) for b in around))
     return sorted(name for name in ending if name not in kept)
@@ -99,7 +99,7 @@ def _ending(unit: Unit, step: Step, kept: Collection[str]) -> list[str]:
 
 def _insert(block: Block, op: OpDesc, names: list[str]) -> None:
     """Insert a deletion after an op, with the same op role."""
-    index = next(at for at, each in enumerate(block.ops) if each is op) + 1
+    index = next(at for at, other in enumerate(block.ops) if other is op) + 1
     attrs = {"op_role": int(op.attrs.get("op_role", 0))}
     block.add_op(DELETE, {"X": names}, {}, attrs, user_line(), index)
 
@@ -113,7 +113,7 @@ def expect_same_flow(before: list[Source], program: Program) -> None:
 
 def _log_line(count: int, move: Move) -> str:
     """A move in the log format of release 1.5."""
-    var, place = (f"{each.name}{each.dims}" for each in (move.var, move.storage))
+    var, place = (f"{variable.name}{variable.dims}" for variable in (move.var, move.storage))
     return f"!!! {count},  {var} => {place}, cache idx {move.index}, pool size {move.size}"
 
 
@@ -131,13 +131,13 @@ def _skipped(program: Program, given: Any) -> set[str]:
     if not isinstance(given, set | frozenset | list | tuple):
         kind = type(given).__name__
         raise ValueError(f"only support skip_opt_set as set or list, but received {kind}")
-    for each in given:
-        if not isinstance(each, str | Variable):
-            kind = type(each).__name__
+    for variable in given:
+        if not isinstance(variable, str | Variable):
+            kind = type(variable).__name__
             raise TypeError(f"an item of skip_opt_set should be Variable or str, but is {kind}")
-    names = {each if isinstance(each, str) else each.name for each in given}
-    known = {var.name for var in program.all_vars()}
-    for name in sorted(names - known):
-        hint = did_you_mean(name, sorted(known)) or "it protects nothing"
+    names = {variable if isinstance(variable, str) else variable.name for variable in given}
+    names_in_program = {var.name for var in program.all_vars()}
+    for name in sorted(names - names_in_program):
+        hint = did_you_mean(name, sorted(names_in_program)) or "it protects nothing"
         warnings.warn(f"skip_opt_set: the program has no variable {name!r}; {hint}", stacklevel=3)
     return names

@@ -58,19 +58,19 @@ class NormFusion:
         """Fold all foldable norms, in order, so that of two consecutive norms the first is folded
         first.
         """
-        found: list[Folded] = []
+        results: list[Folded] = []
         folded: list[str] = []
         for block, norm in norms(self.program):
             match = match_norm(self.program, block, norm)
             described = f"{norm.type}({norm.inputs['X'][0]}) -> {norm.outputs['Y'][0]}", norm.source
             if isinstance(match, str):
-                found.append(Folded(*described, refusal=match))
+                results.append(Folded(*described, refusal=match))
                 continue
-            found.append(Folded(*described, layer=f"{match.layer.type} with {match.weight}"))
+            results.append(Folded(*described, layer=f"{match.layer.type} with {match.weight}"))
             folded += match.state
             self._fold(match)
         _tell_owners(self.program, set(folded), list(self.made))
-        return found
+        return results
 
     # ---- numbers
 
@@ -92,8 +92,8 @@ class NormFusion:
         """
         if name in self.made:
             return self.made[name]
-        found = self.scope.find_var(name)
-        tensor = None if found is None else found.get_tensor()
+        variable = self.scope.find_var(name)
+        tensor = None if variable is None else variable.get_tensor()
         if tensor is None or not tensor._is_initialized():
             raise NotInitialized(
                 f"{name!r} is not initialised in this scope: a batch norm cannot be folded",
@@ -178,9 +178,9 @@ class NormFusion:
         """Create a parameter with this value and the dtype of an old one; returns its name."""
         block = self.program.global_block()
         like = next(var for var in self.program.list_vars() if var.name == old)
-        known = {var.name for var in self.program.list_vars()}
+        names_in_program = {var.name for var in self.program.list_vars()}
         names = (f"{old}{SUFFIX}{f'_{again}' if again else ''}" for again in count())
-        name = next(name for name in names if name not in known)
+        name = next(name for name in names if name not in names_in_program)
         param = block.create_parameter(name=name, shape=value.shape, dtype=like.dtype)
         param.stop_gradient = like.stop_gradient
         self.made[name] = value.astype(like.element.numpy)
@@ -195,8 +195,8 @@ def _tell_owners(program: Program, folded: set[str], made: list[str]) -> None:
     """Replace old parameters by new ones in ops with blocks, innermost first."""
     ops = [op for block in reversed(program.blocks) for op in block.ops]
     for op in (op for op in ops if op.type in _OUTER and inner_blocks(program, op)):
-        inside = [each for block in inner_blocks(program, op) for each in block.ops]
-        read = {name for each in inside for name in reads(program, each)}
+        inside = [inner_op for block in inner_blocks(program, op) for inner_op in block.ops]
+        read = {name for inner_op in inside for name in reads(program, inner_op)}
         gone = folded - read
         for slots in (op.inputs, op.outputs):
             slots.update({s: [n for n in names if n not in gone] for s, names in slots.items()})

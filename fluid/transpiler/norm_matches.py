@@ -116,7 +116,7 @@ def _refusals(program: Program, match: Match) -> Iterator[str]:
     yield _bias_refusal(match)
     yield from (_changing(program, name) for name in match.state)
     yield from (_touched(program, match, name) for name in match.between)
-    yield from (_wanted(program, match.norm, *each) for each in match.norm.outputs.items())
+    yield from (_wanted(program, match.norm, *output) for output in match.norm.outputs.items())
 
 
 def _more_inside(layer: OpDesc) -> str:
@@ -125,8 +125,8 @@ def _more_inside(layer: OpDesc) -> str:
         name for name, value in layer.attrs.items() if name.startswith("fuse_") and value is True
     ]
     slots = [slot for slot, names in layer.inputs.items() if names and slot not in _SLOTS]
-    found = ", ".join([*more, *slots])
-    return f"its layer {layer.type} has {found}, which come before the norm" if found else ""
+    extras = ", ".join([*more, *slots])
+    return f"its layer {layer.type} has {extras}, which come before the norm" if extras else ""
 
 
 def _bias_refusal(match: Match) -> str:
@@ -151,10 +151,10 @@ def along(dims: tuple[int, ...], axis: int, rank: int) -> tuple[int, ...]:
     """
     if len(dims) >= rank:
         return dims
-    start, kept = rank - len(dims) if axis == -1 else axis, list(dims)
-    while kept and kept[-1] == 1:
-        kept.pop()
-    return (1,) * start + tuple(kept) + (1,) * (rank - start - len(kept))
+    start, trimmed = rank - len(dims) if axis == -1 else axis, list(dims)
+    while trimmed and trimmed[-1] == 1:
+        trimmed.pop()
+    return (1,) * start + tuple(trimmed) + (1,) * (rank - start - len(trimmed))
 
 
 # ---- who else reads or writes
@@ -175,9 +175,9 @@ def _changing(program: Program, name: str) -> str:
     for op in _ops(program):
         if inner_blocks(program, op):
             continue
-        kept = op.type in NORMS and is_frozen(op.attrs)
+        is_frozen_norm = op.type in NORMS and is_frozen(op.attrs)
         slots = [slot for slot, names in op.outputs.items() if name in names]
-        if any(not (kept and slot in _KEPT_OUTPUTS) for slot in slots):
+        if any(not (is_frozen_norm and slot in _KEPT_OUTPUTS) for slot in slots):
             return f"{name!r} is written by {op_text(op)}"
     return ""
 

@@ -48,11 +48,11 @@ class RoundRobin(PSDispatcher):
 
     def dispatch(self, varlist: Iterable[Any]) -> list[str]:
         """The endpoint of each of the variables or names; IndexError without endpoints."""
-        found: list[str] = []
+        endpoints: list[str] = []
         for _ in varlist:
-            found.append(self._endpoint(self._step))
+            endpoints.append(self._endpoint(self._step))
             self._step += 1
-        return found
+        return endpoints
 
 
 class HashName(PSDispatcher):

@@ -51,14 +51,18 @@ class _Plan:
 
     def moves(self) -> Iterator[Move]:
         steps = self.unit.steps
-        made = Counter(n for s in steps for n in s.writes if n not in s.reads)
+        write_counts = Counter(n for s in steps for n in s.writes if n not in s.reads)
         fixed = set(self.kept).union(*(step.inside for step in steps))
         for at, step in enumerate(steps):
             for name in dict.fromkeys(step.writes):
-                once = made[name] == 1 and self.unit.first[name] == at and name not in step.reads
+                once = (
+                    write_counts[name] == 1
+                    and self.unit.first[name] == at
+                    and name not in step.reads
+                )
                 if once and name not in fixed and is_temporary(step.block, name):
                     yield from self.move(at, step.block.vars[name])
-            self.free(at, step, made)
+            self.free(at, step, write_counts)
 
     def move(self, at: int, var: VarDesc) -> Iterator[Move]:
         """The move of a variable to the first fitting entry of the pool, if there is one."""

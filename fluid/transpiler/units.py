@@ -51,7 +51,7 @@ def units(program: Program) -> list[Unit]:
 
 def _unit(program: Program, block: Block) -> Unit:
     blocks = [block, *(b for b in program.blocks if b.forward_block_idx == block.idx)]
-    steps = [_step(program, each, op) for each in blocks for op in each.ops]
+    steps = [_step(program, inner_block, op) for inner_block in blocks for op in inner_block.ops]
     unit = Unit(tuple(_with_dying(steps)))
     for at, step in enumerate(unit.steps):
         for name in (*step.reads, *step.writes, *step.inside):
@@ -67,12 +67,12 @@ def _step(program: Program, block: Block, op: OpDesc) -> Step:
 
 def _with_dying(steps: list[Step]) -> list[Step]:
     live: set[str] = set()
-    found: list[Step] = []
+    result: list[Step] = []
     for step in reversed(steps):
         dying = step.reads - live
-        found.append(Step(step.block, step.op, step.reads, step.writes, step.inside, dying))
+        result.append(Step(step.block, step.op, step.reads, step.writes, step.inside, dying))
         live = (live - set(step.writes)) | step.reads
-    return found[::-1]
+    return result[::-1]
 
 
 def is_temporary(block: Block, name: str) -> bool:
@@ -93,18 +93,20 @@ def kept_names(
     by name, and slots that exist for these blocks. With `gradients` the gradients that optimizers
     read; with `edges` the interface: feeds, fetches, losses, and variables that no op reads.
     """
-    kept = set(skip)
+    protected = set(skip)
     for block in program.blocks:
         for op in block.ops:
-            kept |= set(_forced(op, gradients))
-            kept |= set(_edges(op)) if edges else set()
-    return kept | called_names(program) | (_fed(program) | _unread(program) if edges else set())
+            protected |= set(_forced(op, gradients))
+            protected |= set(_edges(op)) if edges else set()
+    return (
+        protected | called_names(program) | (_fed(program) | _unread(program) if edges else set())
+    )
 
 
 def _forced(op: OpDesc, gradients: bool) -> list[str]:
     updated = gradients and op.role == OpRole.OPTIMIZE
-    found = op.writes() if op.attrs.get("force_cpu") else []
-    return found + (list(op.attrs.get(ROLE_VAR, ())[1::2]) if updated else [])
+    forced = op.writes() if op.attrs.get("force_cpu") else []
+    return forced + (list(op.attrs.get(ROLE_VAR, ())[1::2]) if updated else [])
 
 
 def called_names(program: Program) -> set[str]:
@@ -119,8 +121,8 @@ def _called(program: Program, op: OpDesc) -> Iterator[str]:
     lists = (value for name, value in op.attrs.items() if name != ROLE_VAR)
     named = (item for value in lists if isinstance(value, list) for item in value)
     inner = {name for block in inner_blocks(program, op) for name in block.vars}
-    for name in [*op.reads(), *op.writes(), *(each for each in named if isinstance(each, str))]:
-        yield from (each for each in (name, name + GRAD) if each in inner)
+    for name in [*op.reads(), *op.writes(), *(name for name in named if isinstance(name, str))]:
+        yield from (called_name for called_name in (name, name + GRAD) if called_name in inner)
 
 
 def _edges(op: OpDesc) -> list[str]:

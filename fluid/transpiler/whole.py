@@ -16,15 +16,15 @@ def whole(program: Program) -> Iterator[None]:
     blocks = [(block, list(block.ops), dict(block.vars)) for block in program.blocks]
     ops = [
         (op, _copied(op.inputs), _copied(op.outputs), dict(op.attrs))
-        for _, held, _ in blocks
-        for op in held
+        for _, block_ops, _ in blocks
+        for op in block_ops
     ]
     renamed, optimized = program._current_name_table, program._is_mem_optimized
     try:
         yield
     except BaseException:
-        for block, held, variables in blocks:
-            block.ops, block.vars = held, variables
+        for block, block_ops, variables in blocks:
+            block.ops, block.vars = block_ops, variables
         for op, inputs, outputs, attrs in ops:
             op.inputs, op.outputs, op.attrs = inputs, outputs, attrs
         program._current_name_table, program._is_mem_optimized = renamed, optimized

@@ -26,8 +26,8 @@ BOOL_OPERATIONS = {"sum": "max", "max": "max", "min": "min", "prod": "min"}
 def expect_operation(operation: str) -> None:
     """Raise ValueError for an unknown reduction."""
     if operation not in OPERATIONS:
-        known = ", ".join(OPERATIONS)
-        raise ValueError(f"a reduction is one of {known}, not {operation!r}")
+        names = ", ".join(OPERATIONS)
+        raise ValueError(f"a reduction is one of {names}, not {operation!r}")
 
 
 def is_tensor(value: object) -> bool:

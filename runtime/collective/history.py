@@ -34,8 +34,8 @@ class History:
 
     def call(self, count: int) -> str:
         """Return the call with this number; "" if it is no longer kept."""
-        known, _, call = self._kept[count % KEPT]
-        return call if known == count else ""
+        number, _, call = self._kept[count % KEPT]
+        return call if number == count else ""
 
     def differs(self, count: int, checksum: int) -> bool:
         """Whether another rank's first `count` calls differ from these; False if not known.
@@ -47,8 +47,8 @@ class History:
         >>> mine.differs(*other.add("c")), mine.differs(2, other._kept[2][1])
         (False, True)
         """
-        known, own, _ = self._kept[count % KEPT]
-        if known != count:
+        number, own, _ = self._kept[count % KEPT]
+        if number != count:
             return False
         if own == checksum:
             self.agreed = max(self.agreed, count)

@@ -41,9 +41,9 @@ class Member:
         engine = self.store.engine
         call_in_slices(lambda: engine.set(keys[self.seat.rank], text), look)
         poll_in_slices(lambda: engine.check(keys), look)
-        found: list[bytes] = call_in_slices(lambda: engine.multi_get(keys), look)
+        texts: list[bytes] = call_in_slices(lambda: engine.multi_get(keys), look)
         self._await_readers(self.key(name, "read"), look)
-        return [each.decode() for each in found]
+        return [data.decode() for data in texts]
 
     def _await_readers(self, key: str, look: Callable[[], None]) -> None:
         engine, size = self.store.engine, self.seat.size

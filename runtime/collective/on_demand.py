@@ -23,6 +23,6 @@ class RingsOnDemand:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        found = getattr(collective.rings_of(self._scope), name)
-        setattr(self, name, found)
-        return found
+        rings = getattr(collective.rings_of(self._scope), name)
+        setattr(self, name, rings)
+        return rings

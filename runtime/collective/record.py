@@ -61,7 +61,7 @@ class Record:
                 raise ValueError(f"{name} of a record is {values[name]!r:.80}")
         if not all(type(count) is int for count in values["issued"].values()):
             raise ValueError(f"issued of a record is {values['issued']!r:.80}")
-        values["history"] = {ring: _pair(each) for ring, each in values["history"].items()}
+        values["history"] = {ring: _pair(pair) for ring, pair in values["history"].items()}
         return Record(**values)
 
     def add_ring(self, ring: int) -> None:

@@ -261,11 +261,11 @@ def _welcome(store: Any, seat: Seat, left: set[int]) -> None:
 def _parse_introduction(text: str) -> dict[str, Any]:
     try:
         loaded = json.loads(text)
-        found = cast("dict[str, Any]", loaded)
+        introduction = cast("dict[str, Any]", loaded)
         wanted = {"rank": int, "size": int, "endpoints": list, "host": str, "machine": str}
         wanted |= {"pid": int, "started": int}
-        if all(isinstance(found[name], kind) for name, kind in wanted.items()):
-            return found
+        if all(isinstance(introduction[name], kind) for name, kind in wanted.items()):
+            return introduction
     except (ValueError, KeyError, TypeError) as error:
         raise RendezvousError(f"malformed registration of a rank: {text[:80]!r}") from error
     raise RendezvousError(f"malformed registration of a rank: {text[:80]!r}")
@@ -289,9 +289,9 @@ def _compare(seat: Seat, other: dict[str, Any]) -> None:
 
 
 def _did_not_come(seat: Seat, missing: Sequence[int], limit: float) -> RendezvousError:
-    each = [f"rank {rank}{_at(seat, rank)}" for rank in missing]
+    ranks = [f"rank {rank}{_at(seat, rank)}" for rank in missing]
     return RendezvousError(
-        f"rendezvous {seat.name!r} at {seat.endpoints[0]}: {', '.join(each)} did not arrive in "
+        f"rendezvous {seat.name!r} at {seat.endpoints[0]}: {', '.join(ranks)} did not arrive in "
         f"{limit:.1f} s; rank {seat.rank} waited for {seat.size} ranks",
         hint="are all ranks started, with the same list of endpoints?",
     )
@@ -310,9 +310,9 @@ def join(
     end = monotonic() + limit
     while True:
         left = max(end - monotonic(), SLICE)
-        found = store or open_store(seat, left)
+        rendezvous = store or open_store(seat, left)
         try:
-            return found, meet(found, seat, left, look)
+            return rendezvous, meet(rendezvous, seat, left, look)
         except LostStore:
             if store or not seat.rank or monotonic() + SLICE > end:
                 raise

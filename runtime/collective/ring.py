@@ -78,8 +78,8 @@ def gpu_group(ring: Ring, tensor: Any, look: Callable[[], None]) -> Group | None
     usable = distributed().is_nccl_available()
     identity = str(torch.cuda.get_device_properties(tensor.device).uuid) if usable else ""
     own = f"{member.record.machine} {identity}" if usable else ""
-    found = member.exchange(f"gpus/{ring.number}", own, look)
-    if "" in found or len(set(found)) < ring.size:
+    gpus = member.exchange(f"gpus/{ring.number}", own, look)
+    if "" in gpus or len(set(gpus)) < ring.size:
         return None
     prefix = member.key("nccl", ring.number)
 

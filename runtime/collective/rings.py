@@ -115,26 +115,26 @@ class Rings:
                 f"{id_name!r} has rank {member.seat.rank} of {member.seat.size} here"
             )
         if ring not in self._rings:
-            made = Ring(ring, member, rank, size, None)
+            new_ring = Ring(ring, member, rank, size, None)
             if size > 1:
-                with self._runner.watched(made, f"initialisation of ring {ring}") as look:
-                    made.group = host_group(member, f"ring{ring}", list(range(size)), look)
+                with self._runner.watched(new_ring, f"initialisation of ring {ring}") as look:
+                    new_ring.group = host_group(member, f"ring{ring}", list(range(size)), look)
             member.monitor.add_ring(ring)
-            self._rings[ring] = made
+            self._rings[ring] = new_ring
 
     def set_hierarchy(self, ring: int, inner: int) -> None:
         """All-reduce in groups of `inner` consecutive ranks first, then between their first ranks.
 
         Every rank of the ring must call it. Raises ValueError for a size below 1.
         """
-        found = self._ring(ring)
+        members = self._ring(ring)
         if inner < 1:
             raise ValueError(f"the inner groups of ring {ring} need 1 rank or more, not {inner}")
-        if 1 < inner < found.size and not found.is_hierarchical:
+        if 1 < inner < members.size and not members.is_hierarchical:
             with self._runner.watched(
-                found, f"initialisation of the hierarchy of ring {ring}"
+                members, f"initialisation of the hierarchy of ring {ring}"
             ) as look:
-                make_hierarchy(found, inner, look)
+                make_hierarchy(members, inner, look)
 
     def rank(self, ring: int = 0) -> int:
         """The rank of this process in a ring."""
@@ -173,10 +173,10 @@ class Rings:
 
         Raises ScheduleError, on every rank, with the first different line and the ranks.
         """
-        found = self._ring(ring)
-        if found.size > 1:
+        members = self._ring(ring)
+        if members.size > 1:
             self._expect_whole()
-            self._agreement.expect_same_schedule(found, text)
+            self._agreement.expect_same_schedule(members, text)
 
     def fail(self, error: BaseException) -> None:
         """Publish that an error ended the step of this rank, so that others can name it."""
@@ -190,13 +190,13 @@ class Rings:
 
     def watch(self, what: str, rank: int, ring: int = 0) -> Look:
         """Return a function that raises for a failed rank, while this one waits for `rank`."""
-        found = self._ring(ring)
-        return self._runner.watchdog(found, what, waits_for=rank).look
+        members = self._ring(ring)
+        return self._runner.watchdog(members, what, waits_for=rank).look
 
     def record_of(self, ring: int, rank: int) -> Record | None:
         """The last known record of another rank; None before the ring was created."""
-        found = self._rings.get(ring)
-        return None if found is None else found.member.monitor.known(rank)
+        members = self._rings.get(ring)
+        return None if members is None else members.member.monitor.known(rank)
 
     # Collectives
 
@@ -208,61 +208,61 @@ class Rings:
     def start_all_reduce(self, ring: int, name: str, op: str, array: Any) -> None:
         """Start an `all_reduce`; `array` must not be accessed until `wait` was called."""
         expect_operation(op)
-        found = self._issue(ring, "all_reduce", name, f"{op}, {describe(array)}")
-        if name in found.pending:
+        members = self._issue(ring, "all_reduce", name, f"{op}, {describe(array)}")
+        if name in members.pending:
             raise CollectiveError(f"all_reduce of {name!r} on ring {ring} is already in progress")
         tensor = tensor_of(array, writes=True)
-        what = found.member.record.call
-        stages = self._tensors.all_reduce_stages(found, tensor, op) if found.size > 1 else []
-        first = self._runner.start(found, what, stages.pop(0)) if stages else None
-        found.pending[name] = Pending(what, first, stages, found.member.record.count(ring))
+        what = members.member.record.call
+        stages = self._tensors.all_reduce_stages(members, tensor, op) if members.size > 1 else []
+        first = self._runner.start(members, what, stages.pop(0)) if stages else None
+        members.pending[name] = Pending(what, first, stages, members.member.record.count(ring))
 
     def wait(self, ring: int, name: str) -> None:
         """Wait for the `all_reduce` that was started under this name."""
-        found = self._ring(ring)
-        pending = found.pending.pop(name, None)
+        members = self._ring(ring)
+        pending = members.pending.pop(name, None)
         if pending is None:
             raise CollectiveError(f"no all_reduce of {name!r} was started on ring {ring}")
-        self._runner.finish(found, pending)
+        self._runner.finish(members, pending)
 
     def reduce(self, ring: int, name: str, op: str, root: int, array: Any) -> None:
         """Reduce to the rank `root`, in place there; other ranks keep their values."""
         expect_operation(op)
-        found = self._issue(ring, "reduce", name, f"{op}, root {root}, {describe(array)}")
-        is_root = _expect_root(found, root)
+        members = self._issue(ring, "reduce", name, f"{op}, root {root}, {describe(array)}")
+        is_root = _expect_root(members, root)
         tensor = tensor_of(array, writes=is_root)
-        with self._tensors.moved(found, tensor, copies_back=is_root) as (group, moved):
+        with self._tensors.moved(members, tensor, copies_back=is_root) as (group, moved):
             cast, operation, is_copy = reducible(moved, op)
             cast = cast if is_root or is_copy else cast.clone()
-            self._runner.run(found, lambda: group.reduce(cast, operation, root))
+            self._runner.run(members, lambda: group.reduce(cast, operation, root))
             if is_root and is_copy:
                 moved.copy_(cast)
 
     def broadcast(self, ring: int, name: str, root: int, array: Any) -> None:
         """Copy the values of the rank `root` to all ranks, in place."""
-        found = self._issue(ring, "broadcast", name, f"root {root}, {describe(array)}")
-        is_root = _expect_root(found, root)
+        members = self._issue(ring, "broadcast", name, f"root {root}, {describe(array)}")
+        is_root = _expect_root(members, root)
         tensor = tensor_of(array, writes=not is_root)
-        with self._tensors.moved(found, tensor, copies_back=not is_root) as (group, moved):
-            self._runner.run(found, lambda: group.broadcast(as_bytes(moved), root))
+        with self._tensors.moved(members, tensor, copies_back=not is_root) as (group, moved):
+            self._runner.run(members, lambda: group.broadcast(as_bytes(moved), root))
 
     def all_gather(self, ring: int, name: str, array: Any) -> Any:
         """The arrays of all ranks in rank order, concatenated along axis 0: [size · n, ...]."""
-        found = self._issue(ring, "all_gather", name, describe(array))
+        members = self._issue(ring, "all_gather", name, describe(array))
         rows, rest = (array.shape[0], tuple(array.shape[1:])) if array.ndim else (1, ())
-        result = empty_like(array, (found.size * rows, *rest))
-        self._tensors.gather(found, result, array)
+        result = empty_like(array, (members.size * rows, *rest))
+        self._tensors.gather(members, result, array)
         return result
 
     def all_gather_rows(self, ring: int, name: str, rows: Any, values: Any) -> tuple[Any, Any]:
         """The rows (int64 [n]) and values ([n, ...]) of all ranks, in rank order; n may differ."""
         row = f"{element_name(values)}[*, {', '.join(map(str, values.shape[1:]))}]"
-        found = self._issue(ring, "all_gather_rows", name, f"{element_name(rows)}, {row}")
+        members = self._issue(ring, "all_gather_rows", name, f"{element_name(rows)}, {row}")
         mine = np.array([len(rows)], "int64")
-        counts = np.empty(found.size, "int64")
-        self._tensors.gather(found, counts, mine)
+        counts = np.empty(members.size, "int64")
+        self._tensors.gather(members, counts, mine)
         parts = [
-            self._tensors.gather_padded(found, each, counts.tolist()) for each in (rows, values)
+            self._tensors.gather_padded(members, array, counts.tolist()) for array in (rows, values)
         ]
         return parts[0], parts[1]
 
@@ -272,15 +272,15 @@ class Rings:
         Raises ValueError if axis 0 is not a multiple of the ring's size.
         """
         expect_operation(op)
-        found = self._issue(ring, "reduce_scatter", name, f"{op}, {describe(array)}")
-        result = empty_like(array, _part_shape(found, array, name))
-        if found.size == 1:
+        members = self._issue(ring, "reduce_scatter", name, f"{op}, {describe(array)}")
+        result = empty_like(array, _part_shape(members, array, name))
+        if members.size == 1:
             result[...] = array
             return result
-        with self._tensors.parted(found, array, result) as (group, moved, kept):
+        with self._tensors.parted(members, array, result) as (group, moved, kept):
             cast, operation, is_copy = reducible(moved.reshape(-1), op)
             target = cast.new_empty(kept.numel()) if is_copy else reducible(kept.reshape(-1), op)[0]
-            self._runner.run(found, lambda: group.reduce_scatter(target, cast, operation))
+            self._runner.run(members, lambda: group.reduce_scatter(target, cast, operation))
             if is_copy:
                 kept.reshape(-1).copy_(target)
         return result
@@ -290,23 +290,23 @@ class Rings:
 
         Every rank passes an array of this shape; only the root's values are read.
         """
-        found = self._issue(ring, "scatter", name, f"root {root}, {describe(array)}")
-        is_root = _expect_root(found, root)
-        result = empty_like(array, _part_shape(found, array, name))
-        if found.size == 1:
+        members = self._issue(ring, "scatter", name, f"root {root}, {describe(array)}")
+        is_root = _expect_root(members, root)
+        result = empty_like(array, _part_shape(members, array, name))
+        if members.size == 1:
             result[...] = array
             return result
-        with self._tensors.parted(found, array, result) as (group, moved, kept):
-            parts: list[Any] = list(as_bytes(moved).chunk(found.size)) if is_root else []
-            self._runner.run(found, lambda: group.scatter(as_bytes(kept), parts, root))
+        with self._tensors.parted(members, array, result) as (group, moved, kept):
+            parts: list[Any] = list(as_bytes(moved).chunk(members.size)) if is_root else []
+            self._runner.run(members, lambda: group.scatter(as_bytes(kept), parts, root))
         return result
 
     def barrier(self, ring: int, name: str) -> None:
         """Wait until every rank has called this."""
-        found = self._issue(ring, "barrier", name, "")
+        members = self._issue(ring, "barrier", name, "")
         mark = tensor_of(np.zeros(1, "int32"), writes=True)
-        with self._tensors.moved(found, mark) as (group, moved):
-            self._runner.run(found, lambda: group.all_reduce(moved, "sum"), of_all=True)
+        with self._tensors.moved(members, mark) as (group, moved):
+            self._runner.run(members, lambda: group.all_reduce(moved, "sum"), of_all=True)
 
     # The state of rings
 
@@ -315,14 +315,14 @@ class Rings:
             hook()
 
     def _ring(self, ring: int) -> Ring:
-        found = self._rings.get(ring)
-        if found is None:
+        entry = self._rings.get(ring)
+        if entry is None:
             raise CollectiveError(
                 f"ring {ring} was never initialised here",
                 hint="run the startup program first (c_gen_nccl_id and c_comm_init), in the same "
                 "scope, or run the program with ParallelExecutor or CompiledProgram",
             )
-        return found
+        return entry
 
     def _expect_whole(self) -> None:
         if self._errors.first:
@@ -337,15 +337,15 @@ class Rings:
 
     def _issue(self, ring: int, kind: str, name: str, details: str) -> Ring:
         """Count a collective, and compare it with the other ranks if it is new."""
-        found = self._ring(ring)
+        members = self._ring(ring)
         self._expect_whole()
-        if found.size > 1:
-            self._agreement.expect_same_history(found)
+        if members.size > 1:
+            self._agreement.expect_same_history(members)
         call = f"{kind} of {name!r} ({details})"
-        found.member.monitor.note(ring, call)
-        if found.size > 1:
-            self._agreement.expect_same_call(found, call)
-        return found
+        members.member.monitor.note(ring, call)
+        if members.size > 1:
+            self._agreement.expect_same_call(members, call)
+        return members
 
 
 def _part_shape(ring: Ring, array: Any, name: str) -> tuple[int, ...]:

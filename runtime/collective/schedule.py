@@ -42,7 +42,7 @@ def exchange_schedules(
     different = [rank for rank, other in enumerate(digests) if other != digest]
     if different:
         other = read_schedule(member, digests[different[0]], look)
-        equal = [rank for rank, found in enumerate(digests) if found == digest]
+        equal = [rank for rank, rank_digest in enumerate(digests) if rank_digest == digest]
         groups = [rank for rank in different if digests[rank] == digests[different[0]]]
         raise different_schedules(ring, text, other, equal, groups)
 
@@ -88,7 +88,7 @@ def different_histories(found: Difference, rank: int) -> ScheduleError:
     shown = (rank, found.mine or "not known"), (found.rank, found.other or "not known")
     if found.count == found.agreed + 1:
         return different_calls(found.ring, found.count, *shown)
-    calls = " and ".join(f"{call} on rank {each}" for each, call in shown)
+    calls = " and ".join(f"{call} on rank {peer}" for peer, call in shown)
     return ScheduleError(
         f"ranks {rank} and {found.rank} issued different collectives on ring {found.ring}, or the "
         f"same ones in another order: the first of them has a number from {found.agreed + 1} to "
@@ -114,8 +114,8 @@ def ring_lines(lines: Sequence[str], ring: int) -> list[str]:
     >>> ring_lines(["sum x (ring_id=1)", "sum y (ring_id=10)", "barrier z ()"], 1)
     ['sum x (ring_id=1)']
     """
-    found = ((line, re.search(r"\bring_id=(\d+)", line)) for line in lines)
-    return [line for line, named in found if int(named[1] if named else 0) == ring]
+    matches = ((line, re.search(r"\bring_id=(\d+)", line)) for line in lines)
+    return [line for line, named in matches if int(named[1] if named else 0) == ring]
 
 
 def _ranks(ranks: Sequence[int]) -> str:

@@ -8,6 +8,6 @@ from runtime.tensors.scope import Scope
 
 def rings_of(scope: Scope) -> Rings:
     """Return the rings stored with the outermost scope, created on the first call."""
-    found: Rings = scope.root.beside.setdefault(Rings, None) or Rings()
-    scope.root.beside[Rings] = found
-    return found
+    rings: Rings = scope.root.beside.setdefault(Rings, None) or Rings()
+    scope.root.beside[Rings] = rings
+    return rings

@@ -174,8 +174,8 @@ class Watchdog:
     def _named_by_another(self, record: Record) -> str:
         """Return what other ranks reported about this one."""
         others = self._monitor.others.values()
-        found = [each for each in others if each.failure and each.named_rank == record.rank]
-        return f"rank {found[0].rank} reported it: {found[0].failure}" if found else ""
+        reports = [other for other in others if other.failure and other.named_rank == record.rank]
+        return f"rank {reports[0].rank} reported it: {reports[0].failure}" if reports else ""
 
     def _adopted(self, others: list[Record]) -> Suspect | None:
         """A rank that raised an error in which it named this one."""

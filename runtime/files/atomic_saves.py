@@ -58,20 +58,20 @@ def save_files(folder: Path, files: Mapping[str, Writer], removed: Iterable[str]
     does not replace them, TimeoutError if another process locks the folder for too long, and what a
     writer raises; then the files are unchanged and no draft remains.
     """
-    made: list[Path] = []
+    created: list[Path] = []
     try:
         with _reporting(folder):
             for parent in sorted({(folder / name).parent for name in files} | {folder}):
-                made += _make(parent)
+                created += _make(parent)
         with _draft(folder) as draft:
             _write(draft, folder, files)
             draft.commit(list(files), [name for name in removed if name not in files])
     except BaseException:
-        for place in reversed(made):
+        for place in reversed(created):
             with suppress(OSError):
                 place.rmdir()
         raise
-    _sync({place.parent for place in made})
+    _sync({place.parent for place in created})
 
 
 @contextmanager
@@ -221,22 +221,22 @@ def _expect_replaceable(folder: Path, name: str) -> None:
 
 def _make(folder: Path) -> list[Path]:
     """Create a folder and its parents; return those that were created, outermost first."""
-    missing = [each for each in (folder, *folder.parents) if not each.exists()]
+    missing = [parent for parent in (folder, *folder.parents) if not parent.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     return missing[::-1]
 
 
 def _sync(paths: Iterable[Path]) -> None:
     """Flush files and folders to disk."""
-    given = list(paths)
-    if len(given) == 1:
-        _sync_one(given[0])
+    files = list(paths)
+    if len(files) == 1:
+        _sync_one(files[0])
         return
     with ThreadPoolExecutor(_SYNCED_AT_ONCE) as pool:
         try:
-            done = pool.map(_sync_one, given)
+            done = pool.map(_sync_one, files)
         except RuntimeError:  # the interpreter is shutting down and starts no threads
-            done = map(_sync_one, given)
+            done = map(_sync_one, files)
         for _ in done:
             pass
 
@@ -261,8 +261,8 @@ def _reporting(path: Path) -> Generator[None]:
     try:
         yield
     except OSError as error:
-        known = str(error.filename or "")
-        if error.errno is None or (known and DRAFTS not in known):
+        filename = str(error.filename or "")
+        if error.errno is None or (filename and DRAFTS not in filename):
             raise
         text = f"{error.strerror}; the previous save is intact"
         raise OSError(error.errno, text, str(path)) from error
@@ -277,8 +277,8 @@ def _finish_interrupted(folder: Path) -> None:
             _finish_interrupted_here(folder)
         except OSError as error:
             hint = "load it once where you may write, which moves the files into place"
-            given = f"the save into {folder} was interrupted and cannot be finished: {error}"
-            raise TornSaveError(f"{given}; {hint}") from error
+            problem = f"the save into {folder} was interrupted and cannot be finished: {error}"
+            raise TornSaveError(f"{problem}; {hint}") from error
 
 
 def _finish_unless_replaced(folder: Path, names: set[str]) -> bool:
@@ -322,9 +322,9 @@ def _is_rewritten(record: Record, locations: set[Place]) -> bool:
 
 def _refuse(record: Record) -> NoReturn:
     changed = [
-        each.name
-        for each in record.changes
-        if record.place(each) not in (Place.DRAFT, Place.TARGET)
+        change.name
+        for change in record.changes
+        if record.place(change) not in (Place.DRAFT, Place.TARGET)
     ]
     few = ", ".join(changed[:4]) + (", …" if len(changed) > 4 else "")
     raise TornSaveError(

@@ -83,19 +83,19 @@ def tensor_path(dirname: str | Path, name: str) -> Path:
     """
     path = PurePath(name)
     outside = path.anchor or ".." in path.parts or not path.parts
-    given = f"given the variable name {name!r:.200}; rename the variable"
+    reason = f"given the variable name {name!r:.200}; rename the variable"
     if outside or path.as_posix() != name or "\0" in name:
-        raise CheckpointError(f"{dirname}: expected a plain path inside the folder, {given}")
+        raise CheckpointError(f"{dirname}: expected a plain path inside the folder, {reason}")
     if any(len(part.encode(errors="surrogatepass")) > _MAX_NAME for part in path.parts):
         most = f"at most {_MAX_NAME} bytes between slashes"
         raise CheckpointError(
-            f"{dirname}: expected a file name of {most}, {given} or save all variables in one file"
+            f"{dirname}: expected a file name of {most}, {reason} or save all variables in one file"
         )
     try:
         name.encode()
     except UnicodeEncodeError as error:
         raise CheckpointError(
-            f"{dirname}: expected a name that has a form in UTF-8, {given}"
+            f"{dirname}: expected a name that has a form in UTF-8, {reason}"
         ) from error
     return Path(dirname, path)
 
@@ -166,17 +166,17 @@ def load_in_order(path: str | Path, wanted: Sequence[str]) -> list[Tensor]:
     """Load all tensors of a combined file in file order, called `wanted` in errors; raises as
     above.
     """
-    found: list[Tensor] = []
+    tensors: list[Tensor] = []
     with _opened(path) as source:
         for name in wanted:
             if not source.left:
-                given = f"{len(found)}: the file ends before {name!r}"
-                source.refuse(f"{len(wanted)} tensors", given)
-            found.append(_read_record(replace(source, name=f"{path} ({name})")))
+                actual = f"{len(tensors)}: the file ends before {name!r}"
+                source.refuse(f"{len(wanted)} tensors", actual)
+            tensors.append(_read_record(replace(source, name=f"{path} ({name})")))
         if source.left:
-            given = len(wanted) + _count_records(source)
-            source.refuse(f"{len(wanted)} tensors", f"{given}: name all that were saved")
-    return found
+            actual = len(wanted) + _count_records(source)
+            source.refuse(f"{len(wanted)} tensors", f"{actual}: name all that were saved")
+    return tensors
 
 
 # ---- reading ----

@@ -81,7 +81,7 @@ class Record:
 
     def write(self, draft: Path) -> None:
         """Write the record into a draft; the rename of `draft` to `RECORD` commits it."""
-        changes = [[each.name, each.draft, each.old, each.new] for each in self.changes]
+        changes = [[change.name, change.draft, change.old, change.new] for change in self.changes]
         text = json.dumps({"inode": self.inode, "draft": self.draft, "changes": changes})
         draft.write_text(text + "\n", encoding="utf-8")
 
@@ -89,10 +89,10 @@ class Record:
 def stamp(path: Path) -> Stamp | None:
     """The stamp that identifies a version of a file; None if there is no file."""
     try:
-        found = path.stat()
+        status = path.stat()
     except (FileNotFoundError, NotADirectoryError):
         return None
-    return found.st_size, found.st_mtime_ns
+    return status.st_size, status.st_mtime_ns
 
 
 def has_record(folder: Path) -> bool:
@@ -108,8 +108,8 @@ def read_record(folder: Path) -> Record | None:
     """
     path = folder / RECORD
     try:
-        found = path.lstat()
-        if not stat.S_ISREG(found.st_mode) or found.st_size > _LARGEST:
+        status = path.lstat()
+        if not stat.S_ISREG(status.st_mode) or status.st_size > _LARGEST:
             raise ValueError("it is not a record, or too large")
         return _parsed(folder, json.loads(path.read_bytes()))
     except FileNotFoundError:
@@ -123,7 +123,7 @@ def _parsed(folder: Path, held: Mapping[str, Any]) -> Record:
     draft = _plain(held["draft"])
     if not draft.startswith(DRAFTS) or "/" in draft or (folder / draft).is_symlink():
         raise ValueError(f"{draft!r} is not a draft folder")
-    changes = tuple(_change(folder, *each) for each in held["changes"])
+    changes = tuple(_change(folder, *change) for change in held["changes"])
     if type(held["inode"]) is not int:
         raise ValueError("its inode is not a number")
     return Record(folder, held["inode"], draft, changes)

@@ -69,8 +69,8 @@ class CapturedStep:
 
     def _replay(self, arrays: Sequence[Array]) -> tuple[Array, ...]:
         assert self._graph is not None
-        for each, array in zip(self._inputs, arrays, strict=True):
-            self._copies.upload(each, array)
+        for buffer, array in zip(self._inputs, arrays, strict=True):
+            self._copies.upload(buffer, array)
         self._graph.replay()
         if self._results:
             self._copies.finish()

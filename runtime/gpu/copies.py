@@ -98,12 +98,12 @@ class Copies:
 
     def download(self, out: Array, tensor: Any) -> None:
         """Copy a tensor to the host; the elements are there after `downloaded`."""
-        held = tensor_over(out)
-        is_plain = held.is_contiguous() and held.dtype == tensor.dtype
-        if not (is_plain and held.is_pinned()):
-            held.copy_(tensor)
+        target = tensor_over(out)
+        is_plain = target.is_contiguous() and target.dtype == tensor.dtype
+        if not (is_plain and target.is_pinned()):
+            target.copy_(tensor)
             return
-        held.copy_(tensor, non_blocking=True)
+        target.copy_(tensor, non_blocking=True)
         if not self._is_capturing:
             self._downloaded.record(current_stream(self.device))
             self._is_waiting = True
@@ -125,9 +125,9 @@ class Copies:
 
         A captured upload copies from its input, which a CUDA graph repeats, instead of its array.
         """
-        self._recording = made = Recording(inputs)
+        self._recording = recording = Recording(inputs)
         try:
-            yield made
+            yield recording
         finally:
             self._recording = None
 

@@ -128,10 +128,10 @@ def gpu_of(device: str) -> str:
     if device in MACHINES:
         return device.replace("ptx", "cuda")
     torch = import_module("torch")
-    found = torch.cuda.get_device_properties(device)
+    properties = torch.cuda.get_device_properties(device)
     if torch.version.hip:
-        return f"hip:{found.gcnArchName.partition(':')[0]}"
-    return f"cuda:{found.major}{found.minor}"
+        return f"hip:{properties.gcnArchName.partition(':')[0]}"
+    return f"cuda:{properties.major}{properties.minor}"
 
 
 def stream_of(device: str) -> Callable[[], int]:
@@ -182,9 +182,9 @@ def host_block(device: str) -> Callable[[int], Array] | None:
 def _pinned(nbytes: int, device: str) -> Array:
     torch = import_module("torch")
     make = partial(torch.empty, nbytes, dtype=torch.uint8, pin_memory=True)
-    held = allocate(make, f"the host's memory for copies, {nbytes} bytes", device)
-    array = held.numpy()
-    finalize(array, CAPTURES.release, [held])  # captured steps copy to it
+    buffer = allocate(make, f"the host's memory for copies, {nbytes} bytes", device)
+    array = buffer.numpy()
+    finalize(array, CAPTURES.release, [buffer])  # captured steps copy to it
     return array
 
 
@@ -309,8 +309,8 @@ def new_stream(device: str) -> Any:
     torch has 32 streams and returns them in turn: that of captures is left out.
     """
     make = partial(import_module("torch").cuda.Stream, device)
-    made, taken = make(), capture_stream(device).cuda_stream
-    return make() if made.cuda_stream == taken else made
+    stream, taken = make(), capture_stream(device).cuda_stream
+    return make() if stream.cuda_stream == taken else stream
 
 
 @cache

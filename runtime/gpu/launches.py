@@ -46,19 +46,29 @@ class Row:
         """Parse a row from plain data. Raises KeyError, TypeError or ValueError if it is
         malformed.
         """
-        made = Row(
+        parsed = Row(
             row["kernel"], row["gpu"], row["file"], row["entry"], tuple(row["parameters"]),
             row["nothing"], dict(row["constants"]), row["threads"], row["shared"],
         )  # fmt: skip
-        words: list[object] = [made.kernel, made.gpu, made.file, made.entry, *made.parameters]
-        if not all(isinstance(each, str) for each in words):
+        words: list[object] = [
+            parsed.kernel,
+            parsed.gpu,
+            parsed.file,
+            parsed.entry,
+            *parsed.parameters,
+        ]
+        if not all(isinstance(word, str) for word in words):
             raise TypeError(f"not a list of names: {words}")
-        numbers = (made.nothing, made.threads, made.shared)
-        if not all(type(each) is int and 0 <= each <= _MOST for each in numbers):
+        numbers = (parsed.nothing, parsed.threads, parsed.shared)
+        if not all(type(number) is int and 0 <= number <= _MOST for number in numbers):
             raise ValueError(f"not valid kernel numbers: {numbers}")
-        if any(_plain(each) not in _LAYOUT for each in made.parameters if each[:1] != "*"):
-            raise ValueError(f"not a list of parameters: {made.parameters}")
-        return made
+        if any(
+            _plain(parameter) not in _LAYOUT
+            for parameter in parsed.parameters
+            if parameter[:1] != "*"
+        ):
+            raise ValueError(f"not a list of parameters: {parsed.parameters}")
+        return parsed
 
 
 class Launcher:
@@ -83,7 +93,7 @@ class Launcher:
     @property
     def drivers(self) -> list[Driver]:
         """The drivers that launch it and its variants."""
-        return [each._driver for each in (self, *self.variants)]
+        return [launcher._driver for launcher in (self, *self.variants)]
 
     def __getitem__(self, grid: Sequence[int]) -> Callable[..., None]:
         return partial(self._launch, grid)
@@ -94,8 +104,8 @@ class Launcher:
             return
         if 0 in grid:
             return
-        held = ctypes.create_string_buffer(self._packed(arguments), self._layout.size)
-        start = ctypes.addressof(held)
+        buffer = ctypes.create_string_buffer(self._packed(arguments), self._layout.size)
+        start = ctypes.addressof(buffer)
         addresses = self._addresses(*range(start, start + self._layout.size, _SLOT))
         row = self.row
         if self._driver.announce is not None:
@@ -105,7 +115,9 @@ class Launcher:
 
     def _packed(self, arguments: Sequence[Any]) -> bytes:
         """Pack addresses and numbers as the code expects them."""
-        values = [each if isinstance(each, int) else each.data_ptr() for each in arguments]
+        values = [
+            argument if isinstance(argument, int) else argument.data_ptr() for argument in arguments
+        ]
         for index in self._aligned:
             if values[index] % 16:
                 raise PlaceError(
@@ -118,9 +130,9 @@ class Launcher:
 
     def _variant(self, constants: Mapping[str, object]) -> Launcher:
         """The variant compiled with these constants; PlaceError if there is none."""
-        for each in self.variants:
-            if each.row.constants == constants:
-                return each
+        for variant in self.variants:
+            if variant.row.constants == constants:
+                return variant
         raise self._mismatch(constants)
 
     def _mismatch(self, constants: Mapping[str, object]) -> PlaceError:
@@ -134,20 +146,20 @@ class Launcher:
 
 def by_name(launchers: Iterable[Launcher]) -> dict[str, Launcher]:
     """The launcher of each kernel, which has the others of the same name as variants."""
-    found: dict[str, Launcher] = {}
-    for each in launchers:
-        first = found.setdefault(each.row.kernel, each)
-        if first is not each:
-            first.variants.append(each)
-    return found
+    by_kernel: dict[str, Launcher] = {}
+    for launcher in launchers:
+        first = by_kernel.setdefault(launcher.row.kernel, launcher)
+        if first is not launcher:
+            first.variants.append(launcher)
+    return by_kernel
 
 
 def _tensors(arguments: Sequence[Any]) -> list[tuple[str, int, int]]:
     """The number, address and bytes of each argument that is a tensor."""
     return [
-        (f"argument {index}", each.data_ptr(), each.numel() * each.element_size())
-        for index, each in enumerate(arguments)
-        if not isinstance(each, int)
+        (f"argument {index}", argument.data_ptr(), argument.numel() * argument.element_size())
+        for index, argument in enumerate(arguments)
+        if not isinstance(argument, int)
     ]
 
 

@@ -20,9 +20,9 @@ class Mirror:
         self.array = array
         self.device = device
         self.shares = device == "cpu"
-        held = tensor_over(array)
+        mirrored = tensor_over(array)
         what = f"state of {array.nbytes} bytes"
-        self.tensor = held if self.shares else empty_like(held, what, device)
+        self.tensor = mirrored if self.shares else empty_like(mirrored, what, device)
         self.is_ahead = False
 
     def push(self) -> bool:

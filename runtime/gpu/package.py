@@ -88,11 +88,11 @@ def fitting(there: Sequence[str], gpu: str) -> str:
     if gpu in there:
         return gpu
     maker, _, core = gpu.partition(":")
-    older = [each for each in there if maker == "cuda" and _runs(each, core)]
+    older = [gpu_name for gpu_name in there if maker == "cuda" and _runs(gpu_name, core)]
     if not older:
-        known = ", ".join(there) or "no GPU"
+        names = ", ".join(there) or "no GPU"
         hint = f"compile the model with --target {gpu}"
-        raise PackageError(f"the package has code for {known}, not for {gpu}", hint=hint)
+        raise PackageError(f"the package has code for {names}, not for {gpu}", hint=hint)
     return max(older)
 
 
@@ -108,7 +108,7 @@ def without_kernels(source: str) -> str:
     lines = source.split("\n")
     for node in syntax_tree(source).body:
         if _needs_triton(node):
-            first = min([node.lineno, *(each.lineno for each in _decorators(node))])
+            first = min([node.lineno, *(decorator.lineno for decorator in _decorators(node))])
             last = cast(int, node.end_lineno)
             lines[first - 1 : last] = [""] * (last - first + 1)
     return "\n".join(lines)
@@ -116,14 +116,14 @@ def without_kernels(source: str) -> str:
 
 def _needs_triton(node: ast.stmt) -> bool:
     if isinstance(node, ast.Import):
-        return any(each.name.partition(".")[0] == "triton" for each in node.names)
+        return any(alias.name.partition(".")[0] == "triton" for alias in node.names)
     if isinstance(node, ast.FunctionDef):
         return any(map(_reads_triton, _decorators(node)))
     return _reads_triton(node)
 
 
 def _reads_triton(node: ast.AST) -> bool:
-    return any(isinstance(each, ast.Name) and each.id == "triton" for each in ast.walk(node))
+    return any(isinstance(child, ast.Name) and child.id == "triton" for child in ast.walk(node))
 
 
 def _decorators(node: ast.stmt) -> list[ast.expr]:

@@ -74,8 +74,8 @@ class Memory:
     ) -> None:
         self._blocks = blocks
         self._own_block = own_block
-        self._names = [each.name for each in buffers]
-        self._sides = tuple(int(each.on_device) for each in buffers)
+        self._names = [buffer.name for buffer in buffers]
+        self._sides = tuple(int(buffer.on_device) for buffer in buffers)
         groups = [list(self._of(side, buffers)) for side in range(len(blocks))]
         self._packings = [Packings(group) for group in groups]
 
@@ -86,12 +86,14 @@ class Memory:
     def find(self, lives: Sequence[Lifetime], sizes: Mapping[str, int]) -> Placement:
         """Place buffers of these lifetimes, which follow from the sizes."""
         pairs = enumerate(self._packings)
-        return self._places([each.find(self._of(side, lives), sizes) for side, each in pairs])
+        return self._places(
+            [packings.find(self._of(side, lives), sizes) for side, packings in pairs]
+        )
 
     def exact(self, lives: Sequence[Lifetime]) -> Placement:
         """Place buffers of exactly these lifetimes; nothing is cached."""
         pairs = enumerate(self._packings)
-        return self._places([each.pack(self._of(side, lives)) for side, each in pairs])
+        return self._places([packings.pack(self._of(side, lives)) for side, packings in pairs])
 
     def _places(self, packings: Sequence[Packing]) -> Placement:
         offsets = [iter(packing.offsets) for packing in packings]
@@ -130,8 +132,8 @@ class Memory:
             array = self.take(placement, buffer, dtype, shape, offset, strides)
             taken = offset + _span(array, strides)
             if buffer is not None and taken > lives[buffer].size:
-                held, name = lives[buffer].size, self._names[buffer]
-                raise ValueError(f"buffer {name!r} holds {held} bytes, not the {taken} taken")
+                capacity, name = lives[buffer].size, self._names[buffer]
+                raise ValueError(f"buffer {name!r} holds {capacity} bytes, not the {taken} taken")
             return array
 
         return take

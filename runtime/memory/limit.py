@@ -68,7 +68,7 @@ def check_limit(
         return
     parts = [f"{bytes_text(arena)} for temporaries"]
     for kind, plural in _KINDS.items():
-        of_kind = [each.nbytes for each in edges if each.kind == kind]
+        of_kind = [edge.nbytes for edge in edges if edge.kind == kind]
         if of_kind or kind != "prepared":
             parts.append(f"{bytes_text(sum(of_kind))} for {plural}")
     raise _exceeded(
@@ -91,7 +91,7 @@ def check_machine(
     in mapped files take no memory of the machine. Arguments as for `check_limit`.
     """
     fetches = [*_edges("fetch", module.fetches, sizes)]
-    copies = sum(each.nbytes for each in fetches)
+    copies = sum(fetch.nbytes for fetch in fetches)
     if arena + copies <= memory:
         return
     parts = [f"{bytes_text(arena)} for temporaries", f"{bytes_text(copies)} for fetches"]
@@ -108,11 +108,11 @@ def _exceeded(
     """The error with the bytes in total and by kind, and the largest variables with their lines."""
     total, parts, weights = needed
     largest = sorted(weights, key=lambda each: -each.nbytes)[:SHOWN]
-    listed = "".join(f"\n    {each}" for each in largest if each.nbytes)
+    listed = "".join(f"\n    {weight}" for weight in largest if weight.nbytes)
     return MemoryLimitExceeded(
         f"a step takes {bytes_text(total)}, more than {limit}: {', '.join(parts)}; the largest "
         f"are{listed}",
-        source=next((each.source for each in largest if each.source), ""),
+        source=next((weight.source for weight in largest if weight.source), ""),
         hint=hint,
     )
 
@@ -143,7 +143,7 @@ def _params(module: Module, sizes: Mapping[str, int], params: Params) -> Iterato
 
 def _edges(kind: str, tensors: Sequence[Tensor], sizes: Mapping[str, int]) -> Iterator[Weight]:
     """Feeds or fetches whose sizes are known at bind time."""
-    return (_weight(kind, each, sizes) for each in tensors if _are_known(each.shape, sizes))
+    return (_weight(kind, tensor, sizes) for tensor in tensors if _are_known(tensor.shape, sizes))
 
 
 def _are_known(shape: Sequence[Size], sizes: Mapping[str, int]) -> bool:
@@ -195,5 +195,9 @@ def _listed(outputs: str) -> list[str]:
 
 def _array(dtype: str, shape: str, sizes: Mapping[str, int]) -> tuple[int, str]:
     """The bytes of an array that a module takes, and its dtype and shape as text."""
-    found = tuple(evaluate(parse_size(each), sizes) for each in shape.split(",") if each.strip())
-    return math.prod(found) * np.dtype(dtype).itemsize, f", {dtype} of shape {found}"
+    sizes_in_elements = tuple(
+        evaluate(parse_size(size), sizes) for size in shape.split(",") if size.strip()
+    )
+    return math.prod(sizes_in_elements) * np.dtype(
+        dtype
+    ).itemsize, f", {dtype} of shape {sizes_in_elements}"

@@ -69,13 +69,13 @@ class Packings:
     def find(self, lives: Sequence[Lifetime], sizes: Mapping[str, int]) -> Packing:
         """Return a packing for buffers of these lifetimes, which follow from the sizes."""
         needed = tuple([life.size for life in lives])
-        known = next((each for each in self._known if each.serves(needed)), None)
-        if known is None:
-            known = self._made(lives, sizes, needed)
+        packing = next((candidate for candidate in self._known if candidate.serves(needed)), None)
+        if packing is None:
+            packing = self._made(lives, sizes, needed)
         else:
-            self._known.remove(known)
-        self._known = [known, *self._known[: KEPT - 1]]
-        return known.packing
+            self._known.remove(packing)
+        self._known = [packing, *self._known[: KEPT - 1]]
+        return packing.packing
 
     def _made(
         self, lives: Sequence[Lifetime], sizes: Mapping[str, int], needed: tuple[int, ...]

@@ -24,7 +24,7 @@ def read_address(array: Any) -> int:
 def _finds_addresses() -> bool:
     """Whether `read_address` is right, with this Python and this NumPy."""
     arrays = [np.zeros(3), np.zeros((2, 5), np.int8)[1:], np.zeros(0)]
-    return all(read_address(each) == documented_address(each) for each in arrays)
+    return all(read_address(array) == documented_address(array) for array in arrays)
 
 
 address = read_address if _finds_addresses() else documented_address

@@ -29,7 +29,7 @@ def archive(objects: Mapping[str, bytes]) -> bytes:
         places.append(b"/%d" % len(table))
         table += name.encode() + b"/\n"
     members = zip(places, objects.values(), strict=True)
-    return b"".join([_MAGIC, _member(_NAMES, table), *(_member(*each) for each in members)])
+    return b"".join([_MAGIC, _member(_NAMES, table), *(_member(*member) for member in members)])
 
 
 def _member(name: bytes, content: bytes) -> bytes:
@@ -40,15 +40,15 @@ def _member(name: bytes, content: bytes) -> bytes:
 def unpacked(data: bytes) -> dict[str, bytes]:
     """The object files in an archive by name; BadObject if it is malformed."""
     _expect(data.startswith(_MAGIC), "it does not begin as one")
-    table, found = b"", dict[str, bytes]()
+    table, members = b"", dict[str, bytes]()
     for name, content in _members(data):
         if name == _NAMES:
             table = content
             continue
         member = _long_name(name, table)
-        _expect(member not in found, f"it has two members {member!r}")
-        found[member] = content
-    return found
+        _expect(member not in members, f"it has two members {member!r}")
+        members[member] = content
+    return members
 
 
 def _members(data: bytes) -> Iterator[tuple[bytes, bytes]]:

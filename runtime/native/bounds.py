@@ -150,7 +150,7 @@ def _error(command: Command, slot: int, words: Sequence[int]) -> OutOfBounds:
     """The error about an access of a command that its kernel reported."""
     kernel, arguments = command[:2]
     names, ops = next(
-        (each for each in command[3:] if not isinstance(each, (int, Number))), ((), ())
+        (argument for argument in command[3:] if not isinstance(argument, (int, Number))), ((), ())
     )
     _, _, _, offset, size, stores, nbytes, _ = words
     if slot == -1:
@@ -159,8 +159,8 @@ def _error(command: Command, slot: int, words: Sequence[int]) -> OutOfBounds:
         array = "an array of its own"
     else:
         array = f"argument {slot}" + (f" ({names[slot]})" if names else "")
-    texts = [each.partition("  ")[0] for each in ops]
-    lines = [each.partition("  ")[2] for each in ops]
+    texts = [op.partition("  ")[0] for op in ops]
+    lines = [op.partition("  ")[2] for op in ops]
     return OutOfBounds(
         f"kernel {kernel} {'writes' if stores else 'reads'} {size} bytes at offset {offset} of "
         f"{array}, which has {nbytes} bytes",

@@ -75,10 +75,10 @@ def llvm_version() -> str:
 
     Empty if it is not installed.
     """
-    found = find_spec("llvmlite")
-    if found is None or found.origin is None:
+    spec = find_spec("llvmlite")
+    if spec is None or spec.origin is None:
         return ""
-    text = Path(found.origin).with_name("_version.py").read_text(encoding="utf-8")
+    text = Path(spec.origin).with_name("_version.py").read_text(encoding="utf-8")
     version = re.search(r"version_version = '([^']+)'", text)
     return version[1] if version else text
 
@@ -92,13 +92,13 @@ def link(objects: Sequence[bytes], names: Sequence[str]) -> tuple[dict[str, int]
     linker, number = _linker()
     with delay_forks():
         library = llvm.JITLibraryBuilder()
-        for each in objects:
-            library.add_object_img(each)
+        for code in objects:
+            library.add_object_img(code)
         for name in names:
             library.export_symbol(name)
         number.append(len(number))
-        held = library.add_current_process().link(linker, f"fluid{number[-1]}")
-        return {name: int(held[name]) for name in names}, held
+        linked = library.add_current_process().link(linker, f"fluid{number[-1]}")
+        return {name: int(linked[name]) for name in names}, linked
 
 
 @cache
@@ -159,7 +159,7 @@ def _target(machine: Machine) -> Any:
     """This thread's LLVM target machine."""
     targets: dict[str, Any] = _held.__dict__.setdefault("targets", {})
     if machine.name not in targets:
-        features = ",".join(f"+{each}" for each in machine.features)
+        features = ",".join(f"+{feature}" for feature in machine.features)
         targets[machine.name] = _architecture(machine.triple).create_target_machine(
             cpu=machine.cpu, features=features, opt=2, reloc="pic", codemodel="small"
         )
@@ -191,10 +191,10 @@ def _parsed(name: str, text: str, target: Any, triple: str) -> Any:
 
 def _parse_error(name: str, text: str, message: str) -> CompileError:
     """An error that shows the line of IR which LLVM's message points to."""
-    found = re.search(r"<string>:(\d+):\d+: error: (.*)", message)
-    if found is None:
+    match = re.search(r"<string>:(\d+):\d+: error: (.*)", message)
+    if match is None:
         return CompileError(f"LLVM does not accept the IR of kernel {name}: {message}")
-    number, reason = int(found[1]), found[2]
+    number, reason = int(match[1]), match[2]
     line = "".join(text.splitlines()[number - 1 : number]).strip()
     return CompileError(
         f"LLVM does not accept line {number} of the IR of kernel {name}: {reason}", source=line

@@ -65,11 +65,11 @@ class EarlyObjects:
         self._added[name] = text, key
         if key in self._jobs or key in self._found:
             return
-        held = None if self._cache is None else self._cache.find(key)
-        if held is None:
+        cached = None if self._cache is None else self._cache.find(key)
+        if cached is None:
             self._jobs[key] = pool.submit(_object, name, text, machine)
         else:
-            self._found[key] = held
+            self._found[key] = cached
 
     def of(self, kernels: Mapping[str, str]) -> dict[str, bytes]:
         """The object files of these kernels, by name, as far as their texts were added, and that of
@@ -88,9 +88,9 @@ class EarlyObjects:
     def _store(self, cache: ObjectCache) -> None:
         """Store what was compiled."""
         jobs = {key: job for key, job in self._jobs.items() if not job.cancelled()}
-        made = {key: job.result() for key, job in jobs.items() if job.exception() is None}
-        if made:
-            cache.put(made)
+        compiled = {key: job.result() for key, job in jobs.items() if job.exception() is None}
+        if compiled:
+            cache.put(compiled)
 
 
 def _object(name: str, text: str, machine: Machine) -> bytes:

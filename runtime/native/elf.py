@@ -113,7 +113,7 @@ def _parse(data: bytes) -> Object:
         if entry.kind == _SYMTAB
         for symbol in _symbols(data, entry, entries, sections)
     ]
-    _expect(sum(each.kind == _SYMTAB for each in entries) <= 1, "has several symbol tables")
+    _expect(sum(entry.kind == _SYMTAB for entry in entries) <= 1, "has several symbol tables")
     relocations = list(_relocations(data, entries, sections, len(symbols)))
     return Object(architecture, sections, symbols, relocations)
 
@@ -136,19 +136,19 @@ def _entries(data: bytes) -> tuple[int, list[_Entry], bytes]:
 def _loaded(data: bytes, entries: list[_Entry], names: bytes) -> Iterator[tuple[int, Section]]:
     """Yield the numbers and contents of the sections that a program has in memory."""
     left = len(data)  # no section shares its bytes with another
-    for number, each in enumerate(entries):
-        if not each.flags & _ALLOC or not each.size or _text(names, each.name) == _UNWIND:
+    for number, entry in enumerate(entries):
+        if not entry.flags & _ALLOC or not entry.size or _text(names, entry.name) == _UNWIND:
             continue
-        name = _text(names, each.name)
-        state = each.flags & _WRITE and not name.startswith(".data.rel.ro")
-        _expect(not state and not each.flags & _TLS, f"has writable data in section {name}")
-        _expect(each.kind == _PROGBITS, f"has section {name} of type {each.kind}")
-        left -= each.size
+        name = _text(names, entry.name)
+        state = entry.flags & _WRITE and not name.startswith(".data.rel.ro")
+        _expect(not state and not entry.flags & _TLS, f"has writable data in section {name}")
+        _expect(entry.kind == _PROGBITS, f"has section {name} of type {entry.kind}")
+        left -= entry.size
         _expect(left >= 0, f"has sections of more than {len(data)} bytes")
-        align = max(1, each.align)
+        align = max(1, entry.align)
         _expect(align <= 4096 and not align & (align - 1), f"aligns {name} to {align} bytes")
-        content = _slice(data, each.offset, each.size)
-        yield number, Section(content, align, bool(each.flags & _EXECUTE))
+        content = _slice(data, entry.offset, entry.size)
+        yield number, Section(content, align, bool(entry.flags & _EXECUTE))
 
 
 def _symbols(
@@ -171,15 +171,15 @@ def _relocations(
     data: bytes, entries: list[_Entry], sections: dict[int, Section], symbols: int
 ) -> Iterator[Relocation]:
     """Yield the relocations of loaded sections."""
-    for each in entries:
-        if each.kind not in (_RELA, _REL) or each.info not in sections:
+    for entry in entries:
+        if entry.kind not in (_RELA, _REL) or entry.info not in sections:
             continue
-        _expect(each.kind == _RELA, "has relocations without addends")
-        size = len(sections[each.info].data)
-        for offset, info, addend in _RELOCATION.iter_unpack(_slice(data, each.offset, each.size)):
+        _expect(entry.kind == _RELA, "has relocations without addends")
+        size = len(sections[entry.info].data)
+        for offset, info, addend in _RELOCATION.iter_unpack(_slice(data, entry.offset, entry.size)):
             symbol = info >> 32
             _expect(offset < size and symbol < symbols, "has a relocation that points nowhere")
-            yield Relocation(each.info, offset, info & 0xFFFFFFFF, symbol, addend)
+            yield Relocation(entry.info, offset, info & 0xFFFFFFFF, symbol, addend)
 
 
 def _slice(data: bytes, start: int, size: int) -> bytes:

@@ -84,5 +84,5 @@ def _load(built: bytes) -> Executor:
         ctypes.CFUNCTYPE(None, word),
         ctypes.CFUNCTYPE(word),
     )
-    found = (kind(code.addresses[each]) for kind, each in zip(kinds, _NAMES, strict=True))
-    return Executor(code, *found)
+    functions = (kind(code.addresses[name]) for kind, name in zip(kinds, _NAMES, strict=True))
+    return Executor(code, *functions)

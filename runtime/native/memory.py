@@ -41,7 +41,7 @@ def load(objects: Mapping[str, bytes], functions: Mapping[str, Sequence[str]]) -
     """
     parsed = {name: parse(data) for name, data in objects.items()}
     if not _may_load(parsed.values()):
-        names = [each for found in functions.values() for each in found]
+        names = [function for addresses in functions.values() for function in addresses]
         return Code(*build.link(list(objects.values()), names))
     return _Loader(list(parsed.values())).load([functions[name] for name in parsed])
 
@@ -50,7 +50,7 @@ def _may_load(objects: Iterable[Object]) -> bool:
     """Whether memory can be made executable here; AArch64 needs its caches synchronised, too."""
     if sys.platform != "linux" or _c_library() is None:
         return False
-    return all(each.architecture != ARM or _clear_cache() is not None for each in objects)
+    return all(obj.architecture != ARM or _clear_cache() is not None for obj in objects)
 
 
 @cache
@@ -85,25 +85,27 @@ class _Loader:
         memory[: self._size] = bytes(self._image(base))
         _protect(base, self._code_size, _READ | _EXECUTE)
         _protect(base + self._code_size, self._size - self._code_size, _READ)
-        if any(each.architecture == ARM for each in self._objects):
+        if any(obj.architecture == ARM for obj in self._objects):
             _clear_cache()(ctypes.c_void_p(base), ctypes.c_void_p(base + self._code_size))
-        found = {
+        offsets = {
             name: self._function(number, name)
             for number, names in enumerate(functions)
             for name in names
         }
-        return Code({name: base + offset for name, offset in found.items()}, _Memory(memory, base))
+        return Code(
+            {name: base + offset for name, offset in offsets.items()}, _Memory(memory, base)
+        )
 
     def _sections(self) -> Iterator[tuple[Place, Section]]:
-        for number, each in enumerate(self._objects):
-            for section, held in each.sections.items():
-                yield (number, section), held
+        for number, obj in enumerate(self._objects):
+            for section, loaded in obj.sections.items():
+                yield (number, section), loaded
 
     def _external(self) -> Iterator[str]:
         """Yield the names that relocations refer to and no object defines."""
-        for each in self._objects:
-            for relocation in each.relocations:
-                symbol = each.symbols[relocation.symbol]
+        for obj in self._objects:
+            for relocation in obj.relocations:
+                symbol = obj.symbols[relocation.symbol]
                 if symbol.section is None:
                     yield symbol.name
 
@@ -122,13 +124,13 @@ class _Loader:
         """The contents of the region, which begins at address `base`."""
         image = bytearray(self._size)
         stubs = self._place_stubs(image)
-        for number, each in enumerate(self._objects):
-            filled = {place: bytearray(held.data) for place, held in each.sections.items()}
-            for relocation in each.relocations:
+        for number, obj in enumerate(self._objects):
+            filled = {place: bytearray(loaded.data) for place, loaded in obj.sections.items()}
+            for relocation in obj.relocations:
                 target = base + relocation.addend + self._target(number, relocation, stubs)
                 code = filled[relocation.section]
                 place = base + self._offsets[number, relocation.section] + relocation.offset
-                apply(each.architecture, relocation.kind, code, relocation.offset, target, place)
+                apply(obj.architecture, relocation.kind, code, relocation.offset, target, place)
             for section, code in filled.items():
                 start = self._offsets[number, section]
                 image[start : start + len(code)] = code

@@ -43,9 +43,9 @@ class ObjectCache:
     @staticmethod
     def from_env() -> ObjectCache | None:
         """Return this user's cache; None if it is disabled or others can write to its folder."""
-        kept = Cache.from_env(kind="native")
-        usable = kept.limit > 0 and is_private(kept.folder, "FLUID_CACHE")
-        return ObjectCache(kept.folder, kept.limit) if usable else None
+        storage = Cache.from_env(kind="native")
+        usable = storage.limit > 0 and is_private(storage.folder, "FLUID_CACHE")
+        return ObjectCache(storage.folder, storage.limit) if usable else None
 
     def find(self, key: str) -> bytes | None:
         """Return the object stored under a key; None if it is missing or damaged."""
@@ -53,13 +53,13 @@ class ObjectCache:
 
     def find_all(self, keys: Iterable[str]) -> dict[str, bytes]:
         """Return the objects that are stored under these keys, except damaged ones."""
-        found: dict[str, bytes] = {}
+        objects_by_key: dict[str, bytes] = {}
         with suppress(OSError), private_folder(self.root) as folder:
             for key in keys:
                 code = _object(folder, f"{key}.o")
                 if code is not None:
-                    found[key] = code
-        return found
+                    objects_by_key[key] = code
+        return objects_by_key
 
     def put(self, objects: Mapping[str, bytes]) -> None:
         """Store objects by key, and trim; nothing is stored if the disk is full or read-only."""
@@ -67,7 +67,7 @@ class ObjectCache:
             for key, code in objects.items():
                 folder.write(f"{key}.o", [hashlib.sha256(code).digest(), code])
             if is_due(next(iter(objects)), sum(map(len, objects.values())), self.limit):
-                trim(folder, {each: each for each in folder.names()}, self.limit)
+                trim(folder, {name: name for name in folder.names()}, self.limit)
 
 
 def _object(folder: PrivateFolder, name: str) -> bytes | None:
@@ -94,24 +94,24 @@ def objects(kernels: Mapping[str, str], machine: Machine, threads: int = 1) -> d
     """
     cache = ObjectCache.from_env()
     keys = {name: digest(text, machine) for name, text in kernels.items()}
-    found = {} if cache is None else cache.find_all(dict.fromkeys(keys.values()))
+    objects_by_key = {} if cache is None else cache.find_all(dict.fromkeys(keys.values()))
     missing: dict[str, str] = {}
     for name, key in keys.items():
-        if key not in found:
+        if key not in objects_by_key:
             missing.setdefault(key, name)
-    made = build({name: kernels[name] for name in missing.values()}, machine, threads)
-    added = {key: made[name] for key, name in missing.items()}
+    built = build({name: kernels[name] for name in missing.values()}, machine, threads)
+    added = {key: built[name] for key, name in missing.items()}
     if cache is not None and added:
         cache.put(added)
-    found |= added
-    return {name: found[key] for name, key in keys.items()}
+    objects_by_key |= added
+    return {name: objects_by_key[key] for name, key in keys.items()}
 
 
 def digest(text: str, machine: Machine) -> str:
     """Return the digest of all that determines the object file of a kernel."""
-    made = hashlib.sha256(_toolchain(machine))
-    made.update(text.encode())
-    return made.hexdigest()
+    hasher = hashlib.sha256(_toolchain(machine))
+    hasher.update(text.encode())
+    return hasher.hexdigest()
 
 
 @cache

@@ -22,9 +22,9 @@ def on_cpu(package: Package, environ: Environ = None) -> Module:
     system does not load ELF object files; BadObject if the code is malformed.
     """
     if sys.platform != "linux":
-        known = ", ".join(package.cpus)
+        levels = ", ".join(package.cpus)
         raise PackageError(
-            f"a package for CPUs ({known}) is loaded on Linux only, not on {sys.platform}",
+            f"a package for CPUs ({levels}) is loaded on Linux only, not on {sys.platform}",
             hint="run the saved model itself",
         )
     level = fitting(package.cpus, list(supported()), FLUID_CPU.read(environ))
@@ -42,16 +42,16 @@ def fitting(there: Sequence[str], here: Sequence[str], wanted: str = "") -> str:
     >>> fitting(["avx2", "avx512"], ["avx512", "avx2"])
     'avx512'
     """
-    usable = [each for each in here if each in there and wanted in ("", each)]
+    usable = [level for level in here if level in there and wanted in ("", level)]
     if usable:
         return usable[0]
-    known = f"the package has code for {', '.join(there) or 'no CPU'}"
+    available = f"the package has code for {', '.join(there) or 'no CPU'}"
     if wanted:
         raise PackageError(
-            f"{known}; {FLUID_CPU.name} is {wanted!r}, which is not among them or this CPU's"
+            f"{available}; {FLUID_CPU.name} is {wanted!r}, which is not among them or this CPU's"
         )
     mine = ", ".join(here) or f"none of the known levels ({platform.machine()})"
     hint = (
         f"compile the model with --target cpu:{here[0]}" if here else "run the saved model itself"
     )
-    raise PackageError(f"{known}; this CPU has {mine}", hint=hint)
+    raise PackageError(f"{available}; this CPU has {mine}", hint=hint)

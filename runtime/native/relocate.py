@@ -21,11 +21,11 @@ def apply(
     architecture: int, kind: int, code: bytearray, offset: int, target: int, place: int
 ) -> None:
     """Fill in one relocation; BadObject if its kind is unknown, or if the target is too far."""
-    found = _KINDS[architecture].get(kind)
-    if found is None:
+    apply_kind = _KINDS[architecture].get(kind)
+    if apply_kind is None:
         raise BadObject(f"an object file has a relocation of unknown type {kind}")
     try:
-        found(code, offset, target, place)
+        apply_kind(code, offset, target, place)
     except struct.error as error:
         raise BadObject(f"a relocation of type {kind} cannot be applied: {error}") from error
 

@@ -55,13 +55,13 @@ def indices(value: Any, dtype: str, low: int, below: int) -> Array:
         ...
     ValueError: an index computed for a kernel is 3, expected 0 to 2
     """
-    made = np.ascontiguousarray(value, dtype)
-    if made.size and not (made.min() >= low and made.max() < below):
-        wrong = made[(made < low) | (made >= below)].flat[0]
+    converted = np.ascontiguousarray(value, dtype)
+    if converted.size and not (converted.min() >= low and converted.max() < below):
+        wrong = converted[(converted < low) | (converted >= below)].flat[0]
         raise ValueError(
             f"an index computed for a kernel is {wrong}, expected {low} to {below - 1}"
         )
-    return made
+    return converted
 
 
 def offsets(value: Any, dtype: str, below: int) -> Array:
@@ -76,12 +76,12 @@ def offsets(value: Any, dtype: str, below: int) -> Array:
         ...
     ValueError: offsets end at 4, expected at most 3, the number of rows
     """
-    made = np.ascontiguousarray(value, dtype)
-    if made.size and made[-1] >= below:
+    converted = np.ascontiguousarray(value, dtype)
+    if converted.size and converted[-1] >= below:
         raise ValueError(
-            f"offsets end at {made[-1]}, expected at most {below - 1}, the number of rows"
+            f"offsets end at {converted[-1]}, expected at most {below - 1}, the number of rows"
         )
-    return made
+    return converted
 
 
 def expect_at_most(sizes: Numbers, limits: Numbers) -> None:
@@ -125,13 +125,13 @@ def repeated_record(
     rows = slots.ctypes.data + slots.strides[0] * np.arange(count)
     for place, (kernel, arguments, units, cost) in enumerate(commands):
         start = int(starts[place])
-        for column, each in enumerate(arguments, start):
-            slots[:, column] = each
+        for column, argument in enumerate(arguments, start):
+            slots[:, column] = argument
         words[:, place, 0], words[:, place, 1] = addresses[kernel], rows + 8 * start
         words[:, place, 2], work[:, place] = units, cost
-    kept = words[:, :, 2] > 0
-    listed = words[kept]
-    listed[:, 3] = share(listed[:, 2], work[kept]) if threads > 1 else 0
+    is_used = words[:, :, 2] > 0
+    listed = words[is_used]
+    listed[:, 3] = share(listed[:, 2], work[is_used]) if threads > 1 else 0
     shares = bool(listed[:, 3].any())
     record = np.array([listed.ctypes.data, len(listed), threads if shares else 1, 0, 0], np.int64)
     assert len(record) == SEQUENCE_WORDS

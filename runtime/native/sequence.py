@@ -113,11 +113,11 @@ class NativeCode:
     ) -> None:
         self.machine = _machine(machine)
         self.threads = min(threads or available(), available())
-        given = built or {}
-        kernels = {**dict.fromkeys(given, ""), **kernels}
+        object_files = built or {}
+        kernels = {**dict.fromkeys(object_files, ""), **kernels}
         kernels.pop(EXECUTOR, None)
-        self._code = _code(kernels, self.machine, given)
-        self._executor = executor(self.machine, given.get(EXECUTOR))
+        self._code = _code(kernels, self.machine, object_files)
+        self._executor = executor(self.machine, object_files.get(EXECUTOR))
         self.addresses = {name: code.addresses[name] for name, code in self._code.items()}
         self._recorder: Recorder | None = None
         self._calls: dict[str, _Call] = {}
@@ -139,19 +139,19 @@ class NativeCode:
     ) -> None:
         """Run one kernel, whose arguments are known in the step only; `work` is flops and bytes."""
         if units > 0:
-            made = self._calls.get(kernel)
-            if made is None:
-                made = self._calls[kernel] = _Call(self, kernel, len(arguments), self._executor)
-            made(arguments, units, work)
+            call = self._calls.get(kernel)
+            if call is None:
+                call = self._calls[kernel] = _Call(self, kernel, len(arguments), self._executor)
+            call(arguments, units, work)
 
     def repeat(self, count: int, commands: Sequence[Repeated]) -> None:
         """Run commands `count` times in order, as `repeated` describes them."""
         if count > 0:
             native = self._executor
-            record, held = repeated_record(self.addresses, count, commands, self.threads)
+            record, owner = repeated_record(self.addresses, count, commands, self.threads)
             if native.run(record):
                 pool().start(native)
-            del held
+            del owner
 
     def timed(self, recorder: Recorder) -> NativeCode:
         """The same kernels, of which each call of a sequence reports its times."""
@@ -165,7 +165,7 @@ class NativeCode:
         Arrays must be C-contiguous. Raises CompileError for an unknown kernel and for an array that
         is not contiguous.
         """
-        sequence = self._sequence([each for each in commands if each[2] > 0])
+        sequence = self._sequence([command for command in commands if command[2] > 0])
         return sequence.untimed() if self._recorder is None else sequence.timed(self._recorder)
 
     def _sequence(self, commands: Sequence[Command]) -> KernelSequence:
@@ -189,7 +189,7 @@ class _Call:
     def __call__(self, arguments: Sequence[Array | int], units: int, work: int) -> None:
         """Run the kernel; arrays must be C-contiguous."""
         self._slots[: len(arguments)] = [  # at once: each assignment to ctypes takes a moment
-            each if isinstance(each, int) else address(each) for each in arguments
+            argument if isinstance(argument, int) else address(argument) for argument in arguments
         ]
         self._command[2] = units
         is_large = self._is_threaded and work >= SHARED_FROM
@@ -202,11 +202,11 @@ class KernelSequence:
     """The records of a sequence: commands, arguments, and the arrays that they refer to."""
 
     def __init__(self, code: NativeCode, given: Sequence[Command], native: Executor) -> None:
-        commands = [_full(each) for each in given]
+        commands = [_full(command) for command in given]
         self._names = [name for name, *_ in commands]
         self._executor = native
         self._held = [code, commands]
-        starts = self._starts([len(each[1]) for each in commands])
+        starts = self._starts([len(command[1]) for command in commands])
         self._slots = (ctypes.c_int64 * max(1, starts[-1]))()
         self._feeds: list[tuple[int, int]] = []
         self._numbers: list[tuple[int, int]] = []
@@ -320,7 +320,7 @@ def _full(command: Command) -> FullCommand:
     name, arguments, units, *more = command
     if more and isinstance(more[0], Number):
         return name, arguments, units, more[0]
-    work = [each for each in more if isinstance(each, int)]
+    work = [word for word in more if isinstance(word, int)]
     return name, arguments, units, sum(work) if work else WAKES_FROM
 
 
@@ -354,16 +354,16 @@ def _code(
         name: sha256(built[name]).hexdigest() if name in built else digest(text, machine)
         for name, text in kernels.items()
     }
-    found = {name: code for name, key in keys.items() if (code := _loaded.get(key)) is not None}
-    missing = {name: text for name, text in kernels.items() if name not in found}
+    loaded = {name: code for name, key in keys.items() if (code := _loaded.get(key)) is not None}
+    missing = {name: text for name, text in kernels.items() if name not in loaded}
     if missing:
         unbuilt = {name: text for name, text in missing.items() if name not in built}
         files = {name: built[name] for name in missing if name in built}
         files |= _objects_and_executor(unbuilt, machine, EXECUTOR in built)
         code = load(files, {name: [name] for name in files})
         for name in missing:
-            _loaded[keys[name]] = found[name] = code
-    return found
+            _loaded[keys[name]] = loaded[name] = code
+    return loaded
 
 
 def _objects_and_executor(
@@ -372,9 +372,9 @@ def _objects_and_executor(
     """Object files of kernels; an executor that is still missing is compiled beside them."""
     if has_executor or is_loaded(machine):
         return objects(kernels, machine, available())
-    made = objects({EXECUTOR: executor_text(machine), **kernels}, machine, available())
-    executor(machine, made.pop(EXECUTOR))
-    return made
+    built = objects({EXECUTOR: executor_text(machine), **kernels}, machine, available())
+    executor(machine, built.pop(EXECUTOR))
+    return built
 
 
 def _machine(name: str | None) -> Machine:

@@ -151,7 +151,7 @@ class Pool:
             futex,
             _library_address("usleep"),
             int(MOST_EARNED * rate),
-            *(_library_address(f"sched_{each}") for each in _PLACING),
+            *(_library_address(f"sched_{function}") for function in _PLACING),
             int(SLACK * rate),
         )
         for place, number in enumerate(settings):
@@ -172,9 +172,9 @@ def _started(executor: Executor, pool: int, number: int) -> Thread:
 @cache
 def pool() -> Pool:
     """The pool of this process."""
-    made = Pool()
-    atexit.register(made.stop)
-    return made
+    created = Pool()
+    atexit.register(created.stop)
+    return created
 
 
 def _library_address(name: str) -> int:

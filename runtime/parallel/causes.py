@@ -34,9 +34,9 @@ def find_cause(
     reports: list[Report] = []
     for worker in workers:
         worker.drain()
-        found = [each for each in worker.inbox if each["do"] == "error"]
-        reports += found[:1]
-        if worker.has_ended() and not found:
+        errors = [message for message in worker.inbox if message["do"] == "error"]
+        reports += errors[:1]
+        if worker.has_ended() and not errors:
             return _ended(worker, rings), True
     reports.sort(key=lambda report: (report["kind"] in SECONDARY, report["named_rank"] < 0))
     if not reports:

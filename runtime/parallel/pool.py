@@ -184,13 +184,13 @@ class Pool:
 
         A scope is a name for arrays that modules share on a worker. Raises WorkerError.
         """
-        each = [modules] * len(self.workers) if isinstance(modules, Module) else list(modules)
-        pairs = list(zip(self.workers, each, strict=True))
+        by_worker = [modules] * len(self.workers) if isinstance(modules, Module) else list(modules)
+        pairs = list(zip(self.workers, by_worker, strict=True))
         for worker, module in pairs:
             message = {"do": "load", "key": key, "scope": scope}
             self._send(worker, message, [text_value(module.source)])
         self._receive_all(f"loading of {key!r}")
-        self._keys[key] = tuple(each)
+        self._keys[key] = tuple(by_worker)
 
     def drop(self, keys: Iterable[str] = (), scopes: Iterable[str] = ()) -> None:
         """Drop modules and scopes on every worker; unknown names are ignored."""
@@ -213,13 +213,13 @@ class Pool:
 
     def get_state(self, rank: int, scope: str, names: Iterable[str]) -> dict[str, Array]:
         """Return copies of arrays in a worker's scope. Raises WorkerError for unknown names."""
-        (worker,) = [each for each in self.workers if each.rank == rank]
-        found: dict[str, Array] = {}
+        (worker,) = [candidate for candidate in self.workers if candidate.rank == rank]
+        state: dict[str, Array] = {}
         for name in names:
             self._send(worker, {"do": "get", "scope": scope, "names": [name]})
             ((value,),) = self._receive_all(f"reading of {name!r}", {rank})
-            found[name] = cast(Array, value)
-        return found
+            state[name] = cast(Array, value)
+        return state
 
     def share(self, scope: str, name: str, root: int, array: Array) -> None:
         """Copy a variable of the rank `root` into `array` on the first device of every trainer.
@@ -310,7 +310,7 @@ class Pool:
     def _receive_all(self, what: str, ranks: Iterable[int] = ()) -> list[list[Value]]:
         """Receive the reply values of every worker, or of the workers of these ranks."""
         wanted = set(ranks)
-        workers = [each for each in self.workers if not wanted or each.rank in wanted]
+        workers = [worker for worker in self.workers if not wanted or worker.rank in wanted]
         try:
             replies = [self._receive(worker, what) for worker in workers]
             pairs = zip(workers, replies, strict=True)
@@ -372,9 +372,9 @@ def _hook(pool: Pool) -> Callable[[], None]:
     reference = weakref.ref(pool)
 
     def look() -> None:
-        found = reference()
-        if found is not None:
-            found.look()
+        target = reference()
+        if target is not None:
+            target.look()
 
     return look
 

@@ -76,7 +76,7 @@ class Region:
 
     def _place(self, value: Value) -> Place:
         if isinstance(value, list):
-            return [self._place(each) for each in value]
+            return [self._place(item) for item in value]
         offset = self._end
         self._end += -(-value.nbytes // ALIGN) * ALIGN
         return [_element_name(value.dtype), list(value.shape), offset]
@@ -95,19 +95,19 @@ class Region:
 
     def _fill(self, value: Value, place: Place) -> None:
         if isinstance(value, list):
-            for each, where in zip(value, place, strict=True):
-                self._fill(each, where)
+            for item, where in zip(value, place, strict=True):
+                self._fill(item, where)
         elif value.nbytes:
             self._view(*place)[...] = value
 
     def _value(self, place: object, copies: bool) -> Value:
         if not isinstance(place, list):
             raise CollectiveError(f"malformed array location: {place!r:.80}")
-        found = cast(Place, place)
-        if found and isinstance(found[0], str):
-            view = self._view(*_checked(found))
+        reference = cast(Place, place)
+        if reference and isinstance(reference[0], str):
+            view = self._view(*_checked(reference))
             return view.copy() if copies else view
-        return [cast(Array, self._value(each, copies)) for each in found]
+        return [cast(Array, self._value(item, copies)) for item in reference]
 
     def _view(self, dtype: str, shape: Sequence[int], offset: int) -> Array:
         """Return an array over a part of the memory, which the other process may have grown."""
@@ -142,7 +142,7 @@ def _element_type(name: str) -> np.dtype[Any]:
 def free_memory() -> int:
     """Bytes of memory that a process can still allocate, as the kernel estimates it."""
     lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-    (line,) = [each for each in lines if each.startswith("MemAvailable:")]
+    (line,) = [entry for entry in lines if entry.startswith("MemAvailable:")]
     return int(line.split()[1]) << 10
 
 
@@ -151,6 +151,8 @@ def _checked(place: Place) -> Place:
     if len(place) == 3 and isinstance(place[1], list):
         shape, offset = cast("list[object]", place[1]), place[2]
         numbers: list[object] = [*shape, offset]
-        if len(shape) <= MOST_AXES and all(type(each) is int and each >= 0 for each in numbers):
+        if len(shape) <= MOST_AXES and all(
+            type(number) is int and number >= 0 for number in numbers
+        ):
             return place
     raise CollectiveError(f"malformed array location: {place!r:.80}")

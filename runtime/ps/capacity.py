@@ -51,7 +51,9 @@ def gradients_moved(gradients: Sequence[Gradient], rows: Mapping[str, int]) -> M
     """
     if not gradients:
         return Moved(1, HEADER_BYTES)
-    sparse = [_rows_moved(each, rows[each.name]) for each in gradients if each.is_sparse]
+    sparse = [
+        _rows_moved(gradient, rows[gradient.name]) for gradient in gradients if gradient.is_sparse
+    ]
     has_dense = len(sparse) < len(gradients)
     dense = [layout_moved(gradient_layout(gradients))] if has_dense else []
     return sum([*dense, *sparse], NOTHING)
@@ -80,9 +82,9 @@ def lookups_moved(table: str, dtype: str, width: int, count: int) -> tuple[Moved
     The response also has the number of the step, which is counted as one digit.
     """
     asked = len(pack({"do": "rows", "name": table})) + count * 8
-    known = len(pack({"arrays": [[dtype, [count, width]]], "step": 0}))
+    header = len(pack({"arrays": [[dtype, [count, width]]], "step": 0}))
     values = count * width * np.dtype(dtype).itemsize
-    return Moved(1, asked), Moved(1 + ceil(values / CHUNK_BYTES), known + values)
+    return Moved(1, asked), Moved(1 + ceil(values / CHUNK_BYTES), header + values)
 
 
 def servers_needed(

@@ -59,7 +59,7 @@ class Service:
 
     def gradients_of(self, trainer: int) -> list[Gradient]:
         """The gradients that a trainer sends, in message order."""
-        return [each for each in self.gradients if each.trainer in (None, trainer)]
+        return [gradient for gradient in self.gradients if gradient.trainer in (None, trainer)]
 
     def catalogue(self, trainer: int) -> dict[str, Any]:
         """The first message to a trainer: the gradients it must send, in message order."""

@@ -64,10 +64,10 @@ class Settings:
         `given` may also have `ps_token`, `ps_cert`, `ps_key` and `ps_ca`, see `Security.from_env`.
         Raises WireError naming a variable with an invalid value.
         """
-        known = {name: value for name, value in (given or {}).items() if value is not None}
-        secret = {name: known.pop(name) for name in SECURITY_FIELDS if name in known}
+        fields = {name: value for name, value in (given or {}).items() if value is not None}
+        secret = {name: fields.pop(name) for name in SECURITY_FIELDS if name in fields}
         security = Security.from_env(environ, secret)
-        base = replace(Settings(), **{"security": security, **known})
+        base = replace(Settings(), **{"security": security, **fields})
 
         def read(setting: Setting[T], configured: T) -> T:
             return setting.read_or(configured, environ, WireError)

@@ -34,10 +34,10 @@ def status_lines(status: Mapping[str, Any]) -> list[str]:
         f"  received {_mega(status['received'])}, sent {_mega(status['sent'])}, "
         f"{status['messages']} messages",
     ]
-    for each in status["trainers"]:
-        beat = "never" if each["beat"] is None else f"{float(each['beat']):.1f} s ago"
-        late = ", the step waits for it" if each["trainer"] in status["waiting_for"] else ""
-        lines.append(f"  trainer {each['trainer']}: {each['state']}, last seen {beat}{late}")
+    for trainer in status["trainers"]:
+        beat = "never" if trainer["beat"] is None else f"{float(trainer['beat']):.1f} s ago"
+        late = ", the step waits for it" if trainer["trainer"] in status["waiting_for"] else ""
+        lines.append(f"  trainer {trainer['trainer']}: {trainer['state']}, last seen {beat}{late}")
     tables = sorted(status["tables"].items(), key=lambda each: -each[1][1])
     lines += [f"  {name} {shape}, {_mega(size)}" for name, (shape, size) in tables[:MAX_TABLES]]
     if len(tables) > MAX_TABLES:

@@ -110,7 +110,7 @@ class Versioned:
         """Record that a writer writes the elements whenever it begins to write."""
         if writer in self._writers:
             return
-        live = [each for each in self._writers if not each.is_gone]
+        live = [candidate for candidate in self._writers if not candidate.is_gone]
         if len(live) < len(self._writers):
             self.note_write()
         self._writers = (*live, writer)

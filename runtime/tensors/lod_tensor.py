@@ -49,9 +49,9 @@ class LoDTensor(ElementAccess, Versioned):
     @staticmethod
     def cut(array: Array, lod: Sequence[Array]) -> LoDTensor:
         """Create a tensor with offsets that a step computed, without checking them."""
-        made = LoDTensor(array)
-        made._lod = [level.tolist() for level in lod]
-        return made
+        tensor = LoDTensor(array)
+        tensor._lod = [level.tolist() for level in lod]
+        return tensor
 
     @property
     def array(self) -> Array | None:
@@ -182,9 +182,9 @@ class LoDTensor(ElementAccess, Versioned):
 
     def set_recursive_sequence_lengths(self, lengths: Sequence[Sequence[int]]) -> None:
         """Set the lengths. Raises LodError if they do not sum to the first axis."""
-        given = _levels(lengths)
-        levels = [list(accumulate(level, initial=0)) for level in given]
-        self._expect_valid(levels, f"sequence lengths {given}")
+        levels_of_lengths = _levels(lengths)
+        levels = [list(accumulate(level, initial=0)) for level in levels_of_lengths]
+        self._expect_valid(levels, f"sequence lengths {levels_of_lengths}")
         self._lod = levels
 
     def has_valid_recursive_sequence_lengths(self) -> bool:
@@ -196,15 +196,15 @@ class LoDTensor(ElementAccess, Versioned):
 
         None if they do not cover the rows. They are made once for a LoD.
         """
-        rows, known = self._rows(), self._offsets
-        if known is None or known[0] is not self._lod or known[1] != rows:
+        rows, cached = self._rows(), self._offsets
+        if cached is None or cached[0] is not self._lod or cached[1] != rows:
             if not _covers(self._lod, rows):
                 return None
             arrays = tuple(np.array(level, np.int64) for level in self._lod)
-            for each in arrays:
-                each.flags.writeable = False
-            known = self._offsets = self._lod, rows, arrays
-        return known[2]
+            for array in arrays:
+                array.flags.writeable = False
+            cached = self._offsets = self._lod, rows, arrays
+        return cached[2]
 
     def _rows(self) -> int | None:
         self._read_back()
@@ -300,12 +300,14 @@ def create_lod_tensor(
 
 def _joined(sequences: list[Any], lengths: Sequence[Sequence[int]]) -> Array:
     """Concatenate the elements of all sequences, with a last axis of size 1."""
-    if not all(hasattr(each, "__len__") for each in sequences):
+    if not all(hasattr(sequence, "__len__") for sequence in sequences):
         raise TypeError(f"data in a list has a list for each sequence, not {sequences!r:.60}")
-    found = [len(sequence) for sequence in sequences]
-    given = _levels(lengths)
-    if given != [found]:
-        raise LodError(f"the data has sequences of the lengths {[found]}, but {given} were given")
+    actual = [len(sequence) for sequence in sequences]
+    declared = _levels(lengths)
+    if declared != [actual]:
+        raise LodError(
+            f"the data has sequences of the lengths {[actual]}, but {declared} were given"
+        )
     return np.array(list(chain.from_iterable(sequences)))[..., np.newaxis]
 
 

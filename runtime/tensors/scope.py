@@ -103,8 +103,8 @@ class Variable:
 
 
 def _holds(held: object, wanted: str) -> CompileError:
-    found = "nothing yet" if held is None else type(held).__name__
-    return CompileError(f"a variable of a scope holds {found}, not {wanted}")
+    actual = "nothing yet" if held is None else type(held).__name__
+    return CompileError(f"a variable of a scope holds {actual}, not {wanted}")
 
 
 class Scope:
@@ -221,8 +221,8 @@ class Arrays(MutableMapping[str, Array]):
 
     def tensor(self, name: str) -> LoDTensor | None:
         """The tensor of a name; None if there is none, or if it is empty."""
-        found = self._scope.find_var(name)
-        tensor = None if found is None or found.holds_value else found.get_tensor()
+        variable = self._scope.find_var(name)
+        tensor = None if variable is None or variable.holds_value else variable.get_tensor()
         return None if tensor is None or tensor.peek() is None else tensor
 
     def __getitem__(self, name: str) -> Array:
@@ -236,8 +236,8 @@ class Arrays(MutableMapping[str, Array]):
         return array
 
     def __setitem__(self, name: str, array: Array) -> None:
-        found = self._scope.find_var(name) or self._scope.var(name)
-        found.get_tensor().adopt(array, is_own=not self._exposes)
+        variable = self._scope.find_var(name) or self._scope.var(name)
+        variable.get_tensor().adopt(array, is_own=not self._exposes)
 
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and self.tensor(name) is not None

@@ -33,8 +33,8 @@ _CACHE = (
 
 def named_space(instruction: Instruction) -> str:
     """The state space; "" for generic addresses."""
-    found = next((each for each in instruction.modifiers if each in _SPACES), "")
-    return found.partition("::")[0]
+    space = next((modifier for modifier in instruction.modifiers if modifier in _SPACES), "")
+    return space.partition("::")[0]
 
 
 def space_of(instruction: Instruction) -> str:
@@ -75,11 +75,11 @@ def address(operand: Operand | None, kind: str) -> Read:
 def _shape(instruction: Instruction) -> tuple[int, int]:
     """Bytes of an element, and the number of elements. Refuses modifiers that are unknown."""
     count = 1
-    for each in instruction.modifiers[:-1]:
-        if each in ("v2", "v4", "v8"):
-            count = int(each[1])
-        elif each not in _CACHE and each not in _SPACES:
-            raise unsupported(instruction, f"the modifier {each}")
+    for modifier in instruction.modifiers[:-1]:
+        if modifier in ("v2", "v4", "v8"):
+            count = int(modifier[1])
+        elif modifier not in _CACHE and modifier not in _SPACES:
+            raise unsupported(instruction, f"the modifier {modifier}")
     if instruction.type not in BYTES:
         raise unsupported(instruction)
     return BYTES[instruction.type], count
@@ -90,7 +90,7 @@ def load(instruction: Instruction) -> Step:
     width, count = _shape(instruction)
     space = space_of(instruction)
     to = instruction.operands[0]
-    writes = [writer(each) for each in (to.parts if isinstance(to, Vector) else (to,))]
+    writes = [writer(part) for part in (to.parts if isinstance(to, Vector) else (to,))]
     if len(writes) != count:
         raise unsupported(instruction, f"{len(writes)} destinations")
     if space == "param":
@@ -122,7 +122,7 @@ def _load_parameter(instruction: Instruction, writes: Sequence[object], width: i
         raise unsupported(instruction, "its address")
     name, offset, kind = source.base.name, source.offset, DTYPES[instruction.type]
     to = instruction.operands[0]
-    each_write = [writer(each) for each in (to.parts if isinstance(to, Vector) else (to,))]
+    each_write = [writer(part) for part in (to.parts if isinstance(to, Vector) else (to,))]
 
     def run(group: Group, mask: Mask) -> None:
         data = group.parameters.get(name)
@@ -232,8 +232,8 @@ def copy_async(instruction: Instruction) -> Step:
         most = instruction.operands[0]
         if isinstance(most, Immediate):
             return lambda group, mask: group.copies.wait(group.shared, most.value)
-    known = {"async", "ca", "cg", "shared", "shared::cta", "global", *_CACHE}
-    if modifiers[:1] != ("async",) or not {*modifiers} <= known or "bulk" in modifiers:
+    allowed = {"async", "ca", "cg", "shared", "shared::cta", "global", *_CACHE}
+    if modifiers[:1] != ("async",) or not {*modifiers} <= allowed or "bulk" in modifiers:
         raise unsupported(instruction)
     return _copy(instruction)
 

@@ -59,7 +59,10 @@ def perturbed(program: Program) -> Program:
 
 def _block(block: Block, steps: Sequence[Step]) -> tuple[Step, ...]:
     pairs = zip(block.instructions, steps, strict=True)
-    return tuple(_followed(each, step) if _is_approximate(each) else step for each, step in pairs)
+    return tuple(
+        _followed(instruction, step) if _is_approximate(instruction) else step
+        for instruction, step in pairs
+    )
 
 
 def _is_approximate(instruction: Instruction) -> bool:
@@ -89,5 +92,5 @@ def changed(result: Array, bound: Bound) -> Array:
     wide = result.astype("f8")
     bits = result.view("u4").astype("u8")
     share = (bits * np.uint64(2654435761) & np.uint64(0xFFFFFFFF)) / 2.0**31 - 1.0
-    kept = (wide == 0) | ~np.isfinite(wide)
-    return np.where(kept, wide, wide + share * bound(wide)).astype("f4")
+    is_unchanged = (wide == 0) | ~np.isfinite(wide)
+    return np.where(is_unchanged, wide, wide + share * bound(wide)).astype("f4")

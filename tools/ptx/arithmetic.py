@@ -21,9 +21,9 @@ def expect(instruction: Instruction, types: tuple[str, ...], modifiers: tuple[st
     """Return the type; UnsupportedInstruction if it, or any modifier, is not among those known."""
     if instruction.type not in types:
         raise unsupported(instruction, f"its type is {instruction.type or 'missing'}")
-    for each in instruction.modifiers[:-1]:
-        if each not in modifiers:
-            raise unsupported(instruction, f"the modifier {each}")
+    for modifier in instruction.modifiers[:-1]:
+        if modifier not in modifiers:
+            raise unsupported(instruction, f"the modifier {modifier}")
     return DTYPES[instruction.type]
 
 
@@ -46,8 +46,8 @@ def compute(instruction: Instruction, function: Function, *kinds: str) -> Step:
 def integer(instruction: Instruction) -> Step:
     """add, sub, min, max, div, rem, abs, neg of integers."""
     name = instruction.opcode
-    known = ("sat",) if name in ("add", "sub") else ()
-    kind = expect(instruction, INTEGERS, known)
+    allowed = ("sat",) if name in ("add", "sub") else ()
+    kind = expect(instruction, INTEGERS, allowed)
     if instruction.has("sat"):
         return compute(instruction, _SATURATED[name], kind, kind)
     function, count = _INTEGER[name]
@@ -139,8 +139,8 @@ _LOGIC: Mapping[str, tuple[Function, int]] = {
 
 def shift(instruction: Instruction) -> Step:
     """Shl and shr."""
-    known = BITS if instruction.opcode == "shl" else (*BITS, *INTEGERS)
-    kind = expect(instruction, known, ())
+    allowed = BITS if instruction.opcode == "shl" else (*BITS, *INTEGERS)
+    kind = expect(instruction, allowed, ())
     function = ints.shift_left if instruction.opcode == "shl" else ints.shift_right
     return compute(instruction, function, kind, "u4")
 
@@ -189,7 +189,7 @@ def logic3(instruction: Instruction) -> Step:
     if not isinstance(table, Immediate) or len(instruction.operands) != 5:
         raise unsupported(instruction)
     write = writer(instruction.operands[0])
-    reads = [reader(each, "u4") for each in instruction.operands[1:4]]
+    reads = [reader(operand, "u4") for operand in instruction.operands[1:4]]
 
     def run(group: Group, mask: Mask) -> None:
         a, b, c = (read(group) for read in reads)
@@ -239,13 +239,13 @@ def byte_products(instruction: Instruction) -> Step:
     """dp4a: four products of bytes, added."""
     if len(instruction.modifiers) != 2 or not {*instruction.modifiers} <= {"u32", "s32"}:
         raise unsupported(instruction)
-    first, second = ("i1" if each == "s32" else "u1" for each in instruction.modifiers)
+    first, second = ("i1" if modifier == "s32" else "u1" for modifier in instruction.modifiers)
     kind = "i4" if "s32" in instruction.modifiers else "u4"
 
     def run(a: Value, b: Value, c: Value) -> Value:
         total: Any = c.view("i4").astype("i8")
         for place in (0, 8, 16, 24):
-            x, y = ((each >> np.uint32(place)).astype("u1") for each in (a, b))
+            x, y = ((operand >> np.uint32(place)).astype("u1") for operand in (a, b))
             total = total + x.view(first).astype("i8") * y.view(second).astype("i8")
         return total.astype("u4").view(kind)
 

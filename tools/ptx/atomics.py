@@ -54,18 +54,21 @@ def atomic(instruction: Instruction) -> Step:
     to = operands.pop(0) if instruction.opcode == "atom" else None
     space = space_of(instruction)
     where = address(operands[0], "u4" if space == "shared" else "u8")
-    writes = [writer(each) for each in _parts(to, count)]
-    given = [_parts(each, count) for each in operands[1 : 3 if name == "cas" else 2]]
-    if len(writes) != count or any(len(each) != count for each in given):
+    writes = [writer(part) for part in _parts(to, count)]
+    sources = [_parts(operand, count) for operand in operands[1 : 3 if name == "cas" else 2]]
+    if len(writes) != count or any(len(parts_of_operand) != count for parts_of_operand in sources):
         raise unsupported(instruction, "its operands")
-    reads = [[reader(each[place], kind) for each in given] for place in range(count)]
+    reads = [
+        [reader(parts_of_operand[place], kind) for parts_of_operand in sources]
+        for place in range(count)
+    ]
     update = _update(instruction, name)
 
     def run(group: Group, mask: Mask) -> None:
         lanes, at = lanes_of(group, where(group), mask)
         size = np.dtype(kind).itemsize
         view, index = located(group, instruction, space, lanes, at, size, count, True)
-        values = [[chosen(group, read(group), lanes) for read in each] for each in reads]
+        values = [[chosen(group, read(group), lanes) for read in readers] for readers in reads]
         for place, (write, taken) in enumerate(zip(writes, values, strict=True)):
             old = np.zeros(group.lanes, kind)
             old[lanes] = _apply(view.view(kind), index + place, update, taken[0], taken[-1])
@@ -76,8 +79,10 @@ def atomic(instruction: Instruction) -> Step:
 
 def _expect(instruction: Instruction) -> tuple[str, int]:
     """The operation, and the number of elements; UnsupportedInstruction for what is unknown."""
-    name = next((each for each in instruction.modifiers[:-1] if each in _UPDATES), "")
-    vector = next((each for each in instruction.modifiers if each in ("v2", "v4", "v8")), "v1")
+    name = next((modifier for modifier in instruction.modifiers[:-1] if modifier in _UPDATES), "")
+    vector = next(
+        (modifier for modifier in instruction.modifiers if modifier in ("v2", "v4", "v8")), "v1"
+    )
     unknown = {*instruction.modifiers[:-1]} - _KNOWN - {name, vector}
     if not name or unknown or instruction.type not in BYTES:
         raise unsupported(instruction, " ".join(sorted(unknown)))
@@ -110,7 +115,8 @@ def _update(instruction: Instruction, name: str) -> Update:
 
     def both(old: Value, b: Value, c: Value) -> Value:
         low, up = (
-            one(*((each >> np.uint32(side)).astype("u2") for each in (old, b))) for side in (0, 16)
+            one(*((operand >> np.uint32(side)).astype("u2") for operand in (old, b)))
+            for side in (0, 16)
         )
         return joined(low, up)
 
@@ -140,4 +146,4 @@ def _rounds(index: Array) -> list[Array]:
     rank = np.arange(len(index)) - np.repeat(starts, np.diff(np.r_[starts, len(index)]))
     by_rank = np.argsort(rank, kind="stable")
     bounds = np.flatnonzero(np.diff(rank[by_rank])) + 1
-    return [order[each] for each in np.split(by_rank, bounds)]
+    return [order[group] for group in np.split(by_rank, bounds)]

@@ -32,12 +32,12 @@ _FLOATS = ("f16", "bf16", "f16x2", "bf16x2", "f32", "f64")
 def compare(instruction: Instruction) -> Step:
     """Setp of every type; the second destination takes the opposite, or that of the upper half."""
     how, *others, kind = instruction.modifiers
-    known = {*_BOOLEAN, "ftz"}
-    if kind not in (*BITS, *INTEGERS, *_FLOATS) or not {*others} <= known:
+    allowed = {*_BOOLEAN, "ftz"}
+    if kind not in (*BITS, *INTEGERS, *_FLOATS) or not {*others} <= allowed:
         raise unsupported(instruction)
     test = _test(instruction, how, kind)
     test = _flushing(test) if "ftz" in others else test
-    joins = next((_BOOLEAN[each] for each in others if each in _BOOLEAN), None)
+    joins = next((_BOOLEAN[modifier] for modifier in others if modifier in _BOOLEAN), None)
     return _compare(instruction, test, joins, kind)
 
 
@@ -68,8 +68,10 @@ def _test(instruction: Instruction, how: str, kind: str) -> Compare:
 def _compare(instruction: Instruction, test: Compare, joins: Binary | None, kind: str) -> Step:
     to, first, second, *third = instruction.operands
     one, two = (to.first, to.second) if isinstance(to, Pair) else (to, None)
-    a, b = (_operand(each, kind, 0) for each in (first, second))
-    upper = [_operand(each, kind, 16) for each in (first, second)] if kind[-2:] == "x2" else []
+    a, b = (_operand(operand, kind, 0) for operand in (first, second))
+    upper = (
+        [_operand(operand, kind, 16) for operand in (first, second)] if kind[-2:] == "x2" else []
+    )
     third_read = reader(third[0], "?") if third and joins else None
     if bool(third) != bool(joins):
         raise unsupported(instruction, "its operands")
@@ -123,7 +125,7 @@ def move(instruction: Instruction) -> Step:
 
 def _pack(to: Operand | None, source: Vector, size: int) -> Step:
     width = size // len(source.parts)
-    reads = [reader(each, f"u{width}") for each in source.parts]
+    reads = [reader(part, f"u{width}") for part in source.parts]
     write, kind = writer(to), np.dtype(f"u{size}")
 
     def run(group: Group, mask: Mask) -> None:
@@ -137,7 +139,7 @@ def _pack(to: Operand | None, source: Vector, size: int) -> Step:
 
 def _unpack(to: Vector, source: Operand | None, size: int) -> Step:
     width = size // len(to.parts)
-    writes = [writer(each) for each in to.parts]
+    writes = [writer(part) for part in to.parts]
     read, kind = reader(source, f"u{size}"), np.dtype(f"u{size}")
 
     def run(group: Group, mask: Mask) -> None:
@@ -169,7 +171,7 @@ def _to_pair(instruction: Instruction, modifiers: Sequence[str], brain: bool) ->
     relu = "relu" in modifiers
 
     def run(high: Value, low: Value) -> Value:
-        first, second = (floats.positive(each) if relu else each for each in (low, high))
+        first, second = (floats.positive(half) if relu else half for half in (low, high))
         return joined(_half_of(first, brain, mode), _half_of(second, brain, mode))
 
     return compute(instruction, run, "f4", "f4")
@@ -188,8 +190,8 @@ def _conversion(
     instruction: Instruction, modifiers: Sequence[str], to: str, source: str
 ) -> Function:
     from_float, to_float = source[0] in "fb", to[0] in "fbt"
-    whole = next((each for each in modifiers if each in floats.ROUND), "")
-    mode = next((each for each in modifiers if each in (*MODES, "rna")), "rn")
+    whole = next((modifier for modifier in modifiers if modifier in floats.ROUND), "")
+    mode = next((modifier for modifier in modifiers if modifier in (*MODES, "rna")), "rn")
     if (source[0] == "b" and source != "bf16") or (to[0] == "b" and to != "bf16"):
         raise unsupported(instruction)
     widen = _widened(source, "ftz" in modifiers)
@@ -229,8 +231,8 @@ def _between_floats(
         value = floats.ROUND[whole](value) if whole else value
         value = floats.clamped(value) if sat else value
         value = floats.positive(value) if relu else value
-        found = _narrowed(value, to, mode)
-        return floats.flushed(found) if ftz and to == "f32" else found
+        rounded = _narrowed(value, to, mode)
+        return floats.flushed(rounded) if ftz and to == "f32" else rounded
 
     return run
 

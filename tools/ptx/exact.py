@@ -40,9 +40,9 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
 def by_fractions(name: str, mode: str, *parts: Value) -> Value:
     """add, sub, mul, div or fma of float64, rounded once (rn, rz, rm, rp)."""
     arrays = np.broadcast_arrays(*parts)
-    rows: Any = zip(*(each.ravel().tolist() for each in arrays), strict=True)
-    found = [_one(name, mode, row) for row in rows]
-    return np.array(found, "f8").reshape(arrays[0].shape)[()]
+    rows: Any = zip(*(array.ravel().tolist() for array in arrays), strict=True)
+    results = [_one(name, mode, row) for row in rows]
+    return np.array(results, "f8").reshape(arrays[0].shape)[()]
 
 
 def _one(name: str, mode: str, values: Sequence[float]) -> float:
@@ -63,7 +63,7 @@ def _zero(name: str, mode: str, plain: float, values: Sequence[float]) -> float:
         return plain
     *factors, last = values
     terms = prod(factors), -last if name == "sub" else last
-    return -0.0 if any(copysign(1, each) < 0 for each in terms) else 0.0
+    return -0.0 if any(copysign(1, term) < 0 for term in terms) else 0.0
 
 
 def _rounded(exact: Fraction, mode: str) -> float:
@@ -79,7 +79,7 @@ def _rounded(exact: Fraction, mode: str) -> float:
 
 def _nearest(exact: Fraction) -> float:
     try:
-        found = float(exact)
+        nearest = float(exact)
     except OverflowError:
         return float(np.inf if exact > 0 else -np.inf)
-    return found if found else float(np.copysign(0.0, 1 if exact > 0 else -1))
+    return nearest if nearest else float(np.copysign(0.0, 1 if exact > 0 else -1))

@@ -42,10 +42,10 @@ _ALLOWED = {
 def single(instruction: Instruction) -> Step:
     """An instruction of float32 or float64; approximate ones are computed exactly."""
     name, kind = instruction.opcode, DTYPES[instruction.type]
-    for each in instruction.modifiers[:-1]:
-        if each not in _ALLOWED[name]:
-            raise unsupported(instruction, f"the modifier {each}")
-    mode = next((each for each in instruction.modifiers if each in MODES), "rn")
+    for modifier in instruction.modifiers[:-1]:
+        if modifier not in _ALLOWED[name]:
+            raise unsupported(instruction, f"the modifier {modifier}")
+    mode = next((modifier for modifier in instruction.modifiers if modifier in MODES), "rn")
     function = _function(name, kind, mode, instruction.has("NaN"))
     function = _flushing(function) if instruction.has("ftz") else function
     function = _clamping(function) if instruction.has("sat") else function
@@ -114,7 +114,7 @@ def _directed(name: str, kind: str, mode: str) -> Function:
     wide = called(_WIDE[name])
 
     def run(*values: Value) -> Value:
-        exact = wide(*(each.astype("f8") for each in values))
+        exact = wide(*(value.astype("f8") for value in values))
         if mode == "rm" and name in ("add", "sub"):
             first, second = values
             exact = floats.sum_down(exact, first, second if name == "add" else -second)
@@ -152,19 +152,19 @@ _HALF_ALLOWED = {
 def half(instruction: Instruction) -> Step:
     """An instruction of float16 or bfloat16, alone or in pairs."""
     name, pair = instruction.opcode, instruction.type.endswith("x2")
-    for each in instruction.modifiers[:-1]:
-        if each not in _HALF_ALLOWED.get(name, ()) or (
-            each == "ftz" and instruction.type[0] == "f"
+    for modifier in instruction.modifiers[:-1]:
+        if modifier not in _HALF_ALLOWED.get(name, ()) or (
+            modifier == "ftz" and instruction.type[0] == "f"
         ):
-            raise unsupported(instruction, f"the modifier {each}")
+            raise unsupported(instruction, f"the modifier {modifier}")
     one = called(_half(instruction, name))
     count = _OPERANDS.get(name, 1)
     if not pair:
         return compute(instruction, one, *("u2",) * count)
 
     def both(*values: Value) -> Value:
-        low = one(*((each & np.uint32(0xFFFF)).astype("u2") for each in values))
-        return joined(low, one(*((each >> np.uint32(16)).astype("u2") for each in values)))
+        low = one(*((value & np.uint32(0xFFFF)).astype("u2") for value in values))
+        return joined(low, one(*((value >> np.uint32(16)).astype("u2") for value in values)))
 
     return compute(instruction, both, *("u4",) * count)
 
@@ -178,10 +178,10 @@ def _half(instruction: Instruction, name: str) -> Function:
     sat, relu = instruction.has("sat"), instruction.has("relu")
 
     def run(*values: Value) -> Value:
-        found = wide(*(half_value(each, brain) for each in values))
-        found = floats.clamped(found) if sat else found
-        found = floats.positive(found) if relu else found
-        return half_bits(found, brain)
+        result = wide(*(half_value(value, brain) for value in values))
+        result = floats.clamped(result) if sat else result
+        result = floats.positive(result) if relu else result
+        return half_bits(result, brain)
 
     return run
 

@@ -17,8 +17,8 @@ def flushed(value: Value) -> Value:
 def clamped(value: Value) -> Value:
     """`.sat`: a number from 0 to 1; NaN becomes 0."""
     zero, one = value.dtype.type(0), value.dtype.type(1)
-    kept = np.minimum(np.maximum(choose(np.isnan(value), zero, value), zero), one)
-    return kept + zero
+    clipped = np.minimum(np.maximum(choose(np.isnan(value), zero, value), zero), one)
+    return clipped + zero
 
 
 def positive(value: Value) -> Value:
@@ -132,7 +132,7 @@ def _repaired(result: Value, safe: Value, a: Value, b: Value, c: Value) -> Value
     special = wrong & ~(np.isfinite(a) & np.isfinite(b) & np.isfinite(c))
     fixed[special] = plain[special]
     rest = wrong & ~special
-    parts = [np.broadcast_to(each, fixed.shape)[rest] for each in (a, b, c)]
+    parts = [np.broadcast_to(operand, fixed.shape)[rest] for operand in (a, b, c)]
     fixed[rest] = by_fractions("fma", "rn", *parts)
     return fixed[()]
 
@@ -181,8 +181,10 @@ def to_tf32(value: Value, mode: str) -> Value:
     bits = array(value).view("u4")
     even = ((bits >> np.uint32(13)) & np.uint32(1)) + np.uint32(0xFFF)
     add = {"rna": np.uint32(0x1000), "rn": even, "rz": np.uint32(0)}[mode]
-    kept = (bits + add) & np.uint32(0xFFFFE000)
-    return choose(np.isnan(value), np.uint32(0x7FFFFFFF), choose(np.isinf(value), bits, kept))
+    rounded_bits = (bits + add) & np.uint32(0xFFFFE000)
+    return choose(
+        np.isnan(value), np.uint32(0x7FFFFFFF), choose(np.isinf(value), bits, rounded_bits)
+    )
 
 
 def smallest(a: Value, b: Value, nan: bool) -> Value:

@@ -41,11 +41,13 @@ def blocks_of(kernel: Kernel) -> tuple[Block, ...]:
 
 
 def _starts(kernel: Kernel) -> list[int]:
-    ends = {i + 1 for i, each in enumerate(kernel.instructions) if each.opcode in ENDS}
+    ends = {
+        i + 1 for i, instruction in enumerate(kernel.instructions) if instruction.opcode in ENDS
+    }
     count = len(kernel.instructions)
     if not count:
         raise PtxSyntaxError(f"the kernel {kernel.name} is empty")
-    return sorted({0, *(each for each in (*ends, *kernel.labels.values()) if each < count)})
+    return sorted({0, *(start for start in (*ends, *kernel.labels.values()) if start < count)})
 
 
 def _block(
@@ -89,15 +91,15 @@ def post_dominators(blocks: Sequence[Block]) -> tuple[frozenset[int], ...]:
     A block from which no path ends (an endless loop) has none.
     """
     immediate = _immediate(blocks)
-    found: list[frozenset[int]] = []
+    dominators: list[frozenset[int]] = []
     for index in range(len(blocks)):
         chain: list[int] = []
         at = immediate[index]
         while at is not None and at < len(blocks):
             chain.append(at)
             at = immediate[at]
-        found.append(frozenset(chain))
-    return tuple(found)
+        dominators.append(frozenset(chain))
+    return tuple(dominators)
 
 
 def _immediate(blocks: Sequence[Block]) -> list[int | None]:
@@ -105,29 +107,29 @@ def _immediate(blocks: Sequence[Block]) -> list[int | None]:
     end = len(blocks)
     order = _from_the_end(blocks)
     rank = {block: position for position, block in enumerate(order)}
-    found: list[int | None] = [None] * (end + 1)
-    found[end] = end
+    dominators: list[int | None] = [None] * (end + 1)
+    dominators[end] = end
     changed = True
     while changed:
         changed = False
         for block in order[1:]:
-            new = _common(_exits(blocks, block), found, rank)
-            changed |= new != found[block]
-            found[block] = new
-    return found[:end]
+            new = _common(_exits(blocks, block), dominators, rank)
+            changed |= new != dominators[block]
+            dominators[block] = new
+    return dominators[:end]
 
 
 def _exits(blocks: Sequence[Block], block: int) -> tuple[int, ...]:
-    each = blocks[block]
-    ends = each.end is not None and each.end.opcode in ("ret", "exit", "trap")
-    return (*each.successors, len(blocks)) if ends else each.successors
+    current = blocks[block]
+    ends = current.end is not None and current.end.opcode in ("ret", "exit", "trap")
+    return (*current.successors, len(blocks)) if ends else current.successors
 
 
 def _common(exits: Sequence[int], found: Sequence[int | None], rank: dict[int, int]) -> int | None:
-    known = [each for each in exits if found[each] is not None]
-    first = known[0]
-    for each in known[1:]:
-        first = _meet(first, each, found, rank)
+    processed = [successor for successor in exits if found[successor] is not None]
+    first = processed[0]
+    for successor in processed[1:]:
+        first = _meet(first, successor, found, rank)
     return first
 
 
@@ -146,12 +148,12 @@ def _from_the_end(blocks: Sequence[Block]) -> list[int]:
     end = len(blocks)
     before: list[list[int]] = [[] for _ in range(end + 1)]
     for index in range(end):
-        for each in _exits(blocks, index):
-            before[each].append(index)
+        for successor in _exits(blocks, index):
+            before[successor].append(index)
     seen, post, stack = {end}, list[int](), [(end, iter(before[end]))]
     while stack:
         block, rest = stack[-1]
-        following = next((each for each in rest if each not in seen), None)
+        following = next((index for index in rest if index not in seen), None)
         if following is None:
             post.append(block)
             stack.pop()

@@ -71,7 +71,7 @@ class Group:
         self.shared = Shared(self, static + dynamic)
         self.local_offsets, size = _layout(kernel, "local", LOCAL_START)
         self.local = PerLane(self, size)
-        self.registers: list[Value] = [_zero(each.width) for each in kernel.registers]
+        self.registers: list[Value] = [_zero(register.width) for register in kernel.registers]
         self.copies = Copies()
         self.products = Products()
         self.carry: Value = np.bool_(False)
@@ -152,14 +152,14 @@ def shared_layout(kernel: Kernel) -> tuple[Mapping[str, int], int]:
 
 
 def _layout(kernel: Kernel, space: str, start: int) -> tuple[Mapping[str, int], int]:
-    found: dict[str, int] = {}
+    offsets: dict[str, int] = {}
     at = 0
-    mine = [each for each in kernel.variables.values() if each.space == space]
-    for each in sorted(mine, key=lambda one: one.nbytes == 0):
-        at = -(-at // each.align) * each.align
-        found[each.name] = start + at
-        at += each.nbytes
-    return found, at
+    mine = [variable for variable in kernel.variables.values() if variable.space == space]
+    for variable in sorted(mine, key=lambda one: one.nbytes == 0):
+        at = -(-at // variable.align) * variable.align
+        offsets[variable.name] = start + at
+        at += variable.nbytes
+    return offsets, at
 
 
 def _zero(width: int) -> Value:
@@ -169,24 +169,24 @@ def _zero(width: int) -> Value:
 def _special(
     group: Group, ctas: Sequence[int], grid: tuple[int, int, int], block: tuple[int, int, int]
 ) -> Mapping[str, Value]:
-    if any(not 0 <= each < grid[0] * grid[1] * grid[2] for each in ctas):
+    if any(not 0 <= cta < grid[0] * grid[1] * grid[2] for cta in ctas):
         raise LaunchError(f"a CTA outside of the grid {grid}")
     number: Value = group.numbers if len(ctas) > 1 else np.int64(ctas[0])
-    found: dict[str, Value] = {}
-    found |= _axes("%tid", group.thread, block)
-    found |= _axes("%ctaid", number, grid)
+    registers: dict[str, Value] = {}
+    registers |= _axes("%tid", group.thread, block)
+    registers |= _axes("%ctaid", number, grid)
     for axis, name in enumerate("xyz"):
-        found[f"%ntid.{name}"] = np.uint32(block[axis])
-        found[f"%nctaid.{name}"] = np.uint32(grid[axis])
+        registers[f"%ntid.{name}"] = np.uint32(block[axis])
+        registers[f"%nctaid.{name}"] = np.uint32(grid[axis])
     lane = (group.thread % WARP).astype("u4")
     bit = np.uint32(1) << lane
-    found["%laneid"] = lane
-    found["%warpid"] = (group.thread // WARP).astype("u4")
-    found["%nwarpid"] = np.uint32(group.pitch // WARP)
-    found |= {"%lanemask_eq": bit, "%lanemask_lt": bit - np.uint32(1)}
-    found |= {"%lanemask_le": bit | (bit - np.uint32(1)), "%lanemask_ge": ~(bit - np.uint32(1))}
-    found["%lanemask_gt"] = ~found["%lanemask_le"]
-    return found
+    registers["%laneid"] = lane
+    registers["%warpid"] = (group.thread // WARP).astype("u4")
+    registers["%nwarpid"] = np.uint32(group.pitch // WARP)
+    registers |= {"%lanemask_eq": bit, "%lanemask_lt": bit - np.uint32(1)}
+    registers |= {"%lanemask_le": bit | (bit - np.uint32(1)), "%lanemask_ge": ~(bit - np.uint32(1))}
+    registers["%lanemask_gt"] = ~registers["%lanemask_le"]
+    return registers
 
 
 def _axes(name: str, number: Value, sizes: tuple[int, int, int]) -> dict[str, Value]:

@@ -62,26 +62,30 @@ class Hazards:
         yield self._watched(program)
 
     def _watched(self, program: Program) -> Program:
-        known = self._programs.get(id(program))
-        if known is None:
+        entry = self._programs.get(id(program))
+        if entry is None:
             pairs = zip(program.blocks, program.steps, strict=True)
             steps = tuple(self._block(block, own) for block, own in pairs)
-            known = self._programs[id(program)] = (program, replace(program, steps=steps))
-        return known[1]
+            entry = self._programs[id(program)] = (program, replace(program, steps=steps))
+        return entry[1]
 
     def _block(self, block: Block, steps: Sequence[Step]) -> tuple[Step, ...]:
-        found: list[Step] = []
+        rewritten: list[Step] = []
         for instruction, step in zip(block.instructions, steps, strict=True):
             seen = observer(instruction)
             if instruction.name.startswith(("cp.async.commit", "cp.async.wait")):
-                found += [step, self._copies(instruction)]
+                rewritten += [step, self._copies(instruction)]
             elif seen is None:
-                found.append(step)
+                rewritten.append(step)
             elif instruction.opcode in ("atom", "red"):
-                found += [guarded(self._read(seen), instruction), step]
+                rewritten += [guarded(self._read(seen), instruction), step]
             else:
-                found += [guarded(self._before(seen, instruction), instruction), step, self._after]
-        return tuple(found)
+                rewritten += [
+                    guarded(self._before(seen, instruction), instruction),
+                    step,
+                    self._after,
+                ]
+        return tuple(rewritten)
 
     def _before(self, seen: Observer, instruction: Instruction) -> Step:
         """Note what an instruction is going to access, and what it writes if registers tell."""
@@ -279,11 +283,15 @@ def _sources(instruction: Instruction) -> list[Read]:
     source = instruction.operands[1]
     kind = f"u{BYTES[instruction.type]}"
     parts = source.parts if isinstance(source, Vector) else (source,)
-    return [reader(each, kind) for each in parts]
+    return [reader(part, kind) for part in parts]
 
 
 def _orders_ctas(program: Program) -> bool:
     """Whether a kernel has atomics that order the accesses of CTAs."""
-    instructions = (each for block in program.blocks for each in block.instructions)
-    atomics = (each for each in instructions if each.opcode in ("atom", "red", "ld", "st", "fence"))
-    return any(each.has(order) for each in atomics for order in _ORDERING)
+    instructions = (instruction for block in program.blocks for instruction in block.instructions)
+    atomics = (
+        instruction
+        for instruction in instructions
+        if instruction.opcode in ("atom", "red", "ld", "st", "fence")
+    )
+    return any(instruction.has(order) for instruction in atomics for order in _ORDERING)

@@ -41,17 +41,17 @@ class Counted:
 
     def cells(self) -> tuple[str, ...]:
         """A row of the table."""
-        each = self.counters
-        passes = f"{each.banks.per_access:.2f}" if each.banks.accesses else ""
+        counters = self.counters
+        passes = f"{counters.banks.per_access:.2f}" if counters.banks.accesses else ""
         return (
-            each.kernel if len(each.kernel) <= 40 else each.kernel[:39] + "…",
-            str(each.launches),
+            counters.kernel if len(counters.kernel) <= 40 else counters.kernel[:39] + "…",
+            str(counters.launches),
             f"{scaled(self.account)}B",
-            f"{scaled(each.ideal)}B",
-            f"{each.fetched_ratio:.2f} ×",
-            f"{each.memory_ratio:.2f} ×",
+            f"{scaled(counters.ideal)}B",
+            f"{counters.fetched_ratio:.2f} ×",
+            f"{counters.memory_ratio:.2f} ×",
             passes,
-            f"{each.divergence:.0%}",
+            f"{counters.divergence:.0%}",
             f"{self.op}  {self.source}".rstrip(),
         )
 
@@ -63,33 +63,34 @@ def gpu_counters(seen: Study) -> list[Counted]:
     does not execute.
     """
     generator, module = np.random.default_rng(0), seen.module
-    params = {each.name: random_array(seen, each, generator) for each in module.params}
-    feeds = {each.name: random_array(seen, each, generator) for each in module.feeds}
-    found = count_step(module, feeds, params).kernels
+    params = {param.name: random_array(seen, param, generator) for param in module.params}
+    feeds = {feed.name: random_array(seen, feed, generator) for feed in module.feeds}
+    counters = count_step(module, feeds, params).kernels
     steps = _steps(seen)
     moved = _moved(seen)
     return [
-        Counted(each, moved.get(name, 0), *_origin(steps.get(name))) for name, each in found.items()
+        Counted(kernel_counters, moved.get(name, 0), *_origin(steps.get(name)))
+        for name, kernel_counters in counters.items()
     ]
 
 
 def _steps(seen: Study) -> dict[str, Step]:
     """The first step that launches each kernel."""
-    plan, found = seen.compiled.plan, dict[str, Step]()
+    plan, first_steps = seen.compiled.plan, dict[str, Step]()
     by_index = {step.index: step for step in plan.steps}
     for index, sources in launches(plan).items():
-        for each in sources:
+        for source in sources:
             if index in by_index:
-                found.setdefault(each.name, by_index[index])
-    return found
+                first_steps.setdefault(source.name, by_index[index])
+    return first_steps
 
 
 def _moved(seen: Study) -> Mapping[str, int]:
     """The bytes that all launches of each kernel move by the static account."""
-    found = dict[str, int]()
+    moved_bytes = dict[str, int]()
     for cost in seen.accounts[-1].kernels:
-        found[cost.kernel] = found.get(cost.kernel, 0) + cost.moved
-    return found
+        moved_bytes[cost.kernel] = moved_bytes.get(cost.kernel, 0) + cost.moved
+    return moved_bytes
 
 
 def _origin(step: Step | None) -> tuple[str, str]:
@@ -100,8 +101,8 @@ def _origin(step: Step | None) -> tuple[str, str]:
 def counter_table(counters: Sequence[Counted]) -> str:
     """The kernels that fetch the most, as text."""
     order = sorted(counters, key=lambda each: -(each.counters.fetched_ratio * each.counters.ideal))
-    launched = sum(each.counters.launches for each in counters)
-    rows = [HEADS, *(each.cells() for each in order[:SHOWN])]
+    launched = sum(counter.counters.launches for counter in counters)
+    rows = [HEADS, *(counter.cells() for counter in order[:SHOWN])]
     title = f"  counters of the PTX machine, sm_80; launches: {launched:,}"
     left = len(order) - SHOWN
     notes = [f"  and {left} that fetch less"] if left > 0 else []

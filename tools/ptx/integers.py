@@ -85,8 +85,8 @@ def extract(a: Value, start: Value, count: Value) -> Value:
         return field
     top = np.minimum(start + count - 1, width - 1)
     sign = (shift_right(u, top) & u.dtype.type(1)) != 0
-    kept = np.clip(width - start, 0, count)
-    return choose(sign & (count > 0), field | ~_ones(kept, u), field).view(a.dtype)
+    length = np.clip(width - start, 0, count)
+    return choose(sign & (count > 0), field | ~_ones(length, u), field).view(a.dtype)
 
 
 def insert(a: Value, b: Value, start: Value, count: Value) -> Value:
@@ -120,7 +120,7 @@ def _pick(selector: Value, place: int, mode: str) -> Value:
     if not mode:
         return (selector >> np.uint32(4 * place)) & np.uint32(15)
     n = selector & np.uint32(3)
-    found = {
+    by_mode = {
         "f4e": n + np.uint32(place),
         "b4e": (n - np.uint32(place)) & np.uint32(7),
         "rc8": n,
@@ -128,7 +128,7 @@ def _pick(selector: Value, place: int, mode: str) -> Value:
         "ecr": np.minimum(n, np.uint32(place)),
         "rc16": (n & np.uint32(1)) * np.uint32(2) + np.uint32(place & 1),
     }
-    return found[mode]
+    return by_mode[mode]
 
 
 def funnel(a: Value, b: Value, n: Value, left: bool, clamp: bool) -> Value:

@@ -77,15 +77,15 @@ def execute(
     program = kernels(text).get(name)
     if program is None:
         raise LaunchError(f"there is no kernel {name}, but {', '.join(kernels(text)) or 'none'}")
-    held = memory or Memory()
-    given = _given(program.kernel, arguments, held)
+    target = memory or Memory()
+    parameters = _given(program.kernel, arguments, target)
     launch(
         program,
         _three(grid),
         _three(block),
         shared,
-        given,
-        held,
+        parameters,
+        target,
         MOST_SHARED.get(_core(program.kernel), 0),
     )
 
@@ -127,14 +127,14 @@ def expect_launch(
 
 def hold_variables(kernel: Kernel, memory: Memory) -> None:
     """Give a module's own variables memory, once for each Memory."""
-    for each in kernel.variables.values():
-        if each.space in ("global", "const") and each.name not in memory.symbols:
-            room = np.zeros(each.nbytes + each.align, "u1")
-            skip = -int(room.ctypes.data) % each.align
-            part = room[skip : skip + each.nbytes]
-            part[: len(each.data)] = np.frombuffer(each.data, "u1")
-            part.flags.writeable = each.space == "global"
-            memory.symbols[each.name] = memory.add(each.name, part)
+    for variable in kernel.variables.values():
+        if variable.space in ("global", "const") and variable.name not in memory.symbols:
+            room = np.zeros(variable.nbytes + variable.align, "u1")
+            skip = -int(room.ctypes.data) % variable.align
+            part = room[skip : skip + variable.nbytes]
+            part[: len(variable.data)] = np.frombuffer(variable.data, "u1")
+            part.flags.writeable = variable.space == "global"
+            memory.symbols[variable.name] = memory.add(variable.name, part)
 
 
 def _given(kernel: Kernel, arguments: Sequence[Any], memory: Memory) -> Mapping[str, bytes]:
@@ -142,7 +142,7 @@ def _given(kernel: Kernel, arguments: Sequence[Any], memory: Memory) -> Mapping[
         expected = f"{kernel.name} has {len(kernel.parameters)} parameters"
         raise LaunchError(f"{expected}, {len(arguments)} arguments are given")
     pairs = zip(kernel.parameters, arguments, strict=True)
-    return {each.name: _bytes(each, value, memory) for each, value in pairs}
+    return {parameter.name: _bytes(parameter, value, memory) for parameter, value in pairs}
 
 
 def _bytes(parameter: Parameter, value: Any, memory: Memory) -> bytes:
@@ -161,5 +161,5 @@ def _three(sizes: Sequence[int] | int) -> tuple[int, int, int]:
 
 
 def _core(kernel: Kernel) -> int:
-    found = re.match(r"sm_(\d+)", kernel.target)
-    return int(found[1]) if found else 0
+    match = re.match(r"sm_(\d+)", kernel.target)
+    return int(match[1]) if match else 0

@@ -85,13 +85,13 @@ class Library:
     def adds_by_atomics(self) -> bool:
         """Whether a kernel adds floating-point numbers by atomics, in the order of its threads."""
         atomics = (
-            each
+            instruction
             for module in self._modules
             for program in module.values()
-            for each in program.kernel.instructions
-            if each.opcode in ("atom", "red") and each.has("add")
+            for instruction in program.kernel.instructions
+            if instruction.opcode in ("atom", "red") and instruction.has("add")
         )
-        return any("f" in each.type for each in atomics)
+        return any("f" in instruction.type for instruction in atomics)
 
     def announce(self, ranges: Ranges) -> None:
         """Let the next launch use these ranges."""
@@ -126,10 +126,10 @@ class Library:
 
     def cuModuleGetFunction(self, place: Any, module: Any, name: bytes) -> int:
         """Find a kernel of a module."""
-        found = self._modules[_index(module)].get(name.decode())
-        if found is None:
+        program = self._modules[_index(module)].get(name.decode())
+        if program is None:
             return NOT_FOUND
-        self._functions.append(Function(perturbed(found) if self.perturbs else found))
+        self._functions.append(Function(perturbed(program) if self.perturbs else program))
         place.contents.value = len(self._functions)
         return 0
 
@@ -145,18 +145,18 @@ class Library:
         """Execute a launch: sizes of grid and block, shared bytes, stream, arguments."""
         if not self._context:
             return INVALID_CONTEXT
-        *sizes, shared, _, given, extra = sizes_stream_and_arguments
+        *sizes, shared, _, arguments, extra = sizes_stream_and_arguments
         if extra is not None:
             return INVALID_VALUE
         x, y, z, bx, by, bz = sizes
-        held = self._functions[_index(function)]
-        parameters, memory = _packed(held.program, given), self._memory()
+        loaded = self._functions[_index(function)]
+        parameters, memory = _packed(loaded.program, arguments), self._memory()
         order = None if self.order is None else Order(self.order, len(self.launched))
-        with self._observed(held.program, memory) as program:
+        with self._observed(loaded.program, memory) as program:
             launch(
-                program, (x, y, z), (bx, by, bz), shared, parameters, memory, held.allowed, order
+                program, (x, y, z), (bx, by, bz), shared, parameters, memory, loaded.allowed, order
             )
-        self.launched.append(Launched(held.program.kernel.name, (x, y, z), bx * by * bz, shared))
+        self.launched.append(Launched(loaded.program.kernel.name, (x, y, z), bx * by * bz, shared))
         return 0
 
     def cuGetErrorString(self, answer: int, place: Any) -> int:
@@ -175,8 +175,8 @@ class Library:
     def _memory(self) -> Memory:
         memory = Memory()
         reached = list(self.watch()) if self.watch else []
-        given = (*self._given, *reached) if _has_addresses(self._given, reached) else self._given
-        for name, start, nbytes in given:
+        ranges = (*self._given, *reached) if _has_addresses(self._given, reached) else self._given
+        for name, start, nbytes in ranges:
             memory.add_range(name, start, nbytes)
         self._given = []
         return memory
@@ -184,10 +184,14 @@ class Library:
 
 def _has_addresses(given: Ranges, reached: Ranges) -> bool:
     """Whether an argument is a table with an address within what may be reached."""
-    tables = [each for each in given if each[2] % 8 == 0 and 0 < each[2] <= _LARGEST_TABLE]
+    tables = [span for span in given if span[2] % 8 == 0 and 0 < span[2] <= _LARGEST_TABLE]
     words = [np.frombuffer(ctypes.string_at(start, size), "u8") for _, start, size in tables]
     limits = [(start, start + size) for _, start, size in reached]
-    return any(((held >= low) & (held < high)).any() for held in words for low, high in limits)
+    return any(
+        ((addresses >= low) & (addresses < high)).any()
+        for addresses in words
+        for low, high in limits
+    )
 
 
 def _index(handle: Any) -> int:
@@ -202,6 +206,6 @@ def _packed(program: Program, places: Sequence[int]) -> dict[str, bytes]:
         count = f"{program.kernel.name} has {len(wanted)} parameters"
         raise LaunchError(f"{count}, {len(places)} arguments are given")
     return {
-        each.name: ctypes.string_at(place, each.nbytes)
-        for each, place in zip(wanted, places, strict=True)
+        parameter.name: ctypes.string_at(place, parameter.nbytes)
+        for parameter, place in zip(wanted, places, strict=True)
     }

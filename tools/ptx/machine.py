@@ -44,7 +44,9 @@ class Program:
 def translate(kernel: Kernel) -> Program:
     """Prepare a kernel. Raises UnsupportedInstruction naming what cannot be executed."""
     blocks = blocks_of(kernel)
-    steps = tuple(tuple(step_of(each) for each in block.instructions) for block in blocks)
+    steps = tuple(
+        tuple(step_of(instruction) for instruction in block.instructions) for block in blocks
+    )
     guards = tuple(_guard(block.end) for block in blocks)
     return Program(kernel, blocks, steps, guards, post_dominators(blocks))
 
@@ -60,7 +62,7 @@ def _guard(end: Instruction | None) -> Read | None:
 
 
 def _expect_barrier(end: Instruction) -> None:
-    modifiers = tuple(each for each in end.modifiers if each not in ("cta", "aligned"))
+    modifiers = tuple(modifier for modifier in end.modifiers if modifier not in ("cta", "aligned"))
     plain = (
         modifiers == ("sync",) and len(end.operands) == 1 and isinstance(end.operands[0], Immediate)
     )
@@ -120,9 +122,9 @@ class _March:
             return next(iter(self._ready))
         meets = self._program.meets
         free = [
-            each
-            for each in self._ready
-            if not any(each in meets[o] for o in self._ready if o != each)
+            warp
+            for warp in self._ready
+            if not any(warp in meets[o] for o in self._ready if o != warp)
         ]
         there = sorted(free or self._ready)
         return there[0] if self._order is None else self._order.side(there)

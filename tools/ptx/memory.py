@@ -64,13 +64,13 @@ class Memory:
         if not self._ranges:
             return np.ones(at.shape, bool)
         index = np.searchsorted(self._starts, at, "right").astype("i8") - 1
-        known = np.maximum(index, 0)
-        beyond = (index < 0) | (at > self._stops[known] - np.uint64(size))
-        return beyond | ~self._writable[known] if writes else beyond
+        valid_index = np.maximum(index, 0)
+        beyond = (index < 0) | (at > self._stops[valid_index] - np.uint64(size))
+        return beyond | ~self._writable[valid_index] if writes else beyond
 
     def name_near(self, at: int) -> str:
         """The range whose start is the nearest below an address, in words."""
-        below = [each for each in self._ranges if each.start <= at]
+        below = [span for span in self._ranges if span.start <= at]
         if not below:
             return "below everything that the kernel was given"
         near = max(below, key=lambda each: (each.start, each.stop))
@@ -104,11 +104,11 @@ class Memory:
         if self._ready:
             return
         merged = _merged(self._ranges)
-        self._starts = np.array([each.start for each in merged], "u8")
-        self._stops = np.array([each.stop for each in merged], "u8")
-        self._writable = np.array([each.writable for each in merged], bool)
+        self._starts = np.array([span.start for span in merged], "u8")
+        self._stops = np.array([span.stop for span in merged], "u8")
+        self._writable = np.array([span.writable for span in merged], bool)
         if merged:
-            self._open(merged[0].start // _PAGE * _PAGE, max(each.stop for each in merged))
+            self._open(merged[0].start // _PAGE * _PAGE, max(span.stop for span in merged))
         self._ready = True
 
     def _open(self, low: int, high: int) -> None:
@@ -121,13 +121,13 @@ class Memory:
 
 def _merged(ranges: list[Range]) -> list[Range]:
     """Ranges by address; those that overlap become one."""
-    found: list[Range] = []
-    for each in sorted(ranges, key=lambda one: (one.start, one.stop)):
-        last = found[-1] if found else None
-        if last is not None and each.start < last.stop:
-            writable = last.writable and each.writable
-            stop = max(last.stop, each.stop)
-            found[-1] = Range(last.start, stop, last.name, writable)
+    merged: list[Range] = []
+    for span in sorted(ranges, key=lambda one: (one.start, one.stop)):
+        last = merged[-1] if merged else None
+        if last is not None and span.start < last.stop:
+            writable = last.writable and span.writable
+            stop = max(last.stop, span.stop)
+            merged[-1] = Range(last.start, stop, last.name, writable)
         else:
-            found.append(each)
-    return found
+            merged.append(span)
+    return merged

@@ -23,7 +23,7 @@ class Order:
 
     def ctas(self, count: int) -> list[int]:
         """The numbers of all CTAs, in the order in which they run."""
-        return [int(each) for each in self._random.permutation(count)]
+        return [int(cta) for cta in self._random.permutation(count)]
 
     def side(self, blocks: Sequence[int]) -> int:
         """Which of the blocks that different threads are at runs first."""

@@ -114,6 +114,6 @@ def _generic(instruction: Instruction) -> Step:
 def _policy(instruction: Instruction) -> Step:
     """createpolicy: hints for caches, of which there are none."""
     write = writer(instruction.operands[0])
-    for each in instruction.operands[1:]:
-        reader(each, "f4" if len(instruction.operands) == 2 else "u8")
+    for operand in instruction.operands[1:]:
+        reader(operand, "f4" if len(instruction.operands) == 2 else "u8")
     return lambda group, mask: write(group, mask, np.uint64(0))

@@ -30,15 +30,15 @@ def shuffle(instruction: Instruction) -> Step:
         raise unsupported(instruction)
     to, *sources = instruction.operands
     first, second = (to.first, to.second) if isinstance(to, Pair) else (to, None)
-    reads = [reader(each, "u4") for each in sources]
+    reads = [reader(source, "u4") for source in sources]
     write, write_valid = writer(first), writer(second)
 
     def run(group: Group, mask: Mask) -> None:
         value, offset, limits, members = (read(group) for read in reads)
         expect_members(group, instruction, members, mask)
         pick, valid = _source_lane(mode, group.warps(offset), group.warps(limits))
-        found = np.take_along_axis(group.warps(value), pick, 1).reshape(-1)
-        write(group, mask, found)
+        shuffled = np.take_along_axis(group.warps(value), pick, 1).reshape(-1)
+        write(group, mask, shuffled)
         write_valid(group, mask, valid.reshape(-1))
 
     return run
@@ -150,12 +150,14 @@ def active_mask(instruction: Instruction) -> Step:
 
 def matrix_memory(instruction: Instruction) -> Step:
     """Ldmatrix and stmatrix of 8 by 8 elements of 16 bits."""
-    known = {"sync", "aligned", "m8n8", "x1", "x2", "x4", "trans", "shared", "shared::cta", "b16"}
-    if not {*instruction.modifiers} <= known or instruction.type != "b16":
+    allowed = {"sync", "aligned", "m8n8", "x1", "x2", "x4", "trans", "shared", "shared::cta", "b16"}
+    if not {*instruction.modifiers} <= allowed or instruction.type != "b16":
         raise unsupported(instruction)
     loads = instruction.opcode == "ldmatrix"
     registers, at = instruction.operands if loads else reversed(instruction.operands)
-    count = next(int(each[1]) for each in instruction.modifiers if each in ("x1", "x2", "x4"))
+    count = next(
+        int(modifier[1]) for modifier in instruction.modifiers if modifier in ("x1", "x2", "x4")
+    )
     parts = registers.parts if isinstance(registers, Vector) else (registers,)
     if len(parts) != count:
         raise unsupported(instruction, f"{len(parts)} registers")
@@ -171,20 +173,20 @@ def _elements(rows: Array, trans: bool) -> tuple[Array, Array]:
 
 
 def _load_matrix(instruction: Instruction, parts: tuple[Operand | None, ...], at: Read) -> Step:
-    writes, trans = [writer(each) for each in parts], instruction.has("trans")
+    writes, trans = [writer(part) for part in parts], instruction.has("trans")
 
     def run(group: Group, mask: Mask) -> None:
         require_whole_warps(group, instruction, mask)
         view, rows = _rows_of(group, instruction, at(group), len(writes), mask, False)
         for write, row in zip(writes, rows, strict=True):
-            low, high = (view[each].astype("u4") for each in _elements(row, trans))
+            low, high = (view[index].astype("u4") for index in _elements(row, trans))
             write(group, mask, _everywhere(group, low | high << np.uint32(16), mask))
 
     return run
 
 
 def _store_matrix(instruction: Instruction, parts: tuple[Operand | None, ...], at: Read) -> Step:
-    reads, trans = [reader(each, "u4") for each in parts], instruction.has("trans")
+    reads, trans = [reader(part, "u4") for part in parts], instruction.has("trans")
 
     def run(group: Group, mask: Mask) -> None:
         require_whole_warps(group, instruction, mask)

@@ -34,8 +34,8 @@ def main() -> int:
     )
     parser.add_argument("name", choices=sorted(ATTACKS), help="which attack")
     parser.add_argument("options", nargs=argparse.REMAINDER, help="options of the attack")
-    given = parser.parse_args()
-    return ATTACKS[given.name](given.options)
+    options = parser.parse_args()
+    return ATTACKS[options.name](options.options)
 
 
 if __name__ == "__main__":

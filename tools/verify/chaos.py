@@ -137,8 +137,8 @@ class Chaos:
     def _is_training(self) -> bool:
         """Whether trainers run and the end is not near."""
         trainers = [p for (role, _), p in self.processes.items() if role == "trainer"]
-        found = [read_snapshot(path) for path in Path(self.job["out"]).glob("*.snapshot")]
-        step = max((each.step for each in found if each is not None), default=0)
+        snapshots = [read_snapshot(path) for path in Path(self.job["out"]).glob("*.snapshot")]
+        step = max((snapshot.step for snapshot in snapshots if snapshot is not None), default=0)
         last = self.job["steps"] - MARGIN[self.policy]
         return any(p.poll() is None for p in trainers) and step < last
 
@@ -203,8 +203,11 @@ class Chaos:
         total = np.zeros(SIZE, "float64")
         for step in range(1, steps + 1):
             total -= sum(amounts(t, step).reshape(-1) for t in range(trainers)) / trainers
-        found = [np.load(Path(self.job["out"]) / f"trainer_{t}.npy") for t in range(trainers)]
-        return all(np.array_equal(each.reshape(-1), total.astype("float32")) for each in found)
+        sums = [np.load(Path(self.job["out"]) / f"trainer_{t}.npy") for t in range(trainers)]
+        return all(
+            np.array_equal(sum_of_trainer.reshape(-1), total.astype("float32"))
+            for sum_of_trainer in sums
+        )
 
     def _log(self, name: str) -> str:
         return (Path(self.job["out"]) / f"{name}.log").read_text()
@@ -251,19 +254,21 @@ def main() -> None:
     parser.add_argument("--role", help=argparse.SUPPRESS)
     parser.add_argument("--number", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--job", help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.role:
+    options = parser.parse_args()
+    if options.role:
         faulthandler.register(signal.SIGUSR1, all_threads=True)
-        {"server": serve, "trainer": train}[given.role](json.loads(given.job), given.number)
+        {"server": serve, "trainer": train}[options.role](json.loads(options.job), options.number)
         return
     failed = False
-    for policy in given.policy or ["wait", "fail", "shrink"]:
+    for policy in options.policy or ["wait", "fail", "shrink"]:
         started = time.monotonic()
-        faults = given.faults if policy == "wait" else 1
-        found = attack(policy, faults, given.steps, given.seed)
-        failed |= found is None
+        faults = options.faults if policy == "wait" else 1
+        outcome = attack(policy, faults, options.steps, options.seed)
+        failed |= outcome is None
         what = (
-            "did not end as it should" if found is None else f"ended as it should, {found.counts}"
+            "did not end as it should"
+            if outcome is None
+            else f"ended as it should, {outcome.counts}"
         )
         print(f"{policy:7} {what}, {time.monotonic() - started:.0f} s")
     sys.exit(failed)

@@ -103,8 +103,8 @@ def read(python: str | None, model: str, folder: Path) -> dict[str, NDArray[Any]
     out = folder / "found.npz"
     request = {"do": "read", "model": model, "folder": str(folder), "out": str(out)}
     run_worker(python, {**request, "models": INFERENCE})
-    with np.load(out) as found:
-        return dict(found)
+    with np.load(out) as arrays:
+        return dict(arrays)
 
 
 # ---- results ------------------------------------------------------------------------------------
@@ -126,10 +126,10 @@ def measure(names: Sequence[str], reference: str | None) -> Iterator[Row]:
 
 def compared(model: str, folder: Path, found: Mapping[str, NDArray[Any]]) -> Row:
     """The number of ways of reading, the largest differences, and the failures."""
-    failed = {way: str(each) for way, each in found.items() if each.dtype.kind == "U"}
-    read = {way: each for way, each in found.items() if way not in failed}
-    losses = [each for way, each in read.items() if way in LOSSES]
-    outputs = [each for way, each in read.items() if way not in LOSSES]
+    failed = {way: str(value) for way, value in found.items() if value.dtype.kind == "U"}
+    read = {way: value for way, value in found.items() if way not in failed}
+    losses = [value for way, value in read.items() if way in LOSSES]
+    outputs = [value for way, value in read.items() if way not in LOSSES]
     row = {"ways": len(found), "failed": failed}
     with np.load(folder / "numbers.npz") as wanted:
         row["outputs"] = max((difference([o], [wanted["output"]]) for o in outputs), default=None)
@@ -159,11 +159,11 @@ def main() -> int:
     parser.add_argument("--models", nargs="+", default=list(zoo.MODELS), choices=zoo.MODELS)
     parser.add_argument("--json", type=Path, help="append the rows to this file")
     parser.add_argument("--reference", default=os.environ.get("FLUID_REFERENCE_PYTHON"))
-    given = parser.parse_args()
-    rows = list(measure(given.models, given.reference))
+    options = parser.parse_args()
+    rows = list(measure(options.models, options.reference))
     print(report(rows))
-    if given.json:
-        append(given.json, {"exchange": rows})
+    if options.json:
+        append(options.json, {"exchange": rows})
     return int(any(row["failed"] for row in rows))
 
 

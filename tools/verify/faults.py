@@ -116,7 +116,7 @@ def killed(size: int, rank: int, when: str, number: int, deadline: float) -> Out
     fault = {"rank": rank, "when": when, "signal": number, "step": 3}
     specs = ranks(size, fault=fault)
     text = "ended" if number == signal.SIGKILL else "heartbeat"
-    others = [each for each in range(size) if each != rank]
+    others = [other for other in range(size) if other != rank]
     return separate(specs, dict.fromkeys(others, ("RankError", rank, text)), deadline)
 
 
@@ -290,10 +290,10 @@ def launcher(number: int, deadline: float) -> Outcome:
 def cases() -> list[Case]:
     """Every fault, by name."""
     kill, stop = int(signal.SIGKILL), int(signal.SIGSTOP)
-    made: list[Case] = []
+    all_cases: list[Case] = []
 
     def add(name: str, deadline: float, run: Callable[..., Outcome], *more: Any) -> None:
-        made.append(Case(name, deadline, lambda limit: run(*more, limit)))
+        all_cases.append(Case(name, deadline, lambda limit: run(*more, limit)))
 
     for rank in (1, 0):
         for when in ("before", "during", "after"):
@@ -319,21 +319,21 @@ def cases() -> list[Case]:
         add(f"pool: {number.name} of the caller", 10, pool_caller, int(number))
     for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT):
         add(f"launcher: {number.name}", 30, launcher, int(number))
-    return made
+    return all_cases
 
 
 def measure(case: Case, count: int, jobs: int) -> tuple[Row, list[str]]:
     """Run a fault `count` times, `jobs` at once: a row of the table, and the failures."""
     with ThreadPoolExecutor(jobs) as threads:
         outcomes = list(threads.map(lambda _: case.run(case.deadline), range(count)))
-    good = [each for each in outcomes if not each.problems]
-    seconds = sorted(each.seconds for each in outcomes)
+    good = [outcome for outcome in outcomes if not outcome.problems]
+    seconds = sorted(outcome.seconds for outcome in outcomes)
     message = (good or outcomes)[0].message.partition("\n")[0]
     row: Row = {
         "fault": case.name, "named": len(good), "of": count, "median s": seconds[count // 2],
         "worst s": seconds[-1], "error": message[:110],
     }  # fmt: skip
-    return row, [f"{case.name}: {text}" for each in outcomes for text in each.problems]
+    return row, [f"{case.name}: {text}" for outcome in outcomes for text in outcome.problems]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -342,18 +342,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", default="", help="a part of the names of faults")
     parser.add_argument("--jobs", type=int, default=3, help="how many at once (%(default)s)")
     parser.add_argument("--json", type=Path, help="append a row for each fault to this file")
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     rows: list[Row] = []
     problems: list[str] = []
-    for case in (each for each in cases() if given.only in each.name):
-        row, found = measure(case, given.count, given.jobs)
+    for case in (case for case in cases() if options.only in case.name):
+        row, found_problems = measure(case, options.count, options.jobs)
         rows.append(row)
-        problems += found
-        print(table(case.name, [row], COLUMNS), *found, sep="\n", flush=True)
+        problems += found_problems
+        print(table(case.name, [row], COLUMNS), *found_problems, sep="\n", flush=True)
     print(table("Faults", rows, COLUMNS), *problems, sep="\n")
     named, total = (sum(int(row[key]) for row in rows) for key in ("named", "of"))
-    if given.json:
-        append(given.json, {"faults": rows})
+    if options.json:
+        append(options.json, {"faults": rows})
     print(goal(f"{named} of {total} faults named", named == total, "all"))
     return named < total
 

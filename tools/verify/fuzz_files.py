@@ -114,7 +114,7 @@ def originals() -> list[Original]:
     """Programs, single-parameter files, combined files and files of `fluid.save`: equally many of
     each.
     """
-    found: list[Original] = []
+    files: list[Original] = []
     states = [path.read_bytes() for path in sorted((GOLDEN / "state").glob("model.pd[op][pa]*"))]
     for place, folder in enumerate(sorted((GOLDEN / "inference").glob("*__separate"))):
         program = folder / "__model__"
@@ -122,11 +122,11 @@ def originals() -> list[Original]:
         combined = folder.with_name(folder.name.replace("separate", "combined")) / "params"
         names = [path.relative_to(folder).as_posix() for path in tensors]
         smallest = min(tensors, key=lambda path: path.stat().st_size)
-        found += [Original(kind, program.read_bytes()) for kind in (BYTES, FIELDS)]
-        found += [Original(TENSOR, smallest.read_bytes())]
-        found += [Original(COMBINED, combined.read_bytes(), names)]
-        found += [Original(STATE, states[place % len(states)])]
-    return found
+        files += [Original(kind, program.read_bytes()) for kind in (BYTES, FIELDS)]
+        files += [Original(TENSOR, smallest.read_bytes())]
+        files += [Original(COMBINED, combined.read_bytes(), names)]
+        files += [Original(STATE, states[place % len(states)])]
+    return files
 
 
 def damaged(original: Original, chance: Random, other: bytes, words: Sequence[str] = ()) -> bytes:
@@ -206,7 +206,7 @@ class Fuzzer:
         self._words = tuple(PAYLOADS.values()) if run_too else ()
         self._guard = Guard(folder) if run_too else None
         for _ in range(2):  # the first reading also fills what is kept for all
-            self._honest = [self._read(each, each.data)[1] for each in self._originals]
+            self._honest = [self._read(original, original.data)[1] for original in self._originals]
 
     def run(self, index: int) -> None:
         """Damage a file and read it."""
@@ -267,8 +267,8 @@ class Fuzzer:
 
 def timed(call: Callable[[], object]) -> tuple:
     """The result of a call and its seconds; TimeoutError if it hangs."""
-    for each in (signal.SIGALRM, signal.SIGPROF):
-        signal.signal(each, _hang)
+    for number in (signal.SIGALRM, signal.SIGPROF):
+        signal.signal(number, _hang)
     signal.setitimer(signal.ITIMER_PROF, SECONDS)
     signal.alarm(WAIT)
     start = time.perf_counter()
@@ -317,8 +317,8 @@ def _chunk(given: argparse.Namespace, start: int, count: int) -> dict[str, Tally
     if done.returncode:
         last = f"cases to {start + count - 1} ended with {done.returncode}: {done.stderr[-400:]}"
         return {"process": Tally(failures={start: last})}
-    found = json.loads(done.stdout)
-    return {kind: _tally(each) for kind, each in found.items()}
+    tallies_as_json = json.loads(done.stdout)
+    return {kind: _tally(tally) for kind, tally in tallies_as_json.items()}
 
 
 def _tally(record: Mapping) -> Tally:
@@ -370,16 +370,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--keep", type=Path, metavar="DIR", help="leave files that fail here")
     parser.add_argument("--json", type=Path, help="append the rows to this file")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
-    given = parser.parse_args(arguments)
-    if given.keep:
-        given.keep.mkdir(parents=True, exist_ok=True)
-    if given.worker:
-        _work(given)
+    options = parser.parse_args(arguments)
+    if options.keep:
+        options.keep.mkdir(parents=True, exist_ok=True)
+    if options.worker:
+        _work(options)
         return 0
-    tallies = fuzz_apart(given)
+    tallies = fuzz_apart(options)
     print(report(tallies))
-    if given.json:
-        append(given.json, {"fuzz_files": rows_of(tallies)})
+    if options.json:
+        append(options.json, {"fuzz_files": rows_of(tallies)})
     return int(any(tally.failures for tally in tallies.values()))
 
 

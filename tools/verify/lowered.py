@@ -29,21 +29,21 @@ WANTED = 400
 def measure() -> Iterator[tuple[str, list[str]]]:
     """Each case, and its reasons for host fallback; empty if there is none."""
     for kind, name, case in CASES:
-        made = recorded(kind, case)
-        fetched = [*made.outputs, *made.gradients]
-        fed = shapes(made.feed)
-        stages = compile_stages(made.program, feed=fed, fetch=fetched, target="triton")
-        missed = [each for each in stages.context.missed if each.name == "assign_targets"]
-        yield name, [each.reason for each in missed]
+        recorded_case = recorded(kind, case)
+        fetched = [*recorded_case.outputs, *recorded_case.gradients]
+        fed = shapes(recorded_case.feed)
+        stages = compile_stages(recorded_case.program, feed=fed, fetch=fetched, target="triton")
+        missed = [note for note in stages.context.missed if note.name == "assign_targets"]
+        yield name, [note.reason for note in missed]
 
 
 def shapes(feed: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
     """The shapes of feeds, including LoD offsets."""
-    found = {name: np.asarray(value).shape for name, value in feed.items()}
+    shapes_by_name = {name: np.asarray(value).shape for name, value in feed.items()}
     for name, value in feed.items():
         levels = [] if isinstance(value, np.ndarray) else value.lod()
-        found |= {f"{name}@LOD{i}": (len(offsets),) for i, offsets in enumerate(levels)}
-    return found
+        shapes_by_name |= {f"{name}@LOD{i}": (len(offsets),) for i, offsets in enumerate(levels)}
+    return shapes_by_name
 
 
 def main() -> None:
@@ -51,10 +51,16 @@ def main() -> None:
     argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     ).parse_args()
-    found = dict(measure())
-    whole = sum(not reasons for reasons in found.values())
-    print(goal(f"{whole} of {len(found)} cases run in kernels alone", whole >= WANTED, f"{WANTED}"))
-    for name, reasons in found.items():
+    reasons_by_case = dict(measure())
+    whole = sum(not reasons for reasons in reasons_by_case.values())
+    print(
+        goal(
+            f"{whole} of {len(reasons_by_case)} cases run in kernels alone",
+            whole >= WANTED,
+            f"{WANTED}",
+        )
+    )
+    for name, reasons in reasons_by_case.items():
         for reason in dict.fromkeys(reasons):
             print(f"    {name}: {reason}")
 

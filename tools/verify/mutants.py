@@ -132,12 +132,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", nargs="+", metavar="OP", default=OPS, help="ops (%(default)s)")
     parser.add_argument("--show", action="store_true", help="list mutants that were not caught")
     parser.add_argument("--page", type=Path, help="write the table to this file, too")
-    given = parser.parse_args(arguments)
-    made, harmless, caught, left = Counter[str](), Counter[str](), Counter[str](), list[str]()
-    for kind, case in _calls(given.only):
+    options = parser.parse_args(arguments)
+    generated, harmless, caught, left = Counter[str](), Counter[str](), Counter[str](), list[str]()
+    for kind, case in _calls(options.only):
         module = module_of(case)
         for mutant in [] if module is None else _mutants(case, module):
-            made[mutant.kind] += 1
+            generated[mutant.kind] += 1
             if mutant.is_harmless:
                 harmless[mutant.kind] += 1
             elif outcome(case, module, mutant):
@@ -146,12 +146,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 harmless[mutant.kind] += 1
             else:
                 left.append(f"{kind}: {mutant.kind}: {mutant.line}")
-    text = _report(made, harmless, caught)
-    print("\n".join([text, *(f"  not caught: {each}" for each in left if given.show)]))
-    if given.page:
+    text = _report(generated, harmless, caught)
+    print("\n".join([text, *(f"  not caught: {mutant}" for mutant in left if options.show)]))
+    if options.page:
         title = "# Broken kernels that the PTX machine notices (sm_80); no device was used"
         page = f"{title}\n\n`python -m tools.verify.mutants`; see its help and docs/ptx.md.\n\n"
-        given.page.write_text(f"{page}```\n{text}\n```\n", encoding="utf-8")
+        options.page.write_text(f"{page}```\n{text}\n```\n", encoding="utf-8")
     return 0
 
 
@@ -159,20 +159,20 @@ def _report(made: Counter[str], harmless: Counter[str], caught: Counter[str]) ->
     """A row for each kind of change, and the goals."""
     rows = [
         {
-            "change": each,
+            "change": change,
             "made": n,
-            "harmless": harmless[each],
-            "caught": caught[each],
-            "share": caught[each] / max(1, n - harmless[each]),
+            "harmless": harmless[change],
+            "caught": caught[change],
+            "share": caught[change] / max(1, n - harmless[change]),
         }
-        for each, n in made.items()
+        for change, n in made.items()
     ]
     columns = {"change": "", "made": "d", "harmless": "d", "caught": "d", "share": ".0%"}
     lines = [table("Broken kernels", rows, columns)]
-    launches = sum(made[each] - harmless[each] for each in LAUNCHES)
+    launches = sum(made[change] - harmless[change] for change in LAUNCHES)
     for what, n, count, least in (
         ("changes", caught.total(), made.total() - harmless.total(), GOAL),
-        ("launch errors", sum(caught[each] for each in LAUNCHES), launches, 1.0),
+        ("launch errors", sum(caught[change] for change in LAUNCHES), launches, 1.0),
     ):
         lines.append(goal(f"{n} of {count} {what} caught", n >= least * count, f"{least:.0%}"))
     return "\n".join(lines)
@@ -180,16 +180,16 @@ def _report(made: Counter[str], harmless: Counter[str], caught: Counter[str]) ->
 
 def _calls(only: Any) -> Iterator[tuple[str, Any]]:
     """The largest call of each op, by the elements of its results."""
-    found: dict[str, list[Any]] = {}
+    cases_by_kind: dict[str, list[Any]] = {}
     for kind, make, sample in cases():
         if kind in only:
-            found.setdefault(kind, []).append(make(sample))
-    for kind, each in found.items():
-        yield kind, max(each, key=_elements)
+            cases_by_kind.setdefault(kind, []).append(make(sample))
+    for kind, group in cases_by_kind.items():
+        yield kind, max(group, key=_elements)
 
 
 def _elements(case: Any) -> int:
-    return sum(each.size for value in case.results.values() for each in listed(value))
+    return sum(array.size for value in case.results.values() for array in listed(value))
 
 
 def outcome(case: Any, module: Any, mutant: Mutant) -> str:
@@ -223,12 +223,12 @@ def _mutants(case: Any, module: Any) -> Iterator[Mutant]:
     run_and_compare(case, *module, 80, TOLERANCE["fp32"], library)
     for text in dict.fromkeys(library.texts):
         for kind, pattern, change in CHANGES:
-            found = [*re.finditer(pattern, text, re.MULTILINE)]
-            for each in found[:: max(1, len(found) // MOST)][:MOST]:
-                place = _place(library, text, each)
+            matches = [*re.finditer(pattern, text, re.MULTILINE)]
+            for match in matches[:: max(1, len(matches) // MOST)][:MOST]:
+                place = _place(library, text, match)
                 harmless = _is_harmless(kind, library.threads, place)
-                changed = _replaced(text, each, change(each))
-                yield Mutant(kind, each[0].strip(), harmless, changed, place=place)
+                changed = _replaced(text, match, change(match))
+                yield Mutant(kind, match[0].strip(), harmless, changed, place=place)
         yield from _swapped(text, library)
     yield from _launches(library)
 
@@ -287,9 +287,9 @@ def _launches(library: MutatedLibrary) -> Iterator[Mutant]:
     if not library.launched:
         return
     yield Mutant("warps doubled", "", launch=lambda s: [*s[:3], 2 * s[3], *s[4:]])
-    if any(each.shared for each in library.launched):
+    if any(launch.shared for launch in library.launched):
         yield Mutant("shared memory halved", "", launch=lambda s: [*s[:6], s[6] // 2])
-    if any(max(each.grid) > 1 for each in library.launched):
+    if any(max(launch.grid) > 1 for launch in library.launched):
         yield Mutant(
             "grid too small", "", launch=lambda s: [*(max(1, n - 1) for n in s[:3]), *s[3:]]
         )

@@ -26,8 +26,8 @@ def reasons(case: Case) -> list[str]:
     outputs = [s for s, value in case.results.items() if any(v.size for v in listed(value))]
     graph, _ = graph_of(case, outputs, NOBODY)
     run_passes(graph, pipeline(Options(), target), context)
-    found = [why for op in graph.ops() if (why := target.supports(op))]
-    return found or list(target.frame(freeze(graph)).fallbacks.values())
+    fallbacks = [why for op in graph.ops() if (why := target.supports(op))]
+    return fallbacks or list(target.frame(freeze(graph)).fallbacks.values())
 
 
 def main() -> None:

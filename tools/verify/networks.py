@@ -192,12 +192,16 @@ def judged(name: str, quick: bool, files: Mapping[str, Path], state: Path) -> li
     entry = full.network(name, quick)
     ours = [side for side in OURS if side in files]
     others = [side for side in (NUMPY, REFERENCE) if side in files]
-    found = norms(files, state, EXACT, [(side, other) for side in ours for other in others])
-    allowed = bounds(found, KINKED if full.has_kinks(fluid, entry) else SMOOTH)
+    differences = norms(files, state, EXACT, [(side, other) for side in ours for other in others])
+    allowed = bounds(differences, KINKED if full.has_kinks(fluid, entry) else SMOOTH)
     return [
-        {"network": entry.title, "against": other, "wrong": list(wrong(found, sides, allowed))}
-        | largest_differences(found, ours, other)
-        | largest_errors(found, sides, allowed)
+        {
+            "network": entry.title,
+            "against": other,
+            "wrong": list(wrong(differences, sides, allowed)),
+        }
+        | largest_differences(differences, ours, other)
+        | largest_errors(differences, sides, allowed)
         for other, sides in zip(others, (ours, [REFERENCE]), strict=False)
     ]
 
@@ -213,13 +217,13 @@ def bounds(found: Norms, constant: float) -> dict[str, float]:
 def largest_differences(found: Norms, ours: Sequence[str], other: str) -> Row:
     """The largest difference to another side of each kind of variable, and where it is."""
     differences = [
-        (each, kind(name, found.values), name)
+        (difference, kind(name, found.values), name)
         for side in ours
-        for name, each in found.relative_differences(side, other).items()
+        for name, difference in found.relative_differences(side, other).items()
     ]
     row: dict[str, Any] = {}
-    for each, of, name in sorted(differences):
-        row[of], row[WHERE.get(of, "")] = each, name
+    for difference, of, name in sorted(differences):
+        row[of], row[WHERE.get(of, "")] = difference, name
     return row
 
 
@@ -238,9 +242,9 @@ def largest_errors(found: Norms, sides: Sequence[str], allowed: Mapping[str, flo
     base = found.relative_errors(NUMPY)
     gradients = [name for name in allowed if name.endswith(GRADIENT)]
     return {
-        "error": max(each[name] for each in errors for name in gradients),
+        "error": max(row[name] for row in errors for name in gradients),
         "NumPy's": max(base[name] for name in gradients),
-        "of bound": max(each[name] / allowed[name] for each in errors for name in allowed),
+        "of bound": max(row[name] / allowed[name] for row in errors for name in allowed),
     }
 
 
@@ -262,7 +266,7 @@ def report(rows: Sequence[Row]) -> str:
     for row in rows:
         some = row["wrong"][:SHOWN]
         more = len(row["wrong"]) - len(some)
-        lines += [f"  WRONG {row['network']}, {each}" for each in some]
+        lines += [f"  WRONG {row['network']}, {text}" for text in some]
         lines += [f"  WRONG {row['network']}, and {more} more"] if more else []
     failed = len({row["network"] for row in rows if row["wrong"]})
     count = len({row["network"] for row in rows})
@@ -298,11 +302,11 @@ def options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run and print; return 1 if a network differs."""
-    given = options(arguments)
-    rows = list(measure(given))
+    parsed = options(arguments)
+    rows = list(measure(parsed))
     print(report(rows))
-    if given.page:
-        given.page.write_text(page(rows), encoding="utf-8")
+    if parsed.page:
+        parsed.page.write_text(page(rows), encoding="utf-8")
     return int(any(row["wrong"] for row in rows))
 
 

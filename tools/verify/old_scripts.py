@@ -151,14 +151,14 @@ def main() -> int:
     parser.add_argument("--cache", type=Path, default=cache_folder(), metavar="DIR")
     parser.add_argument("--reference", default=os.environ.get("FLUID_REFERENCE_PYTHON"))
     parser.add_argument("--json", type=Path, help="append the rows to this file")
-    given = parser.parse_args()
-    packages = [SCRIPTS[name].package for name in given.scripts]
-    if not provide(packages, given.cache, given.fetch):
+    options = parser.parse_args()
+    packages = [SCRIPTS[name].package for name in options.scripts]
+    if not provide(packages, options.cache, options.fetch):
         return 1
-    rows = list(measure(given.scripts, given.cache, given.reference))
+    rows = list(measure(options.scripts, options.cache, options.reference))
     print(report(rows))
-    if given.json:
-        append(given.json, {"old_scripts": rows})
+    if options.json:
+        append(options.json, {"old_scripts": rows})
     return int(any(row["error"] for row in rows))
 
 

@@ -63,29 +63,31 @@ def run_call(case: Any, capability: int, dtype: str) -> str:
         return "agree" if check(case, capability) else "on the host"
     if dtype in NARROW and issubclass(find(case.op), GradOp):
         return "of training"  # narrow products are for inference
-    made, plain = module_of(case, dtype=dtype), module_of(case)
-    if made is None or plain is None:
+    compiled, plain = module_of(case, dtype=dtype), module_of(case)
+    if compiled is None or plain is None:
         return "on the host"
-    if made[0].source == plain[0].source:
+    if compiled[0].source == plain[0].source:
         return "same as fp32"
-    return "agree" if run_and_compare(case, *made, capability, TOLERANCE[dtype]) else "on the host"
+    return (
+        "agree" if run_and_compare(case, *compiled, capability, TOLERANCE[dtype]) else "on the host"
+    )
 
 
 def run_calls(
     given: argparse.Namespace, capability: int, dtype: str
 ) -> tuple[Counter[str], list[Failure]]:
     """Run calls; returns the counts and what failed."""
-    found, failed = Counter[str](), list[Failure]()
+    counts, failed = Counter[str](), list[Failure]()
     for kind, case in calls(given.only, given.first):
         try:
             if given.orders:
-                found[run_in_orders(case, capability, given.orders)] += 1
+                counts[run_in_orders(case, capability, given.orders)] += 1
             else:
-                found[run_call(case, capability, dtype)] += 1
+                counts[run_call(case, capability, dtype)] += 1
         except (CompileError, AssertionError) as error:
-            found["fail"] += 1
+            counts["fail"] += 1
             failed.append((kind, f"{type(error).__name__}: {error}"))
-    return found, failed
+    return counts, failed
 
 
 def run_in_orders(case: Any, capability: int, seeds: Sequence[int]) -> str:
@@ -93,15 +95,15 @@ def run_in_orders(case: Any, capability: int, seeds: Sequence[int]) -> str:
 
     Raises AssertionError if they differ and no atomics add floating-point numbers.
     """
-    made = module_of(case)
-    if made is None:
+    compiled = module_of(case)
+    if compiled is None:
         return "on the host"
-    module, feed, _ = made
+    module, feed, _ = compiled
     first, *others = (Library(capability, order=seed) for seed in (None, *seeds))
     expected = on_machine(module, first)(feed)
     for library in others:
-        found = on_machine(module, library)(feed)
-        if any(a.tobytes() != b.tobytes() for a, b in zip(found, expected, strict=True)):
+        results = on_machine(module, library)(feed)
+        if any(a.tobytes() != b.tobytes() for a, b in zip(results, expected, strict=True)):
             assert library.adds_by_atomics, f"other bytes in order {library.order}"
             return "sums of atomics"
     return "same bytes"
@@ -111,18 +113,18 @@ def run_packages(
     only: Sequence[str], capability: int, dtype: str
 ) -> tuple[Counter[str], list[Failure]]:
     """Compile golden models to packages and run these; returns the counts and what failed."""
-    found, failed = Counter[str](), list[Failure]()
+    counts, failed = Counter[str](), list[Failure]()
     for model in sorted(MODELS.glob("*__separate")):
         name = model.name.removesuffix("__separate")
         if only and not any(part in name for part in only):
             continue
         try:
             run_package(model, capability, dtype)
-            found["agree"] += 1
+            counts["agree"] += 1
         except (CompileError, AssertionError) as error:
-            found["fail"] += 1
+            counts["fail"] += 1
             failed.append((name, f"{type(error).__name__}: {error}"))
-    return found, failed
+    return counts, failed
 
 
 def run_package(model: Path, capability: int, dtype: str) -> None:
@@ -138,11 +140,11 @@ def run_package(model: Path, capability: int, dtype: str) -> None:
                 status = fluid_command(["compile", str(model), *target])
             if status:
                 raise CompileError("fluid compile fails")
-            found = run_on_machine(f"{folder}/package", feed, capability)
+            results = run_on_machine(f"{folder}/package", feed, capability)
     finally:
-        for each in names:
-            del os.environ[each]
-    for mine, want in zip(found, expected, strict=True):
+        for name in names:
+            del os.environ[name]
+    for mine, want in zip(results, expected, strict=True):
         largest = float(np.abs(want).max(initial=1))
         np.testing.assert_allclose(mine, want, rtol=1e-4, atol=3 * TOLERANCE[dtype] * largest)
 
@@ -162,7 +164,7 @@ def feed_of(model: Path) -> list[Any]:
     """The recorded inputs of a golden model, in the order of its feeds."""
     names = fluid.create_predictor(str(model)).feed_names
     with np.load(model.parent / model.name.replace("__separate", "__io.npz")) as data:
-        return [given_as(data, each) for each in names]
+        return [given_as(data, name) for name in names]
 
 
 def given_as(data: Mapping[str, Any], name: str) -> Any:
@@ -182,16 +184,16 @@ def main() -> int:
     parser.add_argument("--first", action="store_true", help="the first sample of each op alone")
     parser.add_argument("--packages", action="store_true", help="packages instead of calls")
     parser.add_argument("--orders", nargs="+", type=int, help="seeds of orders of CTAs, in fp32")
-    given, bad = parser.parse_args(), 0
-    given.dtype = ["fp32"] if given.orders else given.dtype
-    for capability in given.gpu:
-        for dtype in given.dtype:
+    options, bad = parser.parse_args(), 0
+    options.dtype = ["fp32"] if options.orders else options.dtype
+    for capability in options.gpu:
+        for dtype in options.dtype:
             start = time.perf_counter()
-            if given.packages:
-                found, failed = run_packages(given.only, capability, dtype)
+            if options.packages:
+                states, failed = run_packages(options.only, capability, dtype)
             else:
-                found, failed = run_calls(given, capability, dtype)
-            counts = ", ".join(f"{found[each]} {each}" for each in sorted(found))
+                states, failed = run_calls(options, capability, dtype)
+            counts = ", ".join(f"{states[state]} {state}" for state in sorted(states))
             print(
                 f"sm_{capability} {dtype}: {counts} ({time.perf_counter() - start:.0f} s)",
                 flush=True,

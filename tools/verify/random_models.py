@@ -29,17 +29,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--count", type=int, default=1000, metavar="N", help="(%(default)s)")
     parser.add_argument("--first", type=int, default=0, metavar="N", help="the first number")
-    given = parser.parse_args()
+    options = parser.parse_args()
     since, trained, failures = time.perf_counter(), 0, list[str]()
-    for number in range(given.first, given.first + given.count):
+    for number in range(options.first, options.first + options.count):
         model = recorded(number)
         trained += model.trains
-        failures += (f"model {number}, {each}" for each in differences(model))
+        failures += (f"model {number}, {text}" for text in differences(model))
         if number % 100 == 99:
             print(f"{number + 1} models, {len(failures)} failures", file=sys.stderr, flush=True)
     for failure in failures:
         print(failure)
-    row = {"models": given.count, "trained": trained, "failures": len(failures)}
+    row = {"models": options.count, "trained": trained, "failures": len(failures)}
     row["seconds"] = round(time.perf_counter() - since)
     met = goal(f"{len(failures)} runs differed", not failures, "0")
     print("\n".join([table("Random models", [row], dict.fromkeys(row, ",d")), met]))
@@ -51,14 +51,14 @@ def differences(model: Model) -> Iterator[str]:
     wanted, native = outcome(model, REFERENCE), dict[str, np.ndarray]()
     for way in OTHERS:
         try:
-            found = outcome(model, way)
+            results = outcome(model, way)
         except ValueError as error:
             yield f"{way}: {type(error).__name__}: {str(error).splitlines()[0]}"
             continue
-        if differs := difference(found, wanted):
+        if differs := difference(results, wanted):
             yield f"{way}: {differs}"
-        native = found if way == "native" else native
-        if "checks" in way and any(found[n].tobytes() != native[n].tobytes() for n in native):
+        native = results if way == "native" else native
+        if "checks" in way and any(results[n].tobytes() != native[n].tobytes() for n in native):
             yield f"{way}: some bits differ from those without"
 
 

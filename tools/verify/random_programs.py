@@ -39,15 +39,15 @@ def main() -> int:
     parser.add_argument(
         "--orders", type=int, default=2, metavar="N", help="orders for each (%(default)s)"
     )
-    given = parser.parse_args()
+    options = parser.parse_args()
     since, failures, done = time.perf_counter(), [], {"alone": 0, "orders": 0, "refused": 0}
-    for number in range(given.first, given.first + given.count):
-        failures += check(number, given.orders, done)
+    for number in range(options.first, options.first + options.count):
+        failures += check(number, options.orders, done)
         if number % 100 == 99:
             print(f"{number + 1} programs, {len(failures)} failures", file=sys.stderr, flush=True)
     for failure in failures:
         print(failure)
-    print(summary(given.count, done, len(failures), time.perf_counter() - since))
+    print(summary(options.count, done, len(failures), time.perf_counter() - since))
     return 1 if failures else 0
 
 
@@ -83,7 +83,7 @@ def kept(text: str, passes: Sequence[Pass], number: int, rng: Random) -> str:
         close(numbers(parse(show(graph)), feed, params), want)
         close(computed(graph, feed, params), want)
     except (AssertionError, ValueError, LookupError) as error:
-        names = ", ".join(each.name for each in passes)
+        names = ", ".join(pass_.name for pass_ in passes)
         return (
             f"program {number}, constant {constant}: {names}: {str(error).strip().splitlines()[0]}"
         )

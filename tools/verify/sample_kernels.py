@@ -68,20 +68,22 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", default=[], help="parts of the names of ops")
     parser.add_argument("--all", action="store_true", help="every sample, not the first of an op")
     parser.add_argument("--cache", type=Path, default=Path.home() / ".cache/fluid/samples")
-    given = parser.parse_args()
+    options = parser.parse_args()
     begun = time.perf_counter()
-    made = [each for case in cases(given.only, given.all) for each in modules(case)]
+    wanted = [kernel for case in cases(options.only, options.all) for kernel in modules(case)]
     try:
         built = [
-            each for kernels in build(made, gpus(given.gpu), given.cache, LIMIT) for each in kernels
+            kernel
+            for kernels in build(wanted, gpus(options.gpu), options.cache, LIMIT)
+            for kernel in kernels
         ]
     except CompileError as error:
         raise SystemExit(str(error)) from error
-    for each in built:
-        if each.code.spilled:
-            print(f"{each.kernel}: {each.code.spilled} bytes do not fit into registers")
+    for kernel in built:
+        if kernel.code.spilled:
+            print(f"{kernel.kernel}: {kernel.code.spilled} bytes do not fit into registers")
     seconds = time.perf_counter() - begun
-    print(f"{len(built)} kernels of {len(made)} calls for {given.gpu} in {seconds:.1f} s")
+    print(f"{len(built)} kernels of {len(wanted)} calls for {options.gpu} in {seconds:.1f} s")
 
 
 if __name__ == "__main__":

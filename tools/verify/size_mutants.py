@@ -88,8 +88,8 @@ class Copy:
     def _write(self, path: Path, text: str) -> None:
         """Write a source file; its bytecode, which may look as new as it, is removed."""
         path.write_text(text, encoding="utf-8")
-        for each in (path.parent / "__pycache__").glob(f"{path.stem}.*.pyc"):
-            each.unlink()
+        for file in (path.parent / "__pycache__").glob(f"{path.stem}.*.pyc"):
+            file.unlink()
 
 
 def first_failure(code: int, output: str) -> str:
@@ -103,8 +103,8 @@ def first_failure(code: int, output: str) -> str:
     if code == 0:
         return ""
     test = r"^(?:FAILED|ERROR) (\S+?(?:\[.*?\](?= - |$))?)(?: - .*)?$"
-    found = re.search(test, output, re.MULTILINE)
-    return found[1] if found else f"the process ended with {code}"
+    match = re.search(test, output, re.MULTILINE)
+    return match[1] if match else f"the process ended with {code}"
 
 
 class Copies:
@@ -143,22 +143,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--list", action="store_true", help="print the mutants, and run nothing")
     parser.add_argument("--jobs", type=int, default=1, help="tests that run at a time (1)")
     parser.add_argument("--page", type=Path, help="write the table to this file, too")
-    given = parser.parse_args(arguments)
-    chosen = [each for each in MUTANTS if _is_chosen(each, given.only)]
-    if given.list:
-        print("\n".join(f"{each.name}: {each.kind}, {each.threshold}" for each in chosen))
+    options = parser.parse_args(arguments)
+    chosen = [mutant for mutant in MUTANTS if _is_chosen(mutant, options.only)]
+    if options.list:
+        print("\n".join(f"{mutant.name}: {mutant.kind}, {mutant.threshold}" for mutant in chosen))
         return 0
-    stale = [each for each in chosen if not applies(each)]
+    stale = [mutant for mutant in chosen if not applies(mutant)]
     if stale:
-        print("\n".join(f"DOES NOT APPLY {each.name}: {each.file}" for each in stale))
+        print("\n".join(f"DOES NOT APPLY {mutant.name}: {mutant.file}" for mutant in stale))
         return 1
     with tempfile.TemporaryDirectory() as folder:
-        caught = _run(chosen, Copies(Path(folder), given.jobs), given.jobs)
+        caught = _run(chosen, Copies(Path(folder), options.jobs), options.jobs)
     if caught is None:
         return 1
     print(f"{sum(map(bool, caught.values()))} of {len(chosen)} mutants caught")
-    if given.page:
-        given.page.write_text(page(caught), encoding="utf-8")
+    if options.page:
+        options.page.write_text(page(caught), encoding="utf-8")
     return int(not all(caught.values()))
 
 
@@ -178,11 +178,13 @@ def applies(mutant: Mutant) -> bool:
 
 def _run(chosen: Sequence[Mutant], copies: Copies, jobs: int) -> dict[Mutant, str] | None:
     """What caught each mutant; None if tests fail without one."""
-    selections = list(dict.fromkeys(each.tests for each in chosen))
+    selections = list(dict.fromkeys(mutant.tests for mutant in chosen))
     caught: dict[Mutant, str] = {}
     with ThreadPoolExecutor(jobs) as pool:
         plain = _counted(pool.map(copies.without_mutant, selections), len(selections))
-        failing = [(tests, each) for tests, each in zip(selections, plain, strict=True) if each]
+        failing = [
+            (tests, reason) for tests, reason in zip(selections, plain, strict=True) if reason
+        ]
         for tests, failed in failing:
             print(f"the tests fail without a mutant: {' '.join(tests)}: {failed}")
         if failing:
@@ -206,8 +208,8 @@ def page(caught: Mapping[Mutant, str]) -> str:
     """The table of mutants as Markdown."""
     head = ["mutant", "kind", "threshold", "caught by"]
     rows = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
-    for each, by in caught.items():
-        cells = each.name, each.kind, each.threshold, by.replace("|", "\\|") or "SURVIVED"
+    for mutant, by in caught.items():
+        cells = mutant.name, mutant.kind, mutant.threshold, by.replace("|", "\\|") or "SURVIVED"
         rows.append(f"| {' | '.join(cells)} |")
     share = f"{sum(map(bool, caught.values()))} of {len(caught)} mutants are caught."
     lines = [

@@ -117,27 +117,30 @@ def summary(outcomes: Sequence[Outcome], target: str, seconds: float) -> str:
 
 def main() -> int:
     """Run the requested cases and print what failed."""
-    given = arguments().parse_args()
-    way = WAYS[given.target]
+    options = arguments().parse_args()
+    way = WAYS[options.target]
     way.prepare()
-    cases, since = chosen(given), time.monotonic()
-    if given.list:
+    cases, since = chosen(options), time.monotonic()
+    if options.list:
         print("\n".join(case.name for case in cases))
         return 0
     limits = Limits(
-        int(given.memory * 2**30), given.case_seconds, given.case_seconds + 60, given.seconds
+        int(options.memory * 2**30),
+        options.case_seconds,
+        options.case_seconds + 60,
+        options.seconds,
     )
     outcomes = run_cases(
         cases,
-        lambda case: outcome(case, way, given.threads),
+        lambda case: outcome(case, way, options.threads),
         limits,
-        reporter(len(cases), given),
-        given.jobs,
+        reporter(len(cases), options),
+        options.jobs,
     )
-    print("\n" + summary(outcomes, given.target, time.monotonic() - since))
-    if given.json is not None:
-        rows = [{"target": given.target, "scale": given.scale, **asdict(o)} for o in outcomes]
-        append(given.json, {"sizes": rows})
+    print("\n" + summary(outcomes, options.target, time.monotonic() - since))
+    if options.json is not None:
+        rows = [{"target": options.target, "scale": options.scale, **asdict(o)} for o in outcomes]
+        append(options.json, {"sizes": rows})
     return 1 if any(failures(outcomes)) else 0
 
 

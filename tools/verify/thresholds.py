@@ -56,8 +56,8 @@ def compared(case: Case, target: Target) -> set[str]:
 
 def _batch(case: Case) -> int:
     """The size of the first axis of the first array; NOBODY if there is none."""
-    arrays = (each for each in case.values.values() if is_array(each) and each.ndim)
-    return next((len(each) for each in arrays), NOBODY)
+    arrays = (array for array in case.values.values() if is_array(array) and array.ndim)
+    return next((len(array) for array in arrays), NOBODY)
 
 
 def family(op: str) -> str:
@@ -67,24 +67,31 @@ def family(op: str) -> str:
 
 def families() -> Mapping[str, set[str]]:
     """The families of ops that compare sizes with each threshold."""
-    found = defaultdict[str, set[str]](set)
+    families_by_threshold = defaultdict[str, set[str]](set)
     for target in (NativeTarget(), NumpyTarget(), TritonTarget()):
         for sample in samples():
             if not find(sample.op).is_composite:
                 for case in cases(sample):
                     for name in compared(case, target):
-                        found[name].add(family(sample.op))
-    return found
+                        families_by_threshold[name].add(family(sample.op))
+    return families_by_threshold
 
 
 def table(found: Mapping[str, set[str]], shows: bool) -> list[str]:
     """The lines of the table; with `shows`, the families of each threshold."""
     head = ["threshold", "value", "in tests", "unit", "effect", "families of ops"]
     lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
-    for name, each in all_thresholds().items():
+    for name, threshold in all_thresholds().items():
         users = sorted(found[name])
         shown = f"{len(users)}: {', '.join(users)}" if shows and users else f"{len(users)}"
-        cells = [name, f"{each.default:,}", f"{each.small:,}", each.unit, each.effect, shown]
+        cells = [
+            name,
+            f"{threshold.default:,}",
+            f"{threshold.small:,}",
+            threshold.unit,
+            threshold.effect,
+            shown,
+        ]
         lines.append(f"| {' | '.join(cells)} |")
     return lines
 
@@ -93,10 +100,10 @@ def main() -> None:
     """Print the table, and write it."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--show", action="store_true", help="list the families of ops")
-    given = parser.parse_args()
-    found = families()
-    print("\n".join(table(found, given.show)))
-    RESULTS.write_text("\n".join(table(found, shows=False)) + "\n", encoding="utf-8")
+    options = parser.parse_args()
+    families_found = families()
+    print("\n".join(table(families_found, options.show)))
+    RESULTS.write_text("\n".join(table(families_found, shows=False)) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -98,25 +98,25 @@ def _kernel_cache(folder: Path, limit: int) -> KernelCache | None:
 def _compile_jobs(
     jobs: Sequence[Job], progress: Progress, processes: int | None, cache: KernelCache | None
 ) -> dict[Job, Code]:
-    known = _cached(jobs, cache)
-    missing = [job for job in jobs if job not in known]
+    codes = _cached(jobs, cache)
+    missing = [job for job in jobs if job not in codes]
     failed: list[CompileError] = []
-    for number, (job, answer) in enumerate(compiled(missing, processes), len(known) + 1):
+    for number, (job, answer) in enumerate(compiled(missing, processes), len(codes) + 1):
         try:
-            known[job] = code_of(job, answer)
+            codes[job] = code_of(job, answer)
             if cache:
-                cache.put(job, known[job])
+                cache.put(job, codes[job])
         except CompileError as error:
             failed.append(error)
         progress(number, len(jobs), f"{job.gpu} {job.entry}")
     if missing and cache:
         cache.trim()
     if failed:
-        raise CompileError("\n".join(sorted(str(each) for each in failed)))
-    return known
+        raise CompileError("\n".join(sorted(str(failure) for failure in failed)))
+    return codes
 
 
 def _cached(jobs: Sequence[Job], cache: KernelCache | None) -> dict[Job, Code]:
     """The jobs found in the cache."""
-    found = {job: cache.find(job) for job in jobs} if cache else {}
-    return {job: code for job, code in found.items() if code is not None}
+    cached = {job: cache.find(job) for job in jobs} if cache else {}
+    return {job: code for job, code in cached.items() if code is not None}

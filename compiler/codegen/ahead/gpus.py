@@ -37,7 +37,7 @@ def gpus(text: str) -> list[Gpu]:
     >>> [str(each) for each in gpus("cuda:90,hip:gfx942,cuda:90")]
     ['cuda:90', 'hip:gfx942']
     """
-    return list(dict.fromkeys(_gpu(each.strip()) for each in text.split(",")))
+    return list(dict.fromkeys(_gpu(name.strip()) for name in text.split(",")))
 
 
 def _gpu(text: str) -> Gpu:

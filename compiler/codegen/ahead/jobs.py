@@ -96,14 +96,16 @@ def kernel_jobs(module: Module, gpu: Gpu, index: str = "int32") -> list[tuple[Ke
 
 def _functions(module: Module) -> dict[str, str]:
     """The source of every Triton function of a module, by name."""
-    return {found[1]: found[0].rstrip() for found in _FUNCTION.finditer(module.source)}
+    return {match[1]: match[0].rstrip() for match in _FUNCTION.finditer(module.source)}
 
 
 def _job(
     spec: KernelSpec, functions: Mapping[str, str], helpers: Mapping[str, str], gpu: Gpu, index: str
 ) -> Job:
     constants = {**spec.constants, INDEX: index}
-    text, types, known = structural_key(functions[spec.name].split("\n"), spec.types, constants)
+    text, types, job_constants = structural_key(
+        functions[spec.name].split("\n"), spec.types, constants
+    )
     called = _called(text, helpers)
     entry = re.sub(r"_\d+$", "", spec.name)
     entry += "_" * (entry in called)
@@ -119,14 +121,16 @@ def _job(
     options = {"num_warps": WARPS, "enable_fp_fusion": True} | dict(spec.options)
     if gpu.maker == "hip":  # whose shared memory has room for its default of two
         options.pop("num_stages", None)
-    return Job(entry, str(gpu), "\n\n".join(parts), types, known, tuple(sorted(options.items())))
+    return Job(
+        entry, str(gpu), "\n\n".join(parts), types, job_constants, tuple(sorted(options.items()))
+    )
 
 
 def _called(text: str, helpers: Mapping[str, str]) -> list[str]:
     """The helpers that a text calls, transitively, callees first."""
-    found: dict[str, None] = {}
+    called: dict[str, None] = {}
     for name in re.findall(r"(?<![\w.])\w+", text):
-        if name in helpers and name not in found:
-            others = {each: body for each, body in helpers.items() if each != name}
-            found |= dict.fromkeys([*_called(helpers[name], others), name])
-    return list(found)
+        if name in helpers and name not in called:
+            others = {helper: body for helper, body in helpers.items() if helper != name}
+            called |= dict.fromkeys([*_called(helpers[name], others), name])
+    return list(called)

@@ -81,22 +81,22 @@ def _found(folder: PrivateFolder, name: str, job: Job) -> Code | None:
 def _about(triton: str, job: Job, code: Code) -> str:
     """The inputs and results of the compilation as JSON, with the digests of its files."""
     decided = {"triton": triton} | {k: v for k, v in asdict(job).items() if k != "source"}
-    made = {k: v for k, v in asdict(code).items() if k != "files"}
-    digests = {suffix: _digest(held) for suffix, held in sorted(code.files.items())}
-    about = {"job": decided, "made": made, "sha256": digests}
-    return json.dumps(about | {"sum": _sum(made, digests)}, indent=1) + "\n"
+    fields = {k: v for k, v in asdict(code).items() if k != "files"}
+    digests = {suffix: _digest(content) for suffix, content in sorted(code.files.items())}
+    about = {"job": decided, "made": fields, "sha256": digests}
+    return json.dumps(about | {"sum": _sum(fields, digests)}, indent=1) + "\n"
 
 
 def _code(entry: PrivateFolder, job: Job, about: Mapping[str, Any]) -> Code:
     """Load an entry; ValueError if its checksums do not match."""
-    made, digests = about["made"], about["sha256"]
+    fields, digests = about["made"], about["sha256"]
     files = {suffix: entry.read(f"kernel.{suffix}", _LARGEST) for suffix in digests}
-    found = {suffix: _digest(held) for suffix, held in files.items()}
-    if found != digests or about["sum"] != _sum(made, digests):
+    actual = {suffix: _digest(content) for suffix, content in files.items()}
+    if actual != digests or about["sum"] != _sum(fields, digests):
         raise ValueError(f"{entry.path} was damaged")
     code = Code(
-        made["entry"], files, made["registers"], made["spilled"], made["shared"],
-        tuple(made["parameters"]),
+        fields["entry"], files, fields["registers"], fields["spilled"], fields["shared"],
+        tuple(fields["parameters"]),
     )  # fmt: skip
     expect_parameters(job, code.parameters, 0)
     return code

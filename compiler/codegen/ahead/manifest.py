@@ -16,7 +16,11 @@ LOADED = {"cuda": "cubin", "hip": "hsaco"}
 
 def code_files(built: Iterable[Built]) -> dict[str, bytes]:
     """The code of kernels, by file name."""
-    return {_file(each, suffix): held for each in built for suffix, held in each.code.files.items()}
+    return {
+        _file(kernel, suffix): content
+        for kernel in built
+        for suffix, content in kernel.code.files.items()
+    }
 
 
 def kernel_rows(built: Iterable[Built]) -> list[dict[str, Any]]:
@@ -26,7 +30,7 @@ def kernel_rows(built: Iterable[Built]) -> list[dict[str, Any]]:
     pointers that follow; `constants` are those every launch must repeat as compiled; `shared` is
     the shared memory of a program and `bytes` the size of the file, in bytes.
     """
-    return [_row(each) for each in built]
+    return [_row(kernel) for kernel in built]
 
 
 def _row(each: Built) -> dict[str, Any]:

@@ -62,7 +62,7 @@ def _compile_job(job: Mapping[str, Any], log: io.StringIO) -> dict[str, Any]:
         "registers": usage[0],
         "spilled": usage[1],
         "parameters": _ptx_parameters(text) if maker == "cuda" else _hip_parameters(text),
-        "code": {suffix: base64.b64encode(each).decode() for suffix, each in code.items()},
+        "code": {suffix: base64.b64encode(data).decode() for suffix, data in code.items()},
     }
 
 
@@ -141,8 +141,8 @@ def _hip_usage(text: str) -> tuple[int | None, int | None]:
 
 
 def _number(pattern: str, text: str) -> int | None:
-    found = re.search(pattern, text)
-    return int(found[1]) if found else None
+    match = re.search(pattern, text)
+    return int(match[1]) if match else None
 
 
 def _ptx_parameters(text: str) -> list[int]:
@@ -153,8 +153,8 @@ def _ptx_parameters(text: str) -> list[int]:
 
 def _hip_parameters(text: str) -> list[int]:
     """The size in bytes of each parameter, without hidden ones that the driver fills in."""
-    found = re.findall(r"\.size:\s+(\d+)\n\s+\.value_kind:\s+(\w+)", text)
-    return [int(size) for size, kind in found if not kind.startswith("hidden_")]
+    parameters = re.findall(r"\.size:\s+(\d+)\n\s+\.value_kind:\s+(\w+)", text)
+    return [int(size) for size, kind in parameters if not kind.startswith("hidden_")]
 
 
 if __name__ == "__main__":

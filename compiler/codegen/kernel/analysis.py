@@ -21,8 +21,8 @@ def operand_types(part: Expr) -> list[DType | None]:
     if part.fn not in ELEMENTWISE:
         return [part.dtype for _ in part.args]
     types = [arg.dtype.numpy if isinstance(arg, Expr) else type(arg) for arg in part.args]
-    found = getattr(np, part.fn).resolve_dtypes((*types, None))[: len(types)]
-    return [DType.of(each) for each in found]
+    resolved = getattr(np, part.fn).resolve_dtypes((*types, None))[: len(types)]
+    return [DType.of(dtype) for dtype in resolved]
 
 
 def accumulator_type(dtype: DType) -> DType:
@@ -53,12 +53,12 @@ def reduction_levels(stores: Iterable[Store]) -> list[list[Expr]]:
     """Group reductions that can share a pass over their loop, in dependency order."""
     depth: dict[Expr, int] = {}
     for part in all_parts(store_roots(stores)):
-        below = max((depth[each] for each in part.parts()), default=0)
+        below = max((depth[operand] for operand in part.parts()), default=0)
         depth[part] = below + (part.fn == "reduce")
-    found: dict[tuple[int, int], list[Expr]] = {}
+    levels: dict[tuple[int, int], list[Expr]] = {}
     for part in (part for part in depth if part.fn == "reduce"):
-        found.setdefault((depth[part], reduced_loop(part)), []).append(part)
-    return [found[key] for key in sorted(found)]
+        levels.setdefault((depth[part], reduced_loop(part)), []).append(part)
+    return [levels[key] for key in sorted(levels)]
 
 
 def needed(kernel: KernelBody) -> list[Expr]:
@@ -70,10 +70,10 @@ def loop_dependencies(kernel: KernelBody) -> dict[Expr, frozenset[int]]:
     """The loops that each expression depends on."""
     loop_deps: dict[Expr, frozenset[int]] = {}
     for part in all_parts(needed(kernel)):
-        found = frozenset[int]().union(*(loop_deps[each] for each in part.parts()))
+        deps = frozenset[int]().union(*(loop_deps[operand] for operand in part.parts()))
         if part.fn == "loop":
-            found = frozenset({number_of(part)})
-        loop_deps[part] = found - _closed_loops(part)
+            deps = frozenset({number_of(part)})
+        loop_deps[part] = deps - _closed_loops(part)
     return loop_deps
 
 

@@ -65,8 +65,8 @@ class Ref:
             raise CompileError(f"{self.operand.name}: {len(indices)} indices for {self.shape}")
         args = (*indices, *(() if where is None else (where, other)))
         dtype = self.type.dtype
-        found = self.kernel.node("load", args, dtype, Source(self.operand, self.shape))
-        return found.astype(DType.FP32) if dtype is DType.BF16 else found
+        loaded = self.kernel.node("load", args, dtype, Source(self.operand, self.shape))
+        return loaded.astype(DType.FP32) if dtype is DType.BF16 else loaded
 
     def reshaped(self, shape: Sequence[Size]) -> Ref:
         """A view of the same elements in another shape."""
@@ -132,8 +132,8 @@ class KernelBody(Tracer):
 
     def cast(self, x: Expr, dtype: DType) -> Expr:
         """Cast `x`, unless it has the type already; bfloat16 stays float32 until stored."""
-        kept = DType.FP32 if dtype is DType.BF16 and x.dtype is not dtype else dtype
-        return super().cast(x, kept)
+        working_dtype = DType.FP32 if dtype is DType.BF16 and x.dtype is not dtype else dtype
+        return super().cast(x, working_dtype)
 
     def astype(self, x: Term, dtype: Any) -> Any:
         """Cast `x`; Python numbers are returned unchanged."""
@@ -253,8 +253,8 @@ class KernelBody(Tracer):
     def moments(self, value: Expr, over: Expr, where: Term | None = None) -> tuple[Expr, Expr]:
         """The mean and the (biased) variance over the iterations of a loop where `where` holds."""
         args = (value, over) if where is None else (value, over, where)
-        made = self.node("reduce", args, value.dtype, "moments")
-        count, mean, squares = (self.node("moment", (made,), value.dtype, n) for n in range(3))
+        moments = self.node("reduce", args, value.dtype, "moments")
+        count, mean, squares = (self.node("moment", (moments,), value.dtype, n) for n in range(3))
         return mean, squares / count
 
     def cumsum(self, value: Expr, over: Expr) -> Expr:
@@ -273,8 +273,8 @@ class KernelBody(Tracer):
         """The first iteration of a loop with the maximum value."""
         best = self.max(value, over)
         beyond = self.size(self.loops[number_of(over)])
-        found = self.where(self.call("equal", value, best), over, beyond)
-        return self.min(self.astype(found, DType.INT32), over)
+        candidate = self.where(self.call("equal", value, best), over, beyond)
+        return self.min(self.astype(candidate, DType.INT32), over)
 
     def _reduction(self, fn: str, value: Term, over: Expr) -> Expr:
         dtype = value.dtype if isinstance(value, Expr) else DType.FP32
@@ -319,7 +319,7 @@ class Tiles(KernelBody):
     def contract(self, a: Expr, b: Expr) -> Expr:
         """The sum over K of a * b; `a` does not depend on the column, nor `b` on the row."""
         accumulator = DType.FP64 if a.dtype is DType.FP64 else DType.FP32
-        kept = [_before_upcast(factor) for factor in (a, b)]
-        if all(factor.dtype is DType.BF16 for factor in kept):
-            a, b = kept
+        factors = [_before_upcast(factor) for factor in (a, b)]
+        if all(factor.dtype is DType.BF16 for factor in factors):
+            a, b = factors
         return self.node("dot", (a, b.astype(a.dtype)), accumulator)

@@ -43,16 +43,16 @@ class Epilogue:
         """Store the epilogue's outputs for an element; `indices` refer to the view `shape`."""
         full = self.result.type.shape
         position = tuple(indices) if shape == full else _reindexed(kernel, full, shape, indices)
-        known = dict[Expr, Term]()
+        terms = dict[Expr, Term]()
         for root in self.roots:
-            for part in (part for part in ordered(root.expr) if part not in known):
-                known[part] = self._part(kernel, part, position, value, known)
+            for part in (part for part in ordered(root.expr) if part not in terms):
+                terms[part] = self._part(kernel, part, position, value, terms)
         if self.result.place is not Place.INNER:
             aligned = Ref(kernel, self.writer.operand(self.result), full)
             kernel.store(aligned, position, value, where)
         for root in self.roots:
             out = Ref(kernel, self.writer.operand(root.value), full)
-            kernel.store(out, position, known[root.expr], where)
+            kernel.store(out, position, terms[root.expr], where)
 
     def _part(
         self,
@@ -85,8 +85,8 @@ def _reindexed(
 ) -> tuple[Term, ...]:
     """The indices of an element in another shape; common leading and trailing axes are kept."""
     same = (a == b for a, b in zip(reversed(full), reversed(shape), strict=False))
-    kept = min(sum(takewhile(bool, same)), len(full) - 1, len(shape) - 1)
-    middle, aligned = len(shape) - kept, len(full) - kept
+    common = min(sum(takewhile(bool, same)), len(full) - 1, len(shape) - 1)
+    middle, aligned = len(shape) - common, len(full) - common
     same = (a == b for a, b in zip(full[: aligned - 1], shape[: middle - 1], strict=False))
     first = sum(takewhile(bool, same))
     flat, *others = indices[first:middle]

@@ -46,12 +46,12 @@ class Facts:
 
     def store(self, array: str, numbers: Range, is_whole: bool) -> bool:
         """Learn what an array has after a store; False if what was known may not hold any more."""
-        known = self.numbers.get(array)
-        if known is None:
+        previous = self.numbers.get(array)
+        if previous is None:
             if is_whole and numbers != ANY:
                 self.numbers[array] = numbers
             return True
-        return known == ANY or known | numbers == known
+        return previous == ANY or previous | numbers == previous
 
     def is_at_most(self, a: Size, b: Size) -> bool:
         """True if `a <= b` follows from the signs of sizes and from one pair at most."""
@@ -102,8 +102,8 @@ class IndexRanges:
         if not facts:
             return self
         merged = {part: self.known.get(part, ANY) & range for part, range in facts.items()}
-        known = {**self.known, **merged}
-        return IndexRanges(self.kernel, self.facts, known, self.conditions + 1)
+        ranges = {**self.known, **merged}
+        return IndexRanges(self.kernel, self.facts, ranges, self.conditions + 1)
 
     # ---- arithmetic ----
 
@@ -134,7 +134,7 @@ class IndexRanges:
         whole, end = below(self.kernel.loops[number]), self.kernel.ends.get(number)
         if end is None:
             return whole
-        return whole & Range((), tuple(each - 1 for each in self.of(end).high))
+        return whole & Range((), tuple(limit - 1 for limit in self.of(end).high))
 
     def sum(self, term: Expr) -> Range:
         """A sum, or a difference; of a position and an iteration, below the end of both."""
@@ -153,7 +153,7 @@ class IndexRanges:
         end = self.kernel.ends.get(number_of(step))
         if end is None or end.fn != "subtract" or end.args[1] is not start:
             return ANY
-        return Range((), tuple(each - 1 for each in self.of(end.args[0]).high))
+        return Range((), tuple(limit - 1 for limit in self.of(end.args[0]).high))
 
     def product(self, term: Expr) -> Range:
         """A product, if a factor is a size."""
@@ -181,7 +181,7 @@ class IndexRanges:
             return ANY
         if term.fn == "index_div" and not dividend.is_positive:
             return ANY
-        ends = (tuple(_quotient(end, divisor) for end in each) for each in _sides(dividend))
+        ends = (tuple(_quotient(end, divisor) for end in side) for side in _sides(dividend))
         return Range(*ends)
 
     def remainder(self, term: Expr) -> Range:
@@ -205,7 +205,7 @@ class IndexRanges:
         return iterations // size * size == iterations
 
     def _is_above_zero(self, term: Term) -> bool:
-        return any(is_at_most(1, each) for each in self.of(term).low)
+        return any(is_at_most(1, end) for end in self.of(term).low)
 
     def maximum(self, term: Expr) -> Range:
         """The larger of two."""
@@ -250,18 +250,24 @@ class IndexRanges:
     def drawn(self, term: Expr) -> Range:
         """A random number below a span; any number if that may be 0 or less."""
         size = size_of(term.args[2])
-        known = self._is_above_zero(term.args[2]) if size is None else self._is_positive(size)
+        is_positive = self._is_above_zero(term.args[2]) if size is None else self._is_positive(size)
         return (
-            ANY if not known else Range((0,), tuple(end - 1 for end in self.of(term.args[2]).high))
+            ANY
+            if not is_positive
+            else Range((0,), tuple(end - 1 for end in self.of(term.args[2]).high))
         )
 
     def reduction(self, term: Expr) -> Range:
         """The smallest or largest of the values of a loop, which may have no iterations."""
         value, over = term.args[:2]
         if term.extra == "sum":
-            each = self.of(value)
+            range_of_value = self.of(value)
             most = self.kernel.loops[number_of(cast(Expr, over))]
-            return Range((0,), each.times(most).high).bounded if each.is_positive else ANY
+            return (
+                Range((0,), range_of_value.times(most).high).bounded
+                if range_of_value.is_positive
+                else ANY
+            )
         if term.extra not in ("min", "max"):
             return ANY
         size = self.kernel.loops[number_of(cast(Expr, over))]
@@ -370,7 +376,7 @@ _COMPARISONS: Mapping[str, Compare] = {
 
 def _has_floats(terms: Sequence[Term]) -> bool:
     return any(
-        each.dtype.is_float if isinstance(each, Expr) else isinstance(each, float) for each in terms
+        term.dtype.is_float if isinstance(term, Expr) else isinstance(term, float) for term in terms
     )
 
 

@@ -83,8 +83,8 @@ class KernelModuleWriter(ModuleWriter):
     def _check_shape(self, value: Value, shape: Sequence[Size]) -> None:
         """Write that a host result that kernels read has the sizes that were known before it."""
         sizes = ", ".join(str(size if self._is_known(size) else None) for size in shape)
-        found = f"{self.operand(value)}.shape, ({sizes}{',' * (len(shape) == 1)})"
-        self.line(f"{self.function(expect_shape)}({found}, {value.label!r})")
+        actual = f"{self.operand(value)}.shape, ({sizes}{',' * (len(shape) == 1)})"
+        self.line(f"{self.function(expect_shape)}({actual}, {value.label!r})")
 
     def _is_known(self, size: Size) -> bool:
         return self.known_size(size) is not None

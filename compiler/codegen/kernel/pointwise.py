@@ -90,13 +90,13 @@ def _space(root: Root) -> Shape:
 
 def _axes(expr: Expr) -> tuple[int, ...]:
     """The axes that an expression reduces, counted from the last one: -1, -2, …"""
-    found = {
+    axes = {
         axis - len(part.shape)
         for part in ordered(expr)
         if part.fn.startswith("reduce_")
         for axis in cast("tuple[int, ...]", part.extra)
     }
-    return tuple(sorted(found))
+    return tuple(sorted(axes))
 
 
 class _Kernel:
@@ -113,10 +113,10 @@ class _Kernel:
         self.writer = writer
         self.space, self.reduced = space, {axis + len(space) for axis in axes}
         self.groups = _merged(space, self.reduced, _shapes(roots))
-        kept = [
+        grid = [
             product(space[a] for a in group) for group, is_reduced in self.groups if not is_reduced
         ]
-        self.kernel = KernelBody(name, kept)
+        self.kernel = KernelBody(name, grid)
         self.indices = self._indices()
         self.known: dict[Expr, Term] = {}
         for root in roots:
@@ -124,13 +124,13 @@ class _Kernel:
 
     def _indices(self) -> list[Term]:
         """The index of each group of axes: an element's, or the loop's."""
-        kept = iter(self.kernel.indices)
+        indices = iter(self.kernel.indices)
         sizes = [product(self.space[a] for a in g) for g, is_reduced in self.groups if is_reduced]
         if not sizes:
-            return list(kept)
+            return list(indices)
         self.loop = self.kernel.loop(product(sizes))
         looped = iter(self.kernel.unravel(self.loop, sizes))
-        return [next(looped) if reduced else next(kept) for _, reduced in self.groups]
+        return [next(looped) if reduced else next(indices) for _, reduced in self.groups]
 
     def _store(self, root: Root) -> None:
         out = self.writer.operand(root.value)
@@ -146,12 +146,12 @@ class _Kernel:
         padded = (1,) * (len(self.space) - len(shape)) + tuple(shape)
         sizes = [product(padded[axis] for axis in group) for group, _ in self.groups]
         pairs = zip(sizes, self.groups, self.indices, strict=True)
-        kept = [
+        merged = [
             (size, index)
             for size, (_, is_reduced), index in pairs
             if not (is_reduced and size == 1)
         ]
-        return tuple(s for s, _ in kept), [0 if s == 1 else i for s, i in kept]
+        return tuple(s for s, _ in merged), [0 if s == 1 else i for s, i in merged]
 
     def _lower(self, root: Expr) -> Term:
         """Lower an expression over shapes to scalars."""
@@ -197,8 +197,8 @@ def _merged(
     """Merge adjacent axes that the same shapes have, with a flag for groups that are reduced."""
     rank = len(space)
     padded = {(1,) * (rank - len(shape)) + tuple(shape) for shape in shapes if len(shape) <= rank}
-    each = sorted(padded, key=str)
-    varies = [tuple(shape[axis] == space[axis] for shape in each) for axis in range(rank)]
+    in_order = sorted(padded, key=str)
+    varies = [tuple(shape[axis] == space[axis] for shape in in_order) for axis in range(rank)]
     groups: list[tuple[list[int], bool]] = []
     for axis in range(rank):
         same = groups and varies[groups[-1][0][0]] == varies[axis]

@@ -39,13 +39,13 @@ class Range:
         return Range(highest((*low,)), lowest((*(a + b for a in self.high for b in other.high),)))
 
     def __neg__(self) -> Range:
-        return Range(tuple(-each for each in self.high), tuple(-each for each in self.low))
+        return Range(tuple(-end for end in self.high), tuple(-end for end in self.low))
 
     def times(self, size: Size) -> Range:
         """The range of the product with a number or a size, which is not negative."""
         if isinstance(size, int) and size < 0:
             return (-self).times(-size)
-        return Range(*(tuple(each * size for each in ends) for ends in (self.low, self.high)))
+        return Range(*(tuple(end * size for end in ends) for ends in (self.low, self.high)))
 
     @property
     def bounded(self) -> Range:
@@ -65,7 +65,7 @@ class Range:
     @property
     def is_positive(self) -> bool:
         """True if no value is known to be negative."""
-        return any(is_at_most(0, each) for each in self.low)
+        return any(is_at_most(0, end) for end in self.low)
 
 
 ANY = Range()
@@ -103,8 +103,8 @@ def highest(ends: Ends) -> Ends:
 
 
 def _tightest(ends: Ends, implies: Callable[[Size, Size], bool]) -> Ends:
-    kept: list[Size] = []
+    tightest: list[Size] = []
     for end in dict.fromkeys(ends):
-        if not any(implies(each, end) for each in kept):
-            kept = [each for each in kept if not implies(end, each)] + [end]
-    return tuple(kept[:MOST_ENDS])
+        if not any(implies(other, end) for other in tightest):
+            tightest = [other for other in tightest if not implies(end, other)] + [end]
+    return tuple(tightest[:MOST_ENDS])

@@ -62,15 +62,15 @@ class _Splitter:
     def kernels(self) -> list[KernelBody]:
         """The partial and combining kernels of each level, then those of the stores."""
         *levels, last = reduction_levels(self.original.stores)
-        made: list[KernelBody] = []
+        kernels: list[KernelBody] = []
         for level in levels:
             partial = self._allocate(level, (self.count, *self.original.shape))
-            made += [self._partial_kernel(partial), self._combine_kernel(partial)]
+            kernels += [self._partial_kernel(partial), self._combine_kernel(partial)]
         partial = self._allocate(last, (self.count, *self.original.shape))
-        made.append(self._partial_kernel(partial))
+        kernels.append(self._partial_kernel(partial))
         if not any(self._is_per_iteration(store) for store in self.original.stores):
-            return [*made, self._combine_and_store(partial)]
-        return [*made, self._combine_kernel(partial), *self._stores()]
+            return [*kernels, self._combine_and_store(partial)]
+        return [*kernels, self._combine_kernel(partial), *self._stores()]
 
     def _allocate(self, level: Sequence[Expr], shape: Shape) -> dict[Expr, list[NumpyOperand]]:
         """Allocate scratch for the results of reductions: one number each, or three for moments."""
@@ -86,9 +86,11 @@ class _Splitter:
         """A kernel of partial results, with an element for each part of each element."""
         kernel = KernelBody(f"{self.original.name}_parts", (self.count, *self.original.shape))
         kernel.split_size = self.part
-        known = self._substitutions(kernel, kernel.indices[1:], kernel.loop(self.original.loops[0]))
+        substitutions = self._substitutions(
+            kernel, kernel.indices[1:], kernel.loop(self.original.loops[0])
+        )
         for part, buffers in partial.items():
-            values = _result_values(kernel, cast(Expr, substitute(kernel, part, known)))
+            values = _result_values(kernel, cast(Expr, substitute(kernel, part, substitutions)))
             for buffer, value in zip(buffers, values, strict=True):
                 kernel.store(Ref(kernel, buffer, kernel.shape), kernel.indices, value)
         return kernel
@@ -105,10 +107,10 @@ class _Splitter:
     def _combine_and_store(self, partial: dict[Expr, list[NumpyOperand]]) -> KernelBody:
         """A kernel that combines the parts of each element, and performs the original stores."""
         kernel = KernelBody(self.original.name, self.original.shape)
-        known = self._substitutions(kernel, kernel.indices, None)
+        substitutions = self._substitutions(kernel, kernel.indices, None)
         for part, values in self._combined(kernel, partial).items():
-            known |= zip(_result_values(self.original, part), values, strict=True)
-        return self._stored(kernel, self.original.stores, known)
+            substitutions |= zip(_result_values(self.original, part), values, strict=True)
+        return self._stored(kernel, self.original.stores, substitutions)
 
     def _combined(
         self, kernel: KernelBody, partial: dict[Expr, list[NumpyOperand]]
@@ -155,7 +157,7 @@ class _Splitter:
             indices, value, where = store.indices, store.value, store.where
             out = Ref(kernel, store.operand, store.shape)
             guard = None if where is None else substitute(kernel, where, known)
-            position = [substitute(kernel, each, known) for each in indices]
+            position = [substitute(kernel, index, known) for index in indices]
             write = kernel.add if store.atomic else kernel.store
             write(out, position, substitute(kernel, value, known), guard)
         return kernel
@@ -164,13 +166,13 @@ class _Splitter:
         self, kernel: KernelBody, indices: Sequence[Expr], iteration: Expr | None
     ) -> dict[Expr, Term]:
         """Map the original kernel's indices, loop and finished reductions to the new kernel's."""
-        known: dict[Expr, Term] = dict(zip(self.original.indices, indices, strict=True))
+        substitutions: dict[Expr, Term] = dict(zip(self.original.indices, indices, strict=True))
         if iteration is not None:
-            known[self.original.node("loop", (), iteration.dtype, 0)] = iteration
+            substitutions[self.original.node("loop", (), iteration.dtype, 0)] = iteration
         for part, buffers in self.totals.items():
             loads = [Ref(kernel, buffer, self.original.shape).at(*indices) for buffer in buffers]
-            known |= zip(_result_values(self.original, part), loads, strict=True)
-        return known
+            substitutions |= zip(_result_values(self.original, part), loads, strict=True)
+        return substitutions
 
     def _is_per_iteration(self, store: Store) -> bool:
         loop_deps = loop_dependencies(self.original)

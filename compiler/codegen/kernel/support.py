@@ -28,10 +28,10 @@ def why_no_kernel(op: Op, types: Container[DType], has_kernel: bool) -> str:
     if unaccepted:
         return f"the kernels of {op.kind} do not accept {unaccepted[0]}"
     slots = op.defn.inputs().items()
-    held = {s: slot.hold([var.type for var in op.inputs.get(s, ())]) for s, slot in slots}
+    operands = {s: slot.hold([var.type for var in op.inputs.get(s, ())]) for s, slot in slots}
     refuse = getattr(owner, "host_only", None)
     try:
-        return refuse(held) if refuse is not None else ""
+        return refuse(operands) if refuse is not None else ""
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         return f"its kernels cannot have these sizes: {error}"
 
@@ -43,8 +43,8 @@ def has_kernel_body(defn: type[OpDef]) -> bool:
 
 def _body(defn: type[OpDef]) -> tuple[type[OpDef], str] | None:
     """The class and method of an op's kernel body, if it has one."""
-    found = (defn.forward, "kernel_grad") if issubclass(defn, GradOp) else (defn, "kernel")
-    return found if callable(getattr(*found, None)) else None
+    body = (defn.forward, "kernel_grad") if issubclass(defn, GradOp) else (defn, "kernel")
+    return body if callable(getattr(*body, None)) else None
 
 
 def _data_vars(op: Op) -> list[Var]:
@@ -63,17 +63,17 @@ def _is_sized(op: Op) -> bool:
     if numbers_of(op) and infer_with_distinct_sizes(op) is None:
         return False
     owner = op.defn.origin if isinstance(op.defn, GradOp) else op.defn
-    known = {name for var in op.reads() for name in var.type.names}
+    input_names = {name for var in op.reads() for name in var.type.names}
     outputs = {name for var in op.writes() for name in var.type.names if name.startswith("?")}
-    return outputs <= known or (owner.sets_output_sizes and owner is op.defn)
+    return outputs <= input_names or (owner.sets_output_sizes and owner is op.defn)
 
 
 def _unaccepted_inputs(op: Op) -> list[str]:
     """The optional inputs of an op that its kernel body does not accept."""
-    found = _body(type(op.defn))
-    if found is None or isinstance(op.defn, Pointwise):
+    body = _body(type(op.defn))
+    if body is None or isinstance(op.defn, Pointwise):
         return []
-    taken = {slot_of(name) for name, _ in parameters(*found)}
+    taken = {slot_of(name) for name, _ in parameters(*body)}
     inputs = {s: op.defn.inputs().get(s) for s, vars in op.inputs.items() if vars}
     slots = {s: slot for s, slot in inputs.items() if slot is not None and s not in taken}
     unread = {s for s, d in slots.items() if d.companion or d.shape_only}
@@ -88,4 +88,4 @@ def _are_resolved(op: Op) -> bool:
     Those of attributes must be compared with the values.
     """
     inferred = op.defn.infer_types(op.defn.types_of(op.inputs))
-    return any(each.is_open for types in inferred.values() for each in listed(types))
+    return any(tensor_type.is_open for types in inferred.values() for tensor_type in listed(types))

@@ -21,13 +21,15 @@ class Affine:
 
     def __add__(self, other: Affine) -> Affine:
         symbols = {**self.factors, **other.factors}
-        factors = {each: self.factors.get(each, 0) + other.factors.get(each, 0) for each in symbols}
-        kept = {each: factor for each, factor in factors.items() if factor != 0}
-        return Affine(self.constant + other.constant, kept)
+        factors = {
+            symbol: self.factors.get(symbol, 0) + other.factors.get(symbol, 0) for symbol in symbols
+        }
+        nonzero = {symbol: factor for symbol, factor in factors.items() if factor != 0}
+        return Affine(self.constant + other.constant, nonzero)
 
     def times(self, size: Size) -> Affine:
         """The product with a size."""
-        factors = {each: factor * size for each, factor in self.factors.items()}
+        factors = {symbol: factor * size for symbol, factor in self.factors.items()}
         return Affine(self.constant * size, factors)
 
 
@@ -93,4 +95,4 @@ def strides(load: Expr, symbols: Sequence[Expr]) -> tuple[list[Size], Size] | No
     moved = offset(load.args, source.shape)
     if {*moved.factors} - {*symbols}:
         return None
-    return [moved.factors.get(each, 0) for each in symbols], moved.constant
+    return [moved.factors.get(symbol, 0) for symbol in symbols], moved.constant

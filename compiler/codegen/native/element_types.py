@@ -27,4 +27,8 @@ COMPUTED = frozenset({DType.FP32, DType.FP64})
 
 def dtype_of(type: ir.Type) -> DType:
     """The element type of arrays of an LLVM type, signed."""
-    return next(dtype for dtype, each in TYPES.items() if each == type and dtype is not DType.BOOL)
+    return next(
+        dtype
+        for dtype, element_type in TYPES.items()
+        if element_type == type and dtype is not DType.BOOL
+    )

@@ -41,17 +41,17 @@ def _updates(
 ) -> list[KernelBody]:
     """The kernels that store each element of the outputs, and their scalars."""
     kernel, scalars = KernelBody(op.kind, (width,)), KernelBody(f"{op.kind}_scalars", (1,))
-    held = [(kernel, kernel.indices[0], width)]
-    held += [(scalars, scalars.indices[0], 1)] if width != 1 else []
-    for body, index, count in held:
-        known = {name: Ref(body, each, (1,)).at(0) for name, each in totals.items()}
-        results = op.defn.named(_trace(writer, op, "compute", body, index, width, known))
+    kernels = [(kernel, kernel.indices[0], width)]
+    kernels += [(scalars, scalars.indices[0], 1)] if width != 1 else []
+    for body, index, count in kernels:
+        loaded = {name: Ref(body, total, (1,)).at(0) for name, total in totals.items()}
+        results = op.defn.named(_trace(writer, op, "compute", body, index, width, loaded))
         for slot, values in op.outputs.items():
             for value, result in zip(values, listed(results[slot]), strict=True):
                 if value.type.numel == count:
                     out = Ref(body, writer.operand(value), (count,))
                     body.store(out, body.indices, result)
-    return [body for body, _, _ in held if body.stores]
+    return [body for body, _, _ in kernels if body.stores]
 
 
 def _width(op: PlannedOp) -> Size:
@@ -69,11 +69,11 @@ def _trace(
     def element(value: Value) -> Expr:
         operand = writer.operand(value)
         count, at = (1, 0) if value.type.numel == 1 else (width, index)
-        found = Ref(kernel, operand, (count,)).at(at)
-        return found.astype(accumulator_type(found.dtype))
+        loaded = Ref(kernel, operand, (count,)).at(at)
+        return loaded.astype(accumulator_type(loaded.dtype))
 
     slots = {
-        slot: op.defn.slots[slot].hold([element(each) for each in values])
+        slot: op.defn.slots[slot].hold([element(value) for value in values])
         for slot, values in op.inputs.items()
     }
     return call(op.defn, body, {**slots, **totals}, kernel)

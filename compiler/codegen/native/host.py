@@ -38,11 +38,11 @@ def host_machine(environ: Environ = None) -> Machine:
     name, found = FLUID_CPU.read(environ), supported()
     if name in found:
         return found[name]
-    known = ", ".join(found) or f"none ({platform.machine()})"
+    names = ", ".join(found) or f"none ({platform.machine()})"
     if name in MACHINES:
-        raise CompileError(f"{FLUID_CPU.name} is {name!r}, but this CPU runs code for: {known}")
+        raise CompileError(f"{FLUID_CPU.name} is {name!r}, but this CPU runs code for: {names}")
     if name:
-        hint = did_you_mean(name, MACHINES) or f"this CPU runs code for: {known}"
+        hint = did_you_mean(name, MACHINES) or f"this CPU runs code for: {names}"
         raise CompileError(f"{FLUID_CPU.name} names no CPU: {name!r}", hint=hint)
     if not found:
         raise CompileError(f"no native code for this CPU ({platform.machine()})")
@@ -60,9 +60,9 @@ def supported() -> dict[str, Machine]:
     architecture = _ARCHITECTURES.get(platform.machine().lower(), "")
     features = _features()
     return {
-        name: each
-        for name, each in MACHINES.items()
-        if each.triple.split("-")[0] == architecture and features.issuperset(each.features)
+        name: machine
+        for name, machine in MACHINES.items()
+        if machine.triple.split("-")[0] == architecture and features.issuperset(machine.features)
     }
 
 
@@ -91,6 +91,6 @@ def numpy_features() -> set[str]:
     """The features that NumPy found, by LLVM's names; none if it does not list them."""
     core = import_module("numpy._core._multiarray_umath")
     listed: Mapping[str, bool] = getattr(core, "__cpu_features__", {})
-    found = {name.lower() for name, present in listed.items() if present}
-    implied = {each for name in found for each in _IMPLIED.get(name, ())}
-    return {_RENAMED.get(name, name) for name in found} | implied
+    features = {name.lower() for name, present in listed.items() if present}
+    implied = {feature for name in features for feature in _IMPLIED.get(name, ())}
+    return {_RENAMED.get(name, name) for name in features} | implied

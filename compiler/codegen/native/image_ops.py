@@ -118,7 +118,7 @@ class ImageKernelBuilder(Protocol):
 
 def _floats(*operands: DeviceOperand) -> Type:
     """The element type of operands; raises NotLowered unless all are one type of float."""
-    dtypes = {each.type.dtype for each in operands}
+    dtypes = {operand.type.dtype for operand in operands}
     if len(dtypes) > 1 or not dtypes <= COMPUTED:
         raise NotLowered("its kernels compute in float32 or float64")
     return TYPES[dtypes.pop()]
@@ -153,8 +153,8 @@ def _expect_pooled(
     """Require the shapes of images, and of what has an element for each window."""
     batch, channels = outputs[0].shape[0], outputs[0].shape[-1]
     k.expect_shape(images, (batch, *(axis.size for axis in p.axes), channels))
-    for each in outputs:
-        k.expect_shape(each, (batch, *(axis.count for axis in p.axes), channels))
+    for output in outputs:
+        k.expect_shape(output, (batch, *(axis.count for axis in p.axes), channels))
 
 
 def _window_axis(axis: Axis) -> WindowAxis:
@@ -268,14 +268,14 @@ def emit_convolution(
     arrays = {**after.arrays, "images": left, "input": left, "filters": right, "filter": right}
     if by_channel:
         windows = _windows(k.machine, g.axes, outputs, element)
-        each = conv.filters // conv.groups
-        made, last = after.epilogue, conv.filters_last
-        steps = k.made(depthwise, windows, each, made, constant, filters_last=last)
+        multiplier = conv.filters // conv.groups
+        epilogue, last = after.epilogue, conv.filters_last
+        steps = k.made(depthwise, windows, multiplier, epilogue, constant, filters_last=last)
     elif constant and k.winograd and (m := _winograd_tile(k.machine, conv, element)):
         steps = k.made(_winograd, k.machine, element, conv, m, after.epilogue)
     else:
-        made = after.epilogue
-        steps = k.made(convolution, k.machine, element, conv, epilogue=made, constant=constant)
+        epilogue = after.epilogue
+        steps = k.made(convolution, k.machine, element, conv, epilogue=epilogue, constant=constant)
     k.emit_steps(steps, arrays, element)
 
 
@@ -316,8 +316,8 @@ def emit_image_gradient(
     after = k.result_epilogue(images, bias)
     arrays = {**after.arrays, "d_out": outputs.operand}
     if _is_depthwise(conv) and not conv.filters_last:
-        windows, each = _windows(k.machine, g.axes, outputs), conv.filters // conv.groups
-        steps = k.made(depthwise_image_gradient, windows, each, after.epilogue)
+        windows, multiplier = _windows(k.machine, g.axes, outputs), conv.filters // conv.groups
+        steps = k.made(depthwise_image_gradient, windows, multiplier, after.epilogue)
         arrays |= {"filters": filters.operand, "d_images": after.arrays["out"]}
         return k.emit_steps(steps, arrays, element)
     if not _has_few_phases(conv):
@@ -345,10 +345,10 @@ def emit_filter_gradient(
     if _is_depthwise(conv) and not conv.filters_last:
         if conv.kernel[-1] > MAX_ROW_OF_TAPS.value:
             raise NotLowered("its kernels would keep a sum for each of many taps")
-        windows, each = _windows(k.machine, g.axes, outputs), conv.filters // conv.groups
-        steps = k.made(depthwise_filter_gradient, windows, each)
-        found = {"images": images, "d_out": outputs, "d_filters": filters}
-        arrays = {name: operand.operand for name, operand in found.items()}
+        windows, multiplier = _windows(k.machine, g.axes, outputs), conv.filters // conv.groups
+        steps = k.made(depthwise_filter_gradient, windows, multiplier)
+        operands = {"images": images, "d_out": outputs, "d_filters": filters}
+        arrays = {name: operand.operand for name, operand in operands.items()}
         return k.emit_steps(steps, arrays, element)
     arrays = {"input": images.operand, "d_out": outputs.operand, "out": filters.operand}
     return k.emit_steps(k.made(filter_gradient, k.machine, element, conv), arrays, element)

@@ -18,14 +18,14 @@ class Place:
 
 def flattened(lines: Sequence[str | Place], marked: list[Place]) -> list[str]:
     """All lines in order, with those that were added at marked places, which are listed too."""
-    found: list[str] = []
-    for each in lines:
-        if isinstance(each, str):
-            found.append(each)
+    result: list[str] = []
+    for line in lines:
+        if isinstance(line, str):
+            result.append(line)
         else:
-            marked.append(each)
-            found += flattened(each.lines, marked)
-    return found
+            marked.append(line)
+            result += flattened(line.lines, marked)
+    return result
 
 
 def with_ends(phi: str, ends: Mapping[str, str]) -> str:

@@ -101,7 +101,7 @@ def lane_numbers(type: Type) -> Value:
     if not type.lanes:
         return constant(type, 0)
     numbers = (constant(type.scalar, lane).name for lane in range(type.lanes))
-    return Value(f"<{', '.join(f'{type.element} {each}' for each in numbers)}>", type)
+    return Value(f"<{', '.join(f'{type.element} {number}' for number in numbers)}>", type)
 
 
 def _integer_text(type: Type, number: int) -> str:

@@ -23,12 +23,12 @@ def arithmetic(machine: Machine) -> NativeKernel:
 
     def unit(number: Value, _: list[Value]) -> list[Value]:
         def step(_: Value, values: list[Value]) -> list[Value]:
-            return [function.fma(each, half, half) for each in values]
+            return [function.fma(value, half, half) for value in values]
 
         ones = [function.constant(vector, 1.0 + place) for place in range(SUMS)]
         total, *others = function.loop(0, STEPS, 1, step, ones)
-        for each in others:
-            total = function.add(total, each)
+        for term in others:
+            total = function.add(total, term)
         function.store(total, function.address(y, number, machine.vector_bytes))
         return []
 
@@ -42,7 +42,7 @@ def copying(machine: Machine) -> NativeKernel:
     vector, nbytes = machine.vector(F32), machine.vector_bytes
 
     def unit(number: Value, _: list[Value]) -> list[Value]:
-        source, target = (function.address(each, number, BLOCK) for each in (x, y))
+        source, target = (function.address(pointer, number, BLOCK) for pointer in (x, y))
 
         def step(place: Value, _: list[Value]) -> list[Value]:
             for part in range(4):

@@ -83,7 +83,7 @@ class Function:
         internal: bool = False,
     ) -> None:  # fmt: skip
         self.name = name
-        self.parameters = [Value(f"%{each}", type) for each, type in parameters]
+        self.parameters = [Value(f"%{parameter}", type) for parameter, type in parameters]
         self.result = result
         self.declarations: dict[str, str] = {}
         self._linkage = "internal " if internal else ""
@@ -97,7 +97,7 @@ class Function:
         end = ["  ret void"] if self.result == VOID else []
         marked: list[Place] = []
         lines = flattened(self._lines, marked)
-        ends = {each.start: each.end for each in marked if each.end != each.start}
+        ends = {place.start: place.end for place in marked if place.end != place.start}
         if ends:
             lines = [with_ends(line, ends) if " = phi " in line else line for line in lines]
         return "\n".join([f"define {self._linkage}{head} nounwind {{", *lines, *end, "}"])
@@ -113,11 +113,11 @@ class Function:
     @contextmanager
     def at(self, place: Place) -> Generator[None]:
         """Append instructions, and blocks that come together again, at a place that was marked."""
-        kept = self._lines, self._block
+        saved = self._lines, self._block
         self._lines, self._block = place.lines, place.end
         yield
         place.end = self._block
-        self._lines, self._block = kept
+        self._lines, self._block = saved
 
     # ---- instructions ----
 
@@ -152,7 +152,7 @@ class Function:
 
     def _declare(self, name: str, result: Type, arguments: Sequence[Value]) -> None:
         if name not in self.declarations:
-            types = ", ".join(str(each.type) for each in arguments)
+            types = ", ".join(str(argument.type) for argument in arguments)
             self.declarations[name] = f"declare {result} @{name}({types})"
 
     # ---- constants and conversions ----
@@ -319,15 +319,18 @@ class Function:
         place = len(self._lines)
         self._count += 1
         index = Value(f"%i{self._count}", I64)
-        held = [Value(f"{index.name}_{n}", each.type) for n, each in enumerate(carried)]
-        following = list(body(index, held))
+        current = [Value(f"{index.name}_{n}", value.type) for n, value in enumerate(carried)]
+        following = list(body(index, current))
         next_index = self.value(I64, f"add nuw nsw {index}, {self.index(step).name}")
         again = self.compare("ult", next_index, self.index(stop))
-        phis = [(index, self.index(start), next_index), *zip(held, carried, following, strict=True)]
+        phis = [
+            (index, self.index(start), next_index),
+            *zip(current, carried, following, strict=True),
+        ]
         ends = (f"%{before}", f"%{self._block}")
         self._lines[place:place] = [
-            f"  {each.name} = phi {each.type} [{first.name}, {ends[0]}], [{then.name}, {ends[1]}]"
-            for each, first, then in phis
+            f"  {phi.name} = phi {phi.type} [{first.name}, {ends[0]}], [{then.name}, {ends[1]}]"
+            for phi, first, then in phis
         ]
         self.effect(f"br {again}, label %{head}, label %{head}_end")
         self._begin(f"{head}_end")
@@ -382,9 +385,9 @@ class Function:
 
 def module_text(functions: Sequence[Function]) -> str:
     """The text of a module: its functions, and declarations of what they call."""
-    defined = {each.name for each in functions}
+    defined = {function.name for function in functions}
     declared: dict[str, str] = {}
-    for each in functions:
-        declared |= each.declarations
+    for function in functions:
+        declared |= function.declarations
     lines = [line for name, line in sorted(declared.items()) if name not in defined]
-    return "\n\n".join([*(each.text() for each in functions), "\n".join(lines)]) + "\n"
+    return "\n\n".join([*(function.text() for function in functions), "\n".join(lines)]) + "\n"

@@ -51,5 +51,5 @@ AVX512VNNI = replace(AVX512, name="avx512vnni", features=_AVX512VNNI)
 AVX512BF16 = replace(AVX512, name="avx512bf16", features=_AVX512BF16)
 NEON = Machine("neon", 16, 32, "aarch64-unknown-linux-gnu", "cortex-a76", ("neon",))
 
-MACHINES = {each.name: each for each in (AVX512BF16, AVX512VNNI, AVX512, AVX2, NEON)}
+MACHINES = {machine.name: machine for machine in (AVX512BF16, AVX512VNNI, AVX512, AVX2, NEON)}
 """By name, the most capable first."""

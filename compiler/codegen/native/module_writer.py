@@ -91,9 +91,9 @@ class NativeModuleWriter(KernelModuleWriter):
         """Allocate scratch for a step: in the arena, if its size is known at bind time."""
         type = TensorType(dtype, tuple(shape))
         if {*type.names} <= self.bound_dims:
-            made = super().scratch(shape, dtype)
-            self.accesses.is_new(made.name)
-            return made
+            operand = super().scratch(shape, dtype)
+            self.accesses.is_new(operand.name)
+            return operand
         name = self.names.make(f"t{self.step}")
         self.accesses.is_new(name)
         self.line(f"{name} = np.empty({shape_text(type.shape)}, {dtype.numpy.name!r})")
@@ -145,13 +145,13 @@ class NativeModuleWriter(KernelModuleWriter):
 
     def _comments(self) -> list[str]:
         """Comments that name the ops of the step."""
-        return [f"# {one_line(each)}" for each in self.comments]
+        return [f"# {one_line(comment)}" for comment in self.comments]
 
     def _comment_call(self) -> None:
         """Name the ops of the step above a call in it, once until a sequence runs."""
         self.end_sequence()
         if self._called_step != self.step:
-            self.body.lines += ["    " * self.body.depth + each for each in self._comments()]
+            self.body.lines += ["    " * self.body.depth + comment for comment in self._comments()]
             self._called_step = self.step
 
     def prepared(
@@ -162,16 +162,16 @@ class NativeModuleWriter(KernelModuleWriter):
         computed once if its inputs are constant, again when they changed if they are watched, else
         in every step.
         """
-        is_known = all(not isinstance(each, Dim) for each in (*sizes, kernel.units))
+        is_known = all(not isinstance(size, Dim) for size in (*sizes, kernel.units))
         if not is_known or not all(map(self.is_constant, inputs)):
             out = self.scratch(shape, dtype)
-            if self._before_loop is None or not all(each.steady for each in inputs):
+            if self._before_loop is None or not all(operand.steady for operand in inputs):
                 self.command(kernel, [*inputs, out, *sizes])
             else:
                 self._call_before_loop(kernel, [*inputs, out, *sizes])
             return out
         listed = ", ".join(map(str, inputs)) + ","
-        watched = tuple(dict.fromkeys(name for each in inputs for name in self._state_of(each)))
+        watched = tuple(dict.fromkeys(name for value in inputs for name in self._state_of(value)))
         form = f"{shape_text(shape)}, {dtype.numpy.name!r}" + f", {watched!r}" * bool(watched)
         form += f", sizes={shape_text(sizes)}" * bool(sizes)
         if self.checks_bounds:
@@ -193,7 +193,7 @@ class NativeModuleWriter(KernelModuleWriter):
         name = self.kernel_name(kernel)
         self.costs.append(Call(self.step, name, kernel))
         text = self._call(name, kernel, arguments)
-        lines = ["    " * self._outer_depth + each for each in (*self._comments(), text)]
+        lines = ["    " * self._outer_depth + line for line in (*self._comments(), text)]
         self.body.lines[self._before_loop : self._before_loop] = lines
         self._before_loop += len(lines)
 
@@ -206,19 +206,19 @@ class NativeModuleWriter(KernelModuleWriter):
 
     def steps(self, steps: Steps, arrays: Mapping[str, NumpyOperand], element: Type) -> None:
         """Append the calls of a product; `arrays` are its operands by name, but for scratch."""
-        known: dict[str, NumpyOperand] = dict(arrays)
+        operands: dict[str, NumpyOperand] = dict(arrays)
         dtype = dtype_of(element)
         for call in steps.prepare:
-            *inputs, out = [each for each in call.arguments if isinstance(each, str)]
-            sizes = [each for each in call.arguments if not isinstance(each, str)]
-            given = [known[each] for each in inputs]
-            known[out] = self.prepared(call.kernel, given, sizes, (steps.scratch[out],), dtype)
+            *inputs, out = [arg for arg in call.arguments if isinstance(arg, str)]
+            sizes = [arg for arg in call.arguments if not isinstance(arg, str)]
+            args = [operands[name] for name in inputs]
+            operands[out] = self.prepared(call.kernel, args, sizes, (steps.scratch[out],), dtype)
         for name, count in steps.scratch.items():
-            if name not in known:
-                known[name] = self.scratch((count,), dtype)
+            if name not in operands:
+                operands[name] = self.scratch((count,), dtype)
         with self._blocks(steps):
             for call in steps.calls:
-                listed = [known[each] if isinstance(each, str) else each for each in call.arguments]
+                listed = [operands[arg] if isinstance(arg, str) else arg for arg in call.arguments]
                 self.command(call.kernel, listed)
 
     @contextmanager
@@ -314,7 +314,7 @@ class NativeModuleWriter(KernelModuleWriter):
         yield
         checks, self.body = self.body.lines, step
         if of_feeds and step.depth == STEP_DEPTH:
-            checks = [each for each in checks if each not in self._expected]
+            checks = [check for check in checks if check not in self._expected]
             self._expected |= dict.fromkeys(checks)
         if not checks:
             return
@@ -332,8 +332,8 @@ class NativeModuleWriter(KernelModuleWriter):
         self.accesses.check_kernel(kernel, exactly)
         if kernel.is_empty:
             return
-        for made in lower(kernel, self.machine, self.scratch):
-            self.command(made.kernel, made.arguments)
+        for lowered in lower(kernel, self.machine, self.scratch):
+            self.command(lowered.kernel, lowered.arguments)
 
     def expect_at_most(self, size: Size, limit: Size) -> None:
         """Take it that a size that the host computes is at most another."""
@@ -345,15 +345,15 @@ class NativeModuleWriter(KernelModuleWriter):
     def attempt(self) -> Generator[None]:
         """Undo what is written inside if an exception leaves it."""
         lists = self._appended()
-        marks, begun = [len(each) for each in lists], self._begun and self._begun.copy()
+        marks, begun = [len(table) for table in lists], self._begun and self._begun.copy()
         depth, blocks, looped = self.body.depth, len(self._kept), {*self.loop_sizes}
         repeats, called = self._repeats, self._called_step
         numbers = {**self.accesses.facts.numbers}
         try:
             yield
         except Exception:
-            for each, mark in zip(lists, marks, strict=True):
-                truncate(each, mark)
+            for table, mark in zip(lists, marks, strict=True):
+                truncate(table, mark)
             self._begun, self.body.depth, self.loop_sizes = begun, depth, looped
             self._repeats, self._called_step = repeats, called
             self.accesses.facts.numbers = numbers
@@ -363,7 +363,7 @@ class NativeModuleWriter(KernelModuleWriter):
 
     def _appended(self) -> list[list[Any] | dict[Any, Any]]:
         """What only grows while a step is written."""
-        kept = [*self._kept, self._operands, *self.written.tables, self._carried]
+        tables = [*self._kept, self._operands, *self.written.tables, self._carried]
         lists: list[list[Any] | dict[Any, Any]] = [
             self._expected,
             self.setup.lines,
@@ -376,13 +376,13 @@ class NativeModuleWriter(KernelModuleWriter):
             self.accesses.facts.sizes,
             self.required,
         ]
-        return [*kept, *lists, self.functions, self.globals]
+        return [*tables, *lists, self.functions, self.globals]
 
     def _forget_operands(self) -> None:
         """Forget the views of buffers that are no longer there."""
-        known = {operand.name for operand in self._operands.values()}
+        names = {operand.name for operand in self._operands.values()}
         for number, operands in [*self._in_buffer.items()]:
-            self._in_buffer[number] = [each for each in operands if each.name in known]
+            self._in_buffer[number] = [operand for operand in operands if operand.name in names]
             if number >= len(self.buffers):
                 del self._in_buffer[number]
 

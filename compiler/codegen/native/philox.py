@@ -107,7 +107,7 @@ def uniform_in_order(
     `lanes * vectors` is a multiple of 4. With 2 vectors the blocks fill a vector register.
     """
     words = words_in_order(f, key, stream, first, lanes, vectors)
-    return [_even_floats(f, each) for each in words]
+    return [_even_floats(f, word) for word in words]
 
 
 def words_in_order(
@@ -143,7 +143,7 @@ def below(f: Function, key: Value, stream: int, i: Value, span: Value) -> Value:
 
     The span is an i64 of as many lanes as the index.
     """
-    low, high = (_low(f, each) for each in _pair_of_words(f, key, stream, _index(f, i)))
+    low, high = (_low(f, word) for word in _pair_of_words(f, key, stream, _index(f, i)))
     first, second = _low(f, span), _shifted(f, span, 32)
     middle = f.add(f.mul(high, first), _shifted(f, f.mul(low, first), 32))
     other = f.add(f.mul(low, second), _low(f, middle))
@@ -183,8 +183,8 @@ def _cos_2pi(f: Function, periods: Value) -> Value:
 def _polynomial(f: Function, x: Value, coefficients: Sequence[float]) -> Value:
     """A polynomial with a rounding after each product and sum."""
     result = constant(x.type, coefficients[0])
-    for each in coefficients[1:]:
-        result = plus(f, f.mul(x, result), each)
+    for coefficient in coefficients[1:]:
+        result = plus(f, f.mul(x, result), coefficient)
     return result
 
 

@@ -22,10 +22,10 @@ def emit_product(writer: NativeModuleWriter, tiles: Tiles) -> None:
 
     Raises NotLowered unless its factors are loads that move with rows, columns and K alone.
     """
-    found = products_of(tiles, "dot")
-    if len(found) != 1 or tiles.parts > 1:
+    dots = products_of(tiles, "dot")
+    if len(dots) != 1 or tiles.parts > 1:
         raise NotLowered("its kernel has several products")
-    (dot,) = found
+    (dot,) = dots
     a, b = (cast(Expr, factor) for factor in dot.args)
     epilogue = RegisterEpilogue(tiles, dot, writer.machine)
     *stack, rows, columns = tiles.shape
@@ -34,11 +34,11 @@ def emit_product(writer: NativeModuleWriter, tiles: Tiles) -> None:
     a_strides, a_array = _factor(a, [*batch, i, left])
     b_strides, b_array = _factor(b, [*batch, right, j])
     element, a_array, b_array = product_type(writer, a_array, b_array, a_strides[-1] == 1)
-    made = epilogue.epilogue
+    fused = epilogue.epilogue
     arrays = {"a": a_array, "b": b_array, **epilogue.arrays}
     steps = writer.made(
         matmul, writer.machine, element, tuple(stack), rows, tiles.loops[0], columns,
-        a=tuple(a_strides), b=tuple(b_strides), epilogue=made,
+        a=tuple(a_strides), b=tuple(b_strides), epilogue=fused,
         constant=writer.is_constant(b_array), few_rows=writer.varies_in_loop(rows),
     )  # fmt: skip
     writer.steps(steps, arrays, element)
@@ -55,7 +55,7 @@ def _before_widening(factor: Expr) -> Expr:
 def _factor(factor: Expr, symbols: list[Expr]) -> tuple[list[Size], NumpyOperand]:
     """The strides of a factor that is a load, and its array."""
     factor = _before_widening(factor)
-    found = strides(factor, symbols) if factor.fn == "load" else None
-    if found is None or found[1] != 0:
+    layout = strides(factor, symbols) if factor.fn == "load" else None
+    if layout is None or layout[1] != 0:
         raise NotLowered("its factors are computed or gathered")
-    return found[0], cast(Source, factor.extra).operand
+    return layout[0], cast(Source, factor.extra).operand

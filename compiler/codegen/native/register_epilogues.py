@@ -68,7 +68,7 @@ class RegisterEpilogue:
         operands = tuple(dict.fromkeys((*outputs, *inputs)))
         if plain:
             return Epilogue(operands=operands)
-        names = tuple(each.name for each in outputs)
+        names = tuple(output.name for output in outputs)
         return Epilogue(self.kernel.name, operands, _Finish(self._key(), self._finish), names)
 
     def _key(self) -> tuple[object, ...]:
@@ -79,14 +79,14 @@ class RegisterEpilogue:
             if part.fn == "load":
                 row: object = self._loads[part], cast(Source, part.extra).operand.type.dtype
             else:
-                is_part = [isinstance(each, Expr) for each in part.args]
-                given = [numbers[each] if isinstance(each, Expr) else each for each in part.args]
-                row = part.extra, (*is_part,), (*given,)
+                is_part = [isinstance(arg, Expr) for arg in part.args]
+                args = [numbers[arg] if isinstance(arg, Expr) else arg for arg in part.args]
+                row = part.extra, (*is_part,), (*args,)
             rows.append((part.fn, part.dtype, row))
             numbers[part] = len(numbers)
         stores = self.kernel.stores
-        kept = [(numbers[cast(Expr, e.value)], e.operand.type.dtype) for e in stores]
-        return (*rows, *kept)
+        stored = [(numbers[cast(Expr, e.value)], e.operand.type.dtype) for e in stores]
+        return (*rows, *stored)
 
     def _parts(self) -> list[Expr]:
         """What is computed from the result, operands first."""
@@ -122,19 +122,19 @@ class RegisterEpilogue:
         return Operand(name, TYPES[source.operand.type.dtype], moved)
 
     def _strides(self, load: Expr) -> tuple[int, ...]:
-        found = strides(load, self.kernel.indices)
-        if found is None or found[1] != 0:
+        layout = strides(load, self.kernel.indices)
+        if layout is None or layout[1] != 0:
             raise NotLowered("its epilogue does not follow the axes of its result")
-        return tuple(cast("list[int]", found[0]))
+        return tuple(cast("list[int]", layout[0]))
 
     # ---- evaluation ----
 
     def _finish(self, function: Function, values: list[Value], place: Place) -> list[Value]:
         """The vectors to store, from a vector of the result."""
-        known: dict[Expr, Value] = {self.result: values[0]}
+        computed: dict[Expr, Value] = {self.result: values[0]}
         for part in self._order:
-            known[part] = self._value(function, part, known, place, values[0].type.lanes)
-        results = [known[cast(Expr, store.value)] for store in self.kernel.stores]
+            computed[part] = self._value(function, part, computed, place, values[0].type.lanes)
+        results = [computed[cast(Expr, store.value)] for store in self.kernel.stores]
         dtypes = [store.operand.type.dtype for store in self.kernel.stores]
         return [
             self._rounded(function, value, cast(Expr, store.value).dtype, dtype)

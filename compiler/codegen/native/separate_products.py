@@ -58,7 +58,7 @@ def separated(writer: NativeModuleWriter, tiles: Tiles) -> KernelBody:
     *stack, rows, columns = tiles.shape
     products = _merged([_product(writer, tiles, dot) for dot in products_of(tiles, "dot")], columns)
     rest = KernelBody(tiles.name, tiles.shape)
-    known: dict[Expr, Term] = dict(zip(tiles.indices, rest.indices, strict=True))
+    terms: dict[Expr, Term] = dict(zip(tiles.indices, rest.indices, strict=True))
     *batch, i, j = rest.indices
     for product in products:
         wide = columns * len(product.dots)
@@ -68,11 +68,11 @@ def separated(writer: NativeModuleWriter, tiles: Tiles) -> KernelBody:
             column = j + rest.size(columns * number) if number else j
             live = None if product.left.rows is None else i < rest.size(product.left.rows)
             read = Ref(rest, sums, (*stack, rows, wide))
-            known[dot] = read.at(*batch, i, column, where=live, other=0)
+            terms[dot] = read.at(*batch, i, column, where=live, other=0)
     for store in tiles.stores:
-        where = None if store.where is None else substitute(rest, store.where, known)
-        at = [substitute(rest, each, known) for each in store.indices]
-        out, value = Ref(rest, store.operand, store.shape), substitute(rest, store.value, known)
+        where = None if store.where is None else substitute(rest, store.where, terms)
+        at = [substitute(rest, index, terms) for index in store.indices]
+        out, value = Ref(rest, store.operand, store.shape), substitute(rest, store.value, terms)
         (rest.add if store.atomic else rest.store)(out, at, value, where)
     return rest
 
@@ -100,8 +100,8 @@ def _factor(factor: Expr, symbols: Sequence[Expr]) -> _Factor | None:
         kernel = factor.tracer
         assert isinstance(kernel, KernelBody)
         plain = kernel.node("load", factor.args[:-2], factor.dtype, factor.extra)
-    found = strides(plain, symbols)
-    return None if found is None else _Factor(source.operand, found[0], found[1], rows)
+    layout = strides(plain, symbols)
+    return None if layout is None else _Factor(source.operand, layout[0], layout[1], rows)
 
 
 def _gathered(
@@ -113,27 +113,27 @@ def _gathered(
     """
     axes = _axes(load, symbols)
     sizes = dict(zip(symbols, (*tiles.shape[:-1], tiles.loops[0]), strict=True))
-    shape = tuple(sizes[each] for each in axes)
+    shape = tuple(sizes[axis] for axis in axes)
     kernel = KernelBody(f"{tiles.name}_gathered", shape)
     copy = writer.scratch(shape, load.dtype)
-    known: dict[Expr, Term] = dict(zip(axes, kernel.indices, strict=True))
-    kernel.store(Ref(kernel, copy, shape), kernel.indices, substitute(kernel, load, known))
+    terms: dict[Expr, Term] = dict(zip(axes, kernel.indices, strict=True))
+    kernel.store(Ref(kernel, copy, shape), kernel.indices, substitute(kernel, load, terms))
     writer.loops(kernel)
     steps = dict(zip(axes, contiguous(shape), strict=True))
-    return _Factor(copy, [steps.get(each, 0) for each in symbols], 0)
+    return _Factor(copy, [steps.get(symbol, 0) for symbol in symbols], 0)
 
 
 def _axes(load: Expr, symbols: Sequence[Expr]) -> list[Expr]:
     """The symbol that each index of a load moves with, in order; NotLowered for several."""
-    known = dict.fromkeys(symbols)
-    found: dict[Expr, None] = {}
+    known_symbols = dict.fromkeys(symbols)
+    used: dict[Expr, None] = {}
     for index in load.args:
         parts = all_parts([index]) if isinstance(index, Expr) else []
-        moved = [each for each in parts if each in known]
-        if len(moved) > 1 or (moved and moved[0] in found):
+        moved = [symbol for symbol in parts if symbol in known_symbols]
+        if len(moved) > 1 or (moved and moved[0] in used):
             raise NotLowered("its left factor has windows of an array")
-        found |= dict.fromkeys(moved)
-    return [*found]
+        used |= dict.fromkeys(moved)
+    return [*used]
 
 
 def _existing_rows(condition: Term, row: Expr) -> Size | None:
@@ -146,12 +146,12 @@ def _existing_rows(condition: Term, row: Expr) -> Size | None:
 def _merged(products: Sequence[_Product], columns: Size) -> list[_Product]:
     """Join products whose right factors are neighbouring columns of one array."""
     result: list[_Product] = []
-    for each in products:
+    for product in products:
         last = result[-1] if result else None
-        if last is not None and _continues(last, each, columns):
-            last.dots += each.dots
+        if last is not None and _continues(last, product, columns):
+            last.dots += product.dots
         else:
-            result.append(each)
+            result.append(product)
     return result
 
 
@@ -172,8 +172,8 @@ def _emit(writer: NativeModuleWriter, tiles: Tiles, product: _Product, sums: Num
     near = left.strides[-1] == 1
     element, *factors = product_type(writer, left.array, right.array, near)
     a, b = (
-        writer.shifted(array, each.offset)
-        for array, each in zip(factors, (left, right), strict=True)
+        writer.shifted(array, factor.offset)
+        for array, factor in zip(factors, (left, right), strict=True)
     )
     steps = matmul(
         writer.machine, element, stack, rows, tiles.loops[0], columns * len(product.dots),

@@ -61,8 +61,11 @@ class Commands:
     ) -> None:  # fmt: skip
         """Write a command; each run gives its late sizes, and its work if that is late then."""
         late = any(map(is_late, arguments))
-        listed = [self.number(each) if is_late(each) else self.argument(each) for each in arguments]
-        costs = ["0" if is_late(each) else str(each) for each in (kernel.flops, kernel.nbytes)]
+        listed = [
+            self.number(argument) if is_late(argument) else self.argument(argument)
+            for argument in arguments
+        ]
+        costs = ["0" if is_late(count) else str(count) for count in (kernel.flops, kernel.nbytes)]
         if late and is_late(kernel.work):
             costs = [self.number(kernel.work)]
         self.lines.append(
@@ -103,7 +106,7 @@ class Loop:
 
     def allocate(self, name: str, shape: Shape, dtype: str) -> None:
         """Scratch is allocated by one line of the loop."""
-        sizes = [f"native.most({each})" if isinstance(each, Dim) else str(each) for each in shape]
+        sizes = [f"native.most({size})" if isinstance(size, Dim) else str(size) for size in shape]
         self.scratch.append(f"{name} = np.empty({tuple_text(sizes)}, {dtype!r})")
 
     def call(self, name: str, arguments: Sequence[Argument], units: Size, work: Size) -> None:
@@ -113,16 +116,16 @@ class Loop:
 
     def repeated(self, lines: Sequence[str]) -> list[str] | None:
         """The lines that do the same as these of the loop at once; None if it has others."""
-        code = [each for each in lines if not each.lstrip().startswith("#")]
+        code = [line for line in lines if not line.lstrip().startswith("#")]
         written = len(self.scratch) + len(self.calls) + len(self.checks)
         if len(code) != 1 + written or not self.calls:
             return None
         names = ", ".join(self._names) + "," * (len(self._names) == 1)
         head = f"{names} = native.columns({self._values}, {len(self._names)})"
         indent = lines[0][: -len(lines[0].lstrip())]
-        comments = [each.lstrip() for each in lines if each not in code]
+        comments = [line.lstrip() for line in lines if line not in code]
         repeat = [f"native.repeat({self._names[0]}.size, [", *self.calls, "])"]
-        return [indent + each for each in (head, *self.checks, *self.scratch, *comments, *repeat)]
+        return [indent + line for line in (head, *self.checks, *self.scratch, *comments, *repeat)]
 
     def _argument(self, argument: Argument) -> str:
         text = str(argument)
@@ -159,5 +162,5 @@ def truncate(grown: list[Any] | dict[Any, Any], mark: int) -> None:
 
 def site(arguments: Sequence[Argument | str], comments: Sequence[str]) -> str:
     """Where a command is from, as errors name it: its arguments, and its ops with their lines."""
-    names = [repr(str(each)) for each in arguments]
-    return f"({tuple_text(names)}, {tuple_text([repr(one_line(each)) for each in comments])})"
+    names = [repr(str(argument)) for argument in arguments]
+    return f"({tuple_text(names)}, {tuple_text([repr(one_line(comment)) for comment in comments])})"

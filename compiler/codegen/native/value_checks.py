@@ -26,7 +26,9 @@ def check_values(writer: NativeModuleWriter, step: Step) -> None:
         values = _parameters(op) if has(op.defn, "check_values") else None
         if values is None:
             continue
-        numbers = [v for each in values.values() for v in each if not v.type.dtype.is_float]
+        numbers = [
+            v for slot_values in values.values() for v in slot_values if not v.type.dtype.is_float
+        ]
         if any(value.place is Place.INNER for value in numbers):
             raise NotLowered(f"{op.kind} checks numbers that are not stored")
         with writer.checks(op, all(value.place is Place.FEED for value in numbers)):
@@ -39,13 +41,13 @@ def _parameters(op: PlannedOp) -> dict[str, Sequence[Value]] | None:
     Of a forward input that a gradient op does not have, the gradient has the shape.
     """
     owner, body = op.defn.body_owner("check_values")
-    found: dict[str, Sequence[Value]] = {}
+    result: dict[str, Sequence[Value]] = {}
     for name, kind in parameters(type(owner), body)[1:]:
         values = op.inputs.get(name) or op.outputs.get(name) or op.outputs.get(name + GRAD)
         if not values and "None" not in kind:
             return None
-        found[name] = values or ()
-    return found
+        result[name] = values or ()
+    return result
 
 
 def _operands(
@@ -54,7 +56,7 @@ def _operands(
     """The operands of values by slot; those that are never stored have a shape only."""
     slots = op.defn.body_owner("check_values")[0].slots
     operands = {
-        slot: [ShapeOf(v) if v.place is Place.INNER else writer.operand(v) for v in each]
-        for slot, each in values.items()
+        slot: [ShapeOf(v) if v.place is Place.INNER else writer.operand(v) for v in slot_values]
+        for slot, slot_values in values.items()
     }
-    return {slot: slots[slot].hold(each) for slot, each in operands.items()}
+    return {slot: slots[slot].hold(slot_operands) for slot, slot_operands in operands.items()}

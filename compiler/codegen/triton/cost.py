@@ -100,14 +100,14 @@ def _loops_around(part: Expr, loop_deps: Mapping[Expr, frozenset[int]]) -> froze
 
 def _computed(values: Sequence[Term]) -> Iterator[Expr]:
     """The nodes computed for the stored values, down to loads, each once."""
-    found: dict[Expr, None] = {}
+    nodes: dict[Expr, None] = {}
     remaining = [value for value in values if isinstance(value, Expr)]
     while remaining:
         part = remaining.pop()
-        if part not in found:
-            found[part] = None
+        if part not in nodes:
+            nodes[part] = None
             remaining += part.parts() if part.fn not in ("load", "dot") else []
-    return iter(found)
+    return iter(nodes)
 
 
 def _read(kernel: KernelBody, part: Expr, run: int) -> Access:

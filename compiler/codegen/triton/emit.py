@@ -50,16 +50,16 @@ class Variants:
         """
         *small, large = map(_dict_text, self.settings)
         pairs = zip(small, self.limits, strict=True)
-        return "".join(f"{each} if {self.size} <= {n} else " for each, n in pairs) + large
+        return "".join(f"{value} if {self.size} <= {n} else " for value, n in pairs) + large
 
     def kernels(self, constants: Mapping[str, int]) -> list[tuple[dict[str, int], dict[str, int]]]:
         """The constants and launch options of each variant, the last first."""
         return [
             (
-                {**constants, **{key: n for key, n in each.items() if key in constants}},
-                {key: n for key, n in each.items() if key not in constants},
+                {**constants, **{key: n for key, n in setting.items() if key in constants}},
+                {key: n for key, n in setting.items() if key not in constants},
             )
-            for each in reversed(self.settings)
+            for setting in reversed(self.settings)
         ]
 
 
@@ -158,12 +158,12 @@ class Emitter(Reductions):
 
     def _vector(self, count: Size) -> int:
         """What the number of elements must be a multiple of for vector accesses."""
-        widths = [each.operand.type.dtype.itemsize for each in self.kernel.stores]
+        widths = [store.operand.type.dtype.itemsize for store in self.kernel.stores]
         return VECTOR // min(widths) if isinstance(count, int) and widths else VECTOR
 
     def _lines(self) -> list[str]:
         parameters = [*self.pointers.values(), *self.sizes.values()]
-        parameters += [f"{each}: tl.constexpr" for each in (*self._constants(), "INDEX")]
+        parameters += [f"{parameter}: tl.constexpr" for parameter in (*self._constants(), "INDEX")]
         head = [self._decorator(), f"def {self.name}({', '.join(parameters)}):"]
         return [*head, *comment_lines(self.comment), *self.body.lines]
 
@@ -187,8 +187,8 @@ class Emitter(Reductions):
     def _store_all(self) -> None:
         by_loop: dict[int | None, list[Store]] = {}
         for store in self.kernel.stores:
-            found = {i for root in store_roots([store]) for i in self.loop_deps[root]}
-            varying = [i for i in sorted(found) if not self.loops[i].persistent]
+            dependencies = {i for root in store_roots([store]) for i in self.loop_deps[root]}
+            varying = [i for i in sorted(dependencies) if not self.loops[i].persistent]
             by_loop.setdefault(varying[0] if varying else None, []).append(store)
         for index, stores in by_loop.items():
             self._store_in(index, stores)
@@ -205,7 +205,7 @@ class Emitter(Reductions):
 
     def _store(self, stores: list[Store]) -> None:
         """Compute all values before the first store: an output may alias an input."""
-        ready = [(each, self._cast(each.value, each.operand.type.dtype)) for each in stores]
+        ready = [(store, self._cast(store.value, store.operand.type.dtype)) for store in stores]
         for store, value in ready:
             indices = store.indices if store.where is None else (*store.indices, store.where)
             place = self._pointer(store.operand)

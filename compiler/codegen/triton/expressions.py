@@ -67,6 +67,6 @@ def use_counts(kernel: KernelBody) -> Counter[Expr]:
     roots = needed(kernel)
     uses = Counter(roots)
     for part in all_parts(roots):
-        for each in part.parts():
-            uses[each] += 2 if repeats(part.fn) else 1
+        for operand in part.parts():
+            uses[operand] += 2 if repeats(part.fn) else 1
     return uses

@@ -228,8 +228,8 @@ def power_whole(a, b):
 '''
 
 HELPERS: dict[str, str] = {
-    found.group(1): found.group(0).rstrip()
-    for found in re.finditer(
+    match.group(1): match.group(0).rstrip()
+    for match in re.finditer(
         r"^def (\w+)\(.*?(?=^def |\Z)", _SOURCES + SOURCES, re.MULTILINE | re.DOTALL
     )
 }
@@ -257,16 +257,16 @@ def with_needed(names: list[str]) -> list[str]:
     >>> with_needed(["tanh"])
     ['smaller', 'expm1', 'sign', 'tanh']
     """
-    found: dict[str, None] = {}
+    needed: dict[str, None] = {}
 
     def add(name: str) -> None:
         called = re.findall(r"\b(\w+)\(", HELPERS[name].partition("\n")[2])
-        for each in (each for each in HELPERS if each in called and each != name):
-            if each not in found:
-                add(each)
-        found[name] = None
+        for helper in (helper for helper in HELPERS if helper in called and helper != name):
+            if helper not in needed:
+                add(helper)
+        needed[name] = None
 
     for name in names:
-        if name not in found:
+        if name not in needed:
             add(name)
-    return list(found)
+    return list(needed)

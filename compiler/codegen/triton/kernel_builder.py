@@ -41,8 +41,8 @@ class TritonKernelBuilder(OpKernels):
         if isinstance(kernel, Tiles):
             self._launch(emit_tiles(kernel, names, comment))
             return
-        for each in split_kernel(kernel, self._allocate):
-            self._launch(emit(each, names, comment))
+        for part in split_kernel(kernel, self._allocate):
+            self._launch(emit(part, names, comment))
 
     def _split_count(self, stack: Sequence[Size], sides: tuple[Size, Size, Size]) -> int:
         return split_count(stack, *sides)

@@ -46,15 +46,15 @@ def structural_key(
 
 def _numbered_names(lines: Sequence[str]) -> dict[str, str]:
     """A numbered name for each name that a kernel defines, in order of definition."""
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     for line in lines:
         defined, bound = _DEFINED.match(line), _BOUND.match(line)
         if defined is not None:
             parameters = defined[2].split(",")
-            found |= dict.fromkeys([defined[1], *(_name(each) for each in parameters)])
+            names |= dict.fromkeys([defined[1], *(_name(parameter) for parameter in parameters)])
         elif bound is not None:
-            found |= dict.fromkeys(bound[1].split(", "))
-    return {name: f"v{number}" for number, name in enumerate(found)}
+            names |= dict.fromkeys(bound[1].split(", "))
+    return {name: f"v{number}" for number, name in enumerate(names)}
 
 
 def _name(parameter: str) -> str:

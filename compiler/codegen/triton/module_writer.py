@@ -69,9 +69,9 @@ class TritonModuleWriter(KernelModuleWriter):
         self, name: str, type: TensorType, value: Value | None = None
     ) -> NumpyOperand:
         """Allocate device memory outside the arena for the rest of the step."""
-        given = f"{type.dtype.numpy.name!r}, {shape_text(type.shape)}"
+        arguments = f"{type.dtype.numpy.name!r}, {shape_text(type.shape)}"
         is_fixed = {*type.names} <= self.bound_dims
-        text = f"take(None, {given})" if is_fixed else f"room(take, {given}, INDEX)"
+        text = f"take(None, {arguments})" if is_fixed else f"room(take, {arguments}, INDEX)"
         self.line(f"{name} = {text}")
         storage = (Place.LOCAL, name, WHOLE) if value is None else value.storage
         return NumpyOperand(self, name, type, False, storage)
@@ -113,7 +113,7 @@ class TritonModuleWriter(KernelModuleWriter):
             self._wait()
         if self._plan.captured and self._is_replayed():
             feeds = ", ".join(self.operand(value).name for value in self._plan.feeds)
-            arrays = "".join(f"{each}, " for each in self._uploads)
+            arrays = "".join(f"{upload}, " for upload in self._uploads)
             self.after_step += [
                 f"    def uploads({feeds}):",
                 '        """The arrays that a step copies to the device, in order."""',
@@ -140,9 +140,9 @@ class TritonModuleWriter(KernelModuleWriter):
         A kernel that equals an earlier one is not copied; the earlier one is launched.
         """
         variants = source.variants
-        known = {**source.constants, **source.options}
-        known |= {} if variants is None else {"variants": variants.choice}
-        key = structural_key(source.lines, source.types, known)
+        constants = {**source.constants, **source.options}
+        constants |= {} if variants is None else {"variants": variants.choice}
+        key = structural_key(source.lines, source.types, constants)
         if key not in self.kernel_names:
             self.kernel_names[key] = source.name
             self._carry(source)
@@ -171,8 +171,8 @@ class TritonModuleWriter(KernelModuleWriter):
         self.functions.append("\n".join(map(expect_one_line, source.lines)))
         variants = source.variants
         alone = [(source.constants, source.options)]
-        each = alone if variants is None else variants.kernels(source.constants)
-        self.kernels += [(source.name, source.types, *settings) for settings in each]
+        kernels = alone if variants is None else variants.kernels(source.constants)
+        self.kernels += [(source.name, source.types, *settings) for settings in kernels]
 
 
 def _host_buffers(step: Step) -> Iterator[int | str]:

@@ -105,7 +105,7 @@ HELPERS = {
 }
 """Functions implemented by a helper, by the helper's name."""
 
-WHOLE = {each: f"{each}_whole" for each in ("floor_divide", "remainder", "power", "fmod")}
+WHOLE = {name: f"{name}_whole" for name in ("floor_divide", "remainder", "power", "fmod")}
 """Functions with a separate helper for integers."""
 
 

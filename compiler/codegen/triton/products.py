@@ -125,8 +125,8 @@ class _TileEmitter(Emitter):
         self._emit_product()
         self._store(self.kernel.stores)
         tile = self.choices[-1].tile
-        made = self._kernel_source({**tile.constants(), "GROUP": GROUP}, tile.options())
-        return replace(made, variants=self._variants())
+        source = self._kernel_source({**tile.constants(), "GROUP": GROUP}, tile.options())
+        return replace(source, variants=self._variants())
 
     def _prologue(self) -> None:
         sizes = {"rows": self._size(self.rows), "columns": self._size(self.columns)}
@@ -177,8 +177,8 @@ class _TileEmitter(Emitter):
 
     def _split_length(self) -> Size:
         """The K range of one split."""
-        each = (self.loops[0].size + self.parts - 1) // self.parts
-        return (each + _SPLIT_MULTIPLE - 1) // _SPLIT_MULTIPLE * _SPLIT_MULTIPLE
+        length = (self.loops[0].size + self.parts - 1) // self.parts
+        return (length + _SPLIT_MULTIPLE - 1) // _SPLIT_MULTIPLE * _SPLIT_MULTIPLE
 
     def _factor(self, value: Expr, sides: tuple[str, str]) -> str:
         """A factor's tile, padded with 0 beyond its rows, columns or K range."""
@@ -250,7 +250,7 @@ class _TileEmitter(Emitter):
         if part.fn == "index":
             axis = number_of(part) - len(self.stack)
             return frozenset("ij"[axis]) if axis >= 0 else frozenset()
-        return frozenset[str]().union(*(self.tile_axes[each] for each in part.parts()))
+        return frozenset[str]().union(*(self.tile_axes[operand] for operand in part.parts()))
 
     def _axes_of_all(self, terms: Iterable[Term]) -> frozenset[str]:
         return frozenset[str]().union(*map(self._tile_axes, terms))
@@ -307,12 +307,14 @@ class _TileEmitter(Emitter):
         """The tile for each number of rows, no larger than the product."""
         dots = self._dots()
         tiles = self._tiles(dots)
-        found = choices(tiles, self.stack, self.rows, self.columns)
-        found = few_rows(found, self.rows) if any(map(_is_wide, dots)) else found
+        candidates = choices(tiles, self.stack, self.rows, self.columns)
+        candidates = few_rows(candidates, self.rows) if any(map(_is_wide, dots)) else candidates
         least = MIN_DEPTH_OF_BYTES if any(map(_of_bytes, dots)) else MIN_SIDE
         sizes = self.rows, self.columns, self.loops[0].size
-        fitting = [replace(each, tile=each.tile.fit(*sizes, least)) for each in found]
-        tiles = [each.tile for each in fitting[1:]]
+        fitting = [
+            replace(candidate, tile=candidate.tile.fit(*sizes, least)) for candidate in candidates
+        ]
+        tiles = [candidate.tile for candidate in fitting[1:]]
         return [a for a, larger in zip(fitting, [*tiles, None], strict=True) if a.tile != larger]
 
     def _tiles(self, dots: Sequence[Expr]) -> Sequence[Tile]:
@@ -333,7 +335,7 @@ class _TileEmitter(Emitter):
     def _has_long_runs(self, dot: Expr) -> bool:
         """Whether elements of the left factor are adjacent in memory, along K or along rows."""
         loads = [part for part in all_parts([dot.parts()[0]]) if part.fn == "load"]
-        return all(self._run(each) >= MIN_RUN for each in loads)
+        return all(self._run(load) >= MIN_RUN for load in loads)
 
     def _run(self, load: Expr) -> int:
         shape = cast(Source, load.extra).shape
@@ -344,8 +346,8 @@ class _TileEmitter(Emitter):
         """The tiles to choose from when the number of rows is known, if it is symbolic."""
         if len(self.choices) == 1 or not isinstance(self.rows, Dim):
             return None
-        limits = tuple(each.most for each in self.choices if each.most is not None)
-        tiles = (each.tile for each in self.choices)
+        limits = tuple(choice.most for choice in self.choices if choice.most is not None)
+        tiles = (choice.tile for choice in self.choices)
         return Variants(self.rows, limits, tuple(t.constants() | t.options() for t in tiles))
 
     def _constants(self) -> list[str]:
@@ -353,13 +355,13 @@ class _TileEmitter(Emitter):
 
     def _launch(self) -> str:
         tile = self.choices[-1].tile
-        sides, given = (
+        sides, settings = (
             (str(tile.rows), str(tile.columns)),
             [f"{key}={value}" for key, value in (tile.constants() | tile.options()).items()],
         )
         if self._variants() is not None:
             sides = tuple(f"{Variants.mark}[{key!r}]" for key in ("ROWS", "COLUMNS"))
-            given = [f"**{Variants.mark}"]
+            settings = [f"**{Variants.mark}"]
         tiles_m, tiles_n = (
             f"-(-({size}) // {side})"
             for size, side in zip((self.rows, self.columns), sides, strict=True)
@@ -367,7 +369,7 @@ class _TileEmitter(Emitter):
         arguments = ", ".join([*self.pointers, *map(str, self.sizes)])
         stack = f" * ({product(self.stack)})" if self.stack else ""
         grid = f"({tiles_m} * {tiles_n}{stack},)"
-        options = f"GROUP={GROUP}, INDEX=INDEX, {', '.join(given)}"
+        options = f"GROUP={GROUP}, INDEX=INDEX, {', '.join(settings)}"
         return f"{self.name}[{grid}]({arguments}, {options})"
 
 

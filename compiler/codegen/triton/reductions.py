@@ -72,8 +72,8 @@ class Reductions(Values):
         """Name the total, and initialise its accumulator if the loop is tiled."""
         total = self.names.make(f"{part.extra}_{loop.name}")
         if part.extra == "moments":
-            for each in self._moments(total):
-                self._start_tile(each, "0", part, loop)
+            for moment in self._moments(total):
+                self._start_tile(moment, "0", part, loop)
         else:
             self._start_tile(total, self._identity(part), part, loop)
         return total
@@ -167,7 +167,7 @@ class Reductions(Values):
         """
         count, mean, squares = self._moments(total)
         value, line = self._value(part.args[0]), self.body.line
-        guard = [self._guard(each) for each in part.args[2:]]
+        guard = [self._guard(arg) for arg in part.args[2:]]
         line(f"here = {' & '.join([loop.live, 'live', *guard])}")
         if loop.persistent:
             line(f"{count} = here.to({TYPES[part.dtype]})")

@@ -225,10 +225,10 @@ class Values:
         if part.fn in ("index_div", "index_mod"):
             return call_text(part.fn, "", [self._value(arg) for arg in part.args])
         wanted = operand_types(part)
-        kind = next((each for each in wanted if each is not None), part.dtype)
+        kind = next((dtype for dtype in wanted if dtype is not None), part.dtype)
         wide = kind is DType.FP16 and part.fn not in HALF_FUNCTIONS
-        types = [DType.FP32 if wide and each is DType.FP16 else each for each in wanted]
-        args = [self._cast(arg, each) for arg, each in zip(part.args, types, strict=True)]
+        types = [DType.FP32 if wide and dtype is DType.FP16 else dtype for dtype in wanted]
+        args = [self._cast(arg, dtype) for arg, dtype in zip(part.args, types, strict=True)]
         helper = helper_of(part.fn, kind)
         if helper:
             self.helpers[helper] = None

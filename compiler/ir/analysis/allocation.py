@@ -28,21 +28,21 @@ def check_stored(g: Graph) -> None:
     Raises VerifyError for the first var that violates it.
     """
     alive = lives(g)
-    held: dict[int, RegionIndex[Var]] = {}
+    regions: dict[int, RegionIndex[Var]] = {}
     for var in g.vars():
         _check_var(g, var, var in alive)
         if var.slot is not None:
-            held.setdefault(var.slot, RegionIndex()).add(var, var.type, var.region)
-    for vars in held.values():
+            regions.setdefault(var.slot, RegionIndex()).add(var, var.type, var.region)
+    for vars in regions.values():
         _check_sizes(g, vars)
     for step, ops in enumerate(kernels(g)):
         for op in ops:
             aliases = Aliases(op)
             for var in (var for var in op.writes() if var.slot is not None):
-                others = held[var.slot] if var.slot is not None else RegionIndex[Var]()
-                found = next(clashes(ops, op, aliases, var, others, alive, step), None)
-                if found is not None:
-                    what = f"slot {var.slot} holds {found.label!r} and {var.label!r}"
+                others = regions[var.slot] if var.slot is not None else RegionIndex[Var]()
+                other = next(clashes(ops, op, aliases, var, others, alive, step), None)
+                if other is not None:
+                    what = f"slot {var.slot} holds {other.label!r} and {var.label!r}"
                     raise broken("STORED", f"{what}, which live at once", op)
 
 
@@ -60,14 +60,14 @@ def clashes(
     if not regions:
         return
     same_bytes = {var, *aliases.linked(var)}
-    later = {each for other in ops[ops.index(op) + 1 :] for each in other.writes()}
-    near = (each for region in regions for each in others.near(var.type, region))
+    later = {output for other in ops[ops.index(op) + 1 :] for output in other.writes()}
+    near = (neighbour for region in regions for neighbour in others.near(var.type, region))
     for other in dict.fromkeys(near):
         start, stop = alive[other]
         same = other in same_bytes or other.storage is var.storage
         if same or other in later or not start <= step < stop:
             continue
-        if all(are_disjoint(var.type, each, other.type, other.region) for each in regions):
+        if all(are_disjoint(var.type, region, other.type, other.region) for region in regions):
             continue
         is_last_read = start < step == stop - 1 and other.region == var.region
         if not (is_last_read and _may_take_over(ops, other, var)):

@@ -23,26 +23,26 @@ def infer_with_distinct_sizes(op: Op) -> dict[str, list[TensorType | None]] | No
     """
     names = {name: f"size_{name[1:]}" for name in numbers_of(op)}
     back = {name: number for number, name in names.items()}
-    held = {
+    slot_types = {
         slot: [_rename_symbols(var.type, names) for var in vars] for slot, vars in op.inputs.items()
     }
-    given = {slot: op.defn.slots[slot].hold(types) for slot, types in held.items()}
+    input_types = {slot: op.defn.slots[slot].hold(types) for slot, types in slot_types.items()}
     try:
         if names and isinstance(op.defn, PointwiseGrad):
-            broadcast(op.kind, list(op.defn.views(given).values()))
-        found: dict[str, Any] = op.defn.infer_types(given)
+            broadcast(op.kind, list(op.defn.views(input_types).values()))
+        inferred: dict[str, Any] = op.defn.infer_types(input_types)
     except (CompileError, ArithmeticError, TypeError):
         return None
     return {
         slot: [type and _rename_symbols(type, back) for type in listed(t)]
-        for slot, t in found.items()
+        for slot, t in inferred.items()
     }
 
 
 def numbers_of(op: Op) -> list[str]:
     """List the numbered unknowns in the types of an op's inputs."""
-    found = (name for var in op.reads() for name in var.type.names if name.startswith("?"))
-    return [name for name in dict.fromkeys(found) if name != "?"]
+    names = (name for var in op.reads() for name in var.type.names if name.startswith("?"))
+    return [name for name in dict.fromkeys(names) if name != "?"]
 
 
 def _rename_symbols(type: TensorType, names: Mapping[str, str]) -> TensorType:

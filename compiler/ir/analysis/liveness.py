@@ -31,16 +31,18 @@ def lives(g: Graph) -> dict[Var, tuple[int, int]]:
     state, tokens, and vars that are internal to their kernel.
     """
     steps = kernels(g)
-    kept = set(g.results)
-    found: dict[Var, tuple[int, int]] = {}
+    results = set(g.results)
+    intervals: dict[Var, tuple[int, int]] = {}
     for step, ops in enumerate(steps):
-        made = [(op, var) for op in ops for var in op.writes() if _is_temporary(var)]
-        found |= {v: (step, step + 1) for op, v in made if v in kept or not _is_internal(g, op, v)}
-        for var in (var for op in ops for var in held(op) if var in found):
-            found[var] = (found[var][0], step + 1)
-    for var in (var for var in g.results if var in found):
-        found[var] = (found[var][0], len(steps) + 1)
-    return found
+        written = [(op, var) for op in ops for var in op.writes() if _is_temporary(var)]
+        intervals |= {
+            v: (step, step + 1) for op, v in written if v in results or not _is_internal(g, op, v)
+        }
+        for var in (var for op in ops for var in held(op) if var in intervals):
+            intervals[var] = (intervals[var][0], step + 1)
+    for var in (var for var in g.results if var in intervals):
+        intervals[var] = (intervals[var][0], len(steps) + 1)
+    return intervals
 
 
 def may_reuse_memory(ops: Sequence[Op], old: Var, new: Var) -> bool:
@@ -90,8 +92,8 @@ def _is_declared_in_place(op: Op, old: Var, new: Var) -> bool:
     """
     slot = next(slot for slot, vars in op.outputs.items() if new in vars)
     allowed = op.defn.overwritable_inputs(slot)
-    old_slots = [each for each, vars in op.inputs.items() if old in vars]
-    return bool(old_slots) and all(each in allowed for each in old_slots)
+    old_slots = [input_slot for input_slot, vars in op.inputs.items() if old in vars]
+    return bool(old_slots) and all(input_slot in allowed for input_slot in old_slots)
 
 
 def supports_strided_rows(g: Graph, var: Var, region: Region) -> bool:
@@ -127,7 +129,7 @@ def _is_unreshaped(op: Op, defn: Pointwise, var: Var) -> bool:
     """Return whether all inputs, as viewed by the op, and all outputs have the shape of `var`."""
     shapes = defn.views(defn.types_of(op.inputs)).values()
     return all(shape == var.type.shape for shape in shapes) and all(
-        each.type.shape == var.type.shape for each in op.writes()
+        output.type.shape == var.type.shape for output in op.writes()
     )
 
 

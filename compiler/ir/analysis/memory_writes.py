@@ -61,16 +61,16 @@ def shared(op: Sharing[P]) -> list[tuple[P, P, Share]]:
     if not op.defn.declares_shares():
         return []
     sides = {**op.inputs, **op.outputs}
-    types = {slot: [each.type for each in held] for slot, held in sides.items()}
-    found: list[tuple[P, P, Share]] = []
+    types = {slot: [var.type for var in operands] for slot, operands in sides.items()}
+    pairs: list[tuple[P, P, Share]] = []
     for share in op.defn.shares(types):
         whole, part = (
             sides[slot][index] if slot in sides and index < len(sides[slot]) else None
             for slot, index in (share.whole, share.part)
         )
         if whole is not None and part is not None and whole is not part:
-            found.append((whole, part, share))
-    return found
+            pairs.append((whole, part, share))
+    return pairs
 
 
 def is_view(whole: Placed, part: Placed, share: Share) -> bool:
@@ -84,11 +84,11 @@ class Aliases(Generic[P]):
     """The operands of an op that may alias, found once for all of its outputs."""
 
     def __init__(self, op: Sharing[P]) -> None:
-        self._outputs = {id(each) for values in op.outputs.values() for each in values}
+        self._outputs = {id(value) for values in op.outputs.values() for value in values}
         self._pairs: dict[int, list[tuple[P, P, Share]]] = {}
         for pair in shared(op):
-            for each in pair[:2]:
-                self._pairs.setdefault(id(each), []).append(pair)
+            for value in pair[:2]:
+                self._pairs.setdefault(id(value), []).append(pair)
 
     def written(self, made: P) -> list[Region]:
         """List the regions of its slot that the op writes to produce `made`."""
@@ -109,4 +109,4 @@ class Aliases(Generic[P]):
     def linked(self, made: P) -> list[P]:
         """List the operands that alias an output: its views, and values it is a view of."""
         pairs = [pair for pair in self._pairs.get(id(made), []) if is_view(*pair)]
-        return [each for pair in pairs for each in pair[:2]]
+        return [value for pair in pairs for value in pair[:2]]

@@ -37,8 +37,8 @@ def device_writes(op: Op) -> list[Var]:
 def device_reads(op: Op) -> list[Var]:
     """List the vars whose data an op reads in device memory."""
     needed = {*op.needs_data()}
-    held = [var for slot, vars in op.inputs.items() if is_there(op, slot) for var in vars]
-    return [var for var in held if var in needed]
+    on_device = [var for slot, vars in op.inputs.items() if is_there(op, slot) for var in vars]
+    return [var for var in on_device if var in needed]
 
 
 def device_vars(g: Graph) -> frozenset[Var]:
@@ -46,8 +46,8 @@ def device_vars(g: Graph) -> frozenset[Var]:
     there = [op for op in g.ops() if runs_on_device(op)]
     if not there:
         return frozenset()
-    made = {var for op in there for var in device_writes(op)}
-    made |= {var for op in g.ops() if op.kind == TO_DEVICE for var in op.writes()}
+    written = {var for op in there for var in device_writes(op)}
+    written |= {var for op in g.ops() if op.kind == TO_DEVICE for var in op.writes()}
     touched = {var.storage for op in there for var in [*device_reads(op), *device_writes(op)]}
     state = (var for var in g.vars() if var.role == "param" and var.storage in touched)
-    return frozenset({*made, *state})
+    return frozenset({*written, *state})

@@ -89,14 +89,14 @@ def structure(g: Graph, ops: Sequence[Op]) -> Hashable:
     index = {var: number for number, var in enumerate(operands(ops))}
     rows: list[Hashable] = []
     for op in ops:
-        made = op.writes()
+        outputs = op.writes()
         operand_keys = [
             (
                 slot,
                 index[var],
                 var.type.dtype,
                 _overwritten_index(index, var),
-                is_needed_after(g, var, made, ops),
+                is_needed_after(g, var, outputs, ops),
             )
             for slot, var in _slot_operands(op)
         ]
@@ -115,8 +115,8 @@ def operands(ops: Sequence[Op]) -> list[Var]:
 def spread(ops: Sequence[Op]) -> tuple[bool, ...]:
     """Return which operands are full tensors (not scalars); empty if all are scalars."""
     keys = [var for op in ops for var in op.inputs.get(KEY, ())]
-    found = tuple(var.type.numel != 1 and var not in keys for var in operands(ops))
-    return found if any(found) else ()
+    is_full = tuple(var.type.numel != 1 and var not in keys for var in operands(ops))
+    return is_full if any(is_full) else ()
 
 
 def _slot_operands(op: Op) -> list[tuple[str, Var]]:

@@ -69,14 +69,14 @@ def _check_vars(g: Graph, op: Op) -> None:
 def _check_producer(g: Graph, var: Var) -> None:
     """Check that a var has at most one producer: a feed none, a used temporary one."""
     producers = [op for op in g.nx.predecessors(var) if isinstance(op, Op)]
-    given = var.role != "temp" and var.overwrites is None
+    is_external = var.role != "temp" and var.overwrites is None
     if var.role == "feed" and producers:
         raise broken("producers", f"feed {var.label!r} is written", producers[0])
     if len(producers) > 1:
         raise broken("producers", f"{var.label!r} has {len(producers)} producers", producers[1])
     readers = g.readers(var)
     in_chain = var.overwrites is not None or g.overwriter(var) is not None
-    if (readers or in_chain) and not (given or producers):
+    if (readers or in_chain) and not (is_external or producers):
         reader = readers[0] if readers else None
         raise broken("producers", f"{var.label!r} is needed, but nothing writes it", reader)
 
@@ -135,7 +135,7 @@ def _order_violation(g: Graph, op: Op, late: Op) -> str:
     """Describe the violation where `op` depends on `late`, which comes after it."""
     cycle = _cycle(g, op)
     if cycle:
-        return f"ops depend on each other in a cycle: {' → '.join(each.kind for each in cycle)}"
+        return f"ops depend on each other in a cycle: {' → '.join(member.kind for member in cycle)}"
     read = next((var.label for var in op.reads() if var in late.writes()), None)
     if read is not None:
         return f"{read!r} is read before it is written"
@@ -147,13 +147,15 @@ def _order_violation(g: Graph, op: Op, late: Op) -> str:
 def _cycle(g: Graph, op: Op) -> list[Op]:
     """Return a dependency cycle among ops that an op depends on mutually; else `[]`."""
     waits: nx.DiGraph[Op] = nx.DiGraph()
-    waits.add_edges_from((before, each) for each in g.ops() for before in _dependencies(g, each))
+    waits.add_edges_from((before, after) for after in g.ops() for before in _dependencies(g, after))
     part = next(part for part in nx.strongly_connected_components(waits) if op in part)
     if len(part) == 1 and not waits.has_edge(op, op):
         return []
     walk = [op]
     while walk[-1] not in walk[:-1]:
-        walk.append(next(each for each in waits.predecessors(walk[-1]) if each in part))
+        walk.append(
+            next(predecessor for predecessor in waits.predecessors(walk[-1]) if predecessor in part)
+        )
     return walk[walk.index(walk[-1]) :][::-1]
 
 
@@ -174,7 +176,7 @@ def _check_types(op: Op) -> None:
 
 def _check_offsets(op: Op) -> None:
     """Check that LoD levels are int64 of one axis, and belong to values that have rows."""
-    for slot in (each for each in op.defn.inputs().values() if each.companion == "lod"):
+    for slot in (slot for slot in op.defn.inputs().values() if slot.companion == "lod"):
         levels = op.inputs.get(slot.name, [])
         for level in levels:
             if level.type.rank != 1 or level.type.dtype is not DType.INT64:
@@ -186,10 +188,10 @@ def _check_offsets(op: Op) -> None:
 
 
 def _check_slot_types(op: Op, vars: Sequence[Var], inferred: Any) -> None:
-    given = listed(inferred)
-    if inferred is not None and len(given) != len(vars):
-        raise broken("types", f"the op infers {len(given)} outputs, not {len(vars)}", op)
-    for var, type in zip(vars, given, strict=False):
+    types = listed(inferred)
+    if inferred is not None and len(types) != len(vars):
+        raise broken("types", f"the op infers {len(types)} outputs, not {len(vars)}", op)
+    for var, type in zip(vars, types, strict=False):
         if type is not None and not _compatible(var.type, type):
             raise broken("types", f"{var.label!r} is declared {var.type}, the op infers {type}", op)
 
@@ -234,9 +236,9 @@ def _check_body(op: Op) -> None:
     captured, written = op.inputs.get(CAPTURED, []), op.outputs.get(WRITTEN, [])
     feeds, results = op.body.feeds(), op.body.results
     own = max(0, len(feeds) - len(captured)) if op.kind == "unwind" else 0
-    kept = len(written) if RUNS in op.outputs else len(results)
+    count = len(written) if RUNS in op.outputs else len(results)
     _check_interface(op, "is fed", feeds[own:], captured)
-    _check_interface(op, "returns", results[:kept], written)
+    _check_interface(op, "returns", results[:count], written)
     if op.body.params():
         raise broken(
             "bodies", f"the body declares persistable state: {op.body.params()[0].label!r}", op
@@ -279,10 +281,10 @@ def epilogue_shape(op: Op) -> Shape | None:
 
     The op is then the anchor of the kernel: it declares that output as its `epilogue`.
     """
-    made = op.outputs.get(op.defn.epilogue_output(op.target), ())
-    if len(made) != 1 or any(var.type.is_open for var in (*op.reads(), *op.writes())):
+    outputs = op.outputs.get(op.defn.epilogue_output(op.target), ())
+    if len(outputs) != 1 or any(var.type.is_open for var in (*op.reads(), *op.writes())):
         return None
-    return made[0].type.shape
+    return outputs[0].type.shape
 
 
 def check_grouped(g: Graph) -> None:
@@ -307,9 +309,11 @@ def check_grouped(g: Graph) -> None:
 
 def _check_elementwise_reads(ops: Sequence[Op]) -> None:
     """Check that values within a kernel are read element by element."""
-    made = {var for op in ops for var in op.writes()} if len(ops) > 1 else set[Var]()
+    produced = {var for op in ops for var in op.writes()} if len(ops) > 1 else set[Var]()
     for op in ops[1:]:
-        for var in (var for var in op.reads() if var in made and not reads_elementwise(op, var)):
+        for var in (
+            var for var in op.reads() if var in produced and not reads_elementwise(op, var)
+        ):
             what = f"kernel {op.kernel} makes {var.label!r}, of which an op reads a single element"
             raise broken("GROUPED", what, op)
 
@@ -329,7 +333,11 @@ def _check_parts(g: Graph, ops: Sequence[Op]) -> None:
                 part[0],
             )
         for op in part:
-            if any(each.part != op.part for each in g.predecessors(op) if each in ops):
+            if any(
+                predecessor.part != op.part
+                for predecessor in g.predecessors(op)
+                if predecessor in ops
+            ):
                 raise broken("GROUPED", f"a part of kernel {op.kernel} depends on another", op)
 
 

@@ -55,8 +55,8 @@ def append_gradients(
     names of gradients by variable; inputs that no target depends on are absent.
     """
     tape = Tape(block, no_grad, _dependents(block.ops, inputs))
-    for target, given in targets.items():
-        for op in _seeds(block, target, given, tape.grad(target)):
+    for target, gradient in targets.items():
+        for op in _seeds(block, target, gradient, tape.grad(target)):
             tape.append(op)
     tape.walk(block.ops)
     return tape.write(None)

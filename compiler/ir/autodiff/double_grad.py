@@ -34,16 +34,16 @@ def double_grad_ops(op: OpDesc, grad: NameOf) -> list[OpDesc]:
     if not issubclass(cls, GradOp):
         return []
     if is_registered(op.type + SECOND):
-        made = [_dedicated_op(op, find(op.type + SECOND), grad)]
+        ops = [_dedicated_op(op, find(op.type + SECOND), grad)]
     elif cls.forward.is_piecewise_linear:
-        made = [_piecewise_linear_grad(op, grad)]
+        ops = [_piecewise_linear_grad(op, grad)]
     elif cls.forward.linear_in:
-        made = [*_forward_terms(op, cls.forward, grad), *_backward_terms(op, cls.forward, grad)]
+        ops = [*_forward_terms(op, cls.forward, grad), *_backward_terms(op, cls.forward, grad)]
     else:
         return []
-    for each in made:
-        each.source = op.source
-    return made
+    for gradient_op in ops:
+        gradient_op.source = op.source
+    return ops
 
 
 def has_double_grad(op: OpDesc) -> bool:
@@ -56,21 +56,21 @@ def has_double_grad(op: OpDesc) -> bool:
 
 def _piecewise_linear_grad(op: OpDesc, grad: NameOf) -> OpDesc:
     """Return the gradient op applied to the gradient of its output (piecewise linear ops)."""
-    (given,), (result,) = _gradient_slots(op.inputs), _gradient_slots(op.outputs)
-    inputs = {**op.inputs, given: _grads(op.outputs[result], grad)}
-    return OpDesc(op.type, inputs, {result: _grads(op.inputs[given], grad)}, op.attrs)
+    (operand,), (result,) = _gradient_slots(op.inputs), _gradient_slots(op.outputs)
+    inputs = {**op.inputs, operand: _grads(op.outputs[result], grad)}
+    return OpDesc(op.type, inputs, {result: _grads(op.inputs[operand], grad)}, op.attrs)
 
 
 def _forward_terms(op: OpDesc, forward: type[OpDef], grad: NameOf) -> Iterable[OpDesc]:
     """Yield, for each group of linear inputs, the forward op on their gradients' gradients."""
-    (given,) = _gradient_slots(op.inputs)
-    outputs = {given.removesuffix(GRAD): _grads(op.inputs[given], grad)}
+    (operand,) = _gradient_slots(op.inputs)
+    outputs = {operand.removesuffix(GRAD): _grads(op.inputs[operand], grad)}
     linear = {slot for group in forward.linear_in for slot in group}
-    kept = linear | {name for name, slot in forward.inputs().items() if slot.no_grad}
+    fixed = linear | {name for name, slot in forward.inputs().items() if slot.no_grad}
     for group in forward.linear_in:
         second = {slot: _grads(op.outputs.get(slot + GRAD, []), grad) for slot in group}
         if all(name != EMPTY for names in second.values() for name in names or [EMPTY]):
-            rest = {slot: names for slot, names in op.inputs.items() if slot in kept}
+            rest = {slot: names for slot, names in op.inputs.items() if slot in fixed}
             yield _without_xshape(OpDesc(forward.kind, rest | second, outputs, op.attrs))
 
 
@@ -79,8 +79,8 @@ def _without_xshape(op: OpDesc) -> OpDesc:
     if "XShape" not in find(op.type).outputs():
         return op
     earlier = find(op.type.removesuffix("2"))
-    known = {name: value for name, value in op.attrs.items() if name in earlier.attrs}
-    return OpDesc(earlier.kind, op.inputs, op.outputs, known)
+    attrs = {name: value for name, value in op.attrs.items() if name in earlier.attrs}
+    return OpDesc(earlier.kind, op.inputs, op.outputs, attrs)
 
 
 def _backward_terms(op: OpDesc, forward: type[OpDef], grad: NameOf) -> Iterable[OpDesc]:
@@ -106,8 +106,8 @@ def _input_names(op: OpDesc, slot: str, grad: NameOf) -> list[str]:
     if slot.startswith("DD"):
         names = _grads(op.outputs.get(slot[2:] + GRAD, []), grad)
         return [] if EMPTY in names else names
-    known = op.inputs | op.outputs
-    return known.get(slot[1:] + GRAD, [])
+    slots = op.inputs | op.outputs
+    return slots.get(slot[1:] + GRAD, [])
 
 
 def _output_names(op: OpDesc, slot: str, grad: NameOf) -> list[str]:

@@ -31,18 +31,18 @@ def gradient_ops(op: OpDesc, grad: NameOf) -> list[OpDesc]:
     bound = bind(op)
     if not has(bound, "grad_ops"):
         return []
-    made = cast("list[OpDesc]", cast(Any, bound).grad_ops(op, grad))
-    for each in made:
-        each.source = op.source
-    return made
+    ops = cast("list[OpDesc]", cast(Any, bound).grad_ops(op, grad))
+    for gradient_op in ops:
+        gradient_op.source = op.source
+    return ops
 
 
 def _gradient_op(op: OpDesc, cls: type[GradOp], grad: NameOf) -> OpDesc:
     """Return `<op>_grad` with the slots its class declares and the attributes of the op."""
-    known = op.inputs | op.outputs
+    operands = op.inputs | op.outputs
 
     def named(slots: Iterable[str]) -> dict[str, list[str]]:
-        return {slot: _slot(slot, known, grad) for slot in slots}
+        return {slot: _slot(slot, operands, grad) for slot in slots}
 
     inputs = [name for name, slot in cls.inputs().items() if not slot.companion]
     outputs = [name for name, slot in cls.outputs().items() if not slot.companion]
@@ -87,8 +87,8 @@ class Inside:
         """
         names = list(names)
         pairs = zip(names, names if inside is None else inside, strict=True)
-        known = self.given.union(self.passed)
-        return [self.grad(name) if inner in known else EMPTY for name, inner in pairs]
+        inner_names = self.given.union(self.passed)
+        return [self.grad(name) if inner in inner_names else EMPTY for name, inner in pairs]
 
 
 class BlockOwner(Protocol):

@@ -65,11 +65,15 @@ class PartialGradients:
         at = len(self.ops)
         self.ops.append(op)
         read = op.reads()
-        kept = {name for name in op.writes() if name in read and self._updates_accumulator(name)}
-        self.parts |= {name: [] for name in op.writes() if name in read and name not in kept}
+        accumulators = {
+            name for name in op.writes() if name in read and self._updates_accumulator(name)
+        }
+        self.parts |= {
+            name: [] for name in op.writes() if name in read and name not in accumulators
+        }
         for slot, names in op.outputs.items():
             for index, name in enumerate(names):
-                if name in self.variables and name not in kept:
+                if name in self.variables and name not in accumulators:
                     self.parts.setdefault(name, []).append(_GradientWrite(at, slot, index))
 
     def _updates_accumulator(self, name: str) -> bool:

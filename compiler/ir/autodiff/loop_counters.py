@@ -30,10 +30,10 @@ class Counters:
     def before(self, op: OpDesc) -> list[OpDesc]:
         """Redirect an op to earlier counter values; returns the ops that compute them."""
         asked = dict.fromkeys(name for name in op.reads() if name in self._waiting)
-        made = [self._step(name, undo) for name in asked for undo in self._waiting.pop(name)]
+        ops = [self._step(name, undo) for name in asked for undo in self._waiting.pop(name)]
         for name, earlier in self._earlier.items():
             op.inputs = renamed(op.inputs, name, earlier)
-        return made
+        return ops
 
     def _step(self, name: str, undo: OpDesc) -> OpDesc:
         last = self._earlier.get(name, name)

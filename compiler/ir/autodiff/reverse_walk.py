@@ -75,19 +75,19 @@ class Tape(PartialGradients):
     def _differentiate(self, op: OpDesc) -> None:
         self._check_double_grad(op)
         owner = block_owner(op)
-        made = self._gradient_ops(op) if owner is None else [self._block_gradient(op, owner)]
-        kept = [each for each in made if self.add(each)]
+        ops = self._gradient_ops(op) if owner is None else [self._block_gradient(op, owner)]
+        added = [gradient_op for gradient_op in ops if self.add(gradient_op)]
         self.counters.read.update(op.reads())
         over = [name for name in op.writes() if name in self.overwritten]
         self._end_overwritten(
-            [name for name in over if not self._keeps_previous(op, name, bool(made))], kept
+            [name for name in over if not self._keeps_previous(op, name, bool(ops))], added
         )
 
     def _gradient_ops(self, op: OpDesc) -> list[OpDesc]:
         """Return the gradient ops of an op without block; none if `updates_if` disables them."""
         asked = op.inputs.get(find(op.type).updates_if, ())
-        found = [self.block.lookup(name) for name in asked]
-        if any(desc is None or desc.stop_gradient for desc in found):
+        descs = [self.block.lookup(name) for name in asked]
+        if any(desc is None or desc.stop_gradient for desc in descs):
             return []
         return gradient_ops(op, self.grad)
 
@@ -129,8 +129,8 @@ class Tape(PartialGradients):
             return name in op.reads()
         if SUB_BLOCK in op.attrs:
             return _may_not_run(op) or self.is_array(self.grad(name))
-        kept = (slot.of for slot in cls.inputs().values() if slot.companion == "previous")
-        return any(name in op.outputs.get(slot, ()) for slot in kept)
+        previous = (slot.of for slot in cls.inputs().values() if slot.companion == "previous")
+        return any(name in op.outputs.get(slot, ()) for slot in previous)
 
     def undo_increment(self, op: OpDesc) -> None:
         """Handle an op that increments a counter in place: earlier ops read the value before it.
@@ -172,8 +172,8 @@ class Tape(PartialGradients):
         unwanted = {
             n for n in names if n in self.variables and not self.requires_grad(self.variables[n])
         }
-        kept = [EMPTY if name in unwanted else name for name in names]
-        return kept if set(kept) - {EMPTY} else []
+        replaced = [EMPTY if name in unwanted else name for name in names]
+        return replaced if set(replaced) - {EMPTY} else []
 
     def _supply_missing(self, op: OpDesc, name: str) -> None:
         """Omit a gradient input that has no contribution, or fill it with zeros.
@@ -195,7 +195,7 @@ class Tape(PartialGradients):
         """Drop gradients of overwritten variables, except those that the op's gradient wrote."""
         for gradient in (self.names[name] for name in names if name in self.names):
             writes = self.parts.get(gradient, [])
-            own = [p for p in writes if any(self.ops[p.at] is each for each in made)]
+            own = [p for p in writes if any(self.ops[p.at] is gradient_op for gradient_op in made)]
             if writes and not own:
                 self.accumulate(gradient)
             self.parts.pop(gradient, None)
@@ -220,12 +220,14 @@ class Tape(PartialGradients):
             if n in self.overwritten and self.requires_grad(n) and not inner.has_gradient_for(n)
         ]
         inner.zero_gradients(passed, op.source)
-        given = frozenset(name for name in inner.names if inner.has_gradient_for(name))
-        known = frozenset(name for name in op.writes() if self._has_gradient(name))
-        made = owner.block_grad(op, Inside(inner.asked(), known, given, passed, self.grad))
-        made.source = op.source
-        self.inner[made] = inner
-        return made
+        local_gradients = frozenset(name for name in inner.names if inner.has_gradient_for(name))
+        written = frozenset(name for name in op.writes() if self._has_gradient(name))
+        gradient_op = owner.block_grad(
+            op, Inside(inner.asked(), written, local_gradients, passed, self.grad)
+        )
+        gradient_op.source = op.source
+        self.inner[gradient_op] = inner
+        return gradient_op
 
     def _inner_tape(
         self, block: Block, arriving: list[str], idle: Sequence[str], carried: Sequence[str]
@@ -234,8 +236,8 @@ class Tape(PartialGradients):
         while True:
             inner = InnerTape(self, block, [*arriving, *idle])
             inner.walk(block.ops)
-            known = {*arriving, *idle}
-            more = [name for name in carried if name not in known and inner.has_gradient_for(name)]
+            names = {*arriving, *idle}
+            more = [name for name in carried if name not in names and inner.has_gradient_for(name)]
             if not more:
                 return inner
             arriving += more
@@ -324,11 +326,11 @@ class InnerTape(Tape):
 
     def asked(self) -> list[str]:
         """List the variables whose gradient is read from outside, in order of first read."""
-        found, written = dict[str, None](), set[str]()
+        names, written = dict[str, None](), set[str]()
         for op in self.ops:
-            found |= {n: None for n in op.reads() if n in self.arriving and n not in written}
+            names |= {n: None for n in op.reads() if n in self.arriving and n not in written}
             written.update(op.writes())
-        return [self.variables[name] for name in found]
+        return [self.variables[name] for name in names]
 
     def zero_gradients(self, variables: Iterable[str], source: str) -> None:
         """Zero the gradients of variables that the block overwrites.
@@ -379,13 +381,13 @@ def _overwritten_names(ops: Sequence[OpDesc]) -> set[str]:
 
     A write in a conditional block counts as a use only once another op writes or reads the name.
     """
-    used, found = set[str](), set[str]()
+    used, overwritten = set[str](), set[str]()
     for op in ops:
         used.update(op.reads())
-        found.update(name for name in op.writes() if name in used)
+        overwritten.update(name for name in op.writes() if name in used)
         if not _may_not_run(op):
             used.update(op.writes())
-    return found
+    return overwritten
 
 
 def _may_not_run(op: OpDesc) -> bool:

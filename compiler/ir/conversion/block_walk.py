@@ -111,13 +111,13 @@ class BlockWalk:
     def inputs(self, op: OpDesc) -> Slots:
         """Return the vars an op reads, with the companions that it declares."""
         cls = find(op.type)
-        known = {slot: names for slot, names in op.inputs.items() if slot in cls.slots}
-        found = map_vars(known, lambda name: self.read(name, op))
-        given = {slot: self._densify_unsupported(cls, slot, vars) for slot, vars in found.items()}
+        declared = {slot: names for slot, names in op.inputs.items() if slot in cls.slots}
+        slots = map_vars(declared, lambda name: self.read(name, op))
+        inputs = {slot: self._densify_unsupported(cls, slot, vars) for slot, vars in slots.items()}
         for slot in cls.inputs().values():
             if slot.companion and slot.of:
-                given[slot.name] = self._companions(op, slot, given)
-        return {slot: vars for slot, vars in given.items() if vars}
+                inputs[slot.name] = self._companions(op, slot, inputs)
+        return {slot: vars for slot, vars in inputs.items() if vars}
 
     def read(self, name: str, op: OpDesc) -> Var:
         """Return the current var of a name; declares state and captured vars at their first read.
@@ -126,9 +126,9 @@ class BlockWalk:
         """
         if name in self.deleted:
             raise deleted_error(name, op, self.deleted[name])
-        found = self.lookup(name, op)
-        if found is not None:
-            return found
+        var = self.lookup(name, op)
+        if var is not None:
+            return var
         raise CompileError(
             f"variable {name!r} has no value: no op before this one writes it and it is not fed",
             op=op_text(op),
@@ -189,15 +189,15 @@ class BlockWalk:
         """Create the vars an op writes, in the inferred types, and their companions."""
         defn = bind(op)
         inferred = infer_types(defn, defn.types_of(inputs), op)
-        found = {
+        outputs = {
             slot: [self._write(op, slot, name, _item(inferred.get(slot), i), inputs)
                    for i, name in enumerate(names)]
             for slot, names in op.outputs.items()
             if slot in defn.slots and any(name != EMPTY for name in names)
         }  # fmt: skip
-        written = self._written_companions(defn, found, inferred, inputs)
-        self._share_companions(defn, inputs, found)
-        return found | written
+        written = self._written_companions(defn, outputs, inferred, inputs)
+        self._share_companions(defn, inputs, outputs)
+        return outputs | written
 
     def _write(
         self, op: OpDesc, slot: str, name: str, type: TensorType | None, inputs: Slots
@@ -227,8 +227,8 @@ class BlockWalk:
                     last = self.current[name]
                     after = self.graph.next_version(last, var.type, same_storage=True)
                     self.graph.op(copying(var), {"X": [var]}, {"Out": [after]}, last=True)
-                    if found := self.rows_of(var):
-                        self.rows[after] = found
+                    if rows := self.rows_of(var):
+                        self.rows[after] = rows
                     self.define(name, after)
 
     # ---- companions of inputs ----
@@ -246,7 +246,7 @@ class BlockWalk:
     def _offsets(self, op: OpDesc, slot: Slot, vars: Sequence[Var]) -> list[Var]:
         """Return all LoD levels of the var in a slot; for a `many` slot, the innermost of each."""
         levels = [self.lod_of(var) for var in vars]
-        bare = [var.label for var, found in zip(vars, levels, strict=True) if not found]
+        bare = [var.label for var, lod in zip(vars, levels, strict=True) if not lod]
         if bare and slot.needed:
             raise CompileError(
                 f"{op.type} reads sequences, but {bare[0]!r} has no LoD",
@@ -257,19 +257,19 @@ class BlockWalk:
         if bare or not levels:
             return []
         many = find(op.type).slots.get(slot.of, Slot()).many
-        return [found[-1] for found in levels] if many else levels[0]
+        return [lod[-1] for lod in levels] if many else levels[0]
 
     def lod_of(self, var: Var) -> list[Var]:
         """Return the levels of a var's LoD, outermost first; empty without LoD."""
         if var not in self.lods:
-            self.lods[var] = [self.see(each) for each in self._outer(var, BlockWalk.lod_of) or ()]
+            self.lods[var] = [self.see(level) for level in self._outer(var, BlockWalk.lod_of) or ()]
         return self.lods[var]
 
     def rows_of(self, var: Var) -> Any:
         """Return the row indices and the number of dense rows of a sparse var, or None."""
-        found = self.rows.get(var) or self._outer(var, BlockWalk.rows_of)
-        if found is not None and var not in self.rows:
-            self.rows[var] = (self.see(found[0]), found[1])
+        rows = self.rows.get(var) or self._outer(var, BlockWalk.rows_of)
+        if rows is not None and var not in self.rows:
+            self.rows[var] = (self.see(rows[0]), rows[1])
         return self.rows.get(var)
 
     def _outer(self, var: Var, query: Callable[[BlockWalk, Var], Any]) -> Any:
@@ -286,7 +286,7 @@ class BlockWalk:
         """Densify sparse inputs unless the op supports row indices for all vars of the slot."""
         sparse = [var for var in vars if self.rows_of(var)]
         knows = cls.rows_like == slot or any(
-            each.companion == "rows" and each.of == slot for each in cls.inputs().values()
+            other.companion == "rows" and other.of == slot for other in cls.inputs().values()
         )
         if not sparse or (knows and len(sparse) == len(vars)):
             return vars
@@ -319,16 +319,16 @@ class BlockWalk:
         for slot in defn.outputs().values():
             types = listed(inferred.get(slot.name) or []) if slot.of else []
             vars = outputs.get(slot.of, [])
-            each = defn.slots.get(slot.of, Slot()).many
-            pairs = list(zip(vars, types, strict=False)) if each else [(v, types) for v in vars[:1]]
+            many = defn.slots.get(slot.of, Slot()).many
+            pairs = list(zip(vars, types, strict=False)) if many else [(v, types) for v in vars[:1]]
             for var, own in pairs:
-                made = [self._companion(var, slot, i, t) for i, t in enumerate(listed(own))]
+                companions = [self._companion(var, slot, i, t) for i, t in enumerate(listed(own))]
                 if slot.companion == "lod":
-                    self.lods[var] = made
-                elif made:
-                    self.rows[var] = (made[0], self._dense_rows(slot, inputs))
-                if made:
-                    written.setdefault(slot.name, []).extend(made)
+                    self.lods[var] = companions
+                elif companions:
+                    self.rows[var] = (companions[0], self._dense_rows(slot, inputs))
+                if companions:
+                    written.setdefault(slot.name, []).extend(companions)
         return written
 
     def _companion(self, var: Var, slot: Slot, index: int, type: TensorType) -> Var:
@@ -340,8 +340,8 @@ class BlockWalk:
         owner = inputs.get(slot.of.removesuffix(GRAD), [])
         if slot.of.endswith(GRAD) and owner:
             return owner[0].type.shape[0]
-        known = (self.rows_of(var) for vars in inputs.values() for var in vars)
-        return next(found[1] for found in known if found)
+        candidates = (self.rows_of(var) for vars in inputs.values() for var in vars)
+        return next(rows[1] for rows in candidates if rows)
 
     def _share_companions(self, defn: OpDef, inputs: Slots, outputs: Slots) -> None:
         """Let outputs share the LoD and the row indices of the inputs that the op declares."""
@@ -351,8 +351,8 @@ class BlockWalk:
         rows = [self.rows_of(var) for var in inputs.get(defn.rows_like, ())[:1]]
         slots = defn.outputs()
         for slot, var in ((slot, var) for slot, vars in outputs.items() for var in vars):
-            given = like if slot not in slots or slots[slot].shares_lod else []
-            self._share_lod(var, [*given, *self._variable_of(var)])
+            sources = like if slot not in slots or slots[slot].shares_lod else []
+            self._share_lod(var, [*sources, *self._variable_of(var)])
             if rows and rows[0]:
                 self.rows[var] = rows[0]
         if defn.concatenates_rows({slot: vars[0].type.rank for slot, vars in inputs.items()}):
@@ -362,10 +362,10 @@ class BlockWalk:
         """Concatenate the LoD of the inputs for an op that concatenates rows, if all have LoD."""
         lods = [self.lod_of(var) for var in vars]
         levels = [*zip(*lods, strict=False)] if len({*map(len, lods)}) == 1 else []
-        self.lods[out] = [self._joined(out, i, each) for i, each in enumerate(levels)]
+        self.lods[out] = [self._joined(out, i, level_lods) for i, level_lods in enumerate(levels)]
 
     def _joined(self, out: Var, index: int, level: Sequence[Var]) -> Var:
-        count = sum((each.type.shape[0] - 1 for each in level[1:]), start=level[0].type.shape[0])
+        count = sum((item.type.shape[0] - 1 for item in level[1:]), start=level[0].type.shape[0])
         joined = self.graph.another(f"{out.name}{LOD}{index}", level[0].type.with_shape((count,)))
         self.graph.op("join_offsets", {"X": list(level)}, {"Out": [joined]}, last=True)
         return joined
@@ -381,14 +381,14 @@ class BlockWalk:
     def _variable_of(self, var: Var) -> list[Var]:
         """Return the current var of the variable whose gradient, or partial gradient, a var is."""
         variable = var.name.partition(GRAD)[0] if GRAD in var.name else ""
-        found = self.current.get(variable)
-        return [] if found is None else [found]
+        current = self.current.get(variable)
+        return [] if current is None else [current]
 
 
 def map_vars(slots: Mapping[str, Sequence[str]], find: Callable[[str], Var]) -> Slots:
     """Map names in slots to vars; omits empty slots."""
-    found = {slot: [find(n) for n in names if n != EMPTY] for slot, names in slots.items()}
-    return {slot: vars for slot, vars in found.items() if vars}
+    mapped = {slot: [find(n) for n in names if n != EMPTY] for slot, names in slots.items()}
+    return {slot: vars for slot, vars in mapped.items() if vars}
 
 
 def copying(var: Var) -> str:

@@ -240,7 +240,7 @@ class BodyWalk(BlockWalk):
         iteration saves, in a list named `runs`.
         """
         left = {**left, **_level_results(inner, left)}
-        saved = [var for each in kept for var in (each.var, *each.levels)]
+        saved = [var for value in kept for var in (value.var, *value.levels)]
         inner.graph.results = [*(inner.current[name] for name in left), *saved]
         outputs = {WRITTEN: [self._result_var(*names, inner) for names in left.items()]}
         if runs:
@@ -277,8 +277,8 @@ class BodyWalk(BlockWalk):
 
 def _level_results(inner: BodyWalk, left: Iterable[str]) -> dict[str, str]:
     """Return the names of LoD levels created in the body, which become results too."""
-    made = [level for name in left for level in inner.lod_of(inner.current[name])]
-    own = dict.fromkeys(level for level in made if level.role != "feed")
+    levels = [level for name in left for level in inner.lod_of(inner.current[name])]
+    own = dict.fromkeys(level for level in levels if level.role != "feed")
     return {inner.define(level.name, level).name: level.name for level in own}
 
 

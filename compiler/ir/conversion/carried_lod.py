@@ -33,9 +33,9 @@ def _changes(inner: BodyWalk, name: str) -> bool:
 
 def _entry_var(inner: BodyWalk, name: str) -> Var:
     """Return the var of a captured name at entry of the body."""
-    found = inner.graph.find(name)
-    assert found is not None, name
-    return found
+    var = inner.graph.find(name)
+    assert var is not None, name
+    return var
 
 
 def separate(walk: BodyWalk, inner: BodyWalk, name: str) -> None:
@@ -62,12 +62,12 @@ def _create_empty(walk: BodyWalk, name: str) -> None:
 
 def enter(walk: BodyWalk, inner: BodyWalk, names: Sequence[str]) -> list[str]:
     """Capture the levels of these variables in a body; returns the names of the levels."""
-    found: list[str] = []
+    level_names: list[str] = []
     for name in names:
         own = _names(name, len(walk.lod_of(inner.captured[name])))
         inner.lods[inner.current[name]] = [inner.capture(n, walk.current[n]) for n in own]
-        found += own
-    return found
+        level_names += own
+    return level_names
 
 
 def leave(inner: BodyWalk, names: Sequence[str]) -> None:
@@ -76,7 +76,7 @@ def leave(inner: BodyWalk, names: Sequence[str]) -> None:
         left = inner.current[name]
         levels = inner.lod_of(left)
         own = _names(name, len(levels))
-        for each, level in zip(own, levels, strict=True):
-            if level is not inner.current.get(each):
-                inner.copied(each, level, level.type)
-        inner.lods[left] = [inner.current[each] for each in own]
+        for level_name, level in zip(own, levels, strict=True):
+            if level is not inner.current.get(level_name):
+                inner.copied(level_name, level, level.type)
+        inner.lods[left] = [inner.current[level_name] for level_name in own]

@@ -23,13 +23,13 @@ ALIGNED = 4096
 
 def places_in(types: Sequence[TensorType]) -> list[tuple[int, int]]:
     """Return the first element and the number of elements of each tensor in the fused tensor."""
-    found: list[tuple[int, int]] = []
+    places: list[tuple[int, int]] = []
     start = 0
     for type in types:
         size = known(type.shape)
-        found.append((start, size))
+        places.append((start, size))
         start += -(-size * type.dtype.itemsize // ALIGNED) * ALIGNED // type.dtype.itemsize
-    return found
+    return places
 
 
 def known(shape: Shape) -> int:

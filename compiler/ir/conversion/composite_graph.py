@@ -34,17 +34,19 @@ class StepGraph:
 
 def infer_types(op: OpDef, types: Values) -> dict[str, Any]:
     """Infer the types of the outputs by slot."""
-    made = _step_graph(op, types)
-    return {slot: _each(value, _type) for slot, value in made.outputs.items()}
+    step_graph = _step_graph(op, types)
+    return {slot: _each(value, _type) for slot, value in step_graph.outputs.items()}
 
 
 def evaluate(op: OpDef, values: Values) -> dict[str, Any]:
     """Evaluate the steps one by one; returns the output arrays by slot."""
-    made = _step_graph(op, {slot: map_value(type_of, value) for slot, value in values.items()})
-    arrays = {made.feeds[name]: array for name, array in _named(values)}
-    for step in made.graph.ops():
+    step_graph = _step_graph(
+        op, {slot: map_value(type_of, value) for slot, value in values.items()}
+    )
+    arrays = {step_graph.feeds[name]: array for name, array in _named(values)}
+    for step in step_graph.graph.ops():
         arrays.update(_evaluated(step, arrays))
-    return {slot: _each(value, arrays.__getitem__) for slot, value in made.outputs.items()}
+    return {slot: _each(value, arrays.__getitem__) for slot, value in step_graph.outputs.items()}
 
 
 def _step_graph(op: OpDef, types: Values) -> StepGraph:
@@ -67,8 +69,8 @@ def _steps(op: OpDef, types: Values) -> Steps:
     """Return an empty recorder of steps for inputs named by slot."""
     slots = [slot for slot in types if slot in op.slots and not op.slots[slot].companion]
     names = {slot: [name for name, _ in _named({slot: types[slot]})] for slot in slots}
-    given = {slot: found for slot, found in names.items() if found}
-    return Steps(op.kind, given, {slot: listed(types[slot]) for slot in given})
+    inputs = {slot: slot_names for slot, slot_names in names.items() if slot_names}
+    return Steps(op.kind, inputs, {slot: listed(types[slot]) for slot in inputs})
 
 
 def _share_lod(op: OpDef, walk: BlockWalk, feeds: Mapping[str, Var], types: Values) -> None:
@@ -83,21 +85,21 @@ def _share_lod(op: OpDef, walk: BlockWalk, feeds: Mapping[str, Var], types: Valu
 
 def _outputs(op: OpDef, walk: BlockWalk, steps: Steps) -> dict[str, Any]:
     """Return the output vars by slot, including the declared companions."""
-    vars = {slot: [walk.current[name] for name in found] for slot, found in steps.written.items()}
-    held = vars | _companions(op, walk, vars)
-    return {slot: op.slots[slot].hold(found) for slot, found in held.items()}
+    vars = {slot: [walk.current[name] for name in names] for slot, names in steps.written.items()}
+    outputs = vars | _companions(op, walk, vars)
+    return {slot: op.slots[slot].hold(values) for slot, values in outputs.items()}
 
 
 def _companions(op: OpDef, walk: BlockWalk, vars: Slots) -> Slots:
     """Return the LoD and row indices of outputs where the op declares them."""
-    found: Slots = {}
+    companions: Slots = {}
     for slot in op.outputs().values():
         owner = next(iter(vars.get(slot.of, ())), None)
         if owner is not None and slot.companion == "lod":
-            found[slot.name] = walk.lod_of(owner)
+            companions[slot.name] = walk.lod_of(owner)
         elif owner is not None and walk.rows_of(owner):
-            found[slot.name] = [walk.rows_of(owner)[0]]
-    return found
+            companions[slot.name] = [walk.rows_of(owner)[0]]
+    return companions
 
 
 def _each(value: Any, function: Callable[[Var], Any]) -> Any:
@@ -127,8 +129,8 @@ def _named(values: Values) -> Iterator[tuple[str, Any]]:
 
 def _evaluated(op: Op, arrays: Mapping[Var, Array]) -> Iterator[tuple[Var, Array]]:
     slots = op.defn.slots
-    given = {slot: slots[slot].hold([arrays[v] for v in vs]) for slot, vs in op.inputs.items()}
-    results = op.defn.evaluate(given)
+    inputs = {slot: slots[slot].hold([arrays[v] for v in vs]) for slot, vs in op.inputs.items()}
+    results = op.defn.evaluate(inputs)
     for slot, vars in op.outputs.items():
-        found = listed(results[slot]) if slots[slot].many else [results[slot]]
-        yield from ((v, np.asarray(a)) for v, a in zip(vars, found, strict=False))
+        outputs = listed(results[slot]) if slots[slot].many else [results[slot]]
+        yield from ((v, np.asarray(a)) for v, a in zip(vars, outputs, strict=False))

@@ -33,17 +33,17 @@ def conditional(walk: BodyWalk, op: OpDesc) -> None:
     """
     inner, written = convert_block(walk, op)
     conditions = {"Cond": [walk.read(name, op) for name in op.inputs["Cond"]]}
-    kept, runs = _saved(inner, op, "Scope", written)
+    saved, runs = _saved(inner, op, "Scope", written)
     scalar = bool(op.attrs.get("is_scalar_condition", False))
-    walk.put("if", op, conditions, inner, same(written), kept, runs, any_element=not scalar)
+    walk.put("if", op, conditions, inner, same(written), saved, runs, any_element=not scalar)
 
 
 def repeat(walk: BodyWalk, op: OpDesc) -> None:
     """Convert `while` to a `loop` op, whose body updates the condition."""
     inner, written = convert_block(walk, op)
     condition = {"Cond": [walk.read(name, op) for name in op.inputs["Condition"]]}
-    kept, runs = _saved(inner, op, "StepScopes", written)
-    walk.put("loop", op, condition, inner, same(written), kept, runs)
+    saved, runs = _saved(inner, op, "StepScopes", written)
+    walk.put("loop", op, condition, inner, same(written), saved, runs)
 
 
 def same(names: Sequence[str]) -> dict[str, str]:
@@ -59,8 +59,8 @@ def convert_block(walk: BodyWalk, op: OpDesc) -> tuple[BodyWalk, list[str]]:
         inner = walk.inner(block)
         walk.capture_updated(op, outer_writes(block), inner)
         levels = carried_lod.enter(walk, inner, carried)
-        for each in block.ops:
-            inner.add(each)
+        for inner_op in block.ops:
+            inner.add(inner_op)
         written = [name for name in outer_writes(block) if name in inner.current]
         carried_lod.leave(inner, carried)
         changed = [n for n in carried_lod.changed(inner, written) if n not in carried]
@@ -84,7 +84,7 @@ def _saved(
 def gradient_blocks(block: Block, runs: str) -> list[Block]:
     """List the blocks of the gradient ops that read the saved iterations `runs`."""
     blocks = block.owner.blocks
-    owners = (op for each in blocks for op in each.ops if SUB_BLOCK in op.attrs)
+    owners = (op for gradient_block in blocks for op in gradient_block.ops if SUB_BLOCK in op.attrs)
     readers = [op for op in owners if op.type.endswith("_grad") and runs in op.reads()]
     return [blocks[int(op.attrs[SUB_BLOCK])] for op in readers]
 
@@ -94,24 +94,26 @@ def saved_values(
 ) -> list[SavedValue]:
     """List what gradient blocks read: local variables, and outer ones it updates."""
     names = dict.fromkeys(name for block in gradients for name in nested_reads(block))
-    counted = {name for block in gradients for each in block.ops for name in each.writes()}
-    kept: list[SavedValue] = []
+    counted = {
+        name for block in gradients for gradient_op in block.ops for name in gradient_op.writes()
+    }
+    saved: list[SavedValue] = []
     for name in names:
         if name in inner.block.vars and name in inner.current:
-            kept.append(save_value(inner, name, inner.current[name]))
+            saved.append(save_value(inner, name, inner.current[name]))
         elif name in written and name not in inner.block.vars:
             entry = name not in counted and _reads_first(inner.block, name)
-            kept.append(
+            saved.append(
                 save_value(inner, name, entry_copy(inner, name, op.source) if entry else None)
             )
-    return kept
+    return saved
 
 
 def save_value(inner: BodyWalk, name: str, var: Var | None) -> SavedValue:
     """Return a value to save, with its LoD; by default the current var of the name."""
-    found = var or inner.current[name]
-    levels = (_level_to_save(inner, level) for level in inner.lod_of(found))
-    return SavedValue(name, found, tuple(levels))
+    source = var or inner.current[name]
+    levels = (_level_to_save(inner, level) for level in inner.lod_of(source))
+    return SavedValue(name, source, tuple(levels))
 
 
 def _level_to_save(inner: BodyWalk, level: Var) -> Var:
@@ -128,7 +130,7 @@ def entry_copy(inner: BodyWalk, name: str, source: str = "") -> Var | None:
         return None
     copy = inner.graph.var(name + ENTRY, feed.type)
     first = inner.graph.op(copying(feed), {"X": [feed]}, {"Out": [copy]}, {}, source)
-    inner.graph.reorder([first, *(each for each in inner.graph.ops() if each is not first)])
+    inner.graph.reorder([first, *(op for op in inner.graph.ops() if op is not first)])
     inner.lods[copy] = inner.lod_of(feed)
     return copy
 

@@ -99,8 +99,8 @@ def _convert_body(
     others = other_updates(walk, inner)
     walk.capture_updated(op, others, inner)
     counted = _capture_counters(walk, inner, op)
-    for each in inner.block.ops:
-        inner.add(each)
+    for inner_op in inner.block.ops:
+        inner.add(inner_op)
     for x in read:
         add_to_total(inner, x, op)
     for name in counted:
@@ -117,7 +117,7 @@ def _capture_counters(walk: BodyWalk, inner: BodyWalk, op: OpDesc) -> list[str]:
 
     Each iteration starts with the saved value; the last value is written to the outer variable.
     """
-    written = dict.fromkeys(name for each in inner.block.ops for name in each.writes())
+    written = dict.fromkeys(name for inner_op in inner.block.ops for name in inner_op.writes())
     names = [
         n for n in written if n in inner.current and n not in inner.captured and walk.has_value(n)
     ]
@@ -141,14 +141,14 @@ def inner_gradient(walk: BodyWalk, op: OpDesc, runs: str) -> BodyWalk:
     """Start the walk over a gradient block, with the saved values of an iteration as feeds."""
     if runs not in walk.runs:
         raise CompileError(f"{op.type} reads iterations that no op saved", source=op.source)
-    forward, kept = walk.runs[runs]
+    forward, saved = walk.runs[runs]
     inner = replace(walk.inner(walk.body_of(op)), is_gradient=True, runs=dict(forward.runs))
-    for each in kept:
-        var = inner.define(each.name, inner.graph.feed(each.name, each.var.type))
+    for value in saved:
+        var = inner.define(value.name, inner.graph.feed(value.name, value.var.type))
         # Values that share a LoD each have a copy of it among the feeds.
         inner.lods[var] = [
-            inner.graph.feed(f"{each.name}{LOD}{number}", level.type)
-            for number, level in enumerate(each.levels)
+            inner.graph.feed(f"{value.name}{LOD}{number}", level.type)
+            for number, level in enumerate(value.levels)
         ]
     return inner
 

@@ -58,8 +58,8 @@ def _program_op(op: Op, names: Mapping[Var, str]) -> tuple[str, Sides, dict[str,
     if op.kind not in _KINDS:
         return op.kind, (inputs, outputs), dict(op.attrs)
     kind, ins, outs = _KINDS[op.kind]
-    renamed = {ins[slot]: found for slot, found in inputs.items()}
-    left = {outs[slot]: found for slot, found in outputs.items() if slot in outs}
+    renamed = {ins[slot]: operands for slot, operands in inputs.items()}
+    left = {outs[slot]: operands for slot, operands in outputs.items() if slot in outs}
     return kind, (renamed, left), dict(op.attrs)
 
 
@@ -104,7 +104,7 @@ def _unique_name(var: Var, taken: set[str]) -> str:
 
 
 def _declare(block: Block, name: str, var: Var, like: Program | None) -> None:
-    known = like.blocks[0].lookup(name) if like is not None else None
+    desc = like.blocks[0].lookup(name) if like is not None else None
     if name in block.vars:
         return
     block.add_var(
@@ -112,7 +112,7 @@ def _declare(block: Block, name: str, var: Var, like: Program | None) -> None:
         shape=to_fluid(var.type.shape),
         dtype=var.type.dtype,
         persistable=var.role == "param",
-        lod_level=known.lod_level if known else 0,
-        stop_gradient=known.stop_gradient if known else False,
-        is_parameter=known.is_parameter if known else False,
+        lod_level=desc.lod_level if desc else 0,
+        stop_gradient=desc.stop_gradient if desc else False,
+        is_parameter=desc.is_parameter if desc else False,
     )

@@ -28,19 +28,19 @@ def with_saved_values(program: Program) -> Program:
     """Return the program, or a copy whose gradient ops read saved values."""
     if not any(op.role & OpRole.BACKWARD for block in program.blocks for op in block.ops):
         return program
-    made = _copy_of(program)
-    changed = [_Saver(block).save() for block in made.blocks]
-    return made if any(changed) else program
+    copy = _copy_of(program)
+    changed = [_Saver(block).save() for block in copy.blocks]
+    return copy if any(changed) else program
 
 
 def _copy_of(program: Program) -> Program:
     """Return a copy of a program with new blocks but the same variables and ops."""
-    made = Program()
+    result = Program()
     for block in program.blocks:
-        copy = made.add_block(block.parent_idx) if block.idx else made.blocks[0]
+        copy = result.add_block(block.parent_idx) if block.idx else result.blocks[0]
         copy.forward_block_idx = block.forward_block_idx
         copy.vars, copy.ops = dict(block.vars), list(block.ops)
-    return made
+    return result
 
 
 @dataclass
@@ -118,8 +118,8 @@ class _Saver:
         like = self.block.lookup(name)
         assert like is not None
         kind, level = like.kind, like.lod_level
-        made = VarDesc(copy, like.dims, like.element, kind, level, stop_gradient=True)
-        self.block.vars.setdefault(copy, made)
+        desc = VarDesc(copy, like.dims, like.element, kind, level, stop_gradient=True)
+        self.block.vars.setdefault(copy, desc)
         return copy
 
     def _read_copy(self, block: Block, place: int, slot: str, name: str, copy: str) -> None:
@@ -139,15 +139,21 @@ def _is_forward(op: OpDesc) -> bool:
 
 def _gradients(block: Block, op: OpDesc, taken: set[OpDesc]) -> list[tuple[Block, int]]:
     """Return the locations of an op's gradient ops, in its block or in that block's gradient."""
-    made = gradient_ops(op, lambda name: name + GRAD) if block_owner(op) is None else []
-    blocks = [each for each in block.owner.blocks if each.forward_block_idx == block.idx]
-    found: list[tuple[Block, int]] = []
-    for each in [block, *blocks]:
-        indices = [p for p, o in enumerate(each.ops) if o.role & OpRole.BACKWARD and o not in taken]
-        found += [(each, p) for p in indices if _is_block_gradient(block, each.ops[p], op)]
-        for gradient in made:
-            found += [(each, p) for p in indices if _matches(each.ops[p], gradient)][:1]
-    return found
+    gradients = gradient_ops(op, lambda name: name + GRAD) if block_owner(op) is None else []
+    blocks = [other for other in block.owner.blocks if other.forward_block_idx == block.idx]
+    locations: list[tuple[Block, int]] = []
+    for candidate in [block, *blocks]:
+        indices = [
+            p for p, o in enumerate(candidate.ops) if o.role & OpRole.BACKWARD and o not in taken
+        ]
+        locations += [
+            (candidate, p) for p in indices if _is_block_gradient(block, candidate.ops[p], op)
+        ]
+        for gradient in gradients:
+            locations += [(candidate, p) for p in indices if _matches(candidate.ops[p], gradient)][
+                :1
+            ]
+    return locations
 
 
 def _is_block_gradient(block: Block, gradient: OpDesc, op: OpDesc) -> bool:
@@ -164,8 +170,8 @@ def _matches(gradient: OpDesc, made: OpDesc) -> bool:
     """
     slots = [(gradient.inputs, made.inputs), (gradient.outputs, made.outputs)]
     return gradient.type == made.type and all(
-        len(names) == len(known.get(slot, ())) and all(map(_same_variable, names, known[slot]))
-        for mine, known in slots
+        len(names) == len(other.get(slot, ())) and all(map(_same_variable, names, other[slot]))
+        for mine, other in slots
         for slot, names in mine.items()
         if names
     )

@@ -52,8 +52,8 @@ def recurrent(walk: BodyWalk, op: OpDesc) -> None:
         left = [*(state for state, _ in _states(op)), *(name + STEPS for name in outputs)]
         left = {name: name for name in [*left, *counter.end(inner)]}
         if not walk.widen(inner, left):
-            kept, runs = _saved(inner, op)
-            walk.put("loop", op, {"Cond": [walk.current[counter.more]]}, inner, left, kept, runs)
+            saved, runs = _saved(inner, op)
+            walk.put("loop", op, {"Cond": [walk.current[counter.more]]}, inner, left, saved, runs)
             _stack_outputs(walk, inner, op)
             return
     raise CompileError("the sizes in the block of recurrent do not converge", source=op.source)
@@ -113,8 +113,8 @@ def _convert_iteration(walk: BodyWalk, inner: BodyWalk, op: OpDesc) -> None:
     names += [name + STEPS for name in op.outputs.get("outputs", [])]
     for name in names:
         inner.capture(name, walk.read(name, op))
-    for each in inner.block.ops:
-        inner.add(each)
+    for inner_op in inner.block.ops:
+        inner.add(inner_op)
     _assign_states(inner, dict(zip((s for s, _ in _states(op)), _next_states(op), strict=True)), op)
     for name in op.outputs.get("outputs", []):
         _add_step(inner, name + STEPS, inner.read(name, op), op)
@@ -149,7 +149,7 @@ def _saved(inner: BodyWalk, op: OpDesc) -> tuple[list[SavedValue], str]:
     if not gradients:
         return [], ""
     states = [state for state, _ in _states(op)]
-    own = [each for each in saved_values(inner, gradients, [], op) if each.name not in states]
+    own = [value for value in saved_values(inner, gradients, [], op) if value.name not in states]
     entries = [save_value(inner, name, entry_copy(inner, name, op.source)) for name in states]
     return [save_value(inner, INDEX, None), *entries, *own], runs
 
@@ -218,8 +218,8 @@ def _convert_gradient_body(
     others = other_updates(walk, inner)
     walk.capture_updated(op, others, inner)
     _begin_iteration(walk, inner, op)
-    for each in inner.block.ops:
-        inner.add(each)
+    for inner_op in inner.block.ops:
+        inner.add(inner_op)
     left = _end_iteration(inner, op, inputs, params)
     left |= {name: name for name in others if name in inner.current}
     return inner, {m: t for m, t in left.items() if inner.current[m].role != "feed"}
@@ -248,12 +248,12 @@ def _end_iteration(
     for name in params:
         add_to_total(inner, name, op)
     for name in inputs:
-        found = inner.current.get(name + GRAD)
-        value = found if found is not None else zeros_like(inner, name, op, name + GRAD)
+        carried = inner.current.get(name + GRAD)
+        value = carried if carried is not None else zeros_like(inner, name, op, name + GRAD)
         _add_step(inner, name + GRAD + STEPS, inner.densified(value), op)
     for state, _ in _states(op):
-        found = inner.current.get(state + GRAD)
-        value = found if found is not None else zeros_like(inner, state, op, state + "@NONE")
+        carried = inner.current.get(state + GRAD)
+        value = carried if carried is not None else zeros_like(inner, state, op, state + "@NONE")
         emit(inner, state + GRAD, "assign", {"X": [inner.densified(value)]}, op)
     left = {state + GRAD: state + GRAD for state, _ in _states(op)}
     left |= {name + GRAD + TOTAL: gradient for name, gradient in params.items()}

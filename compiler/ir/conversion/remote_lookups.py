@@ -47,8 +47,8 @@ def as_remote(op: OpDesc) -> OpDesc:
 
 def _lookup(op: OpDesc) -> OpDesc:
     """Return a `distributed_lookup_table` for one lookup."""
-    kept = ("table_names", "height_sections", "trainer_id", "padding_idx", "op_role")
-    attrs: dict[str, Any] = {name: op.attrs[name] for name in kept if name in op.attrs}
+    names = ("table_names", "height_sections", "trainer_id", "padding_idx", "op_role")
+    attrs: dict[str, Any] = {name: op.attrs[name] for name in names if name in op.attrs}
     attrs |= {"endpoints": op.attrs.get("epmap", []), "lookup_table_version": op.type}
     inputs = {"Ids": op.inputs["Ids"], "W": op.inputs["W"]}
     outputs = {"Outputs": op.outputs["Out"]}

@@ -48,10 +48,10 @@ def reuses(op: OpDesc) -> list[Reuse]:
 
 
 def _reuse(op: OpDesc, words: Sequence[Any]) -> Reuse:
-    found = _NUMBERS.fullmatch(" ".join(map(str, words[2:])))
-    if len(words) != _WORDS or found is None:
+    match = _NUMBERS.fullmatch(" ".join(map(str, words[2:])))
+    if len(words) != _WORDS or match is None:
         raise CompileError(f"{op.type}: {words!r:.60} in its attribute {REUSES!r} is malformed")
-    sizes, level, stop = found.groups()
+    sizes, level, stop = match.groups()
     dims = tuple(map(int, sizes.split(",")))
     return Reuse(str(words[0]), str(words[1]), dims, int(level), stop == "1")
 
@@ -70,14 +70,14 @@ def with_original_names(program: Program) -> Program:
     """Return the program, or a copy with all original names if some variables were renamed."""
     if not has_reuses(program):
         return program
-    made = Program()
+    result = Program()
     for block in program.blocks:
-        copy = made.add_block(block.parent_idx) if block.idx else made.blocks[0]
+        copy = result.add_block(block.parent_idx) if block.idx else result.blocks[0]
         copy.forward_block_idx = block.forward_block_idx
         copy.vars = dict(block.vars)
         copy.ops = [OpDesc(o.type, o.inputs, o.outputs, o.attrs, o.source) for o in block.ops]
-    restore_original_names(made)
-    return made
+    restore_original_names(result)
+    return result
 
 
 def restore_original_names(program: Program) -> None:
@@ -98,7 +98,7 @@ def _restore(block: Block, op: OpDesc, meant: dict[str, str]) -> None:
     """Rename the operands of an op; `meant` maps shared names to variables and is updated."""
     read = set(op.reads())
     renamed = slots_renamed(op.inputs, meant)
-    for name in [each for each in op.writes() if each in meant and each not in read]:
+    for name in [name for name in op.writes() if name in meant and name not in read]:
         del meant[name]
     for reuse in reuses(op):
         _declare(block, reuse)
@@ -124,4 +124,6 @@ def slots_renamed(
     >>> slots_renamed({"X": ["a", "b"]}, {"a": "c"})
     {'X': ['c', 'b']}
     """
-    return {slot: [names.get(name, name) for name in held] for slot, held in slots.items()}
+    return {
+        slot: [names.get(name, name) for name in slot_names] for slot, slot_names in slots.items()
+    }

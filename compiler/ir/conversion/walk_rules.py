@@ -21,18 +21,20 @@ def graph_attributes(op: OpDesc) -> dict[str, Any]:
     Programs of the reference copy all attributes of a forward op to its gradient op, even if that
     is another op, as `concat` is for `split`.
     """
-    known = {*find(op.type).attrs, *BOOKKEEPING}
+    declared = {*find(op.type).attrs, *BOOKKEEPING}
     backward = bool(op.role & OpRole.BACKWARD)
     attrs = {
         n: value
         for n, value in op.attrs.items()
-        if n in known or not is_ignored_attribute(n, backward)
+        if n in declared or not is_ignored_attribute(n, backward)
     }
     names = (name for name in (*op.writes(), *op.reads()) if name != EMPTY)
-    if "variable" in known:
+    if "variable" in declared:
         return {"variable": next(names, ""), **attrs}
-    slots = {f"{slot}_names": list(each) for slot, each in (op.inputs | op.outputs).items()}
-    return {**attrs, **{name: each for name, each in slots.items() if name in known}}
+    slots = {
+        f"{slot}_names": list(slot_names) for slot, slot_names in (op.inputs | op.outputs).items()
+    }
+    return {**attrs, **{name: slot_names for name, slot_names in slots.items() if name in declared}}
 
 
 def is_ignored_attribute(name: str, backward: bool) -> bool:

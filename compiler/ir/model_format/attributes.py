@@ -124,9 +124,9 @@ def dump_attr(op: str, name: str, value: Any) -> Message:
         plain, _list_type(name, declared)
     )
     if kind is None:
-        given = f"{type(value).__name__} {value!r}"
+        actual = f"{type(value).__name__} {value!r}"
         raise CompileError(
-            f"{op}: attribute {name!r} is {given}, which saved programs cannot represent"
+            f"{op}: attribute {name!r} is {actual}, which saved programs cannot represent"
         )
     form = _FORMS[kind]
     stored = [_stored(item, form) for item in plain] if form.many else _stored(plain, form)

@@ -204,10 +204,10 @@ def _converted(op: OpDesc, dtype: DType) -> Mapping[str, Any]:
 
     Raises BadAttribute if it is not representable. The huge placeholder value becomes 0.
     """
-    found = _value(op) or (_ZERO if op.type == "fill_constant" else {})
-    number = _number(found)
+    constant = _value(op) or (_ZERO if op.type == "fill_constant" else {})
+    number = _number(constant)
     if number is None or (dtype.is_float and abs(number) < _NO_VALUE):
-        return {} if number is None else found
+        return {} if number is None else constant
     if abs(number) >= _NO_VALUE:
         return _ZERO
     if number != int(number) or not _holds(dtype, int(number)):
@@ -238,9 +238,9 @@ def _holds(dtype: DType, number: int) -> bool:
 def _fill(op: OpDesc, shape: Sequence[int], dtype: DType, value: Mapping[str, Any]) -> None:
     if not value:
         return
-    kept = {name: each for name, each in op.attrs.items() if name not in _LISTS.values()}
+    remaining = {name: attr for name, attr in op.attrs.items() if name not in _LISTS.values()}
     sizes = [max(size, 1) for size in shape]
-    op.type, op.attrs = "fill_constant", {**kept, "shape": sizes, "dtype": dtype.code, **value}
+    op.type, op.attrs = "fill_constant", {**remaining, "shape": sizes, "dtype": dtype.code, **value}
 
 
 def _element_code(op: OpDesc) -> int:

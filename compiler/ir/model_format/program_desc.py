@@ -125,8 +125,8 @@ def _dump_tensor(var: VarDesc) -> dict[str, Message]:
 
 
 def _dump_op(op: OpDesc) -> Message:
-    given = {name: value for name, value in op.attrs.items() if value is not None}
-    attrs = {**required_attributes(op.type), **given}
+    present = {name: value for name, value in op.attrs.items() if value is not None}
+    attrs = {**required_attributes(op.type), **present}
     return build(
         "OpDesc",
         inputs=_dump_slots(op.inputs),
@@ -235,12 +235,12 @@ V = TypeVar("V")
 
 
 def _unique(pairs: Iterable[tuple[str, V]], what: str) -> dict[str, V]:
-    found: dict[str, V] = {}
+    by_name: dict[str, V] = {}
     for name, value in pairs:
-        if name in found:
+        if name in by_name:
             raise ProtoError(f"{what} {name!r} appears twice")
-        found[name] = value
-    return found
+        by_name[name] = value
+    return by_name
 
 
 def _check_refs(value: Any, count: int, where: str) -> None:

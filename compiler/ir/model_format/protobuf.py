@@ -152,22 +152,22 @@ def _exact(field: Field, item: Item) -> Item:
 
 def _read_fields(data: bytes, position: int, end: int, layout: _Layout) -> Message:
     start = position
-    found: dict[str, list[Item]] = {}
+    by_name: dict[str, list[Item]] = {}
     unknown: list[tuple[int, bytes]] = []
     while position < end:
         offset = position
         tag, position = _read_varint(data, position, end, layout.kind)
         if field := layout.by_tag.get(tag):
             item, position = _CODECS[field.kind].read(data, position, end, field)
-            found.setdefault(field.name, []).append(item)
+            by_name.setdefault(field.name, []).append(item)
         elif field := layout.by_packed_tag.get(tag):
             items, position = _read_packed(data, position, end, field)
-            found.setdefault(field.name, []).extend(items)
+            by_name.setdefault(field.name, []).extend(items)
         else:
             _check_unknown(tag, layout, offset)
             raw, position = _read_raw(data, position, end, tag, layout)
             unknown.append((tag, raw))
-    return Message(layout.kind, _collected(found, layout, start), tuple(unknown))
+    return Message(layout.kind, _collected(by_name, layout, start), tuple(unknown))
 
 
 def _collected(found: dict[str, list[Item]], layout: _Layout, start: int) -> dict[str, Value]:
@@ -342,8 +342,8 @@ def _write_message(item: Item, field: Field) -> bytes:
 
 
 def _raise_mismatch(field: Field, value: Value) -> NoReturn:
-    given = value.kind if isinstance(value, Message) else repr(value)
-    raise ProtoError(f"{field.where}: expected {field.label} {field.kind}, got {given}")
+    actual = value.kind if isinstance(value, Message) else repr(value)
+    raise ProtoError(f"{field.where}: expected {field.label} {field.kind}, got {actual}")
 
 
 # ---- tables ----

@@ -55,11 +55,11 @@ def call(op: HasBodies, body: str, values: Mapping[str, Any], *first: Any) -> An
     if not has(op, body):
         raise CompileError(f"{op.kind} has no {name!r}")
     rest = parameters(type(owner), name)[len(first) :]
-    given = {n: _given(values, n, kind) for n, kind in rest}
+    kwargs = {n: _given(values, n, kind) for n, kind in rest}
     for parameter, annotation in rest:
-        if given[parameter] is None and annotation in _PRESENT:
+        if kwargs[parameter] is None and annotation in _PRESENT:
             raise MissingSlot(f"{op.kind} needs {slot_of(parameter)}, which it was not passed")
-    return getattr(owner, name)(*first, **given)
+    return getattr(owner, name)(*first, **kwargs)
 
 
 def _given(values: Mapping[str, Any], name: str, annotation: str) -> Any:
@@ -70,8 +70,8 @@ def _given(values: Mapping[str, Any], name: str, annotation: str) -> Any:
 @cache
 def parameters(cls: type, body: str) -> tuple[tuple[str, str], ...]:
     """Return the names and annotations of a body's parameters, without `self`."""
-    found = inspect.signature(getattr(cls, body)).parameters.values()
-    return tuple((p.name, str(p.annotation)) for p in list(found)[1:])
+    signature = inspect.signature(getattr(cls, body)).parameters.values()
+    return tuple((p.name, str(p.annotation)) for p in list(signature)[1:])
 
 
 def slot_of(parameter: str) -> str:

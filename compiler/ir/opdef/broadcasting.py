@@ -24,13 +24,15 @@ def broadcast(op: str, shapes: Sequence[Shape]) -> Shape:
 
 
 def _joined(op: str, sizes: Sequence[Size], shapes: Sequence[Shape]) -> Size:
-    known = [size for size in sizes if isinstance(size, int) or size.known]
-    found = list(dict.fromkeys(size for size in known if size != 1))
-    if len(found) > 1:
+    known_sizes = [size for size in sizes if isinstance(size, int) or size.known]
+    distinct = list(dict.fromkeys(size for size in known_sizes if size != 1))
+    if len(distinct) > 1:
         text = " and ".join(f"[{', '.join(map(str, shape))}]" for shape in shapes)
-        raise ShapeError(f"{op}: shapes {text} do not broadcast: {found[0]} is not {found[1]}")
-    unknown = [size for size in sizes if size not in known]
-    return found[0] if found else unknown[0] if unknown else 1
+        raise ShapeError(
+            f"{op}: shapes {text} do not broadcast: {distinct[0]} is not {distinct[1]}"
+        )
+    unknown = [size for size in sizes if size not in known_sizes]
+    return distinct[0] if distinct else unknown[0] if unknown else 1
 
 
 def reduced_axes(result: Shape, view: Shape) -> tuple[int, ...]:

@@ -65,13 +65,13 @@ class Steps:
         """Append an op; returns output names by slot: `wanted` counts, one for required slots."""
         slots = find(kind).outputs().values()
         needed = {slot.name: 1 for slot in slots if not (slot.optional or slot.companion)}
-        made = {
+        output_names = {
             slot: [f"{self.kind}@{len(self.ops)}.{slot}.{index}" for index in range(count)]
             for slot, count in {**needed, **wanted}.items()
         }
-        given = {slot: [n] if isinstance(n, str) else list(n) for slot, n in inputs.items()}
-        self.ops.append(OpDesc(kind, given, made, dict(attrs or {})))
-        return made
+        input_names = {slot: [n] if isinstance(n, str) else list(n) for slot, n in inputs.items()}
+        self.ops.append(OpDesc(kind, input_names, output_names, dict(attrs or {})))
+        return output_names
 
     def write(self, slot: str, *names: str) -> None:
         """Set the values of an output slot of the composite op."""
@@ -80,25 +80,31 @@ class Steps:
     def finished(self, op: OpDesc) -> list[OpDesc]:
         """Return the steps for an op of a program, renamed so that they write its outputs."""
         wanted = [
-            (made, name)
+            (step_name, name)
             for slot, names in op.outputs.items()
-            for made, name in zip(self.written.get(slot, ()), names, strict=False)
+            for step_name, name in zip(self.written.get(slot, ()), names, strict=False)
             if name != EMPTY
         ]
         renamed = self._renamed(op, wanted)
-        copies = [(made, name) for made, name in wanted if renamed.get(made) != name]
-        kept = {name: op.attrs[name] for name in _KEPT if name in op.attrs}
-        steps = [_with_names(step, renamed, kept, op.source) for step in self.ops]
+        copies = [(step_name, name) for step_name, name in wanted if renamed.get(step_name) != name]
+        attrs = {name: op.attrs[name] for name in _KEPT if name in op.attrs}
+        steps = [_with_names(step, renamed, attrs, op.source) for step in self.ops]
         return steps + [
-            OpDesc("assign", {"X": [renamed.get(made, made)]}, {"Out": [name]}, kept, op.source)
-            for made, name in copies
+            OpDesc(
+                "assign",
+                {"X": [renamed.get(step_name, step_name)]},
+                {"Out": [name]},
+                attrs,
+                op.source,
+            )
+            for step_name, name in copies
         ]
 
     def _renamed(self, op: OpDesc, wanted: Sequence[tuple[str, str]]) -> dict[str, str]:
         """Map names of steps to output names of the op, unless the op reads the output name."""
-        made = {name for step in self.ops for name in step.writes()}
+        written = {name for step in self.ops for name in step.writes()}
         read = set(op.reads())
-        return {a: b for a, b in reversed(wanted) if a in made and b not in read}
+        return {a: b for a, b in reversed(wanted) if a in written and b not in read}
 
 
 def _with_names(

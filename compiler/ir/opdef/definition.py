@@ -118,8 +118,8 @@ class OpDef(Traits, LayoutRules, MemoryRules):
             cls.grad_class = _grad_class(cls, grad_op or op + "_grad") if differentiable else None
 
     def __init__(self, attributes: Mapping[str, Any] | None = None) -> None:
-        given = attributes or {}
-        self.attributes = {name: a.value(self.kind, given) for name, a in self.attrs.items()}
+        values = attributes or {}
+        self.attributes = {name: a.value(self.kind, values) for name, a in self.attrs.items()}
 
     @classmethod
     def inputs(cls) -> dict[str, Slot]:
@@ -157,8 +157,8 @@ class OpDef(Traits, LayoutRules, MemoryRules):
 
     def types_of(self, inputs: Mapping[str, Sequence[Typed]]) -> dict[str, Any]:
         """Return the types of inputs by slot, as `infer_types` takes them."""
-        held = {slot: [each.type for each in items] for slot, items in inputs.items()}
-        return {slot: self.slots[slot].hold(types) for slot, types in held.items()}
+        slot_types = {slot: [var.type for var in items] for slot, items in inputs.items()}
+        return {slot: self.slots[slot].hold(types) for slot, types in slot_types.items()}
 
     def infer_types(self, types: Mapping[str, Any]) -> dict[str, Any]:
         """Infer the types of the outputs by slot from the types of the inputs by slot.
@@ -222,8 +222,8 @@ class Pointwise(ElementwiseLayout, OpDef):
         """Run `compute` on NumPy arrays and convert every result to its declared type."""
         types = {slot: map_value(type_of, value) for slot, value in values.items()}
         views = self.views({slot: t for slot, t in types.items() if t is not None})
-        given = upcast_to_fp32(values, [DType.BF16])  # NumPy has no arithmetic for it
-        seen = {s: v.reshape(views[s]) if s in views else v for s, v in given.items()}
+        upcasted = upcast_to_fp32(values, [DType.BF16])  # NumPy has no arithmetic for it
+        seen = {s: v.reshape(views[s]) if s in views else v for s, v in upcasted.items()}
         results = self.named(call(self, "compute", seen, np))
         wanted = self.infer_types(types)
         aligned = self.output_views(types)
@@ -268,8 +268,8 @@ class GradOp(GradLayoutRules, GradMemoryRules, OpDef):
 
     def attribute_variant(self) -> str:
         """Return the gradient of the op that replaces the forward op, or ""."""
-        found = self.origin.attribute_variant()
-        return found and f"{found}_grad"
+        variant = self.origin.attribute_variant()
+        return variant and f"{variant}_grad"
 
     def body_owner(self, body: str) -> tuple[OpDef, str]:
         """Return the forward op, whose class implements the gradient, and the method's name."""
@@ -290,10 +290,10 @@ class GradOp(GradLayoutRules, GradMemoryRules, OpDef):
             return self.named(call(self, "infer", types))
         default = next(types[s] for s in self.inputs() if s.endswith(GRAD) and types.get(s))
         values = (name for name, slot in self.outputs().items() if not slot.companion)
-        found = {slot: (s := slot.removesuffix(GRAD), types.get(s)) for slot in values}
+        variables = {slot: (s := slot.removesuffix(GRAD), types.get(s)) for slot in values}
         return {
             slot: self.origin.gradient_type(s, t) if t else default
-            for slot, (s, t) in found.items()
+            for slot, (s, t) in variables.items()
         }
 
     def named(self, result: Any) -> dict[str, Any]:
@@ -312,8 +312,8 @@ class PointwiseGrad(GradOp, Pointwise):
 
     def output_views(self, types: Mapping[str, Any]) -> dict[str, Shape]:
         """Return the aligned shape of each gradient: that of its variable."""
-        given = {slot: t for slot, t in types.items() if t is not None}
-        return {slot + GRAD: shape for slot, shape in self.views(given).items()}
+        present = {slot: t for slot, t in types.items() if t is not None}
+        return {slot + GRAD: shape for slot, shape in self.views(present).items()}
 
 
 class RowwiseGrad(PointwiseGrad, Rowwise):
@@ -345,11 +345,11 @@ def registered() -> Iterator[str]:
 
 def check_attributes(kind: str, attributes: Mapping[str, Any]) -> None:
     """Raise BadAttribute if an op type does not declare one of the attributes."""
-    known = find(kind).attrs
+    declared = find(kind).attrs
     for name in attributes:
-        if name not in known and name not in BOOKKEEPING:
-            listed = ", ".join(known) or "none"
-            hint = did_you_mean(name, known)
+        if name not in declared and name not in BOOKKEEPING:
+            listed = ", ".join(declared) or "none"
+            hint = did_you_mean(name, declared)
             raise BadAttribute(f"{kind} has no attribute {name!r}; it has: {listed}", hint=hint)
 
 

@@ -25,23 +25,23 @@ X_SHAPE = "XShape"
 def check_gradient_operands(defn: GradOp, types: Mapping[str, Any]) -> None:
     """Raise ShapeError if an operand of a gradient op has another shape than in the forward op."""
     inferred = _inferred(defn, types)
-    for slot in (each for each in defn.forward.outputs().values() if not each.companion):
+    for slot in (slot for slot in defn.forward.outputs().values() if not slot.companion):
         expected = inferred.get(slot.name) or types.get(slot.name)
         for name in (slot.name, slot.name + GRAD):
             pairs = zip(listed(expected), listed(types.get(name)), strict=False)
-            for place, (output, given) in enumerate(pairs):
-                if output is not None and given is not None and shapes_differ(output, given):
+            for place, (output, gradient) in enumerate(pairs):
+                if output is not None and gradient is not None and shapes_differ(output, gradient):
                     index = f"[{place}]" if slot.many else ""
-                    raise ShapeError(f"{defn.kind}: {name}{index} is {given}, expected {output}")
+                    raise ShapeError(f"{defn.kind}: {name}{index} is {gradient}, expected {output}")
 
 
 def _inferred(defn: GradOp, types: Mapping[str, Any]) -> Mapping[str, Any]:
     """Infer the forward op's outputs; nothing if the gradient op lacks inputs they depend on."""
-    known = {**types, **_inputs_by_x_shape(defn, types), **_inputs_by_likeness(defn, types)}
+    known_types = {**types, **_inputs_by_x_shape(defn, types), **_inputs_by_likeness(defn, types)}
     inputs = defn.forward.inputs()
-    if any(_is_missing(inputs[name], known, defn) for name in _inferred_from(defn.forward)):
+    if any(_is_missing(inputs[name], known_types, defn) for name in _inferred_from(defn.forward)):
         return {}
-    return defn.origin.infer_types({slot: known.get(slot) for slot in inputs})
+    return defn.origin.infer_types({slot: known_types.get(slot) for slot in inputs})
 
 
 def _inferred_from(forward: type[OpDef]) -> list[str]:
@@ -60,13 +60,13 @@ def _is_missing(slot: Slot, types: Mapping[str, Any], defn: GradOp) -> bool:
 
 def _inputs_by_x_shape(defn: GradOp, types: Mapping[str, Any]) -> dict[str, TensorType]:
     """Return the type of the input X that XShape stands for; ShapeError if it cannot be one."""
-    given = types.get(X_SHAPE)
-    if given is None or types.get("X") is not None or X_SHAPE not in defn.forward.outputs():
+    x_shape = types.get(X_SHAPE)
+    if x_shape is None or types.get("X") is not None or X_SHAPE not in defn.forward.outputs():
         return {}
     axis = defn.forward.x_shape_axis
-    if not given.rank or differ(given.shape[axis], 0):
-        raise ShapeError(f"{defn.kind}: {X_SHAPE} is {given}, expected 0 on axis {axis}")
-    return {"X": given.with_shape(given.shape[:-1] if axis else given.shape[1:])}
+    if not x_shape.rank or differ(x_shape.shape[axis], 0):
+        raise ShapeError(f"{defn.kind}: {X_SHAPE} is {x_shape}, expected 0 on axis {axis}")
+    return {"X": x_shape.with_shape(x_shape.shape[:-1] if axis else x_shape.shape[1:])}
 
 
 def _inputs_by_likeness(defn: GradOp, types: Mapping[str, Any]) -> dict[str, Any]:

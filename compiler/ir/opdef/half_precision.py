@@ -31,8 +31,8 @@ def upcast_to_fp32(
     'float32'
     """
     kinds = [dtype.numpy for dtype in dtypes]
-    found = {slot: map_value(partial(_wide, kinds), value) for slot, value in values.items()}
-    return found if any(map(_changed, found.values(), values.values())) else values
+    upcasted = {slot: map_value(partial(_wide, kinds), value) for slot, value in values.items()}
+    return upcasted if any(map(_changed, upcasted.values(), values.values())) else values
 
 
 def cast_results(results: Mapping[str, Any], types: Mapping[str, Any]) -> dict[str, Any]:
@@ -53,7 +53,7 @@ def _changed(new: Any, old: Any) -> bool:
 def _rounded(value: Any, type: Any) -> Any:
     if isinstance(type, list):
         pairs = zip(value, cast("list[Any]", type), strict=False)
-        return [_rounded(each, wanted) for each, wanted in pairs]
+        return [_rounded(item, wanted) for item, wanted in pairs]
     if not isinstance(type, TensorType) or type.dtype not in HALVES or value is None:
         return value
     with np.errstate(over="ignore"):  # overflow to infinity is intended

@@ -90,8 +90,8 @@ class AlongAxis(LayoutRules):
     def permuted(self, types: Types, order: Order) -> PermutedOp | None:
         """Permute X, Out and the axis; None if the axis is a tensor."""
         axes = permuted_axes([self.attributes["axis"]], order)
-        known = "AxisTensor" not in types
-        return PermutedOp(frozenset({"X", "Out"}), {"axis": axes[0]}) if known else None
+        is_static = "AxisTensor" not in types
+        return PermutedOp(frozenset({"X", "Out"}), {"axis": axes[0]}) if is_static else None
 
 
 class GradLayoutRules(LayoutRules):
@@ -99,15 +99,15 @@ class GradLayoutRules(LayoutRules):
 
     def permuted(self, types: Types, order: Order) -> PermutedOp | None:
         """Apply the rule of the forward op to values and gradients."""
-        known = {slot.removesuffix(GRAD): given for slot, given in types.items()}
-        found = self.layout_rules().permuted(known, order)
-        if found is None:
+        forward_types = {slot.removesuffix(GRAD): slot_types for slot, slot_types in types.items()}
+        permuted = self.layout_rules().permuted(forward_types, order)
+        if permuted is None:
             return None
-        gradients = frozenset(slot + GRAD for slot in found.slots)
-        views = {**found.views, **{slot + GRAD: shape for slot, shape in found.views.items()}}
-        slots = found.slots | gradients
-        read = (found.grad_ahead[slot] for slot in found.grad_ahead if types.get(slot + GRAD))
-        return replace(found, slots=slots, views=views, ahead=next(read, NOTHING))
+        gradients = frozenset(slot + GRAD for slot in permuted.slots)
+        views = {**permuted.views, **{slot + GRAD: shape for slot, shape in permuted.views.items()}}
+        slots = permuted.slots | gradients
+        read = (permuted.grad_ahead[slot] for slot in permuted.grad_ahead if types.get(slot + GRAD))
+        return replace(permuted, slots=slots, views=views, ahead=next(read, NOTHING))
 
     def reads_tiles(self) -> bool:
         """Return the preference of the forward op."""
@@ -143,10 +143,18 @@ def in_order(type: TensorType, order: Order) -> TensorType:
 
 def permute_all_operands(types: Types, order: Order) -> PermutedOp | None:
     """Permute all operands; None unless each has the rank of `order` or is a scalar."""
-    given = {slot: held for slot, held in types.items() if held}
-    whole = {s for s, held in given.items() if all(each.rank == len(order) for each in held)}
-    single = {s for s, held in given.items() if all(each.numel == 1 for each in held)}
-    return PermutedOp(frozenset(whole)) if whole | single == set(given) and whole else None
+    present = {slot: slot_types for slot, slot_types in types.items() if slot_types}
+    whole = {
+        s
+        for s, slot_types in present.items()
+        if all(tensor_type.rank == len(order) for tensor_type in slot_types)
+    }
+    single = {
+        s
+        for s, slot_types in present.items()
+        if all(tensor_type.numel == 1 for tensor_type in slot_types)
+    }
+    return PermutedOp(frozenset(whole)) if whole | single == set(present) and whole else None
 
 
 def permuted_axes(axes: Sequence[int], order: Order) -> list[int]:

@@ -154,7 +154,7 @@ def addressable(name: str, type: TensorType) -> TensorType:
     """The type of a variable. Raises ShapeError if it is larger than MAX_BYTES; an empty axis
     counts as one element.
     """
-    known = prod(max(size, 1) for size in type.shape if isinstance(size, int))
-    if known * type.dtype.itemsize > MAX_BYTES and not type.is_array:
+    numel = prod(max(size, 1) for size in type.shape if isinstance(size, int))
+    if numel * type.dtype.itemsize > MAX_BYTES and not type.is_array:
         raise ShapeError(f"variable {name!r} is {type}, larger than any memory")
     return type

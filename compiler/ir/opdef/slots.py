@@ -88,7 +88,7 @@ class Attr(Generic[T]):
         if not isinstance(value, list | tuple):
             raise self._wrong_type(op, value, list)
         items = cast("Sequence[Any]", value)
-        return cast(T, [self._item(op, each, index) for index, each in enumerate(items)])
+        return cast(T, [self._item(op, item, index) for index, item in enumerate(items)])
 
     def _default(self, op: str) -> T:
         if self.default is None:
@@ -102,15 +102,15 @@ class Attr(Generic[T]):
 
     def _checked(self, op: str, value: Any, kind: type[Any], where: str = "") -> Any:
         """Convert a value, or an item of a list, to its declared type and check it."""
-        found = _convert(value, kind)
-        if not isinstance(found, kind):
+        converted = _convert(value, kind)
+        if not isinstance(converted, kind):
             raise self._wrong_type(op, value, kind, where)
-        if not self.accepted.has(found):
+        if not self.accepted.has(converted):
             raise BadAttribute(
-                f"{op}: {where}attribute {self.name!r} is {_short(found)}, "
+                f"{op}: {where}attribute {self.name!r} is {_short(converted)}, "
                 f"expected {self.accepted.expected(kind)}"
             )
-        return as_float32(found)
+        return as_float32(converted)
 
     def _wrong_type(self, op: str, value: Any, wanted: type, where: str = "") -> BadAttribute:
         got = type(value).__name__
@@ -153,7 +153,7 @@ def attr(default: T, accepted: Accepted = ANY) -> Attr[T]:
 def _item_type(default: Any) -> type | None:
     """Return the type of the first item of a list; None for an empty list or no list."""
     items = cast("list[Any]", default) if isinstance(default, list) else []
-    kinds: list[type] = [each.__class__ for each in items[:1]]
+    kinds: list[type] = [item.__class__ for item in items[:1]]
     return kinds[0] if kinds else None
 
 

@@ -66,8 +66,8 @@ def infer_op(block: Block, op: OpDesc) -> None:
     Errors carry the op as text and the user's line.
     """
     defn = bind(op)
-    given = {slot: names for slot, names in op.inputs.items() if names and slot in defn.slots}
-    types = {slot: _types(block, names, defn.slots[slot]) for slot, names in given.items()}
+    inputs = {slot: names for slot, names in op.inputs.items() if names and slot in defn.slots}
+    types = {slot: _types(block, names, defn.slots[slot]) for slot, names in inputs.items()}
     inferred = infer_types(defn, types | _companions(block, op, defn, types), op, declared=True)
     for slot, names in op.outputs.items():
         declared = _inferred_types(inferred, slot)
@@ -124,8 +124,10 @@ def size_requirements(defn: OpDef, types: Mapping[str, Any]) -> list[Requirement
 
 def _check_sizes(defn: OpDef, inferred: Mapping[str, Any]) -> None:
     """Raise ShapeError for an output with too many axes, a negative size, or too many bytes."""
-    for slot, found in inferred.items():
-        for type in (each for each in listed(found) if isinstance(each, TensorType)):
+    for slot, output in inferred.items():
+        for type in (
+            tensor_type for tensor_type in listed(output) if isinstance(tensor_type, TensorType)
+        ):
             if type.rank > MAX_RANK:
                 raise ShapeError(f"{defn.kind}: {slot} has {type.rank} axes, more than {MAX_RANK}")
             numbers: list[Any] = [size for size in type.shape if not isinstance(size, Dim)]
@@ -149,25 +151,33 @@ def _check_key_index(defn: OpDef, types: Mapping[str, Any]) -> None:
 
 def _check_companions(defn: OpDef, types: Mapping[str, Any]) -> None:
     """Raise ShapeError unless sparse values have a row index each, and offsets are vectors."""
-    for slot in (each for each in defn.inputs().values() if each.companion in ("lod", "rows")):
-        for type in (each for each in listed(types.get(slot.name)) if each is not None):
+    for slot in (slot for slot in defn.inputs().values() if slot.companion in ("lod", "rows")):
+        for type in (
+            tensor_type for tensor_type in listed(types.get(slot.name)) if tensor_type is not None
+        ):
             if type.rank != 1 or (slot.companion == "lod" and is_less(type.shape[0], 1)):
                 raise ShapeError(f"{defn.kind}: {slot.name} is {type}, expected a vector")
         if slot.companion == "rows" and types.get(slot.name):
             pairs = zip(listed(types[slot.name]), listed(types.get(slot.of)), strict=False)
             for rows, values in pairs:
                 if rows and values and (not values.rank or differ(rows.shape[0], values.shape[0])):
-                    found = f"{slot.of} is {values} and {slot.name} {rows}"
-                    raise ShapeError(f"{defn.kind}: {found}, expected an index for each row")
+                    actual = f"{slot.of} is {values} and {slot.name} {rows}"
+                    raise ShapeError(f"{defn.kind}: {actual}, expected an index for each row")
 
 
 def _rejected_inputs(defn: OpDef, types: Mapping[str, Any]) -> str:
     """Describe inputs that an op cannot take: types by slot, non-default attributes."""
-    slots = {slot: listed(types.get(slot)) for slot, each in defn.inputs().items() if not each.of}
-    given = [f"{slot}={'+'.join(str(t or 'nothing') for t in ts)}" for slot, ts in slots.items()]
-    found = defn.attributes.items()
-    given += [f"{name}={value!r:.60}" for name, value in found if value != defn.attrs[name].default]
-    return f"{defn.kind} cannot be computed with {', '.join(given) or 'no inputs'}"
+    slots = {
+        slot: listed(types.get(slot)) for slot, declared in defn.inputs().items() if not declared.of
+    }
+    described = [
+        f"{slot}={'+'.join(str(t or 'nothing') for t in ts)}" for slot, ts in slots.items()
+    ]
+    attributes = defn.attributes.items()
+    described += [
+        f"{name}={value!r:.60}" for name, value in attributes if value != defn.attrs[name].default
+    ]
+    return f"{defn.kind} cannot be computed with {', '.join(described) or 'no inputs'}"
 
 
 def bind(op: OpDesc) -> OpDef:
@@ -231,7 +241,7 @@ def _companions(
     block: Block, op: OpDesc, defn: OpDef, types: Mapping[str, Any]
 ) -> dict[str, list[TensorType]]:
     """Return placeholder types of the LoD inputs: only the number of levels is known."""
-    found: dict[str, list[TensorType]] = {}
+    companions: dict[str, list[TensorType]] = {}
     for slot in defn.inputs().values():
         if slot.companion == "lod":
             names = op.inputs.get(slot.of) or op.inputs.get(slot.of + GRAD) or []
@@ -239,8 +249,8 @@ def _companions(
             many = defn.slots.get(slot.of, Slot()).many
             count = len(names) if many else max([*levels, int(slot.needed)], default=0)
             if count and (slot.needed or all(levels)):
-                found[slot.name] = [TensorType(DType.INT64, (UNKNOWN,))] * count
-    return found
+                companions[slot.name] = [TensorType(DType.INT64, (UNKNOWN,))] * count
+    return companions
 
 
 def _levels(block: Block, name: str) -> int:
@@ -252,7 +262,7 @@ def _store_levels(block: Block, op: OpDesc, defn: OpDef, inferred: Mapping[str, 
     """Set the LoD levels of outputs: inferred ones, else those of the shared input."""
     lods = {slot.of: slot.name for slot in defn.outputs().values() if slot.companion == "lod"}
     for slot, names in op.outputs.items():
-        for var in (found for name in names if (found := block.lookup(name)) is not None):
+        for var in (desc for name in names if (desc := block.lookup(name)) is not None):
             if slot in lods:
                 types = inferred.get(lods[slot])
                 levels = len(listed(types)) if types else 0

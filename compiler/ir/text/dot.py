@@ -73,8 +73,8 @@ class _Drawing:
 
     def uses(self, var: Var) -> list[str]:
         """List how a var is used after the step: "return", "keep"."""
-        kept = var.role == "param" and var.overwrites is not None and not self.g.overwriter(var)
-        return ["return"] * (var in self.g.results) + ["keep"] * kept
+        is_kept = var.role == "param" and var.overwrites is not None and not self.g.overwriter(var)
+        return ["return"] * (var in self.g.results) + ["keep"] * is_kept
 
     def edges(self, var: Var) -> Iterator[str]:
         """Yield an edge to each reader, and one from there to the op that overwrites the var."""

@@ -86,9 +86,9 @@ class Cursor:
 
     def accept(self, text: str) -> bool:
         """Take `text` if it is next; returns whether it was."""
-        found = self.peek(text)
-        self.column += len(text) if found else 0
-        return found
+        matches = self.peek(text)
+        self.column += len(text) if matches else 0
+        return matches
 
     def expect(self, text: str, why: str = "") -> None:
         """Take `text`."""
@@ -98,10 +98,10 @@ class Cursor:
     def word(self, *known: str) -> str:
         """Take one of these words."""
         mark = self.mark()
-        found = self.take(_WORD)
-        if found not in known:
+        word = self.take(_WORD)
+        if word not in known:
             raise self.expected(" or ".join(map(repr, known)), mark)
-        return found
+        return word
 
     def number(self, what: str) -> int:
         """Take a number of at most nine digits."""
@@ -160,16 +160,16 @@ class Cursor:
 
     def take(self, pattern: re.Pattern[str]) -> str:
         """Take a match of the pattern; empty if there is none."""
-        found = pattern.match(self.line, self.mark().column)
-        self.column = found.end() if found else self.column
-        return found[0] if found else ""
+        match = pattern.match(self.line, self.mark().column)
+        self.column = match.end() if match else self.column
+        return match[0] if match else ""
 
     def expected(self, what: str, mark: Mark | None = None) -> ParseError:
         """Build the error that something else was found instead of `what`."""
         mark = mark or self.mark()
-        found = _TOKEN.match(self.lines[mark.row], mark.column) if not self.at_end else None
+        match = _TOKEN.match(self.lines[mark.row], mark.column) if not self.at_end else None
         shown = (
-            repr(found[0]) if found else "the end of the text" if self.at_end else "the line's end"
+            repr(match[0]) if match else "the end of the text" if self.at_end else "the line's end"
         )
         return self.error(f"expected {what}, found {shown}", mark)
 

@@ -330,15 +330,15 @@ def _read_block(cursor: Cursor, program: Program, index: int) -> None:
 
 def _read_relations(cursor: Cursor) -> tuple[int, int]:
     """Take `(parent 0, forward 1)`, the related blocks."""
-    given = {"parent": NO_BLOCK, "forward": NO_BLOCK}
+    relations = {"parent": NO_BLOCK, "forward": NO_BLOCK}
     if cursor.accept("("):
 
         def relation() -> None:
-            word = cursor.word(*given)
-            given[word] = cursor.number("a block's number")
+            word = cursor.word(*relations)
+            relations[word] = cursor.number("a block's number")
 
         _listed(cursor, ")", relation)
-    return given["parent"], given["forward"]
+    return relations["parent"], relations["forward"]
 
 
 def _read_desc(cursor: Cursor, block: Block) -> None:

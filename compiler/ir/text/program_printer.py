@@ -43,11 +43,11 @@ def recorded_digest(program: Program) -> str:
 
 def _digest(program: Program, kind: str, text: Callable[[Program], str]) -> str:
     """Return the digest of a text of a program, which is made once per version."""
-    known = program.known_digests.get(kind)
-    if known is None or known[0] != program.version:
-        known = program.version, hashlib.sha256(text(program).encode()).hexdigest()
-        program.known_digests[kind] = known
-    return known[1]
+    cached = program.known_digests.get(kind)
+    if cached is None or cached[0] != program.version:
+        cached = program.version, hashlib.sha256(text(program).encode()).hexdigest()
+        program.known_digests[kind] = cached
+    return cached[1]
 
 
 def _recorded_text(program: Program) -> str:
@@ -75,8 +75,8 @@ def _program_lines(
 
 def _relations(block: Block) -> str:
     """Format the relations of a block to others: ` (parent 0, forward 1)`."""
-    given = {"parent": block.parent_idx, "forward": block.forward_block_idx}
-    texts = [f"{name} {index}" for name, index in given.items() if index != NO_BLOCK]
+    relations = {"parent": block.parent_idx, "forward": block.forward_block_idx}
+    texts = [f"{name} {index}" for name, index in relations.items() if index != NO_BLOCK]
     return f" ({', '.join(texts)})" if texts else ""
 
 

@@ -41,11 +41,11 @@ def part_offsets(sizes: Sequence[int]) -> list[int]:
 
 def known_sizes(types: Sequence[TensorType]) -> list[int]:
     """Return the number of elements of each type; raise ShapeError if one is unknown."""
-    sizes = [each.numel for each in types]
-    known = [size for size in sizes if isinstance(size, int)]
-    if len(known) != len(sizes):
+    sizes = [tensor_type.numel for tensor_type in types]
+    fixed = [size for size in sizes if isinstance(size, int)]
+    if len(fixed) != len(sizes):
         raise ShapeError(f"a bucket requires known sizes, got {', '.join(map(str, types))}")
-    return known
+    return fixed
 
 
 def bucket_shares(whole: str, part: str, sizes: Sequence[int]) -> list[Share]:
@@ -70,15 +70,15 @@ class PackBucket(OpDef, op="pack_bucket"):
     Out = writes()
 
     def infer(self, X: list[TensorType]) -> TensorType:
-        if any(each.dtype is not X[0].dtype for each in X):
+        if any(tensor_type.dtype is not X[0].dtype for tensor_type in X):
             raise ShapeError(f"pack_bucket: X is {', '.join(map(str, X))}, expected one dtype")
         return X[0].with_shape((part_offsets(known_sizes(X))[-1],))
 
     def numpy(self, X: list[Array]) -> Array:
-        starts = part_offsets([each.size for each in X])
+        starts = part_offsets([array.size for array in X])
         out = np.zeros(starts[-1], X[0].dtype)
-        for start, each in zip(starts, X, strict=False):
-            out[start : start + each.size] = each.reshape(-1)
+        for start, array in zip(starts, X, strict=False):
+            out[start : start + array.size] = array.reshape(-1)
         return out
 
     def shares(self, types: Types) -> list[Share]:
@@ -92,7 +92,7 @@ class PackBucket(OpDef, op="pack_bucket"):
 
     def kernel(self, k: KernelBuilder, X: list[DeviceOperand], Out: DeviceOperand) -> None:
         moved = [
-            each for each in bucket_parts("Out", "X", X) if not k.is_view_of(each[0], Out, each[1])
+            part for part in bucket_parts("Out", "X", X) if not k.is_view_of(part[0], Out, part[1])
         ]
         multi_tensor_copy(k, [(f"{Out}[{cut}]", f"{part}.reshape(-1)") for part, _, cut in moved])
 
@@ -109,7 +109,7 @@ class UnpackBucket(OpDef, op="unpack_bucket"):
     shapes = attr(list[list[int]]())
 
     def infer(self, X: TensorType) -> dict[str, list[TensorType]]:
-        out = [X.with_shape(each) for each in self.shapes]
+        out = [X.with_shape(shape) for shape in self.shapes]
         if part_offsets(known_sizes(out))[-1] != X.shape[0]:
             raise ShapeError(
                 f"unpack_bucket: X is {X}, expected {part_offsets(known_sizes(out))[-1]}"
@@ -117,7 +117,7 @@ class UnpackBucket(OpDef, op="unpack_bucket"):
         return {"Out": out}
 
     def numpy(self, X: Array) -> dict[str, list[Array]]:
-        sizes = [prod(each) for each in self.shapes]
+        sizes = [prod(shape) for shape in self.shapes]
         parts = zip(part_offsets(sizes), sizes, self.shapes, strict=False)
         return {"Out": [X[start : start + n].reshape(shape) for start, n, shape in parts]}
 
@@ -132,14 +132,14 @@ class UnpackBucket(OpDef, op="unpack_bucket"):
 
     def kernel(self, k: KernelBuilder, X: DeviceOperand, Out: list[DeviceOperand]) -> None:
         moved = [
-            each for each in bucket_parts("X", "Out", Out) if not k.is_view_of(each[0], X, each[1])
+            part for part in bucket_parts("X", "Out", Out) if not k.is_view_of(part[0], X, part[1])
         ]
         multi_tensor_copy(k, [(f"{part}.reshape(-1)", f"{X}[{cut}]") for part, _, cut in moved])
 
 
 def bucket_parts(whole: str, part: str, held: Sequence[P]) -> list[tuple[P, Share, str]]:
     """Return the values of a slot, each with its part of the bucket, and that as slice text."""
-    sizes = known_sizes([each.type for each in held])
+    sizes = known_sizes([operand.type for operand in held])
     texts = (
         f"{start}:{start + size}" for start, size in zip(part_offsets(sizes), sizes, strict=False)
     )

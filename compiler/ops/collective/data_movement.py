@@ -105,9 +105,9 @@ class CAllGather(ResizingCollective, op="c_allgather"):
         return f"collective.all_gather({self.ring_id}, {self.variable!r}, {given})"
 
     def numpy(self, X: Array) -> dict[str, Array]:
-        given = np.ascontiguousarray(X)
-        found = self.collective.all_gather(self.ring_id, self.variable, given)
-        return {"Out": expect_rows("c_allgather", found, len(X) * self.nranks, self.nranks)}
+        contiguous = np.ascontiguousarray(X)
+        gathered = self.collective.all_gather(self.ring_id, self.variable, contiguous)
+        return {"Out": expect_rows("c_allgather", gathered, len(X) * self.nranks, self.nranks)}
 
     def grad_ops(self, op: OpDesc, grad: Callable[[str], str]) -> list[OpDesc]:
         names = {"X": [grad(op.outputs["Out"][0])]}, {"Out": [grad(op.inputs["X"][0])]}
@@ -132,9 +132,9 @@ class CReduceScatter(ResizingCollective, op="c_reducescatter"):
         return f"collective.reduce_scatter({where}, {given})"
 
     def numpy(self, X: Array) -> dict[str, Array]:
-        given = np.ascontiguousarray(X)
-        found = self.collective.reduce_scatter(self.ring_id, self.variable, "sum", given)
-        return {"Out": expect_rows("c_reducescatter", found, len(X) // self.nranks, self.nranks)}
+        contiguous = np.ascontiguousarray(X)
+        reduced = self.collective.reduce_scatter(self.ring_id, self.variable, "sum", contiguous)
+        return {"Out": expect_rows("c_reducescatter", reduced, len(X) // self.nranks, self.nranks)}
 
 
 class CScatter(ResizingCollective, op="c_scatter"):
@@ -156,6 +156,6 @@ class CScatter(ResizingCollective, op="c_scatter"):
         return f"collective.scatter({where}, {given})"
 
     def numpy(self, X: Array) -> dict[str, Array]:
-        given = np.ascontiguousarray(X)
-        found = self.collective.scatter(self.ring_id, self.variable, self.root, given)
-        return {"Out": expect_rows("c_scatter", found, len(X) // self.nranks, self.nranks)}
+        contiguous = np.ascontiguousarray(X)
+        received = self.collective.scatter(self.ring_id, self.variable, self.root, contiguous)
+        return {"Out": expect_rows("c_scatter", received, len(X) // self.nranks, self.nranks)}

@@ -43,8 +43,8 @@ class AllReduce(InPlaceCollective):
     reduction: ClassVar[str] = "sum"
 
     def call(self, out: str) -> str:
-        given = f"{self.ring_id}, {self.variable!r}, {self.reduction!r}, {out}"
-        return f"collective.all_reduce({given})"
+        arguments = f"{self.ring_id}, {self.variable!r}, {self.reduction!r}, {out}"
+        return f"collective.all_reduce({arguments})"
 
 
 class CAllReduceSum(AllReduce, op="c_allreduce_sum"):
@@ -109,8 +109,8 @@ class CAllReduceSumRows(Collective, op="c_allreduce_sum_rows"):
         return {"Out": X.with_shape((UNKNOWN, *X.shape[1:])), "Out_rows": rows}
 
     def numpy(self, X: Array, X_rows: Array) -> dict[str, Array]:
-        given = np.ascontiguousarray(X_rows), np.ascontiguousarray(X)
-        rows, values = self.collective.all_gather_rows(self.ring_id, self.variable, *given)
+        arguments = np.ascontiguousarray(X_rows), np.ascontiguousarray(X)
+        rows, values = self.collective.all_gather_rows(self.ring_id, self.variable, *arguments)
         return {"Out": values, "Out_rows": rows}
 
 
@@ -144,8 +144,8 @@ class Reduce(InPlaceCollective):
     reduction: ClassVar[str] = "sum"
 
     def call(self, out: str) -> str:
-        given = f"{self.ring_id}, {self.variable!r}, {self.reduction!r}, {self.root_id}, {out}"
-        return f"collective.reduce({given})"
+        arguments = f"{self.ring_id}, {self.variable!r}, {self.reduction!r}, {self.root_id}, {out}"
+        return f"collective.reduce({arguments})"
 
 
 class CReduceSum(Reduce, op="c_reduce_sum"):

@@ -151,19 +151,19 @@ class SyncBatchNorm(BatchNorm, op="sync_batch_norm"):
     ) -> dict[str, Array]:
         keep = self.momentum if MomentumTensor is None else float(MomentumTensor.ravel()[0])
         if self.use_global_stats or (self.is_test and not self.trainable_statistics):
-            kept = (Mean, Variance, keep, self.epsilon, True, self.data_layout)
-            return normalised(X, Scale, Bias, *kept)
+            settings = (Mean, Variance, keep, self.epsilon, True, self.data_layout)
+            return normalised(X, Scale, Bias, *settings)
         x = channel_rows(X, self.data_layout)
-        found = global_moments(self.collective, self.ring_id, self.variable, x)
-        made = {"MeanOut": Mean, "VarianceOut": Variance, "ReserveSpace": np.empty(0, X.dtype)}
-        if found[2] <= 1:
+        totals = global_moments(self.collective, self.ring_id, self.variable, x)
+        outputs = {"MeanOut": Mean, "VarianceOut": Variance, "ReserveSpace": np.empty(0, X.dtype)}
+        if totals[2] <= 1:
             saved = dict.fromkeys(("SavedMean", "SavedVariance"), np.zeros_like(Mean))
-            return {"Y": X, **made, **saved}
-        made["MeanOut"] = keep * Mean + (1.0 - keep) * found[0]
-        made["VarianceOut"] = keep * Variance + (1.0 - keep) * found[1]
-        inverse = 1.0 / np.sqrt(found[1] + self.epsilon)
-        y = rows_like((x - found[0]) * inverse * Scale + Bias, X, self.data_layout)
-        return {"Y": y, **made, "SavedMean": found[0], "SavedVariance": inverse}
+            return {"Y": X, **outputs, **saved}
+        outputs["MeanOut"] = keep * Mean + (1.0 - keep) * totals[0]
+        outputs["VarianceOut"] = keep * Variance + (1.0 - keep) * totals[1]
+        inverse = 1.0 / np.sqrt(totals[1] + self.epsilon)
+        y = rows_like((x - totals[0]) * inverse * Scale + Bias, X, self.data_layout)
+        return {"Y": y, **outputs, "SavedMean": totals[0], "SavedVariance": inverse}
 
     def grad(
         self,
@@ -174,7 +174,7 @@ class SyncBatchNorm(BatchNorm, op="sync_batch_norm"):
         SavedVariance: Array,
         d_Y: Array,
     ) -> dict[str, Array]:
-        x, upstream = (channel_rows(each, self.data_layout) for each in (X, d_Y))
+        x, upstream = (channel_rows(array, self.data_layout) for array in (X, d_Y))
         normal = (x - SavedMean) * SavedVariance
         frozen = self.use_global_stats or (self.is_test and not self.trainable_statistics)
         if frozen:
@@ -237,8 +237,8 @@ class SyncBatchNorm(BatchNorm, op="sync_batch_norm"):
         """All-reduce device vectors with the count appended."""
         (i,) = k.grid(1)
         k.store(packed, (i + k.size(2 * s.count),), k.astype(k.size(s.places), DType.FP64))
-        given = f"{self.ring_id}, {self.variable!r}, 'sum', {packed}"
-        k.line(f"if collective.has_ring({self.ring_id}): collective.all_reduce({given})")
+        arguments = f"{self.ring_id}, {self.variable!r}, 'sum', {packed}"
+        k.line(f"if collective.has_ring({self.ring_id}): collective.all_reduce({arguments})")
         return packed
 
     def _update_statistics(
@@ -253,13 +253,13 @@ class SyncBatchNorm(BatchNorm, op="sync_batch_norm"):
         count, dtype = packed[packed.shape[0] - 1], saved[0].type.dtype
         mean = packed[c] / count
         variance = k.maximum(packed[c + k.size(saved[0].shape[0])] / count - mean * mean, 0.0)
-        found = k.astype(mean, dtype), k.astype(variance, dtype)
-        values = found[0], 1.0 / k.sqrt(found[1] + self.epsilon)
+        batch_moments = k.astype(mean, dtype), k.astype(variance, dtype)
+        values = batch_moments[0], 1.0 / k.sqrt(batch_moments[1] + self.epsilon)
         alone = _has_single_value(k, packed)
         for out, value in zip(saved, values, strict=True):
             k.store(out, (c,), k.where(alone, 0.0, value))
         momentum: Number = keep.momentum if keep.tensor is None else keep.tensor.reshaped((1,))[0]
-        for old, new, batch in zip(keep.before, keep.after, found, strict=True):
+        for old, new, batch in zip(keep.before, keep.after, batch_moments, strict=True):
             if new is not None:
                 moved = old[c] * momentum + batch * (1.0 - momentum)
                 k.store(new, (c,), k.where(alone, old[c], moved))

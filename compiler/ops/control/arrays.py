@@ -259,10 +259,10 @@ def with_item(items: Sequence[Any] | None, position: int, item: Any) -> list[Any
     >>> with_item(["a"], 2, "c")
     ['a', None, 'c']
     """
-    found = list(items or ())
-    found.extend([None] * (position + 1 - len(found)))
-    found[position] = item
-    return found
+    result = list(items or ())
+    result.extend([None] * (position + 1 - len(result)))
+    result[position] = item
+    return result
 
 
 def item_or_zeros(items: Sequence[Any], position: int, shape: Any) -> Any:
@@ -272,5 +272,5 @@ def item_or_zeros(items: Sequence[Any], position: int, shape: Any) -> Any:
         return item
     if shape is None:
         raise IndexError(f"read_from_array: item {position} of the array was never written")
-    given = [each.dtype for each in items if each is not None]
-    return np.zeros(shape, given[0] if given else "float32")
+    dtypes = [element.dtype for element in items if element is not None]
+    return np.zeros(shape, dtypes[0] if dtypes else "float32")

@@ -130,18 +130,18 @@ class BeamSearchDecode(OpDef, op="beam_search_decode"):
         scores: list[list[float]] = []
         counts: list[int] = []
         for source in range(len(Ids_lod[0][0]) - 1):
-            found = backtrack_sentences(source, Ids, Ids_lod, Scores, self.end_id)
-            found += [([], [])] * (self.beam_size - len(found))
-            found.sort(key=lambda each: -each[1][-1] if each[1] else np.inf)
-            words += [each[0] for each in found]
-            scores += [each[1] for each in found]
-            counts.append(len(found))
+            sentences = backtrack_sentences(source, Ids, Ids_lod, Scores, self.end_id)
+            sentences += [([], [])] * (self.beam_size - len(sentences))
+            sentences.sort(key=lambda each: -each[1][-1] if each[1] else np.inf)
+            words += [sentence[0] for sentence in sentences]
+            scores += [sentence[1] for sentence in sentences]
+            counts.append(len(sentences))
         lengths = [len(sentence) for sentence in words]
         levels = [np.cumsum([0, *sizes]).astype(np.int64) for sizes in (counts, lengths)]
         return {
-            "SentenceIds": np.array([word for each in words for word in each], np.int64),
+            "SentenceIds": np.array([word for line in words for word in line], np.int64),
             "SentenceIds_lod": levels,
-            "SentenceScores": np.array([s for each in scores for s in each], Scores[0].dtype),
+            "SentenceScores": np.array([s for line in scores for s in line], Scores[0].dtype),
             "SentenceScores_lod": levels,
         }
 
@@ -177,10 +177,10 @@ def row_offsets(levels: list[Any], level: int) -> Array:
     >>> row_offsets([np.array([0, 1, 3]), np.array([0, 2, 3, 7])], 0).tolist()
     [0, 2, 7]
     """
-    found = levels[level]
+    rows = levels[level]
     for offsets in levels[level + 1 :]:
-        found = offsets[found]
-    return found
+        rows = offsets[rows]
+    return rows
 
 
 def best_candidates(
@@ -190,30 +190,30 @@ def best_candidates(
 
     Ties are ordered by descending prefix, then by ascending candidate.
     """
-    found: list[Any] = []
+    candidates: list[Any] = []
     for row in rows:
         if before[row] == end:
-            found.append((row, end, total[row]))
+            candidates.append((row, end, total[row]))
         else:
-            found += [(row, int(words[row, k]), sums[row, k]) for k in range(sums.shape[1])]
-    found.sort(key=lambda item: (-item[2], -item[0]))
-    return found[:count]
+            candidates += [(row, int(words[row, k]), sums[row, k]) for k in range(sums.shape[1])]
+    candidates.sort(key=lambda item: (-item[2], -item[0]))
+    return candidates[:count]
 
 
 def backtrack_sentences(source: int, Ids: Any, Ids_lod: Any, Scores: Any, end: int) -> list[Any]:
     """Return tokens and scores of each sentence of a source, by backtracking from the last step."""
-    found: list[Any] = []
+    sentences: list[Any] = []
     rows: list[int] = []
     for step in reversed(range(len(Ids))):
         first, last = (int(row) for row in Ids_lod[0][step][source : source + 2])
         prefixes = Ids_lod[1][step]
         if not rows:
             rows = list(range(int(prefixes[first]), int(prefixes[last])))
-            found = [([], []) for _ in rows]
-        for sentence, row in zip(found, rows, strict=True):
+            sentences = [([], []) for _ in rows]
+        for sentence, row in zip(sentences, rows, strict=True):
             word = int(Ids[step].reshape(-1)[row])
             if word != end or not sentence[0]:
                 sentence[0].insert(0, word)
                 sentence[1].insert(0, Scores[step].reshape(-1)[row])
         rows = (np.searchsorted(prefixes, rows, side="right") - 1).tolist()
-    return found
+    return sentences

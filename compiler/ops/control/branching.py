@@ -34,7 +34,7 @@ class SelectInput(OpDef, op="select_input"):
             raise ShapeError(
                 f"{self.kind}: the branches have {listed}, which differ in rank or dtype"
             )
-        sizes = zip(*(each.shape for each in X), strict=True)
+        sizes = zip(*(tensor_type.shape for tensor_type in X), strict=True)
         shape = tuple(n[0] if all(size == n[0] for size in n) else UNKNOWN for n in sizes)
         return {"Out": X[0].with_shape(shape), "Out_lod": [OFFSETS] if X_lod else []}
 
@@ -53,7 +53,7 @@ class SelectInput(OpDef, op="select_input"):
 
 def _differ(branches: Sequence[TensorType]) -> bool:
     """Return whether types differ in rank or dtype."""
-    return len({(each.rank, each.dtype) for each in branches}) > 1
+    return len({(branch.rank, branch.dtype) for branch in branches}) > 1
 
 
 class SelectOutput(OpDef, op="select_output"):

@@ -126,8 +126,8 @@ class PyFunc(HostOp, op="py_func"):
     def grad_ops(self, op: OpDesc, grad: Callable[[str], str]) -> list[OpDesc]:
         if self.backward_callable_id < 0:
             return []
-        known = [*op.inputs.get("X", []), *op.outputs.get("Out", [])]
-        read = [name for name in known if name not in self.backward_skip_vars]
+        names = [*op.inputs.get("X", []), *op.outputs.get("Out", [])]
+        read = [name for name in names if name not in self.backward_skip_vars]
         read += [grad(name) for name in op.outputs["Out"]]
         attrs = {"forward_callable_id": self.backward_callable_id, "backward_callable_id": -1}
         return [OpDesc("py_func", {"X": read}, {"Out": list(map(grad, op.inputs["X"]))}, attrs)]

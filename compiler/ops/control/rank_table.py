@@ -277,8 +277,8 @@ def fill_holes(items: list[Any], counts: Array) -> list[Any]:
 
     Items behind the last one are one array.
     """
-    given = [item for item in items if item is not None]
-    rest, dtype = given[0].shape[1:], given[0].dtype
+    tensors = [item for item in items if item is not None]
+    rest, dtype = tensors[0].shape[1:], tensors[0].dtype
     filled = [
         np.zeros((count, *rest), dtype) if item is None else item
         for item, count in zip(items, counts, strict=False)

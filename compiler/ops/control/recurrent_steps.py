@@ -142,6 +142,6 @@ class SumArrays(OpDef, op="sum_arrays"):
         for array in X:
             for index, tensor in enumerate(array):
                 if tensor is not None:
-                    held = Out[index]
-                    Out[index] = tensor if held is None else held + tensor
+                    previous = Out[index]
+                    Out[index] = tensor if previous is None else previous + tensor
         return Out

@@ -127,8 +127,8 @@ class BoxCoder(OpDef, op="box_coder"):
             raise BadAttribute(f"box_coder: code_type is {self.code_type!r}", hint=hint)
         expected = (2, 2) if encode else (2, 3)
         if (PriorBox.rank, TargetBox.rank) != expected:
-            found = shown(PriorBox=PriorBox, TargetBox=TargetBox)
-            raise ShapeError(f"box_coder: {found}, expected {expected[1]} axes of TargetBox")
+            shapes = shown(PriorBox=PriorBox, TargetBox=TargetBox)
+            raise ShapeError(f"box_coder: {shapes}, expected {expected[1]} axes of TargetBox")
         if PriorBoxVar is not None and PriorBoxVar.rank != 1:
             require_same_shape(self.kind, PriorBox=PriorBox, PriorBoxVar=PriorBoxVar)
         elif PriorBoxVar is not None:
@@ -136,8 +136,8 @@ class BoxCoder(OpDef, op="box_coder"):
         if encode:
             return TargetBox.with_shape((TargetBox.shape[0], PriorBox.shape[0], 4))
         if self.axis not in (0, 1) or differ(TargetBox.shape[1 - self.axis], PriorBox.shape[0]):
-            found = shown(PriorBox=PriorBox, TargetBox=TargetBox)
-            raise ShapeError(f"box_coder: {found} are incompatible on axis {1 - self.axis}")
+            shapes = shown(PriorBox=PriorBox, TargetBox=TargetBox)
+            raise ShapeError(f"box_coder: {shapes} are incompatible on axis {1 - self.axis}")
         return TargetBox
 
     def numpy(self, PriorBox: Array, PriorBoxVar: Array | None, TargetBox: Array) -> Array:
@@ -164,8 +164,8 @@ class BoxCoder(OpDef, op="box_coder"):
         own, extra = i if self.axis == 1 and not encode else j, 1.0 - self.box_normalized
         weights: list[Number] = self.variance or [1.0] * 4
         if PriorBoxVar is not None:
-            each = PriorBoxVar.type.rank == 2
-            weights = [PriorBoxVar[(own, a) if each else a] for a in range(4)]
+            has_rows = PriorBoxVar.type.rank == 2
+            weights = [PriorBoxVar[(own, a) if has_rows else a] for a in range(4)]
         prior, target = edges(PriorBox, own), edges(TargetBox, *((i,) if encode else (i, j)))
         if encode:
             code = box_kernels.encoded(k, target, prior, extra)
@@ -272,13 +272,16 @@ class BoxDecoderAndAssign(OpDef, op="box_decoder_and_assign"):
         require_boxes(self.kind, "PriorBox", PriorBox)
         if PriorBoxVar is not None:
             require_weights(self.kind, PriorBoxVar)
-        given = {"PriorBox": PriorBox, "TargetBox": TargetBox, "BoxScore": BoxScore}
+        inputs = {"PriorBox": PriorBox, "TargetBox": TargetBox, "BoxScore": BoxScore}
         rows = PriorBox.shape[0]
-        if any(each.rank != 2 or differ(each.shape[0], rows) for each in given.values()):
-            raise ShapeError(f"{self.kind}: {shown(**given)}, expected as many rows of each")
+        if any(
+            tensor_type.rank != 2 or differ(tensor_type.shape[0], rows)
+            for tensor_type in inputs.values()
+        ):
+            raise ShapeError(f"{self.kind}: {shown(**inputs)}, expected as many rows of each")
         if differ(TargetBox.shape[1], BoxScore.shape[1] * 4):
-            found = shown(TargetBox=TargetBox, BoxScore=BoxScore)
-            raise ShapeError(f"box_decoder_and_assign: {found}, expected four codes per class")
+            shapes = shown(TargetBox=TargetBox, BoxScore=BoxScore)
+            raise ShapeError(f"box_decoder_and_assign: {shapes}, expected four codes per class")
         return {"DecodeBox": TargetBox, "OutputAssignBox": PriorBox}
 
     def numpy(

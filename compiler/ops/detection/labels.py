@@ -122,7 +122,7 @@ class GenerateProposalLabels(OpDef, op="generate_proposal_labels"):
             codes = encoded_targets(boxes[taken[:count]], true[match]) / weights
             column = np.minimum(labels, 1) if self.is_cls_agnostic else labels
             result.append([boxes[taken] * info[2], labels, *spread(codes, column, self.class_nums)])
-        offsets = lod_offsets([each[0] for each in result])
+        offsets = lod_offsets([sample[0] for sample in result])
         rows = [np.concatenate(part) for part in zip(*result, strict=True)]
         slots = {"Rois": rows[0].astype(RpnRois.dtype)}
         slots["LabelsInt32"] = rows[1].astype(np.int32)[:, None]

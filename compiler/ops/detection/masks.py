@@ -55,8 +55,8 @@ def polygon_mask(points: Array, size: int) -> Array:
 def box_mask(polygons: list[Array], box: Array, size: int) -> Array:
     """Return a mask of the part of a box that polygons cover."""
     sides = np.maximum(box[2:] - box[:2], 1)
-    found = [polygon_mask((each - box[:2]) * size / sides, size) for each in polygons]
-    return (np.add.reduce(found) > 0).astype(np.int32)
+    masks = [polygon_mask((polygon - box[:2]) * size / sides, size) for polygon in polygons]
+    return (np.add.reduce(masks) > 0).astype(np.int32)
 
 
 def bounds(polygons: list[Array]) -> Array:
@@ -103,8 +103,8 @@ class GenerateMaskLabels(OpDef, op="generate_mask_labels"):
         if GtSegms.rank != 2 or differ(GtSegms.shape[1], 2):
             raise ShapeError(f"{self.kind}: GtSegms is {GtSegms}, expected points [total, 2]")
         if min(self.num_classes, self.resolution) < 1:
-            found = f"num_classes and resolution are {self.num_classes} and {self.resolution}"
-            raise BadAttribute(f"{self.kind}: {found}, expected at least 1")
+            actual = f"num_classes and resolution are {self.num_classes} and {self.resolution}"
+            raise BadAttribute(f"{self.kind}: {actual}, expected at least 1")
         width = self.num_classes * self.resolution * self.resolution
         offsets = [TensorType(DType.INT64, (ImInfo.shape[0] + 1,))]
         return {
@@ -139,13 +139,13 @@ class GenerateMaskLabels(OpDef, op="generate_mask_labels"):
             among = range(int(objects[image]), int(objects[image + 1]))
             shapes = [object_polygons(GtSegms, GtSegms_lod, i) for i in among if valid[i]]
             if len(chosen) and shapes:
-                found = object_masks(boxes[chosen] / info[2], shapes, self.resolution)
+                image_masks = object_masks(boxes[chosen] / info[2], shapes, self.resolution)
             else:
                 chosen = np.flatnonzero(labels == 0)[:1]
-                found = np.full((len(chosen), self.resolution, self.resolution), -1, np.int32)
+                image_masks = np.full((len(chosen), self.resolution, self.resolution), -1, np.int32)
             rois.append(boxes[chosen])
             numbers.append(chosen[:, None])
-            masks.append(scatter_to_classes(found, labels[chosen], self.num_classes))
+            masks.append(scatter_to_classes(image_masks, labels[chosen], self.num_classes))
         offsets = [lod_offsets(rois)]
         return {
             "MaskRois": np.concatenate(rois),
@@ -166,7 +166,7 @@ def object_polygons(points: Array, lod: list[Array], number: int) -> list[Array]
 
 def object_masks(boxes: Array, shapes: list[list[Array]], size: int) -> Array:
     """Return a mask [K, size, size] in each box of the object whose bounding box overlaps most."""
-    iou = overlaps(boxes, np.stack([bounds(each) for each in shapes]), 1.0)
+    iou = overlaps(boxes, np.stack([bounds(shape) for shape in shapes]), 1.0)
     result: list[Array] = []
     for number, box in enumerate(boxes):
         best = int(iou[number].argmax())

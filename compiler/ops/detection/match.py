@@ -41,15 +41,15 @@ LEAST_MATCH = 1e-6
 
 def match_best(distance: Array) -> Array:
     """Return the matching row of each column, or -1: largest entry first, each row once."""
-    found = np.full(distance.shape[1], -1, np.int32)
+    matches = np.full(distance.shape[1], -1, np.int32)
     left = distance.copy()
     for _ in range(min(distance.shape)):
         row, column = divmod(int(left.argmax()), distance.shape[1])
         if left[row, column] < LEAST_MATCH:
             break
-        found[column] = row
+        matches[column] = row
         left[row], left[:, column] = -1, -1
-    return found
+    return matches
 
 
 def match_every(distance: Array, found: Array, threshold: float) -> Array:
@@ -102,20 +102,20 @@ class BipartiteMatch(OpDef, op="bipartite_match"):
             distance = DistMat[starts[number] : starts[number + 1]]
             if not len(distance):
                 continue
-            found = match_best(distance)
+            matched = match_best(distance)
             if self.match_type == "per_prediction":
-                found = match_every(distance, found, self.dist_threshold)
-            matches[number] = found
-            seen = distance[np.maximum(found, 0), np.arange(shape[1])]
-            distances[number] = np.where(found < 0, 0, seen)
+                matched = match_every(distance, matched, self.dist_threshold)
+            matches[number] = matched
+            seen = distance[np.maximum(matched, 0), np.arange(shape[1])]
+            distances[number] = np.where(matched < 0, 0, seen)
         return {"ColToRowMatchIndices": matches, "ColToRowMatchDist": distances}
 
 
 def expect_rows_of(matches: Array, starts: Array, rows: int) -> None:
     """Raise ValueError if a match, a row of its image, is not one of the rows of all images."""
-    found = np.where(matches >= 0, matches + starts[: len(matches), None], 0)
-    if rows and found.max(initial=0) >= rows:
-        wrong = matches[found >= rows][0]
+    matched = np.where(matches >= 0, matches + starts[: len(matches), None], 0)
+    if rows and matched.max(initial=0) >= rows:
+        wrong = matches[matched >= rows][0]
         raise ValueError(f"target_assign: match {wrong} is out of range, there are {rows} rows")
 
 
@@ -145,8 +145,8 @@ class TargetAssign(OpDef, op="target_assign"):
         NegIndices_lod: list[TensorType] | None,
     ) -> dict[str, TensorType]:
         if X.rank != 3 or MatchIndices.rank != 2:
-            found = shown(X=X, MatchIndices=MatchIndices)
-            raise ShapeError(f"target_assign: {found}, expected [rows, P, K] and [N, M]")
+            shapes = shown(X=X, MatchIndices=MatchIndices)
+            raise ShapeError(f"target_assign: {shapes}, expected [rows, P, K] and [N, M]")
         require_dtype(self.kind, "MatchIndices", MatchIndices, DType.INT32)
         rows, negatives = MatchIndices.shape[0], NegIndices_lod[-1:] if NegIndices_lod else []
         if is_less(count_of(X_lod[-1]), rows) or any(differ(count_of(n), rows) for n in negatives):
@@ -205,7 +205,7 @@ class TargetAssign(OpDef, op="target_assign"):
         OutWeight: DeviceOperand | None,
     ) -> None:
         starts = lod_on_device(k, X_lod[-1], X.shape[0])
-        for result in (each for each in (Out, OutWeight) if each is not None):
+        for result in (output for output in (Out, OutWeight) if output is not None):
             n, m, part = k.grid(*result.shape)
             match = MatchIndices[n, m]
             row, prior = match + starts[n], k.mod(m, k.size(X.shape[1]))
@@ -254,11 +254,11 @@ class MineHardExamples(OpDef, op="mine_hard_examples"):
     ) -> dict[str, object]:
         require_same_shape(self.kind, MatchIndices=MatchIndices, MatchDist=MatchDist)
         if differ(ClsLoss.shape[0], MatchIndices.shape[0]):
-            found = shown(ClsLoss=ClsLoss, MatchIndices=MatchIndices)
-            raise ShapeError(f"mine_hard_examples: {found}, expected equal batch sizes")
+            actual = shown(ClsLoss=ClsLoss, MatchIndices=MatchIndices)
+            raise ShapeError(f"mine_hard_examples: {actual}, expected equal batch sizes")
         if self.mining_type not in ("max_negative", "hard_example"):
-            found = f"mine_hard_examples: mining_type is {self.mining_type!r}"
-            raise BadAttribute(found, hint="expected max_negative or hard_example")
+            actual = f"mine_hard_examples: mining_type is {self.mining_type!r}"
+            raise BadAttribute(actual, hint="expected max_negative or hard_example")
         return {
             "NegIndices": TensorType(DType.INT32, (UNKNOWN, 1)),
             "NegIndices_lod": [TensorType(DType.INT64, (MatchIndices.shape[0] + 1,))],
@@ -271,7 +271,7 @@ class MineHardExamples(OpDef, op="mine_hard_examples"):
         updated, hard = MatchIndices.copy(), self.mining_type == "hard_example"
         loss = ClsLoss.reshape(MatchIndices.shape)
         loss = loss + LocLoss.reshape(loss.shape) if hard and LocLoss is not None else loss
-        found: list[Array] = []
+        mined: list[Array] = []
         for number, matches in enumerate(MatchIndices):
             valid = (matches < 0) & (MatchDist[number] < self.neg_dist_threshold)
             valid = np.ones(len(valid), np.bool_) if hard else valid
@@ -283,9 +283,9 @@ class MineHardExamples(OpDef, op="mine_hard_examples"):
             if hard:
                 updated[number, np.setdiff1d(positions, chosen)] = -1
                 chosen = chosen[matches[chosen] < 0]
-            found.append(chosen)
-        offsets = np.cumsum([0, *[len(each) for each in found]], dtype=np.int64)
-        indices = np.concatenate(found).astype(np.int32)[:, None]
+            mined.append(chosen)
+        offsets = np.cumsum([0, *[len(rows) for rows in mined]], dtype=np.int64)
+        indices = np.concatenate(mined).astype(np.int32)[:, None]
         return {
             "NegIndices": indices,
             "NegIndices_lod": [offsets],
@@ -313,8 +313,8 @@ class SigmoidFocalLoss(OpDef, op="sigmoid_focal_loss"):
         require_dtype(self.kind, "FgNum", FgNum, DType.INT32)
         require_scalar(self.kind, FgNum=FgNum)
         if X.rank != 2 or shapes_differ(Label, Label.with_shape((X.shape[0], 1))):
-            found = shown(X=X, Label=Label)
-            raise ShapeError(f"sigmoid_focal_loss: {found}, expected a label per row")
+            shapes = shown(X=X, Label=Label)
+            raise ShapeError(f"sigmoid_focal_loss: {shapes}, expected a label per row")
         return X
 
     def infer_grad(self, X: TensorType) -> dict[str, TensorType]:

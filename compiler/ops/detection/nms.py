@@ -55,8 +55,8 @@ class Detections(OpDef):
         pairs = ((0, 0), (1, 2)) if Scores.rank == 3 else ((0, 0), (1, 1))
         wrong = Scores.rank not in (2, 3) or BBoxes.rank != 3
         if wrong or any(differ(BBoxes.shape[a], Scores.shape[b]) for a, b in pairs):
-            found = shown(BBoxes=BBoxes, Scores=Scores)
-            raise ShapeError(f"{self.kind}: {found} are incompatible")
+            shapes = shown(BBoxes=BBoxes, Scores=Scores)
+            raise ShapeError(f"{self.kind}: {shapes} are incompatible")
         images = Scores.shape[0]
         if Scores.rank == 2:
             images = BBoxes_lod[-1].shape[0] - 1 if BBoxes_lod else UNKNOWN
@@ -92,7 +92,7 @@ def detection_rows(boxes: Array, scores: Array, label: Array, number: Array) -> 
 
 def lod_offsets(parts: list[Array]) -> Array:
     """Return the LoD offsets of rows per image."""
-    return np.cumsum([0, *[len(each) for each in parts]], dtype=np.int64)
+    return np.cumsum([0, *[len(part) for part in parts]], dtype=np.int64)
 
 
 class MulticlassNms(Detections, op="multiclass_nms"):
@@ -118,8 +118,8 @@ class MulticlassNms(Detections, op="multiclass_nms"):
         options = (self.background_label, self.normalized, Scores.ndim == 2)
         result: list[Array] = []
         for boxes, scores, _ in split_images(BBoxes, Scores, BBoxes_lod):
-            found = best_of_classes(boxes, scores, limits, self.keep_top_k, options)
-            result.append(detection_rows(boxes, scores, *found))
+            selected = best_of_classes(boxes, scores, limits, self.keep_top_k, options)
+            result.append(detection_rows(boxes, scores, *selected))
         rows = np.concatenate(result)
         if len(rows):
             return {"Out": rows, "Out_lod": [lod_offsets(result)]}
@@ -244,10 +244,10 @@ class LocalityAwareNms(Detections, op="locality_aware_nms"):
         options = (self.background_label, self.normalized, False)
         result: list[Array] = []
         for boxes, scores in zip(BBoxes.copy(), Scores.copy(), strict=True):
-            for each in scores:
-                merge_neighbours(boxes, each, self.nms_threshold, self.normalized)
-            found = best_of_classes(boxes, scores, limits, self.keep_top_k, options)
-            result.append(detection_rows(boxes, scores, *found))
+            for class_scores in scores:
+                merge_neighbours(boxes, class_scores, self.nms_threshold, self.normalized)
+            selected = best_of_classes(boxes, scores, limits, self.keep_top_k, options)
+            result.append(detection_rows(boxes, scores, *selected))
         rows = np.concatenate(result)
         if len(rows):
             return {"Out": rows, "Out_lod": [lod_offsets(result)]}
@@ -285,20 +285,20 @@ class MatrixNms(Detections, op="matrix_nms"):
         options = (self.gaussian_sigma, self.use_gaussian, self.normalized)
         for image, (boxes, scores) in enumerate(zip(BBoxes, Scores, strict=True)):
             parts: list[Array] = [np.empty((0, 7))]
-            for label, each in enumerate(scores):
-                order = best_first(each, self.score_threshold, self.nms_top_k)
+            for label, class_scores in enumerate(scores):
+                order = best_first(class_scores, self.score_threshold, self.nms_top_k)
                 if label == self.background_label or not len(order):
                     continue
-                lowered = decayed_scores(boxes[order], each[order], *options)
-                kept = lowered > self.post_threshold
-                number = order[kept][:, None]
-                rows = [np.full(number.shape, label), lowered[kept][:, None], boxes[number[:, 0]]]
+                lowered = decayed_scores(boxes[order], class_scores[order], *options)
+                mask = lowered > self.post_threshold
+                number = order[mask][:, None]
+                rows = [np.full(number.shape, label), lowered[mask][:, None], boxes[number[:, 0]]]
                 parts.append(np.concatenate([*rows, number + image * len(boxes)], axis=1))
-            found = np.concatenate(parts)
-            best = np.argsort(-found[:, 1], kind="stable")
+            detections = np.concatenate(parts)
+            best = np.argsort(-detections[:, 1], kind="stable")
             best = best[: self.keep_top_k] if self.keep_top_k > -1 else best
-            result.append(found[best, :6].astype(BBoxes.dtype))
-            positions.append(found[best, 6:].astype(np.int32))
+            result.append(detections[best, :6].astype(BBoxes.dtype))
+            positions.append(detections[best, 6:].astype(np.int32))
         offsets = lod_offsets(result)
         slots = {"Out": np.concatenate(result), "Index": np.concatenate(positions)}
         return {**slots, "Out_lod": [offsets], "Index_lod": [offsets]}

@@ -28,8 +28,8 @@ def best_of_classes(
     Boxes are [M, 4] or [M, C, 4], scores [C, M]. `options` are the background class, whether boxes
     are normalized, and whether the boxes of a class are sorted by index.
     """
-    found = surest(boxes, scores, limits, keep, options)
-    return by_class(boxes, scores, limits, keep, options) if found is None else found
+    selected = surest(boxes, scores, limits, keep, options)
+    return by_class(boxes, scores, limits, keep, options) if selected is None else selected
 
 
 def by_class(
@@ -43,13 +43,13 @@ def by_class(
     background, normalized, in_order = options
     labels: list[Array] = []
     numbers: list[Array] = []
-    for label, each in enumerate(scores):
+    for label, class_scores in enumerate(scores):
         if label == background:
             continue
         own = boxes if boxes.ndim == 2 else boxes[:, label]
-        found = suppress(own, each, limits, normalized)
-        numbers.append(np.sort(found) if in_order else found)
-        labels.append(np.full(len(found), label, np.int64))
+        selected = suppress(own, class_scores, limits, normalized)
+        numbers.append(np.sort(selected) if in_order else selected)
+        labels.append(np.full(len(selected), label, np.int64))
     if not labels:
         return np.empty(0, np.int64), np.empty(0, np.int64)
     label, number = np.concatenate(labels), np.concatenate(numbers)
@@ -85,10 +85,10 @@ def surest(
     best = best_first(values, -np.inf, 8 * keep)
     label, number = np.divmod(candidates[best], scores.shape[1])
     own = boxes[number] if boxes.ndim == 2 else boxes[number, label]
-    kept = suppress_classes(own, label, threshold, normalized, keep)
-    if len(kept) < keep and len(best) < len(candidates):
+    selected = suppress_classes(own, label, threshold, normalized, keep)
+    if len(selected) < keep and len(best) < len(candidates):
         return None
-    return grouped(label[kept], number[kept], in_order)
+    return grouped(label[selected], number[selected], in_order)
 
 
 def candidate_numbers(
@@ -113,16 +113,16 @@ def suppress_classes(
 
     Boxes are in descending order of score; they are compared in blocks of 128.
     """
-    kept = np.empty(0, np.int64)
+    selected = np.empty(0, np.int64)
     for start in range(0, len(boxes), 128):
         rows = slice(start, start + 128)
         one, other = boxes[rows], labels[rows]
         over = touching_overlaps(one, one, normalized) > threshold
         over &= other[:, None] == other
-        better = touching_overlaps(boxes[kept], one, normalized) > threshold
-        better &= labels[kept][:, None] == other
-        found = unsuppressed(over, better.any(axis=0))
-        kept = np.concatenate([kept, np.array(found, np.int64) + start])
-        if len(kept) >= keep:
+        better = touching_overlaps(boxes[selected], one, normalized) > threshold
+        better &= labels[selected][:, None] == other
+        survivors = unsuppressed(over, better.any(axis=0))
+        selected = np.concatenate([selected, np.array(survivors, np.int64) + start])
+        if len(selected) >= keep:
             break
-    return kept[:keep]
+    return selected[:keep]

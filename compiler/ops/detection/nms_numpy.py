@@ -24,7 +24,7 @@ def touching_overlaps(boxes: Array, others: Array, normalized: bool) -> Array:
     areas = box_areas(one, extra)[:, None], box_areas(other, extra)
     width = intersection_lengths(one[2], other[2], one[0], other[0])
     height = intersection_lengths(one[3], other[3], one[1], other[1])
-    if normalized and all(((each > 0) & (each < np.inf)).all() for each in areas):
+    if normalized and all(((area > 0) & (area < np.inf)).all() for area in areas):
         np.maximum(width, 0, out=width)
         np.maximum(height, 0, out=height)
         intersection = np.multiply(width, height, out=width)
@@ -74,18 +74,18 @@ def suppress(
     least, threshold, eta, top = limits
     order = best_first(scores, least, top)
     best_iou = np.full(len(order), -np.inf, boxes.dtype)
-    found: list[Array] = []
+    selected: list[Array] = []
     while len(order):
         block, own = order[:128], boxes[order[:128]]
         iou = touching_overlaps(own, own, normalized)
-        kept, threshold = keep_in_block(iou, best_iou[:128], threshold, eta)
-        found.append(block[kept])
+        survivors, threshold = keep_in_block(iou, best_iou[:128], threshold, eta)
+        selected.append(block[survivors])
         left = np.flatnonzero(~(best_iou[128:] > threshold)) + 128
         order, best_iou = order[left], best_iou[left]
-        if len(order) and kept:
-            better = touching_overlaps(own[kept], boxes[order], normalized)
+        if len(order) and survivors:
+            better = touching_overlaps(own[survivors], boxes[order], normalized)
             np.maximum(best_iou, better.max(axis=0), out=best_iou)
-    return np.concatenate(found) if found else np.empty(0, np.int64)
+    return np.concatenate(selected) if selected else np.empty(0, np.int64)
 
 
 def keep_in_block(
@@ -108,26 +108,26 @@ def unsuppressed(over: Array, removed: Array) -> list[int]:
     """
     rows = np.packbits(over, axis=1, bitorder="little")
     gone = int.from_bytes(np.packbits(removed, bitorder="little").tobytes(), "little")
-    kept: list[int] = []
+    survivors: list[int] = []
     for position, row in enumerate(rows):
         if not gone >> position & 1:
-            kept.append(position)
+            survivors.append(position)
             gone |= int.from_bytes(row.tobytes(), "little")
-    return kept
+    return survivors
 
 
 def keep_sequentially(
     iou: Array, best_iou: Array, threshold: float, eta: float
 ) -> tuple[list[int], float]:
     """`keep_in_block` with a threshold that shrinks with each kept box; updates `best_iou`."""
-    kept: list[int] = []
+    survivors: list[int] = []
     for position in range(len(iou)):
         if best_iou[position] > threshold:
             continue
-        kept.append(position)
+        survivors.append(position)
         np.maximum(best_iou, iou[position], out=best_iou)
         threshold = threshold * eta if threshold > 0.5 else threshold
-    return kept, threshold
+    return survivors, threshold
 
 
 def merge_neighbours(boxes: Array, scores: Array, threshold: float, normalized: bool) -> None:

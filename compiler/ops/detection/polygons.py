@@ -25,14 +25,16 @@ def cut(corners: Array, start: Array, end: Array) -> Array:
     """Return the part of a convex polygon to the left of a line."""
     along = end - start
     side = along[0] * (corners[:, 1] - start[1]) - along[1] * (corners[:, 0] - start[0])
-    kept: list[Array] = []
+    vertices: list[Array] = []
     for i in range(len(corners)):
         here, before = side[i], side[i - 1]
         if here * before < 0:
-            kept.append(corners[i - 1] + (corners[i] - corners[i - 1]) * before / (before - here))
+            vertices.append(
+                corners[i - 1] + (corners[i] - corners[i - 1]) * before / (before - here)
+            )
         if here >= 0:
-            kept.append(corners[i])
-    return np.array(kept).reshape(-1, 2)
+            vertices.append(corners[i])
+    return np.array(vertices).reshape(-1, 2)
 
 
 def intersection_area(one: Array, other: Array) -> float:
@@ -45,20 +47,24 @@ def intersection_area(one: Array, other: Array) -> float:
 def triangles(corners: Array) -> list[tuple[Array, float]]:
     """Return the triangles of a polygon, counterclockwise, each with its sign 1 or -1."""
     fan = [corners[[0, i, i + 1]] for i in range(1, len(corners) - 1)]
-    areas = [signed_area(each) for each in fan]
+    areas = [signed_area(triangle) for triangle in fan]
     pairs = zip(fan, areas, strict=True)
-    return [(each if area > 0 else each[::-1], np.sign(area)) for each, area in pairs if area]
+    return [
+        (triangle if area > 0 else triangle[::-1], np.sign(area))
+        for triangle, area in pairs
+        if area
+    ]
 
 
 def polygon_overlaps(one: Array, others: Array) -> Array:
     """Return the intersection over union of a polygon (x, y of each corner) with others."""
     corners = one.astype(np.float64).reshape(-1, 2)
     mine, area = triangles(corners), abs(signed_area(corners))
-    found: list[float] = []
-    for each in others.astype(np.float64):
-        theirs = each.reshape(-1, 2)
+    overlaps: list[float] = []
+    for points in others.astype(np.float64):
+        theirs = points.reshape(-1, 2)
         parts = [a * b * intersection_area(t, u) for t, a in mine for u, b in triangles(theirs)]
         intersection = abs(sum(parts))
         whole = area + abs(signed_area(theirs)) - intersection
-        found.append(intersection / whole if whole > 0 else 0.0)
-    return np.array(found)
+        overlaps.append(intersection / whole if whole > 0 else 0.0)
+    return np.array(overlaps)

@@ -50,8 +50,8 @@ def priors(
         axis = edge % 2
         value = position(axis, x if axis == 0 else y) + listed(k, prior, shifts, DType.FP64)
         value = value if image is None else value / real(k, image[1 - axis])
-        held = value if within is None else k.clip(value, *within)
-        k.store(boxes, (y, x, prior, edge), held)
+        clipped = value if within is None else k.clip(value, *within)
+        k.store(boxes, (y, x, prior, edge), clipped)
 
 
 def spread(k: KernelBuilder, variances: Sequence[float], out: DeviceOperand | None) -> None:

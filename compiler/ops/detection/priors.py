@@ -25,28 +25,28 @@ SAME_RATIO = 1e-6
 
 def expanded_ratios(ratios: Sequence[float], flip: bool) -> list[float]:
     """Return 1 and the distinct ratios, and the inverse of each if `flip`."""
-    found = [1.0]
+    expanded = [1.0]
     for ratio in ratios:
-        if all(abs(ratio - each) >= SAME_RATIO for each in found):
-            found += [ratio, 1 / ratio] if flip else [ratio]
-    return found
+        if all(abs(ratio - other) >= SAME_RATIO for other in expanded):
+            expanded += [ratio, 1 / ratio] if flip else [ratio]
+    return expanded
 
 
 def prior_sizes(
     smallest: Sequence[float], largest: Sequence[float], ratios: Sequence[float], square_first: bool
 ) -> list[tuple[float, float]]:
     """Return width and height of each box at a position: minimum sizes, and √(min·max)."""
-    found: list[tuple[float, float]] = []
+    shapes: list[tuple[float, float]] = []
     for number, size in enumerate(smallest):
         between = (size * largest[number]) ** 0.5 if largest else 0.0
         middle = [(between, between)] if largest else []
         shaped = [(size * ratio**0.5, size / ratio**0.5) for ratio in ratios]
         if square_first:
             others = [s for s, ratio in zip(shaped, ratios, strict=True) if not is_one(ratio)]
-            found += [(size, size), *middle, *others]
+            shapes += [(size, size), *middle, *others]
         else:
-            found += [*shaped, *middle]
-    return found
+            shapes += [*shaped, *middle]
+    return shapes
 
 
 def is_one(ratio: float) -> bool:
@@ -114,8 +114,8 @@ class PriorBox(Priors, op="prior_box"):
     def infer(self, Input: TensorType, Image: TensorType) -> dict[str, TensorType]:
         require_images(self.kind, "Image", Image)
         if self.max_sizes and len(self.max_sizes) != len(self.min_sizes):
-            found = f"prior_box: max_sizes is {self.max_sizes}"
-            raise BadAttribute(f"{found}, expected one for each of min_sizes {self.min_sizes}")
+            actual = f"prior_box: max_sizes is {self.max_sizes}"
+            raise BadAttribute(f"{actual}, expected one for each of min_sizes {self.min_sizes}")
         ratios = len(expanded_ratios(self.aspect_ratios, self.flip))
         return self.output_types(Input, ratios * len(self.min_sizes) + len(self.max_sizes))
 
@@ -150,8 +150,8 @@ class PriorBox(Priors, op="prior_box"):
         Boxes: DeviceOperand | None,
         Variances: DeviceOperand | None,
     ) -> None:
-        sizes, given = Input.shape[2:], (self.step_h, self.step_w)
-        position = image_coordinates(k, sizes, Image.shape[2:], given, self.offset)
+        sizes, steps = Input.shape[2:], (self.step_h, self.step_w)
+        position = image_coordinates(k, sizes, Image.shape[2:], steps, self.offset)
         clip = (0.0, 1.0) if self.clip else None
         priors(k, self.halves(), sizes, position, Image.shape[2:], clip, Boxes)
         spread(k, self.variances, Variances)
@@ -181,8 +181,8 @@ class DensityPriorBox(Priors, op="density_prior_box"):
     def infer(self, Input: TensorType, Image: TensorType) -> dict[str, TensorType]:
         require_images(self.kind, "Image", Image)
         if len(self.fixed_sizes) != len(self.densities):
-            found = f"density_prior_box: densities is {self.densities}"
-            raise BadAttribute(f"{found}, expected one for each of fixed_sizes {self.fixed_sizes}")
+            actual = f"density_prior_box: densities is {self.densities}"
+            raise BadAttribute(f"{actual}, expected one for each of fixed_sizes {self.fixed_sizes}")
         count = sum(density * density for density in self.densities) * len(self.fixed_ratios)
         result = self.output_types(Input, count)
         if not self.flatten_to_2d:
@@ -193,8 +193,8 @@ class DensityPriorBox(Priors, op="density_prior_box"):
     def numpy(self, Input: Array, Image: Array) -> dict[str, Array]:
         image, steps = Image.shape[2:], (self.step_h, self.step_w)
         x, y, between = centres(Input.shape[2:], image, steps, self.offset)
-        given = (self.fixed_sizes, self.densities, self.fixed_ratios)
-        positions = np.array(dense_offsets(*given, int(sum(between) * 0.5)))
+        settings = (self.fixed_sizes, self.densities, self.fixed_ratios)
+        positions = np.array(dense_offsets(*settings, int(sum(between) * 0.5)))
         right, down, half_width, half_height = positions.T
         edges = [
             np.maximum((x[..., None] + right - half_width) / image[1], 0),
@@ -215,8 +215,8 @@ class DensityPriorBox(Priors, op="density_prior_box"):
         pairs = zip((self.step_h, self.step_w), Image[2:], Input[2:], strict=True)
         steps = [step or (of / by if isinstance(of, int) and isinstance(by, int) else 0.0)
                  for step, of, by in pairs]  # fmt: skip
-        given = (self.fixed_sizes, self.densities, self.fixed_ratios)
-        positions = dense_offsets(*given, int(sum(steps) * 0.5)) if all(steps) else []
+        settings = (self.fixed_sizes, self.densities, self.fixed_ratios)
+        positions = dense_offsets(*settings, int(sum(steps) * 0.5)) if all(steps) else []
         return [(x - w, y - h, x + w, y + h) for x, y, w, h in positions]
 
     def kernel(
@@ -227,34 +227,34 @@ class DensityPriorBox(Priors, op="density_prior_box"):
         Boxes: DeviceOperand | None,
         Variances: DeviceOperand | None,
     ) -> None:
-        sizes, given = Input.shape[2:], (self.step_h, self.step_w)
-        position = image_coordinates(k, sizes, Image.shape[2:], given, self.offset)
+        sizes, steps = Input.shape[2:], (self.step_h, self.step_w)
+        position = image_coordinates(k, sizes, Image.shape[2:], steps, self.offset)
         around = self.around(Input.shape, Image.shape)
         view = Boxes and Boxes.reshaped((*sizes, len(around), 4))
         priors(k, around, sizes, position, Image.shape[2:], (0.0, 1.0), view)
         spread(k, self.variances, Variances)
 
     def host_only(self, types: Mapping[str, Any]) -> str:
-        found = self.around(types["Input"].shape, types["Image"].shape)
-        return too_many(len(found)) if found else "boxes depend on symbolic sizes"
+        boxes = self.around(types["Input"].shape, types["Image"].shape)
+        return too_many(len(boxes)) if boxes else "boxes depend on symbolic sizes"
 
 
 def dense_offsets(
     sizes: Sequence[float], densities: Sequence[int], ratios: Sequence[float], step: int
 ) -> list[tuple[float, float, float, float]]:
     """Return for each box at a position: offset right and down, half its width and height."""
-    found: list[tuple[float, float, float, float]] = []
+    offsets: list[tuple[float, float, float, float]] = []
     for size, density in zip(sizes, densities, strict=True):
         shift = step // density
         first = shift / 2 - step / 2
         for ratio in ratios:
             half = (size * ratio**0.5 / 2, size / ratio**0.5 / 2)
-            found += [
+            offsets += [
                 (first + column * shift, first + row * shift, *half)
                 for row in range(density)
                 for column in range(density)
             ]
-    return found
+    return offsets
 
 
 class AnchorGenerator(Priors, op="anchor_generator"):
@@ -318,9 +318,9 @@ def anchor_shapes(
     sizes: Sequence[float], ratios: Sequence[float], stride: Sequence[float]
 ) -> list[tuple[float, float]]:
     """Return width and height of each anchor at a position."""
-    found: list[tuple[float, float]] = []
+    shapes: list[tuple[float, float]] = []
     for ratio in ratios:
         width = int((stride[0] * stride[1] / ratio) ** 0.5 + 0.5)
         height = int(width * ratio + 0.5)
-        found += [(size / stride[0] * width, size / stride[1] * height) for size in sizes]
-    return found
+        shapes += [(size / stride[0] * width, size / stride[1] * height) for size in sizes]
+    return shapes

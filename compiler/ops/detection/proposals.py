@@ -74,8 +74,8 @@ class GenerateProposals(OpDef, op="generate_proposals"):
         require_images(self.kind, "BboxDeltas", BboxDeltas)
         require_boxes(self.kind, "Anchors", Anchors)
         if differ(BboxDeltas.shape[1], Scores.shape[1] * 4) or differ(ImInfo.shape[1], 3):
-            found = shown(Scores=Scores, BboxDeltas=BboxDeltas, ImInfo=ImInfo)
-            raise ShapeError(f"generate_proposals: {found}, expected 4 codes per score and [N, 3]")
+            shapes = shown(Scores=Scores, BboxDeltas=BboxDeltas, ImInfo=ImInfo)
+            raise ShapeError(f"generate_proposals: {shapes}, expected 4 codes per score and [N, 3]")
         offsets = [TensorType(DType.INT64, (Scores.shape[0] + 1,))]
         return {
             "RpnRois": BboxDeltas.with_shape((UNKNOWN, 4)),
@@ -96,16 +96,16 @@ class GenerateProposals(OpDef, op="generate_proposals"):
             codes = np.moveaxis(code, 0, -1).reshape(-1, 4)
             order = np.argsort(-scores, kind="stable")
             order = order[: self.pre_nms_topN] if self.pre_nms_topN > 0 else order
-            found = proposed(anchors[order], codes[order], variances[order])
-            found = np.clip(found, 0, np.tile(info[1::-1] - 1, 2)).astype(Scores.dtype)
-            valid = large_enough(found, info, self.min_size)
-            found, scores = found[valid], scores[order][valid]
+            proposals = proposed(anchors[order], codes[order], variances[order])
+            proposals = np.clip(proposals, 0, np.tile(info[1::-1] - 1, 2)).astype(Scores.dtype)
+            valid = large_enough(proposals, info, self.min_size)
+            proposals, scores = proposals[valid], scores[order][valid]
             if self.nms_thresh > 0:
                 limits = (-np.inf, self.nms_thresh, self.eta, -1)
-                kept = suppress(found, scores, limits, False)
-                kept = kept[: self.post_nms_topN] if self.post_nms_topN > 0 else kept
-                found, scores = found[kept], scores[kept]
-            boxes.append(found)
+                selected = suppress(proposals, scores, limits, False)
+                selected = selected[: self.post_nms_topN] if self.post_nms_topN > 0 else selected
+                proposals, scores = proposals[selected], scores[selected]
+            boxes.append(proposals)
             probs.append(scores[:, None])
         offsets = lod_offsets(boxes)
         return {
@@ -167,8 +167,8 @@ class DistributeFpnProposals(OpDef, op="distribute_fpn_proposals"):
         restore[order, 0] = np.arange(len(level))
         rois: list[Array] = []
         offsets: list[Array] = []
-        for each in range(self.min_level, self.max_level + 1):
-            chosen = level == each
+        for level_number in range(self.min_level, self.max_level + 1):
+            chosen = level == level_number
             rois.append(FpnRois[chosen])
             offsets.append(np.concatenate([[0], np.cumsum(chosen)])[FpnRois_lod[-1]])
         return {"MultiFpnRois": rois, "MultiFpnRois_lod": offsets, "RestoreIndex": restore}
@@ -197,8 +197,8 @@ class CollectFpnProposals(OpDef, op="collect_fpn_proposals"):
         MultiLevelScores: list[TensorType],
     ) -> dict[str, object]:
         if len(MultiLevelRois) != len(MultiLevelScores):
-            found = f"{len(MultiLevelRois)} levels of boxes and {len(MultiLevelScores)} of scores"
-            raise ShapeError(f"collect_fpn_proposals: {found}, expected equal numbers")
+            counts = f"{len(MultiLevelRois)} levels of boxes and {len(MultiLevelScores)} of scores"
+            raise ShapeError(f"collect_fpn_proposals: {counts}, expected equal numbers")
         unknown = TensorType(DType.INT64, (UNKNOWN,))
         offsets = MultiLevelRois_lod[0] if MultiLevelRois_lod else unknown
         rois = MultiLevelRois[0].with_shape((UNKNOWN, 4))
@@ -211,7 +211,7 @@ class CollectFpnProposals(OpDef, op="collect_fpn_proposals"):
         MultiLevelScores: list[Array],
     ) -> dict[str, object]:
         counts = [np.diff(starts) for starts in MultiLevelRois_lod]
-        images = [np.repeat(np.arange(len(each)), each) for each in counts]
+        images = [np.repeat(np.arange(len(level_counts)), level_counts) for level_counts in counts]
         rois, scores = np.concatenate(MultiLevelRois), np.concatenate(MultiLevelScores)
         image = np.concatenate(images)
         best = np.argsort(-scores.reshape(-1), kind="stable")[: self.post_nms_topN]
@@ -253,8 +253,8 @@ class RetinanetDetectionOutput(OpDef, op="retinanet_detection_output"):
     ) -> dict[str, object]:
         if not len(BBoxes) == len(Scores) == len(Anchors):
             raise ShapeError("retinanet_detection_output: inputs have different numbers of levels")
-        for each in BBoxes:
-            require_boxes(self.kind, "BBoxes", each)
+        for tensor_type in BBoxes:
+            require_boxes(self.kind, "BBoxes", tensor_type)
         return {
             "Out": BBoxes[0].with_shape((UNKNOWN, 6)),
             "Out_lod": [TensorType(DType.INT64, (ImInfo.shape[0] + 1,))],
@@ -266,19 +266,19 @@ class RetinanetDetectionOutput(OpDef, op="retinanet_detection_output"):
         result: list[Array] = []
         limits = (self.score_threshold, self.nms_top_k)
         for image, info in enumerate(ImInfo):
-            found = [
+            candidates = [
                 level_candidates(boxes[image], scores[image], anchors, info, limits, last)
                 for boxes, scores, anchors, last in zip(
                     BBoxes, Scores, Anchors, [*[False] * (len(Anchors) - 1), True], strict=True
                 )
             ]
-            rows = np.concatenate(found)
-            kept: list[Array] = []
+            rows = np.concatenate(candidates)
+            selected: list[Array] = []
             for label in range(Scores[0].shape[2]):
                 own = rows[rows[:, 0] == label]
-                given = (-np.inf, self.nms_threshold, self.nms_eta, -1)
-                kept.append(own[suppress(own[:, 2:], own[:, 1], given, False)])
-            rows = np.concatenate(kept)
+                nms_limits = (-np.inf, self.nms_threshold, self.nms_eta, -1)
+                selected.append(own[suppress(own[:, 2:], own[:, 1], nms_limits, False)])
+            rows = np.concatenate(selected)
             best = np.argsort(-rows[:, 1], kind="stable")
             best = best[: self.keep_top_k] if self.keep_top_k > -1 else best
             rows = rows[best] + np.array([1, 0, 0, 0, 0, 0])

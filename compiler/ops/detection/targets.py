@@ -125,9 +125,9 @@ def target_rows(
     dtype: np.dtype,
 ) -> dict[str, Any]:
     """Return the outputs of target assignment from the results per image."""
-    location = [each[0] + number * anchors for number, each in enumerate(found)]
-    score = [np.concatenate(each[2:]) + number * anchors for number, each in enumerate(found)]
-    weights = np.concatenate([each[1] for each in found])
+    location = [image[0] + number * anchors for number, image in enumerate(found)]
+    score = [np.concatenate(image[2:]) + number * anchors for number, image in enumerate(found)]
+    weights = np.concatenate([image[1] for image in found])
     positions, scores = lod_offsets(location), lod_offsets(score)
     return {
         "LocationIndex_lod": [positions],
@@ -176,7 +176,7 @@ class RpnTargetAssign(TargetAssignment, op="rpn_target_assign"):
         ImInfo: Array,
     ) -> dict[str, Any]:
         anchors, starts = Anchor.reshape(-1, 4), GtBoxes_lod[-1]
-        found: list[tuple[Array, Array, Array, Array]] = []
+        assignments: list[tuple[Array, Array, Array, Array]] = []
         codes: list[Array] = []
         labels: list[Array] = []
         overlap = (self.rpn_positive_overlap, self.rpn_negative_overlap)
@@ -191,8 +191,8 @@ class RpnTargetAssign(TargetAssignment, op="rpn_target_assign"):
             best = iou.argmax(axis=1)[result[0]] if len(boxes) else result[0]
             codes.append(encoded_targets(anchors[inside][result[0]], boxes[best]))
             labels.append(np.repeat([1, 0], [len(result[2]), len(result[3])]))
-            found.append((inside[result[0]], result[1], inside[result[2]], inside[result[3]]))
-        return target_rows(found, codes, labels, len(anchors), GtBoxes.dtype)
+            assignments.append((inside[result[0]], result[1], inside[result[2]], inside[result[3]]))
+        return target_rows(assignments, codes, labels, len(anchors), GtBoxes.dtype)
 
 
 def inside_edges(boxes: Array, info: Array, slack: float) -> Array:
@@ -244,7 +244,7 @@ class RetinanetTargetAssign(TargetAssignment, op="retinanet_target_assign"):
         ImInfo: Array,
     ) -> dict[str, Any]:
         anchors, starts = Anchor.reshape(-1, 4), GtBoxes_lod[-1]
-        found: list[tuple[Array, Array, Array, Array]] = []
+        assignments: list[tuple[Array, Array, Array, Array]] = []
         codes: list[Array] = []
         labels: list[Array] = []
         overlap = (self.positive_overlap, self.negative_overlap)
@@ -261,8 +261,8 @@ class RetinanetTargetAssign(TargetAssignment, op="retinanet_target_assign"):
             codes.append(encoded_targets(anchors[result[0]], boxes[best[result[0]]]))
             background = np.zeros(len(result[3]), np.int32)
             labels.append(np.concatenate([classes[best[result[2]]], background]))
-            found.append(result)
-        rows = target_rows(found, codes, labels, len(anchors), GtBoxes.dtype)
-        true = np.array([[len(each[0]) + 1] for each in found], np.int32)
+            assignments.append(result)
+        rows = target_rows(assignments, codes, labels, len(anchors), GtBoxes.dtype)
+        true = np.array([[len(image[0]) + 1] for image in assignments], np.int32)
         single = [np.arange(len(true) + 1)]
         return {**rows, "ForegroundNumber": true, "ForegroundNumber_lod": single}

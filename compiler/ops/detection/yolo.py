@@ -69,8 +69,8 @@ class YoloBox(OpDef, op="yolo_box"):
         require_dtype(self.kind, "ImgSize", ImgSize, DType.INT32)
         count = require_head(self.kind, X, self.anchors, len(self.anchors) // 2, self.class_num)
         if ImgSize.rank != 2 or differ(ImgSize.shape[0], X.shape[0]) or differ(ImgSize.shape[1], 2):
-            found = shown(X=X, ImgSize=ImgSize)
-            raise ShapeError(f"yolo_box: {found}, expected a size per image")
+            shapes = shown(X=X, ImgSize=ImgSize)
+            raise ShapeError(f"yolo_box: {shapes}, expected a size per image")
         rows = (X.shape[0], X.shape[2] * X.shape[3] * count)
         boxes = X.with_shape((*rows, 4))
         return {"Boxes": boxes, "Scores": X.with_shape((*rows, self.class_num))}

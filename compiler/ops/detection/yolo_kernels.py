@@ -42,15 +42,15 @@ class Head:
         """Return centre and sides of a predicted box, as fractions of the image."""
         _, anchor, row, column = at
         shift, cells = -0.5 * (self.scale - 1), real(k, self.cells)
-        found: list[Number] = []
+        box: list[Number] = []
         for entry, position in enumerate((column, row)):
             near = self.scale * sigmoid(k, self.load(at, entry)) + shift
-            found.append((k.astype(position, DType.FP64) + near) / cells)
+            box.append((k.astype(position, DType.FP64) + near) / cells)
         for axis in (0, 1):
             lengths = [pair[axis] for pair in self.anchors]
             length = listed(k, anchor, lengths, DType.FP64)
-            found.append(k.exp(self.load(at, 2 + axis)) * length / real(k, self.size))
-        return found
+            box.append(k.exp(self.load(at, 2 + axis)) * length / real(k, self.size))
+        return box
 
 
 def sigmoid(k: KernelBuilder, x: Number) -> Number:

@@ -64,10 +64,10 @@ def chosen_anchors(boxes: Array, anchors: Array, mask: Sequence[int], size: int)
 def matched_positions(boxes: Array, match: Array, sizes: Sequence[int]) -> tuple[Array, ...]:
     """Return image, box, anchor, row and column of the matched ground-truth boxes."""
     image, number = np.nonzero(match >= 0)
-    found = boxes[image, number]
+    matched = boxes[image, number]
     row, column = (
-        (found[:, 1] * sizes[0]).astype(np.int64),
-        (found[:, 0] * sizes[1]).astype(np.int64),
+        (matched[:, 1] * sizes[0]).astype(np.int64),
+        (matched[:, 0] * sizes[1]).astype(np.int64),
     )
     return image, number, match[image, number], row, column
 
@@ -132,13 +132,17 @@ class Yolov3Loss(OpDef, op="yolov3_loss"):
         if differ(X.shape[2], X.shape[3]):
             raise ShapeError(f"yolov3_loss: X is {X}, expected equal height and width")
         if GTBox.rank != 3 or differ(GTBox.shape[2], 4) or GTLabel.rank != 2:
-            found = shown(GTBox=GTBox, GTLabel=GTLabel)
-            raise ShapeError(f"yolov3_loss: {found}, expected [N, B, 4] and [N, B]")
+            shapes = shown(GTBox=GTBox, GTLabel=GTLabel)
+            raise ShapeError(f"yolov3_loss: {shapes}, expected [N, B, 4] and [N, B]")
         boxes = {"GTBox": GTBox.with_shape(GTBox.shape[:2]), "GTLabel": GTLabel}
         boxes |= {} if GTScore is None else {"GTScore": GTScore}
-        for slot, each in boxes.items():
-            if shapes_differ(each, wanted := each.with_shape((X.shape[0], GTBox.shape[1]))):
-                raise ShapeError(f"yolov3_loss: {slot} is {each}, expected {wanted} for X {X}")
+        for slot, tensor_type in boxes.items():
+            if shapes_differ(
+                tensor_type, wanted := tensor_type.with_shape((X.shape[0], GTBox.shape[1]))
+            ):
+                raise ShapeError(
+                    f"yolov3_loss: {slot} is {tensor_type}, expected {wanted} for X {X}"
+                )
         mask = X.with_shape((X.shape[0], count, *X.shape[2:]))
         match = GTLabel.with_shape(GTBox.shape[:2])
         return {"Loss": X.with_shape(X.shape[:1]), "ObjectnessMask": mask, "GTMatchMask": match}
@@ -255,8 +259,8 @@ class Yolov3Loss(OpDef, op="yolov3_loss"):
         d_X: DeviceOperand,
     ) -> None:
         head, truth = self.head(X), self.truth(GTBox, GTLabel, GTScore)
-        given = (GTMatchMask, ObjectnessMask, COUNTS, d_Loss, d_X)
-        yolo_loss_kernels.gradient(k, head, truth, *given)
+        operands = (GTMatchMask, ObjectnessMask, COUNTS, d_Loss, d_X)
+        yolo_loss_kernels.gradient(k, head, truth, *operands)
 
 
 def matched_values(

@@ -77,8 +77,8 @@ def matches(
     positions = [
         list(mask).index(number) if number in mask else -1 for number in range(len(anchors))
     ]
-    found = listed(k, best, positions, DType.INT32)
-    k.store(out, (n, b), k.where(truth.is_padding(box), -1, found))
+    matched = listed(k, best, positions, DType.INT32)
+    k.store(out, (n, b), k.where(truth.is_padding(box), -1, matched))
 
 
 def belongs_to(
@@ -130,14 +130,14 @@ def targets(
     """Return the regression targets of a ground-truth box at a position."""
     n, anchor, row, column = at
     box = truth.box(n, b)
-    found = [
+    regression = [
         box[axis] * real(k, head.cells) - position for axis, position in ((0, column), (1, row))
     ]
     for axis in (0, 1):
         length = listed(k, anchor, [pair[axis] for pair in head.anchors], DType.FP64)
         side = k.maximum(box[axis + 2], truth.small)
-        found.append(k.log(side * real(k, head.size) / length))
-    return found
+        regression.append(k.log(side * real(k, head.size) / length))
+    return regression
 
 
 def weights(k: KernelBuilder, truth: Truth, n: Number, b: Number) -> tuple[Number, Number]:
@@ -167,8 +167,8 @@ def losses(
 ) -> None:
     """Emit kernels for the loss of each ground-truth box, and for the total loss of each image."""
     batch, positions = head.X.shape[0], head.positions
-    each = k.scratch((batch, truth.count), DType.FP64)
-    n, b = k.grid(*each.shape)
+    partial_loss = k.scratch((batch, truth.count), DType.FP64)
+    n, b = k.grid(*partial_loss.shape)
     anchor, (row, column) = match[n, b], _position(k, head, truth.box(n, b))
     matched = (anchor >= 0) & inside(k, row, positions[2]) & inside(k, column, positions[3])
     at = (n, k.maximum(anchor, 0), row, column)
@@ -180,7 +180,7 @@ def losses(
     of = k.loop(head.classes)
     label = class_label(k, truth, n, b, of)
     classes = k.sum(cross_entropy(k, head.load(at, 5 + of, matched), label), of)
-    k.store(each, (n, b), k.where(matched, cost * whole + classes * score, 0.0))
+    k.store(partial_loss, (n, b), k.where(matched, cost * whole + classes * score, 0.0))
     (n,) = k.grid(batch)
     r, b = k.loop(product(positions[1:])), k.loop(truth.count)
     anchor, row, column = k.unravel(r, positions[1:])
@@ -188,7 +188,7 @@ def losses(
     positive = cross_entropy(k, logit, 1.0) * objectness_target
     negative = k.where(objectness_target > -0.5, cross_entropy(k, logit, 0.0), 0.0)
     total = k.sum(k.where(objectness_target > counts, positive, negative), r)
-    k.store(out, (n,), total + k.sum(each[n, b], b))
+    k.store(out, (n,), total + k.sum(partial_loss[n, b], b))
 
 
 def gradient(

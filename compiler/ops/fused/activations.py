@@ -20,8 +20,8 @@ def activation_gradient(steps: Steps, kind: str, x: str, out: str, gradient: str
     """Append the gradient op of an activation; return the name of the gradient of `x`."""
     cls = find(kind).grad_class
     assert cls is not None
-    known = {"X": x, "Out": out, "Out" + GRAD: gradient}
-    return steps(cls.kind, **{slot: known[slot] for slot in cls.inputs()})
+    operands = {"X": x, "Out": out, "Out" + GRAD: gradient}
+    return steps(cls.kind, **{slot: operands[slot] for slot in cls.inputs()})
 
 
 def require_one_of(op: str, name: str, value: str, accepted: tuple[str, ...]) -> None:

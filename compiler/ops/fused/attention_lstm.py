@@ -144,14 +144,14 @@ class AttentionLstmSteps(AttentionLstmBase, op="attention_lstm_steps"):
         require_shape(kind, "LSTMWeight", LSTMWeight, inner + width, 4 * width)
         require_shape(kind, "LSTMBias", LSTMBias, 1, 4 * width)
         singles = {"AttentionBias": AttentionBias, "AttentionScalar": AttentionScalar}
-        for slot, each in {**singles, "AttentionScalarBias": AttentionScalarBias}.items():
-            if each is not None:
-                require_shape(kind, slot, each, 1, 1)
+        for slot, tensor_type in {**singles, "AttentionScalarBias": AttentionScalarBias}.items():
+            if tensor_type is not None:
+                require_shape(kind, slot, tensor_type, 1, 1)
         if H0 is not None:
             require_shape(kind, "H0", H0, count_of(X_lod[0]), width)
         self.check_activations()
-        found = X.with_shape((X.shape[0], width))
-        return {"Hidden": found, "Cell": found}
+        hidden = X.with_shape((X.shape[0], width))
+        return {"Hidden": hidden, "Cell": hidden}
 
     def check_activations(self) -> None:
         """Raise BadAttribute for an activation that recurrent ops do not support."""
@@ -191,6 +191,6 @@ class AttentionLstm(AttentionLstmBase, Composite, op="attention_lstm"):
     def expand(self, steps: Steps) -> None:
         """Expand to `attention_lstm_steps`."""
         slots = [name for name, slot in self.inputs().items() if not slot.companion]
-        made = steps.outputs("attention_lstm_steps", {}, self.attributes, **steps.given(*slots))
-        for slot, names in made.items():
+        outputs = steps.outputs("attention_lstm_steps", {}, self.attributes, **steps.given(*slots))
+        for slot, names in outputs.items():
             steps.write(slot, *names)

@@ -33,14 +33,14 @@ class Conv2dFusion(Composite, op="conv2d_fusion"):
 
     def expand(self, steps: Steps) -> None:
         """Expand to the convolution, additions, the activation and a split."""
-        known = find("conv2d").attrs
-        attrs = {name: value for name, value in self.attributes.items() if name in known}
-        found = steps("conv2d", attrs, **steps.given("Input", "Filter"))
+        declared = find("conv2d").attrs
+        attrs = {name: value for name, value in self.attributes.items() if name in declared}
+        result = steps("conv2d", attrs, **steps.given("Input", "Filter"))
         if steps.has("ResidualData"):
-            found = steps("elementwise_add", X=found, Y=steps["ResidualData"])
+            result = steps("elementwise_add", X=result, Y=steps["ResidualData"])
         if steps.has("Bias"):
-            found = steps("elementwise_add", {"axis": 1}, X=found, Y=steps["Bias"])
-        active = activate(steps, self.activation, found)
+            result = steps("elementwise_add", {"axis": 1}, X=result, Y=steps["Bias"])
+        active = activate(steps, self.activation, result)
         steps.write("Output", active)
         if self.split_channels:
             parts, attrs = {"Out": len(self.split_channels)}, {"axis": 1}

@@ -138,10 +138,10 @@ class FusedElemwiseActivationGrad(ElemwiseActivation, op="fused_elemwise_activat
 
     def binary_gradient(self, steps: Steps, kind: str, y: str, gradient: str) -> tuple[str, str]:
         """Append the gradient op of the binary op; return the names of both gradients."""
-        given = {"X": steps["X"], "Y": y, "Out" + GRAD: gradient}
+        inputs = {"X": steps["X"], "Y": y, "Out" + GRAD: gradient}
         wanted = {"X" + GRAD: 1, "Y" + GRAD: 1}
-        found = steps.outputs(kind + "_grad", wanted, {"axis": self.axis}, **given)
-        return found["X" + GRAD][0], found["Y" + GRAD][0]
+        gradients = steps.outputs(kind + "_grad", wanted, {"axis": self.axis}, **inputs)
+        return gradients["X" + GRAD][0], gradients["Y" + GRAD][0]
 
 
 def require_floats(kind: str, steps: Steps) -> None:

@@ -29,14 +29,14 @@ class EmbeddingPool(Composite):
         size, many = table.shape[-1], ids.shape[-1]
         if table.rank == ids.rank == 2 and isinstance(size, int) and isinstance(many, int):
             return size * many
-        found = f"{self.kind}: W is {table} and Ids {ids}"
-        raise ShapeError(f"{found}, expected a known last size of two axes each")
+        shapes = f"{self.kind}: W is {table} and Ids {ids}"
+        raise ShapeError(f"{shapes}, expected a known last size of two axes each")
 
     def rows(self, steps: Steps) -> tuple[str, str]:
         """Append the lookup and its view with one row per row of Ids; return the names of both."""
         attrs = {"padding_idx": self.padding_idx}
-        found = steps("lookup_table_v2", attrs, W=steps["W"], Ids=steps["Ids"])
-        return found, steps("reshape", {"shape": [0, self.width(steps)]}, X=found)
+        embedded = steps("lookup_table_v2", attrs, W=steps["W"], Ids=steps["Ids"])
+        return embedded, steps("reshape", {"shape": [0, self.width(steps)]}, X=embedded)
 
 
 class FusedEmbeddingSeqPool(EmbeddingPool, op="fused_embedding_seq_pool"):
@@ -78,14 +78,14 @@ class FusedEmbeddingSeqPoolGrad(EmbeddingPool, op="fused_embedding_seq_pool_grad
 
     def expand(self, steps: Steps) -> None:
         """Expand to the gradients of `sequence_pool` and of the lookup, which read only shapes."""
-        found, rows = self.rows(steps)
+        embedded, rows = self.rows(steps)
         pool = {"X": rows, "Out@GRAD": steps["Out" + GRAD]}
         wanted = {"X" + GRAD: 1}
         spread = steps.outputs("sequence_pool_grad", wanted, {"pooltype": "SUM"}, **pool)
-        given = {"X": found, "Out@GRAD": spread["X" + GRAD]}
+        inputs = {"X": embedded, "Out@GRAD": spread["X" + GRAD]}
         attrs = {"shape": [0, self.width(steps)]}
-        viewed = steps.outputs("reshape_grad", wanted, attrs, **given)["X" + GRAD]
+        viewed = steps.outputs("reshape_grad", wanted, attrs, **inputs)["X" + GRAD]
         attrs = {"padding_idx": self.padding_idx, "is_sparse": self.is_sparse}
-        given = {"W": steps["W"], "Ids": steps["Ids"], "Out@GRAD": viewed[0]}
-        made = steps.outputs("lookup_table_v2_grad", {"W" + GRAD: 1}, attrs, **given)
-        steps.write("W" + GRAD, *made["W" + GRAD])
+        inputs = {"W": steps["W"], "Ids": steps["Ids"], "Out@GRAD": viewed[0]}
+        gradients = steps.outputs("lookup_table_v2_grad", {"W" + GRAD: 1}, attrs, **inputs)
+        steps.write("W" + GRAD, *gradients["W" + GRAD])

@@ -68,8 +68,8 @@ class Fc(Composite, op="fc"):
         weight, bias = steps.type("W"), steps.type("Bias")
         columns = weight.shape[1] - _PADDING * self.padding_weights
         if differ(bias.numel, columns):
-            found = shown(W=weight, Bias=bias)
-            raise ShapeError(f"fc: {found} do not fit: expected Bias with {columns} elements")
+            shapes = shown(W=weight, Bias=bias)
+            raise ShapeError(f"fc: {shapes} do not fit: expected Bias with {columns} elements")
 
 
 class FusedFcElementwiseLayernorm(Composite, op="fused_fc_elementwise_layernorm"):
@@ -97,9 +97,9 @@ class FusedFcElementwiseLayernorm(Composite, op="fused_fc_elementwise_layernorm"
         attrs = {"epsilon": self.epsilon, "begin_norm_axis": self.begin_norm_axis}
         vectors = {"Scale": steps.all("Scale"), "Bias": steps.all("Bias1")}
         wanted = {"Mean": 1, "Variance": 1}
-        made = steps.outputs("layer_norm", wanted, attrs, X=added, **vectors)
-        for slot, found in (("Out", "Y"), ("Mean", "Mean"), ("Variance", "Variance")):
-            steps.write(slot, *made[found])
+        outputs = steps.outputs("layer_norm", wanted, attrs, X=added, **vectors)
+        for slot, source in (("Out", "Y"), ("Mean", "Mean"), ("Variance", "Variance")):
+            steps.write(slot, *outputs[source])
 
 
 class FusionRepeatedFcRelu(Composite, op="fusion_repeated_fc_relu"):
@@ -120,11 +120,11 @@ class FusionRepeatedFcRelu(Composite, op="fusion_repeated_fc_relu"):
         if len(weights) < 2 or len(weights) != len(biases):
             counts = f"{len(weights)} W and {len(biases)} Bias"
             raise BadAttribute(f"{self.kind}: there are {counts}, expected equal counts, 2 or more")
-        found = [steps["X"]]
+        activations = [steps["X"]]
         for weight, bias in zip(weights, biases, strict=True):
-            found.append(steps("relu", X=linear(steps, found[-1], weight, [bias])))
-        steps.write("ReluOut", *found[1:-1])
-        steps.write("Out", found[-1])
+            activations.append(steps("relu", X=linear(steps, activations[-1], weight, [bias])))
+        steps.write("ReluOut", *activations[1:-1])
+        steps.write("Out", activations[-1])
 
 
 class FusionSquaredMatSub(Composite, op="fusion_squared_mat_sub"):
@@ -146,7 +146,7 @@ class FusionSquaredMatSub(Composite, op="fusion_squared_mat_sub"):
         x, y = (steps("square", X=steps[slot]) for slot in ("X", "Y"))
         both = steps("square", X=steps("matmul", X=steps["X"], Y=steps["Y"]))
         less = steps("elementwise_sub", X=both, Y=steps("matmul", X=x, Y=y))
-        found = {"SquaredX": x, "SquaredY": y, "SquaredXY": both}
-        for slot, name in found.items():
+        outputs = {"SquaredX": x, "SquaredY": y, "SquaredXY": both}
+        for slot, name in outputs.items():
             steps.write(slot, name)
         steps.write("Out", steps("scale", {"scale": self.scalar}, X=less))

@@ -46,10 +46,10 @@ class FusedLstm(Composite):
     def recur(self, steps: Steps, gates: str, bias: str) -> None:
         """Append the recurrent op over the projected input `gates`."""
         attrs = {name: self.attributes[name] for name in _LSTM}
-        given = {"Input": gates, "Weight": steps["WeightH"], "Bias": bias}
-        made = steps.outputs("lstm", {"Cell": 1}, attrs, **given, **steps.given("H0", "C0"))
-        steps.write("Hidden", *made["Hidden"])
-        steps.write("Cell", *made["Cell"])
+        inputs = {"Input": gates, "Weight": steps["WeightH"], "Bias": bias}
+        outputs = steps.outputs("lstm", {"Cell": 1}, attrs, **inputs, **steps.given("H0", "C0"))
+        steps.write("Hidden", *outputs["Hidden"])
+        steps.write("Cell", *outputs["Cell"])
         steps.write("XX", gates)
 
 
@@ -80,8 +80,8 @@ class FusedEmbeddingFcLstm(FusedLstm, op="fused_embedding_fc_lstm"):
 
     def expand(self, steps: Steps) -> None:
         """Expand to a lookup and `lstm`."""
-        found = steps("lookup_table", W=steps["Embeddings"], Ids=steps["Ids"])
-        self.recur(steps, found, self.without_gates(steps))
+        embedded = steps("lookup_table", W=steps["Embeddings"], Ids=steps["Ids"])
+        self.recur(steps, embedded, self.without_gates(steps))
 
     def without_gates(self, steps: Steps) -> str:
         """Append a bias with zeros for the gates; return its name."""
@@ -125,7 +125,7 @@ class FusionGru(Composite, op="fusion_gru"):
         gates = steps("mul", X=steps["X"], Y=steps["WeightX"])
         names = ("activation", "gate_activation", "is_reverse")
         attrs = {name: self.attributes[name] for name in names}
-        given = {"Input": gates, "Weight": steps["WeightH"], **steps.given("Bias", "H0")}
-        made = steps.outputs("gru", {}, attrs, **given)
-        steps.write("Hidden", *made["Hidden"])
+        inputs = {"Input": gates, "Weight": steps["WeightH"], **steps.given("Bias", "H0")}
+        outputs = steps.outputs("gru", {}, attrs, **inputs)
+        steps.write("Hidden", *outputs["Hidden"])
         steps.write("XX", gates)

@@ -57,8 +57,8 @@ class FusionSeqpoolCvmConcat(Composite, op="fusion_seqpool_cvm_concat"):
         """Expand to `sequence_pool` and `cvm` of each input, and `concat`."""
         attrs, cvm = {"pooltype": self.pooltype}, {"use_cvm": self.use_cvm}
         pooled = [steps("sequence_pool", attrs, X=name) for name in steps.all("X")]
-        found = [steps("cvm", cvm, X=name, CVM=steps["CVM"]) for name in pooled]
-        joined = steps("concat", {"axis": self.axis}, X=found)
+        features = [steps("cvm", cvm, X=name, CVM=steps["CVM"]) for name in pooled]
+        joined = steps("concat", {"axis": self.axis}, X=features)
         steps.write("Out", steps("row_sequences", X=joined))
 
 
@@ -78,9 +78,9 @@ class FusionSeqexpandConcatFc(Composite, op="fusion_seqexpand_concat_fc"):
     def infer_types(self, types: Mapping[str, Any]) -> dict[str, Any]:
         """Return a type with a row per row of X[0]; raise ShapeError if FCWeight does not match."""
         first, weight = types["X"][0], types["FCWeight"]
-        if weight.rank != 2 or any(each.rank != 2 for each in types["X"]):
+        if weight.rank != 2 or any(tensor_type.rank != 2 for tensor_type in types["X"]):
             raise ShapeError(f"{self.kind}: FCWeight is {weight}, expected rank 2 for it and all X")
-        columns = sum((each.shape[1] for each in types["X"][1:]), first.shape[1])
+        columns = sum((tensor_type.shape[1] for tensor_type in types["X"][1:]), first.shape[1])
         if differ(columns, weight.shape[0]):
             raise ShapeError(f"{self.kind}: FCWeight is {weight}, expected {columns} rows")
         return {"Out": first.with_shape((first.shape[0], weight.shape[1]))}
@@ -113,6 +113,6 @@ class FusionSeqconvEltaddRelu(Composite, op="fusion_seqconv_eltadd_relu"):
     def expand(self, steps: Steps) -> None:
         """Expand to the convolution, an addition and `relu`."""
         attrs = {"contextLength": self.contextLength, "contextStart": self.contextStart}
-        found = steps("sequence_conv", attrs, **steps.given("X", "Filter"))
-        added = steps("elementwise_add", {"axis": 1}, X=found, Y=flat(steps, steps["Bias"]))
+        convolved = steps("sequence_conv", attrs, **steps.given("X", "Filter"))
+        added = steps("elementwise_add", {"axis": 1}, X=convolved, Y=flat(steps, steps["Bias"]))
         steps.write("Out", steps("relu", X=added))

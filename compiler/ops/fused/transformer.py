@@ -49,8 +49,8 @@ class FusedEmbeddingEltwiseLayernorm(Composite, op="fused_embedding_eltwise_laye
         if len(ids) != len(tables):
             counts = f"{len(ids)} Ids and {len(tables)} Embs"
             raise BadAttribute(f"{self.kind}: there are {counts}, expected equal counts")
-        found = [self.rows(steps, index) for index in range(len(ids))]
-        added = steps("sum", X=found)
+        embedded = [self.rows(steps, index) for index in range(len(ids))]
+        added = steps("sum", X=embedded)
         rank = steps.type("Ids").rank + (not self.is_column(steps, 0))
         attrs = {"epsilon": self.epsilon, "begin_norm_axis": rank - 1}
         steps.write("Out", steps("layer_norm", attrs, X=added, **steps.given("Scale", "Bias")))

@@ -116,13 +116,15 @@ class Convolution(OpDef):
 
         The gradient of the images reads them along channels; with one tap they lie so already.
         """
-        found = windows.permuted_layout("data_format", self.data_format, order, "Input", "Output")
+        permuted = windows.permuted_layout(
+            "data_format", self.data_format, order, "Input", "Output"
+        )
         taps = tuple(range(2, len(order)))
         ahead = Prepermuted({"Filter": (*taps, 1, 0)}, {"filter_format": HWIO})
         grad_ahead = Prepermuted({"Filter": (*taps, 0, 1)}, {"filter_format": HWOI})
         several = self.groups == 1 and product(types["Filter"][0].shape[2:]) != 1
-        return found and replace(
-            found, ahead=ahead, grad_ahead={"Input": grad_ahead} if several else {}
+        return permuted and replace(
+            permuted, ahead=ahead, grad_ahead={"Input": grad_ahead} if several else {}
         )
 
     def gradient_type(self, slot: str, given: TensorType) -> TensorType:
@@ -227,8 +229,8 @@ class Conv2d(Convolution, op="conv2d"):
         axes = window_axes(sizes, filters.shape[2:], *sliding)
         d_images = convolution_image_gradient(upstream, filters, axes, self.groups, sizes)
         d_filters = convolution_filter_gradient(images, upstream, axes, self.groups)
-        found = {"Input": to_layout(self.data_format, d_images), "Filter": d_filters}
-        return found if Bias is None else {**found, "Bias": upstream.sum(axis=(0, 2, 3))}
+        gradients = {"Input": to_layout(self.data_format, d_images), "Filter": d_filters}
+        return gradients if Bias is None else {**gradients, "Bias": upstream.sum(axis=(0, 2, 3))}
 
     def lower(
         self, k: SourceBuilder, Input: Operand, Filter: Operand, Bias: Operand | None,

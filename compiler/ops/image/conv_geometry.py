@@ -113,11 +113,11 @@ class Windows(WindowGeometry):
         self, k: KernelBuilder, iteration: Number, channels: Size
     ) -> tuple[Number, list[Number]]:
         """Return the channel and the tap of a reduction index."""
-        found = k.unravel(iteration, self.reduction_shape(channels))
+        indices = k.unravel(iteration, self.reduction_shape(channels))
         if self.has_channel_blocks(channels):
-            block, *taps, channel = found
+            block, *taps, channel = indices
             return block * CHANNEL_BLOCK + channel, taps
-        return (found[-1], [*found[:-1]]) if self.last else (found[0], [*found[1:]])
+        return (indices[-1], [*indices[:-1]]) if self.last else (indices[0], [*indices[1:]])
 
     def plain(self, images: DeviceOperand, filters: DeviceOperand, outputs: DeviceOperand) -> tuple[
         Windows, ConvOperands
@@ -130,14 +130,14 @@ class Windows(WindowGeometry):
             batch, positions = 1, positions * batch
         count, depth = self.sides(filters)
         channel = -1 if self.last else 1
-        given, result = (
-            each.reshaped(in_layout(self.layout, (batch, each.shape[channel], positions)))
-            for each in (images, outputs)
+        flat_images, result = (
+            operand.reshaped(in_layout(self.layout, (batch, operand.shape[channel], positions)))
+            for operand in (images, outputs)
         )
         matrices = {OIHW: (count, depth, 1), HWIO: (1, depth, count), HWOI: (1, count, depth)}
         axis = Axis(positions, 1, 1, 1, 0, 0, positions)
         return replace(self, axes=(axis,)), (
-            given,
+            flat_images,
             filters.reshaped(matrices[self.filters]),
             result,
         )
@@ -147,22 +147,22 @@ def input_positions(
     k: KernelBuilder, axes: Sequence[Axis], positions: Sequence[Number], taps: Sequence[Number]
 ) -> PositionsInBounds:
     """Return the image positions under taps of windows."""
-    found: list[Number] = []
+    indices: list[Number] = []
     inside: Number | None = None
     for axis, position, tap in zip(axes, positions, taps, strict=True):
         shift = times(tap, axis.dilation) - k.size(axis.before)
         at = plus(shift, times(position, axis.stride))
         if not axis.is_padless:
             inside = both(inside, within(k, at, shift, (axis.count - 1) * axis.stride, axis.size))
-        found.append(at)
-    return found, inside
+        indices.append(at)
+    return indices, inside
 
 
 def output_positions(
     k: KernelBuilder, axes: Sequence[Axis], positions: Sequence[Number], taps: Sequence[Number]
 ) -> PositionsInBounds:
     """Return the windows that cover a position with a tap, and whether such a window exists."""
-    found: list[Number] = []
+    indices: list[Number] = []
     inside: Number | None = None
     for axis, position, tap in zip(axes, positions, taps, strict=True):
         shift = k.size(axis.before) - times(tap, axis.dilation)
@@ -172,8 +172,8 @@ def output_positions(
         if axis.stride > 1:
             fits = both(fits, k.equal(k.mod(start, axis.stride), 0))
         inside = both(inside, fits)
-        found.append(k.div(start, axis.stride))
-    return found, inside
+        indices.append(k.div(start, axis.stride))
+    return indices, inside
 
 
 def tap_step(axis: Axis) -> int:

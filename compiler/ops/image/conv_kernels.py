@@ -83,9 +83,12 @@ def expect_channels(
 ) -> None:  # fmt: skip
     """Require images and outputs to have the channels of the filters."""
     count, depth = g.sides(filters)
-    given = channels_first(g.layout, images.shape)[1], channels_first(g.layout, outputs.shape)[1]
-    k.expect_size("channels of the images", given[0], depth * g.groups)
-    k.expect_size("channels of the outputs", given[1], count)
+    channel_counts = (
+        channels_first(g.layout, images.shape)[1],
+        channels_first(g.layout, outputs.shape)[1],
+    )
+    k.expect_size("channels of the images", channel_counts[0], depth * g.groups)
+    k.expect_size("channels of the outputs", channel_counts[1], count)
 
 
 def convolve(
@@ -98,13 +101,13 @@ def convolve(
 ) -> None:
     """outputs[n, f, y] = bias[f] + Σ filters[f, c, i] images[n, c, s·y + d·i - p]."""
     expect_channels(k, g, images, filters, outputs)
-    given = {"images": images, "filters": filters, "outputs": outputs, "bias": bias}
-    if k.specialised("convolution", g, **given):
+    operands = {"images": images, "filters": filters, "outputs": outputs, "bias": bias}
+    if k.specialised("convolution", g, **operands):
         return
     g, (images, filters, outputs) = g.plain(images, filters, outputs)
     count, depth = g.sides(filters)
-    each, positions = count // g.groups, [images.shape[0], *g.counts]
-    if g.is_narrow(each):
+    per_group, positions = count // g.groups, [images.shape[0], *g.counts]
+    if g.is_narrow(per_group):
         convolve_narrow(k, g, images, filters, outputs, bias)
         return
 
@@ -115,10 +118,12 @@ def convolve(
 
     def weight(group: Indices, f: Number, iteration: Number) -> Number:
         c, tap = g.unravel(k, iteration, depth)
-        return g.weight(filters, plus(first_channel(k, group, each), f), c, tap)
+        return g.weight(filters, plus(first_channel(k, group, per_group), f), c, tap)
 
-    sides = (product(positions), each, product(g.reduction_shape(depth)))
-    emit_product(k, g, sides, (pixel, weight), output_store(k, g, positions, each, outputs, bias))
+    sides = (product(positions), per_group, product(g.reduction_shape(depth)))
+    emit_product(
+        k, g, sides, (pixel, weight), output_store(k, g, positions, per_group, outputs, bias)
+    )
 
 
 def image_gradient(
@@ -131,26 +136,26 @@ def image_gradient(
 ) -> None:
     """images[n, c, x] = bias[c] + Σ filters[f, c, i] outputs[n, f, y] where s·y + d·i - p = x."""
     expect_channels(k, g, images, filters, outputs)
-    given = {"outputs": outputs, "filters": filters, "images": images, "bias": bias}
-    if k.specialised("image_gradient", g, **given):
+    operands = {"outputs": outputs, "filters": filters, "images": images, "bias": bias}
+    if k.specialised("image_gradient", g, **operands):
         return
     g, (images, filters, outputs) = g.plain(images, filters, outputs)
     count, depth = g.sides(filters)
-    each, positions = count // g.groups, [images.shape[0], *g.sizes]
+    per_group, positions = count // g.groups, [images.shape[0], *g.sizes]
     if g.is_narrow(depth) or g.skips_taps:
         image_gradient_narrow(k, g, outputs, filters, images, bias)
         return
 
     def upstream(group: Indices, position: Number, iteration: Number) -> Number:
-        (n, *x), (f, tap) = k.unravel(position, positions), g.unravel(k, iteration, each)
+        (n, *x), (f, tap) = k.unravel(position, positions), g.unravel(k, iteration, per_group)
         at, inside = output_positions(k, g.axes, x, tap)
-        return g.at(outputs, n, plus(first_channel(k, group, each), f), at, inside)
+        return g.at(outputs, n, plus(first_channel(k, group, per_group), f), at, inside)
 
     def weight(group: Indices, c: Number, iteration: Number) -> Number:
-        f, tap = g.unravel(k, iteration, each)
-        return g.weight(filters, plus(first_channel(k, group, each), f), c, tap)
+        f, tap = g.unravel(k, iteration, per_group)
+        return g.weight(filters, plus(first_channel(k, group, per_group), f), c, tap)
 
-    sides = (product(positions), depth, product(g.reduction_shape(each)))
+    sides = (product(positions), depth, product(g.reduction_shape(per_group)))
     emit_product(
         k, g, sides, (upstream, weight), output_store(k, g, positions, depth, images, bias)
     )
@@ -169,8 +174,8 @@ def filter_gradient(
         return
     g, (images, filters, outputs) = g.plain(images, filters, outputs)
     count, depth = g.sides(filters)
-    each, reduction = count // g.groups, [images.shape[0], *g.counts]
-    if g.is_narrow(each, depth):
+    per_group, reduction = count // g.groups, [images.shape[0], *g.counts]
+    if g.is_narrow(per_group, depth):
         filter_gradient_narrow(k, g, images, outputs, filters)
         return
 
@@ -178,16 +183,16 @@ def filter_gradient(
         group: Indices, i: Number, j: Number, left: Number, right: Number
     ) -> tuple[Number, Number]:
         n, *y = k.unravel(left, reduction)
-        upstream = g.at(outputs, n, plus(first_channel(k, group, each), i), y)
+        upstream = g.at(outputs, n, plus(first_channel(k, group, per_group), i), y)
         (n, *y), (c, tap) = k.unravel(right, reduction), g.unravel(k, j, depth)
         at, inside = input_positions(k, g.axes, y, tap)
         return upstream, g.at(images, n, plus(first_channel(k, group, depth), c), at, inside)
 
     def store(group: Indices, i: Number, j: Number, total: Number) -> None:
         c, tap = g.unravel(k, j, depth)
-        k.store(filters, (plus(first_channel(k, group, each), i), c, *tap), total)
+        k.store(filters, (plus(first_channel(k, group, per_group), i), c, *tap), total)
 
-    sides = (each, product(g.reduction_shape(depth)), product(reduction))
+    sides = (per_group, product(g.reduction_shape(depth)), product(reduction))
     k.contraction(g.stack, sides, factors, store)
 
 

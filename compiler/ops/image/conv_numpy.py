@@ -30,15 +30,15 @@ def window_axes(
     algorithm: str,
 ) -> Axes:
     """Return the window geometry of each image axis; raises ValueError if a window does not fit."""
-    found: Axes = []
+    axes: Axes = []
     for axis, (size, taps) in enumerate(zip(sizes, kernel, strict=True)):
         padding = axis_padding(paddings, axis, len(sizes))
-        given = (size, taps, strides[axis], dilations[axis], padding)
-        before, after, dilation, count = window_axis(*given, algorithm, False)
+        arguments = (size, taps, strides[axis], dilations[axis], padding)
+        before, after, dilation, count = window_axis(*arguments, algorithm, False)
         if count < 1:
             raise ValueError(f"a window of {taps} taps does not fit on {size} elements")
-        found.append((taps, strides[axis], dilation, before, after, count))
-    return found
+        axes.append((taps, strides[axis], dilation, before, after, count))
+    return axes
 
 
 def pad_image(image: Array, axes: Axes) -> Array:
@@ -55,11 +55,11 @@ def without_padding(padded: Array, axes: Axes) -> Array:
 
 def tap_index(tap: Sequence[int], axes: Axes) -> tuple[Any, ...]:
     """Return the index in a padded image [C, …] of the elements under one tap of all windows."""
-    found: list[slice] = []
+    slices: list[slice] = []
     for position, (_, stride, dilation, _, _, count) in zip(tap, axes, strict=True):
         first = position * dilation
-        found.append(slice(first, first + (count - 1) * stride + 1, stride))
-    return (slice(None), *found)
+        slices.append(slice(first, first + (count - 1) * stride + 1, stride))
+    return (slice(None), *slices)
 
 
 def tap_blocks(channels: int, axes: Axes, limit: int = 1 << 25) -> list[tuple[int, int]]:
@@ -69,8 +69,8 @@ def tap_blocks(channels: int, axes: Axes, limit: int = 1 << 25) -> list[tuple[in
     [(0, 2), (2, 4), (4, 5)]
     """
     taps = int(np.prod([axis[0] for axis in axes]))
-    each = max(1, channels * int(np.prod([axis[5] for axis in axes])))
-    step = max(1, limit // each)
+    elements = max(1, channels * int(np.prod([axis[5] for axis in axes])))
+    step = max(1, limit // elements)
     return [(first, min(first + step, taps)) for first in range(0, taps, step)]
 
 

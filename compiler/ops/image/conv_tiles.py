@@ -172,12 +172,12 @@ def load_rows(images: Array, inside: Array, top: int) -> None:
     """Copy rows of images [N, C, H, W] starting at `top` to [C, n, rows, W], padded with zeros."""
     height, count = images.shape[2], inside.shape[2]
     first, last = max(top, 0), max(min(top + count, height), 0)
-    held = inside[:, : len(images)]
+    block = inside[:, : len(images)]
     inside[:, len(images) :] = 0
-    held[:, :, : first - top] = 0
-    held[:, :, max(last - top, 0) :] = 0
+    block[:, :, : first - top] = 0
+    block[:, :, max(last - top, 0) :] = 0
     if last > first:
-        held[:, :, first - top : last - top] = images[:, :, first:last].swapaxes(0, 1)
+        block[:, :, first - top : last - top] = images[:, :, first:last].swapaxes(0, 1)
 
 
 def add_rows(images: Array, inside: Array, top: int) -> None:
@@ -185,8 +185,8 @@ def add_rows(images: Array, inside: Array, top: int) -> None:
     first, last = max(top, 0), min(top + inside.shape[2], images.shape[2])
     if last > first:
         target = images[:, :, first:last]
-        held = inside[:, : len(images), first - top : last - top]
-        np.add(target, held.swapaxes(0, 1), out=target)
+        block = inside[:, : len(images), first - top : last - top]
+        np.add(target, block.swapaxes(0, 1), out=target)
 
 
 def convolve_samples(samples: Array, filters: Array, outputs: Array, columns: Array) -> None:
@@ -277,10 +277,10 @@ def filter_gradient_tiles(
         load_products(d_outputs[n : n + block, :, first : first + rows], products, valid)
         for c in range(0, images.shape[1], chunk):
             view = images[n : n + block, c : c + chunk]
-            held, start = view.shape[1], c * depth // chunk
-            used = held * depth // chunk
-            load_rows(view, inside[:held], first * stride - before)
-            np.copyto(gathered[:held], windows[:held])
+            batch, start = view.shape[1], c * depth // chunk
+            used = batch * depth // chunk
+            load_rows(view, inside[:batch], first * stride - before)
+            np.copyto(gathered[:batch], windows[:batch])
             target = d_filters[..., start : start + used]
             added = target if n == first == 0 else share[..., :used]
             np.matmul(products, columns[..., :used, :].mT, out=added)
@@ -306,10 +306,10 @@ def image_gradient_tiles(
         load_products(d_outputs[n : n + block, :, first : first + rows], products, valid)
         for c in range(0, d_images.shape[1], chunk):
             target = d_images[n : n + block, c : c + chunk]
-            held, start = target.shape[1], c * depth // chunk
-            used = held * depth // chunk
+            batch, start = target.shape[1], c * depth // chunk
+            used = batch * depth // chunk
             matrix = filters[..., start : start + used]
             np.matmul(matrix.mT, products, out=columns[..., :used, :])
             frame.fill(0)
-            scatter(scattered[:held], windows[:held])
-            add_rows(target, inside[:held], first * stride - before)
+            scatter(scattered[:batch], windows[:batch])
+            add_rows(target, inside[:batch], first * stride - before)

@@ -62,8 +62,8 @@ def transposed_axes(
     sizes_out: list[int] = []
     for axis, (size, taps) in enumerate(zip(sizes, kernel, strict=True)):
         padding, stride = axis_padding(paddings, axis, len(sizes)), strides[axis]
-        given = (size, taps, stride, dilations[axis], padding, algorithm)
-        least, before, dilation = transposed_size(*given)
+        arguments = (size, taps, stride, dilations[axis], padding, algorithm)
+        least, before, dilation = transposed_size(*arguments)
         sizes_out.append(
             output_size[axis] if output_size else least + sum(output_padding[axis:][:1])
         )
@@ -115,9 +115,9 @@ class ConvTranspose(OpDef):
         batch, channels, *sizes = windows.channels_first(self.data_format, Input.shape)
         odd = isinstance(channels, int) and channels % self.groups
         if odd or differ(channels, Filter.shape[0]):
-            found = shown(Input=Input, Filter=Filter)
+            shapes = shown(Input=Input, Filter=Filter)
             raise ShapeError(
-                f"{self.kind}: {found} do not fit in {self.groups} groups: {channels} channels"
+                f"{self.kind}: {shapes} do not fit in {self.groups} groups: {channels} channels"
             )
         sizes = self.output_sizes(sizes, Filter.shape[2:])
         shape = (batch, Filter.shape[1] * self.groups, *sizes)
@@ -126,11 +126,13 @@ class ConvTranspose(OpDef):
     def output_sizes(self, sizes: Sequence[Size], kernel: Sequence[Size]) -> list[Size]:
         """Return the sizes of the output; raises ShapeError if `output_size` is out of range."""
         self.check()
-        found = [self.least(axis, sizes[axis], kernel[axis]) for axis in range(self.image_axes)]
+        least_sizes = [
+            self.least(axis, sizes[axis], kernel[axis]) for axis in range(self.image_axes)
+        ]
         if not self.output_size:
             extra = self.output_padding or [0] * self.image_axes
-            return [size + more for size, more in zip(found, extra, strict=True)]
-        for least, options, stride in zip(found, self.output_size, self.strides, strict=True):
+            return [size + more for size, more in zip(least_sizes, extra, strict=True)]
+        for least, options, stride in zip(least_sizes, self.output_size, self.strides, strict=True):
             if isinstance(least, int) and not least <= options < least + stride:
                 raise ShapeError(
                     f"{self.kind}: output_size is {self.output_size}, "
@@ -143,10 +145,10 @@ class ConvTranspose(OpDef):
         sliding = (self.strides, self.paddings, self.dilations, self.padding_algorithm)
         Sliding(self.kind, *sliding, axes=self.image_axes)
         for name in ("output_size", "output_padding"):
-            given = self.attributes[name]
-            if len(given) not in (0, self.image_axes):
+            values = self.attributes[name]
+            if len(values) not in (0, self.image_axes):
                 options = f"expected {self.image_axes} sizes or none"
-                raise BadAttribute(f"{self.kind}: {name} is {given}, {options}")
+                raise BadAttribute(f"{self.kind}: {name} is {values}, {options}")
 
     def least(self, axis: int, size: Size, kernel: Size) -> Size:
         """Return the minimum output size on an axis."""
@@ -175,14 +177,15 @@ class ConvTranspose(OpDef):
     ) -> Windows:
         """Return the geometry of the convolution from Output to Input that this op transposes."""
         counts, sizes = (
-            channels_first(self.data_format, each.shape)[2:] for each in (Input, Output)
+            channels_first(self.data_format, tensor_type.shape)[2:]
+            for tensor_type in (Input, Output)
         )
         axes: list[Axis] = []
         for axis, (count, size) in enumerate(zip(counts, sizes, strict=True)):
             taps, stride = Filter.shape[2 + axis], self.strides[axis]
             padding = axis_padding(self.paddings, axis, self.image_axes)
-            given = (stride, self.dilations[axis], padding, self.padding_algorithm)
-            _, before, dilation = transposed_size(count, taps, *given)
+            arguments = (stride, self.dilations[axis], padding, self.padding_algorithm)
+            _, before, dilation = transposed_size(count, taps, *arguments)
             after = (count - 1) * stride + dilation * (taps - 1) + 1 - before - size
             axes.append(Axis(size, taps, stride, dilation, before, after, count))
         return Windows(self.data_format, self.groups, tuple(axes))
@@ -220,8 +223,8 @@ class Conv2dTranspose(ConvTranspose, op="conv2d_transpose"):
         )
         d_images = to_layout(self.data_format, convolution(upstream, Filter, axes, self.groups))
         d_filters = convolution_filter_gradient(upstream, images, axes, self.groups)
-        found = {"Input": d_images, "Filter": d_filters}
-        return found if Bias is None else {**found, "Bias": upstream.sum(axis=(0, 2, 3))}
+        gradients = {"Input": d_images, "Filter": d_filters}
+        return gradients if Bias is None else {**gradients, "Bias": upstream.sum(axis=(0, 2, 3))}
 
     def kernel(
         self,

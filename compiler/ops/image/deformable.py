@@ -96,9 +96,9 @@ def deformable_gradient(
         d_masks[number] = (d_samples * plain).sum(axis=-1).reshape(d_masks[number].shape)
         weight = in_range if mask is None else in_range * mask.reshape(rows.shape)
         weighted = d_samples * weight[..., None]
-        found = sample_gradient(channel_parts, every(rows), rows, columns, weighted)
-        result["Input"][number] = np.moveaxis(found[0], -1, 1).reshape(image.shape)
-        moved = np.stack(found[1:], axis=2)
+        sampled = sample_gradient(channel_parts, every(rows), rows, columns, weighted)
+        result["Input"][number] = np.moveaxis(sampled[0], -1, 1).reshape(image.shape)
+        moved = np.stack(sampled[1:], axis=2)
         result["Offset"][number] = moved.reshape(result["Offset"][number].shape)
     return {**result, "Mask": d_masks, "Filter": d_matrix.reshape(filters.shape)}
 
@@ -132,8 +132,8 @@ class DeformableConvolution(OpDef):
         if differ(Input.shape[1], Filter.shape[1] * self.groups) or (
             is_no_multiple(Filter.shape[0], self.groups)
         ):
-            found = shown(Input=Input, Filter=Filter)
-            raise ShapeError(f"{self.kind}: {found} do not fit in {self.groups} groups")
+            shapes = shown(Input=Input, Filter=Filter)
+            raise ShapeError(f"{self.kind}: {shapes} do not fit in {self.groups} groups")
         sliding = Sliding(self.kind, self.strides, self.paddings, self.dilations)
         rows, columns = sliding.over(Input.shape[2:], Filter.shape[2:])
         taps = Filter.shape[2] * Filter.shape[3] * self.deformable_groups
@@ -194,8 +194,8 @@ class DeformableConv(DeformableConvolution, op="deformable_conv"):
     ) -> dict[str, Array]:
         sliding = (self.strides, self.paddings, self.dilations, "EXPLICIT")
         axes = window_axes(Input.shape[2:], Filter.shape[2:], *sliding)
-        given, parts = (Input, Offset, Mask, Filter, d_Output), self.deformable_groups
-        return deformable_gradient(*given, axes, parts)
+        operands, parts = (Input, Offset, Mask, Filter, d_Output), self.deformable_groups
+        return deformable_gradient(*operands, axes, parts)
 
     def kernel(
         self,
@@ -240,9 +240,9 @@ class DeformableConvV1(DeformableConvolution, op="deformable_conv_v1"):
     def grad(self, Input: Array, Offset: Array, Filter: Array, d_Output: Array) -> dict[str, Array]:
         sliding = (self.strides, self.paddings, self.dilations, "EXPLICIT")
         axes = window_axes(Input.shape[2:], Filter.shape[2:], *sliding)
-        given, parts = (Input, Offset, None, Filter, d_Output), self.deformable_groups
-        found = deformable_gradient(*given, axes, parts)
-        return {slot: found[slot] for slot in ("Input", "Offset", "Filter")}
+        operands, parts = (Input, Offset, None, Filter, d_Output), self.deformable_groups
+        all_gradients = deformable_gradient(*operands, axes, parts)
+        return {slot: all_gradients[slot] for slot in ("Input", "Offset", "Filter")}
 
     def kernel(
         self,

@@ -42,12 +42,12 @@ class Deformed(WindowGeometry):
         offsets = self.offset.reshaped(
             (self.offset.shape[0], self.parts, *self.taps, 2, *self.counts)
         )
-        found: list[Number] = []
+        coordinates: list[Number] = []
         for number, (axis, at, i) in enumerate(zip(self.axes, y, tap, strict=True)):
             start = at * axis.stride + i * axis.dilation - k.size(axis.before)
             moved_by = offsets[(n, part, *tap, number, *y)]
-            found.append(k.astype(start, moved_by.dtype) + moved_by)
-        return found[0], found[1]
+            coordinates.append(k.astype(start, moved_by.dtype) + moved_by)
+        return coordinates[0], coordinates[1]
 
     def corners(
         self, k: KernelBuilder, n: Number, part: Number, tap: Sequence[Number], y: Sequence[Number]
@@ -81,10 +81,10 @@ class Deformed(WindowGeometry):
 def forward(k: KernelBuilder, d: Deformed, filters: DeviceOperand, outputs: DeviceOperand) -> None:
     """Emit a kernel for outputs[n, f, y] = Σ filters[f, c, i] samples[n, c, i, y]."""
     batch, (count, depth, *_) = d.images.shape[0], filters.shape
-    each, reduction = count // d.groups, [depth, *d.taps]
+    per_group, reduction = count // d.groups, [depth, *d.taps]
     columns = product([batch, *d.counts])
-    stack, i, j, left, right = k.tiles(d.stack, each, columns, product(reduction))
-    f, first = (stack[0] * k.size(each) + i, stack[0] * k.size(depth)) if stack else (i, 0)
+    stack, i, j, left, right = k.tiles(d.stack, per_group, columns, product(reduction))
+    f, first = (stack[0] * k.size(per_group) + i, stack[0] * k.size(depth)) if stack else (i, 0)
     (n, *y), (c, *tap) = k.unravel(j, [batch, *d.counts]), k.unravel(left, reduction)
     a = filters[(f, c, *tap)]
     c, *tap = k.unravel(right, reduction)
@@ -97,9 +97,9 @@ def filter_gradient(
 ) -> None:
     """Emit a kernel for filters[f, c, i] = Σ upstream[n, f, y] samples[n, c, i, y]."""
     batch, (count, depth, *_) = d.images.shape[0], filters.shape
-    each, reduction, columns = count // d.groups, [batch, *d.counts], [depth, *d.taps]
-    stack, i, j, left, right = k.tiles(d.stack, each, product(columns), product(reduction))
-    f, first = (stack[0] * k.size(each) + i, stack[0] * k.size(depth)) if stack else (i, 0)
+    per_group, reduction, columns = count // d.groups, [batch, *d.counts], [depth, *d.taps]
+    stack, i, j, left, right = k.tiles(d.stack, per_group, product(columns), product(reduction))
+    f, first = (stack[0] * k.size(per_group) + i, stack[0] * k.size(depth)) if stack else (i, 0)
     n, *y = k.unravel(left, reduction)
     a = upstream[(n, f, *y)]
     (n, *y), (c, *tap) = k.unravel(right, reduction), k.unravel(j, columns)
@@ -112,10 +112,10 @@ def sample_gradient_kernel(
 ) -> DeviceOperand:
     """Emit a kernel for the gradient of the sampled columns: [N, C, taps, …positions]."""
     batch, (count, depth, *_) = d.images.shape[0], filters.shape
-    each, rows, columns = count // d.groups, [depth, *d.taps], [batch, *d.counts]
+    per_group, rows, columns = count // d.groups, [depth, *d.taps], [batch, *d.counts]
     result = k.scratch((batch, d.images.shape[1], product(d.taps), *d.counts), upstream.type.dtype)
-    stack, i, j, left, right = k.tiles(d.stack, product(rows), product(columns), each)
-    first, start = (stack[0] * k.size(each), stack[0] * k.size(depth)) if stack else (0, 0)
+    stack, i, j, left, right = k.tiles(d.stack, product(rows), product(columns), per_group)
+    first, start = (stack[0] * k.size(per_group), stack[0] * k.size(depth)) if stack else (0, 0)
     (c, *tap), (n, *y) = k.unravel(i, rows), k.unravel(j, columns)
     a, b = filters[(plus(first, left), c, *tap)], upstream[(n, plus(first, right), *y)]
     position = k.unravel(i, (depth, product(d.taps)))[1]
@@ -144,13 +144,13 @@ def offset_gradient(
 
     An offset that points a whole element or more outside the image has gradient 0.
     """
-    batch, taps, each = samples.shape[0], samples.shape[2], d.images.shape[1] // d.parts
+    batch, taps, per_group = samples.shape[0], samples.shape[2], d.images.shape[1] // d.parts
     n, part, iteration, *y = k.grid(batch, d.parts, taps, *d.counts)
-    r, tap = k.loop(each), k.unravel(iteration, d.taps)
-    c = part * k.size(each) + r
-    upstream, found = samples[(n, c, iteration, *y)], d.corners(k, n, part, tap, y)
+    r, tap = k.loop(per_group), k.unravel(iteration, d.taps)
+    c = part * k.size(per_group) + r
+    upstream, neighbours = samples[(n, c, iteration, *y)], d.corners(k, n, part, tap, y)
     if mask is not None:
-        value = looked(found, lambda corner: d.at(n, c, corner))
+        value = looked(neighbours, lambda corner: d.at(n, c, corner))
         whole = mask.reshaped((batch, d.parts, taps, *d.counts))
         k.store(whole, (n, part, iteration, *y), k.sum(upstream * value, r))
     if offset is None:
@@ -159,7 +159,7 @@ def offset_gradient(
     weight = d.weight(n, part, tap, y)
     upstream = upstream if weight is None else upstream * weight
     whole = offset.reshaped((batch, d.parts, taps, 2, *d.counts))
-    for axis, slope in enumerate(moved(found, lambda corner: d.at(n, c, corner))):
+    for axis, slope in enumerate(moved(neighbours, lambda corner: d.at(n, c, corner))):
         total = k.sum(upstream * slope, r)
         k.store(whole, (n, part, iteration, axis, *y), k.where(in_range, total, 0))
 

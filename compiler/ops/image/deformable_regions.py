@@ -40,14 +40,14 @@ def box_samples(
     left, top, right, bottom = away_from_zero(box)
     starts = np.array([top, left]) * scale - 0.5
     sides = np.maximum((np.array([bottom, right]) + 1) * scale - 0.5 - starts, 0.1)
-    found: list[Array] = []
+    positions: list[Array] = []
     for axis, (start, side, count) in enumerate(zip(starts, sides, cells, strict=True)):
         step = side / count
         first = start + np.indices(tuple(cells))[axis].reshape(-1) * step
         first = first + moves[:, 1 - axis] * side
         inside = np.indices((samples, samples))[axis].reshape(-1) * (step / samples)
-        found.append(first[..., None] + inside)
-    return found, sides
+        positions.append(first[..., None] + inside)
+    return positions, sides
 
 
 def clamped_positions(positions: Array, size: int) -> tuple[Array, Array]:
@@ -128,9 +128,9 @@ class DeformablePsroiPooling(OpDef, op="deformable_psroi_pooling"):
         parts = scaled_indices(shape[2:], self.part_size)
         for number, box in enumerate(ROIs):
             moves = part_offsets(Trans[number], parts, self.no_trans, self.trans_std)
-            given = (moves, self.spatial_scale, shape[2:], self.sample_per_part)
+            sampling = (moves, self.spatial_scale, shape[2:], self.sample_per_part)
             images, which = class_images(Input[numbers[number]], len(moves), groups)
-            positions, _ = box_samples(box, *given)
+            positions, _ = box_samples(box, *sampling)
             rows, rows_in_range = clamped_positions(positions[0], Input.shape[2])
             columns, columns_in_range = clamped_positions(positions[1], Input.shape[3])
             counted = rows_in_range & columns_in_range
@@ -156,21 +156,23 @@ class DeformablePsroiPooling(OpDef, op="deformable_psroi_pooling"):
         parts = scaled_indices(shape[2:], self.part_size)
         for number, box in enumerate(ROIs):
             moves = part_offsets(Trans[number], parts, self.no_trans, self.trans_std)
-            given = (moves, self.spatial_scale, shape[2:], self.sample_per_part)
+            sampling = (moves, self.spatial_scale, shape[2:], self.sample_per_part)
             images, which = class_images(Input[numbers[number]], len(moves), groups)
-            positions, sides = box_samples(box, *given)
+            positions, sides = box_samples(box, *sampling)
             rows, rows_in_range = clamped_positions(positions[0], Input.shape[2])
             columns, columns_in_range = clamped_positions(positions[1], Input.shape[3])
             share = d_Output[number] / np.maximum(TopCount[number], 1)
             share = np.moveaxis(share.reshape(len(moves), -1, len(groups)), 1, 2)
             upstream = share[:, :, None] * (rows_in_range & columns_in_range)[..., None]
-            found = sample_gradient(images, which, rows, columns, upstream)
-            d_input[numbers[number]] += merge_class_images(found[0], len(moves), Input.shape[1:])
+            gradients = sample_gradient(images, which, rows, columns, upstream)
+            d_input[numbers[number]] += merge_class_images(
+                gradients[0], len(moves), Input.shape[1:]
+            )
             if self.no_trans:
                 continue
             # A sample exactly on an element has slope 0, as in the reference.
-            down = (found[1] * (rows != np.floor(rows))).sum(axis=2) * sides[0]
-            right = (found[2] * (columns != np.floor(columns))).sum(axis=2) * sides[1]
+            down = (gradients[1] * (rows != np.floor(rows))).sum(axis=2) * sides[0]
+            right = (gradients[2] * (columns != np.floor(columns))).sum(axis=2) * sides[1]
             flat = d_trans[number].reshape(len(moves), 2, -1)
             for cell, part in enumerate(parts):
                 flat[:, 0, part] += right[:, cell] * self.trans_std

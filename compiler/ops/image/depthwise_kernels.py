@@ -74,9 +74,9 @@ def image_gradient_narrow(
 ) -> None:
     """Emit the image gradient of groups with few channels, or of windows that are far apart."""
     count, depth = g.sides(filters)
-    each, index = count // g.groups, k.grid(*images.shape)
+    per_group, index = count // g.groups, k.grid(*images.shape)
     n, c, *x = channels_first(g.layout, index)
-    inner, first = k.mod(c, k.size(depth)), times_group(k, c, depth, each)
+    inner, first = k.mod(c, k.size(depth)), times_group(k, c, depth, per_group)
 
     def term(f: Number, tap: Sequence[Number]) -> Number:
         exists = None
@@ -88,7 +88,7 @@ def image_gradient_narrow(
         return upcast(k, upstream) * upcast(k, g.weight(filters, f, inner, tap, exists))
 
     taps = covering_counts(g.axes) if g.skips_taps else g.taps
-    total = reduce_terms(k, [each, *taps], term)
+    total = reduce_terms(k, [per_group, *taps], term)
     k.store(images, index, total if bias is None else total + bias[c])
 
 

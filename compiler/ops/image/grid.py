@@ -51,8 +51,8 @@ class AffineGrid(OpDef, op="affine_grid"):
         sizes: list[Size] = [UNKNOWN, UNKNOWN]
         if OutputShape is None:
             if len(self.output_shape) != 4:
-                found = f"affine_grid: output_shape is {self.output_shape}"
-                raise BadAttribute(found, hint="expected [N, C, H, W]")
+                actual = f"affine_grid: output_shape is {self.output_shape}"
+                raise BadAttribute(actual, hint="expected [N, C, H, W]")
             sizes = [*self.output_shape[2:]]
         return Theta.with_shape((Theta.shape[0], *sizes, 2))
 
@@ -97,12 +97,12 @@ class AffineGrid(OpDef, op="affine_grid"):
         self, k: KernelBuilder, y: Number, x: Number, dtype: DType
     ) -> tuple[Number, Number]:
         """Return `even_grid` at one position: x and y."""
-        found: list[Number] = []
+        coordinates: list[Number] = []
         for at, count in ((x, self.output_shape[3]), (y, self.output_shape[2])):
             even = k.astype(at, DType.FP64) * (2 / max(count - 1, 1)) - 1.0
-            kept = 1.0 if self.align_corners else (count - 1) / count
-            found.append(k.astype(even * kept, dtype))
-        return found[0], found[1]
+            scale = 1.0 if self.align_corners else (count - 1) / count
+            coordinates.append(k.astype(even * scale, dtype))
+        return coordinates[0], coordinates[1]
 
 
 def grid_positions(grid: Array, sizes: Sequence[int], align_corners: bool) -> tuple[Array, Array]:
@@ -133,8 +133,8 @@ class GridSampler(OpDef, op="grid_sampler"):
         if Grid.rank != 4 or differ(Grid.shape[3], 2) or differ(X.shape[0], Grid.shape[0]):
             raise ShapeError(f"grid_sampler: {shown(X=X, Grid=Grid)}, expected a grid [N, h, w, 2]")
         if (self.mode, self.padding_mode) != ("bilinear", "zeros"):
-            found = f"grid_sampler: mode is {self.mode!r} and padding_mode {self.padding_mode!r}"
-            raise BadAttribute(found, hint="only 'bilinear' with 'zeros' is supported")
+            actual = f"grid_sampler: mode is {self.mode!r} and padding_mode {self.padding_mode!r}"
+            raise BadAttribute(actual, hint="only 'bilinear' with 'zeros' is supported")
         return X.with_shape((*X.shape[:2], *Grid.shape[1:3]))
 
     def numpy(self, X: Array, Grid: Array) -> Array:

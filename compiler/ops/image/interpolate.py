@@ -78,8 +78,8 @@ class Interpolation(OpDef):
         batch, channels, *sizes = channels_first(self.data_layout, X.shape)
         if any(is_less(size, 1) for size in sizes):
             raise ShapeError(f"{self.kind}: X is {X}, expected images of one element or more")
-        given = SizeTensor or OutSize is not None or Scale is not None
-        output_sizes = [UNKNOWN] * axes if given else self.sizes(sizes)
+        has_size_input = SizeTensor or OutSize is not None or Scale is not None
+        output_sizes = [UNKNOWN] * axes if has_size_input else self.sizes(sizes)
         return X.with_shape(in_layout(self.data_layout, (batch, channels, *output_sizes)))
 
     def resized(self, X: TensorType, sizes: Sequence[Size]) -> TensorType:
@@ -93,9 +93,9 @@ class Interpolation(OpDef):
             raise ShapeError(f"{self.kind}: X is {X}, expected 3 to 5 axes: a batch of images")
         valid = self.methods[axes]
         if self.interp_method not in valid:
-            found = f"{self.kind}: interp_method is {self.interp_method!r}"
+            actual = f"{self.kind}: interp_method is {self.interp_method!r}"
             requested = " or ".join([", ".join(valid[:-1]), valid[-1]] if len(valid) > 1 else valid)
-            raise BadAttribute(f"{found}, expected {requested} for images of {axes} axes")
+            raise BadAttribute(f"{actual}, expected {requested} for images of {axes} axes")
 
     def sizes(self, sizes: Sequence[Size]) -> list[Size]:
         """Return the output sizes from the attributes; raises BadAttribute if they define none."""
@@ -104,8 +104,8 @@ class Interpolation(OpDef):
             return [_scaled(size, by) for size, by in zip(sizes, factors, strict=True)]
         requested = [self.out_d, self.out_h, self.out_w][-len(sizes) :]
         if min(requested) < 1:
-            found = f"{self.kind}: the sizes of the output are {requested}"
-            raise BadAttribute(f"{found}, expected sizes of at least 1, or a scale")
+            actual = f"{self.kind}: the sizes of the output are {requested}"
+            raise BadAttribute(f"{actual}, expected sizes of at least 1, or a scale")
         return [*requested]
 
     def infer_grad(self, X: TensorType) -> dict[str, TensorType]:
@@ -118,7 +118,9 @@ class Interpolation(OpDef):
     def resampling(self, X: TensorType, Out: TensorType) -> list[Resampling]:
         """Return the axes for the device kernels, from the types of input and output."""
         method = (self.interp_method, self.align_corners, self.align_mode)
-        sizes, counts = (image_sizes(each.shape, self.data_layout) for each in (X, Out))
+        sizes, counts = (
+            image_sizes(tensor_type.shape, self.data_layout) for tensor_type in (X, Out)
+        )
         steps, is_wide = self.steps(len(sizes)), X.dtype is DType.FP64
         return interpolate_kernels.axes_of(sizes, counts, method, steps, is_wide)
 

@@ -57,14 +57,14 @@ class Resampling:
             return float(axis_ratio(self.size, self.count, self.align_corners, self.factor))
         count, ends = k.size(self.count), int(self.align_corners)
         if self.factor > 0 and not self.align_corners:
-            found = float(np.float32(1 / self.factor))
+            ratio = float(np.float32(1 / self.factor))
         else:
             steps = max(count - ends, 1) if isinstance(count, int) else k.maximum(count - ends, 1)
             size = k.astype(k.size(self.size) - ends, DType.FP64)
-            found = k.astype(size / k.astype(steps, DType.FP64), DType.FP32)
+            ratio = k.astype(size / k.astype(steps, DType.FP64), DType.FP32)
         if isinstance(count, int):
-            return found if count > 1 else 0.0
-        return k.astype(k.where(count <= 1, 0.0, found), DType.FP64)
+            return ratio if count > 1 else 0.0
+        return k.astype(k.where(count <= 1, 0.0, ratio), DType.FP64)
 
     def tap(self, k: KernelBuilder, output: Number, tap: Number) -> tuple[Number, Number]:
         """Return position and weight of one tap of an output: one entry of `axis_taps`."""
@@ -72,15 +72,15 @@ class Resampling:
         plain, last = k.astype(steps * ratio, DType.FP32), k.size(self.size) - 1
         centred = (steps + 0.5) * ratio - 0.5
         if self.method == "nearest":
-            found = plain + 0.5 if self.align_corners else plain
-            return k.clip(k.astype(found, DType.INT32), 0, last), 1.0
+            position = plain + 0.5 if self.align_corners else plain
+            return k.clip(k.astype(position, DType.INT32), 0, last), 1.0
         if self.method == "bicubic":
             centred = centred if self.is_wide else k.astype(centred, DType.FP32)
             return self._cubic(k, plain if self.align_corners else centred, tap)
         between = self.align_mode == 0 and not self.align_corners
-        found = k.astype(k.maximum(centred, 0.0), DType.FP32) if between else plain
-        first = k.clip(k.astype(found, DType.INT32), 0, last)
-        share = k.astype(found, DType.FP64) - k.astype(first, DType.FP64)
+        position = k.astype(k.maximum(centred, 0.0), DType.FP32) if between else plain
+        first = k.clip(k.astype(position, DType.INT32), 0, last)
+        share = k.astype(position, DType.FP64) - k.astype(first, DType.FP64)
         weight = k.where(k.equal(tap, 0), 1.0 - share, share)
         return k.minimum(first + tap, last), weight
 
@@ -178,8 +178,8 @@ def _inverse_tap_table(
     r = k.loop(product((axis.count, axis.taps)))
     output, tap = k.div(r, axis.taps), k.mod(r, axis.taps)
     is_read = k.equal(axis.tap(k, output, tap)[0], position)
-    found = k.where(is_read, k.astype(output, DType.INT32), k.size(axis.count))
-    k.store(first, (position,), k.min(k.astype(found, DType.INT32), r))
+    candidate = k.where(is_read, k.astype(output, DType.INT32), k.size(axis.count))
+    k.store(first, (position,), k.min(k.astype(candidate, DType.INT32), r))
     shares = k.scratch((axis.size, axis.reach), dtype)
     position, iteration = k.grid(*shares.shape)
     tap = k.loop(axis.taps)

@@ -31,7 +31,7 @@ def requested_sizes(
     `scale` is a number or a list of them, one for all axes or one for each.
     """
     if size_tensor:
-        return [int(each.reshape(-1)[0]) for each in size_tensor]
+        return [int(size.reshape(-1)[0]) for size in size_tensor]
     if out_size is not None:
         return [int(size) for size in out_size.reshape(-1)]
     factors = axis_scales(scale, len(sizes))
@@ -43,7 +43,7 @@ def requested_sizes(
 
 def axis_scales(scale: Any, axes: int) -> list[float]:
     """Return the factor of each axis; empty if `scale` is not positive."""
-    factors = [float(each) for each in np.reshape(np.asarray(scale, np.float32), -1)]
+    factors = [float(factor) for factor in np.reshape(np.asarray(scale, np.float32), -1)]
     if not factors or factors[0] <= 0:
         return []
     return factors if len(factors) == axes else factors[:1] * axes
@@ -81,9 +81,9 @@ def axis_taps(
         centred = centred if is_wide else centred.astype(np.float32)
         return cubic_taps(plain if align_corners else centred, size)
     between = align_mode == 0 and not align_corners
-    found = np.maximum(centred, 0) if between else plain
-    first = np.minimum(found.astype(np.int64), size - 1)
-    share = found.astype(np.float32) - first
+    coordinates = np.maximum(centred, 0) if between else plain
+    first = np.minimum(coordinates.astype(np.int64), size - 1)
+    share = coordinates.astype(np.float32) - first
     positions = np.stack([first, np.minimum(first + 1, size - 1)], axis=1)
     return positions, np.stack([1 - share, share], axis=1)
 
@@ -103,7 +103,7 @@ def resample(images: Array, axis: int, positions: Array, weights: Array) -> Arra
     """Return images resampled along one axis."""
     if positions.shape[1] == 1:
         return images.take(positions[:, 0], axis=axis)
-    shape = [-1 if each == axis else 1 for each in range(images.ndim)]
+    shape = [-1 if other == axis else 1 for other in range(images.ndim)]
     parts = [
         images.take(positions[:, tap], axis=axis)
         * weights[:, tap].astype(images.dtype).reshape(shape)

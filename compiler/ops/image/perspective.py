@@ -122,8 +122,8 @@ class RoiPerspectiveTransform(OpDef, op="roi_perspective_transform"):
             raise ShapeError(f"{self.kind}: ROIs is {ROIs}, expected four corners [R, 8]")
         height, width = self.transformed_height, self.transformed_width
         if min(height, width) < 1 or self.spatial_scale <= 0:
-            found = (height, width, self.spatial_scale)
-            raise BadAttribute(f"{self.kind}: sizes and scale are {found}, expected more than 0")
+            actual = (height, width, self.spatial_scale)
+            raise BadAttribute(f"{self.kind}: sizes and scale are {actual}, expected more than 0")
         count = ROIs.shape[0]
         mask = X.with_shape((count, 1, height, width)).with_dtype(DType.INT32)
         reads_of = X.with_shape((count, height * width, 4))

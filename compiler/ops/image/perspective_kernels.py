@@ -89,9 +89,9 @@ def _around(
     k: KernelBuilder, position: Number, inside: Number, size: Size
 ) -> tuple[tuple[Number, Number], tuple[Number, Number]]:
     """Return the two elements of an axis around a position, and their weights."""
-    held, last = k.maximum(k.where(inside, position, 0.0), 0.0), k.size(size) - 1
-    low = k.minimum(k.astype(k.floor(held), DType.INT32), last)
-    share = k.where(low >= last, 0.0, held - k.astype(low, DType.FP64))
+    clamped, last = k.maximum(k.where(inside, position, 0.0), 0.0), k.size(size) - 1
+    low = k.minimum(k.astype(k.floor(clamped), DType.INT32), last)
+    share = k.where(low >= last, 0.0, clamped - k.astype(low, DType.FP64))
     return (low, 1.0 - share), (k.minimum(low + 1, last), share)
 
 

@@ -221,8 +221,8 @@ class TemporalShift(OpDef, op="temporal_shift"):
         require_images(self.kind, "X", X)
         require_divisible(self.kind, X, "frames", X.shape[0], self.seg_num)
         if not 0 < self.shift_ratio < 0.5:
-            found = f"temporal_shift: shift_ratio is {self.shift_ratio}"
-            raise BadAttribute(found, hint="expected more than 0 and less than 0.5")
+            actual = f"temporal_shift: shift_ratio is {self.shift_ratio}"
+            raise BadAttribute(actual, hint="expected more than 0 and less than 0.5")
         return X
 
     def numpy(self, X: Array) -> Array:

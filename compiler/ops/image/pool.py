@@ -64,8 +64,8 @@ class Pooling(OpDef):
     def infer(self, X: TensorType) -> TensorType:
         windows.require_images(self.kind, "X", X, self.image_axes + 2)
         if self.pooling_type not in ("max", "avg"):
-            found = f"{self.kind}: pooling_type is {self.pooling_type!r}"
-            raise BadAttribute(found, hint="expected 'max' or 'avg'")
+            actual = f"{self.kind}: pooling_type is {self.pooling_type!r}"
+            raise BadAttribute(actual, hint="expected 'max' or 'avg'")
         if not self.global_pooling and (len(self.ksize) != self.image_axes or min(self.ksize) < 1):
             expected = f"expected {self.image_axes} sizes of at least 1"
             raise BadAttribute(f"{self.kind}: ksize is {self.ksize}, {expected}")
@@ -85,11 +85,11 @@ class Pooling(OpDef):
         if self.global_pooling:
             return tuple(_split(size, 1) for size in sizes)
         if self.adaptive and self.largest:
-            given = zip(sizes, self.ksize, self.strides, strict=True)
-            return tuple(Axis(size, k, stride, 1, 0, 0, k) for size, k, stride in given)
+            specs = zip(sizes, self.ksize, self.strides, strict=True)
+            return tuple(Axis(size, k, stride, 1, 0, 0, k) for size, k, stride in specs)
         if self.adaptive:
-            given = zip(sizes, self.ksize, strict=True)
-            return tuple(_split(size, count) for size, count in given)
+            specs = zip(sizes, self.ksize, strict=True)
+            return tuple(_split(size, count) for size, count in specs)
         sliding = Sliding(
             self.kind,
             self.strides,
@@ -193,8 +193,8 @@ class Pooling(OpDef):
         if not self.largest:
             pool_kernels.means_gradient(k, p, d_Out, d_X)
             return
-        given = {"images": X, "found": Out, "outputs": d_Out, "gradient": d_X}
-        if k.specialised("largest_gradient", p, **given):
+        operands = {"images": X, "found": Out, "outputs": d_Out, "gradient": d_X}
+        if k.specialised("largest_gradient", p, **operands):
             return
         positions = k.scratch(d_Out.shape, DType.INT32)
         pool_kernels.largest(k, p, X, None, positions)
@@ -205,10 +205,10 @@ class Pooling(OpDef):
     ) -> None:
         """Emit the gradient of a maximum, with masks of unmatched and matched outputs."""
         shape, dtype = outputs[0].shape, outputs[0].type.dtype
-        waiting, found = (k.scratch(shape, DType.BOOL) for _ in range(2))
+        waiting, matched = (k.scratch(shape, DType.BOOL) for _ in range(2))
         overlap = any(axis.overlaps for axis in axes)
         part = [k.scratch(shape, dtype)] if overlap else []
-        taps = self.taps(k, axes, images, [*outputs, waiting, found, *part])
+        taps = self.taps(k, axes, images, [*outputs, waiting, matched, *part])
         k.line(f"{k.function(pool_largest_gradient)}({taps}, {waiting}, {images[1]})")
 
     def lower_whole(self, k: SourceBuilder, axes: Axes, X: Operand, Out: Operand) -> None:
@@ -250,9 +250,9 @@ class Pooling(OpDef):
         self, k: SourceBuilder, axes: Axes, images: list[Operand], outputs: list[Operand]
     ) -> str:
         """Return a name for the list of views per tap, first of the images, then of the outputs."""
-        given = [_list([self.nchw(k, each) for each in some]) for some in (images, outputs)]
+        views = [_list([self.nchw(k, operand) for operand in some]) for some in (images, outputs)]
         positions = [f"({axis.kernel}, {axis.stride}, {axis.before})" for axis in axes]
-        text = f"{k.function(pool_taps)}({', '.join([*given, _list(positions)])})"
+        text = f"{k.function(pool_taps)}({', '.join([*views, _list(positions)])})"
         return k.at_bind(text, [*images, *outputs], "taps")
 
     def share(self, k: SourceBuilder, axes: Axes, X: Operand) -> str:

@@ -47,24 +47,25 @@ def argmax_of_cells(images: Array, cells: Sequence[Sequence[tuple[int, int]]]) -
     """
     shape, sizes = [len(axis) for axis in cells], images.shape[2:]
     positions = np.arange(int(np.prod(sizes)), dtype=np.int32).reshape(1, 1, *sizes)
-    found = np.full((*images.shape[:2], *shape), NOWHERE, np.int32)
+    argmax = np.full((*images.shape[:2], *shape), NOWHERE, np.int32)
     for position in np.ndindex(*shape):
         spans = cell_index(cells, position)
         cell = images[spans]
         cell = cell.reshape(*images.shape[:2], int(np.prod(cell.shape[2:])))
         if cell.size:
-            found[(..., *position)] = positions[spans].reshape(-1)[cell.argmax(axis=2)]
-    return found
+            argmax[(..., *position)] = positions[spans].reshape(-1)[cell.argmax(axis=2)]
+    return argmax
 
 
 def take_at(images: Array, positions: Array) -> Array:
     """Return the elements of images [N, C, …] at flat image indices."""
     flat, indices = (
-        each.reshape(*each.shape[:2], int(np.prod(each.shape[2:]))) for each in (images, positions)
+        array.reshape(*array.shape[:2], int(np.prod(array.shape[2:])))
+        for array in (images, positions)
     )
-    found = np.take_along_axis(flat, np.maximum(indices, 0), axis=2)
+    taken = np.take_along_axis(flat, np.maximum(indices, 0), axis=2)
     least = np.finfo(images.dtype).min
-    return np.where(indices < 0, least, found).astype(images.dtype).reshape(positions.shape)
+    return np.where(indices < 0, least, taken).astype(images.dtype).reshape(positions.shape)
 
 
 def add_at(values: Array, positions: Array, shape: Sequence[int]) -> Array:
@@ -182,18 +183,18 @@ class Unpool(OpDef, op="unpool"):
         require_images(self.kind, "X", X)
         require_same_shape(self.kind, X=X, Indices=Indices)
         if self.unpooling_type != "max":
-            found = f"unpool: unpooling_type is {self.unpooling_type!r}"
-            raise BadAttribute(found, hint="expected 'max'")
+            actual = f"unpool: unpooling_type is {self.unpooling_type!r}"
+            raise BadAttribute(actual, hint="expected 'max'")
         return X.with_shape((*X.shape[:2], *self.image_sizes(X.shape)))
 
     def image_sizes(self, shape: Shape) -> Shape:
         """The sizes of the images of Out, from the shape of X."""
-        given = zip(shape[2:], self.ksize, self.strides, self.paddings, strict=True)
-        return tuple((size - 1) * step - 2 * edge + taps for size, taps, step, edge in given)
+        specs = zip(shape[2:], self.ksize, self.strides, self.paddings, strict=True)
+        return tuple((size - 1) * step - 2 * edge + taps for size, taps, step, edge in specs)
 
     def numpy(self, X: Array, Indices: Array) -> Array:
-        given = zip(X.shape[2:], self.ksize, self.strides, self.paddings, strict=True)
-        result = [(size - 1) * step - 2 * edge + taps for size, taps, step, edge in given]
+        specs = zip(X.shape[2:], self.ksize, self.strides, self.paddings, strict=True)
+        result = [(size - 1) * step - 2 * edge + taps for size, taps, step, edge in specs]
         expect_positions(Indices, result[0] * result[1])
         return put_at(X, Indices, (*X.shape[:2], *result))
 
@@ -236,7 +237,8 @@ def put_at(values: Array, positions: Array, shape: Sequence[int]) -> Array:
     """Return images of a shape with values at flat positions; the last of duplicates remains."""
     images = np.zeros(tuple(shape), values.dtype)
     flat, indices = (
-        each.reshape(*each.shape[:2], int(np.prod(each.shape[2:]))) for each in (images, positions)
+        array.reshape(*array.shape[:2], int(np.prod(array.shape[2:])))
+        for array in (images, positions)
     )
     np.put_along_axis(flat, indices.astype(np.int64), values.reshape(indices.shape), axis=2)
     return images
@@ -257,8 +259,8 @@ class Spp(OpDef, op="spp"):
     def infer(self, X: TensorType) -> TensorType:
         require_images(self.kind, "X", X)
         if self.pooling_type not in ("max", "avg"):
-            found = f"spp: pooling_type is {self.pooling_type!r}"
-            raise BadAttribute(found, hint="expected 'max' or 'avg'")
+            actual = f"spp: pooling_type is {self.pooling_type!r}"
+            raise BadAttribute(actual, hint="expected 'max' or 'avg'")
         cells = (4**self.pyramid_height - 1) // 3
         return X.with_shape((X.shape[0], product((X.shape[1], cells))))
 
@@ -291,10 +293,10 @@ class Spp(OpDef, op="spp"):
                 upcast(k, X.at(n, c, *at, where=inside_window, other=other))
                 for at, inside_window in covered
             ]
-            found = reduction.fold("max" if largest else "sum", values)
+            pooled = reduction.fold("max" if largest else "sum", values)
             if not largest:
-                found = found / p.share(k, y, compute_dtype(X.type.dtype))
-            k.store(Out, self.cell(k, X.shape, level, (n, c, *y)), found)
+                pooled = pooled / p.share(k, y, compute_dtype(X.type.dtype))
+            k.store(Out, self.cell(k, X.shape, level, (n, c, *y)), pooled)
 
     def kernel_grad(
         self, k: KernelBuilder, X: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand

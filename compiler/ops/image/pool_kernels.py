@@ -98,11 +98,11 @@ class PoolGeometry:
 
     def taps(self, k: KernelBuilder) -> UnrolledReduction:
         """Return the reduction over the elements of a window, up to their maximum number."""
-        return UnrolledReduction(k, [each.taps for each in self.cells])
+        return UnrolledReduction(k, [cell.taps for cell in self.cells])
 
     def around(self, k: KernelBuilder) -> UnrolledReduction:
         """Return the reduction over the windows that may cover an element."""
-        return UnrolledReduction(k, [each.around for each in self.cells])
+        return UnrolledReduction(k, [cell.around for cell in self.cells])
 
     def start(self, k: KernelBuilder, shape: Shape) -> tuple[Number, Number, list[Number]]:
         """Start a kernel over the elements of a batch; return image, channel and position."""
@@ -117,29 +117,29 @@ class PoolGeometry:
         self, k: KernelBuilder, y: Sequence[Number], taps: Sequence[Number]
     ) -> tuple[list[Number], Number]:
         """Return the element under a tap of windows, and whether there is one."""
-        found = [
-            each.under(k, *at)
-            for each, at in zip(self.cells, zip(y, taps, strict=True), strict=True)
+        elements = [
+            cell.under(k, *at)
+            for cell, at in zip(self.cells, zip(y, taps, strict=True), strict=True)
         ]
-        return [position for position, _ in found], every(*(inside for _, inside in found))
+        return [position for position, _ in elements], every(*(inside for _, inside in elements))
 
     def over(
         self, k: KernelBuilder, x: Sequence[Number], iterations: Sequence[Number]
     ) -> tuple[list[Number], Number]:
         """Return a window that may cover an element, and whether it does."""
-        found = [
-            each.over(k, *at)
-            for each, at in zip(self.cells, zip(x, iterations, strict=True), strict=True)
+        candidates = [
+            cell.over(k, *at)
+            for cell, at in zip(self.cells, zip(x, iterations, strict=True), strict=True)
         ]
-        return [y for y, _ in found], every(*(inside for _, inside in found))
+        return [y for y, _ in candidates], every(*(inside for _, inside in candidates))
 
     def share(self, k: KernelBuilder, y: Sequence[Number], dtype: DType) -> Number:
         """Return the divisor of the mean over a window."""
         if self.divisor:
             return float(self.divisor)
         covered = 1
-        for each, position in zip(self.cells, y, strict=True):
-            covered = covered * each.covered(k, position)
+        for cell, position in zip(self.cells, y, strict=True):
+            covered = covered * cell.covered(k, position)
         if isinstance(covered, int):
             return float(max(covered, 1))
         return k.astype(k.maximum(covered, 1), dtype)
@@ -205,8 +205,8 @@ def largest(
         for (at, inside), value in zip(covered, values, strict=True)
     ]
     first = reduction.fold("min", numbers)
-    found = k.where(k.equal(first, sentinel), -1, first)
-    k.store(positions, p.at(n, c, y), k.astype(found, positions.type.dtype))
+    position = k.where(k.equal(first, sentinel), -1, first)
+    k.store(positions, p.at(n, c, y), k.astype(position, positions.type.dtype))
 
 
 def largest_gradient(

@@ -75,9 +75,10 @@ def pool_taps(
             part(size, count, position, *axis[1:])
             for position, (size, count, axis) in zip(tap, positions, strict=True)
         ]
-        source = [each[(..., *(inside for inside, _ in parts))] for each in images]
+        source = [image[(..., *(inside for inside, _ in parts))] for image in images]
         taps.append(
-            source + [each[(..., *(target_part for _, target_part in parts))] for each in outputs]
+            source
+            + [output[(..., *(target_part for _, target_part in parts))] for output in outputs]
         )
     return taps
 
@@ -97,11 +98,11 @@ def pool_largest_gradient(taps: list[list[Array]], waiting: Array, d_image: Arra
     """
     waiting.fill(True)
     d_image.fill(0)
-    for source, d_source, target, d_target, still, found, *part in taps:
-        np.equal(source, target, out=found)
-        np.logical_and(found, still, out=found)
-        np.logical_xor(still, found, out=still)
-        np.multiply(d_target, found, out=part[0] if part else d_source)
+    for source, d_source, target, d_target, still, matched, *part in taps:
+        np.equal(source, target, out=matched)
+        np.logical_and(matched, still, out=matched)
+        np.logical_xor(still, matched, out=still)
+        np.multiply(d_target, matched, out=part[0] if part else d_source)
         if part:
             np.add(d_source, part[0], out=d_source)
 

@@ -119,16 +119,16 @@ class SimilarityFocus(OpDef, op="similarity_focus"):
             raise BadAttribute(f"similarity_focus: axis is {self.axis}, expected 1, 2 or 3")
         size = X.shape[self.axis]
         if not self.indexes or (isinstance(size, int) and not _fit(self.indexes, size)):
-            found = f"similarity_focus: indexes are {self.indexes}"
-            raise BadAttribute(f"{found}, expected slices of axis {self.axis} of X {X}")
+            actual = f"similarity_focus: indexes are {self.indexes}"
+            raise BadAttribute(f"{actual}, expected slices of axis {self.axis} of X {X}")
         return X
 
     def numpy(self, X: Array) -> Array:
         permuted = np.moveaxis(X, self.axis, 1)
         chosen = np.zeros((len(X), 1, *permuted.shape[2:]), np.bool_)
-        for tables, found in zip(permuted, chosen, strict=True):
+        for tables, mask in zip(permuted, chosen, strict=True):
             for index in self.indexes:
-                found[0] |= select_row_column_maxima(tables[index])
+                mask[0] |= select_row_column_maxima(tables[index])
         spread = np.broadcast_to(np.moveaxis(chosen, 1, self.axis), X.shape)
         return spread.astype(X.dtype)
 
@@ -156,11 +156,11 @@ class Fsp(OpDef, op="fsp"):
         return X.with_shape((X.shape[0], X.shape[1], Y.shape[1]))
 
     def numpy(self, X: Array, Y: Array) -> Array:
-        x, y = (each.reshape(*each.shape[:2], -1) for each in (X, Y))
+        x, y = (array.reshape(*array.shape[:2], -1) for array in (X, Y))
         return x @ y.mT / x.dtype.type(x.shape[2])
 
     def grad(self, X: Array, Y: Array, d_Out: Array) -> dict[str, Array]:
-        x, y = (each.reshape(*each.shape[:2], -1) for each in (X, Y))
+        x, y = (array.reshape(*array.shape[:2], -1) for array in (X, Y))
         share = d_Out / x.dtype.type(x.shape[2])
         return {"X": (share @ y).reshape(X.shape), "Y": (share.mT @ x).reshape(Y.shape)}
 
@@ -168,7 +168,7 @@ class Fsp(OpDef, op="fsp"):
         self, k: KernelBuilder, X: DeviceOperand, Y: DeviceOperand, Out: DeviceOperand
     ) -> None:
         x, y, positions = (
-            *(each.reshaped(flat_image_shape(each.shape)) for each in (X, Y)),
+            *(operand.reshaped(flat_image_shape(operand.shape)) for operand in (X, Y)),
             X.shape[2:],
         )
         (n,), i, j, left, right = k.tiles(Out.shape[:1], X.shape[1], Y.shape[1], product(positions))

@@ -84,8 +84,8 @@ def run_through(k: KernelBuilder, rows: Span, columns: Span, sizes: Shape) -> Ru
 
 def rounded(k: KernelBuilder, value: Number, dtype: DType) -> Number:
     """Return the nearest integer, halves rounded away from 0."""
-    held = k.astype(value, dtype)
-    return k.astype(k.where(held < 0, held - 0.5, held + 0.5), DType.INT32)
+    converted = k.astype(value, dtype)
+    return k.astype(k.where(converted < 0, converted - 0.5, converted + 0.5), DType.INT32)
 
 
 def times(k: KernelBuilder, a: Number, b: Number, dtype: DType) -> Number:
@@ -129,9 +129,9 @@ def sensitive_span(
     dtype: DType,
 ) -> Span:
     """Return a cell of `psroi_pool` on an axis, for unscaled edges."""
-    held = k.astype(first * 0.0 + scale, dtype)
-    start = times(k, rounded(k, first, dtype), held, dtype)
-    stop = times(k, rounded(k, last, dtype) + 1, held, dtype)
+    factor = k.astype(first * 0.0 + scale, dtype)
+    start = times(k, rounded(k, first, dtype), factor, dtype)
+    stop = times(k, rounded(k, last, dtype) + 1, factor, dtype)
     length = k.maximum(stop - start, float(dtype.numpy.type(0.1)))
     return span(k, cell, start, over(k, length, cells, dtype), 0, size, dtype)
 
@@ -153,8 +153,8 @@ def largest(
         k.store(Out, (box, c, i, j), k.where(run.count > 0, best, 0))
     if Argmax is not None:
         position, sentinel = run.y * k.size(sizes[1]) + run.x, k.size(product(sizes))
-        found = k.where(k.equal(value, best), position, sentinel)
-        first = k.min(k.astype(found, DType.INT32), run.iteration)
+        candidate = k.where(k.equal(value, best), position, sentinel)
+        first = k.min(k.astype(candidate, DType.INT32), run.iteration)
         k.store(Argmax, (box, c, i, j), k.where(first < sentinel, first, -1))
 
 

@@ -39,12 +39,12 @@ def spans(
 
     Computed in the precision of `start` and `step`.
     """
-    found: list[tuple[int, int]] = []
+    intervals: list[tuple[int, int]] = []
     for cell in range(cells):
         first = int(np.floor(step.dtype.type(cell) * step + start)) + shift
         last = int(np.ceil(step.dtype.type(cell + 1) * step + start)) + shift
-        found.append((min(max(first, 0), size), min(max(last, 0), size)))
-    return found
+        intervals.append((min(max(first, 0), size), min(max(last, 0), size)))
+    return intervals
 
 
 def pooled_span(first: float, last: float, cells: int, size: int) -> list[tuple[int, int]]:

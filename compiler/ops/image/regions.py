@@ -74,10 +74,10 @@ class RegionPooling(OpDef):
         if ROIs.rank != 2 or differ(ROIs.shape[1], 4):
             raise ShapeError(f"{self.kind}: ROIs is {ROIs}, expected boxes [R, 4]")
         if min(self.pooled_height, self.pooled_width) < 1 or self.spatial_scale <= 0:
-            found = (self.pooled_height, self.pooled_width, self.spatial_scale)
+            actual = (self.pooled_height, self.pooled_width, self.spatial_scale)
             expected = "expected more than 0"
             raise BadAttribute(
-                f"{self.kind}: pooled sizes and spatial_scale are {found}, {expected}"
+                f"{self.kind}: pooled sizes and spatial_scale are {actual}, {expected}"
             )
         return X.with_shape((ROIs.shape[0], channels, self.pooled_height, self.pooled_width))
 
@@ -88,8 +88,8 @@ class RegionPooling(OpDef):
         self, k: KernelBuilder, X: Shape, ROIs: DeviceOperand, *offsets: Operand | HostValue | None
     ) -> Boxes:
         """Return the boxes for kernels; the first offsets that are present define the images."""
-        known = next((each for each in offsets if each is not None), None)
-        owners = None if known is None else owner_rows(k, known, ROIs.shape[0])
+        present = next((offset for offset in offsets if offset is not None), None)
+        owners = None if present is None else owner_rows(k, present, ROIs.shape[0])
         cells = (self.pooled_height, self.pooled_width)
         return Boxes(ROIs, owners, X[0], self.spatial_scale, cells)
 
@@ -128,9 +128,9 @@ class RoiPool(RegionPooling, op="roi_pool"):
             image = X[numbers[number]][None]
             rows = pooled_span(top, bottom, self.pooled_height, X.shape[2])
             columns = pooled_span(left, right, self.pooled_width, X.shape[3])
-            found = argmax_of_cells(image, [rows, columns])
-            positions[number] = found[0]
-            out[number] = np.where(found < 0, 0, take_at(image, found))[0]
+            argmax = argmax_of_cells(image, [rows, columns])
+            positions[number] = argmax[0]
+            out[number] = np.where(argmax < 0, 0, take_at(image, argmax))[0]
         return {"Out": out, "Argmax": positions}
 
     def grad(
@@ -262,15 +262,15 @@ def sensitive_spans(box: Array, scale: float, cells: Any, sizes: Any) -> list[An
     """
     number = np.float64 if box.dtype == np.float64 else np.float32
     left, top, right, bottom = away_from_zero(box.astype(number))
-    found: list[Any] = []
+    intervals: list[Any] = []
     for first, last, count, size in (
         (top, bottom, cells[0], sizes[0]),
         (left, right, cells[1], sizes[1]),
     ):
         start = first * number(scale)
         length = max((last + number(1)) * number(scale) - start, number(0.1))
-        found.append(spans(start, length / number(count), count, size, 0))
-    return found
+        intervals.append(spans(start, length / number(count), count, size, 0))
+    return intervals
 
 
 class PsroiPool(RegionPooling, op="psroi_pool"):

@@ -168,7 +168,7 @@ class Im2Sequence(OpDef, op="im2sequence"):
                 axes = [(*a[:5], b[5]) for a, b in zip(whole, fitting, strict=True)]
             columns = gather_columns(pad_image(image, axes), axes)
             result.append(columns.transpose(2, 3, 0, 1).reshape(axes[0][5] * axes[1][5], -1))
-        offsets = np.cumsum([0, *[len(each) for each in result]], dtype=np.int64)
+        offsets = np.cumsum([0, *[len(rows) for rows in result]], dtype=np.int64)
         none = np.empty((0, X.shape[1] * self.kernels[0] * self.kernels[1]), X.dtype)
         return {"Out": np.concatenate([none, *result]), "Out_lod": [offsets]}
 

@@ -107,33 +107,33 @@ class Sliding:
     def __post_init__(self) -> None:
         for name, values in (("strides", self.strides), ("dilations", self.dilations)):
             if len(values) != self.axes or min(values) < 1:
-                found, expected = list(values), f"{self.axes} sizes of at least 1"
-                raise BadAttribute(f"{self.op}: {name} is {found}, expected {expected}")
+                actual, expected = list(values), f"{self.axes} sizes of at least 1"
+                raise BadAttribute(f"{self.op}: {name} is {actual}, expected {expected}")
         if len(self.paddings) not in (self.axes, 2 * self.axes) or min(self.paddings) < 0:
-            found, expected = (
+            actual, expected = (
                 list(self.paddings),
                 f"{self.axes} or {2 * self.axes} sizes of at least 0",
             )
-            raise BadAttribute(f"{self.op}: paddings is {found}, expected {expected}")
+            raise BadAttribute(f"{self.op}: paddings is {actual}, expected {expected}")
         if self.algorithm not in ("EXPLICIT", "SAME", "VALID"):
             hint = "expected EXPLICIT, SAME or VALID"
             raise BadAttribute(f"{self.op}: padding_algorithm is {self.algorithm!r}", hint=hint)
 
     def over(self, sizes: Sequence[Size], kernel: Sequence[Size]) -> tuple[Axis, ...]:
         """Return the axes of an image; raises ShapeError if a window does not fit on one."""
-        found = tuple(self._axis(axis, sizes[axis], kernel[axis]) for axis in range(self.axes))
-        for axis in found:
+        axes = tuple(self._axis(axis, sizes[axis], kernel[axis]) for axis in range(self.axes))
+        for axis in axes:
             if is_less(axis.count, 1):
                 raise ShapeError(
                     f"{self.op}: a window of {axis.kernel} taps, dilation {axis.dilation}, does not"
                     f" fit on an axis of {axis.padded}, padding included"
                 )
-        return found
+        return axes
 
     def _axis(self, axis: int, size: Size, kernel: Size) -> Axis:
         stride, padding = self.strides[axis], axis_padding(self.paddings, axis, self.axes)
-        given = (size, kernel, stride, self.dilations[axis], padding)
-        before, after, dilation, count = window_axis(*given, self.algorithm, self.ceil_mode)
+        arguments = (size, kernel, stride, self.dilations[axis], padding)
+        before, after, dilation, count = window_axis(*arguments, self.algorithm, self.ceil_mode)
         return Axis(size, kernel, stride, dilation, before, after, count)
 
 

@@ -14,9 +14,9 @@ class SameTypePointwise(Pointwise):
 
     def infer_types(self, types: Mapping[str, Any]) -> dict[str, Any]:
         """Return the type of any input; raise ShapeError if they differ."""
-        given = {slot: types[slot] for slot in self.inputs() if types.get(slot) is not None}
-        require_same_shape(self.kind, **given)
-        require_same_dtype(self.kind, **given)
+        present = {slot: types[slot] for slot in self.inputs() if types.get(slot) is not None}
+        require_same_shape(self.kind, **present)
+        require_same_dtype(self.kind, **present)
         return super().infer_types(types)
 
 
@@ -118,12 +118,12 @@ class ModifiedHuberLoss(SameTypePointwise, op="modified_huber_loss"):
 
 def mask_ignored(xp: Xp, each: Value, Label: Value, ignore_index: int, normalize: bool) -> Value:
     """Zero elements with ignored labels, and divide by the count of the others if `normalize`."""
-    kept = each * xp.not_equal(xp.trunc(Label), ignore_index)
+    masked = each * xp.not_equal(xp.trunc(Label), ignore_index)
     if not normalize:
-        return kept
+        return masked
     every = tuple(range(len(Label.shape)))
     others = xp.where(xp.abs(Label - ignore_index) > 1e-6, Label * 0.0 + 1.0, 0.0)
-    return kept / xp.maximum(xp.sum(others, axis=every, keepdims=True), 1.0)
+    return masked / xp.maximum(xp.sum(others, axis=every, keepdims=True), 1.0)
 
 
 class SigmoidCrossEntropyWithLogits(

@@ -32,9 +32,9 @@ def require_field(
     tags = Emission.shape[-1]
     fits = Transition.rank == 2 and not differ(Transition.shape[1], tags)
     if Emission.rank != axes or not fits or differ(Transition.shape[0], tags + 2):
-        given = shown(Emission=Emission, Transition=Transition)
+        actual = shown(Emission=Emission, Transition=Transition)
         shapes = "[rows, tags]" if Length is None else "[lines, longest, tags] with Length"
-        raise ShapeError(f"{op}: {given}, expected {shapes} and [tags + 2, tags]")
+        raise ShapeError(f"{op}: {actual}, expected {shapes} and [tags + 2, tags]")
     if Length is not None and differ(Length.numel, Emission.shape[0]):
         raise ShapeError(f"{op}: {shown(Emission=Emission, Length=Length)}, expected one a line")
     require_same_dtype(op, Emission=Emission, Transition=Transition)
@@ -266,8 +266,8 @@ class LinearChainCrf(OpDef, op="linear_chain_crf"):
         crf_kernels.forward_pass(field, crf_kernels.tag_rows(powers), weights, shares)
         logs = crf_kernels.normalise(k, shares, field, alpha)
         if LogLikelihood is not None:
-            given = Emission, Transition, Label, highest, logs, alpha, weights
-            crf_kernels.likelihood(field, *given, LogLikelihood)
+            operands = Emission, Transition, Label, highest, logs, alpha, weights
+            crf_kernels.likelihood(field, *operands, LogLikelihood)
 
     def kernel_grad(
         self,
@@ -292,8 +292,8 @@ class LinearChainCrf(OpDef, op="linear_chain_crf"):
         d_rows = d_Emission or k.scratch(alpha.shape, dtype)
         crf_kernels.emission_gradient(field, alpha, powers, after, Label, upstream, d_rows)
         if d_Transition is not None:
-            given = TransitionExps, Label, upstream, crf_kernels.tag_rows(d_rows)
-            crf_kernels.transition_gradient(field, alpha, after, *given, d_Transition)
+            operands = TransitionExps, Label, upstream, crf_kernels.tag_rows(d_rows)
+            crf_kernels.transition_gradient(field, alpha, after, *operands, d_Transition)
 
 
 def viterbi_paths(scores: Array, Transition: Array, valid: Array) -> Array:
@@ -356,9 +356,9 @@ class CrfDecoding(OpDef, op="crf_decoding"):
         rows = Emission.reshape(-1, Emission.shape[-1])
         path = np.zeros(len(rows), np.int64)
         if valid.any():
-            found = viterbi_paths(rows[row_at], Transition, valid)[valid]
+            decoded = viterbi_paths(rows[row_at], Transition, valid)[valid]
             real = row_at[valid]
-            path[real] = found if Label is None else found == Label.reshape(-1)[real]
+            path[real] = decoded if Label is None else decoded == Label.reshape(-1)[real]
         return path.reshape(-1, 1) if Length is None else path.reshape(Emission.shape[:-1])
 
     def kernel(

@@ -35,11 +35,11 @@ class CrfSteps:
         Length: Operand | None,
         longest: Size,
     ) -> None:
-        found = k.on_host(crf_steps, levels, others, Length, longest)
+        tables = k.on_host(crf_steps, levels, others, Length, longest)
         self.k = k
-        self.count: Size = k.as_size(found[1], "entries")
-        self.at = k.to_device(found[0], (4, self.count))
-        self.onwards, self.back = found[2], found[3]
+        self.count: Size = k.as_size(tables[1], "entries")
+        self.at = k.to_device(tables[0], (4, self.count))
+        self.onwards, self.back = tables[2], tables[3]
 
     @contextmanager
     def each(self, steps: HostValue) -> Generator[tuple[Size, Size]]:
@@ -113,13 +113,13 @@ def likelihood(
     (i,) = k.grid(field.count)
     row, before, after_row, line = field.rows(i)
     tag = labels[row]
-    known = inside(k, tag, tags)
+    in_range = inside(k, tag, tags)
     last = labels.at(before, where=before >= 0, other=0)
-    paired = known & inside(k, last, tags)
+    paired = in_range & inside(k, last, tags)
     came = Transition.at(last + 2, tag, where=paired & (before >= 0), other=0)
-    begun = Transition.at(0, tag, where=known & (before < 0), other=0)
-    ended = Transition.at(1, tag, where=known & (after_row < 0), other=0)
-    real = rows.at(row, tag, where=known, other=float("nan")) + came + begun + ended
+    begun = Transition.at(0, tag, where=in_range & (before < 0), other=0)
+    ended = Transition.at(1, tag, where=in_range & (after_row < 0), other=0)
+    real = rows.at(row, tag, where=in_range, other=float("nan")) + came + begun + ended
     j = k.loop(tags)
     rest = k.sum(tag_rows(alpha)[row, j] * weights[1, j], j)
     every = logs[row] + highest[row] + k.where(after_row < 0, k.log(rest), 0.0)
@@ -170,22 +170,22 @@ def transition_gradient(
     r = k.loop(tags)
     came = alpha.at(before, r, where=before >= 0, other=0)
     k.store(moved, (p, j), k.sum(came * weights[r + 2, j], r) * after[row, j])
-    given = k.scratch(moved.shape, weights.type.dtype)
+    scaled = k.scratch(moved.shape, weights.type.dtype)
     (p,) = k.grid(field.count)
     row, before, _, line = field.rows(p)
     r = k.loop(tags)
     whole = k.sum(moved[p, r], r)
     scale = k.where(before >= 0, upstream[line] / k.where(before >= 0, whole, 1.0), 0.0)
-    k.store(given, (p, r), scale * after[row, r])
+    k.store(scaled, (p, r), scale * after[row, r])
     _, a, b, left, right = k.tiles((), tags, tags, field.count)
     before = field.rows(left)[1]
     came = alpha.at(before, a, where=before >= 0, other=0)
-    k.store(d_Transition, (a + 2, b), k.contract(came, given[right, b]) * weights[a + 2, b])
+    k.store(d_Transition, (a + 2, b), k.contract(came, scaled[right, b]) * weights[a + 2, b])
     (p,) = k.grid(field.count)
     row, before, _, line = field.rows(p)
     last, tag = labels.at(before, where=before >= 0, other=-1), labels[row]
-    known = inside(k, last, tags) & inside(k, tag, tags)
-    k.add(d_Transition, (last + 2, tag), -upstream[line], known)
+    in_range = inside(k, last, tags) & inside(k, tag, tags)
+    k.add(d_Transition, (last + 2, tag), -upstream[line], in_range)
     for end in range(2):
         (j,) = k.grid(tags)
         p = k.loop(field.count)

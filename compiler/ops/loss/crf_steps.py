@@ -23,12 +23,12 @@ def line_rows(
     """
     if Length is not None:
         return rows_by_length(Length, longest, "Length")
-    found = [given[-1] for given in (levels, others) if given]
-    if not found:
+    offsets = [lod[-1] for lod in (levels, others) if lod]
+    if not offsets:
         raise ValueError("sequences of tags need LoD or the input Length: Emission has neither")
-    if any(not np.array_equal(each, found[0]) for each in found):
+    if any(not np.array_equal(other, offsets[0]) for other in offsets):
         raise ValueError("the sequences of Emission and Label have different lengths")
-    return rows_by_lod(found[0])
+    return rows_by_lod(offsets[0])
 
 
 def crf_steps(

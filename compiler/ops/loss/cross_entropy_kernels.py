@@ -43,10 +43,10 @@ def hard_label_loss(
     rows, classes = row_table(X.shape)
     (i,) = k.grid(rows)
     label = Label.reshaped((rows,))[i]
-    known = known_label(k, label, classes, ignore)
-    picked = X.reshaped((rows, classes)).at(i, label, where=known, other=0)
+    is_valid = known_label(k, label, classes, ignore)
+    picked = X.reshaped((rows, classes)).at(i, label, where=is_valid, other=0)
     if Y is not None:
-        loss = label_loss(k, negative_log(k, picked), label, known, ignore)
+        loss = label_loss(k, negative_log(k, picked), label, is_valid, ignore)
         k.store(Y.reshaped((rows,)), (i,), loss)
     if MatchX is not None:
         k.store(MatchX.reshaped((rows,)), (i,), picked)
@@ -76,8 +76,8 @@ def soft_label_loss(
     table = row_table(X.shape)
     (i,) = k.grid(table[0])
     r = k.loop(table[1])
-    each = Label.reshaped(table)[i, r] * negative_log(k, X.reshaped(table)[i, r])
-    k.store(Y.reshaped((table[0],)), (i,), k.sum(each, r))
+    term = Label.reshaped(table)[i, r] * negative_log(k, X.reshaped(table)[i, r])
+    k.store(Y.reshaped((table[0],)), (i,), k.sum(term, r))
 
 
 def soft_label_gradient(
@@ -86,7 +86,7 @@ def soft_label_gradient(
     """Emit a kernel for the gradient of X for soft labels."""
     rows, classes = row_table(X.shape)
     i, c = k.grid(rows, classes)
-    label, x = (each.reshaped((rows, classes))[i, c] for each in (Label, X))
+    label, x = (operand.reshaped((rows, classes))[i, c] for operand in (Label, X))
     k.store(d_X.reshaped((rows, classes)), (i, c), -label * d_Y.reshaped((rows,))[i] / x)
 
 
@@ -112,9 +112,9 @@ def softmax_loss(
         loss = k.sum(Label.reshaped(logits.shape)[i, r, j] * (k.log(total) - shifted), r)
     else:
         label = Label.reshaped((rows, within))[i, j]
-        known = known_label(k, label, classes, ignore)
-        picked = k.maximum(logits.at(i, label, j, where=known, other=0) - row_max, -64.0)
-        loss = label_loss(k, k.log(total) - picked, label, known, ignore)
+        is_valid = known_label(k, label, classes, ignore)
+        picked = k.maximum(logits.at(i, label, j, where=is_valid, other=0) - row_max, -64.0)
+        loss = label_loss(k, k.log(total) - picked, label, is_valid, ignore)
     k.store(Loss.reshaped((rows, within)), (i, j), loss)
 
 

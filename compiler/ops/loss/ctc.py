@@ -117,11 +117,11 @@ def ctc_lines(
     backward = scores_backward(emitted, skips, counts, ends)
     total = np.logaddexp.reduce((forward + backward)[:, 0], axis=1)
     possible = np.isfinite(total)
-    known = np.where(possible, total, 0.0)
-    likely = np.exp(forward + backward - known[:, None, None])
+    log_likelihood = np.where(possible, total, 0.0)
+    likely = np.exp(forward + backward - log_likelihood[:, None, None])
     gradient = np.exp(shares) - sum_by_class(likely, lattice, logits.shape[2])
     counted = valid & possible[:, None]
-    return -known, np.where(counted[:, :, None], gradient, 0.0)
+    return -log_likelihood, np.where(counted[:, :, None], gradient, 0.0)
 
 
 def expect_steps(offsets: Array, steps: int) -> None:
@@ -166,15 +166,15 @@ class WarpCtc(OpDef, op="warpctc"):
         require_dtype(self.kind, "Label", Label, DType.INT32)
         padded = LogitsLength is not None and LabelLength is not None
         if Logits.rank != 2 + padded:
-            given = shown(Logits=Logits, Label=Label)
+            shapes = shown(Logits=Logits, Label=Label)
             shape = "[longest, sequences, classes]" if padded else "[rows, classes]"
-            raise ShapeError(f"{self.kind}: {given}, expected Logits {shape}")
+            raise ShapeError(f"{self.kind}: {shapes}, expected Logits {shape}")
         if padded and LogitsLength is not None and LabelLength is not None:
             lines = Logits.shape[1]
             counts = (LogitsLength.numel, LabelLength.numel, *Label.shape[:1])
             if Label.rank != 2 or any(differ(count, lines) for count in counts):
-                given = shown(Label=Label, LogitsLength=LogitsLength, LabelLength=LabelLength)
-                raise ShapeError(f"{self.kind}: {given}, expected a row for each of {lines} lines")
+                shapes = shown(Label=Label, LogitsLength=LogitsLength, LabelLength=LabelLength)
+                raise ShapeError(f"{self.kind}: {shapes}, expected a row for each of {lines} lines")
         classes = Logits.shape[-1]
         if self.blank < 0 or (isinstance(classes, int) and self.blank >= classes):
             raise BadAttribute(f"{self.kind}: 'blank' is {self.blank}, not a class of {Logits}")
@@ -275,11 +275,11 @@ class WarpCtc(OpDef, op="warpctc"):
         WarpCTCGrad: DeviceOperand | None,
         Loss: DeviceOperand | None,
     ) -> None:
-        made = next(each for each in (WarpCTCGrad, Loss) if each is not None)
-        lines = made.shape[0 if made is Loss else 1]
+        output = next(candidate for candidate in (WarpCTCGrad, Loss) if candidate is not None)
+        lines = output.shape[0 if output is Loss else 1]
         levels, lengths = (Logits_lod, Label_lod), (LogitsLength, LabelLength)
-        given = Logits, Label, levels, lengths, lines, self.blank
-        lattices = ctc_kernels.Lattices(k, *given)
+        operands = Logits, Label, levels, lengths, lines, self.blank
+        lattices = ctc_kernels.Lattices(k, *operands)
         if WarpCTCGrad is not None:
             k.set_size(WarpCTCGrad.shape[0], lattices.steps)
         forward, backward = ctc_kernels.forward(lattices), ctc_kernels.backward(lattices)
@@ -315,8 +315,8 @@ class WarpCtc(OpDef, op="warpctc"):
         k.store(d_Logits, position, value)
 
     def host_only(self, types: Mapping[str, Any]) -> str:
-        known = any(types.get(slot) for slot in ("Logits_lod", "LogitsLength"))
-        return "" if known else "the sequence lengths are unknown"
+        has_lengths = any(types.get(slot) for slot in ("Logits_lod", "LogitsLength"))
+        return "" if has_lengths else "the sequence lengths are unknown"
 
 
 def kept_classes(classes: Array, first: Array, blank: int, merge: bool) -> Array:
@@ -324,10 +324,10 @@ def kept_classes(classes: Array, first: Array, blank: int, merge: bool) -> Array
 
     `first` marks the first step of each sequence.
     """
-    kept = classes != blank
+    mask = classes != blank
     if merge:
-        kept[1:] &= (classes[1:] != classes[:-1]) | first[1:]
-    return kept
+        mask[1:] &= (classes[1:] != classes[:-1]) | first[1:]
+    return mask
 
 
 class CtcAlign(OpDef, op="ctc_align"):
@@ -377,15 +377,15 @@ class CtcAlign(OpDef, op="ctc_align"):
                 raise ValueError("ctc_align needs LoD of Input, or the input InputLength")
             offsets = Input_lod[-1]
             first[offsets[:-1][np.diff(offsets) > 0]] = True
-            kept = kept_classes(classes, first, self.blank, self.merge_repeated)
-            left = np.concatenate([[0], np.cumsum(kept)])[offsets].astype(np.int64)
-            rest = classes[kept] if kept.any() else np.full(1, -1, classes.dtype)
+            mask = kept_classes(classes, first, self.blank, self.merge_repeated)
+            left = np.concatenate([[0], np.cumsum(mask)])[offsets].astype(np.int64)
+            rest = classes[mask] if mask.any() else np.full(1, -1, classes.dtype)
             return {"Output": rest.reshape(-1, 1), "Output_lod": [left]}
         _, valid = rows_by_length(InputLength, Input.shape[1], "InputLength")
         first.reshape(Input.shape)[:, :1] = True
-        kept = kept_classes(classes, first, self.blank, self.merge_repeated)
-        kept = kept.reshape(Input.shape) & valid
-        counts = kept.sum(1)[:, None]
+        mask = kept_classes(classes, first, self.blank, self.merge_repeated)
+        mask = mask.reshape(Input.shape) & valid
+        counts = mask.sum(1)[:, None]
         output = np.full(Input.shape, self.padding_value, Input.dtype)
-        output[np.arange(Input.shape[1]) < counts] = Input[kept]
+        output[np.arange(Input.shape[1]) < counts] = Input[mask]
         return {"Output": output, "Output_lod": [], "OutputLength": counts.astype(Input.dtype)}

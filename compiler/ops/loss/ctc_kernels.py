@@ -32,18 +32,18 @@ class Lattices:
         blank: int,
     ) -> None:
         sizes = Logits.shape[0], Label.shape[-1]
-        found = k.on_host(ctc_steps, *levels, *lengths, *sizes)
+        tables = k.on_host(ctc_steps, *levels, *lengths, *sizes)
         self.k, self.blank, self.lines = k, blank, lines
         self.classes: Size = Logits.shape[-1]
         self.logits = Logits.reshaped((Logits.type.numel // self.classes, self.classes))
         self.labels = Label.reshaped((Label.type.numel,))
-        self.steps = found[0].length()
-        self.onwards, self.back = found[0], found[1]
+        self.steps = tables[0].length()
+        self.onwards, self.back = tables[0], tables[1]
         self.count: Size = k.as_size(self.steps, "steps")
-        self.most: Size = k.as_size(found[4], "labels")
-        self.row_at = k.to_device(found[2], (lines, self.count))
-        self.label_at = k.to_device(found[3], (lines, self.most))
-        self.lengths = k.to_device(found[5], (2, lines))
+        self.most: Size = k.as_size(tables[4], "labels")
+        self.row_at = k.to_device(tables[2], (lines, self.count))
+        self.label_at = k.to_device(tables[3], (lines, self.most))
+        self.lengths = k.to_device(tables[5], (2, lines))
         self.norms = self._norms()
 
     @property
@@ -71,10 +71,10 @@ class Lattices:
 
     def score(self, line: Number, step: Number, position: Number, where: Number) -> Number:
         """Return the log-probability of the class at a lattice position."""
-        row, found = self.row_at.at(line, step, where=where, other=0), self.class_at(line, position)
-        known = where & (found >= 0) & (found < self.k.size(self.classes))
-        share = self.logits.at(row, found, where=known, other=IMPOSSIBLE)
-        return self.k.astype(share - self.norms.at(row, where=known, other=0), DType.FP64)
+        row, label = self.row_at.at(line, step, where=where, other=0), self.class_at(line, position)
+        in_range = where & (label >= 0) & (label < self.k.size(self.classes))
+        share = self.logits.at(row, label, where=in_range, other=IMPOSSIBLE)
+        return self.k.astype(share - self.norms.at(row, where=in_range, other=0), DType.FP64)
 
     def may_skip(self, line: Number, position: Number) -> Number:
         """Return whether a path may skip a position: over a blank, to another class."""
@@ -179,6 +179,6 @@ def gradient(
     step, line, position = k.grid(lattices.count, lattices.lines, lattices.positions)
     live = (step < lattices.lengths[0, line]) & (totals[line] > IMPOSSIBLE / 2)
     likely = k.exp(ahead[step, line, position] + behind[step, line, position] - totals[line])
-    found = lattices.class_at(line, position)
-    known = live & (found >= 0) & (found < k.size(lattices.classes))
-    k.add(out, (step, line, found), -k.astype(likely, out.type.dtype), known)
+    label = lattices.class_at(line, position)
+    in_range = live & (label >= 0) & (label < k.size(lattices.classes))
+    k.add(out, (step, line, label), -k.astype(likely, out.type.dtype), in_range)

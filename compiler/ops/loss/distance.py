@@ -88,13 +88,13 @@ class SmoothL1Loss(OpDef, op="smooth_l1_loss"):
         OutsideWeight: TensorType | None,
     ) -> dict[str, TensorType]:
         weights = {"InsideWeight": InsideWeight, "OutsideWeight": OutsideWeight}
-        given = {slot: type for slot, type in weights.items() if type is not None}
+        present = {slot: type for slot, type in weights.items() if type is not None}
         if X.rank < 2:
             raise ShapeError(f"{self.kind}: X is {X}, expected at least 2 axes")
-        if len(given) == 1:
-            raise ShapeError(f"{self.kind}: {shown(**given)} needs both weights")
-        require_same_shape(self.kind, X=X, Y=Y, **given)
-        require_same_dtype(self.kind, X=X, Y=Y, **given)
+        if len(present) == 1:
+            raise ShapeError(f"{self.kind}: {shown(**present)} needs both weights")
+        require_same_shape(self.kind, X=X, Y=Y, **present)
+        require_same_dtype(self.kind, X=X, Y=Y, **present)
         return {"Diff": X, "Out": X.with_shape((X.shape[0], 1))}
 
     def infer_grad(self, Diff: TensorType) -> dict[str, TensorType]:
@@ -106,8 +106,8 @@ class SmoothL1Loss(OpDef, op="smooth_l1_loss"):
         difference = X - Y if InsideWeight is None else (X - Y) * InsideWeight
         small, square = small_differences(difference, self.sigma)
         far = np.abs(difference) - 0.5 / square
-        each = np.where(small, 0.5 * square * difference * difference, far)
-        weighted = each if OutsideWeight is None else each * OutsideWeight
+        loss = np.where(small, 0.5 * square * difference * difference, far)
+        weighted = loss if OutsideWeight is None else loss * OutsideWeight
         return {"Diff": difference, "Out": weighted.reshape(len(X), -1).sum(1, keepdims=True)}
 
     def grad(
@@ -141,15 +141,15 @@ class SmoothL1Loss(OpDef, op="smooth_l1_loss"):
         if InsideWeight is not None:
             difference = difference * InsideWeight.reshaped(table)[i, r]
         size = k.absolute(difference)
-        each = k.where(
+        loss = k.where(
             size < 1.0 / square, 0.5 * square * difference * difference, size - 0.5 / square
         )
         if OutsideWeight is not None:
-            each = each * OutsideWeight.reshaped(table)[i, r]
+            loss = loss * OutsideWeight.reshaped(table)[i, r]
         if Diff is not None:
             k.store(Diff.reshaped(table), (i, r), difference)
         if Out is not None:
-            k.store(Out, (i, 0), k.sum(each, r))
+            k.store(Out, (i, 0), k.sum(loss, r))
 
     def kernel_grad(
         self,
@@ -205,11 +205,11 @@ class KldivLoss(OpDef, op="kldiv_loss"):
 
     def numpy(self, X: Array, Target: Array) -> Array:
         counts = Target > 0
-        each = np.where(counts, Target * (np.log(np.where(counts, Target, 1)) - X), 0)
+        loss = np.where(counts, Target * (np.log(np.where(counts, Target, 1)) - X), 0)
         if self.reduction == "none":
-            return each.astype(X.dtype)
+            return loss.astype(X.dtype)
         over = {"sum": 1, "mean": X.size, "batchmean": len(X)}[self.reduction]
-        return (each.sum(keepdims=True).reshape(1) / over).astype(X.dtype)
+        return (loss.sum(keepdims=True).reshape(1) / over).astype(X.dtype)
 
     def grad(self, X: Shape, Target: Array, d_Loss: Array) -> dict[str, Array]:
         over = {"mean": Target.size, "batchmean": len(Target)}.get(self.reduction, 1)
@@ -226,11 +226,11 @@ class KldivLoss(OpDef, op="kldiv_loss"):
         output_index = k.grid(*(flat if self.reduction == "none" else (1,)))
         i = output_index[0] if self.reduction == "none" else k.loop(X.type.numel)
         target = Target.reshaped(flat)[i]
-        known = k.log(k.where(target > 0, target, 1)) - X.reshaped(flat)[i]
-        each = k.where(target > 0, target * known, 0)
+        log_ratio = k.log(k.where(target > 0, target, 1)) - X.reshaped(flat)[i]
+        loss = k.where(target > 0, target * log_ratio, 0)
         if self.reduction != "none":
-            each = k.sum(each, i) / k.astype(k.size(self.divisor(X.shape)), X.type.dtype)
-        k.store(Loss.reshaped(flat if self.reduction == "none" else (1,)), output_index, each)
+            loss = k.sum(loss, i) / k.astype(k.size(self.divisor(X.shape)), X.type.dtype)
+        k.store(Loss.reshaped(flat if self.reduction == "none" else (1,)), output_index, loss)
 
     def kernel_grad(
         self, k: KernelBuilder, Target: DeviceOperand, d_Loss: DeviceOperand, d_X: DeviceOperand
@@ -277,8 +277,8 @@ class CenterLoss(OpDef, op="center_loss"):
         require_same_dtype(self.kind, X=X, Centers=Centers)
         odd = (X.rank, Centers.rank) != (2, 2) or differ(X.shape[1], Centers.shape[1])
         if odd or differ(X.shape[0], Label.numel):
-            given = shown(X=X, Label=Label, Centers=Centers)
-            raise ShapeError(f"{self.kind}: {given}, expected rows, a label per row, and centers")
+            shapes = shown(X=X, Label=Label, Centers=Centers)
+            raise ShapeError(f"{self.kind}: {shapes}, expected rows, a label per row, and centers")
         column = X.with_shape((X.shape[0], 1))
         return {"CentersOut": Centers, "SampleCenterDiff": X, "Loss": column}
 
@@ -326,8 +326,8 @@ class CenterLoss(OpDef, op="center_loss"):
         difference = SampleCenterDiff or k.scratch(X.shape, X.type.dtype)
         labels = Label.reshaped((rows,))
         i, j = k.grid(rows, width)
-        known, nan = inside(k, labels[i], classes), float("nan")
-        k.store(difference, (i, j), X[i, j] - Centers.at(labels[i], j, where=known, other=nan))
+        in_range, nan = inside(k, labels[i], classes), float("nan")
+        k.store(difference, (i, j), X[i, j] - Centers.at(labels[i], j, where=in_range, other=nan))
         if Loss is not None:
             (i,) = k.grid(rows)
             r = k.loop(width)

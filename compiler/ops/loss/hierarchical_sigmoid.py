@@ -137,14 +137,14 @@ class HierarchicalSigmoid(OpDef, op="hierarchical_sigmoid"):
             require_same_shape(self.kind, PathTable=PathTable, PathCode=PathCode)
         fits = (X.rank, W.rank) == (2, 2) and not differ(X.shape[1], W.shape[1])
         if not fits or differ(Label.numel, X.shape[0]):
-            given = shown(X=X, W=W, Label=Label)
+            shapes = shown(X=X, W=W, Label=Label)
             raise ShapeError(
-                f"{self.kind}: {given}, expected rows, nodes of equal width, a label per row"
+                f"{self.kind}: {shapes}, expected rows, nodes of equal width, a label per row"
             )
         nodes = W.shape[0] if PathTable is not None else self.num_classes - 1
         if is_less(W.shape[0], nodes) or (Bias is not None and is_less(Bias.numel, nodes)):
-            given = f"W is {W} and Bias {Bias}"
-            raise ShapeError(f"{self.kind}: {given}, expected at least {nodes} nodes, as in paths")
+            shapes = f"W is {W} and Bias {Bias}"
+            raise ShapeError(f"{self.kind}: {shapes}, expected at least {nodes} nodes, as in paths")
         longest: Size = (self.num_classes - 1).bit_length()
         if PathTable is not None:
             longest = PathTable.shape[1]
@@ -159,13 +159,13 @@ class HierarchicalSigmoid(OpDef, op="hierarchical_sigmoid"):
         PreOut: TensorType,
         d_W_Out: TensorType | None,
     ) -> dict[str, TensorType]:
-        found = {"X": X, "W": W}
+        types = {"X": X, "W": W}
         if Bias is not None:
-            found["Bias"] = Bias
+            types["Bias"] = Bias
         if self.is_sparse and d_W_Out is None:
             count = product(PreOut.shape)
-            found |= {"W": W.with_shape((count, W.shape[1])), "W_rows": rows_type(count)}
-        return found
+            types |= {"W": W.with_shape((count, W.shape[1])), "W_rows": rows_type(count)}
+        return types
 
     def numpy(
         self,
@@ -193,16 +193,16 @@ class HierarchicalSigmoid(OpDef, op="hierarchical_sigmoid"):
     ) -> dict[str, Array]:
         forks, branches, valid = node_paths(Label, PathTable, PathCode, self.num_classes, len(W))
         slope = ((1 - np.exp(-PreOut) - branches) * valid * d_Out.reshape(-1, 1)).astype(X.dtype)
-        found = {"X": np.einsum("rf,rfw->rw", slope, W[forks])}
+        gradients = {"X": np.einsum("rf,rfw->rw", slope, W[forks])}
         if Bias is not None:
             d_Bias = np.bincount(forks.ravel(), slope.ravel(), Bias.size)
-            found["Bias"] = d_Bias.astype(Bias.dtype).reshape(Bias.shape)
+            gradients["Bias"] = d_Bias.astype(Bias.dtype).reshape(Bias.shape)
         values = (slope[:, :, None] * X[:, None, :]).reshape(-1, X.shape[1])
         if self.is_sparse and d_W_Out is None:
-            return found | {"W": values, "W_rows": forks.reshape(-1)}
+            return gradients | {"W": values, "W_rows": forks.reshape(-1)}
         d_W = np.zeros_like(W) if d_W_Out is None else d_W_Out.copy()
         np.add.at(d_W, forks.reshape(-1), values)
-        return found | {"W": d_W}
+        return gradients | {"W": d_W}
 
     def paths(
         self,
@@ -283,8 +283,8 @@ class HierarchicalSigmoid(OpDef, op="hierarchical_sigmoid"):
         PreOut: Operand | None,
         W_Out: Operand | None,
     ) -> None:
-        given = f"{X}, {W}, {Bias}, {Label}, {PathTable}, {PathCode}, {self.num_classes}"
-        k.line(f"found = {k.function(tree_costs)}({given})")
+        arguments = f"{X}, {W}, {Bias}, {Label}, {PathTable}, {PathCode}, {self.num_classes}"
+        k.line(f"found = {k.function(tree_costs)}({arguments})")
         for place, output in enumerate((Out, PreOut)):
             if output is not None:
                 k.line(f"np.copyto({output}, found[{place}])")

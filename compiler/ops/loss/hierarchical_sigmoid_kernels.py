@@ -47,13 +47,13 @@ class TreePaths:
         if self.table is not None and self.code is not None:
             return self._listed(k, self.table, self.code, row, position)
         label = self.label.reshaped((self.label.type.numel,))[row]
-        known = inside(k, label, self.classes)
-        leaf = k.where(known, label, 0) + self.classes
+        in_range = inside(k, label, self.classes)
+        leaf = k.where(in_range, label, 0) + self.classes
         halves = [2**step for step in range(int(str(self.longest)) + 1)]
         step, next_step = (listed(k, at, halves, DType.INT64) for at in (position, position + 1))
         node = k.div(leaf, next_step)
-        there = (node > 0) & known
-        return TreeNode(k.where(there, node - 1, 0), k.mod(k.div(leaf, step), 2), there, ~known)
+        there = (node > 0) & in_range
+        return TreeNode(k.where(there, node - 1, 0), k.mod(k.div(leaf, step), 2), there, ~in_range)
 
     def _listed(
         self,
@@ -67,10 +67,10 @@ class TreePaths:
         r = k.loop(self.longest)
         least = k.min(k.where(r <= position, table[row, r], 0), r)
         number = table[row, position]
-        known = inside(k, number, self.forks)
+        in_range = inside(k, number, self.forks)
         ended = least < 0
-        there = known & ~ended
-        return TreeNode(k.where(there, number, 0), code[row, position], there, ~known & ~ended)
+        there = in_range & ~ended
+        return TreeNode(k.where(there, number, 0), code[row, position], there, ~in_range & ~ended)
 
 
 def costs(
@@ -86,7 +86,7 @@ def costs(
     """
     X, W, bias = given
     rows, width = X.shape
-    each = k.scratch(passed.shape, X.type.dtype)
+    term = k.scratch(passed.shape, X.type.dtype)
     i, position = k.grid(*passed.shape)
     fork, r = paths.node_at(k, i, position), k.loop(width)
     score = k.sum(X[i, r] * W.at(fork.number, r, where=fork.there, other=0), r)
@@ -97,11 +97,11 @@ def costs(
     softplus_score = softplus(k, score)
     cost = softplus_score - k.where(k.equal(fork.branch, 1), score, 0.0)
     k.store(passed, (i, position), softplus_score)
-    k.store(each, (i, position), k.where(fork.wrong, float("nan"), cost))
+    k.store(term, (i, position), k.where(fork.wrong, float("nan"), cost))
     if out is not None:
         (i,) = k.grid(rows)
         r = k.loop(passed.shape[1])
-        k.store(out, (i, 0), k.sum(each[i, r], r))
+        k.store(out, (i, 0), k.sum(term[i, r], r))
 
 
 def score_gradients(

@@ -39,8 +39,8 @@ class LabelSmooth(OpDef, op="label_smooth"):
 
     def infer(self, X: TensorType, PriorDist: TensorType | None) -> TensorType:
         if PriorDist is not None and differ(PriorDist.numel, X.shape[-1]):
-            given = shown(X=X, PriorDist=PriorDist)
-            raise ShapeError(f"{self.kind}: {given}, expected one prior per class")
+            shapes = shown(X=X, PriorDist=PriorDist)
+            raise ShapeError(f"{self.kind}: {shapes}, expected one prior per class")
         return X
 
     def numpy(self, X: Array, PriorDist: Array | None) -> Array:
@@ -84,8 +84,8 @@ def label_weights(
     labels: Array, weights: Array | None, classes: int, ignore: int
 ) -> tuple[Array, Array]:
     """Return labels and their weights, both 0 if ignored; raise ValueError if out of range."""
-    known, counted = known_labels(labels, classes, ignore)
-    return known, counted * (np.float32(1) if weights is None else weights[known])
+    safe_labels, counted = known_labels(labels, classes, ignore)
+    return safe_labels, counted * (np.float32(1) if weights is None else weights[safe_labels])
 
 
 class NllLoss(OpDef, op="nll_loss"):
@@ -125,26 +125,26 @@ class NllLoss(OpDef, op="nll_loss"):
 
     def numpy(self, X: Array, Label: Array, Weight: Array | None) -> dict[str, Array]:
         labels = Label.reshape(X.shape[:1] + X.shape[2:])
-        known, weights = label_weights(labels, Weight, X.shape[1], self.ignore_index)
-        picked = np.take_along_axis(X, np.expand_dims(known, 1), 1)[:, 0]
-        each, total = -picked * weights, weights.sum().reshape(1)
+        safe_labels, weights = label_weights(labels, Weight, X.shape[1], self.ignore_index)
+        picked = np.take_along_axis(X, np.expand_dims(safe_labels, 1), 1)[:, 0]
+        loss, total = -picked * weights, weights.sum().reshape(1)
         if self.reduction != "none":
-            each = each.sum().reshape(1)
+            loss = loss.sum().reshape(1)
         if self.reduction == "mean" and total[0] != 0:
-            each = each / total
-        kept = np.zeros_like(total) if self.reduction == "none" else total
-        return {"Out": each.astype(X.dtype), "Total_weight": kept.astype(X.dtype)}
+            loss = loss / total
+        total_weight = np.zeros_like(total) if self.reduction == "none" else total
+        return {"Out": loss.astype(X.dtype), "Total_weight": total_weight.astype(X.dtype)}
 
     def grad(
         self, X: Shape, Label: Array, Weight: Array | None, Total_weight: Array, d_Out: Array
     ) -> dict[str, Array]:
         shape = numeric(X)
         labels = Label.reshape(shape[:1] + shape[2:])
-        known, weights = label_weights(labels, Weight, shape[1], self.ignore_index)
+        safe_labels, weights = label_weights(labels, Weight, shape[1], self.ignore_index)
         over = Total_weight[0] if self.reduction == "mean" and Total_weight[0] != 0 else 1
         d_X = np.zeros(shape, d_Out.dtype)
         share = -weights * d_Out / over
-        np.put_along_axis(d_X, np.expand_dims(known, 1), np.expand_dims(share, 1), 1)
+        np.put_along_axis(d_X, np.expand_dims(safe_labels, 1), np.expand_dims(share, 1), 1)
         return {"X": d_X}
 
     def check_values(self, k: SourceBuilder, X: Operand, Label: Operand) -> None:
@@ -160,22 +160,22 @@ class NllLoss(OpDef, op="nll_loss"):
         Total_weight: DeviceOperand | None,
     ) -> None:
         table = (X.shape[0], X.shape[1], product(X.shape[2:]))
-        each = self.reduction == "none"
-        at = k.grid(*((table[0], table[2]) if each else (1,)))
-        loop = None if each else k.loop(product((table[0], table[2])))
+        is_elementwise = self.reduction == "none"
+        at = k.grid(*((table[0], table[2]) if is_elementwise else (1,)))
+        loop = None if is_elementwise else k.loop(product((table[0], table[2])))
         n, position = at if loop is None else k.unravel(loop, (table[0], table[2]))
         label = Label.reshaped((table[0], table[2]))[n, position]
-        weight, known = self.weight(k, label, Weight, table[1], X.type.dtype)
-        lost = X.reshaped(table).at(n, label, position, where=known, other=0)
-        lost = label_loss(k, -lost * weight, label, known, self.ignore_index)
+        weight, is_valid = self.weight(k, label, Weight, table[1], X.type.dtype)
+        lost = X.reshaped(table).at(n, label, position, where=is_valid, other=0)
+        lost = label_loss(k, -lost * weight, label, is_valid, self.ignore_index)
         total: Number = 0.0
         if loop is not None:
             lost, total = k.sum(lost, loop), k.sum(weight, loop)
             if self.reduction == "mean":
                 lost = lost / k.where(k.not_equal(total, 0), total, 1)
         if Out is not None:
-            k.store(Out.reshaped((table[0], table[2]) if each else (1,)), at, lost)
-        if Total_weight is not None and not each:
+            k.store(Out.reshaped((table[0], table[2]) if is_elementwise else (1,)), at, lost)
+        if Total_weight is not None and not is_elementwise:
             k.store(Total_weight, at, total)
         elif Total_weight is not None:
             fill(k, Total_weight, 0)
@@ -192,14 +192,14 @@ class NllLoss(OpDef, op="nll_loss"):
         table = (d_X.shape[0], d_X.shape[1], product(d_X.shape[2:]))
         n, c, position = k.grid(*table)
         label = Label.reshaped((table[0], table[2]))[n, position]
-        weight, known = self.weight(k, label, Weight, table[1], d_X.type.dtype)
+        weight, is_valid = self.weight(k, label, Weight, table[1], d_X.type.dtype)
         if self.reduction == "none":
             share = d_Out.reshaped((table[0], table[2]))[n, position] * weight
         else:
             share = d_Out.reshaped((1,))[0] * weight
         if self.reduction == "mean":
             share = share / k.where(k.not_equal(Total_weight[0], 0), Total_weight[0], 1)
-        own = k.equal(label, c) & known
+        own = k.equal(label, c) & is_valid
         k.store(d_X.reshaped(table), (n, c, position), k.where(own, -share, 0))
 
     def weight(
@@ -211,7 +211,7 @@ class NllLoss(OpDef, op="nll_loss"):
         dtype: DType,
     ) -> tuple[Number, Number]:
         """Return the weight of a label, and whether it is valid and not ignored."""
-        known = known_label(k, label, classes, self.ignore_index)
+        is_valid = known_label(k, label, classes, self.ignore_index)
         if Weight is None:
-            return k.astype(known, dtype), known
-        return Weight.at(label, where=known, other=0), known
+            return k.astype(is_valid, dtype), is_valid
+        return Weight.at(label, where=is_valid, other=0), is_valid

@@ -68,9 +68,9 @@ def check_labels(k: SourceBuilder, labels: Operand, classes: Size, ignore: int) 
 
 def known_labels(labels: Array, classes: int, ignore: int) -> tuple[Array, Array]:
     """Return labels, 0 if ignored, and the mask of the others; raise ValueError if out of range."""
-    known, counted = np.empty_like(labels), np.empty(labels.shape, np.bool_)
-    locate_labels(labels, np.zeros(1, np.int64), classes, 1, ignore, known, counted)
-    return known, counted
+    safe_labels, counted = np.empty_like(labels), np.empty(labels.shape, np.bool_)
+    locate_labels(labels, np.zeros(1, np.int64), classes, 1, ignore, safe_labels, counted)
+    return safe_labels, counted
 
 
 def require_label_a_row(op: str, X: TensorType, Label: TensorType) -> None:
@@ -95,16 +95,16 @@ def lower_labels(
     starts = f"np.arange({rows}) * {product(table[1:])}"
     if stride != 1:
         starts = f"np.add.outer({starts}, np.arange({stride})).reshape(-1)"
-    given = f"{labels.view(index.shape)}, {k.at_bind(starts, [], 'starts')}"
-    found = f"{classes}, {stride}, {ignore}, {index}, {counted}"
-    k.line(f"{k.function(locate_labels)}({given}, {found})")
+    operands = f"{labels.view(index.shape)}, {k.at_bind(starts, [], 'starts')}"
+    arguments = f"{classes}, {stride}, {ignore}, {index}, {counted}"
+    k.line(f"{k.function(locate_labels)}({operands}, {arguments})")
     return index, counted
 
 
 def pick_probabilities(X: Array, Label: Array, ignore: int) -> tuple[Array, Array, Array]:
     """Return labels [..., 1], 0 if ignored; the mask of the others; X at the labels."""
-    known, counted = known_labels(Label.reshape(*X.shape[:-1], 1), X.shape[-1], ignore)
-    return known, counted, np.take_along_axis(X, known, axis=-1)
+    safe_labels, counted = known_labels(Label.reshape(*X.shape[:-1], 1), X.shape[-1], ignore)
+    return safe_labels, counted, np.take_along_axis(X, safe_labels, axis=-1)
 
 
 def negative_logs(shares: Array) -> Array:
@@ -148,9 +148,9 @@ class CrossEntropy(OpDef, op="cross_entropy"):
         with np.errstate(divide="ignore"):
             if self.soft_label:
                 return {"X": Label * share / X}
-            known, counted, picked = pick_probabilities(X, Label, self.ignore_index)
+            safe_labels, counted, picked = pick_probabilities(X, Label, self.ignore_index)
             d_X = np.zeros_like(X)
-            np.put_along_axis(d_X, known, np.where(counted, share / picked, 0), axis=-1)
+            np.put_along_axis(d_X, safe_labels, np.where(counted, share / picked, 0), axis=-1)
         return {"X": d_X}
 
     def check_values(self, k: SourceBuilder, X: Operand, Label: Operand) -> None:
@@ -211,9 +211,11 @@ class CrossEntropy2(OpDef, op="cross_entropy2", grad_op="cross_entropy_grad2"):
 
     def grad(self, Label: Array, MatchX: Array, XShape: Shape, d_Y: Array) -> dict[str, Array]:
         d_X = np.zeros(numeric(XShape[:-1]), d_Y.dtype)
-        known, counted = known_labels(Label.reshape(MatchX.shape), d_X.shape[-1], self.ignore_index)
+        safe_labels, counted = known_labels(
+            Label.reshape(MatchX.shape), d_X.shape[-1], self.ignore_index
+        )
         share = -d_Y.reshape(MatchX.shape) / np.where(counted, MatchX, 1.0)
-        np.put_along_axis(d_X, known, share * counted, axis=-1)
+        np.put_along_axis(d_X, safe_labels, share * counted, axis=-1)
         return {"X": d_X}
 
     def lower(

@@ -135,10 +135,10 @@ class Nce(OpDef, op="nce"):
     ) -> dict[str, TensorType]:
         require_dtype(self.kind, "Label", Label, DType.INT64)
         require_same_dtype(self.kind, Input=Input, Weight=Weight)
-        given = self.custom_neg_classes
-        if given and len(given) != self.num_neg_samples:
+        negatives = self.custom_neg_classes
+        if negatives and len(negatives) != self.num_neg_samples:
             raise BadAttribute(
-                f"{self.kind}: 'custom_neg_classes' has {len(given)} classes, but "
+                f"{self.kind}: 'custom_neg_classes' has {len(negatives)} classes, but "
                 f"'num_neg_samples' is {self.num_neg_samples}"
             )
         samplers = (UNIFORM, LOG_UNIFORM) if CustomDistProbs is None else SAMPLERS
@@ -172,11 +172,11 @@ class Nce(OpDef, op="nce"):
         if Bias is not None and differ(Bias.numel, self.num_total_classes):
             raise ShapeError(f"{self.kind}: Bias is {Bias}, expected {self.num_total_classes} rows")
         if differ(Label.shape[0], Input.shape[0]):
-            found = shown(Input=Input, Label=Label)
-            raise ShapeError(f"{self.kind}: {found}, expected as many rows")
+            shapes = shown(Input=Input, Label=Label)
+            raise ShapeError(f"{self.kind}: {shapes}, expected as many rows")
         if SampleWeight is not None and differ(SampleWeight.numel, Input.shape[0]):
-            found = shown(Input=Input, SampleWeight=SampleWeight)
-            raise ShapeError(f"{self.kind}: {found}, expected a weight for each row")
+            shapes = shown(Input=Input, SampleWeight=SampleWeight)
+            raise ShapeError(f"{self.kind}: {shapes}, expected a weight for each row")
 
     def infer_grad(
         self,
@@ -189,14 +189,14 @@ class Nce(OpDef, op="nce"):
             raise ShapeError(
                 f"{self.kind}_grad: Weight is {Weight}, expected {self.num_total_classes} rows"
             )
-        found = {"Input": Input, "Weight": Weight}
+        types = {"Input": Input, "Weight": Weight}
         if Bias is not None:
-            found["Bias"] = Bias
+            types["Bias"] = Bias
         if self.is_sparse:
             count: Size = product(SampleLabels.shape)
-            found |= {"Weight": Weight.with_shape((count, Weight.shape[1]))}
-            found["Weight_rows"] = rows_type(count)
-        return found
+            types |= {"Weight": Weight.with_shape((count, Weight.shape[1]))}
+            types["Weight_rows"] = rows_type(count)
+        return types
 
     def numpy(
         self,
@@ -245,16 +245,16 @@ class Nce(OpDef, op="nce"):
         if SampleWeight is not None:
             slope = slope * SampleWeight.reshape(-1, 1)
         slope = slope.astype(Input.dtype)
-        found = {"Input": np.einsum("rc,rcw->rw", slope, Weight[labels])}
+        gradients = {"Input": np.einsum("rc,rcw->rw", slope, Weight[labels])}
         values = (slope[:, :, None] * Input[:, None, :]).reshape(-1, Input.shape[1])
         if Bias is not None:
             d_Bias = np.bincount(labels.ravel(), slope.ravel(), Bias.size)
-            found["Bias"] = d_Bias.astype(Bias.dtype).reshape(Bias.shape)
+            gradients["Bias"] = d_Bias.astype(Bias.dtype).reshape(Bias.shape)
         if self.is_sparse:
-            return found | {"Weight": values, "Weight_rows": labels.reshape(-1)}
+            return gradients | {"Weight": values, "Weight_rows": labels.reshape(-1)}
         d_Weight = np.zeros_like(Weight)
         np.add.at(d_Weight, labels.reshape(-1), values)
-        return found | {"Weight": d_Weight}
+        return gradients | {"Weight": d_Weight}
 
     def kernel_sampler(self, *given: DeviceOperand | None) -> Sampler:
         """Return the sampler; `given` is (class probabilities, aliases, alias thresholds)."""
@@ -290,8 +290,8 @@ class Nce(OpDef, op="nce"):
         shares = SampleLogits or k.scratch(labels.shape, Input.type.dtype)
         trues = Label.reshaped((rows, count))
         nce_kernels.choose(k, sampler, trues, (Key, self.place), labels)
-        given = (Input, Weight, Bias)
-        nce_kernels.costs(k, sampler, given, labels, count, drawn, SampleWeight, shares, Cost)
+        operands = (Input, Weight, Bias)
+        nce_kernels.costs(k, sampler, operands, labels, count, drawn, SampleWeight, shares, Cost)
 
     def kernel_grad(
         self,

@@ -79,10 +79,10 @@ def costs(
     X, W, bias = given
     i, c = k.grid(*labels.shape)
     r, number = k.loop(X.shape[1]), labels[i, c]
-    known = inside(k, number, s.classes)
-    score = k.sum(X[i, r] * W.at(number, r, where=known, other=float("nan")), r)
+    in_range = inside(k, number, s.classes)
+    score = k.sum(X[i, r] * W.at(number, r, where=in_range, other=float("nan")), r)
     if bias is not None:
-        score = score + bias.reshaped((s.classes,)).at(number, where=known, other=0)
+        score = score + bias.reshaped((s.classes,)).at(number, where=in_range, other=0)
     k.store(shares, (i, c), 1.0 / (1.0 + k.exp(-score)))
     if out is None:
         return
@@ -100,13 +100,15 @@ def score_gradients(
     weights: DeviceOperand | None, d_Cost: DeviceOperand,
 ) -> tuple[DeviceOperand, DeviceOperand]:  # fmt: skip
     """Emit a kernel for the gradient of each score, 0 for an invalid class, and the classes."""
-    made, numbers = (k.scratch(labels.shape, type) for type in (shares.type.dtype, DType.INT64))
+    gradients, numbers = (
+        k.scratch(labels.shape, type) for type in (shares.type.dtype, DType.INT64)
+    )
     i, c = k.grid(*labels.shape)
     share, expected = shares[i, c], s.chance(k, labels[i, c]) * float(drawn)
     slope = k.where(c < k.size(labels.shape[1]) - drawn, expected * -1.0, share)
     slope = slope * (1.0 - share) / (share + expected) * d_Cost[i, 0]
     slope = slope if weights is None else slope * weights.reshaped((labels.shape[0],))[i]
-    known = inside(k, labels[i, c], s.classes)
-    k.store(made, (i, c), k.where(known, slope, 0.0))
-    k.store(numbers, (i, c), k.where(known, labels[i, c], 0))
-    return made, numbers
+    in_range = inside(k, labels[i, c], s.classes)
+    k.store(gradients, (i, c), k.where(in_range, slope, 0.0))
+    k.store(numbers, (i, c), k.where(in_range, labels[i, c], 0))
+    return gradients, numbers

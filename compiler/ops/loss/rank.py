@@ -40,8 +40,10 @@ class RankLoss(SameTypePointwise, op="rank_loss"):
 
     def infer_types(self, types: Mapping[str, Any]) -> dict[str, Any]:
         """Return the shape of Label; raise ShapeError if another input's size differs."""
-        given = {slot: types[slot] for slot in ("Label", "Left", "Right")}
-        viewed = {slot: given[slot].with_shape(shape) for slot, shape in self.align(given).items()}
+        selected = {slot: types[slot] for slot in ("Label", "Left", "Right")}
+        viewed = {
+            slot: selected[slot].with_shape(shape) for slot, shape in self.align(selected).items()
+        }
         return super().infer_types({**types, **viewed})
 
     def align(self, types: Mapping[str, TensorType]) -> dict[str, Shape]:
@@ -126,9 +128,9 @@ class BprLoss(OpDef, op="bpr_loss"):
 
     def numpy(self, X: Array, Label: Array) -> Array:
         labels = true_labels(Label, X.shape[-1])
-        each = np.logaddexp(0, score_margins(X, labels))
-        np.put_along_axis(each, labels, 0, axis=-1)
-        return each.sum(-1, keepdims=True) / X.dtype.type(X.shape[-1] - 1)
+        loss = np.logaddexp(0, score_margins(X, labels))
+        np.put_along_axis(loss, labels, 0, axis=-1)
+        return loss.sum(-1, keepdims=True) / X.dtype.type(X.shape[-1] - 1)
 
     def grad(self, X: Array, Label: Array, d_Y: Array) -> dict[str, Array]:
         labels = true_labels(Label, X.shape[-1])
@@ -161,8 +163,8 @@ class BprLoss(OpDef, op="bpr_loss"):
         rows, classes = row_table(X.shape)
         (i,) = k.grid(rows)
         r = k.loop(classes)
-        lead, known, other = margin_at(k, X, Label, i, r)
-        slope = k.where(other & known, sigmoid(k, lead), 0)
+        lead, is_valid, other = margin_at(k, X, Label, i, r)
+        slope = k.where(other & is_valid, sigmoid(k, lead), 0)
         slope = k.where(other, slope, -k.sum(slope, r))
         share = d_Y.reshaped((rows,))[i] / other_classes(k, X)
         k.store(d_X.reshaped((rows, classes)), (i, r), slope * share)
@@ -174,9 +176,9 @@ def margin_at(
     """Return a class's score minus the label's, if the label is valid, and if they differ."""
     rows, classes = row_table(X.shape)
     label = Label.reshaped((rows,))[i]
-    known, table = inside(k, label, classes), X.reshaped((rows, classes))
-    lead = table[i, c] - table.at(i, label, where=known, other=float("nan"))
-    return lead, known, k.not_equal(label, c)
+    is_valid, table = inside(k, label, classes), X.reshaped((rows, classes))
+    lead = table[i, c] - table.at(i, label, where=is_valid, other=float("nan"))
+    return lead, is_valid, k.not_equal(label, c)
 
 
 def other_classes(k: KernelBuilder, X: DeviceOperand) -> Number:

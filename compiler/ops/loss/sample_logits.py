@@ -64,9 +64,9 @@ class SampleLogits(OpDef, op="sample_logits"):
     ) -> dict[str, TensorType]:
         require_dtype(self.kind, "Labels", Labels, DType.INT64)
         if (Logits.rank, Labels.rank) != (2, 2) or differ(Logits.shape[0], Labels.shape[0]):
-            given = shown(Logits=Logits, Labels=Labels)
+            actual = shown(Logits=Logits, Labels=Labels)
             raise ShapeError(
-                f"{self.kind}: {given}, expected [rows, classes] and true classes per row"
+                f"{self.kind}: {actual}, expected [rows, classes] and true classes per row"
             )
         classes = Logits.shape[1]
         if isinstance(classes, int) and self.num_samples > classes:
@@ -79,8 +79,8 @@ class SampleLogits(OpDef, op="sample_logits"):
             raise ShapeError(f"{self.kind}: CustomizedSamples and their probabilities are required")
         if CustomizedSamples is not None and CustomizedProbabilities is not None:
             chances = CustomizedProbabilities
-            given = Logits.with_shape(drawn)
-            require_same_shape(self.kind, drawn=given, Samples=CustomizedSamples, Chances=chances)
+            actual = Logits.with_shape(drawn)
+            require_same_shape(self.kind, drawn=actual, Samples=CustomizedSamples, Chances=chances)
         return {
             "Samples": TensorType(DType.INT64, drawn),
             "Probabilities": Logits.with_shape(drawn),
@@ -93,11 +93,11 @@ class SampleLogits(OpDef, op="sample_logits"):
     def infer_grad(
         self, Samples: TensorType, LogitsDim: TensorType, d_SampledLogits: TensorType
     ) -> dict[str, TensorType]:
-        given = {"Samples": Samples, "SampledLogits@GRAD": d_SampledLogits}
-        require_same_shape(f"{self.kind}_grad", **given)
+        samples = {"Samples": Samples, "SampledLogits@GRAD": d_SampledLogits}
+        require_same_shape(f"{self.kind}_grad", **samples)
         if LogitsDim.rank != 3 or Samples.rank != 2 or differ(Samples.shape[0], LogitsDim.shape[0]):
-            found = shown(LogitsDim=LogitsDim, **given)
-            raise ShapeError(f"{self.kind}_grad: {found}, expected rows of samples for each row")
+            shapes = shown(LogitsDim=LogitsDim, **samples)
+            raise ShapeError(f"{self.kind}_grad: {shapes}, expected rows of samples for each row")
         return {"Logits": LogitsDim.with_shape(LogitsDim.shape[:-1])}
 
     def numpy(
@@ -172,8 +172,8 @@ class SampleLogits(OpDef, op="sample_logits"):
         if SampledLogits is not None:
             i, c = k.grid(*SampledLogits.shape)
             r, number = k.loop(Labels.shape[1]), CustomizedSamples[i, c]
-            known = inside(k, number, Logits.shape[1])
-            value = Logits.at(i, number, where=known, other=float("nan"))
+            in_range = inside(k, number, Logits.shape[1])
+            value = Logits.at(i, number, where=in_range, other=float("nan"))
             value = value - k.log(CustomizedProbabilities[i, c])
             if self.remove_accidental_hits:
                 hit = k.max(k.astype(k.equal(Labels[i, r], number), DType.INT32), r) > 0
@@ -184,9 +184,9 @@ class SampleLogits(OpDef, op="sample_logits"):
             i, c = k.grid(*SampledLabels.shape)
             k.store(SampledLabels, (i, c), c)
         pairs = ((CustomizedSamples, Samples), (CustomizedProbabilities, Probabilities))
-        for given, out in pairs:
+        for source, out in pairs:
             if out is not None:
-                copy(k, given, out)
+                copy(k, source, out)
 
     def kernel_grad(
         self, k: KernelBuilder, Samples: DeviceOperand, d_SampledLogits: DeviceOperand,

@@ -80,10 +80,10 @@ def classes_by_key(
 def draw_unique(wanted: int, count: int, seed: int) -> tuple[Array, int]:
     """Return distinct log-uniform class indices, and the number of draws needed."""
     source = generator(seed)
-    found, tries = dict[int, None](), 0
-    while len(found) < wanted:
+    distinct, tries = dict[int, None](), 0
+    while len(distinct) < wanted:
         for drawn in log_uniform_classes(source.random((wanted,)), count).tolist():
-            tries += len(found) < wanted
-            if len(found) < wanted:
-                found[drawn] = None
-    return np.array(list(found), np.int64), tries
+            tries += len(distinct) < wanted
+            if len(distinct) < wanted:
+                distinct[drawn] = None
+    return np.array(list(distinct), np.int64), tries

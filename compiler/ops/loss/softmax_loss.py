@@ -77,8 +77,8 @@ class SoftmaxWithCrossEntropy(OpDef, op="softmax_with_cross_entropy"):
         if self.soft_label:
             loss = (Label * surprise).sum(self.axis, keepdims=True)
         else:
-            known, counted = known_labels(Label, Logits.shape[self.axis], self.ignore_index)
-            loss = np.take_along_axis(surprise, known, self.axis) * counted
+            safe_labels, counted = known_labels(Label, Logits.shape[self.axis], self.ignore_index)
+            loss = np.take_along_axis(surprise, safe_labels, self.axis) * counted
         return {"Softmax": powers / total, "Loss": loss}
 
     def grad(self, Label: Array, Softmax: Array, d_Loss: Array) -> dict[str, Array]:
@@ -86,11 +86,11 @@ class SoftmaxWithCrossEntropy(OpDef, op="softmax_with_cross_entropy"):
             return {"Logits": (Softmax - Label) * d_Loss}
         classes = Softmax.shape[self.axis]
         ignore = NO_CLASS if 0 <= self.ignore_index < classes else self.ignore_index
-        known, counted = known_labels(Label, classes, ignore)
+        safe_labels, counted = known_labels(Label, classes, ignore)
         share = d_Loss * counted
         d_Logits = Softmax * share
-        at_label = np.take_along_axis(d_Logits, known, self.axis) - share
-        np.put_along_axis(d_Logits, known, at_label, self.axis)
+        at_label = np.take_along_axis(d_Logits, safe_labels, self.axis) - share
+        np.put_along_axis(d_Logits, safe_labels, at_label, self.axis)
         return {"Logits": d_Logits}
 
     def lower(
@@ -139,8 +139,8 @@ class SoftmaxWithCrossEntropy(OpDef, op="softmax_with_cross_entropy"):
             k.line(f"np.multiply({d_Logits}, {d_Loss}, out={d_Logits})")
             return
         table, ignore = self.table(Softmax.shape), self.ignore_index
-        kept = f"{NO_CLASS} if {ignore} < {table[1]} else {ignore}"
-        index, counted = lower_labels(k, Label, table, ignore if ignore < 0 else kept)
+        resolved = f"{NO_CLASS} if {ignore} < {table[1]} else {ignore}"
+        index, counted = lower_labels(k, Label, table, ignore if ignore < 0 else resolved)
         share = k.scratch(index.shape, d_Loss.type.dtype)
         column = share.view((table[0], 1, *table[2:]))
         flat = d_Logits.view((d_Logits.type.numel,))

@@ -127,9 +127,9 @@ class TdmSampler(OpDef, op="tdm_sampler"):
             differ(X.shape[1], 1) or differ(Travel.shape[1], layers) or differ(Layer.shape[1], 1)
         )
         if not fits or differ(Layer.shape[0], self.layer_offset_lod[-1]):
-            given = shown(X=X, Travel=Travel, Layer=Layer)
+            shapes = shown(X=X, Travel=Travel, Layer=Layer)
             expected = f"[rows, 1], [leaves, {layers}] and [{self.layer_offset_lod[-1]}, 1]"
-            raise ShapeError(f"tdm_sampler: {given} do not fit, expected {expected}")
+            raise ShapeError(f"tdm_sampler: {shapes} do not fit, expected {expected}")
         samples = sum(self.neg_samples_num_list) + layers * self.output_positive
         result = TensorType(index_type(self.kind, self.dtype), (X.shape[0], samples))
         return {"Out": result, "Labels": result, "Mask": result}
@@ -148,17 +148,19 @@ class TdmSampler(OpDef, op="tdm_sampler"):
     def numpy(self, X: Array, Travel: Array, Layer: Array) -> dict[str, Array]:
         require_rows("tdm_sampler", X, len(Travel), "Travel")
         source, starts = generator(self.seed), self.layer_offset_lod
-        kept, slots = int(self.output_positive), {"Out": [X], "Labels": [X], "Mask": [X]}
+        has_positive, slots = int(self.output_positive), {"Out": [X], "Labels": [X], "Mask": [X]}
         for layer, count in enumerate(self.neg_samples_num_list):
             positives = Travel[X[:, 0], layer]
             nodes = Layer[starts[layer] : starts[layer + 1], 0]
             drawn = negative_samples(source, nodes, positives, count)
-            candidates: Array = np.concatenate([positives[:, None], drawn], axis=1)[:, 1 - kept :]
+            candidates: Array = np.concatenate([positives[:, None], drawn], axis=1)[
+                :, 1 - has_positive :
+            ]
             on_path: Array = np.broadcast_to(positives[:, None] != 0, candidates.shape)
             chosen: Array = np.where(on_path, candidates, 0)
             slots["Out"].append(chosen)
             label: Array = np.zeros_like(candidates)
-            label[:, :kept] = on_path[:, :kept]
+            label[:, :has_positive] = on_path[:, :has_positive]
             slots["Labels"].append(label)
             slots["Mask"].append(on_path)
         dtype = element_type(self.dtype)

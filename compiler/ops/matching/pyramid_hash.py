@@ -31,9 +31,9 @@ def find_ngrams(offsets: Array, most: int) -> tuple[Array, Array, Array]:
     owners = np.repeat(np.arange(len(counts)), counts)
     longest = min(most, int(counts.max(initial=0)))
     ends = offsets[1:][owners]
-    found = [rows[rows + length <= ends] for length in range(2, longest + 1)]
-    starts = np.concatenate([rows[:0], *found])
-    lengths = np.repeat(np.arange(2, longest + 1), [len(each) for each in found])
+    fitting = [rows[rows + length <= ends] for length in range(2, longest + 1)]
+    starts = np.concatenate([rows[:0], *fitting])
+    lengths = np.repeat(np.arange(2, longest + 1), [len(group) for group in fitting])
     order = np.lexsort((starts, lengths, owners[starts]))
     return starts[order], lengths[order], owners[starts[order]]
 
@@ -78,12 +78,12 @@ def embedding_indices(
     `sizes` are num_emb, rand_len and space_len: chunks of rand_len elements begin below space_len.
     """
     width, part, space = sizes
-    found = np.zeros((len(starts), width // part), np.int64)
+    indices = np.zeros((len(starts), width // part), np.int64)
     for length in np.unique(lengths).tolist():
         here = lengths == length
         words = ngram_bits(X, starts[here], length)
-        found[here] = xx_hash_32(words, np.arange(0, width, part)) % np.uint32(space)
-    return (found[:, :, None] + np.arange(part)).reshape(len(starts), width)
+        indices[here] = xx_hash_32(words, np.arange(0, width, part)) % np.uint32(space)
+    return (indices[:, :, None] + np.arange(part)).reshape(len(starts), width)
 
 
 class PyramidHash(OpDef, op="pyramid_hash"):
@@ -155,18 +155,18 @@ class PyramidHash(OpDef, op="pyramid_hash"):
         starts, lengths, owners = find_ngrams(X_lod[0], self.pyramid_layer)
         white = WhiteList if self.use_filter and self.white_list_len else None
         black = BlackList if self.use_filter and self.black_list_len else None
-        kept = is_accepted(X, starts, lengths, white, black)
+        accepted = is_accepted(X, starts, lengths, white, black)
         if self.is_training:
-            drawn = uniform_numbers(self.seed, int(kept.sum()))
-            kept[kept] = drawn >= np.float32(self.drop_out_percent)
+            drawn = uniform_numbers(self.seed, int(accepted.sum()))
+            accepted[accepted] = drawn >= np.float32(self.drop_out_percent)
         sizes = (self.num_emb, self.rand_len, self.space_len)
-        vectors = W.reshape(-1)[embedding_indices(X, starts[kept], lengths[kept], sizes)]
-        counts = np.bincount(owners[kept], minlength=len(X_lod[0]) - 1)
+        vectors = W.reshape(-1)[embedding_indices(X, starts[accepted], lengths[accepted], sizes)]
+        counts = np.bincount(owners[accepted], minlength=len(X_lod[0]) - 1)
         offsets = np.concatenate([[0], np.cumsum(np.maximum(counts, 1))]).astype(np.int64)
         out = np.zeros((offsets[-1], self.num_emb), W.dtype)
         out[np.repeat(counts > 0, np.maximum(counts, 1))] = vectors
         positions = np.zeros((len(X) * self.pyramid_layer, 1), np.int32)
-        positions[: len(kept), 0] = kept
+        positions[: len(accepted), 0] = accepted
         return {
             "Out": out if self.is_training else out * np.float32(self.drop_out_percent),
             "Out_lod": [offsets],
@@ -218,10 +218,10 @@ class PyramidHashGrad(OpDef, op="pyramid_hash_grad"):
         self, X_lod: list[Array], W: Array, DropPos: Array, X_Temp_Out: Array, d_Out: Array
     ) -> dict[str, Array]:
         starts, lengths, owners = find_ngrams(X_lod[0], self.pyramid_layer)
-        kept = DropPos.reshape(-1)[: len(starts)] != 0
-        counts = np.bincount(owners[kept], minlength=len(X_lod[0]) - 1)
+        accepted = DropPos.reshape(-1)[: len(starts)] != 0
+        counts = np.bincount(owners[accepted], minlength=len(X_lod[0]) - 1)
         sizes = (self.num_emb, self.rand_len, self.space_len)
-        positions = embedding_indices(X_Temp_Out, starts[kept], lengths[kept], sizes)
+        positions = embedding_indices(X_Temp_Out, starts[accepted], lengths[accepted], sizes)
         upstream = d_Out[np.repeat(counts > 0, np.maximum(counts, 1))]
         table = W.reshape(-1).copy()
         np.subtract.at(table, positions, np.float32(self.lr) * upstream)

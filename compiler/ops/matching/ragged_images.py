@@ -30,8 +30,8 @@ def require_pair(op: str, **lods: list[TensorType]) -> None:
         require_one_level(op, slot, lod)
     counts = [count_of(lod[0]) for lod in lods.values()]
     if any(differ(counts[0], count) for count in counts[1:]):
-        found = " and ".join(f"{slot} {n}" for slot, n in zip(lods, counts, strict=True))
-        raise ShapeError(f"{op}: {found} sequences, expected equal numbers")
+        actual = " and ".join(f"{slot} {n}" for slot, n in zip(lods, counts, strict=True))
+        raise ShapeError(f"{op}: {actual} sequences, expected equal numbers")
 
 
 def column_like(type: TensorType) -> TensorType:

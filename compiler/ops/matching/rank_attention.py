@@ -23,9 +23,9 @@ def rank_blocks(RankOffset: Array, rows: int) -> tuple[Array, Array, Array]:
     first, second = own[out_rows, 0], others[out_rows, positions]
     chosen = sources[out_rows, positions]
     if max(first.max(initial=0), second.max(initial=0)) > most:
-        found = max(first.max(), second.max())
+        highest = max(first.max(), second.max())
         raise ValueError(
-            f"rank_attention: RankOffset has the rank {found}, expected at most {most}"
+            f"rank_attention: RankOffset has the rank {highest}, expected at most {most}"
         )
     wrong = (chosen < 0) | (chosen >= rows)
     if wrong.any():
@@ -64,9 +64,9 @@ class RankAttention(OpDef, op="rank_attention"):
             or differ(RankOffset.shape[1], 1 + 2 * self.MaxRank)
             or differ(RankParam.shape[0], X.shape[1] * self.MaxRank**2)
         ):
-            given = shown(X=X, RankOffset=RankOffset, RankParam=RankParam)
+            shapes = shown(X=X, RankOffset=RankOffset, RankParam=RankParam)
             expected = f"[rows, {1 + 2 * self.MaxRank}] and [{self.MaxRank**2} · features, columns]"
-            raise ShapeError(f"rank_attention: {given} do not fit, expected {expected}")
+            raise ShapeError(f"rank_attention: {shapes} do not fit, expected {expected}")
         return X.with_shape((X.shape[0], RankParam.shape[1]))
 
     def numpy(self, X: Array, RankOffset: Array, RankParam: Array) -> Array:
@@ -80,9 +80,9 @@ class RankAttention(OpDef, op="rank_attention"):
 
     def grad(self, X: Array, RankOffset: Array, RankParam: Array, d_Out: Array) -> dict[str, Array]:
         out_rows, rows, blocks = rank_blocks(RankOffset, len(X))
-        found = np.zeros_like(RankParam)
-        matrices = found.reshape(-1, X.shape[1], found.shape[1])
+        gradient = np.zeros_like(RankParam)
+        matrices = gradient.reshape(-1, X.shape[1], gradient.shape[1])
         for block in np.unique(blocks).tolist():
             here = blocks == block
             matrices[block] = X[rows[here]].T @ d_Out[out_rows[here]]
-        return {"RankParam": found}
+        return {"RankParam": gradient}

@@ -100,14 +100,14 @@ def filter_bits(table: Array, name: str) -> tuple[Array, int, int]:
     most significant of a byte first. Raises ValueError if this is not a filter, or is truncated.
     """
     stored = np.ascontiguousarray(table).reshape(-1).view(np.uint8)
-    held = 8 * (len(stored) - FILTER_HEADER)
-    head = stored[:FILTER_HEADER].view(np.uint64).tolist() if held >= 0 else [0, 0, 0, 0]
+    capacity = 8 * (len(stored) - FILTER_HEADER)
+    head = stored[:FILTER_HEADER].view(np.uint64).tolist() if capacity >= 0 else [0, 0, 0, 0]
     magic, bits, pairs, _ = head
     if magic != FILTER_MAGIC:
         raise ValueError(f"{name} is not a Bloom filter: expected {FILTER_MAGIC} at its start")
-    if not (1 <= bits <= held and 1 <= pairs <= MAX_HASHES):
+    if not (1 <= bits <= capacity and 1 <= pairs <= MAX_HASHES):
         raise ValueError(
-            f"{name} has {bits} bits and {pairs} pairs per key, expected 1 to {held} and 1 to "
+            f"{name} has {bits} bits and {pairs} pairs per key, expected 1 to {capacity} and 1 to "
             f"{MAX_HASHES}"
         )
     return stored[FILTER_HEADER:], bits, pairs
@@ -116,9 +116,9 @@ def filter_bits(table: Array, name: str) -> tuple[Array, int, int]:
 def in_filter(table: Array, name: str, words: Array) -> Array:
     """Test if a Bloom filter may contain rows of words: uint32 [rows, words] to bool [rows]."""
     stored, bits, pairs = filter_bits(table, name)
-    found = np.ones(len(words), bool)
+    contained = np.ones(len(words), bool)
     for seed in range(pairs):
         for half in murmur_128(words, seed):
             position = half % bits
-            found &= (stored[position >> 3] >> (7 - (position & 7)).astype(np.uint8)) & 1 == 1
-    return found
+            contained &= (stored[position >> 3] >> (7 - (position & 7)).astype(np.uint8)) & 1 == 1
+    return contained

@@ -86,7 +86,7 @@ class SequenceTopkAvgPooling(OpDef, op="sequence_topk_avg_pooling"):
     ) -> dict[str, Array]:
         sizes, most = ragged_sizes(ROW_lod[0], COLUMN_lod[0]), max(self.topks)
         offsets, tall = offsets_by(sizes, self.channel_num), ROW_lod[0]
-        d_X, found = np.zeros_like(X).reshape(-1), pos.reshape(-1, self.channel_num, most)
+        d_X, positions = np.zeros_like(X).reshape(-1), pos.reshape(-1, self.channel_num, most)
         upstream = d_Out.reshape(-1, self.channel_num, len(self.topks))
         widest = max((m for _, m in sizes), default=0)
         below = np.arange(min(most, widest))[:, None] < np.array(self.topks)
@@ -94,6 +94,6 @@ class SequenceTopkAvgPooling(OpDef, op="sequence_topk_avg_pooling"):
         for i, (n, m) in enumerate(sizes):
             image = d_X[offsets[i] : offsets[i + 1]].reshape(-1, n, m)
             rows = slice(int(tall[i]), int(tall[i + 1]))
-            order, values = found[rows][..., :m], shares[rows][..., :m]
+            order, values = positions[rows][..., :m], shares[rows][..., :m]
             np.put_along_axis(image, order.transpose(1, 0, 2), values.transpose(1, 0, 2), axis=2)
         return {"X": d_X.reshape(X.shape)}

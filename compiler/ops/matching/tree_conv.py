@@ -114,9 +114,9 @@ class TreeConv(OpDef, op="tree_conv"):
             differ(edges[2], 2) or differ(parts[1], 3) or differ(parts[0], nodes[2])
         )
         if not fits or differ(nodes[0], edges[0]):
-            given = shown(NodesVector=NodesVector, EdgeSet=EdgeSet, Filter=Filter)
+            shapes = shown(NodesVector=NodesVector, EdgeSet=EdgeSet, Filter=Filter)
             expected = "[batch, nodes, features], [batch, edges, 2], [features, 3, size, filters]"
-            raise ShapeError(f"tree_conv: {given} do not fit, expected {expected}")
+            raise ShapeError(f"tree_conv: {shapes} do not fit, expected {expected}")
         return NodesVector.with_shape((*nodes[:2], *parts[2:]))
 
     def numpy(self, NodesVector: Array, EdgeSet: Array, Filter: Array) -> Array:

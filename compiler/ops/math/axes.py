@@ -60,9 +60,9 @@ def positive_or_unknown(sizes: Sequence[int]) -> Shape:
 def int_values(listing: Any, single: Any, attribute: Any) -> list[int]:
     """Return integers from one tensor, else from one-element tensors, else from the attribute."""
     if listing is not None:
-        return [int(each) for each in listing.reshape(-1)]
+        return [int(number) for number in listing.reshape(-1)]
     if single:
-        return [int(each.reshape(-1)[0]) for each in single]
+        return [int(array.reshape(-1)[0]) for array in single]
     return list(attribute)
 
 

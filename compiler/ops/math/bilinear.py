@@ -34,12 +34,12 @@ def corner(
 def sample(images: Array, number: Array, rows: Array, columns: Array) -> Array:
     """Sample images bilinearly at fractional positions."""
     top, left = np.floor(rows), np.floor(columns)
-    made = np.zeros((*rows.shape, images.shape[3]), images.dtype)
+    result = np.zeros((*rows.shape, images.shape[3]), images.dtype)
     for down, right in [(int(step[0]), int(step[1])) for step in CORNERS.split()]:
         row, column = top + down, left + right
         share = (1 - np.abs(rows - row)) * (1 - np.abs(columns - column))
-        made += corner(images, number, row, column)[0] * share[..., None]
-    return made
+        result += corner(images, number, row, column)[0] * share[..., None]
+    return result
 
 
 def sample_gradient(

@@ -45,14 +45,14 @@ class Corner:
 
 def corners(k: KernelBuilder, row: Number, column: Number, sizes: Sequence[Size]) -> list[Corner]:
     """Return the four neighbours of a position in an image of height and width `sizes`."""
-    found: list[Corner] = []
+    neighbours: list[Corner] = []
     for step in CORNERS.split():
         down, right = int(step[0]), int(step[1])
         y, inside_y, near = _neighbour(k, row, down, sizes[0])
         x, inside_x, across = _neighbour(k, column, right, sizes[1])
         signs = (2 * down - 1, 2 * right - 1)
-        found.append(Corner(y, x, inside_y & inside_x, near, across, *signs))
-    return found
+        neighbours.append(Corner(y, x, inside_y & inside_x, near, across, *signs))
+    return neighbours
 
 
 def _neighbour(
@@ -69,15 +69,15 @@ def _neighbour(
 def looked(found: Sequence[Corner], at: Callable[[Corner], Number]) -> Number:
     """Return the bilinear sample; `at` loads a neighbour's pixel (0 out of bounds)."""
     total = at(found[0]) * found[0].share
-    for each in found[1:]:
-        total = total + at(each) * each.share
+    for corner in found[1:]:
+        total = total + at(corner) * corner.share
     return total
 
 
 def moved(found: Sequence[Corner], at: Callable[[Corner], Number]) -> tuple[Number, Number]:
     """Return the derivatives of the sample with respect to the row and column position."""
     down, right = (at(found[0]) * slope for slope in found[0].slopes)
-    for each in found[1:]:
-        value, slopes = at(each), each.slopes
+    for corner in found[1:]:
+        value, slopes = at(corner), corner.slopes
         down, right = down + value * slopes[0], right + value * slopes[1]
     return down, right

@@ -30,11 +30,11 @@ class BilinearTensorProduct(OpDef, op="bilinear_tensor_product"):
         self, X: TensorType, Y: TensorType, Weight: TensorType, Bias: TensorType | None
     ) -> TensorType:
         require_same_dtype(self.kind, X=X, Y=Y, Weight=Weight)
-        given = shown(X=X, Y=Y, Weight=Weight)
+        shapes = shown(X=X, Y=Y, Weight=Weight)
         if (X.rank, Y.rank, Weight.rank) != (2, 2, 3) or differ(X.shape[0], Y.shape[0]):
-            raise ShapeError(f"{self.kind}: {given}, expected [n, i], [n, j] and [k, i, j]")
+            raise ShapeError(f"{self.kind}: {shapes}, expected [n, i], [n, j] and [k, i, j]")
         if differ(X.shape[1], Weight.shape[1]) or differ(Y.shape[1], Weight.shape[2]):
-            raise ShapeError(f"{self.kind}: {given}, expected [n, i], [n, j] and [k, i, j]")
+            raise ShapeError(f"{self.kind}: {shapes}, expected [n, i], [n, j] and [k, i, j]")
         if Bias is not None and differ(Bias.numel, Weight.shape[0]):
             raise ShapeError(f"{self.kind}: {shown(Weight=Weight, Bias=Bias)}, expected [1, k]")
         return X.with_shape((X.shape[0], Weight.shape[0]))
@@ -68,8 +68,8 @@ class BilinearTensorProduct(OpDef, op="bilinear_tensor_product"):
         Out: DeviceOperand,
     ) -> None:
         sizes = Weight.shape[1:]
-        for given, size in ((X, sizes[0]), (Y, sizes[1])):
-            k.expect_size("columns", given.shape[1], size)
+        for operand, size in ((X, sizes[0]), (Y, sizes[1])):
+            k.expect_size("columns", operand.shape[1], size)
         _, n, c, left, right = k.tiles((), Out.shape[0], Out.shape[1], product(sizes))
         i, j = k.unravel(left, sizes)
         total = k.contract(X[n, i] * Y[n, j], Weight[(c, *k.unravel(right, sizes))])

@@ -70,8 +70,8 @@ class Cumsum(OpDef, op="cumsum"):
         if isinstance(size, int) and size <= part:
             self.scan(k, x, out, size, None)
             return
-        held = DType.FP32 if X.type.dtype is DType.FP16 else X.type.dtype
-        starts = k.scratch((outer, (size + part - 1) // part, inner), held)
+        dtype = DType.FP32 if X.type.dtype is DType.FP16 else X.type.dtype
+        starts = k.scratch((outer, (size + part - 1) // part, inner), dtype)
         self.block_sums(k, x, part, starts)
         self.scan(k, x, out, part, starts)
 

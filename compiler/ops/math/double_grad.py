@@ -45,9 +45,9 @@ def at_element(small: DeviceOperand, indices: Sequence[Number], axis: int) -> Nu
 
 def broadcast_sum(terms: Sequence[Array | None], shape: tuple[int, ...], axis: int) -> Array:
     """Sum the terms that are not None, each broadcast to `shape`."""
-    given = [pad_rank(term, shape, axis) for term in terms if term is not None]
-    total = np.zeros(shape, given[0].dtype)
-    for term in given:
+    padded = [pad_rank(term, shape, axis) for term in terms if term is not None]
+    total = np.zeros(shape, padded[0].dtype)
+    for term in padded:
         total += term
     return total
 

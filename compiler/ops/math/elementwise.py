@@ -64,13 +64,13 @@ class Elementwise(Pointwise):
     def aligned_shape(self, small: Shape, large: Shape) -> Shape:
         """Return `small` padded to `large`'s rank; raise ShapeError if it does not fit."""
         axis = len(large) - len(small) if self.axis == -1 else self.axis
-        kept = list(small)
-        while kept and kept[-1] == 1:
-            kept.pop()
-        after = len(large) - axis - len(kept)
+        trimmed = list(small)
+        while trimmed and trimmed[-1] == 1:
+            trimmed.pop()
+        after = len(large) - axis - len(trimmed)
         if axis < 0 or after < 0:
             raise ShapeError(f"{self.kind}: {list(small)} at axis {axis} exceeds {list(large)}")
-        return (1,) * axis + tuple(kept) + (1,) * after
+        return (1,) * axis + tuple(trimmed) + (1,) * after
 
 
 class ElementwiseAdd(Elementwise, op="elementwise_add"):

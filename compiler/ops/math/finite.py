@@ -38,8 +38,8 @@ class IsFinite(TensorTest, op="isfinite"):
     def kernel(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
         (one,) = k.grid(1)
         r = k.loop(X.type.numel)
-        found = k.astype(k.isfinite(X.reshaped((X.type.numel,))[r]), DType.INT32)
-        k.store(Out, (one,), k.not_equal(k.min(found, r), 0))
+        flags = k.astype(k.isfinite(X.reshaped((X.type.numel,))[r]), DType.INT32)
+        k.store(Out, (one,), k.not_equal(k.min(flags, r), 0))
 
 
 class IsInf(TensorTest, op="isinf"):
@@ -51,8 +51,8 @@ class IsInf(TensorTest, op="isinf"):
     def kernel(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
         (one,) = k.grid(1)
         r = k.loop(X.type.numel)
-        found = k.astype(k.isinf(X.reshaped((X.type.numel,))[r]), DType.INT32)
-        k.store(Out, (one,), k.greater(k.max(found, r), 0))
+        flags = k.astype(k.isinf(X.reshaped((X.type.numel,))[r]), DType.INT32)
+        k.store(Out, (one,), k.greater(k.max(flags, r), 0))
 
 
 class IsNan(TensorTest, op="isnan"):
@@ -64,8 +64,8 @@ class IsNan(TensorTest, op="isnan"):
     def kernel(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
         (one,) = k.grid(1)
         r = k.loop(X.type.numel)
-        found = k.astype(k.isnan(X.reshaped((X.type.numel,))[r]), DType.INT32)
-        k.store(Out, (one,), k.greater(k.max(found, r), 0))
+        flags = k.astype(k.isnan(X.reshaped((X.type.numel,))[r]), DType.INT32)
+        k.store(Out, (one,), k.greater(k.max(flags, r), 0))
 
 
 class ElementTest(Pointwise):
@@ -128,7 +128,7 @@ class AllClose(OpDef, op="allclose"):
     ) -> None:
         (one,) = k.grid(1)
         r = k.loop(Input.type.numel)
-        x, y = (each.reshaped((Input.type.numel,))[r] for each in (Input, Other))
+        x, y = (operand.reshaped((Input.type.numel,))[r] for operand in (Input, Other))
         near = k.absolute(x - y) <= self.atol + self.rtol * k.absolute(y)
         close = k.equal(x, y) | (near & k.isfinite(y))
         if self.equal_nan:
@@ -156,8 +156,8 @@ class EqualAll(OpDef, op="equal_all"):
         self, k: KernelBuilder, X: DeviceOperand, Y: DeviceOperand, Out: DeviceOperand
     ) -> None:
         unequal = [pair for pair in zip(X.shape, Y.shape, strict=False) if pair[0] != pair[1]]
-        known = any(isinstance(a, int) and isinstance(b, int) for a, b in unequal)
-        if X.type.rank != Y.type.rank or known:
+        differ_statically = any(isinstance(a, int) and isinstance(b, int) for a, b in unequal)
+        if X.type.rank != Y.type.rank or differ_statically:
             fill(k, Out, False)
             return
         (one,) = k.grid(1)

@@ -37,11 +37,11 @@ def half_log_odds(xp: Xp, square: Value) -> Value:
     So Φ(x) = ½ + ½·tanh(x · this). A polynomial fitted for an error of Φ of at most 3e-8; x² is
     clamped at 30, beyond which Φ is 0 or 1 in single precision.
     """
-    held = xp.minimum(square, 30.0)
+    clamped = xp.minimum(square, 30.0)
     slope = 1.75617079e-09
     for c in (-1.32263341e-07, 3.96474443e-06, -5.53061938e-05, -3.25949754e-05):
-        slope = held * slope + c
-    return (held * slope + 0.0363330846) * held + 0.797884941
+        slope = clamped * slope + c
+    return (clamped * slope + 0.0363330846) * clamped + 0.797884941
 
 
 def normal_cdf(xp: Xp, x: Value) -> Value:

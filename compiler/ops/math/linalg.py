@@ -44,9 +44,9 @@ class Dot(OpDef, op="dot"):
     def kernel(
         self, k: KernelBuilder, X: DeviceOperand, Y: DeviceOperand, Out: DeviceOperand
     ) -> None:
-        kept = k.grid(*X.shape[:-1])
+        indices = k.grid(*X.shape[:-1])
         r = k.loop(X.shape[-1])
-        k.store(Out, (*kept, 0), k.sum(X[(*kept, r)] * Y[(*kept, r)], r))
+        k.store(Out, (*indices, 0), k.sum(X[(*indices, r)] * Y[(*indices, r)], r))
 
     def kernel_grad(
         self,
@@ -76,15 +76,18 @@ class Addmm(OpDef, op="addmm"):
 
     def infer(self, Input: TensorType, X: TensorType, Y: TensorType) -> TensorType:
         require_same_dtype(self.kind, Input=Input, X=X, Y=Y)
-        given = shown(Input=Input, X=X, Y=Y)
+        shapes = shown(Input=Input, X=X, Y=Y)
         if (Input.rank, X.rank, Y.rank) != (2, 2, 2) or differ(X.shape[1], Y.shape[0]):
             raise ShapeError(
-                f"addmm: {given}, expected matrices, with as many columns of X as rows of Y"
+                f"addmm: {shapes}, expected matrices, with as many columns of X as rows of Y"
             )
-        made = (X.shape[0], Y.shape[1])
-        if any(size != 1 and differ(size, n) for size, n in zip(Input.shape, made, strict=True)):
-            raise ShapeError(f"addmm: {given}: Input does not broadcast to the product")
-        return X.with_shape(made)
+        product_shape = (X.shape[0], Y.shape[1])
+        if any(
+            size != 1 and differ(size, n)
+            for size, n in zip(Input.shape, product_shape, strict=True)
+        ):
+            raise ShapeError(f"addmm: {shapes}: Input does not broadcast to the product")
+        return X.with_shape(product_shape)
 
     def numpy(self, Input: Array, X: Array, Y: Array) -> Array:
         return Input * self.Beta + np.matmul(X, Y) * self.Alpha
@@ -204,8 +207,8 @@ def cross_kernel(
     whole = split_at(X.shape, vector_axis(X.shape, dim) % X.type.rank)
     i, c, j = k.grid(*whole)
     x, y, one, two = X.reshaped(whole), Y.reshaped(whole), k.mod(c + 1, 3), k.mod(c + 2, 3)
-    made = x[i, one, j] * y[i, two, j] - x[i, two, j] * y[i, one, j]
-    k.store(out.reshaped(whole), (i, c, j), made)
+    difference = x[i, one, j] * y[i, two, j] - x[i, two, j] * y[i, one, j]
+    k.store(out.reshaped(whole), (i, c, j), difference)
 
 
 class Kron(OpDef, op="kron"):
@@ -239,7 +242,7 @@ class Kron(OpDef, op="kron"):
     def kernel(
         self, k: KernelBuilder, X: DeviceOperand, Y: DeviceOperand, Out: DeviceOperand
     ) -> None:
-        x, y = (with_rank(each, Out.type.rank) for each in (X, Y))
+        x, y = (with_rank(operand, Out.type.rank) for operand in (X, Y))
         indices = k.grid(*Out.shape)
         pairs = [(i, k.size(size)) for i, size in zip(indices, y.shape, strict=True)]
         outer, inner = (tuple(part(*pair) for pair in pairs) for part in (k.div, k.mod))
@@ -258,7 +261,7 @@ class Kron(OpDef, op="kron"):
             sizes = [k.size(size) for size in y.shape]
             return d_Out[tuple(i * n + j for i, n, j in zip(outer, sizes, inner, strict=True))]
 
-        x, y = (with_rank(each, d_Out.type.rank) for each in (X, Y))
+        x, y = (with_rank(operand, d_Out.type.rank) for operand in (X, Y))
         if d_X is not None:
             i, r = k.grid(*x.shape), k.loop(product(y.shape))
             j = k.unravel(r, y.shape)
@@ -318,21 +321,21 @@ class Trace(OpDef, op="trace"):
 
     def kernel(self, k: KernelBuilder, Input: DeviceOperand, Out: DeviceOperand) -> None:
         rows, columns = diagonal_axes(Input.type.rank, self.dim1, self.dim2)
-        kept = [size for a, size in enumerate(Input.shape) if a not in (rows, columns)]
-        output_index = k.grid(*kept)
+        remaining = [size for a, size in enumerate(Input.shape) if a not in (rows, columns)]
+        output_index = k.grid(*remaining)
         r = k.loop(Input.shape[rows])
         at = [*output_index]
         at.insert(rows, r)
         at.insert(columns, r + self.offset)
         value = Input.at(*at, where=inside(k, r + self.offset, Input.shape[columns]), other=0)
-        k.store(Out.reshaped(kept), output_index, k.sum(value, r))
+        k.store(Out.reshaped(remaining), output_index, k.sum(value, r))
 
     def kernel_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_Input: DeviceOperand) -> None:
         rows, columns = diagonal_axes(d_Input.type.rank, self.dim1, self.dim2)
         at = k.grid(*d_Input.shape)
         removed = (rows, columns)
-        kept = [size for a, size in enumerate(d_Input.shape) if a not in removed]
-        upstream = d_Out.reshaped(kept)[tuple(i for a, i in enumerate(at) if a not in removed)]
+        remaining = [size for a, size in enumerate(d_Input.shape) if a not in removed]
+        upstream = d_Out.reshaped(remaining)[tuple(i for a, i in enumerate(at) if a not in removed)]
         own = k.equal(at[columns] - at[rows], self.offset)
         k.store(d_Input, at, k.where(own, upstream, 0))
 

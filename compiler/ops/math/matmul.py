@@ -152,8 +152,8 @@ class Product(OpDef):
         axes = reduced_axes(stack, views[slot][:-2])
         if axes:
             partial = k.scratch((*stack, rows, columns), result.type.dtype)
-            kept = [1 if axis in axes else size for axis, size in enumerate(stack)]
-            target = result.view((*kept, rows, columns))
+            stack_shape = [1 if axis in axes else size for axis, size in enumerate(stack)]
+            target = result.view((*stack_shape, rows, columns))
             k.line(f"np.matmul({left}, {right}, out={partial})")
             k.line(f"np.add.reduce({partial}, axis={axes}, keepdims=True, out={target})")
         else:
@@ -262,9 +262,9 @@ class Matmul(Product, op="matmul"):
         depth, columns = y[-2:][::-1] if self.transpose_Y else y[-2:]
         if differ(inner, depth) or self.stacks_differ(x, y):
             raise self.unfit(X, Y)
-        kept = () if X.rank == 1 and rows == 1 else (rows,)
-        kept += () if Y.rank == 1 and columns == 1 else (columns,)
-        return X.with_shape((*(x[:-2] or y[:-2]), *kept) or (1,))
+        matrix_shape = () if X.rank == 1 and rows == 1 else (rows,)
+        matrix_shape += () if Y.rank == 1 and columns == 1 else (columns,)
+        return X.with_shape((*(x[:-2] or y[:-2]), *matrix_shape) or (1,))
 
     def stacks_differ(self, x: Shape, y: Shape) -> bool:
         """Return whether both operands are batches of different sizes."""

@@ -32,8 +32,8 @@ class Heads(Composite):
     def split_operand(self, steps: Steps, slot: str, axis: int) -> list[str]:
         """Append a split of an operand; return the names of its parts."""
         attrs = {"num": self.head_number, "axis": axis}
-        made = steps.outputs("split", {"Out": self.head_number}, attrs, X=steps[slot])
-        return made["Out"]
+        outputs = steps.outputs("split", {"Out": self.head_number}, attrs, X=steps[slot])
+        return outputs["Out"]
 
     def head_attributes(self) -> dict[str, Any]:
         """Return the attributes of a single head's product."""
@@ -61,9 +61,9 @@ class MatmulHeads(Heads, op="matmul_heads"):
             self.split_operand(steps, "Y", axes["Y"]),
             strict=True,
         )
-        made = [steps("matmul", self.head_attributes(), X=x, Y=y) for x, y in pairs]
+        products = [steps("matmul", self.head_attributes(), X=x, Y=y) for x, y in pairs]
         last = max(steps.type(slot).rank for slot in ("X", "Y")) - 1
-        steps.write("Out", steps("concat", {"axis": last}, X=made))
+        steps.write("Out", steps("concat", {"axis": last}, X=products))
 
 
 class MatmulHeadsGrad(Heads, op="matmul_heads_grad"):
@@ -83,13 +83,13 @@ class MatmulHeadsGrad(Heads, op="matmul_heads_grad"):
         last = steps.type("Out" + GRAD).rank - 1
         parts = [self.split_operand(steps, slot, axes[slot]) for slot in ("X", "Y")]
         above = self.split_operand(steps, "Out" + GRAD, last)
-        found = [
+        gradients = [
             steps.outputs(
                 "matmul_grad", {"X@GRAD": 1, "Y@GRAD": 1}, self.head_attributes(),
-                **{"X": x, "Y": y, "Out" + GRAD: given},
+                **{"X": x, "Y": y, "Out" + GRAD: upstream},
             )
-            for x, y, given in zip(*parts, above, strict=True)
+            for x, y, upstream in zip(*parts, above, strict=True)
         ]  # fmt: skip
         for slot in ("X", "Y"):
-            names = [made[slot + GRAD][0] for made in found]
+            names = [outputs[slot + GRAD][0] for outputs in gradients]
             steps.write(slot + GRAD, steps("concat", {"axis": axes[slot]}, X=names))

@@ -66,8 +66,8 @@ class MatmulV2(Product, op="matmul_v2"):
             asked = f"trans_x={self.trans_x}, trans_y={self.trans_y}"
             raise ShapeError(f"matmul_v2: {shown(X=X, Y=Y)} do not fit with {asked}")
         stack = broadcast("matmul_v2", [x[:-2], y[:-2]])
-        kept = (rows,) * (X.rank > 1) + (columns,) * (Y.rank > 1)
-        return X.with_shape((*stack, *kept) or (1,))
+        result_axes = (rows,) * (X.rank > 1) + (columns,) * (Y.rank > 1)
+        return X.with_shape((*stack, *result_axes) or (1,))
 
     def views(self, X: Shape, Y: Shape) -> Views:
         """Return flattened batches if none broadcasts, else shapes padded with leading 1s."""

@@ -115,14 +115,14 @@ class HardSwish(Unary, op="hard_swish"):
     offset = attr(3.0)
 
     def compute(self, xp: Xp, X: Value) -> Value:
-        held = xp.minimum(xp.maximum(X + self.offset, 0.0), self.threshold)
-        return X * held * (1.0 / self.scale)
+        clipped = xp.minimum(xp.maximum(X + self.offset, 0.0), self.threshold)
+        return X * clipped * (1.0 / self.scale)
 
     def grad(self, xp: Xp, X: Value, d_Out: Value) -> Value:
         shifted = X + self.offset
-        held = xp.minimum(xp.maximum(shifted, 0.0), self.threshold)
+        clipped = xp.minimum(xp.maximum(shifted, 0.0), self.threshold)
         bent = xp.logical_and(shifted > 0.0, shifted < self.threshold)
-        return {"X": d_Out * (held + X * bent) * (1.0 / self.scale)}
+        return {"X": d_Out * (clipped + X * bent) * (1.0 / self.scale)}
 
 
 class Elu(Unary, op="elu"):
@@ -176,8 +176,8 @@ class Prelu(Pointwise, op="prelu"):
         return {"Alpha": wanted}
 
     def permuted(self, types: Types, order: Order) -> PermutedOp | None:
-        known = permuted_layout("data_format", self.data_format, order, "X", "Out")
-        return None if self.mode == "element" else known
+        permuted = permuted_layout("data_format", self.data_format, order, "X", "Out")
+        return None if self.mode == "element" else permuted
 
     def alpha_view(self, X: Shape) -> Shape:
         """Return the shape Alpha is viewed in, of the rank of X."""

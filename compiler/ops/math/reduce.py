@@ -111,7 +111,7 @@ def sum_to(
     """
     padded = (*(1 for _ in range(len(whole) - len(out.shape))), *out.shape)
     pairs = enumerate(zip(whole, padded, strict=True))
-    axes = tuple(axis for axis, (size, kept) in pairs if kept == 1 and size != 1)
+    axes = tuple(axis for axis, (size, target) in pairs if target == 1 and size != 1)
     if not axes:
         indices = k.grid(*whole)
         k.store(out.reshaped(whole), indices, value(indices))
@@ -258,9 +258,9 @@ class AxisReduction(Reduction):
     def permuted(self, types: Types, order: Order) -> PermutedOp | None:
         """Permute the reduced axes; not applicable if the kept axes would be reordered."""
         removed = normalize_axes(len(order), self.dim, self.reduce_all)
-        kept = [axis for axis in order if axis not in removed]
+        remaining = [axis for axis in order if axis not in removed]
         slots = {"X", "Out"} if self.keep_dim else {"X"}
-        fits = self.keep_dim or kept == sorted(kept)
+        fits = self.keep_dim or remaining == sorted(remaining)
         return (
             PermutedOp(frozenset(slots), {"dim": permuted_axes(self.dim, order)}) if fits else None
         )
@@ -317,7 +317,9 @@ class MinMaxReduction(AxisReduction, UfuncReduction):
     ) -> None:
         axes, whole = self.axes(X.type.rank), k.grid(*X.shape)
         left = tuple(0 if axis in axes else index for axis, index in enumerate(whole))
-        extreme, upstream = (each.reshaped(self.spread(X.shape))[left] for each in (Out, d_Out))
+        extreme, upstream = (
+            operand.reshaped(self.spread(X.shape))[left] for operand in (Out, d_Out)
+        )
         k.store(d_X, whole, k.where(k.equal(X[whole], extreme), upstream, 0))
 
 
@@ -372,8 +374,8 @@ class ReduceProd(AxisReduction, UfuncReduction, op="reduce_prod"):
         axes = normalize_axes(X.ndim, self.dim, self.reduce_all)
         dtype = element_type(self.out_dtype, X)
         wide = "float64" if "float" in dtype else dtype
-        found = np.multiply.reduce(X, axis=axes, keepdims=self.keep_dim, dtype=wide)
-        return np.atleast_1d(found).astype(dtype)
+        reduced = np.multiply.reduce(X, axis=axes, keepdims=self.keep_dim, dtype=wide)
+        return np.atleast_1d(reduced).astype(dtype)
 
     def grad(self, X: Array, Out: Array, d_Out: Array) -> dict[str, Array]:
         axes = normalize_axes(X.ndim, self.dim, self.reduce_all)

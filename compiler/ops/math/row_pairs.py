@@ -158,7 +158,9 @@ class CosSim(OpDef, op="cos_sim"):
         (i,) = k.grid(rows)
         r, mine = k.loop(width), k.mod(i, k.size(Y.shape[0]))
         x, y = X.reshaped((rows, width))[i, r], Y.reshaped((Y.shape[0], width))[mine, r]
-        x_norm, y_norm = (k.maximum(k.sqrt(k.sum(each * each, r)), 1e-4) for each in (x, y))
+        x_norm, y_norm = (
+            k.maximum(k.sqrt(k.sum(operand * operand, r)), 1e-4) for operand in (x, y)
+        )
         k.store(Out, (i, 0), k.sum(x * y, r) / (x_norm * y_norm))
         if XNorm is not None:
             k.store(XNorm, (i, 0), x_norm)

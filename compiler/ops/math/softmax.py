@@ -129,6 +129,6 @@ class LogSumExp(OpDef, op="logsumexp"):
         axes, whole = normalize_axes(X.type.rank, self.axis, self.reduce_all), k.grid(*X.shape)
         left = tuple(0 if axis in axes else i for axis, i in enumerate(whole))
         out, upstream = (
-            each.reshaped(keepdims_shape(X.shape, axes))[left] for each in (Out, d_Out)
+            operand.reshaped(keepdims_shape(X.shape, axes))[left] for operand in (Out, d_Out)
         )
         k.store(d_X, whole, upstream * k.exp(X[whole] - out))

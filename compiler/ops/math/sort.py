@@ -100,8 +100,8 @@ class TopK(OpDef, op="top_k"):
         columns = X.shape[-1]
         if K is None and (self.k < 1 or is_less(columns, self.k)):
             raise ShapeError(f"top_k: X is {X}, expected at least k={self.k} columns, k >= 1")
-        kept = X.with_shape((*X.shape[:-1], self.k if K is None else UNKNOWN))
-        return {"Out": kept, "Indices": kept.with_dtype(DType.INT64)}
+        output = X.with_shape((*X.shape[:-1], self.k if K is None else UNKNOWN))
+        return {"Out": output, "Indices": output.with_dtype(DType.INT64)}
 
     def numpy(self, X: Array, K: Array | None) -> dict[str, Array]:
         return top_values(X, self.k if K is None else int(K.reshape(-1)[0]), -1, True)
@@ -120,14 +120,14 @@ class TopK(OpDef, op="top_k"):
     ) -> None:
         rows, columns = product(X.shape[:-1]), X.shape[-1]
         table = X.view((rows, columns))
-        found = Indices or k.scratch((rows, self.k), DType.INT64)
+        indices = Indices or k.scratch((rows, self.k), DType.INT64)
         if self.k == 1:
-            k.line(f"{table}.argmax(axis=1, out={found.view((rows,))})")
+            k.line(f"{table}.argmax(axis=1, out={indices.view((rows,))})")
         else:
             order = f"np.argsort(-{table}, axis=1, kind='stable')[:, :{self.k}]"
-            k.line(f"np.copyto({found.view((rows, self.k))}, {order})")
+            k.line(f"np.copyto({indices.view((rows, self.k))}, {order})")
         if Out is not None:
-            taken = f"np.take_along_axis({table}, {found.view((rows, self.k))}, axis=1)"
+            taken = f"np.take_along_axis({table}, {indices.view((rows, self.k))}, axis=1)"
             k.line(f"np.copyto({Out.view((rows, self.k))}, {taken})")
 
     def lower_grad(self, k: SourceBuilder, Indices: Operand, d_Out: Operand, d_X: Operand) -> None:
@@ -176,8 +176,8 @@ class TopKV2(OpDef, op="top_k_v2"):
         if K is None and (self.k < 1 or is_less(size, self.k)):
             raise ShapeError(f"top_k_v2: X is {X}, expected k={self.k} or more along axis {axis}")
         count = self.k if K is None else UNKNOWN
-        kept = X.with_shape((*X.shape[:axis], count, *X.shape[axis + 1 :]))
-        return {"Out": kept, "Indices": kept.with_dtype(DType.INT64)}
+        output = X.with_shape((*X.shape[:axis], count, *X.shape[axis + 1 :]))
+        return {"Out": output, "Indices": output.with_dtype(DType.INT64)}
 
     def numpy(self, X: Array, K: Array | None) -> dict[str, Array]:
         count = self.k if K is None else int(K.reshape(-1)[0])
@@ -254,7 +254,7 @@ class Argsort(OpDef, op="argsort"):
         size = X.shape[axis]
         values, indices = both_outputs(k, X, size, axis, Out, Indices)
         whole = split_at(X.shape, axis)
-        x, values, indices = (each.reshaped(whole) for each in (X, values, indices))
+        x, values, indices = (operand.reshaped(whole) for operand in (X, values, indices))
         sort_kernels.sort_rows(k, x, self.descending, values, indices, size)
 
     def kernel_grad(
@@ -287,8 +287,8 @@ class ArgMinMax(OpDef):
             return TensorType(dtype, (1,) * (X.rank if self.keepdims else 1))
         axis = self.axis % X.rank
         left, right = X.shape[:axis], X.shape[axis + 1 :]
-        kept = (*left, 1, *right) if self.keepdims else (*left, *right)
-        return TensorType(dtype, kept or (1,))
+        shape = (*left, 1, *right) if self.keepdims else (*left, *right)
+        return TensorType(dtype, shape or (1,))
 
     def find(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand, largest: bool) -> None:
         """Emit a kernel for the indices of the maximum or minimum."""
@@ -310,8 +310,8 @@ class ArgMax(ArgMinMax, op="arg_max"):
 
     def numpy(self, X: Array) -> Array:
         axis = None if self.flatten else self.axis
-        found = np.argmax(X, axis=axis, keepdims=self.keepdims)
-        return typed_indices(found, X.ndim, self.keepdims, self.dtype)
+        indices = np.argmax(X, axis=axis, keepdims=self.keepdims)
+        return typed_indices(indices, X.ndim, self.keepdims, self.dtype)
 
     def kernel(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
         self.find(k, X, Out, True)
@@ -322,8 +322,8 @@ class ArgMin(ArgMinMax, op="arg_min"):
 
     def numpy(self, X: Array) -> Array:
         axis = None if self.flatten else self.axis
-        found = np.argmin(X, axis=axis, keepdims=self.keepdims)
-        return typed_indices(found, X.ndim, self.keepdims, self.dtype)
+        indices = np.argmin(X, axis=axis, keepdims=self.keepdims)
+        return typed_indices(indices, X.ndim, self.keepdims, self.dtype)
 
     def kernel(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
         self.find(k, X, Out, False)

@@ -56,7 +56,7 @@ def top_values(
     """Emit kernels for the first `count` values along an axis, sorted, and their indices."""
     outer, size, inner = split_at(X.shape, axis)
     x = X.reshaped((outer, size, inner))
-    values, indices = (each.reshaped((outer, count, inner)) for each in (Out, Indices))
+    values, indices = (operand.reshaped((outer, count, inner)) for operand in (Out, Indices))
     if count > MAX_SELECTED.value:
         sort_rows(k, x, largest, values, indices, count)
         return
@@ -65,10 +65,10 @@ def top_values(
         r = k.loop(size)
         value, last = x[i, r, j], last_value(X, largest)
         if n:
-            known = precedes(k, values[i, n - 1, j], indices[i, n - 1, j], value, r, largest)
+            eligible = precedes(k, values[i, n - 1, j], indices[i, n - 1, j], value, r, largest)
         else:
-            known = r >= 0
-        best, index = first_of(k, value, r, known, (size, last, largest))
+            eligible = r >= 0
+        best, index = first_of(k, value, r, eligible, (size, last, largest))
         k.store(values, (i, n, j), best)
         k.store(indices, (i, n, j), index)
 
@@ -84,8 +84,8 @@ def first_of(
     size, last, largest = order
     beyond = k.size(size) - 1
     if not value.dtype.is_float:
-        found = k.where(known, value, last)
-        best = k.max(found, r) if largest else k.min(found, r)
+        candidates = k.where(known, value, last)
+        best = k.max(candidates, r) if largest else k.min(candidates, r)
         return best, lowest(k, k.where(known & k.equal(value, best), r, beyond), r)
     missing = k.isnan(value)
     if largest:
@@ -135,9 +135,9 @@ def sort_rows(
     i, j = k.grid(outer, inner)
     r = k.loop(size)
     index = k.argsort(x[i, r, j], r, largest)
-    kept = r < k.size(count)
-    k.store(values, (i, r, j), x.at(i, index, j, where=kept), kept)
-    k.store(indices, (i, r, j), index, kept)
+    in_range = r < k.size(count)
+    k.store(values, (i, r, j), x.at(i, index, j, where=in_range), in_range)
+    k.store(indices, (i, r, j), index, in_range)
 
 
 def sort_by_rank(
@@ -151,9 +151,9 @@ def sort_by_rank(
     own = x[i, n, j]
     first = precedes(k, x[i, r, j], r, own, n, largest)
     rank = k.sum(k.astype(first, DType.INT32), r)
-    kept = rank < k.size(count)
-    k.store(values, (i, rank, j), own, kept)
-    k.store(indices, (i, rank, j), n, kept)
+    in_range = rank < k.size(count)
+    k.store(values, (i, rank, j), own, in_range)
+    k.store(indices, (i, rank, j), n, in_range)
 
 
 def scatter_along(

@@ -86,7 +86,7 @@ class Norm(OpDef, op="norm"):
         whole = split_at(X.shape, self.axis % X.type.rank)
         i, j = k.grid(whole[0], whole[2])
         r = k.loop(whole[1])
-        x, upstream = (each.reshaped(whole)[i, r, j] for each in (X, d_Out))
+        x, upstream = (operand.reshaped(whole)[i, r, j] for operand in (X, d_Out))
         length = Norm.reshaped((whole[0], whole[2]))[i, j]
         along = k.sum(x * upstream, r) / (length * length)
         k.store(d_X.reshaped(whole), (i, r, j), (upstream - x * along) / length)
@@ -187,7 +187,7 @@ class PNorm(OpDef, op="p_norm"):
         whole = k.grid(*X.shape)
         left = tuple(0 if axis in axes else i for axis, i in enumerate(whole))
         norm, upstream = (
-            each.reshaped(keepdims_shape(X.shape, axes))[left] for each in (Out, d_Out)
+            operand.reshaped(keepdims_shape(X.shape, axes))[left] for operand in (Out, d_Out)
         )
         k.store(d_X, whole, upstream * kernel_p_norm_slope(k, X[whole], norm, p))
 
@@ -226,7 +226,7 @@ class FrobeniusNorm(AxisReduction, op="frobenius_norm"):
     ) -> None:
         axes, whole = self.axes(X.type.rank), k.grid(*X.shape)
         left = tuple(0 if axis in axes else i for axis, i in enumerate(whole))
-        norm, upstream = (each.reshaped(self.spread(X.shape))[left] for each in (Out, d_Out))
+        norm, upstream = (operand.reshaped(self.spread(X.shape))[left] for operand in (Out, d_Out))
         k.store(d_X, whole, upstream * X[whole] / k.where(norm > 0, norm, 1))
 
 

@@ -90,8 +90,8 @@ class Auc(OpDef, op="auc"):
         width = Predict.shape[-1] if Predict.rank == 2 else 0
         odd = isinstance(width, int) and width not in (1, 2)
         if odd or differ(Predict.shape[0], Label.numel):
-            given = shown(Predict=Predict, Label=Label)
-            raise ShapeError(f"auc: {given}, expected [rows, 2] or [rows, 1], and a label per row")
+            shapes = shown(Predict=Predict, Label=Label)
+            raise ShapeError(f"auc: {shapes}, expected [rows, 2] or [rows, 1], and a label per row")
         bins = self.num_thresholds + 1
         count = (self.slide_steps + 1) * bins + 1 if self.slide_steps else bins
         for slot, counts in (("StatPos", StatPos), ("StatNeg", StatNeg)):
@@ -124,6 +124,6 @@ class Auc(OpDef, op="auc"):
             counts.append(after or k.scratch(before.shape, before.type.dtype))
             if not k.aliased(before, counts[-1]):
                 k.line(f"np.copyto({counts[-1]}, {before})")
-        given = f"{Predict}, {Label}, {counts[0]}, {counts[1]}"
-        area = f"{k.function(count_area)}({given}, {self.num_thresholds}, {self.slide_steps})"
+        arguments = f"{Predict}, {Label}, {counts[0]}, {counts[1]}"
+        area = f"{k.function(count_area)}({arguments}, {self.num_thresholds}, {self.slide_steps})"
         k.line(area if AUC is None else f"{AUC}.fill({area})")

@@ -113,8 +113,8 @@ class ChunkEval(OpDef, op="chunk_eval"):
             require_dtype(self.kind, slot, labels, DType.INT64)
         require_same_shape(self.kind, Inference=Inference, Label=Label)
         if SeqLength is not None and Inference.rank < 2:
-            given = shown(Inference=Inference, SeqLength=SeqLength)
-            raise ShapeError(f"{self.kind}: {given}, expected padded lines")
+            shapes = shown(Inference=Inference, SeqLength=SeqLength)
+            raise ShapeError(f"{self.kind}: {shapes}, expected padded lines")
         share, count = TensorType(DType.FP32, (1,)), TensorType(DType.INT64, (1,))
         return dict.fromkeys(CHUNK_SHARES, share) | dict.fromkeys(CHUNK_COUNTS, count)
 
@@ -128,19 +128,19 @@ class ChunkEval(OpDef, op="chunk_eval"):
     ) -> dict[str, Array]:
         tags, levels = dict(CHUNK_SCHEMES)[self.chunk_scheme], Label_lod or Inference_lod
         highest = self.num_chunk_types * len(tags)
-        found = checked_labels(Inference, "Inference", highest)
+        predicted = checked_labels(Inference, "Inference", highest)
         real = checked_labels(Label, "Label", highest)
         if SeqLength is not None:
             _, valid = rows_by_length(SeqLength, Label.shape[1], "SeqLength")
             first = np.zeros(valid.shape, np.bool_)
             first[:, :1] = True
-            found, real, first = found[valid.ravel()], real[valid.ravel()], first[valid]
+            predicted, real, first = predicted[valid.ravel()], real[valid.ravel()], first[valid]
         elif levels:
             first = first_steps(len(real), levels[-1])
         else:
             raise ValueError("chunk_eval needs LoD of Label, or the input SeqLength")
         kinds, excluded = self.num_chunk_types, self.excluded_chunk_types
-        inferred, labeled, correct = count_chunks(found, real, first, tags, kinds, excluded)
+        inferred, labeled, correct = count_chunks(predicted, real, first, tags, kinds, excluded)
         precision, recall = correct / max(inferred, 1), correct / max(labeled, 1)
         score = 2 * precision * recall / (precision + recall) if correct else 0.0
         shares = np.array([[precision], [recall], [score]], np.float32)

@@ -74,7 +74,7 @@ def split_sequences(rows: Array, levels: list[Array]) -> list[Array]:
 
 def require_equal_images(found: list[Array], true: list[Array]) -> None:
     """Raise ValueError unless detections and ground truth have the same number of images."""
-    counts = [len(each[-1]) - 1 for each in (found, true)]
+    counts = [len(lod[-1]) - 1 for lod in (found, true)]
     if counts[0] != counts[1]:
         raise ValueError(
             f"DetectRes has the boxes of {counts[0]} images, Label those of {counts[1]}"
@@ -101,8 +101,10 @@ def previous_state(
             f"PosCount has the counts of {counts[0]} classes, TruePos the scores of {counts[1]}: "
             f"expected {kinds}, 'class_num'"
         )
-    kept = np.zeros((0, 2)) if TruePos is None else TruePos
-    scores, right = (split_sequences(column, TruePos_lod) for column in (kept[:, 0], kept[:, 1]))
+    detections = np.zeros((0, 2)) if TruePos is None else TruePos
+    scores, right = (
+        split_sequences(column, TruePos_lod) for column in (detections[:, 0], detections[:, 1])
+    )
     return PosCount.reshape(-1).astype(np.int64), scores, right
 
 
@@ -156,11 +158,11 @@ class DetectionMap(OpDef, op="detection_map"):
             raise BadAttribute(
                 f"{self.kind}: 'ap_type' is {self.ap_type!r}, not 'integral' or '11point'"
             )
-        given = shown(DetectRes=DetectRes, Label=Label)
+        shapes = shown(DetectRes=DetectRes, Label=Label)
         widths = DetectRes.shape[-1], Label.shape[-1]
-        known = all(isinstance(width, int) for width in widths)
-        if (DetectRes.rank, Label.rank) != (2, 2) or (known and widths not in ((6, 5), (6, 6))):
-            raise ShapeError(f"{self.kind}: {given}, expected [found, 6] and [true, 5 or 6]")
+        is_static = all(isinstance(width, int) for width in widths)
+        if (DetectRes.rank, Label.rank) != (2, 2) or (is_static and widths not in ((6, 5), (6, 6))):
+            raise ShapeError(f"{self.kind}: {shapes}, expected [found, 6] and [true, 5 or 6]")
         scores = TensorType(DType.FP32, (UNKNOWN, 2))
         classes = [TensorType(DType.INT64, (self.class_num + 1,))]
         return {
@@ -193,9 +195,9 @@ class DetectionMap(OpDef, op="detection_map"):
             split_sequences(~difficult | self.evaluate_difficult, Label_lod),
             strict=True,
         )
-        for found, true, counts in images:
-            for kind in classes_present(kinds, found[:, 0], true[:, 0]):
-                mine, real = found[found[:, 0] == kind], true[:, 0] == kind
+        for detections, true, counts in images:
+            for kind in classes_present(kinds, detections[:, 0], true[:, 0]):
+                mine, real = detections[detections[:, 0] == kind], true[:, 0] == kind
                 judged, hits = match_boxes(mine, true[real, -4:], counts[real], least)
                 totals[kind] += counts[real].sum()
                 scores[kind] = np.append(scores[kind], mine[judged, 1])

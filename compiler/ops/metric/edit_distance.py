@@ -64,10 +64,12 @@ class EditDistance(OpDef, op="edit_distance"):
             require_dtype(self.kind, slot, tokens, DType.INT64)
         padded = HypsLength is not None and RefsLength is not None
         fits = (Hyps.rank, Refs.rank) == (2, 2)
-        if not fits or (not padded and any(differ(each.shape[-1], 1) for each in (Hyps, Refs))):
-            given = shown(Hyps=Hyps, Refs=Refs)
+        if not fits or (
+            not padded and any(differ(tensor_type.shape[-1], 1) for tensor_type in (Hyps, Refs))
+        ):
+            shapes = shown(Hyps=Hyps, Refs=Refs)
             raise ShapeError(
-                f"{self.kind}: {given}, expected [tokens, 1], or lengths for padded input"
+                f"{self.kind}: {shapes}, expected [tokens, 1], or lengths for padded input"
             )
         count: Size = UNKNOWN
         if padded or Refs_lod:
@@ -99,11 +101,11 @@ class EditDistance(OpDef, op="edit_distance"):
         if len(hyps) != len(refs):
             raise ValueError(f"there are {len(hyps)} sequences in Hyps, but {len(refs)} in Refs")
         counts = meant.sum(1)
-        found = distances(Hyps.reshape(-1)[hyps], read.sum(1), Refs.reshape(-1)[refs], counts)
+        edits = distances(Hyps.reshape(-1)[hyps], read.sum(1), Refs.reshape(-1)[refs], counts)
         if self.normalized and not counts.all():
             empty = int(counts.argmin())
             raise ValueError(f"sequence {empty} of Refs is empty: it cannot be normalized")
-        share = found / counts[:, None] if self.normalized else found
+        share = edits / counts[:, None] if self.normalized else edits
         return {
             "SequenceNum": np.array([len(refs)], np.int64),
             "SequenceNum_lod": [],

@@ -138,10 +138,10 @@ class MeanIou(OpDef, op="mean_iou"):
         require_same_shape(self.kind, Predictions=Predictions, Labels=Labels)
         counts = TensorType(DType.INT32, (self.num_classes,))
         for slot, sums in (("InWrongs", InWrongs), ("InCorrects", InCorrects)):
-            for each in sums or []:
-                require_same_shape(self.kind, **{slot: each, "counts": counts})
-        for each in InMeanIou or []:
-            require_scalar(self.kind, InMeanIou=each)
+            for tensor_type in sums or []:
+                require_same_shape(self.kind, **{slot: tensor_type, "counts": counts})
+        for tensor_type in InMeanIou or []:
+            require_scalar(self.kind, InMeanIou=tensor_type)
         mean = TensorType(DType.FP32, (1,))
         return {"OutMeanIou": mean, "OutWrong": counts, "OutCorrect": counts}
 
@@ -185,18 +185,20 @@ class MeanIou(OpDef, op="mean_iou"):
     ) -> None:
         classes, count = self.num_classes, Labels.type.numel
         wrong, correct = (
-            each or k.scratch((classes,), DType.INT32) for each in (OutWrong, OutCorrect)
+            output or k.scratch((classes,), DType.INT32) for output in (OutWrong, OutCorrect)
         )
         (c,) = k.grid(classes)
         r = k.loop(count)
-        predicted, true = (k.equal(each.reshaped((count,))[r], c) for each in (Predictions, Labels))
-        for out, found, before in (
+        predicted, true = (
+            k.equal(operand.reshaped((count,))[r], c) for operand in (Predictions, Labels)
+        )
+        for out, flags, before in (
             (wrong, k.logical_xor(predicted, true), InWrongs),
             (correct, predicted & true, InCorrects),
         ):
-            total = k.sum(k.astype(found, DType.INT32), r)
-            for each in before or []:
-                total = total + each[c]
+            total = k.sum(k.astype(flags, DType.INT32), r)
+            for operand in before or []:
+                total = total + operand[c]
             k.store(out, (c,), total)
         if OutMeanIou is None:
             return
@@ -206,8 +208,8 @@ class MeanIou(OpDef, op="mean_iou"):
         share = k.astype(right, DType.FP64) / k.astype(k.maximum(every, 1), DType.FP64)
         there = k.sum(k.astype(k.not_equal(every, 0), DType.INT32), r)
         mean = k.sum(share, r) / k.astype(k.maximum(there, 1), DType.FP64)
-        for each in InMeanIou or []:
-            mean = mean + each[0]
+        for operand in InMeanIou or []:
+            mean = mean + operand[0]
         k.store(OutMeanIou, (one,), mean)
 
 
@@ -222,15 +224,15 @@ def precision_recall_f1(states: Array) -> Array:
 
     `states` [classes, 4] has true positives, false positives, true negatives, false negatives.
     """
-    found = np.empty(6)
+    metrics = np.empty(6)
     total = states.sum(0, keepdims=True)
     for start, counts in ((0, states), (3, total)):
         precision = ratio(counts[:, 0], counts[:, 1]).mean()
         recall = ratio(counts[:, 0], counts[:, 3]).mean()
         both = precision + recall
         score = 2 * precision * recall / both if both > 0 else 0.0
-        found[start : start + 3] = precision, recall, score
-    return found
+        metrics[start : start + 3] = precision, recall, score
+    return metrics
 
 
 class PrecisionRecall(OpDef, op="precision_recall"):

@@ -103,7 +103,7 @@ class Lrn(OpDef, op="lrn"):
         position = k.grid(*X.shape)
         t = k.loop(2 * self.reach(X.shape) + 1)
         near, inside = self.neighbour(k, X.shape, position, t)
-        upstream, out = (each.at(*near, where=inside, other=0) for each in (d_Out, Out))
+        upstream, out = (operand.at(*near, where=inside, other=0) for operand in (d_Out, Out))
         around = k.sum(upstream * out / MidOut.at(*near, where=inside, other=1), t)
         own = d_Out[position] * k.power(MidOut[position], -self.beta)
         k.store(d_X, position, own - X[position] * around * (2 * self.alpha * self.beta))

@@ -130,8 +130,8 @@ class DataNorm(OpDef, op="data_norm"):
         Means: DeviceOperand,
         Scales: DeviceOperand,
     ) -> None:
-        given = (BatchSize, BatchSum, BatchSquareSum, scale_w, bias)
-        Channels(X.shape).expect(k, *given)
+        operands = (BatchSize, BatchSum, BatchSquareSum, scale_w, bias)
+        Channels(X.shape).expect(k, *operands)
         (c,) = k.grid(X.shape[1])
         k.store(Means, (c,), BatchSum[c] / BatchSize[c])
         k.store(Scales, (c,), k.sqrt(BatchSize[c] / BatchSquareSum[c]))

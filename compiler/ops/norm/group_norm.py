@@ -30,8 +30,8 @@ def require_channels(op: str, X: TensorType, layout: str, **vectors: TensorType 
         if vector is None:
             continue
         if vector.rank != 1 or differ(vector.shape[0], size) or vector.dtype != X.dtype:
-            found = shown(X=X, **{slot: vector})
-            raise ShapeError(f"{op}: {found} do not fit: there are {size} channels")
+            shapes = shown(X=X, **{slot: vector})
+            raise ShapeError(f"{op}: {shapes} do not fit: there are {size} channels")
 
 
 def require_positions(op: str, X: TensorType, layout: str) -> None:
@@ -140,7 +140,7 @@ class InstanceNorm(OpDef, op="instance_norm"):
         def values(c: Number, position: Number) -> list[Number]:
             n = k.div(position, k.size(s.view[2]))
             upstream = s.read(k, d_Y, c, position)
-            mean, inverse = (upcast(k, each[n, c]) for each in (means, inverses))
+            mean, inverse = (upcast(k, operand[n, c]) for operand in (means, inverses))
             normal = (s.read(k, X, c, position) - mean) * inverse
             pairs = ((d_Scale, upstream * normal), (d_Bias, upstream))
             return [value for out, value in pairs if out is not None]
@@ -213,10 +213,10 @@ class GroupNorm(OpDef, op="group_norm"):
         require_positions(self.kind, X, self.data_layout)
         channels = channels_first(self.data_layout, X.shape)[1]
         if self.groups < 1 or is_less(channels, self.groups):
-            found = f"group_norm: groups is {self.groups}"
-            raise BadAttribute(f"{found}, expected 1 to {channels}, the channels of X {X}")
-        each = X.with_shape((X.shape[0], self.groups))
-        return {"Y": X, "Mean": each, "Variance": each}
+            actual = f"group_norm: groups is {self.groups}"
+            raise BadAttribute(f"{actual}, expected 1 to {channels}, the channels of X {X}")
+        statistic = X.with_shape((X.shape[0], self.groups))
+        return {"Y": X, "Mean": statistic, "Variance": statistic}
 
     def numpy(self, X: Array, Scale: Array | None, Bias: Array | None) -> dict[str, Array]:
         images = view_channels_first(self.data_layout, X)
@@ -240,7 +240,7 @@ class GroupNorm(OpDef, op="group_norm"):
         Variance: Array,
         d_Y: Array,
     ) -> dict[str, Array]:
-        y, upstream = (view_channels_first(self.data_layout, each) for each in (Y, d_Y))
+        y, upstream = (view_channels_first(self.data_layout, array) for array in (Y, d_Y))
         shape = (-1, *[1] * (Y.ndim - 2))
         scale = np.ones(y.shape[1], Y.dtype) if Scale is None else Scale
         normal = y if Bias is None else y - Bias.reshape(shape)
@@ -249,7 +249,7 @@ class GroupNorm(OpDef, op="group_norm"):
         scaled, d_x = upstream * scale.reshape(shape), np.empty(y.shape, Y.dtype)
         inverse = 1 / np.sqrt(Variance + self.epsilon)
         for group, part in enumerate(channel_groups(y.shape[1], self.groups)):
-            rows = [_image_rows(each[:, part]) for each in (scaled, normal)]
+            rows = [_image_rows(array[:, part]) for array in (scaled, normal)]
             result = normal_gradient(rows[0], rows[1], inverse[:, group][:, None])
             d_x[:, part] = result.reshape(d_x[:, part].shape)
         axes = (0, *range(2, Y.ndim))

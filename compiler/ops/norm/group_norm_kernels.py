@@ -95,8 +95,8 @@ def normalise(
     mean, variance = k.moments(x, e.iteration, e.inside)
     for out, value in zip(statistics, (mean, variance), strict=True):
         if out is not None:
-            known = value if e.inside is None else k.where(e.count > 0.0, value, math.nan)
-            k.store(out, (e.n, e.group), known)
+            guarded = value if e.inside is None else k.where(e.count > 0.0, value, math.nan)
+            k.store(out, (e.n, e.group), guarded)
     if Y is None:
         return
     scale, bias = factors
@@ -129,7 +129,7 @@ def gradient(
 
     def values(c: Number, position: Number) -> list[Number]:
         upstream = s.read(k, d_Y, c, position)
-        own = [None if each is None else upcast(k, each[c]) for each in factors]
+        own = [None if factor is None else upcast(k, factor[c]) for factor in factors]
         normal = normalised_value(k, s.read(k, Y, c, position), own[0], own[1])
         pairs = zip(sum_outputs, (upstream * normal, upstream), strict=True)
         return [value for out, value in pairs if out is not None]
@@ -139,7 +139,7 @@ def gradient(
     if d_X is None:
         return
     e = g.begin(k, Y)
-    own = [None if each is None else e.at(k, each) for each in factors]
+    own = [None if factor is None else e.at(k, factor) for factor in factors]
     upstream = g.read(k, d_Y, e)
     normal = masked(k, e.inside, normalised_value(k, g.read(k, Y, e), own[0], own[1]))
     scaled = upstream if own[0] is None else upstream * own[0]

@@ -57,8 +57,8 @@ class InplaceAbn(BatchNormalisation, op="inplace_abn"):
         Variance: TensorType,
     ) -> dict[str, TensorType]:
         if self.activation not in ACTIVATIONS:
-            found = f"inplace_abn: activation is {self.activation!r}"
-            raise BadAttribute(found, hint="expected identity, leaky_relu or elu")
+            actual = f"inplace_abn: activation is {self.activation!r}"
+            raise BadAttribute(actual, hint="expected identity, leaky_relu or elu")
         return super().infer(X, Scale, Bias, Mean, Variance)
 
     def numpy(
@@ -72,8 +72,8 @@ class InplaceAbn(BatchNormalisation, op="inplace_abn"):
     ) -> dict[str, Array]:
         keep = self.momentum if MomentumTensor is None else float(MomentumTensor.ravel()[0])
         frozen = self.use_global_stats or (self.is_test and not self.trainable_statistics)
-        given = (X, Scale, Bias, Mean, Variance, keep, self.epsilon, frozen, self.data_layout)
-        result = normalised(*given)
+        arguments = (X, Scale, Bias, Mean, Variance, keep, self.epsilon, frozen, self.data_layout)
+        result = normalised(*arguments)
         return {**result, "Y": apply_activation(result["Y"], self.activation, self.alpha)}
 
     def grad(
@@ -85,7 +85,7 @@ class InplaceAbn(BatchNormalisation, op="inplace_abn"):
         SavedVariance: Array,
         d_Y: Array,
     ) -> dict[str, Array]:
-        y, upstream = (channel_rows(each, self.data_layout) for each in (Y, d_Y))
+        y, upstream = (channel_rows(array, self.data_layout) for array in (Y, d_Y))
         y, upstream = invert_activation(y, upstream, self.activation, self.alpha)
         frozen = self.use_global_stats or (self.is_test and not self.trainable_statistics)
         result = rows_gradient((y - Bias) / Scale, upstream, Scale * SavedVariance, frozen)
@@ -110,8 +110,8 @@ class InplaceAbn(BatchNormalisation, op="inplace_abn"):
         SavedMean: DeviceOperand | None,
         SavedVariance: DeviceOperand | None,
     ) -> None:
-        given = (X, Scale, Bias, Mean, Variance, MomentumTensor, Y, MeanOut, VarianceOut)
-        super().kernel(k, *given, SavedMean, SavedVariance)
+        operands = (X, Scale, Bias, Mean, Variance, MomentumTensor, Y, MeanOut, VarianceOut)
+        super().kernel(k, *operands, SavedMean, SavedVariance)
         if Y is not None and self.activation in ("leaky_relu", "elu"):
             at = k.grid(*Y.shape)
             k.store(Y, at, activated_value(k, Y[at], self.activation, self.alpha))
@@ -139,8 +139,8 @@ class InplaceAbn(BatchNormalisation, op="inplace_abn"):
         k.store(inverse, (c,), 1.0 / Scale[c])
         s = Channels.of(self.data_layout, Y.shape)
         # With Bias as the mean and 1/Scale as 1/deviation, Y normalises to the values of X.
-        given = (straight, upstream, factor, Bias, inverse)
-        batch_norm_kernels.gradient(k, s, given, (d_X, d_Scale, d_Bias), self.is_frozen)
+        operands = (straight, upstream, factor, Bias, inverse)
+        batch_norm_kernels.gradient(k, s, operands, (d_X, d_Scale, d_Bias), self.is_frozen)
 
 
 def activated_value(k: KernelBuilder, x: Number, activation: str, alpha: float) -> Number:

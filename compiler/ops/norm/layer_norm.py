@@ -44,15 +44,15 @@ class LayerNorm(OpDef, op="layer_norm"):
         self, X: TensorType, Scale: TensorType | None, Bias: TensorType | None
     ) -> dict[str, TensorType]:
         if not 0 < self.begin_norm_axis < X.rank:
-            found = f"layer_norm: begin_norm_axis is {self.begin_norm_axis}"
-            raise BadAttribute(f"{found}, expected an axis of X {X} after the first")
+            actual = f"layer_norm: begin_norm_axis is {self.begin_norm_axis}"
+            raise BadAttribute(f"{actual}, expected an axis of X {X} after the first")
         rows, columns = self.table(X.shape)
         if is_less(columns, 1):
             raise ShapeError(f"layer_norm: X is {X}, expected one element or more in a row")
         for slot, vector in (("Scale", Scale), ("Bias", Bias)):
             if vector is not None and (vector.rank != 1 or differ(vector.shape[0], columns)):
-                found = shown(X=X, **{slot: vector})
-                raise ShapeError(f"layer_norm: {found} do not fit: a row has {columns} elements")
+                actual = shown(X=X, **{slot: vector})
+                raise ShapeError(f"layer_norm: {actual} do not fit: a row has {columns} elements")
         return {"Y": X, "Mean": X.with_shape((rows,)), "Variance": X.with_shape((rows,))}
 
     def table(self, X: Shape) -> tuple[Size, Size]:
@@ -98,7 +98,7 @@ class LayerNorm(OpDef, op="layer_norm"):
         table = self.table(X.shape)
         rows, columns = table
         dtype = X.type.dtype
-        mean, variance = (each or k.scratch((rows,), dtype) for each in (Mean, Variance))
+        mean, variance = (output or k.scratch((rows,), dtype) for output in (Mean, Variance))
         x, y = X.view(table), (Y or k.scratch(table, dtype)).view(table)
         deviation = k.scratch((rows,), dtype)
         k.line(f"np.matmul({x}, {_share(k, columns, X)}, out={mean})")

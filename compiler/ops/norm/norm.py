@@ -53,8 +53,8 @@ class Layouts(OpDef):
         wide = DType.FP32 if X.dtype in HALVES else X.dtype
         for slot, vector in vectors.items():
             if vector.rank != 1 or differ(vector.shape[0], channels) or vector.dtype != wide:
-                found = shown(X=X, **{slot: vector})
-                raise ShapeError(f"{self.kind}: {found} do not fit: there are {channels} channels")
+                shapes = shown(X=X, **{slot: vector})
+                raise ShapeError(f"{self.kind}: {shapes} do not fit: there are {channels} channels")
 
     def npc(self, k: SourceBuilder, X: Operand) -> str:
         """Return an expression for X as [N, positions, C]."""
@@ -116,8 +116,8 @@ class BatchNormalisation(Layouts):
             raise ShapeError(f"{self.kind}: X is {X}, expected floats with a batch and channels")
         self.expect_vectors(X, Scale=Scale, Bias=Bias, Mean=Mean, Variance=Variance)
         saved = dict.fromkeys(("SavedMean", "SavedVariance"), Mean)
-        kept = {"MeanOut": Mean, "VarianceOut": Variance, "ReserveSpace": X.with_shape((0,))}
-        return {"Y": X, **kept, **saved}
+        statistics = {"MeanOut": Mean, "VarianceOut": Variance, "ReserveSpace": X.with_shape((0,))}
+        return {"Y": X, **statistics, **saved}
 
     @property
     def is_frozen(self) -> bool:
@@ -139,23 +139,26 @@ class BatchNormalisation(Layouts):
         SavedMean: DeviceOperand | None,
         SavedVariance: DeviceOperand | None,
     ) -> None:
-        s, given = Channels.of(self.data_layout, X.shape), (Mean, Variance)
-        s.expect(k, Scale, Bias, *given)
+        s, running = Channels.of(self.data_layout, X.shape), (Mean, Variance)
+        s.expect(k, Scale, Bias, *running)
         if self.is_frozen:
             outs = [
                 out if out and not k.aliased(out, a) else None
-                for a, out in zip(given, (MeanOut, VarianceOut), strict=True)
+                for a, out in zip(running, (MeanOut, VarianceOut), strict=True)
             ]
-            batch_norm_kernels.normalise_by_running(k, s, X, (Scale, Bias), given, self.epsilon, Y)
+            batch_norm_kernels.normalise_by_running(
+                k, s, X, (Scale, Bias), running, self.epsilon, Y
+            )
             saved = (SavedMean, SavedVariance)
-            batch_norm_kernels.store_running(k, given, self.epsilon, saved, (outs[0], outs[1]))
+            batch_norm_kernels.store_running(k, running, self.epsilon, saved, (outs[0], outs[1]))
             return
         outs, numbers = (MeanOut, VarianceOut), (self.momentum, self.epsilon)
-        kept = batch_norm_kernels.Statistics(given, outs, *numbers, MomentumTensor)
+        statistics = batch_norm_kernels.Statistics(running, outs, *numbers, MomentumTensor)
         mean, inverse = (
-            each or k.scratch(Mean.shape, Mean.type.dtype) for each in (SavedMean, SavedVariance)
+            output or k.scratch(Mean.shape, Mean.type.dtype)
+            for output in (SavedMean, SavedVariance)
         )
-        self.triton_batch(k, s, X, (Scale, Bias), Y, (mean, inverse), kept)
+        self.triton_batch(k, s, X, (Scale, Bias), Y, (mean, inverse), statistics)
 
     def triton_batch(
         self,
@@ -197,8 +200,8 @@ class BatchNorm(BatchNormalisation, op="batch_norm"):
     ) -> dict[str, Array]:
         keep = self.momentum if MomentumTensor is None else float(MomentumTensor.ravel()[0])
         frozen = self.use_global_stats or (self.is_test and not self.trainable_statistics)
-        kept = (Mean, Variance, keep, self.epsilon, frozen, self.data_layout)
-        return normalised(X, Scale, Bias, *kept)
+        settings = (Mean, Variance, keep, self.epsilon, frozen, self.data_layout)
+        return normalised(X, Scale, Bias, *settings)
 
     def grad(
         self,
@@ -209,7 +212,7 @@ class BatchNorm(BatchNormalisation, op="batch_norm"):
         SavedVariance: Array,
         d_Y: Array,
     ) -> dict[str, Array]:
-        x, upstream = (channel_rows(each, self.data_layout) for each in (X, d_Y))
+        x, upstream = (channel_rows(array, self.data_layout) for array in (X, d_Y))
         frozen = self.use_global_stats or (self.is_test and not self.trainable_statistics)
         if len(x) <= 1 and not frozen:
             return {"X": d_Y, "Scale": np.zeros_like(Scale), "Bias": np.zeros_like(Scale)}
@@ -233,15 +236,15 @@ class BatchNorm(BatchNormalisation, op="batch_norm"):
         SavedVariance: Operand | None,
     ) -> None:
         images = f"{self.npc(k, X)}, {self.npc(k, Y or like(k, X))}, {Scale}, {Bias}"
-        saved = [given or like(k, Mean) for given in (SavedMean, SavedVariance)]
-        kept = [(Mean, MeanOut or like(k, Mean)), (Variance, VarianceOut or like(k, Mean))]
+        saved = [vector or like(k, Mean) for vector in (SavedMean, SavedVariance)]
+        running = [(Mean, MeanOut or like(k, Mean)), (Variance, VarianceOut or like(k, Mean))]
         if self.is_frozen:
             vectors = f"{Mean}, {Variance}, {self.epsilon}, {_tuple(saved)}, {like(k, Mean)}"
             k.line(f"{k.function(normalize_by_running)}({images}, {vectors})")
-            for given, out in kept:
-                _copy(k, given, out)
+            for source, out in running:
+                _copy(k, source, out)
         else:
-            vectors = f"{_tuple(saved)}, {_tuple(map(_tuple, kept))}"
+            vectors = f"{_tuple(saved)}, {_tuple(map(_tuple, running))}"
             momentum = self.momentum if MomentumTensor is None else f"{MomentumTensor}.item(0)"
             rest = f"{momentum}, {self.epsilon}, {like(k, Mean)}"
             name, last = self.batch_function(k)
@@ -267,8 +270,8 @@ class BatchNorm(BatchNormalisation, op="batch_norm"):
         d_Scale: Operand | None,
         d_Bias: Operand | None,
     ) -> None:
-        given = [X, d_Y, d_X or like(k, X)]
-        images = ", ".join(self.npc(k, each) for each in given)
+        operands = [X, d_Y, d_X or like(k, X)]
+        images = ", ".join(self.npc(k, operand) for operand in operands)
         vectors = f"{Scale}, {SavedMean}, {SavedVariance}"
         result = f"{d_Scale or like(k, Scale)}, {d_Bias or like(k, Scale)}, {like(k, Scale)}"
         name, last = self.gradient_function(k)
@@ -287,8 +290,8 @@ class BatchNorm(BatchNormalisation, op="batch_norm"):
         d_Bias: DeviceOperand | None,
     ) -> None:
         s = Channels.of(self.data_layout, X.shape)
-        given = (X, d_Y, Scale, SavedMean, SavedVariance)
-        self.kernel_gradient(k, s, given, (d_X, d_Scale, d_Bias))
+        operands = (X, d_Y, Scale, SavedMean, SavedVariance)
+        self.kernel_gradient(k, s, operands, (d_X, d_Scale, d_Bias))
 
     def kernel_gradient(
         self,

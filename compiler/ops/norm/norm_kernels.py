@@ -53,8 +53,8 @@ class Channels:
 
     def expect(self, k: KernelBuilder, *vectors: DeviceOperand | None) -> None:
         """Require vectors to have an element for each channel, once sizes are known."""
-        for each in filter(None, vectors):
-            k.expect_size("channels", self.count, product(each.shape))
+        for vector in filter(None, vectors):
+            k.expect_size("channels", self.count, product(vector.shape))
 
     def index(self, k: KernelBuilder, c: Number, position: Number) -> tuple[Number, ...]:
         """Return the indices of an element in the view."""

@@ -41,19 +41,19 @@ def normalised(
     layout: str,
 ) -> dict[str, Array]:
     """Return the outputs of `batch_norm`; `keep` is the momentum, `frozen` skips updates."""
-    x, kept = channel_rows(X, layout), {"MeanOut": Mean, "VarianceOut": Variance}
-    kept["ReserveSpace"] = np.empty(0, X.dtype)
+    x, statistics = channel_rows(X, layout), {"MeanOut": Mean, "VarianceOut": Variance}
+    statistics["ReserveSpace"] = np.empty(0, X.dtype)
     mean, variance = Mean, Variance
     if len(x) <= 1 and not frozen:
         saved = dict.fromkeys(("SavedMean", "SavedVariance"), np.zeros_like(Mean))
-        return {"Y": X, **kept, **saved}
+        return {"Y": X, **statistics, **saved}
     if not frozen:
         mean, variance = x.mean(axis=0), x.var(axis=0)
-        kept["MeanOut"] = keep * Mean + (1.0 - keep) * mean
-        kept["VarianceOut"] = keep * Variance + (1.0 - keep) * variance
+        statistics["MeanOut"] = keep * Mean + (1.0 - keep) * mean
+        statistics["VarianceOut"] = keep * Variance + (1.0 - keep) * variance
     inverse = 1.0 / np.sqrt(variance + epsilon)
     y = rows_like((x - mean) * inverse * Scale + Bias, X, layout)
-    return {"Y": y, **kept, "SavedMean": mean, "SavedVariance": inverse}
+    return {"Y": y, **statistics, "SavedMean": mean, "SavedVariance": inverse}
 
 
 def rows_gradient(

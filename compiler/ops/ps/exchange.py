@@ -52,8 +52,8 @@ def split_sparse_rows(
     part = np.searchsorted(ends, rows, side="right")
     starts = ends - np.asarray(sections)
     chosen = [np.flatnonzero(part == index) for index in range(len(sections))]
-    numbers = [rows[each] - start for each, start in zip(chosen, starts, strict=True)]
-    return [values.take(each, axis=0, mode="clip") for each in chosen], numbers
+    numbers = [rows[indices] - start for indices, start in zip(chosen, starts, strict=True)]
+    return [values.take(indices, axis=0, mode="clip") for indices in chosen], numbers
 
 
 class Send(Exchange, op="send"):
@@ -98,11 +98,11 @@ class Send(Exchange, op="send"):
     ) -> dict[str, Any]:
         names, arrays, rows = self.send_varnames or self.X_names, X, X_rows
         if self.share != 1.0:
-            arrays = [each * each.dtype.type(self.share) for each in arrays]
+            arrays = [array * array.dtype.type(self.share) for array in arrays]
         if ClipX:
             Factor = clip_factor(ClipX, ClipX_rows, self.clip_norm)
         if Factor is not None:
-            arrays = [each * Factor.astype(each.dtype) for each in arrays]
+            arrays = [array * Factor.astype(array.dtype) for array in arrays]
         if self.sections and len(names) > len(arrays) == 1 and rows:
             arrays, rows = split_sparse_rows(self.sections, arrays[0], rows[0])
         elif self.sections and len(names) > len(arrays) == 1:
@@ -118,8 +118,12 @@ class Send(Exchange, op="send"):
 
 def clip_factor(values: Sequence[Array], rows: Sequence[Array] | None, limit: float) -> Array:
     """Return limit / max(limit, norm of values), float32 [1]; duplicate rows are summed first."""
-    merged = values if not rows else [row_sums(*each) for each in zip(values, rows, strict=True)]
-    squares = sum(float(np.square(each, dtype=np.float64).sum()) for each in merged)
+    merged = (
+        values if not rows else [row_sums(*sparse) for sparse in zip(values, rows, strict=True)]
+    )
+    squares = sum(
+        float(np.square(values_of_rows, dtype=np.float64).sum()) for values_of_rows in merged
+    )
     return np.full(1, limit / max(limit, squares**0.5), np.float32)
 
 
@@ -152,10 +156,10 @@ class Recv(Exchange, op="recv"):
 
     def numpy(self) -> dict[str, list[Array]]:
         names = self.recv_varnames or self.varnames or self.Out_names
-        found = list(connected(self.parameter_server).recv(names, self.epmap, self.trainer_id))
-        if len(found) > 1 and len(self.Out_names) == 1:
-            found = [np.concatenate(found)]
-        return {"Out": found}
+        arrays = list(connected(self.parameter_server).recv(names, self.epmap, self.trainer_id))
+        if len(arrays) > 1 and len(self.Out_names) == 1:
+            arrays = [np.concatenate(arrays)]
+        return {"Out": arrays}
 
 
 class SendBarrier(Exchange, op="send_barrier"):

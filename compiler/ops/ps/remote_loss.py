@@ -32,8 +32,8 @@ def remote_vectors(
     """
     unique, positions = np.unique(numbers, return_inverse=True)
     names, endpoints, sections = tables
-    found = remote_rows(server, names, endpoints, sections, unique, trainer_id)
-    return concat_rows(found, whole), positions.reshape(numbers.shape)
+    rows = remote_rows(server, names, endpoints, sections, unique, trainer_id)
+    return concat_rows(rows, whole), positions.reshape(numbers.shape)
 
 
 class RemoteNce(Exchange, op="remote_nce"):
@@ -95,8 +95,8 @@ class RemoteNce(Exchange, op="remote_nce"):
     ) -> dict[str, Array]:
         count, negatives = self.num_total_classes, self.num_neg_samples
         alias = (CustomDistAlias, CustomDistAliasProbs)
-        given = (count, negatives, self.custom_neg_classes, self.sampler, self.seed)
-        labels = sampled_labels(Label, *given, (Key, self.place), alias)
+        sampling = (count, negatives, self.custom_neg_classes, self.sampler, self.seed)
+        labels = sampled_labels(Label, *sampling, (Key, self.place), alias)
         tables = (self.table_names, self.epmap, self.height_sections)
         server = connected(self.parameter_server)
         vectors, positions = remote_vectors(server, tables, self.trainer_id, labels, Weight)

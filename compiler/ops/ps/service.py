@@ -156,9 +156,9 @@ class RecvSave(Exchange, op="recv_save"):
         server = connected(self.parameter_server)
         parts = server.recv(self.remote_varnames, self.endpoints, self.trainer_id)
         whole = concat_slices(parts, self.slice_shapes, self.shape)
-        found = element_type(self.dtype)
-        if whole.dtype != found:
-            raise ValueError(f"recv_save: the servers sent {whole.dtype}, expected 'dtype' {found}")
+        dtype = element_type(self.dtype)
+        if whole.dtype != dtype:
+            raise ValueError(f"recv_save: the servers sent {whole.dtype}, expected 'dtype' {dtype}")
         server.save_tensor(self.file_path, whole, self.overwrite)
         return {}
 

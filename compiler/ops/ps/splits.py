@@ -128,9 +128,9 @@ class SplitIds(OpDef, op="split_ids"):
         count = max(1, len(self.Out_names))
         if Ids_rows:
             chosen = [np.flatnonzero(Ids_rows[0] % count == part) for part in range(count)]
-            rows = [Ids_rows[0][each] // count for each in chosen]
-            return {"Out": [Ids[0][each] for each in chosen], "Out_rows": rows}
-        unique = np.unique(np.concatenate([each.reshape(-1) for each in Ids]))
+            rows = [Ids_rows[0][indices] // count for indices in chosen]
+            return {"Out": [Ids[0][indices] for indices in chosen], "Out_rows": rows}
+        unique = np.unique(np.concatenate([ids.reshape(-1) for ids in Ids]))
         return {"Out": [unique[unique % count == part].reshape(-1, 1) for part in range(count)]}
 
 
@@ -149,13 +149,13 @@ class MergeIds(OpDef, op="merge_ids"):
 
     def infer(self, Ids: list[TensorType], X: list[TensorType]) -> dict[str, list[TensorType]]:
         width = X[0].shape[-1]
-        return {"Out": [X[0].with_shape((*each.shape[:-1], width)) for each in Ids]}
+        return {"Out": [X[0].with_shape((*tensor_type.shape[:-1], width)) for tensor_type in Ids]}
 
     def numpy(self, Ids: list[Array], Rows: list[Array], X: list[Array]) -> dict[str, list[Array]]:
-        known = np.concatenate([each.reshape(-1) for each in Rows])
+        ids = np.concatenate([rows.reshape(-1) for rows in Rows])
         values = np.concatenate(X)
-        order = np.argsort(known, kind="stable")
-        return {"Out": [gather_by_id(each, known, values, order) for each in Ids]}
+        order = np.argsort(ids, kind="stable")
+        return {"Out": [gather_by_id(wanted_ids, ids, values, order) for wanted_ids in Ids]}
 
 
 def gather_by_id(ids: Array, known: Array, values: Array, order: Array) -> Array:

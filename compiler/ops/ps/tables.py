@@ -41,23 +41,23 @@ class DistributedLookupTable(Exchange, op="distributed_lookup_table"):
         self, Ids: list[TensorType], Ids_lod: list[TensorType] | None, W: TensorType
     ) -> dict[str, Any]:
         drop = 1 if self.lookup_table_version == OLD else 0
-        shapes = [each.shape[: each.rank - drop] for each in Ids]
+        shapes = [tensor_type.shape[: tensor_type.rank - drop] for tensor_type in Ids]
         outputs = [W.with_shape((*shape, W.shape[1])) for shape in shapes]
         return {"Outputs": outputs, "Outputs_lod": Ids_lod or []}
 
     def numpy(
         self, Ids: list[Array], Ids_lod: list[Array] | None, W: Shape
     ) -> dict[str, list[Array]]:
-        flat = np.concatenate([each.reshape(-1) for each in Ids])
+        flat = np.concatenate([ids.reshape(-1) for ids in Ids])
         unique, positions = unique_ids(flat)
         server = connected(self.parameter_server)
-        found = remote_rows(
+        vectors = remote_rows(
             server, self.table_names, self.endpoints, self.height_sections, unique, self.trainer_id
         )
-        rows = concat_rows(found, W).take(positions, axis=0, mode="clip")
+        rows = concat_rows(vectors, W).take(positions, axis=0, mode="clip")
         if self.padding_idx >= 0:
             rows[flat == self.padding_idx] = 0
-        ends = np.cumsum([each.size for each in Ids])[:-1]
+        ends = np.cumsum([ids.size for ids in Ids])[:-1]
         drop = 1 if self.lookup_table_version == OLD else 0
         parts = zip(np.split(rows, ends), Ids, strict=True)
         outputs = [part.reshape(*ids.shape[: ids.ndim - drop], -1) for part, ids in parts]
@@ -73,11 +73,11 @@ def unique_ids(ids: Array) -> tuple[Array, Array]:
         unique, positions = np.unique(ids, return_inverse=True)
         return unique, positions.reshape(-1)
     packed = np.sort((ids << 24) | np.arange(len(ids)))
-    known = packed >> 24
-    is_first = np.append(True, known[1:] != known[:-1])
+    values = packed >> 24
+    is_first = np.append(True, values[1:] != values[:-1])
     positions = np.empty(len(ids), np.int64)
     positions[packed & ((1 << 24) - 1)] = np.cumsum(is_first) - 1
-    return known[is_first], positions
+    return values[is_first], positions
 
 
 def concat_rows(found: Sequence[Array], table: Sequence[Any]) -> Array:
@@ -97,7 +97,7 @@ def remote_rows(
 ) -> Sequence[Array]:
     """Fetch the rows of ascending ids, by block; raise IndexError for an id out of range."""
     _, rows = split_sparse_rows(sections, ids, ids)
-    asked = [index for index, each in enumerate(rows) if len(each)]
+    asked = [index for index, row_ids in enumerate(rows) if len(row_ids)]
     names = [tables[index] for index in asked]
     chosen = [endpoints[index] for index in asked]
     return server.prefetch(names, chosen, [rows[index] for index in asked], trainer_id)
@@ -119,7 +119,7 @@ class Prefetch(Exchange, op="prefetch"):
         return {}
 
     def numpy(self, X: list[Array]) -> dict[str, list[Array]]:
-        rows = [each.reshape(-1) for each in X]
+        rows = [array.reshape(-1) for array in X]
         server = connected(self.parameter_server)
         return {"Out": list(server.prefetch(self.X_names, self.epmap, rows, self.trainer_id))}
 
@@ -151,7 +151,7 @@ class LookupSparseTable(OpDef, op="lookup_sparse_table"):
             raise IndexError(
                 f"lookup_sparse_table: an id is out of range for the {len(W)} local rows"
             )
-        found = W[positions]
+        rows = W[positions]
         if self.padding_idx >= 0:
-            found[Ids.reshape(-1) == self.padding_idx] = 0
-        return found
+            rows[Ids.reshape(-1) == self.padding_idx] = 0
+        return rows

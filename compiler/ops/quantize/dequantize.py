@@ -85,8 +85,8 @@ class FakeChannelWiseDequantizeMaxAbs(OpDef, op="fake_channel_wise_dequantize_ma
         if not 1 <= len(Scales) <= 2:
             raise ShapeError(f"{self.kind}: Scales are {len(Scales)}, expected 1 or 2")
         if len(self.quant_bits) < len(Scales):
-            given = f"'quant_bits' is {self.quant_bits}"
-            raise BadAttribute(f"{self.kind}: {given}, expected one for each of {len(Scales)}")
+            actual = f"'quant_bits' is {self.quant_bits}"
+            raise BadAttribute(f"{self.kind}: {actual}, expected one for each of {len(Scales)}")
         self.check_channels(X, Scales)
         return X
 
@@ -122,7 +122,7 @@ class FakeChannelWiseDequantizeMaxAbs(OpDef, op="fake_channel_wise_dequantize_ma
 
 def divisor(bits: list[int], scales: int) -> float:
     """Return the product of the largest levels of the first `scales` bit widths."""
-    return float(np.prod([level_count(each) for each in bits[:scales]]))
+    return float(np.prod([level_count(bit_count) for bit_count in bits[:scales]]))
 
 
 class DequantizeLog(OpDef, op="dequantize_log"):
@@ -139,16 +139,16 @@ class DequantizeLog(OpDef, op="dequantize_log"):
         return X.with_dtype(DType.FP32)
 
     def numpy(self, X: Array, Dict: Array) -> Array:
-        found = Dict.reshape(-1)[X.astype(np.int64) % 128]
-        return np.where(X < 0, -found, found)
+        entries = Dict.reshape(-1)[X.astype(np.int64) % 128]
+        return np.where(X < 0, -entries, entries)
 
     def kernel(
         self, k: KernelBuilder, X: DeviceOperand, Dict: DeviceOperand, Out: DeviceOperand
     ) -> None:
         indices = k.grid(*X.shape)
         x = k.astype(X[indices], DType.INT32)
-        found = Dict.reshaped((128,))[k.where(x < 0, x + 128, x)]
-        k.store(Out, indices, k.where(x < 0, -found, found))
+        entry = Dict.reshaped((128,))[k.where(x < 0, x + 128, x)]
+        k.store(Out, indices, k.where(x < 0, -entry, entry))
 
 
 class LookupTableDequant(OpDef, op="lookup_table_dequant"):
@@ -178,9 +178,9 @@ class LookupTableDequant(OpDef, op="lookup_table_dequant"):
     def numpy(self, W: Array, Ids: Array) -> Array:
         ids = Ids.reshape(-1)
         padded = (ids == self.padding_idx) & (self.padding_idx != -1)
-        found = unpacked_rows(W, np.where(padded, 0, ids))
-        found[padded] = 0.0
-        return found.reshape(*Ids.shape[:-1], found.shape[1])
+        rows = unpacked_rows(W, np.where(padded, 0, ids))
+        rows[padded] = 0.0
+        return rows.reshape(*Ids.shape[:-1], rows.shape[1])
 
 
 def unpacked_rows(table: Array, ids: Array) -> Array:

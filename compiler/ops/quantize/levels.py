@@ -128,4 +128,4 @@ def copy_state(k: KernelBuilder, given: DeviceOperand | None, out: DeviceOperand
 
 def scalars(k: KernelBuilder, *operands: DeviceOperand | None) -> Sequence[Number]:
     """Return the only element of each tensor; 0 for None."""
-    return [0.0 if each is None else each.reshaped((1,))[0] for each in operands]
+    return [0.0 if operand is None else operand.reshaped((1,))[0] for operand in operands]

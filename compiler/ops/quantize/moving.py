@@ -48,9 +48,9 @@ class MovingAverage(OpDef):
     def check(self, X: TensorType, **state: TensorType | None) -> dict[str, TensorType]:
         """Return the output types except OutScale; raises ShapeError if state is missing."""
         require_float(self.kind, "X", X)
-        for slot, each in state.items():
-            if each is not None:
-                require_scale(self.kind, slot, each, X)
+        for slot, tensor_type in state.items():
+            if tensor_type is not None:
+                require_scale(self.kind, slot, tensor_type, X)
             elif not self.is_test:
                 raise ShapeError(f"{self.kind}: {slot} is missing, but required in training")
         one = X.with_shape((1,))
@@ -112,9 +112,9 @@ class FakeQuantizeMovingAverage(MovingAverage):
         InAccum: TensorType | None,
         InState: TensorType | None,
     ) -> dict[str, TensorType]:
-        found = self.check(X, InAccum=InAccum, InState=InState)
+        types = self.check(X, InAccum=InAccum, InState=InState)
         require_scale(self.kind, "InScale", InScale, X)
-        return {**found, "OutScale": InScale}
+        return {**types, "OutScale": InScale}
 
     def kernel(
         self,
@@ -189,10 +189,10 @@ class MovingAverageAbsMaxScale(MovingAverage, op="moving_average_abs_max_scale")
         InState: TensorType | None,
         Scale: TensorType | None,
     ) -> dict[str, TensorType]:
-        found = self.check(X, InAccum=InAccum, InState=InState)
+        types = self.check(X, InAccum=InAccum, InState=InState)
         if Scale is not None:
             require_scale(self.kind, "OutScale", Scale, X)
-        return {**found, "OutScale": Scale or X.with_shape((1,))}
+        return {**types, "OutScale": Scale or X.with_shape((1,))}
 
     def numpy(
         self, X: Array, InAccum: Array | None, InState: Array | None, Scale: Array | None

@@ -60,7 +60,7 @@ class QuantizedConv2d(Convolution, op="quantized_conv2d"):
     def infer(self, Input: TensorType, Filter: TensorType) -> TensorType:
         require_dtype(self.kind, "Input", Input, DType.INT8)
         require_dtype(self.kind, "Filter", Filter, DType.INT8)
-        wide = (each.with_dtype(DType.FP32) for each in (Input, Filter))
+        wide = (tensor_type.with_dtype(DType.FP32) for tensor_type in (Input, Filter))
         return self.output(*wide)
 
     def numpy(self, Input: Array, Filter: Array) -> Array:
@@ -76,8 +76,8 @@ class QuantizedConv2d(Convolution, op="quantized_conv2d"):
     ) -> None:
         g = self.windows(Input, Filter)
         expect_channels(k, g, Input, Filter, Output)
-        given = {"images": Input, "filters": Filter, "outputs": Output, "bias": None}
-        if not k.specialised("convolution", g, **given):
+        operands = {"images": Input, "filters": Filter, "outputs": Output, "bias": None}
+        if not k.specialised("convolution", g, **operands):
             convolve(k, g, _widened(k, Input), _widened(k, Filter), Output)
 
 
@@ -118,4 +118,4 @@ class QuantizedMul(OpDef, op="quantized_mul"):
         self, k: KernelBuilder, X: DeviceOperand, Y: DeviceOperand, Out: DeviceOperand
     ) -> None:
         views = Mul(self.attributes).views(X.shape, Y.shape)
-        k.matmul(*(each.reshaped(views[n]) for n, each in (("Out", Out), ("X", X), ("Y", Y))))
+        k.matmul(*(operand.reshaped(views[n]) for n, operand in (("Out", Out), ("X", X), ("Y", Y))))

@@ -103,10 +103,10 @@ class FakeQuantizeRangeAbsMax(FakeQuantize, op="fake_quantize_range_abs_max"):
     ) -> None:
         """Emit kernels for the maximum of X, and for the updates of the window and the scale."""
         InScale, Iter, Scales = state
-        found = k.scratch((1,), X.type.dtype)
-        k.store(found, (0,), start_global_abs_max(k, X))
+        maximum = k.scratch((1,), X.type.dtype)
+        k.store(maximum, (0,), start_global_abs_max(k, X))
         (n,) = k.grid(1)
-        step, before, top = Iter.reshaped((1,))[n], InScale.reshaped((1,))[n], found[n]
+        step, before, top = Iter.reshaped((1,))[n], InScale.reshaped((1,))[n], maximum[n]
         position, r = k.mod(step, self.window_size), k.loop(self.window_size)
         old = top * 0 if Scales is None else Scales.reshaped((self.window_size,))[r]
         removed = top * 0 if Scales is None else Scales.reshaped((self.window_size,))[position]

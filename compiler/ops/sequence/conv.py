@@ -121,19 +121,19 @@ class SequenceConv(OpDef, op="sequence_conv"):
         start, length, size = self.contextStart, self.contextLength, X.shape[1]
         if PaddingData is not None and self.paddingTrainable:
             places = row_places(X_lod[0])
-            found = trained_gradients(X, places, start, PaddingData, Filter, d_Out)
-            return dict(zip(("X", "PaddingData", "Filter"), found, strict=True))
+            gradients = trained_gradients(X, places, start, PaddingData, Filter, d_Out)
+            return dict(zip(("X", "PaddingData", "Filter"), gradients, strict=True))
         above = window_values(d_Out, X_lod[0], 1 - start - length, length, 0.0)
         above = above.reshape(len(X), length * Filter.shape[1])
         mirrored = Filter.reshape(length, size, -1)[::-1].transpose(0, 2, 1)
         d_mirrored = (X.T @ above).reshape(size, length, -1).transpose(1, 0, 2)
-        found = {
+        gradients = {
             "X": above @ mirrored.reshape(-1, size),
             "Filter": d_mirrored[::-1].reshape(Filter.shape),
         }
         if PaddingData is not None:
-            found["PaddingData"] = np.zeros_like(PaddingData)
-        return found
+            gradients["PaddingData"] = np.zeros_like(PaddingData)
+        return gradients
 
     def kernel(
         self,
@@ -200,8 +200,8 @@ class SequenceConv(OpDef, op="sequence_conv"):
         start, length = self.contextStart, self.contextLength
         if PaddingData is not None and self.paddingTrainable:
             places = f"{k.function(row_places)}({X_lod[0]})"
-            given = f"{X}, {places}, {start}, {PaddingData}, {Filter}, {d_Out}"
-            k.line(f"result = {k.function(trained_gradients)}({given})")
+            arguments = f"{X}, {places}, {start}, {PaddingData}, {Filter}, {d_Out}"
+            k.line(f"result = {k.function(trained_gradients)}({arguments})")
             for place, wanted in enumerate((d_X, d_PaddingData, d_Filter)):
                 if wanted is not None:
                     k.line(f"np.copyto({wanted}, result[{place}])")

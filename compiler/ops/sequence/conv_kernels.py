@@ -45,12 +45,12 @@ class Window:
         step, column = self.split(place)
         seen = row + step + self.start
         inside = self.inside(row, seen)
-        found = X.at(seen, column, where=inside, other=0)
+        loaded = X.at(seen, column, where=inside, other=0)
         if padding is None:
-            return found
+            return loaded
         beyond = self.border(row, seen)
         there = (beyond >= 0) & (beyond < self.k.size(padding.shape[0])) & ~inside
-        return found + padding.at(beyond, column, where=there, other=0)
+        return loaded + padding.at(beyond, column, where=there, other=0)
 
 
 def convolve(
@@ -97,10 +97,10 @@ def padding_gradient(
     d_padding: DeviceOperand,
 ) -> None:
     """Emit kernels that add to d_padding the gradients of positions outside the sequences."""
-    given = k.scratch((window.rows, window.width), d_Out.type.dtype)
-    k.matmul(given, d_Out, Filter, transposed=(False, True))
-    row, place = k.grid(*given.shape)
+    d_windows = k.scratch((window.rows, window.width), d_Out.type.dtype)
+    k.matmul(d_windows, d_Out, Filter, transposed=(False, True))
+    row, place = k.grid(*d_windows.shape)
     step, column = window.split(place)
     seen = row + step + window.start
     outside = ~window.inside(row, seen)
-    k.add(d_padding, (window.border(row, seen), column), given[row, place], outside)
+    k.add(d_padding, (window.border(row, seen), column), d_windows[row, place], outside)

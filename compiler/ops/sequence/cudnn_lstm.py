@@ -59,7 +59,7 @@ def put_weights(W: Array, place: tuple[int, int, int], weights: Weights) -> None
     start, bias, below = place
     hidden, order = len(weights[1]), [1, 2, 0, 3]
     middle = start + 4 * hidden * below
-    outer, inner = (each.T.reshape(4, hidden, -1)[order] for each in weights[:2])
+    outer, inner = (weight.T.reshape(4, hidden, -1)[order] for weight in weights[:2])
     W[start:middle] = outer.reshape(-1)
     W[middle : middle + 4 * hidden * hidden] = inner.reshape(-1)
     W[bias : bias + 8 * hidden] = np.tile(weights[2].reshape(4, hidden)[order].reshape(-1), 2)
@@ -130,7 +130,7 @@ def run_layers(
         states = [
             run[3][len(InitH[0]) :].reshape(*seen.shape[:2], -1) for run in runs[-directions:]
         ]
-        below = np.concatenate([*states[:1], *(each[::-1] for each in states[1:])], axis=2)
+        below = np.concatenate([*states[:1], *(state[::-1] for state in states[1:])], axis=2)
         if kept is not None and layer < layers - 1:
             below = below * kept[layer]
     return below, runs
@@ -192,12 +192,12 @@ class CudnnLstm(OpDef, op="cudnn_lstm"):
     def numpy(self, Input: Array, InitH: Array, InitC: Array, W: Array) -> dict[str, Array]:
         sizes = (self.hidden_size, self.num_layers, 2 if self.is_bidirec else 1)
         shape = (self.num_layers - 1, *Input.shape[:2], sizes[0] * sizes[2])
-        mask, kept = np.ones(shape, np.uint8), None
+        mask, keep_scale = np.ones(shape, np.uint8), None
         if self.dropout_prob > 0.0 and not self.is_test:
             source = generator(0 if self.seed == -1 else self.seed)
             mask = (source.random(shape) >= self.dropout_prob).astype(np.uint8)
-            kept = mask * Input.dtype.type(1.0 / (1.0 - self.dropout_prob))
-        Out, runs = run_layers(Input, InitH, InitC, W, sizes, kept)
+            keep_scale = mask * Input.dtype.type(1.0 / (1.0 - self.dropout_prob))
+        Out, runs = run_layers(Input, InitH, InitC, W, sizes, keep_scale)
         last = slice(Input.shape[0] * Input.shape[1], None)
         last_h, last_c = (np.stack([run[part][last] for run in runs]) for part in (3, 4))
         return {"Out": Out, "last_h": last_h, "last_c": last_c, "DropoutMask": mask}
@@ -214,17 +214,17 @@ class CudnnLstm(OpDef, op="cudnn_lstm"):
         d_last_c: Array,
     ) -> dict[str, Array]:
         directions = 2 if self.is_bidirec else 1
-        sizes, kept = (self.hidden_size, self.num_layers, directions), None
+        sizes, keep_scale = (self.hidden_size, self.num_layers, directions), None
         if self.dropout_prob > 0.0 and not self.is_test:
             if DropoutMask is None:
                 raise ValueError("cudnn_lstm: its gradient needs DropoutMask, and that is empty")
-            kept = DropoutMask * Input.dtype.type(1.0 / (1.0 - self.dropout_prob))
-        runs = run_layers(Input, InitH, InitC, W, sizes, kept)[1]
+            keep_scale = DropoutMask * Input.dtype.type(1.0 / (1.0 - self.dropout_prob))
+        runs = run_layers(Input, InitH, InitC, W, sizes, keep_scale)[1]
         places, d_above = weight_places(Input.shape[2], *sizes), d_Out
-        d_W, d_InitH, d_InitC = (np.zeros_like(each) for each in (W, InitH, InitC))
+        d_W, d_InitH, d_InitC = (np.zeros_like(array) for array in (W, InitH, InitC))
         for layer in reversed(range(self.num_layers)):
-            if kept is not None and layer < self.num_layers - 1:
-                d_above = d_above * kept[layer]
+            if keep_scale is not None and layer < self.num_layers - 1:
+                d_above = d_above * keep_scale[layer]
             ways = np.split(d_above, directions, axis=2)
             d_above = np.zeros((*d_Out.shape[:2], places[layer * directions][2]), d_Out.dtype)
             for way, d_out in enumerate(ways):

@@ -201,8 +201,8 @@ def new_levels(
     if Y_lod:
         require_offsets(Y_lod[-1], rows)
         return Y_lod
-    given = np.array(target) if Y is None else Y.reshape(-1)
-    return [*(X_lod or [] if append else []), require_offsets(given, rows)]
+    offsets = np.array(target) if Y is None else Y.reshape(-1)
+    return [*(X_lod or [] if append else []), require_offsets(offsets, rows)]
 
 
 class LodReset(OpDef, op="lod_reset"):
@@ -268,8 +268,8 @@ class LodReset(OpDef, op="lod_reset"):
         Out: DeviceOperand,
         Out_lod: list[Operand],
     ) -> None:
-        given = X_lod, None if Y_lod else Y, Y_lod, self.target_lod, self.append, X.shape[0]
-        levels = k.on_host(new_levels, *given)
+        arguments = X_lod, None if Y_lod else Y, Y_lod, self.target_lod, self.append, X.shape[0]
+        levels = k.on_host(new_levels, *arguments)
         for index, level in enumerate(Out_lod):
             k.write_host(level, levels[index])
         copy(k, X, Out)

@@ -49,12 +49,12 @@ def gru_step(
     pair += before @ weights[0]
     activate(pair, kinds[0])
     update, reset = gates[:, :width], gates[:, width : 2 * width]
-    kept = reset * before
-    candidate += kept @ weights[1]
+    reset_state = reset * before
+    candidate += reset_state @ weights[1]
     activate(candidate, kinds[1])
     if origin:
-        return candidate + update * (before - candidate), kept
-    return before + update * (candidate - before), kept
+        return candidate + update * (before - candidate), reset_state
+    return before + update * (candidate - before), reset_state
 
 
 def gru_step_gradient(
@@ -82,17 +82,17 @@ def gru_step_gradient(
 
 def gate_slopes(gates: Array, kinds: tuple[str, str]) -> Array:
     """The derivatives of all gates with respect to their pre-activation values."""
-    found, width = slope(gates, kinds[0]), gates.shape[1] // 3
-    found[:, 2 * width :] = slope(gates[:, 2 * width :], kinds[1])
-    return found
+    slopes, width = slope(gates, kinds[0]), gates.shape[1] // 3
+    slopes[:, 2 * width :] = slope(gates[:, 2 * width :], kinds[1])
+    return slopes
 
 
 def weight_gradient(Weight: Array, d_gates: Array, before: Array, kept: Array) -> Array:
     """The gradients of the two matrices in Weight, summed over all rows."""
     width = len(Weight)
     d_pair, d_candidate = d_gates[:, : 2 * width], d_gates[:, 2 * width :]
-    found = [(before.T @ d_pair).reshape(-1), (kept.T @ d_candidate).reshape(-1)]
-    return np.concatenate(found).reshape(Weight.shape)
+    gradients = [(before.T @ d_pair).reshape(-1), (kept.T @ d_candidate).reshape(-1)]
+    return np.concatenate(gradients).reshape(Weight.shape)
 
 
 class Gru(OpDef, op="gru"):
@@ -153,13 +153,13 @@ class Gru(OpDef, op="gru"):
         order, starts, rows = by_time_step(Input_lod[0], self.is_reverse)
         gates = Input[rows] if Bias is None else Input[rows] + Bias
         state = stack_states(H0, order, len(rows), len(Weight), Input.dtype)
-        kept = np.empty((len(rows), len(Weight)), Input.dtype)
+        reset_hidden = np.empty((len(rows), len(Weight)), Input.dtype)
         for now, new, before in blocks_of(starts):
-            state[new], kept[now] = gru_step(
+            state[new], reset_hidden[now] = gru_step(
                 gates[now], state[before], weights, kinds, self.origin_mode
             )
         hidden = state[len(order) :]
-        batch = {"BatchGate": gates, "BatchResetHiddenPrev": kept, "BatchHidden": hidden}
+        batch = {"BatchGate": gates, "BatchResetHiddenPrev": reset_hidden, "BatchHidden": hidden}
         return {**batch, "Hidden": in_rows(hidden, rows)}
 
     def grad(
@@ -185,15 +185,15 @@ class Gru(OpDef, op="gru"):
                 self.origin_mode,
             )  # fmt: skip
         before = state[places_before(starts)]
-        found = {
+        gradients = {
             "Input": in_rows(d_gates, rows),
             "Weight": weight_gradient(Weight, d_gates, before, BatchResetHiddenPrev),
         }
         if Bias is not None:
-            found["Bias"] = d_gates.sum(axis=0, keepdims=True)
+            gradients["Bias"] = d_gates.sum(axis=0, keepdims=True)
         if H0 is not None:
-            found["H0"] = initial_gradient(d_state, order, len(H0))
-        return found
+            gradients["H0"] = initial_gradient(d_state, order, len(H0))
+        return gradients
 
     def kernel(
         self,
@@ -212,12 +212,12 @@ class Gru(OpDef, op="gru"):
         steps = Steps(k, Input_lod[0], rows, self.is_reverse)
         unit = self.unit(k, Weight, steps)
         gates = BatchGate or k.scratch((rows, width * 3), Input.type.dtype)
-        kept = BatchResetHiddenPrev or k.scratch((rows, width), Input.type.dtype)
+        reset_hidden = BatchResetHiddenPrev or k.scratch((rows, width), Input.type.dtype)
         state = steps.stack(H0, width, Input.type.dtype)
         wanted = ((state, "stack"), (BatchHidden, "step"), (Hidden, "row"))
         news = [(out, by) for out, by in wanted if out is not None]
         with steps.each(steps.onwards) as block:
-            gru_kernels.step(unit, block, Input, Bias, state, gates, kept, news)
+            gru_kernels.step(unit, block, Input, Bias, state, gates, reset_hidden, news)
 
     def kernel_grad(
         self,
@@ -249,8 +249,8 @@ class Gru(OpDef, op="gru"):
             cleared = steps.cleared(d_H0)
             gru_kernels.initial_gradient(unit, steps.first, d_gates, carry, steps.order, cleared)
         if d_Weight is not None:
-            before, kept = steps.places_before(), BatchResetHiddenPrev
-            gru_kernels.weight_gradient(unit, state, before, kept, d_gates, d_Weight)
+            before, reset_hidden = steps.places_before(), BatchResetHiddenPrev
+            gru_kernels.weight_gradient(unit, state, before, reset_hidden, d_gates, d_Weight)
         if d_Bias is not None:
             gru_kernels.bias_gradient(k, d_gates, d_Bias)
 

@@ -50,9 +50,9 @@ class SequenceErase(OpDef, op="sequence_erase"):
         return {"Out": X.with_shape((UNKNOWN, 1)), "Out_lod": X_lod}
 
     def numpy(self, X: Array, X_lod: list[Array]) -> dict[str, object]:
-        kept = ~np.isin(X[:, 0], self.tokens)
-        innermost = np.append(0, np.cumsum(kept))[X_lod[-1]]
-        return {"Out": X[kept], "Out_lod": [*X_lod[:-1], innermost]}
+        mask = ~np.isin(X[:, 0], self.tokens)
+        innermost = np.append(0, np.cumsum(mask))[X_lod[-1]]
+        return {"Out": X[mask], "Out_lod": [*X_lod[:-1], innermost]}
 
 
 class SequenceEnumerate(OpDef, op="sequence_enumerate"):

@@ -21,14 +21,14 @@ def picked(levels: Sequence[Array], entries: Array) -> tuple[list[Array], Array]
     >>> levels[0].tolist(), rows.tolist()
     ([0, 3, 5], [2, 3, 4, 0, 1])
     """
-    found: list[Array] = []
+    selected_levels: list[Array] = []
     rows: Array = entries.astype(np.int64)
     for offsets in levels:
         lengths = np.diff(offsets)[rows]
         ends = starts_of(lengths)
         rows = np.repeat(offsets[:-1][rows] - ends[:-1], lengths) + np.arange(int(ends[-1]))
-        found.append(ends)
-    return found, rows
+        selected_levels.append(ends)
+    return selected_levels, rows
 
 
 def behind(first: Sequence[Array], second: Sequence[Array]) -> list[Array]:

@@ -99,16 +99,16 @@ class Lstm(Memory, op="lstm"):
             d_state, starts, state, cell, BatchGate, BatchCellPreAct, Weight, rule, None, d_cell
         )
         places = places_before(starts)
-        found = {
+        gradients = {
             "Input": in_rows(d_gates, rows),
             "Weight": state[places].T @ d_gates,
             "Bias": bias_gradient(Bias, d_gates, cell, places, self.use_peepholes),
         }
         if H0 is not None:
-            found["H0"] = initial_gradient(d_state, order, len(H0))
+            gradients["H0"] = initial_gradient(d_state, order, len(H0))
         if C0 is not None:
-            found["C0"] = initial_gradient(d_cell, order, len(C0))
-        return found
+            gradients["C0"] = initial_gradient(d_cell, order, len(C0))
+        return gradients
 
     def kernel(
         self,
@@ -150,8 +150,8 @@ class Lstm(Memory, op="lstm"):
     ) -> None:
         steps = Steps(k, Input_lod[0], Hidden.shape[0], self.is_reverse)
         memory = lstm_kernels.Memory(k, Weight, Bias, self.kinds, self.use_peepholes, steps.row_at)
-        kept = Hidden, Cell, BatchGate, BatchCellPreAct
-        back = launch_gradient(memory, steps, (H0, C0), kept, d_Hidden, d_Input)
+        saved = Hidden, Cell, BatchGate, BatchCellPreAct
+        back = launch_gradient(memory, steps, (H0, C0), saved, d_Hidden, d_Input)
         store_gradients(memory, steps, back, (d_H0, d_C0, d_Weight, d_Bias))
 
 
@@ -246,17 +246,17 @@ class Lstmp(Memory, op="lstmp"):
             (ProjWeight, kind, self.proj_clip), d_cell,
         )  # fmt: skip
         places = places_before(starts)
-        found = {
+        gradients = {
             "Input": in_rows(d_gates, rows),
             "Weight": state[places].T @ d_gates,
             "ProjWeight": BatchHidden.T @ d_state[len(order) :],
             "Bias": bias_gradient(Bias, d_gates, cell, places, self.use_peepholes),
         }
         if H0 is not None:
-            found["H0"] = initial_gradient(d_state, order, len(H0))
+            gradients["H0"] = initial_gradient(d_state, order, len(H0))
         if C0 is not None:
-            found["C0"] = initial_gradient(d_cell, order, len(C0))
-        return found
+            gradients["C0"] = initial_gradient(d_cell, order, len(C0))
+        return gradients
 
     def kernel(
         self,
@@ -303,8 +303,8 @@ class Lstmp(Memory, op="lstmp"):
     ) -> None:
         steps = Steps(k, Input_lod[0], Projection.shape[0], self.is_reverse)
         memory = self.memory(k, Weight, Bias, ProjWeight, steps)
-        kept = Projection, Cell, BatchGate, BatchCellPreAct
-        back = launch_gradient(memory, steps, (H0, C0), kept, d_Projection, d_Input)
+        saved = Projection, Cell, BatchGate, BatchCellPreAct
+        back = launch_gradient(memory, steps, (H0, C0), saved, d_Projection, d_Input)
         store_gradients(memory, steps, back, (d_H0, d_C0, d_Weight, d_Bias))
         if d_ProjWeight is not None and back.d_state is not None:
             k.matmul(d_ProjWeight, BatchHidden, back.d_state, transposed=(True, False))

@@ -154,15 +154,15 @@ def bias_gradient(Bias: Array, d_gates: Array, cells: Array, before: Array, used
     `cells` are stacked above the initial ones; `before` indexes those of the previous step.
     """
     width = cells.shape[1]
-    found = np.zeros_like(Bias)
-    flat = found.reshape(-1)
+    gradient = np.zeros_like(Bias)
+    flat = gradient.reshape(-1)
     flat[: 4 * width] = d_gates.sum(axis=0)
     if used:
         d_inlet, d_forget, d_outlet = parts(d_gates, 4)[1:]
         seen, new = cells[before], cells[len(cells) - len(d_gates) :]
         products = d_inlet * seen, d_forget * seen, d_outlet * new
         flat[4 * width :] = np.concatenate([product.sum(axis=0) for product in products])
-    return found
+    return gradient
 
 
 class Memory(OpDef):
@@ -221,6 +221,6 @@ class Memory(OpDef):
         """Raise ShapeError if H0 comes without C0, or has not one row for each sequence."""
         if H0 is not None and C0 is None:
             raise ShapeError(f"{self.kind}: H0 is {H0}, but C0 is missing")
-        for slot, given, type in (("H0", H0, state), ("C0", C0, cell)):
-            if given is not None:
-                require_shape(self.kind, slot, given, count_of(Input_lod[0]), type.shape[1])
+        for slot, operand, type in (("H0", H0, state), ("C0", C0, cell)):
+            if operand is not None:
+                require_shape(self.kind, slot, operand, count_of(Input_lod[0]), type.shape[1])

@@ -23,11 +23,11 @@ def launch_steps(
     k, (Input, H0, C0), rows = memory.k, inputs, steps.rows
     dtype = Input.type.dtype
     gates = outs[2] or k.scratch((rows, memory.width * 4), dtype)
-    held = hidden
-    if held is None and memory.projection is not None:
-        held = k.scratch((rows, memory.width), dtype)
+    states = hidden
+    if states is None and memory.projection is not None:
+        states = k.scratch((rows, memory.width), dtype)
     state, cell = steps.stack(H0, memory.size, dtype), steps.stack(C0, memory.width, dtype)
-    run = lstm_kernels.Forward(Input, state, cell, gates, outs[3], held, outs[0], outs[1])
+    run = lstm_kernels.Forward(Input, state, cell, gates, outs[3], states, outs[0], outs[1])
     with steps.each(steps.onwards) as block:
         lstm_kernels.step(memory, block, run)
 
@@ -53,8 +53,8 @@ def store_gradients(
 ) -> None:
     """Compute the requested gradients of initial states and cells, weights and bias."""
     d_state, d_cell, d_weight, d_bias = wanted
-    for each in (each for each in (d_state, d_cell) if each is not None):
-        steps.cleared(each)
+    for gradient in (gradient for gradient in (d_state, d_cell) if gradient is not None):
+        steps.cleared(gradient)
     lstm_kernels.initial_gradients(memory, back, steps.first, steps.order, d_state, d_cell)
     before = steps.places_before()
     if d_weight is not None:

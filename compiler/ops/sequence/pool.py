@@ -156,9 +156,9 @@ class SequencePool(OpDef, op="sequence_pool"):
 
     def lower_weights(self, k: SourceBuilder, offsets: Operand, like: Operand) -> str:
         """An expression for the factors of the sums."""
-        found = f"{k.function(pool_weights)}({offsets}, {self.pooltype!r}, {like.type.rank})"
-        made = f"{found}.astype({like.type.dtype.numpy.name!r})"
-        return lod_expression(k, made, offsets, "weights")
+        factors = f"{k.function(pool_weights)}({offsets}, {self.pooltype!r}, {like.type.rank})"
+        cast_factors = f"{factors}.astype({like.type.dtype.numpy.name!r})"
+        return lod_expression(k, cast_factors, offsets, "weights")
 
     def lower(
         self,
@@ -195,8 +195,8 @@ class SequencePool(OpDef, op="sequence_pool"):
             return
         flat = pooled.shape[0], product(pooled.shape[1:])
         seen = f"{X.view((X.shape[0], flat[1]))}, {parts}"
-        found = f"{pooled.view(flat)}, {MaxIndex.view(flat)}"
-        k.line(f"{k.function(locate_largest)}({seen}, {found})")
+        outputs = f"{pooled.view(flat)}, {MaxIndex.view(flat)}"
+        k.line(f"{k.function(locate_largest)}({seen}, {outputs})")
 
     def lower_grad(
         self,
@@ -214,8 +214,8 @@ class SequencePool(OpDef, op="sequence_pool"):
             parts = self.lower_parts(k, offsets)
             k.line(f"{k.function(give_to_largest)}({MaxIndex.view(flat)}, {parts}, {above})")
         else:
-            given = f"{self.lower_parts(k, offsets)}, {self.pooltype!r}, {d_Out}, {d_X}"
-            k.line(f"{k.function(give_to_ends)}({given})")
+            arguments = f"{self.lower_parts(k, offsets)}, {self.pooltype!r}, {d_Out}, {d_X}"
+            k.line(f"{k.function(give_to_ends)}({arguments})")
 
     def lower_shares(
         self, k: SourceBuilder, offsets: Operand, d_Out: Operand, d_X: Operand

@@ -39,9 +39,9 @@ def pooled(
         value = x.at(start + r, j, where=mine, other=float("-inf") if kind == "MAX" else 0)
         result = k.max(value, r) if kind == "MAX" else k.sum(value, r)
         if kind == "MAX":
-            found = k.where(mine & k.equal(value, result), start + r, k.size(rows) - 1)
-            found = k.min(k.astype(found, DType.INT32), r)
-            place = k.where(filled, found, -1)
+            position = k.where(mine & k.equal(value, result), start + r, k.size(rows) - 1)
+            position = k.min(k.astype(position, DType.INT32), r)
+            place = k.where(filled, position, -1)
         if kind in ("AVERAGE", "SQRT"):
             result = result / weight(k, end - start, kind, X.type.dtype)
         result = k.where(filled, result, empty)

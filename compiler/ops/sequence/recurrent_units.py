@@ -185,8 +185,10 @@ class GruUnit(OpDef, op="gru_unit"):
     ) -> dict[str, Array]:
         kinds = unit_activation(self.gate_activation), unit_activation(self.activation)
         Gate = np.array(Input) if Bias is None else Input + Bias
-        Hidden, kept = gru_step(Gate, HiddenPrev, weights_of(Weight), kinds, self.origin_mode)
-        return {"Gate": Gate, "ResetHiddenPrev": kept, "Hidden": Hidden}
+        Hidden, reset_hidden = gru_step(
+            Gate, HiddenPrev, weights_of(Weight), kinds, self.origin_mode
+        )
+        return {"Gate": Gate, "ResetHiddenPrev": reset_hidden, "Hidden": Hidden}
 
     def grad(
         self,
@@ -205,8 +207,10 @@ class GruUnit(OpDef, op="gru_unit"):
             self.origin_mode,
         )  # fmt: skip
         d_Weight = weight_gradient(Weight, d_Input, HiddenPrev, ResetHiddenPrev)
-        found = {"Input": d_Input, "HiddenPrev": d_HiddenPrev, "Weight": d_Weight}
-        return found if Bias is None else {**found, "Bias": d_Input.sum(axis=0, keepdims=True)}
+        gradients = {"Input": d_Input, "HiddenPrev": d_HiddenPrev, "Weight": d_Weight}
+        return (
+            gradients if Bias is None else {**gradients, "Bias": d_Input.sum(axis=0, keepdims=True)}
+        )
 
     def kernel(
         self,
@@ -221,9 +225,11 @@ class GruUnit(OpDef, op="gru_unit"):
     ) -> None:
         dtype, block = Input.type.dtype, Block(count=Input.shape[0])
         gates = Gate or k.scratch(Input.shape, dtype)
-        kept = ResetHiddenPrev or k.scratch(HiddenPrev.shape, dtype)
+        reset_hidden = ResetHiddenPrev or k.scratch(HiddenPrev.shape, dtype)
         news = [(Hidden or k.scratch(HiddenPrev.shape, dtype), "row")]
-        gru_kernels.step(self.unit(k, Weight), block, Input, Bias, HiddenPrev, gates, kept, news)
+        gru_kernels.step(
+            self.unit(k, Weight), block, Input, Bias, HiddenPrev, gates, reset_hidden, news
+        )
 
     def kernel_grad(
         self,

@@ -90,8 +90,8 @@ class RowConv(OpDef, op="row_conv"):
         if d_X is not None:
             i, j = k.grid(*table)
             step = k.loop(Filter.shape[0])
-            given = above.at(i - step, j, where=i - step >= rows_in[0, i], other=0)
-            k.store(d_X.reshaped(table), (i, j), k.sum(given * Filter[step, j], step))
+            upstream = above.at(i - step, j, where=i - step >= rows_in[0, i], other=0)
+            k.store(d_X.reshaped(table), (i, j), k.sum(upstream * Filter[step, j], step))
         if d_Filter is not None:
             step, j = k.grid(*Filter.shape)
             i = k.loop(table[0])

@@ -56,7 +56,7 @@ class JoinOffsets(OpDef, op="join_offsets"):
     Out = writes()
 
     def infer(self, X: list[TensorType]) -> TensorType:
-        count = sum((each.shape[0] - 1 for each in X[1:]), start=X[0].shape[0])
+        count = sum((tensor_type.shape[0] - 1 for tensor_type in X[1:]), start=X[0].shape[0])
         return X[0].with_shape((count,))
 
     def numpy(self, X: list[Array]) -> Array:

@@ -98,7 +98,7 @@ def softmax_rows_grad(
     r = k.loop(size)
     mine = r < end - start
     out, above = (
-        each.reshaped((rows,)).at(start + r, where=mine, other=0) for each in (Out, d_Out)
+        operand.reshaped((rows,)).at(start + r, where=mine, other=0) for operand in (Out, d_Out)
     )
     share = k.sum(out * above, r)
     k.store(d_X.reshaped((rows,)), (start + r,), out * (above - share), mine)

@@ -122,16 +122,16 @@ def stacked(initial: Array | None, order: Array, states: Array) -> Array:
 
 def initial_gradient(d_states: Array, order: Array, count: int) -> Array:
     """The gradient of the initial states of `count` sequences: zero for empty ones."""
-    found = np.zeros((count, d_states.shape[1]), d_states.dtype)
-    found[order] = d_states[: len(order)]
-    return found
+    gradient = np.zeros((count, d_states.shape[1]), d_states.dtype)
+    gradient[order] = d_states[: len(order)]
+    return gradient
 
 
 def in_rows(places: Array, rows: Array) -> Array:
     """Permute rows from time-step order back to the rows of the sequences."""
-    found = np.empty_like(places)
-    found[rows] = places
-    return found
+    permutation = np.empty_like(places)
+    permutation[rows] = places
+    return permutation
 
 
 def activate(values: Array, kind: str) -> None:

@@ -27,7 +27,7 @@ from compiler.ops.type_checks import differ, expect_few_outputs, require_same_dt
 
 def named_slots(types: Sequence[TensorType]) -> dict[str, TensorType]:
     """Return the tensors of slot X keyed by their names in messages."""
-    return {f"X[{index}]": each for index, each in enumerate(types)}
+    return {f"X[{index}]": tensor_type for index, tensor_type in enumerate(types)}
 
 
 def common_shape(op: str, types: Sequence[TensorType], apart: int | None = None) -> list[Size]:
@@ -87,7 +87,9 @@ class Concat(AlongAxis, OpDef, op="concat"):
             return X[0].with_shape(unknown_shape(X[0].rank))
         axis = normalize_axis(self.kind, self.axis, X[0].rank)
         sizes = common_shape(self.kind, X, axis)
-        sizes[axis] = sum((each.shape[axis] for each in X[1:]), start=X[0].shape[axis])
+        sizes[axis] = sum(
+            (tensor_type.shape[axis] for tensor_type in X[1:]), start=X[0].shape[axis]
+        )
         return X[0].with_shape(sizes)
 
     def concatenates_rows(self, ranks: Mapping[str, int]) -> bool:
@@ -120,12 +122,14 @@ class Concat(AlongAxis, OpDef, op="concat"):
             return []
         axis = self.axis % outer[0].rank
         part = whole.replace("Out", "X")
-        return shares_along(whole, part, [each.shape[axis] for each in types["X"]], axis)
+        return shares_along(
+            whole, part, [tensor_type.shape[axis] for tensor_type in types["X"]], axis
+        )
 
     def lower(self, k: SourceBuilder, X: list[Operand], Out: Operand) -> None:
         axis = self.axis % Out.type.rank
-        shares = shares_along("Out", "X", [each.shape[axis] for each in X], axis)
-        copied = [not k.is_view_of(part, Out, each) for part, each in zip(X, shares, strict=True)]
+        shares = shares_along("Out", "X", [operand.shape[axis] for operand in X], axis)
+        copied = [not k.is_view_of(part, Out, share) for part, share in zip(X, shares, strict=True)]
         if all(copied):
             parts = k.at_bind(f"({', '.join(map(str, X))},)", X, "parts")
             k.line(f"np.concatenate({parts}, axis={self.axis}, out={Out})")
@@ -144,12 +148,12 @@ class Concat(AlongAxis, OpDef, op="concat"):
         d_X: list[Operand],
     ) -> None:
         if AxisTensor is not None:
-            shapes = ", ".join(f"({', '.join(map(str, each.shape))},)" for each in X)
-            given = f"{d_Out}, [{shapes}], {AxisTensor}, [{', '.join(map(str, d_X))}]"
-            k.line(f"{k.function(copy_parts)}({given})")
+            shapes = ", ".join(f"({', '.join(map(str, operand.shape))},)" for operand in X)
+            arguments = f"{d_Out}, [{shapes}], {AxisTensor}, [{', '.join(map(str, d_X))}]"
+            k.line(f"{k.function(copy_parts)}({arguments})")
             return
         axis = self.axis % d_Out.type.rank
-        shares = shares_along("Out", "X", [each.shape[axis] for each in X], axis)
+        shares = shares_along("Out", "X", [operand.shape[axis] for operand in X], axis)
         for part, share in zip(d_X, shares, strict=True):
             copy_part(k, part, d_Out, share)
 
@@ -176,8 +180,8 @@ def copy_parts(d_Out: Array, shapes: list[Sizes], AxisTensor: Array, parts: list
 
 def section_sizes(size: int, num: int, sections: list[int]) -> list[int]:
     """Return the sizes of `num` equal parts, or `sections` with a -1 resolved."""
-    known = sum(each for each in sections if each >= 0)
-    parts = [each if each >= 0 else size - known for each in sections]
+    specified = sum(section for section in sections if section >= 0)
+    parts = [section if section >= 0 else size - specified for section in sections]
     parts = [size // num] * num if num else parts
     if sum(parts) != size or (parts and min(parts) < 0):
         raise ValueError(f"split: an axis of size {size} cannot be split into {parts}")
@@ -230,8 +234,8 @@ class Split(AlongAxis, OpDef, op="split"):
         if self.num:
             part = whole // self.num
             return [part if part * self.num == whole else UNKNOWN] * self.num
-        known = sum(size for size in self.sections if size >= 0)
-        return [size if size >= 0 else whole - known for size in self.sections]
+        specified = sum(size for size in self.sections if size >= 0)
+        return [size if size >= 0 else whole - specified for size in self.sections]
 
     def numpy(
         self, X: Array, AxisTensor: Array | None, SectionsTensorList: list[Array] | None

@@ -56,7 +56,7 @@ def _groups(
     k: KernelBuilder, parts: Sequence[DeviceOperand], axis: int
 ) -> Iterator[tuple[list[Size], list[DeviceOperand]]]:
     """The parts of each kernel, with where they start along the axis."""
-    starts: list[Size] = [*accumulate((each.shape[axis] for each in parts), initial=0)]
+    starts: list[Size] = [*accumulate((part.shape[axis] for part in parts), initial=0)]
     most = MOST_PARTS.value if k.on_gpu and _share_sectors(parts, axis) else 1
     for first in range(0, len(parts), most):
         group = parts[first : first + most]
@@ -65,7 +65,7 @@ def _groups(
 
 def _share_sectors(parts: Sequence[DeviceOperand], axis: int) -> bool:
     """True if known runs of several rows begin or end within sectors."""
-    runs = [_run(each, axis) for each in parts]
+    runs = [_run(part, axis) for part in parts]
     several = split_at(parts[0].shape, axis)[0] != 1
     return several and all(runs) and any(run * _width(parts[0]) % SECTOR for run in runs)
 
@@ -93,7 +93,7 @@ def _join_rows(
 ) -> None:
     """Emit a kernel over the elements of rows of Out, each of which loads from its part."""
     outer, size, inner = split_at(Out.shape, axis)
-    bounds = [*accumulate((_run(each, axis) for each in parts), initial=0)]
+    bounds = [*accumulate((_run(part, axis) for part in parts), initial=0)]
     row, column = k.grid(outer, bounds[-1])
     value = None
     for part, (first, stop) in reversed([*zip(parts, pairwise(bounds), strict=True)]):
@@ -108,7 +108,7 @@ def _join_rows(
 def _rows_in_block(parts: Sequence[DeviceOperand], axis: int) -> int:
     """Rows whose runs are whole sectors in each part; 0 if they are more than a block."""
     rows = SECTOR // _width(parts[0])
-    return rows if rows * max(_run(each, axis) for each in parts) <= BLOCK.value else 0
+    return rows if rows * max(_run(part, axis) for part in parts) <= BLOCK.value else 0
 
 
 def _split_rows(
@@ -120,7 +120,7 @@ def _split_rows(
 ) -> None:
     """Emit a kernel over blocks of rows of X, whose elements store one element of each part."""
     outer, size, inner = split_at(X.shape, axis)
-    rows, runs = _rows_in_block(parts, axis), [_run(each, axis) for each in parts]
+    rows, runs = _rows_in_block(parts, axis), [_run(part, axis) for part in parts]
     block, place = k.grid((outer + rows - 1) // rows, rows * max(runs))
     whole = X.reshaped((outer, size * inner))
     for part, run, start in zip(parts, runs, starts, strict=True):

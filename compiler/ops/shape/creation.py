@@ -123,8 +123,8 @@ class FillConstant(Whole, op="fill_constant"):
         return {}
 
     def compute(self, xp: Xp, ValueTensor: Value | None) -> Value:
-        known = parse_number(self.str_value, self.value, element_type(self.dtype))
-        return known if ValueTensor is None else ValueTensor
+        constant = parse_number(self.str_value, self.value, element_type(self.dtype))
+        return constant if ValueTensor is None else ValueTensor
 
 
 def shape_from_inputs(

@@ -186,8 +186,8 @@ class TrilTriu(OpDef, op="tril_triu"):
     def kernel(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
         indices = k.grid(*X.shape)
         row, column = indices[-2] + self.diagonal, indices[-1]
-        kept = column <= row if self.lower else column >= row
-        k.store(Out, indices, k.where(kept, X[indices], 0))
+        in_triangle = column <= row if self.lower else column >= row
+        k.store(Out, indices, k.where(in_triangle, X[indices], 0))
 
     def kernel_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
         self.kernel(k, d_Out, d_X)

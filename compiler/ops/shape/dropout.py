@@ -31,10 +31,10 @@ def dropout_generator(Seed: Array | None, fixed: bool, seed: int) -> np.random.G
 
 def keep_scale(probability: float, implementation: str, testing: bool) -> float:
     """Return the scale of the kept elements; their share is rounded to float32."""
-    kept = float(np.float32(1.0 - probability))
+    keep_probability = float(np.float32(1.0 - probability))
     if implementation == "downgrade_in_infer":
-        return kept if testing else 1.0
-    return 1.0 if testing or kept == 0.0 else 1.0 / kept
+        return keep_probability if testing else 1.0
+    return 1.0 if testing or keep_probability == 0.0 else 1.0 / keep_probability
 
 
 class Dropout(OpDef, op="dropout"):
@@ -96,8 +96,8 @@ class Dropout(OpDef, op="dropout"):
             return {"Out": X * X.dtype.type(factor), "Mask": np.ones(X.shape, np.uint8)}
         noise = np.float64 if X.dtype == np.float64 else np.float32
         source = dropout_generator(Seed, self.fix_seed, self.seed)
-        kept = source.random(X.shape, noise) >= noise(self.dropout_prob)
-        return {"Out": X * kept * X.dtype.type(factor), "Mask": kept.view(np.uint8)}
+        keep_mask = source.random(X.shape, noise) >= noise(self.dropout_prob)
+        return {"Out": X * keep_mask * X.dtype.type(factor), "Mask": keep_mask.view(np.uint8)}
 
     def grad(self, xp: Xp, Mask: Value, d_Out: Value) -> Value:
         factor = keep_scale(self.dropout_prob, self.dropout_implementation, self.is_test)
@@ -120,10 +120,10 @@ class Dropout(OpDef, op="dropout"):
         dtype = self.noise_dtype(X.type.dtype)
         noise = result if dtype is X.type.dtype else k.scratch(X.shape, dtype)
         mask = Mask or k.scratch(X.shape, DType.UINT8)
-        kept = k.at_bind(f"{mask}.view(np.bool_)", [mask], "kept")
+        keep_mask = k.at_bind(f"{mask}.view(np.bool_)", [mask], "kept")
         k.line(f"{self.generator_source(k, Seed)}.random(dtype=np.{dtype.numpy.name}, out={noise})")
-        k.line(f"np.greater_equal({noise}, {self.dropout_prob!r}, out={kept})")
-        k.line(f"np.multiply({X}, {kept}, out={result})")
+        k.line(f"np.greater_equal({noise}, {self.dropout_prob!r}, out={keep_mask})")
+        k.line(f"np.multiply({X}, {keep_mask}, out={result})")
         if self.factor() != 1.0:
             k.line(f"np.multiply({result}, {self.factor()!r}, out={result})")
 
@@ -167,12 +167,12 @@ class DropoutByKey(Pointwise, op="dropout_by_key"):
     def evaluate(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Evaluate the op in NumPy; the reference implementation."""
         X = np.asarray(values["X"])
-        found = call(self, "compute", {**values, "X": X}, NUMBERS)
-        return {"Out": found["Out"].astype(X.dtype), "Mask": found["Mask"].astype(np.uint8)}
+        outputs = call(self, "compute", {**values, "X": X}, NUMBERS)
+        return {"Out": outputs["Out"].astype(X.dtype), "Mask": outputs["Mask"].astype(np.uint8)}
 
     def compute(self, xp: Xp, X: Value, Key: Value) -> Value:
         factor = keep_scale(self.dropout_prob, self.dropout_implementation, self.is_test)
         scaled = X if factor == 1.0 else X * factor
         least = 0.0 if self.is_test else self.dropout_prob
-        kept = xp.uniform_by_key(Key, self.place, X.shape) >= least
-        return {"Out": xp.where(kept, scaled, 0.0), "Mask": kept}
+        keep_mask = xp.uniform_by_key(Key, self.place, X.shape) >= least
+        return {"Out": xp.where(keep_mask, scaled, 0.0), "Mask": keep_mask}

@@ -38,8 +38,8 @@ def matching_sequences(tags: Array, offsets: Array, wanted: Array) -> Array:
     >>> matching_sequences(np.array([0, 1, 3, 1]), np.array([0, 2, 2, 3, 4]), np.array([1, 7]))
     array([0, 3])
     """
-    found = np.append(0, np.cumsum(np.isin(tags, wanted)))[offsets]
-    return np.flatnonzero(np.diff(found))
+    counts = np.append(0, np.cumsum(np.isin(tags, wanted)))[offsets]
+    return np.flatnonzero(np.diff(counts))
 
 
 def index_map(offsets: Array, chosen: Array) -> Array:

@@ -89,7 +89,7 @@ class Fill(OpDef, op="fill"):
 
     def kernel(self, k: KernelBuilder, Out: DeviceOperand) -> None:
         dtype = Out.type.dtype.numpy
-        numbers_of(k, Out, [parse_number("", each, dtype) for each in self.value])
+        numbers_of(k, Out, [parse_number("", text, dtype) for text in self.value])
 
     def host_only(self, types: Mapping[str, Any]) -> str:
         return too_many(len(self.value))

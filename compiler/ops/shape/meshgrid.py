@@ -25,10 +25,10 @@ class Meshgrid(OpDef, op="meshgrid"):
     Out = writes(many=True)
 
     def infer(self, X: list[TensorType]) -> dict[str, list[TensorType]]:
-        if not 2 <= len(X) <= 6 or any(each.rank != 1 for each in X):
+        if not 2 <= len(X) <= 6 or any(tensor_type.rank != 1 for tensor_type in X):
             raise ShapeError(f"meshgrid: X is {', '.join(map(str, X))}, expected 2 to 6 vectors")
         require_same_dtype(self.kind, **named_slots(X))
-        return {"Out": [X[0].with_shape([each.shape[0] for each in X])] * len(X)}
+        return {"Out": [X[0].with_shape([tensor_type.shape[0] for tensor_type in X])] * len(X)}
 
     def numpy(self, X: list[Array]) -> dict[str, list[Array]]:
         return {"Out": list(np.meshgrid(*X, indexing="ij"))}
@@ -36,18 +36,18 @@ class Meshgrid(OpDef, op="meshgrid"):
     def grad(self, X: list[Shape], d_Out: list[Array]) -> dict[str, list[Array]]:
         return {
             "X": [
-                each.sum(axis=tuple(other for other in range(len(X)) if other != axis))
-                for axis, each in enumerate(d_Out)
+                array.sum(axis=tuple(other for other in range(len(X)) if other != axis))
+                for axis, array in enumerate(d_Out)
             ]
         }
 
     def kernel(self, k: KernelBuilder, X: list[DeviceOperand], Out: list[DeviceOperand]) -> None:
-        for axis, (vector, each) in enumerate(zip(X, Out, strict=True)):
-            indices = k.grid(*each.shape)
-            k.store(each, indices, vector[indices[axis]])
+        for axis, (vector, out) in enumerate(zip(X, Out, strict=True)):
+            indices = k.grid(*out.shape)
+            k.store(out, indices, vector[indices[axis]])
 
     def kernel_grad(
         self, k: KernelBuilder, d_Out: list[DeviceOperand], d_X: list[DeviceOperand]
     ) -> None:
-        for axis, (each, vector) in enumerate(zip(d_Out, d_X, strict=True)):
-            sum_axes(k, each, tuple(a for a in range(len(d_Out)) if a != axis), vector)
+        for axis, (upstream, vector) in enumerate(zip(d_Out, d_X, strict=True)):
+            sum_axes(k, upstream, tuple(a for a in range(len(d_Out)) if a != axis), vector)

@@ -95,12 +95,14 @@ class PartialConcat(ColumnRangeOp, op="partial_concat"):
 
     def numpy(self, X: list[Array]) -> Array:
         part = column_slice(X[0].shape[1], self.start_index, self.length)
-        return np.concatenate([each[:, part] for each in X], axis=1)
+        return np.concatenate([array[:, part] for array in X], axis=1)
 
     def grad(self, X: list[Shape], d_Out: Array) -> dict[str, list[Array]]:
         pieces = np.split(d_Out, len(X), axis=1)
         return {
-            "X": [zeros_with_columns(each, X[0], self.start_index, self.length) for each in pieces]
+            "X": [
+                zeros_with_columns(piece, X[0], self.start_index, self.length) for piece in pieces
+            ]
         }
 
     def kernel(self, k: KernelBuilder, X: list[DeviceOperand], Out: DeviceOperand) -> None:
@@ -133,7 +135,7 @@ class PartialSum(ColumnRangeOp, op="partial_sum"):
 
     def numpy(self, X: list[Array]) -> Array:
         part = column_slice(X[0].shape[1], self.start_index, self.length)
-        return np.sum([each[:, part] for each in X], axis=0, dtype=X[0].dtype)
+        return np.sum([array[:, part] for array in X], axis=0, dtype=X[0].dtype)
 
     def grad(self, X: list[Shape], d_Out: Array) -> dict[str, list[Array]]:
         return {"X": [zeros_with_columns(d_Out, X[0], self.start_index, self.length)] * len(X)}
@@ -148,5 +150,5 @@ class PartialSum(ColumnRangeOp, op="partial_sum"):
     def kernel_grad(
         self, k: KernelBuilder, d_Out: DeviceOperand, d_X: list[DeviceOperand | None]
     ) -> None:
-        for table in (each for each in d_X if each is not None):
+        for table in (gradient for gradient in d_X if gradient is not None):
             self.scatter_columns(k, d_Out, table, 0, 1)

@@ -253,8 +253,8 @@ def lower_draw(k: SourceBuilder, law: str, Key: Operand | None, op: Any, Out: Op
         draw = k.function(uniform_numbers if law == "random" else normal_numbers)
         k.line(f"np.copyto({Out}, {draw}({Key}, {op.place}, 0, {shape}, {dtype}){rows})")
         return
-    made = f"np.random.default_rng({op.seed % SEEDS if op.seed else ''})"
-    source = made if op.seed else k.at_bind(made, [], "generator")
+    expression = f"np.random.default_rng({op.seed % SEEDS if op.seed else ''})"
+    source = expression if op.seed else k.at_bind(expression, [], "generator")
     if rows:
         k.line(f"np.copyto({Out}, {source}.{law}({shape}, {dtype}){rows})")
         return

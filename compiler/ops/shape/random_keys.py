@@ -22,8 +22,10 @@ KEYS = 2**63
 
 def make_keys(source: np.random.Generator, seeds: Sequence[int]) -> Array:
     """Return a key per seed: the seed, or a random key for -1; int64, each followed by a 0."""
-    keys, given = source.integers(KEYS, size=len(seeds)), np.array(seeds, np.int64)
-    return np.column_stack((np.where(given < 0, keys, given), np.zeros_like(given))).reshape(-1)
+    keys, seed_values = source.integers(KEYS, size=len(seeds)), np.array(seeds, np.int64)
+    return np.column_stack(
+        (np.where(seed_values < 0, keys, seed_values), np.zeros_like(seed_values))
+    ).reshape(-1)
 
 
 class RandomKeys(OpDef, op="random_keys"):

@@ -39,7 +39,7 @@ class Range(OpDef, op="range"):
         self, k: KernelBuilder, Start: Operand, End: Operand, Step: Operand, Out: DeviceOperand
     ) -> None:
         k.set_size(Out.shape[0], k.on_host(range_count, Start, End, Step))
-        start, step = (k.to_device(each, (1,), Out.type.dtype) for each in (Start, Step))
+        start, step = (k.to_device(operand, (1,), Out.type.dtype) for operand in (Start, Step))
         (i,) = k.grid(Out.shape[0])
         wide = DType.FP64 if Out.type.dtype.is_float else Out.type.dtype
         k.store(Out, (i,), k.astype(start[0], wide) + k.astype(step[0], wide) * k.astype(i, wide))
@@ -89,9 +89,9 @@ class Linspace(OpDef, op="linspace"):
         self, k: KernelBuilder, Start: Operand, Stop: Operand, Num: Operand, Out: DeviceOperand
     ) -> None:
         k.set_size(Out.shape[0], k.on_host(linspace_count, Num))
-        given = [k.to_device(each, (1,), each.type.dtype) for each in (Start, Stop)]
+        operands = [k.to_device(operand, (1,), operand.type.dtype) for operand in (Start, Stop)]
         (i,), last = k.grid(Out.shape[0]), k.size(Out.shape[0]) - 1
-        start, stop = (k.astype(each[0], DType.FP64) for each in given)
+        start, stop = (k.astype(operand[0], DType.FP64) for operand in operands)
         step = (stop - start) / k.astype(k.maximum(last, 1), DType.FP64)
         value = start + k.astype(i, DType.FP64) * step
         k.store(Out, (i,), k.where(k.equal(i, last) & (i > 0), stop, value))

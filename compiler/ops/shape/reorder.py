@@ -143,7 +143,7 @@ class Roll(OpDef, op="roll"):
         return np.roll(X, shifts, axes) if axes else np.roll(X, shifts[0])
 
     def grad(self, X: Shape, ShiftsTensor: Array | None, d_Out: Array) -> dict[str, Array]:
-        shifts = [-each for each in int_values(ShiftsTensor, None, self.shifts)]
+        shifts = [-shift for shift in int_values(ShiftsTensor, None, self.shifts)]
         axes = self.dims or self.axis
         return {"X": np.roll(d_Out, shifts, axes) if axes else np.roll(d_Out, shifts[0])}
 
@@ -151,7 +151,7 @@ class Roll(OpDef, op="roll"):
         roll_kernel(k, X, Out, self.shifts, self.dims or self.axis)
 
     def kernel_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
-        roll_kernel(k, d_Out, d_X, [-each for each in self.shifts], self.dims or self.axis)
+        roll_kernel(k, d_Out, d_X, [-shift for shift in self.shifts], self.dims or self.axis)
 
 
 # ---- crops --------------------------------------------------------------------------------------
@@ -218,7 +218,7 @@ class Crop(OpDef, op="crop"):
         window(k, X, Out, self.offsets)
 
     def kernel_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
-        window(k, d_Out, d_X, [-each for each in self.offsets])
+        window(k, d_Out, d_X, [-offset for offset in self.offsets])
 
 
 class CropInputs(OpDef):
@@ -304,4 +304,4 @@ class CropTensor(CropInputs, op="crop_tensor"):
         window(k, X, Out, self.offsets)
 
     def kernel_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
-        window(k, d_Out, d_X, [-each for each in self.offsets])
+        window(k, d_Out, d_X, [-offset for offset in self.offsets])

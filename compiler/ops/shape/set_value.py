@@ -56,10 +56,10 @@ def value_shape(sizes: Shape, single: list[int], new: list[int]) -> Shape:
     (3, 1, 2)
     """
     removed = [axis % len(sizes) for axis in single]
-    kept = [size for axis, size in enumerate(sizes) if axis not in removed]
+    remaining = [size for axis, size in enumerate(sizes) if axis not in removed]
     for axis in sorted(new):
-        kept.insert(axis, 1)
-    return tuple(kept) or (1,)
+        remaining.insert(axis, 1)
+    return tuple(remaining) or (1,)
 
 
 class SetValue(OpDef, op="set_value"):
@@ -119,8 +119,8 @@ class SetValue(OpDef, op="set_value"):
             self.steps or [1] * len(self.axes), self.decrease_axes,
         )  # fmt: skip
         lengths = [
-            len(range(size)[each]) if isinstance(size, int) else UNKNOWN
-            for size, each in zip(Input.shape, index, strict=True)
+            len(range(size)[item]) if isinstance(size, int) else UNKNOWN
+            for size, item in zip(Input.shape, index, strict=True)
         ]
         if any(known_to_differ(lengths[axis], 1) for axis in self.decrease_axes):
             found = f"{self.kind}: Input is {Input}"
@@ -186,7 +186,7 @@ class SetValue(OpDef, op="set_value"):
             numbers_of(k, value, self.attributes[_LISTS[self.dtype]])
         ranges = self.ranges(Input.shape)
         own = k.grid(*Input.shape)
-        at, known = among(k, own, ranges)
+        at, in_range = among(k, own, ranges)
         sizes = tuple(
             size if indices is None else len(indices)
             for size, indices in zip(Input.shape, ranges, strict=True)
@@ -194,8 +194,8 @@ class SetValue(OpDef, op="set_value"):
         view = value_shape(sizes, self.decrease_axes, self.none_axes)
         if view != sizes:
             at = k.unravel(flat_index(k, at, sizes), view)
-        written = value.at(*broadcast_at(value.shape, at), where=known, other=0)
-        k.store(Out, own, written if known is None else k.where(known, written, Input[own]))
+        written = value.at(*broadcast_at(value.shape, at), where=in_range, other=0)
+        k.store(Out, own, written if in_range is None else k.where(in_range, written, Input[own]))
 
     def ranges(self, sizes: Shape) -> list[range | None]:
         """Return the assigned indices of each axis; None for all of them."""

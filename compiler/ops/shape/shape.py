@@ -109,9 +109,9 @@ def resolve_zeros(sizes: Sizes, wanted: list[int]) -> list[int]:
 
 def check_sizes(numbers: Array, sizes: Sizes) -> None:
     """Raise ValueError if a shape tensor differs from the sizes compiled for."""
-    found = [int(each) for each in numbers.reshape(-1)]
-    if len(found) != len(sizes) or any(n > 0 and n != s for n, s in zip(found, sizes, strict=True)):
-        raise ValueError(f"reshape: the sizes are {found}, expected {list(sizes)} as declared")
+    shape = [int(number) for number in numbers.reshape(-1)]
+    if len(shape) != len(sizes) or any(n > 0 and n != s for n, s in zip(shape, sizes, strict=True)):
+        raise ValueError(f"reshape: the sizes are {shape}, expected {list(sizes)} as declared")
 
 
 class ShapeInputs(SameElements):
@@ -125,9 +125,9 @@ class ShapeInputs(SameElements):
 
     def resized(self, X: TensorType, sizes: Sequence[Size]) -> TensorType:
         """Return the type of Out for the sizes that the inputs ask for."""
-        kept = [X.shape[axis] if size == 0 else size for axis, size in enumerate(sizes)]
-        rest = X.numel // product(size for size in kept if size != -1)
-        return X.with_shape([rest if size == -1 else size for size in kept])
+        resolved = [X.shape[axis] if size == 0 else size for axis, size in enumerate(sizes)]
+        rest = X.numel // product(size for size in resolved if size != -1)
+        return X.with_shape([rest if size == -1 else size for size in resolved])
 
 
 class Reshaping(ShapeInputs):
@@ -149,18 +149,18 @@ class Reshaping(ShapeInputs):
         if not self.shape:
             count = static_count(self.kind, "Shape", listing) if listing else len(single or ())
             return unknown_shape(count)
-        known = [X.shape[a] if n == 0 and a < X.rank else n for a, n in enumerate(self.shape)]
-        return positive_or_unknown([size if isinstance(size, int) else -1 for size in known])
+        resolved = [X.shape[a] if n == 0 and a < X.rank else n for a, n in enumerate(self.shape)]
+        return positive_or_unknown([size if isinstance(size, int) else -1 for size in resolved])
 
     def wanted(self, X: TensorType) -> Shape:
         """Return the shape given by the attribute."""
-        kept = [axis for axis, size in enumerate(self.shape) if size == 0]
+        copied = [axis for axis, size in enumerate(self.shape) if size == 0]
         error = ShapeError(f"{self.kind}: X is {X}, which 'shape' {self.shape} does not fit")
         odd = self.shape.count(-1) > 1 or any(size < -1 for size in self.shape)
-        if not self.shape or odd or any(axis >= X.rank for axis in kept):
+        if not self.shape or odd or any(axis >= X.rank for axis in copied):
             raise error
-        rest = product(size for axis, size in enumerate(X.shape) if axis not in kept)
-        sizes: list[Size] = [X.shape[a] if a in kept else n for a, n in enumerate(self.shape)]
+        rest = product(size for axis, size in enumerate(X.shape) if axis not in copied)
+        sizes: list[Size] = [X.shape[a] if a in copied else n for a, n in enumerate(self.shape)]
         if -1 in self.shape:
             divisor = math.prod(size for size in self.shape if size > 0)
             sizes[self.shape.index(-1)] = rest // divisor
@@ -286,8 +286,8 @@ class FlattenContiguousRange(GradientByXShape, SameElements, op="flatten_contigu
 def squeezed(sizes: Sizes, axes: list[int]) -> Sizes:
     """Return the sizes without those of `axes`, or without all 1s if `axes` is empty."""
     removed = [axis % len(sizes) for axis in axes]
-    kept = [size != 1 if not removed else axis not in removed for axis, size in enumerate(sizes)]
-    return tuple(size for size, stays in zip(sizes, kept, strict=True) if stays)
+    mask = [size != 1 if not removed else axis not in removed for axis, size in enumerate(sizes)]
+    return tuple(size for size, stays in zip(sizes, mask, strict=True) if stays)
 
 
 class Squeezing(SameElements):

@@ -119,10 +119,10 @@ class Slicing(OpDef):
         there is one number per axis.
         """
         count = len(self.axes)
-        given = static_count(self.kind, name, listing) if listing else len(single or attribute)
-        if given != count:
+        actual = static_count(self.kind, name, listing) if listing else len(single or attribute)
+        if actual != count:
             raise BadAttribute(
-                f"{self.kind}: there are {given} '{name}', expected one for each of {self.axes}"
+                f"{self.kind}: there are {actual} '{name}', expected one for each of {self.axes}"
             )
         if listing is None and not single:
             return list(attribute)
@@ -171,8 +171,8 @@ class Slice(Slicing, op="slice"):
         starts = self.known("starts", StartsTensor, StartsTensorList, self.starts)
         ends = self.known("ends", EndsTensor, EndsTensorList, self.ends)
         sizes = list(Input.shape)
-        for each, start, end in zip(self.axes, starts, ends, strict=True):
-            axis = normalize_axis(self.kind, each, Input.rank, "axes: axis")
+        for declared_axis, start, end in zip(self.axes, starts, ends, strict=True):
+            axis = normalize_axis(self.kind, declared_axis, Input.rank, "axes: axis")
             if start is None or end is None:
                 sizes[axis] = UNKNOWN
             else:
@@ -258,8 +258,8 @@ class Slice(Slicing, op="slice"):
         whole = Input.shape[axis]
         size = slice_length(whole, start, self.ends[0])
         first = start if start >= 0 else whole + start
-        known = isinstance(size, int) or size.known
-        return Share(("Input", 0), ("Out", 0), axis, first, size) if known else None
+        is_static = isinstance(size, int) or size.known
+        return Share(("Input", 0), ("Out", 0), axis, first, size) if is_static else None
 
     def lower_grad(
         self,
@@ -294,7 +294,7 @@ class Slice(Slicing, op="slice"):
         window(k, Input, self.whole(Out, Input), self.first(Input.shape))
 
     def kernel_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_Input: DeviceOperand) -> None:
-        first = [0 - each for each in self.first(d_Input.shape)]
+        first = [0 - offset for offset in self.first(d_Input.shape)]
         window(k, self.whole(d_Out, d_Input), d_Input, first)
 
     def first(self, sizes: Shape) -> list[Size]:

@@ -58,11 +58,11 @@ class Stack(OpDef, op="stack"):
 
     def kernel(self, k: KernelBuilder, X: list[DeviceOperand], Y: DeviceOperand) -> None:
         axis = self.axis % Y.type.rank
-        concat_parts(k, [with_axis(each, axis) for each in X], Y, axis)
+        concat_parts(k, [with_axis(operand, axis) for operand in X], Y, axis)
 
     def kernel_grad(self, k: KernelBuilder, d_Y: DeviceOperand, d_X: list[DeviceOperand]) -> None:
         axis = self.axis % d_Y.type.rank
-        split_parts(k, d_Y, [with_axis(each, axis) for each in d_X], axis)
+        split_parts(k, d_Y, [with_axis(operand, axis) for operand in d_X], axis)
 
 
 class Unstack(OpDef, op="unstack"):
@@ -76,12 +76,12 @@ class Unstack(OpDef, op="unstack"):
     num = required(int)
 
     def infer(self, X: TensorType) -> dict[str, list[TensorType]]:
-        each = unstacked(X, self.axis, self.kind)
+        tensor_type = unstacked(X, self.axis, self.kind)
         expect_few_outputs(self.kind, self.num)
         if differ(X.shape[self.axis], self.num):
             size = X.shape[self.axis]
             raise ShapeError(f"unstack: 'num' is {self.num}, but that axis of X {X} has {size}")
-        return {"Y": [each] * self.num}
+        return {"Y": [tensor_type] * self.num}
 
     def numpy(self, X: Array) -> dict[str, list[Array]]:
         return {"Y": slices_along(X, self.axis, self.num)}
@@ -94,11 +94,11 @@ class Unstack(OpDef, op="unstack"):
 
     def kernel(self, k: KernelBuilder, X: DeviceOperand, Y: list[DeviceOperand]) -> None:
         axis = self.axis % X.type.rank
-        split_parts(k, X, [with_axis(each, axis) for each in Y], axis)
+        split_parts(k, X, [with_axis(operand, axis) for operand in Y], axis)
 
     def kernel_grad(self, k: KernelBuilder, d_Y: list[DeviceOperand], d_X: DeviceOperand) -> None:
         axis = self.axis % d_X.type.rank
-        concat_parts(k, [with_axis(each, axis) for each in d_Y], d_X, axis)
+        concat_parts(k, [with_axis(operand, axis) for operand in d_Y], d_X, axis)
 
 
 class Unbind(OpDef, op="unbind"):
@@ -112,19 +112,19 @@ class Unbind(OpDef, op="unbind"):
     axis = attr(0)
 
     def infer(self, X: TensorType) -> dict[str, list[TensorType]]:
-        each = unstacked(X, self.axis, self.kind)
+        tensor_type = unstacked(X, self.axis, self.kind)
         count = X.shape[self.axis]
         if not isinstance(count, int):
             raise ShapeError(f"unbind: X is {X}, expected a known size at axis {self.axis}")
         expect_few_outputs(self.kind, count)
-        return {"Out": [each] * count}
+        return {"Out": [tensor_type] * count}
 
     def numpy(self, X: Array) -> dict[str, list[Array]]:
         return {"Out": slices_along(X, self.axis, X.shape[self.axis])}
 
     def kernel(self, k: KernelBuilder, X: DeviceOperand, Out: list[DeviceOperand]) -> None:
         axis = self.axis % X.type.rank
-        split_parts(k, X, [with_axis(each, axis) for each in Out], axis)
+        split_parts(k, X, [with_axis(operand, axis) for operand in Out], axis)
 
     def grad_ops(self, op: OpDesc, grad: Callable[[str], str]) -> list[OpDesc]:
         inputs = {"X": [grad(name) for name in op.outputs["Out"]]}

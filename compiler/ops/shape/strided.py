@@ -79,8 +79,10 @@ class StridedSlice(Slicing, op="strided_slice"):
         ends = self.known("ends", EndsTensor, EndsTensorList, self.ends)
         strides = self.known("strides", StridesTensor, StridesTensorList, self.strides)
         sizes = list(Input.shape)
-        for each, numbers in zip(self.axes, zip(starts, ends, strides, strict=True), strict=True):
-            axis = normalize_axis(self.kind, each, Input.rank, "axes: axis")
+        for declared_axis, numbers in zip(
+            self.axes, zip(starts, ends, strides, strict=True), strict=True
+        ):
+            axis = normalize_axis(self.kind, declared_axis, Input.rank, "axes: axis")
             sizes[axis] = self.strided_length(Input, axis, numbers)
         return self.decreased(Input, sizes)
 
@@ -146,21 +148,21 @@ class StridedSlice(Slicing, op="strided_slice"):
 
     def kernel_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_Input: DeviceOperand) -> None:
         own, upstream = k.grid(*d_Input.shape), self.whole(d_Out, d_Input)
-        taken, known = among(k, own, self.ranges(d_Input.shape))
-        k.store(d_Input, own, upstream.at(*taken, where=known, other=0))
+        taken, in_range = among(k, own, self.ranges(d_Input.shape))
+        k.store(d_Input, own, upstream.at(*taken, where=in_range, other=0))
 
     def host_only(self, types: Mapping[str, Any]) -> str:
         sizes = types["Input"].shape
-        known = all(isinstance(sizes[axis], int) for axis in self.axes)
-        return "" if known else "it slices an axis of symbolic size"
+        is_static = all(isinstance(sizes[axis], int) for axis in self.axes)
+        return "" if is_static else "it slices an axis of symbolic size"
 
     def ranges(self, sizes: Shape) -> list[range | None]:
         """Return the indices taken along each axis; None for all of them."""
         numbers = self.starts, self.ends, self.strides
-        found: list[range | None] = [None] * len(sizes)
+        ranges: list[range | None] = [None] * len(sizes)
         for axis, start, end, stride in zip(self.axes, *numbers, strict=True):
             last = axis in self.decrease_axis and (start, end) == (-1, 0)
             size = sizes[axis]
             if isinstance(size, int):
-                found[axis] = range(size)[-1:] if last else stride_range(size, start, end, stride)
-        return found
+                ranges[axis] = range(size)[-1:] if last else stride_range(size, start, end, stride)
+        return ranges

@@ -165,9 +165,9 @@ class OneHot(OpDef, op="one_hot"):
 
 def expect_below(X: Array, depth: int) -> None:
     """Raise ValueError for an index that is not below the depth of a one-hot row."""
-    known = (X >= 0) & (depth > X)
-    if not known.all():
-        raise ValueError(f"one_hot: {X[~known][0]} is out of range, expected 0 to {depth - 1}")
+    in_range = (X >= 0) & (depth > X)
+    if not in_range.all():
+        raise ValueError(f"one_hot: {X[~in_range][0]} is out of range, expected 0 to {depth - 1}")
 
 
 def one_hot_rows(X: Array, depth: int, lenient: bool, code: int) -> Array:
@@ -234,7 +234,7 @@ class ShardIndex(OpDef, op="shard_index"):
     def kernel(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
         size = -(-self.index_num // self.nshards)
         indices = k.grid(*X.shape)
-        known = inside(k, X[indices], self.index_num)
+        in_range = inside(k, X[indices], self.index_num)
         index = k.maximum(X[indices], 0)
-        mine = known & k.equal(k.div(index, size), self.shard_id)
+        mine = in_range & k.equal(k.div(index, size), self.shard_id)
         k.store(Out, indices, k.where(mine, k.mod(index, size), self.ignore_value))

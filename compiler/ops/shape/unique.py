@@ -69,11 +69,11 @@ class Unique(OpDef, op="unique"):
             return {"Out": X.with_shape([UNKNOWN]), "Index": X.with_dtype(dtype)}
         sizes = [UNKNOWN if not self.axis or a == self.axis[0] % X.rank else n
                  for a, n in enumerate(X.shape)]  # fmt: skip
-        found = X.with_shape(sizes if self.axis else [UNKNOWN])
+        output = X.with_shape(sizes if self.axis else [UNKNOWN])
         index_vector = TensorType(dtype, (UNKNOWN,))
         which = (X.shape[self.axis[0]],) if self.axis else (X.numel,)
         index = TensorType(dtype, which)
-        return {"Out": found, "Index": index, "Indices": index_vector, "Counts": index_vector}
+        return {"Out": output, "Index": index, "Indices": index_vector, "Counts": index_vector}
 
     def numpy(self, X: Array) -> dict[str, Array]:
         dtype = element_type(self.dtype)
@@ -108,8 +108,8 @@ class UniqueWithCounts(OpDef, op="unique_with_counts"):
     def infer(self, X: TensorType) -> dict[str, TensorType]:
         dtype = index_type(self.kind, self.dtype)
         expect_vector(self.kind, X)
-        found = X.with_shape([UNKNOWN])
-        return {"Out": found, "Index": X.with_dtype(dtype), "Count": found.with_dtype(dtype)}
+        output = X.with_shape([UNKNOWN])
+        return {"Out": output, "Index": X.with_dtype(dtype), "Count": output.with_dtype(dtype)}
 
     def numpy(self, X: Array) -> dict[str, Array]:
         dtype = element_type(self.dtype)

@@ -54,8 +54,8 @@ def compressed(
     sent, sizes = np.zeros_like(v), np.abs(v).ravel()
     chosen = np.argpartition(sizes, -count)[-count:] if count else slice(0)
     sent.flat[chosen] = v.flat[chosen]
-    for kept in (u, v):
-        kept.flat[chosen] = 0
+    for tensor in (u, v):
+        tensor.flat[chosen] = 0
     return u, v, sent
 
 

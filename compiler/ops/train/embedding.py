@@ -43,11 +43,11 @@ def look_up(table: Array, ids: Array, out: Array, name: str) -> None:
 def found_rows(table: Array, ids: Array, padding: int) -> Array:
     """Rows of a table by index, shape ids.shape + row.shape; zeros for `padding`."""
     flat = ids.reshape(-1)
-    found = np.empty((flat.size, table.shape[1]), table.dtype)
-    look_up(table, flat, found, "W")
+    rows = np.empty((flat.size, table.shape[1]), table.dtype)
+    look_up(table, flat, rows, "W")
     if padding >= 0:
-        found[flat == padding] = 0.0
-    return found.reshape(*ids.shape, table.shape[1])
+        rows[flat == padding] = 0.0
+    return rows.reshape(*ids.shape, table.shape[1])
 
 
 class Lookup(OpDef):
@@ -142,13 +142,13 @@ class Lookup(OpDef):
         count = Ids.type.numel
         n, j = k.grid(count, W.shape[1])
         row = Ids.reshaped((count,))[n]
-        found = W.at(row, j, where=self.counts(k, row, W), other=0)
-        k.store(Out.reshaped((count, W.shape[1])), (n, j), found)
+        value = W.at(row, j, where=self.counts(k, row, W), other=0)
+        k.store(Out.reshaped((count, W.shape[1])), (n, j), value)
 
     def counts(self, k: KernelBuilder, row: Number, W: DeviceOperand) -> Number:
         """True if a row index is in the table, and is not the padding."""
-        known = inside(k, row, W.shape[0])
-        return known & k.not_equal(row, self.padding_idx) if self.padding_idx >= 0 else known
+        in_range = inside(k, row, W.shape[0])
+        return in_range & k.not_equal(row, self.padding_idx) if self.padding_idx >= 0 else in_range
 
     def kernel_grad(
         self,
@@ -166,8 +166,8 @@ class Lookup(OpDef):
         elif d_W is not None:
             n, j = k.grid(*d_W.shape)
             row, above = Ids.reshaped((d_W.shape[0],))[n], d_Out.reshaped(d_W.shape)[n, j]
-            kept = k.not_equal(row, self.padding_idx) if self.padding_idx >= 0 else None
-            k.store(d_W, (n, j), above if kept is None else k.where(kept, above, 0))
+            not_padding = k.not_equal(row, self.padding_idx) if self.padding_idx >= 0 else None
+            k.store(d_W, (n, j), above if not_padding is None else k.where(not_padding, above, 0))
 
 
 class LookupTable(Lookup, op="lookup_table"):

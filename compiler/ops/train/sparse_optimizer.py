@@ -135,8 +135,8 @@ class AdagradRows(RowsUpdate, op="adagrad_rows"):
     ) -> None:
         keep_state(k, Param, ParamOut)
         keep_state(k, Moment, MomentOut)
-        given = f"{ParamOut}, {MomentOut}, {Grad}, {Grad_rows}, {LearningRate}"
-        k.line(f"{k.function(move_by_adagrad)}({given}, {self.epsilon!r})")
+        arguments = f"{ParamOut}, {MomentOut}, {Grad}, {Grad_rows}, {LearningRate}"
+        k.line(f"{k.function(move_by_adagrad)}({arguments}, {self.epsilon!r})")
 
     def kernel(
         self,
@@ -247,8 +247,11 @@ class AdamRows(RowsUpdate, op="adam_rows"):
     ) -> None:
         for before, after in ((Param, ParamOut), (Moment1, Moment1Out), (Moment2, Moment2Out)):
             keep_state(k, before, after)
-        given = (Beta1Tensor, self.beta1), (Beta2Tensor, self.beta2)
-        betas = [str(number if each is None else each.view((1,))) for each, number in given]
+        beta_inputs = (Beta1Tensor, self.beta1), (Beta2Tensor, self.beta2)
+        betas = [
+            str(number if operand is None else operand.view((1,)))
+            for operand, number in beta_inputs
+        ]
         rate = f"{LearningRate} * np.sqrt(1.0 - {Beta2Pow}) / (1.0 - {Beta1Pow})"
         state = f"{ParamOut}, ({Moment1Out}, {Moment2Out}), {Grad}, {Grad_rows}, {rate}"
         move = k.function(move_by_adam)

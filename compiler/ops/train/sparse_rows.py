@@ -72,10 +72,10 @@ def merge_in_place(values: Array, rows: Array) -> tuple[Array, Array, int]:
     The remaining values are 0 with the index of the first row, so adding them has no effect.
     """
     numbers, total = merge_rows(values, rows)
-    merged, kept, count = np.zeros_like(values), np.zeros_like(rows), len(numbers)
-    merged[:count], kept[:count] = total, numbers
-    kept[count:] = numbers[:1]
-    return merged, kept, count
+    merged, merged_rows, count = np.zeros_like(values), np.zeros_like(rows), len(numbers)
+    merged[:count], merged_rows[:count] = total, numbers
+    merged_rows[count:] = numbers[:1]
+    return merged, merged_rows, count
 
 
 class MergeSelectedRows(OpDef, op="merge_selected_rows"):
@@ -281,15 +281,15 @@ def emit_merged(
 
     The remaining positions have the index of the first row.
     """
-    found, totals = summed(k, X, X_rows)
-    place = places(k, X_rows, found)
+    groups, totals = summed(k, X, X_rows)
+    place = places(k, X_rows, groups)
     if Out_rows is not None:
         (n,) = k.grid(totals.shape[0])
         r = k.loop(totals.shape[0])
         k.store(Out_rows, (n,), k.min(X_rows[r], r))
         (n,) = k.grid(totals.shape[0])
-        k.store(Out_rows, (place[n],), X_rows[n], found.length[n] > 0)
-    return found, totals, place
+        k.store(Out_rows, (place[n],), X_rows[n], groups.length[n] > 0)
+    return groups, totals, place
 
 
 class MergeRows(SparseToSparse, op="merge_rows"):
@@ -311,12 +311,12 @@ class MergeRows(SparseToSparse, op="merge_rows"):
         Out: DeviceOperand | None,
         Out_rows: DeviceOperand | None,
     ) -> None:
-        found, totals, place = emit_merged(k, X, X_rows, Out_rows)
+        groups, totals, place = emit_merged(k, X, X_rows, Out_rows)
         if Out is not None:
             fill(k, Out, 0)
             n, j = k.grid(*totals.shape)
             whole = Out.reshaped(totals.shape)
-            k.store(whole, (place[n], j), totals[n, j], found.length[n] > 0)
+            k.store(whole, (place[n], j), totals[n, j], groups.length[n] > 0)
 
 
 class ClipRows(SparseToSparse, op="clip_rows"):
@@ -346,14 +346,14 @@ class ClipRows(SparseToSparse, op="clip_rows"):
         Out: DeviceOperand | None,
         Out_rows: DeviceOperand | None,
     ) -> None:
-        found, totals, place = emit_merged(k, X, X_rows, Out_rows)
+        groups, totals, place = emit_merged(k, X, X_rows, Out_rows)
         if Out is not None:
             fill(k, Out, 0)
             n, j = k.grid(*totals.shape)
             low = self.min if Min is None else number(k, Min)
             high = self.max if Max is None else number(k, Max)
             value = k.minimum(k.maximum(totals[n, j], low), high)
-            k.store(Out.reshaped(totals.shape), (place[n], j), value, found.length[n] > 0)
+            k.store(Out.reshaped(totals.shape), (place[n], j), value, groups.length[n] > 0)
 
 
 class ClipByNormRows(SparseToSparse, op="clip_by_norm_rows"):

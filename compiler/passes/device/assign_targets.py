@@ -82,10 +82,10 @@ class _CopyInserter:
         Those in `others` are there already.
         """
         needed, on_device = {*op.needs_data()} - {*others}, is_there(op, slot)
-        known = [(var, others.get(var) or self.instead.get(var, var)) for var in op.inputs[slot]]
+        pairs = [(var, others.get(var) or self.instead.get(var, var)) for var in op.inputs[slot]]
         return [
             self._copy(now) if var in needed and (now in self.on_device) is not on_device else now
-            for var, now in known
+            for var, now in pairs
         ]
 
     def _writes_device(self, var: Var) -> bool:
@@ -97,8 +97,10 @@ class _CopyInserter:
         """Recreate the op with other operands; copy updated state to the device."""
         self.g.remove(op)
         outputs = _with(op.outputs, back)
-        made = self.g.op(op.kind, inputs, outputs, op.attrs, op.source, op.body, place=op.position)
-        made.target = op.target
+        new_op = self.g.op(
+            op.kind, inputs, outputs, op.attrs, op.source, op.body, place=op.position
+        )
+        new_op.target = op.target
         for var, host in back.items():
             if var in self.on_device:
                 self.g.op(TO_DEVICE, {"X": [host]}, {"Out": [var]}, {}, op.source)

@@ -99,9 +99,15 @@ class DrawKeys(Pass):
         if why:
             ctx.note_missed(self.name, op, why)
         outputs = op.outputs if why else {"Out": op.outputs["Out"]}
-        for each in [] if why else readers:
-            given = {"X": each.inputs["Out@GRAD"], KEY: [keys]}
-            g.replace(each, BY_KEY, given, {"Out": each.outputs["X@GRAD"]}, attrs | role_of(each))
+        for reader in [] if why else readers:
+            gradient_inputs = {"X": reader.inputs["Out@GRAD"], KEY: [keys]}
+            g.replace(
+                reader,
+                BY_KEY,
+                gradient_inputs,
+                {"Out": reader.outputs["X@GRAD"]},
+                attrs | role_of(reader),
+            )
         inputs = {"X": op.inputs["X"], KEY: [keys]}
         g.replace(op, BY_KEY, inputs, outputs, attrs | role_of(op))
 
@@ -113,9 +119,9 @@ def _has_computed_seed(op: Op) -> bool:
 
 def _seed(op: Op) -> int:
     """Return the seed of an op; -1 for new numbers in every step."""
-    known = op.defn.attributes
-    seed = int(known.get("seed", 0))
-    return seed % SEEDS if known.get("fix_seed", seed != 0) else -1
+    attributes = op.defn.attributes
+    seed = int(attributes.get("seed", 0))
+    return seed % SEEDS if attributes.get("fix_seed", seed != 0) else -1
 
 
 def _attributes_by_key(op: Op, place: int) -> dict[str, Any]:
@@ -128,8 +134,8 @@ def _obstacle(g: Graph, op: Op, mask: Var, readers: Sequence[Op]) -> str:
     """Return why the mask must be stored; empty if only the gradient needs it."""
     if mask in g.results or mask.role != "temp" or g.overwriter(mask) is not None:
         return f"its mask {mask.label!r} is fetched, persistable or overwritten"
-    other = next((each for each in readers if each.kind != GRADIENT), None)
+    other = next((reader for reader in readers if reader.kind != GRADIENT), None)
     if other is not None:
         return f"its mask {mask.label!r} is read by {other.kind}"
-    same = all(_attributes_by_key(each, 0) == _attributes_by_key(op, 0) for each in readers)
+    same = all(_attributes_by_key(reader, 0) == _attributes_by_key(op, 0) for reader in readers)
     return "" if same else f"a gradient that reads {mask.label!r} has other attributes"

@@ -69,11 +69,11 @@ class Layout(Pass):
             op: permuted for op in g.ops() if (permuted := _permuted_form(g, op)) is not None
         }
         chosen = _minimum_cut(g, candidates, ctx.typical, self.extra_reads)
-        kept = {op: candidates[op] for op in candidates if op in chosen}
-        for op, why in _unchanged(g, candidates, kept):
+        selected = {op: candidates[op] for op in candidates if op in chosen}
+        for op, why in _unchanged(g, candidates, selected):
             ctx.note_missed(self.name, op, why)
-        if kept:
-            PermutedCopies(g, kept, ctx, self.permutes_filters).rewrite()
+        if selected:
+            PermutedCopies(g, selected, ctx, self.permutes_filters).rewrite()
 
 
 # ---- candidates ----
@@ -86,18 +86,16 @@ def _permuted_form(g: Graph, op: Op) -> PermutedOp | None:
     if rank not in RANKS or op.body is not None or any(var.type.is_open for var in vars):
         return None
     slots = {**op.inputs, **op.outputs}
-    types = {slot: [var.type for var in held] for slot, held in slots.items()}
-    found = op.defn.permuted(types, channels_last(rank))
-    if found is None or not all(
-        _may_be_permuted(g, var, rank) for var in layout_operands(op, found)
-    ):
+    types = {slot: [var.type for var in operands] for slot, operands in slots.items()}
+    form = op.defn.permuted(types, channels_last(rank))
+    if form is None or not all(_may_be_permuted(g, var, rank) for var in layout_operands(op, form)):
         return None
     if not all(
-        is_reshapable(var.type.shape, found.views[s]) for s in found.views for var in slots[s]
+        is_reshapable(var.type.shape, form.views[s]) for s in form.views for var in slots[s]
     ):
         return None
-    made = (var for slot in found.slots for var in op.outputs.get(slot, ()))
-    return found if all(var.role == "temp" for var in made) else None
+    outputs = (var for slot in form.slots for var in op.outputs.get(slot, ()))
+    return form if all(var.role == "temp" for var in outputs) else None
 
 
 def _may_be_permuted(g: Graph, var: Var, rank: int) -> bool:
@@ -148,8 +146,8 @@ def _layout_node(op: Op | None, var: Var, candidates: Mapping[Op, PermutedOp]) -
 
 def _readers(g: Graph, var: Var, candidates: Mapping[Op, PermutedOp]) -> list[_Node]:
     """Return the nodes that read a var."""
-    found = [_layout_node(op, var, candidates) for op in g.readers(var)]
-    return found + [_ORIGINAL] * (var in g.results)
+    nodes = [_layout_node(op, var, candidates) for op in g.readers(var)]
+    return nodes + [_ORIGINAL] * (var in g.results)
 
 
 def _add_image_edges(

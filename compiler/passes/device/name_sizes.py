@@ -33,8 +33,8 @@ class NameSizes(Pass):
         """Visit the ops in order, so that inputs are numbered first."""
         self._count = 0
         for op in g.ops():
-            made = [var for var in op.writes() if var.type.is_open and not var.type.is_array]
-            if made and op.body is None:
+            outputs = [var for var in op.writes() if var.type.is_open and not var.type.is_array]
+            if outputs and op.body is None:
                 self._name_outputs(op)
 
     def _name_outputs(self, op: Op) -> None:

@@ -82,12 +82,12 @@ class NarrowFloats(Pass):
             if _is_fp32(var) and var not in copies:
                 copies[var] = self._copy(g, var)
                 ops.append(_cast(g, var, copies[var], op))
-        made = [var for var in op.writes() if _is_fp32(var)]
+        outputs = [var for var in op.writes() if _is_fp32(var)]
         g.remove(op)
         inputs = _with(op.inputs, copies)
-        copies |= {var: self._copy(g, var) for var in made}
+        copies |= {var: self._copy(g, var) for var in outputs}
         ops.append(g.op(op.kind, inputs, _with(op.outputs, copies), op.attrs, op.source))
-        return ops + [_cast(g, copies[var], var, op) for var in made]
+        return ops + [_cast(g, copies[var], var, op) for var in outputs]
 
     def _copy(self, g: Graph, var: Var) -> Var:
         return g.fresh(f"{var.label}@{self.text}", var.type.with_dtype(self.dtype))

@@ -96,10 +96,10 @@ class PermutedCopies:
         for var in _vars_in(op.inputs, permuted.slots):
             if var not in self.copies:
                 self._transpose(var, self._add_copy(var, order), order, op)
-        made = _vars_in(op.outputs, permuted.slots)
-        for var in made:
+        outputs = _vars_in(op.outputs, permuted.slots)
+        for var in outputs:
             self._add_copy(var, order)
-        ahead = self._prepermuted(op, permuted.ahead, made)
+        ahead = self._prepermuted(op, permuted.ahead, outputs)
         views = self._reshaped_views(op, permuted)
         self.g.remove(op)
         others = [
@@ -109,7 +109,7 @@ class PermutedCopies:
         ]
         attrs = {**op.attrs, **permuted.attrs, **(permuted.ahead.attrs if ahead else {})}
         self._add(op, op.kind, _with(op.inputs, others), _with(op.outputs, others), attrs)
-        for var in (var for var in made if var in needed):
+        for var in (var for var in outputs if var in needed):
             self._transpose(self.copies[var], var, back(order), op)
         for var in _vars_in(op.outputs, permuted.views):
             self._reshape(views[var], var, op)
@@ -122,14 +122,14 @@ class PermutedCopies:
         """
         if isinstance(op.defn, GradOp) and not self.permutes_filters:
             return {}
-        found = {v: axes for s, axes in ahead.orders.items() for v in op.inputs.get(s, ())}
-        if not all(v in self.constants or self._is_filter(v, made) for v in found):
+        axes_by_var = {v: axes for s, axes in ahead.orders.items() for v in op.inputs.get(s, ())}
+        if not all(v in self.constants or self._is_filter(v, made) for v in axes_by_var):
             return {}
-        for var, axes in found.items():
+        for var, axes in axes_by_var.items():
             if (var, axes) not in self.filters:
                 self.filters[var, axes] = self._fresh(var, axes)
                 self._transpose_filter(var, self.filters[var, axes], axes, op)
-        return {var: self.filters[var, axes] for var, axes in found.items()}
+        return {var: self.filters[var, axes] for var, axes in axes_by_var.items()}
 
     def _is_filter(self, var: Var, made: Sequence[Var]) -> bool:
         """Whether a var is state, or cast from it, that pays to be transposed in each step.
@@ -142,7 +142,7 @@ class PermutedCopies:
         one_tap = product(var.type.shape[2:]) == 1
         if one_tap and var.type.dtype.itemsize == HALF_BYTES:
             return False
-        return max(_pixels(each, self.typical) for each in made) >= MANY_PIXELS
+        return max(_pixels(output, self.typical) for output in made) >= MANY_PIXELS
 
     def _cast(self, var: Var) -> Op | None:
         """The op that casts a var from state; None if it is computed otherwise."""
@@ -163,13 +163,13 @@ class PermutedCopies:
 
     def _reshaped_views(self, op: Op, permuted: PermutedOp) -> dict[Var, Var]:
         """Return reshaped views of operands that are not permuted."""
-        found = dict[Var, Var]()
+        views = dict[Var, Var]()
         for slot, shape in permuted.views.items():
             for var in (*op.inputs.get(slot, ()), *op.outputs.get(slot, ())):
-                found[var] = self.g.fresh(f"{var.label}@view", var.type.with_shape(shape))
+                views[var] = self.g.fresh(f"{var.label}@view", var.type.with_shape(shape))
         for var in _vars_in(op.inputs, permuted.views):
-            self._reshape(var, found[var], op)
-        return found
+            self._reshape(var, views[var], op)
+        return views
 
     def _add_copy(self, var: Var, order: Order) -> Var:
         self.copies[var] = self._fresh(var, order)
@@ -212,12 +212,12 @@ def _pixels(images: Var, typical: int) -> int:
 def _constants(g: Graph, ctx: Context) -> set[Var]:
     """Return constant state that was passed in, and values computed from it alone."""
     passed_in, fixed = ctx.params or {}, (v for v in g.params() if g.producer(v) is None)
-    found = {var for var in fixed if var.name in passed_in and g.overwriter(var) is None}
+    constants = {var for var in fixed if var.name in passed_in and g.overwriter(var) is None}
     for op in g.ops():
         pure = op.body is None and not (op.defn.has_effects or op.defn.is_random)
-        if pure and op.reads() and all(var in found for var in op.reads()):
-            found |= {*op.writes()}
-    return found
+        if pure and op.reads() and all(var in constants for var in op.reads()):
+            constants |= {*op.writes()}
+    return constants
 
 
 def _vars_in(slots: Mapping[str, Sequence[Var]], chosen: Container[str]) -> list[Var]:

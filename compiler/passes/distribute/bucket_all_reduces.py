@@ -79,7 +79,7 @@ class BucketAllReduces(Pass):
         for op in g.ops():
             if op.kind == "c_allreduce_sum" and not may_join(op):
                 ctx.note_missed(self.name, op, "it is persistable, synchronous, or of unknown size")
-        buckets = {each.at: each for run in runs(g) for each in self._buckets(g, run)}
+        buckets = {bucket.at: bucket for run in runs(g) for bucket in self._buckets(g, run)}
         members = {op for bucket in buckets.values() for op in bucket.ops}
         order = [op for op in g.ops() if op.defn.is_ordered() and op.outputs.get("After")]
         g.remove(*members)
@@ -135,8 +135,8 @@ class _Bucket:
     @property
     def described(self) -> str:
         """Names and types of its values, for the schedule that ranks compare."""
-        found = ((op["X"].name, op["X"].type.shape) for op in self.ops)
-        gradients = ", ".join(f"{name}[{', '.join(map(str, shape))}]" for name, shape in found)
+        members = ((op["X"].name, op["X"].type.shape) for op in self.ops)
+        gradients = ", ".join(f"{name}[{', '.join(map(str, shape))}]" for name, shape in members)
         return f"{gradients} {(self.wire or self.route.dtype).numpy.name}"
 
 
@@ -151,21 +151,21 @@ class _Writer:
 
     def write(self, before: Var | None) -> Var:
         """Pack, transfer, unpack; return the token. A single value is not packed."""
-        given, outs = ([op[slot] for op in self.bucket.ops] for slot in ("X", "Out"))
+        inputs, outs = ([op[slot] for op in self.bucket.ops] for slot in ("X", "Out"))
         alone, wire = outs[0] if len(outs) == 1 else None, self.bucket.wire
-        value = given[0] if alone else self._packed(given)
+        value = inputs[0] if alone else self._packed(inputs)
         if wire is None:
             value = self._transferred(value, before, alone)
         else:
             value = self._transferred(self._cast(value, wire), before, None)
             value = self._cast(value, self.bucket.route.dtype, alone)
         if alone is None:
-            shapes = {"shapes": [list(each.type.shape) for each in outs]}
+            shapes = {"shapes": [list(var.type.shape) for var in outs]}
             self._op("unpack_bucket", {"X": [value]}, {"Out": outs}, shapes)
         return self.at["After"]
 
     def _packed(self, values: list[Var]) -> Var:
-        types = find("pack_bucket")(None).infer_types({"X": [each.type for each in values]})
+        types = find("pack_bucket")(None).infer_types({"X": [value.type for value in values]})
         flat = self.g.fresh(f"{self.bucket.name}@BUCKET", types["Out"])
         self._op("pack_bucket", {"X": values}, {"Out": [flat]}, {})
         return flat
@@ -202,8 +202,8 @@ def _chained(g: Graph, op: Op, last: Var | None) -> Var:
     if op.inputs.get("Before", []) != tokens:
         g.remove(op)
         inputs, place = {**op.inputs, "Before": tokens}, op.position
-        made = g.op(op.kind, inputs, op.outputs, op.attrs, op.source, op.body, place=place)
-        made.target = op.target
+        new_op = g.op(op.kind, inputs, op.outputs, op.attrs, op.source, op.body, place=place)
+        new_op.target = op.target
     return op["After"]
 
 
@@ -211,7 +211,7 @@ def _schedule_communication(g: Graph) -> None:
     """Reorder: start communication early, wait late; readers of a bucket follow it."""
     ops = g.ops()
     number = {op: index for index, op in enumerate(ops)}
-    before = [[number[each] for each in g.predecessors(op)] for op in ops]
+    before = [[number[predecessor] for predecessor in g.predecessors(op)] for op in ops]
     early = [op.defn.schedule_early for op in ops]
     late = [op.defn.schedule_late for op in ops]
     order = overlapped(range(len(ops)), before, early.__getitem__, late.__getitem__)

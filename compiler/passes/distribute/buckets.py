@@ -69,21 +69,23 @@ def runs(g: Graph) -> list[Run]:
     A run ends before the first op that depends on one of its results and is itself ordered with the
     collectives.
     """
-    found: list[Run] = []
+    result: list[Run] = []
     open_runs: dict[Route, Run] = {}
     waits: dict[Op, frozenset[Run]] = {}
     for op in g.ops():
-        waits[op] = frozenset[Run]().union(*(waits[each] for each in _data_producers(g, op)))
+        waits[op] = frozenset[Run]().union(
+            *(waits[producer] for producer in _data_producers(g, op))
+        )
         if not op.defn.is_ordered():
             continue
         open_runs = {key: run for key, run in open_runs.items() if run not in waits[op]}
         if may_join(op):
             route = _route(op)
             if route not in open_runs:
-                found.append(open_runs.setdefault(route, Run(route)))
+                result.append(open_runs.setdefault(route, Run(route)))
             open_runs[route].ops.append(op)
             waits[op] |= {open_runs[route]}
-    return found
+    return result
 
 
 def _route(op: Op) -> Route:
@@ -96,7 +98,11 @@ def _data_producers(g: Graph, op: Op) -> list[Op]:
     """Return the ops that an op depends on by data."""
     tokens = {g.producer(var) for var in op.reads() if var.type == TOKEN}
     data = {g.producer(var) for var in op.reads() if var.type != TOKEN}
-    return [each for each in g.predecessors(op) if each in data or each not in tokens]
+    return [
+        predecessor
+        for predecessor in g.predecessors(op)
+        if predecessor in data or predecessor not in tokens
+    ]
 
 
 def may_join(op: Op) -> bool:
@@ -123,7 +129,9 @@ def computed_in_order(g: Graph, run: Run) -> list[Op]:
         return run.ops
     index = {op: i for i, op in enumerate(g.ops())}
     makers = {op: g.producer(op["X"]) for op in run.ops}
-    return sorted(run.ops, key=lambda op: -1 if (made := makers[op]) is None else index[made])
+    return sorted(
+        run.ops, key=lambda op: -1 if (producer := makers[op]) is None else index[producer]
+    )
 
 
 def value_bytes(op: Op) -> int:
@@ -156,14 +164,14 @@ def filled(sizes: Sequence[int], limit: int) -> list[int]:
     """Return how many values each bucket has if buckets are filled greedily up to a limit of
     bytes.
     """
-    counts, held = list[int](), 0
+    counts, total = list[int](), 0
     for size in sizes:
-        if counts and held + size <= limit:
+        if counts and total + size <= limit:
             counts[-1] += 1
-            held += size
+            total += size
         else:
             counts.append(1)
-            held = size
+            total = size
     return counts
 
 
@@ -193,16 +201,16 @@ class _Choice:
 def _cheapest(sizes: Sequence[int]) -> list[int]:
     """Return the cheapest partition, by dynamic programming over bucket ends and counts."""
     ends = [0, *accumulate(sizes)]
-    found = [[_Choice()]]
+    partitions = [[_Choice()]]
     for stop in range(1, len(ends)):
         ready = ends[stop] * SECONDS_A_BYTE
         choices = [
             choice.then(stop - start, ends[stop] - ends[start], ready)
             for start in _starts(sizes, stop)
-            for choice in found[start]
+            for choice in partitions[start]
         ]
-        found.append(_pareto_optimal(choices))
-    counts, choice = list[int](), min(found[-1], key=lambda each: each.cost)
+        partitions.append(_pareto_optimal(choices))
+    counts, choice = list[int](), min(partitions[-1], key=lambda each: each.cost)
     while choice.before is not None:
         counts.append(choice.held)
         choice = choice.before
@@ -211,12 +219,12 @@ def _cheapest(sizes: Sequence[int]) -> list[int]:
 
 def _pareto_optimal(choices: Sequence[_Choice]) -> list[_Choice]:
     """Return the Pareto-optimal partitions by number of buckets, up to `MOST` buckets."""
-    kept: list[_Choice] = []
+    optimal: list[_Choice] = []
     for choice in sorted(choices, key=lambda each: (each.count, each.small, each.end)):
-        is_better = not kept or (choice.small, choice.end) < (kept[-1].small, kept[-1].end)
-        if is_better and (choice.count <= MOST or not kept):
-            kept.append(choice)
-    return kept
+        is_better = not optimal or (choice.small, choice.end) < (optimal[-1].small, optimal[-1].end)
+        if is_better and (choice.count <= MOST or not optimal):
+            optimal.append(choice)
+    return optimal
 
 
 def _starts(sizes: Sequence[int], stop: int) -> list[int]:
@@ -224,10 +232,10 @@ def _starts(sizes: Sequence[int], stop: int) -> list[int]:
 
     It exceeds the maximum only if a large gradient is joined by small ones.
     """
-    found, held, largest = list[int](), 0, 0
+    starts, total, largest = list[int](), 0, 0
     for start in range(stop - 1, -1, -1):
-        held, largest = held + sizes[start], max(largest, sizes[start])
-        if held > LARGEST and held - largest >= SMALLEST:
+        total, largest = total + sizes[start], max(largest, sizes[start])
+        if total > LARGEST and total - largest >= SMALLEST:
             break
-        found.append(start)
-    return found
+        starts.append(start)
+    return starts

@@ -37,26 +37,30 @@ class _Placer:
         self.is_early = is_early
         self.after: list[list[int]] = [[] for _ in before]
         for item, waits in enumerate(before):
-            for each in waits:
-                self.after[each].append(item)
+            for predecessor in waits:
+                self.after[predecessor].append(item)
         self.placed = set[int]()
         self.result: list[int] = []
 
     def behind(self, items: Iterable[int]) -> set[int]:
         """Return the items and everything that depends on them, transitively."""
-        pending, found = list(items), set[int]()
+        pending, reached = list(items), set[int]()
         while pending:
             item = pending.pop()
-            if item not in found:
-                found.add(item)
+            if item not in reached:
+                reached.add(item)
                 pending += self.after[item]
-        return found
+        return reached
 
     def place(self, item: int) -> None:
         """Place an item after all its dependencies, unless it is placed."""
         pending = [item]
         while pending:
-            missing = [each for each in self.before[pending[-1]] if each not in self.placed]
+            missing = [
+                predecessor
+                for predecessor in self.before[pending[-1]]
+                if predecessor not in self.placed
+            ]
             pending += reversed(missing)
             if not missing:
                 self._put(pending.pop())
@@ -64,11 +68,15 @@ class _Placer:
     def _put(self, item: int) -> None:
         pending = [item]
         while pending:
-            each = pending.pop()
-            if each not in self.placed:
-                self.placed.add(each)
-                self.result.append(each)
-                pending += reversed([next for next in self.after[each] if self._is_ready(next)])
+            item_ready = pending.pop()
+            if item_ready not in self.placed:
+                self.placed.add(item_ready)
+                self.result.append(item_ready)
+                pending += reversed(
+                    [next for next in self.after[item_ready] if self._is_ready(next)]
+                )
 
     def _is_ready(self, item: int) -> bool:
-        return self.is_early(item) and all(each in self.placed for each in self.before[item])
+        return self.is_early(item) and all(
+            predecessor in self.placed for predecessor in self.before[item]
+        )

@@ -75,12 +75,12 @@ class FuseBatchNorm(Pass):
     def run(self, g: Graph, ctx: Context) -> None:
         """Visit batch norms in order, so that of two consecutive ones the first is folded first."""
         for norm in [op for op in g.ops() if op.kind in NORMS]:
-            found = _match(g, norm)
-            why = found if isinstance(found, str) else _obstacle(g, found, ctx)
-            if why or isinstance(found, str):
+            match = _match(g, norm)
+            why = match if isinstance(match, str) else _obstacle(g, match, ctx)
+            if why or isinstance(match, str):
                 ctx.note_missed(self.name, norm, why)
                 continue
-            _rewrite(g, found, ctx)
+            _rewrite(g, match, ctx)
 
 
 def _match(g: Graph, norm: Op) -> _Match | str:
@@ -91,8 +91,8 @@ def _match(g: Graph, norm: Op) -> _Match | str:
     bias = below if below is not None and below.kind == "elementwise_add" else None
     layer = g.producer(bias["X"]) if bias is not None else below
     if layer is None or layer.kind not in WEIGHTS:
-        found = "no op" if layer is None else layer.kind
-        return f"its input comes from {found}: neither a convolution nor a matrix product"
+        producer = "no op" if layer is None else layer.kind
+        return f"its input comes from {producer}: neither a convolution nor a matrix product"
     return _Match(layer, bias, norm)
 
 
@@ -107,11 +107,11 @@ def _obstacle(g: Graph, match: _Match, ctx: Context) -> str:
 def _shape_obstacle(match: _Match) -> str:
     """Return why channels do not match those of the layer, or the bias is not per channel."""
     axis, rank = match.axis, match.norm["X"].type.rank
-    found = match.scaling.channel_axis(match.layer.writes()[0].type.rank)
+    expected = match.scaling.channel_axis(match.layer.writes()[0].type.rank)
     if why := match.scaling.refusal():
         return why
-    if axis != found:
-        return f"it normalises along axis {axis} of {rank}, {match.layer.kind} has axis {found}"
+    if axis != expected:
+        return f"it normalises along axis {axis} of {rank}, {match.layer.kind} has axis {expected}"
     if match.bias is not None and not _is_vector(match.bias, axis):
         return f"{match.bias['Y']!r} is not one number for each channel"
     return ""

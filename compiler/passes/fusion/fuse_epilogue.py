@@ -94,7 +94,7 @@ def _obstacle(
     dependency = _last_dependency(g, kernel, kernel_of)
     for var in (var for var in anchor.writes() if var is not result):
         readers = (kernel_of[op] for op in g.readers(var))
-        if any(each.place < (*dependency, *kernel.place) for each in readers):
+        if any(reader.place < (*dependency, *kernel.place) for reader in readers):
             return f"{var.label!r} is read before the epilogue can run"
     for var in (after for var in anchor.reads() if (after := g.overwriter(var)) is not None):
         writer = g.producer(var)
@@ -106,8 +106,8 @@ def _obstacle(
 
 def _last_dependency(g: Graph, kernel: _Kernel, kernel_of: dict[Op, _Kernel]) -> Position:
     """Return the position of the last kernel that a kernel depends on."""
-    before = (kernel_of[each] for op in kernel.ops for each in g.predecessors(op))
-    return max(each.place for each in before if each is not kernel)
+    before = (kernel_of[predecessor] for op in kernel.ops for predecessor in g.predecessors(op))
+    return max(predecessor.place for predecessor in before if predecessor is not kernel)
 
 
 def _join(

@@ -63,13 +63,18 @@ class FusePointwise(Pass):
             kernel_of[op].ops.append(op)
         order = _topological_order(g, list(dict.fromkeys(kernel_of.values())), kernel_of)
         label = max((op.kernel for op in index if op.kernel is not None), default=-1)
-        unlabelled = (each for each in order if len(each.ops) > 1 and each.ops[0].kernel is None)
+        unlabelled = (
+            kernel for kernel in order if len(kernel.ops) > 1 and kernel.ops[0].kernel is None
+        )
         for number, kernel in enumerate(unlabelled, label + 1):
             for op in kernel.ops:
                 op.kernel = number
         g.reorder(op for kernel in order for op in kernel.ops)
         for kernel in (kernel for kernel in order if len(kernel.ops) == 1 and kernel.missed):
-            if all(epilogue_shape(each) != kernel.shape for each in g.predecessors(kernel.ops[0])):
+            if all(
+                epilogue_shape(predecessor) != kernel.shape
+                for predecessor in g.predecessors(kernel.ops[0])
+            ):
                 ctx.note_missed(self.name, kernel.ops[0], kernel.missed)
 
 
@@ -79,7 +84,7 @@ def _kernel_for(
     """Return the latest kernel that an op may join, or a new one."""
     own = _Kernel(shape, index[op])
     before = g.predecessors(op) if shape is not None else []
-    near = {kernel_of[each].first: kernel_of[each] for each in before}
+    near = {kernel_of[predecessor].first: kernel_of[predecessor] for predecessor in before}
     joined: _Kernel | None = None
     for _, kernel in sorted(near.items(), reverse=True):
         if kernel.shape is None:
@@ -119,7 +124,9 @@ def _obstacle(
         return f"the kernel next to it begins {WINDOW} ops or more earlier"
     if not all(reads_elementwise(op, var) for var in inputs):
         return "the ops next to it do not read it, or are not read, element by element"
-    others = [each for each in g.predecessors(op) if kernel_of[each] is not kernel]
+    others = [
+        predecessor for predecessor in g.predecessors(op) if kernel_of[predecessor] is not kernel
+    ]
     if _depends_on(g, others, kernel, index, kernel_of):
         return "fusing it with the pointwise ops next to it would create a cycle"
     return ""
@@ -156,8 +163,10 @@ def _topological_order(
     waits: nx.DiGraph[_Kernel] = nx.DiGraph()
     waits.add_nodes_from(kernels)
     for kernel in kernels:
-        before = (kernel_of[each] for op in kernel.ops for each in g.predecessors(op))
-        waits.add_edges_from((each, kernel) for each in before if each is not kernel)
+        before = (kernel_of[predecessor] for op in kernel.ops for predecessor in g.predecessors(op))
+        waits.add_edges_from(
+            (predecessor, kernel) for predecessor in before if predecessor is not kernel
+        )
     return list(nx.lexicographical_topological_sort(waits, key=_first_index))
 
 

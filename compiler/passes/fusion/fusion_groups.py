@@ -34,13 +34,20 @@ class FusionGroups:
 
     def before(self, group: FusionGroup) -> list[FusionGroup]:
         """Return the groups that a group depends on."""
-        waits = dict.fromkeys(self.of[each] for op in group.ops for each in self._waits[op])
-        return [each for each in waits if each is not group]
+        waits = dict.fromkeys(
+            self.of[predecessor] for op in group.ops for predecessor in self._waits[op]
+        )
+        return [predecessor for predecessor in waits if predecessor is not group]
 
     def depend(self, groups: Sequence[FusionGroup]) -> bool:
         """Whether one of the groups depends on another via a third group."""
         first = min(self.place[op] for group in groups for op in group.ops)
-        pending = [each for group in groups for each in self.before(group) if each not in groups]
+        pending = [
+            predecessor
+            for group in groups
+            for predecessor in self.before(group)
+            if predecessor not in groups
+        ]
         seen = set[FusionGroup]()
         while pending:
             group = pending.pop()
@@ -48,7 +55,7 @@ class FusionGroups:
                 continue
             seen.add(group)
             before = self.before(group)
-            if any(each in groups for each in before):
+            if any(predecessor in groups for predecessor in before):
                 return True
             pending += before
         return False
@@ -57,28 +64,32 @@ class FusionGroups:
         self, groups: Sequence[FusionGroup], parts: Iterable[FusionGroup] = ()
     ) -> FusionGroup:
         """Merge groups into one; with `parts`, their ops are concatenated part by part."""
-        made = FusionGroup([], [each.ops for each in parts])
+        merged = FusionGroup([], [part.ops for part in parts])
         ops = [op for group in groups for op in group.ops]
-        made.ops = ops if made.parts else sorted(ops, key=self.place.__getitem__)
-        self.of |= dict.fromkeys(made.ops, made)
-        return made
+        merged.ops = ops if merged.parts else sorted(ops, key=self.place.__getitem__)
+        self.of |= dict.fromkeys(merged.ops, merged)
+        return merged
 
     def levels(self, groups: Sequence[FusionGroup]) -> list[list[FusionGroup]]:
         """Return the groups in levels of independent groups, the levels in topological order."""
         members, height = set(groups), dict[FusionGroup, int]()
         for group in self.in_order():
-            below = [height[each] + (each in members) for each in self.before(group)]
+            below = [
+                height[predecessor] + (predecessor in members) for predecessor in self.before(group)
+            ]
             height[group] = max(below, default=0)
-        found: dict[int, list[FusionGroup]] = {}
+        by_level: dict[int, list[FusionGroup]] = {}
         for group in groups:
-            found.setdefault(height[group], []).append(group)
-        return [found[level] for level in sorted(found)]
+            by_level.setdefault(height[group], []).append(group)
+        return [by_level[level] for level in sorted(by_level)]
 
     def in_order(self) -> list[FusionGroup]:
         """Return all groups in topological order, ties by their last op."""
         waits: nx.DiGraph[FusionGroup] = nx.DiGraph()
         waits.add_nodes_from(self.all())
-        waits.add_edges_from((each, group) for group in self.all() for each in self.before(group))
+        waits.add_edges_from(
+            (predecessor, group) for group in self.all() for predecessor in self.before(group)
+        )
         return list(nx.lexicographical_topological_sort(waits, key=self._last))
 
     def _last(self, group: FusionGroup) -> int:

@@ -44,7 +44,7 @@ class GroupUpdates(Pass):
         for op in members:
             _join_part(groups, op)
         for equal in _structurally_equal(g, dict.fromkeys(groups.of[op] for op in members)):
-            for launch in (each for each in groups.levels(equal) if len(each) > 1):
+            for launch in (level for level in groups.levels(equal) if len(level) > 1):
                 groups.merge(launch, parts=launch)
         _label(g, groups)
         for op in (op for op in g.ops() if runs_on_device(op) and "Grad" in op.inputs):
@@ -85,8 +85,12 @@ def _join_part(groups: FusionGroups, op: Op) -> None:
     producers = [g.producer(var) for var in op.reads() if _reads_elementwise(g, op, var)]
     if _updates_scalar(g, op):
         producers += [reader for var in op.reads() for reader in g.readers(var)]
-    producers = [each for each in producers if each is not None and _acts_on_parameter(each)]
-    near = dict.fromkeys(groups.of[each] for each in producers if not isinstance(each.defn, Whole))
+    producers = [
+        producer for producer in producers if producer is not None and _acts_on_parameter(producer)
+    ]
+    near = dict.fromkeys(
+        groups.of[producer] for producer in producers if not isinstance(producer.defn, Whole)
+    )
     joined = [*(group for group in near if group is not own), own]
     if len(joined) > 1 and not groups.depend(joined):
         groups.merge(joined)
@@ -111,12 +115,12 @@ def _updates_scalar(g: Graph, op: Op) -> bool:
 
 def _structurally_equal(g: Graph, parts: Iterable[FusionGroup]) -> list[list[FusionGroup]]:
     """Group parts by structure; parts of scalars join the first group that matches."""
-    found: dict[Hashable, dict[tuple[bool, ...], list[FusionGroup]]] = {}
+    by_structure: dict[Hashable, dict[tuple[bool, ...], list[FusionGroup]]] = {}
     for part in sorted(parts, key=lambda part: not spread(part.ops)):
-        patterns = found.setdefault(structure(g, part.ops), {})
+        patterns = by_structure.setdefault(structure(g, part.ops), {})
         pattern = spread(part.ops) or next(iter(patterns), ())
         patterns.setdefault(pattern, []).append(part)
-    return [equal for patterns in found.values() for equal in patterns.values()]
+    return [equal for patterns in by_structure.values() for equal in patterns.values()]
 
 
 def _label(g: Graph, groups: FusionGroups) -> None:

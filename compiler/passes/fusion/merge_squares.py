@@ -41,21 +41,21 @@ class MergeSquares(Pass):
 
 def _producer(g: Graph, var: Var, kind: str) -> Op | None:
     """Return the producer of a var, if it is of a kind."""
-    found = g.producer(var)
-    return found if found is not None and found.kind == kind else None
+    producer = g.producer(var)
+    return producer if producer is not None and producer.kind == kind else None
 
 
 def _obstacle(g: Graph, square: Op, op: Op) -> str:
     """Return why the squares must be stored; empty if they need not."""
-    made, out = square["Out"], op["Out"]
-    if out.type.shape != (1,) or out.type.dtype is not made.type.dtype:
+    squared, out = square["Out"], op["Out"]
+    if out.type.shape != (1,) or out.type.dtype is not squared.type.dtype:
         return "it does not reduce all elements to one scalar of their type"
-    return "" if _is_inner(g, made, op) else f"{made.label!r} has other readers"
+    return "" if _is_inner(g, squared, op) else f"{squared.label!r} has other readers"
 
 
 def _is_inner(g: Graph, var: Var, reader: Op) -> bool:
     """Whether a var is a temporary with a single reader."""
-    alone = all(each is reader for each in g.readers(var)) and var not in g.results
+    alone = all(user is reader for user in g.readers(var)) and var not in g.results
     return alone and var.role == "temp" and var.overwrites is None and g.overwriter(var) is None
 
 
@@ -68,6 +68,6 @@ def _of_known_size(g: Graph, source: Var) -> Var:
     if source in g.results or not all(_is_inner(g, var, taken) for var in merged.writes()):
         return source
     g.remove(taken)
-    made = g.fresh(source.label, merged["X"].type)
-    g.replace(merged, "merge_rows", merged.inputs, {"Out": [made]}, role_of(merged))
-    return made
+    padded = g.fresh(source.label, merged["X"].type)
+    g.replace(merged, "merge_rows", merged.inputs, {"Out": [padded]}, role_of(merged))
+    return padded

@@ -73,13 +73,13 @@ class QuantizedProducts(Pass):
         is_dynamic = producer is not None and producer.kind == DYNAMIC
         if levels not in narrow and not is_dynamic:
             return
-        found = self._weights(g, op, producer if is_dynamic else None, ctx)
-        if isinstance(found, str):
-            ctx.note_missed(self.name, op, found)
+        weights = self._weights(g, op, producer if is_dynamic else None, ctx)
+        if isinstance(weights, str):
+            ctx.note_missed(self.name, op, weights)
             return
         if levels not in narrow:
             narrow[levels] = _cast(g, levels, op)
-        _replace(g, op, narrow[levels], found, ctx)
+        _replace(g, op, narrow[levels], weights, ctx)
 
     def _weights(self, g: Graph, op: Op, dynamic: Op | None, ctx: Context) -> Array | str:
         """The weights of a layer in int8, or why it must compute in float32."""
@@ -113,9 +113,9 @@ def _fixed_obstacle(g: Graph, op: Op, ctx: Context) -> str:
         return "its scale is in training"
     if op.defn.attributes["bit_length"] > 8 or op["X"].type.dtype is not DType.FP32:
         return "its levels have more than 8 bits, or are not in float32"
-    made = op["OutScale"]
-    if made in g.results or g.overwriter(made) is not None:
-        return f"{made.label!r} is written"
+    out_scale = op["OutScale"]
+    if out_scale in g.results or g.overwriter(out_scale) is not None:
+        return f"{out_scale.label!r} is written"
     if any(g.nx.out_degree[var] for slot in ("OutState", "OutAccum", "OutScales")
            for var in op.outputs.get(slot, ())):  # fmt: skip
         return "its state is read"
@@ -124,12 +124,12 @@ def _fixed_obstacle(g: Graph, op: Op, ctx: Context) -> str:
 
 def _pointwise(g: Graph, op: Op, ctx: Context) -> Var:
     """Replace an op that quantizes by a fixed scale; returns the levels in int8."""
-    x, levels, given, made = (op[slot] for slot in ("X", "Out", "InScale", "OutScale"))
+    x, levels, in_scale, out_scale = (op[slot] for slot in ("X", "Out", "InScale", "OutScale"))
     small = g.fresh(f"{levels.label}@int8", levels.type.with_dtype(DType.INT8))
-    scale = float(_array(given, ctx).reshape(1)[0])
+    scale = float(_array(in_scale, ctx).reshape(1)[0])
     attrs = {"scale": scale, "bit_length": op.defn.attributes["bit_length"]} | role_of(op)
     place, source, written = op.position, op.source, op.writes()
-    g.replace_uses(made, given)
+    g.replace_uses(out_scale, in_scale)
     g.remove(op)
     for var in written:
         g.drop(var)
@@ -157,8 +157,8 @@ def _cast_attrs(x: Var, out: Var) -> dict[str, int]:
 
 def _replace(g: Graph, op: Op, small: Var, levels: Array, ctx: Context) -> None:
     slots = LAYERS[op.kind]
-    held = add_state(g, op[slots[1]].name + "@int8", levels, DType.INT8, ctx)
-    inputs = dict(zip(slots, ([small], [held]), strict=True))
+    state = add_state(g, op[slots[1]].name + "@int8", levels, DType.INT8, ctx)
+    inputs = dict(zip(slots, ([small], [state]), strict=True))
     g.replace(op, f"quantized_{op.kind}", inputs, op.outputs, op.attrs)
 
 
@@ -168,8 +168,8 @@ def _split(g: Graph, op: Op, ctx: Context) -> None:
     if len(scales) != 2 or state_obstacle(g, scales, op, ctx):
         return
     bits = op.defn.attributes["quant_bits"]
-    channels, whole = (_array(each, ctx).reshape(-1) for each in scales)
-    levels = np.asarray([np.prod([2 ** (each - 1) - 1 for each in bits[:2]])], np.float32)
+    channels, whole = (_array(scale, ctx).reshape(-1) for scale in scales)
+    levels = np.asarray([np.prod([2 ** (bit_count - 1) - 1 for bit_count in bits[:2]])], np.float32)
     factors = add_state(g, scales[0].name + "@int8", channels * whole, x.type.dtype, ctx)
     divisor = add_state(g, "levels@int8", levels, x.type.dtype, ctx)
     scaled = g.fresh(out.name + ".scaled", out.type)

@@ -20,9 +20,9 @@ class InsertDeletes(Pass):
         slot.
         """
         ending: dict[int, list[Var]] = {}
-        kept = set(g.results)
+        results = set(g.results)
         for var, (_, stop) in lives(g).items():
-            if var.slot is None and var not in kept and g.overwriter(var) is None:
+            if var.slot is None and var not in results and g.overwriter(var) is None:
                 ending.setdefault(stop - 1, []).append(var)
         order: list[Op] = []
         for step, ops in enumerate(kernels(g)):

@@ -91,20 +91,20 @@ class _Writer:
         kind, attrs = (op.kind, op.attrs) if again is None else (again.kind, again.attrs)
         slots: Mapping[str, list[Var]] = {**op.outputs, **op.inputs}
         taken = {slot: slot for slot in op.inputs} if again is None else again.inputs
-        made = {slot: slot for slot in op.outputs} if again is None else again.outputs
+        repeated = {slot: slot for slot in op.outputs} if again is None else again.outputs
         inputs = {mine: [copies.get(v, v) for v in slots[theirs]] for mine, theirs in taken.items()}
         outputs = {
-            mine: self._new_versions(op.outputs[slot], copies) for slot, mine in made.items()
+            mine: self._new_versions(op.outputs[slot], copies) for slot, mine in repeated.items()
         }
         optional = {slot for slot, declared in op.defn.slots.items() if declared.optional}
-        kept = {
+        new_outputs = {
             mine: outputs[mine]
-            for slot, mine in made.items()
+            for slot, mine in repeated.items()
             if slot not in optional or self._is_needed(op.outputs[slot], wanted)
         }
-        made = self.graph.op(kind, inputs, kept, attrs, op.source, last=True)
-        made.target = op.target
-        return made
+        repeated = self.graph.op(kind, inputs, new_outputs, attrs, op.source, last=True)
+        repeated.target = op.target
+        return repeated
 
     def _new_versions(self, vars: list[Var], copies: dict[Var, Var]) -> list[Var]:
         for var in vars:

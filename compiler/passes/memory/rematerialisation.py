@@ -100,9 +100,9 @@ class Timeline:
         ops = _kernel_slice(self.graph, producer)
         if not all(_may_repeat(op, var) for op in ops):
             return None
-        made = {each for op in ops for each in op.writes()}
-        reads = dict.fromkeys(each for op in ops for each in _sources(op))
-        return Recipe(tuple(ops), tuple(each for each in reads if each not in made))
+        computed = {written for op in ops for written in op.writes()}
+        reads = dict.fromkeys(source for op in ops for source in _sources(op))
+        return Recipe(tuple(ops), tuple(source for source in reads if source not in computed))
 
     # ---- candidates ----
 
@@ -113,8 +113,14 @@ class Timeline:
         The best one saves most bytes per byte recomputed.
         """
         full = self.peak_step()
-        found = [(var, self._candidate(var, full)) for var in self.spans if self._idle(var, full)]
-        rated = [(self._rate(each, full), i, each) for i, (_, each) in enumerate(found) if each]
+        candidates = [
+            (var, self._candidate(var, full)) for var in self.spans if self._idle(var, full)
+        ]
+        rated = [
+            (self._rate(evictable, full), i, evictable)
+            for i, (_, evictable) in enumerate(candidates)
+            if evictable
+        ]
         for rate, _, choice in sorted(rated, key=lambda each: (-each[0], each[1])):
             change = self._change(choice)
             if rate > 0 and (self.live + change).max() <= self.peak:
@@ -141,8 +147,8 @@ class Timeline:
         choice = Candidate()
         before = max((step for step in uses if step < full), default=self.spans[var][0])
         choice.ends[var] = before + 1
-        made = self._recompute(choice, var, after[0], uses[-1] + 1, 0)
-        return choice if made else None
+        possible = self._recompute(choice, var, after[0], uses[-1] + 1, 0)
+        return choice if possible else None
 
     def _recompute(self, choice: Candidate, var: Var, step: int, until: int, depth: int) -> bool:
         """Recompute a var at a step from values that are available or can be recomputed too."""
@@ -153,10 +159,10 @@ class Timeline:
             choice.cost += self._cost(recipe)
         choice.again[var] = SecondLife(step, until)
         room = self.sizes[var]
-        for each in recipe.reads:
-            passes = self.sizes.get(each) == room and not self._is_live(choice, each, step)
+        for source in recipe.reads:
+            passes = self.sizes.get(source) == room and not self._is_live(choice, source, step)
             room = 0 if passes else room
-            if not self._make_available(choice, each, step, step + (not passes), depth):
+            if not self._make_available(choice, source, step, step + (not passes), depth):
                 return False
         return True
 
@@ -207,8 +213,8 @@ class Timeline:
         return choice.ends.get(var, self.ends.get(var, self.spans[var][1]))
 
     def _cost(self, recipe: Recipe) -> int:
-        made = {var for op in recipe.ops for var in op.writes()}
-        return sum(self.sizes.get(var, 0) for var in (*recipe.reads, *made)) + 1
+        computed = {var for op in recipe.ops for var in op.writes()}
+        return sum(self.sizes.get(var, 0) for var in (*recipe.reads, *computed)) + 1
 
     # ---- effect of a candidate ----
 
@@ -231,8 +237,8 @@ class Timeline:
     def _change(self, choice: Candidate) -> Array:
         change = np.zeros_like(self.live)
         for var in dict.fromkeys([*choice.again, *choice.ends]):
-            for sign, given in ((-1, Candidate()), (1, choice)):
-                for start, stop in self._lives(given, var):
+            for sign, candidate in ((-1, Candidate()), (1, choice)):
+                for start, stop in self._lives(candidate, var):
                     change[start:stop] += sign * self.sizes[var]
         return change
 
@@ -259,8 +265,10 @@ def _may_repeat(op: Op, wanted: Var) -> bool:
         return False
     again = op.defn.again()
     if again is not None and wanted in op.writes():
-        made = any(wanted in op.outputs.get(slot, ()) for slot in again.outputs)
-        return made and all(slot in {**op.outputs, **op.inputs} for slot in again.inputs.values())
+        is_output = any(wanted in op.outputs.get(slot, ()) for slot in again.outputs)
+        return is_output and all(
+            slot in {**op.outputs, **op.inputs} for slot in again.inputs.values()
+        )
     return op.defn.is_cheap and alone and not op.defn.is_random
 
 
@@ -280,7 +288,9 @@ def _kernel_slice(g: Graph, op: Op) -> list[Op]:
     wanted, pending = dict.fromkeys([op]), [op]
     while pending:
         before = [g.producer(var) for var in pending.pop().needs_data()]
-        new = [each for each in before if each is not None and each.kernel == op.kernel]
-        pending += [each for each in new if each not in wanted]
+        new = [
+            producer for producer in before if producer is not None and producer.kernel == op.kernel
+        ]
+        pending += [producer for producer in new if producer not in wanted]
         wanted |= dict.fromkeys(new)
     return sorted(wanted, key=lambda each: each.position)

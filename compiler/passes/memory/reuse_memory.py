@@ -117,10 +117,10 @@ class _Planner:
         if region.is_strided and not supports_strided_rows(self.graph, var, region):
             return False
         others = self.held[slot]
-        if var in self.kept and any(each in self.kept for each in others if each is not var):
+        if var in self.kept and any(other in self.kept for other in others if other is not var):
             return False  # results share memory with nothing
         if self.graph.overwriter(var) and any(
-            self.live_ranges[each][1] > kernel.step + 1 for each in others if each is not var
+            self.live_ranges[other][1] > kernel.step + 1 for other in others if other is not var
         ):
             return False  # a later overwrite must not clobber others
         before = (var.slot, var.region)

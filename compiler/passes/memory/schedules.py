@@ -33,8 +33,8 @@ class Kernels:
         self.before = [_dependencies(g, ops, number, index) for index, ops in enumerate(self.steps)]
         self.after: list[list[int]] = [[] for _ in self.steps]
         for index, waits in enumerate(self.before):
-            for each in waits:
-                self.after[each].append(index)
+            for predecessor in waits:
+                self.after[predecessor].append(index)
         stored = lives(g)
         memory_index = {var: i for i, var in enumerate(v for v in stored if v.storage is v)}
         index_of = {var: memory_index[var.storage] for var in stored if var.storage in memory_index}
@@ -45,12 +45,12 @@ class Kernels:
         self.reads = [
             _memory_of((v for op in ops for v in held(op)), index_of) for ops in self.steps
         ]
-        for made, reads in zip(self.made, self.reads, strict=True):
-            made[:] = [each for each in made if each not in reads]
-            reads[:] = [each for each in reads if each not in made]
+        for writes, reads in zip(self.made, self.reads, strict=True):
+            writes[:] = [memory for memory in writes if memory not in reads]
+            reads[:] = [memory for memory in reads if memory not in writes]
         self.uses = [0] * len(memory_index)
-        for each in (each for reads in self.reads for each in reads):
-            self.uses[each] += 1
+        for memory in (memory for reads in self.reads for memory in reads):
+            self.uses[memory] += 1
         for var in (var for var in g.results if var in index_of):
             self.uses[index_of[var]] += 1
         self.in_place = self._in_place_candidates(index_of)
@@ -64,17 +64,17 @@ class Kernels:
         """Return, for each kernel and memory it writes, the memory that it could overwrite in
         place.
         """
-        found: dict[tuple[int, int], list[int]] = {}
+        candidates: dict[tuple[int, int], list[int]] = {}
         for index, ops in enumerate(self.steps):
             here = frozenset(self.made[index])
-            made = [v for op in ops for v in op.writes() if index_of.get(v) in here]
+            written = [v for op in ops for v in op.writes() if index_of.get(v) in here]
             reads = dict.fromkeys(v for op in ops for v in op.needs_data() if v in index_of)
-            for new in made:
+            for new in written:
                 same = [old for old in reads if old.type.nbytes == new.type.nbytes]
                 fits = [index_of[old] for old in same if may_reuse_memory(ops, old, new)]
                 if fits:
-                    found[index, index_of[new]] = fits
-        return found
+                    candidates[index, index_of[new]] = fits
+        return candidates
 
     def ops(self, order: Order) -> list[Op]:
         """Return the ops of a schedule."""
@@ -87,20 +87,20 @@ class Kernels:
         for index in order:
             for new in self.made[index]:
                 olds = self.in_place.get((index, new), ())
-                old = next((each for each in olds if left[each] == 1 and owed[each]), None)
+                old = next((memory for memory in olds if left[memory] == 1 and owed[memory]), None)
                 if old is None:
                     live += self.sizes[new]
                 else:
                     owed[old] = 0
             peak = max(peak, live)
-            live -= sum(owed[each] for each in self._dead_after(index, left))
+            live -= sum(owed[memory] for memory in self._dead_after(index, left))
         return peak
 
     def _dead_after(self, index: int, left: list[int]) -> list[int]:
         """Return the memory whose last reader is this kernel."""
-        for each in self.reads[index]:
-            left[each] -= 1
-        return [each for each in (*self.reads[index], *self.made[index]) if not left[each]]
+        for memory in self.reads[index]:
+            left[memory] -= 1
+        return [memory for memory in (*self.reads[index], *self.made[index]) if not left[memory]]
 
     # ---- schedules ----
 
@@ -115,13 +115,13 @@ class Kernels:
         left, readers = list(self.uses), _readers_by_memory(self.reads, len(self.sizes))
 
         def cost(index: int) -> int:
-            freed = sum(self.sizes[each] for each in self.reads[index] if left[each] == 1)
-            return sum(self.sizes[each] for each in self.made[index]) - freed
+            freed = sum(self.sizes[memory] for memory in self.reads[index] if left[memory] == 1)
+            return sum(self.sizes[memory] for memory in self.made[index]) - freed
 
         def done(index: int) -> Iterable[int]:
             self._dead_after(index, left)
-            last = (each for each in self.reads[index] if left[each] == 1)
-            return [reader for each in last for reader in readers[each]]
+            last = (memory for memory in self.reads[index] if left[memory] == 1)
+            return [reader for memory in last for reader in readers[memory]]
 
         return _by_cost(self.before, self.after, cost, done)
 
@@ -133,14 +133,14 @@ class Kernels:
         alive = [False] * len(self.sizes)
 
         def cost(index: int) -> int:
-            needed = sum(self.sizes[each] for each in self.reads[index] if not alive[each])
-            return needed - sum(self.sizes[each] for each in makers[index])
+            needed = sum(self.sizes[memory] for memory in self.reads[index] if not alive[memory])
+            return needed - sum(self.sizes[memory] for memory in makers[index])
 
         def done(index: int) -> Iterable[int]:
-            new = [each for each in self.reads[index] if not alive[each]]
-            for each in new:
-                alive[each] = True
-            return [reader for each in new for reader in readers[each]]
+            new = [memory for memory in self.reads[index] if not alive[memory]]
+            for memory in new:
+                alive[memory] = True
+            return [reader for memory in new for reader in readers[memory]]
 
         return _by_cost(self.after, self.before, cost, done, sign=-1)[::-1]
 
@@ -151,14 +151,16 @@ class Kernels:
         placed, left, result = set[int](), list(self.uses), Order()
 
         def takes(index: int) -> bool:
-            freed = sum(self.sizes[each] for each in self.reads[index] if left[each] == 1)
-            return sum(self.sizes[each] for each in self.made[index]) > freed
+            freed = sum(self.sizes[memory] for memory in self.reads[index] if left[memory] == 1)
+            return sum(self.sizes[memory] for memory in self.made[index]) > freed
 
         def schedule(first: int) -> None:
             pending = [first]
             while pending:
                 index = pending[-1]
-                missing = [each for each in self.before[index] if each not in placed]
+                missing = [
+                    predecessor for predecessor in self.before[index] if predecessor not in placed
+                ]
                 pending += reversed(missing)
                 if missing:
                     continue
@@ -170,7 +172,9 @@ class Kernels:
                     pending += reversed([w for w in self.after[index] if ready(w)])
 
         def ready(index: int) -> bool:
-            waits = index not in placed and all(each in placed for each in self.before[index])
+            waits = index not in placed and all(
+                predecessor in placed for predecessor in self.before[index]
+            )
             return waits and not takes(index)
 
         for index in order:
@@ -190,9 +194,11 @@ def nbytes(type: TensorType, typical: int) -> int:
 
 def _dependencies(g: Graph, ops: Sequence[Op], number: dict[Op, int], own: int) -> list[int]:
     """Return the kernels that the kernel of these ops depends on."""
-    found = dict.fromkeys(number[each] for op in ops for each in g.predecessors(op))
-    found.pop(own, None)
-    return list(found)
+    dependencies = dict.fromkeys(
+        number[predecessor] for op in ops for predecessor in g.predecessors(op)
+    )
+    dependencies.pop(own, None)
+    return list(dependencies)
 
 
 def _memory_of(vars: Iterable[Var], index_of: dict[Var, int]) -> list[int]:
@@ -201,11 +207,11 @@ def _memory_of(vars: Iterable[Var], index_of: dict[Var, int]) -> list[int]:
 
 def _readers_by_memory(reads: Sequence[Sequence[int]], count: int) -> list[list[int]]:
     """Return the kernels that read each memory."""
-    found: list[list[int]] = [[] for _ in range(count)]
-    for index, each in enumerate(reads):
-        for memory in each:
-            found[memory].append(index)
-    return found
+    readers: list[list[int]] = [[] for _ in range(count)]
+    for index, memories in enumerate(reads):
+        for memory in memories:
+            readers[memory].append(index)
+    return readers
 
 
 def _by_cost(
@@ -219,7 +225,7 @@ def _by_cost(
 
     `done` receives the scheduled kernel, and returns those whose cost may have decreased.
     """
-    waits = [len(each) for each in before]
+    waits = [len(predecessors) for predecessors in before]
     ready = [(cost(i), sign * i) for i, count in enumerate(waits) if not count]
     heapq.heapify(ready)
     taken, order = set[int](), Order()
@@ -230,10 +236,12 @@ def _by_cost(
             continue
         taken.add(index)
         order.append(index)
-        changed = [each for each in done(index) if not waits[each] and each not in taken]
-        for each in after[index]:
-            waits[each] -= 1
-        changed += [each for each in after[index] if not waits[each]]
-        for each in changed:
-            heapq.heappush(ready, (cost(each), each * sign))
+        changed = [
+            follower for follower in done(index) if not waits[follower] and follower not in taken
+        ]
+        for follower in after[index]:
+            waits[follower] -= 1
+        changed += [follower for follower in after[index] if not waits[follower]]
+        for kernel in changed:
+            heapq.heappush(ready, (cost(kernel), kernel * sign))
     return order

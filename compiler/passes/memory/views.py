@@ -54,44 +54,44 @@ class _Chooser:
 
     def mandatory(self) -> Parts:
         """Return mandatory parts, at any memory cost: those of buckets."""
-        found = Parts()
+        parts = Parts()
         for whole, part, share in self._pairs():
             if share.stays:
-                found.setdefault(part, (whole, share))
-        return found
+                parts.setdefault(part, (whole, share))
+        return parts
 
     def views(self, mandatory: Parts) -> Parts:
         """Return views of existing values that do not keep a larger value live."""
-        found = Parts(mandatory)
+        parts = Parts(mandatory)
         for whole, part, share in self._pairs():
             early = self._start(whole) <= self._start(part)
             longer = self._stop(part) > self._stop(whole)
             fits = not longer or self.sizes[part] == self.sizes[whole]
-            if early and fits and part not in found:
-                found[part] = (whole, share)
-        return found
+            if early and fits and part not in parts:
+                parts[part] = (whole, share)
+        return parts
 
     def joined(self, views: Parts) -> Parts:
         """Extend `views` by parts computed before their containing value, and what they
         overwrite.
         """
-        found = Parts(views)
+        parts = Parts(views)
         joins: dict[Var, list[tuple[Var, Share]]] = {}
         for whole, part, share in self._pairs():
-            if self._start(part) < self._start(whole) and part not in found:
+            if self._start(part) < self._start(whole) and part not in parts:
                 joins.setdefault(whole, []).append((part, share))
         for whole, pairs in joins.items():
             for part, share in self._profitable_parts(whole, pairs):
-                found.setdefault(part, (whole, share))
-        self._add_overwritten(found)
-        return found
+                parts.setdefault(part, (whole, share))
+        self._add_overwritten(parts)
+        return parts
 
     def _pairs(self) -> list[tuple[Var, Var, Share]]:
         """Return all pairs of a containing value and a part that both have memory."""
         pairs = [pair for ops in self.steps for op in ops for pair in shared(op)]
         free = [pair for pair in pairs if all(self._is_free(var, pair[2]) for var in pair[:2])]
-        kept = set(self.graph.results)
-        return [pair for pair in free if pair[1] not in kept]
+        results = set(self.graph.results)
+        return [pair for pair in free if pair[1] not in results]
 
     def _is_free(self, var: Var, share: Share = _ANY) -> bool:
         """Whether a var may be moved; on a device only if its part is aligned."""
@@ -137,12 +137,12 @@ class _Chooser:
 
     def _add_overwritten(self, found: Parts) -> None:
         """Place what a planned part overwrites there too."""
-        kept = set(self.graph.results)
+        results = set(self.graph.results)
         for step in range(len(self.steps) - 1, -1, -1):
             ops = self.steps[step]
-            made = (var for op in ops for var in op.writes() if var in found)
-            for var in (var for var in made if self._start(found[var][0]) > step):
-                old = next((o for o in self._overwritten(ops, step, var) if o not in kept), None)
+            written = (var for op in ops for var in op.writes() if var in found)
+            for var in (var for var in written if self._start(found[var][0]) > step):
+                old = next((o for o in self._overwritten(ops, step, var) if o not in results), None)
                 if old is not None and old not in found:
                     found[old] = (var, Share(("", 0), ("", 0)))
 

@@ -22,8 +22,8 @@ class DropUnread(Pass):
 
     def run(self, g: Graph, ctx: Context) -> None:
         """Remove dead ops, then the unread outputs of gradient ops."""
-        kept = wanted_ops(g)
-        g.remove(*(op for op in g.ops() if op not in kept))
+        wanted = wanted_ops(g)
+        g.remove(*(op for op in g.ops() if op not in wanted))
         g.reorder([_without(g, op, _unread(g, op)) for op in g.ops()])
         g.sweep()
 
@@ -40,12 +40,12 @@ def _unread(g: Graph, op: Op) -> list[str]:
         return []
     slots = op.defn.outputs()
     paired = {slots[slot].of for slot in op.outputs if slots[slot].companion}
-    found = [
+    unread = [
         slot for slot, vars in op.outputs.items()
         if slot.endswith(GRAD) and slots[slot].optional and not slots[slot].companion
         and slot not in paired and all(_is_unread(g, var) for var in vars)
     ]  # fmt: skip
-    return found if len(found) < len(op.outputs) else []
+    return unread if len(unread) < len(op.outputs) else []
 
 
 def _is_unread(g: Graph, var: Var) -> bool:

@@ -17,21 +17,21 @@ class EliminateDead(Pass):
 
     def run(self, g: Graph, ctx: Context) -> None:
         """Keep what the roots depend on; remove all other ops."""
-        kept = wanted_ops(g)
-        g.remove(*(op for op in g.ops() if op not in kept))
+        wanted = wanted_ops(g)
+        g.remove(*(op for op in g.ops() if op not in wanted))
 
 
 def wanted_ops(g: Graph) -> set[Op]:
     """Return every op that a root depends on, by data or order."""
     pending = [op for op in g.ops() if op.defn.has_effects or _writes_state(op)]
     pending += [op for op in map(g.producer, g.results) if op is not None]
-    kept: set[Op] = set()
+    wanted: set[Op] = set()
     while pending:
         op = pending.pop()
-        if op not in kept:
-            kept.add(op)
+        if op not in wanted:
+            wanted.add(op)
             pending += [before for var in _sources(op) if (before := g.producer(var)) is not None]
-    return kept
+    return wanted
 
 
 def _writes_state(op: Op) -> bool:

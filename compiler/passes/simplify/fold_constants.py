@@ -43,9 +43,9 @@ class FoldConstants(Pass):
         state_size = sum(array.size for array in values.values())
         folded = list[Op]()
         for op in g.ops():
-            given = _constant_inputs(op, values) if _may_fold(op, state_size) else None
-            if given is not None:
-                values |= _evaluate(op, given)
+            inputs = _constant_inputs(op, values) if _may_fold(op, state_size) else None
+            if inputs is not None:
+                values |= _evaluate(op, inputs)
                 folded += [op] if op.reads() else []
         for op in reversed(folded):
             self._replace(g, op, values, ctx)
@@ -78,8 +78,8 @@ def _may_fold(op: Op, state_size: int) -> bool:
     """
     if op.defn.has_effects or op.defn.is_random or op.body is not None:
         return False
-    given = [var.type.numel for var in dict.fromkeys(op.reads())]
-    limit = max(LARGEST, min(state_size, sum(size for size in given if isinstance(size, int))))
+    sizes = [var.type.numel for var in dict.fromkeys(op.reads())]
+    limit = max(LARGEST, min(state_size, sum(size for size in sizes if isinstance(size, int))))
     return all(_is_small(var, limit) for var in op.writes())
 
 
@@ -92,15 +92,15 @@ def _is_small(var: Var, limit: int) -> bool:
 def _constant_inputs(op: Op, values: Mapping[Var, Array]) -> dict[str, list[Array]] | None:
     """Return the arrays of an op's slots; None if one of them is not constant."""
     slots = op.defn.slots
-    found: dict[str, list[Array]] = {}
+    arrays: dict[str, list[Array]] = {}
     for slot, vars in op.inputs.items():
         if all(var in values for var in vars):
-            found[slot] = [values[var] for var in vars]
+            arrays[slot] = [values[var] for var in vars]
         elif slots[slot].shape_only and not any(_is_unsized(var) for var in vars):
-            found[slot] = [_shape_only_array(var) for var in vars]
+            arrays[slot] = [_shape_only_array(var) for var in vars]
         else:
             return None
-    return found
+    return arrays
 
 
 def _is_unsized(var: Var) -> bool:
@@ -121,11 +121,11 @@ def _evaluate(op: Op, given: Mapping[str, list[Array]]) -> dict[Var, Array]:
 
 def _separate(found: dict[Var, Array], given: Mapping[str, list[Array]]) -> dict[Var, Array]:
     """Copy the results that are arrays of the inputs, or of earlier results."""
-    known = {id(each) for arrays in given.values() for each in arrays}
+    ids = {id(array) for arrays in given.values() for array in arrays}
     for var, array in found.items():
-        if id(array) in known:
+        if id(array) in ids:
             found[var] = array.copy()
-        known.add(id(array))
+        ids.add(id(array))
     return found
 
 
@@ -145,12 +145,12 @@ def _define(g: Graph, var: Var, array: Array, op: Op, ctx: Context) -> None:
         attrs |= role_of(op)
         g.op("fill_constant", {}, {"Out": [var]}, attrs, op.source, place=op.position)
         return
-    held = add_state(g, var.name + "@const", array, var.type.dtype, ctx)
+    state = add_state(g, var.name + "@const", array, var.type.dtype, ctx)
     if var in g.results or g.overwriter(var) is not None:
         role = role_of(op)
-        g.op("assign", {"X": [held]}, {"Out": [var]}, role, op.source, place=op.position)
+        g.op("assign", {"X": [state]}, {"Out": [var]}, role, op.source, place=op.position)
     else:
-        g.replace_uses(var, held)
+        g.replace_uses(var, state)
 
 
 def _number(number: float) -> dict[str, Any]:

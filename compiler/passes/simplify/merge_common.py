@@ -30,8 +30,8 @@ class MergeCommon(Pass):
         for op in g.ops():
             if not _is_pure(op):
                 continue
-            known = first.setdefault(_key(op), op)
-            if known is not op and (why := _merge(g, op, known)):
+            original = first.setdefault(_key(op), op)
+            if original is not op and (why := _merge(g, op, original)):
                 ctx.note_missed(self.name, op, why)
 
 

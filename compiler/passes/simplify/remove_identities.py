@@ -53,10 +53,10 @@ def _share(g: Graph, op: Op) -> None:
     remain.
     """
     same = {
-        made: given
-        for given, made, share in shared(op)
-        if share.size is None and given in op.reads() and [made] in op.outputs.values()
-        and made not in g.results and not replacement_obstacle(g, made, given)
+        output: source
+        for source, output, share in shared(op)
+        if share.size is None and source in op.reads() and [output] in op.outputs.values()
+        and output not in g.results and not replacement_obstacle(g, output, source)
     }  # fmt: skip
     if not same:
         return
@@ -65,18 +65,18 @@ def _share(g: Graph, op: Op) -> None:
         g.replace(op, op.kind, op.inputs, others, op.attrs)
     else:
         g.remove(op)
-    for made, given in same.items():
-        g.replace_uses(made, given)
+    for output, source in same.items():
+        g.replace_uses(output, source)
         if others:
-            g.drop(made)
+            g.drop(output)
 
 
 def _forwarded_input(op: Op) -> Var | None:
     """Return the var whose value an op returns unchanged; None if there is none."""
-    given = op.inputs.get("X") or op.inputs.get("Input", [])
-    if len(op.inputs) != 1 or len(given) != 1:
+    inputs = op.inputs.get("X") or op.inputs.get("Input", [])
+    if len(op.inputs) != 1 or len(inputs) != 1:
         return None
-    return given[0] if _is_identity(op, given[0]) else None
+    return inputs[0] if _is_identity(op, inputs[0]) else None
 
 
 def _is_identity(op: Op, given: Var) -> bool:
@@ -93,13 +93,15 @@ def _is_identity(op: Op, given: Var) -> bool:
 def _bypass_statistics(g: Graph, norm: Op) -> None:
     """Redirect readers of statistics to the batch norm's inputs, unless the outputs are needed."""
     pairs = {slot: (norm[slot], norm.outputs[slot + "Out"]) for slot in _STATISTICS}
-    if any(why for given, made in pairs.values() for why in _statistics_users(g, given, made)):
+    if any(
+        why for source, results in pairs.values() for why in _statistics_users(g, source, results)
+    ):
         return
     outputs = {s: vars for s, vars in norm.outputs.items() if s.removesuffix("Out") not in pairs}
     g.replace(norm, norm.kind, norm.inputs, outputs, norm.attrs)
-    for given, made in pairs.values():
-        g.replace_uses(made[0], given)
-        g.drop(made[0])
+    for source, results in pairs.values():
+        g.replace_uses(results[0], source)
+        g.drop(results[0])
 
 
 def _statistics_users(g: Graph, given: Var, made: list[Var]) -> list[Var]:

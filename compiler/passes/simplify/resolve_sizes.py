@@ -34,14 +34,14 @@ class ResolveSizes(Pass):
     def run(self, g: Graph, ctx: Context) -> None:
         """Infer all sizes, then write them into the graph."""
         ops = g.ops() if any(var.type.is_open for var in g.vars()) else []
-        found = _Inference({var.overwrites for var in g.vars()})
+        inference = _Inference({var.overwrites for var in g.vars()})
         for op in ops:
             try:
-                found.visit(op)
+                inference.visit(op)
             except (CompileError, ArithmeticError, ValueError) as error:
                 ctx.note_missed(self.name, op, f"its sizes may differ: {error}")
                 return
-        found.apply(g)
+        inference.apply(g)
 
 
 @dataclass
@@ -62,10 +62,10 @@ class _Inference:
             return
         if any(self.type(var).is_open or var in self.types for var in (*op.reads(), *op.writes())):
             self._refine(op)
-        made = op.outputs.get("Y" if op.kind == "stack" else "Out", [])
-        values = self._evaluated(op) if len(made) == 1 and _holds_sizes(made[0]) else None
+        outputs = op.outputs.get("Y" if op.kind == "stack" else "Out", [])
+        values = self._evaluated(op) if len(outputs) == 1 and _holds_sizes(outputs[0]) else None
         if values is not None and len(values) <= LONGEST and UNKNOWN not in values:
-            self.values[made[0]] = values
+            self.values[outputs[0]] = values
 
     def type(self, var: Var) -> TensorType:
         """The type of a var, with the sizes that were found."""
@@ -88,11 +88,13 @@ class _Inference:
 
     def _inferred(self, op: Op) -> Mapping[str, Any]:
         slots, wanted = op.defn.slots, self._wanted(op)
-        held = {slot: [self.type(var) for var in vars] for slot, vars in op.inputs.items()}
-        types = op.defn.infer_types({s: slots[s].hold(each) for s, each in held.items()})
+        slot_types = {slot: [self.type(var) for var in vars] for slot, vars in op.inputs.items()}
+        types = op.defn.infer_types(
+            {s: slots[s].hold(types_of_slot) for s, types_of_slot in slot_types.items()}
+        )
         if wanted is None:
             return types
-        x, out = held["X"][0], cast("Any", op.defn).resized(held["X"][0], wanted)
+        x, out = slot_types["X"][0], cast("Any", op.defn).resized(slot_types["X"][0], wanted)
         if op.kind in _RESHAPES:
             if out.numel != x.numel:
                 return types  # they may be equal at run time
@@ -104,10 +106,10 @@ class _Inference:
         """The sizes that the inputs of an op ask for; None without any, or if one is unknown."""
         slots: tuple[str, ...] = getattr(op.defn, "size_inputs", ())
         slot = next((slot for slot in slots if op.inputs.get(slot)), "")
-        given = [self.values.get(var) for var in op.inputs.get(slot, ())]
-        known = [each for each in given if each is not None]
-        sizes = tuple(size for each in known for size in each)
-        return sizes if sizes and len(known) == len(given) else None
+        operands = [self.values.get(var) for var in op.inputs.get(slot, ())]
+        values = [operand for operand in operands if operand is not None]
+        sizes = tuple(size for value in values for size in value)
+        return sizes if sizes and len(values) == len(operands) else None
 
     def _evaluated(self, op: Op) -> Numbers | None:
         """The integers that an op computes, None if they are unknown."""
@@ -115,10 +117,10 @@ class _Inference:
             return self.type(op["Input"]).shape
         if not {*op.inputs} <= {"X", "Y", "Input"}:
             return None  # other inputs are axes, starts and the like
-        given = [self.values.get(var) for var in op.reads()]
-        known = [each for each in given if each is not None]
-        evaluate = _VALUES.get(op.kind) if len(known) == len(given) else None
-        return evaluate(op.defn, known) if evaluate is not None else None
+        operands = [self.values.get(var) for var in op.reads()]
+        values = [operand for operand in operands if operand is not None]
+        evaluate = _VALUES.get(op.kind) if len(values) == len(operands) else None
+        return evaluate(op.defn, values) if evaluate is not None else None
 
     def apply(self, g: Graph) -> None:
         """Write types and attributes into the graph."""
@@ -158,9 +160,9 @@ def _same(defn: OpDef, given: Sequence[Numbers]) -> Numbers | None:
 
 
 def _joined(defn: OpDef, given: Sequence[Numbers]) -> Numbers | None:
-    single = defn.kind == "concat" or all(len(each) == 1 for each in given)
+    single = defn.kind == "concat" or all(len(value) == 1 for value in given)
     axis = defn.attributes["axis"]
-    return tuple(size for each in given for size in each) if axis == 0 and single else None
+    return tuple(size for value in given for size in value) if axis == 0 and single else None
 
 
 def _sliced(defn: OpDef, given: Sequence[Numbers]) -> Numbers | None:
@@ -199,7 +201,7 @@ def _scaled(defn: OpDef, given: Sequence[Numbers]) -> Numbers | None:
 
 def _arithmetic(compute: Callable[[Any, Any], Size]) -> Callable[..., Numbers | None]:
     def evaluate(defn: OpDef, given: Sequence[Numbers]) -> Numbers | None:
-        if len(given) != 2 or len({len(each) for each in given}) != 1:
+        if len(given) != 2 or len({len(value) for value in given}) != 1:
             return None
         return tuple(compute(a, b) for a, b in zip(*given, strict=True))
 

@@ -38,12 +38,12 @@ class Open_KS_read:
         dir_path: str | Path, generator: np.random.Generator | None = None
     ) -> list[Open_KS_ImageNet]:
         """A class for each folder whose name starts with `n`, as in WordNet, sorted by name."""
-        found = [each for each in _folders(Path(dir_path)) if each.name.startswith("n")]
-        if not found:
+        folders = [folder for folder in _folders(Path(dir_path)) if folder.name.startswith("n")]
+        if not folders:
             raise ImageDataError(
                 f"{dir_path} has no class: expected folders such as n01532829 (WordNet ids)"
             )
-        return [Open_KS_ImageNet(each, generator) for each in found]
+        return [Open_KS_ImageNet(folder, generator) for folder in folders]
 
 
 class Open_KS_Read_Character:
@@ -58,11 +58,11 @@ class Open_KS_Read_Character:
         Raises ImageDataError if there is none.
         """
         alphabets = _folders(Path(data_dir))
-        found = [each for alphabet in alphabets for each in _folders(alphabet)]
-        characters = [each for each in found if each.name.startswith("character")]
+        folders = [folder for alphabet in alphabets for folder in _folders(alphabet)]
+        characters = [folder for folder in folders if folder.name.startswith("character")]
         if not characters:
             raise ImageDataError(f"{data_dir} has no class: expected ALPHABET/character01 folders")
-        return [Open_KS_Character(each, 0, generator) for each in characters]
+        return [Open_KS_Character(folder, 0, generator) for folder in characters]
 
     @staticmethod
     def split_dataset(
@@ -78,13 +78,13 @@ class Open_KS_Read_Character:
     @staticmethod
     def augment_dataset(dataset: Sequence[Open_KS_Character]) -> Iterator[Open_KS_Character]:
         """Each class in four rotations, which count as separate classes."""
-        for each in dataset:
+        for character in dataset:
             for rotation in ROTATIONS:
-                yield Open_KS_Character(each.dir_path, rotation, each.generator)
+                yield Open_KS_Character(character.dir_path, rotation, character.generator)
 
 
 def _folders(path: Path) -> list[Path]:
     """The folders in a folder, sorted by name. Raises ImageDataError if it is missing."""
     if not path.is_dir():
         raise ImageDataError(f"{path}: there is no such folder")
-    return sorted(each for each in path.iterdir() if each.is_dir())
+    return sorted(entry for entry in path.iterdir() if entry.is_dir())

@@ -44,9 +44,9 @@ def sample_episode(
     if not 1 <= ways <= len(classes):
         raise ImageDataError(f"an episode of {ways} classes, but the data set has {len(classes)}")
     chosen = [classes[index] for index in random.permutation(len(classes))[:ways]]
-    images = np.stack([each.sample(shots + queries, random) for each in chosen])
+    images = np.stack([class_.sample(shots + queries, random) for class_ in chosen])
     support, query = images[:, :shots], images[:, shots:]
-    names = tuple(each.name for each in chosen)
+    names = tuple(class_.name for class_ in chosen)
     return Episode(
         names, _rows(support), _labels(ways, shots), _rows(query), _labels(ways, queries)
     )
@@ -77,7 +77,12 @@ def episode_reader(
     def read() -> Iterator[tuple[Array, Array, Array, Array]]:
         random = np.random.default_rng(seed)
         for _ in range(episodes):
-            found = sample_episode(classes, ways, shots, queries, random)
-            yield found.support_images, found.support_labels, found.query_images, found.query_labels
+            episode = sample_episode(classes, ways, shots, queries, random)
+            yield (
+                episode.support_images,
+                episode.support_labels,
+                episode.query_images,
+                episode.query_labels,
+            )
 
     return read

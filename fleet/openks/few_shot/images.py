@@ -29,8 +29,10 @@ def read_image(path: Path, size: int, mode: str, rotation: float = 0) -> Array:
     try:
         with pillow.open(path) as image:
             _expect_small(path, image)
-            found = image.resize((size, size)).convert(mode)
-            return np.asarray(found.rotate(rotation) if rotation else found).astype(np.uint8)
+            image_resized = image.resize((size, size)).convert(mode)
+            return np.asarray(image_resized.rotate(rotation) if rotation else image_resized).astype(
+                np.uint8
+            )
     except FileNotFoundError as error:
         raise ImageDataError(f"{path}: there is no such file") from error
     except (OSError, SyntaxError, pillow.DecompressionBombError) as error:

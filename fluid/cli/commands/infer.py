@@ -188,18 +188,18 @@ def numbers(text: str) -> tuple[float, ...]:
 
 def divisors(text: str) -> tuple[float, ...]:
     """Parse `--std`; raises ArgumentTypeError for anything but numbers other than 0."""
-    found = numbers(text)
-    if 0 in found:
+    divisor = numbers(text)
+    if 0 in divisor:
         raise argparse.ArgumentTypeError(f"{text!r} must not contain 0")
-    return found
+    return divisor
 
 
 def factor(text: str) -> float:
     """Parse `--scale`; raises ArgumentTypeError for several numbers and for 0."""
-    found = divisors(text)
-    if len(found) != 1:
+    factors = divisors(text)
+    if len(factors) != 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a single number")
-    return found[0]
+    return factors[0]
 
 
 def tolerance(text: str) -> float:
@@ -208,21 +208,21 @@ def tolerance(text: str) -> float:
     >>> tolerance("1e-3")
     0.001
     """
-    (found, *more) = numbers(text)
-    if more or not 0 <= found < inf:
+    (value, *more) = numbers(text)
+    if more or not 0 <= value < inf:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number >= 0")
-    return found
+    return value
 
 
 def seconds(text: str) -> float:
     """Parse `--time-limit`; raises ArgumentTypeError for anything but a number above 0."""
     try:
-        found = float(text)
+        limit = float(text)
     except ValueError:
-        found = 0.0
-    if not 0 < found < inf:
+        limit = 0.0
+    if not 0 < limit < inf:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0")
-    return found
+    return limit
 
 
 def memory_limit(text: str) -> int:

@@ -24,8 +24,8 @@ def profile_model(given: argparse.Namespace) -> int:
         raise CommandError("--cpu, --force and --target numpy are for scripts")
     if default_target() != "native":
         raise CommandError("no machine code on this system: see the times of fluid infer --profile")
-    found = subject(given.path, given.model_filename, given.params_filename)
-    seen = compiled(found, dict(given.size) | ({"N": given.batch} if given.batch else {}), "native")
+    model = subject(given.path, given.model_filename, given.params_filename)
+    seen = compiled(model, dict(given.size) | ({"N": given.batch} if given.batch else {}), "native")
     report = native_report(seen, True, bool(given.html))
     sizes = ", ".join(f"{name} = {number}" for name, number in seen.sizes.items())
     print(f"{seen.title}{f'; {sizes}' if sizes else ''}\n\n{report}")

@@ -66,13 +66,13 @@ def step_seconds(seen: Study) -> dict[tuple[str, ...], float]:
     module, names = recorder.tap(seen.module)
     if module.collectives:
         raise CommandError("--profile runs one process: the program has collective ops")
-    params = {each.name: random_array(seen, each, generator) for each in module.params}
-    feeds = {each.name: random_array(seen, each, generator) for each in module.feeds}
+    params = {param.name: random_array(seen, param, generator) for param in module.params}
+    feeds = {feed.name: random_array(seen, feed, generator) for feed in module.feeds}
     _repeat(module, params, feeds, names, recorder)
     times: dict[tuple[str, ...], list[int]] = {}
     for span in recorder.spans:
         times.setdefault(span.ops, []).append(span.stop - span.start)
-    return {ops: median(each) / 1e9 for ops, each in times.items()}
+    return {ops: median(durations) / 1e9 for ops, durations in times.items()}
 
 
 def _repeat(
@@ -93,7 +93,7 @@ def random_array(seen: Study, tensor: Tensor, generator: np.random.Generator) ->
     """The array passed in for a name, or random numbers: integers are 0, floats positive."""
     if tensor.name in seen.params:
         return seen.params[tensor.name]
-    shape = [evaluate(each, seen.sizes) for each in tensor.shape]
+    shape = [evaluate(size, seen.sizes) for size in tensor.shape]
     dtype = np.dtype(tensor.dtype)
     if dtype.kind not in "fV":
         return np.zeros(shape, dtype)
@@ -104,11 +104,11 @@ def cpu_limits(machine: str) -> CpuLimits:
     """Measure, in a second, what the native code of this CPU reaches with all threads."""
     level = MACHINES[machine]
     sums, copy = arithmetic(level), copying(level)
-    code = NativeCode({each.name: each.text() for each in (sums, copy)}, machine)
+    code = NativeCode({kernel.name: kernel.text() for kernel in (sums, copy)}, machine)
     out = np.empty(UNITS * level.vector_bytes, np.uint8)
     flops = int(str(sums.flops)) * UNITS
     run = code([(sums.name, (out,), UNITS, flops, out.nbytes)])
-    rates = {held: held / _best(_copy(code, held)) for held in HELD}
+    rates = {nbytes: nbytes / _best(_copy(code, nbytes)) for nbytes in HELD}
     return CpuLimits(code.threads, flops / _best(run), rates)
 
 

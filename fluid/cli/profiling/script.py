@@ -67,12 +67,12 @@ def report(totals: Totals, seconds: float) -> str:
     steps = sorted(totals.steps.values(), key=lambda each: -each.spent)
     if not steps:
         return f"no program was run in {time_text(seconds)}"
-    whole = sum(each.spent for each in steps)
-    rows = [_row(each, whole) for each in steps[:LISTED]]
+    whole = sum(step.spent for step in steps)
+    rows = [_row(step, whole) for step in steps[:LISTED]]
     left = len(steps) - LISTED
     rows += [(f"and {left} shorter ones", *[""] * 8)] * (left > 0)
     heads = ("ops", "output", "line", "calls", "total ms", "µs each", "share", "GFLOP/s", "GB/s")
-    passes = sum(each.stop - each.start for each in totals.passes)
+    passes = sum(span.stop - span.start for span in totals.passes)
     return "\n".join([
         table([heads, *rows], indent="", left=3),
         f"{count(len(steps), 'step')} took {time_text(whole / 1e9)} of {time_text(seconds)}; "
@@ -83,7 +83,7 @@ def report(totals: Totals, seconds: float) -> str:
 def _row(step: Total, whole: int) -> tuple[str, ...]:
     rates: Iterable[str] = ("in NumPy", "")
     if step.flops or step.moved:
-        rates = (f"{each / max(step.spent, 1):.1f}" for each in (step.flops, step.moved))
+        rates = (f"{amount / max(step.spent, 1):.1f}" for amount in (step.flops, step.moved))
     first = step.first
     return (
         short(first.kinds), short(first.outputs), first.line, f"{step.calls:,}",

@@ -46,8 +46,8 @@ def steps_table(spans: Sequence[Span], runs: int) -> str:
     for span in spans:
         steps.setdefault(span.ops, []).append(span)
     longest = sorted(steps.values(), key=lambda each: -len(each) * _median(each))
-    whole = max(sum(len(each) * _median(each) for each in longest), 1)
-    rows = [_row(each, runs, whole) for each in longest[:LISTED]]
+    whole = max(sum(len(durations) * _median(durations) for durations in longest), 1)
+    rows = [_row(durations, runs, whole) for durations in longest[:LISTED]]
     left = len(longest) - LISTED
     rows += [(f"and {left} shorter ones", *[""] * 7)] * (left > 0)
     heads = ("ops", "output", "line", "calls", "µs each", "share", "GFLOP/s", "GB/s")
@@ -65,7 +65,7 @@ def _row(spans: Sequence[Span], runs: int, whole: float) -> tuple[str, ...]:
     share = f"{100 * len(spans) * spent / whole:.1f} %"
     rates = ("in NumPy", "")
     if first.moved or first.flops:
-        rates = tuple(f"{each / max(spent, 1):.1f}" for each in (first.flops, first.moved))
+        rates = tuple(f"{amount / max(spent, 1):.1f}" for amount in (first.flops, first.moved))
     calls = f"{len(spans) / runs:g}"
     return (
         short(first.kinds),

@@ -107,11 +107,16 @@ def _opened(path: Path, colours: int) -> Any:
         upright = importlib.import_module("PIL.ImageOps").exif_transpose
     except ImportError as error:
         raise CommandError("reading images requires Pillow: pip install pillow") from error
-    known = (ValueError, SyntaxError, pillow.UnidentifiedImageError, pillow.DecompressionBombError)
+    decode_errors = (
+        ValueError,
+        SyntaxError,
+        pillow.UnidentifiedImageError,
+        pillow.DecompressionBombError,
+    )
     try:
         with pillow.open(path) as image:
             return upright(image).convert("L" if colours == 1 else "RGB")
-    except known as error:
+    except decode_errors as error:
         raise CommandError(f"{path} is not a readable image: {error}") from error
     except OSError as error:
         if error.filename is not None:
@@ -151,8 +156,8 @@ def _scaled(pixels: Array, layout: _Layout, options: ImageOptions, var: Variable
     if element.kind == "f":
         for name, numbers in (("--mean", options.mean), ("--std", options.std)):
             if len(numbers) not in (1, layout.colours):
-                given = f"{name} has {len(numbers)} values"
-                raise CommandError(f"{given} for {layout.colours} channels")
-        mean, std = (np.array(each, np.float32) for each in (options.mean, options.std))
+                actual = f"{name} has {len(numbers)} values"
+                raise CommandError(f"{actual} for {layout.colours} channels")
+        mean, std = (np.array(values, np.float32) for values in (options.mean, options.std))
         pixels = (pixels.astype(np.float32) * np.float32(options.scale) - mean) / std
     return np.ascontiguousarray(pixels if layout.last else pixels.transpose(0, 3, 1, 2), element)

@@ -92,15 +92,15 @@ def read_feeds(
     missing feeds; for a package FeedError for another dtype and ShapeError for another shape;
     OSError.
     """
-    found: dict[str, Array | LoDTensor] = {}
-    for given, arrays in _read(model, [_split(text) for text in inputs], options, limit):
+    feeds: dict[str, Array | LoDTensor] = {}
+    for argument, arrays in _read(model, [_split(text) for text in inputs], options, limit):
         for name, array in arrays.items():
-            if name in found:
+            if name in feeds:
                 raise CommandError(
-                    f"feed {name!r} is passed twice, the second time by {given.value}"
+                    f"feed {name!r} is passed twice, the second time by {argument.value}"
                 )
-            found[name] = array
-    feed = _cut(model, found, lods)
+            feeds[name] = array
+    feed = _cut(model, feeds, lods)
     _expect_all(model, feed)
     if isinstance(model, CompiledModel):
         for var in model.feeds:
@@ -138,11 +138,11 @@ def _read(
 ) -> Iterator[tuple[_Given, Mapping[str, Feed]]]:
     """The feeds of each input by name; all images for one feed form one batch."""
     images: dict[str, list[Path]] = {}
-    for given in inputs:
-        if given.is_folder or (given.is_file and is_image_file(given.path)):
-            images.setdefault(_target(model, given).name, []).extend(_image_files(given.path))
+    for argument in inputs:
+        if argument.is_folder or (argument.is_file and is_image_file(argument.path)):
+            images.setdefault(_target(model, argument).name, []).extend(_image_files(argument.path))
         else:
-            yield given, _arrays(model, given, limit)
+            yield argument, _arrays(model, argument, limit)
     for name, paths in images.items():
         var = next(var for var in model.feeds if var.name == name)
         batch = read_images(paths, var, options or ImageOptions())
@@ -153,10 +153,10 @@ def _image_files(path: Path) -> list[Path]:
     """An image file, or the image files of a folder sorted by name."""
     if not path.is_dir():
         return [path]
-    found = sorted(each for each in path.iterdir() if is_image_file(each))
-    if not found:
+    files = sorted(file for file in path.iterdir() if is_image_file(file))
+    if not files:
         raise CommandError(f"{path} is a folder without images ({', '.join(ENDINGS)})")
-    return found
+    return files
 
 
 def _arrays(model: SavedModel, given: _Given, limit: int | None) -> Mapping[str, Feed]:
@@ -164,10 +164,10 @@ def _arrays(model: SavedModel, given: _Given, limit: int | None) -> Mapping[str,
         return _text(model, given)
     arrays = read_arrays(given.path, limit)
     if isinstance(arrays, dict):
-        found = _named(given, arrays)
-        for name in found:
+        selected = _named(given, arrays)
+        for name in selected:
             _expect_feed(model, name.partition(LOD)[0], given.value)
-        return found
+        return selected
     return {_target(model, given).name: arrays}
 
 
@@ -200,14 +200,14 @@ def _named(given: _Given, arrays: Mapping[str, Array]) -> Mapping[str, Array]:
     if given.name not in arrays:
         have = ", ".join(arrays) or "none"
         raise CommandError(f"{given.value} has no array {given.name!r}; it has {have}")
-    return {name: each for name, each in arrays.items() if name.partition(LOD)[0] == given.name}
+    return {name: array for name, array in arrays.items() if name.partition(LOD)[0] == given.name}
 
 
 def _target(model: SavedModel, given: _Given) -> Variable:
     """The feed an input is for: the named one, or the only one."""
     names = [var.name for var in model.feeds]
     if given.name is None and len(names) != 1:
-        hint = " ".join(f"--input {each}={each}.npy" for each in names)
+        hint = " ".join(f"--input {feed_name}={feed_name}.npy" for feed_name in names)
         raise CommandError(f"the model has {count(len(names), 'feed')}; name one: {hint}")
     name = given.name or names[0]
     _expect_feed(model, name, given.value)
@@ -235,8 +235,8 @@ def _cut(
     feed = {name: value for name, value in found.items() if LOD not in name}
     for name, offsets in _offsets(found).items():
         feed[name] = _tensor(name, feed.get(name), offsets)
-    for given, lengths in lods:
-        name = _target(model, _Given(given, "--lod")).name
+    for argument, lengths in lods:
+        name = _target(model, _Given(argument, "--lod")).name
         levels = [list(accumulate(level, initial=0)) for level in lengths]
         feed[name] = _tensor(name, feed.get(name), levels)
     return feed

@@ -25,9 +25,11 @@ NUMBERS = 6
 def shown(feed: Mapping[str, Any], outputs: Mapping[str, Any], most: int = NUMBERS) -> str:
     """Format feeds and results with their first numbers; `most` per result, -1 for all."""
     outputs = {one_line(name): value for name, value in outputs.items()}
-    rows = [(f"feed   {name}", _kind(each), _numbers(each, NUMBERS)) for name, each in feed.items()]
+    rows = [
+        (f"feed   {name}", _kind(value), _numbers(value, NUMBERS)) for name, value in feed.items()
+    ]
     rows += [
-        (f"fetch  {name}", _kind(each), _numbers(each, most)) for name, each in outputs.items()
+        (f"fetch  {name}", _kind(value), _numbers(value, most)) for name, value in outputs.items()
     ]
     lines = [table(rows, indent="", left=3)]
     for name, value in outputs.items():

@@ -71,8 +71,8 @@ def _values(lines: Sequence[_Line], var: Variable, where: str) -> Array:
         try:
             values.extend(map(read, line.words))
         except ValueError as error:
-            given = f"{where}, line {line.number}: {' '.join(line.words)!r:.60}"
-            raise CommandError(f"{given} is not all {element}, as {var.name!r} is") from error
+            where_text = f"{where}, line {line.number}: {' '.join(line.words)!r:.60}"
+            raise CommandError(f"{where_text} is not all {element}, as {var.name!r} is") from error
     try:
         return np.array(values, element)
     except OverflowError as error:
@@ -94,17 +94,19 @@ def _batch(values: Array, lines: Sequence[_Line], var: Variable, where: str) -> 
     wrong = next((line for line in lines if len(line.words) not in (row, tail[-1])), lines[-1])
     even = len({len(line.words) for line in lines}) == 1 and len(wrong.words) in (row, tail[-1])
     if not row or not even or values.size % row:
-        given = f"{where}, line {wrong.number}: {len(wrong.words)} numbers"
-        raise CommandError(f"{given} make no row of feed {var.name!r}, which is {shape_text(var)}")
+        where_text = f"{where}, line {wrong.number}: {len(wrong.words)} numbers"
+        raise CommandError(
+            f"{where_text} make no row of feed {var.name!r}, which is {shape_text(var)}"
+        )
     return values.reshape(-1, *tail)
 
 
 def _tail(tail: tuple[int, ...], count: int) -> tuple[int, ...]:
     """The sizes of the axes after the first; a single dynamic one is inferred from `count`."""
-    known = prod(size for size in tail if size >= 0)
-    if sum(size < 0 for size in tail) != 1 or known == 0 or count % known:
+    row_size = prod(size for size in tail if size >= 0)
+    if sum(size < 0 for size in tail) != 1 or row_size == 0 or count % row_size:
         return tail
-    return tuple(count // known if size < 0 else size for size in tail)
+    return tuple(count // row_size if size < 0 else size for size in tail)
 
 
 def _sequences(
@@ -120,8 +122,8 @@ def _sequences(
     width = prod(row)
     for line in (line for part in parts for line in part):
         if width < 1 or len(line.words) % width:
-            given = f"{where}, line {line.number}: {len(line.words)} numbers"
-            raise CommandError(f"{given} are no rows of feed {var.name!r}, {shape_text(var)}")
+            where_text = f"{where}, line {line.number}: {len(line.words)} numbers"
+            raise CommandError(f"{where_text} are no rows of feed {var.name!r}, {shape_text(var)}")
     lengths = [[len(line.words) // width for part in parts for line in part]]
     if var.lod_level == _DEEPEST:
         lengths = [[len(part) for part in parts], *lengths]

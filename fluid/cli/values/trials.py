@@ -31,13 +31,13 @@ def read_input_arrays(texts: Sequence[str]) -> dict[str, Array]:
 
     Raises CommandError for a `.npy` without a name and for a name passed twice; OSError.
     """
-    found: dict[str, Array] = {}
+    arrays: dict[str, Array] = {}
     for text in texts:
         for name, array in _read(text).items():
-            if name in found:
+            if name in arrays:
                 raise CommandError(f"--input {text}: {name!r} is passed twice")
-            found[name] = array
-    return found
+            arrays[name] = array
+    return arrays
 
 
 def _read(text: str) -> dict[str, Array]:
@@ -65,10 +65,10 @@ def arrays_for(found: Subject, given: Mapping[str, Array], sizes: Mapping[str, i
         if name not in names:
             hint = did_you_mean(name, names) or f"it has {', '.join(names) or 'none'}"
             raise CommandError(f"{found.path} has no feed and no state {name!r}; {hint}")
-    known = {size for var in (*feeds, *state) for size in var.type.names}
+    symbols = {size for var in (*feeds, *state) for size in var.type.names}
     for size in sizes:
-        if size not in known:
-            have = ", ".join(sorted(known)) or "none"
+        if size not in symbols:
+            have = ", ".join(sorted(symbols)) or "none"
             raise CommandError(f"{found.path} has no open size {size!r}; it has: {have}")
     return Arrays(
         inputs(feeds, given, sizes), inputs(state, {**found.params, **given}, sizes)
@@ -77,5 +77,5 @@ def arrays_for(found: Subject, given: Mapping[str, Array], sizes: Mapping[str, i
 
 def execute(module: Module, feed: Mapping[str, Array], params: dict[str, Array]) -> Sequence[Array]:
     """Run a module once with arrays by name; arrays that are not feeds of it are ignored."""
-    wanted = {each.name: feed[each.name] for each in module.feeds}
+    wanted = {tensor.name: feed[tensor.name] for tensor in module.feeds}
     return [array.copy() for array in load(module, params=params)(wanted)]

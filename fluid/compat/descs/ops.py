@@ -67,8 +67,8 @@ class OpDesc:
 
     def _slot(self, slots: Mapping[str, list[str]], side: str, name: str) -> list[str]:
         if name not in slots:
-            known = ", ".join(slots) or "none"
-            raise CompileError(f"{self.described_op.type} has no {side} {name!r}; it has: {known}")
+            names = ", ".join(slots) or "none"
+            raise CompileError(f"{self.described_op.type} has no {side} {name!r}; it has: {names}")
         return list(slots[name])
 
     def inputs(self) -> dict[str, list[str]]:
@@ -135,12 +135,12 @@ class OpDesc:
         return AttrType(dump_attr(self.described_op.type, name, self.attr(name)).one("type", int))
 
     def _set_attr(self, name: str, value: Any) -> None:
-        found = plain(_target(value))
+        value_to_set = plain(_target(value))
         try:
-            dump_attr("", name, found)
+            dump_attr("", name, value_to_set)
         except CompileError as error:
             raise TypeError(str(error)) from None
-        self.described_op.attrs[name] = found
+        self.described_op.attrs[name] = value_to_set
         self._touch()
 
     def remove_attr(self, name: str) -> None:
@@ -165,7 +165,7 @@ class OpDesc:
         return int(self._ref(name, self.attr(name)))
 
     def _blocks_attr_ids(self, name: str) -> list[int]:
-        return [int(self._ref(name, each)) for each in self.attr(name)]
+        return [int(self._ref(name, block)) for block in self.attr(name)]
 
     def _ref(self, name: str, value: Any) -> BlockRef:
         if not isinstance(value, BlockRef):
@@ -229,8 +229,8 @@ def _with_slot(
     """Slots in alphabetical order, one of them with other variables."""
     if isinstance(names, str) or not all(isinstance(name, str) for name in names):
         raise TypeError(f"slot {slot!r} takes a list of names, but received {names!r:.60}")
-    known = {**slots, slot: list(names)}
-    return {each: known[each] for each in sorted(known)}
+    updated = {**slots, slot: list(names)}
+    return {slot_name: updated[slot_name] for slot_name in sorted(updated)}
 
 
 def _renamed(slots: Mapping[str, list[str]], old: str, new: str) -> dict[str, list[str]]:

@@ -42,14 +42,14 @@ class BlockDesc:
 
     def var(self, name: bytes) -> VarDesc:
         """The variable of a name, declared where the block has none."""
-        known = self.described_block.vars
-        found = known.get(_text(name)) or self.described_block.add_var(_text(name))
-        return VarDesc(found, self.described_block)
+        variables = self.described_block.vars
+        variable = variables.get(_text(name)) or self.described_block.add_var(_text(name))
+        return VarDesc(variable, self.described_block)
 
     def find_var(self, name: bytes) -> VarDesc | None:
         """The variable of a name in this block, or None."""
-        found = self.described_block.vars.get(_text(name))
-        return None if found is None else VarDesc(found, self.described_block)
+        variable = self.described_block.vars.get(_text(name))
+        return None if variable is None else VarDesc(variable, self.described_block)
 
     def find_var_recursive(self, name: bytes) -> VarDesc | None:
         """The variable of a name in this block or an enclosing one, or None."""
@@ -75,10 +75,10 @@ class BlockDesc:
         self.described_block.owner.touch()
 
     def _rename_var(self, old_name: bytes, new_name: bytes) -> None:
-        found = self.find_var(old_name)
-        if found is None:
+        variable = self.find_var(old_name)
+        if variable is None:
             return
-        found.set_name(_text(new_name))
+        variable.set_name(_text(new_name))
         for op in [self.op(index) for index in range(self.op_size())]:
             op._rename_input(_text(old_name), _text(new_name))
             op._rename_output(_text(old_name), _text(new_name))
@@ -159,8 +159,8 @@ class ProgramDesc:
         return [name for op in self._ops("fetch") for name in op.reads()]
 
     def _ops(self, kind: str) -> list[ir.OpDesc]:
-        found = [op for op in self.described_program.blocks[0].ops if op.type == kind]
-        return sorted(found, key=lambda op: int(op.attrs.get("col", 0)))
+        ops = [op for op in self.described_program.blocks[0].ops if op.type == kind]
+        return sorted(ops, key=lambda op: int(op.attrs.get("col", 0)))
 
     def _version(self) -> int:
         return self._saved_version

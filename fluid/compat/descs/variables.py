@@ -41,8 +41,8 @@ class VarDesc(VarTypes):
         """Change the name of this variable alone; ops keep the names that they have."""
         old, self._var.name = self._var.name, name
         if self._block is not None:
-            known = self._block.vars
-            self._block.vars = {name if n == old else n: var for n, var in known.items()}
+            variables = self._block.vars
+            self._block.vars = {name if n == old else n: var for n, var in variables.items()}
         self._touch()
 
     def type(self) -> Any:

@@ -84,10 +84,10 @@ class PaddlePredictor:
     @entry_point
     def run(self, inputs: Sequence[PaddleTensor]) -> list[PaddleTensor]:
         """Run on tensors in the order of inputs, or by name if the config says so."""
-        given: Any = [fed(tensor) for tensor in inputs]
+        values: Any = [fed(tensor) for tensor in inputs]
         if self._by_name:
-            given = {tensor.name: value for tensor, value in zip(inputs, given, strict=True)}
-        results = self._run(given)
+            values = {tensor.name: value for tensor, value in zip(inputs, values, strict=True)}
+        results = self._run(values)
         pairs = zip(self._outputs, results, strict=True)
         return [PaddleTensor.result(name, value) for name, value in pairs]
 

@@ -77,7 +77,7 @@ class PaddlePassBuilder:
 
     def delete_pass(self, name: str) -> None:
         """Remove a pass; an unknown name is ignored."""
-        self._passes = [each for each in self._passes if each != name]
+        self._passes = [pass_name for pass_name in self._passes if pass_name != name]
 
 
 class NativeConfig:
@@ -211,8 +211,8 @@ class AnalysisConfig:
 
     def disabled(self) -> Collection[str]:
         """The compiler's passes that are disabled."""
-        kept = set(self._passes.all_passes()) - set(() if self._ir_optim else IR_PASSES)
-        return frozenset(PASSES) - kept
+        enabled = set(self._passes.all_passes()) - set(() if self._ir_optim else IR_PASSES)
+        return frozenset(PASSES) - enabled
 
     def enable_use_gpu(self, memory_pool_init_size_mb: int, device_id: int = 0) -> None:
         """Run on a GPU; where there is none, warn and stay on the CPU, as the reference does.

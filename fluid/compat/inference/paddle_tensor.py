@@ -40,7 +40,7 @@ class PaddleDType(IntEnum):
         return np.dtype(self.name.lower())
 
 
-_OF_NUMPY = {each.numpy: each for each in PaddleDType}
+_OF_NUMPY = {dtype.numpy: dtype for dtype in PaddleDType}
 _NOTHING = np.zeros(0, np.float32)
 
 
@@ -101,9 +101,9 @@ class PaddleBuf:
     @staticmethod
     def over(array: Array) -> PaddleBuf:
         """A buffer over an array of any dtype, without a copy."""
-        made = PaddleBuf(0)
-        made._bytes = _bytes_of(array)
-        return made
+        buffer = PaddleBuf(0)
+        buffer._bytes = _bytes_of(array)
+        return buffer
 
     def resize(self, length: int) -> None:
         """Grow to at least this many bytes, filled with zeros."""
@@ -167,10 +167,14 @@ class PaddleTensor:
     @staticmethod
     def result(name: str, value: Array | LoDTensor) -> PaddleTensor:
         """A tensor of a result, in its own dtype."""
-        made = PaddleTensor(name=name, lod=value.lod() if isinstance(value, LoDTensor) else ())
+        result = PaddleTensor(name=name, lod=value.lod() if isinstance(value, LoDTensor) else ())
         array = np.ascontiguousarray(value)
-        made.shape, made.data, made._element = list(array.shape), PaddleBuf.over(array), array.dtype
-        return made
+        result.shape, result.data, result._element = (
+            list(array.shape),
+            PaddleBuf.over(array),
+            array.dtype,
+        )
+        return result
 
     @property
     def dtype(self) -> PaddleDType:

@@ -28,8 +28,8 @@ def pprint_block_codes(block: Block, show_backward: bool = False) -> None:
     """Print the variables and the ops of a block; gradient ops too with `show_backward`."""
     print(f"block {block.idx} (parent {block.parent_idx})")
     for var in block.vars.values():
-        kept = "persistable " if var.persistable else ""
-        print(f"  {kept}{var.name}: {var.element.numpy}{list(var.dims or ())}")
+        persistable_text = "persistable " if var.persistable else ""
+        print(f"  {persistable_text}{var.name}: {var.element.numpy}{list(var.dims or ())}")
     for op in block.ops:
         if show_backward or not op.type.endswith("_grad"):
             print(f"  {repr_op(op)}")

@@ -76,17 +76,17 @@ class Graph:
     def node(self, label: str, prefix: str, description: str = "", **attrs: Any) -> Node:
         """Add a node."""
         rank = attrs.pop("rank", None)
-        made = Node(label, f"{prefix}_{next(self._numbers)}", description, **attrs)
+        node = Node(label, f"{prefix}_{next(self._numbers)}", description, **attrs)
         if rank is not None:
-            self.rank_groups[rank].nodes.append(made)
-        self.nodes.append(made)
-        return made
+            self.rank_groups[rank].nodes.append(node)
+        self.nodes.append(node)
+        return node
 
     def edge(self, source: Node, target: Node, **attrs: Any) -> Edge:
         """Add an edge."""
-        made = Edge(source, target, **attrs)
-        self.edges.append(made)
-        return made
+        edge = Edge(source, target, **attrs)
+        self.edges.append(edge)
+        return edge
 
     def compile(self, dot_path: str) -> str:
         """Write the text to a file; the path of the picture that `dot -Tpdf` makes of it."""

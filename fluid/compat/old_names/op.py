@@ -37,8 +37,8 @@ class Operator:
         self._attrs = kwargs
 
     def _taken(self, kwargs: dict[str, Any], slots: Iterable[str]) -> Names:
-        given = {slot: kwargs.pop(slot) for slot in slots if slot in kwargs}
-        return {s: [n] if isinstance(n, str) else list(n) for s, n in given.items()}
+        names_by_slot = {slot: kwargs.pop(slot) for slot in slots if slot in kwargs}
+        return {s: [n] if isinstance(n, str) else list(n) for s, n in names_by_slot.items()}
 
     def type(self) -> str:
         """The type of the op."""
@@ -84,10 +84,10 @@ class Operator:
                 if not block.has_var(name):
                     block.create_var(name=name)
             block.append_op(self._type, self._inputs, self._outputs, self._attrs)
-            found = [self._result(block, name) for name in dict.fromkeys(self.output_vars())]
-        fetch = [name for result in found for name in result.fetched]
+            results = [self._result(block, name) for name in dict.fromkeys(self.output_vars())]
+        fetch = [name for result in results for name in result.fetched]
         values = iter(Executor(place).run(program, feed, fetch, return_numpy=False))
-        for result in found:
+        for result in results:
             result.store(scope, place, [next(values) for _ in result.fetched])
 
     def _result(self, block: Any, name: str) -> Result:

@@ -73,16 +73,16 @@ def declare_rows(block: Any, name: str, rows: SelectedRows) -> dict[str, LoDTens
     table's.
     """
     values = checked_values(name, rows)
-    made = {
+    tensors = {
         f"{name}@TABLE": np.zeros((rows.height(), values.shape[1]), values.dtype),
         f"{name}@IDS": np.array(rows.rows(), np.int64).reshape(-1, 1),
         f"{name}@VALUES": values,
     }
-    feed = {each: LoDTensor(array) for each, array in made.items()}
-    for each, tensor in feed.items():
-        create(block, each, tensor)
+    feed = {variable_name: LoDTensor(array) for variable_name, array in tensors.items()}
+    for variable_name, tensor in feed.items():
+        create(block, variable_name, tensor)
     block.create_var(name=name)
-    slots = dict(zip(("W", "Ids", "Out@GRAD"), made, strict=True))
+    slots = dict(zip(("W", "Ids", "Out@GRAD"), tensors, strict=True))
     block.append_op("lookup_table_grad", slots, {"W@GRAD": [name]}, {"is_sparse": True})
     return feed
 

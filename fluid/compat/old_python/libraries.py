@@ -69,9 +69,9 @@ class Watcher(MetaPathFinder):
         """The spec that another finder has, its loader followed by mending; None for others."""
         if name not in MENDERS:
             return None
-        others = (each for each in sys.meta_path if each is not self)
-        specs = (each.find_spec(name, path, target) for each in others)
-        spec = next((each for each in specs if each is not None), None)
+        others = (finder for finder in sys.meta_path if finder is not self)
+        specs = (finder.find_spec(name, path, target) for finder in others)
+        spec = next((candidate for candidate in specs if candidate is not None), None)
         if spec is not None and spec.loader is not None:
             spec.loader = _Mending(spec.loader, self._notices)
         return spec

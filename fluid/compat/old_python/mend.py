@@ -40,10 +40,10 @@ def with_names(module: ModuleType, gone: Mapping[str, Gone], notices: Notices) -
     before: Callable[[str], Any] | None = vars(module).get("__getattr__")
 
     def missing(name: str) -> Any:
-        found = gone.get(name)
-        if found is not None:
-            notices.tell(f"{module.__name__}.{name}", found.since, found.instead)
-            return found.value
+        entry = gone.get(name)
+        if entry is not None:
+            notices.tell(f"{module.__name__}.{name}", entry.since, entry.instead)
+            return entry.value
         if before is not None:
             return before(name)
         raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
@@ -65,7 +65,7 @@ class StandIns(MetaPathFinder):
             return None
         place = MODULES.joinpath(*name.split("."))
         files = (place / "__init__.py", place.with_suffix(".py"))
-        file = next((each for each in files if each.is_file()), None)
+        file = next((candidate for candidate in files if candidate.is_file()), None)
         if file is None:
             return None
         self._notices.tell(f"the module {name}", "Python 3.12", "what fluid has in its place")

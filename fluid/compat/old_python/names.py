@@ -44,10 +44,10 @@ def getargspec(func: Callable[..., Any]) -> ArgSpec:
     >>> getargspec(lambda a, b=1, *c: a)
     ArgSpec(args=['a', 'b'], varargs='c', keywords=None, defaults=(1,))
     """
-    found = inspect.getfullargspec(func)
-    if found.kwonlyargs:
+    spec = inspect.getfullargspec(func)
+    if spec.kwonlyargs:
         raise ValueError("getargspec: keyword-only parameters; use inspect.signature")
-    return ArgSpec(found.args, found.varargs, found.varkw, found.defaults)
+    return ArgSpec(spec.args, spec.varargs, spec.varkw, spec.defaults)
 
 
 def _asscalar(a: Any) -> Any:
@@ -62,17 +62,17 @@ def _of_numpy() -> dict[str, Gone]:
         "product": "prod", "cumproduct": "cumprod", "sometrue": "any", "alltrue": "all",
         "row_stack": "vstack", "in1d": "isin", "trapz": "trapezoid",
     }  # fmt: skip
-    found = {
+    entries = {
         old: Gone("NumPy 2", getattr(np, new), f"np.{new}")
         for old, new in seconds.items()
         if hasattr(np, new)
     }
-    found["NINF"] = Gone("NumPy 2", -np.inf, "-np.inf")
-    found["complex"] = Gone("NumPy 1.24", complex, "complex")
-    found["long"] = Gone("NumPy 1.24", int, "int")
-    found["unicode"] = Gone("NumPy 1.24", str, "str")
-    found["asscalar"] = Gone("NumPy 1.23", _asscalar, "array.item()")
-    return found
+    entries["NINF"] = Gone("NumPy 2", -np.inf, "-np.inf")
+    entries["complex"] = Gone("NumPy 1.24", complex, "complex")
+    entries["long"] = Gone("NumPy 1.24", int, "int")
+    entries["unicode"] = Gone("NumPy 1.24", str, "str")
+    entries["asscalar"] = Gone("NumPy 1.23", _asscalar, "array.item()")
+    return entries
 
 
 GONE: Mapping[ModuleType, Mapping[str, Gone]] = {

@@ -60,7 +60,7 @@ def _mapped(value: Any, convert: Callable[[Any], Any], inplace: bool) -> Any:
     if not isinstance(value, (list, set, dict)):
         return convert(value)
     if isinstance(value, dict):
-        new: Any = {convert(key): convert(each) for key, each in value.items()}
+        new: Any = {convert(key): convert(item) for key, item in value.items()}
     else:
         new = type(value)(map(convert, value))
     if not inplace:

@@ -45,8 +45,8 @@ def _integer(field: Field, value: int) -> int:
     bound = 1 << _BITS[field.kind]
     if not -bound <= value < bound:
         raise ValueError(f"{field.where}: Value out of range: {value}")
-    known = _numbers(field) if field.kind == "enum" else ()
-    if known and value not in known:
+    numbers = _numbers(field) if field.kind == "enum" else ()
+    if numbers and value not in numbers:
         raise ValueError(f"{field.where}: Unknown enum value: {value}")
     return value
 
@@ -97,7 +97,7 @@ class Repeated(list[Any]):
 
     def extend(self, values: Iterable[Any]) -> None:
         """Append values; TypeError leaves the field as it was."""
-        super().extend([self._own(each) for each in values])
+        super().extend([self._own(value) for value in values])
         self._touch()
 
     MergeFrom = extend
@@ -110,7 +110,7 @@ class Repeated(list[Any]):
         if self._make is not None:
             raise TypeError(f"{self._field.where}: messages are not assigned; use CopyFrom")
         many = isinstance(key, slice)
-        super().__setitem__(key, [self._own(each) for each in value] if many else self._own(value))
+        super().__setitem__(key, [self._own(item) for item in value] if many else self._own(value))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return list, (list(self),)

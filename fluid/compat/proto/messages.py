@@ -22,10 +22,10 @@ class EnumType:
 
     def Name(self, number: int) -> str:
         """The name of a number; ValueError where it has none."""
-        found = [name for name, each in self._numbers.items() if each == number]
-        if not found:
+        names = [name for name, code in self._numbers.items() if code == number]
+        if not names:
             raise ValueError(f"Enum {self._name} has no name defined for value {number!r}")
-        return found[0]
+        return names[0]
 
     def Value(self, name: str) -> int:
         """The number of a name; ValueError where there is none of that name."""
@@ -77,8 +77,8 @@ class Descriptor:
     def __init__(self, kind: str) -> None:
         self.name = kind.rpartition(".")[2]
         self.full_name = f"paddle.framework.proto.{kind}"
-        self.fields = [FieldDescriptor.of(each) for each in SCHEMA[kind]]
-        self.fields_by_name = {each.name: each for each in self.fields}
+        self.fields = [FieldDescriptor.of(row) for row in SCHEMA[kind]]
+        self.fields_by_name = {field.name: field for field in self.fields}
 
 
 class ProtoMessage:
@@ -179,8 +179,8 @@ class ProtoMessage:
 
     def ListFields(self) -> list[tuple[FieldDescriptor, Any]]:
         """The fields that are set, by number."""
-        held = [name for name in self._fields if self._holds(name)]
-        return [(self.DESCRIPTOR.fields_by_name[name], self._values[name]) for name in held]
+        set_names = [name for name in self._fields if self._holds(name)]
+        return [(self.DESCRIPTOR.fields_by_name[name], self._values[name]) for name in set_names]
 
     # ---- copies ----
 
@@ -258,8 +258,8 @@ class ProtoMessage:
             self._values[field.name] = item
 
     def _message(self) -> Message:
-        held = [(each.name, value) for each, value in self.ListFields()]
-        values = {name: _frozen(value) for name, value in held}
+        pairs = [(field.name, value) for field, value in self.ListFields()]
+        values = {name: _frozen(value) for name, value in pairs}
         return Message(type(self).__qualname__, values, self._unknown)
 
     def SerializeToString(self, **options: Any) -> bytes:

@@ -131,7 +131,9 @@ class BeamSearchDecoder:
             size = [self._words, self._width]
             words = layers.embedding(ids, size, dtype="float32", is_sparse=self._sparse)
             read = {name: self._read_input(name) for name in self._inputs}
-            fed = {name: layers.sequence_expand(each, scores) for name, each in read.items()}
+            fed = {
+                name: layers.sequence_expand(variable, scores) for name, variable in read.items()
+            }
             self._expand_states(scores)
             self._cell.compute_state({**dict.fromkeys(self._cell.input_names, words), **fed})
             chosen = self._search(ids, scores)
@@ -153,9 +155,9 @@ class BeamSearchDecoder:
         """Return the selected words and their accumulated scores."""
         state = layers.lod_reset(x=self._cell.out_state(), y=scores)
         likely = layers.fc(state, size=self._words, act="softmax")
-        found, words = layers.topk(likely, k=self._most_likely)
+        top_scores, words = layers.topk(likely, k=self._most_likely)
         before = layers.reshape(scores, shape=[-1])
-        total = layers.elementwise_add(layers.log(found), before, axis=0)
+        total = layers.elementwise_add(layers.log(top_scores), before, axis=0)
         return layers.beam_search(ids, scores, words, total, self._beam_size, end_id=1, level=0)
 
     def _store(self, chosen: Variable, links: list[tuple[Variable, Variable]]) -> None:
@@ -191,9 +193,9 @@ class BeamSearchDecoder:
     def update_array(self, array: Variable, value: Variable) -> None:
         """Store a value for the next step; `array` was returned by `read_array`."""
         self._check_inside("update_array")
-        for name, each in (("array", array), ("value", value)):
-            if not isinstance(each, Variable):
-                raise TypeError(f"{name} must be a Variable, not {type(each).__name__}")
+        for name, variable in (("array", array), ("value", value)):
+            if not isinstance(variable, Variable):
+                raise TypeError(f"{name} must be a Variable, not {type(variable).__name__}")
         if array.name not in self._arrays:
             raise ValueError("invoke read_array before update_array")
         self._writes.append((value, self._arrays[array.name]))

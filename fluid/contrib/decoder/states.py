@@ -137,10 +137,10 @@ class StateCell:
 
     def get_input(self, input_name: str) -> Variable:
         """Return an input by name; ValueError if unknown or not set."""
-        found = self._inputs.get(input_name)
-        if found is None:
+        value = self._inputs.get(input_name)
+        if value is None:
             raise ValueError(f"invalid input {input_name!r}: it is not set")
-        return found
+        return value
 
     def set_state(self, state_name: str, state_value: Variable) -> None:
         """Set a state to another variable."""

@@ -27,9 +27,9 @@ def ctr_metric_bundle(input: Variable, label: Variable) -> tuple[Variable, ...]:
     of_batch = (
         helper.append_result("squared_l2_norm", {"X": difference}),
         helper.append_result("l1_norm", {"X": difference}),
-        *(reduce_sum(each) for each in (input, sigmoid(input), label, ones)),
+        *(reduce_sum(variable) for variable in (input, sigmoid(input), label, ones)),
     )
-    return tuple(_accumulate(helper, each) for each in of_batch)
+    return tuple(_accumulate(helper, variable) for variable in of_batch)
 
 
 def _accumulate(helper: LayerHelper, value: Variable) -> Variable:

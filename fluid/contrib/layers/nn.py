@@ -69,8 +69,8 @@ def partial_sum(input: Sequence[Variable], start_index: int = 0, length: int = -
 def _append_partial(
     op: str, inputs: list[Variable], start_index: int, length: int, dtypes: Sequence[str]
 ) -> Variable:
-    for number, each in enumerate(inputs):
-        check_variable_and_dtype(each, f"input[{number}]", dtypes, op)
+    for number, variable in enumerate(inputs):
+        check_variable_and_dtype(variable, f"input[{number}]", dtypes, op)
     check_type(start_index, "start_index", int, op)
     check_type(length, "length", int, op)
     return append_simple_op(op, {"X": inputs}, {"start_index": start_index, "length": length})
@@ -99,9 +99,9 @@ def shuffle_batch(x: Variable, seed: int | Variable | None = None) -> Variable:
 def _seed_variable(helper: LayerHelper, seed: int) -> Variable:
     """Create a persistable int64 [1] that the startup program sets to `seed`."""
     name = unique_name.generate("shuffle_batch_seed")
-    made = helper.create_global_variable(name=name, persistable=True, dtype="int64", shape=[1])
-    helper.set_variable_initializer(made, Constant(seed))
-    return made
+    variable = helper.create_global_variable(name=name, persistable=True, dtype="int64", shape=[1])
+    helper.set_variable_initializer(variable, Constant(seed))
+    return variable
 
 
 def multiclass_nms2(
@@ -125,5 +125,5 @@ def multiclass_nms2(
     }  # fmt: skip
     helper = LayerHelper("multiclass_nms2", name=name)
     inputs = {"BBoxes": bboxes, "Scores": scores}
-    made = append_outputs(helper, inputs, {"Out": bboxes.dtype, "Index": "int32"}, attrs)
-    return made if return_index else made[0]
+    outputs = append_outputs(helper, inputs, {"Out": bboxes.dtype, "Index": "int32"}, attrs)
+    return outputs if return_index else outputs[0]

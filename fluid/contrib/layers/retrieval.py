@@ -31,14 +31,16 @@ def tdm_child(
     check_dtype(dtype, "dtype", INDICES, "fluid.contrib.layers.tdm_child")
     tree = _create_table(helper, helper.param_attr, [node_nums, 3 + child_nums], dtype)
     tree.stop_gradient = True
-    made = [helper.create_variable_for_type_inference(dtype, stop_gradient=True) for _ in range(2)]
+    outputs = [
+        helper.create_variable_for_type_inference(dtype, stop_gradient=True) for _ in range(2)
+    ]
     helper.append_op(
         "tdm_child",
         inputs={"X": x, "TreeInfo": tree},
-        outputs={"Child": made[0], "LeafMask": made[1]},
+        outputs={"Child": outputs[0], "LeafMask": outputs[1]},
         attrs={"child_nums": child_nums, "dtype": convert_np_dtype_to_dtype_(dtype)},
     )
-    return made[0], made[1]
+    return outputs[0], outputs[1]
 
 
 def tdm_sampler(
@@ -72,24 +74,26 @@ def tdm_sampler(
     travel = _create_table(helper, tree_travel_attr, shape, tree_dtype)
     layer = _create_table(helper, tree_layer_attr, [offsets[-1], 1], tree_dtype)
     slots = ("Out", "Labels", "Mask")
-    made = {s: helper.create_variable_for_type_inference(dtype, stop_gradient=True) for s in slots}
+    outputs = {
+        s: helper.create_variable_for_type_inference(dtype, stop_gradient=True) for s in slots
+    }
     attrs = {
         "neg_samples_num_list": list(neg_samples_num_list), "output_positive": output_positive,
         "layer_offset_lod": offsets, "seed": seed, "dtype": convert_np_dtype_to_dtype_(dtype),
     }  # fmt: skip
     inputs = {"X": x, "Travel": travel, "Layer": layer}
-    helper.append_op("tdm_sampler", inputs=inputs, outputs=made, attrs=attrs)
+    helper.append_op("tdm_sampler", inputs=inputs, outputs=outputs, attrs=attrs)
     if not output_list:
-        return made["Out"], made["Labels"], made["Mask"]
+        return outputs["Out"], outputs["Labels"], outputs["Mask"]
     counts = [count + bool(output_positive) for count in neg_samples_num_list]
-    out, labels, mask = (_by_layer(made[slot], counts) for slot in slots)
+    out, labels, mask = (_by_layer(outputs[slot], counts) for slot in slots)
     return out, labels, mask
 
 
 def _create_table(helper: LayerHelper, attr: Any, shape: list[int], dtype: Any) -> Variable:
     """Create a parameter of indices, zeros by default."""
-    found = ParamAttr._to_attr(attr)
-    return helper.create_parameter(found, shape, dtype, default_initializer=Constant(0))
+    param_attr = ParamAttr._to_attr(attr)
+    return helper.create_parameter(param_attr, shape, dtype, default_initializer=Constant(0))
 
 
 def _layer_offsets(drawn: Sequence[int], nodes: Sequence[int]) -> list[int]:
@@ -109,14 +113,14 @@ def _layer_offsets(drawn: Sequence[int], nodes: Sequence[int]) -> list[int]:
 
 def _by_layer(value: Variable, counts: Sequence[int]) -> list[Variable]:
     """Split the columns by layer, each as [rows, samples, 1]."""
-    found: list[Variable] = []
+    layers_out: list[Variable] = []
     for layer, count in enumerate(counts):
         start = sum(counts[:layer])
         part = slice(value, axes=[1], starts=[start], ends=[start + count])
         part = reshape(part, [-1, count, 1])
         part.stop_gradient = True
-        found.append(part)
-    return found
+        layers_out.append(part)
+    return layers_out
 
 
 def rank_attention(
@@ -206,8 +210,8 @@ def _create_tables(
 
 def _updated_names(names: list[str] | None, attrs: Sequence[Any]) -> str:
     """Return the names of updated parameters as an attribute; ValueError for an unknown name."""
-    known = [attr.name for attr in attrs if attr]
+    param_names = [attr.name for attr in attrs if attr]
     for name in names or ():
-        if name not in known:
-            raise ValueError(f"search_pyramid_hash has no parameter {name!r}, but {known}")
+        if name not in param_names:
+            raise ValueError(f"search_pyramid_hash has no parameter {name!r}, but {param_names}")
     return ",".join(names or ())

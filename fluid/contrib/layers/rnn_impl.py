@@ -206,12 +206,12 @@ class _Stack:
         input = transpose(input, [1, 0, 2]) if batch_first else input
         mask = None if lengths is None else _mask(input, lengths)
         shape = [len(self.units[0]), len(self.units), -1, self.hidden_size]
-        first = [each if each is None else reshape(each, shape) for each in initial]
-        found = [self._direction(i, input, first, mask) for i in range(len(self.units))]
-        outputs, lasts = found[0]
-        if len(found) == 2:
-            outputs = concat([outputs, found[1][0]], axis=2)
-            lasts = [self._interleave(*pair) for pair in zip(lasts, found[1][1], strict=True)]
+        first = [state if state is None else reshape(state, shape) for state in initial]
+        results = [self._direction(i, input, first, mask) for i in range(len(self.units))]
+        outputs, lasts = results[0]
+        if len(results) == 2:
+            outputs = concat([outputs, results[1][0]], axis=2)
+            lasts = [self._interleave(*pair) for pair in zip(lasts, results[1][1], strict=True)]
         return (transpose(outputs, [1, 0, 2]) if batch_first else outputs), lasts
 
     def _interleave(self, forward: Variable, backward: Variable) -> Variable:
@@ -237,7 +237,7 @@ class _Stack:
 
     def _last_of_layers(self, steps: list[Variable]) -> Variable:
         """Return [layers, batch, hidden_size], the last step of each layer's [time, batch, …]."""
-        joined = concat([each[-1] for each in steps], axis=0)
+        joined = concat([step[-1] for step in steps], axis=0)
         return reshape(joined, [len(steps), -1, self.hidden_size])
 
     def _recurrence(
@@ -251,7 +251,7 @@ class _Stack:
             x = rnn.step_input(input)
             valid = None if mask is None else rnn.step_input(mask)
             for unit, initial in zip(units, states, strict=True):
-                before = [self._memory(rnn, input, each) for each in initial]
+                before = [self._memory(rnn, input, state) for state in initial]
                 after = unit(x, before)
                 if valid is not None:
                     after = [

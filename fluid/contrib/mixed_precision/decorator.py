@@ -74,8 +74,8 @@ class OptimizerWithMixedPrecision:
         """Create the learning rate as float32, like the parameters."""
         rate = self._optimizer._learning_rate
         if isinstance(rate, float):
-            made = _state("learning_rate", rate, "float32")
-            self._optimizer._learning_rate_map[default_main_program()] = made
+            variable = _state("learning_rate", rate, "float32")
+            self._optimizer._learning_rate_map[default_main_program()] = variable
 
     def get_loss_scaling(self) -> Variable:
         """Return the current loss scale: float32 [1], persistable."""

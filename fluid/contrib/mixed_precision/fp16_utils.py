@@ -43,10 +43,10 @@ def _half_precision_ops(block: Block, lists: AutoMixedPrecisionLists) -> dict[Op
     chosen: dict[Operator, bool] = {}
     written: dict[str, bool | None] = {}
     for op in block.ops:
-        found = _is_half_precision(op, lists, {written.get(name) for name in op.reads()})
-        if found is not None:
-            chosen[op] = found
-        written |= dict.fromkeys(op.writes(), found)
+        is_half = _is_half_precision(op, lists, {written.get(name) for name in op.reads()})
+        if is_half is not None:
+            chosen[op] = is_half
+        written |= dict.fromkeys(op.writes(), is_half)
     return chosen
 
 
@@ -61,7 +61,7 @@ def _is_half_precision(
         return True
     if op.type not in lists.gray_list:
         return False
-    return next((each for each in (False, True) if each in read), None)
+    return next((is_half for is_half in (False, True) if is_half in read), None)
 
 
 def _set_compute_dtype(block: Block, op: Operator, wanted: DType, half: DType) -> None:
@@ -106,8 +106,8 @@ def _replace_by_cast(block: Block, index: int, op: Operator, var: Variable, want
     op._rename_input(var.name, name)
     for inner in _owned_blocks(op):
         if var.name not in inner.vars:
-            for each in inner.ops:
-                each._rename_input(var.name, name)
+            for inner_op in inner.ops:
+                inner_op._rename_input(var.name, name)
 
 
 def _owned_blocks(op: Operator) -> list[Block]:
@@ -115,7 +115,7 @@ def _owned_blocks(op: Operator) -> list[Block]:
     refs = [value for value in op.attrs.values() if isinstance(value, BlockRef)]
     blocks = [op.block.program.block(int(ref)) for ref in refs]
     return blocks + [
-        each for block in blocks for inner in block.ops for each in _owned_blocks(inner)
+        owned for block in blocks for inner in block.ops for owned in _owned_blocks(inner)
     ]
 
 
@@ -142,7 +142,7 @@ def update_role_var_grad(main_prog: Program, params_grads: list[ParamGrad]) -> N
             continue
         op._remove_attr("op_role_var")
         (half,) = op.input("X")
-        source = next(each for each in reversed(block.ops) if half in each.writes())
+        source = next(producer for producer in reversed(block.ops) if half in producer.writes())
         source._set_attr("op_role_var", [param.name, half, *source.attrs.get("op_role_var", [])])
         op._set_attr("op_role", int(OpRole.OPTIMIZE))
         block.ops.remove(op)

@@ -86,8 +86,8 @@ class ConditionalBlock:
         is_scalar_condition: bool = False,
         name: str | None = None,
     ) -> None:
-        for each in inputs:
-            check_variable(each, "inputs", "ConditionalBlock")
+        for variable in inputs:
+            check_variable(variable, "inputs", "ConditionalBlock")
         self.inputs = list(inputs)
         self.is_scalar_condition = is_scalar_condition
         self.helper = LayerHelper("conditional_block", name=name)

@@ -321,12 +321,12 @@ class IfElse:
         """Append to the outputs of the current block; ValueError outside the blocks."""
         if self.status == self.OUT_IF_ELSE_BLOCKS:
             raise ValueError("output can only be invoked in the sub-block")
-        for each in outs:
-            check_variable(each, "each output", "fluid.layers.IfElse.output")
+        for variable in outs:
+            check_variable(variable, "each output", "fluid.layers.IfElse.output")
             name = unique_name.generate(f"{self.helper.name}_output")
-            outside = self._parent_block().create_var(name=name, dtype=each.dtype)
+            outside = self._parent_block().create_var(name=name, dtype=variable.dtype)
             self.output_table[self.status == self.IN_IF_ELSE_TRUE_BLOCKS].append(outside)
-            assign(each, outside)
+            assign(variable, outside)
 
     def __call__(self) -> list[Variable]:
         """Return the outputs of both blocks merged by row, or those of the only block.

@@ -227,11 +227,11 @@ class DynamicRNN:
     def output(self, *outputs: Variable) -> None:
         """Mark `outputs` as outputs, collected over all steps."""
         self._assert_in_rnn_block_("output")
-        for each in outputs:
-            name = unique_name.generate(f"{self.helper.name}_output_array_{each.name}")
+        for variable in outputs:
+            name = unique_name.generate(f"{self.helper.name}_output_array_{variable.name}")
             parent = self._parent_block_()
-            array = parent.create_var(name=name, type=ARRAY, dtype=each.dtype)
-            array_write(each, self.step_idx, array)
+            array = parent.create_var(name=name, type=ARRAY, dtype=variable.dtype)
+            array_write(variable, self.step_idx, array)
             self.output_array.append(array)
 
     def _init_zero_idx_(self) -> None:

@@ -66,8 +66,8 @@ def Assert(
     """
     check_variable_and_dtype(cond, "cond", ["bool"], "Assert")
     check_type(data, "data", (list, tuple, type(None)), "Assert")
-    for each in data or ():
-        check_variable(each, "data", "Assert")
+    for variable in data or ():
+        check_variable(variable, "data", "Assert")
     helper = LayerHelper("assert", name=name)
     inputs = {"Cond": cond, "Data": list(data or ())}
     return helper.append_op("assert", inputs=inputs, attrs={"summarize": summarize})
@@ -95,13 +95,13 @@ def py_func(
     """
     helper = LayerHelper("py_func")
     read, written = _listed(x, "x"), _listed(out, "out")
-    for each in written:
-        if len(each.shape) == 0:
+    for variable in written:
+        if len(variable.shape) == 0:
             raise ValueError("Output shapes of py_func op should be provided by users manually")
     skipped = _listed(skip_vars_in_backward_input, "skip_vars_in_backward_input")
-    known = [var.name for var in (*read, *written)]
+    declared = [var.name for var in (*read, *written)]
     for var in skipped if backward_func is not None else ():
-        if var.name not in known:
+        if var.name not in declared:
             raise ValueError(f"Variable {var.name} is not found in forward inputs and outputs")
     forward = _register_function(func, "func")
     backward = -1 if backward_func is None else _register_function(backward_func, "backward_func")
@@ -122,8 +122,8 @@ def py_func(
 def _listed(variables: Variables, name: str) -> list[Variable]:
     check_type(variables, name, (list, tuple, Variable, type(None)), "py_func")
     listed = [variables] if isinstance(variables, Variable) else list(variables or ())
-    for each in listed:
-        check_variable(each, name, "py_func")
+    for variable in listed:
+        check_variable(variable, name, "py_func")
     return listed
 
 
@@ -131,9 +131,9 @@ def _register_function(function: Callable[..., Any], name: str) -> int:
     """Register a function in the program and return its id."""
     if not callable(function):
         raise TypeError(f"{name} of py_func must be a Python function, not {function!r}")
-    known = default_main_program().__dict__.setdefault("_callables", [])
-    known.append(_ArrayFunction(function))
-    return len(known) - 1
+    callables = default_main_program().__dict__.setdefault("_callables", [])
+    callables.append(_ArrayFunction(function))
+    return len(callables) - 1
 
 
 class _ArrayFunction:
@@ -146,5 +146,5 @@ class _ArrayFunction:
 
     def __call__(self, arrays: Sequence[Any]) -> list[Any]:
         result = self.function(*map(LoDTensor, arrays))
-        given = list(result) if isinstance(result, list | tuple) else [result]
-        return [None if each is None else np.asarray(each) for each in given]
+        values = list(result) if isinstance(result, list | tuple) else [result]
+        return [None if value is None else np.asarray(value) for value in values]

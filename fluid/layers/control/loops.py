@@ -124,9 +124,9 @@ def while_loop(
 def _append_step(cond: Any, body: Any, loop_vars: Any, condition: Variable) -> None:
     """Append one iteration: the body, then copies of its results to the loop variables."""
     # The body receives copies of lists and dicts, which it may modify.
-    nested = any(is_sequence(each) for each in loop_vars)
-    given = pack_sequence_as(loop_vars, flatten(loop_vars)) if nested else loop_vars
-    results = body(*given)
+    nested = any(is_sequence(variable) for variable in loop_vars)
+    arguments = pack_sequence_as(loop_vars, flatten(loop_vars)) if nested else loop_vars
+    results = body(*arguments)
     results = results if isinstance(results, list | tuple) else [results]
     try:
         assert_same_structure(results, loop_vars, check_types=False)

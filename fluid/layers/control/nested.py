@@ -39,7 +39,7 @@ def flatten(structure: Any) -> list[Any]:
     """
     if not is_sequence(structure):
         return [structure]
-    return [entry for each in _items(structure) for entry in flatten(each)]
+    return [entry for item in _items(structure) for entry in flatten(item)]
 
 
 def pack_sequence_as(structure: Any, flat_sequence: Sequence[Any]) -> Any:
@@ -62,7 +62,7 @@ def _pack(structure: Any, leaves: Iterator[Any]) -> Any:
     if isinstance(structure, dict):
         packed = {key: _pack(structure[key], leaves) for key in sorted(structure)}
         return type(structure)((key, packed[key]) for key in structure)
-    parts = [_pack(each, leaves) for each in structure]
+    parts = [_pack(item, leaves) for item in structure]
     return type(structure)(*parts) if hasattr(structure, "_fields") else type(structure)(parts)
 
 
@@ -112,7 +112,7 @@ def convert_to_list(value: Any, n: int, name: str, dtype: type = int) -> list[An
     if isinstance(value, dtype):
         return [value] * n
     try:
-        items = [dtype(each) for each in value]
+        items = [dtype(item) for item in value]
     except (TypeError, ValueError) as error:
         expected = f"{dtype.__name__} or a list of {n} of them"
         raise ValueError(f"The {name} must be {expected}, but received {value!r}") from error

@@ -132,8 +132,8 @@ class StaticRNN:
 
     def output(self, *outputs: Variable) -> None:
         """Mark `outputs` as outputs, collected over all steps."""
-        for each in outputs:
-            self.step_output(each)
+        for output in outputs:
+            self.step_output(output)
 
     def update_memory(self, mem: Variable, var: Variable) -> None:
         """Set the value of the state `mem` for the next step to `var`."""

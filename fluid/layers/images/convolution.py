@@ -262,8 +262,8 @@ def _transposed_geometry(
     check_flag(use_cudnn, "use_cudnn", f"conv{axes}d_transpose")
     output_size, filter_size, padding, stride, dilation = sizes
     strides, dilations = (
-        sizes_per_axis(value, axes, each)
-        for value, each in ((stride, "stride"), (dilation, "dilation"))
+        sizes_per_axis(value, axes, argument)
+        for value, argument in ((stride, "stride"), (dilation, "dilation"))
     )
     wanted = [] if output_size is None else sizes_per_axis(output_size, axes, "output_size")
     pairs, algorithm = padding_pairs(padding, layout, axes)
@@ -295,10 +295,10 @@ def _infer_filter_size(
         raise ValueError("a transposed convolution needs a filter_size or an output_size")
     if min(image) < 0:
         raise ValueError(f"images of dynamic sizes {list(image)} need a filter_size")
-    found = zip(image, wanted, pairs[::2], pairs[1::2], strides, dilations, strict=True)
+    geometry = zip(image, wanted, pairs[::2], pairs[1::2], strides, dilations, strict=True)
     return [
         (size - (in_size - 1) * stride + before + after - 1) // rate + 1
-        for in_size, size, before, after, stride, rate in found
+        for in_size, size, before, after, stride, rate in geometry
     ]
 
 

@@ -66,7 +66,7 @@ def anchor_generator(
 
 
 def _floats(values: Any) -> list[float]:
-    return [float(each) for each in (values if isinstance(values, list | tuple) else [values])]
+    return [float(value) for value in (values if isinstance(values, list | tuple) else [values])]
 
 
 def _check_all(op: str, kinds: Sequence[str], **values: Any) -> None:
@@ -295,8 +295,8 @@ def retinanet_detection_output(
     op = "retinanet_detection_output"
     for label, values in (("bboxes", bboxes), ("scores", scores), ("anchors", anchors)):
         check_type(values, label, list, op)
-        for each in values:
-            check_variable_and_dtype(each, label, _FULL_PRECISION, op)
+        for variable in values:
+            check_variable_and_dtype(variable, label, _FULL_PRECISION, op)
     _check_all(op, _FULL_PRECISION, im_info=im_info)
     inputs = {"BBoxes": bboxes, "Scores": scores, "Anchors": anchors, "ImInfo": im_info}
     attrs = {
@@ -358,8 +358,8 @@ def collect_fpn_proposals(
     """
     count = max_level - min_level + 1
     rois, scores = list(multi_rois[:count]), list(multi_scores[:count])
-    for each in (*rois, *scores):
-        check_variable(each, "multi_rois and multi_scores", "collect_fpn_proposals")
+    for variable in (*rois, *scores):
+        check_variable(variable, "multi_rois and multi_scores", "collect_fpn_proposals")
     helper = LayerHelper("collect_fpn_proposals", name=name)
     inputs = {"MultiLevelRois": rois, "MultiLevelScores": scores}
     outputs, attrs = {"FpnRois": rois[0].dtype}, {"post_nms_topN": post_nms_top_n}

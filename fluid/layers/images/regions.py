@@ -142,14 +142,14 @@ def roi_perspective_transform(
     helper = LayerHelper(op, name=name)
     slots = {"Out": input.dtype, "Mask": "int32", "TransformMatrix": input.dtype}
     slots |= {"Out2InIdx": "int32", "Out2InWeights": input.dtype}
-    made = {slot: helper.create_variable_for_type_inference(of) for slot, of in slots.items()}
+    outputs = {slot: helper.create_variable_for_type_inference(of) for slot, of in slots.items()}
     attrs = {
         "transformed_height": transformed_height,
         "transformed_width": transformed_width,
         "spatial_scale": spatial_scale,
     }
-    helper.append_op(op, inputs={"X": input, "ROIs": rois}, outputs=made, attrs=attrs)
-    return made["Out"], made["Mask"], made["TransformMatrix"]
+    helper.append_op(op, inputs={"X": input, "ROIs": rois}, outputs=outputs, attrs=attrs)
+    return outputs["Out"], outputs["Mask"], outputs["TransformMatrix"]
 
 
 def deformable_roi_pooling(

@@ -133,8 +133,8 @@ def image_resize_short(input: Variable, out_short_len: int, resample: str = "BIL
     """
     check_variable(input, "input", "image_resize_short")
     if len(input.shape) != 4 or min(input.shape[2:]) < 0:
-        found = list(input.shape)
-        raise ValueError(f"image_resize_short takes images of static sizes, not {found}")
+        shape = list(input.shape)
+        raise ValueError(f"image_resize_short takes images of static sizes, not {shape}")
     short = min(input.shape[2:])
     sizes = [int(size * (out_short_len / short) + 0.5) for size in input.shape[2:]]
     return image_resize(input, sizes, resample=resample)
@@ -222,11 +222,11 @@ def _shape(helper: LayerHelper, out_shape: Any, axes: int) -> tuple[dict[str, An
     if len(out_shape) != axes:
         raise ValueError(f"out_shape must have {axes} sizes, but received {list(out_shape)}")
     tensors = any(isinstance(size, Variable) for size in out_shape)
-    known = [-1 if isinstance(size, Variable) else int(size) for size in out_shape]
-    for size, given in zip(known, out_shape, strict=True):
-        if size < 1 and not isinstance(given, Variable):
+    sizes = [-1 if isinstance(size, Variable) else int(size) for size in out_shape]
+    for size, requested in zip(sizes, out_shape, strict=True):
+        if size < 1 and not isinstance(requested, Variable):
             raise SizesError(f"sizes of out_shape must be more than 0, but received {size}")
-    attrs = dict(zip(("out_d", "out_h", "out_w")[-axes:], known, strict=True))
+    attrs = dict(zip(("out_d", "out_h", "out_w")[-axes:], sizes, strict=True))
     return ({"SizeTensor": [_tensor(helper, n) for n in out_shape]} if tensors else {}), attrs
 
 

@@ -175,16 +175,16 @@ def multi_box_head(
     locations: list[Variable] = []
     logits: list[Variable] = []
     priors: list[tuple[Variable, Variable]] = []
-    for number, each in enumerate(inputs):
+    for number, feature_map in enumerate(inputs):
         between = [right[number] if right else 0.0, down[number] if down and right else 0.0]
         ratios = _listed(aspect_ratios[number]) if aspect_ratios else []
         sizes = (_listed(low[number]), _listed(high[number]), ratios)
         more = (variance, flip, clip, between, offset, None, min_max_aspect_ratios_order)
-        priors.append(prior_box(each, image, *sizes, *more))
+        priors.append(prior_box(feature_map, image, *sizes, *more))
         count = priors[-1][0].shape[2]
         window = (kernel_size, stride, pad)
-        locations.append(_head(each, count * 4, window))
-        logits.append(_head(each, count * num_classes, window))
+        locations.append(_head(feature_map, count * 4, window))
+        logits.append(_head(feature_map, count * num_classes, window))
     return _concat_maps(locations, logits, priors, num_classes)
 
 
@@ -192,10 +192,10 @@ def _checked_maps(inputs: Any, *lists: Any) -> int:
     """Return the number of feature maps; ValueError if a list's length differs from it."""
     if not isinstance(inputs, list | tuple):
         raise ValueError("inputs of multi_box_head must be a list or a tuple")
-    for each in lists:
-        if each and not (isinstance(each, list | tuple) and len(each) == len(inputs)):
+    for option in lists:
+        if option and not (isinstance(option, list | tuple) and len(option) == len(inputs)):
             wanted = f"{len(inputs)} entries, one per feature map"
-            raise ValueError(f"multi_box_head needs {wanted}, not {each!r}")
+            raise ValueError(f"multi_box_head needs {wanted}, not {option!r}")
     return len(inputs)
 
 
@@ -235,7 +235,7 @@ def _concat_maps(
 ) -> tuple[Variable, Variable, Variable, Variable]:
     if len(priors) == 1:
         return locations[0], logits[0], *priors[0]
-    flat = [[flatten(each, axis=3) for each in pair] for pair in priors]
+    flat = [[flatten(variable, axis=3) for variable in pair] for pair in priors]
     boxes, variances = (concat([pair[which] for pair in flat]) for which in (0, 1))
     boxes.stop_gradient = variances.stop_gradient = True
     codes = reshape(concat(locations, axis=1), [0, -1, 4])
@@ -273,8 +273,8 @@ def detection_output(
     }
     helper = LayerHelper("multiclass_nms2" if return_index else "multiclass_nms")
     outputs = {"Out": decoded.dtype, **({"Index": "int32"} if return_index else {})}
-    made = append_outputs(helper, {"Scores": likely, "BBoxes": decoded}, outputs, attrs)
-    return (made[0], made[1]) if return_index else made[0]
+    results = append_outputs(helper, {"Scores": likely, "BBoxes": decoded}, outputs, attrs)
+    return (results[0], results[1]) if return_index else results[0]
 
 
 def ssd_loss(
@@ -352,8 +352,8 @@ def _mine_negatives(
     inputs = {"ClsLoss": costs, "MatchIndices": matches, "MatchDist": near}
     outputs = {"NegIndices": "int32", "UpdatedMatchIndices": matches.dtype}
     helper = LayerHelper("mine_hard_examples")
-    negatives, kept = append_outputs(helper, inputs, outputs, attrs, learns=True)
-    return negatives, kept
+    negatives, indices = append_outputs(helper, inputs, outputs, attrs, learns=True)
+    return negatives, indices
 
 
 def _flatten_rows(values: Variable) -> Variable:

@@ -188,14 +188,14 @@ def clamp(
         raise ValueError("clamp needs a min or a max")
     helper = LayerHelper("clamp", input=input, name=name)
     inputs, attrs = {"X": input}, {"min": -_LARGEST, "max": _LARGEST}
-    for bound, given in (("min", min), ("max", max)):
-        check_type(given, bound, (float, int, Variable, type(None)), "clamp")
-        if isinstance(given, Variable):
-            check_dtype(given.dtype, bound, ("float32", "float64", "int32"), "clamp")
-            given.stop_gradient = True
-            inputs[bound.capitalize()] = given
-        elif given is not None:
-            attrs[bound] = float(given)
+    for bound, value in (("min", min), ("max", max)):
+        check_type(value, bound, (float, int, Variable, type(None)), "clamp")
+        if isinstance(value, Variable):
+            check_dtype(value.dtype, bound, ("float32", "float64", "int32"), "clamp")
+            value.stop_gradient = True
+            inputs[bound.capitalize()] = value
+        elif value is not None:
+            attrs[bound] = float(value)
     if output is None:
         output = helper.create_variable_for_type_inference(helper.input_dtype())
     helper.append_op("clip", inputs=inputs, outputs={"Out": output}, attrs=attrs)
@@ -243,8 +243,8 @@ def addcmul(
     name: str | None = None,
 ) -> Variable:
     """Return `input + value * tensor1 * tensor2`, written to `out` if it is not None."""
-    for argument, given in (("input", input), ("tensor1", tensor1), ("tensor2", tensor2)):
-        check_variable_and_dtype(given, argument, _WITHOUT_HALF, "addcmul")
+    for argument, operand in (("input", input), ("tensor1", tensor1), ("tensor2", tensor2)):
+        check_variable_and_dtype(operand, argument, _WITHOUT_HALF, "addcmul")
     check_type(value, "value", float if input.element.is_float else int, "addcmul")
     total = elementwise_add(input, elementwise_mul(tensor1, tensor2) * value)
     return total if out is None else assign(total, out)

@@ -57,7 +57,7 @@ def _append_slice(
         )
         inputs |= tensors
         attrs[name] = numbers
-        is_dynamic = [has_variable(each) for each in values] if numbers else [True] * len(axes)
+        is_dynamic = [has_variable(value) for value in values] if numbers else [True] * len(axes)
         flags = [-1 if dynamic else flag for dynamic, flag in zip(is_dynamic, flags, strict=False)]
     return helper.append_result(op_type, inputs, {**attrs, "infer_flags": flags})
 
@@ -148,7 +148,7 @@ def crop_tensor(
 
 def _check_numbers(values: Any, name: str, allowed: Any) -> None:
     listed = [] if isinstance(values, Variable) else values
-    wrong = [each for each in listed if isinstance(each, int) and not allowed(each)]
+    wrong = [value for value in listed if isinstance(value, int) and not allowed(value)]
     if wrong:
         raise ValueError(f"{name} of crop_tensor can not hold {wrong[0]}: {list(listed)}")
 
@@ -244,8 +244,8 @@ def multiplex(inputs: Sequence[Variable], index: Variable) -> Variable:
     check_type(inputs, "inputs", (list, tuple), "multiplex")
     if len(inputs) < 2:
         raise ValueError(f"multiplex takes two tensors or more, but received {len(inputs)}")
-    for number, each in enumerate(inputs):
-        check_variable_and_dtype(each, f"inputs[{number}]", NUMBERS, "multiplex")
+    for number, variable in enumerate(inputs):
+        check_variable_and_dtype(variable, f"inputs[{number}]", NUMBERS, "multiplex")
     check_variable_and_dtype(index, "index", INDEX_DTYPES, "multiplex")
     return append_simple_op("multiplex", {"X": list(inputs), "Ids": index})
 

@@ -98,8 +98,8 @@ def allclose(
 
     With `equal_nan`, NaN compares equal to NaN.
     """
-    for argument, given, kind in (("rtol", rtol, float), ("atol", atol, float)):
-        check_type(given, argument, kind, "allclose")
+    for argument, value, kind in (("rtol", rtol, float), ("atol", atol, float)):
+        check_type(value, argument, kind, "allclose")
     check_type(equal_nan, "equal_nan", bool, "allclose")
     attrs = {"rtol": rtol, "atol": atol, "equal_nan": equal_nan}
     inputs = {"Input": input, "Other": other}

@@ -237,8 +237,8 @@ def random_crop(x: Variable, shape: Sequence[int], seed: int | Variable | None =
     The RNG state is a variable that is updated in every step; the startup program initializes it
     with `seed`, or with a random one if None.
     """
-    known = ("float32", "float64", "uint8", "int16", "int32")
-    check_variable_and_dtype(x, "x", known, "random_crop")
+    dtypes = ("float32", "float64", "uint8", "int16", "int32")
+    check_variable_and_dtype(x, "x", dtypes, "random_crop")
     check_type(shape, "shape", (list, tuple), "random_crop")
     if not isinstance(seed, int | Variable | None):
         raise ValueError(f"seed of random_crop must be a number or a variable, not {seed!r}")

@@ -161,8 +161,8 @@ def _concat_array(helper: LayerHelper, x: list[Variable], axis: int, use_stack: 
 
 def _listed(input: Any, name: str, op: str) -> list[Variable]:
     listed = list(input) if isinstance(input, list | tuple) else [input]
-    for index, each in enumerate(listed):
-        check_variable(each, f"{name}[{index}]", op)
+    for index, variable in enumerate(listed):
+        check_variable(variable, f"{name}[{index}]", op)
     return listed
 
 
@@ -177,8 +177,8 @@ def concat(
     (-1, 5)
     """
     listed = _listed(input, "input", "concat")
-    for index, each in enumerate(listed):
-        check_dtype(each.dtype, f"input[{index}]", SHAPE_OP_DTYPES, "concat")
+    for index, variable in enumerate(listed):
+        check_dtype(variable.dtype, f"input[{index}]", SHAPE_OP_DTYPES, "concat")
     check_type(axis, "axis", (int, Variable), "concat")
     helper = LayerHelper("concat", input=listed, name=name)
     if _is_array(listed[0]):
@@ -269,7 +269,7 @@ def meshgrid(input: Sequence[Variable], name: str | None = None) -> list[Variabl
     check_type(input, "input", (list, tuple), "meshgrid")
     listed = _listed(input, "input", "meshgrid")
     helper = LayerHelper("meshgrid", name=name)
-    outs = [helper.create_variable_for_type_inference(each.dtype) for each in listed]
+    outs = [helper.create_variable_for_type_inference(variable.dtype) for variable in listed]
     helper.append_op("meshgrid", inputs={"X": listed}, outputs={"Out": outs})
     return outs
 

@@ -87,22 +87,24 @@ def custom_distribution(
 ) -> dict[str, Variable]:
     """Create parameters for a distribution and its alias table."""
     if probabilities is None or len(probabilities) != classes:
-        given = "None" if probabilities is None else f"{len(probabilities)} numbers"
-        raise ValueError(f"custom_dist of nce must have {classes} probabilities, not {given}")
-    alias, kept = alias_table(probabilities)
-    held = {
+        actual = "None" if probabilities is None else f"{len(probabilities)} numbers"
+        raise ValueError(f"custom_dist of nce must have {classes} probabilities, not {actual}")
+    alias, thresholds = alias_table(probabilities)
+    arrays = {
         "CustomDistProbs": np.array(probabilities, np.float32),
         "CustomDistAlias": np.array(alias, np.int32),
-        "CustomDistAliasProbs": np.array(kept, np.float32),
+        "CustomDistAliasProbs": np.array(thresholds, np.float32),
     }
-    return {slot: _constant(helper, array) for slot, array in held.items()}
+    return {slot: _constant(helper, array) for slot, array in arrays.items()}
 
 
 def _constant(helper: LayerHelper, array: Any) -> Variable:
     start = NumpyArrayInitializer(array)
-    made = helper.create_parameter(ParamAttr(), array.shape, array.dtype, default_initializer=start)
-    made.stop_gradient = True
-    return made
+    parameter = helper.create_parameter(
+        ParamAttr(), array.shape, array.dtype, default_initializer=start
+    )
+    parameter.stop_gradient = True
+    return parameter
 
 
 def alias_table(probabilities: Sequence[float]) -> tuple[list[int], list[float]]:
@@ -113,17 +115,17 @@ def alias_table(probabilities: Sequence[float]) -> tuple[list[int], list[float]]
     ([-1, 0, 0], [1.0, 0.75, 0.75])
     """
     scaled = [probability * len(probabilities) for probability in probabilities]
-    alias, kept = [-1] * len(probabilities), [1.0] * len(probabilities)
+    alias, thresholds = [-1] * len(probabilities), [1.0] * len(probabilities)
     large = [place for place, share in enumerate(scaled) if share > 1.0]
     small = [place for place, share in enumerate(scaled) if share < 1.0]
     while large and small:
         giver, taker = large.pop(0), small.pop(0)
-        alias[taker], kept[taker] = giver, scaled[taker]
+        alias[taker], thresholds[taker] = giver, scaled[taker]
         scaled[giver] += scaled[taker] - 1.0
         rest = large if scaled[giver] > 1.0 else small
         if scaled[giver] != 1.0:
             rest.append(giver)
-    return alias, kept
+    return alias, thresholds
 
 
 def hsigmoid(

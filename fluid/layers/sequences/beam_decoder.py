@@ -151,11 +151,11 @@ class BeamSearchDecoder(Decoder):
         cell_states = map_structure(self._split_batch_beams, cell_states)
         if self.output_fn is not None:
             outputs = self.output_fn(outputs)
-        found, after = self._beam_search_step(time, outputs, cell_states, states)
-        words = found.predicted_ids
+        step_output, after = self._beam_search_step(time, outputs, cell_states, states)
+        words = step_output.predicted_ids
         words.stop_gradient = True
         next_inputs = self.embedding_fn(words) if self.embedding_fn else words
-        return found, after, next_inputs, after.finished
+        return step_output, after, next_inputs, after.finished
 
     def _beam_search_step(
         self, time: Variable, logits: Variable, next_cell_states: Any, beam_state: Any
@@ -177,8 +177,8 @@ class BeamSearchDecoder(Decoder):
         lengths = self._gather(beam_state.lengths, beams, self.batch_size)
         lengths = lengths + cast(logical_not(finished), beam_state.lengths.dtype)
         finished = logical_or(finished, equal(words, self.end_token_tensor))
-        found = self.OutputWrapper(best, words, beams)
-        return found, self.StateWrapper(cell_states, totals, finished, lengths)
+        step_output = self.OutputWrapper(best, words, beams)
+        return step_output, self.StateWrapper(cell_states, totals, finished, lengths)
 
     def _set_vocabulary(self, count: int) -> None:
         """Record the vocabulary size and build the mask for finished beams."""

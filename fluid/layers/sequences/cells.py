@@ -95,10 +95,10 @@ def _with_batch_axis(shape: Any) -> Any:
     if isinstance(shape, int):
         return _Shape([shape])
     if isinstance(shape, dict):
-        return {key: _with_batch_axis(each) for key, each in shape.items()}
+        return {key: _with_batch_axis(item) for key, item in shape.items()}
     if all(isinstance(size, int) for size in shape):
         return _Shape(shape)
-    parts = [_with_batch_axis(each) for each in shape]
+    parts = [_with_batch_axis(item) for item in shape]
     return type(shape)(*parts) if hasattr(shape, "_fields") else type(shape)(parts)
 
 
@@ -170,12 +170,12 @@ class GRUCell(RNNCell):
     def _step(self, inputs: Variable, before: Variable) -> Variable:
         size = self.hidden_size
         rows = inputs.shape[-1] + size
-        made = self._weights.get([(rows, 2 * size), (rows, size)], ["_gate", "_candidate"])
-        gate_weight, weight, gate_bias, bias = made
+        weights = self._weights.get([(rows, 2 * size), (rows, size)], ["_gate", "_candidate"])
+        gate_weight, weight, gate_bias, bias = weights
         gates = elementwise_add(matmul(concat([inputs, before], 1), gate_weight), gate_bias)
         reset, update = split(self._gate_activation(gates), num_or_sections=2, dim=1)
-        kept = reset * before
-        candidate = elementwise_add(matmul(concat([inputs, kept], 1), weight), bias)
+        reset_state = reset * before
+        candidate = elementwise_add(matmul(concat([inputs, reset_state], 1), weight), bias)
         fresh = self._activation(candidate)
         return update * before + (1 - update) * fresh
 
@@ -231,8 +231,8 @@ class LSTMCell(RNNCell):
         weight, bias = self._weights.get([(inputs.shape[-1] + size, 4 * size)], [""])
         gates = elementwise_add(matmul(concat([inputs, hidden], 1), weight), bias)
         i, j, f, o = split(gates, num_or_sections=4, dim=-1)
-        kept = elementwise_mul(cell, sigmoid(elementwise_add(f, self._forget_bias)))
-        cell = elementwise_add(kept, elementwise_mul(sigmoid(i), tanh(j)))
+        retained = elementwise_mul(cell, sigmoid(elementwise_add(f, self._forget_bias)))
+        cell = elementwise_add(retained, elementwise_mul(sigmoid(i), tanh(j)))
         return tanh(cell) * sigmoid(o), cell
 
     @property

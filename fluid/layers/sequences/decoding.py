@@ -197,8 +197,8 @@ def _select_rows(state: Variable, new_state: Variable, mask: Variable) -> Variab
     if mask.dtype != state.dtype:
         mask = cast(mask, state.dtype)
         mask.stop_gradient = True
-    kept = elementwise_mul(state, mask, axis=0)
-    result = kept - elementwise_mul(new_state, mask - 1, axis=0)
+    retained = elementwise_mul(state, mask, axis=0)
+    result = retained - elementwise_mul(new_state, mask - 1, axis=0)
     return cast(result, dtype) if is_bool else result
 
 

@@ -240,8 +240,8 @@ def gru_unit(
 def _unit_activation(name: str) -> int:
     """Return the enum value of an activation; ValueError if `gru_unit` does not support it."""
     if name not in UNIT_ACTIVATIONS:
-        known = ", ".join(UNIT_ACTIVATIONS)
-        raise ValueError(f"gru_unit has the activations {known}, but received {name!r}")
+        names = ", ".join(UNIT_ACTIVATIONS)
+        raise ValueError(f"gru_unit has the activations {names}, but received {name!r}")
     return UNIT_ACTIVATIONS[name]
 
 
@@ -364,4 +364,4 @@ def _check_integers(layer: str, **numbers: int) -> None:
 def _weight_count(size: int, hidden: int, layers: int, directions: int) -> int:
     """Return the number of elements of all weights: matrices, and two biases per gate."""
     sizes = [size, *[hidden * directions] * (layers - 1)]
-    return sum(directions * 4 * hidden * (each + hidden + 2) for each in sizes)
+    return sum(directions * 4 * hidden * (input_size + hidden + 2) for input_size in sizes)

@@ -149,9 +149,9 @@ def sequence_concat(input: Sequence[Variable], name: str | None = None) -> Varia
     Raises TypeError if `input` is not a list of variables.
     """
     check_type(input, "input", list, "sequence_concat")
-    for index, each in enumerate(input):
-        check_variable(each, f"input[{index}]", "sequence_concat")
-        check_dtype(each.dtype, f"input[{index}]", ("int64", *FLOATS), "sequence_concat")
+    for index, variable in enumerate(input):
+        check_variable(variable, f"input[{index}]", "sequence_concat")
+        check_dtype(variable.dtype, f"input[{index}]", ("int64", *FLOATS), "sequence_concat")
     return append_simple_op("sequence_concat", {"X": list(input)}, name=name)
 
 
@@ -307,11 +307,11 @@ def sequence_mask(
     check_variable(x, "x", "sequence_mask")
     helper = LayerHelper("sequence_mask", name=name)
     out = helper.create_variable_for_type_inference(dtype, stop_gradient=True)
-    given = isinstance(maxlen, Variable)
+    is_tensor = isinstance(maxlen, Variable)
     helper.append_op(
         "sequence_mask",
-        inputs={"X": x, "MaxLenTensor": maxlen if given else None},
+        inputs={"X": x, "MaxLenTensor": maxlen if is_tensor else None},
         outputs={"Y": out},
-        attrs={"out_dtype": out.dtype, "maxlen": None if given else maxlen},
+        attrs={"out_dtype": out.dtype, "maxlen": None if is_tensor else maxlen},
     )
     return out

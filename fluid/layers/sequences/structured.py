@@ -130,8 +130,8 @@ def ctc_greedy_decoder(
 
 def _length_inputs(**lengths: Variable | None) -> dict[str, Variable]:
     """Return the lengths by slot, or none unless all are set."""
-    given = {slot: length for slot, length in lengths.items() if length is not None}
-    return given if len(given) == len(lengths) else {}
+    present = {slot: length for slot, length in lengths.items() if length is not None}
+    return present if len(present) == len(lengths) else {}
 
 
 def edit_distance(
@@ -154,7 +154,8 @@ def edit_distance(
     if ignored_tokens:
         attrs = {"tokens": list(ignored_tokens)}
         input, label = (
-            helper.append_result("sequence_erase", {"X": each}, attrs) for each in (input, label)
+            helper.append_result("sequence_erase", {"X": variable}, attrs)
+            for variable in (input, label)
         )
     lengths = _length_inputs(HypsLength=input_length, RefsLength=label_length)
     distance, count = (helper.create_variable_for_type_inference("int64") for _ in range(2))

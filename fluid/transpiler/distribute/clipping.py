@@ -97,18 +97,18 @@ def read_clipping(
 
 def _by_param(ops: Sequence[Operator], clips: Sequence[int]) -> dict[str, tuple[int, ...]]:
     """The ops by the parameter in their `op_role_var`."""
-    found: dict[str, tuple[int, ...]] = {}
+    ops_by_param: dict[str, tuple[int, ...]] = {}
     for index in clips:
         param = str(ops[index].attrs["op_role_var"][0])
-        found[param] = (*found.get(param, ()), index)
-    return found
+        ops_by_param[param] = (*ops_by_param.get(param, ()), index)
+    return ops_by_param
 
 
 def _results(ops: Sequence[Operator], clips: Sequence[int]) -> dict[str, str]:
     """The clipped gradient of each parameter, if a clip op computes it."""
-    made = {name for index in clips for name in ops[index].writes()}
+    clipped = {name for index in clips for name in ops[index].writes()}
     named = [ops[index].attrs["op_role_var"] for index in clips]
-    return {str(pair[0]): str(pair[1]) for pair in named if pair and pair[1] in made}
+    return {str(pair[0]): str(pair[1]) for pair in named if pair and pair[1] in clipped}
 
 
 def _global_norm(
@@ -120,13 +120,13 @@ def _global_norm(
         str(ops[i].attrs["op_role_var"][0]): i for i in clips if ops[i].type == "elementwise_mul"
     }
     kinds = {ops[index].type for index in clips} - SQUARES - FACTOR - {"elementwise_mul"}
-    if kinds or not scaled or any(len(found) != 1 for found in by_kind.values()):
+    if kinds or not scaled or any(len(indices) != 1 for indices in by_kind.values()):
         return None
     total = by_kind["sum"][0]
     makers = {name: index for index in clips for name in ops[index].writes()}
     norms = dict(zip(scaled, ops[total].inputs["X"], strict=True))
     squares = {param: _chain(ops, makers, name) for param, name in norms.items()}
-    factor = tuple(sorted(i for kind, found in by_kind.items() if kind != "sum" for i in found))
+    factor = tuple(sorted(i for kind, indices in by_kind.items() if kind != "sum" for i in indices))
     scale = ops[by_kind["elementwise_div"][0]].writes()[0]
     limit = float(ops[by_kind["fill_constant"][0]].attrs["value"])
     return GlobalNorm(squares, norms, total, factor, scale, scaled, limit)
@@ -134,14 +134,14 @@ def _global_norm(
 
 def _chain(ops: Sequence[Operator], makers: dict[str, int], name: str) -> tuple[int, ...]:
     """The clip ops that compute a variable, in order."""
-    found: set[int] = set()
+    chain: set[int] = set()
     waiting = [name]
     while waiting:
         index = makers.get(waiting.pop())
-        if index is not None and index not in found:
-            found.add(index)
+        if index is not None and index not in chain:
+            chain.add(index)
             waiting += ops[index].reads()
-    return tuple(sorted(found))
+    return tuple(sorted(chain))
 
 
 def divide_clipping(

@@ -17,13 +17,13 @@ __all__ = ["BACKUP", "backup_name", "compensate_delay"]
 
 def compensate_delay(server: Any, block: Block, part: Slice, gradient: str) -> str:
     """Append the correction of a gradient to a block; returns the corrected variable."""
-    kept = [backup_name(part.name, each) for each in range(server.plan.trainers)]
-    for name in kept:
+    backups = [backup_name(part.name, trainer) for trainer in range(server.plan.trainers)]
+    for name in backups:
         server.declare(name, part.param, part, persistable=True)
     local = f"{part.name}.local{BACKUP}"
     server.declare(local, part.param, part, persistable=False)
     server.block.create_var(name=TRAINER, shape=[1], dtype="int64", persistable=False)
-    read = {"X": kept, "TrainerId": TRAINER}
+    read = {"X": backups, "TrainerId": TRAINER}
     block.append_op("ref_by_trainer_id", inputs=read, outputs={"Out": local})
     moved = _add(server, block, part, "elementwise_sub", part.name, local)
     once = _add(server, block, part, "elementwise_mul", moved, gradient)

@@ -31,7 +31,7 @@ def parse_endpoints(text: Any, argument: str) -> list[str]:
         host, _, port = endpoint.rpartition(":")
         if not host or not port.isdigit() or int(port) > 65535:
             raise ValueError(f"{argument}: {endpoint!r} is no endpoint; expected host:port")
-    twice = [each for each in endpoints if endpoints.count(each) > 1]
+    twice = [endpoint for endpoint in endpoints if endpoints.count(endpoint) > 1]
     if twice:
         raise ValueError(
             f"{argument} has the endpoint {twice[0]} twice; each process needs its own"
@@ -80,7 +80,7 @@ def wait_for_endpoints(endpoints: Sequence[str], deadline: float | None = None) 
     forever.
     """
     started = time.monotonic()
-    while missing := [each for each in endpoints if not _answers(each)]:
+    while missing := [endpoint for endpoint in endpoints if not _answers(endpoint)]:
         if deadline is not None and time.monotonic() - started > deadline:
             raise TimeoutError(f"no connection to {', '.join(missing)} within {deadline:g} s")
         print(f"not ready endpoints: {', '.join(missing)}; waiting", file=sys.stderr)

@@ -85,8 +85,8 @@ class Job:
 
     def _expect_server(self, endpoint: str) -> None:
         if endpoint not in self.plan.endpoints:
-            known = ", ".join(self.plan.endpoints)
-            raise ValueError(f"{endpoint!r} is the endpoint of no server; there are: {known}")
+            names = ", ".join(self.plan.endpoints)
+            raise ValueError(f"{endpoint!r} is the endpoint of no server; there are: {names}")
 
 
 def make_job(
@@ -121,8 +121,8 @@ def make_job(
         [*schedule_counters(origin, updates)],
     )
     trial = main.clone(), startup.clone()
-    for each in (trial, (main, startup)):
-        _rewrite(job, *each, trainer_id)
+    for programs in (trial, (main, startup)):
+        _rewrite(job, *programs, trainer_id)
     for program in (main, startup):
         job.mark(program, current_endpoint)
         program._geo_steps = config.geo_sgd_need_push_nums
@@ -146,7 +146,7 @@ def _divided(
         return updates
     if config.geo_sgd_mode:
         raise ValueError("params_on_servers cannot be used with geo_sgd_mode: use another mode")
-    names = {each.param for each in updates.updates}
+    names = {update.param for update in updates.updates}
     if callable(chosen):
         chosen = {name for name in names if chosen(parameter(program, name))}
     table = distributed_table(program, endpoints)

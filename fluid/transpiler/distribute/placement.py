@@ -66,25 +66,25 @@ class VarsDistributed:
         self, origin_var_name: str, endpoint: str
     ) -> VarDistributed | None:
         """The block of a variable that a server holds, or None."""
-        held = self.get_distributed_vars_by_ep(endpoint)
-        return next((v for v in held if v.origin.name == origin_var_name), None)
+        blocks = self.get_distributed_vars_by_ep(endpoint)
+        return next((v for v in blocks if v.origin.name == origin_var_name), None)
 
     def get_distributed_vars_by_vtypes(self, vtypes: Sequence[str], groupby: bool = False) -> Any:
         """The blocks of some kinds: a list, or with `groupby` a dict by the whole variable."""
-        found = [v for v in self.distributed_vars if v.vtype in vtypes]
+        blocks = [v for v in self.distributed_vars if v.vtype in vtypes]
         if not groupby:
-            return found
+            return blocks
         groups: dict[str, list[VarDistributed]] = {}
-        for each in found:
-            groups.setdefault(each.origin.name, []).append(each)
+        for block in blocks:
+            groups.setdefault(block.origin.name, []).append(block)
         return groups
 
     def get_distributed_vars_by_ep(
         self, endpoint: str, vtype: str | None = None
     ) -> list[VarDistributed]:
         """The blocks that a server holds, of one kind if that is given."""
-        held = [v for v in self.distributed_vars if v.endpoint == endpoint]
-        return [v for v in held if vtype in (None, v.vtype)]
+        blocks = [v for v in self.distributed_vars if v.endpoint == endpoint]
+        return [v for v in blocks if vtype in (None, v.vtype)]
 
     def overview(self) -> str:
         """A line for each block."""
@@ -93,17 +93,17 @@ class VarsDistributed:
 
 def make_placement(origin: Program, updates: Updates, plan: ShardingPlan) -> VarsDistributed:
     """The placement of a program's parameters and their optimizer state."""
-    found: list[VarDistributed] = []
+    blocks: list[VarDistributed] = []
     by_trainers = plan.mode is DistributedMode.GEO  # trainers update, and hold optimizer state
-    by_param = {each.param: each for each in updates.updates}
+    by_param = {update.param: update for update in updates.updates}
     for shards in plan.shards:
         kind = PREFETCH if shards.is_remote else PARAM
         private = private_names(origin, updates, by_param[shards.param])
         for part in shards.slices:
-            found.append(_placed(origin, shards.param, part.name, part, kind))
+            blocks.append(_placed(origin, shards.param, part.name, part, kind))
             names = [] if by_trainers else _kept(origin, private, plan, part)
-            found += [_placed(origin, old, new, part, OPTIMIZER) for old, new in names]
-    return VarsDistributed(found)
+            blocks += [_placed(origin, old, new, part, OPTIMIZER) for old, new in names]
+    return VarsDistributed(blocks)
 
 
 def _kept(
@@ -111,8 +111,8 @@ def _kept(
 ) -> list[tuple[str, str]]:
     """The optimizer state of a slice: pairs of original name and name on the server."""
     block = origin.global_block()
-    kept = [name for name in private if name in block.vars and block.vars[name].persistable]
-    return [(name, plan.private_name(name, part)) for name in kept]
+    persistable = [name for name in private if name in block.vars and block.vars[name].persistable]
+    return [(name, plan.private_name(name, part)) for name in persistable]
 
 
 def _placed(origin: Program, name: str, here: str, part: Slice, kind: str) -> VarDistributed:

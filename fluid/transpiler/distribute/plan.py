@@ -40,12 +40,12 @@ class Shards:
     @property
     def rows(self) -> list[int]:
         """The number of rows of each slice."""
-        return [each.rows for each in self.slices]
+        return [slice_.rows for slice_ in self.slices]
 
     @property
     def endpoints(self) -> list[str]:
         """The server of each slice."""
-        return [each.endpoint for each in self.slices]
+        return [slice_.endpoint for slice_ in self.slices]
 
 
 @dataclass(frozen=True)
@@ -71,14 +71,14 @@ class ShardingPlan:
 
     def of(self, param: str) -> Shards:
         """The slices of a parameter; KeyError where the plan has none."""
-        return next(each for each in self.shards if each.param == param)
+        return next(shards for shards in self.shards if shards.param == param)
 
     def owned(self, endpoint: str) -> list[tuple[Shards, Slice]]:
         """What a server holds, in order of the updates."""
         return [
-            (each, part)
-            for each in self.shards
-            for part in each.slices
+            (shards, part)
+            for shards in self.shards
+            for part in shards.slices
             if part.endpoint == endpoint
         ]
 
@@ -91,8 +91,10 @@ class ShardingPlan:
 
         It is the name for the whole parameter, unless the server holds several slices of it.
         """
-        held = [each for each in self.of(part.param).slices if each.endpoint == part.endpoint]
-        return part.named(name) if len(held) > 1 else name
+        slices_here = [
+            slice_ for slice_ in self.of(part.param).slices if slice_.endpoint == part.endpoint
+        ]
+        return part.named(name) if len(slices_here) > 1 else name
 
     def counter_name(self, counter: str, trainer_id: int) -> str:
         """The name of a trainer's share of a counter of the schedule."""
@@ -141,7 +143,7 @@ def _shards(
 ) -> list[Shards]:
     """The slices of every parameter, not yet placed on servers."""
     remote = remote_lookups(program)
-    found: list[Shards] = []
+    shards: list[Shards] = []
     for update in updates.updates:
         if table is not None and update.param == table.name:
             continue
@@ -152,8 +154,8 @@ def _shards(
         gradient = program.global_block().vars.get(update.gradient)
         sparse = gradient is not None and gradient.type == VarDesc.VarType.SELECTED_ROWS
         is_remote = update.param in remote
-        found.append(Shards(update.param, update.gradient, tuple(slices), sparse, is_remote))
-    return found
+        shards.append(Shards(update.param, update.gradient, tuple(slices), sparse, is_remote))
+    return shards
 
 
 def _placed(
@@ -161,11 +163,14 @@ def _placed(
 ) -> list[Shards]:
     """The slices with the servers that `split_method` chooses for them."""
     dispatcher = config.split_method(list(endpoints))
-    slices = [part for each in shards for part in each.slices]
+    slices = [part for param_shards in shards for part in param_shards.slices]
     chosen = iter(dispatcher.dispatch(slices))
     return [
-        replace(each, slices=tuple(replace(part, endpoint=next(chosen)) for part in each.slices))
-        for each in shards
+        replace(
+            param_shards,
+            slices=tuple(replace(part, endpoint=next(chosen)) for part in param_shards.slices),
+        )
+        for param_shards in shards
     ]
 
 

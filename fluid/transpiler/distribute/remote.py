@@ -82,8 +82,8 @@ def send_table(block: Block, plan: ShardingPlan, trainer_id: int) -> str:
     """
     table = plan.table
     assert table is not None
-    found = [i for i, op in enumerate(block.ops) if table.gradient in op.writes()]
-    if not found:
+    indices = [i for i, op in enumerate(block.ops) if table.gradient in op.writes()]
+    if not indices:
         raise ValueError(f"no op computes {table.gradient!r}, the gradient of table {table.name!r}")
     servers = range(len(table.endpoints))
     named = [plan.sent_name(table.gradient, trainer_id) + f".pserver_{i}" for i in servers]
@@ -92,7 +92,7 @@ def send_table(block: Block, plan: ShardingPlan, trainer_id: int) -> str:
         fields = {"shape": table.shape, "dtype": dtype, "persistable": False}
         block.create_var(name=name, type=VarDesc.VarType.SELECTED_ROWS, **fields)
     slots = {"inputs": {"Ids": table.gradient}, "outputs": {"Out": named}}
-    block._insert_op(found[-1] + 1, "split_ids", **slots, attrs={"op_role": int(OpRole.DIST)})
+    block._insert_op(indices[-1] + 1, "split_ids", **slots, attrs={"op_role": int(OpRole.DIST)})
     control = control_name(block)
     block.create_var(name=control, shape=[0], dtype="float32", persistable=False)
     attrs = {
@@ -102,5 +102,5 @@ def send_table(block: Block, plan: ShardingPlan, trainer_id: int) -> str:
         "share": 1.0 / plan.trainers if plan.merges else 1.0,
     }
     slots = {"inputs": {"X": named}, "outputs": {"Out": control}}
-    block._insert_op(found[-1] + 2, "send", **slots, attrs=attrs)
+    block._insert_op(indices[-1] + 2, "send", **slots, attrs=attrs)
     return control

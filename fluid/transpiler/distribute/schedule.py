@@ -28,7 +28,7 @@ def _add_counter(server: Any, block: Block, op: Operator) -> None:
     counter = op.writes()[0]
     server.declare(counter, held=True)
     trainers = range(server.plan.trainers)
-    shares = [server.plan.counter_name(counter, each) for each in trainers]
+    shares = [server.plan.counter_name(counter, trainer) for trainer in trainers]
     for name in shares:
         server.declare(name, counter, persistable=True)
     attrs = {"op_role": int(OpRole.LRSCHED)}

@@ -57,7 +57,7 @@ class Server:
         self.source = origin.global_block()
         self.program = Program()
         self.block = self.program.global_block()
-        self.by_param = {each.param: each for each in updates.updates}
+        self.by_param = {update.param: update for update in updates.updates}
         self.attrs: dict[str, Any] = {"lr_decay_block_id": NONE, "clip_block_id": NONE}
         self.attrs |= {"checkpint_block_id": NONE, "prefetch_var_name_to_block_id": []}
         self.grad_blocks: list[str] = []
@@ -69,8 +69,8 @@ class Server:
     def made(self) -> Program:
         """Build the program."""
         geo = self.plan.mode is DistributedMode.GEO
-        held = self.plan.owned(self.endpoint)
-        if not held and self.plan.table is None:
+        owned = self.plan.owned(self.endpoint)
+        if not owned and self.plan.table is None:
             warnings.warn(
                 f"server {self.endpoint} holds no parameter: there are more servers than blocks; "
                 "use fewer servers or a smaller config.min_block_size",
@@ -78,9 +78,9 @@ class Server:
             )
         if not geo:
             self._add_schedule()
-            self._add_clip(held)
+            self._add_clip(owned)
         parent = len(self.program.blocks) - 1
-        for shards, part in held:
+        for shards, part in owned:
             added = self._add_geo(parent, part) if geo else self._add_update(parent, shards, part)
             self.optimize.append(BlockRef(added.idx))
         if not self.optimize:
@@ -111,7 +111,9 @@ class Server:
         block = self.program.add_block(len(self.program.blocks) - 1)
         self.attrs["clip_block_id"] = block.idx
         self.optimize.append(BlockRef(block.idx))
-        terms = [self._add_square(block, *each) for each in held if each[0].param in norm.squares]
+        terms = [
+            self._add_square(block, *entry) for entry in held if entry[0].param in norm.squares
+        ]
         total = self.source.ops[norm.total].writes()[0]
         self.declare(total, shape=(1,))
         self._add_total(block, terms, total)
@@ -169,9 +171,9 @@ class Server:
         if not self.plan.merges:
             self.received.append(name)
             return
-        sent = [self.plan.sent_name(name, each) for each in range(self.plan.trainers)]
-        for each in sent:
-            self.declare(each, shards.gradient, part, persistable=False)
+        sent = [self.plan.sent_name(name, trainer) for trainer in range(self.plan.trainers)]
+        for sent_name in sent:
+            self.declare(sent_name, shards.gradient, part, persistable=False)
         self.received += sent
         role = {"op_role": int(OpRole.FORWARD)}
         block.append_op("sum", inputs={"X": sent}, outputs={"Out": name}, attrs=role)
@@ -217,8 +219,8 @@ class Server:
             fields |= {"dtype": var.dtype, "lod_level": var.lod_level}
             if held:
                 self.held[name] = Held(like or name, part if cut else None)
-        kept = var.persistable if persistable is None else persistable
-        self.block.create_var(name=name, persistable=kept, **fields)
+        is_persistable = var.persistable if persistable is None else persistable
+        self.block.create_var(name=name, persistable=is_persistable, **fields)
 
     def copy_op(
         self, block: Block, op: Operator, names: Mapping[str, str], part: Slice | None = None
@@ -234,7 +236,10 @@ class Server:
         """Append a copy of an op whose variables are declared."""
         attrs = {key: value for key, value in op.attrs.items() if key != "op_role_var"}
         slots = [
-            {slot: [names.get(name, name) for name in each] for slot, each in side.items()}
+            {
+                slot: [names.get(name, name) for name in names_of_slot]
+                for slot, names_of_slot in side.items()
+            }
             for side in (op.inputs, op.outputs)
         ]
         return block.add_op(op.type, *slots, attrs, op.source)

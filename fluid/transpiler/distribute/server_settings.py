@@ -27,23 +27,23 @@ def server_settings(config: Any) -> dict[str, Any]:
 
     Raises TypeError and ValueError naming the field with an invalid value.
     """
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     if config.ps_policy is not None:
-        found["policy"] = _policy(config.ps_policy)
+        fields["policy"] = _policy(config.ps_policy)
     for field, name in SECONDS.items():
         if getattr(config, field) is not None:
-            found[name] = _positive(field, getattr(config, field), (int, float))
+            fields[name] = _positive(field, getattr(config, field), (int, float))
     if config.ps_snapshot_steps is not None:
-        found["snapshot_steps"] = _positive("ps_snapshot_steps", config.ps_snapshot_steps, int)
+        fields["snapshot_steps"] = _positive("ps_snapshot_steps", config.ps_snapshot_steps, int)
     for field in ("ps_snapshot_dir", "ps_save_dir", *SECURITY_FIELDS):
         if getattr(config, field) is not None:
-            found[field] = _text(field, getattr(config, field))
-    if ("ps_cert" in found) != ("ps_key" in found):
+            fields[field] = _text(field, getattr(config, field))
+    if ("ps_cert" in fields) != ("ps_key" in fields):
         raise ValueError("config.ps_cert and config.ps_key belong together: one is not set")
     for field in ("ps_snapshot_dir", "ps_save_dir"):
-        if field in found:
-            found[field.removeprefix("ps_")] = found.pop(field)
-    return found
+        if field in fields:
+            fields[field.removeprefix("ps_")] = fields.pop(field)
+    return fields
 
 
 def _policy(value: Any) -> str:

@@ -47,8 +47,8 @@ def make_server_startup(
     for var in server.global_block().vars.values():
         block._clone_variable(var)
     source = [op for op in startup.global_block().ops if op.type not in EXCHANGE]
-    held: dict[str, Held] = server._held
-    _copy_ops(block, source, startup.global_block(), held)
+    variables: dict[str, Held] = server._held
+    _copy_ops(block, source, startup.global_block(), variables)
     if plan.table is not None:
         _init_table(block, source, plan.table, endpoint)
     _set_counters(block, plan)
@@ -66,11 +66,11 @@ def _copy_ops(
         for name in op.writes():
             makers.setdefault(name, []).append(op)
     targets: dict[str, list[str]] = {}
-    for name, each in held.items():
-        targets.setdefault(each.origin, []).append(name)
-    cut = [name for name, each in held.items() if each.part is not None]
+    for name, variable in held.items():
+        targets.setdefault(variable.origin, []).append(name)
+    cut = [name for name, variable in held.items() if variable.part is not None]
     wholes = {held[name].origin for name in cut if not _is_direct(makers, held[name].origin)}
-    same = {name: name for name, each in held.items() if each.part is None}
+    same = {name: name for name, variable in held.items() if variable.part is None}
     needed = _needed(makers, wholes | {held[name].origin for name in same})
     for op in source:
         if needed.intersection(op.writes()):
@@ -85,21 +85,23 @@ def _copy_ops(
 
 def _is_direct(makers: Mapping[str, list[Operator]], name: str) -> bool:
     """Whether one op computes a variable from attributes only, so that it can compute a slice."""
-    found = makers.get(name, [])
+    writers = makers.get(name, [])
     kinds = {"fill_constant", "assign_value", *DRAWN}
-    return not found or (len(found) == 1 and found[0].type in kinds and not found[0].reads())
+    return not writers or (
+        len(writers) == 1 and writers[0].type in kinds and not writers[0].reads()
+    )
 
 
 def _needed(makers: Mapping[str, list[Operator]], names: set[str]) -> set[str]:
     """The transitive inputs needed to compute some variables."""
-    found: set[str] = set()
+    needed: set[str] = set()
     waiting = sorted(names)
     while waiting:
         name = waiting.pop()
-        if name not in found:
-            found.add(name)
-            waiting += [each for op in makers.get(name, ()) for each in op.reads()]
-    return found
+        if name not in needed:
+            needed.add(name)
+            waiting += [input_name for op in makers.get(name, ()) for input_name in op.reads()]
+    return needed
 
 
 def _copy(
@@ -114,10 +116,10 @@ def _copy(
     for name in [*op.reads(), *op.writes()]:
         if name not in block.vars and name in declared.vars:
             block._clone_variable(declared.vars[name], force_persistable=False)
-    made = op.writes()[0]
-    names = [each for each in targets.get(made, []) if held[each].part is None]
-    for name in names if names and made not in wholes else [made]:
-        _add(block, op, {made: name}, {})
+    result = op.writes()[0]
+    names = [target for target in targets.get(result, []) if held[target].part is None]
+    for name in names if names and result not in wholes else [result]:
+        _add(block, op, {result: name}, {})
 
 
 def _copy_slice(block: Block, op: Operator, name: str, part: Slice | None) -> None:
@@ -134,13 +136,15 @@ def _copy_slice(block: Block, op: Operator, name: str, part: Slice | None) -> No
 def _cut_values(op: Operator, part: Slice) -> dict[str, Any]:
     """The values of a constant tensor that belong to a slice."""
     stop = part.offset + math.prod(part.shape)
-    found = {name: op.attrs[name] for name in VALUES if op.attrs.get(name)}
-    return {name: values[part.offset : stop] for name, values in found.items()}
+    attrs = {name: op.attrs[name] for name in VALUES if op.attrs.get(name)}
+    return {name: values[part.offset : stop] for name, values in attrs.items()}
 
 
 def _add(block: Block, op: Operator, names: Mapping[str, str], attrs: dict[str, Any]) -> None:
     """Append a copy of an op with other output names and attributes."""
-    outputs = {slot: [names.get(n, n) for n in each] for slot, each in op.outputs.items()}
+    outputs = {
+        slot: [names.get(n, n) for n in names_of_slot] for slot, names_of_slot in op.outputs.items()
+    }
     block.add_op(op.type, op.inputs, outputs, {**op.attrs, **attrs}, op.source)
 
 
@@ -175,8 +179,8 @@ def _set_counters(block: Block, plan: ShardingPlan) -> None:
     for counter in plan.counters:
         makers = [op for op in block.ops if counter in op.writes()]
         begin = float(makers[-1].attrs.get("value", 0.0)) if makers else 0.0
-        for each in range(plan.trainers):
-            add_constant(block, plan.counter_name(counter, each), 0.0 if each else begin)
+        for trainer in range(plan.trainers):
+            add_constant(block, plan.counter_name(counter, trainer), 0.0 if trainer else begin)
 
 
 def _add_backups(block: Block, plan: ShardingPlan, endpoint: str) -> None:

@@ -42,8 +42,8 @@ def _add_update(server: Any, table: Table, parent: int, rows: tuple[int, ...]) -
     fields = {"shape": rows, "dtype": server.source.var(table.name).dtype}
     sparse = VarDesc.VarType.SELECTED_ROWS
     for name in dict.fromkeys([*names, table.gradient]):
-        kept = name == table.gradient
-        server.block.create_var(name=name, type=sparse, persistable=kept, **fields)
+        is_gradient = name == table.gradient
+        server.block.create_var(name=name, type=sparse, persistable=is_gradient, **fields)
     gradient = names[0]
     if server.plan.merges:
         gradient = table.gradient
@@ -69,10 +69,10 @@ def _sent_names(plan: Any, table: Table, number: int) -> list[str]:
 
 def _add_prefetch(server: Any, table: Table, parent: int) -> None:
     number = server.plan.endpoints.index(server.endpoint)
-    ids, found = table.prefetched(number)
+    ids, rows = table.prefetched(number)
     dtype = server.source.var(table.name).dtype
     server.block.create_var(name=ids, shape=[-1, 1], dtype="int64", persistable=False)
-    server.block.create_var(name=found, shape=[-1, table.shape[1]], dtype=dtype, persistable=False)
+    server.block.create_var(name=rows, shape=[-1, table.shape[1]], dtype=dtype, persistable=False)
     block = server.program.add_block(parent)
     attrs = {
         "is_sparse": True,
@@ -81,7 +81,7 @@ def _add_prefetch(server: Any, table: Table, parent: int) -> None:
         "servers": len(table.endpoints),
     }
     inputs = {"W": table.name, "Ids": ids}
-    block.append_op("lookup_sparse_table", inputs=inputs, outputs={"Out": found}, attrs=attrs)
+    block.append_op("lookup_sparse_table", inputs=inputs, outputs={"Out": rows}, attrs=attrs)
     server.attrs["prefetch_var_name_to_block_id"] = [f"{ids}:{block.idx}"]
 
 

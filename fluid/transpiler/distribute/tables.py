@@ -57,8 +57,8 @@ def lookups(program: Program) -> list[Operator]:
 
 def distributed_table(program: Program, endpoints: Sequence[str]) -> Table | None:
     """The table with `is_distributed`; None without one, RuntimeError for several."""
-    found = [op for op in lookups(program) if op.attrs.get("is_distributed")]
-    names = sorted({op.inputs["W"][0] for op in found})
+    distributed = [op for op in lookups(program) if op.attrs.get("is_distributed")]
+    names = sorted({op.inputs["W"][0] for op in distributed})
     if len(names) > 1:
         raise RuntimeError(
             "a program can have one embedding table with is_distributed=True, but has "
@@ -73,8 +73,8 @@ def distributed_table(program: Program, endpoints: Sequence[str]) -> Table | Non
 def sparse_tables(program: Program) -> frozenset[str]:
     """The embedding tables whose gradients are rows: with `is_sparse` or `is_distributed`."""
     flags = ("is_sparse", "is_distributed")
-    found = [op for op in lookups(program) if any(op.attrs.get(flag) for flag in flags)]
-    return frozenset(op.inputs["W"][0] for op in found)
+    sparse_lookups = [op for op in lookups(program) if any(op.attrs.get(flag) for flag in flags)]
+    return frozenset(op.inputs["W"][0] for op in sparse_lookups)
 
 
 def remote_lookups(program: Program) -> frozenset[str]:
@@ -113,8 +113,8 @@ def insert_lookups(
     for group in _alike(chosen):
         for op in group:
             block._remove_op(op.idx)
-        ids = {each for op in group for each in op.inputs["Ids"]}
-        outputs = {each for op in group for each in op.writes()}
+        ids = {id_name for op in group for id_name in op.inputs["Ids"]}
+        outputs = {output for op in group for output in op.writes()}
         index = 1 + max(
             (i for i, op in enumerate(block.ops) if ids.intersection(op.writes())), default=-1
         )

@@ -86,15 +86,15 @@ class Rewriting:
         if clip is not None and shards.param in clip.scaled:
             names = {self.plan.of(param).gradient for param in clip.scaled}
             names |= {self._sent(name) for name in names}
-        found = [i for i, op in enumerate(self.block.ops) if names.intersection(op.writes())]
-        if not found:
+        indices = [i for i, op in enumerate(self.block.ops) if names.intersection(op.writes())]
+        if not indices:
             raise ValueError(
                 f"no op computes {shards.gradient!r}, the gradient of parameter {shards.param!r}; "
                 "transpile the program that optimizer.minimize returned from"
             )
-        while found[-1] + 1 < len(self.block.ops) and self._is_send(found[-1] + 1):
-            found[-1] += 1
-        return found[-1] + 1
+        while indices[-1] + 1 < len(self.block.ops) and self._is_send(indices[-1] + 1):
+            indices[-1] += 1
+        return indices[-1] + 1
 
     def _is_send(self, index: int) -> bool:
         """Whether the op at an index sends, or splits a variable that is sent."""
@@ -162,8 +162,8 @@ class Rewriting:
     def _send_counters(self) -> None:
         """Advance the learning-rate schedule of every server by one step of this trainer."""
         for counter in self.plan.counters:
-            for each in range(self.plan.trainers):
-                name = self.plan.counter_name(counter, each)
+            for trainer in range(self.plan.trainers):
+                name = self.plan.counter_name(counter, trainer)
                 fields = {"shape": [1], "dtype": "int64", "persistable": True}
                 self.block.create_var(name=name, **fields)
             name = self.plan.counter_name(counter, self.trainer_id)
@@ -197,7 +197,7 @@ class Rewriting:
 
     def _receive(self, barrier: str) -> None:
         received: list[str] = []
-        dense = [each for each in self.plan.shards if not each.is_remote]
+        dense = [shard for shard in self.plan.shards if not shard.is_remote]
         for shards in dense:
             control = barrier or self.controls[shards.param]
             received += append_recv(self.block, shards, self.plan, self.trainer_id, control)
@@ -267,8 +267,8 @@ def append_recv(
 
 def append_concats(block: Block, shards: Sequence[Shards], role: OpRole) -> None:
     """Join the blocks of each parameter that has several."""
-    for each in shards:
-        if len(each.slices) > 1:
-            parts = {"X": [part.name for part in each.slices]}
+    for shard in shards:
+        if len(shard.slices) > 1:
+            parts = {"X": [part.name for part in shard.slices]}
             attrs = {"axis": 0, "op_role": int(role)}
-            block.append_op("concat", inputs=parts, outputs={"Out": each.param}, attrs=attrs)
+            block.append_op("concat", inputs=parts, outputs={"Out": shard.param}, attrs=attrs)

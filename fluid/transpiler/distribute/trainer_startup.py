@@ -27,7 +27,7 @@ def rewrite_trainer_startup(
     if plan.mode is not DistributedMode.GEO:
         _drop_unused(block, main, origin, plan)
     _add_counters(block, plan)
-    dense = [each for each in plan.shards if not each.is_remote]
+    dense = [shard for shard in plan.shards if not shard.is_remote]
     for shards in dense:
         append_recv(block, shards, plan, trainer_id, "", joined=False)
     attrs = {
@@ -43,14 +43,14 @@ def rewrite_trainer_startup(
 
 def _tables(plan: ShardingPlan) -> list[str]:
     """The parameters that trainers do not hold."""
-    names = [each.param for each in plan.shards if each.is_remote]
+    names = [shard.param for shard in plan.shards if shard.is_remote]
     return names if plan.table is None else [*names, plan.table.name]
 
 
 def _drop_unused(block: Block, main: Program, origin: Program, plan: ShardingPlan) -> None:
     """Remove variables that only the updates use, which now run on servers."""
-    kept = {var.name for var in main.all_vars()} | set(plan.counters)
-    dropped = {var.name for var in origin.all_vars()} - kept
+    still_used = {var.name for var in main.all_vars()} | set(plan.counters)
+    dropped = {var.name for var in origin.all_vars()} - still_used
     for index in reversed(range(len(block.ops))):
         written = block.ops[index].writes()
         if written and dropped.issuperset(written):
@@ -63,8 +63,8 @@ def _drop_unused(block: Block, main: Program, origin: Program, plan: ShardingPla
 def _add_counters(block: Block, plan: ShardingPlan) -> None:
     """Set the step by which each trainer advances the learning-rate schedule: 1."""
     for counter in plan.counters:
-        for each in range(plan.trainers):
-            add_constant(block, plan.counter_name(counter, each), 1.0)
+        for trainer in range(plan.trainers):
+            add_constant(block, plan.counter_name(counter, trainer), 1.0)
 
 
 def add_constant(block: Block, name: str, value: float) -> Operator:

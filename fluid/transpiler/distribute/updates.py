@@ -94,18 +94,18 @@ def divide_updates(program: Program, updates: Updates, on_servers: Collection[st
     Raises ValueError for a name that is no updated parameter, if no parameter is on a server,
     and as `divide_clipping` does.
     """
-    known = [each.param for each in updates.updates]
-    unknown = sorted(set(on_servers).difference(known))
+    params = [update.param for update in updates.updates]
+    unknown = sorted(set(on_servers).difference(params))
     if unknown or not on_servers:
         what = f"{unknown[0]!r} is none" if unknown else "none is chosen"
         raise ValueError(
             f"params_on_servers must be parameters that the program updates, but {what}; there "
-            f"are {', '.join(known)}"
+            f"are {', '.join(params)}"
         )
     return replace(
         updates,
-        updates=tuple(each for each in updates.updates if each.param in on_servers),
-        local=tuple(each for each in updates.updates if each.param not in on_servers),
+        updates=tuple(update for update in updates.updates if update.param in on_servers),
+        local=tuple(update for update in updates.updates if update.param not in on_servers),
         clipping=divide_clipping(updates.clipping, program.global_block().ops, on_servers),
     )
 
@@ -119,8 +119,8 @@ def _update(
     clipping: Clipping,
 ) -> Update:
     own = [index for index in optimize if owners[index] == param]
-    found = [ops[index].inputs["Grad"][0] for index in own if "Grad" in ops[index].inputs]
-    gradient = raw.get(param) or (found[0] if found else param + GRAD)
+    gradients = [ops[index].inputs["Grad"][0] for index in own if "Grad" in ops[index].inputs]
+    gradient = raw.get(param) or (gradients[0] if gradients else param + GRAD)
     gradient = clipping.clipped_on_trainer.get(param, gradient)
     own = sorted([*own, *clipping.per_slice.get(param, ())])
     return Update(param, gradient, tuple(own))
@@ -128,12 +128,12 @@ def _update(
 
 def _raw_gradients(ops: list[Operator]) -> dict[str, str]:
     """The gradient that backward completes for each parameter."""
-    found: dict[str, str] = {}
+    gradients: dict[str, str] = {}
     for op in ops:
         if op.role & OpRole.BACKWARD:
             named = op.attrs.get("op_role_var") or []
-            found |= dict(zip(named[::2], named[1::2], strict=True))
-    return found
+            gradients |= dict(zip(named[::2], named[1::2], strict=True))
+    return gradients
 
 
 def _owners(program: Program, optimize: list[int]) -> dict[int, str]:
@@ -146,22 +146,22 @@ def _owners(program: Program, optimize: list[int]) -> dict[int, str]:
     for index in optimize:
         _expect_plain(ops[index])
     owners = {index: _named_param(ops[index]) for index in optimize}
-    known = {index: owner for index, owner in owners.items() if owner}
-    while len(known) < len(optimize):
-        users = _users(ops, known)
+    owner_of = {index: owner for index, owner in owners.items() if owner}
+    while len(owner_of) < len(optimize):
+        users = _users(ops, owner_of)
         fresh = {
             index: owner
             for index in optimize
-            if index not in known and (owner := _sharing(ops[index], users))
+            if index not in owner_of and (owner := _sharing(ops[index], users))
         }
         if not fresh:
-            stray = next(ops[index] for index in optimize if index not in known)
+            stray = next(ops[index] for index in optimize if index not in owner_of)
             raise ValueError(
                 f"{stray.type} ({stray.source}) belongs to the update of no single parameter, so "
                 "no server can run it; leave it out of the program that is transpiled"
             )
-        known |= fresh
-    return known
+        owner_of |= fresh
+    return owner_of
 
 
 def _expect_plain(op: Operator) -> None:
@@ -229,7 +229,7 @@ def _used_elsewhere(program: Program, updates: Updates, update: Update) -> set[s
     ops = program.global_block().ops
     others = [*updates.schedule, *updates.clipping.on_servers, *updates.clipping.on_trainer]
     rest = [*updates.updates, *updates.local]
-    others += [index for each in rest if each is not update for index in each.ops]
+    others += [index for other in rest if other is not update for index in other.ops]
     users = [ops[index] for index in others if index not in update.ops]
     scaled = set() if updates.clipping.merged is None else {updates.clipping.merged.scale}
     return {name for op in users for name in [*op.reads(), *op.writes()]} | scaled

@@ -27,7 +27,7 @@ class AsynchronousShard:
         self.lock = RLock()
         self.step = step
         self.applied: dict[int, tuple[str, int]] = {}
-        self._gradients = {each.name: each for each in service.gradients}
+        self._gradients = {gradient.name: gradient for gradient in service.gradients}
 
     def push(self, sender: str, number: int, trainer: int, name: str, array: Array) -> bool:
         """Apply a dense gradient; False if this number of a sender was applied before.
@@ -56,10 +56,10 @@ class AsynchronousShard:
 
     def count(self, sender: str, number: int, trainer: int, name: str, array: Array) -> bool:
         """Add to a counter of the learning-rate schedule; returns as `push` does."""
-        found = self.service.variables().get(name)
+        variable = self.service.variables().get(name)
         if self.service.counters.get(name) != trainer:
-            found = None
-        if found is None or found.shape != array.shape or found.dtype != array.dtype:
+            variable = None
+        if variable is None or variable.shape != array.shape or variable.dtype != array.dtype:
             raise WireError(f"counter {name[:200]!r} is not on server {self.service.endpoint}")
         with self.lock:
             if self._is_repeated(sender, number, trainer):
@@ -85,8 +85,8 @@ class AsynchronousShard:
 
     def _is_repeated(self, sender: str, number: int, trainer: int) -> bool:
         """Whether this number was already applied; if not, it is recorded. The lock is held."""
-        known, last = self.applied.get(trainer, (sender, 0))
-        if known == sender and number <= last:
+        last_sender, last = self.applied.get(trainer, (sender, 0))
+        if last_sender == sender and number <= last:
             return True
         self.applied[trainer] = sender, number
         return False

@@ -75,8 +75,8 @@ class Exchange:
         messages: Iterator[bytes],
         ended: Callable[[], bool],
     ) -> Iterator[bytes]:
-        known = json.dumps({"snapshot": self._shard.snapshot_step})
-        yield text_frame(Kind.HELLO, trainer, self._shard.step, known)
+        greeting = json.dumps({"snapshot": self._shard.snapshot_step})
+        yield text_frame(Kind.HELLO, trainer, self._shard.step, greeting)
         began = 0
         for message in messages:
             began = began or self._telemetry.now()

@@ -22,8 +22,8 @@ NOTHING = -1
 
 def gradient_layout(gradients: Sequence[Gradient]) -> Layout:
     """The layout of dense gradients in the vector of a trainer."""
-    dense = [each for each in gradients if not each.is_sparse]
-    return make_layout((each.name, each.dtype, each.shape) for each in dense)
+    dense = [gradient for gradient in gradients if not gradient.is_sparse]
+    return make_layout((gradient.name, gradient.dtype, gradient.shape) for gradient in dense)
 
 
 class Inbox:
@@ -34,8 +34,8 @@ class Inbox:
 
     def __init__(self, gradients: Sequence[Gradient]) -> None:
         self._dense = Assembly(gradient_layout(gradients))
-        self._has_dense = any(not each.is_sparse for each in gradients)
-        self.sparse = [each for each in gradients if each.is_sparse]
+        self._has_dense = any(not gradient.is_sparse for gradient in gradients)
+        self.sparse = [gradient for gradient in gradients if gradient.is_sparse]
         self._largest = [part_sizes(e.dtype, e.shape, e.shape[0]) for e in self.sparse]
         self.clear()
 
@@ -99,13 +99,15 @@ class Inbox:
         if not self.is_complete:
             self._dense.clear()
             self._parts = [{} for _ in self.sparse]
-        found = self._dense.blocks()
-        for each, parts in zip(self.sparse, self._parts, strict=True):
-            found |= _joined(each, [parts[number] for number in sorted(parts)])
+        gradients = self._dense.blocks()
+        for gradient, parts in zip(self.sparse, self._parts, strict=True):
+            gradients |= _joined(gradient, [parts[number] for number in sorted(parts)])
         if factor != 1.0:
-            scaled = [name for name in found if not name.endswith(ROWS)]
-            found |= {name: found[name] * found[name].dtype.type(factor) for name in scaled}
-        return found
+            scaled = [name for name in gradients if not name.endswith(ROWS)]
+            gradients |= {
+                name: gradients[name] * gradients[name].dtype.type(factor) for name in scaled
+            }
+        return gradients
 
 
 def _joined(gradient: Gradient, parts: Sequence[Part]) -> dict[str, Array]:

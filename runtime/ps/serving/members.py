@@ -154,14 +154,14 @@ class Members:
     def all_completed(self) -> bool:
         """Whether every trainer that is not dropped has finished, and at least one has."""
         with self._lock:
-            finished = [each.completed or each.dropped for each in self.members]
-            return all(finished) and any(each.completed for each in self.members)
+            finished = [member.completed or member.dropped for member in self.members]
+            return all(finished) and any(member.completed for member in self.members)
 
     @property
     def all_left(self) -> bool:
         """Whether the processes of all trainers that have finished have exited."""
         with self._lock:
-            return all(each.left or each.dropped for each in self.members)
+            return all(member.left or member.dropped for member in self.members)
 
     def close(self) -> None:
         """End the waits of `Hold` calls, because the server exits."""
@@ -172,26 +172,26 @@ class Members:
     def finished(self) -> list[int]:
         """The trainers that have completed."""
         with self._lock:
-            return [number for number, each in enumerate(self.members) if each.completed]
+            return [number for number, member in enumerate(self.members) if member.completed]
 
     def absent(self) -> list[int]:
         """The trainers that are waited for and have never connected."""
         with self._lock:
-            waited = [not each.completed and not each.dropped for each in self.members]
-            return [n for n, each in enumerate(self.members) if waited[n] and each.beat is None]
+            waited = [not member.completed and not member.dropped for member in self.members]
+            return [n for n, member in enumerate(self.members) if waited[n] and member.beat is None]
 
     @property
     def all_disconnected(self) -> bool:
         """Whether every trainer has connected, and none has an open exchange."""
         with self._lock:
-            return all(each.beat is not None and not each.streams for each in self.members)
+            return all(member.beat is not None and not member.streams for member in self.members)
 
     def lost(self) -> dict[int, str]:
         """The trainers that appear lost, each with the reason."""
         now = time.monotonic()
         with self._lock:
-            found = {number: self._why(each, now) for number, each in enumerate(self.members)}
-        return {number: why for number, why in found.items() if why}
+            reasons = {number: self._why(member, now) for number, member in enumerate(self.members)}
+        return {number: why for number, why in reasons.items() if why}
 
     def _why(self, member: Member, now: float) -> str:
         if member.completed or member.dropped:
@@ -207,8 +207,12 @@ class Members:
         now = time.monotonic()
         with self._lock:
             return [
-                {"trainer": number, "state": _state(each), "beat": each.beat and now - each.beat}
-                for number, each in enumerate(self.members)
+                {
+                    "trainer": number,
+                    "state": _state(member),
+                    "beat": member.beat and now - member.beat,
+                }
+                for number, member in enumerate(self.members)
             ]
 
 

@@ -246,22 +246,22 @@ class RequestHandlers:
         most = 1 if adds else self._most_parts(request.text("name"))
         if not 0 <= part < parts <= most or len(request.raw) > CHUNK_BYTES:
             raise WireError(f"a push claims part {part} of {parts}, {len(request.raw)} bytes")
-        *known, found = self._parts.get(trainer, (sender, number, {}))
-        if known != [sender, number]:
-            found = {}
-        found[part] = bytes(request.raw)
-        self._parts[trainer] = sender, number, found
-        if not all(index in found for index in range(parts)):
+        *sender_and_number, received = self._parts.get(trainer, (sender, number, {}))
+        if sender_and_number != [sender, number]:
+            received = {}
+        received[part] = bytes(request.raw)
+        self._parts[trainer] = sender, number, received
+        if not all(index in received for index in range(parts)):
             return None
         self._parts.pop(trainer, None)
-        return memoryview(b"".join(found[index] for index in range(parts)))
+        return memoryview(b"".join(received[index] for index in range(parts)))
 
     def _most_parts(self, name: str) -> int:
         """The maximum number of parts of a gradient."""
-        for each in self._service.gradients:
-            if each.name == name:
-                size = prod(each.shape) * known_dtype(each.dtype).itemsize
-                return 2 + (size + each.shape[0] * each.is_sparse * 8) // CHUNK_BYTES
+        for gradient in self._service.gradients:
+            if gradient.name == name:
+                size = prod(gradient.shape) * known_dtype(gradient.dtype).itemsize
+                return 2 + (size + gradient.shape[0] * gradient.is_sparse * 8) // CHUNK_BYTES
         raise WireError(
             f"gradient {name[:200]!r} does not belong to server {self._service.endpoint}"
         )
@@ -278,9 +278,9 @@ class RequestHandlers:
         if reads is None:
             raise WireError(f"unknown request {request.text('do')[:200]!r}")
         with reads(request) as arrays:
-            described = [[str(each.dtype), list(each.shape)] for each in arrays]
-            known = pack({"arrays": described, "step": self._shard.step})
-            for message in chain([known], value_messages(arrays)):
+            described = [[str(array.dtype), list(array.shape)] for array in arrays]
+            header = pack({"arrays": described, "step": self._shard.step})
+            for message in chain([header], value_messages(arrays)):
                 self._traffic.sent += len(message)
                 with self._admission.waiting(context):
                     yield message
@@ -314,11 +314,11 @@ class RequestHandlers:
             if step == self._shard.previous.step < self._shard.step:
                 return [self._before(name) for name in names]
             variables = self._service.variables()
-            found = [np.array(variables[name]) for name in names]
+            copies = [np.array(variables[name]) for name in names]
             if trainer is not None:
                 for name in names:
                     self._service.received(name, trainer)
-            return found
+            return copies
 
     def _await(self, step: int, request: Request) -> None:
         """Wait for a step. Raises WireError at the end of the call or of the job, or on timeout."""
@@ -350,8 +350,8 @@ class RequestHandlers:
         with self._reserved(request, len(rows) * prod(table.shape[1:]) * table.itemsize):
             with self._shard.changed, self._delayed.lock:
                 # `take` is much faster than indexing.
-                found = np.take(table, rows, axis=0, mode="clip")
-            yield [found]
+                values = np.take(table, rows, axis=0, mode="clip")
+            yield [values]
 
     # ---- status
 
@@ -380,6 +380,6 @@ class RequestHandlers:
 def _block(layout: Layout, name: str, messages: Sequence[bytes]) -> Array:
     """A copy of a block in the messages of a version."""
     block = layout.block(name)
-    chunks = [np.frombuffer(each, np.uint8, offset=HEADER_BYTES) for each in messages]
+    chunks = [np.frombuffer(message, np.uint8, offset=HEADER_BYTES) for message in messages]
     parts = [chunks[piece.chunk][piece.there] for piece in layout.pieces(block)]
     return np.concatenate([np.zeros(0, np.uint8), *parts]).view(block.dtype).reshape(block.shape)

@@ -71,8 +71,8 @@ class Server:
         self.telemetry = make_telemetry(self.settings, *about, lambda: self.step)
         self.log = self.telemetry.log
         self.telemetry.name_row(UPDATES, "updates")
-        found = None if self._path is None else read_snapshot(self._path)
-        step = 0 if found is None else found.step
+        snapshot = None if self._path is None else read_snapshot(self._path)
+        step = 0 if snapshot is None else snapshot.step
         self.shard = Shard(service, step, self._after_step, self.telemetry)
         self.shard.takes_snapshots = self._path is not None
         self.delayed = AsynchronousShard(service, step)
@@ -81,8 +81,8 @@ class Server:
             service.trainers, self.settings.lost_after, self.settings.return_within
         )
         self.traffic = Traffic()
-        if found is not None:
-            self._restore(found)
+        if snapshot is not None:
+            self._restore(snapshot)
 
     def serve(self) -> None:
         """Serve until the end. Raises WireError for a failed job, naming the trainer."""
@@ -211,11 +211,11 @@ class Server:
 
     def _copied(self, step: int) -> Snapshot:
         arrays = {name: np.array(value) for name, value in self.service.variables().items()}
-        kept = {
+        sums = {
             name: {str(number): raw.hex() for number, raw in steps.items()}
             for name, steps in self.sums.kept().items()
         }
-        extra = {"sums": kept, "applied": list(map(list, self.delayed.applied.items()))}
+        extra = {"sums": sums, "applied": list(map(list, self.delayed.applied.items()))}
         return Snapshot(step, arrays, extra | {"completed": self.members.finished()})
 
     def _write_newer(self, snapshot: Snapshot) -> None:
@@ -271,11 +271,11 @@ class Server:
 
 
 def _expect_alike(name: str, array: Array, variables: Mapping[str, Array]) -> None:
-    found = variables.get(name)
-    if found is None or found.shape != array.shape or found.dtype != array.dtype:
-        held = "nothing" if found is None else f"{found.dtype} {found.shape}"
+    variable = variables.get(name)
+    if variable is None or variable.shape != array.shape or variable.dtype != array.dtype:
+        actual = "nothing" if variable is None else f"{variable.dtype} {variable.shape}"
         raise WireError(
-            f"the snapshot has {name!r} as {array.dtype} {array.shape}, the program has {held}",
+            f"the snapshot has {name!r} as {array.dtype} {array.shape}, the program has {actual}",
             hint="remove the snapshot to start from the startup program",
         )
 

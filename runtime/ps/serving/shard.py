@@ -96,8 +96,8 @@ class Shard:
             self._pieces[key] = {block.name: layout.pieces(block) for block in layout.blocks}
             self._layouts[key] = layout
             step, messages = self.version.step, self.version.messages
-            made = self._messages(key, step, self._lag(step))
-            self.version = Version(step, {**messages, key: made})
+            message = self._messages(key, step, self._lag(step))
+            self.version = Version(step, {**messages, key: message})
         self._subscribers[key] += 1
 
     def _withdraw(self, key: tuple[str, ...]) -> None:
@@ -106,8 +106,8 @@ class Shard:
             return
         del self._subscribers[key], self._layouts[key], self._pieces[key]
         self.version, self.previous = (
-            Version(each.step, {k: m for k, m in each.messages.items() if k != key})
-            for each in (self.version, self.previous)
+            Version(version.step, {k: m for k, m in version.messages.items() if k != key})
+            for version in (self.version, self.previous)
         )
 
     def layout(self, key: tuple[str, ...]) -> Layout:
@@ -213,20 +213,20 @@ class Shard:
 
     def _messages(self, key: tuple[str, ...], step: int, lag: int) -> tuple[bytes, ...]:
         layout, variables = self._layouts[key], self.service.variables()
-        made = [
+        messages = [
             new_frame(Kind.PARAMETER, lag, step, start, stop - start)
             for start, stop in layout.chunks
         ]
         for name, pieces in self._pieces[key].items():
             values = np.ascontiguousarray(variables[name]).reshape(-1).view(np.uint8)
             for piece in pieces:
-                made[piece.chunk][1][piece.there] = values[piece.here]
-        return tuple(message for message, _ in made)
+                messages[piece.chunk][1][piece.there] = values[piece.here]
+        return tuple(message for message, _ in messages)
 
 
 def _described(service: Service, name: str) -> tuple[str, str, tuple[int, ...]]:
     """Name, dtype and shape of a variable; WireError if it is not stored here."""
-    found = service.variables().get(name)
-    if found is None:
+    variable = service.variables().get(name)
+    if variable is None:
         raise WireError(f"variable {name[:200]!r} is not on server {service.endpoint}")
-    return name, str(found.dtype), found.shape
+    return name, str(variable.dtype), variable.shape

@@ -29,7 +29,7 @@ class Shutdown:
         self, endpoints: Sequence[str], number: int, peers: Peers, settings: Settings
     ) -> None:
         self._endpoint = endpoints[number]
-        self._others = [each for each in endpoints if each != self._endpoint]
+        self._others = [endpoint for endpoint in endpoints if endpoint != self._endpoint]
         self._peers, self._settings = peers, settings
         self._finished: set[str] = set()
         self._informed: set[str] = set()
@@ -75,7 +75,7 @@ class Shutdown:
             self._finished.update(e for e in self._others if self._has_finished(e))
             self._asked_at = time.monotonic()
         both = self._finished & self._informed
-        missing = [each for each in self._others if each not in both]
+        missing = [number for number in self._others if number not in both]
         if missing and waited > self._settings.reconnect:
             log.warning("server %s ends without %s", self._endpoint, ", ".join(missing))
             return True

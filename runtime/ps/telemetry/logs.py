@@ -51,10 +51,10 @@ class RoleLog:
     def _log(self, level: int, message: str, fields: dict[str, Any]) -> None:
         if not LOGGER.isEnabledFor(level):
             return
-        known = {"role": self._role, "number": self._number, "step": self._step()}
-        text = f"{self._role} {self._number}, step {known['step']}: {message}"
+        context = {"role": self._role, "number": self._number, "step": self._step()}
+        text = f"{self._role} {self._number}, step {context['step']}: {message}"
         text += "".join(f" {name}={value}" for name, value in fields.items())
-        about = known | {"message": message} | fields
+        about = context | {"message": message} | fields
         LOGGER.log(level, "%s", one_line(text), extra={FIELDS: about})
 
 
@@ -74,7 +74,7 @@ class Lines(logging.StreamHandler[Any]):
 
 def write_logs(form: str) -> None:
     """Write lines to stderr as `text` or `json`; an empty form changes nothing."""
-    if not form or any(isinstance(each, Lines) for each in LOGGER.handlers):
+    if not form or any(isinstance(existing, Lines) for existing in LOGGER.handlers):
         return
     handler = Lines(sys.stderr)
     plain = logging.Formatter("%(asctime)s %(levelname)s %(message)s")

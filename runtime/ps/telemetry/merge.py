@@ -49,22 +49,22 @@ def merge_traces(folder: Path) -> str:
     files.sort(key=lambda each: (each.role != "server", each.number))
     ahead = clocks_ahead(files)
     events: list[Event] = []
-    for process, (each, shift) in enumerate(zip(files, ahead, strict=True)):
-        events += process_name(process, each.label)
-        events += [_moved(event, process, shift) for event in each.events if _is_shown(event)]
+    for process, (file, shift) in enumerate(zip(files, ahead, strict=True)):
+        events += process_name(process, file.label)
+        events += [_moved(event, process, shift) for event in file.events if _is_shown(event)]
     return trace_text(_from_zero(events))
 
 
 def clocks_ahead(files: Sequence[RoleFile]) -> list[int]:
     """The offset of each file's clock from the first trainer's, in nanoseconds."""
-    first = next((each for each in files if each.role == "trainer"), None)
-    known: Mapping[str, int] = {} if first is None else first.clocks
-    found: list[int] = []
-    for each in files:
-        common = [name for name in each.clocks if name in known]
-        through = known[common[0]] - each.clocks[common[0]] if common else 0
-        found.append(known.get(each.endpoint, 0) if each.role == "server" else through)
-    return found
+    first = next((file for file in files if file.role == "trainer"), None)
+    clocks: Mapping[str, int] = {} if first is None else first.clocks
+    offsets: list[int] = []
+    for file in files:
+        common = [name for name in file.clocks if name in clocks]
+        through = clocks[common[0]] - file.clocks[common[0]] if common else 0
+        offsets.append(clocks.get(file.endpoint, 0) if file.role == "server" else through)
+    return offsets
 
 
 def read_role(path: Path) -> RoleFile:
@@ -72,11 +72,11 @@ def read_role(path: Path) -> RoleFile:
     if path.stat().st_size > LARGEST:
         raise WireError(f"{path} has {path.stat().st_size:,d} bytes, more than {LARGEST:,d}")
     try:
-        found = json.loads(path.read_bytes())
-        about = found["otherData"]
+        trace = json.loads(path.read_bytes())
+        about = trace["otherData"]
         clocks = {str(name): int(ahead) for name, ahead in about["clocks"].items()}
         role, number = str(about["role"]), int(about["number"])
-        events = [_event(each) for each in found["traceEvents"]]
+        events = [_event(event) for event in trace["traceEvents"]]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise WireError(f"{path} is not a trace of a server or trainer: {error}") from error
     return RoleFile(path, role, number, str(about["endpoint"]), clocks, events)

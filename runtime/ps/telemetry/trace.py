@@ -66,7 +66,7 @@ class RoleTrace:
         label = f"{self.role} {self.number}" + (f" ({self.endpoint})" if self.endpoint else "")
         events = process_name(0, label)
         events += [thread_name(row, name) for row, name in sorted(self.rows.items())]
-        spans = chain.from_iterable(self._events(*each) for each in list(self._spans))
+        spans = chain.from_iterable(self._events(*span) for span in list(self._spans))
         about = {"role": self.role, "number": self.number, "endpoint": self.endpoint}
         return trace_text([*events, *spans], about | {"clocks": self.clocks})
 

@@ -43,12 +43,12 @@ class Merging:
 
     def put(self, endpoint: str, name: str, array: Array, rows: Array | None) -> None:
         """Add a gradient to the queue of its variable, once there is room."""
-        kept = array.copy(), None if rows is None else rows.copy()
+        entry = array.copy(), None if rows is None else rows.copy()
         with self._changed:
             queue = self._queues.setdefault((endpoint, name), deque())
             self._changed.wait_for(lambda: len(queue) < self._waiting or self._error is not None)
             self._expect_running()
-            queue.append(kept)
+            queue.append(entry)
             self._changed.notify_all()
 
     def flush(self) -> None:
@@ -90,8 +90,8 @@ class Merging:
                 self._busy = True
                 self._changed.notify_all()
             try:
-                for (endpoint, name), given in work.items():
-                    self._gradients.push(endpoint, name, *_merged(given))
+                for (endpoint, name), gradients in work.items():
+                    self._gradients.push(endpoint, name, *_merged(gradients))
             except Exception as error:
                 self._error = error
                 with self._changed:
@@ -104,11 +104,11 @@ class Merging:
 
     def _taken(self) -> dict[tuple[str, str], list[Given]]:
         """Take the gradients to merge next out of the queues."""
-        found: dict[tuple[str, str], list[Given]] = {}
+        taken: dict[tuple[str, str], list[Given]] = {}
         for key, queue in self._queues.items():
             if queue:
-                found[key] = [queue.popleft() for _ in range(min(self._most, len(queue)))]
-        return found
+                taken[key] = [queue.popleft() for _ in range(min(self._most, len(queue)))]
+        return taken
 
 
 def _merged(given: Sequence[Given]) -> Given:
@@ -155,11 +155,11 @@ class Geo:
             self._exchange(key)
 
     def _exchange(self, key: tuple[str, str]) -> None:
-        now, known = self._now[key], self._known[key]
-        delta = (now - known) / now.dtype.type(self._trainers)
+        now, base = self._now[key], self._known[key]
+        delta = (now - base) / now.dtype.type(self._trainers)
         self._gradients.push(key[0], key[1] + self._delta, delta, None)
         server = self._read(key)
-        self._now[key] = now + (server - (known + delta))
+        self._now[key] = now + (server - (base + delta))
         self._known[key] = server
 
     def _read(self, key: tuple[str, str]) -> Array:

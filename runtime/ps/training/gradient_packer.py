@@ -32,9 +32,9 @@ class GradientPacker:
         self, endpoint: str, trainer: int, gradients: Sequence[Gradient], put: Put
     ) -> None:
         self._endpoint, self._trainer, self._put = endpoint, trainer, put
-        self._known = {each.name: each for each in gradients}
-        self._dtypes = {each.name: np.dtype(each.dtype) for each in gradients}
-        self._sparse = [each.name for each in gradients if each.is_sparse]
+        self._known = {gradient.name: gradient for gradient in gradients}
+        self._dtypes = {gradient.name: np.dtype(gradient.dtype) for gradient in gradients}
+        self._sparse = [gradient.name for gradient in gradients if gradient.is_sparse]
         self._layout = gradient_layout(gradients)
         self._chunks = [chunk for chunk in self._layout.chunks if chunk[1] > chunk[0]]
         self._places = {block.name: self._layout.pieces(block) for block in self._layout.blocks}
@@ -61,13 +61,13 @@ class GradientPacker:
 
     def send(self, step: int, name: str, array: Array, rows: Array | None) -> None:
         """Send one gradient. Raises WireError if it does not match the server's catalogue."""
-        known = self._known.get(name)
-        if known is None or name in self._sent:
-            what = "twice in a step" if known else "which does not expect it"
+        entry = self._known.get(name)
+        if entry is None or name in self._sent:
+            what = "twice in a step" if entry else "which does not expect it"
             raise WireError(f"{name!r} is sent to server {self._endpoint} {what}")
-        self._expect(known, array, rows)
+        self._expect(entry, array, rows)
         self._sent.add(name)
-        if not known.is_sparse:
+        if not entry.is_sparse:
             return self._send_dense(step, name, array)
         if rows is None:
             rows = np.arange(len(array))

@@ -40,8 +40,8 @@ class NumberedGradients:
         parts = max(1, -(-len(raw) // CHUNK_BYTES))
         with self._lock:
             number = self._numbers[endpoint] = self._numbers.get(endpoint, 0) + 1
-            known = {"do": "push", "trainer": self._trainer, "sender": self._sender}
-            known |= {"number": number, "parts": parts, **described, **header}
+            fields = {"do": "push", "trainer": self._trainer, "sender": self._sender}
+            fields |= {"number": number, "parts": parts, **described, **header}
             for part in range(parts):
                 some = raw[part * CHUNK_BYTES : (part + 1) * CHUNK_BYTES]
-                self._peers.call(endpoint, known | {"part": part}, some)
+                self._peers.call(endpoint, fields | {"part": part}, some)

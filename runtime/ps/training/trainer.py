@@ -114,20 +114,20 @@ class Trainer:
         self._end_step(endpoints)
         if self.communicator is not None and self.communicator.answers(names, endpoints):
             return self.communicator.recv(names, endpoints)
-        found: list[Array] = [np.empty(0)] * len(names)
+        results: list[Array] = [np.empty(0)] * len(names)
         asked: dict[str, list[int]] = {}
         for index, (name, endpoint) in enumerate(zip(names, endpoints, strict=True)):
             stream = self.remote(endpoint).stream
             if stream is not None and stream.has(name):
                 stream.wait(self._making)
-                found[index] = stream.variable(name)
+                results[index] = stream.variable(name)
             else:
                 asked.setdefault(endpoint, []).append(index)
         for endpoint, positions in asked.items():
             values = self.read(endpoint, [names[index] for index in positions])
             for index, value in zip(positions, values, strict=True):
-                found[index] = value
-        return found
+                results[index] = value
+        return results
 
     def fetch_barrier(self, endpoints: Sequence[str], trainer_id: int) -> None:
         """Wait for every server, so that those that send nothing stay in step as well."""
@@ -190,7 +190,7 @@ class Trainer:
                 self._remotes[endpoint] = Remote(catalogue, self.number)
                 self._compare_clocks(endpoint)
         if is_first:
-            self._making = min(each.step for each in self._remotes.values())
+            self._making = min(remote.step for remote in self._remotes.values())
 
     def _hello(self, endpoint: str) -> dict[str, Any]:
         """Read the catalogue of a server, which may not have started yet, or write a snapshot."""
@@ -202,14 +202,14 @@ class Trainer:
         """Record a server's clock offset in the trace, from the fastest of several calls."""
         if self.telemetry.trace is None:
             return
-        found: list[tuple[int, int]] = []
+        samples: list[tuple[int, int]] = []
         for _ in range(CLOCK_CALLS):
             asked = time.time_ns()
             answer = self._peers.beat(endpoint, self.settings.reconnect)
             answered = time.time_ns()
             ahead = int(answer["time"]) - (asked + answered) // 2
-            found.append((answered - asked, ahead))
-        self.telemetry.trace.clocks[endpoint] = min(found)[1]
+            samples.append((answered - asked, ahead))
+        self.telemetry.trace.clocks[endpoint] = min(samples)[1]
 
     def subscribe(self, received: Mapping[str, Sequence[str]]) -> None:
         """Let the servers of some endpoints send these variables after each step.
@@ -217,8 +217,8 @@ class Trainer:
         Other variables are read by a separate call. Has an effect only before the first step.
         """
         for endpoint, names in received.items():
-            known = self._received.setdefault(endpoint, [])
-            known += [name for name in names if name not in known]
+            subscribed = self._received.setdefault(endpoint, [])
+            subscribed += [name for name in names if name not in subscribed]
 
     def read(self, endpoint: str, names: Sequence[str]) -> list[Array]:
         """Read variables of a server after the last step of this trainer."""
@@ -234,7 +234,7 @@ class Trainer:
     def start_geo(self, steps: int, delta: str) -> None:
         """Send parameter deltas at a fixed interval of steps."""
         self._join(self._endpoints)
-        trainers = max(each.trainers for each in self._remotes.values())
+        trainers = max(remote.trainers for remote in self._remotes.values())
         self.communicator = Geo(self._peers, self._gradients, steps, trainers, delta)
 
     @property
@@ -263,7 +263,7 @@ class Trainer:
     @property
     def awaits_end(self) -> bool:
         """Whether a server waits for the exit of this process after it has completed."""
-        return any(each.awaits_ends for each in self._remotes.values())
+        return any(remote.awaits_ends for remote in self._remotes.values())
 
     def leave(self) -> None:
         """Notify servers that wait for it that this process, which has completed, exits."""
@@ -307,10 +307,10 @@ class Trainer:
 
     def _trace_step(self, ended: str) -> None:
         """Record the half of a step that ends now; the first time, only record the time."""
-        known = self._began
+        began = self._began
         self._began = self.telemetry.now()
-        if known:
-            self.telemetry.span(ended, STEPS, known, self._making)
+        if began:
+            self.telemetry.span(ended, STEPS, began, self._making)
 
     def _send_step(self, remote: Remote, name: str, array: Array, rows: Array | None) -> None:
         if not self._is_sending:

@@ -39,7 +39,7 @@ class Assembly:
 
     def clear(self) -> None:
         """Release the messages: every byte is zero."""
-        self._chunks = [np.zeros(len(each), np.uint8) for each in self._chunks]
+        self._chunks = [np.zeros(len(chunk), np.uint8) for chunk in self._chunks]
 
     def has(self, name: str) -> bool:
         """Whether there is a block of this name."""

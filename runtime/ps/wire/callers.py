@@ -39,16 +39,18 @@ class Caller:
 
 def session_of(metadata: Metadata) -> str:
     """The session in a call's metadata; empty if there is none that is valid."""
-    found = _text(metadata, SESSION_KEY)
-    return found if len(found) <= MAX_SESSION else ""
+    session = _text(metadata, SESSION_KEY)
+    return session if len(session) <= MAX_SESSION else ""
 
 
 def caller_of(metadata: Metadata, connection: str) -> Caller:
     """The caller of a call; without a session in the metadata, its connection is the session."""
     pairs = list(metadata)
     trainer = _text(pairs, TRAINER_KEY)
-    known = int(trainer) if trainer.isascii() and trainer.isdecimal() and len(trainer) < 9 else None
-    return Caller(session_of(pairs) or f"connection {connection}", known)
+    number = (
+        int(trainer) if trainer.isascii() and trainer.isdecimal() and len(trainer) < 9 else None
+    )
+    return Caller(session_of(pairs) or f"connection {connection}", number)
 
 
 def _text(metadata: Metadata, key: str) -> str:

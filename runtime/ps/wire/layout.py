@@ -67,13 +67,13 @@ class Layout:
     def pieces(self, block: Block) -> list[Piece]:
         """The parts of a block in the chunks that contain it."""
         begin, end = block.offset, block.offset + block.nbytes
-        found: list[Piece] = []
+        pieces: list[Piece] = []
         for index, (start, stop) in enumerate(self.chunks):
             low, high = max(start, begin), min(stop, end)
             if low < high:
                 here, there = slice(low - begin, high - begin), slice(low - start, high - start)
-                found.append(Piece(index, here, there))
-        return found
+                pieces.append(Piece(index, here, there))
+        return pieces
 
     def block(self, name: str) -> Block:
         """The block of a name; KeyError if there is none."""

@@ -75,10 +75,10 @@ def field(header: Mapping[str, Any], name: str, kind: type) -> Any:
 def names_field(header: Mapping[str, Any], name: str) -> list[str]:
     """Return a field that is a list of different texts. Raises WireError if it is not."""
     values: list[Any] = field(header, name, list)
-    if not all(isinstance(each, str) for each in values):
+    if not all(isinstance(value, str) for value in values):
         raise WireError(f"field {name!r} of a call must be a list of names")
     if len(set(values)) < len(values):
-        twice = next(each for each, count in Counter(values).items() if count > 1)
+        twice = next(repeated for repeated, count in Counter(values).items() if count > 1)
         raise WireError(f"field {name!r} of a call has {twice[:200]!r} twice, expected it once")
     return values
 

@@ -67,8 +67,8 @@ class Peers:
 
         def once(left: float) -> tuple[dict[str, Any], list[Array]]:
             calls = stream(iter([request]), timeout=left, metadata=self.metadata)
-            known, _ = unpack(next(calls))
-            return known, read_values(field(known, "arrays", list), calls, most)
+            description, _ = unpack(next(calls))
+            return description, read_values(field(description, "arrays", list), calls, most)
 
         return self._repeated(endpoint, self.settings.deadline, once)
 

@@ -48,9 +48,9 @@ def merge_rows(rows: Array, values: Array) -> tuple[Array, Array]:
 def row_frames(trainer: int, step: int, slot: int, rows: Array, values: Array) -> Iterator[bytes]:
     """Yield the messages of one sparse gradient; at least one, so that it can be complete."""
     sizes = part_sizes(values.dtype, values.shape, len(rows))
-    parts, each = len(sizes), _most_rows(values.dtype, values.shape)
+    parts, rows_per_part = len(sizes), _most_rows(values.dtype, values.shape)
     for part, nbytes in enumerate(sizes):
-        some = slice(part * each, (part + 1) * each)
+        some = slice(part * rows_per_part, (part + 1) * rows_per_part)
         numbers, data = rows[some], np.ascontiguousarray(values[some])
         message, view = new_frame(Kind.ROWS, trainer, step, slot, nbytes)
         view[: _PART.size] = np.frombuffer(_PART.pack(part, parts, len(numbers)), np.uint8)
@@ -64,7 +64,7 @@ def part_sizes(dtype: Any, shape: Sequence[int], count: int) -> list[int]:
     """The bytes of data of each message of a sparse gradient with `count` rows; at least one."""
     most, row = _most_rows(dtype, shape), 8 + _width(dtype, shape)
     counts = [min(most, count - start) for start in range(0, count, most)] or [0]
-    return [_PART.size + each * row for each in counts]
+    return [_PART.size + row_count * row for row_count in counts]
 
 
 def _most_rows(dtype: Any, shape: Sequence[int]) -> int:

@@ -66,8 +66,8 @@ class Security:
         """Whether a call's metadata contain the token; compared in constant time."""
         if self.token is None:
             return True
-        given = [value for key, value in metadata if key == TOKEN_KEY]
-        return any(hmac.compare_digest(_raw(value), self.token.encode()) for value in given)
+        tokens = [value for key, value in metadata if key == TOKEN_KEY]
+        return any(hmac.compare_digest(_raw(value), self.token.encode()) for value in tokens)
 
 
 def _raw(value: str | bytes) -> bytes:

@@ -101,10 +101,10 @@ def make_server(
     options = [*(_COMMON | _SERVER).items(), ("grpc.max_allowed_incoming_connections", most)]
     server = rpc.server(ThreadPoolExecutor(admission.limits.calls), options=options)
     answers = _Answers(rpc, security, admission)
-    known = {name: answers.unary(handler) for name, handler in unary.items()}
-    known |= {name: answers.stream(handler) for name, handler in streams.items()}
-    known |= {name: answers.prompt(handler) for name, handler in (prompt or {}).items()}
-    named = {f"/{SERVICE}/{name}": find for name, find in known.items()}
+    handlers = {name: answers.unary(handler) for name, handler in unary.items()}
+    handlers |= {name: answers.stream(handler) for name, handler in streams.items()}
+    handlers |= {name: answers.prompt(handler) for name, handler in (prompt or {}).items()}
+    named = {f"/{SERVICE}/{name}": find for name, find in handlers.items()}
     server.add_generic_rpc_handlers((_Generic(answers, named),))
     _bind(rpc, server, endpoint, security)
     return server
@@ -175,8 +175,8 @@ class _Answers:
             except WireError as error:
                 self._abort(context, error)
 
-        made = self._rpc.stream_unary_rpc_method_handler(_Immediate(call))
-        return lambda session: made
+        rpc_handler = self._rpc.stream_unary_rpc_method_handler(_Immediate(call))
+        return lambda session: rpc_handler
 
     def unary(self, handler: Handler) -> Find:
         """A handler of one message."""

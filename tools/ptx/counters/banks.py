@@ -28,9 +28,9 @@ class BankCounter:
         if key not in self._known:
             self._known[key] = passes(rows, addresses, size)
         accesses, needed = self._known[key]
-        for each in counted:
-            each.accesses += times * accesses
-            each.passes += times * needed
+        for counter in counted:
+            counter.accesses += times * accesses
+            counter.passes += times * needed
 
 
 def _one_cta(group: Group, lanes: Array, at: Array) -> tuple[int, Array, Array]:
@@ -38,10 +38,10 @@ def _one_cta(group: Group, lanes: Array, at: Array) -> tuple[int, Array, Array]:
 
     If they differ, all lanes are those of one CTA, with the banks of each warp by itself.
     """
-    each = len(lanes) // group.ctas
-    if each and each * group.ctas == len(lanes):
-        rows = (lanes % group.pitch).reshape(group.ctas, each)
-        places = at.reshape(group.ctas, each)
+    lanes_per_cta = len(lanes) // group.ctas
+    if lanes_per_cta and lanes_per_cta * group.ctas == len(lanes):
+        rows = (lanes % group.pitch).reshape(group.ctas, lanes_per_cta)
+        places = at.reshape(group.ctas, lanes_per_cta)
         if (rows == rows[0]).all() and (places == places[0]).all():
             return group.ctas, rows[0], places[0]
     return 1, lanes, at

@@ -70,21 +70,21 @@ class Counting:
         self._launch = None
 
     def _counted(self, program: Program) -> Program:
-        known = self._programs.get(id(program))
-        if known is None:
+        entry = self._programs.get(id(program))
+        if entry is None:
             pairs = enumerate(zip(program.blocks, program.steps, strict=True))
             steps = tuple(self._block(n, block, own) for n, (block, own) in pairs)
-            known = self._programs[id(program)] = (program, replace(program, steps=steps))
-        return known[1]
+            entry = self._programs[id(program)] = (program, replace(program, steps=steps))
+        return entry[1]
 
     def _block(self, number: int, block: Block, steps: Sequence[Step]) -> tuple[Step, ...]:
-        found: list[Step] = [self._execution(number)]
+        rewritten: list[Step] = [self._execution(number)]
         for instruction, step in zip(block.instructions, steps, strict=True):
             seen = observer(instruction)
             if seen is not None:
-                found.append(guarded(self._observed(seen), instruction))
-            found.append(step)
-        return tuple(found)
+                rewritten.append(guarded(self._observed(seen), instruction))
+            rewritten.append(step)
+        return tuple(rewritten)
 
     def _execution(self, number: int) -> Step:
         """Count the warps and lanes that come to a block."""
@@ -136,8 +136,8 @@ class Counting:
             count = len(block.instructions) + (block.end is not None)
             into.slots += now.executed[number] * WARP * count
             into.lanes += now.lanes[number] * count
-            for each in _instructions(block):
-                into.instructions[class_of(each)] += now.executed[number]
+            for instruction in _instructions(block):
+                into.instructions[class_of(instruction)] += now.executed[number]
 
 
 def _instructions(block: Block) -> list[Instruction]:

@@ -25,9 +25,9 @@ def class_of(instruction: Instruction) -> str:
     """
     if instruction.opcode in _MEMORY:
         return _memory_class(instruction)
-    if known := _BY_OPCODE.get(instruction.opcode):
-        return known
-    return "float" if any(each in _FLOATS for each in instruction.modifiers) else "integer"
+    if class_name := _BY_OPCODE.get(instruction.opcode):
+        return class_name
+    return "float" if any(modifier in _FLOATS for modifier in instruction.modifiers) else "integer"
 
 
 def _memory_class(instruction: Instruction) -> str:

@@ -88,10 +88,12 @@ def _copy(instruction: Instruction) -> Observer | None:
         lanes, at = lanes_of(group, store(group), mask)
         sink(group, Access(instruction, "shared", True, lanes, at, whole))
         copied = chosen(group, taken(group), lanes) == np.uint32(whole)
-        kept = lanes[copied]
+        selected = lanes[copied]
         sink(
             group,
-            Access(instruction, "global", False, kept, chosen(group, load(group), kept), whole),
+            Access(
+                instruction, "global", False, selected, chosen(group, load(group), selected), whole
+            ),
         )
 
     return observe

@@ -36,8 +36,8 @@ class Footprint:
         place = at.astype("i8") + self._shift[np.searchsorted(self._starts, at, "right") - 1]
         width = min(size, 8)
         cells = self._bytes.view(f"u{width}")
-        for each in range(size // width):
-            cells[place // width + each] = np.iinfo(cells.dtype).max
+        for offset in range(size // width):
+            cells[place // width + offset] = np.iinfo(cells.dtype).max
 
     @property
     def nbytes(self) -> int:
@@ -83,11 +83,11 @@ def count_access(
     touched = _distinct(keys >> 5)
     warps = _distinct(touched >> (_SHIFT - 5))
     moved = len(touched) if cache is None else _missed(group, cache, touched)
-    for each in counted:
-        each.accesses += len(warps)
-        each.requests += len(touched)
-        each.used += len(keys) * size
-        each.fetched += moved
+    for counter in counted:
+        counter.accesses += len(warps)
+        counter.requests += len(touched)
+        counter.used += len(keys) * size
+        counter.fetched += moved
 
 
 def _missed(group: Group, cache: Cache, touched: Array) -> int:

@@ -44,11 +44,13 @@ class Shape:
         """
         outer, inner = self._units()
         units = _unit(at[:, None, None], outer, inner, self.along_k)
-        found = _bytes(group, instruction, units, runs)
+        data = _bytes(group, instruction, units, runs)
         if self.along_k:
-            return found.reshape(len(at), self.rows, -1, self.size)
-        each = found.reshape(len(at), self.rows * self.size // UNIT, len(inner[0]), -1, self.size)
-        return each.transpose(0, 1, 3, 2, 4).reshape(len(at), self.rows, -1, self.size)
+            return data.reshape(len(at), self.rows, -1, self.size)
+        units_of_rows = data.reshape(
+            len(at), self.rows * self.size // UNIT, len(inner[0]), -1, self.size
+        )
+        return units_of_rows.transpose(0, 1, 3, 2, 4).reshape(len(at), self.rows, -1, self.size)
 
     def _units(self) -> tuple[Array, Array]:
         """Numbers of rows and of units in them; or of units in columns, and of columns."""

@@ -19,16 +19,16 @@ _DOUBLE = Kind(1, lambda values: values[..., None])
 def multiply_doubles(instruction: Instruction) -> Step:
     """mma.sync of float64; sums are rounded after each product, in an order of our own."""
     sync, aligned, shape, *form = instruction.modifiers
-    groups = [each.parts for each in instruction.operands if isinstance(each, Vector)]
+    groups = [operand.parts for operand in instruction.operands if isinstance(operand, Vector)]
     left_count, right_count = _SHAPES.get(shape, (0, 0))
     results = 2 if shape == "m8n8k4" else 4
     if (sync, aligned, *form) != ("sync", "aligned", "row", "col", *["f64"] * 4) or [
-        len(each) for each in groups
+        len(group) for group in groups
     ] != [results, left_count, right_count, results]:
         raise unsupported(instruction)
     depth = int(shape.partition("k")[2])
-    writes = [writer(each) for each in groups[0]]
-    left, right, added = ([reader(each, "f8") for each in part] for part in groups[1:])
+    writes = [writer(part) for part in groups[0]]
+    left, right, added = ([reader(operand, "f8") for operand in part] for part in groups[1:])
 
     def run(group: Group, mask: Mask) -> None:
         require_whole_warps(group, instruction, mask)
@@ -38,7 +38,7 @@ def multiply_doubles(instruction: Instruction) -> Step:
             total[:, ROW + 8 * (place >> 1), 2 * COLUMN + (place & 1)] = group.warps(read(group))
         total += np.matmul(a, b)
         for place, write in enumerate(writes):
-            found = total[:, ROW + 8 * (place >> 1), 2 * COLUMN + (place & 1)]
-            write(group, mask, found.reshape(-1))
+            result = total[:, ROW + 8 * (place >> 1), 2 * COLUMN + (place & 1)]
+            write(group, mask, result.reshape(-1))
 
     return run

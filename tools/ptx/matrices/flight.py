@@ -51,13 +51,13 @@ class Products:
         """Start a product; products of one sum follow each other."""
         for slot in product.slots:
             bits = np.broadcast_to(registers[slot], product.lanes.shape)
-            held = self._sums.get(slot)
-            if held is None:
+            total = self._sums.get(slot)
+            if total is None:
                 self._sums[slot] = Sum(bits, product.lanes)
             else:
-                held.bits = np.where(held.lanes, held.bits, bits)
-                held.lanes = held.lanes | product.lanes
-                held.products += 1
+                total.bits = np.where(total.lanes, total.bits, bits)
+                total.lanes = total.lanes | product.lanes
+                total.products += 1
             registers[slot] = np.where(product.lanes, _UNKNOWN, bits)
         self._pending.append(product)
 
@@ -74,10 +74,10 @@ class Products:
 
     def _finish(self, registers: list[Any], product: Product) -> None:
         sums = [self._sums[slot] for slot in product.slots]
-        found = product.compute([each.bits for each in sums])
-        for slot, held, bits in zip(product.slots, sums, found, strict=True):
-            held.bits = np.where(product.lanes, bits, held.bits)
-            held.products -= 1
-            if not held.products:
-                registers[slot] = np.where(held.lanes, held.bits, registers[slot])
+        results = product.compute([total.bits for total in sums])
+        for slot, total, bits in zip(product.slots, sums, results, strict=True):
+            total.bits = np.where(product.lanes, bits, total.bits)
+            total.products -= 1
+            if not total.products:
+                registers[slot] = np.where(total.lanes, total.bits, registers[slot])
                 del self._sums[slot]

@@ -65,15 +65,15 @@ def multiply(instruction: Instruction) -> Step:
     """mma.sync of a 16×k by a k×8 matrix, added to a 16×8 one."""
     shape, first, second, result = _form(instruction)
     depth = int(shape.partition("k")[2])
-    groups = [each.parts for each in instruction.operands if isinstance(each, Vector)]
+    groups = [operand.parts for operand in instruction.operands if isinstance(operand, Vector)]
     per = KINDS[first].per_register
     counts = [16 * depth // WARP // per, 8 * depth // WARP // per]
     words = 2 if result == "f16" else 4
-    if [len(each) for each in groups] != [words, *counts, words]:
+    if [len(group) for group in groups] != [words, *counts, words]:
         raise unsupported(instruction, "its operands")
-    writes = [writer(each) for each in groups[0]]
+    writes = [writer(part) for part in groups[0]]
     wraps = not instruction.has("satfinite")
-    left, right, added = (readers(each) for each in groups[1:])
+    left, right, added = (readers(group) for group in groups[1:])
 
     def run(group: Group, mask: Mask) -> None:
         require_whole_warps(group, instruction, mask)
@@ -88,14 +88,14 @@ def multiply(instruction: Instruction) -> Step:
 def _form(instruction: Instruction) -> tuple[str, str, str, str]:
     """Shape and the types of the factors and of the result. Refuses forms that are not known."""
     pairs = enumerate(instruction.modifiers)
-    given = [each for place, each in pairs if (place, each) != (5, "satfinite")]
-    sync, aligned, shape, rows, columns, *types = [*given, *[""] * 9][:9]
-    known = (sync, aligned, rows, columns) == ("sync", "aligned", "row", "col")
+    required = [modifier for place, modifier in pairs if (place, modifier) != (5, "satfinite")]
+    sync, aligned, shape, rows, columns, *types = [*required, *[""] * 9][:9]
+    is_expected = (sync, aligned, rows, columns) == ("sync", "aligned", "row", "col")
     result, first, second, added = types
     saturates = instruction.has("satfinite") and result != "s32"
     if (
-        not known
-        or len(given) != 9
+        not is_expected
+        or len(required) != 9
         or saturates
         or result != added
         or first not in _SHAPES.get(shape, ())
@@ -116,7 +116,7 @@ def _saturated(total: Array) -> Array:
 
 def readers(parts: Sequence[Operand | None]) -> list[Read]:
     """Read registers of 32 bits."""
-    return [reader(each, "u4") for each in parts]
+    return [reader(part, "u4") for part in parts]
 
 
 def left_factor(group: Group, reads: Sequence[Read], kind: Kind, depth: int) -> Array:
@@ -126,8 +126,8 @@ def left_factor(group: Group, reads: Sequence[Read], kind: Kind, depth: int) -> 
     for place, read in enumerate(reads):
         parts = kind.values(group.warps(read(group)))
         column = count * COLUMN + 4 * count * (place >> 1)
-        for each in range(count):
-            whole[:, ROW + 8 * (place & 1), column + each] = parts[..., each]
+        for index in range(count):
+            whole[:, ROW + 8 * (place & 1), column + index] = parts[..., index]
     return whole
 
 
@@ -138,8 +138,8 @@ def right_factor(group: Group, reads: Sequence[Read], kind: Kind, depth: int) ->
     for place, read in enumerate(reads):
         parts = kind.values(group.warps(read(group)))
         row = count * COLUMN + 4 * count * place
-        for each in range(count):
-            whole[:, row + each, ROW] = parts[..., each]
+        for index in range(count):
+            whole[:, row + index, ROW] = parts[..., index]
     return whole
 
 
@@ -154,19 +154,19 @@ def _accumulator(group: Group, reads: Sequence[Read], result: str) -> Array:
 def _singles(group: Group, reads: Sequence[Read], result: str) -> list[Array]:
     values = [group.warps(read(group)) for read in reads]
     if result != "f16":
-        return [each.view("i4" if result == "s32" else "f4") for each in values]
-    halves = [_halves(False)(each) for each in values]
-    return [each[..., side] for each in halves for side in (0, 1)]
+        return [value.view("i4" if result == "s32" else "f4") for value in values]
+    halves = [_halves(False)(value) for value in values]
+    return [half[..., side] for half in halves for side in (0, 1)]
 
 
 def _store(group: Group, mask: Mask, writes: Sequence[Write], whole: Array, result: str) -> None:
     kind = {"f16": "f2", "s32": "i4", "f32": "f4"}[result]
-    found = [
+    results = [
         whole[:, ROW + 8 * (place >> 1), 2 * COLUMN + (place & 1)].reshape(-1).astype(kind)
         for place in range(4)
     ]
     if result == "f16":
-        bits = [each.view("u2").astype("u4") for each in found]
-        found = [bits[0] | bits[1] << np.uint32(16), bits[2] | bits[3] << np.uint32(16)]
-    for write, value in zip(writes, found, strict=True):
+        bits = [half.view("u2").astype("u4") for half in results]
+        results = [bits[0] | bits[1] << np.uint32(16), bits[2] | bits[3] << np.uint32(16)]
+    for write, value in zip(writes, results, strict=True):
         write(group, mask, value)

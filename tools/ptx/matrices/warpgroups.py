@@ -111,18 +111,18 @@ def _multiply(instruction: Instruction) -> Step:
 def _form(instruction: Instruction, in_registers: bool, numbers: Sequence[Operand | None]) -> Form:
     _, *order, shape, result, first, second = [*instruction.modifiers, *[""] * 7][:7]
     more = instruction.modifiers[7:]
-    found = _SHAPE.match(shape)
+    match = _SHAPE.match(shape)
     same = second == first or {first, second} <= {"s8", "u8"}
-    known = order == ["sync", "aligned"] and result in _RESULTS.get(first, ())
-    if not (found and known and same) or more not in ((), ("satfinite",)):
+    is_expected = order == ["sync", "aligned"] and result in _RESULTS.get(first, ())
+    if not (match and is_expected and same) or more not in ((), ("satfinite",)):
         raise unsupported(instruction)
-    columns, depth, size = int(found[1]), int(found[2]), _SIZES[first]
+    columns, depth, size = int(match[1]), int(match[2]), _SIZES[first]
     if depth * size != 32 or columns % 8 or not 8 <= columns <= 256:
         raise unsupported(instruction, "its shape")
     if more and result != "s32":
         raise unsupported(instruction)
-    given = [each.value for each in numbers if isinstance(each, Immediate)]
-    signs, across = _options(instruction, size, in_registers, given, len(numbers))
+    immediates = [number.value for number in numbers if isinstance(number, Immediate)]
+    signs, across = _options(instruction, size, in_registers, immediates, len(numbers))
     return Form(columns, depth, result, first, second, bool(more), signs, across)
 
 
@@ -137,16 +137,16 @@ def _options(
     turned = given[signs:] or [0, 0]
     if not {*given[:signs]} <= {1, -1} or not {*turned} <= {0, 1}:
         raise unsupported(instruction, "its operands")
-    return tuple(given[:signs]), tuple(each == 1 for each in turned)
+    return tuple(given[:signs]), tuple(bit == 1 for bit in turned)
 
 
 def _slots(instruction: Instruction, to: Operand | None, form: Form) -> tuple[int, ...]:
     """The registers of the sum."""
     parts = to.parts if isinstance(to, Vector) else ()
-    found = tuple(e.slot for e in parts if isinstance(e, Register) and e.width == 4)
-    if len(found) != form.columns // (4 if form.result == "f16" else 2):
-        raise unsupported(instruction, f"{len(found)} registers of the sum")
-    return found
+    slots = tuple(e.slot for e in parts if isinstance(e, Register) and e.width == 4)
+    if len(slots) != form.columns // (4 if form.result == "f16" else 2):
+        raise unsupported(instruction, f"{len(slots)} registers of the sum")
+    return slots
 
 
 def _first(instruction: Instruction, left: Operand | None, form: Form) -> Start:
@@ -157,8 +157,8 @@ def _first(instruction: Instruction, left: Operand | None, form: Form) -> Start:
     reads = readers(left.parts)
 
     def start(group: Group, runs: Array) -> Elements:
-        found = left_factor(group, reads, KINDS[form.first], form.depth)
-        return lambda: found.reshape(-1, 64, form.depth).astype("f8")
+        factor = left_factor(group, reads, KINDS[form.first], form.depth)
+        return lambda: factor.reshape(-1, 64, form.depth).astype("f8")
 
     return start
 
@@ -169,11 +169,13 @@ def _in_memory(
     read, shape = reader(operand, "u8"), Shape(rows, _SIZES[kind], not across)
 
     def start(group: Group, runs: Array) -> Elements:
-        each = group.spread(read(group)).reshape(-1, WARPGROUP)
+        descriptors = group.spread(read(group)).reshape(-1, WARPGROUP)
         lanes = np.arange(0, group.lanes, WARPGROUP)
-        same = (each == each[:, :1]).all(1) | ~runs
-        require(group, instruction, lanes, each[:, 0], same, "is not the same in its warpgroup")
-        return lambda: _elements(shape.matrix(group, instruction, each[:, 0], runs), kind)
+        same = (descriptors == descriptors[:, :1]).all(1) | ~runs
+        require(
+            group, instruction, lanes, descriptors[:, 0], same, "is not the same in its warpgroup"
+        )
+        return lambda: _elements(shape.matrix(group, instruction, descriptors[:, 0], runs), kind)
 
     return start
 
@@ -186,8 +188,8 @@ def _elements(found: Array, kind: str) -> Array:
 
 def _places(columns: int) -> tuple[Array, Array]:
     """Row of its warp's 16, and column, of each element that a lane holds: [element, lane]."""
-    each = np.arange(columns // 2)[:, None]
-    return ROW + 8 * (each >> 1 & 1), 8 * (each >> 2) + 2 * COLUMN + (each & 1)
+    index = np.arange(columns // 2)[:, None]
+    return ROW + 8 * (index >> 1 & 1), 8 * (index >> 2) + 2 * COLUMN + (index & 1)
 
 
 def _sum(bits: list[Array], form: Form) -> Array:
@@ -219,5 +221,5 @@ def _bits(total: Array, form: Form) -> Sequence[Array]:
 
 def _integers(values: Array, saturates: bool) -> Array:
     limits = np.iinfo("i4")
-    kept = np.clip(values, limits.min, limits.max) if saturates else values
-    return kept.astype("i8").astype("u4")
+    clipped = np.clip(values, limits.min, limits.max) if saturates else values
+    return clipped.astype("i8").astype("u4")

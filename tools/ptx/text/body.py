@@ -62,8 +62,8 @@ class Body:
         if word == ".reg":
             self._declare()
         elif word in STATE:
-            made = variable(self._read, word)
-            self.variables[made.name] = made
+            declared = variable(self._read, word)
+            self.variables[declared.name] = declared
         elif word == ".param":
             self._parameter()
         elif word == ".pragma":
@@ -74,10 +74,10 @@ class Body:
 
     def _parameter(self) -> None:
         """A parameter of a call: a variable of local memory, with a name in this scope alone."""
-        made = variable(self._read, ".local")
-        name = f"{made.name}@{len(self.variables)}"
-        self.variables[name] = replace(made, name=name)
-        self._scopes[-1][made.name] = Symbol(name)
+        declared = variable(self._read, ".local")
+        name = f"{declared.name}@{len(self.variables)}"
+        self.variables[name] = replace(declared, name=name)
+        self._scopes[-1][declared.name] = Symbol(name)
 
     def _declare(self) -> None:
         kind = self._read.word()[1:]
@@ -103,9 +103,9 @@ class Body:
             self._add(f"{name}{number}", width)
 
     def _add(self, name: str, width: int) -> None:
-        made = Register(name, len(self.registers), width)
-        self.registers.append(made)
-        self._scopes[-1][name] = made
+        register = Register(name, len(self.registers), width)
+        self.registers.append(register)
+        self._scopes[-1][name] = register
 
     def _find(self, name: str) -> Register | Symbol | None:
         return next((scope[name] for scope in reversed(self._scopes) if name in scope), None)
@@ -122,19 +122,21 @@ class Body:
         words = self._operand_words()
         opcode, *modifiers = first.text.split(".")
         operands = Operands(words, self._find).all()
-        text = first.text + " " + " ".join(each.text for each in words)
-        made = Instruction(opcode, tuple(modifiers), operands, guard, first.line, self._place, text)
-        self.instructions.append(in_local_memory(made, self.variables))
+        text = first.text + " " + " ".join(word.text for word in words)
+        created = Instruction(
+            opcode, tuple(modifiers), operands, guard, first.line, self._place, text
+        )
+        self.instructions.append(in_local_memory(created, self.variables))
 
     def _guard(self) -> Register | Not:
         inverted = self._read.peek() == "!"
         if inverted:
             self._read.take("!")
         name = self._read.word()
-        found = self._find(name)
-        if not isinstance(found, Register) or found.width:
+        operand = self._find(name)
+        if not isinstance(operand, Register) or operand.width:
             raise self._read.error(f"{name} is not a predicate")
-        return Not(found) if inverted else found
+        return Not(operand) if inverted else operand
 
     def _operand_words(self) -> list[Token]:
         words: list[Token] = []

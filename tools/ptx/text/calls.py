@@ -44,17 +44,17 @@ def without_calls(
 
     Raises UnsupportedInstruction for a call of a function that is only declared, or calls itself.
     """
-    if not any(each.opcode == "call" for each in body.instructions):
+    if not any(instruction.opcode == "call" for instruction in body.instructions):
         return body
     caller = _Caller(body)
-    for index, each in enumerate(body.instructions):
+    for index, instruction in enumerate(body.instructions):
         caller.place_labels(index)
-        if each.opcode != "call":
-            caller.instructions.append(each)
+        if instruction.opcode != "call":
+            caller.instructions.append(instruction)
             continue
-        function = _called(each, functions, within)
+        function = _called(instruction, functions, within)
         inner = without_calls(function.body, functions, (*within, function.name))
-        caller.call(each, function, inner)
+        caller.call(instruction, function, inner)
     caller.place_labels(len(body.instructions))
     return caller.kernel()
 
@@ -62,7 +62,7 @@ def without_calls(
 def _called(
     call: Instruction, functions: Mapping[str, Function], within: tuple[str, ...]
 ) -> Function:
-    name = next((each.name for each in call.operands if isinstance(each, Symbol)), "")
+    name = next((operand.name for operand in call.operands if isinstance(operand, Symbol)), "")
     if {*call.modifiers} - {"uni"} or not name:
         raise unsupported(call, "only calls of functions by name are")
     if name not in functions:
@@ -114,9 +114,9 @@ class _Caller:
         if call.guard is not None:
             self.instructions.append(_jump(call, after, _inverted(call.guard)))
         start, slots = len(self.instructions), self._room(function, inner, own)
-        for each in inner.instructions:
-            made = _renamed(each, names, slots)
-            self.instructions.append(_jump(made, after) if made.opcode == "ret" else made)
+        for instruction in inner.instructions:
+            renamed = _renamed(instruction, names, slots)
+            self.instructions.append(_jump(renamed, after) if renamed.opcode == "ret" else renamed)
         self._labels |= {labels[name]: start + index for name, index in inner.labels.items()}
         self._labels[after.name] = len(self.instructions)
 
@@ -126,8 +126,8 @@ class _Caller:
             first = len(self._registers)
             self._slots[function.name] = first
             self._registers += [replace(e, slot=first + e.slot) for e in inner.registers]
-            for name, each in inner.variables.items():
-                self._variables[own[name]] = _named(each, own[name])
+            for name, variable in inner.variables.items():
+                self._variables[own[name]] = _named(variable, own[name])
         return self._slots[function.name]
 
 
@@ -137,11 +137,11 @@ def _named(variable: Variable, name: str) -> Variable:
 
 def _parameters(call: Instruction, function: Function) -> dict[str, str]:
     """The caller's variable for each parameter and result of a function."""
-    lists = [each.parts for each in call.operands if isinstance(each, Vector)]
-    given = [each for parts in lists for each in parts]
+    lists = [operand.parts for operand in call.operands if isinstance(operand, Vector)]
+    arguments = [part for parts in lists for part in parts]
     wanted = (*function.results, *function.parameters)
-    names = [each.name for each in given if isinstance(each, Symbol)]
-    if len(names) != len(wanted) or len(given) != len(wanted):
+    names = [argument.name for argument in arguments if isinstance(argument, Symbol)]
+    if len(names) != len(wanted) or len(arguments) != len(wanted):
         raise unsupported(call, f"{len(wanted)} parameters and results expected")
     return dict(zip(wanted, names, strict=True))
 
@@ -156,17 +156,19 @@ def _inverted(guard: Register | Not) -> Register | Not:
 
 def in_local_memory(instruction: Instruction, names: Collection[str]) -> Instruction:
     """An access of a parameter of a call, one of these names, as one of local memory."""
-    places = [each.base for each in instruction.operands if isinstance(each, Address)]
-    if not any(isinstance(each, Symbol) and each.name in names for each in places):
+    places = [operand.base for operand in instruction.operands if isinstance(operand, Address)]
+    if not any(isinstance(place, Symbol) and place.name in names for place in places):
         return instruction
-    modifiers = tuple("local" if each == "param" else each for each in instruction.modifiers)
+    modifiers = tuple(
+        "local" if modifier == "param" else modifier for modifier in instruction.modifiers
+    )
     return replace(instruction, modifiers=modifiers)
 
 
 def _renamed(instruction: Instruction, names: Mapping[str, str], slots: int) -> Instruction:
     """An instruction of a function, with the names and the registers that its caller has for it."""
     renames = _Renames(names, slots)
-    operands = tuple(renames.operand(each) for each in instruction.operands)
+    operands = tuple(renames.operand(operand) for operand in instruction.operands)
     guard = instruction.guard and renames.guard(instruction.guard)
     return in_local_memory(replace(instruction, operands=operands, guard=guard), {*names.values()})
 
@@ -198,7 +200,7 @@ class _Renames:
             case Address(Symbol() as base, offset):
                 return Address(self.symbol(base), offset)
             case Vector(parts):
-                return Vector(tuple(self.operand(each) for each in parts))
+                return Vector(tuple(self.operand(part) for part in parts))
             case Pair(first, second):
                 return Pair(self.operand(first), self.operand(second))
             case _:

@@ -44,11 +44,11 @@ class Operands:
         """Return the operands, None for `_`."""
         if not self._words:
             return ()
-        found = [self._alternative()]
+        operands = [self._alternative()]
         while self._at < len(self._words):
             self._take(",")
-            found.append(self._alternative())
-        return tuple(found)
+            operands.append(self._alternative())
+        return tuple(operands)
 
     def _alternative(self) -> Operand | None:
         first = self._one()
@@ -77,9 +77,9 @@ class Operands:
         return self._named(word)
 
     def _named(self, word: str) -> Operand:
-        found = self._find(word)
-        if found is not None:
-            return found
+        operand = self._find(word)
+        if operand is not None:
+            return operand
         if SPECIAL.match(word):
             return Special(word)
         return self._constant(word)
@@ -104,10 +104,10 @@ class Operands:
 
     def _register(self) -> Register:
         word = self._word()
-        found = self._find(word)
-        if not isinstance(found, Register):
+        operand = self._find(word)
+        if not isinstance(operand, Register):
             raise self._error(f"{word} is not a register")
-        return found
+        return operand
 
     def _vector(self, mark: str) -> Vector:
         self._take(mark)

@@ -44,12 +44,12 @@ class _Module:
             self._directive()
         if not self._target:
             raise PtxSyntaxError("PTX without .target")
-        return {name: self._whole(each) for name, each in self._found.items()}
+        return {name: self._whole(kernel) for name, kernel in self._found.items()}
 
     def _whole(self, kernel: Kernel) -> Kernel:
-        made = without_calls(kernel, self._functions)
-        variables = {**self._variables, **made.variables}
-        return replace(made, target=self._target, variables=variables)
+        inlined = without_calls(kernel, self._functions)
+        variables = {**self._variables, **inlined.variables}
+        return replace(inlined, target=self._target, variables=variables)
 
     def _directive(self) -> None:
         token = self._read.next()
@@ -71,8 +71,8 @@ class _Module:
             self._other(word)
 
     def _variable(self, space: str) -> None:
-        made = variable(self._read, space)
-        self._variables[made.name] = made
+        declared = variable(self._read, space)
+        self._variables[declared.name] = declared
 
     def _other(self, word: str) -> None:
         if word == ".func":
@@ -86,10 +86,10 @@ class _Module:
         name = self._read.word()
         parameters = self._parameters()
         required, most = self._limits()
-        made = self._body(name, parameters)
+        kernel = self._body(name, parameters)
         if name in self._found:
             raise self._read.error(f"two kernels are named {name}")
-        self._found[name] = replace(made, required_threads=required, most_threads=most)
+        self._found[name] = replace(kernel, required_threads=required, most_threads=most)
 
     def _function(self) -> None:
         """Read a function; one that is only declared is left out."""
@@ -102,8 +102,8 @@ class _Module:
             self._read.take(";")
             return
         body = self._body(name, parameters)
-        given, returned = (tuple(each.name for each in e) for e in (parameters, results))
-        self._functions[name] = Function(name, given, returned, body)
+        taken, returned = (tuple(parameter.name for parameter in e) for e in (parameters, results))
+        self._functions[name] = Function(name, taken, returned, body)
 
     def _body(self, name: str, parameters: tuple[Parameter, ...]) -> Kernel:
         body = Body(self._read)
@@ -117,13 +117,13 @@ class _Module:
         if self._read.peek() != "(":
             return ()
         self._read.take("(")
-        found: list[Parameter] = []
+        parameters: list[Parameter] = []
         while self._read.peek() != ")":
-            found.append(self._parameter())
+            parameters.append(self._parameter())
             if self._read.peek() == ",":
                 self._read.take(",")
         self._read.take(")")
-        return tuple(found)
+        return tuple(parameters)
 
     def _parameter(self) -> Parameter:
         self._read.take(".param")

@@ -67,11 +67,11 @@ class Reader:
 
     def numbers(self) -> list[int]:
         """Take numbers with commas between them."""
-        found = [self.number()]
+        values = [self.number()]
         while self.peek() == ",":
             self.take(",")
-            found.append(self.number())
-        return found
+            values.append(self.number())
+        return values
 
     def array_size(self, plain: int) -> int:
         """Take `[n]`: n, 0 for `[]`, and `plain` if there is none."""
@@ -88,17 +88,17 @@ class Reader:
 
     def file(self, text: str) -> None:
         """Remember the name of a file."""
-        found = _FILE.match(text)
-        if found:
-            self._files[found[1]] = found[2]
+        match = _FILE.match(text)
+        if match:
+            self._files[match[1]] = match[2]
 
     def place(self, text: str) -> str:
         """The line of the source that a `.loc` means."""
-        found = _LOC.match(text)
-        if not found:
+        match = _LOC.match(text)
+        if not match:
             return ""
-        name = self._files.get(found[1], f"file {found[1]}")
-        return (found[4] or f"{name}:{found[2]}:{found[3]}").strip()
+        name = self._files.get(match[1], f"file {match[1]}")
+        return (match[4] or f"{name}:{match[2]}:{match[3]}").strip()
 
     def skip_list(self) -> None:
         """Skip words with commas before them."""

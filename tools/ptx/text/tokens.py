@@ -40,10 +40,10 @@ def tokens(text: str) -> Iterator[Token]:
         )
     at, line = 0, 1
     while at < len(text):
-        found = _TOKEN.match(text, at)
-        if found is None:
+        match = _TOKEN.match(text, at)
+        if match is None:
             raise PtxSyntaxError(f"PTX line {line}: unexpected {text[at]!r}")
-        if found.lastgroup not in ("blank", "newline"):
-            yield Token(found.lastgroup or "", found[0].strip(), line)
-        line += found[0].count("\n")
-        at = found.end()
+        if match.lastgroup not in ("blank", "newline"):
+            yield Token(match.lastgroup or "", match[0].strip(), line)
+        line += match[0].count("\n")
+        at = match.end()

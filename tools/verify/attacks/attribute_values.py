@@ -73,7 +73,7 @@ class Case:
         return all(np.array_equal(a, b) for a, b in pairs)
 
     def __str__(self) -> str:
-        others = {name: each for name, each in self.call.attrs.items() if name != self.name}
+        others = {name: value for name, value in self.call.attrs.items() if name != self.name}
         return f"{self.call.op}({self.name}={self.value!r:.80}; {others!r:.300})"
 
 
@@ -95,9 +95,13 @@ def calls_of(sample: Sample) -> Iterator[Call]:
         return
     outputs = find(sample.op)(sample.attrs).evaluate(sample.inputs)
     weights = weights_for(sample.op, outputs)
-    known = {**sample.inputs, **outputs, **{slot + GRAD: each for slot, each in weights.items()}}
-    given = {slot: known[slot] for slot in gradient.inputs() if known.get(slot) is not None}
-    yield Call(gradient.kind, given, sample.attrs, sample)
+    values = {
+        **sample.inputs,
+        **outputs,
+        **{slot + GRAD: weight for slot, weight in weights.items()},
+    }
+    inputs = {slot: values[slot] for slot in gradient.inputs() if values.get(slot) is not None}
+    yield Call(gradient.kind, inputs, sample.attrs, sample)
 
 
 def cases(samples_of_an_op: int = 2) -> list[Case]:

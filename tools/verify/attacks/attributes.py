@@ -71,7 +71,7 @@ def _compared(case: Case, target: str) -> Outcome:
     compute = runtime.load(compile_graph(graph, target=target, options=options).module, place)
     if any(_bytes(var) > MOST_BYTES[target] for var in graph.results):
         return Outcome(LARGE)
-    found = compute(feed)
+    results = compute(feed)
     if defn.is_random and "Key" not in case.call.values:
         return Outcome(RESULT)
     try:
@@ -82,7 +82,7 @@ def _compared(case: Case, target: str) -> Outcome:
     except FAULTS as error:
         return Outcome(REFUSED, f"{type(error).__name__}: {error!s:.200}")
     wants = [want for slot in fetched for want in listed(wanted[slot])]
-    outcome = _difference(found, wants)
+    outcome = _difference(results, wants)
     if outcome.failed and target == "native" and _underflows(defn, case.call.values):
         return Outcome(UNDERFLOW, outcome.text)
     return outcome
@@ -102,13 +102,16 @@ def _graph(call: Call, defn: OpDef, op: OpDesc) -> tuple[Graph, dict[str, Any], 
     """The graph of one op, its feed, and the slots that are fetched."""
     graph, feed, inputs = Graph(), dict[str, Any](), dict[str, Any]()
     for slot, value in call.values.items():
-        arrays = [each for each in listed(value) if each is not None]
+        arrays = [item for item in listed(value) if item is not None]
         names = [f"{slot}.{place}" for place in range(len(arrays))]
         inputs[slot] = [graph.feed(n, type_of(a)) for n, a in zip(names, arrays, strict=True)]
         feed |= {n: np.ascontiguousarray(a) for n, a in zip(names, arrays, strict=True)}
     inferred = infer_types(defn, defn.types_of(inputs), op)
     outputs = {
-        slot: [graph.var(f"out.{slot}.{i}", each) for i, each in enumerate(listed(inferred[slot]))]
+        slot: [
+            graph.var(f"out.{slot}.{i}", tensor_type)
+            for i, tensor_type in enumerate(listed(inferred[slot]))
+        ]
         for slot in defn.outputs()
         if inferred.get(slot) is not None and not is_absent(call, defn, slot)
     }
@@ -125,15 +128,15 @@ def is_absent(call: Call, defn: OpDef, slot: str) -> bool:
 
 def _bytes(var: Var) -> int:
     """Bytes of a value, with 1 for every data-dependent size."""
-    known = [size for size in var.type.shape if isinstance(size, int)]
-    return prod(known) * var.type.dtype.itemsize
+    known_sizes = [size for size in var.type.shape if isinstance(size, int)]
+    return prod(known_sizes) * var.type.dtype.itemsize
 
 
 def _difference(found: Sequence[Any], wanted: Sequence[Any]) -> Outcome:
     for got, want in zip(found, wanted, strict=True):
-        given, expected = (np.shape(got), got.dtype), (np.shape(want), want.dtype)
-        if given != expected:
-            return Outcome(DIFFERS, f"{given}, expected {expected}")
+        actual, expected = (np.shape(got), got.dtype), (np.shape(want), want.dtype)
+        if actual != expected:
+            return Outcome(DIFFERS, f"{actual}, expected {expected}")
         if not np.allclose(_numbers(got), _numbers(want), 1e-3, 1e-5, equal_nan=True):
             return Outcome(DIFFERS, f"{got.ravel()[:4]}, expected {np.ravel(want)[:4]}")
     return Outcome(RESULT)
@@ -182,14 +185,16 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--memory", type=int, default=3, help="limit in GiB (%(default)s)")
     parser.add_argument("--workers", type=int, default=2, help="processes (%(default)s)")
     parser.add_argument("--show", type=int, default=20, help="failures to print (%(default)s)")
-    given = parser.parse_args(arguments)
-    chosen = [c for c in cases(given.samples) if (given.only or "") in c.call.op][:: given.every]
-    limits = Limits(given.memory << 30, given.seconds)
+    options = parser.parse_args(arguments)
+    chosen = [c for c in cases(options.samples) if (options.only or "") in c.call.op][
+        :: options.every
+    ]
+    limits = Limits(options.memory << 30, options.seconds)
     failed = False
-    for target in given.target or TARGETS:
+    for target in options.target or TARGETS:
         start = time.perf_counter()
-        outcomes = run(chosen, target, limits, given.workers)
-        print(report(target, chosen, outcomes, given.show))
+        outcomes = run(chosen, target, limits, options.workers)
+        print(report(target, chosen, outcomes, options.show))
         print(f"  {time.perf_counter() - start:.0f} s", flush=True)
         failed |= any(outcome.failed for outcome in outcomes)
     return int(failed)

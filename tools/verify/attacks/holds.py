@@ -55,18 +55,18 @@ class Renamed:
     @cached_property
     def params(self) -> dict[str, LoDTensor]:
         """The parameters by their new names."""
-        return {self.names.get(old, old): each for old, each in self.original.params.items()}
+        return {self.names.get(old, old): param for old, param in self.original.params.items()}
 
     @cached_property
     def feed(self) -> dict[str, Any]:
         """The feed by the new names."""
-        return {self.names.get(old, old): each for old, each in self.original.feed.items()}
+        return {self.names.get(old, old): array for old, array in self.original.feed.items()}
 
     @cached_property
     def numbers(self) -> np.ndarray:
         """The output for its feed."""
-        (found,) = self.predictor().run(self.feed)
-        return np.asarray(found)
+        (output,) = self.predictor().run(self.feed)
+        return np.asarray(output)
 
     def predictor(self) -> Predictor:
         """A predictor of the model."""
@@ -84,7 +84,7 @@ class Renamed:
         shapes = feed_shapes(self.program, [var.name for var in feeds])
         graph = to_graph(self.program, shapes, [var.name for var in fetches])
         sizes = {name: 8 for var in graph.feeds() for name in var.type.names}
-        arrays = {n: each.array for n, each in self.params.items() if each.array is not None}
+        arrays = {n: param.array for n, param in self.params.items() if param.array is not None}
         return study_graph("model", graph, sizes, params=arrays, like=self.program, target=target)
 
     @property
@@ -117,18 +117,20 @@ def same_numbers(model: Renamed, plain: Renamed) -> None:
 def same_code(model: Renamed, plain: Renamed) -> None:
     """Check that the NumPy and Triton modules have the same syntax trees, and their fetches."""
     for target in ("numpy", "triton"):
-        found, wanted = (each.study(target).module for each in (model, plain))
-        same_shape(shape_of_python(found.source), shape_of_python(wanted.source), target)
-        printable(found.source)
-        read = Module.parse(found.source)
-        assert [each.name for each in read.fetches][:1] == model.fetched
-        assert {each.name for each in read.feeds} >= set(model.feed)
+        module, wanted = (side.study(target).module for side in (model, plain))
+        same_shape(shape_of_python(module.source), shape_of_python(wanted.source), target)
+        printable(module.source)
+        read = Module.parse(module.source)
+        assert [fetch.name for fetch in read.fetches][:1] == model.fetched
+        assert {feed.name for feed in read.feeds} >= set(model.feed)
 
 
 def printable(text: str) -> None:
     """Raise AssertionError if a text controls a terminal."""
-    found = steers(text)
-    assert not found, f"it holds {found} at {text[max(text.index(found[0]) - 60, 0) :][:90]!r}"
+    escapes = steers(text)
+    assert not escapes, (
+        f"it holds {escapes} at {text[max(text.index(escapes[0]) - 60, 0) :][:90]!r}"
+    )
 
 
 def same_shape(found: str, wanted: str, what: str) -> None:
@@ -147,7 +149,7 @@ def same_texts(model: Renamed, plain: Renamed) -> None:
     assert len(text.splitlines()) == len(show(plain.program).splitlines())
     for mine, other in zip(ours.stages, theirs.stages, strict=True):
         assert show(parse(mine.text)) == mine.text
-        first, second = (" ".join(shape_of_dot(dot(parse(each.text)))) for each in (mine, other))
+        first, second = (" ".join(shape_of_dot(dot(parse(side.text)))) for side in (mine, other))
         same_shape(first, second, "DOT")
         line = row(mine)
         assert len(line.splitlines()) == 1 and json.loads(line)["name"] == mine.name
@@ -176,8 +178,8 @@ def same_commands(model: Renamed, plain: Renamed) -> None:
             printable(printed)
             forged = (CODE, " " * 8 + CODE)  # wrapped lines of tables begin with four spaces
             assert not any(line.startswith(forged) for line in printed.splitlines()), printed
-        (found,) = load_compiled(package).run(model.feed)
-        np.testing.assert_allclose(np.asarray(found), plain.numbers, rtol=1e-4, atol=1e-5)
+        (output,) = load_compiled(package).run(model.feed)
+        np.testing.assert_allclose(np.asarray(output), plain.numbers, rtol=1e-4, atol=1e-5)
         code, printed = command(["infer", path, *files, "--input", Path(folder, "missing.npy")])
         assert code == 2, printed
         printable(printed)
@@ -208,8 +210,8 @@ def same_kernels(model: Renamed, plain: Renamed) -> None:
             feed[name] = np.asarray(value)
             levels = enumerate(value.lod())
             feed |= {f"{name}{LOD}{i}": np.array(level, np.int64) for i, level in levels}
-    found = run(feed)[0]
-    np.testing.assert_allclose(found, model.original.result, rtol=1e-3, atol=1e-4)
+    result = run(feed)[0]
+    np.testing.assert_allclose(result, model.original.result, rtol=1e-3, atol=1e-4)
 
 
 CHECKS: dict[str, Callable[[Renamed, Renamed], None]] = {

@@ -30,9 +30,9 @@ TOGETHER = 20
 
 def calls(only: str = "") -> list[Call]:
     """All samples and their gradient ops whose op contains `only`; composite ops are other ops."""
-    alone = (each for each in samples() if not find(each.op).is_composite)
-    found = (call for sample in alone for call in calls_of(sample))
-    return [call for call in found if only in call.op and not find(call.op).is_composite]
+    alone = (sample for sample in samples() if not find(sample.op).is_composite)
+    calls_of_samples = (call for sample in alone for call in calls_of(sample))
+    return [call for call in calls_of_samples if only in call.op and not find(call.op).is_composite]
 
 
 def hostile_feeds(feed: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -40,14 +40,18 @@ def hostile_feeds(feed: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]
     describe it.
     """
     variants = {name: [*_hostile(array)] for name, array in feed.items()}
-    for name, found in variants.items():
-        for words, changed in found:
+    for name, arrays_of_variants in variants.items():
+        for words, changed in arrays_of_variants:
             yield f"{name}: {words}", {**feed, name: changed}
     for seed in range(TOGETHER if len(feed) > 1 else 0):
         random = np.random.default_rng(seed)
-        chosen = {n: found[random.integers(len(found))] for n, found in variants.items() if found}
-        some = {name: each for name, each in chosen.items() if random.random() < 0.6}
-        words = ", ".join(f"{name}: {each[0]}" for name, each in some.items())
+        chosen = {
+            n: arrays_of_variant[random.integers(len(arrays_of_variant))]
+            for n, arrays_of_variant in variants.items()
+            if arrays_of_variant
+        }
+        some = {name: variant for name, variant in chosen.items() if random.random() < 0.6}
+        words = ", ".join(f"{name}: {variant[0]}" for name, variant in some.items())
         yield f"seed {seed}: {words}", {**feed, **{n: array for n, (_, array) in some.items()}}
 
 

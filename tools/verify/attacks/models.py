@@ -22,9 +22,9 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="attack.py models", description=__doc__)
     parser.add_argument("--count", type=int, default=CASES, help="how many cases (%(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="another seed, other cases")
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     start = time.perf_counter()
-    arguments = ["--count", str(given.count), "--seed", str(given.seed), "--compile", "--run"]
+    arguments = ["--count", str(options.count), "--seed", str(options.seed), "--compile", "--run"]
     code = fuzz_files.main(arguments)
     print(f"{time.perf_counter() - start:.0f} s")
     return code

@@ -83,9 +83,9 @@ Names = Callable[[int], str]
 
 def families() -> dict[str, Names]:
     """Families of variable names, by intent."""
-    made: dict[str, Names] = {what: _before(text) for what, text in PAYLOADS.items()}
-    made |= {f"{what}, at the end": _behind(text) for what, text in PAYLOADS.items()}
-    return made | {"words of Python": _word, "collisions": _colliding}
+    names_by_intent: dict[str, Names] = {what: _before(text) for what, text in PAYLOADS.items()}
+    names_by_intent |= {f"{what}, at the end": _behind(text) for what, text in PAYLOADS.items()}
+    return names_by_intent | {"words of Python": _word, "collisions": _colliding}
 
 
 def _before(text: str) -> Names:

@@ -133,10 +133,10 @@ def main(arguments: Sequence[str]) -> int:
     count = parser.parse_args(arguments).count
     started = time.perf_counter()
     before, after = attack(count)
-    each = (after.rss - before.rss) / count
+    growth = (after.rss - before.rss) / count
     print(f"{count} programs in {time.perf_counter() - started:.1f} s, after {WARM_UP} others")
     print(
-        f"  resident  {before.rss / 1e6:8.2f} → {after.rss / 1e6:8.2f} MB, {each:.0f} B a program"
+        f"  resident  {before.rss / 1e6:8.2f} → {after.rss / 1e6:8.2f} MB, {growth:.0f} B a program"
     )
     for name in ("objects", "blocks", "sources"):
         print(f"  {name:9} {getattr(before, name):8d} → {getattr(after, name):8d}")

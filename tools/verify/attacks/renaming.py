@@ -34,12 +34,12 @@ class Original:
     @property
     def variables(self) -> list[str]:
         """The names of its variables, in order, except those that hold feeds and fetches."""
-        found = dict.fromkeys(
+        names = dict.fromkeys(
             var.one("name", str)
             for block in self.message.many("blocks", Message)
             for var in block.many("vars", Message)
         )
-        return [name for name in found if name not in EDGES]
+        return [name for name in names if name not in EDGES]
 
 
 def originals() -> list[Original]:
@@ -51,12 +51,12 @@ def _original(folder: Path) -> Original:
     name = folder.name.removesuffix("__combined")
     model = read_inference_model(folder, "model", "params")
     with np.load(GOLDEN / f"{name}__io.npz") as file:
-        held = {key: file[key] for key in file.files}
-    feed = {key[3:]: _fed(held, key) for key in held if key.startswith("in.")}
+        arrays = {key: file[key] for key in file.files}
+    feed = {key[3:]: _fed(arrays, key) for key in arrays if key.startswith("in.")}
     fed = {var.name for var in model.feeds}
     feed = {key: value for key, value in feed.items() if key in fed}
     message = parse((folder / "model").read_bytes())
-    return Original(name, message, model.params, feed, held["out"])
+    return Original(name, message, model.params, feed, arrays["out"])
 
 
 def _fed(held: Mapping[str, np.ndarray], key: str) -> Any:
@@ -102,8 +102,8 @@ def _call_stack(text: str) -> Message:
 
 
 def _slot(slot: Message, names: Mapping[str, str]) -> Message:
-    held = tuple(n if n == EMPTY else names.get(n, n) for n in slot.many("arguments", str))
-    return replace(slot, values={**slot.values, "arguments": held}) if held else slot
+    arguments = tuple(n if n == EMPTY else names.get(n, n) for n in slot.many("arguments", str))
+    return replace(slot, values={**slot.values, "arguments": arguments}) if arguments else slot
 
 
 def _attr(attr: Message, names: Mapping[str, str], books: str | None) -> Message:

@@ -64,12 +64,12 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--size", type=int, default=50_000, help="numbers in each (%(default)s)")
     parser.add_argument("--folder", type=Path, help="where to save (a temporary folder)")
     parser.add_argument("--times", action="store_true", help="print the time of saves instead")
-    given = parser.parse_args(arguments)
-    with TemporaryDirectory(prefix="saves-", dir=given.folder) as space:
-        if given.times:
+    options = parser.parse_args(arguments)
+    with TemporaryDirectory(prefix="saves-", dir=options.folder) as space:
+        if options.times:
             print(_times(Path(space)))
             return 0
-        return _attack(given, Path(space))
+        return _attack(options, Path(space))
 
 
 def _attack(given: argparse.Namespace, space: Path) -> int:
@@ -86,9 +86,9 @@ def _attack(given: argparse.Namespace, space: Path) -> int:
 
 
 def _row(kind: Kind, tally: Tally, seconds: float) -> Row:
-    found = tally.found
-    named = found["old"] + found["new"] + found["torn"]
-    numbers = (tally.kills, found["old"], found["new"], tally.kills - named, found["torn"])
+    outcomes = tally.found
+    named = outcomes["old"] + outcomes["new"] + outcomes["torn"]
+    numbers = (tally.kills, outcomes["old"], outcomes["new"], tally.kills - named, outcomes["torn"])
     rest = (tally.left, tally.milliseconds, seconds)
     return dict(zip(COLUMNS, (kind.name, *numbers, *rest), strict=True))
 
@@ -117,11 +117,11 @@ def attacked(
 def outcome(kind: Kind, model: Versioned, folder: Path) -> str:
     """The result of a load: old, new, torn, or the name of the error raised."""
     try:
-        found = kind.load(model, folder)
+        values = kind.load(model, folder)
     except (ValueError, OSError) as error:
         return type(error).__name__
     versions: dict[tuple[float, ...], str] = {(OLD,): "old", (NEW,): "new"}
-    return versions.get(tuple(found), "torn")
+    return versions.get(tuple(values), "torn")
 
 
 def _saved_in_child(kind: Kind, model: Versioned, folder: Path) -> float:

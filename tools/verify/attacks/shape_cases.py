@@ -53,12 +53,12 @@ class Case:
     @cached_property
     def arrays(self) -> dict[str, list[Any]]:
         """The operands by slot, one of them in another shape; its elements are repeated."""
-        found = {slot: _arrays(value) for slot, value in self.call.values.items()}
+        arrays = {slot: _arrays(value) for slot, value in self.call.values.items()}
         if not self.is_output:
             slot, place = self.operand
-            found[slot][place] = np.resize(found[slot][place], self.shape)
-            found |= self._saved_outputs(found)
-        return found
+            arrays[slot][place] = np.resize(arrays[slot][place], self.shape)
+            arrays |= self._saved_outputs(arrays)
+        return arrays
 
     def _saved_outputs(self, arrays: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
         """The outputs of the forward op that a gradient op reads, computed from the mutated input,
@@ -75,16 +75,16 @@ class Case:
             return {}
         saved = {slot: _arrays(outputs[slot]) for slot in arrays if outputs.get(slot) is not None}
         return {
-            slot: found
-            for slot, found in saved.items()
-            if [each.shape for each in found] == [each.shape for each in arrays[slot]]
+            slot: slot_outputs
+            for slot, slot_outputs in saved.items()
+            if [output.shape for output in slot_outputs] == [array.shape for array in arrays[slot]]
         }
 
     @cached_property
     def types(self) -> dict[str, list[TensorType]]:
         """The types that operands are declared with."""
         return {
-            slot: [self._type(slot, place, each) for place, each in enumerate(arrays)]
+            slot: [self._type(slot, place, array) for place, array in enumerate(arrays)]
             for slot, arrays in self.arrays.items()
         }
 
@@ -103,10 +103,10 @@ class Case:
 
     def __str__(self) -> str:
         slot, place = self.operand
-        given = {s: [np.shape(a) for a in arrays] for s, arrays in self.arrays.items()}
+        shapes = {s: [np.shape(a) for a in arrays] for s, arrays in self.arrays.items()}
         index = f"[{place}]" if find(self.call.op).slots[slot].many else ""
         changed = f"{slot}{index} {self.mutation} {self.shape}"
-        return f"{self.call.op} {self.form}: {changed}; {given}; {dict(self.call.attrs)!r:.200}"
+        return f"{self.call.op} {self.form}: {changed}; {shapes}; {dict(self.call.attrs)!r:.200}"
 
 
 def cases(only: str = "") -> Iterator[Case]:
@@ -189,4 +189,4 @@ def _mutations(shape: Shape, itemsize: int) -> Iterator[tuple[str, Shape]]:
 
 
 def _arrays(value: Any) -> list[Any]:
-    return [np.asarray(each) for each in listed(value) if each is not None]
+    return [np.asarray(item) for item in listed(value) if item is not None]

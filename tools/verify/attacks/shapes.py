@@ -76,8 +76,8 @@ def attempt(case: Case, target: str) -> Outcome:
     def run() -> Outcome:
         if _output_bytes(case) > MAX_OUTPUT:
             return Outcome(LARGE)
-        found = computed(case, target)
-        return Outcome(RESULT) if target == "numpy" else _compared(case, found)
+        results = computed(case, target)
+        return Outcome(RESULT) if target == "numpy" else _compared(case, results)
 
     return attempted(run, FAULTS)
 
@@ -85,12 +85,17 @@ def attempt(case: Case, target: str) -> Outcome:
 def _output_bytes(case: Case) -> int:
     """The bytes of the outputs whose sizes the shapes of the operands determine; 0 if refused."""
     defn = find(case.call.op)(case.call.attrs)
-    types = {s: defn.slots[s].hold([*map(type_of, each)]) for s, each in case.arrays.items()}
+    types = {s: defn.slots[s].hold([*map(type_of, values)]) for s, values in case.arrays.items()}
     try:
         inferred = defn.infer_types(types)
     except FAULTS:
         return 0
-    sizes = (type.nbytes for each in inferred.values() for type in listed(each) if type is not None)
+    sizes = (
+        type.nbytes
+        for tensor_type in inferred.values()
+        for type in listed(tensor_type)
+        if type is not None
+    )
     return sum(size for size in sizes if isinstance(size, int))
 
 
@@ -128,7 +133,7 @@ def _is_as_exact(case: Case, found: Sequence[Any], wanted: Sequence[Any]) -> boo
     if defn.is_composite:
         return False
     inputs = {
-        slot: defn.slots[slot].hold([_wide(each) for each in arrays])
+        slot: defn.slots[slot].hold([_wide(array) for array in arrays])
         for slot, arrays in case.arrays.items()
     }
     try:
@@ -136,10 +141,10 @@ def _is_as_exact(case: Case, found: Sequence[Any], wanted: Sequence[Any]) -> boo
     except FAULTS:
         return False
     slots = [slot for slot in defn.outputs() if not _is_absent(case, slot)]
-    exact = [each for slot in slots for each in listed(outputs.get(slot)) if each is not None]
+    exact = [output for slot in slots for output in listed(outputs.get(slot)) if output is not None]
     return len(exact) == len(found) and all(
-        _distance(got, each) <= 2 * _distance(want, each) < np.inf
-        for got, want, each in zip(found, wanted, exact, strict=True)
+        _distance(got, is_exact) <= 2 * _distance(want, is_exact) < np.inf
+        for got, want, is_exact in zip(found, wanted, exact, strict=True)
     )
 
 
@@ -157,9 +162,9 @@ def _distance(array: Any, exact: Any) -> float:
 def difference(found: Sequence[Any], wanted: Sequence[Any]) -> Outcome:
     """Compare arrays: types, shapes and numbers up to rounding of sums."""
     for got, want in zip(found, wanted, strict=True):
-        given, expected = (np.shape(got), got.dtype), (np.shape(want), want.dtype)
-        if given != expected:
-            return Outcome(DIFFERS, f"{given}, expected {expected}")
+        actual, expected = (np.shape(got), got.dtype), (np.shape(want), want.dtype)
+        if actual != expected:
+            return Outcome(DIFFERS, f"{actual}, expected {expected}")
         first, second = _numbers(got), _numbers(want)
         largest = float(np.nanmax(np.abs(second), initial=0.0))
         if not np.allclose(first, second, 1e-3, 1e-5 * max(1.0, largest), equal_nan=True):
@@ -188,7 +193,7 @@ def computed(case: Case, target: str) -> list[Any]:
         while len(_programs) > 2 * PROGRAMS:
             _programs.popitem(last=False)
     compute = _programs[key]()
-    feed = {name: np.ascontiguousarray(each) for name, each in _by_name(case.arrays).items()}
+    feed = {name: np.ascontiguousarray(array) for name, array in _by_name(case.arrays).items()}
     return compute(_renamed(case, feed))
 
 
@@ -228,7 +233,10 @@ def _graph(case: Case) -> Graph:
     }
     inferred = infer_types(defn, defn.types_of(inputs), op)
     outputs = {
-        slot: [graph.var(f"out.{slot}.{i}", each) for i, each in enumerate(listed(inferred[slot]))]
+        slot: [
+            graph.var(f"out.{slot}.{i}", tensor_type)
+            for i, tensor_type in enumerate(listed(inferred[slot]))
+        ]
         for slot in defn.outputs()
         if inferred.get(slot) is not None and not _is_absent(case, slot)
     }
@@ -257,7 +265,7 @@ def _program(case: Case) -> Graph:
     for slot in (slot for slot in case.types if not cls.slots[slot].companion):
         inputs[slot] = [f"{slot}.{place}" for place in range(len(case.types[slot]))]
         for name in inputs[slot]:
-            levels = sum(each.startswith(name + LOD) for each in types)
+            levels = sum(fed_name.startswith(name + LOD) for fed_name in types)
             shape = [size if isinstance(size, int) else -1 for size in types[name].shape]
             dtype = types[name].dtype.numpy.name
             block.create_var(name=name, shape=shape, dtype=dtype, lod_level=levels)
@@ -276,14 +284,14 @@ def _renamed(case: Case, feed: dict[str, Any]) -> dict[str, Any]:
     cls = find(case.call.op)
     if not cls.is_composite:
         return feed
-    found = dict[str, Any]()
+    renamed_feed = dict[str, Any]()
     for name, value in feed.items():
         slot, _, place = name.rpartition(".")
         of = cls.slots[slot].of if cls.slots[slot].companion == "lod" else ""
         many = bool(of) and cls.slots[of].many
         level = f"{of}.{place}{LOD}0" if many else f"{of}.0{LOD}{place}"
-        found[level if of else name] = value
-    return found
+        renamed_feed[level if of else name] = value
+    return renamed_feed
 
 
 # ---- the attack --------------------------------------------------------------------------------
@@ -300,8 +308,8 @@ def run(cases: Sequence[Case], target: str, limits: Limits, jobs: int) -> list[O
     def called(index: int) -> Outcome:
         return attempt(cases[order[index]], target)
 
-    found = call_in_children(called, len(cases), limits, lost, jobs)
-    outcomes = dict(zip(order, found, strict=True))
+    results = call_in_children(called, len(cases), limits, lost, jobs)
+    outcomes = dict(zip(order, results, strict=True))
     return [outcomes[index] for index in range(len(cases))]
 
 
@@ -344,12 +352,12 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--seconds", type=float, default=10.0, help="limit of a case (%(default)s)")
     parser.add_argument("--memory", type=int, default=4, help="limit in GiB (%(default)s)")
     parser.add_argument("--jobs", type=int, default=2, help="processes (%(default)s)")
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     os.environ.setdefault("CPU_NUM", "1")
-    cases = chosen(given.count, given.seed, given.only, given.slice)
+    cases = chosen(options.count, options.seed, options.only, options.slice)
     start = time.perf_counter()
-    limits = Limits(given.memory << 30, given.seconds)
-    outcomes = run(cases, given.target, limits, min(given.jobs, len(cases)))
-    print(report(given.target, cases, outcomes))
+    limits = Limits(options.memory << 30, options.seconds)
+    outcomes = run(cases, options.target, limits, min(options.jobs, len(cases)))
+    print(report(options.target, cases, outcomes))
     print(f"  {time.perf_counter() - start:.0f} s", flush=True)
     return int(any(outcome.failed for outcome in outcomes))

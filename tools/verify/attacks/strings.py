@@ -57,7 +57,7 @@ class Tally:
         rows = [
             f"  {kind}: {self.held[kind]:,} held, {self.refused[kind]:,} refused" for kind in kinds
         ]
-        failed = [f"  FAILED {each}" for each in self.failures]
+        failed = [f"  FAILED {failure}" for failure in self.failures]
         last = f"{len(self.failures)} of {self.cases:,} models with hostile strings fail"
         return "\n".join([*rows, *failed, goal(last, not self.failures, "0")])
 
@@ -128,15 +128,15 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--models", default="", metavar="NAME,NAME", help="only these models")
     parser.add_argument("--every", type=int, default=1, help="each so many strings, one by one (1)")
     parser.add_argument("--checks", default=",".join(CHECKS), help="what is held (%(default)s)")
-    given = parser.parse_args(arguments)
-    if "kernels" in given.checks:
+    options = parser.parse_args(arguments)
+    if "kernels" in options.checks:
         os.environ["TRITON_INTERPRET"] = "1"
-    wanted = given.models.split(",")
-    models = [each for each in originals() if not given.models or each.name in wanted]
+    wanted = options.models.split(",")
+    models = [original for original in originals() if not options.models or original.name in wanted]
     tally, start = Tally(), time.perf_counter()
     for place, model in enumerate(models):
-        attack_all([model], families(), given.checks.split(","), tally, place)
-        attack_each([model], given.every, tally)
+        attack_all([model], families(), options.checks.split(","), tally, place)
+        attack_each([model], options.every, tally)
         spent = time.perf_counter() - start
         print(f"{model.name}: {tally.cases:,} cases so far, {spent:.0f} s", flush=True)
     print(tally)

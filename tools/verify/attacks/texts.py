@@ -30,9 +30,9 @@ def _bound(body: Iterable[ast.stmt]) -> Iterator[str]:
         if isinstance(node, ast.FunctionDef):
             yield node.name
         elif isinstance(node, ast.Import | ast.ImportFrom):
-            yield from (each.asname or each.name.partition(".")[0] for each in node.names)
+            yield from (alias.asname or alias.name.partition(".")[0] for alias in node.names)
         elif isinstance(node, ast.Assign):
-            yield from (each.id for each in node.targets if isinstance(each, ast.Name))
+            yield from (target.id for target in node.targets if isinstance(target, ast.Name))
 
 
 class _Numbered(ast.NodeTransformer):
@@ -77,11 +77,11 @@ def shape_of_dot(text: str) -> list[str]:
     tokens: list[str] = []
     place = 0
     while place < len(text):
-        found = _DOT.match(text, place)
-        if found is None:
+        match = _DOT.match(text, place)
+        if match is None:
             raise ValueError(f"no token of DOT at {text[place : place + 30]!r}")
-        place = found.end()
-        token = '""' if found[0].startswith('"') else found[0]
+        place = match.end()
+        token = '""' if match[0].startswith('"') else match[0]
         tokens += [token] if token.strip() else []
     return tokens
 

@@ -86,9 +86,9 @@ def attempt(unit: Unit, seconds: float = 20.0, progress: Any = None) -> Found:
 
     `progress(index)` is called before each run, with the number of its feed.
     """
-    found = Found(Counter(), [])
+    summary = Found(Counter(), [])
     case = _case(unit)
-    full = [s for s, v in case.results.items() if any(np.size(each) for each in listed(v))]
+    full = [s for s, v in case.results.items() if any(np.size(array) for array in listed(v))]
     names = [slot for slot in full for _ in listed(case.results[slot])]
     step, feed = _compiled(case, full, _batch(unit))
     for index, (words, hostile) in enumerate(hostile_feeds(feed)):
@@ -99,8 +99,8 @@ def attempt(unit: Unit, seconds: float = 20.0, progress: Any = None) -> Found:
         signal.setitimer(signal.ITIMER_REAL, seconds)
         kind, text = _run(step, hostile, case, names)
         signal.setitimer(signal.ITIMER_REAL, 0.0)
-        found.add(kind, f"{words}: {text}")
-    return found
+        summary.add(kind, f"{words}: {text}")
+    return summary
 
 
 def _compiled(case: Case, outputs: list[str], batch: int) -> tuple[Any, dict[str, Any]]:
@@ -134,16 +134,16 @@ def _case(unit: Unit) -> Case:
     """The call with its outputs."""
     call = unit.call
     defn = find(call.op)(call.attrs)
-    found = defn.evaluate(call.values)
-    results = {slot: each for slot, each in found.items() if not is_absent(call, defn, slot)}
+    outputs = defn.evaluate(call.values)
+    results = {slot: value for slot, value in outputs.items() if not is_absent(call, defn, slot)}
     values = {slot: value for slot, value in call.values.items() if value is not None}
     return Case(call.op, call.attrs, values, results)
 
 
 def _batch(unit: Unit) -> int:
     """The size that gets a name: the rows of the first input; none if no size does."""
-    arrays = [each for value in unit.call.values.values() for each in listed(value)]
-    rows = [len(each) for each in arrays if np.ndim(each)]
+    arrays = [array for value in unit.call.values.values() for array in listed(value)]
+    rows = [len(array) for array in arrays if np.ndim(array)]
     return rows[0] if unit.named and rows else NOBODY
 
 
@@ -200,11 +200,11 @@ def _judged_offsets(results: Sequence[Any], case: Case, names: Sequence[str]) ->
 
 def run(units: Sequence[Unit], limits: Limits, workers: int) -> list[Found]:
     """The outcomes of units; what follows a run that ended its process is run in another."""
-    found = [Found(Counter(), []) for _ in units]
+    summaries = [Found(Counter(), []) for _ in units]
     pending = list(enumerate(units))
     while pending:
-        pending = _run_round(pending, found, limits, workers)
-    return found
+        pending = _run_round(pending, summaries, limits, workers)
+    return summaries
 
 
 def _run_round(
@@ -238,7 +238,7 @@ def _run_round(
         found[place].add(kind, f"{words}: {result}")
         if number:
             halves = replace(unit, stop=number - 1), replace(unit, start=number)
-            remaining += [(place, each) for each in halves if each.start != each.stop]
+            remaining += [(place, half) for half in halves if half.start != half.stop]
     return remaining
 
 
@@ -250,9 +250,9 @@ def _words(unit: Unit, number: int) -> str:
 
 def report(units: Sequence[Unit], found: Sequence[Found], shown: int) -> str:
     """The counts of outcomes, the first failures of each call, and whether the goal is met."""
-    counts = sum((each.counts for each in found), Counter[str]())
+    counts = sum((summary.counts for summary in found), Counter[str]())
     row = {"calls": len(units), "runs": counts.total(), **{kind: counts[kind] for kind in KINDS}}
-    failures = [(u, f) for u, each in zip(units, found, strict=True) for f in each.failures]
+    failures = [(u, f) for u, summary in zip(units, found, strict=True) for f in summary.failures]
     lines = [f"  {kind}: {unit}\n      {text}" for unit, (kind, text) in failures[:shown]]
     text = table("Values", [row], dict.fromkeys(row, ",d"))
     done = goal(f"{len(failures):,} of {counts.total():,} fail", not failures, "0")
@@ -269,11 +269,11 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--memory", type=int, default=3, help="limit in GiB (%(default)s)")
     parser.add_argument("--workers", type=int, default=2, help="processes (%(default)s)")
     parser.add_argument("--show", type=int, default=20, help="failures to print (%(default)s)")
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     os.environ["FLUID_CHECK"] = "1"
-    units = [Unit(call, given.named) for call in calls(given.only)[:: given.every]]
+    units = [Unit(call, options.named) for call in calls(options.only)[:: options.every]]
     start = time.perf_counter()
-    found = run(units, Limits(given.memory << 30, given.seconds), given.workers)
-    print(report(units, found, given.show))
+    summaries = run(units, Limits(options.memory << 30, options.seconds), options.workers)
+    print(report(units, summaries, options.show))
     print(f"  {time.perf_counter() - start:.0f} s", flush=True)
-    return int(any(each.failures for each in found))
+    return int(any(summary.failures for summary in summaries))

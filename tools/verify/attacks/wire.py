@@ -36,7 +36,7 @@ from tests.runtime.ps.world import FAST, SIZE, World, receive, send
 METHODS = ("Call", "Fetch", "Exchange", "Beat", "Nothing")
 DOES = ("hello", "complete", "leave", "abort", "finished", "sum", "push", "read", "rows", "save",
         "status", "format", "")  # fmt: skip
-OWN_DOES = tuple(each for each in DOES if each not in ("complete", "abort"))
+OWN_DOES = tuple(action for action in DOES if action not in ("complete", "abort"))
 """What a peer asks for that has an id of its own: that one it may complete."""
 FIELDS = ("trainer", "name", "names", "step", "sender", "number", "part", "parts", "dtype", "shape",
           "rows", "folder", "adds", "why", "endpoint")  # fmt: skip
@@ -69,7 +69,7 @@ class Delayed(World):
     def service(self) -> Service:
         """As that of `World`; each gradient is applied as it comes."""
         variables = self.variables
-        variables |= {f"count.trainer_{each}": np.zeros(1, np.int64) for each in range(2)}
+        variables |= {f"count.trainer_{trainer}": np.zeros(1, np.int64) for trainer in range(2)}
 
         def update(feeds: Any, trainer: int) -> None:
             if "g" in feeds:
@@ -89,7 +89,7 @@ class Delayed(World):
             ),
             update=update,
             count=count,
-            counters={f"count.trainer_{each}": each for each in range(2)},
+            counters={f"count.trainer_{trainer}": trainer for trainer in range(2)},
         )
 
 
@@ -98,7 +98,7 @@ class Delayed(World):
 
 def packet(chance: random.Random, does: Sequence[str]) -> bytes:
     """A call whose fields have values of any kind; sometimes it claims a wrong size."""
-    header = {each: chance.choice(HOSTILE) for each in FIELDS if chance.random() < 0.6}
+    header = {field: chance.choice(HOSTILE) for field in FIELDS if chance.random() < 0.6}
     if chance.random() < 0.5:
         header = valid_push(chance) | {chance.choice(FIELDS): chance.choice(HOSTILE)}
     raw = bytes(4 * SIZE) if chance.random() < 0.3 else chance.randbytes(chance.randrange(64))
@@ -109,15 +109,15 @@ def packet(chance: random.Random, does: Sequence[str]) -> bytes:
 def valid_push(chance: random.Random) -> dict[str, Any]:
     """The header of a gradient of trainer 1."""
     number = chance.randrange(1, 1 << 40)
-    known = {
+    header = {
         "trainer": 1,
         "sender": "s",
         "number": number,
         "part": 0,
         "parts": chance.choice((1, 2)),
     }
-    known |= {"name": chance.choice("gs"), "dtype": "float32", "shape": [SIZE], "rows": None}
-    return known | {"step": 0, "names": ["w"], "folder": "a", "why": "", "endpoint": "a:1"}
+    header |= {"name": chance.choice("gs"), "dtype": "float32", "shape": [SIZE], "rows": None}
+    return header | {"step": 0, "names": ["w"], "folder": "a", "why": "", "endpoint": "a:1"}
 
 
 def frames(chance: random.Random) -> list[bytes]:
@@ -128,11 +128,11 @@ def frames(chance: random.Random) -> list[bytes]:
     message, view = new_frame(Kind.GRADIENT, 0, step, 0, 4 * SIZE)
     view[:] = 0
     rows = np.array([3, 7])
-    made = [message, *row_frames(0, step, 0, rows, np.zeros((2, 4), np.float32))]
+    frames_of_step = [message, *row_frames(0, step, 0, rows, np.zeros((2, 4), np.float32))]
     if chance.random() < 0.5:
-        mark_end(made[-1])
-    made[chance.randrange(2)] = damaged(chance, made[chance.randrange(2)])
-    return made * chance.choice((1, 1, 3))
+        mark_end(frames_of_step[-1])
+    frames_of_step[chance.randrange(2)] = damaged(chance, frames_of_step[chance.randrange(2)])
+    return frames_of_step * chance.choice((1, 1, 3))
 
 
 def random_frame(chance: random.Random) -> bytes:
@@ -189,8 +189,10 @@ def messages(chance: random.Random, method: str, does: Sequence[str]) -> list[by
 
 def poison() -> None:
     """Fill memory that is free afterwards with a mark, as a secret that was read and dropped."""
-    kept = [MARK * (size // len(MARK)) for size in (512, 4032, 4064, 8096, 12160) for _ in range(4)]
-    kept.clear()
+    blocks = [
+        MARK * (size // len(MARK)) for size in (512, 4032, 4064, 8096, 12160) for _ in range(4)
+    ]
+    blocks.clear()
 
 
 def check(received: bytes) -> None:
@@ -259,10 +261,10 @@ class Attacker:
         queue: SimpleQueue[Any] = SimpleQueue()
         call = self.channel.stream_stream(f"/{SERVICE}/{method}")
         silent: Iterator[Any] = iter(queue.get, None)
-        found = call(silent, timeout=120, metadata=self.metadata)
+        pending_call = call(silent, timeout=120, metadata=self.metadata)
         if self._security.token is None:
-            assert found.code().name == "UNAUTHENTICATED"  # without a message from this peer
-        self.half_open.append((queue, found))
+            assert pending_call.code().name == "UNAUTHENTICATED"  # without a message from this peer
+        self.half_open.append((queue, pending_call))
         self.codes["half open"] += 1
         if len(self.half_open) > HALF_OPEN:
             self._close(*self.half_open.popleft())
@@ -283,8 +285,8 @@ class Attacker:
 
     def close(self) -> None:
         """End all calls."""
-        for each in self.half_open:
-            self._close(*each)
+        for call_open in self.half_open:
+            self._close(*call_open)
         self.channel.close()
 
 
@@ -353,26 +355,26 @@ def attack(count: int, token: bool, seed: int = 0) -> Counter[str]:
     """
     chance = random.Random(seed)
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
-        targets = [Target(*each, folder) for each in TARGETS]
-        for each in targets:
-            stack.callback(each.world.end)
+        targets = [Target(*settings, folder) for settings in TARGETS]
+        for target in targets:
+            stack.callback(target.world.end)
         security = TOKEN if token else Security()
         attackers = [Attacker(t.world, security, t.own if token else None) for t in targets]
         before = 0.0
         for number in range(count):
             chance.choice(attackers).attack(chance)
             if number % max(1, count // 20) == 0:
-                for each in targets:
-                    each.work()
+                for target in targets:
+                    target.work()
             if number == count // 10:
                 before = megabytes()
-        for each in attackers:
-            each.close()
-        for each in targets:
-            each.work()
-            each.end()
+        for attacker in attackers:
+            attacker.close()
+        for target in targets:
+            target.work()
+            target.end()
     assert megabytes() - before < MAX_GROWTH, f"memory grew by {megabytes() - before:.0f} MB"
-    return sum((each.codes for each in attackers), Counter[str]())
+    return sum((attacker.codes for attacker in attackers), Counter[str]())
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -380,11 +382,13 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="attack.py wire", description=__doc__)
     parser.add_argument("--count", type=int, default=20000, help="calls of each kind (%(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="another seed, other calls")
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     for token in (True, False):
         started = time.monotonic()
-        codes = attack(given.count, token, given.seed)
+        codes = attack(options.count, token, options.seed)
         kind = "with" if token else "without"
         seconds = time.monotonic() - started
-        print(f"{given.count} calls {kind} the token in {seconds:.0f} s: {dict(codes)}", flush=True)
+        print(
+            f"{options.count} calls {kind} the token in {seconds:.0f} s: {dict(codes)}", flush=True
+        )
     return 0

@@ -57,8 +57,8 @@ class Differences:
             return
         steps = tuple(
             tuple(
-                self._watched(each) if each.line == self._line else step
-                for each, step in zip(block.instructions, own, strict=True)
+                self._watched(instruction) if instruction.line == self._line else step
+                for instruction, step in zip(block.instructions, own, strict=True)
             )
             for block, own in zip(program.blocks, program.steps, strict=True)
         )
@@ -67,21 +67,23 @@ class Differences:
     def _watched(self, before: Instruction) -> Step:
         now = self._change(before)
         pair = step_of(before), step_of(now)
-        addresses = [_addresses(each) for each in (before, now)]
+        addresses = [_addresses(instruction) for instruction in (before, now)]
         written = _registers(before)
 
         def run(group: Group, mask: Mask) -> None:
-            at = np.unique(np.concatenate([each(group, mask) for each in addresses]))
+            at = np.unique(
+                np.concatenate([addresses_of(group, mask) for addresses_of in addresses])
+            )
             start = _state(group, at)
             pair[0](group, mask)
             expected = _state(group, at)
             _restore(group, start, at)
             pair[1](group, mask)
-            found = _state(group, at)
-            if (found.memory != expected.memory).any():
+            actual = _state(group, at)
+            if (actual.memory != expected.memory).any():
                 raise Matters(now.text)
             more = _lanes(group, now, mask) & ~_lanes(group, before, mask)
-            self._scramble(group, expected, found, written, more)
+            self._scramble(group, expected, actual, written, more)
 
         return run
 
@@ -105,8 +107,8 @@ def without_mask(instruction: Instruction) -> Instruction:
 def shifted(instruction: Instruction, by: int) -> Instruction:
     """The instruction with an offset that is larger by some bytes."""
     moved = [
-        replace(each, offset=each.offset + by) if isinstance(each, Address) else each
-        for each in instruction.operands
+        replace(operand, offset=operand.offset + by) if isinstance(operand, Address) else operand
+        for operand in instruction.operands
     ]
     return replace(instruction, operands=tuple(moved))
 
@@ -117,7 +119,7 @@ def _registers(instruction: Instruction) -> list[int]:
         return []
     to = instruction.operands[0]
     parts = to.parts if isinstance(to, Vector) else (to,)
-    return [each.slot for each in parts if isinstance(each, Register)]
+    return [part.slot for part in parts if isinstance(part, Register)]
 
 
 def _addresses(instruction: Instruction) -> Callable[[Group, Mask], Any]:
@@ -126,16 +128,16 @@ def _addresses(instruction: Instruction) -> Callable[[Group, Mask], Any]:
     if seen is None:
         return lambda group, mask: np.zeros(0, "u8")
     watch = guarded(lambda group, mask: seen(group, mask, note), instruction)
-    found: list[Any] = []
+    addresses: list[Any] = []
 
     def note(group: Group, access: Access) -> None:
         if access.space == "global" and access.writes:
-            found.append((access.at[:, None] + np.arange(access.size, dtype="u8")).reshape(-1))
+            addresses.append((access.at[:, None] + np.arange(access.size, dtype="u8")).reshape(-1))
 
     def read(group: Group, mask: Mask) -> Any:
-        found.clear()
+        addresses.clear()
         watch(group, mask)
-        return np.concatenate(found) if found else np.zeros(0, "u8")
+        return np.concatenate(addresses) if addresses else np.zeros(0, "u8")
 
     return read
 
@@ -150,8 +152,8 @@ def _lanes(group: Group, instruction: Instruction, mask: Mask) -> Any:
 def _state(group: Group, at: Any) -> _State:
     if group.memory.outside(at, 1, True).any():
         raise Matters("out of bounds")
-    held = group.memory.load(at, 1).copy() if len(at) else at
-    return _State([*group.registers], group.shared.bytes.copy(), held)
+    stored = group.memory.load(at, 1).copy() if len(at) else at
+    return _State([*group.registers], group.shared.bytes.copy(), stored)
 
 
 def _restore(group: Group, state: _State, at: Any) -> None:

@@ -73,15 +73,15 @@ class Trace:
         return (note, *steps)
 
     def _block(self, block: Block, steps: tuple[Step, ...]) -> tuple[Step, ...]:
-        found: list[Step] = []
+        rewritten: list[Step] = []
         for instruction, step in zip(block.instructions, steps, strict=True):
             seen = observer(instruction)
             if seen is not None:
-                found.append(guarded(self._seen(seen), instruction))
-            found.append(step)
+                rewritten.append(guarded(self._seen(seen), instruction))
+            rewritten.append(step)
             if instruction.name.startswith(("cp.async.commit", "cp.async.wait")):
-                found.append(self._copies(instruction))
-        return tuple(found)
+                rewritten.append(self._copies(instruction))
+        return tuple(rewritten)
 
     def _seen(self, seen: Any) -> Step:
         return lambda group, mask: seen(group, mask, self._access)
@@ -136,7 +136,7 @@ def _under_way(group: Group, row: Any) -> list[Any]:
     now = group.barriers[group.cta[lane]]
     most = int((now - interval).max(initial=0))
     later = [np.minimum(interval + n, now) for n in range(1, most + 1)]
-    return [np.stack([place, lane, each, writes]) for each in later]
+    return [np.stack([place, lane, access, writes]) for access in later]
 
 
 def _conflicts(trace: _Trace, line: int) -> bool:
@@ -144,8 +144,8 @@ def _conflicts(trace: _Trace, line: int) -> bool:
     if not trace.rows:
         return False
     place, lane, interval, writes = np.concatenate(trace.rows, 1)
-    kept = np.array([0, *(each != line for each in trace.barriers)], "i8").cumsum()
-    joined = kept[np.minimum(interval, len(kept) - 1)]
+    intervals = np.array([0, *(barrier != line for barrier in trace.barriers)], "i8").cumsum()
+    joined = intervals[np.minimum(interval, len(intervals) - 1)]
     key = place * (int(joined.max()) + 1) + joined
     several = _differ(key, interval) & _differ(key, lane)
     return bool((several & np.isin(key, key[writes != 0])).any())
@@ -156,6 +156,6 @@ def _differ(key: Any, value: Any) -> Any:
     order = np.argsort(key, kind="stable")
     _, start, inverse = np.unique(key[order], return_index=True, return_inverse=True)
     low, high = (f.reduceat(value[order], start) for f in (np.minimum, np.maximum))
-    found = np.empty(len(key), bool)
-    found[order] = (low != high)[inverse]
-    return found
+    differs = np.empty(len(key), bool)
+    differs[order] = (low != high)[inverse]
+    return differs

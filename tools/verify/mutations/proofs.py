@@ -32,10 +32,10 @@ def effect_reaches_nothing(place: Place, run: Run, change: Change) -> bool:
     """True if what a changed load or store makes different reaches no result, whatever it is."""
     wanted = run(None)
     try:
-        found = [run(Differences(place.kernel, place.line, change, seed)) for seed in SEEDS]
+        results = [run(Differences(place.kernel, place.line, change, seed)) for seed in SEEDS]
     except (Matters, PtxError):
         return False
-    return all(_same(wanted, each) for each in found)
+    return all(_same(wanted, result) for result in results)
 
 
 def orders_nothing(place: Place, run: Run, kind: str) -> bool:
@@ -48,7 +48,7 @@ def orders_nothing(place: Place, run: Run, kind: str) -> bool:
 
 def are_equal(a: str, b: str, launches: Sequence[Mapping[str, bytes]]) -> bool:
     """True if two parameters are equal in all launches: the pointers of an op in place."""
-    return all(each[a] == each[b] for each in launches)
+    return all(launch[a] == launch[b] for launch in launches)
 
 
 def _same(a: Sequence[Any], b: Sequence[Any]) -> bool:

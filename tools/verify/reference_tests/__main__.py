@@ -30,19 +30,19 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=1, help="files at once")
     parser.add_argument("--reference", metavar="PYTHON", help="run on Paddle 1.8.5 instead")
     parser.add_argument("--json", type=Path, help="append every test to this file")
-    given = parser.parse_args()
-    names = files_of(given.folder, given.only)
+    options = parser.parse_args()
+    names = files_of(options.folder, options.only)
     if not names:
-        print(f"{given.folder} has no such files test_*.py", file=sys.stderr)
+        print(f"{options.folder} has no such files test_*.py", file=sys.stderr)
         return 1
     files = []
-    for found in run_all(given.folder, names, given.reference, given.limit, given.jobs):
-        files.append(found)
-        print(f"{len(files)} of {len(names)}: {found[0].file}", file=sys.stderr)
+    for outcomes in run_all(options.folder, names, options.reference, options.limit, options.jobs):
+        files.append(outcomes)
+        print(f"{len(files)} of {len(names)}: {outcomes[0].file}", file=sys.stderr)
     print(report(files))
-    if given.json:
-        append(given.json, {"reference_tests": [asdict(each) for f in files for each in f]})
-    return int(any(each.outcome == "failed" for found in files for each in found))
+    if options.json:
+        append(options.json, {"reference_tests": [asdict(outcome) for f in files for outcome in f]})
+    return int(any(outcome.outcome == "failed" for outcomes in files for outcome in outcomes))
 
 
 if __name__ == "__main__":

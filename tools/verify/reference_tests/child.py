@@ -101,8 +101,8 @@ def serve_below_paddle():
     folder = type(sys)("paddle.fluid.tests.unittests")
     folder.__path__ = sys.path[:2]
     package.unittests, folder.op_test, folder.testsuite = folder, op_test, testsuite
-    for each in (package, folder):
-        sys.modules.setdefault(each.__name__, each)
+    for package_module in (package, folder):
+        sys.modules.setdefault(package_module.__name__, package_module)
     for module in (op_test, testsuite):
         sys.modules["paddle.fluid.tests.unittests." + module.__name__] = module
 

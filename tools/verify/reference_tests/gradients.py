@@ -23,7 +23,7 @@ def numeric_gradient(op, name, outputs, step):
     """
     array, lengths = parted(op.feed[name])
     array = np.array(array)
-    found = np.zeros(array.shape, array.dtype)
+    gradient = np.zeros(array.shape, array.dtype)
     for place in np.ndindex(*array.shape):
         sides = []
         for move in (step, -step):
@@ -31,13 +31,13 @@ def numeric_gradient(op, name, outputs, step):
             moved[place] += move
             value = moved if lengths is None else (moved, lengths)
             sides.append(mean(op, {**op.feed, name: value}, outputs, array.dtype))
-        found[place] = (sides[0] - sides[1]) / step / 2
-    return found
+        gradient[place] = (sides[0] - sides[1]) / step / 2
+    return gradient
 
 
 def mean(op, feed, outputs, dtype):
     """The mean over the means of these outputs."""
-    means = [np.array(each).astype(dtype).mean() for each in op.run(outputs, feed)]
+    means = [np.array(output).astype(dtype).mean() for output in op.run(outputs, feed)]
     return dtype.type(np.array(means).sum() / len(outputs))
 
 

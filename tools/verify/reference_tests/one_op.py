@@ -29,19 +29,19 @@ class OneOp:
         for slot in self.proto.outputs:
             if not slot.dispensable:
                 self.outputs.setdefault(slot.name, [slot.name])
-        known = {each.name for each in self.proto.attrs}
-        self.attrs = {name: value for name, value in (attrs or {}).items() if name in known}
+        declared = {attr.name for attr in self.proto.attrs}
+        self.attrs = {name: value for name, value in (attrs or {}).items() if name in declared}
         self.program = fluid.Program()
         self.append_to(self.program.global_block())
         self.exe = fluid.Executor(fluid.CPUPlace())
 
     def expect_slots(self, inputs, outputs):
         """Raise ValueError if a test uses a slot that the op does not have."""
-        for given, slots in ((inputs, self.proto.inputs), (outputs, self.proto.outputs)):
-            known = {slot.name for slot in slots}
-            unknown = [name for name in given if name not in known]
+        for side, slots in ((inputs, self.proto.inputs), (outputs, self.proto.outputs)):
+            declared = {slot.name for slot in slots}
+            unknown = [name for name in side if name not in declared]
             if unknown:
-                has = ", ".join(sorted(known))
+                has = ", ".join(sorted(declared))
                 raise ValueError(f"op {self.kind} has no slot {unknown[0]!r}; it has: {has}")
 
     def append_to(self, block):
@@ -55,19 +55,19 @@ class OneOp:
             if not block.has_var(name):
                 block.create_var(name=name, dtype=self.dtypes.get(name, "float32"))
         slots = [
-            {slot: [block.var(name) for name in found] for slot, found in side.items()}
+            {slot: [block.var(name) for name in arguments] for slot, arguments in side.items()}
             for side in (self.inputs, self.outputs)
         ]
         block.append_op(type=self.kind, inputs=slots[0], outputs=slots[1], attrs=self.attrs)
 
     def written(self):
         """The names of all outputs."""
-        return [name for found in self.outputs.values() for name in found]
+        return [name for arguments in self.outputs.values() for name in arguments]
 
     def run(self, fetch, feed=None, program=None):
         """The LoDTensors of these variables."""
-        given = self.feed if feed is None else feed
-        tensors = {name: tensor(value) for name, value in given.items()}
+        fed = self.feed if feed is None else feed
+        tensors = {name: tensor(value) for name, value in fed.items()}
         return self.exe.run(
             program or self.program, feed=tensors, fetch_list=fetch, return_numpy=False
         )
@@ -82,11 +82,11 @@ class OneOp:
             pairs = fluid.backward.append_backward(
                 loss, parameter_list=list(of), no_grad_set=no_grad_set
             )
-        found = {variable.name: gradient for variable, gradient in pairs}
-        missing = [name for name in of if name not in found]
+        gradients = {variable.name: gradient for variable, gradient in pairs}
+        missing = [name for name in of if name not in gradients]
         if missing:
             raise AssertionError(f"{self.kind} has no gradient of {missing[0]!r}")
-        values = self.run([found[name] for name in of], program=program)
+        values = self.run([gradients[name] for name in of], program=program)
         return [np.array(value) for value in values]
 
 
@@ -129,8 +129,8 @@ def parted(value):
 def tensor(value):
     """A value as a LoDTensor."""
     array, lengths = parted(value)
-    made = fluid.LoDTensor()
-    made.set(np.ascontiguousarray(array).reshape(array.shape), fluid.CPUPlace())
+    result = fluid.LoDTensor()
+    result.set(np.ascontiguousarray(array).reshape(array.shape), fluid.CPUPlace())
     if lengths:
-        made.set_recursive_sequence_lengths(lengths)
-    return made
+        result.set_recursive_sequence_lengths(lengths)
+    return result

@@ -15,22 +15,22 @@ COLUMNS = {"file": "", "passed": ",d", "failed": ",d", **dict.fromkeys(SKIPS, ",
 
 def row(file: str, outcomes: Iterable[Outcome]) -> Row:
     """The counts of a file: passed, failed, and skipped by reason."""
-    found = Counter(
-        kind_of_skip(each.reason) if each.outcome == "skipped" else each.outcome
-        for each in outcomes
+    counts = Counter(
+        kind_of_skip(outcome.reason) if outcome.outcome == "skipped" else outcome.outcome
+        for outcome in outcomes
     )
-    return {"file": file, **{name: found[name] for name in list(COLUMNS)[1:]}}
+    return {"file": file, **{name: counts[name] for name in list(COLUMNS)[1:]}}
 
 
 def total(rows: Sequence[Row]) -> Row:
     """The sums of all files."""
-    sums = {name: sum(each[name] for each in rows) for name in list(COLUMNS)[1:]}
+    sums = {name: sum(counts[name] for counts in rows) for name in list(COLUMNS)[1:]}
     return {"file": "all", **sums}
 
 
 def report(files: Sequence[Sequence[Outcome]], title: str = "Operator tests") -> str:
     """The table, a line for each failure, and whether there is none."""
-    rows = [row(found[0].file, found) for found in files]
+    rows = [row(outcomes[0].file, outcomes) for outcomes in files]
     all_files = total(rows)
     columns = {
         name: form
@@ -38,8 +38,10 @@ def report(files: Sequence[Sequence[Outcome]], title: str = "Operator tests") ->
         if name in ("file", "passed", "failed") or all_files[name]
     }
     lines = [table(title, [*rows, all_files], columns)]
-    failures = [each for found in files for each in found if each.outcome == "failed"]
-    lines += [f"  {each.file} {each.test}: {each.reason}" for each in failures]
+    failures = [
+        outcome for outcomes in files for outcome in outcomes if outcome.outcome == "failed"
+    ]
+    lines += [f"  {failure.file} {failure.test}: {failure.reason}" for failure in failures]
     ran = all_files["passed"] + all_files["failed"]
     lines.append(goal(f"{len(failures)} of {ran} tests fail", not failures, "0"))
     return "\n".join(lines)

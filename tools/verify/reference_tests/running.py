@@ -30,8 +30,8 @@ class Outcome:
 
 def files_of(folder: Path, only: Sequence[str]) -> list[str]:
     """The names of the test files of a folder, without suffix; those that contain one of `only`."""
-    found = sorted(path.stem for path in folder.glob("test_*.py"))
-    return [name for name in found if not only or any(each in name for each in only)]
+    names = sorted(path.stem for path in folder.glob("test_*.py"))
+    return [name for name in names if not only or any(word in name for word in only)]
 
 
 def run_all(
@@ -52,10 +52,10 @@ def run_file(folder: Path, name: str, python: str | None, limit: float) -> list[
         results.touch()
         why = run_child(command(python, folder, name, results), Path(space), limit)
         lines = results.read_text(encoding="utf-8").splitlines()
-    found = [Outcome(name, **json.loads(line)) for line in lines]
-    if why or not found:
-        found.append(Outcome(name, "(process)", "failed", why or "the file has no tests"))
-    return found
+    outcomes = [Outcome(name, **json.loads(line)) for line in lines]
+    if why or not outcomes:
+        outcomes.append(Outcome(name, "(process)", "failed", why or "the file has no tests"))
+    return outcomes
 
 
 def command(python: str | None, folder: Path, name: str, results: Path) -> list[str]:

@@ -35,7 +35,7 @@ def _graph(op: str, attrs: Any, feed: Mapping[str, np.ndarray]) -> Built:
     block, inputs = program.global_block(), dict[str, list[str]]()
     for name, array in feed.items():
         if LOD not in name:
-            levels = sum(each.startswith(name + LOD) for each in feed)
+            levels = sum(fed_name.startswith(name + LOD) for fed_name in feed)
             block.create_var(name=name, shape=array.shape, dtype=str(array.dtype), lod_level=levels)
             inputs.setdefault(name.partition(".")[0], []).append(name)
     slots = [slot for slot in find(op).outputs().values() if not slot.companion]

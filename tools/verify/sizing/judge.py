@@ -101,8 +101,8 @@ class Judged:
     @property
     def _noise(self) -> tuple[float, float]:
         """The relative changes of inputs that rounding explains."""
-        types = {each.dtype.name for each in self.got.values()}
-        return next((NARROW[each] for each in NARROW if each in types), (ROUNDING, NUDGE))
+        types = {array.dtype.name for array in self.got.values()}
+        return next((NARROW[kind] for kind in NARROW if kind in types), (ROUNDING, NUDGE))
 
     @property
     def shapes(self) -> list[str]:
@@ -116,7 +116,7 @@ class Judged:
 
     def wrong(self) -> Masks:
         """The elements by result that neither float32 nor conditioning explains."""
-        found = dict[str, np.ndarray]()
+        masks = dict[str, np.ndarray]()
         for name, got in self.got.items():
             mask = self.error(name, got) > self.limit(name)
             for explain in (lambda: [self.narrow], lambda: self.rounded):
@@ -124,8 +124,8 @@ class Judged:
                     moved = np.maximum.reduce([self.error(name, a[name]) for a in explain()])
                     mask = self._not_explained(name, mask, moved)
             if mask.any():
-                found[name] = mask
-        return found
+                masks[name] = mask
+        return masks
 
     def error(self, name: str, other: np.ndarray) -> np.ndarray:
         """How far each element is from the oracle: infinite where only one is a number.

@@ -91,8 +91,8 @@ def _reductions() -> Rows:
         ((2048, 2048), (0, 1), (5, 7), (2000, 1999), (0,)),
         ((512, 8192), (1,), (0,), (4096,), (1,)),
     ):
-        given = {"shape": shape, "axes": axes, "starts": starts, "ends": ends, "dim": dim}
-        yield from _row("reduced_slice", **given)
+        settings = {"shape": shape, "axes": axes, "starts": starts, "ends": ends, "dim": dim}
+        yield from _row("reduced_slice", **settings)
     for shape, order, dim in (
         ((64, 8, 32, 32), (1, 0, 2, 3), (0,)),
         ((8, 64, 32, 32), (0, 2, 3, 1), (0, 1, 2)),
@@ -116,8 +116,8 @@ def _broadcasts() -> Rows:
         ]
         for axis, other in parts + ones:
             for kind in ("add", "sub", "mul", "div", "max", "min"):
-                given = {"kind": f"elementwise_{kind}", "shape": shape, "other": other}
-                yield from _row("broadcast", axis=axis, **given)
+                settings = {"kind": f"elementwise_{kind}", "shape": shape, "other": other}
+                yield from _row("broadcast", axis=axis, **settings)
     for shape, other in (((8, 1, 65536), (8, 16, 1)), ((1, 1000), (1000, 1)), ((1, 7), (65537, 1))):
         for kind in ("add", "mul", "div"):
             yield from _row("broadcast", kind=f"elementwise_{kind}", shape=shape, other=other)
@@ -158,8 +158,8 @@ def _convolutions() -> Rows:
     for shape, filters, k in (
         ((8, 64, 16, 16), 32, 4), ((1, 16, 128, 128), 3, 4), ((4, 128, 14, 14), 64, 2),
     ):  # fmt: skip
-        given = {"shape": shape, "filters": filters, "k": k}
-        yield from _row("transposed_convolution", names=BOTH, **given)
+        settings = {"shape": shape, "filters": filters, "k": k}
+        yield from _row("transposed_convolution", names=BOTH, **settings)
 
 
 def _pooling() -> Rows:
@@ -172,8 +172,8 @@ def _pooling() -> Rows:
             yield from _row("pooling", kind=kind, shape=shape, k=3, pool_stride=2, ceil_mode=True)
             yield from _row("pooling", kind=kind, shape=shape, global_pooling=True)
             yield from _row("adaptive_pooling", kind=kind, shape=shape, size=(3, 5))
-        given = {"k": 3, "pool_padding": 1, "exclusive": False}
-        yield from _row("pooling", kind="avg", shape=shape, **given)
+        settings = {"k": 3, "pool_padding": 1, "exclusive": False}
+        yield from _row("pooling", kind="avg", shape=shape, **settings)
     for kind in ("max", "avg"):
         yield from _row("pooling", kind=kind, shape=(8, 56, 56, 64), data_format="NHWC")
 
@@ -200,8 +200,8 @@ def _products() -> Rows:
         (8, 65536, 10, ""), (131071, 3, 7, "relu"), (509, 1021, 2039, "relu"),
         (4096, 256, 256, "relu"), (262144, 4, 1, ""), (2, 1000003, 2, ""),
     ):  # fmt: skip
-        given = {"rows": rows, "width": width, "size": size, "then": then}
-        yield from _row("fully_connected", names=BOTH, **given)
+        settings = {"rows": rows, "width": width, "size": size, "then": then}
+        yield from _row("fully_connected", names=BOTH, **settings)
     yield from _row("fully_connected", rows=512, width=768, size=768, twice=True)
     for x, y, tx, ty in (
         ((1024, 512), (512, 1024), False, False),
@@ -228,8 +228,8 @@ def _losses() -> Rows:
     ):  # fmt: skip
         for kind in ("both", "apart", "soft"):
             for mean in BOTH:
-                given = {"kind": kind, "rows": rows, "classes": classes, "mean": mean}
-                yield from _row("classification", names=BOTH, **given)
+                settings = {"kind": kind, "rows": rows, "classes": classes, "mean": mean}
+                yield from _row("classification", names=BOTH, **settings)
         for axis in (0, 1):
             yield from _row("softmax", shape=(rows, classes), axis=axis)
         yield from _row("softmax", shape=(rows, classes), then="log")
@@ -298,11 +298,11 @@ def _indices() -> Rows:
     for rows, words, width in (
         (4096, 30522, 64), (65537, 1000, 16), (131071, 100, 8), (1024, 8191, 256), (1, 131071, 8),
     ):  # fmt: skip
-        given = {"rows": rows, "words": words, "width": width}
+        settings = {"rows": rows, "words": words, "width": width}
         for sparse in BOTH:
-            yield from _row("embedding", names=BOTH, sparse=sparse, **given)
+            yield from _row("embedding", names=BOTH, sparse=sparse, **settings)
             for pool in ("sum", "average", "max", "last"):
-                yield from _row("embedding", pool=pool, sparse=sparse, **given)
+                yield from _row("embedding", pool=pool, sparse=sparse, **settings)
     for shape, count in (
         ((65537, 16), 8191), ((1000, 2048), 512), ((8191, 3), 131071), ((64, 64, 64, 8), 31),
     ):  # fmt: skip
@@ -339,8 +339,10 @@ def _sequences() -> Rows:
         for count, longest, width in (
             (4096, 31, 16), (64, 2000, 8), (3, 65537, 8), (65537, 3, 8), (512, 63, 128),
         ):  # fmt: skip
-            given = {"count": count, "longest": longest}
-            yield from _row("sequence", kind=kind, width=1 if kind == "softmax" else width, **given)
+            settings = {"count": count, "longest": longest}
+            yield from _row(
+                "sequence", kind=kind, width=1 if kind == "softmax" else width, **settings
+            )
     for kind in ("lstm", "lstm_peepholes", "gru", "lstmp"):
         for count, longest, width in (
             (256, 40, 192),
@@ -364,11 +366,11 @@ def _optimizers() -> Rows:
     }  # fmt: skip
     for kind, attrs in kinds.items():
         for shape in ((1024, 1024), (8191, 127), (1, 1000003), (131072, 16)):
-            given = {"kind": kind, "shape": shape, "has_gradient": False, **attrs}
-            yield from _row("optimizer", **given)
+            settings = {"kind": kind, "shape": shape, "has_gradient": False, **attrs}
+            yield from _row("optimizer", **settings)
             if kind in ("SGD", "Momentum", "Adam"):
                 for clip in ("", "norm", "global", "value"):
-                    yield from _row("optimizer", decay=0.01, clip=clip, **given)
+                    yield from _row("optimizer", decay=0.01, clip=clip, **settings)
 
 
 def _vectors() -> Rows:
@@ -385,8 +387,8 @@ def _vectors() -> Rows:
         for kind in ("softmax", "relu"):
             yield from _row("half_precision", kind=kind, shape=shape, has_gradient=False)
     for shape, other in (((1024, 512), (512, 768)), ((509, 1021), (1021, 127))):
-        given = {"shape": shape, "other": other}
-        yield from _row("half_precision", kind="matmul", has_gradient=False, **given)
+        settings = {"shape": shape, "other": other}
+        yield from _row("half_precision", kind="matmul", has_gradient=False, **settings)
 
 
 SHRINKING = (_norms, _reductions, _broadcasts, _products, _losses, _pointwise, _optimizers)

@@ -225,8 +225,8 @@ def _typed(scaling: Scaling, sizes: dict[Growth, int]) -> Sample:
 
     inputs = {}
     for slot, value in scaling.sample.inputs.items():
-        given = listed(value) if value is not None else ()
-        arrays = [shaped(slot, place, array) for place, array in enumerate(given)]
+        values_of_slot = listed(value) if value is not None else ()
+        arrays = [shaped(slot, place, array) for place, array in enumerate(values_of_slot)]
         inputs[slot] = value if value is None else arrays if isinstance(value, list) else arrays[0]
     empty = replace(scaling, sample=replace(scaling.sample, inputs={}))
     return replace(resized(empty, sizes), inputs=inputs)
@@ -247,12 +247,12 @@ def backward(scaling: Scaling, shape: Shape, name: str, seed: int) -> Problem:
     results = _outputs(sample, shape.dtype)
     cls, slots = find(sample.op).grad_class, find(sample.op).slots
     assert cls is not None
-    known = {**sample.inputs, **results}
+    values = {**sample.inputs, **results}
     for slot in [s for s in results if s + GRAD in cls.inputs() and not slots[s].companion]:
-        known[slot + GRAD] = each(results[slot], partial(_weights, f"{name} {slot}", seed))
-    given = {slot: known[slot] for slot in cls.inputs() if known.get(slot) is not None}
+        values[slot + GRAD] = each(results[slot], partial(_weights, f"{name} {slot}", seed))
+    inputs = {slot: values[slot] for slot in cls.inputs() if values.get(slot) is not None}
     wanted = [slot + GRAD for slot in sample.inputs]
-    return _problem(cls.kind, sample.attrs, given, shape.has_names, wanted)
+    return _problem(cls.kind, sample.attrs, inputs, shape.has_names, wanted)
 
 
 def _outputs(sample: Sample, dtype: str) -> dict[str, Any]:
@@ -307,17 +307,17 @@ def _problem(
     op: str, attrs: Any, values: Any, has_names: bool, wanted: Sequence[str] = ()
 ) -> Problem:
     """The problem of one op; of its results those in `wanted`, or all that have elements."""
-    given = {slot: value for slot, value in values.items() if value is not None}
+    inputs = {slot: value for slot, value in values.items() if value is not None}
     if find(op).is_composite:
-        return composite_problem(op, attrs, given)
+        return composite_problem(op, attrs, inputs)
     feed = {
         f"{slot}.{i}": np.ascontiguousarray(a)
-        for slot, value in given.items()
+        for slot, value in inputs.items()
         for i, a in enumerate(listed(value))
     }
     first = next((a for a in feed.values() if a.ndim), np.empty(0))
     batch = len(first) if has_names and len(first) > 1 else -1
-    build = partial(_graph, op, attrs, given, batch, tuple(wanted))
+    build = partial(_graph, op, attrs, inputs, batch, tuple(wanted))
     _asked(build)
     return Problem(build, feed, {}, op in HAS_BYTES)
 
@@ -336,17 +336,18 @@ def _graph(op: str, attrs: Any, given: Any, batch: int, wanted: tuple[str, ...])
         for slot, value in given.items()
     }
     types = {
-        slot: cls.slots[slot].hold([var.type for var in found]) for slot, found in vars.items()
+        slot: cls.slots[slot].hold([var.type for var in slot_vars])
+        for slot, slot_vars in vars.items()
     }
     inferred = {
         slot: listed(t) for slot, t in cls(attrs).infer_types(types).items() if t is not None
     }
     names = {slot for slot in inferred if not wanted or slot in wanted}
-    kept = {slot for slot in inferred if slot in names or not cls.slots[slot].optional}
+    wanted_slots = {slot for slot in inferred if slot in names or not cls.slots[slot].optional}
     outputs = {
         slot: [graph.var(f"{slot}:{j}", type) for j, type in enumerate(inferred[slot])]
         for slot in inferred
-        if slot in kept
+        if slot in wanted_slots
     }
     graph.op(op, vars, outputs, attrs)
     graph.results = [var for slot in outputs if slot in names for var in outputs[slot]]

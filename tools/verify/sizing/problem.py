@@ -85,8 +85,8 @@ def reference(problem: Problem, wide: bool = True, noise: float = 0.0, seed: int
 
 def named(names: list[str], results: list[np.ndarray], state: Arrays) -> Arrays:
     """Results and state in one dict."""
-    found = {name: np.asarray(a) for name, a in zip(names, results, strict=True)}
-    return found | {f"{name} afterwards": np.array(a) for name, a in state.items()}
+    arrays = {name: np.asarray(a) for name, a in zip(names, results, strict=True)}
+    return arrays | {f"{name} afterwards": np.array(a) for name, a in state.items()}
 
 
 def _widened(op: Op, results: list[tuple[Var, np.ndarray]]) -> list[tuple[Var, np.ndarray]]:

@@ -55,8 +55,8 @@ def convolution(
     residual: bool = False,
 ) -> Sequence[Any]:
     x = r.floats("x", shape)
-    given = {"groups": groups, "bias_attr": False if has_norm else None, "data_format": layout}
-    y = layers.conv2d(x, filters, k, stride, k // 2, **given)
+    options = {"groups": groups, "bias_attr": False if has_norm else None, "data_format": layout}
+    y = layers.conv2d(x, filters, k, stride, k // 2, **options)
     y = layers.batch_norm(y, data_layout=layout) if has_norm else y
     if residual:
         y = layers.elementwise_add(y, r.floats("r", y.shape, has_gradient=False))

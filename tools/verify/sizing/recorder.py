@@ -175,5 +175,5 @@ def _initial(startup: Any) -> dict[str, np.ndarray]:
     with fluid.scope_guard(scope), patch.dict(os.environ, {"FLUID_TARGET": "numpy"}):
         if startup.global_block().ops:
             fluid.Executor(fluid.CPUPlace()).run(startup)
-    found = {name: scope.find_var(name) for name in names}
-    return {name: np.array(var.get_tensor()) for name, var in found.items() if var is not None}
+    variables = {name: scope.find_var(name) for name in names}
+    return {name: np.array(var.get_tensor()) for name, var in variables.items() if var is not None}

@@ -116,13 +116,13 @@ def optimizer(
     bias = layers.create_parameter([shape[1]], "float32", name="bias")
     y = layers.elementwise_add(layers.matmul(r.floats("x", (4, shape[0])), weight), bias)
     total = layers.mean(layers.square(y))
-    given = {
+    options = {
         "learning_rate": 0.1,
         "regularization": fluid.regularizer.L2Decay(decay) if decay else None,
         "grad_clip": _CLIPS[clip]() if clip else None,
         **attrs,
     }
-    getattr(fluid.optimizer, kind)(**given).minimize(total)
+    getattr(fluid.optimizer, kind)(**options).minimize(total)
     return [total]
 
 

@@ -76,7 +76,7 @@ def run_cases(
     workers: int = 2,
 ) -> list[Outcome]:
     """Run cases in child processes; returns the outcomes of those that there was time for."""
-    found = call_in_children(
+    outcomes = call_in_children(
         lambda index: run(cases[index]),
         len(cases),
         limits,
@@ -84,15 +84,15 @@ def run_cases(
         workers,
         lambda _, result: report(result),
     )
-    return [each for each in found if each is not None]
+    return [result for result in outcomes if result is not None]
 
 
 def counts(outcomes: Sequence[Outcome]) -> dict[str, int]:
     """The number of outcomes by state: right, failed, not run."""
-    found = Counter(each.state for each in outcomes)
-    return {state: found[state] for state in (RIGHT, *FAILED, *NOT_RUN)}
+    states = Counter(result.state for result in outcomes)
+    return {state: states[state] for state in (RIGHT, *FAILED, *NOT_RUN)}
 
 
 def failures(outcomes: Sequence[Outcome]) -> Iterator[Outcome]:
     """The outcomes that are failures."""
-    return (each for each in outcomes if each.state in FAILED)
+    return (result for result in outcomes if result.state in FAILED)

@@ -115,5 +115,5 @@ class Runner:
         state = {name: np.array(array) for name, array in problem.state.items()}
         step = self.way.load(module, state)
         feed = {name: np.array(array) for name, array in problem.feed.items()}
-        found = [np.array(np.asarray(array)) for array in step(feed)]
-        return named(self.names, found, state)
+        results = [np.array(np.asarray(array)) for array in step(feed)]
+        return named(self.names, results, state)

@@ -40,14 +40,14 @@ def damaged_fields(chance: Random, message: Message, words: Sequence[str]) -> Me
 
 def words_of(message: Message) -> list[str]:
     """Every string in a message, to be confused with each other."""
-    found: list[str] = []
+    words: list[str] = []
     for value in message.values.values():
         for item in value if isinstance(value, tuple) else (value,):
             if isinstance(item, Message):
-                found += words_of(item)
+                words += words_of(item)
             elif isinstance(item, str):
-                found.append(item)
-    return found
+                words.append(item)
+    return words
 
 
 # ---- bytes: each change takes (chance, data, where, other) ----
@@ -104,8 +104,8 @@ def _changed(chance: Random, message: Message, words: Sequence[str]) -> Message:
         value = _rearranged(chance, value, words)
     else:
         value = _other(chance, value, words)
-    kept = {key: each for key, each in message.values.items() if key != name}
-    return replace(message, values=kept if value == () else {**kept, name: value})
+    others = {key: field_value for key, field_value in message.values.items() if key != name}
+    return replace(message, values=others if value == () else {**others, name: value})
 
 
 def _rearranged(chance: Random, items: tuple, words: Sequence[str]) -> tuple:

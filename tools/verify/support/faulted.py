@@ -45,9 +45,9 @@ def events(text: str) -> list[Spec]:
 
 def began_at(results: Iterable[Ended]) -> float:
     """The time of the fault: as reported by a rank, or when the last one was ready or started."""
-    found = [event for each in results for event in each.events]
+    all_events = [event for result in results for event in result.events]
     for kind in ("fault", "ready", "start"):
-        times = [event["at"] for event in found if event["event"] == kind]
+        times = [event["at"] for event in all_events if event["event"] == kind]
         if times:
             return max(times)
     return 0.0
@@ -105,12 +105,12 @@ def nothing_left(outcome: Outcome, before: set[str], sessions: Iterable[int]) ->
 
 def living(sessions: set[int]) -> dict[int, str]:
     """The running processes of these sessions, with their commands."""
-    found: dict[int, str] = {}
+    commands: dict[int, str] = {}
     for path in Path("/proc").glob("[0-9]*"):
         fields = stat_fields(path)
         if fields and int(fields[3]) in sessions and fields[0] not in "ZX":
-            found[int(path.name)] = _command(path)
-    return found
+            commands[int(path.name)] = _command(path)
+    return commands
 
 
 def runs(pid: int) -> bool:

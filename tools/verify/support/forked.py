@@ -76,8 +76,8 @@ class Forked:
     def wrote(self) -> tuple[str, str]:
         """Its output so far on stdout and stderr."""
         numbers = [file.fileno() for file in self._files]
-        found = [os.pread(each, os.fstat(each).st_size, 0) for each in numbers]
-        return found[0].decode(errors="replace"), found[1].decode(errors="replace")
+        outputs = [os.pread(number, os.fstat(number).st_size, 0) for number in numbers]
+        return outputs[0].decode(errors="replace"), outputs[1].decode(errors="replace")
 
     def end(self) -> None:
         """Kill it if it still runs, and close its output."""

@@ -64,7 +64,7 @@ class Kind:
 
 
 def _values(arrays: Iterable[Any]) -> set[float]:
-    return {float(each) for array in arrays for each in np.unique(np.asarray(array))}
+    return {float(number) for array in arrays for number in np.unique(np.asarray(array))}
 
 
 def _scale(program: fluid.Program) -> float:
@@ -84,19 +84,21 @@ def _in_scope(load: Callable[[], object], program: fluid.Program) -> set[float]:
 def _load_variables(filename: str | None) -> Callable[[Versioned, Path], set[float]]:
     def load(model: Versioned, folder: Path) -> set[float]:
         place = str(folder), model.program, filename
-        found = _in_scope(lambda: fluid.io.load_persistables(model.executor, *place), model.program)
+        values = _in_scope(
+            lambda: fluid.io.load_persistables(model.executor, *place), model.program
+        )
         if filename is not None:
-            return found
+            return values
         with fluid.scope_guard(fluid.Scope()):
-            return found | _values(fluid.load_program_state(str(folder)).values())
+            return values | _values(fluid.load_program_state(str(folder)).values())
 
     return load
 
 
 def _load_state(model: Versioned, folder: Path) -> set[float]:
-    found = fluid.load_program_state(str(folder / PREFIX))
+    state = fluid.load_program_state(str(folder / PREFIX))
     program = fluid.Program.parse_from_string((folder / f"{PREFIX}.pdmodel").read_bytes())
-    return _values(found.values()) | {_scale(program)}
+    return _values(state.values()) | {_scale(program)}
 
 
 def _load_model(params: str | None) -> Callable[[Versioned, Path], set[float]]:

@@ -22,8 +22,8 @@ def runs(module: Module) -> bool:
     try:
         if _bytes(module, sizes) > LARGEST:
             return False
-        feed = {each.name: _made(each, sizes) for each in module.feeds}
-        load(module, params={each.name: _made(each, sizes) for each in module.params})(feed)
+        feed = {tensor.name: _made(tensor, sizes) for tensor in module.feeds}
+        load(module, params={param.name: _made(param, sizes) for param in module.params})(feed)
     except CompileError:
         return False
     return True
@@ -31,8 +31,8 @@ def runs(module: Module) -> bool:
 
 def _bytes(module: Module, sizes: dict[str, int]) -> int:
     tensors = [*module.feeds, *module.params, *module.fetches]
-    held = sum(_count(each, sizes) * np.dtype(each.dtype).itemsize for each in tensors)
-    return held + sum(abs(evaluate(each.nbytes, sizes)) for each in module.buffers)
+    total = sum(_count(tensor, sizes) * np.dtype(tensor.dtype).itemsize for tensor in tensors)
+    return total + sum(abs(evaluate(buffer.nbytes, sizes)) for buffer in module.buffers)
 
 
 def _count(tensor: Tensor, sizes: dict[str, int]) -> int:
@@ -47,5 +47,5 @@ def _number(size: Size, sizes: dict[str, int]) -> int:
 def _made(tensor: Tensor, sizes: dict[str, int]) -> np.ndarray:
     """Zeros for integers, 0.5 for floats."""
     shape = [max(_number(size, sizes), 0) for size in tensor.shape]
-    made = np.zeros(shape, tensor.dtype)
-    return made if made.dtype.kind in "iub" else made + np.asarray(0.5, made.dtype)
+    array = np.zeros(shape, tensor.dtype)
+    return array if array.dtype.kind in "iub" else array + np.asarray(0.5, array.dtype)

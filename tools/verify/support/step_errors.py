@@ -63,8 +63,8 @@ def norms(
             for side, array in arrays.items():
                 result.errors.setdefault(side, {})[name] = apart(array, wanted)
             for pair in pairs:
-                found = apart(arrays[pair[0]], arrays[pair[1]])
-                result.apart.setdefault(pair, {})[name] = found
+                norms_of_pair = apart(arrays[pair[0]], arrays[pair[1]])
+                result.apart.setdefault(pair, {})[name] = norms_of_pair
     for file in opened.values():
         file.close()
     return result
@@ -84,8 +84,8 @@ def apart(a: Array, b: Array) -> float:
     """The root mean square of a difference; infinite if sizes differ or a number is not finite."""
     if a.size != b.size:
         return math.inf
-    found = rms(np.subtract(a.reshape(b.shape), b, dtype=np.float64))
-    return found if math.isfinite(found) else math.inf
+    value = rms(np.subtract(a.reshape(b.shape), b, dtype=np.float64))
+    return value if math.isfinite(value) else math.inf
 
 
 def owner(name: str, names: Iterable[str]) -> str:
@@ -94,7 +94,9 @@ def owner(name: str, names: Iterable[str]) -> str:
     >>> owner("fc_0.b_0_velocity_0", ["fc_0.b_0", "fc_0.b_0@GRAD", "fc_0.b_0_velocity_0"])
     'fc_0.b_0'
     """
-    owners = [each for each in names if name.startswith((each + GRADIENT, each + "_"))]
+    owners = [
+        candidate for candidate in names if name.startswith((candidate + GRADIENT, candidate + "_"))
+    ]
     return min(owners, key=len, default=name)
 
 
@@ -116,7 +118,8 @@ def _divided(differences: Mapping[str, float], scales: Mapping[str, float]) -> d
         largest[groups[name]] = max(largest.get(groups[name], 0.0), scale)
     least = {name: LEAST_SHARE * largest[groups[name]] for name in scales}
     return {
-        name: _ratio(each, max(scales[name], least[name])) for name, each in differences.items()
+        name: _ratio(difference, max(scales[name], least[name]))
+        for name, difference in differences.items()
     }
 
 

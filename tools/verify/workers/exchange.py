@@ -48,8 +48,8 @@ class Side:
         drawn = [zoo.draw(name, random, BATCH, **settings) for _ in range(BATCHES)]
         self.batches = [timed.fed(fluid, batch) for batch in drawn]
         wanted = needed(self.recorded.test, self.recorded.output.name)
-        self.names = [each for each in sorted(drawn[0]) if each in wanted]
-        self.feed = {each: self.batches[0][each] for each in self.names}
+        self.names = [drawn_name for drawn_name in sorted(drawn[0]) if drawn_name in wanted]
+        self.feed = {drawn_name: self.batches[0][drawn_name] for drawn_name in self.names}
 
     # ---- writing ----
 
@@ -67,22 +67,22 @@ class Side:
 
     def save_models(self):
         """Save the inference model with separate parameters, and combined."""
-        given = self.names, [self.recorded.output], self.executor, self.recorded.test
-        self.fluid.io.save_inference_model("separate", *given)
-        self.fluid.io.save_inference_model("combined", *given, "model", "params")
+        arguments = self.names, [self.recorded.output], self.executor, self.recorded.test
+        self.fluid.io.save_inference_model("separate", *arguments)
+        self.fluid.io.save_inference_model("combined", *arguments, "model", "params")
 
     # ---- reading ----
 
     def read(self, inference):
         """The results of each kind of files, by name."""
         io, main = self.fluid.io, self.recorded.main
-        found = {name: self.apart(self.inferred, files) for name, files in inference.items()}
-        found["params"] = self.apart(self.loaded, io.load_params, "params")
+        results = {name: self.apart(self.inferred, files) for name, files in inference.items()}
+        results["params"] = self.apart(self.loaded, io.load_params, "params")
         for name, files in (("persistables", ("persistables",)), ("together", ("together", "all"))):
-            found[name] = self.apart(self.trained, main, files)
-        found["state"] = self.apart(self.resumed)
-        found["program"] = self.apart(self.parsed)
-        return found
+            results[name] = self.apart(self.trained, main, files)
+        results["state"] = self.apart(self.resumed)
+        results["program"] = self.apart(self.parsed)
+        return results
 
     def apart(self, call, *arguments):
         """The result of a call in a new scope, or its error as text."""
@@ -130,7 +130,7 @@ class Side:
     def output(self):
         """The output of the inference program for the first batch."""
         test, output = self.recorded.test, [self.recorded.output]
-        test = test._prune([each.name for each in output])
+        test = test._prune([variable.name for variable in output])
         return dense(self.executor.run(test, self.feed, output, return_numpy=False)[0])
 
     def losses(self, program, steps=STEPS):
@@ -142,11 +142,11 @@ class Side:
 
 def needed(program, name):
     """The variables that a variable depends on, in a program's main block."""
-    found = {name}
+    names = {name}
     for op in reversed(program.global_block().ops):
-        if found.intersection(op.output_arg_names):
-            found.update(op.input_arg_names)
-    return found
+        if names.intersection(op.output_arg_names):
+            names.update(op.input_arg_names)
+    return names
 
 
 def dense(tensor):

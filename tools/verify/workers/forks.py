@@ -43,8 +43,8 @@ def serve(control: socket.socket) -> dict[str, Any] | None:
             become(request, descriptors)
             control.close()
             return request
-        for each in descriptors:
-            os.close(each)
+        for descriptor in descriptors:
+            os.close(descriptor)
         control.send(json.dumps({"pid": pid}).encode())
 
 
@@ -60,7 +60,10 @@ def become(request: dict[str, Any], descriptors: list[int]) -> None:
 
 
 def main() -> None:
-    for name in ("runtime.collective.rings", *(f"tools.verify.workers.{each}" for each in SCRIPTS)):
+    for name in (
+        "runtime.collective.rings",
+        *(f"tools.verify.workers.{script}" for script in SCRIPTS),
+    ):
         importlib.import_module(name)
     importlib.import_module("runtime.collective.engine").distributed()
     threads = len(list(Path("/proc/self/task").iterdir()))

@@ -73,11 +73,11 @@ def step(fluid, entry, state, feed, fixed=False):
         executor.run(recorded.startup)
         for name, array in state.items():
             scope.find_var(name).get_tensor().set(array, fluid.CPUPlace())
-        found = executor.run(
+        results = executor.run(
             recorded.main, timed.fed(fluid, unpacked(feed)), list(names), return_numpy=False
         )
         after = {name: array_in(scope, name) for name in state}
-    after.update(zip(names.values(), map(np.array, found)))  # noqa: B905, of Python 3.10
+    after.update(zip(names.values(), map(np.array, results)))  # noqa: B905, of Python 3.10
     return after
 
 
@@ -95,14 +95,14 @@ def fetched_names(fluid, recorded):
 
 def dense_gradients(fluid, program):
     """The names of the gradients of a program's parameters, without those of sparse rows."""
-    names = [each.name + "@GRAD" for each in program.all_parameters() if each.trainable]
+    names = [param.name + "@GRAD" for param in program.all_parameters() if param.trainable]
     sparse = fluid.core.VarDesc.VarType.SELECTED_ROWS
     return [name for name in names if program.global_block().var(name).type != sparse]
 
 
 def persistable(program):
     """The names of the persistable variables of a program, sorted."""
-    return sorted(each.name for each in program.list_vars() if each.persistable)
+    return sorted(var.name for var in program.list_vars() if var.persistable)
 
 
 def array_in(scope, name):
@@ -124,7 +124,7 @@ def packed(batch):
 def unpacked(arrays):
     """The batch that `packed` made arrays of."""
     return {
-        name: (array, [int(each) for each in arrays[name + LENGTHS]])
+        name: (array, [int(length) for length in arrays[name + LENGTHS]])
         if name + LENGTHS in arrays
         else array
         for name, array in arrays.items()
@@ -134,8 +134,8 @@ def unpacked(arrays):
 
 def read(path):
     """The arrays of a file."""
-    with np.load(str(path)) as found:
-        return dict(found.items())
+    with np.load(str(path)) as arrays:
+        return dict(arrays.items())
 
 
 if __name__ == "__main__":

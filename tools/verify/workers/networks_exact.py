@@ -36,11 +36,13 @@ def step(entry: Any, state: Arrays, feed: Arrays) -> dict[str, np.ndarray]:
     names = fetched_names(fluid, recorded)
     fed = feed_arrays(recorded.main, timed.fed(fluid, unpacked(feed)))
     feeds = {name: wide(np.asarray(array)) for name, array in fed.items()}
-    graph = to_graph(recorded.main, {name: each.shape for name, each in feeds.items()}, list(names))
+    graph = to_graph(
+        recorded.main, {name: array.shape for name, array in feeds.items()}, list(names)
+    )
     InsertDeletes().run(graph, Context())
     after = {name: wide(array) for name, array in state.items()}
-    found = interpret.run(graph, feeds, after, _in_double)
-    arrays = dict(zip([var.name for var in graph.results], found, strict=True))
+    results = interpret.run(graph, feeds, after, _in_double)
+    arrays = dict(zip([var.name for var in graph.results], results, strict=True))
     return after | {key: arrays[name] for name, key in names.items()}
 
 
@@ -52,8 +54,8 @@ def _in_double(op: Op, results: list[tuple[Var, np.ndarray]]) -> list[tuple[Var,
 def answer(request: Mapping[str, Any]) -> None:
     """Write the file that is asked for."""
     entry, folder = full.network(request["network"], request["quick"]), Path(request["folder"])
-    found = step(entry, read(folder / "state.npz"), read(folder / "feed.npz"))
-    np.savez(request["out"], **found)
+    results = step(entry, read(folder / "state.npz"), read(folder / "feed.npz"))
+    np.savez(request["out"], **results)
 
 
 if __name__ == "__main__":

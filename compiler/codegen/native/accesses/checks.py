@@ -58,13 +58,13 @@ class AccessChecks:
 
         Raises ShapeError if the shapes are known to differ.
         """
-        checks = [SizeCheck(name, *each) for each in zip(expected, shape, strict=True)]
-        if any(each.differs for each in checks):
-            listed = [", ".join(map(str, each)) for each in (shape, expected)]
+        checks = [SizeCheck(name, *sizes) for sizes in zip(expected, shape, strict=True)]
+        if any(check.differs for check in checks):
+            listed = [", ".join(map(str, sizes)) for sizes in (shape, expected)]
             raise ShapeError(f"{name} has shape [{listed[0]}], expected [{listed[1]}]")
-        for each in checks:
-            if each.visited != each.size:
-                self._write(each, exactly=True)
+        for check in checks:
+            if check.visited != check.size:
+                self._write(check, exactly=True)
 
     def expect_at_most(self, size: Size, limit: Size) -> None:
         """Take it that a size that the host computes is at most another; checked with bounds."""

@@ -97,10 +97,10 @@ def bounded(kernel: KernelBody, facts: Facts, varying: set[str]) -> list[SizeChe
     parts = all_parts(needed(kernel))
     for key in (cast(NumpyOperand, part.extra) for part in parts if part.fn == "key"):
         proof.compare(SizeCheck(key.name, 1, key.type.numel))
-    of_loads = {each: proof.condition(_load(each)) for each in parts if each.fn == "load"}
-    of_stores = [proof.condition(_store(each)) for each in kernel.stores]
-    conditions = {each: what for each, what in of_loads.items() if what is not None}
-    if conditions or any(each is not None for each in of_stores):
+    of_loads = {load: proof.condition(_load(load)) for load in parts if load.fn == "load"}
+    of_stores = [proof.condition(_store(store)) for store in kernel.stores]
+    conditions = {load: what for load, what in of_loads.items() if what is not None}
+    if conditions or any(condition is not None for condition in of_stores):
         _rewrite(kernel, conditions, of_stores)
     return list(dict.fromkeys(proof.checks))
 
@@ -183,8 +183,8 @@ def _condition(where: Term | None) -> Expr | None:
 def _all(kernel: KernelBody, conditions: Sequence[Term | None]) -> Term | None:
     """The conjunction of conditions; None for none."""
     total: Term | None = None
-    for each in dict.fromkeys(filter(_condition, conditions)):
-        total = each if total is None else kernel.call("logical_and", total, each)
+    for condition in dict.fromkeys(filter(_condition, conditions)):
+        total = condition if total is None else kernel.call("logical_and", total, condition)
     return total
 
 
@@ -203,31 +203,34 @@ def _is_pure(index: Term) -> bool:
 
 def _divides_by_names(size: Size) -> bool:
     """True if a size is divided by another that is not a number, which may be zero."""
-    atoms = () if isinstance(size, int) else (each for each, _ in size.terms for each in each)
-    quotients = (each for each in atoms if isinstance(each, Quotient))
-    return any(len(each.operands) > 1 or _divides_by_names(each.numerator) for each in quotients)
+    atoms = () if isinstance(size, int) else (atom for atom, _ in size.terms for atom in atom)
+    quotients = (atom for atom in atoms if isinstance(atom, Quotient))
+    return any(
+        len(quotient.operands) > 1 or _divides_by_names(quotient.numerator)
+        for quotient in quotients
+    )
 
 
 def _rewrite(
     kernel: KernelBody, conditions: Mapping[Expr, Term], of_stores: Sequence[Term | None]
 ) -> None:
     """Give loads, and the stores in their order, one more condition each."""
-    known: dict[Expr, Term] = {}
+    terms: dict[Expr, Term] = {}
     for load, condition in conditions.items():
         rank = len(cast(Source, load.extra).shape)
         *indices, where = [
-            substitute(kernel, each, known) for each in (*load.args[:rank], condition)
+            substitute(kernel, term, terms) for term in (*load.args[:rank], condition)
         ]
         other = 0
         if len(load.args) > rank:
-            given, other = (substitute(kernel, each, known) for each in load.args[rank:])
-            where = _all(kernel, [given, where])
-        known[load] = kernel.node("load", (*indices, where, other), load.dtype, load.extra)
+            mask, other = (substitute(kernel, term, terms) for term in load.args[rank:])
+            where = _all(kernel, [mask, where])
+        terms[load] = kernel.node("load", (*indices, where, other), load.dtype, load.extra)
     kernel.ends = {
-        loop: cast(Expr, substitute(kernel, end, known)) for loop, end in kernel.ends.items()
+        loop: cast(Expr, substitute(kernel, end, terms)) for loop, end in kernel.ends.items()
     }
     kernel.stores = [
-        _stored(kernel, store, condition, known)
+        _stored(kernel, store, condition, terms)
         for store, condition in zip(kernel.stores, of_stores, strict=True)
     ]
 
@@ -235,7 +238,7 @@ def _rewrite(
 def _stored(
     kernel: KernelBody, store: Store, condition: Term | None, known: dict[Expr, Term]
 ) -> Store:
-    indices = tuple(substitute(kernel, each, known) for each in store.indices)
+    indices = tuple(substitute(kernel, index, known) for index in store.indices)
     value = substitute(kernel, store.value, known)
     where = None if store.where is None else substitute(kernel, store.where, known)
     if condition is not None:

@@ -25,13 +25,13 @@ def checked_access(line: str, number: int, bounds: Bounds) -> Lines | None:
     """A load or store with its check, which is number `number` of its function; None for another
     line.
     """
-    if found := _LOAD.match(line):
-        return _plain(line, number, bounds, found[2], found[3], LOAD)
-    if found := _STORE.match(line):
-        return _plain(line, number, bounds, found[1], found[2], STORE)
-    if found := _MASKED.match(line):
-        make = {"load": _masked, "store": _masked, "gather": _apart, "scatter": _apart}[found[1]]
-        return make(line, number, bounds, found[1] in ("store", "scatter"), operands(found[2]))
+    if match := _LOAD.match(line):
+        return _plain(line, number, bounds, match[2], match[3], LOAD)
+    if match := _STORE.match(line):
+        return _plain(line, number, bounds, match[1], match[2], STORE)
+    if match := _MASKED.match(line):
+        make = {"load": _masked, "store": _masked, "gather": _apart, "scatter": _apart}[match[1]]
+        return make(line, number, bounds, match[1] in ("store", "scatter"), operands(match[2]))
     return None
 
 
@@ -104,7 +104,11 @@ def _apart(line: str, number: int, bounds: Bounds, stores: bool, given: list[str
         f"call preserve_allcc void @check_none(i64 {bad}, ptr {home}, i64 {n}.shown, "
         f"i64 {size}, i64 {int(stores)})",
     ]
-    lines = [*(f"  {each}" for each in check), *bits, *(f"  {each}" for each in report)]
+    lines = [
+        *(f"  {check_line}" for check_line in check),
+        *bits,
+        *(f"  {report_line}" for report_line in report),
+    ]
     place = line.rindex(mask)
     return [*lines, line[:place] + f"{bools} {n}.mask" + line[place + len(mask) :]]
 

@@ -49,11 +49,14 @@ def with_bounds_checks(text: str) -> str:
 
 def _instrumented(lines: Lines, defined: frozenset[str]) -> Lines:
     """The lines of one function, or of declarations."""
-    found = _DEFINE.match(lines[0]) if lines else None
-    if found is None:
-        return [each for each in lines if each not in _declarations()]
-    function = _Checked(found, lines, defined)
-    return [function.head(), *(each for line in lines[1:] for each in function.line(line))]
+    match = _DEFINE.match(lines[0]) if lines else None
+    if match is None:
+        return [line for line in lines if line not in _declarations()]
+    function = _Checked(match, lines, defined)
+    return [
+        function.head(),
+        *(checked_line for line in lines[1:] for checked_line in function.line(line)),
+    ]
 
 
 @cache
@@ -63,7 +66,7 @@ def _functions() -> str:
 
 @cache
 def _declarations() -> frozenset[str]:
-    return frozenset(each for each in _functions().splitlines() if each.startswith("declare "))
+    return frozenset(line for line in _functions().splitlines() if line.startswith("declare "))
 
 
 class _Checked:
@@ -72,10 +75,12 @@ class _Checked:
     def __init__(self, found: re.Match[str], lines: Lines, defined: frozenset[str]) -> None:
         self._is_entry, self._result, self._name = not found[1], found[2], found[3]
         self._parameters = operands(found[4])
-        self._pointers = [value_of(each) for each in self._parameters if each.startswith("ptr ")]
+        self._pointers = [
+            value_of(parameter) for parameter in self._parameters if parameter.startswith("ptr ")
+        ]
         self._defined = defined
         addresses = filter(None, map(_ADDRESS.match, lines))
-        self._origins = {each[1]: each[2] for each in addresses}
+        self._origins = {address[1]: address[2] for address in addresses}
         self._count = 0
 
     def head(self) -> str:
@@ -83,7 +88,7 @@ class _Checked:
         internal, result = "" if self._is_entry else "internal ", self._result
         parameters = [*self._parameters]
         if not self._is_entry:
-            parameters += [f"ptr {each}.bounds" for each in self._pointers]
+            parameters += [f"ptr {pointer}.bounds" for pointer in self._pointers]
             result = _RESULT if result == "ptr" else result
         return f"define {internal}{result} @{self._name}({', '.join(parameters)}) nounwind {{"
 
@@ -94,9 +99,9 @@ class _Checked:
         if not _POINTER.search(line) or _HARMLESS.match(line):
             return [line, *self._own_memory(line)]
         for rewrite in (self._derived, self._slot, self._access, self._ret, self._call):
-            found = rewrite(line)
-            if found is not None:
-                return found
+            rewritten = rewrite(line)
+            if rewritten is not None:
+                return rewritten
         expect(line, False)
         return []
 
@@ -116,11 +121,11 @@ class _Checked:
 
     def _own_memory(self, line: str) -> Lines:
         """The bounds of memory of the function's own."""
-        found = _ALLOCA.match(line)
-        if found is None:
+        match = _ALLOCA.match(line)
+        if match is None:
             return []
         expect(line, bool(self._pointers))
-        name, size = found[1], int(found[2] or 1) * nbytes(type_of(found[3]))
+        name, size = match[1], int(match[2] or 1) * nbytes(type_of(match[3]))
         words = (f"{name}.start", str(size), "%own.report", "%own.arguments")
         lines = [
             f"  {name}.bounds = alloca [4 x i64], align 8",
@@ -137,20 +142,20 @@ class _Checked:
         """A pointer computed from others."""
         if _ADDRESS.match(line):
             return [line]
-        if found := _SELECT.match(line):
-            a, b = map(self._bounds, found.group(3, 4))
-            return [line, f"  {found[1]}.bounds = select {found[2]}, ptr {a}, ptr {b}"]
-        if found := _PHI.match(line):
-            pairs = re.sub(r"\[(%[\w.]+),", lambda each: f"[{self._bounds(each[1])},", found[2])
-            return [line, f"  {found[1]}.bounds = phi ptr {pairs}"]
+        if match := _SELECT.match(line):
+            a, b = map(self._bounds, match.group(3, 4))
+            return [line, f"  {match[1]}.bounds = select {match[2]}, ptr {a}, ptr {b}"]
+        if match := _PHI.match(line):
+            pairs = re.sub(r"\[(%[\w.]+),", lambda each: f"[{self._bounds(each[1])},", match[2])
+            return [line, f"  {match[1]}.bounds = phi ptr {pairs}"]
         return None
 
     def _slot(self, line: str) -> Lines | None:
         """An argument, whose bounds are in front of the arguments."""
-        found = _SLOT.match(line)
-        if found is None:
+        match = _SLOT.match(line)
+        if match is None:
             return None
-        name, slot = found[1], found[2]
+        name, slot = match[1], match[2]
         expect(line, self._is_entry and self._bounds(slot) == "%arguments.bounds")
         return [
             within(f"{name}.slot", slot, 8, "%arguments.bounds", LOAD),
@@ -183,19 +188,19 @@ class _Checked:
 
     def _call(self, line: str) -> Lines | None:
         """A call of another function of the module, which gets the bounds of its pointers, too."""
-        found = _CALL.match(line)
-        if found is None or found[3] not in self._defined:
+        match = _CALL.match(line)
+        if match is None or match[3] not in self._defined:
             return None
-        given = operands(found[4])
-        pointers = [value_of(each) for each in given if each.startswith("ptr ")]
-        listed = ", ".join([*given, *(f"ptr {self._bounds(each)}" for each in pointers)])
-        if found[2] != "ptr":
-            assigned = f"{found[1]} = " if found[1] else ""
-            return [f"  {assigned}call {found[2]} @{found[3]}({listed})"]
+        args = operands(match[4])
+        pointers = [value_of(arg) for arg in args if arg.startswith("ptr ")]
+        listed = ", ".join([*args, *(f"ptr {self._bounds(pointer)}" for pointer in pointers)])
+        if match[2] != "ptr":
+            assigned = f"{match[1]} = " if match[1] else ""
+            return [f"  {assigned}call {match[2]} @{match[3]}({listed})"]
         return [
-            f"  {found[1]}.both = call {_RESULT} @{found[3]}({listed})",
-            f"  {found[1]} = extractvalue {_RESULT} {found[1]}.both, 0",
-            f"  {found[1]}.bounds = extractvalue {_RESULT} {found[1]}.both, 1",
+            f"  {match[1]}.both = call {_RESULT} @{match[3]}({listed})",
+            f"  {match[1]} = extractvalue {_RESULT} {match[1]}.both, 0",
+            f"  {match[1]}.bounds = extractvalue {_RESULT} {match[1]}.both, 1",
         ]
 
 

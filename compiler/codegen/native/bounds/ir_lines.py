@@ -26,10 +26,10 @@ def type_of(text: str) -> Type:
     >>> type_of("<16 x float> %v1")
     Type(element='float', lanes=16)
     """
-    found = _TYPE.match(text)
-    if found is None:
+    match = _TYPE.match(text)
+    if match is None:
         raise UncheckedLine(f"no type is known of: {text}")
-    return Type(found[2] or found[3], int(found[1] or 0))
+    return Type(match[2] or match[3], int(match[1] or 0))
 
 
 def nbytes(type: Type) -> int:
@@ -43,14 +43,14 @@ def operands(text: str) -> list[str]:
     >>> operands("ptr %v1, <2 x i1> <i1 true, i1 false>")
     ['ptr %v1', '<2 x i1> <i1 true, i1 false>']
     """
-    found, depth = [""], 0
-    for each in text:
-        depth += (each in _OPENING) - (each in _CLOSING)
-        if each == "," and not depth:
-            found.append("")
+    parts, depth = [""], 0
+    for character in text:
+        depth += (character in _OPENING) - (character in _CLOSING)
+        if character == "," and not depth:
+            parts.append("")
         else:
-            found[-1] += each
-    return [each.strip() for each in found if each.strip()]
+            parts[-1] += character
+    return [part.strip() for part in parts if part.strip()]
 
 
 def value_of(operand: str) -> str:
@@ -59,5 +59,5 @@ def value_of(operand: str) -> str:
     >>> value_of("<2 x i1> <i1 true, i1 false>")
     '<i1 true, i1 false>'
     """
-    found = _TYPE.match(operand)
-    return operand[found.end() :].strip() if found else operand
+    match = _TYPE.match(operand)
+    return operand[match.end() :].strip() if match else operand

@@ -36,25 +36,25 @@ def _op_row(op: PlannedOp) -> tuple[Any, ...]:
 
 
 def _labels(slots: Mapping[str, tuple[Value, ...]]) -> dict[str, list[str]]:
-    return {slot: [each.label for each in values] for slot, values in slots.items()}
+    return {slot: [value.label for value in values] for slot, values in slots.items()}
 
 
 def step_inputs(step: Step) -> list[tuple[Value, bool]]:
     """The values that a step reads and does not compute, and if only their shapes are read."""
-    known, found = set[str](), dict[str, tuple[Value, bool]]()
+    computed, inputs = set[str](), dict[str, tuple[Value, bool]]()
     for op in step.ops:
         for slot, values in op.inputs.items():
             shapes = op.defn.slots[slot].shape_only
-            for value in (each for each in values if each.label not in known):
-                only = shapes and found.get(value.label, (value, True))[1]
-                found[value.label] = (value, only)
-        known |= {value.label for values in op.outputs.values() for value in values}
-    return list(found.values())
+            for value in (value for value in values if value.label not in computed):
+                only = shapes and inputs.get(value.label, (value, True))[1]
+                inputs[value.label] = (value, only)
+        computed |= {value.label for values in op.outputs.values() for value in values}
+    return list(inputs.values())
 
 
 def step_outputs(step: Step) -> dict[Storage, Value]:
     """The values that a step leaves in memory, the last of each place."""
-    values = (each for op in step.ops for some in op.outputs.values() for each in some)
+    values = (value for op in step.ops for some in op.outputs.values() for value in some)
     return {v.storage: v for v in values if v.place is not Place.INNER and _is_data(v)}
 
 
@@ -64,15 +64,15 @@ def _is_data(value: Value) -> bool:
 
 def _inner_types(ops: Iterable[PlannedOp]) -> tuple[str, ...]:
     """The element types of values that exist only between the ops of a step."""
-    values = (each for op in ops for some in op.outputs.values() for each in some)
-    inner = (each.type.dtype.numpy.name for each in values if each.place is Place.INNER)
+    values = (value for op in ops for some in op.outputs.values() for value in some)
+    inner = (value.type.dtype.numpy.name for value in values if value.place is Place.INNER)
     return tuple(dict.fromkeys(inner))
 
 
 def reference_row(step: Step) -> tuple[Any, ...]:
     """The ops of a step as a literal, see `ReferenceStep` in `compiler.debugging`."""
-    read = [each.label for each, _ in step_inputs(step)]
-    written = [each.label for each in step_outputs(step).values()]
+    read = [value.label for value, _ in step_inputs(step)]
+    written = [value.label for value in step_outputs(step).values()]
     return ([*map(_op_row, step.ops)], read, written, _inner_types(step.ops))
 
 

@@ -37,11 +37,11 @@ def compared_with_reference(writer: NativeModuleWriter, step: Step) -> Generator
         writer.body.comment(op.comment)
     inputs = step_inputs(step)
     checked, before = writer.names.make("checked"), writer.names.make("before")
-    given = [
-        shape_text(each.type.shape) if is_shape else str(writer.operand(each))
-        for each, is_shape in inputs
+    arguments = [
+        shape_text(value.type.shape) if is_shape else str(writer.operand(value))
+        for value, is_shape in inputs
     ]
-    writer.line(f"{before} = {checked}.before({', '.join(given)})")
+    writer.line(f"{before} = {checked}.before({', '.join(arguments)})")
     first = len(writer.costs)
     yield
     kernels = tuple(dict.fromkeys(call.name for call in writer.costs[first:]))

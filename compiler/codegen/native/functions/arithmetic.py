@@ -124,8 +124,8 @@ def extreme(order: str, signed: bool = True) -> Callable[[Function, Value, Value
 
 
 def _is_number(x: Value) -> bool:
-    known = known_number(x)
-    return known is not None and known == known
+    literal = known_number(x)
+    return literal is not None and literal == literal
 
 
 def magnitude(f: Function, x: Value) -> Value:

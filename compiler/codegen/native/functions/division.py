@@ -50,7 +50,7 @@ def _far_remainder(f: Function, a: Value, b: Value) -> Value:
     bits = format_of(a).mantissa - 2
     largest = format_of(a).bias // bits
     count = -(-(2 * format_of(a).bias + format_of(a).mantissa) // bits)
-    start = [2.0 ** (bits * each) for each in (largest, min(largest, count - largest))]
+    start = [2.0 ** (bits * exponent) for exponent in (largest, min(largest, count - largest))]
 
     def shorten(_: Value, carried: list[Value]) -> list[Value]:
         rest, first, second = carried
@@ -60,7 +60,7 @@ def _far_remainder(f: Function, a: Value, b: Value) -> Value:
         smaller = times(f, shrunk, 2.0**-bits)
         return [rest, f.select(both, first, smaller), f.select(both, smaller, second)]
 
-    scales = [number(a, each) for each in start]
+    scales = [number(a, factor) for factor in start]
     rest, *_ = f.loop(0, largest + min(largest, count - largest) + 1, 1, shorten, [a, *scales])
     is_finite = f.compare("olt", a, number(a, INFINITY))
     is_defined = f.binary("and", is_finite, f.compare("ogt", b, zero(b.type)))

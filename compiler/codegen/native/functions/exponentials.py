@@ -125,8 +125,8 @@ def scaled_exp(f: Function, x: Value, low: Value | None = None) -> Value:
 
 def expm1(f: Function, x: Value) -> Value:
     """Compute e ** x - 1 within 2 ulp near 0 too."""
-    held = at_most(f, at_least(f, x, -_ONE_LEFT), _RANGE[x.type.element][1])
-    result = times(f, fraction_of_expm1(f, held, 1), 2.0)
+    clamped = at_most(f, at_least(f, x, -_ONE_LEFT), _RANGE[x.type.element][1])
+    result = times(f, fraction_of_expm1(f, clamped, 1), 2.0)
     return f.select(is_below(f, absolute(f, x), 2.0**-60), x, result)
 
 
@@ -139,8 +139,8 @@ def fraction_of_expm1(f: Function, x: Value, halvings: int) -> Value:
 
 def tanh(f: Function, x: Value) -> Value:
     """The hyperbolic tangent, within 3 ulp: t / (t + 2) for t = exp(-2 |x|) - 1, signed."""
-    held = at_least(f, times(f, absolute(f, x), -2.0), -_ONE_LEFT)
-    t = fraction_of_expm1(f, held, 0)
+    clamped = at_least(f, times(f, absolute(f, x), -2.0), -_ONE_LEFT)
+    t = fraction_of_expm1(f, clamped, 0)
     return with_sign(f, f.div(t, plus(f, t, 2.0)), x)
 
 
@@ -162,8 +162,8 @@ def sinh(f: Function, x: Value) -> Value:
 
 def cosh(f: Function, x: Value) -> Value:
     """The hyperbolic cosine, within 2 ulp."""
-    held = at_most(f, absolute(f, x), _SINH_LIMIT[x.type.element])
-    part = reduce_exp(f, held)
+    clamped = at_most(f, absolute(f, x), _SINH_LIMIT[x.type.element])
+    part = reduce_exp(f, clamped)
     power = power_of_2(f, part.rounded, biased(x, -2))
     quarter = f.fma(power, part.u, power)
     return times(f, f.add(quarter, f.div(number(x, 0.0625), quarter)), 2.0)

@@ -78,7 +78,7 @@ def known_number(x: Value) -> float | None:
         return None
     if x.name == "zeroinitializer":
         return 0.0
-    literals = {each.split()[-1].rstrip(")>") for each in x.name.split(",")}
+    literals = {part.split()[-1].rstrip(")>") for part in x.name.split(",")}
     return _literal(x.type, literals.pop()) if len(literals) == 1 else None
 
 
@@ -104,8 +104,8 @@ def float_of(f: Function, bits: Value) -> Value:
 def polynomial(f: Function, x: Value, coefficients: Sequence[float]) -> Value:
     """Evaluate a polynomial by Horner's rule; the coefficient of the highest power is first."""
     result = number(x, coefficients[0])
-    for each in coefficients[1:]:
-        result = f.fma(result, x, number(x, each))
+    for coefficient in coefficients[1:]:
+        result = f.fma(result, x, number(x, coefficient))
     return result
 
 

@@ -57,7 +57,7 @@ def _quotient(f: Function, x: Value, y: Value, sign: str) -> Value:
     if x.type.bits == 64:
         return f.binary(f"{sign}div", x, y)
     element = F64 if x.type.bits == 32 else F32
-    a, b = (f.convert(f"{sign}itofp", each, element) for each in (x, y))
+    a, b = (f.convert(f"{sign}itofp", operand, element) for operand in (x, y))
     return f.convert(f"fpto{sign}i", f.div(a, b), x.type.scalar)
 
 

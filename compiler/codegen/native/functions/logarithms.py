@@ -151,8 +151,8 @@ def log1p(f: Function, x: Value) -> Value:
     volume 2) is added to the significand of u.
     """
     u = plus(f, x, 1.0)
-    kept = plus(f, u, -1.0)
-    error = f.add(f.sub(x, kept), f.sub(number(x, 1.0), f.sub(u, kept)))
+    recovered = plus(f, u, -1.0)
+    error = f.add(f.sub(x, recovered), f.sub(number(x, 1.0), f.sub(u, recovered)))
     parts = decompose(f, u, denormals=False)
     v = f.fma(error, _reciprocal_power(f, parts), plus(f, parts.m, -1.0))
     result = _with_limits(f, u, log_of_parts(f, parts.k, v))

@@ -55,9 +55,9 @@ _RANGE = (-746.0, 709.8)
 
 def power(f: Function, x: Value, y: Value) -> Value:
     """Compute x ** y within 2 ulp; of integers, y is not negative and the product wraps."""
-    known = _constant_power(f, x, known_number(y))
-    if known:
-        return known
+    product = _constant_power(f, x, known_number(y))
+    if product:
+        return product
     if not x.type.is_float:
         return _integer_power(f, x, y)
     size = absolute(f, x)

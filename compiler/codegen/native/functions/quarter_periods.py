@@ -82,8 +82,8 @@ def _reduce_far(f: Function, size: Value, far: Value, near: Angle) -> list[Value
     else:
 
         def lane(i: Value, carried: list[Value]) -> list[Value]:
-            found = _reduce_lane(f, f.extract(size, i))
-            return [f.insert(all_, one, i) for all_, one in zip(carried, found, strict=True)]
+            reduced = _reduce_lane(f, f.extract(size, i))
+            return [f.insert(all_, one, i) for all_, one in zip(carried, reduced, strict=True)]
 
         quadrant, r = f.loop(0, size.type.lanes, 1, lane, [near.quadrant, near.r])
     r = f.select(is_below(f, size, INFINITY), r, number(size, NAN))
@@ -108,7 +108,7 @@ def _fraction_of_turn(f: Function, bits: Value) -> Value:
     fraction = f.binary("and", bits, constant(I64, (1 << 52) - 1))
     m = f.convert("zext", f.binary("or", fraction, constant(I64, 1 << 52)), _I128)
     first = f.add(f.binary("lshr", bits, constant(I64, 52)), constant(I64, 64 - 2 - 1075))
-    a, b, c = (f.convert("zext", each, _I128) for each in _bits_from(f, first))
+    a, b, c = (f.convert("zext", word, _I128) for word in _bits_from(f, first))
     low = f.binary("lshr", f.mul(m, c), constant(_I128, 64))
     high = f.binary("shl", f.mul(m, a), constant(_I128, 64))
     return f.add(high, f.add(f.mul(m, b), low))
@@ -116,10 +116,10 @@ def _fraction_of_turn(f: Function, bits: Value) -> Value:
 
 def _bits_from(f: Function, first: Value) -> list[Value]:
     """Three words of the bits of 2/pi from a number of bits."""
-    table = Value(f"<{', '.join(f'i64 {each}' for each in _WORDS)}>", I64.vector(len(_WORDS)))
+    table = Value(f"<{', '.join(f'i64 {word}' for word in _WORDS)}>", I64.vector(len(_WORDS)))
     place = f.binary("lshr", first, constant(I64, 6))
     place = f.intrinsic("umin", place, constant(I64, len(_WORDS) - 4))
-    words = [f.extract(table, f.add(place, constant(I64, each))) for each in range(4)]
+    words = [f.extract(table, f.add(place, constant(I64, offset))) for offset in range(4)]
     return [f.intrinsic("fshl", a, b, first) for a, b in pairwise(words)]
 
 

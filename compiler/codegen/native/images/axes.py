@@ -84,8 +84,8 @@ class WindowAxis:
         least = n.mul(n.sub(self.period, n.div(phase, common)), inverse)
         positive = self.period * (self.kernel + abs(self.before) + 1)
         ahead = n.mod(n.add(n.sub(least, first), positive), self.period)
-        found = n.add(first, ahead)
-        return n.add(found, n.mul(n.min(n.mod(phase, common), 1), self.kernel))
+        tap = n.add(first, ahead)
+        return n.add(tap, n.mul(n.min(n.mod(phase, common), 1), self.kernel))
 
 
 @dataclass(frozen=True)
@@ -119,11 +119,11 @@ def known_tiles(axis: WindowAxis, width: int) -> list[Tiles] | None:
     tiles: list[Tiles] = []
     first = unrolled = 0
     while first < axis.count:
-        each = _known_tile(axis, first, min(width, axis.count - first))
-        number = _equal_tiles(axis, each)
-        tiles.append(replace(each, number=number))
-        first += number * each.width
-        unrolled += _unrolled(each)
+        tile = _known_tile(axis, first, min(width, axis.count - first))
+        number = _equal_tiles(axis, tile)
+        tiles.append(replace(tile, number=number))
+        first += number * tile.width
+        unrolled += _unrolled(tile)
         if unrolled > limit:
             return None
     return tiles
@@ -152,13 +152,13 @@ def _equal_tiles(axis: WindowAxis, tile: Tiles) -> int:
 
 def _known_tile(axis: WindowAxis, first: int, width: int) -> Tiles:
     base = (first * axis.stride - axis.before) // axis.up
-    found: dict[int, list[tuple[int, int]]] = {}
+    pairs_by_place: dict[int, list[tuple[int, int]]] = {}
     for p in range(width):
         for u in range(axis.kernel):
             place = axis.element(first + p, u)
             if place is not None and isinstance(axis.size, int) and 0 <= place < axis.size:
-                found.setdefault(place - base, []).append((p, u))
-    uses = tuple((place, tuple(pairs)) for place, pairs in sorted(found.items()))
+                pairs_by_place.setdefault(place - base, []).append((p, u))
+    uses = tuple((place, tuple(pairs)) for place, pairs in sorted(pairs_by_place.items()))
     return Tiles(first, 1, width, base, width * axis.stride // axis.up, uses)
 
 
@@ -172,11 +172,11 @@ def inner_tiles(
     room = n.add(n.sub(size, (axis.kernel - 1) * axis.dilation + 1), axis.before)
     inside = n.div(n.max(n.add(room, axis.stride), 0), axis.stride)
     number = n.div(n.max(n.sub(n.min(inside, count), first), 0), width)
-    found: dict[int, list[tuple[int, int]]] = {}
+    pairs_by_place: dict[int, list[tuple[int, int]]] = {}
     for p in range(width):
         for u in range(axis.kernel):
-            found.setdefault(p * axis.stride + u * axis.dilation, []).append((p, u))
-    uses = tuple((place, tuple(pairs)) for place, pairs in sorted(found.items()))
+            pairs_by_place.setdefault(p * axis.stride + u * axis.dilation, []).append((p, u))
+    uses = tuple((place, tuple(pairs)) for place, pairs in sorted(pairs_by_place.items()))
     base = n.sub(n.mul(first, axis.stride), axis.before)
     tiles = Tiles(first, number, width, base, width * axis.stride, uses)
     return tiles, n.value(n.add(first, n.mul(number, width)))

@@ -164,5 +164,5 @@ class _Blocks:
         rows = [piece.load(f, f.address(source, walk.n.mul(k, down), size)) for k in range(height)]
         right = walk.to_strides[self.columns.axis]
         piece = part(self.given.machine, self.given.element, height)
-        for k, each in enumerate(transpose_block(f, rows, width)):
-            piece.store(f, each, f.address(target, walk.n.mul(k, right), size))
+        for k, transposed_row in enumerate(transpose_block(f, rows, width)):
+            piece.store(f, transposed_row, f.address(target, walk.n.mul(k, right), size))

@@ -52,7 +52,7 @@ class Cells:
     @property
     def name(self) -> str:
         """The geometry as a part of a kernel's name."""
-        sizes = "x".join(str(each) if isinstance(each, int) else "n" for each in self.sizes)
+        sizes = "x".join(str(size) if isinstance(size, int) else "n" for size in self.sizes)
         channels = self.channels
         return f"{sizes}_c{channels.count}_{channels.element}_{channels.machine.name}"
 
@@ -122,10 +122,10 @@ class _Kernel:
     @staticmethod
     def begin(name: str, cells: Cells, arrays: Sequence[str], epilogue: Epilogue) -> _Kernel:
         """Begin an entry with arrays, the output and open sizes."""
-        label = "_".join(each for each in (name, cells.name, epilogue.label) if each)
+        label = "_".join(part for part in (name, cells.name, epilogue.label) if part)
         channels = cells.channels
         k = begin(label, arrays, cells.sizes, epilogue, channels.element, channels.count)
-        return _Kernel(cells, k, [k.n.of(each) for each in cells.sizes])
+        return _Kernel(cells, k, [k.n.of(size) for size in cells.sizes])
 
     @property
     def f(self) -> Function:
@@ -226,8 +226,8 @@ class _Kernel:
                 return list(body(at, n.add(first, x), inner))
 
             width = n.sub(unit.end[1], unit.start[1])
-            found = f.loop_if_any(0, width, 1, pixel, held)
-            return end_row(found) if end_row else found
+            state = f.loop_if_any(0, width, 1, pixel, held)
+            return end_row(state) if end_row else state
 
         return f.loop_if_any(unit.start[0], unit.end[0], 1, row, carried)
 
@@ -243,7 +243,7 @@ class _Kernel:
 def _largest(kernel: _Kernel, unit: _Group) -> list[Value]:
     """The maxima of a cell; -inf for none."""
     f = kernel.f
-    start = [f.constant(each.type, float("-inf")) for each in unit.pieces]
+    start = [f.constant(piece.type, float("-inf")) for piece in unit.pieces]
 
     def body(pointer: Value, _: Index, held: list[Value]) -> list[Value]:
         loaded = kernel.load(unit, pointer)
@@ -255,7 +255,7 @@ def _largest(kernel: _Kernel, unit: _Group) -> list[Value]:
 def _mean(kernel: _Kernel, unit: _Group) -> list[Value]:
     """The means of a cell: rows are summed on their own."""
     f, count = kernel.f, len(unit.pieces)
-    zeros = [zero(each.type) for each in unit.pieces]
+    zeros = [zero(piece.type) for piece in unit.pieces]
 
     def body(pointer: Value, _: Index, held: list[Value]) -> list[Value]:
         loaded = kernel.load(unit, pointer)
@@ -267,7 +267,7 @@ def _mean(kernel: _Kernel, unit: _Group) -> list[Value]:
     totals = kernel.pixels(unit, [*zeros, *zeros], body, end_row)[:count]
     covered = _share(kernel, unit.start, unit.end)
     both = zip(totals, unit.pieces, strict=True)
-    return [f.mul(each, piece.splat(f, covered)) for each, piece in both]
+    return [f.mul(total, piece.splat(f, covered)) for total, piece in both]
 
 
 def _share(kernel: _Kernel, start: Sequence[Index], end: Sequence[Index]) -> Value:
@@ -283,8 +283,8 @@ def _largest_gradient(kernel: _Kernel, unit: _Group) -> None:
     """Find the first maximum of the image, then write its gradient there and zero elsewhere."""
     f, position = kernel.f, I32 if kernel.nbytes == 4 else I64
     count = len(unit.pieces)
-    lowest = [f.constant(each.type, float("-inf")) for each in unit.pieces]
-    none = [zero(each.type.of(position)) for each in unit.pieces]
+    lowest = [f.constant(piece.type, float("-inf")) for piece in unit.pieces]
+    none = [zero(piece.type.of(position)) for piece in unit.pieces]
 
     def find(pointer: Value, number: Index, held: list[Value]) -> list[Value]:
         at = _number(kernel, number, position)
@@ -296,7 +296,7 @@ def _largest_gradient(kernel: _Kernel, unit: _Group) -> None:
             places[k] = f.select(replaces, f.splat(at, value.type.lanes), places[k])
         return [*best, *places]
 
-    found = kernel.pixels(unit, [*lowest, *none], find)[count:]
+    maxima = kernel.pixels(unit, [*lowest, *none], find)[count:]
     offset = kernel.n.add(
         kernel.n.mul(unit.pixel.number, kernel.cells.channels.count), unit.channel
     )
@@ -307,7 +307,7 @@ def _largest_gradient(kernel: _Kernel, unit: _Group) -> None:
         at = _number(kernel, number, position)
         offset = f.sub(f.convert("ptrtoint", pointer, I64), start)
         target = f.address(kernel.arrays[2], offset)
-        for k, (place, gradient) in enumerate(zip(found, gradients, strict=True)):
+        for k, (place, gradient) in enumerate(zip(maxima, gradients, strict=True)):
             is_here = f.compare("eq", place, f.splat(at, place.type.lanes))
             value = f.select(is_here, gradient, zero(gradient.type))
             step = k * kernel.cells.channels.lanes * kernel.nbytes

@@ -64,9 +64,9 @@ def _summed(windows: Windows, multiplier: int, epilogue: Epilogue) -> Steps:
         taps = (windows.rows.kernel, windows.columns.kernel)
         return _Grouped(k, taps, multiplier), [source]
 
-    given = replace(windows, channels=single)
+    per_channel = replace(windows, channels=single)
     name, width = f"depthwise_sums_{multiplier}", tile_width(windows)
-    call = sliding_kernel(name, given, ["images", "packed"], make, width, epilogue, flops=2)
+    call = sliding_kernel(name, per_channel, ["images", "packed"], make, width, epilogue, flops=2)
     taps = windows.rows.kernel * windows.columns.kernel
     return Steps((pack, call), (), {"packed": count * taps})
 
@@ -84,7 +84,7 @@ class _Grouped(WindowBody):
         none = zero(tile.piece.type.vector(self.multiplier))
         if given is None:
             return [none] * len(tile.places)
-        return [f.insert(none, f.extract(each, 0), 0) for each in given]
+        return [f.insert(none, f.extract(vector, 0), 0) for vector in given]
 
     def begin_row(self, f: Function, tile: Tile, row: Index, taps: Sequence[Index]) -> list[Value]:
         """A row of the filters."""
@@ -92,7 +92,7 @@ class _Grouped(WindowBody):
         type = tile.piece.type.vector(self.multiplier)
         first = n.mul(n.add(n.mul(tile.vector, height), row), width)
         places = [n.mul(n.add(first, u), self.multiplier) for u in taps]
-        return [f.load(type, f.address(self.k.arrays[1], each, type.nbytes)) for each in places]
+        return [f.load(type, f.address(self.k.arrays[1], place, type.nbytes)) for place in places]
 
     def tap(
         self, f: Function, tile: Tile, state: list[Value], window: int, loaded: Sequence[Value],
@@ -103,7 +103,7 @@ class _Grouped(WindowBody):
 
     def finish(self, f: Function, tile: Tile, state: list[Value]) -> list[Value]:
         """The sums over lanes."""
-        return [f.insert(zero(tile.piece.type), f.reduce("fadd", each), 0) for each in state]
+        return [f.insert(zero(tile.piece.type), f.reduce("fadd", total), 0) for total in state]
 
 
 def depthwise_filter_gradient(windows: Windows, multiplier: int = 1) -> Steps:
@@ -211,10 +211,10 @@ class _Sums:
     def emit(self, part: Index) -> None:
         """Sum the rows of windows of a part over all images, and store the sums."""
         k, n, windows = self.k, self.k.n, self.plan.windows
-        batch, _, _, count, _ = (n.of(each) for each in (windows.batch, *windows.sizes))
-        each = n.ceil_div(count, self.plan.parts)
-        first = n.mul(part, each)
-        end = n.min(n.add(first, each), count)
+        batch, _, _, count, _ = (n.of(size) for size in (windows.batch, *windows.sizes))
+        length = n.ceil_div(count, self.plan.parts)
+        first = n.mul(part, length)
+        end = n.min(n.add(first, length), count)
         zeros = [zero(self.piece.type)] * (self.plan.rows * windows.columns.kernel)
 
         def image(number: Value, held: list[Value]) -> list[Value]:
@@ -249,11 +249,11 @@ class _Sums:
     def row(self, image: Value, y: Value, sums: list[Value]) -> list[Value]:
         """Add a row of windows of an image."""
         k, n, windows = self.k, self.k.n, self.plan.windows
-        _, width, _, count = (n.of(each) for each in windows.sizes)
+        _, width, _, count = (n.of(size) for size in windows.sizes)
         columns = windows.columns
-        known = known_tiles(columns, self.plan.width)
-        if known is not None:
-            for tiles in known:
+        static_tiles = known_tiles(columns, self.plan.width)
+        if static_tiles is not None:
+            for tiles in static_tiles:
                 sums = self.tiles(image, y, tiles, sums)
             return sums
         inner, end = inner_tiles(columns, n, width, count, self.plan.width)
@@ -310,10 +310,10 @@ class _Sums:
     def rows(self, image: Value, y: Value, add: _AddRow, sums: list[Value]) -> list[Value]:
         """Add each row of taps that lies in the image."""
         k, n, axis = self.k, self.k.n, self.plan.windows.rows
-        height, width = (n.of(each) for each in self.plan.windows.sizes[:2])
+        height, width = (n.of(size) for size in self.plan.windows.sizes[:2])
         result: list[Value] = []
         for i in range(self.plan.rows):
-            held = sums[i * self._width : (i + 1) * self._width]
+            accumulators = sums[i * self._width : (i + 1) * self._width]
             tap = n.add(self.first_row, i)
             place = n.sub(n.add(n.mul(y, axis.stride), n.mul(tap, axis.dilation)), axis.before)
             inside = k.f.compare("ult", n.value(place), n.value(height))
@@ -321,14 +321,14 @@ class _Sums:
                 is_tap = k.f.compare("ult", n.value(tap), n.value(axis.kernel))
                 inside = k.f.binary("and", inside, is_tap)
 
-            def added(place: Index = place, held: list[Value] = held) -> list[Value]:
+            def added(place: Index = place, held: list[Value] = accumulators) -> list[Value]:
                 pixel = n.mul(n.add(n.mul(image, height), place), width)
                 pointer = self.moved(self.k.arrays[0], pixel)
                 channel = n.div(self.channel, self.plan.multiplier)
                 nbytes = self.plan.windows.channels.element.nbytes
                 return add(k.f.address(pointer, channel, nbytes), list(held))
 
-            result += k.f.choose(inside, added, lambda held=held: held)
+            result += k.f.choose(inside, added, lambda held=accumulators: held)
         return result
 
     def moved(self, pointer: Value, pixels: Index) -> Value:
@@ -344,7 +344,7 @@ class _Sums:
     def gradients(self, image: Value, y: Value, x: Index, width: int) -> list[Value]:
         """The gradients of neighbouring windows."""
         k, n, windows = self.k, self.k.n, self.plan.windows
-        _, _, height, count = (n.of(each) for each in windows.sizes)
+        _, _, height, count = (n.of(size) for size in windows.sizes)
         pixel = n.add(n.mul(n.add(n.mul(image, height), y), count), x)
         start = n.add(n.mul(pixel, windows.channels.count), self.channel)
         nbytes = windows.channels.element.nbytes

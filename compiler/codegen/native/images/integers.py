@@ -46,8 +46,8 @@ class Integers:
     def sum(self, terms: Iterable[Index]) -> Index:
         """The sum of all terms."""
         total: Index = 0
-        for each in terms:
-            total = self.add(total, each)
+        for term in terms:
+            total = self.add(total, term)
         return total
 
     def div(self, a: Index, b: Index) -> Index:

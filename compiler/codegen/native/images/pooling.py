@@ -144,8 +144,8 @@ class _LargestNumber(_Largest):
     def otherwise(self, f: Function, state: list[Value]) -> tuple[Value, WindowBody] | None:
         """Whether the sum is NaN."""
         total, *others = state[-self.parts :]
-        for each in others:
-            total = f.add(total, each)
+        for term in others:
+            total = f.add(total, term)
         return f.reduce("or", f.compare("uno", total, total)), _Largest()
 
     def finish(self, f: Function, tile: Tile, state: list[Value]) -> list[Value]:
@@ -163,28 +163,28 @@ class _Counts:
     def of(windows: Windows) -> _Counts:
         """Look at both ends of both axes."""
         axes = (windows.rows, windows.columns)
-        known = all(
+        is_static = all(
             isinstance(axis.size, int)
             and isinstance(axis.count, int)
             and axis.before <= 0
             and (axis.count - 1) * axis.stride - axis.before + axis.kernel <= axis.size
             for axis in axes
         )
-        return _Counts(axes[0].kernel * axes[1].kernel if known else 0)
+        return _Counts(axes[0].kernel * axes[1].kernel if is_static else 0)
 
     def shares(self, f: Function, tile: Tile, divisor: int) -> list[Value]:
         """1 / the number of elements, at least one, for each window."""
-        type, found = tile.piece.type, dict[str, Value]()
+        type, splats = tile.piece.type, dict[str, Value]()
         if divisor or self.fixed:
             return [f.constant(type, 1 / (divisor or self.fixed))] * len(tile.places)
         n = Integers(f)
         for columns in tile.columns:
-            if str(columns) not in found:
+            if str(columns) not in splats:
                 covered = n.max(n.mul(tile.rows, columns), 1)
                 number = f.convert("sitofp", n.value(covered), type.scalar)
                 share = f.div(f.constant(type.scalar, 1.0), number)
-                found[str(columns)] = tile.piece.splat(f, share)
-        return [found[str(columns)] for columns in tile.columns]
+                splats[str(columns)] = tile.piece.splat(f, share)
+        return [splats[str(columns)] for columns in tile.columns]
 
 
 @dataclass(frozen=True)
@@ -242,7 +242,7 @@ class _First(WindowBody):
     def start(self, f: Function, tile: Tile, given: list[Value] | None) -> list[Value]:
         """-1 for each window, then the maxima, which lie as the numbers do."""
         none = f.constant(tile.piece.type.of(self.position), -1)
-        maxima = [each.load("maxima") for each in tile.places]
+        maxima = [place.load("maxima") for place in tile.places]
         return [*[none] * len(maxima), *maxima]
 
     def begin_row(self, f: Function, tile: Tile, row: Index, taps: Sequence[Index]) -> list[Value]:
@@ -256,10 +256,10 @@ class _First(WindowBody):
         operand: Value,
     ) -> None:  # fmt: skip
         """Keep the first number."""
-        largest, found = state[len(tile.places) + window], state[window]
+        largest, current = state[len(tile.places) + window], state[window]
         equal = f.compare("oeq", loaded[0], largest)
-        is_first = f.compare("slt", found, zero(found.type))
-        state[window] = f.select(f.binary("and", equal, is_first), operand, found)
+        is_first = f.compare("slt", current, zero(current.type))
+        state[window] = f.select(f.binary("and", equal, is_first), operand, current)
 
     def finish(self, f: Function, tile: Tile, state: list[Value]) -> list[Value]:
         """The numbers."""

@@ -31,11 +31,11 @@ def transpose_block(f: Function, rows: Sequence[Value], columns: int) -> list[Va
     size, lane = type.lanes, _LANE // type.nbytes
     rows = [*rows, *[zero(type)] * (size - len(rows))]
     groups = [_within_lanes(f, rows[start : start + lane]) for start in range(0, size, lane)]
-    found: dict[int, Value] = {}
+    by_column: dict[int, Value] = {}
     for place in range(min(lane, columns)):
         across = _across_lanes(f, [group[place] for group in groups])
-        found |= {number * lane + place: each for number, each in enumerate(across)}
-    return [found[column] for column in range(columns)]
+        by_column |= {number * lane + place: vector for number, vector in enumerate(across)}
+    return [by_column[column] for column in range(columns)]
 
 
 def _within_lanes(f: Function, rows: Sequence[Value]) -> list[Value]:
@@ -68,9 +68,9 @@ def _across_lanes(f: Function, vectors: Sequence[Value]) -> list[Value]:
         return [_parts(f, a, b, (0, 2)), _parts(f, a, b, (1, 3))]
     a, b, c, d = vectors
     low, high = (0, 1, 4, 5), (2, 3, 6, 7)
-    halves = [(_parts(f, a, b, each), _parts(f, c, d, each)) for each in (low, high)]
+    halves = [(_parts(f, a, b, half), _parts(f, c, d, half)) for half in (low, high)]
     even, odd = (0, 2, 4, 6), (1, 3, 5, 7)
-    return [_parts(f, x, y, each) for x, y in halves for each in (even, odd)]
+    return [_parts(f, x, y, parity) for x, y in halves for parity in (even, odd)]
 
 
 def _parts(f: Function, a: Value, b: Value, order: Sequence[int]) -> Value:

@@ -82,7 +82,10 @@ class Results:
         starts = {name: self._start(name, pixel, channel) for name in self.pointers}
         axis = Axis(
             self.channels,
-            {name: 1 if each is None else _known(each[3]) for name, each in self.strides.items()},
+            {
+                name: 1 if strides is None else _known(strides[3])
+                for name, strides in self.strides.items()
+            },
         )
         mask = None if piece.is_full else piece.mask
         function, lanes, shared = self.n.function, piece.type.lanes, dict[str, Value]()
@@ -118,8 +121,8 @@ class Results:
     def store(self, values: Sequence[Value], places: Sequence[PiecePlace]) -> None:
         """Send values through the epilogue and to the outputs."""
         for value, place in zip(values, places, strict=True):
-            found = self.epilogue.finish(self.n.function, [value], place)
-            for name, result in zip(self.epilogue.outputs, found, strict=True):
+            results = self.epilogue.finish(self.n.function, [value], place)
+            for name, result in zip(self.epilogue.outputs, results, strict=True):
                 place.store(name, result)
 
 
@@ -150,20 +153,23 @@ def begin(
     `element` is the type of results, unless the epilogue says another for "out".
     """
     types = epilogue.types(element) if epilogue.outputs else {}
-    given: dict[str, tuple[Size, ...] | None] = dict.fromkeys(types)
-    given |= {each.name: each.strides for each in epilogue.operands}
-    every = [*sizes, *(size for strides in given.values() for size in strides or ())]
-    dims = list(dict.fromkeys(each for each in every if isinstance(each, Dim)))
+    operand_strides: dict[str, tuple[Size, ...] | None] = dict.fromkeys(types)
+    operand_strides |= {operand.name: operand.strides for operand in epilogue.operands}
+    every = [*sizes, *(size for strides in operand_strides.values() for size in strides or ())]
+    dims = list(dict.fromkeys(size for size in every if isinstance(size, Dim)))
     names = [*arrays, *types]
     f, values, first, last = entry(label, [POINTER] * len(names) + [I64] * len(dims))
     n = Integers(f, dict(zip(dims, values[len(names) :], strict=True)))
     pointers = dict(zip(types, values[len(arrays) : len(names)], strict=True))
-    strides = {name: None if each is None else _four(n, each) for name, each in given.items()}
+    strides = {
+        name: None if axis_strides is None else _four(n, axis_strides)
+        for name, axis_strides in operand_strides.items()
+    }
     results = Results(epilogue, n, types, pointers, strides, channels)
     return Opened(f, n, values[: len(arrays)], first, last, results, (*names, *dims))
 
 
 def _four(n: Integers, strides: Sequence[Size]) -> Strides:
     """Strides as indices."""
-    image, row, column, channel = (n.of(each) for each in strides)
+    image, row, column, channel = (n.of(stride) for stride in strides)
     return image, row, column, channel

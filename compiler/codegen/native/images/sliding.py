@@ -62,8 +62,8 @@ class Windows:
 
 def _axis_name(axis: WindowAxis) -> str:
     numbers = [axis.kernel, axis.stride, axis.dilation, axis.before, axis.up]
-    sizes = [each if isinstance(each, int) else "n" for each in (axis.size, axis.count)]
-    return "x".join(str(each).replace("-", "m") for each in (*sizes, *numbers))
+    sizes = [size if isinstance(size, int) else "n" for size in (axis.size, axis.count)]
+    return "x".join(str(number).replace("-", "m") for number in (*sizes, *numbers))
 
 
 def sliding_kernel(
@@ -76,11 +76,11 @@ def sliding_kernel(
     `make` gives the body and the arrays under the windows, `flops` the operations of a tap,
     `width` the windows of a tile, at most.
     """
-    label = "_".join(each for each in (name, windows.name, epilogue.label) if each)
+    label = "_".join(part for part in (name, windows.name, epilogue.label) if part)
     channels = windows.channels
     k = begin(label, arrays, windows.sizes, epilogue, channels.element, channels.count)
     body, sources = make(k)
-    height, wide, out_height, out_wide = (k.n.of(each) for each in windows.sizes)
+    height, wide, out_height, out_wide = (k.n.of(size) for size in windows.sizes)
     loops = WindowLoops(
         k.f, k.n, windows.rows, windows.columns, (height, wide, out_height, out_wide), channels,
         sources, k.results, body, min(width, TILE_WINDOWS.value),
@@ -99,6 +99,9 @@ def sliding_kernel(
 
 def renamed(call: Call, names: Mapping[str, str]) -> Call:
     """The call with other names of arrays."""
-    given = call.arguments
-    found = (names.get(each, each) if isinstance(each, str) else each for each in given)
-    return Call(call.kernel, tuple(found))
+    arguments = call.arguments
+    replaced = (
+        names.get(argument, argument) if isinstance(argument, str) else argument
+        for argument in arguments
+    )
+    return Call(call.kernel, tuple(replaced))

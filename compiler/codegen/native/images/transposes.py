@@ -27,16 +27,16 @@ def transpose(
         sizes, axes = [1], [0]
     make = run_kernel if axes[-1] == len(axes) - 1 else block_kernel
     kernel = make(Transposition(machine, element, tuple(sizes), tuple(axes)))
-    opened = dict.fromkeys(each for each in sizes if isinstance(each, Dim))
+    opened = dict.fromkeys(size for size in sizes if isinstance(size, Dim))
     return Steps((Call(kernel, (source, target, *opened)),))
 
 
 def collapsed(shape: Sequence[Size], order: Sequence[int]) -> tuple[list[Size], list[int]]:
     """Drop axes of size 1 and merge axes that stay adjacent; returns sizes of X and the order."""
     groups: list[list[int]] = []
-    kept = [axis for axis in range(len(shape)) if shape[axis] != 1]
+    nontrivial = [axis for axis in range(len(shape)) if shape[axis] != 1]
     for axis in (axis for axis in order if shape[axis] != 1):
-        if groups and kept.index(groups[-1][-1]) + 1 == kept.index(axis):
+        if groups and nontrivial.index(groups[-1][-1]) + 1 == nontrivial.index(axis):
             groups[-1].append(axis)
         else:
             groups.append([axis])

@@ -24,7 +24,7 @@ class Transposition:
     @property
     def name(self) -> str:
         """The name of its kernel."""
-        sizes = "x".join(str(each) if isinstance(each, int) else "n" for each in self.sizes)
+        sizes = "x".join(str(size) if isinstance(size, int) else "n" for size in self.sizes)
         order = "_".join(map(str, self.order))
         return f"transpose_{self.element}_{sizes}_by_{order}_{self.machine.name}"
 
@@ -38,13 +38,13 @@ class Walk:
     """A kernel under construction: sizes of X's axes, and their strides in both arrays."""
 
     def __init__(self, given: Transposition) -> None:
-        opened = list(dict.fromkeys(each for each in given.sizes if isinstance(each, Dim)))
+        opened = list(dict.fromkeys(size for size in given.sizes if isinstance(size, Dim)))
         types = [POINTER, POINTER] + [I64] * len(opened)
         self.f, values, self.first, self.last = entry(given.name, types)
         self.source, self.target = values[:2]
         self.n = Integers(self.f, dict(zip(opened, values[2:], strict=True)))
         self.nbytes = given.element.nbytes
-        self.sizes = [self.n.of(each) for each in given.sizes]
+        self.sizes = [self.n.of(size) for size in given.sizes]
         order = given.order
         self.from_strides = self._strides(self.sizes)
         in_order = self._strides([self.sizes[axis] for axis in order])
@@ -58,11 +58,11 @@ class Walk:
 
     def offsets(self, number: Index, axes: Sequence[int]) -> tuple[Index, Index]:
         """Offsets in both arrays of the position with this number in row-major order of axes."""
-        found: tuple[Index, Index] = (0, 0)
+        offsets: tuple[Index, Index] = (0, 0)
         for place, axis in reversed(list(enumerate(axes))):
             number, at = self.n.divmod(number, self.sizes[axis]) if place else (0, number)
-            found = self.moved(found, axis, at)
-        return found
+            offsets = self.moved(offsets, axis, at)
+        return offsets
 
     def moved(self, offsets: tuple[Index, Index], axis: int, at: Index) -> tuple[Index, Index]:
         """Offsets `at` elements on along an axis of X."""

@@ -118,8 +118,8 @@ class WindowLoops:
 
     def _pointers(self, row: Index) -> list[Value]:
         return [
-            self.f.address(each.pointer, self.n.mul(row, each.channels), each.nbytes)
-            for each in self.sources
+            self.f.address(source.pointer, self.n.mul(row, source.channels), source.nbytes)
+            for source in self.sources
         ]
 
 
@@ -136,9 +136,9 @@ class _Row:
     def emit(self) -> None:
         """Emit all columns."""
         loops, columns = self.loops, self.loops.columns
-        known = known_tiles(columns, loops.width)
-        if known is not None:
-            for tiles in known:
+        static_tiles = known_tiles(columns, loops.width)
+        if static_tiles is not None:
+            for tiles in static_tiles:
                 self.tiles(tiles)
             return
         _, width, _, count = loops.sizes
@@ -231,19 +231,20 @@ class _Row:
         loops, count = self.loops, len(pointers)
         state = loops.body.start(loops.f, tile, loops.results.start(tile.places))
         steps = [
-            loops.n.mul(loops.rows.advance, loops.sizes[1], each.channels) for each in loops.sources
+            loops.n.mul(loops.rows.advance, loops.sizes[1], source.channels)
+            for source in loops.sources
         ]
 
         def body(row: Value, held: list[Value]) -> list[Value]:
             state = columns.emit(self.loops, tile, row, held[:count], held[count:])
             following = [
-                loops.f.address(pointer, step, each.nbytes)
-                for pointer, step, each in zip(held[:count], steps, loops.sources, strict=True)
+                loops.f.address(pointer, step, source.nbytes)
+                for pointer, step, source in zip(held[:count], steps, loops.sources, strict=True)
             ]
             return [*following, *state]
 
-        given = [*pointers, *state]
-        return loops.f.loop_if_any(self.first, self.end, loops.rows.period, body, given)[count:]
+        carried = [*pointers, *state]
+        return loops.f.loop_if_any(self.first, self.end, loops.rows.period, body, carried)[count:]
 
 
 @dataclass(frozen=True)
@@ -263,8 +264,10 @@ class _Columns:
         operands = loops.body.begin_row(f, tile, row, self.taps)
         for place, pairs in self.uses:
             loaded = [
-                each.load(f, tile.piece, f.address(pointer, place * each.channels, each.nbytes))
-                for pointer, each in zip(pointers, loops.sources, strict=True)
+                source.load(
+                    f, tile.piece, f.address(pointer, place * source.channels, source.nbytes)
+                )
+                for pointer, source in zip(pointers, loops.sources, strict=True)
             ]
             loops.body.see(f, state, loaded)
             for window, tap in pairs:
@@ -291,16 +294,16 @@ class _OpenColumns:
             state = held[count:]
             [operand] = loops.body.begin_row(f, tile, row, [tap])
             loaded = [
-                each.load(f, tile.piece, pointer)
-                for pointer, each in zip(held[:count], loops.sources, strict=True)
+                source.load(f, tile.piece, pointer)
+                for pointer, source in zip(held[:count], loops.sources, strict=True)
             ]
             loops.body.see(f, state, loaded)
             loops.body.tap(f, tile, state, 0, loaded, operand)
             following = [
-                f.address(pointer, axis.advance * each.channels, each.nbytes)
-                for pointer, each in zip(held[:count], loops.sources, strict=True)
+                f.address(pointer, axis.advance * source.channels, source.nbytes)
+                for pointer, source in zip(held[:count], loops.sources, strict=True)
             ]
             return [*following, *state]
 
-        given = [*pointers, *state]
-        return f.loop_if_any(self.first, self.end, axis.period, body, given)[count:]
+        carried = [*pointers, *state]
+        return f.loop_if_any(self.first, self.end, axis.period, body, carried)[count:]

@@ -96,7 +96,7 @@ def pays(N: Size, C: int, H: Size, W: Size, F: int, machine: Machine = AVX512) -
     """
     if min(C, F) < MIN_CHANNELS.value:
         return 0
-    height, width = (each if isinstance(each, int) else OPEN.value for each in (H, W))
+    height, width = (size if isinstance(size, int) else OPEN.value for size in (H, W))
     lanes, images = machine.lanes(F32), N if isinstance(N, int) else 1
     channels, filters = -(-C // lanes), -(-F // lanes)
     transforms = TRANSFORMS.value / 100

@@ -70,7 +70,7 @@ def _transform_filters(
     def down(q: Value, _: list[Value]) -> list[Value]:
         first = f.address(target, n.mul(q, position), nbytes)
         steps = [r * tiles.n * position for r in range(tiles.n)]
-        places = [f.address(first, each, nbytes) for each in steps]
+        places = [f.address(first, offset, nbytes) for offset in steps]
         values = transform(f, [f.load(piece.type, place) for place in places[:3]])
         for place, value in zip(places, values, strict=True):
             f.store(value, place)
@@ -172,12 +172,12 @@ def _of_class(
 
 def _classes(commons: Sequence[tuple[int, ...]]) -> list[tuple[int, tuple[int, ...]]]:
     """Group equal neighbours; returns the end of each group and what is common to it."""
-    found: list[tuple[int, tuple[int, ...]]] = []
+    classes: list[tuple[int, tuple[int, ...]]] = []
     for place, common in enumerate(commons):
-        if found and found[-1][1] == common:
-            found.pop()
-        found.append((place + 1, common))
-    return found
+        if classes and classes[-1][1] == common:
+            classes.pop()
+        classes.append((place + 1, common))
+    return classes
 
 
 def _vectors(k: Opened, channels: Channels, emit: Callable[[Index, Piece], object]) -> None:
@@ -230,14 +230,14 @@ class _Columns:
 
     def load(self, piece: Piece, row: Value, nbytes: int) -> list[Value]:
         """Load a row of a tile from the address of its first column; zeros outside the image."""
-        f, found = self.k.f, list[Value]()
+        f, loaded = self.k.f, list[Value]()
         for q, offset in enumerate(self.offsets):
             value = piece.load(f, f.address(row, offset, nbytes))
             if not self.are_valid[q]:
                 inside = f.splat(self.inside[q], piece.type.lanes)
                 value = f.select(inside, value, zero(piece.type))
-            found.append(value)
-        return found
+            loaded.append(value)
+        return loaded
 
 
 def _valid_rows(k: Opened, tiles: WinogradTiles, first: Index) -> list[Value | None]:
@@ -269,16 +269,18 @@ def _image_tile(k: Opened, tiles: WinogradTiles, tile: _Tile) -> None:
             return half(f, columns.load(piece, start, nbytes))
 
         for number, half in enumerate(halves):
-            found = [
+            row_values = [
                 row(r, half)
                 if valid is None
                 else f.choose(valid, lambda r=r, half=half: row(r, half), lambda: zeros)
                 for r, valid in enumerate(rows)
             ]
             for q in range(size // 2):
-                column = [each[q] for each in found]
+                column = [transformed_row[q] for transformed_row in row_values]
                 first = number * (size // 2) + q
-                for r, value in enumerate(value for each in halves for value in each(f, column)):
+                for r, value in enumerate(
+                    value for transform_half in halves for value in transform_half(f, column)
+                ):
                     offset = n.mul(step, r * size + first)
                     piece.store(f, value, f.address(target, offset, nbytes))
 
@@ -331,9 +333,9 @@ def _result_tile(k: Opened, tiles: WinogradTiles, tile: _Tile, columns: int) -> 
             f.load(piece.type, f.address(source, n.mul(step, e), nbytes))
             for e in range(size * size)
         ]
-        found = [transform(f, products[q::size]) for q in range(size)]
+        transformed = [transform(f, products[q::size]) for q in range(size)]
         for r in range(m):
-            values = transform(f, [each[r] for each in found])[:columns]
+            values = transform(f, [transformed_row[r] for transformed_row in transformed])[:columns]
             _store_row(k, tiles, pixel, channel, piece, r, values)
 
     _vectors(k, tiles.output_channels, vector)

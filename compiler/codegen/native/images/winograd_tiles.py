@@ -58,7 +58,7 @@ class WinogradTiles:
         one = WinogradTiles(machine, element, m, batch, size, padding, channels, filters, 1)
         if one.is_open:
             total = OPEN_TILES.value
-            sizes = (total // each for each in OPEN_BLOCKS)
+            sizes = (total // block for block in OPEN_BLOCKS)
             rows = min(sizes, key=lambda rows: _traffic(one, rows, total, 1))
             return replace(one, rows=rows)
         height, width = map(_number, one.grid)
@@ -70,7 +70,7 @@ class WinogradTiles:
     @property
     def is_open(self) -> bool:
         """True if a size of the images is unknown at compile time."""
-        return not all(isinstance(each, int) for each in self.size)
+        return not all(isinstance(size, int) for size in self.size)
 
     @property
     def n(self) -> int:
@@ -115,8 +115,8 @@ class WinogradTiles:
         total, height = self.total, self.grid[0]
         if self.is_open:
             return False
-        sizes = [each for each in (height, total) if isinstance(each, int)]
-        return any(each % self.rows == 0 for each in sizes)
+        sizes = [size for size in (height, total) if isinstance(size, int)]
+        return any(size % self.rows == 0 for size in sizes)
 
     @property
     def number(self) -> Size:
@@ -128,11 +128,11 @@ class WinogradTiles:
     @property
     def sizes(self) -> list[Size]:
         """What kernels must know when it is open."""
-        found = [self.block, self.total]
+        sizes = [self.block, self.total]
         if self.is_open:
-            found += [self.number, self.tiles_step, self.products_step]
-            found += [*self.size, *self.grid, *self.output]
-        return found
+            sizes += [self.number, self.tiles_step, self.products_step]
+            sizes += [*self.size, *self.grid, *self.output]
+        return sizes
 
     def are_inside(self, axis: int) -> list[bool]:
         """For each element of a tile on an axis, whether it is on the image in every tile."""

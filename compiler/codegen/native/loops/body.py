@@ -55,7 +55,7 @@ class Body:
 
     def numbers_parts(self, axis: Axis) -> bool:
         """True for the axis of a split reduction's parts: each has iterations of its own."""
-        return any(each.outer is axis for axes in self.forms.loops for each in axes)
+        return any(other.outer is axis for axes in self.forms.loops for other in axes)
 
     # ---- addresses ----
 
@@ -68,15 +68,17 @@ class Body:
 
     def _address(self, operand: NumpyOperand, indices: Sequence[Term], shape: Shape) -> Form:
         itemsize = operand.type.dtype.itemsize
-        found = strides(TensorType(operand.type.dtype, shape), operand.region)
-        if operand.region.is_strided and not found:
+        byte_strides = strides(TensorType(operand.type.dtype, shape), operand.region)
+        if operand.region.is_strided and not byte_strides:
             raise NotLowered(f"{operand.name} has gaps that a view of shape {shape} cannot skip")
-        if not found:
+        if not byte_strides:
             pairs = self.kernel.joined(indices, shape)
             return self.forms.ravelled([i for i, _ in pairs], [n for _, n in pairs])
-        steps = [exact_quotient(each, itemsize) for each in found]
+        steps = [exact_quotient(stride, itemsize) for stride in byte_strides]
         if None in steps:
-            raise NotLowered(f"{operand.name} has rows at {found} bytes of elements of {itemsize}")
+            raise NotLowered(
+                f"{operand.name} has rows at {byte_strides} bytes of elements of {itemsize}"
+            )
         return self.forms.ravelled(indices, cast("list[Size]", steps))
 
     def load_address(self, part: Expr) -> Form:
@@ -118,10 +120,10 @@ class Body:
 
     def form_axes(self, form: Form) -> Axes:
         """The axes that a form depends on."""
-        found = frozenset[Axis]()
+        axes = frozenset[Axis]()
         for atom, _ in form.terms:
-            found |= _with_part(atom) if isinstance(atom, Axis) else self.axes(atom)
-        return found
+            axes |= _with_part(atom) if isinstance(atom, Axis) else self.axes(atom)
+        return axes
 
     def _axes(self, part: Expr) -> Axes:
         if part.dtype is DType.INT64:

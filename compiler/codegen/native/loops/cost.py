@@ -27,6 +27,6 @@ def operation_count(body: Body) -> Size:
 def byte_count(operands: Iterable[NumpyOperand]) -> Size:
     """The bytes of operands."""
     total: Size = 0
-    for each in operands:
-        total = total + each.type.numel * each.type.dtype.itemsize
+    for operand in operands:
+        total = total + operand.type.numel * operand.type.dtype.itemsize
     return total

@@ -63,7 +63,7 @@ class Form:
 
     def coefficient(self, atom: Atom) -> Size:
         """The size that an atom is multiplied by; 0 if it does not occur."""
-        return next((size for each, size in self.terms if each is atom), 0)
+        return next((size for symbol, size in self.terms if symbol is atom), 0)
 
     @property
     def number(self) -> Size | None:
@@ -128,8 +128,8 @@ class Forms:
         return total
 
     def _form(self, part: Expr) -> Form:
-        found = self._affine(part) if part.dtype is DType.INT64 else None
-        return Form(((part, 1),)) if found is None else found
+        affine = self._affine(part) if part.dtype is DType.INT64 else None
+        return Form(((part, 1),)) if affine is None else affine
 
     def _affine(self, part: Expr) -> Form | None:
         match part.fn:
@@ -147,7 +147,7 @@ class Forms:
             case "add" | "subtract" | "negative":
                 return self._sum(part)
             case "multiply":
-                return self._scaled(*(self._operand(each) for each in part.args))
+                return self._scaled(*(self._operand(arg) for arg in part.args))
             case "index_div" | "index_mod":
                 return self._divided(part)
             case "astype":
@@ -162,7 +162,7 @@ class Forms:
         return None if isinstance(term, float) else self.of(term)
 
     def _sum(self, part: Expr) -> Form | None:
-        first, *rest = (self._operand(each) for each in part.args)
+        first, *rest = (self._operand(arg) for arg in part.args)
         if first is None or None in rest:
             return None
         if part.fn == "negative":
@@ -197,10 +197,10 @@ class Forms:
         """The smallest and largest value of a form, as far as sizes show it."""
         low, high = form.offset, form.offset
         for atom, factor in form.terms:
-            found = (0, atom.size - 1) if isinstance(atom, Axis) else self.limits(atom)
-            if found is None or not (at_most(0, factor) or at_most(factor, 0)):
+            limits = (0, atom.size - 1) if isinstance(atom, Axis) else self.limits(atom)
+            if limits is None or not (at_most(0, factor) or at_most(factor, 0)):
                 return None
-            first, last = found if at_most(0, factor) else found[::-1]
+            first, last = limits if at_most(0, factor) else limits[::-1]
             low, high = low + first * factor, high + last * factor
         return low, high
 
@@ -212,8 +212,8 @@ class Forms:
             return _LIMITS.get(term.dtype)
         if term not in self.known_limits:
             form = self.of(term)
-            found = self._limits(term) if form.coefficient(term) else self.bounds(form)
-            self.known_limits[term] = found
+            limits = self._limits(term) if form.coefficient(term) else self.bounds(form)
+            self.known_limits[term] = limits
         return self.known_limits[term]
 
     def _limits(self, part: Expr) -> Limits:
@@ -223,10 +223,12 @@ class Forms:
         if part.fn not in ("minimum", "maximum", "where", "astype", "index_div"):
             return None
         args = part.args[1:] if part.fn == "where" else part.args
-        found = [self.limits(each) for each in args]
-        if any(each is None or not isinstance(each[0] + each[1], int) for each in found):
+        operand_limits = [self.limits(arg) for arg in args]
+        if any(
+            limit is None or not isinstance(limit[0] + limit[1], int) for limit in operand_limits
+        ):
             return None
-        pairs = cast("list[tuple[int, int]]", found)
+        pairs = cast("list[tuple[int, int]]", operand_limits)
         fn = {"minimum": min, "maximum": max}.get(part.fn)
         if fn is not None:
             return fn(low for low, _ in pairs), fn(high for _, high in pairs)
@@ -236,16 +238,16 @@ class Forms:
 
     def is_narrow(self, term: Term) -> bool:
         """True if an integer is known to fit into a narrow index."""
-        found = self.limits(term)
-        if found is None or not isinstance(found[0] + found[1], int):
+        limits = self.limits(term)
+        if limits is None or not isinstance(limits[0] + limits[1], int):
             return False
         limit = 1 << (NARROW_BITS.value - 1)
-        return bool(at_most(-limit, found[0]) and at_most(found[1], limit - 1))
+        return bool(at_most(-limit, limits[0]) and at_most(limits[1], limit - 1))
 
 
 def _position(axes: Sequence[Axis]) -> Form:
     """The index that a split axis was: the innermost axis has coefficient 1."""
-    sizes = [each.size for each in axes]
+    sizes = [axis.size for axis in axes]
     pairs = ((axis, product(sizes[n + 1 :])) for n, axis in enumerate(axes))
     return Form(tuple((axis, n) for axis, n in pairs if axis.size != 1))
 
@@ -343,7 +345,7 @@ def _split(name: str, size: Size, cuts: Iterable[Size]) -> list[Axis]:
     sizes = [exact_quotient(b, a) or 0 for a, b in zip(chain, [*chain[1:], size], strict=True)]
     if len(sizes) == 1:
         return [Axis(name, size)]
-    return [Axis(f"{name}_{n}", each) for n, each in enumerate(reversed(sizes))]
+    return [Axis(f"{name}_{n}", extent) for n, extent in enumerate(reversed(sizes))]
 
 
 def _magnitude(size: Size) -> tuple[int, int]:

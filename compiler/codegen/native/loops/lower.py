@@ -61,7 +61,7 @@ def lower(kernel: KernelBody, machine: Machine, scratch: Scratch) -> list[Lowere
 
     Raises NotLowered with the reason if it has no loops.
     """
-    return [lower_one(each, machine) for each in split_kernel(kernel, scratch)]
+    return [lower_one(part, machine) for part in split_kernel(kernel, scratch)]
 
 
 def lower_one(kernel: KernelBody, machine: Machine) -> LoweredKernel:
@@ -79,16 +79,16 @@ def lower_one(kernel: KernelBody, machine: Machine) -> LoweredKernel:
 
 def _operands(body: Body) -> dict[str, NumpyOperand]:
     """The operands of a kernel in the order of their first use."""
-    found: dict[str, NumpyOperand] = {}
+    operands: dict[str, NumpyOperand] = {}
     for part in body.parts:
         if part.fn == "load":
             operand = cast(Source, part.extra).operand
-            found[operand.name] = operand
+            operands[operand.name] = operand
         elif part.fn == "key":
-            found[cast(NumpyOperand, part.extra).name] = cast(NumpyOperand, part.extra)
+            operands[cast(NumpyOperand, part.extra).name] = cast(NumpyOperand, part.extra)
     for store in body.stores:
-        found.setdefault(store.operand.name, store.operand)
-    return found
+        operands.setdefault(store.operand.name, store.operand)
+    return operands
 
 
 class KernelEmitter:

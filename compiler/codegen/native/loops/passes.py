@@ -54,10 +54,10 @@ class Pass:
 
     def axes(self, body: Body) -> Axes:
         """All axes of the loop nest."""
-        found = body.all_axes(self.parts)
+        axes = body.all_axes(self.parts)
         for store in self.stores:
-            found |= body.store_axes(store)
-        return found
+            axes |= body.store_axes(store)
+        return axes
 
     def scans(self) -> list[Expr]:
         """The running sums of its loops."""
@@ -66,16 +66,16 @@ class Pass:
 
 def passes_of(body: Body) -> list[Pass]:
     """The passes of a kernel in order: reductions by level, then stores by their loops."""
-    found: list[Pass] = []
+    passes: list[Pass] = []
     for group in reduction_levels(body.stores):
         roots = [part.args[0] for part in group if isinstance(part.args[0], Expr)]
-        found.append(Pass(group, [], frozenset({reduced_loop(group[0])}), _needed(roots)))
+        passes.append(Pass(group, [], frozenset({reduced_loop(group[0])}), _needed(roots)))
     by_loops: dict[frozenset[int], list[Store]] = {}
     for store in body.stores:
         by_loops.setdefault(_loops_of(body, store), []).append(store)
     for loops, stores in by_loops.items():
-        found.append(Pass([], stores, loops, _needed(store_roots(stores))))
-    return found
+        passes.append(Pass([], stores, loops, _needed(store_roots(stores))))
+    return passes
 
 
 def _needed(roots: Iterable[Expr]) -> list[Expr]:
@@ -105,7 +105,7 @@ def choose_lanes(body: Body, machine: Machine) -> Choice:
     lanes = machine.vector_bytes // _lane_bytes(body)
     passes = passes_of(body)
     options = [None, *(axis for axis in body.grid if not _is_excluded(body, passes, axis))]
-    costs = [sum(_cost(body, each, axis, lanes, machine) for each in passes) for axis in options]
+    costs = [sum(_cost(body, pass_, axis, lanes, machine) for pass_ in passes) for axis in options]
     best = min(range(len(options)), key=lambda n: (costs[n], -n))
     return Choice(lanes, options[best])
 
@@ -126,7 +126,7 @@ def _lane_bytes(body: Body) -> int:
     """The bytes of the elements that lanes are made for: the widest that is common."""
     types = {p.dtype for p in body.parts if p.fn not in ("index", "loop", "size", "ravel")}
     types |= {store.operand.type.dtype for store in body.stores}
-    widths = {max(each.itemsize, 4) if each.is_float else each.itemsize for each in types}
+    widths = {max(dtype.itemsize, 4) if dtype.is_float else dtype.itemsize for dtype in types}
     if not widths - {8}:
         return 8
     return 1 if widths <= {1} else 4
@@ -136,7 +136,7 @@ def _is_excluded(body: Body, passes: Sequence[Pass], axis: Axis) -> bool:
     """True for an axis along which lanes would have different loops, or sort."""
     if any(axis in body.axes(end) for end in body.ends.values()) or body.numbers_parts(axis):
         return True
-    return any(p.fn == "order" and axis in body.axes(p) for each in passes for p in each.parts)
+    return any(p.fn == "order" and axis in body.axes(p) for pass_ in passes for p in pass_.parts)
 
 
 def _cost(body: Body, each: Pass, axis: Axis | None, lanes: int, machine: Machine) -> float:

@@ -24,10 +24,10 @@ def simplified(kernel: KernelBody) -> tuple[list[Store], dict[int, Expr]]:
     parts = all_parts(needed(kernel))
     if not any(part.fn in _SPECIAL for part in parts):
         return kernel.stores, kernel.ends
-    known: dict[Expr, Term] = {}
+    terms: dict[Expr, Term] = {}
     for part in parts:
-        known[part] = _rebuilt(kernel, part, known)
-    return [_with(store, known) for store in kernel.stores], kernel.ends
+        terms[part] = _rebuilt(kernel, part, terms)
+    return [_with(store, terms) for store in kernel.stores], kernel.ends
 
 
 def _with(store: Store, known: dict[Expr, Term]) -> Store:
@@ -52,14 +52,14 @@ def _rebuilt(kernel: KernelBody, part: Expr, known: dict[Expr, Term]) -> Term:
 
 def _dot(kernel: KernelBody, part: Expr, factors: Sequence[Expr]) -> Expr:
     """The sum of products over the first loop; the second is the same."""
-    a, b = (each.tracer.cast(each, part.dtype) for each in factors)
+    a, b = (factor.tracer.cast(factor, part.dtype) for factor in factors)
     return kernel.sum(a * b, kernel.node("loop", (), DType.INT64, 0))
 
 
 def _moment(kernel: KernelBody, part: Expr, known: dict[Expr, Term]) -> Term:
     """The count, mean or sum of squared deviations of a reduction."""
-    made = part.parts()[0]
-    value, over, *guard = (known[a] if isinstance(a, Expr) else a for a in made.args)
+    moments = part.parts()[0]
+    value, over, *guard = (known[a] if isinstance(a, Expr) else a for a in moments.args)
     value, over = cast(Expr, value), cast(Expr, over)
     where = guard[0] if guard else None
 

@@ -117,7 +117,7 @@ class Scopes:
 
     def offsets(self, axes: Axes) -> tuple[tuple[Axis, int], ...]:
         """The offsets in the current copy of the axes that are unrolled."""
-        return tuple(each for each in self.copy.items() if each[1] and each[0] in axes)
+        return tuple(offset for offset in self.copy.items() if offset[1] and offset[0] in axes)
 
     def each_copy(self) -> Iterator[Copy]:
         """Make each of the unrolled iterations the current one."""

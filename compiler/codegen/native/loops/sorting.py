@@ -138,8 +138,8 @@ def merge_sort() -> Function:
         f.loop(0, count, step, runs)
         return [target, source, step]
 
-    held = f.loop_if_any(0, passes, 1, merge_pass, [keys, room, constant(I64, 1)])
-    f.effect(f"ret {held[0]}")
+    results = f.loop_if_any(0, passes, 1, merge_pass, [keys, room, constant(I64, 1)])
+    f.effect(f"ret {results[0]}")
     return f
 
 

@@ -59,18 +59,18 @@ def literal(type: Type, number: float) -> Value:
 
 def convert(f: Function, value: Value, source: DType, element: Type) -> Value:
     """A number of a dtype in another type of registers; floats are truncated to integers."""
-    given = value.type
-    if given.element == element.element:
+    source_type = value.type
+    if source_type.element == element.element:
         return value
     if element.element == "i1":
-        return f.compare("une" if given.is_float else "ne", value, zero(given))
-    if given.is_float and element.is_float:
-        return f.convert("fpext" if element.bits > given.bits else "fptrunc", value, element)
-    if given.is_float:
-        return cast(f, value, _FLOATS[given.element], _INTEGERS[element.element])
+        return f.compare("une" if source_type.is_float else "ne", value, zero(source_type))
+    if source_type.is_float and element.is_float:
+        return f.convert("fpext" if element.bits > source_type.bits else "fptrunc", value, element)
+    if source_type.is_float:
+        return cast(f, value, _FLOATS[source_type.element], _INTEGERS[element.element])
     if element.is_float:
         return f.convert("uitofp" if source in UNSIGNED else "sitofp", value, element)
-    if element.bits < given.bits:
+    if element.bits < source_type.bits:
         return f.convert("trunc", value, element)
     return f.convert("zext" if source in UNSIGNED else "sext", value, element)
 

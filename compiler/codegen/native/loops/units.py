@@ -93,13 +93,13 @@ def _axis_across(body: Body, lane: Axis) -> Axis | None:
     forms = [body.load_address(part) for part in body.parts if part.fn == "load"]
     forms += [body.store_address(store) for store in body.stores]
     apart = [form for form in forms if form.coefficient(lane) not in (0, 1)]
-    found = (
+    candidates = (
         axis
         for form in apart
         for axis, step in form.terms
         if step == 1 and isinstance(axis, Axis) and axis in body.grid
     )
-    return next(found, None)
+    return next(candidates, None)
 
 
 def _chunked(order: Sequence[Axis], place: int, chunk: int, step: int) -> Nest:
@@ -125,9 +125,9 @@ def shareable(body: Body) -> set[Axis]:
 
     Then an index must be of the axis alone, so that iterations add to different elements.
     """
-    found = set(body.grid)
-    for store in (each for each in body.stores if each.atomic):
+    axes = set(body.grid)
+    for store in (store for store in body.stores if store.atomic):
         forms = [body.forms.of(index) for index in store.indices]
         single = {form.terms[0][0] for form in forms if len(form.terms) == 1}
-        found &= {atom for atom in single if isinstance(atom, Axis)}
-    return found
+        axes &= {atom for atom in single if isinstance(atom, Axis)}
+    return axes

@@ -341,15 +341,15 @@ _CALLS: dict[object, list[DType | None]] = {}
 
 def _types_of_call(fn: str, key: object, dtype: DType, part: Expr) -> list[DType | None]:
     """`operand_types`, computed once for each function and dtypes."""
-    found = _CALLS.get((fn, key, dtype))
-    if found is None:
-        found = _CALLS[fn, key, dtype] = operand_types(part)
-    return found
+    types = _CALLS.get((fn, key, dtype))
+    if types is None:
+        types = _CALLS[fn, key, dtype] = operand_types(part)
+    return types
 
 
 def _function(fn: str, dtype: DType) -> Lowering:
     """The instructions of a function for operands of a dtype."""
-    found = lowering(fn, dtype)
-    if found is None:
+    lowered = lowering(fn, dtype)
+    if lowered is None:
         raise NotLowered(f"{fn} has no instructions")
-    return found
+    return lowered

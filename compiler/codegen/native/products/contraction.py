@@ -73,9 +73,9 @@ class Contraction:
     @property
     def open_sizes(self) -> tuple[Dim, ...]:
         """The open counts, strides and offsets, in the order of the kernel's slots."""
-        sizes = [each for axis in self.axes for each in (axis.count, *axis.strides.values())]
+        sizes = [size for axis in self.axes for size in (axis.count, *axis.strides.values())]
         sizes += [*self.offsets.values(), self.part_of, self.tail]
-        return tuple(dict.fromkeys(each for each in sizes if isinstance(each, Dim)))
+        return tuple(dict.fromkeys(size for size in sizes if isinstance(size, Dim)))
 
 
 @dataclass(frozen=True)

@@ -125,7 +125,7 @@ def padded_input(machine: Machine, element: Type, conv: Convolution) -> tuple[St
     if (not any(before) and not any(after)) or conv.halo >= max(*before, *after):
         halo = Margins((conv.halo,) * len(before), (conv.halo,) * len(before))
         image, channel, spatial = conv.input_strides(halo.around(conv.size))
-        shifts = [conv.halo - each for each in before]
+        shifts = [conv.halo - size for size in before]
         return Steps(()), Source(image, channel, spatial, _shift(shifts, spatial))
     margins = Margins(before, after)
     first = conv.channels_first
@@ -174,8 +174,8 @@ def _groups(
     strides: dict[str, Size] = {
         "a": product([channel, conv.group_channels]), "b": filter * conv.group_filters
     }  # fmt: skip
-    for name, each in results.items():
-        strides[name] = product([each[-1], conv.group_filters])
+    for name, result_strides in results.items():
+        strides[name] = product([result_strides[-1], conv.group_filters])
     return [Axis(conv.groups, strides)]
 
 
@@ -183,7 +183,7 @@ def _rows(
     conv: Convolution, source: Source, results: Mapping[str, Sequence[Size]]
 ) -> tuple[Axis, ...]:
     """The axes of output pixels."""
-    steps = [product(each) for each in zip(conv.strides, source.spatial, strict=True)]
+    steps = [product(factors) for factors in zip(conv.strides, source.spatial, strict=True)]
     counts = [conv.images, *conv.out_size]
     return merged(
         [
@@ -208,7 +208,7 @@ def _sums(conv: Convolution, source: Source) -> list[Axis]:
 
 def at(results: Mapping[str, Sequence[Size]], place: int) -> dict[str, Size]:
     """The operands' strides on one axis of the output."""
-    return {name: each[place] for name, each in results.items()}
+    return {name: strides[place] for name, strides in results.items()}
 
 
 def last(results: Mapping[str, Sequence[Size]]) -> dict[str, Size]:
@@ -220,6 +220,6 @@ def label(what: str, conv: Convolution, epilogue: str) -> str:
     """A kernel's name: what it does and the sizes that are known."""
     kernel = "x".join(map(str, conv.kernel))
     stride = "x".join(map(str, conv.strides))
-    size = "x".join(str(each) if isinstance(each, int) else "n" for each in conv.size)
+    size = "x".join(str(extent) if isinstance(extent, int) else "n" for extent in conv.size)
     parts = [what, size, f"c{conv.channels}", f"f{conv.filters}", f"k{kernel}", f"s{stride}"]
     return "_".join(filter(None, [*parts, epilogue]))

@@ -125,7 +125,7 @@ class CopyApart(Copy):
         f = self.function
         last = f.sub(lanes, f.constant(I64, 1))
         clamped = [self.indices.least(lane, last) for lane in range(self.lanes)]
-        return [f.index(self.indices.mul(each, stride)) for each in clamped]
+        return [f.index(self.indices.mul(index, stride)) for index in clamped]
 
     def gathered(self, first: Value, offsets: Sequence[Value]) -> Value:
         """The vector of the elements at some offsets."""
@@ -160,8 +160,8 @@ class CopyColumns(CopyApart):
                 return [self.advance(held[0], width), held[1]]
 
             def steps(source: Value, packed: Value) -> Value:
-                held = f.loop_if_any(0, whole, self.lanes, square, [packed, source])
-                return f.loop_if_any(whole, count, 1, single, [held[0], source])[0]
+                state = f.loop_if_any(0, whole, self.lanes, square, [packed, source])
+                return f.loop_if_any(whole, count, 1, single, [state[0], source])[0]
 
             self.loops(axes[:-1], first, self.advance(packed, lane), steps)
 

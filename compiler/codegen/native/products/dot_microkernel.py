@@ -80,10 +80,10 @@ class DotMicrokernel(Microkernel):
         f, type = self.function, self.spec.types["a"]
         bits = Type(f"i{type.bits}")
         word = f.constant(I32, 0)
-        for each in elements:
-            part = f.convert("zext", f.load(bits, f.address(pointer, each, type.nbytes)), I32)
-            shift = f.constant(I32, each * type.bits)
-            word = f.binary("or", word, f.binary("shl", part, shift)) if each else part
+        for offset in elements:
+            part = f.convert("zext", f.load(bits, f.address(pointer, offset, type.nbytes)), I32)
+            shift = f.constant(I32, offset * type.bits)
+            word = f.binary("or", word, f.binary("shl", part, shift)) if offset else part
         return word
 
     def _multiply(self, row: Value, vector: Value, total: Value) -> Value:
@@ -93,5 +93,5 @@ class DotMicrokernel(Microkernel):
     def _finish(self, places: Sequence[Place], sums: Sequence[Value]) -> None:
         """The sums as float32 through the epilogue."""
         if self.spec.element != F32:
-            sums = [self.function.convert("sitofp", each, F32) for each in sums]
+            sums = [self.function.convert("sitofp", total, F32) for total in sums]
         super()._finish(places, sums)

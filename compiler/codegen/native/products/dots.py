@@ -42,7 +42,7 @@ class Dot:
     def multiply(self, f: Function, left: Value, right: Value, sums: Value) -> Value:
         """Add the products of vectors of words to a vector of sums."""
         type = self.element.vector(sums.type.lanes * self.pack)
-        words = [f.value(type, f"bitcast {each} to {type}") for each in (left, right)]
+        words = [f.value(type, f"bitcast {operand} to {type}") for operand in (left, right)]
         return f.call(f"llvm.{self.intrinsic}.{sums.type.lanes * 32}", sums.type, sums, *words)
 
 
@@ -56,6 +56,6 @@ DOTS = (BF16_DOT, INT8_DOT)
 def dot_of(machine: Machine, element: Type) -> Dot | None:
     """The machine's dot product of elements of a type; None if it has none."""
     return next(
-        (each for each in DOTS if each.element == element and each.feature in machine.features),
+        (dot for dot in DOTS if dot.element == element and dot.feature in machine.features),
         None,
     )

@@ -29,14 +29,14 @@ class Epilogue:
 
     def types(self, element: Type) -> dict[str, Type]:
         """The operands' elements, "out" first."""
-        return {"out": element} | {each.name: each.type for each in self.operands}
+        return {"out": element} | {operand.name: operand.type for operand in self.operands}
 
     def strides(self, out: Sequence[Size]) -> Mapping[str, Sequence[Size]]:
         """Each operand's strides over the axes of the output, whose own are given."""
-        given = {"out": tuple(out)}
-        for each in self.operands:
-            given[each.name] = tuple(out) if each.strides is None else each.strides
-        return given
+        strides = {"out": tuple(out)}
+        for operand in self.operands:
+            strides[operand.name] = tuple(out) if operand.strides is None else operand.strides
+        return strides
 
 
 def bias(element: Type, axes: int, name: str = "bias") -> Epilogue:

@@ -67,24 +67,24 @@ def phases(kernel: int, stride: int, dilation: int, before: int, size: Size) -> 
 
     Consecutive phases without taps are one, where they have equally many pixels.
     """
-    found: list[Phase] = []
+    result: list[Phase] = []
     step = stride // gcd(stride, dilation)  # of the taps that a pixel is read by
     starts = {(tap * dilation - before) % stride: tap for tap in range(min(step, kernel))}
     end = 0
     for start in sorted(starts):
-        found += _without_taps(end, start, stride, size)
+        result += _without_taps(end, start, stride, size)
         end = start + 1
         taps = range(starts[start], kernel, step)
         first = (start + before - taps[-1] * dilation) // stride
         out_step = step * dilation // stride
-        found.append(Phase(start, stride, len(taps), taps[-1], step, first, out_step))
-    return found + _without_taps(end, stride, stride, size)
+        result.append(Phase(start, stride, len(taps), taps[-1], step, first, out_step))
+    return result + _without_taps(end, stride, stride, size)
 
 
 def _without_taps(start: int, end: int, stride: int, size: Size) -> list[Phase]:
     """Phases start, start + 1, … before `end` that read no tap."""
     if not isinstance(size, int):
-        return [Phase(each, stride, 0) for each in range(start, end)]
+        return [Phase(first, stride, 0) for first in range(start, end)]
     last = min(max(start, size % stride), end)  # the first that has one pixel less
     runs = [(start, last), (last, end)]
     return [Phase(first, stride, 0, count=to - first) for first, to in runs if first < to]
@@ -178,23 +178,25 @@ def _phase(
 ) -> Contraction | None:  # fmt: skip
     """The contraction of a combination of phases; None if the input has no such pixel."""
     results = epilogue.strides(contiguous([conv.images, *conv.size, conv.channels]))
-    counts = [_count(size, each) for size, each in zip(conv.size, phase, strict=True)]
+    counts = [_count(size, axis_phase) for size, axis_phase in zip(conv.size, phase, strict=True)]
     if 0 in counts:
         return None
     _, channel, spatial = conv.filter_strides()
     image, *rows, _ = contiguous([conv.images, *margins.around(conv.out_size), conv.filters])
     offsets: dict[str, Size] = {"a": 0, "b": 0}
-    for place, each in enumerate(phase):
-        first = each.out_first + margins.before[place]
-        offsets["a"] = offsets["a"] + product([first, rows[place]]) if each.taps else offsets["a"]
-        offsets["b"] = offsets["b"] + each.kernel_last * spatial[place]
+    for place, axis_phase in enumerate(phase):
+        first = axis_phase.out_first + margins.before[place]
+        offsets["a"] = (
+            offsets["a"] + product([first, rows[place]]) if axis_phase.taps else offsets["a"]
+        )
+        offsets["b"] = offsets["b"] + axis_phase.kernel_last * spatial[place]
         for name, strides in results.items():
-            moved = product([each.start, strides[place + 1]])
+            moved = product([axis_phase.start, strides[place + 1]])
             offsets[name] = offsets.get(name, 0) + moved
     types = {"a": element, "b": element} | epilogue.types(element)
     axes = [Axis(conv.images, {"a": image} | at(results, 0))]
-    for place, (each, count) in enumerate(zip(phase, counts, strict=True)):
-        strides = {n: product([each.stride, s]) for n, s in at(results, place + 1).items()}
+    for place, (axis_phase, count) in enumerate(zip(phase, counts, strict=True)):
+        strides = {n: product([axis_phase.stride, s]) for n, s in at(results, place + 1).items()}
         axes.append(Axis(count, {"a": rows[place]} | strides))
     return Contraction(
         label("image_gradient", conv, epilogue.label), element,
@@ -215,14 +217,14 @@ def _phase_axes(
     results: Mapping[str, Sequence[Size]],
 ) -> list[Axis]:  # fmt: skip
     """A batch axis for each axis of joined phases."""
-    found: list[Axis] = []
-    for place, each in enumerate(phase):
-        if each.count > 1:
+    axes: list[Axis] = []
+    for place, axis_phase in enumerate(phase):
+        if axis_phase.count > 1:
             strides = dict(at(results, place + 1))
-            strides["a"] = product([each.out_move, rows[place]])
-            strides["b"] = each.kernel_move * spatial[place]
-            found.append(Axis(each.count, strides))
-    return found
+            strides["a"] = product([axis_phase.out_move, rows[place]])
+            strides["b"] = axis_phase.kernel_move * spatial[place]
+            axes.append(Axis(axis_phase.count, strides))
+    return axes
 
 
 def _groups(conv: Convolution, results: Mapping[str, Sequence[Size]]) -> list[Axis]:
@@ -231,8 +233,8 @@ def _groups(conv: Convolution, results: Mapping[str, Sequence[Size]]) -> list[Ax
         return []
     filter, _, _ = conv.filter_strides()
     strides: dict[str, Size] = {"a": conv.group_filters, "b": filter * conv.group_filters}
-    for name, each in last(results).items():
-        strides[name] = product([each, conv.group_channels])
+    for name, stride in last(results).items():
+        strides[name] = product([stride, conv.group_channels])
     return [Axis(conv.groups, strides)]
 
 
@@ -240,7 +242,10 @@ def _sums(conv: Convolution, phase: Sequence[Phase], rows: Sequence[Size]) -> li
     """The taps of each axis, last entry of the kernel first, then the filters."""
     filter, _, spatial = conv.filter_strides()
     taps = [
-        Axis(each.taps, {"a": product([each.out_step, row]), "b": -each.kernel_step * step})
-        for each, row, step in zip(phase, rows, spatial, strict=True)
+        Axis(
+            axis_phase.taps,
+            {"a": product([axis_phase.out_step, row]), "b": -axis_phase.kernel_step * step},
+        )
+        for axis_phase, row, step in zip(phase, rows, spatial, strict=True)
     ]
     return [*taps, Axis(conv.group_filters, {"a": 1, "b": filter})]

@@ -48,8 +48,8 @@ class Indices:
     def product(self, factors: Iterable[Index]) -> Index:
         """The product of several; 1 for none."""
         total: Index = 1
-        for each in factors:
-            total = self.mul(total, each)
+        for factor in factors:
+            total = self.mul(total, factor)
         return total
 
     def divide(self, a: Index, b: Index) -> Index:
@@ -75,7 +75,7 @@ class Indices:
         for place in range(len(places) - 1, -1, -1):
             if places[place] == 1:
                 digits.append(0)
-            elif all(each == 1 for each in places[:place]):
+            elif all(size == 1 for size in places[:place]):
                 digits.append(number)
             else:
                 rest = self.divide(number, places[place])

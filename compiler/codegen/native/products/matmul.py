@@ -82,8 +82,12 @@ def _contraction(
     every = {**operands, **results}
     axes = [_axis(count, every, place) for place, count in enumerate(batch)]
     place = len(batch)
-    rows = Axis(m, {"a": operands["a"][-2]} | {name: each[place] for name, each in results.items()})
-    columns = Axis(n, {"b": operands["b"][-1]} | {name: each[-1] for name, each in results.items()})
+    rows = Axis(
+        m, {"a": operands["a"][-2]} | {name: strides[place] for name, strides in results.items()}
+    )
+    columns = Axis(
+        n, {"b": operands["b"][-1]} | {name: strides[-1] for name, strides in results.items()}
+    )
     shared = len(axes)
     while shared and axes[shared - 1].stride("b") == 0:
         shared -= 1
@@ -99,9 +103,9 @@ def _contraction(
 
 
 def _axis(count: Size, strides: Mapping[str, Sequence[Size]], place: int) -> Axis:
-    return Axis(count, {name: each[place] for name, each in strides.items()})
+    return Axis(count, {name: axis_strides[place] for name, axis_strides in strides.items()})
 
 
 def _label(epilogue: Epilogue, sizes: Sequence[Size]) -> str:
-    known = "x".join(str(each) if isinstance(each, int) else "n" for each in sizes)
-    return "_".join(filter(None, ["matmul", known, epilogue.label]))
+    sizes_text = "x".join(str(size) if isinstance(size, int) else "n" for size in sizes)
+    return "_".join(filter(None, ["matmul", sizes_text, epilogue.label]))

@@ -261,7 +261,7 @@ class Microkernel(TileBody):
             self.function.address(pointer, start + vector * self.lanes, size)
             for vector in range(self.panel.vectors)
         ]
-        vectors = [self.function.load(self.type, each) for each in addresses[:-1]]
+        vectors = [self.function.load(self.type, address) for address in addresses[:-1]]
         if self.mask is None or self.spec.panels:
             return [*vectors, self.function.load(self.type, addresses[-1])]
         last = self.function.masked_load(self.type, addresses[-1], self.mask, zero(self.type))

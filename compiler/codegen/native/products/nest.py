@@ -42,7 +42,7 @@ def contraction_kernel(
     micro = body(function, spec, machine, tiling.unroll, indices)
     nest = _Nest(function, spec, machine, tiling, indices, micro)
     pointers = dict(zip(spec.types, values, strict=False))
-    nest.emit({name: nest.start(name, each) for name, each in pointers.items()}, first, last)
+    nest.emit({name: nest.start(name, pointer) for name, pointer in pointers.items()}, first, last)
     kernel = NativeKernel([named(function)], nest.units(), _flops(spec), _nbytes(spec))
     return Call(kernel, (*spec.types, *sizes))
 
@@ -74,8 +74,8 @@ def _nbytes(spec: Contraction) -> Size:
 def _counts(spec: Contraction, axes: Sequence[Axis]) -> list[Size]:
     """The counts of axes; a divided axis and that of its parts count its steps, not whole parts."""
     divided = [spec.batch[-1], spec.sums[0]] if spec.part_of != 0 else []
-    if divided and all(any(each is axis for axis in axes) for each in divided):
-        others = [axis for axis in axes if all(axis is not each for each in divided)]
+    if divided and all(any(other is axis for axis in axes) for other in divided):
+        others = [axis for axis in axes if all(axis is not other for other in divided)]
         return [spec.part_of, *(axis.count for axis in others)]
     return [axis.count for axis in axes]
 
@@ -175,9 +175,9 @@ class _Nest:
     def _moved(self, pointers: Pointers, axis: Axis, steps: Index) -> Pointers:
         return {
             name: self.indices.move(
-                each, steps, self.indices.of(axis.stride(name)), self.spec.types[name].nbytes
+                pointer, steps, self.indices.of(axis.stride(name)), self.spec.types[name].nbytes
             )
-            for name, each in pointers.items()
+            for name, pointer in pointers.items()
         }
 
     # ---- panels of columns ----
@@ -348,13 +348,13 @@ class _Nest:
 
     def _iterations(self) -> int:
         """Iterations of the innermost loop of the sum; those of a whole part if it is divided."""
-        counts = [each.count for each in self.spec.sums if isinstance(each.count, int)]
+        counts = [axis.count for axis in self.spec.sums if isinstance(axis.count, int)]
         inner = counts[-1]
         iterations = inner // min(self.tiling.unroll, inner) + bool(
             inner % min(self.tiling.unroll, inner)
         )
-        for each in counts[:-1]:
-            iterations *= each
+        for count in counts[:-1]:
+            iterations *= count
         return iterations
 
     def _tiles_of_a_panel(self) -> int:

@@ -69,7 +69,7 @@ class OneColumn(Microkernel):
         if 0 not in counts:
             self.blocks = self._blocks(counts)
             state = self._axes(0, counts, pointers["a"], state)
-        totals = [self._total(each) for each in state[1:]]
+        totals = [self._total(total) for total in state[1:]]
         if self.spec.start:
             starts = [place.load(self.spec.start) for place in places]
             totals = [self.function.add(*pair) for pair in zip(totals, starts, strict=True)]

@@ -60,7 +60,7 @@ def _of_panels(spec: Contraction, batch: Sequence[Axis]) -> Contraction:
     return replace(
         spec, batch=[_without(axis, "packed") for axis in axes], panels="b",
         columns=_without_right(spec.columns),
-        offsets={name: each for name, each in spec.offsets.items() if name != "b"},
+        offsets={name: offset for name, offset in spec.offsets.items() if name != "b"},
     )  # fmt: skip
 
 
@@ -84,4 +84,6 @@ def _without_right(axis: Axis) -> Axis:
 
 
 def _without(axis: Axis, operand: str) -> Axis:
-    return Axis(axis.count, {name: each for name, each in axis.strides.items() if name != operand})
+    return Axis(
+        axis.count, {name: stride for name, stride in axis.strides.items() if name != operand}
+    )

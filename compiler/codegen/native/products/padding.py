@@ -29,8 +29,8 @@ class Margins:
     def around(self, size: Sequence[Size]) -> tuple[Size, ...]:
         """The size with its margins."""
         return tuple(
-            before + each + after
-            for before, each, after in zip(self.before, size, self.after, strict=True)
+            before + extent + after
+            for before, extent, after in zip(self.before, size, self.after, strict=True)
         )
 
 
@@ -45,8 +45,8 @@ def pad_call(
     """
     around = margins.around(size)
     outer: list[Size] = []
-    for place, each in enumerate(size[:-1]):
-        outer += [each, around[place], margins.before[place]]
+    for place, extent in enumerate(size[:-1]):
+        outer += [extent, around[place], margins.before[place]]
     row = [product([count, inner]) for count in (margins.before[-1], size[-1], margins.after[-1])]
     nbytes = product([element.nbytes, images, product(around), inner, 2])
     kernel = NativeKernel(
@@ -109,7 +109,7 @@ class _Rows:
     def _inside(self, number: Value) -> tuple[Value | None, Value]:
         """Whether a padded row holds one of the image, and that row's number."""
         f, inside = self.function, None
-        image, *places = self.indices.digits(number, [1 << 62, *(each[1] for each in self.outer)])
+        image, *places = self.indices.digits(number, [1 << 62, *(axis[1] for axis in self.outer)])
         row = image
         for (size, _, before), place in zip(self.outer, places, strict=True):
             at = f.index(self.indices.sub(place, before))

@@ -157,7 +157,7 @@ def _unroll(inner: int | None) -> int:
         return 4
     if inner <= UNROLLED_STEPS.value:
         return inner
-    return next((each for each in (2, 3) if inner % each == 0), 2)
+    return next((factor for factor in (2, 3) if inner % factor == 0), 2)
 
 
 def tile_shapes(machine: Machine) -> Iterator[tuple[int, int]]:
@@ -258,7 +258,7 @@ def rests(size: int, multiple: int) -> list[int]:
     """
     step = gcd(size, multiple)
     parts = size // step
-    return [step * (parts >> each) for each in range(1, parts.bit_length())]
+    return [step * (parts >> shift) for shift in range(1, parts.bit_length())]
 
 
 def step_cost(rows: int, vectors: int, panel: int) -> float:

@@ -92,7 +92,7 @@ class _Rows:
         """Sum, transpose and store a square; `filters` of its columns exist."""
         f, size = self.function, self.kernel * self.channels
         mask = lane_mask(f, self.lanes, filters) if filters < self.lanes else None
-        starts = [f.address(each, filter, self.nbytes) for each in sources]
+        starts = [f.address(source, filter, self.nbytes) for source in sources]
         sums = transposed(f, self._sums(starts, mask))
         target = self.indices.move(out, filter, size, self.nbytes)
         at = [f.address(target, row * size, self.nbytes) for row in range(filters)]
@@ -115,8 +115,8 @@ class _Rows:
         def add(part: Index, held: list[Value]) -> list[Value]:
             offset = self.indices.mul(part, size)
             return [
-                f.add(each, self._load(f.address(start, offset, self.nbytes), mask))
-                for each, start in zip(held, starts, strict=True)
+                f.add(total, self._load(f.address(start, offset, self.nbytes), mask))
+                for total, start in zip(held, starts, strict=True)
             ]
 
         return self.indices.repeat(0, self.parts, add, [zero(self.type)] * self.lanes)

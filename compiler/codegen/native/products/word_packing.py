@@ -43,9 +43,9 @@ class CopyWords(Copy):
         count, stride = axes[0]
 
         def element(_: Value, carried: list[Value]) -> list[Value]:
-            source, *held = carried
-            held = self._axis(axes[1:], source, held)
-            return [self.indices.move(source, 1, stride, self.nbytes), *held]
+            source, *sums = carried
+            sums = self._axis(axes[1:], source, sums)
+            return [self.indices.move(source, 1, stride, self.nbytes), *sums]
 
         return self.function.loop_if_any(0, count, 1, element, [source, *held])[1:]
 

@@ -32,8 +32,8 @@ class Block(Values):
     def store_function(self) -> list[str]:
         """A function that stores; all values are computed first, since outputs may alias inputs."""
         ready = self._ready()
-        for each, value in zip(self.kernel.stores, ready, strict=True):
-            self.body.line(f"tl.store({self._pointer(each.operand)} + lane, {value}, live)")
+        for store, value in zip(self.kernel.stores, ready, strict=True):
+            self.body.line(f"tl.store({self._pointer(store.operand)} + lane, {value}, live)")
         return self._function()
 
     def return_function(self, terms: Sequence[Expr], types: Sequence[DType]) -> list[str]:
@@ -47,8 +47,8 @@ class Block(Values):
         """Lines that store scalars, after all are computed."""
         self.body.depth = depth
         ready = self._ready()
-        for each, value in zip(self.kernel.stores, ready, strict=True):
-            self.body.line(f"tl.store({self._pointer(each.operand)}, {value})")
+        for store, value in zip(self.kernel.stores, ready, strict=True):
+            self.body.line(f"tl.store({self._pointer(store.operand)}, {value})")
         return self.body.lines
 
     def call(self, live: str) -> str:
@@ -70,8 +70,8 @@ class Block(Values):
         return {store.operand.name for store in self.kernel.stores}
 
     def _ready(self) -> list[str]:
-        self.terms = [each.value for each in self.kernel.stores]
-        return [self._cast(each.value, each.operand.type.dtype) for each in self.kernel.stores]
+        self.terms = [store.value for store in self.kernel.stores]
+        return [self._cast(store.value, store.operand.type.dtype) for store in self.kernel.stores]
 
     def _function(self) -> list[str]:
         about = '    """One block; `live` masks the elements that exist, None for a full block."""'

@@ -44,23 +44,23 @@ def emit_global_reduction(
     op = table.model[0]
     kernel = KernelBody(name, (table.width,))
     terms = cast("dict[str, Expr]", _trace_body(op, "measure", table, kernel, {}))
-    held = max(
+    dtype = max(
         (accumulator_type(term.dtype) for term in terms.values()), key=_wide, default=DType.FP32
     )
     arguments, totals = dict[str, Argument](), dict[str, str]()
     if terms:
         count = len(table.parts) * len(terms) * BLOCK_SIZE.value
-        sums = writer.scratch((count,), held, on_device=True)
-        arguments["sums"] = Argument(POINTERS[held], sums.name)
+        sums = writer.scratch((count,), dtype, on_device=True)
+        arguments["sums"] = Argument(POINTERS[dtype], sums.name)
         totals = _PARTIAL_SUMS | {
             term: _total_text(number, len(terms)) for number, term in enumerate(terms)
         }
         first = Launch(
             writer, table, writer.names.make(f"{name}_sums"), comment_lines, dict(arguments)
         )
-        launch(_sums_kernel(first, kernel, terms, held))
+        launch(_sums_kernel(first, kernel, terms, dtype))
     second = Launch(writer, table, writer.names.make(name), comment_lines, arguments, totals)
-    launch(second.update(*_updates(op, table, name, list(terms), held)))
+    launch(second.update(*_updates(op, table, name, list(terms), dtype)))
 
 
 def _wide(dtype: DType) -> int:
@@ -124,7 +124,7 @@ def _trace_body(
 ) -> Any:
     """Trace a body of the op over the elements of its operands."""
     slots = {
-        slot: op.defn.slots[slot].hold([_element(table, kernel, each) for each in values])
+        slot: op.defn.slots[slot].hold([_element(table, kernel, value) for value in values])
         for slot, values in op.inputs.items()
     }
     return call(op.defn, body, {**slots, **totals}, kernel)
@@ -134,7 +134,7 @@ def _element(table: OperandTable, kernel: KernelBody, value: Value) -> Expr:
     """Load an element or a scalar, cast to its accumulator type."""
     column = table.column(value)
     if column.is_number:
-        found = Ref(kernel, column.operand, (1,)).at(0)
+        element = Ref(kernel, column.operand, (1,)).at(0)
     else:
-        found = Ref(kernel, column.operand, kernel.shape).at(*kernel.indices)
-    return found.astype(accumulator_type(found.dtype))
+        element = Ref(kernel, column.operand, kernel.shape).at(*kernel.indices)
+    return element.astype(accumulator_type(element.dtype))

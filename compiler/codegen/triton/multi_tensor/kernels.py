@@ -58,8 +58,8 @@ def emit_multi_tensor(
     """Emit the launch of a step whose parts are structurally equal."""
     table = OperandTable(writer, step.parts)
     kernels = kernels_of(replace(step, ops=tuple(table.model)), name, table)
-    tensors = next((each for each in kernels if product(each.shape) != 1), None)
-    scalars = next((each for each in kernels if product(each.shape) == 1), None)
+    tensors = next((kernel for kernel in kernels if product(kernel.shape) != 1), None)
+    scalars = next((kernel for kernel in kernels if product(kernel.shape) == 1), None)
     update = Launch(writer, table, writer.names.make(name), launch_comment(table, comment))
     launch(update.update(tensors, scalars))
 
@@ -95,9 +95,9 @@ class Launch:
 
     def update(self, tensors: KernelBody | None, scalars: KernelBody | None) -> KernelSource:
         """The kernel that updates tensors block by block, then scalars."""
-        known = self.table.numbers | set(self.totals)
-        block = Block(tensors or KernelBody(self.name, ()), f"{self.name}_block", (), known=known)
-        last = Block(scalars or KernelBody(self.name, ()), self.name, (), known=known)
+        names = self.table.numbers | set(self.totals)
+        block = Block(tensors or KernelBody(self.name, ()), f"{self.name}_block", (), known=names)
+        last = Block(scalars or KernelBody(self.name, ()), self.name, (), known=names)
         function = block.store_function() if tensors is not None else []
         closing = last.scalar_stores(1 if tensors is None else 2)
         body = self.opening([block, last])
@@ -151,10 +151,10 @@ class Launch:
         self, lines: list[str], blocks: Sequence[Block], most: int | None = None
     ) -> KernelSource:
         """The kernel and its launch, with `most` programs per part, or one per block."""
-        each = self._launch_tables(most)
+        rows = self._launch_tables(most)
         extra = "".join(f", {argument.value}" for argument in self.arguments.values())
         launch = (
-            f"{self.name}[(len({each}[1]),)](*{each}{extra}, LANES={BLOCK_SIZE.value}, INDEX=INDEX)"
+            f"{self.name}[(len({rows}[1]),)](*{rows}{extra}, LANES={BLOCK_SIZE.value}, INDEX=INDEX)"
         )
         helpers = list(dict.fromkeys(name for block in blocks for name in block.helpers))
         types = {"table": "*i64", "places": "*i32"}
@@ -177,9 +177,9 @@ class Launch:
     def _accesses(self, names: Collection[str]) -> tuple[Access, ...]:
         columns = [column for column in self.table.rows if column.operand.name in names]
         return tuple(
-            _single(each) if column.is_number else all_elements(each)
+            _single(part) if column.is_number else all_elements(part)
             for column in columns
-            for each in column.parts
+            for part in column.parts
         )
 
     def _launch_tables(self, most: int | None) -> str:
@@ -198,7 +198,7 @@ class Launch:
 
     def _writer(self) -> Writer:
         """The scope that code depending on addresses belongs to: bind, unless a tensor moves."""
-        steady = all(each.steady for column in self.table.all for each in column.parts)
+        steady = all(part.steady for column in self.table.all for part in column.parts)
         return self.writer.setup if steady else self.writer.body
 
 

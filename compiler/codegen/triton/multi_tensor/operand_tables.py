@@ -80,7 +80,7 @@ class OperandTable:
     def _column(self, value: Value, operand: NumpyOperand) -> Column:
         number, slot, index = _slot_of(self.model, value)
         counterparts = [(part[number], _slots(part[number])[slot][index]) for part in self.parts]
-        parts = tuple(self.writer.operand(each) for _, each in counterparts)
+        parts = tuple(self.writer.operand(counterpart) for _, counterpart in counterparts)
         scalars = value.type.numel == 1 and not (self.width == 1 and self.is_whole)
         if slot == KEY:
             positions = [op.defn.attributes["place"] for op, _ in counterparts]
@@ -121,6 +121,6 @@ def _slot_of(part: Sequence[PlannedOp], value: Value) -> tuple[int, str, int]:
         (number, slot, index)
         for number, op in reversed(list(enumerate(part)))
         for slot, values in _slots(op).items()
-        for index, each in enumerate(values)
-        if each == value or (each.place is Place.PARAM and each.storage == value.storage)
+        for index, var in enumerate(values)
+        if var == value or (var.place is Place.PARAM and var.storage == value.storage)
     )

@@ -118,8 +118,8 @@ def choose_schedule(kernel: KernelBody) -> Schedule:
     count = max(count, padded)
     room = max(1, elements // count)
     iterations = [
-        each if is_persistent else max(each, min(room, _bound(size)))
-        for each, size, is_persistent in zip(iterations, sizes, persistent, strict=True)
+        length if is_persistent else max(length, min(room, _bound(size)))
+        for length, size, is_persistent in zip(iterations, sizes, persistent, strict=True)
     ]
     persistent = tuple(
         isinstance(s, int) and s <= n for s, n in zip(sizes, iterations, strict=True)

@@ -28,7 +28,7 @@ def iterations_are_strided(kernel: KernelBody) -> bool:
     for indices, shape in _accesses(kernel):
         element_stride = _stride(indices, shape, _innermost_axis(kernel), None)
         iteration_strides = [_stride(indices, shape, None, n) for n in range(len(kernel.loops))]
-        if element_stride != 0 and any(each != 0 for each in iteration_strides):
+        if element_stride != 0 and any(stride != 0 for stride in iteration_strides):
             votes += (element_stride == 1) - (1 in iteration_strides)
     return votes > 0
 
@@ -36,7 +36,7 @@ def iterations_are_strided(kernel: KernelBody) -> bool:
 def guards_vary(kernel: KernelBody) -> bool:
     """True if adjacent elements differ in whether they store."""
     guards = [store.where for store in kernel.stores if store.where is not None]
-    return any(index_stride(each, _innermost_axis(kernel), None) != 0 for each in guards)
+    return any(index_stride(guard, _innermost_axis(kernel), None) != 0 for guard in guards)
 
 
 def _innermost_axis(kernel: KernelBody) -> int | None:
@@ -105,7 +105,7 @@ def _step(
     if part.fn in ("index", "loop"):
         return int(number_of(part) == (axis if part.fn == "index" else loop))
     own = [steps[arg] if isinstance(arg, Expr) else 0 for arg in part.args]
-    if all(isinstance(each, int) and each == 0 for each in own):
+    if all(isinstance(stride, int) and stride == 0 for stride in own):
         return 0
     if None in own:
         return None

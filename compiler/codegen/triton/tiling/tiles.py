@@ -53,8 +53,8 @@ class Tile:
 
     def options(self) -> dict[str, int]:
         """The launch options that differ from the defaults."""
-        given = {"num_warps": (self.warps, WARPS), "num_stages": (self.stages, STAGES)}
-        return {name: value for name, (value, usual) in given.items() if value != usual}
+        options = {"num_warps": (self.warps, WARPS), "num_stages": (self.stages, STAGES)}
+        return {name: value for name, (value, usual) in options.items() if value != usual}
 
     def count(self, stack: Sequence[Size], rows: int, columns: Size) -> int:
         """The number of tiles of a stack of results."""
@@ -99,13 +99,13 @@ def choices(
     """
     if not isinstance(rows, Dim):
         return [Choice(None, _chosen(tiles, stack, rows, columns))]
-    found: list[Choice] = []
+    selected: list[Choice] = []
     least = size_hint(rows, 1)
     for tile, larger in pairwise(tiles):
         most = _most_rows(larger, stack, columns)
-        if most >= least and (not found or most > (found[-1].most or 0)):
-            found.append(Choice(most, tile))
-    return [*found, Choice(None, tiles[-1])]
+        if most >= least and (not selected or most > (selected[-1].most or 0)):
+            selected.append(Choice(most, tile))
+    return [*selected, Choice(None, tiles[-1])]
 
 
 def _chosen(tiles: Sequence[Tile], stack: Sequence[Size], rows: int, columns: Size) -> Tile:

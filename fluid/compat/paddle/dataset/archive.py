@@ -39,8 +39,8 @@ def checked(path: str, md5: str = "") -> Iterator[None]:
     except DatasetError:
         raise
     except _DAMAGE as error:
-        found = md5file(path) if md5 else ""
-        other = f"; its MD5 is {found}, that of the published file {md5}" if found != md5 else ""
+        digest = md5file(path) if md5 else ""
+        other = f"; its MD5 is {digest}, that of the published file {md5}" if digest != md5 else ""
         raise DatasetError(f"{path} cannot be read: {error}{other}") from error
 
 
@@ -50,14 +50,14 @@ def members(path: str, pattern: str | re.Pattern[str]) -> Iterator[tuple[str, IO
     Links and devices are passed over. Raises ValueError if there is none.
     """
     wanted = re.compile(pattern)
-    found = False
+    has_match = False
     with tarfile.open(path) as archive:
         for member in archive:
             file = archive.extractfile(member) if member.isreg() else None
             if file is not None and wanted.search(member.name):
-                found = True
+                has_match = True
                 yield member.name, file
-    if not found:
+    if not has_match:
         raise ValueError(f"it holds no file whose name matches {wanted.pattern!r}")
 
 

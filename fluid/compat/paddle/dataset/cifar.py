@@ -51,10 +51,10 @@ def _pictures(path: str, md5: str, sub_name: str) -> Iterator[Any]:
 
 def _part(data: bytes, name: str) -> tuple[Any, Any]:
     """Pixels uint8 [n, 3072] and labels of one part."""
-    found = load_tables(data, name)
-    pixels, labels = found.get("data"), found.get("labels", found.get("fine_labels"))
+    tables = load_tables(data, name)
+    pixels, labels = tables.get("data"), tables.get("labels", tables.get("fine_labels"))
     if not isinstance(pixels, np.ndarray) or not isinstance(labels, list):
-        raise ValueError(f"{name} has no 'data' and 'labels', but {', '.join(found)}")
+        raise ValueError(f"{name} has no 'data' and 'labels', but {', '.join(tables)}")
     if pixels.shape != (len(labels), SIZE) or pixels.dtype != np.uint8:
         raise ValueError(f"{name}: {pixels.dtype} {pixels.shape} for {len(labels)} labels")
     return pixels, labels

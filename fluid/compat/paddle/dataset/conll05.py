@@ -64,8 +64,8 @@ def corpus_reader(data_path: str, words_name: str, props_name: str) -> Corpus:
 
     def sentences() -> Iterator[tuple[list[str], str, list[str]]]:
         with checked(data_path, DATA_MD5):
-            found = {name: whole(file) for name, file in members(data_path, r"\.gz$")}
-            for words, rows in _sentences(*map(_lines, (found[words_name], found[props_name]))):
+            texts = {name: whole(file) for name, file in members(data_path, r"\.gz$")}
+            for words, rows in _sentences(*map(_lines, (texts[words_name], texts[props_name]))):
                 targets, *columns = zip(*rows, strict=True)
                 verbs = [target for target in targets if target != "-"]
                 for verb, column in zip(verbs, columns, strict=False):

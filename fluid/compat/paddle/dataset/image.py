@@ -36,10 +36,10 @@ def load_image_bytes(bytes: bytes, is_color: bool = True) -> Any:
     except ImportError as error:
         raise DatasetError("reading images requires Pillow: pip install pillow") from error
     try:
-        found = np.asarray(pillow.open(io.BytesIO(bytes)).convert("RGB" if is_color else "L"))
+        pixels = np.asarray(pillow.open(io.BytesIO(bytes)).convert("RGB" if is_color else "L"))
     except (OSError, ValueError) as error:
         raise DatasetError(f"a picture of {len(bytes)} bytes cannot be read: {error}") from error
-    return found[..., ::-1] if is_color else found
+    return pixels[..., ::-1] if is_color else pixels
 
 
 def load_image(file: str, is_color: bool = True) -> Any:
@@ -64,7 +64,7 @@ def _resized(im: Any, size: int, axis: int) -> Any:
     length = im.shape[axis]
     place = (np.arange(size) + 0.5) * length / size - 0.5
     left = np.floor(place).astype(int)
-    spread = [size if each == axis else 1 for each in range(im.ndim)]
+    spread = [size if other == axis else 1 for other in range(im.ndim)]
     taps = (left + offset for offset in range(-1, 3))
     return sum(
         np.take(im, tap.clip(0, length - 1), axis) * _cubic(abs(place - tap)).reshape(spread)

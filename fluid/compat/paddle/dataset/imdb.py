@@ -38,8 +38,8 @@ def build_dict(pattern: re.Pattern[str], cutoff: int) -> dict[Any, int]:
     The last index is that of `<unk>`, which represents all other words.
     """
     counts = Counter(word for words in tokenize(pattern) for word in words)
-    found = [(-count, word) for word, count in counts.items() if count > cutoff]
-    numbers: dict[Any, int] = {word: number for number, (_, word) in enumerate(sorted(found))}
+    frequent = [(-count, word) for word, count in counts.items() if count > cutoff]
+    numbers: dict[Any, int] = {word: number for number, (_, word) in enumerate(sorted(frequent))}
     return {**numbers, "<unk>": len(numbers)}
 
 
@@ -67,7 +67,9 @@ def test(word_idx: Mapping[Any, int]) -> Reader:
 
 
 def _part(part: str, word_idx: Mapping[Any, int]) -> Reader:
-    positive, negative = (re.compile(rf"aclImdb/{part}/{each}/.*\.txt$") for each in ("pos", "neg"))
+    positive, negative = (
+        re.compile(rf"aclImdb/{part}/{label_name}/.*\.txt$") for label_name in ("pos", "neg")
+    )
     return reader_creator(positive, negative, word_idx)
 
 

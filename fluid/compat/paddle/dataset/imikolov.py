@@ -68,13 +68,13 @@ def reader_creator(
         raise AssertionError(f"data_type is DataType.NGRAM or DataType.SEQ, not {data_type!r}")
     if data_type == DataType.NGRAM and n < 1:
         raise AssertionError(f"an n-gram has at least one word, not {n}")
-    made = _ngrams if data_type == DataType.NGRAM else _pairs
+    make_samples = _ngrams if data_type == DataType.NGRAM else _pairs
 
     def samples() -> Iterator[Any]:
         unknown = word_idx["<unk>"]
         for line in _sentences(filename):
             words = [word_idx.get(word, unknown) for word in line.split()]
-            yield from made(words, word_idx, n)
+            yield from make_samples(words, word_idx, n)
 
     return samples
 

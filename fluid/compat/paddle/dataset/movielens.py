@@ -50,7 +50,7 @@ class MovieInfo:
         """Its number, the numbers of its categories and of the words of its title."""
         genres, words = movie_categories(), get_movie_title_dict()
         title = [words[word] for word in self.title.lower().split()]
-        return [self.index, [genres[each] for each in self.categories], title]
+        return [self.index, [genres[category] for category in self.categories], title]
 
 
 @dataclass(frozen=True)
@@ -76,22 +76,22 @@ def _records(name: str) -> Iterator[list[str]]:
 
 @lru_cache(maxsize=1)
 def _movies(path: str) -> dict[int, MovieInfo]:
-    found: dict[int, MovieInfo] = {}
+    movies_by_number: dict[int, MovieInfo] = {}
     with checked(path, MD5):
         for number, title, categories in _records("ml-1m/movies.dat"):
             name = re.sub(r"\(\d+\)$", "", title)
-            found[int(number)] = MovieInfo(int(number), categories.split("|"), name)
-    return found
+            movies_by_number[int(number)] = MovieInfo(int(number), categories.split("|"), name)
+    return movies_by_number
 
 
 @lru_cache(maxsize=1)
 def _users(path: str) -> dict[int, UserInfo]:
-    found: dict[int, UserInfo] = {}
+    users_by_number: dict[int, UserInfo] = {}
     with checked(path, MD5):
         for number, sex, age, job, _ in _records("ml-1m/users.dat"):
             group = age_table.index(int(age))
-            found[int(number)] = UserInfo(int(number), sex == "M", group, int(job))
-    return found
+            users_by_number[int(number)] = UserInfo(int(number), sex == "M", group, int(job))
+    return users_by_number
 
 
 def _numbered(words: set[str]) -> dict[str, int]:
@@ -115,7 +115,7 @@ def movie_categories() -> dict[str, int]:
 
 @lru_cache(maxsize=1)
 def _categories(path: str) -> dict[str, int]:
-    return _numbered({each for film in _movies(path).values() for each in film.categories})
+    return _numbered({category for film in _movies(path).values() for category in film.categories})
 
 
 def get_movie_title_dict() -> dict[str, int]:
@@ -151,8 +151,8 @@ def _ratings(rand_seed: int, test_ratio: float, is_test: bool) -> Iterator[list[
     with checked(path, MD5):
         for user, movie, stars, _ in _records("ml-1m/ratings.dat"):
             if (draw.random_sample() < test_ratio) == is_test:
-                known = users[int(user)].value() + movies[int(movie)].value()
-                yield [*known, [float(stars) * 2 - 5.0]]
+                features = users[int(user)].value() + movies[int(movie)].value()
+                yield [*features, [float(stars) * 2 - 5.0]]
 
 
 def _reader(rand_seed: int = 0, test_ratio: float = 0.1, is_test: bool = False) -> Reader:

@@ -28,11 +28,11 @@ def _reviews(category: str) -> list[list[str]]:
         names = [name for name in package.namelist() if re.search(rf"/{category}/.*\.txt$", name)]
         if not names:
             raise ValueError(f"it holds no reviews in a folder {category}")
-        found: list[list[str]] = []
+        reviews: list[list[str]] = []
         for name in sorted(names):
             with package.open(name) as file:
-                found.append(re.findall(r"\w+|[^\w\s]+", whole(file).decode("latin1")))
-    return found
+                reviews.append(re.findall(r"\w+|[^\w\s]+", whole(file).decode("latin1")))
+    return reviews
 
 
 def get_word_dict() -> list[tuple[str, int]]:

@@ -29,14 +29,16 @@ def get_dict(dict_size: int, reverse: bool = True) -> tuple[dict[Any, Any], dict
     dictionaries = _dictionary(path, "src", dict_size), _dictionary(path, "trg", dict_size)
     if not reverse:
         return dictionaries
-    source, target = ({number: word for word, number in each.items()} for each in dictionaries)
+    source, target = (
+        {number: word for word, number in dictionary.items()} for dictionary in dictionaries
+    )
     return source, target
 
 
 def _dictionary(path: str, side: str, size: int) -> dict[str, int]:
     with checked(path, MD5_TRAIN):
-        found = members(path, rf"{side}\.dict$")
-        words = [line.decode().strip() for _, file in found for line in islice(lines(file), size)]
+        files = members(path, rf"{side}\.dict$")
+        words = [line.decode().strip() for _, file in files for line in islice(lines(file), size)]
         return {word: number for number, word in enumerate(words)}
 
 

@@ -48,8 +48,8 @@ class Ploter:
     def append(self, title: str, step: float, value: Any) -> None:
         """Add a point to a curve; KeyError for a title that was not given."""
         if title not in self._curves:
-            known = ", ".join(self._curves) or "none"
-            raise KeyError(f"there is no curve {title!r}, there are: {known}")
+            titles = ", ".join(self._curves) or "none"
+            raise KeyError(f"there is no curve {title!r}, there are: {titles}")
         self._curves[title].append(step, value)
 
     def plot(self, path: str | None = None) -> None:
@@ -60,7 +60,7 @@ class Ploter:
         if DISABLE_PLOT.text() == "True":
             return
         pyplot = _pyplot()
-        drawn = {title: each for title, each in self._curves.items() if each.step}
+        drawn = {title: curve for title, curve in self._curves.items() if curve.step}
         for curve in drawn.values():
             pyplot.plot(curve.step, curve.value)
         pyplot.legend(list(drawn), loc="upper left")

@@ -47,8 +47,8 @@ MUTANTS = (
     ),
     Mutant(
         "last tile of windows as wide as others", UNMASKED, "tile_windows", AXES,
-        "each = _known_tile(axis, first, min(width, axis.count - first))",
-        "each = _known_tile(axis, first, width)",
+        "tile = _known_tile(axis, first, min(width, axis.count - first))",
+        "tile = _known_tile(axis, first, width)",
         OF_WINDOWS,
     ),
     Mutant(
@@ -70,26 +70,26 @@ MUTANTS = (
     ),
     Mutant(
         "last tap of a wide window dropped", DROPPED, "unrolled_taps", WINDOWS,
-        "return f.loop_if_any(self.first, self.end, axis.period, body, given)[count:]",
+        "return f.loop_if_any(self.first, self.end, axis.period, body, carried)[count:]",
         "end = loops.n.sub(self.end, 1)\n"
-        "        return f.loop_if_any(self.first, end, axis.period, body, given)[count:]",
+        "        return f.loop_if_any(self.first, end, axis.period, body, carried)[count:]",
         WIDE,
     ),
     Mutant(
         "taps of a wide window read one element", ONE_ELEMENT, "unrolled_taps", WINDOWS,
-        "f.address(pointer, axis.advance * each.channels, each.nbytes)",
-        "f.address(pointer, 0, each.nbytes)",
+        "f.address(pointer, axis.advance * source.channels, source.nbytes)",
+        "f.address(pointer, 0, source.nbytes)",
         WIDE,
     ),
     # ---- gradients of depthwise filters ----
     Mutant(
         "last part of windows reads on", UNMASKED, "depthwise_units", DEPTHWISE,
-        "end = n.min(n.add(first, each), count)", "end = n.add(first, each)",
+        "end = n.min(n.add(first, length), count)", "end = n.add(first, length)",
         OF_WINDOWS,
     ),
     Mutant(
         "last rows of windows in no part", DROPPED, "depthwise_units", DEPTHWISE,
-        "each = n.ceil_div(count, self.plan.parts)", "each = n.div(count, self.plan.parts)",
+        "length = n.ceil_div(count, self.plan.parts)", "length = n.div(count, self.plan.parts)",
         OF_WINDOWS,
     ),
     Mutant(
@@ -99,7 +99,7 @@ MUTANTS = (
     ),
     Mutant(
         "parts of windows overlap", TWICE, "depthwise_units", DEPTHWISE,
-        "        first = n.mul(part, each)\n", "        first = part\n",
+        "        first = n.mul(part, length)\n", "        first = part\n",
         OF_WINDOWS,
     ),
     # ---- Winograd ----

@@ -258,7 +258,7 @@ MUTANTS = (
     ),
     Mutant(
         "numbers of elements always narrow", NARROW, "index_bits", FORMS,
-        "return bool(at_most(-limit, found[0]) and at_most(found[1], limit - 1))", "return True",
+        "return bool(at_most(-limit, limits[0]) and at_most(limits[1], limit - 1))", "return True",
         INDICES,
     ),
     # ---- sorted rows ----

@@ -39,4 +39,4 @@ class Mutant:
     @property
     def test_files(self) -> list[str]:
         """The files that its tests are in."""
-        return [each.partition("::")[0] for each in self.tests if each.startswith("tests/")]
+        return [test.partition("::")[0] for test in self.tests if test.startswith("tests/")]

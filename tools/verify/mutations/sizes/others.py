@@ -24,8 +24,8 @@ MUTANTS = (
     ),
     Mutant(
         "rows of two tiles not added up", DROPPED, "tile_positions", TILES,
-        "np.add(target, held.swapaxes(0, 1), out=target)",
-        "np.copyto(target, held.swapaxes(0, 1))",
+        "np.add(target, block.swapaxes(0, 1), out=target)",
+        "np.copyto(target, block.swapaxes(0, 1))",
         OF_TILES,
     ),
     Mutant(
@@ -206,8 +206,8 @@ MUTANTS = (
     ),
     Mutant(
         "the first value selected again", TWICE, "selected_values", SORTS,
-        "known = precedes(k, values[i, n - 1, j], indices[i, n - 1, j], value, r, largest)",
-        "known = r >= 0",
+        "eligible = precedes(k, values[i, n - 1, j], indices[i, n - 1, j], value, r, largest)",
+        "eligible = r >= 0",
         (f"{BEYOND}::test_sorted_rows",),
     ),
     Mutant(
@@ -217,8 +217,8 @@ MUTANTS = (
     ),
     Mutant(
         "ranks count from the first that is kept", WRONG, "sorted_values", SORTS,
-        "kept = rank < k.size(count)\n    k.store(values, (i, rank, j)",
-        "kept = rank < k.size(count) - 1\n    k.store(values, (i, rank, j)",
+        "in_range = rank < k.size(count)\n    k.store(values, (i, rank, j)",
+        "in_range = rank < k.size(count) - 1\n    k.store(values, (i, rank, j)",
         (f"{BEYOND}::test_sorted_rows",),
     ),
     Mutant(

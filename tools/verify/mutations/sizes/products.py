@@ -84,8 +84,8 @@ MUTANTS = (
     Mutant(
         "tiles for the rest of open rows that do not divide it", DROPPED, "open_multiple",
         FOLDER + "tiles.py",
-        "return [step * (parts >> each) for each in range(1, parts.bit_length())]",
-        "return [step * (parts >> each) for each in range(1, parts.bit_length() - 1)]",
+        "return [step * (parts >> shift) for shift in range(1, parts.bit_length())]",
+        "return [step * (parts >> shift) for shift in range(1, parts.bit_length() - 1)]",
         MATRICES,
     ),
     Mutant(
@@ -182,13 +182,13 @@ MUTANTS = (
     ),
     Mutant(
         "steps behind whole squares not packed", DROPPED, "first_cache", COPYING,
-        "return f.loop_if_any(whole, count, 1, single, [held[0], source])[0]", "return held[0]",
+        "return f.loop_if_any(whole, count, 1, single, [state[0], source])[0]", "return state[0]",
         MATRICES,
     ),
     Mutant(
         "lanes of packed columns read one", ONE_ELEMENT, "first_cache", COPYING,
-        "return [f.index(self.indices.mul(each, stride)) for each in clamped]",
-        "return [f.index(self.indices.mul(0, stride)) for each in clamped]",
+        "return [f.index(self.indices.mul(index, stride)) for index in clamped]",
+        "return [f.index(self.indices.mul(0, stride)) for index in clamped]",
         MATRICES,
     ),
     # ---- gradients of filters ----

@@ -74,15 +74,15 @@ class OpTest(unittest.TestCase):
 
     def given_attrs(self):
         """The attributes, with dtypes as numbers."""
-        found = dict(getattr(self, "attrs", None) or {})
-        return {name: number(value) for name, value in found.items()}
+        attrs = dict(getattr(self, "attrs", None) or {})
+        return {name: number(value) for name, value in attrs.items()}
 
     def infer_dtype_from_inputs_outputs(self, inputs, outputs):
         """Set `dtype` to the widest float of inputs and outputs; unchanged if there is none."""
         values = [*variables(inputs), *variables(outputs)]
-        found = {np.asarray(parted(value)[0]).dtype.type for _, value in values}
-        widest = [kind for kind in FLOATS if kind in found][-1:]
-        self.dtype = widest[0] if widest else self.dtype or next(iter(found), np.float32)
+        types_found = {np.asarray(parted(value)[0]).dtype.type for _, value in values}
+        widest = [kind for kind in FLOATS if kind in types_found][-1:]
+        self.dtype = widest[0] if widest else self.dtype or next(iter(types_found), np.float32)
 
     def _is_strict(self, exceptions):
         """Whether the tolerances of float64 apply to this op."""
@@ -97,8 +97,8 @@ class OpTest(unittest.TestCase):
     def check_output_customized(self, checker):
         """Call `checker` with the outputs as arrays, the shortest first."""
         for place in self._get_places():
-            found = [np.array(each) for each in self.calc_output(place)]
-            checker(sorted(found, key=len))
+            arrays = [np.array(output) for output in self.calc_output(place)]
+            checker(sorted(arrays, key=len))
 
     def check_output(
         self, atol=1e-5, no_check_set=None, equal_nan=False, check_dygraph=True, inplace_atol=None
@@ -123,16 +123,16 @@ class OpTest(unittest.TestCase):
         expected = [(n, v) for n, v in variables(wanted) if n not in left_out]
         if self._is_strict(op_threshold_white_list.NEED_FIX_FP64_CHECK_OUTPUT_THRESHOLD_OP_LIST):
             atol = 0
-        found = op.run([name for name, _ in expected] or op.written()[:1])
+        outputs_found = op.run([name for name, _ in expected] or op.written()[:1])
         for index, (name, value) in enumerate(expected):
-            self._expect_output(name, found[index], value, atol, equal_nan)
+            self._expect_output(name, outputs_found[index], value, atol, equal_nan)
 
     def _expect_output(self, name, found, value, atol, equal_nan):
         expected, lengths = parted(value)
         got = np.array(found)
         if isinstance(value, tuple) and lengths is not None:
             lod = found.recursive_sequence_lengths()
-            self.assertListEqual(lod, [list(each) for each in lengths], "lengths of " + name)
+            self.assertListEqual(lod, [list(level) for level in lengths], "lengths of " + name)
         if got.size != expected.size:
             self.fail(f"output {name} has the shape {got.shape}, not {expected.shape}")
         close = np.isclose(got, expected, atol=atol, equal_nan=equal_nan)
@@ -181,13 +181,13 @@ class OpTest(unittest.TestCase):
         strict = self._is_strict(op_threshold_white_list.NEED_FIX_FP64_CHECK_GRAD_THRESHOLD_OP_LIST)
         if strict:
             numeric_grad_delta, max_relative_error = STEP, LIMIT
-        found = op.gradients(inputs_to_check, outputs, no_grad_set)
+        gradients = op.gradients(inputs_to_check, outputs, no_grad_set)
         numeric = user_defined_grads or [
             numeric_gradient(op, name, outputs, numeric_grad_delta) for name in inputs_to_check
         ]
         for index, name in enumerate(inputs_to_check):
             expected = np.asarray(numeric[index])
-            expect_close(self.op_type, name, expected, found[index], max_relative_error, strict)
+            expect_close(self.op_type, name, expected, gradients[index], max_relative_error, strict)
 
     def _get_gradient(
         self, input_to_check, place, output_names, no_grad_set, parallel=False, **others
@@ -218,10 +218,10 @@ def get_numeric_gradient(
 ):
     """The numeric gradient of an op that `create_op` created."""
     outputs = {
-        slot: [(name, np.zeros(0)) for name in found] for slot, found in op.outputs().items()
+        slot: [(name, np.zeros(0)) for name in pairs] for slot, pairs in op.outputs().items()
     }
-    made = OneOp(op.type(), inputs, outputs, op.given_attrs)
-    return numeric_gradient(made, input_to_check, output_names, delta)
+    one_op = OneOp(op.type(), inputs, outputs, op.given_attrs)
+    return numeric_gradient(one_op, input_to_check, output_names, delta)
 
 
 def randomize_probability(batch_size, class_num, dtype="float32"):
@@ -248,7 +248,7 @@ np_dtype_to_fluid_dtype = OpTest.np_dtype_to_fluid_dtype
 def convert_float_to_uint16(values):
     """The upper halves of float32 numbers, which are bfloat16, as uint16."""
     flat = np.asarray(values, np.float32).ravel()
-    halves = [struct.unpack("<I", struct.pack("<f", each))[0] >> 16 for each in flat]
+    halves = [struct.unpack("<I", struct.pack("<f", element))[0] >> 16 for element in flat]
     return np.array(halves, np.uint16).reshape(np.shape(values))
 
 
@@ -261,11 +261,11 @@ def check_out_dtype(api_fn, in_specs, expect_dtypes, target_index=0, **configs):
     """Call a layer for each dtype, and check the dtype of its result."""
     for index, expected in enumerate(expect_dtypes):
         with fluid.program_guard(fluid.Program(), fluid.Program()):
-            given = []
+            inputs = []
             for place, spec in enumerate(in_specs):
                 dtype = expected if place == target_index else spec[1]
-                given.append(fluid.data(f"data_{place}_{index}", spec[0], dtype))
-            out = api_fn(*given, **configs)
-        found = fluid.data_feeder.convert_dtype(out.dtype)
-        if found != expected:
-            raise AssertionError(f"the result is {found}, expected {expected}")
+                inputs.append(fluid.data(f"data_{place}_{index}", spec[0], dtype))
+            out = api_fn(*inputs, **configs)
+        dtype_found = fluid.data_feeder.convert_dtype(out.dtype)
+        if dtype_found != expected:
+            raise AssertionError(f"the result is {dtype_found}, expected {expected}")

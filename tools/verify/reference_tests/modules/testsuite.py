@@ -16,22 +16,22 @@ __all__ = ["append_input_output", "append_loss_ops", "as_lodtensor", "create_op"
 def create_op(scope, op_type, inputs, outputs, attrs, cache_list=None):
     """Create an `Operator` on variables of a scope, which are created there."""
     proto = OpProtoHolder.instance().get_op_proto(op_type)
-    given = {}
+    kwargs = {}
     for declared, values in ((proto.inputs, inputs), (proto.outputs, outputs)):
         for slot in declared:
             if slot.name in values:
-                given[slot.name] = names(slot.name, values[slot.name])
+                kwargs[slot.name] = names(slot.name, values[slot.name])
             elif not slot.dispensable and declared is proto.outputs:
-                given[slot.name] = [slot.name]
-            for name in given.get(slot.name, ()):
+                kwargs[slot.name] = [slot.name]
+            for name in kwargs.get(slot.name, ()):
                 scope.var(name).get_tensor()
-    known = {each.name for each in proto.attrs}
-    given.update({name: value for name, value in attrs.items() if name in known})
+    attr_names = {attr.name for attr in proto.attrs}
+    kwargs.update({name: value for name, value in attrs.items() if name in attr_names})
     for name in cache_list or ():
         scope.var(name)
-    made = Operator(op_type, **given)
-    made.given_attrs = {name: value for name, value in attrs.items() if name in known}
-    return made
+    operator = Operator(op_type, **kwargs)
+    operator.given_attrs = {name: value for name, value in attrs.items() if name in attr_names}
+    return operator
 
 
 def set_input(scope, op, inputs, place):
@@ -39,33 +39,33 @@ def set_input(scope, op, inputs, place):
     for name, value in variables(inputs):
         if scope.find_var(name) is not None:
             array, lengths = parted(value)
-            held = scope.find_var(name).get_tensor()
-            held.set(array, place)
+            tensor = scope.find_var(name).get_tensor()
+            tensor.set(array, place)
             if lengths:
-                held.set_recursive_sequence_lengths(lengths)
+                tensor.set_recursive_sequence_lengths(lengths)
 
 
 def as_lodtensor(np_array, lod, place):
     """A LoDTensor of an array, and of the lengths of its sequences unless they are None."""
-    made = fluid.LoDTensor()
-    made.set(np.array(np_array), place)
+    tensor = fluid.LoDTensor()
+    tensor.set(np.array(np_array), place)
     if lod is not None:
-        made.set_recursive_sequence_lengths(lod)
-    return made
+        tensor.set_recursive_sequence_lengths(lod)
+    return tensor
 
 
 def append_input_output(block, op_proto, np_list, is_input, dtype=None):
     """Declare the variables of an op's inputs or outputs in a block; returns them by slot."""
-    found = {}
+    declared_variables = {}
     for slot in op_proto.inputs if is_input else op_proto.outputs:
         if slot.name not in np_list:
             if not slot.dispensable and not is_input:
-                found[slot.name] = block.create_var(name=slot.name)
+                declared_variables[slot.name] = block.create_var(name=slot.name)
             continue
         values = list(variables({slot.name: np_list[slot.name]}))
-        made = [declared(block, name, value, is_input) for name, value in values]
-        found[slot.name] = made if slot.duplicable else made[0]
-    return found
+        slot_variables = [declared(block, name, value, is_input) for name, value in values]
+        declared_variables[slot.name] = slot_variables if slot.duplicable else slot_variables[0]
+    return declared_variables
 
 
 def declared(block, name, value, is_input):

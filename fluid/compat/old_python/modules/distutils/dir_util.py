@@ -11,11 +11,11 @@ __all__ = ["copy_tree", "mkpath", "remove_tree"]
 def mkpath(name: str, mode: int = 0o777, verbose: int = 1, dry_run: int = 0) -> list[str]:
     """Make a folder and those around it; the folders that were made."""
     folders = [Path(name), *Path(name).parents]
-    missing = [each for each in reversed(folders) if not each.is_dir()]
+    missing = [folder for folder in reversed(folders) if not folder.is_dir()]
     if not dry_run:
-        for each in missing:
-            each.mkdir(mode)
-    return [str(each) for each in missing]
+        for folder in missing:
+            folder.mkdir(mode)
+    return [str(folder) for folder in missing]
 
 
 def copy_tree(
@@ -29,8 +29,8 @@ def copy_tree(
     dry_run: int = 0,
 ) -> list[str]:
     """Copy what is in a folder into another one, which may be there; the files that were made."""
-    found = sorted(each for each in Path(src).rglob("*") if not each.is_dir())
-    copies = [str(Path(dst) / each.relative_to(src)) for each in found]
+    files = sorted(file for file in Path(src).rglob("*") if not file.is_dir())
+    copies = [str(Path(dst) / file.relative_to(src)) for file in files]
     if not dry_run:
         copy = shutil.copy2 if preserve_times else shutil.copy
         links = bool(preserve_symlinks)

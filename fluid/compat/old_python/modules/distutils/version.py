@@ -25,7 +25,7 @@ class LooseVersion:
         """Take a version apart."""
         self.vstring = vstring
         words = re.findall(r"\d+|[a-z]+", vstring)
-        self.version: Any = [int(each) if each.isdigit() else each for each in words]
+        self.version: Any = [int(word) if word.isdigit() else word for word in words]
 
     def __str__(self) -> str:
         return self.vstring
@@ -57,10 +57,10 @@ class StrictVersion(LooseVersion):
 
     def parse(self, vstring: str) -> None:
         """Take a version apart; ValueError for what is none."""
-        found = re.fullmatch(r"(\d+)\.(\d+)(?:\.(\d+))?(?:([ab])(\d+))?", vstring)
-        if found is None:
+        match = re.fullmatch(r"(\d+)\.(\d+)(?:\.(\d+))?(?:([ab])(\d+))?", vstring)
+        if match is None:
             raise ValueError(f"invalid version number '{vstring}'")
-        major, minor, patch, letter, number = found.groups()
+        major, minor, patch, letter, number = match.groups()
         ahead = (letter, int(number)) if letter else ("final", 0)
         self.vstring = vstring
         self.version = (int(major), int(minor), int(patch or 0), *ahead)
