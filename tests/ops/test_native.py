@@ -128,3 +128,17 @@ def test_the_largest_magnitude_of_no_elements_is_zero() -> None:
     run_passes(graph, pipeline(Options(), TARGET), Context())
     compute = runtime.load(TARGET.emit(freeze(graph)))
     assert compute({"x": np.zeros((0, 3), np.float32)})[0].tolist() == [0.0]
+
+
+def test_the_norm_of_the_only_row_of_y_needs_no_rows_of_x() -> None:
+    graph = parse("""graph main {
+  feed x: f32[0, 3]
+  feed y: f32[1, 3]
+  (Out=o: f32[0, 1], XNorm=a: f32[0, 1], YNorm=b: f32[1, 1]) = cos_sim(X=x, Y=y)
+  return b
+}
+""")
+    run_passes(graph, pipeline(Options(), TARGET), Context())
+    compute = runtime.load(TARGET.emit(freeze(graph)))
+    feed = {"x": np.zeros((0, 3), np.float32), "y": np.array([[3, 0, 4]], np.float32)}
+    assert compute(feed)[0].tolist() == [[5.0]]

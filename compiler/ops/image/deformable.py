@@ -128,6 +128,7 @@ class DeformableConvolution(OpDef):
         """Return the type of Output; raises ShapeError for incompatible inputs."""
         for slot, type in {"Input": Input, "Filter": Filter, **moves}.items():
             windows.require_images(self.kind, slot, type)
+        windows.require_filters(self.kind, Filter)
         require_same_dtype(self.kind, Input=Input, Filter=Filter, **moves)
         if differ(Input.shape[1], Filter.shape[1] * self.groups) or (
             is_no_multiple(Filter.shape[0], self.groups)

@@ -30,6 +30,7 @@ from compiler.ops.image.windows import (
     concrete_shape,
     flat_image_shape,
     require_images,
+    require_pixels,
 )
 from compiler.ops.math.axes import check_indices
 from compiler.ops.norm.norm_kernels import compute_dtype, upcast
@@ -258,6 +259,7 @@ class Spp(OpDef, op="spp"):
 
     def infer(self, X: TensorType) -> TensorType:
         require_images(self.kind, "X", X)
+        require_pixels(self.kind, "X", X)
         if self.pooling_type not in ("max", "avg"):
             actual = f"spp: pooling_type is {self.pooling_type!r}"
             raise BadAttribute(actual, hint="expected 'max' or 'avg'")

@@ -156,11 +156,13 @@ class Fsp(OpDef, op="fsp"):
         return X.with_shape((X.shape[0], X.shape[1], Y.shape[1]))
 
     def numpy(self, X: Array, Y: Array) -> Array:
-        x, y = (array.reshape(*array.shape[:2], -1) for array in (X, Y))
+        positions = X.shape[2] * X.shape[3]
+        x, y = (array.reshape(*array.shape[:2], positions) for array in (X, Y))
         return x @ y.mT / x.dtype.type(x.shape[2])
 
     def grad(self, X: Array, Y: Array, d_Out: Array) -> dict[str, Array]:
-        x, y = (array.reshape(*array.shape[:2], -1) for array in (X, Y))
+        positions = X.shape[2] * X.shape[3]
+        x, y = (array.reshape(*array.shape[:2], positions) for array in (X, Y))
         share = d_Out / x.dtype.type(x.shape[2])
         return {"X": (share @ y).reshape(X.shape), "Y": (share.mT @ x).reshape(Y.shape)}
 

@@ -24,6 +24,7 @@ from compiler.ops.type_checks import (
     require_dtype,
     require_same_dtype,
     require_same_shape,
+    require_scalar,
     shown,
 )
 
@@ -272,8 +273,11 @@ class CenterLoss(OpDef, op="center_loss"):
     cluster_num = required(int)
     need_update = required(bool)
 
-    def infer(self, X: TensorType, Label: TensorType, Centers: TensorType) -> dict[str, TensorType]:
+    def infer(
+        self, X: TensorType, Label: TensorType, Centers: TensorType, CenterUpdateRate: TensorType
+    ) -> dict[str, TensorType]:
         require_dtype(self.kind, "Label", Label, DType.INT64)
+        require_scalar(self.kind, CenterUpdateRate=CenterUpdateRate)
         require_same_dtype(self.kind, X=X, Centers=Centers)
         odd = (X.rank, Centers.rank) != (2, 2) or differ(X.shape[1], Centers.shape[1])
         if odd or differ(X.shape[0], Label.numel):

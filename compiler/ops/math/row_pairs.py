@@ -131,7 +131,8 @@ class CosSim(OpDef, op="cos_sim"):
         return {"Out": column, "XNorm": column, "YNorm": other}
 
     def numpy(self, X: Array, Y: Array) -> dict[str, Array]:
-        x, y = X.reshape(X.shape[0], -1), Y.reshape(Y.shape[0], -1)
+        width = int(np.prod(X.shape[1:]))
+        x, y = X.reshape(X.shape[0], width), Y.reshape(Y.shape[0], width)
         x_norm, y_norm = row_norms(x), row_norms(y)
         along = np.sum(x * y, axis=1, keepdims=True) / (x_norm * y_norm)
         return {"Out": along, "XNorm": x_norm, "YNorm": y_norm}
@@ -139,7 +140,8 @@ class CosSim(OpDef, op="cos_sim"):
     def grad(
         self, X: Array, Y: Array, Out: Array, XNorm: Array, YNorm: Array, d_Out: Array
     ) -> dict[str, Array]:
-        x, y = X.reshape(X.shape[0], -1), Y.reshape(Y.shape[0], -1)
+        width = int(np.prod(X.shape[1:]))
+        x, y = X.reshape(X.shape[0], width), Y.reshape(Y.shape[0], width)
         both = XNorm * YNorm
         by_x = d_Out * (y / both - x * (Out / (XNorm * XNorm)))
         by_y = d_Out * (x / both - y * (Out / (YNorm * YNorm)))
@@ -164,8 +166,18 @@ class CosSim(OpDef, op="cos_sim"):
         k.store(Out, (i, 0), k.sum(x * y, r) / (x_norm * y_norm))
         if XNorm is not None:
             k.store(XNorm, (i, 0), x_norm)
-        if YNorm is not None:
-            k.store(YNorm, (mine, 0), y_norm, i < k.size(Y.shape[0]))
+        if YNorm is not None and Y.shape[0] == rows:
+            k.store(YNorm, (i, 0), y_norm)
+        elif YNorm is not None:
+            self.norm_of_one(k, Y, YNorm)
+
+    def norm_of_one(self, k: KernelBuilder, Y: DeviceOperand, YNorm: DeviceOperand) -> None:
+        """Emit a kernel for the norm of Y's only row, which X may have no rows to compare with."""
+        width = product(Y.shape[1:])
+        (i,) = k.grid(Y.shape[0])
+        r = k.loop(width)
+        y = Y.reshaped((Y.shape[0], width))[i, r]
+        k.store(YNorm, (i, 0), k.maximum(k.sqrt(k.sum(y * y, r)), 1e-4))
 
     def kernel_grad(
         self,

@@ -176,10 +176,18 @@ class Slice(Slicing, op="slice"):
             if start is None or end is None:
                 sizes[axis] = UNKNOWN
             else:
-                sizes[axis] = slice_length(Input.shape[axis], start, end)
+                sizes[axis] = self.length(Input, axis, start, end)
             if is_short(Input.shape[axis], sizes[axis], start):
                 raise ShapeError(f"slice: {start}:{end} of axis {axis} of Input {Input} is empty")
         return self.decreased(Input, sizes)
+
+    def length(self, Input: TensorType, axis: int, start: int, end: int) -> Size:
+        """Return the length of a slice; 1 along an axis that is removed."""
+        size = Input.shape[axis]
+        length = slice_length(size, start, end)
+        if length != UNKNOWN or axis not in {each % Input.rank for each in self.decrease_axis}:
+            return length
+        return 0 if differs_from_slice(1, size, start, end) else 1
 
     def infer_grad(
         self,

@@ -234,7 +234,7 @@ class AverageAccumulates(Whole, op="average_accumulates"):
         updates = in_num_updates + 1
         if updates[0] % 16384 == 0:
             recent, before = np.zeros_like(recent), before + recent
-        window = min(self.max_average_window, int(updates[0] * self.average_window))
+        window = min(self.max_average_window, int(updates.ravel()[0] * self.average_window))
         if count[0] >= self.min_average_window and count[0] >= window:
             recent, before, closed = np.zeros_like(recent), np.zeros_like(before), recent + before
             count, old_count = np.zeros_like(count), count

@@ -20,7 +20,7 @@ from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.duplicate_rows import Merged, places, summed
 from compiler.ops.shape.concat_kernels import concat_parts
 from compiler.ops.shared_kernels import copy, fill, number
-from compiler.ops.type_checks import differ, require_same_dtype, shapes_differ
+from compiler.ops.type_checks import differ, require_same_dtype, require_scalar, shapes_differ
 
 
 def merge_rows(values: Array, rows: Array) -> tuple[Array, Array]:
@@ -237,6 +237,12 @@ class ScaleRows(SparseToSparse, op="scale_rows"):
     scale = attr(1.0)
     bias = attr(0.0)
     bias_after_scale = attr(True)
+
+    def infer_types(self, types: Mapping[str, Any]) -> dict[str, Any]:
+        """The types as above; ShapeError if ScaleTensor has more than one element."""
+        if types.get("ScaleTensor") is not None:
+            require_scalar("scale", ScaleTensor=types["ScaleTensor"])
+        return super().infer_types(types)
 
     def numpy(self, X: Array, X_rows: Array, ScaleTensor: Array | None) -> dict[str, Array]:
         factor = self.scale if ScaleTensor is None else ScaleTensor.reshape(1)
