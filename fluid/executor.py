@@ -19,6 +19,7 @@ from compiler.support.tracebacks import entry_point, hide_frames
 from fluid import parameter_server
 from fluid.compiler import CompiledProgram
 from fluid.data_parallel.merge_fetches import merged, unmerged
+from fluid.dataset import DatasetBase
 from fluid.framework import Program, Variable, default_main_program
 from fluid.running import feed_checks, flags
 from fluid.running.feeds import feed_arrays, with_batches
@@ -26,7 +27,7 @@ from fluid.running.fetch_names import names_of
 from fluid.running.fetched_values import as_numpy, as_tensor, number_like
 from fluid.running.programs import FluidPrograms
 from fluid.running.routes import Routes
-from fluid.running.train_from_dataset import FetchHandler, RunsDatasets
+from fluid.running.train_from_dataset import FetchHandler, for_inference, run_over
 from runtime import executor as core
 from runtime.device import CPUPlace, Place, expect_place
 from runtime.loader import Counters
@@ -60,7 +61,7 @@ def scope_guard(scope: Scope) -> Iterator[None]:
         _switch_scope(before)
 
 
-class Executor(RunsDatasets):
+class Executor:
     """Runs programs on a place, `CPUPlace()` by default.
 
     Compiled programs are cached, so a program runs fast from its second run, for any batch size;
@@ -222,6 +223,60 @@ class Executor(RunsDatasets):
     def release_memory(self) -> None:
         """Free the memory of temporaries; the next run allocates it again."""
         self._core.unload()
+
+    @entry_point
+    def train_from_dataset(
+        self,
+        program: Any = None,
+        dataset: DatasetBase | None = None,
+        scope: Any = None,
+        thread: int = 0,
+        debug: bool = False,
+        fetch_list: Sequence[Variable] | None = None,
+        fetch_info: Sequence[str] | None = None,
+        print_period: int = 100,
+        fetch_handler: FetchHandler | None = None,
+    ) -> None:
+        """Run a program on every batch of a dataset.
+
+        Every `print_period` batches the values of `fetch_list` are printed after `fetch_info`;
+        `fetch_handler` is called periodically with its own values. `thread` is the number of reader
+        processes, by default that of the dataset; steps run sequentially, so equal files produce
+        equal parameters. `debug` has no effect. Raises RuntimeError without a dataset, and the
+        errors of reading and running.
+        """
+        if dataset is None:
+            raise RuntimeError("dataset is needed and should be initialized")
+        if thread > 0:
+            dataset.set_thread(thread)
+        names = [fetch_list] if isinstance(fetch_list, Variable) else fetch_list or []
+        run_over(
+            dataset,
+            lambda feed, fetched: self.run(program, feed, fetched, scope=scope),
+            names, fetch_info or [], print_period, fetch_handler,
+        )  # fmt: skip
+
+    @entry_point
+    def infer_from_dataset(
+        self,
+        program: Any = None,
+        dataset: DatasetBase | None = None,
+        scope: Any = None,
+        thread: int = 0,
+        debug: bool = False,
+        fetch_list: Sequence[Variable] | None = None,
+        fetch_info: Sequence[str] | None = None,
+        print_period: int = 100,
+        fetch_handler: FetchHandler | None = None,
+    ) -> None:
+        """Like `train_from_dataset`, without the ops that update parameters."""
+        program = default_main_program() if program is None else program
+        if isinstance(program, Program):
+            program = for_inference(program)
+        self.train_from_dataset(
+            program, dataset, scope, thread, debug, fetch_list, fetch_info, print_period,
+            fetch_handler,
+        )  # fmt: skip
 
     def close(self) -> None:
         """Release the caches; a further run is an error, a further `close` is not.

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from numbers import Real
 from typing import Any
 
+from compiler.ir.program import VarDesc
 from compiler.support.tracebacks import entry_point
 from fluid import unique_name
 from fluid.recording.arguments import ArgumentError
@@ -20,54 +21,22 @@ Factors = Callable[[float], tuple[float, float]]
 _COMPARISONS = {"equal", "not_equal", "less_than", "less_equal", "greater_than", "greater_equal"}
 
 
-def _operator(op_type: str, factors: Factors | None = None, *, swap: bool = False) -> Any:
+def operator(op_type: str, factors: Factors | None = None, *, swap: bool = False) -> Any:
     """Create a method that appends `op_type`, or one `scale` if the other operand is a number."""
 
     @entry_point
     def method(self: Any, other: Any) -> Any:
-        if not isinstance(other, Real | Arithmetic):
+        if not isinstance(other, Real | VarDesc):
             return NotImplemented
         exact = op_type != "elementwise_div" or self.element.is_float
         if factors and exact and isinstance(other, Real):
-            return _scaled(self, *factors(_as_element(self, other)))
+            return scaled(self, *factors(_as_element(self, other)))
         other = _as_operand(self, other, whole=swap)
         x, y = (other, self) if swap else (self, other)
         return _appended(op_type, x, y)
 
     method.__doc__ = f"Append `{op_type}`."
     return method
-
-
-class Arithmetic:
-    """Operator overloads of a variable; a mixin of `fluid.framework.Variable`."""
-
-    __add__ = __radd__ = _operator("elementwise_add", lambda number: (1.0, number))
-    __sub__ = _operator("elementwise_sub", lambda number: (1.0, -number))
-    __rsub__ = _operator("elementwise_sub", lambda number: (-1.0, number), swap=True)
-    __mul__ = __rmul__ = _operator("elementwise_mul", lambda number: (number, 0.0))
-    __truediv__ = _operator("elementwise_div", lambda number: (1.0 / number, 0.0))
-    __rtruediv__ = _operator("elementwise_div", swap=True)
-    __pow__ = _operator("elementwise_pow")
-    __rpow__ = _operator("elementwise_pow", swap=True)
-    __floordiv__ = _operator("elementwise_floordiv")
-    __mod__ = _operator("elementwise_mod")
-    __eq__ = _operator("equal")
-    __ne__ = _operator("not_equal")
-    __lt__ = _operator("less_than")
-    __le__ = _operator("less_equal")
-    __gt__ = _operator("greater_than")
-    __ge__ = _operator("greater_equal")
-    # `==` appends an op, so variables are hashed by identity.
-    __hash__ = object.__hash__
-    # NumPy scalars defer arithmetic with a variable to the variable.
-    __array_ufunc__ = None
-
-    def __neg__(self) -> Any:
-        return _scaled(self, -1.0, 0.0)
-
-    def astype(self, dtype: Any) -> Any:
-        """Cast to another dtype (`cast`)."""
-        return _cast(self, dtype)
 
 
 def _block(var: Any) -> Any:
@@ -78,14 +47,16 @@ def _new(var: Any, dtype: Any) -> Any:
     return _block(var).create_var(name=unique_name.generate("tmp"), dtype=dtype)
 
 
-def _scaled(var: Any, scale: float, bias: float) -> Any:
+def scaled(var: Any, scale: float, bias: float) -> Any:
+    """Append a `scale`: var * scale + bias."""
     out = _new(var, var.dtype)
     attrs = {"scale": scale, "bias": bias}
     _block(var).append_op("scale", inputs={"X": var}, outputs={"Out": out}, attrs=attrs)
     return out
 
 
-def _cast(var: Any, dtype: Any) -> Any:
+def cast(var: Any, dtype: Any) -> Any:
+    """Append a `cast` to another dtype."""
     out = _new(var, dtype)
     attrs = {"in_dtype": var.dtype, "out_dtype": out.dtype}
     _block(var).append_op("cast", inputs={"X": var}, outputs={"Out": out}, attrs=attrs)
@@ -111,8 +82,8 @@ def _as_element(var: Any, number: Any) -> float:
 
 def _as_operand(var: Any, other: Any, *, whole: bool) -> Any:
     """The other operand as a variable of the same dtype; with `whole`, of the same shape."""
-    if isinstance(other, Arithmetic):
-        return other if other.dtype == var.dtype else _cast(other, var.dtype)
+    if isinstance(other, VarDesc):
+        return other if other.dtype == var.dtype else cast(other, var.dtype)
     if whole and -1 in var.shape:
         return _filled_like(var, float(other))
     return _filled(var, float(other), var.shape if whole else (1,))

@@ -10,27 +10,21 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from compiler.ir.program import VarDesc
 from fluid import unique_name
 
-__all__ = ["Sliceable"]
+__all__ = ["sliced"]
 
 THE_END = 10_000_000
 """The value recorded for the end of an axis, as in the reference."""
 
 
-class Sliceable:
-    """Indexing of a variable; a mixin of `fluid.framework.Variable`."""
+def sliced(var: Any, item: Any) -> Any:
+    """Index a variable with integers, ranges or variables.
 
-    # Otherwise Python would iterate over x[0], x[1], … forever: the size is unknown when recording.
-    __iter__ = None
-
-    def __getitem__(self, item: Any) -> Any:
-        """Index with integers, ranges or variables.
-
-        Raises TypeError for any other index and IndexError for more indices than axes.
-        """
-        parts = _Parts(self, _whole_index(self, item))
-        return parts.appended()
+    Raises TypeError for any other index and IndexError for more indices than axes.
+    """
+    return _Parts(var, _whole_index(var, item)).appended()
 
 
 def _whole_index(var: Any, item: Any) -> list[Any]:
@@ -68,7 +62,7 @@ class _Parts:
 
     def _place(self, axis: int, place: Any) -> None:
         """Select one index of an axis; the last index has no end that is larger by one."""
-        if not isinstance(place, int | Sliceable) or isinstance(place, bool):
+        if not isinstance(place, int | VarDesc) or isinstance(place, bool):
             raise TypeError(
                 f"{self.var.name!r} takes numbers, ranges and variables as index, not {place!r}"
             )
@@ -114,7 +108,7 @@ class _Parts:
         flags = [1] * len(self.axes)
         lists = [("Starts", self.starts), ("Ends", self.ends), ("Strides", self.steps)]
         for name, values in lists[: 3 if strided else 2]:
-            waiting = [isinstance(value, Sliceable) for value in values]
+            waiting = [isinstance(value, VarDesc) for value in values]
             if any(waiting):
                 inputs[f"{name}TensorList"] = [self._tensor(value) for value in values]
             flags = [-1 if wait else flag for wait, flag in zip(waiting, flags, strict=True)]
@@ -126,7 +120,7 @@ class _Parts:
 
     def _tensor(self, value: Any) -> Any:
         """A number as a constant of the program."""
-        if isinstance(value, Sliceable):
+        if isinstance(value, VarDesc):
             value.stop_gradient = True
             return value
         return self._constant(value, "int32")

@@ -15,10 +15,10 @@ from compiler.ir.types import DType
 from fluid import unique_name
 from fluid.compat.descs import VarDesc as DescribedVariable
 from fluid.recording.arguments import ArgumentError
-from fluid.recording.arithmetic import Arithmetic
+from fluid.recording.arithmetic import cast, operator, scaled
 from fluid.recording.op_records import must_be_bool
 from fluid.recording.proto_text import var_text
-from fluid.recording.slicing import Sliceable
+from fluid.recording.slicing import sliced
 from fluid.recording.var_types import VarDesc, kind_of, var_type
 from runtime.sizes import LOD
 
@@ -71,7 +71,7 @@ class _Watched:
         var.block.program.touch()
 
 
-class Variable(Arithmetic, Sliceable, PlainVariable):
+class Variable(PlainVariable):
     """A variable of a block, created by `Block.create_var`.
 
     `shape` has -1 for unknown sizes; `dtype` and `type` are `VarType` members; `op` is the op
@@ -164,6 +164,46 @@ class Variable(Arithmetic, Sliceable, PlainVariable):
     def _get_info(self, key: str) -> Any:
         """Information attached under a key, or None."""
         return self._info.get(key)
+
+    # ---- operators, which append ops
+
+    __add__ = __radd__ = operator("elementwise_add", lambda number: (1.0, number))
+    __sub__ = operator("elementwise_sub", lambda number: (1.0, -number))
+    __rsub__ = operator("elementwise_sub", lambda number: (-1.0, number), swap=True)
+    __mul__ = __rmul__ = operator("elementwise_mul", lambda number: (number, 0.0))
+    __truediv__ = operator("elementwise_div", lambda number: (1.0 / number, 0.0))
+    __rtruediv__ = operator("elementwise_div", swap=True)
+    __pow__ = operator("elementwise_pow")
+    __rpow__ = operator("elementwise_pow", swap=True)
+    __floordiv__ = operator("elementwise_floordiv")
+    __mod__ = operator("elementwise_mod")
+    __eq__ = operator("equal")
+    __ne__ = operator("not_equal")
+    __lt__ = operator("less_than")
+    __le__ = operator("less_equal")
+    __gt__ = operator("greater_than")
+    __ge__ = operator("greater_equal")
+    # `==` appends an op, so variables are hashed by identity.
+    __hash__ = object.__hash__
+    # NumPy scalars defer arithmetic with a variable to the variable.
+    __array_ufunc__ = None
+
+    def __neg__(self) -> Any:
+        return scaled(self, -1.0, 0.0)
+
+    def astype(self, dtype: Any) -> Any:
+        """Cast to another dtype (`cast`)."""
+        return cast(self, dtype)
+
+    # Otherwise Python would iterate over x[0], x[1], … forever: the size is unknown when recording.
+    __iter__ = None
+
+    def __getitem__(self, item: Any) -> Any:
+        """Index with integers, ranges or variables.
+
+        Raises TypeError for any other index and IndexError for more indices than axes.
+        """
+        return sliced(self, item)
 
     # ---- what only values of dygraph have
 

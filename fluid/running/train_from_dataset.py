@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import threading
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from compiler.ir.program import OpRole
-from compiler.support.tracebacks import entry_point
 from fluid.dataset import DatasetBase
-from fluid.framework import Program, Variable, default_main_program
+from fluid.framework import Program, Variable
 
-__all__ = ["FetchHandler", "RunsDatasets"]
+__all__ = ["FetchHandler", "for_inference", "run_over"]
 
 Run = Callable[[dict[str, Any], list[Any]], list[Any]]
 """Runs a step on feeds and returns the fetched values."""
@@ -51,71 +49,7 @@ class FetchHandler:
             print(f"{name}[0]: {None if value is None else value.ravel()[0]}")
 
 
-class RunsDatasets(ABC):
-    """Mixin of Executor that runs programs over datasets."""
-
-    @abstractmethod
-    def run(
-        self, program: Any = None, feed: Any = None, fetch_list: Any = None, **rest: Any
-    ) -> Any:
-        """Run a program once on feeds; returns the fetched values."""
-
-    @entry_point
-    def train_from_dataset(
-        self,
-        program: Any = None,
-        dataset: DatasetBase | None = None,
-        scope: Any = None,
-        thread: int = 0,
-        debug: bool = False,
-        fetch_list: Sequence[Variable] | None = None,
-        fetch_info: Sequence[str] | None = None,
-        print_period: int = 100,
-        fetch_handler: FetchHandler | None = None,
-    ) -> None:
-        """Run a program on every batch of a dataset.
-
-        Every `print_period` batches the values of `fetch_list` are printed after `fetch_info`;
-        `fetch_handler` is called periodically with its own values. `thread` is the number of reader
-        processes, by default that of the dataset; steps run sequentially, so equal files produce
-        equal parameters. `debug` has no effect. Raises RuntimeError without a dataset, and the
-        errors of reading and running.
-        """
-        if dataset is None:
-            raise RuntimeError("dataset is needed and should be initialized")
-        if thread > 0:
-            dataset.set_thread(thread)
-        names = [fetch_list] if isinstance(fetch_list, Variable) else fetch_list or []
-        _run_over(
-            dataset,
-            lambda feed, fetched: self.run(program, feed, fetched, scope=scope),
-            names, fetch_info or [], print_period, fetch_handler,
-        )  # fmt: skip
-
-    @entry_point
-    def infer_from_dataset(
-        self,
-        program: Any = None,
-        dataset: DatasetBase | None = None,
-        scope: Any = None,
-        thread: int = 0,
-        debug: bool = False,
-        fetch_list: Sequence[Variable] | None = None,
-        fetch_info: Sequence[str] | None = None,
-        print_period: int = 100,
-        fetch_handler: FetchHandler | None = None,
-    ) -> None:
-        """Like `train_from_dataset`, without the ops that update parameters."""
-        program = default_main_program() if program is None else program
-        if isinstance(program, Program):
-            program = _for_inference(program)
-        self.train_from_dataset(
-            program, dataset, scope, thread, debug, fetch_list, fetch_info, print_period,
-            fetch_handler,
-        )  # fmt: skip
-
-
-def _run_over(
+def run_over(
     dataset: DatasetBase,
     run: Run,
     fetch_list: Sequence[Variable],
@@ -123,7 +57,10 @@ def _run_over(
     print_period: int,
     handler: FetchHandler | None,
 ) -> None:
-    """Run a step for every batch; print fetches every `print_period` steps, call the handler."""
+    """Run a step for every batch; print fetches every `print_period` steps, call the handler.
+
+    Raises ValueError if `fetch_info` has not one text for each of the fetches.
+    """
     labels = list(fetch_info) or [var.name for var in fetch_list]
     if len(labels) != len(fetch_list):
         raise ValueError(f"fetch_info has {len(labels)} texts for {len(fetch_list)} variables")
@@ -165,7 +102,7 @@ class _Periodic:
             self.thread.join()
 
 
-def _for_inference(program: Program) -> Program:
+def for_inference(program: Program) -> Program:
     """The program without the ops that update parameters."""
     trains = any(op.role & OpRole.OPTIMIZE for op in program.blocks[0].ops)
     return program.clone(for_test=True) if trains else program
