@@ -17,17 +17,16 @@ from numpy.typing import DTypeLike
 
 from compiler.errors import CompileError
 from compiler.ir.types import Array, DType, VarTypeId
-from runtime.device import Place, expect_place
+from runtime.device import CPUPlace, Place, expect_place
 from runtime.errors import LodError
 from runtime.gpu.mirrors import Mirror
 from runtime.tensors.contents import Clock, Versioned
-from runtime.tensors.element_access import ElementAccess
 from runtime.tensors.printing import tensor_text
 
 Lod = list[list[int]]
 
 
-class LoDTensor(ElementAccess, Versioned):
+class LoDTensor(Versioned):
     """Elements and the offsets of the sequences among them (fluid 1.8.5 `LoDTensor`).
 
     Empty until `set`. An array passed to the constructor is not copied; a list is the lengths of
@@ -45,6 +44,7 @@ class LoDTensor(ElementAccess, Versioned):
         self._clock = clock
         self._mirror: Mirror | None = None
         self._take: Callable[[], Array] | None = None
+        self._dims: tuple[int, ...] | None = None
 
     @staticmethod
     def cut(array: Array, lod: Sequence[Array]) -> LoDTensor:
@@ -242,6 +242,80 @@ class LoDTensor(ElementAccess, Versioned):
         copied.set_lod(self._lod)
         return copied
 
+    # ---- access to elements, as in release 1.8.5
+
+    def __getitem__(self, key: Any) -> LoDTensor:
+        """Copy a slice, keeping the rank: an index counts as a slice of size 1.
+
+        Raises IndexError for an index that is out of range.
+        """
+        keys = cast("tuple[Any, ...]", key if isinstance(key, tuple) else (key,))
+        values = self._values()
+        slices = tuple(map(_as_slice, keys, values.shape[: len(keys)]))
+        part = LoDTensor()
+        part.adopt(np.array(values[slices], order="C"), is_own=True)
+        return part
+
+    def _values(self) -> Array:
+        if (array := self.read()) is None:
+            raise ValueError("the tensor is empty: call set first")
+        return array
+
+    # Dims and memory
+
+    def _set_dims(self, dims: Sequence[int]) -> None:
+        """Set the dims; memory for them is allocated by `_alloc_*` or `_mutable_data`."""
+        self._dims = tuple(map(int, dims))
+
+    def _get_dims(self) -> list[int]:
+        """The dims that were set, or the actual ones."""
+        return self.shape() if self._dims is None else list(self._dims)
+
+    def _alloc_int(self, place: Place) -> None:
+        """Allocate zeros of int32."""
+        self._allocate("int32")
+
+    def _alloc_float(self, place: Place) -> None:
+        """Allocate zeros of float32."""
+        self._allocate("float32")
+
+    def _alloc_double(self, place: Place) -> None:
+        """Allocate zeros of float64."""
+        self._allocate("float64")
+
+    def _mutable_data(self, place: Place, dtype: Any) -> int:
+        """Allocate zeros of a `VarType` dtype; return the address of the first element."""
+        self._allocate(DType.of(int(dtype)).numpy)
+        self.expose()
+        return int(self._values().ctypes.data)
+
+    def _allocate(self, dtype: DTypeLike) -> None:
+        self.adopt(np.zeros(self._get_dims(), dtype), is_own=True)
+        self._dims = None
+
+    def _share_data_with(self, other: LoDTensor) -> None:
+        """Share the memory of another tensor."""
+        other.expose()
+        self.adopt(other._values())
+
+    def _place(self) -> Place:
+        """The place of its elements."""
+        return CPUPlace()
+
+    # Single elements, by flat index
+
+    def _get_float_element(self, offset: int) -> float:
+        """Return one element."""
+        return float(self._values().flat[offset])
+
+    def _set_float_element(self, offset: int, value: float) -> None:
+        """Set one element."""
+        self._values().flat[offset] = value
+        self.note_write()
+
+    _get_double_element = _get_float_element
+    _set_double_element = _set_float_element
+
 
 def _levels(given: Sequence[Sequence[int]]) -> Lod:
     """Convert lengths or offsets to lists; TypeError if they are not lists of integers."""
@@ -274,6 +348,14 @@ def _covers(levels: Lod, rows: int | None) -> bool:
     steps = chain.from_iterable(map(pairwise, levels))
     ends = zip(levels, sizes, strict=False)
     return rising and all(a <= b for a, b in steps) and all(lod[-1] == size for lod, size in ends)
+
+
+def _as_slice(key: Any, size: int) -> Any:
+    """Convert an index to a slice; IndexError if it is out of range."""
+    if isinstance(key, slice):
+        return cast(Any, key)
+    number: int = range(size)[index(key)]
+    return slice(number, number + 1)
 
 
 def create_lod_tensor(
