@@ -7,8 +7,7 @@ Op files import what they need from here. Read in this order:
    op class are called by slot; `broadcasting`, `half_precision`: helpers of those classes;
 3. `kernel_builder`: the interfaces that lowerings of host and device code use;
 4. `type_inference`: checks and shape inference when an op is appended to a program;
-5. what an op may declare besides: `traits`, `memory_rules` (aliasing, in-place outputs),
-   `layout_rules` (permuted operands), `global_reductions`;
+5. what an op may declare besides: `layout_rules` (permuted operands), `global_reductions`;
 6. `composite`, `composite_steps`: ops that expand into other ops.
 """
 

@@ -39,8 +39,13 @@ from compiler.errors import BadAttribute, UnknownOp, did_you_mean
 from compiler.ir.opdef.bodies import GRADIENT_BODIES, call, has, parameters, slot_of
 from compiler.ir.opdef.broadcasting import broadcast, fit, reduced_axes
 from compiler.ir.opdef.half_precision import cast_results, map_value, upcast_to_fp32
-from compiler.ir.opdef.layout_rules import ElementwiseLayout, GradLayoutRules, LayoutRules
-from compiler.ir.opdef.memory_rules import GradMemoryRules, MemoryRules, Types
+from compiler.ir.opdef.layout_rules import (
+    Order,
+    PermutedOp,
+    Types,
+    permute_all_operands,
+    permuted_gradient,
+)
 from compiler.ir.opdef.slots import (
     BOOKKEEPING,
     Attr,
@@ -63,7 +68,6 @@ from compiler.ir.opdef.slots import (
     writes_rows,
     writes_token,
 )  # fmt: skip
-from compiler.ir.opdef.traits import Traits
 from compiler.ir.program import GRAD
 from compiler.ir.types import DType, Shape, TensorType, type_of
 from compiler.support.lazy_loading import filled, found_later
@@ -96,13 +100,79 @@ class Typed(Protocol):
         ...
 
 
-class OpDef(Traits, LayoutRules, MemoryRules):
+class OpDef:
     """The base class of ops; an instance has its attributes bound. See the module docstring."""
 
     kind: ClassVar[str] = ""
     slots: ClassVar[dict[str, Slot]] = {}
     attrs: ClassVar[dict[str, Attr[Any]]] = {}
     grad_class: ClassVar[type[GradOp] | None] = None
+
+    # ---- flags
+
+    has_effects: ClassVar[bool] = False
+    """True for ops with side effects, which run even if their outputs are unused."""
+    schedule_early: ClassVar[bool] = False
+    """True for ops that start communication: scheduled as early as possible."""
+    schedule_late: ClassVar[bool] = False
+    """True for ops that wait for communication: scheduled right before their result is read."""
+    is_composite: ClassVar[bool] = False
+    """True for ops that are expanded into other ops when a program is converted to a graph."""
+    is_random: ClassVar[bool] = False
+    """True for ops that return different values in every run, so that they are not constant."""
+    lod_source: ClassVar[str | None] = None
+    """The input whose LoD outputs with as many rows share; None: the first input."""
+    uses_offsets: ClassVar[bool] = True
+    """False for ops that only choose or copy LoD, and never use its offsets as indices."""
+    derives_offsets: ClassVar[bool] = False
+    """True for ops whose output LoD is valid if the LoD that they read is, whatever their data."""
+    device_epilogue: ClassVar[str] = ""
+    """The output to which device kernels can fuse an epilogue; see `epilogue`."""
+    epilogue_grad: ClassVar[str] = ""
+    """The input whose gradient is such an output of the gradient op, on a device."""
+    epilogue: ClassVar[str] = ""
+    """The output to which pointwise ops of its shape can be fused (epilogue): it then needs no
+    memory, and the op's code may apply them tile by tile.
+    """
+    rows_like: ClassVar[str] = ""
+    """The input whose row indices the outputs share, for elementwise ops on sparse gradients."""
+    linear_in: ClassVar[tuple[tuple[str, ...], ...]] = ()
+    """Groups of inputs; the outputs are linear in each group while the other groups are fixed."""
+    is_piecewise_linear: ClassVar[bool] = False
+    """True for a unary elementwise op that is piecewise linear."""
+    computes_in_fp32: ClassVar[bool] = True
+    """False for ops that only move elements or need their exact bits: halves are not upcast."""
+    sets_output_sizes: ClassVar[bool] = False
+    """True if the `kernel` body sets data-dependent sizes of outputs."""
+    updates_if: ClassVar[str] = ""
+    """For a gradient op that updates a parameter in place of returning a gradient: the input that
+    disables it with `stop_gradient`.
+    """
+    sparse_grads: ClassVar[tuple[str, ...]] = ()
+    """The inputs whose gradient may be sparse: `grad` then returns `W_rows` in addition to `W`."""
+    x_shape_axis: ClassVar[int] = 0
+    """The axis of size 0 of an output XShape, 0 or -1; its other sizes are those of X."""
+    grad_like: ClassVar[Mapping[str, str]] = {}
+    """Inputs that the gradient op lacks, each with an operand that it has of the same shape."""
+    no_kernel_reason: ClassVar[str] = ""
+    """Why the op has no device kernel by design (host fallback); empty if it may have one."""
+
+    # ---- what may share memory, and how the op computes on permuted operands
+
+    is_cheap: ClassVar[bool] = False
+    """True for ops that are cheap compared with a matrix product: they may be recomputed."""
+    in_place: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    """Outputs, each with inputs of equal size in bytes that it may overwrite, in addition to those
+    declared by `writes(inplace=…)`.
+    """
+    in_place_grad: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    """The same for the gradient op, where output `X` means the gradient of X."""
+    gaps: ClassVar[frozenset[str]] = frozenset()
+    """Slots whose values, and gradients, may be strided along the first axis."""
+    prefers_channels_last: ClassVar[bool] = False
+    """True for ops that read images as matrix products: channels-last tiles are loaded in long
+    contiguous runs.
+    """
 
     def __init_subclass__(cls, op: str = "", grad_op: str = "", **rest: Any) -> None:
         super().__init_subclass__(**rest)
@@ -186,11 +256,71 @@ class OpDef(Traits, LayoutRules, MemoryRules):
             return cast("dict[str, Any]", result)
         return {next(iter(self.outputs())): result}
 
+    # ---- rules that classes override
 
-class Pointwise(ElementwiseLayout, OpDef):
+    def concatenates_rows(self, ranks: Mapping[str, int]) -> bool:
+        """Return whether the rows of Out are those of all X concatenated, given the ranks."""
+        return False
+
+    def no_kernel_for_attributes(self) -> str:
+        """Return why the op has no device kernel for these attributes; empty if it may have one."""
+        return ""
+
+    # ---- memory
+
+    def again(self) -> RecomputeRule | None:
+        """Return another op that recomputes outputs bit-identically, or None."""
+        return None
+
+    def shares(self, types: Types) -> list[Share]:
+        """List the inputs and outputs that may alias, since elements are only moved or viewed."""
+        return []
+
+    def declares_shares(self) -> bool:
+        """Return whether the class overrides `shares`: a cheap test before calling it."""
+        return type(self).shares is not OpDef.shares
+
+    def shares_grad(self, types: Types) -> list[Share]:
+        """List the operands of the gradient op that may alias."""
+        return []
+
+    def overwritable_inputs(self, slot: str) -> tuple[str, ...]:
+        """Return the inputs, any one of which an output may overwrite."""
+        return tuple(filter(None, (self.slots[slot].inplace, *self.in_place.get(slot, ()))))
+
+    def supports_strided_rows(self, slot: str, axes: int) -> bool:
+        """Return whether the value in a slot may have strided rows.
+
+        The first `axes` axes index the rows.
+        """
+        return slot in self.gaps and axes == 1
+
+    # ---- layout
+
+    def permuted(self, types: Types, order: Order) -> PermutedOp | None:
+        """Return the op on operands permuted by `order`, of equal rank; None if unsupported.
+
+        `types` are the current types of its inputs and outputs by slot.
+        """
+        return None
+
+    def gradient_type(self, slot: str, given: Any) -> Any:
+        """Return the type of the gradient of an input, or a list of types: those of the input."""
+        return given
+
+    def reads_tiles(self) -> bool:
+        """Return `prefers_channels_last`; a gradient op returns that of its forward op."""
+        return self.prefers_channels_last
+
+
+class Pointwise(OpDef):
     """An elementwise op on broadcast inputs."""
 
     is_cheap = True
+
+    def permuted(self, types: Types, order: Order) -> PermutedOp | None:
+        """Permute all operands; they must have the rank of `order` or be scalars."""
+        return permute_all_operands(types, order)
 
     def align(self, types: Mapping[str, TensorType]) -> dict[str, Shape]:
         """Return shapes to view slots in before broadcasting; other slots keep theirs."""
@@ -241,7 +371,7 @@ class Pointwise(ElementwiseLayout, OpDef):
 class Rowwise(Pointwise):
     """A `Pointwise` op that may also reduce axes if it keeps them as size 1 (softmax)."""
 
-    permuted = LayoutRules.permuted
+    permuted = OpDef.permuted
 
 
 class HostOp(OpDef):
@@ -251,7 +381,7 @@ class HostOp(OpDef):
     computes_in_fp32 = False
 
 
-class GradOp(GradLayoutRules, GradMemoryRules, OpDef):
+class GradOp(OpDef):
     """The base class of gradient ops, generated from the `grad` of the forward op."""
 
     forward: ClassVar[type[OpDef]]
@@ -259,12 +389,6 @@ class GradOp(GradLayoutRules, GradMemoryRules, OpDef):
     def __init__(self, attributes: Mapping[str, Any] | None = None) -> None:
         super().__init__(attributes)
         self.origin = self.forward(attributes)
-
-    def forward_rules(self) -> OpDef:
-        """Return the forward op."""
-        return self.origin
-
-    layout_rules = forward_rules
 
     def attribute_variant(self) -> str:
         """Return the gradient of the op that replaces the forward op, or ""."""
@@ -299,6 +423,34 @@ class GradOp(GradLayoutRules, GradMemoryRules, OpDef):
     def named(self, result: Any) -> dict[str, Any]:
         """Convert a body's result, keyed by forward slots, to a dict keyed by gradient slots."""
         return {slot + GRAD: value for slot, value in cast("dict[str, Any]", result).items()}
+
+    # ---- what the class of the forward op declares for its gradient
+
+    def declares_shares(self) -> bool:
+        """Return whether the class of the forward op overrides `shares_grad`."""
+        return type(self.origin).shares_grad is not OpDef.shares_grad
+
+    def shares(self, types: Types) -> list[Share]:
+        """List the aliases that the forward op declares for its gradient."""
+        return self.origin.shares_grad(types)
+
+    def overwritable_inputs(self, slot: str) -> tuple[str, ...]:
+        """Return the inputs that the forward op allows this gradient to overwrite."""
+        return self.origin.in_place_grad.get(slot.removesuffix(GRAD), ())
+
+    def supports_strided_rows(self, slot: str, axes: int) -> bool:
+        """Return whether the forward op supports strided rows in this slot."""
+        return self.origin.supports_strided_rows(slot.removesuffix(GRAD), axes)
+
+    def permuted(self, types: Types, order: Order) -> PermutedOp | None:
+        """Apply the rule of the forward op to values and gradients."""
+        values = {slot.removesuffix(GRAD): items for slot, items in types.items()}
+        forward = self.origin.permuted(values, order)
+        return None if forward is None else permuted_gradient(forward, types)
+
+    def reads_tiles(self) -> bool:
+        """Return the preference of the forward op."""
+        return self.origin.reads_tiles()
 
 
 class PointwiseGrad(GradOp, Pointwise):

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, TypeAlias
 
-from compiler.ir.opdef.memory_rules import Types
 from compiler.ir.program import GRAD
 from compiler.ir.types import Shape, TensorType
+
+Types: TypeAlias = "Mapping[str, Sequence[TensorType]]"
+"""The types of an op's inputs and outputs by slot."""
 
 Order: TypeAlias = "tuple[int, ...]"
 """A permutation: axis i of the permuted value is axis `order[i]` of the original."""
@@ -49,40 +51,7 @@ class PermutedOp:
     grad_ahead: Mapping[str, Prepermuted] = field(default_factory=dict[str, Prepermuted])
 
 
-class LayoutRules:
-    """The layout rules of an op class; the default requires the original layout.
-
-    `prefers_channels_last` is True for ops that read images as matrix products: channels-last tiles
-    are loaded in long contiguous runs.
-    """
-
-    prefers_channels_last: ClassVar[bool] = False
-
-    def permuted(self, types: Types, order: Order) -> PermutedOp | None:
-        """Return the op on operands permuted by `order`, of equal rank; None if unsupported.
-
-        `types` are the current types of its inputs and outputs by slot.
-        """
-        return None
-
-    def gradient_type(self, slot: str, given: Any) -> Any:
-        """Return the type of the gradient of an input, or a list of types: those of the input."""
-        return given
-
-    def reads_tiles(self) -> bool:
-        """Return `prefers_channels_last`; a gradient op returns that of its forward op."""
-        return self.prefers_channels_last
-
-
-class ElementwiseLayout(LayoutRules):
-    """The layout rule of elementwise ops: all operands are permuted alike."""
-
-    def permuted(self, types: Types, order: Order) -> PermutedOp | None:
-        """Permute all operands; they must have the rank of `order` or be scalars."""
-        return permute_all_operands(types, order)
-
-
-class AlongAxis(LayoutRules):
+class AlongAxis:
     """The layout rule of ops that concatenate or split X and Out along attribute `axis`."""
 
     attributes: dict[str, Any]
@@ -94,28 +63,13 @@ class AlongAxis(LayoutRules):
         return PermutedOp(frozenset({"X", "Out"}), {"axis": axes[0]}) if is_static else None
 
 
-class GradLayoutRules(LayoutRules):
-    """The layout rule of gradient ops: a gradient is permuted like its value."""
-
-    def permuted(self, types: Types, order: Order) -> PermutedOp | None:
-        """Apply the rule of the forward op to values and gradients."""
-        forward_types = {slot.removesuffix(GRAD): slot_types for slot, slot_types in types.items()}
-        permuted = self.layout_rules().permuted(forward_types, order)
-        if permuted is None:
-            return None
-        gradients = frozenset(slot + GRAD for slot in permuted.slots)
-        views = {**permuted.views, **{slot + GRAD: shape for slot, shape in permuted.views.items()}}
-        slots = permuted.slots | gradients
-        read = (permuted.grad_ahead[slot] for slot in permuted.grad_ahead if types.get(slot + GRAD))
-        return replace(permuted, slots=slots, views=views, ahead=next(read, NOTHING))
-
-    def reads_tiles(self) -> bool:
-        """Return the preference of the forward op."""
-        return self.layout_rules().reads_tiles()
-
-    def layout_rules(self) -> LayoutRules:
-        """Return the forward op."""
-        raise NotImplementedError
+def permuted_gradient(forward: PermutedOp, types: Types) -> PermutedOp:
+    """The permuted form of a gradient op: gradients are permuted like their values."""
+    gradients = frozenset(slot + GRAD for slot in forward.slots)
+    views = {**forward.views, **{slot + GRAD: shape for slot, shape in forward.views.items()}}
+    ahead = (forward.grad_ahead[slot] for slot in forward.grad_ahead if types.get(slot + GRAD))
+    slots = forward.slots | gradients
+    return replace(forward, slots=slots, views=views, ahead=next(ahead, NOTHING))
 
 
 def channels_last(rank: int) -> Order:

@@ -14,8 +14,7 @@ import numpy as np
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.opdef import OpDef, Pointwise, RecomputeRule, Value, Xp, attr, call, reads, writes
 from compiler.ir.opdef.kernel_builder import Operand, SourceBuilder
-from compiler.ir.opdef.layout_rules import Order, PermutedOp
-from compiler.ir.opdef.memory_rules import Types
+from compiler.ir.opdef.layout_rules import Order, PermutedOp, Types
 from compiler.ir.philox import NUMBERS
 from compiler.ir.types import Array, DType, Shape, TensorType
 
