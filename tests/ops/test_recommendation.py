@@ -115,8 +115,8 @@ def test_cvm_rejects(inputs: dict[str, Any], says: str) -> None:
 @pytest.mark.parametrize(
     ("CVM", "error", "says"),
     [
-        (COUNTS[:2], ValueError, "CVM has 2 rows, expected 3"),
-        (numbers(3, 3), ShapeError, "expected [rows, 2]"),
+        (COUNTS[:2], ShapeError, "CVM is f32[2, 2], expected [3, 2]"),
+        (numbers(3, 3), ShapeError, "CVM is f32[3, 3], expected [3, 2]"),
         (COUNTS.astype(np.int64), ShapeError, "must have one element type"),
     ],
 )

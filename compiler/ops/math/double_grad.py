@@ -14,10 +14,11 @@ import numpy as np
 from compiler.errors import ShapeError
 from compiler.ir.opdef import OpDef, Pointwise, Value, Xp, attr, reads, writes
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
+from compiler.ir.opdef.size_comparison import is_not_broadcast
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.math.reduce import sum_to
 from compiler.ops.shared_kernels import broadcast_at
-from compiler.ops.type_checks import differ, numeric, require_same_shape
+from compiler.ops.type_checks import numeric, require_same_shape
 
 
 def pad_rank(small: Array, shape: tuple[int, ...], axis: int) -> Array:
@@ -58,8 +59,7 @@ def expect_terms(op: str, Out: TensorType, axis: int, **terms: TensorType | None
         if term is None:
             continue
         sizes = padded_shape(term.shape, Out.rank, axis)
-        pairs = zip(sizes, Out.shape, strict=False)
-        if len(sizes) != Out.rank or any(a != 1 and differ(a, b) for a, b in pairs):
+        if len(sizes) != Out.rank or any(map(is_not_broadcast, sizes, Out.shape)):
             raise ShapeError(f"{op}: {slot} {term} does not broadcast to {Out} at axis {axis}")
 
 

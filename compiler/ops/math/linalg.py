@@ -14,7 +14,7 @@ from compiler.errors import ShapeError
 from compiler.ir.dims import product
 from compiler.ir.opdef import OpDef, attr, reads, writes
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
-from compiler.ir.opdef.size_comparison import known_to_differ
+from compiler.ir.opdef.size_comparison import is_not_broadcast, known_to_differ
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.math.reduce import sum_to, sum_to_shape
 from compiler.ops.shared_kernels import broadcast_at, inside, split_at
@@ -82,10 +82,7 @@ class Addmm(OpDef, op="addmm"):
                 f"addmm: {shapes}, expected matrices, with as many columns of X as rows of Y"
             )
         product_shape = (X.shape[0], Y.shape[1])
-        if any(
-            size != 1 and differ(size, n)
-            for size, n in zip(Input.shape, product_shape, strict=True)
-        ):
+        if any(map(is_not_broadcast, Input.shape, product_shape)):
             raise ShapeError(f"addmm: {shapes}: Input does not broadcast to the product")
         return X.with_shape(product_shape)
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 _FORK = multiprocessing.get_context("fork")
@@ -18,7 +19,7 @@ _FORK = multiprocessing.get_context("fork")
 
 @dataclass(frozen=True)
 class Limits:
-    """Bytes of address space of a child, and seconds for each of its calls and for the first.
+    """Bytes of address space of a child beyond its parent's, seconds of a call and of the first.
 
     No call starts after `total_seconds`.
     """
@@ -129,7 +130,9 @@ class _Child:
 
 
 def _serve(function: Callable[[int], Any], pipe: Connection, memory: int) -> None:
-    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+    pages = int(Path("/proc/self/statm").read_text().split()[0])  # a fork has its parent's
+    limit = pages * resource.getpagesize() + memory
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with suppress(EOFError):  # of a caller that is gone
         while (index := pipe.recv()) is not None:
