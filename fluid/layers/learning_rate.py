@@ -1,7 +1,7 @@
 """Learning rate schedules, computed by ops of the program.
 
 The counter `@LR_DECAY_COUNTER@` is incremented by the first op of the program; it is 0 in the first
-step, 1 for `noam_decay`. Values of the first steps are in op_inventory section 4.
+step, 1 for `noam_decay`. Reference: learning_rate_scheduler.py.
 """
 
 from __future__ import annotations

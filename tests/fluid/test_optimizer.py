@@ -299,7 +299,7 @@ def test_updates(made: Any, weight: list[float]) -> None:
     assert found == pytest.approx(weight, rel=1e-5)
 
 
-# Of op_inventory section 4: the rates of the first six steps.
+# The rates of the first six steps in Paddle 1.8.5.
 SCHEDULES: list[tuple[Any, list[float]]] = [
     (lambda: layers.exponential_decay(1.0, 2, 0.5), [1, 0.7071, 0.5, 0.3536, 0.25, 0.1768]),
     (lambda: layers.exponential_decay(1.0, 2, 0.5, staircase=True), [1, 1, 0.5, 0.5, 0.25, 0.25]),

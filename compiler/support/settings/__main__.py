@@ -86,7 +86,7 @@ def readers_of(root: Path) -> dict[str, list[str]]:
 
 
 def _imported(text: str) -> Iterator[str]:
-    """Yield the settings that a module imports; FLAGS stands for all flags."""
+    """Yield the settings that a module imports; FLAGS means all flags."""
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(f"{HOME}."):
             for alias in node.names:
