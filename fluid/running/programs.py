@@ -25,7 +25,6 @@ from runtime.device import Place, target_of
 from runtime.errors import missing_feed
 from runtime.feeds import Declared
 from runtime.loader import Params
-from runtime.profiler import Recorder
 from runtime.program_source import LoadableModule, ProgramSource
 from runtime.serving import Library
 from runtime.sizes import Pattern
@@ -44,6 +43,7 @@ class FluidPrograms(ProgramSource[Program]):
         self.place = place
         self.user = user
         self._target = target_of(place)
+        self.recorder = recorder  # itself: every step asks
 
     def digest(self, program: Program) -> str:
         """Return a key that is equal for programs whose modules are equal."""
@@ -100,10 +100,6 @@ class FluidPrograms(ProgramSource[Program]):
     def loadable(self, module: Module, place: Place) -> LoadableModule:
         """Return a module and its kernels, which are compiled ahead for a GPU."""
         return with_machine_code(module, place)
-
-    def recorder(self) -> Recorder | None:
-        """Return the recorder of `fluid.profiler`; None while it is off."""
-        return recorder()
 
 
 class LibraryPrograms(FluidPrograms):

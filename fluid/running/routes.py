@@ -23,10 +23,14 @@ from runtime.tensors.scope import Scope
 __all__ = ["Routes"]
 
 
-class Routes:
-    """The route of each program that an Executor runs: `run` is that of the Executor."""
+class Routes(PerVersion[Program, Route]):
+    """The route of each program that an Executor runs: `run` is that of the Executor.
+
+    A look-up raises ShapeError as BranchesTaken does.
+    """
 
     def __init__(self, run: Run, programs: FluidPrograms, core: core.Executor[Program]) -> None:
+        super().__init__(self._choose)
         self.branches = BranchesTaken(core, lambda program: self[program])
         self.constant_params = ConstantParamStep(core, programs)
         is_narrow = Options.from_env().dtype in NARROW
@@ -39,11 +43,6 @@ class Routes:
             SingleStep(core, changes=True),
             self.constant_params if is_narrow else SingleStep(core, changes=False),
         )
-        self._chosen = PerVersion(self._choose)
-
-    def __getitem__(self, program: Program) -> Route:
-        """The route of the current version of a program; raises ShapeError as BranchesTaken."""
-        return self._chosen[program]
 
     def _choose(self, program: Program) -> Route:
         return next(route for route in self._routes if route.applies(program))

@@ -10,7 +10,7 @@ import pytest
 import fluid
 from tests.support.nets import timed
 
-MOST_CALLS = 47
+MOST_CALLS = 45
 """Python functions called by a repeated step of `fit_a_line`, generated code included."""
 
 
