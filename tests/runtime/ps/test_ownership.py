@@ -87,10 +87,12 @@ def test_others_cannot_act_for_a_trainer(tmp_path):
 
 
 def test_a_second_process_of_a_trainer_is_refused_with_words():
-    with world(1, reconnect=0.3) as made:
-        assert made.trainer(0).step == 0
+    with world(1, reconnect=0.3, lost_after=30.0) as made:
+        first, second = made.trainer(0), made.trainer(0)
+        assert first.step == 0
         with pytest.raises(WireError, match="another process is connected as trainer 0"):
-            assert made.trainer(0).step
+            assert second.step
+        first.complete()
 
 
 def test_a_trainer_claims_its_id_again_at_a_restarted_server():
