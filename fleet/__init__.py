@@ -12,40 +12,7 @@ from typing import NoReturn
 from compiler.errors import did_you_mean
 from compiler.support.lazy_loading import lazy_names
 
-__all__ = [
-    "ASyncModelConfig",
-    "BaseDistributedAlgorithm",
-    "BaseDistributedOptimizer",
-    "CPUDistributedAlgorithm",
-    "CPUStrategy",
-    "CollectiveMode",
-    "GPUDistributedAlgorithm",
-    "GPUStrategy",
-    "GeneralDistributedOptimizer",
-    "GeneralRoleMaker",
-    "GeoSGDModelConfig",
-    "GradAllreduce",
-    "HalfSyncModelConfig",
-    "HeterogeneousDistributedOptimizer",
-    "HierarchicalAllreduce",
-    "KSDistributedFactory",
-    "LocalSGD",
-    "MPISymetricRoleMaker",
-    "Mode",
-    "NCCL2Mode",
-    "NumThreadsConfig",
-    "Open_KS_Character",
-    "Open_KS_ImageNet",
-    "Open_KS_Read_Character",
-    "Open_KS_read",
-    "PaddleCloudRoleMaker",
-    "Role",
-    "RoleMakerBase",
-    "SyncModeConfig",
-    "TablesOnServers",
-    "UserDefinedCollectiveRoleMaker",
-    "UserDefinedRoleMaker",
-]
+__all__: list[str] = []
 
 
 def _missing(name: str) -> NoReturn:
@@ -76,4 +43,5 @@ __getattr__, __dir__ = lazy_names(
         "fleet.openks.few_shot.datasets": "Open_KS_Read_Character Open_KS_read",
     },
     otherwise=_missing,
+    exported="*",
 )

@@ -96,11 +96,8 @@ __all__ = [
     "DatasetFactory",
     "InMemoryDataset",
     "QueueDataset",
-    "DistributeTranspiler",
-    "DistributeTranspilerConfig",
     "ExecutionStrategy",
     "Executor",
-    "InferenceTranspiler",
     "LoDTensor",
     "LoDTensorArray",
     "ParallelExecutor",
@@ -114,14 +111,11 @@ __all__ = [
     "average",
     "backward",
     "clip",
-    "communicator",
     "compiler",
-    "contrib",
     "core",
     "cpu_places",
     "create_lod_tensor",
     "create_predictor",
-    "load_compiled",
     "create_random_int_lodtensor",
     "cuda_pinned_places",
     "cuda_places",
@@ -134,7 +128,6 @@ __all__ = [
     "device_guard",
     "disable_dygraph",
     "disable_imperative",
-    "dygraph",
     "embedding",
     "enable_dygraph",
     "enable_imperative",
@@ -154,7 +147,6 @@ __all__ = [
     "load_op_library",
     "load_program_state",
     "lod_tensor",
-    "memory_optimize",
     "metrics",
     "name_scope",
     "nets",
@@ -166,15 +158,18 @@ __all__ = [
     "program_guard",
     "reader",
     "regularizer",
-    "release_memory",
     "require_version",
     "save",
     "scope_guard",
     "set_flags",
     "set_program_state",
-    "transpiler",
     "unique_name",
 ]
+
+_EXPORTED_LATER = (
+    "DistributeTranspiler DistributeTranspilerConfig InferenceTranspiler communicator contrib "
+    "dygraph load_compiled memory_optimize release_memory transpiler"
+)
 
 __getattr__, __dir__ = lazy_names(
     __name__,
@@ -192,5 +187,6 @@ __getattr__, __dir__ = lazy_names(
             "release_memory"
         ),
     },
-    otherwise=not_yet(__name__, dict.fromkeys([*globals(), *__all__])),
+    otherwise=not_yet(__name__, dict.fromkeys([*globals(), *__all__, *_EXPORTED_LATER.split()])),
+    exported=_EXPORTED_LATER,
 )

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import count
-from typing import Any
+from typing import Annotated, Any, TypeAlias
 from weakref import WeakValueDictionary
 
 from fluid.initializer import Initializer
-from fluid.recording.arguments import typed
+from fluid.recording.arguments import UNCHECKED, typed
 from fluid.regularizer import WeightDecayRegularizer
 
-__all__ = ["ParamAttr", "WeightNormParamAttr"]
+__all__ = ["ParamAttr", "ParamAttrLike", "WeightNormParamAttr"]
 
 
 class ParamAttr:
@@ -114,3 +115,10 @@ class WeightNormParamAttr(ParamAttr):
         rest = (learning_rate, regularizer, trainable, do_model_average)
         super().__init__(name, initializer, *rest)
         self.dim = dim
+
+
+OneParamAttr: TypeAlias = ParamAttr | Initializer | WeightDecayRegularizer | str | bool | None
+"""The attributes of one parameter, its initializer, regularizer or name; False for no parameter."""
+
+ParamAttrLike: TypeAlias = Annotated[OneParamAttr | Sequence[OneParamAttr], UNCHECKED]
+"""The `param_attr` or `bias_attr` of a layer: one for all its parameters, or a list."""

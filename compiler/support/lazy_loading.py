@@ -44,14 +44,22 @@ def load(imported: Callable[[], T]) -> T:
 
 
 def lazy_names(
-    module: str, homes: Mapping[str, str], otherwise: Callable[[str], NoReturn] | None = None
+    module: str,
+    homes: Mapping[str, str],
+    otherwise: Callable[[str], NoReturn] | None = None,
+    exported: str = "",
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return the `__getattr__` and `__dir__` of a module whose names are loaded at first use.
 
     `homes` maps each defining module to its names, separated by spaces; the names of `module`
-    itself are its submodules. `otherwise` raises the AttributeError for any other name.
+    itself are its submodules. `otherwise` raises the AttributeError for any other name. `exported`
+    are the names, separated by spaces, that `__all__` also has, "*" for all of them: a type checker
+    accepts only names that a module defines in a list that is written there.
     """
     home_by_name = {name: home for home, names in homes.items() for name in names.split()}
+    if exported:
+        names = sorted(home_by_name) if exported == "*" else exported.split()
+        vars(sys.modules[module])["__all__"].extend(names)
 
     def getattr_(name: str) -> Any:
         if name not in home_by_name:

@@ -8,7 +8,7 @@ What runs a program on devices is loaded with the first CompiledProgram that doe
 
 from compiler.support.lazy_loading import lazy_names
 
-__all__ = ["DataParallel", "Devices", "trainers_of"]
+__all__: list[str] = []
 
 __getattr__, __dir__ = lazy_names(
     __name__,
@@ -17,4 +17,5 @@ __getattr__, __dir__ = lazy_names(
         "fluid.data_parallel.runner": "DataParallel",
         "fluid.data_parallel.trainers": "trainers_of",
     },
+    exported="*",
 )

@@ -8,23 +8,7 @@ variables, `capacity` computes the traffic and memory of a job.
 from compiler.support.lazy_loading import lazy_names
 from fluid.parameter_server.programs import exchanges, has_placement, serves, sessions
 
-__all__ = [
-    "Capacity",
-    "before_serving",
-    "capacity",
-    "complete",
-    "exchanges",
-    "has_placement",
-    "local_names",
-    "merged_values",
-    "parts_of",
-    "release",
-    "serve",
-    "serves",
-    "session_for",
-    "sessions",
-    "trainer_step",
-]
+__all__ = ["exchanges", "has_placement", "serves", "sessions"]
 
 __getattr__, __dir__ = lazy_names(
     __name__,
@@ -34,4 +18,5 @@ __getattr__, __dir__ = lazy_names(
         "fluid.parameter_server.serving": "before_serving serve",
         "fluid.parameter_server.sessions": "complete release session_for trainer_step",
     },
+    exported="*",
 )

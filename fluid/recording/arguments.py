@@ -6,15 +6,18 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, wraps
 from types import UnionType
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
 from compiler.support.tracebacks import hide_frames, passes_arguments
 
-__all__ = ["ArgumentError", "typed"]
+__all__ = ["UNCHECKED", "ArgumentError", "typed"]
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+UNCHECKED = "UNCHECKED"
+"""Marks an annotation, `Annotated[…, UNCHECKED]`, that the function itself checks, or nobody."""
 
 _NUMBERS: Mapping[Any, tuple[type, ...]] = {
     int: (int, np.integer),
@@ -70,7 +73,7 @@ def typed(function: F) -> F:
 @cache
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:
     """The type of each parameter, in order; Any without an annotation, as for `self`."""
-    type_hints = get_type_hints(function)
+    type_hints = get_type_hints(function, include_extras=True)
     parameters = inspect.signature(function).parameters.values()
     named = [
         parameter.name
@@ -111,8 +114,11 @@ def _misfit(name: str, value: Any, hint: Any) -> tuple[str, Any, Any] | None:
 def _kind(hint: Any) -> Any:
     """The origin of a generic annotation: `Sequence` of `Sequence[int]`, `ndarray` of `NDArray`.
 
-    A type alias of Python 3.12 (`NDArray` of NumPy 2.5) is resolved to its value.
+    A type alias of Python 3.12 (`NDArray` of NumPy 2.5) is resolved to its value; an annotation
+    that is `UNCHECKED` is Any, as is `object`.
     """
+    if hint is object or (get_origin(hint) is Annotated and UNCHECKED in hint.__metadata__):
+        return Any
     kind = get_origin(hint) or hint
     return _kind(kind.__value__) if hasattr(kind, "__value__") else kind
 
@@ -132,10 +138,15 @@ def _plain(value: Any, hint: Any) -> Any:
     """Convert a NumPy number, or a list of them, to Python's."""
     if isinstance(value, list | tuple) and any(isinstance(item, np.generic) for item in value):
         return [_plain(item, hint) for item in value]
-    is_array_hint = hint is Any or np.ndarray in map(_kind, (hint, *get_args(hint)))
-    return (
-        value if is_array_hint or not isinstance(value, np.generic | np.ndarray) else value.tolist()
-    )
+    if not isinstance(value, np.generic | np.ndarray) or _accepts_arrays(hint):
+        return value
+    return value.tolist()
+
+
+def _accepts_arrays(hint: Any) -> bool:
+    """Whether NumPy values fit an annotation as they are."""
+    kinds = [_kind(part) for part in (hint, *get_args(hint))]
+    return Any in kinds or np.ndarray in kinds
 
 
 # ---- messages -----------------------------------------------------------------------------------

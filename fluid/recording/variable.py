@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence, Set
 from operator import index
 from types import MappingProxyType
-from typing import Any, NoReturn
+from typing import Annotated, Any, NoReturn, TypeAlias
 
 from compiler.errors import CompileError
 from compiler.ir.program import EMPTY, GRAD
@@ -14,7 +14,7 @@ from compiler.ir.program import VarDesc as PlainVariable
 from compiler.ir.types import DType
 from fluid import unique_name
 from fluid.compat.descs import VarDesc as DescribedVariable
-from fluid.recording.arguments import ArgumentError
+from fluid.recording.arguments import UNCHECKED, ArgumentError
 from fluid.recording.arithmetic import cast, operator, scaled
 from fluid.recording.op_records import must_be_bool
 from fluid.recording.proto_text import var_text
@@ -23,8 +23,13 @@ from fluid.recording.var_types import VarDesc, kind_of, var_type
 from runtime.sizes import LOD
 
 __all__ = [
+    "FetchList",
+    "NoGradSet",
     "Parameter",
+    "ParameterAndGradient",
+    "ParameterList",
     "Variable",
+    "VariableOrName",
     "convert_np_dtype_to_dtype_",
     "dtype_is_floating",
     "grad_var_name",
@@ -316,3 +321,21 @@ def _check_parameter(name: str | None, shape: Any, dtype: Any) -> None:
             f"Each dimension of shape for Parameter {name!r} must be greater than 0, "
             f"but received {list(shape)}"
         )
+
+
+VariableOrName: TypeAlias = Annotated[Variable | str, UNCHECKED]
+"""A variable or its name."""
+
+FetchList: TypeAlias = Annotated[
+    VariableOrName | Sequence[VariableOrName | Sequence[VariableOrName]], UNCHECKED
+]
+"""What a run fetches: a variable, or a list of them, which may be nested."""
+
+ParameterList: TypeAlias = Annotated[Sequence[VariableOrName], UNCHECKED]
+"""The parameters to optimize."""
+
+NoGradSet: TypeAlias = Annotated[Set[VariableOrName] | Sequence[VariableOrName], UNCHECKED]
+"""The variables that get no gradient."""
+
+ParameterAndGradient: TypeAlias = tuple[Parameter, Variable | None]
+"""A parameter and its gradient; None for a parameter without one."""
