@@ -44,7 +44,7 @@ class ErrorClipByValue(BaseErrorClipAttr):
         return f"ByValue, min={self.min:f}, max={self.max:f}"
 
     def _append_clip_op(self, block: Any, grad_name: str) -> None:
-        with block.program._backward_role_guard():
+        with block.program.backward_role_guard():
             block.append_op(
                 "clip",
                 inputs={"X": grad_name},
@@ -59,7 +59,7 @@ def error_clip_callback(block: Any, context: dict[str, Any]) -> None:
     Raises TypeError if the attribute is no error clip.
     """
     for gradient in context["__current_op_desc__"].output_arg_names():
-        variable = block._find_var_recursive(context.get(gradient, ""))
+        variable = block.find_var_recursive(context.get(gradient, ""))
         error_clip = getattr(variable, "error_clip", None)
         if error_clip is None or PART in gradient:
             continue
@@ -213,7 +213,7 @@ def set_gradient_clip(
     `minimize` was called before.
     """
     block = (program or default_main_program()).global_block()
-    if any(op._is_optimize_op() for op in block.ops):
+    if any(op.is_optimize_op() for op in block.ops):
         warnings.warn("set_gradient_clip has no effect after minimize", stacklevel=3)
     named = block.all_parameters() if param_list is None else param_list
     params = [block.var(param) if isinstance(param, str) else param for param in named]
@@ -255,7 +255,7 @@ def _check_group(clip: Any, members: Pairs) -> None:
 
 def _update_guard(param: Any, grad: Any) -> Any:
     """Context manager in which appended ops belong to the update of this parameter."""
-    return param.block.program._optimized_guard([param, grad])
+    return param.block.program.optimized_guard([param, grad])
 
 
 def correct_role_vars(block: Any, start: int, params_grads: Pairs) -> None:
@@ -264,4 +264,4 @@ def correct_role_vars(block: Any, start: int, params_grads: Pairs) -> None:
     for op in block.ops[start:]:
         named = op.attr("op_role_var")
         if named and named[0] in used:
-            op._set_attr("op_role_var", [named[0], used[named[0]]])
+            op.set_attr("op_role_var", [named[0], used[named[0]]])

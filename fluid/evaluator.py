@@ -76,7 +76,7 @@ class Evaluator:
 
 
 def _here(block: Any, state: Variable) -> Variable:
-    return block._clone_variable(state)
+    return block.clone_variable(state)
 
 
 class ChunkEvaluator(Evaluator):

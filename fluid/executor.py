@@ -144,10 +144,10 @@ class Executor:
                 )
             program = program.program
         _expect(program, Program, "the program of Executor.run")
-        if program._reads:
+        if program.readers:
             feed = with_batches(program, feed)
         arrays = feed_arrays(program, feed)
-        fetch = program._current_names(names_of(fetch_list))
+        fetch = program.current_names(names_of(fetch_list))
         if use_prune:
             program = self._pruned_program(program, arrays, fetch)
         values = self._routes[program].run(program, arrays, fetch, scope)
@@ -170,7 +170,7 @@ class Executor:
     ) -> list[Any]:
         """Run a program on all its devices; values concatenated along axis 0, or a list of each."""
         self._expect_open()
-        fetch = compiled.program._current_names(names_of(fetch_list))
+        fetch = compiled.program.current_names(names_of(fetch_list))
         results = compiled._runner(scope, self.place).run(self._core, feed, fetch, strict)
         if return_merged:
             values = merged(fetch, results) if len(results) > 1 else results[0]
@@ -299,7 +299,7 @@ class Executor:
         pruned = self._pruned[program]
         key = (tuple(sorted(feed)), fetch)
         if key not in pruned:
-            pruned[key] = program._prune_with_input(sorted(feed), list(fetch))
+            pruned[key] = program.prune_with_input(sorted(feed), list(fetch))
         return pruned[key]
 
 

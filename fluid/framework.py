@@ -84,19 +84,19 @@ class Program(ir.Program):
     """
 
     _global_seed = 0
-    _is_mem_optimized = False
+    is_mem_optimized = False
 
     def __init__(self) -> None:
         self.current_block_idx = 0
         self._seed = Program._global_seed
-        self._seeds_given = 0
-        self._device = ""
-        self._reads: list[tuple[Any, list[str]]] = []
+        self.seed_count = 0
+        self.op_device = ""
+        self.readers: list[tuple[Any, list[str]]] = []
         self._op_role = OpRole.FORWARD
         self._op_role_var: list[str] = []
-        self._scopes: list[str] = []
-        self._scope_counts: Counter[str] = Counter()
-        self._current_name_table: dict[str, str] = {}
+        self.name_scopes: list[str] = []
+        self.name_scope_counts: Counter[str] = Counter()
+        self.current_name_table: dict[str, str] = {}
         super().__init__()
 
     def make_block(self, idx: int, parent_idx: int) -> Block:
@@ -122,13 +122,13 @@ class Program(ir.Program):
         """Return the block to which layers append."""
         return self.blocks[self.current_block_idx]
 
-    def _create_block(self, parent_idx: int | None = None) -> Block:
+    def create_block(self, parent_idx: int | None = None) -> Block:
         """Append a block nested in another (default: the current one) and make it current."""
         block = self.add_block(self.current_block_idx if parent_idx is None else parent_idx)
         self.current_block_idx = block.idx
         return block
 
-    def _rollback(self) -> None:
+    def rollback(self) -> None:
         """Make the parent block current again."""
         self.current_block_idx = self.current_block().parent_idx
 
@@ -152,14 +152,14 @@ class Program(ir.Program):
         if not isinstance(seed, int):
             kind = type(seed).__name__
             raise ValueError(f"Program.random_seed must be an integer, but received {kind}")
-        self._seed, self._seeds_given = seed, 0
+        self._seed, self.seed_count = seed, 0
 
     def global_seed(self, seed: int = 0) -> None:
         """Set `random_seed` here and as the default of new programs."""
         self.random_seed = seed
         Program._global_seed = seed
 
-    def _fresh_seed(self) -> int:
+    def fresh_seed(self) -> int:
         """Return a seed for the next random op; 0 for a program without a seed.
 
         The first one is the program's own; Paddle uses it for all, so that equal shapes are
@@ -167,12 +167,13 @@ class Program(ir.Program):
         """
         if self._seed == 0:
             return 0
-        seed = (self._seed + self._seeds_given * 0x9E3779B1) % 0x7FFFFFFF
-        self._seeds_given += 1
+        seed = (self._seed + self.seed_count * 0x9E3779B1) % 0x7FFFFFFF
+        self.seed_count += 1
         return seed or 1
 
     @contextmanager
-    def _role_guard(self, role: OpRole, variables: Iterable[Any] = ()) -> Iterator[None]:
+    def role_guard(self, role: OpRole, variables: Iterable[Any] = ()) -> Iterator[None]:
+        """Context manager in which appended ops have a role and the names of `variables`."""
         before = self._op_role, self._op_role_var
         self._op_role = role
         self._op_role_var = [var if isinstance(var, str) else var.name for var in variables]
@@ -181,50 +182,50 @@ class Program(ir.Program):
         finally:
             self._op_role, self._op_role_var = before
 
-    def _optimized_guard(self, param_and_grads: Iterable[Any]) -> Any:
+    def optimized_guard(self, param_and_grads: Iterable[Any]) -> Any:
         """Context manager in which appended ops update a parameter of the pair."""
-        return self._role_guard(OpRole.OPTIMIZE, param_and_grads)
+        return self.role_guard(OpRole.OPTIMIZE, param_and_grads)
 
-    def _backward_role_guard(self) -> Any:
+    def backward_role_guard(self) -> Any:
         """Context manager in which appended ops compute gradients."""
-        return self._role_guard(OpRole.BACKWARD)
+        return self.role_guard(OpRole.BACKWARD)
 
-    def _lr_schedule_guard(self, is_with_opt: bool = False) -> Any:
+    def lr_schedule_guard(self, is_with_opt: bool = False) -> Any:
         """Context manager in which appended ops schedule the learning rate."""
         role = OpRole.LRSCHED | OpRole.OPTIMIZE if is_with_opt else OpRole.LRSCHED
-        return self._role_guard(role)
+        return self.role_guard(role)
 
-    def _common_attributes(self, op: Operator) -> dict[str, Any]:
+    def common_attributes(self, op: Operator) -> dict[str, Any]:
         """Return the attributes that every op has and that do not affect its result."""
         return {
             "op_role": int(self._op_role),
             "op_role_var": list(self._op_role_var),
-            "op_namescope": "".join(f"{name}/" for name in ["", *self._scopes]),
+            "op_namescope": "".join(f"{name}/" for name in ["", *self.name_scopes]),
             "op_callstack": [op.source],
-            "op_device": self._device,
+            "op_device": self.op_device,
         }
 
     # ---- readers, whose batches need no feed
 
-    def _read_from(self, reader: Any, names: list[str]) -> None:
+    def read_from(self, reader: Any, names: list[str]) -> None:
         """Register a reader whose batches are the values of variables in every run."""
-        self._reads.append((reader, names))
+        self.readers.append((reader, names))
 
-    def _called(self, name: str) -> str:
+    def user_name(self, name: str) -> str:
         """Return the user's variable for one of a reader's own, by name; empty for others."""
-        for reader, names in self._reads:
+        for reader, names in self.readers:
             if name in names:
                 original = reader.names[names.index(name)]
                 return "" if original == name else original
         return ""
 
-    def _feed_with_batches(self, feed: Mapping[str, Any]) -> dict[str, Any]:
+    def feed_with_batches(self, feed: Mapping[str, Any]) -> dict[str, Any]:
         """Return a feed extended by the next batch of each reader whose variables it omits.
 
         Raises EOFException if a reader is exhausted, RuntimeError if it is not started.
         """
         batches = dict(feed)
-        for reader, names in self._reads:
+        for reader, names in self.readers:
             if not all(name in feed for name in names):
                 batch = zip(names, reader.next_batch(), strict=True)
                 variables = self.global_block().vars
@@ -233,24 +234,24 @@ class Program(ir.Program):
 
     # ---- renaming by memory_optimize
 
-    def _current_names(self, names: tuple[str, ...]) -> tuple[str, ...]:
+    def current_names(self, names: tuple[str, ...]) -> tuple[str, ...]:
         """Return the current names under which variables are stored."""
-        current_names = self._current_name_table
+        current_names = self.current_name_table
         return tuple([current_names.get(name, name) for name in names]) if current_names else names
 
-    def _undo_renaming(self) -> bool:
+    def undo_renaming(self) -> bool:
         """Undo the renaming of `memory_optimize`; return whether there was any."""
         renamed = has_reuses(self)
         if renamed:
             restore_original_names(self)
-        self._is_mem_optimized = False
+        self.is_mem_optimized = False
         return renamed
 
-    def _grow(self) -> None:
+    def prepare_append(self) -> None:
         """Undo renaming before ops are appended: a new op may read any variable by its original
         name.
         """
-        if self._is_mem_optimized and self._undo_renaming():
+        if self.is_mem_optimized and self.undo_renaming():
             warnings.warn(
                 f"{user_line()}: an op is appended after memory_optimize, which is undone: call it "
                 "once the program is complete, after minimize",
@@ -266,17 +267,17 @@ class Program(ir.Program):
         `for_test` removes the ops and variables that training added, before or after `minimize`,
         and sets `is_test` on every op that has it.
         """
-        clone = self._copy()
+        clone = self.copied()
         if for_test:
             pruning.drop_ops(clone, pruning.is_training)
-            clone._set_test_mode()
+            clone.set_test_mode()
         return clone
 
     def _prune(self, targets: Any) -> Program:
         """Return a copy with only what `targets` need."""
-        return self._prune_with_input([], targets)
+        return self.prune_with_input([], targets)
 
-    def _prune_with_input(self, feeded_var_names: Any, targets: Any) -> Program:
+    def prune_with_input(self, feeded_var_names: Any, targets: Any) -> Program:
         """Return a copy with only what computes `targets` from the feeds.
 
         Targets are variables, names or operators. Raises ValueError for anything else, and if no op
@@ -284,8 +285,8 @@ class Program(ir.Program):
         """
         feeds = feeded_var_names if isinstance(feeded_var_names, list) else [feeded_var_names]
         names = self._target_names(targets if isinstance(targets, list) else [targets])
-        pruned = self._copy()
-        pruned._undo_renaming()
+        pruned = self.copied()
+        pruned.undo_renaming()
         written = {n for op in pruned.global_block().ops for n in op.writes()}
         for name in [*feeds, *names]:
             if not isinstance(name, str):
@@ -294,7 +295,7 @@ class Program(ir.Program):
                 raise ValueError(f"no operator computes the target variable {name!r}")
         pruning.keep_needed(pruned, feeds, names)
         variables = pruned.global_block().vars
-        pruned._reads = [read for read in self._reads if not variables.keys().isdisjoint(read[1])]
+        pruned.readers = [read for read in self.readers if not variables.keys().isdisjoint(read[1])]
         return pruned
 
     def _target_names(self, targets: list[Any]) -> list[str]:
@@ -304,32 +305,37 @@ class Program(ir.Program):
                 raise ValueError(f"targets are Variables or Operators, but received {kind}")
         nested = [t.writes() if isinstance(t, Operator) else [t] for t in targets]
         target_names = [t.name if isinstance(t, Variable) else t for names in nested for t in names]
-        return list(self._current_names(tuple(target_names)))
+        return list(self.current_names(tuple(target_names)))
 
-    def _inference_optimize(self, prune_read_op: bool = True) -> Program:
+    def inference_optimize(self, prune_read_op: bool = True) -> Program:
         """Return a copy with `is_test` set, and without readers if `prune_read_op`."""
-        copied = self._copy()
-        copied._set_test_mode()
+        copied = self.copied()
+        copied.set_test_mode()
         if prune_read_op:
-            copied._reads = []
+            copied.readers = []
         return copied
 
-    def _set_test_mode(self) -> None:
+    def set_test_mode(self) -> None:
+        """Set `is_test` on every op that has it."""
         for op in [op for block in self.blocks for op in block.ops]:
             if op.has_attr("is_test"):
-                op._set_attr("is_test", True)
+                op.set_attr("is_test", True)
 
-    def _copy(self) -> Program:
+    def copied(self) -> Program:
+        """Return a copy that shares nothing but what parameters refer to."""
         copied = copy.copy(self)
-        copied._scopes, copied._scope_counts = list(self._scopes), Counter(self._scope_counts)
-        copied._reads = list(self._reads)
+        copied.name_scopes, copied.name_scope_counts = (
+            list(self.name_scopes),
+            Counter(self.name_scope_counts),
+        )
+        copied.readers = list(self.readers)
         copied.known_digests = {}
         copied.blocks = [copied.make_block(b.idx, b.parent_idx) for b in self.blocks]
         for block, new in zip(self.blocks, copied.blocks, strict=True):
-            new._fill_from(block)
+            new.fill_from(block)
         for block in copied.blocks:
             for op in block.ops:
-                block._claim(op)
+                block.claim(op)
         return copied
 
     def to_string(self, throw_on_error: bool, with_details: bool = False) -> str:
@@ -373,6 +379,16 @@ class Program(ir.Program):
         only read are assumed to be parameters. Raises CompileError for invalid bytes.
         """
         return program_from_bytes(binary_str, "the bytes given", Program)
+
+    # ---- the names that scripts use
+
+    _create_block = create_block
+    _rollback = rollback
+    _optimized_guard = optimized_guard
+    _backward_role_guard = backward_role_guard
+    _lr_schedule_guard = lr_schedule_guard
+    _prune_with_input = prune_with_input
+    _inference_optimize = inference_optimize
 
     def __str__(self) -> str:
         return self.to_string(True)
@@ -446,14 +462,14 @@ def name_scope(prefix: str | None = None) -> Iterator[None]:
     if not prefix:
         raise ArgumentError("the prefix of a name_scope can not be empty")
     program = default_main_program()
-    key = "/".join([*program._scopes, prefix])
-    count = program._scope_counts[key]
-    program._scope_counts[key] += 1
-    program._scopes.append(f"{prefix}_{count}" if count else prefix)
+    key = "/".join([*program.name_scopes, prefix])
+    count = program.name_scope_counts[key]
+    program.name_scope_counts[key] += 1
+    program.name_scopes.append(f"{prefix}_{count}" if count else prefix)
     try:
         yield
     finally:
-        program._scopes.pop()
+        program.name_scopes.pop()
 
 
 @typed
@@ -469,14 +485,14 @@ def device_guard(device: str | None = None) -> Iterator[None]:
             f"device should be 'cpu' or 'gpu', or '' or None for no device, but received {device!r}"
         )
     programs = default_main_program(), default_startup_program()
-    before = [program._device for program in programs]
+    before = [program.op_device for program in programs]
     for program in programs:
-        program._device = device or ""
+        program.op_device = device or ""
     try:
         yield
     finally:
         for program, previous in zip(programs, before, strict=True):
-            program._device = previous
+            program.op_device = previous
 
 
 def _get_var(name: str, program: Program | None = None) -> Variable:

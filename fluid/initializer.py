@@ -94,7 +94,7 @@ class _Random(Initializer):
             raise TypeError(
                 f"{op_type} fills floating-point variables, but {var.name!r} is {var.dtype.name}"
             )
-        seed = self._seed or block.program._fresh_seed()
+        seed = self._seed or block.program.fresh_seed()
         return _prepend_fill(op_type, var, block, {**attrs, "seed": seed})
 
 
@@ -227,7 +227,7 @@ def _prepend_fill(op_type: str, var: Variable, block: Block, attrs: Mapping[str,
     """Prepend an op that fills a variable; half precision is filled as float32, then cast."""
     filled = var if var.element not in HALVES else _single(op_type, var, block)
     where = {"shape": list(var.shape), "dtype": filled.dtype}
-    op = block._prepend_op(op_type, outputs={"Out": filled}, attrs={**where, **attrs})
+    op = block.prepend_op(op_type, outputs={"Out": filled}, attrs={**where, **attrs})
     if filled is not var:
         types = {"in_dtype": filled.dtype, "out_dtype": var.dtype}
         block.append_op("cast", inputs={"X": filled}, outputs={"Out": var}, attrs=types)

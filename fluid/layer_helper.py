@@ -84,7 +84,7 @@ class LayerHelper:
     @property
     def param_attr(self) -> Any:
         """The attributes of the weights: one, a list, or False."""
-        return ParamAttr._to_attr(self.kwargs.get("param_attr"))
+        return ParamAttr.to_attr(self.kwargs.get("param_attr"))
 
     @property
     def bias_attr(self) -> Any:
@@ -92,7 +92,7 @@ class LayerHelper:
         return self._one_attr(self.kwargs.get("bias_attr"))
 
     def _one_attr(self, attr: Any) -> Any:
-        param_attr = ParamAttr._to_attr(attr)
+        param_attr = ParamAttr.to_attr(attr)
         if isinstance(param_attr, list):
             raise TypeError(
                 f"{self.layer_type} takes one ParamAttr here, not {len(param_attr)} in a list"
@@ -151,8 +151,8 @@ class LayerHelper:
         if isinstance(attr, WeightNormParamAttr):
             current = self.main_program.current_block()
             return create_normalized_weight(current, startup, self.name, attr, shape, dtype)
-        startup.create_parameter(**fields, **attr._to_kwargs(with_initializer=True))
-        param = main.create_parameter(**fields, **attr._to_kwargs())
+        startup.create_parameter(**fields, **attr.to_kwargs(with_initializer=True))
+        param = main.create_parameter(**fields, **attr.to_kwargs())
         param.stop_gradient = stop_gradient
         return param
 

@@ -41,14 +41,14 @@ class ParamAttr:
         self.do_model_average = do_model_average
 
     @staticmethod
-    def _to_attr(arg: Any) -> Any:
+    def to_attr(arg: Any) -> Any:
         """Convert a layer's `param_attr` to a ParamAttr, a list of them, or False for none.
 
         A string is a name; an initializer or a regularizer becomes an attribute; None and True mean
         the defaults. Raises TypeError for anything else.
         """
         if isinstance(arg, list | tuple):
-            return [ParamAttr._to_attr(item) for item in arg]
+            return [ParamAttr.to_attr(item) for item in arg]
         if isinstance(arg, ParamAttr):
             return arg
         if arg is None or isinstance(arg, bool):
@@ -61,7 +61,7 @@ class ParamAttr:
             return ParamAttr(regularizer=arg)
         raise TypeError(f"{type(arg).__name__} can not be cast to ParamAttr")
 
-    def _to_kwargs(self, with_initializer: bool = False) -> dict[str, Any]:
+    def to_kwargs(self, with_initializer: bool = False) -> dict[str, Any]:
         """Return the arguments for `Block.create_parameter`."""
         fields: dict[str, Any] = {
             "name": self.name,
@@ -71,6 +71,9 @@ class ParamAttr:
             "do_model_average": self.do_model_average,
         }
         return fields | ({"initializer": self.initializer} if with_initializer else {})
+
+    _to_attr = to_attr
+    _to_kwargs = to_kwargs
 
 
 class _Weights:

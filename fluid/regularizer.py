@@ -79,7 +79,7 @@ def _regularized(
     regularizer = param.regularizer or regularization
     if grad is None or regularizer is None:
         return param, grad
-    with param.block.program._optimized_guard([param, grad]):
+    with param.block.program.optimized_guard([param, grad]):
         term = regularizer(param, grad, grad.block)
         decayed = _dense(param, grad)
         grad.block.append_op("sum", inputs={"X": [grad, term]}, outputs={"Out": decayed})

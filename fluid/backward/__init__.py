@@ -50,7 +50,7 @@ def append_backward(
         if not callable(callback):
             raise ValueError("'callback' must be a callable object.")
     wanted = _parameters(loss, parameter_list)
-    loss.block.program._grow()
+    loss.block.program.prepare_append()
     checkpoint_names = [_name(checkpoint, "checkpoints") for checkpoint in checkpoints or ()]
     forward = list(loss.block.ops)
 
@@ -100,7 +100,7 @@ def gradients(
         seeds[target.name] = None if seed is None else seed.name
     block = targets[0].block
     names = [variable.name for variable in inputs]
-    block.program._grow()
+    block.program.prepare_append()
     gradients_by_name = autodiff.append_gradients(block, seeds, names, no_grad_names(no_grad_set))
     return [
         block.var(gradients_by_name[name]) if name in gradients_by_name else None for name in names

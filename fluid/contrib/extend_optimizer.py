@@ -52,7 +52,7 @@ class DecoupledWeightDecay:
         chosen = [] if self._coeff == 0.0 else [pair for pair in pairs if self._decays(*pair)]
         scaled = [(*pair, self._scaled(*pair)) for pair in chosen]
         for param, grad, decay in scaled:
-            with param.block.program._optimized_guard([param, grad]), name_scope("weight decay"):
+            with param.block.program.optimized_guard([param, grad]), name_scope("weight decay"):
                 assign(elementwise_sub(param, decay), output=param)
         ops = base.apply_optimize(
             loss=loss, startup_program=startup_program, params_grads=pairs
@@ -67,7 +67,7 @@ class DecoupledWeightDecay:
         if param.name in self._decayed:
             raise ValueError(f"parameter {param.name!r} decays already in this optimizer")
         self._decayed.add(param.name)
-        with param.block.program._optimized_guard([param, grad]), name_scope("weight decay"):
+        with param.block.program.optimized_guard([param, grad]), name_scope("weight decay"):
             return param * self._coeff
 
     def __str__(self) -> str:

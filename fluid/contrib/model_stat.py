@@ -63,7 +63,7 @@ def _count(op: Operator) -> OpCounts | None:
 
 
 def _var(op: Operator, name: str) -> Variable:
-    return op.block._var_recursive(name)
+    return op.block.var_recursive(name)
 
 
 Sizes = Sequence[int]

@@ -62,7 +62,7 @@ def _built(
     program: Program, strategy: BuildStrategy, ranks: int, fetch: Collection[str], rings: int
 ) -> Built:
     clone = program.clone()
-    clone._undo_renaming()
+    clone.undo_renaming()
     scale = strategy.gradient_scale_strategy is _SCALES.CoeffNumDevice and ranks > 1
     if strategy.gradient_scale_strategy is _SCALES.Customized:
         remove_loss_gradients(clone)

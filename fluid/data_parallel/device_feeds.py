@@ -25,7 +25,7 @@ def device_feeds(
     a list of anything but dicts; FeedError (EnforceNotMet) for too few rows; EOFException if a
     reader has too few batches left.
     """
-    if program._reads:
+    if program.readers:
         shares = _feed_with_batches(program, feed, devices, partial)
         return [feed_arrays(program, share) for share in shares]
     if feed is None or isinstance(feed, Mapping):
@@ -69,9 +69,9 @@ def _feed_with_batches(program: Program, feed: Any, devices: int, partial: bool)
     results: list[Any] = []
     for device_feed in shares:
         try:
-            results.append(program._feed_with_batches(device_feed))
+            results.append(program.feed_with_batches(device_feed))
         except EOFException:
-            if not results or not partial or any(reader.drop_last for reader, _ in program._reads):
+            if not results or not partial or any(reader.drop_last for reader, _ in program.readers):
                 raise
             break
     return results

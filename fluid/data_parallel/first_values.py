@@ -35,6 +35,6 @@ def broadcast_program(
         block.create_var(name=name, shape=shape, dtype=dtype, persistable=is_kept)
         if not is_kept:
             attrs = {"shape": shape, "dtype": int(dtype), "value": 0.0}
-            block._insert_op(len(block.ops), "fill_constant", {}, {"Out": name}, attrs)
-        block._insert_op(len(block.ops), "c_broadcast", {"X": name}, {"Out": name}, {"root": 0})
+            block.insert_op(len(block.ops), "fill_constant", {}, {"Out": name}, attrs)
+        block.insert_op(len(block.ops), "c_broadcast", {"X": name}, {"Out": name}, {"root": 0})
     return broadcasts

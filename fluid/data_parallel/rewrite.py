@@ -66,7 +66,7 @@ def set_rank_count(program: Program, ranks: int) -> None:
     for name in sorted(numbers):
         dtype = int(block.vars[name].dtype)
         attrs = {"shape": [1], "dtype": dtype, "value": float(ranks), "op_role": 0}
-        block._insert_op(0, "fill_constant", {}, {"Out": name}, attrs)
+        block.insert_op(0, "fill_constant", {}, {"Out": name}, attrs)
 
 
 def sum_of(op: OpDesc) -> tuple[str, dict[str, str], dict[str, Any]]:
@@ -87,7 +87,7 @@ def insert_gradient_scale(program: Program, ranks: int) -> None:
         if _is_loss_gradient(op):
             name = op.writes()[0]
             attrs = {"scale": 1.0 / ranks, "op_role": int(OpRole.BACKWARD)}
-            block._insert_op(index + 1, "scale", {"X": name}, {"Out": name}, attrs)
+            block.insert_op(index + 1, "scale", {"X": name}, {"Out": name}, attrs)
 
 
 def loss_gradients(program: Program) -> list[str]:
@@ -100,7 +100,7 @@ def remove_loss_gradients(program: Program) -> None:
     block = program.global_block()
     for index, op in reversed(list(enumerate(block.ops))):
         if _is_loss_gradient(op):
-            block._remove_op(index)
+            block.remove_op(index)
 
 
 def synchronize_batch_norms(program: Program) -> None:
@@ -158,7 +158,7 @@ def _insert(
 ) -> None:
     """Insert a collective on one variable, in place, with the role Backward."""
     attrs, inputs = {**attrs, "op_role": int(OpRole.BACKWARD)}, {"X": name, **inputs}
-    program.global_block()._insert_op(index, kind, inputs, {"Out": name}, attrs)
+    program.global_block().insert_op(index, kind, inputs, {"Out": name}, attrs)
 
 
 def _is_common(program: Program, name: str, params: Collection[str] | None) -> bool:

@@ -168,9 +168,9 @@ def _trimmed(
         for name in names:
             attrs = {"root": shards.owner[name], "ring_id": 0, "op_role": int(OpRole.OPTIMIZE)}
             attrs |= alone
-            block._insert_op(index + 1, "c_broadcast", {"X": name}, {"Out": name}, attrs)
+            block.insert_op(index + 1, "c_broadcast", {"X": name}, {"Out": name}, attrs)
         if names and all(shards.owner[name] != rank for name in names):
-            block._remove_op(index)
+            block.remove_op(index)
     _remove_unread(clone, shards, rank, fetch)
     return clone
 
@@ -186,13 +186,13 @@ def _remove_unread(program: Program, shards: Shards, rank: int, fetch: Collectio
             name in read or _is_kept(program, shards, rank, name) for name in op.writes()
         )
         if _is_update(op) and op.type != "c_broadcast" and not is_needed:
-            block._remove_op(index)
+            block.remove_op(index)
         else:
             read.update(op.reads())
 
 
 def _is_kept(program: Program, shards: Shards, rank: int, name: str) -> bool:
-    var = program.global_block()._find_var_recursive(name)
+    var = program.global_block().find_var_recursive(name)
     persistable = var is not None and var.persistable
     return persistable and shards.owner_of_state(name) in (None, rank)
 
@@ -218,4 +218,4 @@ def _insert_reductions(
                 kind, attrs = "c_reduce_sum", {"root_id": root}
             attrs |= {"ring_id": 0, "op_role": int(OpRole.BACKWARD), **alone}
             slots = {"X": gradient, **inputs}, {"Out": gradient}
-            block._insert_op(index + 1 + offset, kind, *slots, attrs)
+            block.insert_op(index + 1 + offset, kind, *slots, attrs)

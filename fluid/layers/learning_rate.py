@@ -37,7 +37,7 @@ def _with_schedule_role(schedule: Schedule) -> Schedule:
 
     @functools.wraps(schedule)
     def marked(*args: Any, **kwargs: Any) -> Variable:
-        with default_main_program()._lr_schedule_guard():
+        with default_main_program().lr_schedule_guard():
             return schedule(*args, **kwargs)
 
     return marked  # type: ignore[return-value]

@@ -76,7 +76,7 @@ def dropout(
     """
     check_variable_and_dtype(x, "x", FLOATS, "dropout")
     helper = LayerHelper("dropout", name=name)
-    seed = seed or helper.main_program._fresh_seed() or seed
+    seed = seed or helper.main_program.fresh_seed() or seed
     out = helper.create_variable_for_type_inference(x.dtype)
     mask = helper.create_variable_for_type_inference("uint8", stop_gradient=True)
     helper.append_op(
@@ -158,7 +158,7 @@ def autoincreased_step_counter(
     )
     if is_new:
         helper.set_variable_initializer(counter, Constant(begin - 1, force_cpu=True))
-        helper.main_program.global_block()._prepend_op(
+        helper.main_program.global_block().prepend_op(
             "increment",
             inputs={"X": counter},
             outputs={"Out": counter},

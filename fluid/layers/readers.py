@@ -117,7 +117,7 @@ def read_file(reader: Reader) -> Variable | list[Variable]:
     check_type(reader, "reader", Reader, "read_file")
     helper = LayerHelper("read_file")
     variables = [_declare_like(helper, var) for var in reader.reading.variables]
-    default_main_program()._read_from(reader.reading, [var.name for var in variables])
+    default_main_program().read_from(reader.reading, [var.name for var in variables])
     return variables[0] if len(variables) == 1 else variables
 
 

@@ -117,7 +117,7 @@ class DetectionMAP:
         """Reset the accumulated state, by running an op in `reset_program`."""
         program = Program() if reset_program is None else reset_program
         with program_guard(program):
-            state = program.current_block()._clone_variable(self.has_state)
+            state = program.current_block().clone_variable(self.has_state)
             layers.fill_constant([1], "int32", 0, out=state)
         executor.run(program)
 

@@ -451,7 +451,7 @@ class AdamaxOptimizer(_Moments):
         updated = [pair for pair in parameters_and_grads if pair[1] is not None]
         for param, grad in (pair for pair in updated if pair[0].trainable):
             power = self._get_accumulator("beta1_pow_acc", param)
-            guard = block.program._optimized_guard([param, grad])
+            guard = block.program.optimized_guard([param, grad])
             slots = {"inputs": {"X": power}, "outputs": {"Out": power}}
             with guard, name_scope("adamx"):
                 block.append_op("scale", **slots, attrs={"scale": self._beta1})

@@ -78,7 +78,7 @@ class ModelAverage(_Averages, Optimizer):
         self.max_average_window = max_average_window
         self.params_grads = _backups("", "tmp")
         for param, backup in self.params_grads:
-            guard = default_main_program()._optimized_guard([param, backup])
+            guard = default_main_program().optimized_guard([param, backup])
             with guard, name_scope("move_average"):
                 self._append_average_accumulate_op(param)
         self.apply_program = _program(self.params_grads, self._add_average_apply_op)
@@ -101,7 +101,7 @@ class ModelAverage(_Averages, Optimizer):
 
     def _add_average_apply_op(self, block: Block, param: Variable, backup: Variable) -> None:
         def remembered(*names: str) -> list[Variable]:
-            return [block._clone_variable(self._get_accumulator(name, param)) for name in names]
+            return [block.clone_variable(self._get_accumulator(name, param)) for name in names]
 
         sums = remembered("sum_1", "sum_2", "sum_3")
         counts = remembered("num_accumulates", "old_num_accumulates")
@@ -149,10 +149,10 @@ class ExponentialMovingAverage(_Averages):
                 layers.assign(moved, output=average)
 
     def _guard(self, param: Parameter, backup: Variable) -> Any:
-        return param.block.program._optimized_guard([param, backup])
+        return param.block.program.optimized_guard([param, backup])
 
     def _get_ema_decay(self) -> Variable:
-        with default_main_program()._lr_schedule_guard():
+        with default_main_program().lr_schedule_guard():
             rate = layers.create_global_var(
                 [1], self._decay, "float32", persistable=True, name="scheduled_ema_decay_rate"
             )
@@ -181,12 +181,12 @@ class ExponentialMovingAverage(_Averages):
         """Append the swap of one parameter; before the first update the average is used
         uncorrected.
         """
-        average = block._clone_variable(self._ema_vars[param.name])
+        average = block.clone_variable(self._ema_vars[param.name])
         layers.assign(param, output=backup)
         layers.assign(average, output=param)
         step = self._step(block)
         with layers.Switch() as switch, switch.case(step > 0):
-            missing = layers.elementwise_pow(block._clone_variable(self._decay_var), step)
+            missing = layers.elementwise_pow(block.clone_variable(self._decay_var), step)
             layers.assign(average / (1.0 - missing), output=param)
 
     def _step(self, block: Block) -> Variable:
@@ -218,7 +218,7 @@ def _program(backups: Backups, append: Any) -> Program:
     block = program.global_block()
     with program_guard(program):
         for param, backup in backups:
-            append(block, block._clone_variable(param), block._clone_variable(backup))
+            append(block, block.clone_variable(param), block.clone_variable(backup))
     return program
 
 

@@ -245,10 +245,10 @@ class Optimizer:
         self._create_global_learning_rate()
         for param, grad in trained:
             if grad is not None:
-                with block.program._optimized_guard([param, grad]), name_scope("optimizer"):
+                with block.program.optimized_guard([param, grad]), name_scope("optimizer"):
                     self._append_optimize_op(block, (param, grad))
         self._finish_update(block, parameters_and_grads)
-        return block._slice_ops(start, len(block.ops))
+        return block.slice_ops(start, len(block.ops))
 
     def _add_accumulator(
         self,
@@ -319,7 +319,7 @@ class Optimizer:
         if factor == 1.0:
             return rate
         program = default_main_program()
-        with program._lr_schedule_guard(is_with_opt=True), name_scope("scale_with_param_lr"):
+        with program.lr_schedule_guard(is_with_opt=True), name_scope("scale_with_param_lr"):
             return rate * factor
 
 

@@ -152,13 +152,13 @@ class DGCMomentumOptimizer(Optimizer):
         u, v = (self._get_accumulator(name, param) for name in ("_dgc_u_", "_dgc_v_"))
         inputs = {"U": u, "V": v, "Grad": grad, "Param": param, **self._counter_inputs()}
         outputs = {"U_out": u, "V_out": v, "Grad_out": grad}
-        with program._backward_role_guard():
+        with program.backward_role_guard():
             if self._rank_clip_norm is not None:
                 self._append_clip(block, grad, self._rank_clip_norm)
             op = block.append_op(
                 "dgc", inputs=inputs, outputs=outputs, attrs=self._dgc_attributes(param)
             )
-        op._set_attr("op_role_var", [param.name, grad.name])
+        op.set_attr("op_role_var", [param.name, grad.name])
 
     def _append_clip(self, block: Block, grad: Variable, norm: float) -> None:
         attrs = {"max_norm": norm, "rampup_begin_step": float(self._begin)}
@@ -198,7 +198,7 @@ def _remove_role(block: Block, param_name: str) -> None:
         names = op.attrs.get("op_role_var") or []
         if op.role == 1 and param_name in names[::2]:
             place = names.index(param_name)
-            op._set_attr("op_role_var", [*names[:place], *names[place + 2 :]])
+            op.set_attr("op_role_var", [*names[:place], *names[place + 2 :]])
 
 
 def _rank_clip_norm(clip: Any, trainers: int | None) -> float | None:
@@ -241,7 +241,7 @@ def _counter() -> Variable:
     """Return the step number, which the first op of the program increments; 0 in the first step."""
     counter, block = _create_global(COUNTER, -1.0), default_main_program().global_block()
     if not any(op.type == "increment" and COUNTER in op.output_arg_names for op in block.ops):
-        block._prepend_op(
+        block.prepend_op(
             "increment", inputs={"X": counter}, outputs={"Out": counter}, attrs={"step": 1.0}
         )
     return counter

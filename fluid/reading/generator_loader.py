@@ -160,7 +160,7 @@ class GeneratorLoader(DataLoaderBase):
         self._drop_last = drop_last
         self._places: list[Place] = []
         if not iterable:
-            default_main_program()._read_from(self._reading, self._reading.names)
+            default_main_program().read_from(self._reading, self._reading.names)
 
     @property
     def iterable(self) -> bool:

@@ -85,15 +85,15 @@ class _Mark:
     def __init__(self, program: Program) -> None:
         self.program = program
         self.current = program.current_block_idx
-        self.reads = len(program._reads)
-        self.seeds_given = program._seeds_given
+        self.reads = len(program.readers)
+        self.seeds_given = program.seed_count
         self.blocks = [(list(block.ops), len(block.vars)) for block in program.blocks]
 
     def restore(self) -> None:
         """Remove everything added since."""
         program = self.program
-        program.current_block_idx, program._seeds_given = self.current, self.seeds_given
-        del program.blocks[len(self.blocks) :], program._reads[self.reads :]
+        program.current_block_idx, program.seed_count = self.current, self.seeds_given
+        del program.blocks[len(self.blocks) :], program.readers[self.reads :]
         for block, (ops, count) in zip(program.blocks, self.blocks, strict=True):
             block.ops = ops
             for name in list(block.vars)[count:]:

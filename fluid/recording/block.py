@@ -68,12 +68,13 @@ class Block(ir.Block):
         """True where a variable of this name is declared here."""
         return name in self.vars
 
-    def _find_var_recursive(self, name: str) -> Variable | None:
+    def find_var_recursive(self, name: str) -> Variable | None:
         """The variable of this name here or in an enclosing block, or None."""
         return self.lookup(name)
 
-    def _var_recursive(self, name: str) -> Variable:
-        var = self._find_var_recursive(name)
+    def var_recursive(self, name: str) -> Variable:
+        """The variable of this name here or in an enclosing block; ValueError if unknown."""
+        var = self.find_var_recursive(name)
         if var is None:
             raise ValueError(f"Var {name} is not found recursively")
         return var
@@ -132,22 +133,23 @@ class Block(ir.Block):
         """Its parameters, in order of creation."""
         return list(self.iter_parameters())
 
-    def _remove_var(self, name: str) -> None:
+    def remove_var(self, name: str) -> None:
+        """Remove a variable; ValueError if unknown."""
         del self.vars[self.var(name).name]
         self.program.touch()
 
-    def _rename_var(self, name: str, new_name: str) -> Variable:
+    def rename_var(self, name: str, new_name: str) -> Variable:
         """Rename a variable here, keeping its position, and in every op."""
         var = self.var(name)
         var.name = new_name
         self.vars = {variable.name: variable for variable in self.vars.values()}
         for op in self.ops:
-            op._rename_input(name, new_name)
-            op._rename_output(name, new_name)
+            op.rename_input(name, new_name)
+            op.rename_output(name, new_name)
         self.program.touch()
         return var
 
-    def _clone_variable(self, var: Variable, force_persistable: bool = True) -> Variable:
+    def clone_variable(self, var: Variable, force_persistable: bool = True) -> Variable:
         """Declare a copy of `var` here, as a plain variable."""
         fields: dict[str, Any] = {"name": var.name, "type": var.type}
         if var.holds_tensor:
@@ -174,12 +176,13 @@ class Block(ir.Block):
         InputNotFound, MissingSlot, BadAttribute or ShapeError, all with the user's line, without
         appending.
         """
-        return self._insert_op(len(self.ops), type, inputs, outputs, attrs)
+        return self.insert_op(len(self.ops), type, inputs, outputs, attrs)
 
-    def _prepend_op(self, *args: Any, stop_gradient: bool = False, **fields: Any) -> Operator:
-        return self._insert_op(0, *args, **fields)
+    def prepend_op(self, *args: Any, stop_gradient: bool = False, **fields: Any) -> Operator:
+        """Insert an op before all others, as `append_op` appends one."""
+        return self.insert_op(0, *args, **fields)
 
-    def _insert_op(
+    def insert_op(
         self,
         index: int,
         type: str | None = None,
@@ -187,15 +190,16 @@ class Block(ir.Block):
         outputs: Mapping[str, Any] | None = None,
         attrs: Mapping[str, Any] | None = None,
     ) -> Operator:
+        """Insert an op before position `index`, as `append_op` appends one."""
         if type is None:
             raise ValueError("`type` of an Operator can not be None")
         check_type(type, "type", str, "append_op")
         check_type(attrs, "attrs", (Mapping, NoneType), type)
-        self.program._grow()
+        self.program.prepare_append()
         op = self._checked(type, slot_names(type, inputs), slot_names(type, outputs), attrs or {})
         op.recorded = True
         self.ops.insert(index, op)
-        self._claim(op)
+        self.claim(op)
         self.program.touch()
         return op
 
@@ -218,22 +222,22 @@ class Block(ir.Block):
             check_slots(op)
             check_attributes(type, plain_attrs)
             bound = {n: v for n, v in bind(op).attributes.items() if n not in GRAPH_ONLY}
-            op.attrs = self.program._common_attributes(op) | plain_attrs | plain_values(bound)
+            op.attrs = self.program.common_attributes(op) | plain_attrs | plain_values(bound)
             infer_op(self, op)
         return op
 
-    def _claim(self, op: Operator) -> None:
+    def claim(self, op: Operator) -> None:
         """Set the op as the last writer of its outputs."""
         for name in op.writes():
-            var = self._find_var_recursive(name)
+            var = self.find_var_recursive(name)
             if var is not None:
                 var.op = op
 
-    def _fill_from(self, other: Block) -> None:
+    def fill_from(self, other: Block) -> None:
         """Copy another block's variables and ops into this one."""
         self.forward_block_idx = other.forward_block_idx
-        self.ops = [op._copy(self) for op in other.ops]
-        self.vars = {name: var._copy(self) for name, var in other.vars.items()}
+        self.ops = [op.copied_to(self) for op in other.ops]
+        self.vars = {name: var.copied_to(self) for name, var in other.vars.items()}
 
     def add_op(
         self,
@@ -250,10 +254,8 @@ class Block(ir.Block):
         self.program.touch()
         return op
 
-    def _remove_op(self, index: int) -> None:
-        self.remove_op(index)
-
-    def _slice_ops(self, start: int, end: int) -> list[Operator]:
+    def slice_ops(self, start: int, end: int) -> list[Operator]:
+        """The ops from position `start` to `end`."""
         return self.ops[start:end]
 
     def to_string(self, throw_on_error: bool, with_details: bool = False) -> str:
@@ -265,6 +267,18 @@ class Block(ir.Block):
         parts += [("ops", op.to_string(throw_on_error)) for op in self.ops]
         body = "".join(f"{name} {{\n{indent(text, '  ')}}}\n" for name, text in parts)
         return f"idx: {self.idx}\nparent_idx: {self.parent_idx}\n{body}"
+
+    # ---- the names that scripts use
+
+    _find_var_recursive = find_var_recursive
+    _var_recursive = var_recursive
+    _remove_var = remove_var
+    _rename_var = rename_var
+    _clone_variable = clone_variable
+    _prepend_op = prepend_op
+    _insert_op = insert_op
+    _slice_ops = slice_ops
+    _remove_op = ir.Block.remove_op
 
     def __str__(self) -> str:
         return self.to_string(True)

@@ -105,43 +105,64 @@ class Operator(ir.OpDesc):
             return [self._with_blocks(item) for item in value]
         return self.block.program.block(value) if isinstance(value, BlockRef) else value
 
-    def _set_attr(self, name: str, val: Any) -> None:
+    def set_attr(self, name: str, val: Any) -> None:
+        """Set an attribute, without a check."""
         self.attrs[name] = plain(val)
         self.block.program.touch()
 
-    def _remove_attr(self, name: str) -> None:
+    def remove_attr(self, name: str) -> None:
+        """Remove an attribute, if there is one."""
         self.attrs.pop(name, None)
         self.block.program.touch()
 
-    def _block_attr_id(self, name: str) -> int:
+    def block_attr_id(self, name: str) -> int:
+        """The index of the block that an attribute refers to."""
         return int(self.attr(name))
 
-    def _block_attr(self, name: str) -> Any:
-        return self.block.program.block(self._block_attr_id(name))
+    def block_attr(self, name: str) -> Any:
+        """The block that an attribute refers to."""
+        return self.block.program.block(self.block_attr_id(name))
 
-    def _blocks_attr_ids(self, name: str) -> list[int]:
+    def blocks_attr_ids(self, name: str) -> list[int]:
+        """The indices of the blocks that an attribute refers to."""
         return [int(ref) for ref in self.attr(name)]
 
-    def _blocks_attr(self, name: str) -> list[Any]:
-        return [self.block.program.block(ref) for ref in self._blocks_attr_ids(name)]
+    def blocks_attr(self, name: str) -> list[Any]:
+        """The blocks that an attribute refers to."""
+        return [self.block.program.block(ref) for ref in self.blocks_attr_ids(name)]
 
-    def _rename_input(self, old_name: str, new_name: str) -> None:
+    def rename_input(self, old_name: str, new_name: str) -> None:
+        """Rename a variable in all input slots."""
         _rename(self.inputs, old_name, new_name)
         self.block.program.touch()
 
-    def _rename_output(self, old_name: str, new_name: str) -> None:
+    def rename_output(self, old_name: str, new_name: str) -> None:
+        """Rename a variable in all output slots."""
         _rename(self.outputs, old_name, new_name)
         self.block.program.touch()
 
-    def _copy(self, block: Any) -> Operator:
+    def copied_to(self, block: Any) -> Operator:
         """The same op in a copy of its block."""
         attrs = plain_values(self.attrs)
         copied = Operator(block, self.type, self.inputs, self.outputs, attrs, self.source)
         copied.recorded = self.recorded
         return copied
 
-    def _is_optimize_op(self) -> bool:
+    def is_optimize_op(self) -> bool:
+        """True for an op that updates a parameter."""
         return bool(self.role & OpRole.OPTIMIZE)
+
+    # ---- the names that scripts use
+
+    _set_attr = set_attr
+    _remove_attr = remove_attr
+    _block_attr = block_attr
+    _block_attr_id = block_attr_id
+    _blocks_attr = blocks_attr
+    _blocks_attr_ids = blocks_attr_ids
+    _rename_input = rename_input
+    _rename_output = rename_output
+    _is_optimize_op = is_optimize_op
 
     def to_string(self, throw_on_error: bool) -> str:
         """The op as protobuf text; AssertionError where the argument is no bool."""

@@ -153,14 +153,17 @@ class Variable(PlainVariable):
         details = self._details if with_details else ()
         return var_text(self) + "".join(f"{name}: {getattr(self, name)}\n" for name in details)
 
-    def _copy(self, block: Any) -> Variable:
+    def copied_to(self, block: Any) -> Variable:
         """The same variable in a copy of its block."""
         copied = copy.copy(self)
         copied.block, copied.op = block, None
         return copied
 
-    def _set_error_clip(self, error_clip: Any) -> None:
+    def set_error_clip(self, error_clip: Any) -> None:
+        """Set how the gradient of the variable is clipped in the backward pass."""
         self.error_clip = error_clip
+
+    _set_error_clip = set_error_clip
 
     def _set_info(self, key: str, value: Any) -> None:
         """Attach information to the variable, for program rewrites."""

@@ -36,12 +36,12 @@ def create_normalized_weight(
     lengths = [size if axis == attr.dim else 1 for axis, size in enumerate(shape)]
     length, direction = copy.copy(attr), copy.copy(attr)
     length.name, direction.name = f"{attr.name}_g", f"{attr.name}_v"
-    started = startup.create_parameter(shape=lengths, dtype=dtype, **length._to_kwargs())
+    started = startup.create_parameter(shape=lengths, dtype=dtype, **length.to_kwargs())
     fields = {"shape": list(shape), "dtype": dtype}
-    v = startup.create_parameter(**fields, **direction._to_kwargs(with_initializer=True))
+    v = startup.create_parameter(**fields, **direction.to_kwargs(with_initializer=True))
     _append_norm(startup, stem, v, attr.dim, started)
-    g = main.create_parameter(shape=lengths, dtype=dtype, **length._to_kwargs())
-    v = main.create_parameter(**fields, **direction._to_kwargs())
+    g = main.create_parameter(shape=lengths, dtype=dtype, **length.to_kwargs())
+    v = main.create_parameter(**fields, **direction.to_kwargs())
     norm = _append_norm(main, stem, v, attr.dim, _temporary(main, stem, "norm", dtype))
     scale, weight = (_temporary(main, stem, what, dtype) for what in ("scale", "weight"))
     main.append_op("elementwise_div", inputs={"X": g, "Y": norm}, outputs={"Out": scale})

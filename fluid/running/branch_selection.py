@@ -93,7 +93,7 @@ class BranchesTaken:
         """Compute the condition of a choice in a run of the program pruned to it."""
         names = tuple(sorted(feed))
         if names not in choice.conditions:
-            choice.conditions[names] = program._prune_with_input(list(names), [choice.mask])
+            choice.conditions[names] = program.prune_with_input(list(names), [choice.mask])
         pruned = choice.conditions[names]
         before = saved_state(pruned, scope)
         try:
@@ -128,7 +128,7 @@ def expect_one_type(program: Program) -> None:
 
 def _differing(op: Operator, where: str, hint: str) -> ShapeError:
     """The error for branches with results of different types."""
-    listed = ", ".join(str(op.block._var_recursive(name).shape) for name in op.inputs["X"])
+    listed = ", ".join(str(op.block.var_recursive(name).shape) for name in op.inputs["X"])
     what = f"the branches have the shapes {listed} or differ in dtype, {where}"
     return ShapeError(f"select_input: {what}", op=op_text(op), source=op.source, hint=hint)
 
@@ -137,7 +137,7 @@ def _decides(block: Block, op: Operator) -> bool:
     """Whether the type of a branch op's result depends on the condition."""
     if op.type != "select_input":
         return False
-    ways = [block._find_var_recursive(name) for name in op.inputs["X"]]
+    ways = [block.find_var_recursive(name) for name in op.inputs["X"]]
     typed = [var for var in ways if var is not None and var.dims is not None]
     return len({(len(var.dims), var.element) for var in typed}) > 1
 
@@ -174,7 +174,7 @@ def restore(state: dict[str, Any], scope: Scope) -> None:
 
 def _with_branch(program: Program, name: str, mask: int) -> Program:
     """A copy of the program with all branch ops on the variable `name` resolved to one value."""
-    copied = program._copy()
+    copied = program.copied()
     _Taking(copied, name, mask).rewrite()
     drop_blocks(copied)
     copied.touch()
@@ -199,7 +199,7 @@ class _Taking:
             self._op(op)
         self.main.ops = self.made
         for op in self.made:
-            self.main._claim(op)
+            self.main.claim(op)
 
     def _is_choice(self, op: Operator, kind: str) -> bool:
         return op.type == kind and op.inputs["Mask"] == [self.name]
@@ -243,11 +243,11 @@ class _Taking:
         """
         block = self.program.blocks[op.attrs["sub_block"]]
         for name, var in block.vars.items():
-            moved = var._copy(self.main)
+            moved = var.copied_to(self.main)
             moved.name = names.get(name, name)
             self.main.vars.setdefault(moved.name, moved)
         for inner in block.ops:
-            copied = inner._copy(self.main)
+            copied = inner.copied_to(self.main)
             _rename(self.program, copied, names)
             self.made.append(copied)
         for inner_block in self.program.blocks:

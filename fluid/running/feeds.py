@@ -110,4 +110,4 @@ def _number(var: Variable, value: Any) -> Array:
 
 def with_batches(program: Program, feed: Any) -> Any:
     """A feed completed with the next batch of every reader whose variables it lacks."""
-    return program._feed_with_batches(sole(feed) if isinstance(feed, list | tuple) else feed or {})
+    return program.feed_with_batches(sole(feed) if isinstance(feed, list | tuple) else feed or {})

@@ -55,6 +55,6 @@ def _single_name(item: Any) -> list[str]:
     if not isinstance(item, Operator):
         kind = type(item).__name__
         raise TypeError(f"an item of fetch_list must be a Variable, a name or an op, not {kind}")
-    if not item._is_optimize_op():
+    if not item.is_optimize_op():
         raise TypeError(f"the operator {item.type} in fetch_list is not an optimize_op")
     return []

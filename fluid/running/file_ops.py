@@ -58,7 +58,7 @@ class FileStages:
         """Run all stages of a program; returns and raises as `Stages.run`."""
         stages = self._stages[program]
         if fetch not in stages:
-            stages[fetch] = cut(program._copy(), fetch)  # results must not refer to the program
+            stages[fetch] = cut(program.copied(), fetch)  # results must not refer to the program
         return stages[fetch].run(partial(self._run, scope=scope), feed, fetch, scope)
 
 
@@ -154,10 +154,10 @@ def computed(program: Program, start: int, end: int, later: set[str]) -> Compute
     """The stage of ops `start` to `end` of the main block; `later` are names that later stages
     read.
     """
-    copied = program._copy()
+    copied = program.copied()
     main: Any = copied.global_block()
     main.ops = main.ops[start:end]
-    copied._reads = []
+    copied.readers = []
     reads = frozenset(name for op in main.ops for name in reads_of(copied, op))
     written = dict.fromkeys(name for op in main.ops for name in op.writes())
     drop_blocks(copied)

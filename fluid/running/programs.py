@@ -54,7 +54,7 @@ class FluidPrograms(ProgramSource[Program]):
         var = program.blocks[0].vars[name]
         shape = None if var.dims is None else from_fluid(var.dims, var.element).shape
         exact = var.persistable or var.need_check_feed
-        return Declared(var.element, shape, var.persistable, exact, program._called(name))
+        return Declared(var.element, shape, var.persistable, exact, program.user_name(name))
 
     def compile(self, program: Program, feed: Pattern, fetch: list[str]) -> Module:
         """Compile a program, unless its module is in memory or on disk.

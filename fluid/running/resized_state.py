@@ -78,7 +78,7 @@ def _resized(program: Program) -> Resized | None:
     names = [name for name, var in main.vars.items() if name in written and _is_dynamic(var)]
     if not names:
         return None
-    copied = program._copy()
+    copied = program.copied()
     for name in names:
         copied.global_block().var(name).persistable = False
     first = missing_feeds(copied, set())

@@ -58,7 +58,7 @@ class NoOps:
 
     def applies(self, program: Program) -> bool:
         """Whether a program has neither ops nor readers."""
-        return not program.blocks[0].ops and not program._reads
+        return not program.blocks[0].ops and not program.readers
 
     def run(
         self, program: Program, feed: Mapping[str, Array], fetch: tuple[str, ...], scope: Scope

@@ -79,8 +79,8 @@ def save_inference_model(
     _check_ends(feeds, targets, some=export_for_deployment)
     expect_executor(executor)
     program = expect_program(main_program).clone()
-    program._undo_renaming()
-    named = program._current_names(tuple([var.name for var in targets]))
+    program.undo_renaming()
+    named = program.current_names(tuple([var.name for var in targets]))
     results = [_result(program, index, name) for index, name in enumerate(named)]
     if export_for_deployment:
         program = _deployable(program, feeds, results)
@@ -119,7 +119,7 @@ def load_inference_model(
     set_variables(model.params, place)
     for op in model.program.global_block().ops if pserver_endpoints else ():
         if op.has_attr("epmap"):
-            op._set_attr("epmap", pserver_endpoints)
+            op.set_attr("epmap", pserver_endpoints)
     return [model.program, [var.name for var in model.feeds], list(model.fetches)]
 
 
@@ -211,8 +211,8 @@ def _deployable(program: Program, feeds: list[str], results: list[str]) -> Progr
     block = program.global_block()
     for index in reversed(range(len(block.ops))):
         if block.ops[index].type in ("feed", "fetch"):
-            block._remove_op(index)
-    pruned = program._prune_with_input(list(feeds), results)._inference_optimize()
+            block.remove_op(index)
+    pruned = program.prune_with_input(list(feeds), results).inference_optimize()
     _check_feeds(pruned, feeds)
     prepend_feed_ops(pruned, feeds)
     append_fetch_ops(pruned, results)

@@ -127,7 +127,7 @@ class MeanAllReduce(GradAllReduce):
         index = next(updates, len(self.main.ops))
         for gradient in summed:
             attrs = {"scale": 1.0 / self.nranks, "op_role": int(OpRole.BACKWARD)}
-            self.main._insert_op(index, "scale", {"X": gradient}, {"Out": gradient}, attrs)
+            self.main.insert_op(index, "scale", {"X": gradient}, {"Out": gradient}, attrs)
 
 
 def _append_in_place(
@@ -207,7 +207,7 @@ class LocalSGD(Collective):
         """Insert an op into the update that overwrites the parameter, after its last read."""
         attrs = {**attrs, "op_role": int(OpRole.OPTIMIZE)}
         outputs = {"Out": list(inputs.values())[-1]}
-        self.main._insert_op(index, type, inputs=inputs, outputs=outputs, attrs=attrs)
+        self.main.insert_op(index, type, inputs=inputs, outputs=outputs, attrs=attrs)
 
     def _append_mean(self, name: str) -> None:
         """Set both parameter and snapshot to snapshot - sum / ranks."""

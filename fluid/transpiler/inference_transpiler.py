@@ -74,7 +74,7 @@ class InferenceTranspiler:
             self._fuse(program, place, scope)
 
     def _fuse(self, program: Program, place: Place, scope: Scope) -> None:
-        program._undo_renaming()
+        program.undo_renaming()
         fusion = NormFusion(program, scope)
         norms = fusion.run()
         _remove_unused(program)
@@ -100,12 +100,12 @@ def _checked(program: Any, place: Any, scope: Any, function: str) -> Scope:
 def _set_test_mode(program: Program) -> None:
     for op in [op for block in program.blocks for op in block.ops]:
         if op.has_attr("is_test") and not op.attr("is_test"):
-            op._set_attr("is_test", True)
+            op.set_attr("is_test", True)
 
 
 def _remove_unused(program: Program) -> None:
     """Remove the variables that no op uses and no reader yields."""
-    used = {name for _, names in program._reads for name in names}
+    used = {name for _, names in program.readers for name in names}
     for block in program.blocks:
         used |= {name for op in block.ops for name in (*op.reads(), *op.writes())}
     for block in program.blocks:

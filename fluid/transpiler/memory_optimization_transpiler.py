@@ -53,7 +53,7 @@ def memory_optimize(
             for count, move in enumerate(moves) if print_log else ():
                 print(_log_line(count, move))
             apply_moves(unit, moves)
-        input_program._is_mem_optimized = True
+        input_program.is_mem_optimized = True
         input_program.touch()
         expect_same_flow(before, input_program)
 

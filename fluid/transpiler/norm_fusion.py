@@ -132,7 +132,7 @@ class NormFusion:
         if bias is not None and self._may_go(match):
             bias.inputs["Y"] = [new]
             bias.attrs["axis"] = match.axis
-            match.block._remove_op(match.norm.idx)
+            match.block.remove_op(match.norm.idx)
             self._rename(match, bias.writes()[0])
         else:
             self._replace_by_add(match, new)
@@ -142,13 +142,13 @@ class NormFusion:
         block, norm = match.block, match.norm
         slots = {"X": match.layer.writes(), "Y": [bias]}
         at = norm.idx
-        add = block._insert_op(
+        add = block.insert_op(
             at, "elementwise_add", slots, {"Out": [match.result]}, {"axis": match.axis}
         )
         add.source = norm.source
         for op in (norm, match.bias):
             if op is not None:
-                block._remove_op(op.idx)
+                block.remove_op(op.idx)
 
     def _may_go(self, match: Match) -> bool:
         """Whether a result is only read by ops, and only written by the norm, so that it can be
@@ -169,10 +169,8 @@ class NormFusion:
             return
         for op in _all_inside(self.program, match.block.ops):
             op.inputs = slots_renamed(op.inputs, names)
-        renamed = {
-            old: names.get(new, new) for old, new in self.program._current_name_table.items()
-        }
-        self.program._current_name_table = renamed | names
+        renamed = {old: names.get(new, new) for old, new in self.program.current_name_table.items()}
+        self.program.current_name_table = renamed | names
 
     def _parameter(self, old: str, value: Array) -> str:
         """Create a parameter with this value and the dtype of an old one; returns its name."""
@@ -217,4 +215,4 @@ def _undelete(match: Match) -> None:
     for op in [op for op in match.block.ops if op.type == DELETE]:
         op.inputs = {"X": [name for name in op.reads() if name not in match.between]}
         if not op.reads():
-            match.block._remove_op(op.idx)
+            match.block.remove_op(op.idx)

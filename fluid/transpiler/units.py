@@ -135,7 +135,7 @@ def _edges(op: OpDesc) -> list[str]:
 def _fed(program: Any) -> set[str]:
     """The variables that users feed or readers yield."""
     data = {var.name for var in program.all_vars() if getattr(var, "is_data", False)}
-    return data.union(*(names for _, names in program._reads))
+    return data.union(*(names for _, names in program.readers))
 
 
 def _unread(program: Program) -> set[str]:

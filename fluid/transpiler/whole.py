@@ -19,7 +19,7 @@ def whole(program: Program) -> Iterator[None]:
         for _, block_ops, _ in blocks
         for op in block_ops
     ]
-    renamed, optimized = program._current_name_table, program._is_mem_optimized
+    renamed, optimized = program.current_name_table, program.is_mem_optimized
     try:
         yield
     except BaseException:
@@ -27,7 +27,7 @@ def whole(program: Program) -> Iterator[None]:
             block.ops, block.vars = block_ops, variables
         for op, inputs, outputs, attrs in ops:
             op.inputs, op.outputs, op.attrs = inputs, outputs, attrs
-        program._current_name_table, program._is_mem_optimized = renamed, optimized
+        program.current_name_table, program.is_mem_optimized = renamed, optimized
         program.touch()
         raise
 

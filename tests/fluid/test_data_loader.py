@@ -204,7 +204,7 @@ def test_copies_read_from_the_same_reader_unless_pruned(
     made.reset()
     with pytest.raises(ValueError, match="missing feed: 'x'"):
         exe.run(main._inference_optimize(), fetch_list=[loss])
-    assert main._prune([loss])._reads == main._reads
+    assert main._prune([loss]).readers == main.readers
 
 
 def test_py_reader(exe: Any) -> None:

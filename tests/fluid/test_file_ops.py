@@ -132,7 +132,7 @@ def test_tensors_kept_in_memory_are_not_supported(block: Any) -> None:
 DECODED = {
     "parsed": lambda program: fluid.Program.parse_from_string(program.desc.serialize_to_string()),
     "cloned": lambda program: DECODED["parsed"](program).clone(),
-    "copied twice": lambda program: DECODED["cloned"](program)._copy(),
+    "copied twice": lambda program: DECODED["cloned"](program).copied(),
     "pruned": lambda program: DECODED["parsed"](program)._prune_with_input([], ["y"]),
     "compiled": lambda program: fluid.CompiledProgram(DECODED["parsed"](program)),
     "optimized": lambda program: optimized(DECODED["parsed"](program)),

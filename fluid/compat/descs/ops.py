@@ -105,11 +105,13 @@ class OpDesc:
         self.described_op.outputs = _with_slot(self.described_op.outputs, slot, names)
         self._touch()
 
-    def _rename_input(self, old_name: str, new_name: str) -> None:
+    def rename_input(self, old_name: str, new_name: str) -> None:
+        """Rename a variable in all input slots."""
         self.described_op.inputs = _renamed(self.described_op.inputs, old_name, new_name)
         self._touch()
 
-    def _rename_output(self, old_name: str, new_name: str) -> None:
+    def rename_output(self, old_name: str, new_name: str) -> None:
+        """Rename a variable in all output slots."""
         self.described_op.outputs = _renamed(self.described_op.outputs, old_name, new_name)
         self._touch()
 
@@ -134,7 +136,8 @@ class OpDesc:
         """The serialised type of an attribute; CompileError if it has none of this name."""
         return AttrType(dump_attr(self.described_op.type, name, self.attr(name)).one("type", int))
 
-    def _set_attr(self, name: str, value: Any) -> None:
+    def set_attr(self, name: str, value: Any) -> None:
+        """Set an attribute; TypeError for a value that cannot be serialised."""
         value_to_set = plain(_target(value))
         try:
             dump_attr("", name, value_to_set)
@@ -142,6 +145,10 @@ class OpDesc:
             raise TypeError(str(error)) from None
         self.described_op.attrs[name] = value_to_set
         self._touch()
+
+    _set_attr = set_attr
+    _rename_input = rename_input
+    _rename_output = rename_output
 
     def remove_attr(self, name: str) -> None:
         """Remove an attribute, if it is there."""
@@ -155,11 +162,11 @@ class OpDesc:
 
     def set_block_attr(self, name: str, block: Any) -> None:
         """Let an attribute refer to a block."""
-        self._set_attr(name, block)
+        self.set_attr(name, block)
 
     def set_blocks_attr(self, name: str, blocks: Sequence[Any]) -> None:
         """Let an attribute refer to several blocks."""
-        self._set_attr(name, [_target(block) for block in blocks])
+        self.set_attr(name, [_target(block) for block in blocks])
 
     def _block_attr_id(self, name: str) -> int:
         return int(self._ref(name, self.attr(name)))

@@ -70,18 +70,20 @@ class BlockDesc:
         """All variables of this block."""
         return [VarDesc(var, self.described_block) for var in self.described_block.vars.values()]
 
-    def _remove_var(self, name: bytes) -> None:
+    def remove_var(self, name: bytes) -> None:
+        """Remove a variable, if it is there."""
         self.described_block.vars.pop(_text(name), None)
         self.described_block.owner.touch()
 
-    def _rename_var(self, old_name: bytes, new_name: bytes) -> None:
+    def rename_var(self, old_name: bytes, new_name: bytes) -> None:
+        """Rename a variable here and in the ops of the block."""
         variable = self.find_var(old_name)
         if variable is None:
             return
         variable.set_name(_text(new_name))
         for op in [self.op(index) for index in range(self.op_size())]:
-            op._rename_input(_text(old_name), _text(new_name))
-            op._rename_output(_text(old_name), _text(new_name))
+            op.rename_input(_text(old_name), _text(new_name))
+            op.rename_output(_text(old_name), _text(new_name))
 
     # ---- ops
 
@@ -97,17 +99,28 @@ class BlockDesc:
 
     def append_op(self) -> OpDesc:
         """Append an op without type, slots and attributes."""
-        return self._insert_op(self.op_size())
+        return self.insert_op(self.op_size())
 
-    def _prepend_op(self) -> OpDesc:
-        return self._insert_op(0)
+    def prepend_op(self) -> OpDesc:
+        """Insert an op without type, slots and attributes before all others."""
+        return self.insert_op(0)
 
-    def _insert_op(self, index: int) -> OpDesc:
+    def insert_op(self, index: int) -> OpDesc:
+        """Insert an op without type, slots and attributes before position `index`."""
         return OpDesc(self.described_block.add_op("", {}, {}, index=index), self)
 
-    def _remove_op(self, start: int, end: int) -> None:
+    def remove_op(self, start: int, end: int) -> None:
+        """Remove the ops from position `start` to `end`."""
         del self.described_block.ops[start:end]
         self.described_block.owner.touch()
+
+    # ---- the names that scripts use
+
+    _remove_var = remove_var
+    _rename_var = rename_var
+    _prepend_op = prepend_op
+    _insert_op = insert_op
+    _remove_op = remove_op
 
     def serialize_to_string(self) -> bytes:
         """The `BlockDesc` bytes of a saved program."""

@@ -92,7 +92,7 @@ def tdm_sampler(
 
 def _create_table(helper: LayerHelper, attr: Any, shape: list[int], dtype: Any) -> Variable:
     """Create a parameter of indices, zeros by default."""
-    param_attr = ParamAttr._to_attr(attr)
+    param_attr = ParamAttr.to_attr(attr)
     return helper.create_parameter(param_attr, shape, dtype, default_initializer=Constant(0))
 
 
@@ -203,7 +203,7 @@ def _create_tables(
     """Create the parameters [length, 1] of slots, whose gradients are not computed."""
     created: dict[str, Variable] = {}
     for slot, (attr, length) in tables.items():
-        created[slot] = helper.create_parameter(ParamAttr._to_attr(attr), [length, 1], dtype)
+        created[slot] = helper.create_parameter(ParamAttr.to_attr(attr), [length, 1], dtype)
         created[slot].stop_gradient = True
     return created
 

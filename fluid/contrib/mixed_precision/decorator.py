@@ -144,7 +144,7 @@ class OptimizerWithMixedPrecision:
             )
 
     def _unscaled(self, param: Variable, grad: Variable) -> Variable:
-        with self._train_program._optimized_guard([param, grad]):
+        with self._train_program.optimized_guard([param, grad]):
             return grad / self._loss_scaling
 
     @typed

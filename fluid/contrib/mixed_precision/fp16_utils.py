@@ -86,7 +86,7 @@ def _cast_input(
     if differs:
         _replace_by_cast(block, index, op, var, wanted)
     if op.has_attr("in_dtype") and (op.type == "cast" if differs else var.element is wanted):
-        op._set_attr("in_dtype", int(var_type(wanted)))
+        op.set_attr("in_dtype", int(var_type(wanted)))
 
 
 def _keeps_float32(op: Operator, slot: str, sole: str, wanted: DType) -> bool:
@@ -102,12 +102,12 @@ def _replace_by_cast(block: Block, index: int, op: Operator, var: Variable, want
             name=name, dtype=var_type(wanted), persistable=False, stop_gradient=False
         )
         attrs = {"in_dtype": int(var.dtype), "out_dtype": int(out.dtype)}
-        block._insert_op(index, "cast", {"X": [var]}, {"Out": [out]}, attrs)
-    op._rename_input(var.name, name)
+        block.insert_op(index, "cast", {"X": [var]}, {"Out": [out]}, attrs)
+    op.rename_input(var.name, name)
     for inner in _owned_blocks(op):
         if var.name not in inner.vars:
             for inner_op in inner.ops:
-                inner_op._rename_input(var.name, name)
+                inner_op.rename_input(var.name, name)
 
 
 def _owned_blocks(op: Operator) -> list[Block]:
@@ -126,7 +126,7 @@ def _mark_outputs(block: Block, op: Operator, slot: str, half: DType) -> None:
         if var.type.name in HOLDERS and var.element is DType.FP32:
             var.element = half
             if op.has_attr("out_dtype"):
-                op._set_attr("out_dtype", int(var_type(half)))
+                op.set_attr("out_dtype", int(var_type(half)))
 
 
 def update_role_var_grad(main_prog: Program, params_grads: list[ParamGrad]) -> None:
@@ -140,11 +140,11 @@ def update_role_var_grad(main_prog: Program, params_grads: list[ParamGrad]) -> N
         op = writers[-1]
         if grad.element is not DType.FP32 or op.type != "cast":
             continue
-        op._remove_attr("op_role_var")
+        op.remove_attr("op_role_var")
         (half,) = op.input("X")
         source = next(producer for producer in reversed(block.ops) if half in producer.writes())
-        source._set_attr("op_role_var", [param.name, half, *source.attrs.get("op_role_var", [])])
-        op._set_attr("op_role", int(OpRole.OPTIMIZE))
+        source.set_attr("op_role_var", [param.name, half, *source.attrs.get("op_role_var", [])])
+        op.set_attr("op_role", int(OpRole.OPTIMIZE))
         block.ops.remove(op)
         block.ops.append(op)
     main_prog.touch()

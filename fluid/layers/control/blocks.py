@@ -31,7 +31,7 @@ class BlockGuard:
         self.main_program = main_program
 
     def __enter__(self) -> None:
-        self.main_program._create_block()
+        self.main_program.create_block()
 
     def complete(self) -> None:
         """Run final actions while the block is still current."""
@@ -49,7 +49,7 @@ class BlockGuard:
                 self.complete()
                 done = True
         finally:
-            self.main_program._rollback()
+            self.main_program.rollback()
             if not done:
                 del self.main_program.blocks[index:]
 
@@ -101,11 +101,11 @@ class ConditionalBlock:
         program = self.helper.main_program
         inside, parent = program.current_block(), parent_block(program)
         read, written = inputs_and_outputs(inside.ops)
-        outer = [name for name in written if parent._find_var_recursive(name) is not None]
+        outer = [name for name in written if parent.find_var_recursive(name) is not None]
         scope = parent.create_var(type=VarDesc.VarType.STEP_SCOPES)
         parent.append_op(
             "conditional_block",
-            inputs={"Cond": self.inputs, "Input": [parent._var_recursive(n) for n in read]},
+            inputs={"Cond": self.inputs, "Input": [parent.var_recursive(n) for n in read]},
             outputs={"Out": outer, "Scope": scope},
             attrs={"sub_block": inside, "is_scalar_condition": self.is_scalar_condition},
         )

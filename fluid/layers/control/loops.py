@@ -54,11 +54,11 @@ class While:
         program = self.helper.main_program
         inside, parent = program.current_block(), parent_block(program)
         read, written = inputs_and_outputs(inside.ops, [self.cond_var.name])
-        outer = [name for name in written if parent._find_var_recursive(name) is not None]
+        outer = [name for name in written if parent.find_var_recursive(name) is not None]
         scopes = parent.create_var(type=VarDesc.VarType.STEP_SCOPES)
         parent.append_op(
             "while",
-            inputs={"X": [parent._var_recursive(n) for n in read], "Condition": self.cond_var},
+            inputs={"X": [parent.var_recursive(n) for n in read], "Condition": self.cond_var},
             outputs={"Out": outer, "StepScopes": scopes},
             attrs={"sub_block": inside, "is_test": self.is_test},
         )

@@ -171,9 +171,9 @@ class StaticRNN:
         parent.append_op(
             "recurrent",
             inputs={
-                "inputs": [parent._var_recursive(var.name) for var in self.inputs],
+                "inputs": [parent.var_recursive(var.name) for var in self.inputs],
                 "initial_states": [link.init for link in self.memories.values()],
-                "parameters": [parent._var_recursive(name) for name in read],
+                "parameters": [parent.var_recursive(name) for name in read],
             },
             outputs={"outputs": self.outputs, "step_scopes": scopes},
             attrs={

@@ -65,7 +65,7 @@ def nce(
         attrs={
             "num_total_classes": int(num_total_classes),
             "num_neg_samples": drawn,
-            "seed": seed or helper.main_program._fresh_seed(),
+            "seed": seed or helper.main_program.fresh_seed(),
             "sampler": _SAMPLERS.index(sampler),
             "is_sparse": is_sparse,
             "remote_prefetch": is_sparse,
@@ -221,7 +221,7 @@ def sampled_softmax_with_cross_entropy(
             "uniq": True,
             "remove_accidental_hits": remove_accidental_hits,
             "num_samples": num_samples,
-            "seed": seed or helper.main_program._fresh_seed(),
+            "seed": seed or helper.main_program.fresh_seed(),
         },
     )  # fmt: skip
     return _soft_label_loss(helper, sampled, sampled_labels, targets, num_samples + 1) / num_true

@@ -107,7 +107,7 @@ class _Weights:
 
     def __init__(self, name: str, kind: str, param_attr: Any, bias_attr: Any, dtype: Any) -> None:
         self.helper = LayerHelper(kind, name=unique_name.generate(f"{name}/{kind}"))
-        self.attrs = ParamAttr._to_attr(param_attr), ParamAttr._to_attr(bias_attr)
+        self.attrs = ParamAttr.to_attr(param_attr), ParamAttr.to_attr(bias_attr)
         self.dtype = dtype
         self.made: list[Any] = []
 

@@ -335,7 +335,7 @@ def lstm(
         outputs["DropoutMask"] = helper.create_variable_for_type_inference(
             "uint8", stop_gradient=True
         )
-        seed = helper.main_program._fresh_seed() or seed if seed == -1 else seed
+        seed = helper.main_program.fresh_seed() or seed if seed == -1 else seed
     helper.append_op(
         "cudnn_lstm",
         inputs={"Input": input, "InitH": init_h, "InitC": init_c, "W": weight},

@@ -39,7 +39,7 @@ def _replace_sparse(block: Block, shards: Shards, trainer_id: int) -> None:
         inputs = {"Ids": [op.inputs["Ids"][0] for op in group], "W": shards.param}
         outputs = {"Outputs": [op.outputs["Out"][0] for op in group]}
         slots = {"inputs": inputs, "outputs": outputs}
-        block._insert_op(index, "distributed_lookup_table", **slots, attrs=attrs)
+        block.insert_op(index, "distributed_lookup_table", **slots, attrs=attrs)
 
     insert_lookups(block, shards.param, make, "distributed_lookup_table")
 
@@ -62,7 +62,7 @@ def _replace_distributed(block: Block, table: Table, trainer_id: int) -> None:
             ("merge_ids", {"Ids": ids, "Rows": asked, "X": answered}, {"Out": outputs}, {}),
         ]
         for place, (kind, read, written, attrs) in enumerate(steps, index):
-            block._insert_op(place, kind, inputs=read, outputs=written, attrs=attrs)
+            block.insert_op(place, kind, inputs=read, outputs=written, attrs=attrs)
 
     insert_lookups(block, table.name, make, "prefetch", distributed=True)
 
@@ -92,7 +92,7 @@ def send_table(block: Block, plan: ShardingPlan, trainer_id: int) -> str:
         fields = {"shape": table.shape, "dtype": dtype, "persistable": False}
         block.create_var(name=name, type=VarDesc.VarType.SELECTED_ROWS, **fields)
     slots = {"inputs": {"Ids": table.gradient}, "outputs": {"Out": named}}
-    block._insert_op(indices[-1] + 1, "split_ids", **slots, attrs={"op_role": int(OpRole.DIST)})
+    block.insert_op(indices[-1] + 1, "split_ids", **slots, attrs={"op_role": int(OpRole.DIST)})
     control = control_name(block)
     block.create_var(name=control, shape=[0], dtype="float32", persistable=False)
     attrs = {
@@ -102,5 +102,5 @@ def send_table(block: Block, plan: ShardingPlan, trainer_id: int) -> str:
         "share": 1.0 / plan.trainers if plan.merges else 1.0,
     }
     slots = {"inputs": {"X": named}, "outputs": {"Out": control}}
-    block._insert_op(indices[-1] + 2, "send", **slots, attrs=attrs)
+    block.insert_op(indices[-1] + 2, "send", **slots, attrs=attrs)
     return control

@@ -42,16 +42,16 @@ def _copy(server: Any, block: Block, op: Operator) -> None:
         if isinstance(value, BlockRef):
             inner = server.program.add_block(block.idx)
             _copy_block(server, op.block.program.block(value), inner)
-            copied._set_attr(name, BlockRef(inner.idx))
+            copied.set_attr(name, BlockRef(inner.idx))
 
 
 def _copy_block(server: Any, source: Block, target: Block) -> None:
     for var in source.vars.values():
-        target._clone_variable(var, force_persistable=False)
+        target.clone_variable(var, force_persistable=False)
     for op in source.ops:
         copied = server.copy_inner(target, op)
         for name, value in op.attrs.items():
             if isinstance(value, BlockRef):
                 inner = server.program.add_block(target.idx)
                 _copy_block(server, op.block.program.block(value), inner)
-                copied._set_attr(name, BlockRef(inner.idx))
+                copied.set_attr(name, BlockRef(inner.idx))

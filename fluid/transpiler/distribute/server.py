@@ -209,7 +209,7 @@ class Server:
         A shape equal to the whole parameter's becomes the slice's. A `held` variable is
         initialised like the original one.
         """
-        var = self.source._find_var_recursive(like or name)
+        var = self.source.find_var_recursive(like or name)
         if name in self.block.vars or var is None:
             return
         fields: dict[str, Any] = {"type": var.type}

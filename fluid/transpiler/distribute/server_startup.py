@@ -45,7 +45,7 @@ def make_server_startup(
     program = Program()
     block = program.global_block()
     for var in server.global_block().vars.values():
-        block._clone_variable(var)
+        block.clone_variable(var)
     source = [op for op in startup.global_block().ops if op.type not in EXCHANGE]
     variables: dict[str, Held] = server._held
     _copy_ops(block, source, startup.global_block(), variables)
@@ -115,7 +115,7 @@ def _copy(
     """Copy an op once for each name that its whole result has on the server."""
     for name in [*op.reads(), *op.writes()]:
         if name not in block.vars and name in declared.vars:
-            block._clone_variable(declared.vars[name], force_persistable=False)
+            block.clone_variable(declared.vars[name], force_persistable=False)
     result = op.writes()[0]
     names = [target for target in targets.get(result, []) if held[target].part is None]
     for name in names if names and result not in wholes else [result]:

@@ -112,7 +112,7 @@ def insert_lookups(
     ]
     for group in _alike(chosen):
         for op in group:
-            block._remove_op(op.idx)
+            block.remove_op(op.idx)
         ids = {id_name for op in group for id_name in op.inputs["Ids"]}
         outputs = {output for op in group for output in op.writes()}
         index = 1 + max(

@@ -46,7 +46,7 @@ class Rewriting:
         ops = list(self.block.ops)
         removed = {id(ops[index]) for index in self.updates.removed}
         for index in self.updates.clipping.on_trainer:
-            ops[index]._set_attr("op_role", int(OpRole.BACKWARD))
+            ops[index].set_attr("op_role", int(OpRole.BACKWARD))
         pruning.drop_ops(self.program, lambda op: id(op) in removed)
         replace_lookups(self.block, self.plan, self.trainer_id)
         for shards in self.plan.shards:
@@ -112,7 +112,7 @@ class Rewriting:
             kind, sections = ("split_selected_rows", "height_sections")
         attrs = {sections: shards.rows, "op_role": int(OpRole.DIST)}
         slots = {"inputs": {"X": shards.gradient}, "outputs": {"Out": blocks}}
-        self.block._insert_op(index, kind, **slots, attrs=attrs)
+        self.block.insert_op(index, kind, **slots, attrs=attrs)
         return blocks
 
     def _insert_send(
@@ -135,7 +135,7 @@ class Rewriting:
         }
         if norm is not None:
             self._clip_sent(norm, inputs, outputs, attrs)
-        self.block._insert_op(index, "send", inputs=inputs, outputs=outputs, attrs=attrs)
+        self.block.insert_op(index, "send", inputs=inputs, outputs=outputs, attrs=attrs)
 
     def _norm(self, param: str) -> GlobalNorm | None:
         """The clip that `send` applies to the gradient of a parameter."""
@@ -222,18 +222,18 @@ def new_control(block: Block) -> str:
 
 def rename_everywhere(program: Program, old: str, new: str) -> None:
     """Rename a variable in every block and in `op_role_var`."""
-    program.global_block()._rename_var(old, new)
+    program.global_block().rename_var(old, new)
     for block in program.blocks:
         for op in block.ops:
-            op._rename_input(old, new)
-            op._rename_output(old, new)
+            op.rename_input(old, new)
+            op.rename_output(old, new)
             _rename_role(op, old, new)
 
 
 def _rename_role(op: Operator, old: str, new: str) -> None:
     named = op.attrs.get("op_role_var")
     if named and old in named:
-        op._set_attr("op_role_var", [new if name == old else name for name in named])
+        op.set_attr("op_role_var", [new if name == old else name for name in named])
 
 
 def create_blocks(block: Block, shards: Shards) -> list[str]:

@@ -54,10 +54,10 @@ def _drop_unused(block: Block, main: Program, origin: Program, plan: ShardingPla
     for index in reversed(range(len(block.ops))):
         written = block.ops[index].writes()
         if written and dropped.issuperset(written):
-            block._remove_op(index)
+            block.remove_op(index)
     used = {name for op in block.ops for name in [*op.reads(), *op.writes()]}
     for name in [name for name in block.vars if name in dropped and name not in used]:
-        block._remove_var(name)
+        block.remove_var(name)
 
 
 def _add_counters(block: Block, plan: ShardingPlan) -> None:
@@ -71,7 +71,7 @@ def add_constant(block: Block, name: str, value: float) -> Operator:
     """Declare an int64 [1] variable and prepend the op that initialises it."""
     block.create_var(name=name, shape=[1], dtype="int64", persistable=True)
     attrs: dict[str, Any] = {"shape": [1], "dtype": int(block.var(name).dtype), "value": value}
-    return block._prepend_op("fill_constant", outputs={"Out": name}, attrs=attrs)
+    return block.prepend_op("fill_constant", outputs={"Out": name}, attrs=attrs)
 
 
 def _fake(block: Block, name: str) -> None:
@@ -82,6 +82,6 @@ def _fake(block: Block, name: str) -> None:
             f"table {name!r} must be initialised by one op of the startup program, but is by "
             f"{len(makers)}: {', '.join(op.type for op in makers) or 'none'}"
         )
-    block._remove_op(makers[0].idx)
+    block.remove_op(makers[0].idx)
     attrs = {"shape": list(block.var(name).shape), "op_role": int(OpRole.FORWARD)}
     block.append_op("fake_init", outputs={"Out": name}, attrs=attrs)

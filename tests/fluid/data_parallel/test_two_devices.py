@@ -339,7 +339,7 @@ def test_readers_feed_every_device(exe: Any) -> None:
     doubled = fluid.layers.scale(x, 2.0)
     for drop_last, batches in ((True, 4), (False, 5)):
         program = fluid.default_main_program()
-        program._reads.clear()
+        program.readers.clear()
         loader = fluid.io.DataLoader.from_generator([x], 4, iterable=False, drop_last=drop_last)
         loader.set_batch_generator(lambda: ([X[:2]] for _ in range(5)))
         compiled = fluid.CompiledProgram(program).with_data_parallel()
