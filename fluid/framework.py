@@ -83,6 +83,9 @@ class Program(ir.Program):
     has a different seed, so that layers of the same shape are initialized differently.
     """
 
+    # `make_block` makes every block.
+    blocks: list[Block]  # pyright: ignore[reportIncompatibleVariableOverride]
+
     _global_seed = 0
     is_mem_optimized = False
 

@@ -32,6 +32,10 @@ class InputNotFound(MissingSlot, AssertionError):
 class Block(ir.Block):
     """Variables by name and ops in order, inside a program."""
 
+    # Only this package's classes make the blocks of a program, and append to them.
+    vars: dict[str, Variable]  # pyright: ignore[reportIncompatibleVariableOverride]
+    ops: list[Operator]  # pyright: ignore[reportIncompatibleVariableOverride]
+
     @property
     def program(self) -> Any:
         """The program it belongs to."""
