@@ -43,7 +43,7 @@ CONSTANTS: Mapping[str, str] = {
     "compiler.codegen.triton.tiling.tiles.MIN_SIDE": "the least that `tl.dot` accepts",
     "compiler.codegen.triton.values.MAX_INLINE_LENGTH": "characters of a line of a kernel",
     "compiler.ops.collective.buckets.ALIGNED": HARDWARE,
-    "compiler.ops.detection.yolo_loss.MAX_ANCHORS": LIMIT,
+    "compiler.ops.detection.yolov3_loss.MAX_ANCHORS": LIMIT,
     "compiler.ops.detection.nms.POLYGONS": "the numbers of coordinates that boxes may have",
     "compiler.ops.fused.attention_lstm.LONG_SEQUENCE": "NumPy code; its own test crosses it",
     "compiler.ops.image.interpolate.EXACT": "the denominator of a scale",

@@ -19,22 +19,19 @@ _KINDS = {
     "collective.rings": "c_comm_init c_comm_init_all c_gen_nccl_id gen_nccl_id",
     "collective.streams": "c_sync_calc_stream c_sync_comm_stream",
     "collective.sync_batch_norm": "sync_batch_norm sync_batch_norm_grad",
-    "control.arrays": (
-        "add_to_array lod_array_length read_from_array take_from_array tensor_array_to_tensor "
-        "tensor_array_to_tensor_grad write_to_array"
-    ),
-    "control.beam": "beam_search beam_search_decode gather_tree",
-    "control.bodies": "if loop unwind",
+    "control.beam_search": "beam_search beam_search_decode gather_tree",
     "control.branching": (
         "merge_lod_tensor merge_lod_tensor_infer select_input select_output split_lod_tensor"
     ),
-    "control.control": (
-        "conditional_block conditional_block_grad conditional_block_infer delete_var feed fetch "
-        "recurrent recurrent_grad rnn_memory_helper rnn_memory_helper_grad while while_grad"
+    "control.control_flow": (
+        "conditional_block conditional_block_grad conditional_block_infer recurrent "
+        "recurrent_grad rnn_memory_helper rnn_memory_helper_grad while while_grad"
     ),
     "control.device_copies": "to_device to_host",
-    "control.files": "load load_combine save save_combine",
-    "control.host": "assert print print_named py_func",
+    "control.feed_fetch": "delete_var feed fetch",
+    "control.if_and_loop": "if loop unwind",
+    "control.print": "assert print print_named",
+    "control.py_func": "py_func",
     "control.rank_table": (
         "array_to_lod_tensor lod_rank_table lod_tensor_to_array max_sequence_len "
         "reorder_lod_tensor_by_rank reorder_lod_tensor_by_rank_grad shrink_rnn_memory "
@@ -43,24 +40,29 @@ _KINDS = {
     "control.recurrent_steps": (
         "copy_array empty_array stack_steps step_count step_index sum_arrays take_step"
     ),
-    "detection.boxes": (
+    "control.save_load": "load load_combine save save_combine",
+    "control.tensor_arrays": (
+        "add_to_array lod_array_length read_from_array take_from_array tensor_array_to_tensor "
+        "tensor_array_to_tensor_grad write_to_array"
+    ),
+    "detection.bipartite_match": "bipartite_match",
+    "detection.box_coder": (
         "box_clip box_coder box_decoder_and_assign iou_similarity polygon_box_transform"
     ),
-    "detection.labels": "generate_proposal_labels",
-    "detection.masks": "generate_mask_labels",
-    "detection.match": (
-        "bipartite_match mine_hard_examples sigmoid_focal_loss sigmoid_focal_loss_grad "
-        "target_assign"
-    ),
-    "detection.nms": "locality_aware_nms matrix_nms multiclass_nms multiclass_nms2 multiclass_nms3",
-    "detection.priors": "anchor_generator density_prior_box prior_box",
-    "detection.proposals": (
+    "detection.generate_mask_labels": "generate_mask_labels",
+    "detection.generate_proposal_labels": "generate_proposal_labels",
+    "detection.generate_proposals": (
         "collect_fpn_proposals distribute_fpn_proposals generate_proposals "
         "retinanet_detection_output"
     ),
-    "detection.targets": "retinanet_target_assign rpn_target_assign",
-    "detection.yolo": "yolo_box",
-    "detection.yolo_loss": "yolov3_loss yolov3_loss_grad",
+    "detection.mine_hard_examples": "mine_hard_examples",
+    "detection.nms": "locality_aware_nms matrix_nms multiclass_nms multiclass_nms2 multiclass_nms3",
+    "detection.prior_box": "anchor_generator density_prior_box prior_box",
+    "detection.rpn_target_assign": "retinanet_target_assign rpn_target_assign",
+    "detection.sigmoid_focal_loss": "sigmoid_focal_loss sigmoid_focal_loss_grad",
+    "detection.target_assign": "target_assign",
+    "detection.yolo_box": "yolo_box",
+    "detection.yolov3_loss": "yolov3_loss yolov3_loss_grad",
     "fused.attention_lstm": "attention_lstm attention_lstm_steps",
     "fused.convolution": "conv2d_fusion fusion_transpose_flatten_concat",
     "fused.elemwise_activation": "fused_elemwise_activation fused_elemwise_activation_grad",
@@ -75,16 +77,18 @@ _KINDS = {
         "fusion_seqpool_cvm_concat"
     ),
     "fused.transformer": "fused_embedding_eltwise_layernorm multihead_matmul skip_layernorm",
+    "image.add_position_encoding": "add_position_encoding add_position_encoding_grad",
     "image.conv": "conv2d conv2d_grad conv3d conv3d_grad depthwise_conv2d depthwise_conv2d_grad",
     "image.conv_transpose": (
         "conv2d_transpose conv2d_transpose_grad conv3d_transpose conv3d_transpose_grad "
         "depthwise_conv2d_transpose depthwise_conv2d_transpose_grad"
     ),
-    "image.deformable": (
+    "image.deformable_conv": (
         "deformable_conv deformable_conv_grad deformable_conv_v1 deformable_conv_v1_grad"
     ),
-    "image.deformable_regions": "deformable_psroi_pooling deformable_psroi_pooling_grad",
-    "image.grid": "affine_grid affine_grid_grad grid_sampler grid_sampler_grad",
+    "image.deformable_psroi_pooling": "deformable_psroi_pooling deformable_psroi_pooling_grad",
+    "image.fsp": "fsp fsp_grad",
+    "image.grid_sampler": "affine_grid affine_grid_grad grid_sampler grid_sampler_grad",
     "image.interpolate": (
         "bicubic_interp bicubic_interp_grad bicubic_interp_v2 bicubic_interp_v2_grad "
         "bilinear_interp bilinear_interp_grad bilinear_interp_v2 bilinear_interp_v2_grad "
@@ -92,43 +96,47 @@ _KINDS = {
         "nearest_interp_grad nearest_interp_v2 nearest_interp_v2_grad trilinear_interp "
         "trilinear_interp_grad trilinear_interp_v2 trilinear_interp_v2_grad"
     ),
-    "image.perspective": "roi_perspective_transform roi_perspective_transform_grad",
-    "image.pixels": (
+    "image.max_pool_with_index": (
+        "max_pool2d_with_index max_pool2d_with_index_grad max_pool3d_with_index "
+        "max_pool3d_with_index_grad"
+    ),
+    "image.pixel_shuffle": (
         "pixel_shuffle pixel_shuffle_grad shuffle_channel shuffle_channel_grad space_to_depth "
-        "space_to_depth_grad temporal_shift temporal_shift_grad"
+        "space_to_depth_grad"
     ),
     "image.pool": "pool2d pool2d_grad pool3d pool3d_grad",
-    "image.pool_index": (
-        "max_pool2d_with_index max_pool2d_with_index_grad max_pool3d_with_index "
-        "max_pool3d_with_index_grad spp spp_grad unpool unpool_grad"
-    ),
-    "image.positional": (
-        "add_position_encoding add_position_encoding_grad fsp fsp_grad similarity_focus"
-    ),
-    "image.precise_regions": "prroi_pool prroi_pool_grad",
-    "image.regions": "psroi_pool psroi_pool_grad roi_align roi_align_grad roi_pool roi_pool_grad",
+    "image.prroi_pool": "prroi_pool prroi_pool_grad",
+    "image.psroi_pool": "psroi_pool psroi_pool_grad",
+    "image.roi_align": "roi_align roi_align_grad",
+    "image.roi_perspective_transform": "roi_perspective_transform roi_perspective_transform_grad",
+    "image.roi_pool": "roi_pool roi_pool_grad",
+    "image.similarity_focus": "similarity_focus",
+    "image.spp": "spp spp_grad",
+    "image.temporal_shift": "temporal_shift temporal_shift_grad",
     "image.unfold": "im2sequence im2sequence_grad unfold unfold_grad",
-    "loss.binary": (
+    "image.unpool": "unpool unpool_grad",
+    "loss.binary_losses": (
         "bce_loss bce_loss_grad hinge_loss hinge_loss_grad log_loss log_loss_grad "
         "modified_huber_loss modified_huber_loss_grad sigmoid_cross_entropy_with_logits "
         "sigmoid_cross_entropy_with_logits_grad teacher_student_sigmoid_loss "
         "teacher_student_sigmoid_loss_grad"
     ),
+    "loss.center_loss": "center_loss center_loss_grad",
     "loss.crf": "crf_decoding linear_chain_crf linear_chain_crf_grad",
+    "loss.cross_entropy": "cross_entropy cross_entropy2 cross_entropy_grad cross_entropy_grad2",
     "loss.ctc": "ctc_align warpctc warpctc_grad",
-    "loss.distance": (
-        "center_loss center_loss_grad huber_loss huber_loss_grad kldiv_loss kldiv_loss_grad "
-        "smooth_l1_loss smooth_l1_loss_grad"
-    ),
     "loss.hierarchical_sigmoid": "hierarchical_sigmoid hierarchical_sigmoid_grad",
-    "loss.labels": "label_smooth label_smooth_grad nll_loss nll_loss_grad",
-    "loss.loss": "cross_entropy cross_entropy2 cross_entropy_grad cross_entropy_grad2",
+    "loss.huber_loss": "huber_loss huber_loss_grad",
+    "loss.kldiv_loss": "kldiv_loss kldiv_loss_grad",
+    "loss.label_smooth": "label_smooth label_smooth_grad",
     "loss.nce": "nce nce_grad",
-    "loss.rank": (
+    "loss.nll_loss": "nll_loss nll_loss_grad",
+    "loss.rank_loss": (
         "bpr_loss bpr_loss_grad margin_rank_loss margin_rank_loss_grad rank_loss rank_loss_grad"
     ),
     "loss.sample_logits": "sample_logits sample_logits_grad",
-    "loss.softmax_loss": "softmax_with_cross_entropy softmax_with_cross_entropy_grad",
+    "loss.smooth_l1_loss": "smooth_l1_loss smooth_l1_loss_grad",
+    "loss.softmax_with_cross_entropy": "softmax_with_cross_entropy softmax_with_cross_entropy_grad",
     "matching.item_trees": "tdm_child tdm_sampler",
     "matching.match_matrix": "match_matrix_tensor match_matrix_tensor_grad",
     "matching.pyramid_hash": "pyramid_hash pyramid_hash_grad",
@@ -141,13 +149,15 @@ _KINDS = {
         "floor_grad log log_grad pow pow_grad relu relu6 relu6_grad relu_grad sigmoid "
         "sigmoid_grad sign sqrt sqrt_grad square square_grad tanh tanh_grad"
     ),
-    "math.bilinear_product": "bilinear_tensor_product bilinear_tensor_product_grad",
+    "math.allclose": "allclose equal_all equal_reduce",
+    "math.bilinear_tensor_product": "bilinear_tensor_product bilinear_tensor_product_grad",
     "math.compare": (
         "equal greater_equal greater_than less_equal less_than logical_and logical_not logical_or "
         "logical_xor not_equal"
     ),
     "math.conv_shift": "conv_shift conv_shift_grad",
-    "math.cumulative": "cumsum",
+    "math.cos_sim": "cos_sim cos_sim_grad",
+    "math.cumsum": "cumsum",
     "math.double_grad": (
         "elementwise_add_grad_grad elementwise_div_grad_grad elementwise_sub_grad_grad "
         "elu_grad_grad exp_grad_grad log_grad_grad reciprocal_grad_grad sigmoid_grad_grad "
@@ -165,48 +175,50 @@ _KINDS = {
         "elementwise_pow elementwise_pow_grad elementwise_sub elementwise_sub_grad increment "
         "minus scale sum"
     ),
-    "math.finite": (
-        "allclose equal_all equal_reduce isfinite isfinite_v2 isinf isinf_v2 isnan isnan_v2"
-    ),
-    "math.gaussian": "erf erf_grad gelu gelu_grad",
-    "math.linalg": "addmm addmm_grad cross cross_grad dot dot_grad kron kron_grad trace trace_grad",
-    "math.matmul": "matmul matmul_grad mul mul_grad",
-    "math.matmul_heads": "matmul_heads matmul_heads_grad",
-    "math.matmul_v2": "bmm bmm_grad matmul_v2 matmul_v2_grad",
-    "math.rectifier": (
+    "math.gelu": "erf erf_grad gelu gelu_grad",
+    "math.isfinite": "isfinite isfinite_v2 isinf isinf_v2 isnan isnan_v2",
+    "math.leaky_relu": (
         "brelu brelu_grad elu elu_grad hard_shrink hard_shrink_grad hard_sigmoid "
         "hard_sigmoid_grad hard_swish hard_swish_grad leaky_relu leaky_relu_grad maxout "
         "maxout_grad prelu prelu_grad selu selu_grad softshrink softshrink_grad thresholded_relu "
         "thresholded_relu_grad"
     ),
+    "math.linalg": "addmm addmm_grad cross cross_grad dot dot_grad kron kron_grad trace trace_grad",
+    "math.matmul": "matmul matmul_grad mul mul_grad",
+    "math.matmul_heads": "matmul_heads matmul_heads_grad",
+    "math.matmul_v2": "bmm bmm_grad matmul_v2 matmul_v2_grad",
     "math.reduce": (
         "mean mean_grad reduce_max reduce_max_grad reduce_mean reduce_mean_grad reduce_min "
         "reduce_min_grad reduce_prod reduce_prod_grad reduce_sum reduce_sum_grad"
     ),
     "math.reduce_logical": "reduce_all reduce_any",
-    "math.row_pairs": "cos_sim cos_sim_grad squared_l2_distance squared_l2_distance_grad",
-    "math.smooth": (
+    "math.smooth_activation": (
         "logsigmoid logsigmoid_grad mish mish_grad silu silu_grad soft_relu soft_relu_grad "
         "softplus softplus_grad softsign softsign_grad stanh stanh_grad swish swish_grad "
         "tanh_shrink tanh_shrink_grad"
     ),
     "math.softmax": "log_softmax log_softmax_grad logsumexp logsumexp_grad softmax softmax_grad",
     "math.sort": "arg_max arg_min argsort argsort_grad top_k top_k_grad top_k_v2 top_k_v2_grad",
+    "math.squared_l2_distance": "squared_l2_distance squared_l2_distance_grad",
     "math.vector_norm": (
         "dist dist_grad frobenius_norm frobenius_norm_grad l1_norm l1_norm_grad norm norm_grad "
         "p_norm p_norm_grad squared_l2_norm squared_l2_norm_grad"
     ),
+    "metric.accuracy": "accuracy",
     "metric.auc": "auc",
-    "metric.chunks": "chunk_eval",
+    "metric.chunk_eval": "chunk_eval",
     "metric.detection_map": "detection_map",
     "metric.edit_distance": "edit_distance",
-    "metric.metric": "accuracy mean_iou positive_negative_pair precision_recall",
-    "norm.channel_norm": "affine_channel affine_channel_grad lrn lrn_grad",
+    "metric.mean_iou": "mean_iou",
+    "metric.positive_negative_pair": "positive_negative_pair",
+    "metric.precision_recall": "precision_recall",
+    "norm.affine_channel": "affine_channel affine_channel_grad",
+    "norm.batch_norm": "batch_norm batch_norm_again batch_norm_grad",
     "norm.data_norm": "data_norm data_norm_grad",
     "norm.group_norm": "group_norm group_norm_grad instance_norm instance_norm_grad",
-    "norm.inplace_norm": "inplace_abn inplace_abn_grad",
+    "norm.inplace_abn": "inplace_abn inplace_abn_grad",
     "norm.layer_norm": "layer_norm layer_norm_grad",
-    "norm.norm": "batch_norm batch_norm_again batch_norm_grad",
+    "norm.lrn": "lrn lrn_grad",
     "norm.spectral_norm": "spectral_norm spectral_norm_grad",
     "ps.exchange": "fetch_barrier fetched recv send send_barrier",
     "ps.remote_loss": "remote_hierarchical_sigmoid remote_nce",
@@ -246,6 +258,7 @@ _KINDS = {
         "join_offsets sequence_concat sequence_concat_grad sequence_reshape sequence_reshape_grad "
         "sequence_reverse sequence_slice sequence_slice_grad"
     ),
+    "shape.cast": "assign cast",
     "shape.coalesce": "coalesce_tensor",
     "shape.concat": "concat concat_grad split",
     "shape.creation": (
@@ -268,6 +281,7 @@ _KINDS = {
     "shape.literal_tensors": "assign_value fill",
     "shape.meshgrid": "meshgrid meshgrid_grad",
     "shape.multiplex": "multiplex multiplex_grad",
+    "shape.one_hot": "one_hot one_hot_v2 shard_index",
     "shape.pad": (
         "pad pad2d pad2d_grad pad3d pad3d_grad pad_constant_like pad_constant_like_grad pad_grad"
     ),
@@ -279,33 +293,34 @@ _KINDS = {
     ),
     "shape.ranges": "linspace range",
     "shape.reorder": "crop crop_grad crop_tensor crop_tensor_grad flip reverse roll roll_grad",
-    "shape.select": "masked_select masked_select_grad where where_grad where_index",
-    "shape.set_value": "set_value",
-    "shape.shape": (
+    "shape.reshape": (
         "flatten flatten2 flatten2_grad flatten_contiguous_range flatten_contiguous_range_grad "
         "flatten_grad reshape reshape2 reshape2_grad reshape_grad squeeze squeeze2 squeeze2_grad "
         "squeeze_grad unsqueeze unsqueeze2 unsqueeze2_grad unsqueeze_grad"
     ),
+    "shape.select": "masked_select masked_select_grad where where_grad where_index",
+    "shape.set_value": "set_value",
+    "shape.shape": "is_empty shape size",
     "shape.shuffle": "random_crop seed shuffle_batch shuffle_batch_grad",
     "shape.slicing": "slice slice_grad",
     "shape.stack": "stack stack_grad unbind unstack unstack_grad",
     "shape.strided": "strided_slice strided_slice_grad",
-    "shape.tensor": "assign cast is_empty one_hot one_hot_v2 shape shard_index size",
     "shape.transpose": "transpose transpose2 transpose2_grad transpose_grad",
     "shape.unique": "unique unique_with_counts",
-    "train.densify": "densify_rows row_numbers",
-    "train.dgc": "dgc dgc_allreduce_sum dgc_clip_by_norm dgc_momentum",
-    "train.embedding": "lookup_table lookup_table_grad lookup_table_v2 lookup_table_v2_grad",
-    "train.norm_optimizers": "average_accumulates dpsgd lamb lars_momentum",
-    "train.optimizer": "adagrad adam adamax momentum sgd",
-    "train.optimizer_adaptive": (
+    "train.adam": "adagrad adam adamax",
+    "train.adaptive_optimizers": (
         "adadelta decayed_adagrad ftrl proximal_adagrad proximal_gd rmsprop"
     ),
-    "train.sparse_optimizer": "adagrad_rows adam_rows sgd_rows",
-    "train.sparse_rows": (
+    "train.densify": "densify_rows row_numbers",
+    "train.dgc": "dgc dgc_allreduce_sum dgc_clip_by_norm dgc_momentum",
+    "train.lookup_table": "lookup_table lookup_table_grad lookup_table_v2 lookup_table_v2_grad",
+    "train.norm_optimizers": "average_accumulates dpsgd lamb lars_momentum",
+    "train.selected_rows": (
         "clip_by_norm_rows clip_rows elementwise_mul_rows get_tensor_from_selected_rows "
         "merge_rows merge_selected_rows scale_rows sum_rows"
     ),
+    "train.sgd": "momentum sgd",
+    "train.sparse_optimizers": "adagrad_rows adam_rows sgd_rows",
 }
 """The ops of each module, with their gradients."""
 

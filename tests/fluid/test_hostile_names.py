@@ -26,7 +26,7 @@ from compiler.ir.program import Program as PlainProgram
 from compiler.ir.text.parser import parse
 from compiler.ir.text.printer import same, show
 from compiler.ir.types import DType, TensorType
-from compiler.ops.control.host import Print, printed_text
+from compiler.ops.control.print import Print, printed_text
 from compiler.support.escape import (
     dot_string,
     expect_one_line,

@@ -8,7 +8,7 @@ import pytest
 from compiler.errors import ShapeError
 from compiler.ir.opdef import find
 from compiler.ir.types import DType, TensorType
-from compiler.ops.metric.metric import pair_weights
+from compiler.ops.metric.positive_negative_pair import pair_weights
 from tests.ops.samples import integers, numbers
 
 

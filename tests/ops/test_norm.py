@@ -8,7 +8,7 @@ import pytest
 from compiler.errors import ShapeError
 from compiler.ir.opdef import find
 from compiler.ir.types import DType, TensorType
-from compiler.ops.norm.norm_numpy import normalize_by_batch
+from compiler.ops.norm.batch_norm_numpy import normalize_by_batch
 from tests.ops.generated import hold
 from tests.ops.samples.norm import normalisation
 

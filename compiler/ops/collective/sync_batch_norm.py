@@ -10,16 +10,16 @@ from compiler.ir.opdef import RecomputeRule, attr, reads_token, writes_token
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number, SourceBuilder
 from compiler.ir.types import Array, DType, Shape
 from compiler.ops.collective.single_rank import SingleRank
-from compiler.ops.norm import batch_norm_kernels as batch_lanes
-from compiler.ops.norm.norm import BatchNorm
-from compiler.ops.norm.norm_kernels import Channels, moments
-from compiler.ops.norm.norm_numpy import (
+from compiler.ops.norm import batch_norm_kernels as kernels
+from compiler.ops.norm.batch_norm import BatchNorm
+from compiler.ops.norm.batch_norm_numpy import (
     channel_rows,
     finish_batch,
     normalised,
     rows_gradient,
     rows_like,
 )
+from compiler.ops.norm.channel_kernels import Channels, moments
 
 
 def global_sums(collective: Any, ring: int, name: str, parts: list[Any], count: int) -> list[Any]:
@@ -210,7 +210,7 @@ class SyncBatchNorm(BatchNorm, op="sync_batch_norm"):
         affine: tuple[DeviceOperand, DeviceOperand],
         Y: DeviceOperand | None,
         saved: tuple[DeviceOperand, DeviceOperand],
-        kept: batch_lanes.Statistics,
+        kept: kernels.Statistics,
     ) -> None:
         packed = self._packed_moments(k, s, X)
         self._update_statistics(k, packed, saved, kept)
@@ -246,7 +246,7 @@ class SyncBatchNorm(BatchNorm, op="sync_batch_norm"):
         k: KernelBuilder,
         packed: DeviceOperand,
         saved: tuple[DeviceOperand, DeviceOperand],
-        keep: batch_lanes.Statistics,
+        keep: kernels.Statistics,
     ) -> None:
         """Compute global mean and 1/deviation, and update the running statistics."""
         (c,) = k.grid(*saved[0].shape)

@@ -17,7 +17,7 @@ from compiler.ir.dims import UNKNOWN
 from compiler.ir.opdef import OpDef, attr, reads, reads_lod, writes, writes_lod
 from compiler.ir.program import OpDesc
 from compiler.ir.types import Array, DType, Shape, TensorType
-from compiler.ops.control.arrays import LEVEL
+from compiler.ops.control.tensor_arrays import LEVEL
 from compiler.ops.sequence.lod_entries import behind, picked, starts_of
 from compiler.ops.type_checks import numeric
 from compiler.support.limits import MAX_ARRAY_ITEMS

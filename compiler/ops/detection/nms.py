@@ -14,7 +14,7 @@ from compiler.errors import ShapeError
 from compiler.ir.dims import UNKNOWN
 from compiler.ir.opdef import Attr, OpDef, attr, reads, reads_lod, required, writes, writes_lod
 from compiler.ir.types import Array, DType, TensorType
-from compiler.ops.detection.boxes import require_boxes
+from compiler.ops.detection.box_coder import require_boxes
 from compiler.ops.detection.nms_classes_numpy import best_of_classes
 from compiler.ops.detection.nms_numpy import best_first, decayed_scores, merge_neighbours
 from compiler.ops.type_checks import differ, shown

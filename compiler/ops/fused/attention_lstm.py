@@ -7,7 +7,7 @@ import numpy as np
 from compiler.ir.opdef import OpDef, attr, reads, reads_lod, writes
 from compiler.ir.opdef.composite import Composite, Steps
 from compiler.ir.types import Array, TensorType
-from compiler.ops.sequence.sequence import count_of, require_one_level, require_rank, run_rows
+from compiler.ops.sequence.offsets import count_of, require_one_level, require_rank, run_rows
 from compiler.ops.sequence.time_steps import (
     activate,
     by_time_step,

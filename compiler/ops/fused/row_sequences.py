@@ -7,7 +7,7 @@ import numpy as np
 from compiler.ir.opdef import OpDef, reads, writes, writes_lod
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand
 from compiler.ir.types import Array, Shape, TensorType
-from compiler.ops.sequence.sequence import offsets_of
+from compiler.ops.sequence.offsets import offsets_of
 from compiler.ops.shared_kernels import copy
 
 

@@ -21,7 +21,7 @@ from compiler.ops.image.conv_geometry import (
 )
 from compiler.ops.image.unrolled_reductions import UnrolledReduction
 from compiler.ops.image.windows import channels_first
-from compiler.ops.norm.norm_kernels import upcast
+from compiler.ops.norm.channel_kernels import upcast
 
 MAX_TAPS = 3
 """Maximum number of taps that one program accumulates at once: each needs registers."""

@@ -15,7 +15,7 @@ from compiler.ir.types import DType, Shape, lowest
 from compiler.ops.image.conv_geometry import both, every, plus, times, within
 from compiler.ops.image.unrolled_reductions import UnrolledReduction
 from compiler.ops.image.windows import Axis, channels_first, in_layout
-from compiler.ops.norm.norm_kernels import compute_dtype, upcast
+from compiler.ops.norm.channel_kernels import compute_dtype, upcast
 
 
 @dataclass(frozen=True)

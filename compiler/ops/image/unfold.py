@@ -21,7 +21,7 @@ from compiler.ops.image.conv_numpy import (
     without_padding,
 )
 from compiler.ops.image.windows import Axis, Sliding, concrete_shape, require_images
-from compiler.ops.sequence.sequence import even_offsets
+from compiler.ops.sequence.offsets import even_offsets
 from compiler.ops.type_checks import require_same_shape
 
 

@@ -11,11 +11,10 @@ from compiler.ir.opdef.attribute_bounds import WIDE, at_least
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
 from compiler.ir.opdef.size_comparison import is_less
 from compiler.ir.types import Array, DType, TensorType
-from compiler.ops.loss import hierarchical_sigmoid_kernels as tree_kernels
-from compiler.ops.loss import sampled_class_kernels as class_kernels
+from compiler.ops.loss import hierarchical_sigmoid_kernels, sampled_class_kernels
 from compiler.ops.loss.hierarchical_sigmoid_kernels import TreePaths
 from compiler.ops.shared_kernels import copy
-from compiler.ops.train.sparse_rows import rows_type
+from compiler.ops.train.selected_rows import rows_type
 from compiler.ops.type_checks import (
     differ,
     require_dtype,
@@ -238,7 +237,7 @@ class HierarchicalSigmoid(OpDef, op="hierarchical_sigmoid"):
     ) -> None:
         paths = self.paths(W, Label, PathTable, PathCode)
         passed = PreOut or k.scratch((X.shape[0], paths.longest), X.type.dtype)
-        tree_kernels.costs(k, paths, (X, W, Bias), passed, Out)
+        hierarchical_sigmoid_kernels.costs(k, paths, (X, W, Bias), passed, Out)
         if W_Out is not None:
             copy(k, W, W_Out)
 
@@ -260,15 +259,17 @@ class HierarchicalSigmoid(OpDef, op="hierarchical_sigmoid"):
         d_W_rows: DeviceOperand | None,
     ) -> None:
         paths = self.paths(W, Label, PathTable, PathCode)
-        slope, forks = tree_kernels.score_gradients(k, paths, PreOut, d_Out)
+        slope, forks = hierarchical_sigmoid_kernels.score_gradients(k, paths, PreOut, d_Out)
         if d_X is not None:
-            class_kernels.input_gradient(k, slope, forks, W, d_X)
+            sampled_class_kernels.input_gradient(k, slope, forks, W, d_X)
         if d_Bias is not None:
-            class_kernels.bias_gradient(k, slope, forks, d_Bias)
+            sampled_class_kernels.bias_gradient(k, slope, forks, d_Bias)
         if d_W_rows is not None:
             copy(k, forks, d_W_rows)
         if d_W is not None:
-            class_kernels.weight_gradient(k, slope, forks, X, d_W_Out, d_W, d_W_rows is not None)
+            sampled_class_kernels.weight_gradient(
+                k, slope, forks, X, d_W_Out, d_W, d_W_rows is not None
+            )
 
     def lower(
         self,

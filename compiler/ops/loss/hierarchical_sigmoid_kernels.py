@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from compiler.ir.dims import Size
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ir.types import DType
-from compiler.ops.loss.binary import softplus
+from compiler.ops.loss.binary_losses import softplus
 from compiler.ops.shared_kernels import inside, listed
 
 MAX_SCORE = 40.0

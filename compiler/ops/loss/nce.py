@@ -17,8 +17,7 @@ from compiler.ir.opdef.kernel_builder import (
     SourceBuilder,
 )
 from compiler.ir.types import Array, DType, TensorType
-from compiler.ops.loss import nce_kernels as nce_kernels
-from compiler.ops.loss import sampled_class_kernels as class_kernels
+from compiler.ops.loss import nce_kernels, sampled_class_kernels
 from compiler.ops.loss.nce_kernels import Sampler
 from compiler.ops.loss.samplers import (
     LOG_UNIFORM,
@@ -29,7 +28,7 @@ from compiler.ops.loss.samplers import (
     draw_classes,
 )
 from compiler.ops.shared_kernels import copy, too_many
-from compiler.ops.train.sparse_rows import rows_type
+from compiler.ops.train.selected_rows import rows_type
 from compiler.ops.type_checks import differ, require_dtype, require_same_dtype, shown
 
 
@@ -315,11 +314,11 @@ class Nce(OpDef, op="nce"):
         drawn = (self.num_neg_samples, SampleWeight, d_Cost)
         slope, numbers = nce_kernels.score_gradients(k, sampler, SampleLogits, SampleLabels, *drawn)
         if d_Input is not None:
-            class_kernels.input_gradient(k, slope, numbers, Weight, d_Input)
+            sampled_class_kernels.input_gradient(k, slope, numbers, Weight, d_Input)
         if d_Bias is not None:
-            class_kernels.bias_gradient(k, slope, numbers, d_Bias)
+            sampled_class_kernels.bias_gradient(k, slope, numbers, d_Bias)
         if d_Weight_rows is not None:
             copy(k, numbers, d_Weight_rows)
         if d_Weight is not None:
             sparse = d_Weight_rows is not None
-            class_kernels.weight_gradient(k, slope, numbers, Input, None, d_Weight, sparse)
+            sampled_class_kernels.weight_gradient(k, slope, numbers, Input, None, d_Weight, sparse)

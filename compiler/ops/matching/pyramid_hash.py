@@ -15,7 +15,7 @@ from compiler.ir.opdef.attribute_bounds import Accepted
 from compiler.ir.program import GRAD, OpDesc
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.matching.term_hashes import in_filter, xx_hash_32
-from compiler.ops.sequence.sequence import require_one_level
+from compiler.ops.sequence.offsets import require_one_level
 from compiler.ops.type_checks import differ, require_dtype
 
 AT_LEAST_0 = Accepted(low=0)

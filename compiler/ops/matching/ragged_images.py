@@ -10,7 +10,7 @@ import numpy as np
 from compiler.errors import ShapeError
 from compiler.ir.dims import UNKNOWN
 from compiler.ir.types import Array, TensorType
-from compiler.ops.sequence.sequence import count_of, require_one_level
+from compiler.ops.sequence.offsets import count_of, require_one_level
 from compiler.ops.type_checks import differ
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from compiler.ir.dims import Size
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
-from compiler.ops.norm.norm_kernels import Channels, compute_dtype, moments, sums
+from compiler.ops.norm.channel_kernels import Channels, compute_dtype, moments, sums
 
 Store = Callable[[Number, Number, Number], None]
 

@@ -11,8 +11,8 @@ from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.opdef import OpDef, attr, reads, writes
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ir.types import Array, TensorType
+from compiler.ops.norm.channel_kernels import Channels
 from compiler.ops.norm.group_norm import require_channels
-from compiler.ops.norm.norm_kernels import Channels
 
 NOT_SHOWN = 1e-7
 """A slot whose first feature has a magnitude below this was not shown."""

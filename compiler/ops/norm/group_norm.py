@@ -16,8 +16,8 @@ from compiler.ir.opdef.size_comparison import is_less
 from compiler.ir.types import Array, TensorType
 from compiler.ops.image.windows import channels_first, to_layout, view_channels_first
 from compiler.ops.norm import group_norm_kernels
+from compiler.ops.norm.channel_kernels import Channels, compute_dtype, row_gradient, sums, upcast
 from compiler.ops.norm.group_norm_kernels import Groups
-from compiler.ops.norm.norm_kernels import Channels, compute_dtype, row_gradient, sums, upcast
 from compiler.ops.type_checks import differ, require_same_shape, shown
 
 

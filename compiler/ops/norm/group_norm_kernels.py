@@ -9,7 +9,7 @@ from compiler.ir.dims import Size, product
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ir.types import Shape
 from compiler.ops.image.windows import channels_first, is_channels_last
-from compiler.ops.norm.norm_kernels import (
+from compiler.ops.norm.channel_kernels import (
     Channels,
     compute_dtype,
     masked,

@@ -16,7 +16,7 @@ from compiler.ir.opdef.kernel_builder import (
 )
 from compiler.ir.opdef.size_comparison import is_less
 from compiler.ir.types import Array, Shape, TensorType
-from compiler.ops.norm.norm_kernels import Channels, compute_dtype, row_gradient, sums, upcast
+from compiler.ops.norm.channel_kernels import Channels, compute_dtype, row_gradient, sums, upcast
 from compiler.ops.type_checks import differ, shown
 
 

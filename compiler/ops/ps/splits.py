@@ -14,7 +14,7 @@ from compiler.ir.opdef.kernel_builder import Operand, SourceBuilder
 from compiler.ir.types import Array, TensorType
 from compiler.ops.ps.exchange import split_rows, split_sparse_rows
 from compiler.ops.shape.concat import copy_part, shares_along
-from compiler.ops.train.sparse_rows import rows_type
+from compiler.ops.train.selected_rows import rows_type
 
 MAX_PARTS = 4096
 """Maximum number of parts of a variable: one per server."""

@@ -14,7 +14,7 @@ from compiler.ir.opdef import OpDef, attr, reads, reads_lod, required, writes
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.sequence import conv_kernels
-from compiler.ops.sequence.sequence import require_one_level, row_places, window_values
+from compiler.ops.sequence.offsets import require_one_level, row_places, window_values
 from compiler.ops.sequence.windows import lower_index, lower_windows, padding_index
 from compiler.ops.shared_kernels import fill
 from compiler.ops.type_checks import differ, require_same_dtype, shown

@@ -10,7 +10,7 @@ from compiler.ir.opdef import OpDef, attr, attr_list, reads, reads_lod, writes, 
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.sequence import pool_kernels
-from compiler.ops.sequence.sequence import (
+from compiler.ops.sequence.offsets import (
     count_of,
     offsets_of,
     require_one_level,

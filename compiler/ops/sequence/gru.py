@@ -13,8 +13,8 @@ from compiler.ir.opdef import OpDef, attr, reads, reads_lod, writes
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.sequence import gru_kernels
+from compiler.ops.sequence.offsets import count_of, require_one_level
 from compiler.ops.sequence.recurrent_kernels import Steps
-from compiler.ops.sequence.sequence import count_of, require_one_level
 from compiler.ops.sequence.time_steps import (
     activate,
     blocks_of,

@@ -17,7 +17,7 @@ from compiler.ir.opdef.kernel_builder import (
     SourceBuilder,
 )
 from compiler.ir.types import Array, DType, Shape, TensorType
-from compiler.ops.sequence.sequence import (
+from compiler.ops.sequence.offsets import (
     count_of,
     require_column,
     require_one_level,

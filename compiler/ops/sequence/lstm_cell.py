@@ -14,7 +14,7 @@ import numpy as np
 from compiler.errors import ShapeError
 from compiler.ir.opdef import OpDef, attr, reads, reads_lod, writes
 from compiler.ir.types import Array, TensorType
-from compiler.ops.sequence.sequence import count_of, require_one_level
+from compiler.ops.sequence.offsets import count_of, require_one_level
 from compiler.ops.sequence.time_steps import (
     activate,
     blocks_of,

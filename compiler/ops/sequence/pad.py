@@ -9,7 +9,7 @@ from compiler.ir.dims import UNKNOWN, Size
 from compiler.ir.opdef import OpDef, attr, reads, reads_lod, required, writes, writes_lod
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand
 from compiler.ir.types import Array, DType, Shape, TensorType
-from compiler.ops.sequence.sequence import (
+from compiler.ops.sequence.offsets import (
     count_of,
     offsets_after,
     offsets_of,

@@ -12,7 +12,7 @@ from compiler.ir.opdef import OpDef, attr, reads, reads_lod, writes, writes_lod
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.sequence import pool_kernels
-from compiler.ops.sequence.sequence import (
+from compiler.ops.sequence.offsets import (
     count_of,
     lod_expression,
     owners,

@@ -9,7 +9,7 @@ from compiler.ir.dims import Size, product
 from compiler.ir.opdef import OpDef, reads, reads_lod, writes
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand
 from compiler.ir.types import Array, Shape, TensorType
-from compiler.ops.sequence.sequence import even_offsets, require_one_level, window_values
+from compiler.ops.sequence.offsets import even_offsets, require_one_level, window_values
 from compiler.ops.sequence.sequence_kernels import rows_bounds
 from compiler.ops.type_checks import differ, shown
 

@@ -12,7 +12,7 @@ from compiler.ir.opdef import OpDef, reads, reads_lod, required, writes, writes_
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand
 from compiler.ir.program import OpDesc
 from compiler.ir.types import Array, DType, Shape, TensorType
-from compiler.ops.sequence.sequence import (
+from compiler.ops.sequence.offsets import (
     count_of,
     offsets_after,
     require_one_level,

@@ -15,7 +15,7 @@ from compiler.ir.opdef.kernel_builder import (
     Operand,
 )
 from compiler.ir.types import Array, Shape
-from compiler.ops.sequence.sequence import owners, row_bounds
+from compiler.ops.sequence.offsets import owners, row_bounds
 
 
 def table_of(X: DeviceOperand) -> tuple[Size, Size]:

@@ -15,7 +15,7 @@ import numpy as np
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import Size
 from compiler.ir.types import Array, TensorType
-from compiler.ops.sequence.sequence import run_rows
+from compiler.ops.sequence.offsets import run_rows
 from compiler.ops.type_checks import differ
 
 ACTIVATIONS = ("sigmoid", "tanh", "relu", "identity")

@@ -11,7 +11,7 @@ import numpy as np
 from compiler.ir.dims import Size
 from compiler.ir.opdef.kernel_builder import Operand, SourceBuilder
 from compiler.ir.types import Array
-from compiler.ops.sequence.sequence import lod_expression, row_places, window_index
+from compiler.ops.sequence.offsets import lod_expression, row_places, window_index
 
 
 def padding_index(places: tuple[Array, Array], start: int, length: int) -> Array:

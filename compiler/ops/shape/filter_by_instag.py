@@ -9,7 +9,7 @@ from compiler.ir.dims import UNKNOWN
 from compiler.ir.opdef import OpDef, attr, reads, reads_lod, required, writes, writes_lod
 from compiler.ir.opdef.attribute_bounds import WIDE
 from compiler.ir.types import Array, DType, Shape, TensorType
-from compiler.ops.sequence.sequence import require_one_level
+from compiler.ops.sequence.offsets import require_one_level
 from compiler.ops.type_checks import numeric, require_dtype
 
 

@@ -9,7 +9,7 @@ from compiler.ir.opdef import Value, Xp
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ir.philox import randint_by_key
 from compiler.ir.types import Array, DType
-from compiler.ops.math.cumulative import Cumsum
+from compiler.ops.math.cumsum import Cumsum
 
 SORT_KEY_LIMIT = 2**63 - 1
 """Exclusive upper bound of the sort keys of a random permutation."""

@@ -9,7 +9,7 @@ from compiler.ir.opdef.attribute_bounds import WIDE
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
 from compiler.ir.types import Array, TensorType
 from compiler.ops.shared_kernels import add_rows, copy, fill
-from compiler.ops.train.sparse_rows import lower_add_rows, rows_type
+from compiler.ops.train.selected_rows import lower_add_rows, rows_type
 
 
 class DensifyRows(OpDef, op="densify_rows"):

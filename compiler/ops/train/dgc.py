@@ -19,7 +19,7 @@ from compiler.ir.opdef.global_reductions import Whole
 from compiler.ir.types import Array, TensorType
 from compiler.ops.collective.base import Collective
 from compiler.ops.collective.reduce import all_reduced
-from compiler.ops.train.optimizer import Update
+from compiler.ops.train.sgd import Update
 from compiler.ops.type_checks import require_scalar
 
 

@@ -5,7 +5,7 @@ from tools.verify.mutations.sizes.mutant import DROPPED, NARROW, TWICE, UNMASKED
 TILES, IM2COL = "compiler/ops/image/conv_tiles.py", "compiler/ops/image/im2col.py"
 TRITON = "compiler/codegen/triton/"
 REDUCTIONS, EMIT = TRITON + "reductions.py", TRITON + "emit.py"
-SORTS, SCANS = "compiler/ops/math/sort_kernels.py", "compiler/ops/math/cumulative.py"
+SORTS, SCANS = "compiler/ops/math/sort_kernels.py", "compiler/ops/math/cumsum.py"
 JOINS, ROWS = "compiler/ops/shape/concat_kernels.py", "compiler/ops/duplicate_rows.py"
 GEOMETRY = "compiler/ops/image/conv_geometry.py"
 

@@ -1,0 +1,152 @@
+"""Max pooling that also returns the index of each maximum."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from compiler.errors import BadAttribute
+from compiler.ir.opdef import Attr, OpDef, attr, reads, required_list, writes
+from compiler.ir.opdef.kernel_builder import (
+    DeviceOperand,
+    KernelBuilder,
+)
+from compiler.ir.types import Array, DType, Shape, TensorType
+from compiler.ops.image import pool_kernels
+from compiler.ops.image.pool_numpy import cell_index, window_cells
+from compiler.ops.image.windows import (
+    Axis,
+    Sliding,
+    concrete_shape,
+    require_images,
+)
+from compiler.ops.math.axes import check_indices
+
+NOWHERE = -1
+"""Index of the maximum of an empty window."""
+
+
+def argmax_of_cells(images: Array, cells: Sequence[Sequence[tuple[int, int]]]) -> Array:
+    """Return the flat image index of the first maximum of each cell.
+
+    Images are [N, C, …]; the result is int32 [N, C, …positions].
+    """
+    shape, sizes = [len(axis) for axis in cells], images.shape[2:]
+    positions = np.arange(int(np.prod(sizes)), dtype=np.int32).reshape(1, 1, *sizes)
+    argmax = np.full((*images.shape[:2], *shape), NOWHERE, np.int32)
+    for position in np.ndindex(*shape):
+        spans = cell_index(cells, position)
+        cell = images[spans]
+        cell = cell.reshape(*images.shape[:2], int(np.prod(cell.shape[2:])))
+        if cell.size:
+            argmax[(..., *position)] = positions[spans].reshape(-1)[cell.argmax(axis=2)]
+    return argmax
+
+
+def take_at(images: Array, positions: Array) -> Array:
+    """Return the elements of images [N, C, …] at flat image indices."""
+    flat, indices = (
+        array.reshape(*array.shape[:2], int(np.prod(array.shape[2:])))
+        for array in (images, positions)
+    )
+    taken = np.take_along_axis(flat, np.maximum(indices, 0), axis=2)
+    least = np.finfo(images.dtype).min
+    return np.where(indices < 0, least, taken).astype(images.dtype).reshape(positions.shape)
+
+
+def add_at(values: Array, positions: Array, shape: Sequence[int]) -> Array:
+    """Return images of a shape [N, C, …] with values added at flat image indices."""
+    batch, channels, *sizes = shape
+    size = int(np.prod(sizes))
+    flat = np.zeros(batch * channels * size, values.dtype)
+    starts = np.arange(batch * channels)[:, None] * size
+    indices = positions.reshape(batch * channels, int(np.prod(positions.shape[2:]))).astype(
+        np.int64
+    )
+    valid = indices >= 0
+    check_indices(indices[valid], size, "index of a maximum")
+    np.add.at(flat, (starts + indices)[valid], values.reshape(indices.shape)[valid])
+    return flat.reshape(*shape)
+
+
+class MaxPoolWithIndex(OpDef):
+    """Out = the maximum of X under each window, Mask = its flat index in the image.
+
+    X is [N, C, …]; Mask is int32. `adaptive` splits each axis into `ksize` cells, and
+    `global_pooling` takes the whole image. Reference: pool_with_index_op.cc.
+    """
+
+    image_axes: ClassVar[int] = 2
+    X = reads()
+    Out = writes(shares_lod=False)
+    Mask = writes(shares_lod=False)
+    ksize: Attr[list[int]] = required_list(int)
+    strides = attr([1, 1])
+    paddings = attr([0, 0])
+    global_pooling = attr(False)
+    adaptive = attr(False)
+
+    def infer(self, X: TensorType) -> dict[str, TensorType]:
+        require_images(self.kind, "X", X, self.image_axes + 2)
+        axes = self.image_axes
+        if len(self.ksize) != axes or (min(self.ksize) < 1 and not self.global_pooling):
+            expected = f"expected {axes} sizes of at least 1"
+            raise BadAttribute(f"{self.kind}: ksize is {self.ksize}, {expected}")
+        sliding = Sliding(self.kind, self.strides, self.paddings, [1] * axes, axes=axes)
+        if self.global_pooling:
+            result = [1] * axes
+        elif self.adaptive:
+            result = [*self.ksize]
+        else:
+            result = [axis.count for axis in sliding.over(X.shape[2:], self.ksize)]
+        out = X.with_shape((*X.shape[:2], *result))
+        return {"Out": out, "Mask": out.with_dtype(DType.INT32)}
+
+    def infer_grad(self, X: TensorType) -> dict[str, TensorType]:
+        return {"X": X}
+
+    def numpy(self, X: Array) -> dict[str, Array]:
+        sliding = (self.ksize, self.strides, self.paddings, "EXPLICIT", False)
+        adaptive = "avg" if self.adaptive else ""
+        cells = window_cells(X.shape[2:], *sliding, self.global_pooling, adaptive)
+        positions = argmax_of_cells(X, cells)
+        return {"Out": take_at(X, positions), "Mask": positions}
+
+    def grad(self, X: Shape, Mask: Array, d_Out: Array) -> dict[str, Array]:
+        return {"X": add_at(d_Out, Mask, concrete_shape(X))}
+
+    def kernel(
+        self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand, Mask: DeviceOperand
+    ) -> None:
+        pool_kernels.largest(k, self.windows(X.shape), X, Out, Mask)
+
+    def kernel_grad(
+        self, k: KernelBuilder, Mask: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
+    ) -> None:
+        pool_kernels.largest_gradient(k, self.windows(d_X.shape), Mask, d_Out, d_X)
+
+    def windows(self, X: Shape) -> pool_kernels.PoolGeometry:
+        """Return the window geometry of the device kernels."""
+        if self.global_pooling or self.adaptive:
+            counts = [1] * self.image_axes if self.global_pooling else self.ksize
+            pairs = zip(X[2:], counts, strict=True)
+            axes = tuple(Axis(size, 1, 0, 1, 0, 0, count) for size, count in pairs)
+        else:
+            ones = [1] * self.image_axes
+            sliding = Sliding(self.kind, self.strides, self.paddings, ones, axes=self.image_axes)
+            axes = sliding.over(X[2:], self.ksize)
+        return pool_kernels.PoolGeometry("NCHW", axes)
+
+
+class MaxPool2dWithIndex(MaxPoolWithIndex, op="max_pool2d_with_index"):
+    """Max pooling with indices of 2-D images [N, C, H, W]."""
+
+
+class MaxPool3dWithIndex(MaxPoolWithIndex, op="max_pool3d_with_index"):
+    """Max pooling with indices of volumes [N, C, D, H, W]."""
+
+    image_axes = 3
+    strides = attr([1, 1, 1])
+    paddings = attr([0, 0, 0])
