@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench.support.table import Row, goal, table
 from compiler.codegen.ahead.build import Built, build
-from compiler.codegen.ahead.gpus import Gpu, gpus
+from compiler.codegen.ahead.gpus import GpuArchitecture, gpus
 from compiler.codegen.ahead.jobs import kernel_jobs
 from compiler.codegen.module import Module
 from tests.support.modules import TRAINED, launches, modules
@@ -66,7 +66,7 @@ def _counted(found: Mapping[str, Module]) -> Iterator[Row]:
         seen |= jobs
 
 
-def _timed(found: Sequence[Module], gpu: Gpu) -> Row:
+def _timed(found: Sequence[Module], gpu: GpuArchitecture) -> Row:
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
         kernels_built, cold, worked = _clocked(lambda: build(found, [gpu], place, 10**10))
@@ -80,7 +80,7 @@ def _timed(found: Sequence[Module], gpu: Gpu) -> Row:
     }  # fmt: skip
 
 
-def _compared(module: Module, gpu: Gpu) -> Row:
+def _compared(module: Module, gpu: GpuArchitecture) -> Row:
     """Time to build the kernels of a model, by all processes and sequentially by one."""
     spent = [_cold(module, gpu, processes) for processes in (None, 1)]
     count = len(module.kernels)
@@ -88,7 +88,7 @@ def _compared(module: Module, gpu: Gpu) -> Row:
     return row | {"ratio": spent[0] / spent[1]}
 
 
-def _cold(module: Module, gpu: Gpu, processes: int | None) -> float:
+def _cold(module: Module, gpu: GpuArchitecture, processes: int | None) -> float:
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
         return _clocked(lambda: build([module], [gpu], place, 10**10, processes=processes))[1]

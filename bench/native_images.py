@@ -37,7 +37,7 @@ from compiler.codegen.native.images.vectors import Channels
 from compiler.codegen.native.images.winograd import pays, winograd
 from compiler.codegen.native.llvm_ir import F32
 from compiler.codegen.native.machine import MACHINES, Machine
-from compiler.codegen.native.products.axes import Operand
+from compiler.codegen.native.products.axes import EpilogueOperand
 from compiler.codegen.native.products.epilogue import Epilogue
 from tests.support.image_kernels import Runner
 
@@ -95,7 +95,7 @@ def relu6() -> Epilogue:
         value = f.select(f.compare("olt", values[0], low), low, values[0])
         return [f.select(f.compare("ogt", value, high), high, value)]
 
-    return Epilogue("relu6", (Operand("bias", F32, (0, 0, 0, 1)),), finish, start="bias")
+    return Epilogue("relu6", (EpilogueOperand("bias", F32, (0, 0, 0, 1)),), finish, start="bias")
 
 
 def ours(layer: Layer, machine: Machine) -> Callable[[], object]:

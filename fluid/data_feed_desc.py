@@ -14,11 +14,11 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, get_type_hints
 
-__all__ = ["DataFeed", "DataFeedDesc", "MultiSlot", "Slot", "feed_text"]
+__all__ = ["DataFeed", "DataFeedDesc", "MultiSlot", "FeedSlot", "feed_text"]
 
 
 @dataclass
-class Slot:
+class FeedSlot:
     """A slot of a line: ids or floats, dense ones of a `shape`."""
 
     name: str = ""
@@ -32,7 +32,7 @@ class Slot:
 class MultiSlot:
     """The slots of a line, in order."""
 
-    slots: list[Slot] = field(default_factory=list)
+    slots: list[FeedSlot] = field(default_factory=list)
 
 
 @dataclass
@@ -57,7 +57,7 @@ def _lines(message: Any) -> Iterator[str]:
     for declared in fields(message):
         value = getattr(message, declared.name)
         for item in value if isinstance(value, list) else [value]:
-            if isinstance(item, MultiSlot | Slot):
+            if isinstance(item, MultiSlot | FeedSlot):
                 inner = [f"  {line}" for line in _lines(item)]
                 yield from [f"{declared.name} {{", *inner, "}"] if inner else []
             elif item is not None:
@@ -65,7 +65,7 @@ def _lines(message: Any) -> Iterator[str]:
 
 
 _TOKEN = re.compile(r'\s*(?:#[^\n]*\n\s*)*("(?:[^"\\\n]|\\.)*"|[{}:]|[\w.+-]+)')
-_MESSAGES = {"multi_slot_desc": MultiSlot, "slots": Slot}
+_MESSAGES = {"multi_slot_desc": MultiSlot, "slots": FeedSlot}
 
 
 class _Parser:
@@ -161,7 +161,7 @@ class DataFeedDesc:
         for name in use_slots_name:
             self._slot(name, "set_use_slots").is_used = True
 
-    def _slot(self, name: str, method: str) -> Slot:
+    def _slot(self, name: str, method: str) -> FeedSlot:
         if self.proto_desc.name != "MultiSlotDataFeed":
             kind = self.proto_desc.name
             raise ValueError(f"{method} is for MultiSlotDataFeed, but the description is of {kind}")

@@ -13,7 +13,7 @@ from typing import NoReturn
 
 from fluid.recording.arguments import typed
 from fluid.saving.files import replace_file
-from runtime.profiler import SORTS, Recorder, rows, table, trace
+from runtime.profiler import SORTS, SpanRecorder, rows, table, trace
 
 __all__ = [
     "cuda_profiler",
@@ -38,12 +38,12 @@ _NAMES = {
 class _State:
     """The active recorder, the row names of its spans, and the place that the table names."""
 
-    recorder: Recorder | None = None
+    recorder: SpanRecorder | None = None
     place = "CPU"
     tracer_option = "Default"
 
 
-def recorder() -> Recorder | None:
+def recorder() -> SpanRecorder | None:
     """Return the recorder that Executors use; None while the profiler is off."""
     return _State.recorder
 
@@ -62,7 +62,7 @@ def start_profiler(state: str, tracer_option: str = "Default") -> None:
         names = ", ".join(map(repr, _NAMES))
         raise ValueError(f"tracer option must be one of {names}, but received {tracer_option!r}")
     if _State.recorder is None:
-        _State.recorder, _State.tracer_option = Recorder(), tracer_option
+        _State.recorder, _State.tracer_option = SpanRecorder(), tracer_option
         _State.place = _PLACES[state]
 
 
@@ -106,12 +106,12 @@ def profiler(
 
 
 @contextmanager
-def recording(recorder: Recorder | None = None) -> Iterator[Recorder]:
+def recording(recorder: SpanRecorder | None = None) -> Iterator[SpanRecorder]:
     """Record times within a `with` block, apart from those of a profiler that is on.
 
     Not in the reference.
     """
-    before, recorded = _State.recorder, recorder or Recorder()
+    before, recorded = _State.recorder, recorder or SpanRecorder()
     _State.recorder = recorded
     try:
         yield recorded

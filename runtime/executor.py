@@ -24,11 +24,11 @@ from runtime.binding import check_shapes
 from runtime.device import CPUPlace, CUDAPlace, Place
 from runtime.errors import NotInitialized, StepError
 from runtime.feeds import Fed, compare_feeds
-from runtime.fetch_layout import Layout
+from runtime.fetch_layout import FetchLayout
 from runtime.forks import renew_in_children
 from runtime.gpu.cuda import device_of, waiter
 from runtime.loader import Counters, Executable, load
-from runtime.profiler import Recorder
+from runtime.profiler import SpanRecorder
 from runtime.program_source import ProgramSource
 from runtime.sizes import LOD, Pattern, lod_owners_of
 from runtime.tensors.scope import Scope
@@ -56,7 +56,7 @@ class CachedRun:
     executable: Executable
     feeds: tuple[str, ...]
     state: tuple[str, ...]
-    layout: Layout
+    layout: FetchLayout
 
 
 @dataclass
@@ -69,8 +69,8 @@ class ScopeCache:
     executables: dict[Signature, Executable] = field(default_factory=dict[Signature, Executable])
     runs: dict[Signature, CachedRun] = field(default_factory=dict[Signature, CachedRun])
     latest: CachedRun | None = None
-    recorded: WeakKeyDictionary[Recorder, ScopeCache] = field(
-        default_factory=lambda: WeakKeyDictionary[Recorder, ScopeCache]()
+    recorded: WeakKeyDictionary[SpanRecorder, ScopeCache] = field(
+        default_factory=lambda: WeakKeyDictionary[SpanRecorder, ScopeCache]()
     )
 
 
@@ -220,7 +220,7 @@ class Executor(Generic[P]):
         except CompileError as error:
             raise fed.explained(error) from error
         feeds = tuple(tensor.name for tensor in executable.module.feeds)
-        return CachedRun(executable, feeds, fed.kept, Layout.of(executable.module, fetch))
+        return CachedRun(executable, feeds, fed.kept, FetchLayout.of(executable.module, fetch))
 
     def _fed(self, program: P, feed: Mapping[str, Array], lod_owners: Mapping[str, str]) -> Fed:
         declared = {name: self._source.declared(program, name) for name in feed if LOD not in name}

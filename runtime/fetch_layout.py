@@ -15,7 +15,7 @@ from runtime.tensors.lod_tensor import LoDTensor
 
 
 @dataclass(frozen=True)
-class Layout:
+class FetchLayout:
     """The positions of the value and the LoD of each fetch among the results of a module.
 
     `levels` are the positions of each fetch's LoD among the results. `repeats` is true if a name is
@@ -29,13 +29,13 @@ class Layout:
     in_order: bool
 
     @staticmethod
-    def of(module: Module, fetch: tuple[str, ...]) -> Layout:
+    def of(module: Module, fetch: tuple[str, ...]) -> FetchLayout:
         """The layout of a module's results."""
         results = [tensor.name for tensor in module.fetches]
         levels = tuple(_levels(name, results) for name in fetch)
         repeats = len(set(fetch)) < len(fetch)
         in_order = list(fetch) == results
-        return Layout(tuple(map(results.index, fetch)), levels, repeats, any(levels), in_order)
+        return FetchLayout(tuple(map(results.index, fetch)), levels, repeats, any(levels), in_order)
 
     def fetched(self, values: Sequence[Any]) -> list[Any]:
         """Return the value of each fetch, a LoDTensor if it has LoD, from the results of a step."""
@@ -53,7 +53,7 @@ def _levels(name: str, results: Sequence[str]) -> tuple[int, ...]:
     )
 
 
-def _cut(layout: Layout, values: Sequence[Array], fetched: Sequence[Array]) -> list[Any]:
+def _cut(layout: FetchLayout, values: Sequence[Array], fetched: Sequence[Array]) -> list[Any]:
     """Return the fetches, as LoDTensors if they have LoD."""
     return [
         LoDTensor.cut(value, [values[index] for index in levels]) if levels else value

@@ -37,7 +37,7 @@ from runtime.gpu.launches import Launcher
 from runtime.gpu.mirrors import Mirrors
 from runtime.gpu.streams import StreamOrder
 from runtime.memory.arena import Arena
-from runtime.memory.arenas import Block, Memory, Placement
+from runtime.memory.arenas import GrowingBlock, Memory, Placement
 from runtime.memory.limit import check_limit, check_machine
 from runtime.memory.machine_memory import machine_memory
 from runtime.memory.params import Params, state_arrays
@@ -93,7 +93,7 @@ class Binding:
     step: Step
     token: object
     prepared: PreparedArrays | None
-    own: Mapping[int, Block]
+    own: Mapping[int, GrowingBlock]
 
 
 def load(
@@ -146,7 +146,7 @@ class Executable:
         params: Params,
         counters: Counters,
         keep: int,
-        arenas: Sequence[Block],
+        arenas: Sequence[GrowingBlock],
         names: Mapping[str, Any],
         device: str = "",
         memory_limit: int | None = None,
@@ -347,8 +347,8 @@ class Executable:
 
     def _step(
         self, sizes: Mapping[str, int], placement: Placement, params: Mapping[str, Any]
-    ) -> tuple[Step, PreparedArrays | None, Mapping[int, Block]]:
-        dims, own = [sizes[name] for name in self.module.dims], dict[int, Block]()
+    ) -> tuple[Step, PreparedArrays | None, Mapping[int, GrowingBlock]]:
+        dims, own = [sizes[name] for name in self.module.dims], dict[int, GrowingBlock]()
         take = self._memory.taker(placement, buffer_lifetimes(self.module.buffers, sizes), own)
         make = partial(self._bind, take, params, *dims)
         try:

@@ -18,7 +18,7 @@ from typing import Any
 
 from compiler.codegen.module import Module, without_ir
 from compiler.errors import CompileError
-from runtime.gpu.launches import Row
+from runtime.gpu.launches import ManifestRow
 
 MANIFEST, MODULE, OBJECTS = "kernels.json", "module.py", "kernels.a"
 """Files of a package; one for CPUs has a module and an archive of objects for each level."""
@@ -57,7 +57,7 @@ class Package:
     folder: Path
     files: Mapping[str, File]
     params: tuple[str, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[ManifestRow, ...]
     cpus: tuple[str, ...] = ()
 
     def read(self, name: str) -> bytes:
@@ -97,7 +97,7 @@ def read_package(folder: Path) -> Package:
         if manifest["format"] != FORMAT:
             raise ValueError(f"its format is {manifest['format']!r}, not {FORMAT}")
         files = {str(name): _file(name, entry) for name, entry in manifest["files"].items()}
-        rows = tuple(Row.of(row) for row in manifest["kernels"])
+        rows = tuple(ManifestRow.of(row) for row in manifest["kernels"])
         cpus = tuple(_level(level, files) for level in manifest.get("cpus", ()))
         return Package(folder, files, tuple(map(str, manifest["params"])), rows, cpus)
     except FileNotFoundError as error:

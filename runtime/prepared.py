@@ -22,7 +22,7 @@ __all__ = ["PreparedArrays", "StatefulCode"]
 T = TypeVar("T")
 
 
-class Code(Protocol):
+class SequenceCode(Protocol):
     """Native code: placeholders of feeds, and functions that run sequences of commands."""
 
     def feed(self, index: int, dtype: str) -> Any:
@@ -52,12 +52,12 @@ class Code(Protocol):
         """Return the function that runs commands in order."""
         ...
 
-    def timed(self, recorder: Callable[[Sequence[str], Sequence[float]], object]) -> Code:
+    def timed(self, recorder: Callable[[Sequence[str], Sequence[float]], object]) -> SequenceCode:
         """Return the same code, whose sequences report the nanoseconds of each command."""
         ...
 
 
-class Source(Protocol):
+class WatchedState(Protocol):
     """State that is watched, such as a `LoDTensor` of a scope."""
 
     @property
@@ -66,7 +66,7 @@ class Source(Protocol):
         ...
 
 
-Find = Callable[[str], "Source | None"]
+Find = Callable[[str], "WatchedState | None"]
 """Returns the state of a name; None if nobody would notice its changes."""
 
 
@@ -74,7 +74,7 @@ class _Prepared:
     """One array, the function that computes it, and the state by name that it is made of."""
 
     def __init__(
-        self, array: Array, compute: Callable[..., None], sources: dict[str, Source | None],
+        self, array: Array, compute: Callable[..., None], sources: dict[str, WatchedState | None],
         inputs: Sequence[Array],
     ) -> None:  # fmt: skip
         self.array = array
@@ -129,7 +129,7 @@ class StatefulCode:
     """
 
     def __init__(
-        self, code: Code, find: Find, clock: Clock, shared: SharedArrays | None = None
+        self, code: SequenceCode, find: Find, clock: Clock, shared: SharedArrays | None = None
     ) -> None:
         self.feed, self.number = code.feed, code.number
         self.call = code.call

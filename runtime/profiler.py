@@ -1,8 +1,8 @@
 """Profiler: times of each step of a module, from clocks in its source; spans, a table, a trace.
 
-A module has comments that name the ops above the code of each of its steps. `Recorder.tap` returns
-a module that reads the clock at each of these comments and computes the same results; native
-commands are timed by the executor that runs them. Without it there is no overhead.
+A module has comments that name the ops above the code of each of its steps. `SpanRecorder.tap`
+returns a module that reads the clock at each of these comments and computes the same results;
+native commands are timed by the executor that runs them. Without it there is no overhead.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Row:
         return self.total / self.calls
 
 
-class Recorder:
+class SpanRecorder:
     """The spans of all tapped modules, in the order they ended."""
 
     def __init__(self) -> None:

@@ -11,7 +11,7 @@ from compiler.support.per_version import Versioned
 from runtime.device import Place
 from runtime.feeds import Declared
 from runtime.loader import Params
-from runtime.profiler import Recorder
+from runtime.profiler import SpanRecorder
 from runtime.sizes import Pattern
 from runtime.tensors.scope import Arrays, Scope
 
@@ -59,6 +59,6 @@ class ProgramSource(Protocol[P]):
         """
         return module, {}
 
-    def recorder(self) -> Recorder | None:
+    def recorder(self) -> SpanRecorder | None:
         """Return the recorder of the times of steps; None, the default, if none are recorded."""
         return None

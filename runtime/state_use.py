@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from compiler.codegen.module import Module
 from runtime.memory.params import Params
-from runtime.tensors.contents import Clock, Writer
+from runtime.tensors.contents import Clock, TensorWriter
 from runtime.tensors.lod_tensor import LoDTensor
 from runtime.tensors.scope import Arrays
 
@@ -26,7 +26,7 @@ class StateUse:
         self._written = [param.name for param in module.params if not param.fixed]
         self._escaping = [param.name for param in module.params if param.escapes]
         writes = bool(self._written) and self._arrays is not None
-        self.writer = Writer(self.clock, owner) if writes else None
+        self.writer = TensorWriter(self.clock, owner) if writes else None
 
     def find(self, name: str) -> LoDTensor | None:
         """The tensor that holds state; None in a plain mapping."""

@@ -23,9 +23,9 @@ from typing import Any
 
 from compiler.codegen.native.images.winograd import BLOCK
 from compiler.codegen.native.machine import Machine
-from compiler.codegen.native.sequences import Call
+from compiler.codegen.native.sequences import KernelCall
 from compiler.codegen.native.target import NativeTarget
-from compiler.codegen.triton.cost import Access, Traffic
+from compiler.codegen.triton.cost import KernelTraffic, MovedElements
 from compiler.codegen.triton.target import launches
 from compiler.cost.gpu_limits import HOST, Gpu
 from compiler.ir.analysis.placement import NATIVE, TO_DEVICE, TO_HOST, TRITON
@@ -277,15 +277,15 @@ def _shapes(op: PlannedOp) -> dict[str, Shape]:
 # ---- steps by their native kernels -------------------------------------------------------------
 
 
-def native_calls(plan: Plan, machine: Machine | None = None) -> dict[int, list[Call]]:
+def native_calls(plan: Plan, machine: Machine | None = None) -> dict[int, list[KernelCall]]:
     """The calls of native kernels in a plan, in order, by the number of their step."""
-    calls: dict[int, list[Call]] = {}
+    calls: dict[int, list[KernelCall]] = {}
     for each in NativeTarget(machine).module_writer(plan).costs:
         calls.setdefault(each.step, []).append(each)
     return calls
 
 
-def _native_step(step: Step, calls: Sequence[Call], sizes: Mapping[str, int]) -> StepCost:
+def _native_step(step: Step, calls: Sequence[KernelCall], sizes: Mapping[str, int]) -> StepCost:
     """Return the cost of a step from its native kernels; without kernels it runs in NumPy.
 
     Of the bytes that kernels move, those of the step's outputs are written, by the last kernels.
@@ -302,7 +302,7 @@ def _native_step(step: Step, calls: Sequence[Call], sizes: Mapping[str, int]) ->
     return StepCost(tuple(costs[::-1]), least.least_read, least.least_written)
 
 
-def call_cost(call: Call, sizes: Mapping[str, int]) -> tuple[int, int]:
+def call_cost(call: KernelCall, sizes: Mapping[str, int]) -> tuple[int, int]:
     """The operations and bytes of a call, with all its repetitions.
 
     0 if they depend on sizes that are known in a run only.
@@ -322,7 +322,7 @@ def call_cost(call: Call, sizes: Mapping[str, int]) -> tuple[int, int]:
 
 
 def _device_step(
-    step: Step, kernels: Sequence[tuple[str, Traffic]], sizes: Mapping[str, int]
+    step: Step, kernels: Sequence[tuple[str, KernelTraffic]], sizes: Mapping[str, int]
 ) -> StepCost:
     """Return the cost of a device step; the minimum if sizes of its kernels are known only in a
     run.
@@ -334,7 +334,7 @@ def _device_step(
 
 
 def _kernel_costs(
-    step: Step, kernels: Sequence[tuple[str, Traffic]], sizes: Mapping[str, int]
+    step: Step, kernels: Sequence[tuple[str, KernelTraffic]], sizes: Mapping[str, int]
 ) -> StepCost:
     """Return the cost of a step from its generated kernels; views have none."""
     costs = tuple(_cost(name, traffic, sizes) for name, traffic in kernels)
@@ -347,7 +347,7 @@ def _kernel_costs(
     )
 
 
-def _cost(name: str, traffic: Traffic, sizes: Mapping[str, int]) -> Cost:
+def _cost(name: str, traffic: KernelTraffic, sizes: Mapping[str, int]) -> Cost:
     operations = sum(
         times * evaluate(product(factors), sizes) for factors, times in traffic.operations.items()
     )
@@ -356,23 +356,23 @@ def _cost(name: str, traffic: Traffic, sizes: Mapping[str, int]) -> Cost:
     return Cost(name, read, written, operations, 2 * products, traffic.factor)
 
 
-def _sum(accesses: Iterable[Access], sizes: Mapping[str, int]) -> int:
+def _sum(accesses: Iterable[MovedElements], sizes: Mapping[str, int]) -> int:
     """Return the bytes moved: in one run, no element of a value is loaded or stored twice."""
-    runs: dict[tuple[Storage, int], list[Access]] = defaultdict(list)
+    runs: dict[tuple[Storage, int], list[MovedElements]] = defaultdict(list)
     for access in accesses:
         runs[access.storage, access.run].append(access)
     return sum(_moved(run, sizes) for run in runs.values())
 
 
-def _moved(accesses: Sequence[Access], sizes: Mapping[str, int]) -> int:
+def _moved(accesses: Sequence[MovedElements], sizes: Mapping[str, int]) -> int:
     """Return the bytes of the accessed elements of one value, at most all of them."""
     numel = max(evaluate(access.numel, sizes) for access in accesses)
     touched = sum(evaluate(product(access.touched), sizes) for access in accesses)
     return min(numel, touched) * accesses[0].itemsize
 
 
-def _by_storage(accesses: Iterable[Access], sizes: Mapping[str, int]) -> dict[Storage, int]:
-    by_storage: dict[Storage, list[Access]] = defaultdict(list)
+def _by_storage(accesses: Iterable[MovedElements], sizes: Mapping[str, int]) -> dict[Storage, int]:
+    by_storage: dict[Storage, list[MovedElements]] = defaultdict(list)
     for access in accesses:
         by_storage[access.storage].append(access)
     return {storage: _moved(group, sizes) for storage, group in by_storage.items()}

@@ -15,7 +15,7 @@ from functools import partial
 from compiler.codegen.module import Module
 from compiler.debugging.difference import Difference, difference
 from compiler.debugging.test_case_reduction import first_prefix, part, smallest
-from compiler.debugging.values import Numbers, Value, numbers, written
+from compiler.debugging.values import RunValue, RunValues, numbers, written
 from compiler.driver import TARGETS, compile_graph
 from compiler.errors import CompileError
 from compiler.ir.graph import Graph
@@ -79,8 +79,8 @@ class Finding:
     """
 
     fault: Fault
-    op: Value
-    became: Value | None
+    op: RunValue
+    became: RunValue | None
     program: str
     feed: Mapping[str, Array]
     params: Mapping[str, Array]
@@ -117,7 +117,7 @@ def bisect(
 
 def find_fault(
     text: str,
-    reference: Numbers,
+    reference: RunValues,
     feed: Mapping[str, Array],
     params: Mapping[str, Array],
     trial: Trial,
@@ -181,7 +181,7 @@ class _Stages:
 
 def _graph_difference(
     graph: Graph,
-    reference: Numbers,
+    reference: RunValues,
     feed: Mapping[str, Array],
     params: Mapping[str, Array],
     tolerance: float,
@@ -212,7 +212,7 @@ def _failed(name: str, why: str) -> Difference:
 
 def _code_fault(
     text: str,
-    reference: Numbers,
+    reference: RunValues,
     feed: Mapping[str, Array],
     params: Mapping[str, Array],
     trial: Trial,
@@ -323,7 +323,7 @@ def _fault_of_subset(
 
 def _faulty_op(
     fault: Fault, values: Mapping[str, Array], params: Mapping[str, Array], tolerance: float
-) -> tuple[Value, Value | None]:
+) -> tuple[RunValue, RunValue | None]:
     """Return the faulty op before and after the stage: the first value whose replacement by its old
     value corrects all results.
 
@@ -347,7 +347,7 @@ def _faulty_op(
     return last, now.values.get(last.label) if fault.after else None
 
 
-def _differing(now: Numbers, reference: Numbers, tolerance: float) -> list[str]:
+def _differing(now: RunValues, reference: RunValues, tolerance: float) -> list[str]:
     """Return the labels of values that differ, in order."""
     return [
         label
@@ -357,7 +357,7 @@ def _differing(now: Numbers, reference: Numbers, tolerance: float) -> list[str]:
     ]
 
 
-def _producer(found: Numbers, name: str) -> Value:
+def _producer(found: RunValues, name: str) -> RunValue:
     """Return the value of this name, else its latest version, else the last value of all."""
     last = list(found.values.values())[-1]
     same = [v for v in found.values.values() if v.name == name]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from compiler.debugging.difference import Difference, difference
-from compiler.debugging.values import Numbers, Value
+from compiler.debugging.values import RunValue, RunValues
 from compiler.report.table import table
 
 
@@ -18,8 +18,8 @@ from compiler.report.table import table
 class Pair:
     """A value of both programs: its op in each, and the difference."""
 
-    ours: Value
-    theirs: Value
+    ours: RunValue
+    theirs: RunValue
     difference: Difference
 
 
@@ -50,7 +50,7 @@ class Comparison:
         return not any(mismatch.why for mismatch in self.left)
 
 
-def compare(ours: Numbers, theirs: Numbers, tolerance: float = 1e-4) -> Comparison:
+def compare(ours: RunValues, theirs: RunValues, tolerance: float = 1e-4) -> Comparison:
     """Compare the values of two graphs.
 
     Floats may differ by `tolerance` times the largest magnitude of the second; all else must be
@@ -66,7 +66,7 @@ def compare(ours: Numbers, theirs: Numbers, tolerance: float = 1e-4) -> Comparis
     )
 
 
-def _pair(ours: Value, theirs: Value, tolerance: float) -> Pair:
+def _pair(ours: RunValue, theirs: RunValue, tolerance: float) -> Pair:
     return Pair(ours, theirs, difference(ours.label, ours.array, theirs.array, tolerance))
 
 

@@ -29,7 +29,7 @@ from compiler.pack import Lifetime, Packing, pack
 from compiler.passes.observers import Recorder
 from compiler.record import Stage
 from compiler.report.kernel_lines import kernels
-from compiler.report.memory import Memory, bars, size_text
+from compiler.report.memory import MemoryUse, bars, size_text
 from compiler.report.native_code import CpuLimits, NativeReport
 from compiler.report.page import Report, html
 from compiler.report.roofline import Roofline
@@ -66,10 +66,10 @@ class Study:
         return pack(_lives(self.module, self.sizes))
 
     @cached_property
-    def memory(self) -> Memory:
+    def memory(self) -> MemoryUse:
         """Memory of the temporaries."""
         packing = self.packing
-        return Memory(evaluate(self.stages[0].nbytes, self.sizes), packing.bound, packing.height)
+        return MemoryUse(evaluate(self.stages[0].nbytes, self.sizes), packing.bound, packing.height)
 
     @cached_property
     def accounts(self) -> list[PlanCost]:

@@ -26,7 +26,7 @@ SEED = 7
 
 
 @dataclass(frozen=True)
-class Value:
+class RunValue:
     """A value with the label and name of its var, its op and the user's line."""
 
     label: str
@@ -37,12 +37,12 @@ class Value:
 
 
 @dataclass(frozen=True)
-class Numbers:
+class RunValues:
     """Values of a run: every value by label in the order of the ops, and the outputs (results and
     updated state) by name.
     """
 
-    values: Mapping[str, Value]
+    values: Mapping[str, RunValue]
     left: Mapping[str, Any]
 
 
@@ -51,26 +51,26 @@ def numbers(
     feed: Mapping[str, Array],
     params: Mapping[str, Array],
     instead: Mapping[str, Any] | None = None,
-) -> Numbers:
+) -> RunValues:
     """Interpret a graph and return every value; `params` are not modified.
 
     `instead` maps labels to arrays that replace the computed values. Raises KeyError for a missing
     feed or state, and errors of the ops.
     """
-    values: dict[str, Value] = {}
+    values: dict[str, RunValue] = {}
     replacements = instead or {}
 
     def watch(op: Op, results: list[tuple[Var, Array]]) -> list[tuple[Var, Array]]:
         text = show_op(op)
         for var, array in results:
             copy = array if isinstance(array, list) else np.array(array)
-            values[var.label] = Value(var.label, var.name, text, op.source, copy)
+            values[var.label] = RunValue(var.label, var.name, text, op.source, copy)
         return [(var, replacements.get(var.label, array)) for var, array in results]
 
     state = {name: np.array(array) for name, array in params.items()}
     results = run(graph, feed, state, watch)
     left = dict(zip(graph.fetches, results, strict=True))
-    return Numbers(values, left | {name: state[name] for name in written(graph)})
+    return RunValues(values, left | {name: state[name] for name in written(graph)})
 
 
 def written(graph: Graph) -> list[str]:

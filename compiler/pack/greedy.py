@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from compiler.pack.life import Block, height_of
+from compiler.pack.life import PackedLife, height_of
 
 TRIES = 4
 """Maximum number of times that all blocks are placed."""
@@ -19,7 +19,7 @@ TRIES = 4
 TILE = 64
 """Steps per leaf of the tree of `Occupancy`; within a leaf, lives are compared one by one."""
 
-ORDERS: tuple[Callable[[Block], tuple[int, ...]], ...] = (
+ORDERS: tuple[Callable[[PackedLife], tuple[int, ...]], ...] = (
     # By time first: it reaches the bound most often and leaves the fewest gaps to search.
     lambda block: (-block.pressure, block.first, -block.last, block.index),
     lambda block: (-block.pressure, -block.last, block.first, block.index),
@@ -28,7 +28,7 @@ ORDERS: tuple[Callable[[Block], tuple[int, ...]], ...] = (
 """Sort keys of the blocks, in the order in which they are tried."""
 
 
-def greedy(blocks: Sequence[Block], bound: int, tries: int = TRIES) -> list[int]:
+def greedy(blocks: Sequence[PackedLife], bound: int, tries: int = TRIES) -> list[int]:
     """Return the offsets of the lowest try: each order first unchanged, then improved repeatedly.
 
     Stops at the first try that is as low as `bound`.
@@ -50,13 +50,15 @@ def greedy(blocks: Sequence[Block], bound: int, tries: int = TRIES) -> list[int]
     return best
 
 
-def _sorted(blocks: Sequence[Block], key: Callable[[Block], tuple[int, ...]]) -> list[int]:
+def _sorted(
+    blocks: Sequence[PackedLife], key: Callable[[PackedLife], tuple[int, ...]]
+) -> list[int]:
     keys = [key(block) for block in blocks]
     return sorted(range(len(blocks)), key=keys.__getitem__)
 
 
 def _promote(
-    order: Sequence[int], blocks: Sequence[Block], offsets: Sequence[int], bound: int
+    order: Sequence[int], blocks: Sequence[PackedLife], offsets: Sequence[int], bound: int
 ) -> list[int]:
     """Return the order with each block that ends above the bound moved half-way to the front."""
     promoted = list(order)
@@ -66,7 +68,9 @@ def _promote(
     return promoted
 
 
-def _place(blocks: Sequence[Block], covers: Sequence[Cover], order: Iterable[int]) -> list[int]:
+def _place(
+    blocks: Sequence[PackedLife], covers: Sequence[Cover], order: Iterable[int]
+) -> list[int]:
     """Place the blocks one by one in this order; the offsets are in the order of `blocks`."""
     occupancy = Occupancy()
     offsets = [0] * len(blocks)
@@ -114,7 +118,7 @@ class Cover:
     tiles: tuple[int, ...]
 
 
-def _covers(blocks: Sequence[Block]) -> list[Cover]:
+def _covers(blocks: Sequence[PackedLife]) -> list[Cover]:
     steps = max((block.last for block in blocks), default=0)
     leaves = 1 << (steps // TILE).bit_length()
     return [_cover(block.first, block.last, leaves) for block in blocks]

@@ -41,7 +41,7 @@ class Packing:
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class PackedLife:
     """A life as it is packed, with steps renumbered so that at least one begins at each.
 
     `index` is its index among the lives, `size` aligned bytes, `[first, last)` its steps, and
@@ -87,7 +87,7 @@ def aligned(size: int, align: int) -> int:
     return -(-size // align) * align
 
 
-def blocks_of(lives: Sequence[Lifetime], align: int) -> list[Block]:
+def blocks_of(lives: Sequence[Lifetime], align: int) -> list[PackedLife]:
     """Return the non-empty lives as blocks; two share a step exactly if the lives do."""
     indices = [index for index, life in enumerate(lives) if life.size]
     starts = sorted({lives[index].start for index in indices})
@@ -96,14 +96,14 @@ def blocks_of(lives: Sequence[Lifetime], align: int) -> list[Block]:
     sizes = [aligned(lives[index].size, align) for index in indices]
     pressures = _pressures(_live_sums(spans, sizes, len(starts)), spans)
     return [
-        Block(index, size, first, last, pressure)
+        PackedLife(index, size, first, last, pressure)
         for index, size, (first, last), pressure in zip(
             indices, sizes, spans, pressures, strict=True
         )
     ]
 
 
-def height_of(blocks: Sequence[Block], offsets: Sequence[int]) -> int:
+def height_of(blocks: Sequence[PackedLife], offsets: Sequence[int]) -> int:
     """Return the end of the highest block; 0 without blocks."""
     tops = (offset + block.size for block, offset in zip(blocks, offsets, strict=True))
     return max(tops, default=0)

@@ -8,7 +8,7 @@ from itertools import product
 from time import monotonic
 
 from compiler.pack.greedy import greedy
-from compiler.pack.life import Block, Lifetime, PackError, Packing, blocks_of, expect_packable
+from compiler.pack.life import Lifetime, PackedLife, PackError, Packing, blocks_of, expect_packable
 from compiler.pack.life import height_of as highest
 from compiler.pack.search import Found, Pick, Search, cost
 from compiler.pack.sections import Sections
@@ -22,7 +22,7 @@ SLICE = 2_000
 LONGEST = 10
 """Maximum length of an attempt, relative to the first: the clock is read between attempts."""
 
-RANKS: tuple[Callable[[Block], tuple[int, ...]], ...] = (
+RANKS: tuple[Callable[[PackedLife], tuple[int, ...]], ...] = (
     lambda block: (block.first - block.last, -block.size, -block.pressure, block.index),
     lambda block: (-block.pressure, (block.first - block.last) * block.size, block.index),
     lambda block: (-block.size, block.index),
@@ -73,7 +73,7 @@ class _HeightSearch:
     attempts.
     """
 
-    blocks: Sequence[Block]
+    blocks: Sequence[PackedLife]
     offsets: Sequence[int]
     proved: int
     enough: int
@@ -143,7 +143,7 @@ class _HeightSearch:
         return f"{above} {searched}; the proved minimum is {self.proved} bytes"
 
 
-def _ranks(blocks: Sequence[Block], key: Callable[[Block], tuple[int, ...]]) -> list[int]:
+def _ranks(blocks: Sequence[PackedLife], key: Callable[[PackedLife], tuple[int, ...]]) -> list[int]:
     """Return the rank of each block when sorted by a key."""
     ranks = [0] * len(blocks)
     for place, number in enumerate(sorted(range(len(blocks)), key=lambda n: key(blocks[n]))):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import reduce
 from math import gcd
 
-from compiler.pack.life import Block
+from compiler.pack.life import PackedLife
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Sections:
     totals: tuple[int, ...]
 
     @staticmethod
-    def of(blocks: Sequence[Block]) -> Sections:
+    def of(blocks: Sequence[PackedLife]) -> Sections:
         """Return the sections of some blocks: the steps after which one ends."""
         boundaries = sorted({block.last - 1 for block in blocks})
         spans = [
@@ -59,7 +59,7 @@ class Sections:
         """Return the blocks in the sections on both sides of a boundary; boundary b precedes
         section b.
 
-        >>> sections = Sections.of([Block(0, 64, 0, 1, 64), Block(1, 64, 1, 2, 64)])
+        >>> sections = Sections.of([PackedLife(0, 64, 0, 1, 64), PackedLife(1, 64, 1, 2, 64)])
         >>> sections.crosses(1)
         0
         """

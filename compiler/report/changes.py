@@ -18,7 +18,7 @@ CONTEXT = 2
 """Unchanged lines shown before and after a change."""
 
 
-class Change(IntEnum):
+class RowKind(IntEnum):
     """Kind of difference of a row."""
 
     SAME = 0
@@ -30,10 +30,10 @@ class Change(IntEnum):
 
 
 @dataclass(frozen=True)
-class Row:
+class LinePair:
     """A line before and a line after, as indices from 0; None if there is none."""
 
-    change: Change
+    change: RowKind
     before: int | None
     after: int | None
 
@@ -64,7 +64,7 @@ def key(op: OpNote) -> Hashable:
     return (op.kind, op.outputs) if op.outputs else (op.kind, op.inputs)
 
 
-def compare(before: Sequence[Line], after: Sequence[Line]) -> list[Row]:
+def compare(before: Sequence[Line], after: Sequence[Line]) -> list[LinePair]:
     """Return all rows, in an order in which both sides are ascending.
 
     >>> lines = [[Line(c, c) for c in text] for text in ("abc", "cad")]
@@ -75,22 +75,24 @@ def compare(before: Sequence[Line], after: Sequence[Line]) -> list[Row]:
     old = {line.key: index for index, line in enumerate(before)}
     both = [new[line.key] for line in before if line.key in new]
     fixed = set(_longest_increasing(both))
-    rows: list[Row] = []
+    rows: list[LinePair] = []
     at = 0
     for index, line in enumerate(before):
         target = new.get(line.key)
         if target is None or target not in fixed:
-            rows.append(Row(Change.REMOVED if target is None else Change.MOVED_FROM, index, None))
+            rows.append(
+                LinePair(RowKind.REMOVED if target is None else RowKind.MOVED_FROM, index, None)
+            )
             continue
         rows += [_unmatched(after[k], k, old) for k in range(at, target)]
         same = line.text == after[target].text
-        rows.append(Row(Change.SAME if same else Change.EDITED, index, target))
+        rows.append(LinePair(RowKind.SAME if same else RowKind.EDITED, index, target))
         at = target + 1
     return rows + [_unmatched(after[k], k, old) for k in range(at, len(after))]
 
 
-def _unmatched(line: Line, index: int, old: Mapping[Hashable, int]) -> Row:
-    return Row(Change.MOVED_TO if line.key in old else Change.ADDED, None, index)
+def _unmatched(line: Line, index: int, old: Mapping[Hashable, int]) -> LinePair:
+    return LinePair(RowKind.MOVED_TO if line.key in old else RowKind.ADDED, None, index)
 
 
 def _longest_increasing(numbers: Sequence[int]) -> list[int]:
@@ -109,20 +111,21 @@ def _longest_increasing(numbers: Sequence[int]) -> list[int]:
     return subsequence[::-1]
 
 
-def count(rows: Sequence[Row]) -> dict[Change, int]:
+def count(rows: Sequence[LinePair]) -> dict[RowKind, int]:
     """Count the rows of each kind except `SAME`; a move is counted once."""
-    kinds = (Change.EDITED, Change.REMOVED, Change.ADDED, Change.MOVED_FROM)
+    kinds = (RowKind.EDITED, RowKind.REMOVED, RowKind.ADDED, RowKind.MOVED_FROM)
     return {kind: sum(row.change is kind for row in rows) for kind in kinds}
 
 
-def text(rows: Sequence[Row]) -> str:
+def text(rows: Sequence[LinePair]) -> str:
     """Format the counts in a few characters; empty if nothing changed.
 
-    >>> text([Row(Change.REMOVED, 0, None), Row(Change.EDITED, 1, 0), Row(Change.ADDED, None, 1)])
+    >>> edited = LinePair(RowKind.EDITED, 1, 0)
+    >>> text([LinePair(RowKind.REMOVED, 0, None), edited, LinePair(RowKind.ADDED, None, 1)])
     '−1 +1 ~1'
     """
     counts = count(rows)
-    signs = {Change.REMOVED: "−", Change.ADDED: "+", Change.EDITED: "~"}
+    signs = {RowKind.REMOVED: "−", RowKind.ADDED: "+", RowKind.EDITED: "~"}
     changed = [f"{sign}{counts[kind]}" for kind, sign in signs.items() if counts[kind]]
-    moved = [f"{counts[Change.MOVED_FROM]} moved"] if counts[Change.MOVED_FROM] else []
+    moved = [f"{counts[RowKind.MOVED_FROM]} moved"] if counts[RowKind.MOVED_FROM] else []
     return ", ".join(filter(None, [" ".join(changed), *moved]))

@@ -29,7 +29,7 @@ Point: TypeAlias = tuple[float, float]
 
 
 @dataclass(frozen=True)
-class Layout:
+class GraphLayout:
     """Coordinates of the nodes, waypoints of long edges, and extents of the lanes.
 
     One unit is the width (or height) of a node with its gap.
@@ -60,7 +60,9 @@ MAX_LONERS = 12
 """If more nodes than this have no edges, they are drawn in a separate block."""
 
 
-def layout(lanes: Sequence[Lane], edges: Sequence[Edge], partners: Sequence[int | None]) -> Layout:
+def layout(
+    lanes: Sequence[Lane], edges: Sequence[Edge], partners: Sequence[int | None]
+) -> GraphLayout:
     """Lay out every node; node i is in `lanes[i]`, next to its forward node `partners[i]`.
 
     Edges that would close a cycle are ignored.
@@ -87,7 +89,7 @@ def layout(lanes: Sequence[Lane], edges: Sequence[Edge], partners: Sequence[int 
         }
         spans.append((lane, left, max(x + shift for x, _ in placed.values())))
     points |= _grid(isolated, max((y + 2 for _, y in points.values()), default=0.0))
-    return Layout(tuple([points[node] for node in range(len(lanes))]), waypoints, tuple(spans))
+    return GraphLayout(tuple([points[node] for node in range(len(lanes))]), waypoints, tuple(spans))
 
 
 def _isolated_nodes(order: Sequence[int], edges: Sequence[Edge]) -> dict[int, None]:

@@ -12,7 +12,7 @@ from compiler.plan import Buffer, Place, Plan, PlannedOp
 
 
 @dataclass(frozen=True)
-class Memory:
+class MemoryUse:
     """Bytes of a step's temporaries for one set of sizes.
 
     `temporaries` is their sum without sharing, in the original program; `largest` the largest live

@@ -19,7 +19,7 @@ from typing import Any
 
 from compiler.ir.dims import evaluate
 from compiler.record import OpNote, Stage
-from compiler.report.changes import Change, Row, compare, lines_of
+from compiler.report.changes import LinePair, RowKind, compare, lines_of
 from compiler.report.changes import text as changes_text
 from compiler.report.kernel_lines import Kernel
 from compiler.report.memory import Bar
@@ -165,7 +165,7 @@ def _stage(tables: _Tables, report: Report, drawing: Drawing, index: int) -> dic
     """Return a stage: its numbers, its changes and, if anything differs, its lines and ops."""
     stage, before = report.stages[index], report.stages[max(index - 1, 0)]
     rows = [] if stage is before else compare(lines_of(before), lines_of(stage))
-    changed = [row for row in rows if row.change is not Change.SAME]
+    changed = [row for row in rows if row.change is not RowKind.SAME]
     entry = {
         "name": stage.name,
         "about": stage.about,
@@ -180,7 +180,7 @@ def _stage(tables: _Tables, report: Report, drawing: Drawing, index: int) -> dic
     return entry
 
 
-def _row(row: Row) -> list[int]:
+def _row(row: LinePair) -> list[int]:
     return [row.change, *(-1 if index is None else index for index in (row.before, row.after))]
 
 

@@ -14,7 +14,7 @@ from compiler.ir.program import OpRole
 from compiler.record import OpNote, Stage
 from compiler.report.changes import key
 from compiler.report.graph_layers import Lane
-from compiler.report.graph_layout import Layout, layout
+from compiler.report.graph_layout import GraphLayout, layout
 from compiler.support.cached_property import cached_property
 
 UNDRAWN = -1
@@ -62,7 +62,7 @@ class Drawing:
     nodes: tuple[Node, ...]
     links: tuple[Link, ...]
     orders: tuple[tuple[int, ...], ...]
-    layout: Layout
+    layout: GraphLayout
 
     @cached_property
     def makers(self) -> Mapping[str, int]:

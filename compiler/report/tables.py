@@ -8,7 +8,7 @@ from textwrap import fill
 
 from compiler.ir.dims import evaluate
 from compiler.record import MissedNote, Stage
-from compiler.report.memory import Memory, size_text
+from compiler.report.memory import MemoryUse, size_text
 from compiler.report.table import table
 from compiler.support.escape import one_line
 
@@ -60,7 +60,7 @@ def _missed_line(name: str, group: Sequence[MissedNote]) -> str:
     return f"{name} not applied to {kind}{where}{more}: {first.reason}"
 
 
-def memory_table(rows: Mapping[str, Memory]) -> str:
+def memory_table(rows: Mapping[str, MemoryUse]) -> str:
     """Return a table of bytes: temporaries, largest live set and arena, a row per program."""
     heads = ("", "temporaries", "largest live set", "arena", "arena ÷ live")
     cells: list[tuple[str, ...]] = [heads]

@@ -19,7 +19,7 @@ from compiler.support.settings.paddle import (
 from compiler.support.settings.setting import export
 from compiler.support.settings.systems import LOCAL_RANK, MASTER_ADDR, MASTER_PORT, RANK, WORLD_SIZE
 from fleet.launch.variables import (
-    Member,
+    JobProcess,
     listener,
     member_of,
     own_host,
@@ -53,7 +53,7 @@ def adopt(gpus: str = "", started_port: int | None = None) -> None:
         export({CPU_NUM.name: "1"})
 
 
-def exchange(store: Any, member: Member, own: socket.socket) -> list[str]:
+def exchange(store: Any, member: JobProcess, own: socket.socket) -> list[str]:
     """Publish this process's endpoint and read those of all, in rank order."""
     store.set(f"fluid/endpoint/{member.rank}", _text(own))
     endpoints = [store.get(f"fluid/endpoint/{rank}").decode() for rank in range(member.world)]
@@ -67,7 +67,7 @@ def _text(own: socket.socket) -> str:
     return f"{host}:{port}"
 
 
-def _leave(store: Any, member: Member) -> None:
+def _leave(store: Any, member: JobProcess) -> None:
     """If this process hosts the store, wait until no other process needs it."""
     others = member.world - 1
     if member.rank and store.add("fluid/left", 1) == others:
@@ -76,7 +76,7 @@ def _leave(store: Any, member: Member) -> None:
         store.wait(["fluid/all left"])
 
 
-def _store(member: Member) -> Any:
+def _store(member: JobProcess) -> Any:
     """The store of the job; its host is chosen by torch's rules."""
     export({
         RANK.name: str(member.rank), WORLD_SIZE.name: str(member.world),

@@ -27,7 +27,7 @@ SECONDS_TO_END = 10
 
 
 @dataclass(frozen=True)
-class Job:
+class LaunchJob:
     """A script to run in `processes` processes on each of several machines.
 
     `gpus` are those of this machine, none on CPUs; `started_port` is the first process's port, None
@@ -53,7 +53,7 @@ class Job:
     rendezvous: tuple[tuple[str, str], ...] = ()
 
 
-def run_job(job: Job) -> int:
+def run_job(job: LaunchJob) -> int:
     """Run a job to its end; return 0, or the exit code of the process that failed first.
 
     A process killed by a signal counts as 128 + its number, as in a shell. The first failure is
@@ -68,7 +68,7 @@ def run_job(job: Job) -> int:
         return _run(job, Path(folder), None)
 
 
-def _run(job: Job, folder: Path, shows: set[int] | None) -> int:
+def _run(job: LaunchJob, folder: Path, shows: set[int] | None) -> int:
     elastic = import_module("torch.distributed.launcher.api")
     errors = import_module("torch.distributed.elastic.multiprocessing.errors")
     ended = import_module("torch.distributed.elastic.multiprocessing.api").SignalException
@@ -83,7 +83,7 @@ def _run(job: Job, folder: Path, shows: set[int] | None) -> int:
     return 0
 
 
-def _config(elastic: Any, job: Job, folder: Path, shows: set[int] | None) -> Any:
+def _config(elastic: Any, job: LaunchJob, folder: Path, shows: set[int] | None) -> Any:
     """The configuration of torch's agent; fields that this version of torch lacks are omitted."""
     wanted: dict[str, Any] = {
         "min_nodes": job.least_machines,
@@ -105,7 +105,7 @@ def _config(elastic: Any, job: Job, folder: Path, shows: set[int] | None) -> Any
     return elastic.LaunchConfig(**{name: wanted[name] for name in wanted if name in field_names})
 
 
-def _worker_arguments(job: Job) -> list[str]:
+def _worker_arguments(job: LaunchJob) -> list[str]:
     """The command line of `fleet.launch.worker`."""
     flags = [
         f"--parent={os.getpid()}",

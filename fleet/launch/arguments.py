@@ -11,7 +11,7 @@ from typing import Any
 
 from compiler.support.settings.paddle import CPU_NUM, FLAGS_selected_gpus
 from compiler.support.settings.setting import Environ
-from fleet.launch.agent import Job, run_job
+from fleet.launch.agent import LaunchJob, run_job
 
 __all__ = ["add_arguments", "job_of", "main"]
 
@@ -107,13 +107,13 @@ class _Machines:
     master: str
 
 
-def job_of(given: argparse.Namespace, environ: Environ = None) -> Job:
+def job_of(given: argparse.Namespace, environ: Environ = None) -> LaunchJob:
     """The job of parsed flags. Raises ValueError for incompatible flags."""
     if not given.script.is_file():
         raise ValueError(f"{given.script} is no file: name a script, and after it its arguments")
     gpus = _listed(given.selected_gpus or FLAGS_selected_gpus.text(environ))
     machines = _machines(given)
-    return Job(
+    return LaunchJob(
         script=given.script,
         arguments=tuple(given.arguments),
         processes=_processes(given.nproc_per_node, gpus, environ),

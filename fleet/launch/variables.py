@@ -37,7 +37,7 @@ SLURM_PORTS = (20_000, 20_000)
 
 
 @dataclass(frozen=True)
-class Member:
+class JobProcess:
     """One process of a job: its rank among `world` processes, and the address of the job's
     store.
     """
@@ -49,33 +49,33 @@ class Member:
     port: int
 
 
-def member_of(environ: Environ = None) -> Member | None:
+def member_of(environ: Environ = None) -> JobProcess | None:
     """Read this process's rank in its job; None for a process that no launcher started.
 
     Variables of torchrun are read first, then those of Slurm. Raises ValueError for a variable that
     is missing or not a number.
 
     >>> member_of({"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "29"})
-    Member(rank=1, world=2, local_rank=0, master='10.0.0.1', port=29)
+    JobProcess(rank=1, world=2, local_rank=0, master='10.0.0.1', port=29)
     """
     if RANK.is_set(environ) and WORLD_SIZE.is_set(environ):
         return _torchrun_member(environ)
     return _slurm_member(environ) if SLURM_NTASKS.read(environ) > 1 else None
 
 
-def _torchrun_member(environ: Environ) -> Member:
+def _torchrun_member(environ: Environ) -> JobProcess:
     rank, world, port = (each.require(environ) for each in (RANK, WORLD_SIZE, MASTER_PORT))
     master = MASTER_ADDR.read(environ) or "127.0.0.1"
-    return Member(rank, world, LOCAL_RANK.read(environ), master, port)
+    return JobProcess(rank, world, LOCAL_RANK.read(environ), master, port)
 
 
-def _slurm_member(environ: Environ) -> Member:
+def _slurm_member(environ: Environ) -> JobProcess:
     rank, world = SLURM_PROCID.require(environ), SLURM_NTASKS.require(environ)
     first, count = SLURM_PORTS
     port = MASTER_PORT.read_or(first + SLURM_JOB_ID.read(environ) % count, environ)
     nodes = SLURM_JOB_NODELIST.read(environ) or "127.0.0.1"
     master = MASTER_ADDR.read(environ) or first_host(nodes)
-    return Member(rank, world, SLURM_LOCALID.read(environ), master, port)
+    return JobProcess(rank, world, SLURM_LOCALID.read(environ), master, port)
 
 
 def first_host(nodes: str) -> str:
@@ -90,10 +90,13 @@ def first_host(nodes: str) -> str:
     return match[1] + (match[2] or "")
 
 
-def paddle_variables(member: Member, endpoints: list[str], devices: list[str]) -> dict[str, str]:
+def paddle_variables(
+    member: JobProcess, endpoints: list[str], devices: list[str]
+) -> dict[str, str]:
     """The variables that a script of release 1.8 reads; `devices` are the GPUs of this machine.
 
-    >>> paddle_variables(Member(1, 2, 1, "h", 1), ["h:7", "h:8"], ["4", "5"])["FLAGS_selected_gpus"]
+    >>> second = JobProcess(1, 2, 1, "h", 1)
+    >>> paddle_variables(second, ["h:7", "h:8"], ["4", "5"])["FLAGS_selected_gpus"]
     '5'
     """
     gpu = {"FLAGS_selected_gpus": devices[member.local_rank]} if devices else {}

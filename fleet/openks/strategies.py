@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 
-class Setting(Protocol):
+class StrategySetting(Protocol):
     """Sets the fields of a strategy."""
 
     def apply(self, strategy: Any) -> None:
@@ -157,7 +157,7 @@ class NumThreadsConfig:
 class CPUStrategy:
     """Settings of training with parameter servers, synchronous by default."""
 
-    def __init__(self, configs: Sequence[Setting] = ()) -> None:
+    def __init__(self, configs: Sequence[StrategySetting] = ()) -> None:
         self.strategy = DistributeTranspilerConfig()
         self.strategy.wait_port = False
         _apply(configs, self.strategy)
@@ -171,7 +171,9 @@ class GPUStrategy:
     """Settings of collective training: execution and distribution."""
 
     def __init__(
-        self, exec_config: Sequence[Setting] = (), dist_config: Sequence[Setting] = ()
+        self,
+        exec_config: Sequence[StrategySetting] = (),
+        dist_config: Sequence[StrategySetting] = (),
     ) -> None:
         self.strategy = DistributedStrategy()
         _apply(exec_config, self.strategy.exec_strategy)
@@ -182,7 +184,7 @@ class GPUStrategy:
         return algorithm.distributed_optimizer(optimizer, self.strategy)
 
 
-def _apply(configs: Sequence[Setting], strategy: Any) -> None:
+def _apply(configs: Sequence[StrategySetting], strategy: Any) -> None:
     """Apply settings in order. Raises TypeError if one is not a setting."""
     for config in configs:
         if not hasattr(config, "apply"):

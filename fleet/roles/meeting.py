@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from compiler.ir.types import Array
-from runtime.collective.rendezvous import Seat, Store, join_store, open_store
+from runtime.collective.rendezvous import Seat, StoreConnection, join_store, open_store
 from runtime.collective.rings import Rings
 
 MODES = ("sum", "min", "max")
@@ -37,7 +37,7 @@ class Meeting:
         self._deadline = deadline
         self._rank = rank
         self._rings: Rings | None = None
-        self._store: Store | None = None
+        self._store: StoreConnection | None = None
 
     @property
     def is_worker(self) -> bool:

@@ -36,7 +36,7 @@ PORTS = 40_000, 20_000
 """First port, and number of ports; a Slurm job's number selects the rendezvous among them."""
 
 
-class Place(NamedTuple):
+class MpiRank(NamedTuple):
     """The rank of a process and the number of processes."""
 
     rank: int
@@ -87,15 +87,15 @@ class MPISymetricRoleMaker(CommunicatingRoleMaker):
         return PADDLE_GLOO_ENDPOINT.require()
 
 
-def place_of(environ: Environ = None) -> Place:
+def place_of(environ: Environ = None) -> MpiRank:
     """This process's rank and the number of processes, from its launcher's variables.
 
     >>> place_of({"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2"})
-    Place(rank=1, size=2)
+    MpiRank(rank=1, size=2)
     """
     for rank, size in LAUNCHERS:
         if rank.is_set(environ):
-            found = Place(rank.require(environ), size.require(environ))
+            found = MpiRank(rank.require(environ), size.require(environ))
             if found.rank >= found.size:
                 got = f"{found.rank}, but {size.name} is {found.size}"
                 raise ValueError(rank.message(got))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from compiler.debugging.bisect import CODE, Finding, Trial, bisect
-from compiler.debugging.values import Value, repeatable
+from compiler.debugging.values import RunValue, repeatable
 from compiler.driver import TARGETS
 from compiler.options import Options
 from compiler.passes.pipeline import left_out
@@ -157,5 +157,5 @@ def _report(given: argparse.Namespace, seen: Finding, command: str) -> str:
     )
 
 
-def _line(value: Value) -> str:
+def _line(value: RunValue) -> str:
     return f"{value.op}  {value.source}".rstrip()

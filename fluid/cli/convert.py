@@ -19,7 +19,14 @@ from compiler.ir.model_format.protobuf import Message, dump, parse
 from compiler.report.memory import size_text
 from compiler.report.table import count
 from fluid import io
-from fluid.cli.layout import COMBINED_FILE, LATER_MODEL, LATER_PARAMS, Layout, locate, saved_names
+from fluid.cli.layout import (
+    COMBINED_FILE,
+    LATER_MODEL,
+    LATER_PARAMS,
+    ModelFiles,
+    locate,
+    saved_names,
+)
 from fluid.cli.model import CommandError
 from fluid.executor import Executor, scope_guard
 from fluid.saving.files import bytes_writer
@@ -96,7 +103,7 @@ def convert(given: argparse.Namespace) -> int:
 # ---- where to ----
 
 
-def target_of(given: argparse.Namespace) -> Layout:
+def target_of(given: argparse.Namespace) -> ModelFiles:
     """The target files that the arguments name; raises CommandError where the
     arguments conflict.
     """
@@ -109,15 +116,15 @@ def target_of(given: argparse.Namespace) -> Layout:
                 f"DST {given.target.name} conflicts with --to-model {given.to_model}"
             )
         params = given.to_params or given.target.stem + LATER_PARAMS
-        return Layout(given.target.parent, given.target.name, params)
+        return ModelFiles(given.target.parent, given.target.name, params)
     combined = given.to_params or (COMBINED_FILE if given.combined else None)
-    layout = Layout(given.target, given.to_model or MODEL_FILE, combined)
+    layout = ModelFiles(given.target, given.to_model or MODEL_FILE, combined)
     if layout.model == layout.params:
         raise CommandError(f"program and parameters cannot both be {layout.model!r}")
     return layout
 
 
-def _expect_free(asked: Path, target: Layout, force: bool) -> None:
+def _expect_free(asked: Path, target: ModelFiles, force: bool) -> None:
     if target.folder.exists() and not target.folder.is_dir():
         raise CommandError(f"{target.folder} is a file, not a folder: choose another DST")
     if force:
@@ -149,7 +156,7 @@ class ConvertedModel:
     program: bytes
     params: Mapping[str, Tensor]
 
-    def write(self, target: Layout) -> None:
+    def write(self, target: ModelFiles) -> None:
         """Write every target file, and remove the other files of the model that was there.
 
         The write is atomic, even if the process is killed. Raises CommandError where a
@@ -158,7 +165,7 @@ class ConvertedModel:
         removed = [path.relative_to(target.folder).as_posix() for path in _model_files(target)]
         save_files(target.folder, self._files(target), removed)
 
-    def _files(self, target: Layout) -> dict[str, Writer]:
+    def _files(self, target: ModelFiles) -> dict[str, Writer]:
         program = {target.model: bytes_writer(self.program)}
         if target.params is not None:
             return {target.params: combined_writer(self.params), **program}
@@ -169,7 +176,7 @@ class ConvertedModel:
         } | program
 
 
-def _expect_file_of_its_own(name: str, target: Layout, names: Iterable[str]) -> None:
+def _expect_file_of_its_own(name: str, target: ModelFiles, names: Iterable[str]) -> None:
     if tensor_path(target.folder, name) == target.program:
         raise CommandError(
             f"a parameter is called {name!r}, like the program file: pass --to-model"
@@ -178,7 +185,7 @@ def _expect_file_of_its_own(name: str, target: Layout, names: Iterable[str]) -> 
         raise CommandError(f"parameter {name!r} cannot have its own file: pass --combined")
 
 
-def read_model(source: Layout) -> ConvertedModel:
+def read_model(source: ModelFiles) -> ConvertedModel:
     """Read the program and parameters of a model and check that they match.
 
     Raises CommandError where they do not match, and the errors of reading corrupt files.
@@ -193,7 +200,7 @@ def read_model(source: Layout) -> ConvertedModel:
     )
 
 
-def _read_params(source: Layout, names: Sequence[str]) -> dict[str, Tensor]:
+def _read_params(source: ModelFiles, names: Sequence[str]) -> dict[str, Tensor]:
     files = str(source.folder), Executor(), source.model, source.params
     with scope_guard(Scope()):
         try:
@@ -230,7 +237,7 @@ def _with(message: Message, field: str, items: Iterable[Message]) -> Message:
 # ---- writing all or nothing ----
 
 
-def _model_files(target: Layout) -> list[Path]:
+def _model_files(target: ModelFiles) -> list[Path]:
     """The files of the model whose program would be overwritten."""
     try:
         there = locate(target.folder, target.model)
@@ -242,7 +249,7 @@ def _model_files(target: Layout) -> list[Path]:
 # ---- report ----
 
 
-def _report(source: Layout, target: Layout, model: ConvertedModel) -> str:
+def _report(source: ModelFiles, target: ModelFiles, model: ConvertedModel) -> str:
     nbytes = sum(array.nbytes for array, _ in model.params.values())
     params = f"{count(len(model.params), 'parameter')} with {size_text(nbytes)}"
     sizes = f"{size_text(len(model.program))} without call stacks, {size_text(model.before)} before"

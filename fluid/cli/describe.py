@@ -22,7 +22,7 @@ from compiler.ir.program import OpDesc, VarKind
 from compiler.report.memory import size_text
 from compiler.report.table import count, table
 from compiler.support.escape import one_line
-from fluid.cli.layout import Layout
+from fluid.cli.layout import ModelFiles
 from fluid.cli.model import shape_text
 from fluid.cli.values.images import accepts_images
 from fluid.framework import Program, Variable
@@ -58,7 +58,7 @@ class Obstacle:
 class Description:
     """The interface and contents of a model, read from its program."""
 
-    layout: Layout
+    layout: ModelFiles
     program: Program
     feeds: tuple[Variable, ...]
     fetches: tuple[Variable, ...]
@@ -67,7 +67,7 @@ class Description:
     obstacles: tuple[Obstacle, ...]
 
 
-def describe(layout: Layout) -> Description:
+def describe(layout: ModelFiles) -> Description:
     """Read the program of a model and check that its ops are supported.
 
     Raises CompileError for a file that is not a program, and OSError.
@@ -76,7 +76,7 @@ def describe(layout: Layout) -> Description:
         return _described(layout)
 
 
-def _described(layout: Layout) -> Description:
+def _described(layout: ModelFiles) -> Description:
     where = str(layout.program)
     program = load_program(layout.program.read_bytes(), where, factory=Program)
     variables = [var for var in program.list_vars() if is_persistable(var)]

@@ -10,7 +10,7 @@ from typing import Any
 
 from compiler.codegen.module import Module
 from compiler.debugging.compare import compare, comparison_text
-from compiler.debugging.values import Numbers, inputs, numbers, repeatable
+from compiler.debugging.values import RunValues, inputs, numbers, repeatable
 from compiler.errors import ParseError
 from compiler.ir.types import Array
 from compiler.options import Options
@@ -21,7 +21,7 @@ from fluid.cli.commands.infer import TOLERANCE, tolerance
 from fluid.cli.inspect import size
 from fluid.cli.model import CommandError
 from fluid.cli.subject import Subject, subject
-from fluid.cli.values.trials import Arrays, arrays_for, execute, read_input_arrays
+from fluid.cli.values.trials import TrialArrays, arrays_for, execute, read_input_arrays
 
 COMPARE = """\
 Run two programs on the same inputs and show the first and the largest differences. Values are
@@ -137,7 +137,7 @@ def _passes(text: str) -> Options | None:
 
 def _arrays(
     ours: _Side, theirs: _Side, given: Mapping[str, Array], sizes: Mapping[str, int]
-) -> Arrays:
+) -> TrialArrays:
     """One array per name, shared by both: given by the user, from a model, or generated."""
     sides = [side.found for side in (ours, theirs) if side.found is not None]
     if not sides:
@@ -146,13 +146,13 @@ def _arrays(
         )
     arrays = _known(sides, given)
     _expect_shared(sides, arrays)
-    merged = Arrays({}, {})
+    merged = TrialArrays({}, {})
     for model in reversed(sides):
         own = {name: arrays[name] for name in arrays if _has(model, name)}
         arrays_of_model = arrays_for(
             model, own, {s: n for s, n in sizes.items() if _is_open(model, s)}
         )
-        merged = Arrays(
+        merged = TrialArrays(
             {**merged.feed, **arrays_of_model.feed}, {**merged.params, **arrays_of_model.params}
         )
     return merged
@@ -190,7 +190,7 @@ def _is_open(found: Subject, name: str) -> bool:
     return any(name in var.type.names for var in vars)
 
 
-def _numbers(side: _Side, arrays: Arrays) -> Numbers:
+def _numbers(side: _Side, arrays: TrialArrays) -> RunValues:
     """Compute the values of one side; passes see parameter values if it is a saved
     model.
     """
@@ -202,15 +202,15 @@ def _numbers(side: _Side, arrays: Arrays) -> Numbers:
         ) from error
 
 
-def _of_module(module: Module, arrays: Arrays) -> Numbers:
+def _of_module(module: Module, arrays: TrialArrays) -> RunValues:
     params = {name: array.copy() for name, array in arrays.params.items()}
     results = execute(module, arrays.feed, params)
     changed = {param.name: params[param.name] for param in module.params if param.name in params}
     left = {tensor.name: array for tensor, array in zip(module.fetches, results, strict=True)}
-    return Numbers({}, left | changed)
+    return RunValues({}, left | changed)
 
 
-def _of_graph(side: _Side, arrays: Arrays) -> Numbers:
+def _of_graph(side: _Side, arrays: TrialArrays) -> RunValues:
     assert side.found is not None
     graph = side.found.graph
     params = {name: array.copy() for name, array in arrays.params.items()}

@@ -18,7 +18,7 @@ from compiler.report.table import count
 from compiler.support.escape import one_line
 from fluid.cli.compare import compare, compared
 from fluid.cli.describe import describe, described, package_described
-from fluid.cli.layout import Layout, locate
+from fluid.cli.layout import ModelFiles, locate
 from fluid.cli.limits import at_most, check_model_size, within
 from fluid.cli.model import CommandError, SavedModel, load_model, load_package
 from fluid.cli.profiling.steps import profiled
@@ -97,7 +97,7 @@ def _run(model: SavedModel, predictor: Predictor, feed: Mapping[str, Feed]) -> l
         raise
 
 
-def _layout(given: argparse.Namespace) -> Layout:
+def _layout(given: argparse.Namespace) -> ModelFiles:
     return locate(given.model_dir, given.model_filename, given.params_filename)
 
 
@@ -112,7 +112,7 @@ def _loaded(given: argparse.Namespace) -> SavedModel:
     return load_model(layout.folder, layout.model, layout.params)
 
 
-def _describe(layout: Layout) -> int:
+def _describe(layout: ModelFiles) -> int:
     description = describe(layout)
     print(described(description))
     return 1 if description.obstacles else 0

@@ -28,7 +28,7 @@ _LISTED = 8
 
 
 @dataclass(frozen=True)
-class Layout:
+class ModelFiles:
     """The folder and file names of a model; without `params`, each parameter has its own file."""
 
     folder: Path
@@ -54,7 +54,7 @@ class Layout:
         return f"{self.program}, parameters {rest}"
 
 
-def locate(path: Path, model: str | None = None, params: str | None = None) -> Layout:
+def locate(path: Path, model: str | None = None, params: str | None = None) -> ModelFiles:
     """Find the layout of a model from a folder, a program file, or a NAME without its .pdmodel.
 
     `model` and `params` name files with unusual names. Raises CommandError where there is no
@@ -64,13 +64,13 @@ def locate(path: Path, model: str | None = None, params: str | None = None) -> L
         return _located(path, model, params)
 
 
-def _located(path: Path, model: str | None, params: str | None) -> Layout:
+def _located(path: Path, model: str | None, params: str | None) -> ModelFiles:
     folder, model = _program(path, model)
     if not (folder / model).is_file():
         raise CommandError(f"{folder} has no file {model!r}, but {_listing(folder)}")
     if params is not None and not (folder / params).is_file():
         raise CommandError(f"{folder} has no file {params!r}, but {_listing(folder)}")
-    return Layout(folder, model, params or _combined(folder, model))
+    return ModelFiles(folder, model, params or _combined(folder, model))
 
 
 def saved_names(program: Path) -> list[str]:
@@ -118,7 +118,7 @@ def _combined(folder: Path, model: str) -> str | None:
     if (folder / later).is_file():
         return later
     names = saved_names(folder / model)
-    if all(path.is_file() for path in Layout(folder, model).files(names)):
+    if all(path.is_file() for path in ModelFiles(folder, model).files(names)):
         return None
     files = [path.name for path in sorted(folder.iterdir()) if path.is_file()]
     others = [name for name in files if name != model and name not in names]

@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from compiler.ir.model_format.program_desc import load_program
-from fluid.cli.layout import Layout
+from fluid.cli.layout import ModelFiles
 from fluid.cli.model import CommandError
 from fluid.framework import Program
 from fluid.saving.persistables import is_persistable
@@ -41,7 +41,7 @@ _WARM_UP = 1024
 _HAS_ALARM = hasattr(signal, "setitimer")
 
 
-def check_model_size(layout: Layout, limit: int | None) -> None:
+def check_model_size(layout: ModelFiles, limit: int | None) -> None:
     """Raise CommandError if the files of a model are larger than the limit."""
     if limit is None:
         return

@@ -23,13 +23,13 @@ from fluid.data_parallel.strategies import BuildStrategy
 from fluid.framework import Program
 from runtime.errors import PlaceError
 
-__all__ = ["Built", "build", "expect_no_python"]
+__all__ = ["RankPrograms", "build", "expect_no_python"]
 
 _SCALES = BuildStrategy.GradientScaleStrategy
 
 
 @dataclass(frozen=True)
-class Built:
+class RankPrograms:
     """The program of each rank; all are the same object unless parameters have owners.
 
     `owners` maps optimizer variables held by a single rank to that rank.
@@ -46,7 +46,7 @@ def build(
     fetch: Collection[str] = (),
     writes: bool = True,
     rings: int = 1,
-) -> Built:
+) -> RankPrograms:
     """Build the programs of `ranks` ranks according to the strategy; see `BuildStrategy`.
 
     The all-reduces are distributed round-robin over `rings` rings. With `writes`, the files that
@@ -60,7 +60,7 @@ def build(
 
 def _built(
     program: Program, strategy: BuildStrategy, ranks: int, fetch: Collection[str], rings: int
-) -> Built:
+) -> RankPrograms:
     clone = program.clone()
     clone.undo_renaming()
     scale = strategy.gradient_scale_strategy is _SCALES.CoeffNumDevice and ranks > 1
@@ -69,16 +69,16 @@ def _built(
     if strategy.sync_batch_norm and ranks > 1:
         synchronize_batch_norms(clone)
     if ranks == 1:
-        return Built([clone], {})
+        return RankPrograms([clone], {})
     fuse = strategy.fuse_all_reduce_ops and not strategy.enable_sequential_execution
     shards = find_shards(clone, ranks)
     reduces = strategy.reduce_strategy is BuildStrategy.ReduceStrategy.Reduce
     if reduces and shards.are_spread(ranks // strategy.num_trainers, ranks):
         programs = sharded(clone, shards, ranks, scale, fetch, fuse)
-        return Built(programs, shards.owners_of_state())
+        return RankPrograms(programs, shards.owners_of_state())
     if computes_gradients(clone):
         insert_all_reduces(clone, ranks, rings, scale, fuse)
-    return Built([clone] * ranks, {})
+    return RankPrograms([clone] * ranks, {})
 
 
 def _write(program: Program, strategy: BuildStrategy) -> None:

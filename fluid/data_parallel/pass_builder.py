@@ -15,7 +15,7 @@ from compiler.errors import did_you_mean
 from fluid.data_parallel.graphviz import program_dot
 from fluid.framework import Program
 
-__all__ = ["Pass", "PassBuilder"]
+__all__ = ["BuildPass", "PassBuilder"]
 
 _BY_FLAG = {
     "enable_sequential_execution": "sequential_execution_pass",
@@ -34,7 +34,7 @@ VIZ = "graph_viz_pass"
 KNOWN = frozenset({*_BY_FLAG.values(), *_ALWAYS, VIZ, "multi_devices_print_pass"})
 
 
-class Pass:
+class BuildPass:
     """A pass with a type and attributes."""
 
     def __init__(self, kind: str) -> None:
@@ -72,7 +72,7 @@ class PassBuilder:
     """An ordered list of passes."""
 
     def __init__(self, kinds: list[str]) -> None:
-        self._passes = [Pass(kind) for kind in kinds]
+        self._passes = [BuildPass(kind) for kind in kinds]
 
     @staticmethod
     def of(strategy: Any) -> PassBuilder:
@@ -80,15 +80,15 @@ class PassBuilder:
         kinds = [kind for flag, kind in _BY_FLAG.items() if getattr(strategy, flag)]
         return PassBuilder([*kinds, *_ALWAYS])
 
-    def all_passes(self) -> list[Pass]:
+    def all_passes(self) -> list[BuildPass]:
         """The passes in order."""
         return list(self._passes)
 
-    def append_pass(self, pass_type: str) -> Pass:
+    def append_pass(self, pass_type: str) -> BuildPass:
         """Add a pass at the end and return it; ValueError for an unknown type."""
         return self.insert_pass(len(self._passes), pass_type)
 
-    def insert_pass(self, idx: int, pass_type: str) -> Pass:
+    def insert_pass(self, idx: int, pass_type: str) -> BuildPass:
         """Add a pass before position `idx` and return it.
 
         Raises IndexError for a position outside the list, ValueError for an unknown type.
@@ -98,7 +98,7 @@ class PassBuilder:
             raise ValueError(f"no pass {pass_type!r}; {hint}".rstrip("; "))
         if not 0 <= idx <= len(self._passes):
             raise IndexError(f"position {idx} is outside the list of {len(self._passes)} passes")
-        self._passes.insert(idx, new_pass := Pass(pass_type))
+        self._passes.insert(idx, new_pass := BuildPass(pass_type))
         return new_pass
 
     def remove_pass(self, idx: int) -> None:

@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from compiler.codegen.module import Module
-from fluid.data_parallel.build import Built, build, expect_no_python
+from fluid.data_parallel.build import RankPrograms, build, expect_no_python
 from fluid.data_parallel.device_feeds import device_feeds
 from fluid.data_parallel.devices import Devices
 from fluid.data_parallel.first_values import broadcast_program
@@ -28,7 +28,7 @@ from fluid.running.branch_selection import expect_one_type
 from fluid.running.single_step import changes_state
 from runtime import executor as core
 from runtime.errors import FeedError, ScheduleError
-from runtime.fetch_layout import Layout
+from runtime.fetch_layout import FetchLayout
 from runtime.sizes import LOD, lod_owners_of
 
 __all__ = ["DataParallel"]
@@ -40,7 +40,7 @@ KEPT_KINDS = 256
 
 
 @dataclass(frozen=True)
-class Kind:
+class StepKind:
     """A cached kind of step: the program of rank 0 with its fetches, and the workers' module key.
 
     `layouts` are the result layouts of each worker, `kept` the feeds that set persistable state.
@@ -51,7 +51,7 @@ class Kind:
     program: Program
     fetch: tuple[str, ...]
     key: str
-    layouts: tuple[Layout, ...]
+    layouts: tuple[FetchLayout, ...]
     kept: tuple[str, ...]
     owners: Mapping[str, int]
     owned: Mapping[int, str]
@@ -72,8 +72,8 @@ class DataParallel:
         self._strategy = build_strategy
         self._execution = exec_strategy
         self._source: tuple[object, int] = (None, -1)
-        self._built: dict[tuple[str, ...], Built] = {}
-        self._kinds: WeakKeyDictionary[Core, dict[Any, Kind]] = WeakKeyDictionary()
+        self._built: dict[tuple[str, ...], RankPrograms] = {}
+        self._kinds: WeakKeyDictionary[Core, dict[Any, StepKind]] = WeakKeyDictionary()
         self._names: frozenset[str] = frozenset()
         self._trains = self._changes = False
 
@@ -141,7 +141,7 @@ class DataParallel:
         self.devices.note()
         return results
 
-    def _run(self, runner: Core, kind: Kind, shares: list[Feed]) -> list[list[Any]]:
+    def _run(self, runner: Core, kind: StepKind, shares: list[Feed]) -> list[list[Any]]:
         devices = self.devices
         if devices.ranks == 1:
             return [runner.run(kind.program, shares[0], kind.fetch, devices.scope)]
@@ -178,7 +178,7 @@ class DataParallel:
         devices.pool().run(key, [{}] * len(others), step)
         devices.has_met = True
 
-    def _kind(self, runner: Core, shares: list[Feed], fetch: tuple[str, ...]) -> Kind:
+    def _kind(self, runner: Core, shares: list[Feed], fetch: tuple[str, ...]) -> StepKind:
         built = self._built_for(fetch)
         owned = {index: name for index, name in enumerate(fetch) if name in built.owners}
         inner = tuple(name for name in fetch if name not in built.owners)
@@ -187,8 +187,8 @@ class DataParallel:
         key = self._loaded(modules) if self.devices.ranks > 1 else ""
         variables = self._program.blocks[0].vars
         persistable = tuple(n for n in shares[0] if LOD not in n and variables[n].persistable)
-        layouts = tuple(Layout.of(module, inner) for module in modules[1:])
-        return Kind(built.programs[0], inner, key, layouts, persistable, built.owners, owned)
+        layouts = tuple(FetchLayout.of(module, inner) for module in modules[1:])
+        return StepKind(built.programs[0], inner, key, layouts, persistable, built.owners, owned)
 
     def _loaded(self, modules: Sequence[Module]) -> str:
         """Load modules on the workers and return their key; workers without a feed
@@ -213,7 +213,7 @@ class DataParallel:
                     hint="feed every device arrays with the same axes of size 1",
                 )
 
-    def _built_for(self, fetch: tuple[str, ...]) -> Built:
+    def _built_for(self, fetch: tuple[str, ...]) -> RankPrograms:
         """The programs of own ranks; with parameter owners they depend on the fetches."""
         reduces = self._strategy.reduce_strategy is BuildStrategy.ReduceStrategy.Reduce
         key = fetch if reduces else ()
@@ -225,7 +225,7 @@ class DataParallel:
             own = [built.programs[rank] for rank in devices.own_ranks]
             for program in own if devices.ranks > 1 else []:
                 program._collective = devices.pool().rings
-            self._built[key] = Built(own, built.owners)
+            self._built[key] = RankPrograms(own, built.owners)
         return self._built[key]
 
 

@@ -21,11 +21,11 @@ from fluid.data_parallel.rewrite import (
 )
 from fluid.framework import Program
 
-__all__ = ["Shards", "find_shards", "sharded"]
+__all__ = ["ParameterOwners", "find_shards", "sharded"]
 
 
 @dataclass(frozen=True)
-class Shards:
+class ParameterOwners:
     """Assignment of parameters, and of their optimizer state, to ranks.
 
     `owner` maps parameters to ranks, `state` maps persistable variables that only the owner's ops
@@ -54,7 +54,7 @@ class Shards:
         return {name: self.owner[param] for name, param in self.state.items()}
 
 
-def find_shards(program: Program, ranks: int) -> Shards:
+def find_shards(program: Program, ranks: int) -> ParameterOwners:
     """Assign each updated parameter to a rank, balancing the bytes per rank.
 
     Parameters are assigned in order of decreasing size to the rank with the fewest bytes.
@@ -69,12 +69,12 @@ def find_shards(program: Program, ranks: int) -> Shards:
         rank = loads.index(min(loads))
         owner[name] = rank
         loads[rank] += sizes[name]
-    return Shards(owner, _state(program, owner))
+    return ParameterOwners(owner, _state(program, owner))
 
 
 def sharded(
     program: Program,
-    shards: Shards,
+    shards: ParameterOwners,
     ranks: int,
     scale: bool,
     fetch: Collection[str],
@@ -155,7 +155,11 @@ def _param_of(op: OpDesc, owner: Mapping[str, int]) -> str | None:
 
 
 def _trimmed(
-    program: Program, shards: Shards, rank: int, fetch: Collection[str], alone: Mapping[str, Any]
+    program: Program,
+    shards: ParameterOwners,
+    rank: int,
+    fetch: Collection[str],
+    alone: Mapping[str, Any],
 ) -> Program:
     """A clone in which updates of other ranks' parameters are replaced by broadcasts from their
     owners.
@@ -175,7 +179,9 @@ def _trimmed(
     return clone
 
 
-def _remove_unread(program: Program, shards: Shards, rank: int, fetch: Collection[str]) -> None:
+def _remove_unread(
+    program: Program, shards: ParameterOwners, rank: int, fetch: Collection[str]
+) -> None:
     """Remove optimizer ops whose results this rank neither reads nor owns."""
     block = program.global_block()
     inner = [name for other in program.blocks[1:] for op in other.ops for name in op.reads()]
@@ -191,13 +197,13 @@ def _remove_unread(program: Program, shards: Shards, rank: int, fetch: Collectio
             read.update(op.reads())
 
 
-def _is_kept(program: Program, shards: Shards, rank: int, name: str) -> bool:
+def _is_kept(program: Program, shards: ParameterOwners, rank: int, name: str) -> bool:
     var = program.global_block().find_var_recursive(name)
     persistable = var is not None and var.persistable
     return persistable and shards.owner_of_state(name) in (None, rank)
 
 
-def _gradients_read(program: Program, shards: Shards) -> set[str]:
+def _gradients_read(program: Program, shards: ParameterOwners) -> set[str]:
     """The parameter gradients that ops after the backward pass read, in all blocks."""
     gradients = {gradient for gradient, _ in _pairs(program)}
     ops: Iterable[OpDesc] = (op for block in program.blocks for op in block.ops)

@@ -12,10 +12,10 @@ import numpy as np
 from compiler.errors import did_you_mean
 from compiler.ir.types import Array
 from fluid.data_feed_desc import DataFeed, feed_text
-from fluid.data_feed_desc import Slot as DescribedSlot
+from fluid.data_feed_desc import FeedSlot as DescribedSlot
 from fluid.dataset.multi_slot import (
     Row,
-    Slot,
+    SampleSlot,
     as_feed,
     as_line,
     batches,
@@ -57,7 +57,7 @@ class DatasetBase:
     def __init__(self) -> None:
         self.thread_num, self.filelist = 1, list[str]()
         self._batch_size, self._command = 1, "cat"
-        self._slots: list[Slot] = []
+        self._slots: list[SampleSlot] = []
         self._marks = 0
         self.fea_eval = False
 

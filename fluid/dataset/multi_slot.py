@@ -24,7 +24,7 @@ from runtime.errors import FeedError
 from runtime.tensors.lod_tensor import LoDTensor
 
 __all__ = [
-    "Row", "Slot", "as_feed", "as_line", "batches", "parsed", "rows_of_file", "slot_of",
+    "Row", "SampleSlot", "as_feed", "as_line", "batches", "parsed", "rows_of_file", "slot_of",
     "without_zeros",
 ]  # fmt: skip
 
@@ -36,7 +36,7 @@ Row = list[Array]
 
 
 @dataclass(frozen=True)
-class Slot:
+class SampleSlot:
     """A variable of the samples; `shape` is that of one sample, None for any number of values."""
 
     name: str
@@ -49,17 +49,19 @@ class Slot:
         return None if self.shape is None else prod(self.shape)
 
 
-def slot_of(var: Variable) -> Slot:
+def slot_of(var: Variable) -> SampleSlot:
     """The slot of a variable. Raises ValueError for dtypes other than float32 and int64."""
     dtype = str(var.element.numpy)
     if dtype not in ("float32", "int64"):
         raise ValueError(f"variable {var.name!r} is {dtype}: datasets have float32 and int64 only")
     if var.lod_level:
-        return Slot(var.name, dtype == "float32", None)
-    return Slot(var.name, dtype == "float32", tuple(abs(size) for size in var.shape[1:]))
+        return SampleSlot(var.name, dtype == "float32", None)
+    return SampleSlot(var.name, dtype == "float32", tuple(abs(size) for size in var.shape[1:]))
 
 
-def rows_of_file(path: str, command: str, slots: Sequence[Slot], marks: int = 0) -> Iterator[Row]:
+def rows_of_file(
+    path: str, command: str, slots: Sequence[SampleSlot], marks: int = 0
+) -> Iterator[Row]:
     """The samples that a shell command prints for a file on its stdin.
 
     Every line begins with `marks` fields of the form `1 text`, which are skipped.
@@ -92,7 +94,7 @@ def _after_marks(line: bytes, marks: int, where: str) -> bytes:
     return tokens[-1]
 
 
-def parsed(line: bytes, slots: Sequence[Slot], where: str) -> Row:
+def parsed(line: bytes, slots: Sequence[SampleSlot], where: str) -> Row:
     """Parse a sample. Raises FeedError naming the line, the variable and what was expected."""
     tokens, row, at = line.split(), list[Array](), 0
     for slot in slots:
@@ -105,7 +107,7 @@ def parsed(line: bytes, slots: Sequence[Slot], where: str) -> Row:
     return row
 
 
-def _count(tokens: Sequence[bytes], at: int, slot: Slot, where: str) -> int:
+def _count(tokens: Sequence[bytes], at: int, slot: SampleSlot, where: str) -> int:
     if at >= len(tokens) or not tokens[at].isdigit():
         actual = tokens[at].decode(errors="replace") if at < len(tokens) else "the end of the line"
         raise FeedError(f"{where}: {slot.name!r} begins with its number of values, not {actual}")
@@ -120,7 +122,7 @@ def _count(tokens: Sequence[bytes], at: int, slot: Slot, where: str) -> int:
     return count
 
 
-def _values(tokens: Sequence[bytes], slot: Slot, where: str) -> Array:
+def _values(tokens: Sequence[bytes], slot: SampleSlot, where: str) -> Array:
     try:
         if slot.is_float:
             return np.array([float(token) for token in tokens], np.float32)
@@ -130,7 +132,7 @@ def _values(tokens: Sequence[bytes], slot: Slot, where: str) -> Array:
         raise FeedError(f"{where}: {slot.name!r} takes {kind}, but {error}") from error
 
 
-def without_zeros(row: Row, slots: Sequence[Slot]) -> Row:
+def without_zeros(row: Row, slots: Sequence[SampleSlot]) -> Row:
     """A sample without the zeros of slots with any number of values, as 1.8.5 keeps it.
 
     Numbers of magnitude below 1e-6 count as zeros; a slot with nothing else keeps one 0.
@@ -148,7 +150,7 @@ def _kept(values: Array) -> Array:
     return nonzero if nonzero.size else np.zeros(1, values.dtype)
 
 
-def as_line(row: Row, slots: Sequence[Slot]) -> bytes:
+def as_line(row: Row, slots: Sequence[SampleSlot]) -> bytes:
     """Format a sample as a line; `parsed` is the inverse."""
     texts = (
         f"{len(values)} "
@@ -165,12 +167,12 @@ def batches(rows: Iterable[Row], size: int) -> Iterator[list[Row]]:
         yield taken
 
 
-def as_feed(rows: Sequence[Row], slots: Sequence[Slot]) -> dict[str, Any]:
+def as_feed(rows: Sequence[Row], slots: Sequence[SampleSlot]) -> dict[str, Any]:
     """Convert a batch to feeds: arrays, and LoDTensors [values, 1] for slots of any length."""
     return {slot.name: _fed(slot, [row[index] for row in rows]) for index, slot in enumerate(slots)}
 
 
-def _fed(slot: Slot, values: Sequence[Array]) -> Array | LoDTensor:
+def _fed(slot: SampleSlot, values: Sequence[Array]) -> Array | LoDTensor:
     joined = np.concatenate(values)
     if slot.shape is not None:
         return joined.reshape(len(values), *slot.shape)

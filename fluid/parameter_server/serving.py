@@ -50,7 +50,7 @@ def serve(program: Program, scope: Scope, place: Place, compile: Compile) -> Non
         endpoints = [endpoint]
     settings = getattr(program, "_server_settings", None)
     server = Server(endpoints, endpoints.index(endpoint), Settings.from_env(given=settings))
-    blocks = Blocks(program, op, scope, server)
+    blocks = ServedBlocks(program, op, scope, server)
     blocks.compile_for(place, compile)
     server.attach(blocks.service(endpoints.index(endpoint)))
     server.serve()
@@ -75,7 +75,7 @@ def _gradient(program: Program, name: str, is_synchronous: bool) -> Gradient:
     )
 
 
-class Blocks:
+class ServedBlocks:
     """The blocks of a server, and the variables that they update."""
 
     def __init__(self, program: Program, op: Operator, scope: Scope, server: Server) -> None:

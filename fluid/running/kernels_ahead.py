@@ -12,7 +12,7 @@ from compiler.support.processors import available_processors
 from runtime.device import CUDAPlace, Place
 from runtime.gpu.cuda import device_of, gpu_count, gpu_of, interprets, machine, stream_of
 from runtime.gpu.drivers import Driver
-from runtime.gpu.launches import Launcher, Row, by_name
+from runtime.gpu.launches import Launcher, ManifestRow, by_name
 from runtime.gpu.package import driver_of, with_launchers
 
 __all__ = ["launchers", "with_machine_code"]
@@ -53,7 +53,7 @@ def launchers(module: Module, device: str, driver: Callable[[str], Driver]) -> d
     (built,) = build([module], targets, cache.folder, cache.limit, processes=_processes(module))
     stream = stream_of(device)
     created: list[Launcher] = []
-    for row, kernel in zip(map(Row.of, manifest.kernel_rows(built)), built, strict=True):
+    for row, kernel in zip(map(ManifestRow.of, manifest.kernel_rows(built)), built, strict=True):
         own = driver(row.kernel)  # the PTX machine takes the assembly
         suffix = "ptx" if own.announce is not None else manifest.LOADED[own.maker]
         created.append(Launcher(row, own, kernel.code.files[suffix], stream))

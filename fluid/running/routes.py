@@ -35,7 +35,7 @@ class Routes(PerVersion[Program, Route]):
         self.constant_params = ConstantParamStep(core, programs)
         is_narrow = Options.from_env().dtype in NARROW
         self._routes: tuple[Route, ...] = (
-            Server(run, programs),
+            ServerRoute(run, programs),
             FileStages(run),
             ResizedState(run),
             self.branches,
@@ -48,7 +48,7 @@ class Routes(PerVersion[Program, Route]):
         return next(route for route in self._routes if route.applies(program))
 
 
-class Server:
+class ServerRoute:
     """Runs the program of a parameter server until its trainers have completed."""
 
     def __init__(self, run: Run, programs: FluidPrograms) -> None:

@@ -19,7 +19,7 @@ from fluid.selftest.cases import Case
 from fluid.selftest.families import FAMILIES
 from fluid.selftest.gpu import compared_on_gpu
 from fluid.selftest.more_families import MORE_FAMILIES
-from fluid.selftest.trial import Outcome, Setting, run_case
+from fluid.selftest.trial import Outcome, TrialSetting, run_case
 from runtime.native.threads import available
 
 ALL: dict[str, Sequence[Case]] = {**FAMILIES, **MORE_FAMILIES}
@@ -29,7 +29,7 @@ QUICK = 10.0
 
 
 @dataclass
-class Line:
+class FamilyResult:
     """The results of a family: its cases that ran, of `total`, and the failures."""
 
     family: str
@@ -57,7 +57,7 @@ class Line:
 
 def selftest(given: argparse.Namespace) -> int:
     """Run the selftest; exit code 1 if a case fails, 130 if it was interrupted."""
-    lines: list[Line] = []
+    lines: list[FamilyResult] = []
     reached: set[str] = set()
     try:
         with exported({"FLUID_CACHE_SIZE": "0"}):  # compiled here, and nothing is written
@@ -72,21 +72,21 @@ def selftest(given: argparse.Namespace) -> int:
     return int(any(line.failures for line in lines))
 
 
-def _gpu_lines() -> list[Line]:
+def _gpu_lines() -> list[FamilyResult]:
     """The line of the GPU's kernels; none, said so, without a GPU."""
     cases = [some[0] for some in ALL.values() if not some[0].lod]
     results = compared_on_gpu(cases)
     if not results:
         print("no GPU was found: Triton kernels were not tested")
         return []
-    line = Line("triton", len(cases))
+    line = FamilyResult("triton", len(cases))
     for outcome in results:
         line.add(outcome, "on the GPU", "fluid selftest")
     _print_line(line)
     return [line]
 
 
-def _print_line(line: Line) -> None:
+def _print_line(line: FamilyResult) -> None:
     progress_line("")
     print(line, flush=True)
     for failure in line.failures:
@@ -105,7 +105,7 @@ def _expect_choices(given: argparse.Namespace) -> None:
         raise CommandError(f"there is no case {given.case!r}; there are: {names}")
 
 
-def _run_families(given: argparse.Namespace, lines: list[Line], reached: set[str]) -> None:
+def _run_families(given: argparse.Namespace, lines: list[FamilyResult], reached: set[str]) -> None:
     """Run each family for its share of the time, and print its line."""
     levels = ", ".join([given.cpu] if given.cpu else supported())
     print(f"native code for {levels}, with {_threads_text(given)}")
@@ -113,12 +113,14 @@ def _run_families(given: argparse.Namespace, lines: list[Line], reached: set[str
     stop = time.monotonic() + (QUICK if given.quick else given.seconds)
     for number, name in enumerate(names):
         share = max(0.0, stop - time.monotonic()) / (len(names) - number)
-        lines.append(Line(name))
+        lines.append(FamilyResult(name))
         _run_family(given, lines[-1], share, reached)
         _print_line(lines[-1])
 
 
-def _run_family(given: argparse.Namespace, line: Line, share: float, reached: set[str]) -> None:
+def _run_family(
+    given: argparse.Namespace, line: FamilyResult, share: float, reached: set[str]
+) -> None:
     begun = time.monotonic()
     cases = [case for case in ALL[line.family] if given.case in ("", case.name)]
     jobs = [(case, some) for some in _settings(given) for case in cases]
@@ -136,7 +138,7 @@ def _run_family(given: argparse.Namespace, line: Line, share: float, reached: se
     line.seconds = time.monotonic() - begun
 
 
-def _settings(given: argparse.Namespace) -> Iterator[list[Setting]]:
+def _settings(given: argparse.Namespace) -> Iterator[list[TrialSetting]]:
     """Settings that differ in threads only: the widest and the narrowest vectors come first."""
     sizes = {"": (False, True), "small": (False,), "large": (True,)}[given.sizes]
     levels = [given.cpu] if given.cpu else list(supported())
@@ -144,7 +146,7 @@ def _settings(given: argparse.Namespace) -> Iterator[list[Setting]]:
     for machines in (ends, others):
         for is_large in sizes:
             for machine in machines:
-                yield [Setting(machine, threads, is_large) for threads in _threads(given)]
+                yield [TrialSetting(machine, threads, is_large) for threads in _threads(given)]
 
 
 def _threads(given: argparse.Namespace) -> list[int]:
@@ -156,7 +158,7 @@ def _threads_text(given: argparse.Namespace) -> str:
     return f"{' and '.join(map(str, numbers))} thread{'s' * (numbers[-1] > 1)}"
 
 
-def _repeat(family: str, case: Case, setting: Setting) -> str:
+def _repeat(family: str, case: Case, setting: TrialSetting) -> str:
     """The command that runs one trial again."""
     sizes = "large" if setting.is_large else "small"
     return (
@@ -165,7 +167,7 @@ def _repeat(family: str, case: Case, setting: Setting) -> str:
     )
 
 
-def _counts(lines: Sequence[Line]) -> str:
+def _counts(lines: Sequence[FamilyResult]) -> str:
     failed = sum(len(line.failures) for line in lines)
     ran, seconds = sum(line.ran for line in lines), sum(line.seconds for line in lines)
     families = f"{len(lines)} famil{'y' if len(lines) == 1 else 'ies'}"

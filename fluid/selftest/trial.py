@@ -32,7 +32,7 @@ ERRORS = (
 
 
 @dataclass(frozen=True)
-class Setting:
+class TrialSetting:
     """Where a case runs: the level of the CPU, threads, and if sizes are large.
 
     Small sizes run with all thresholds lowered, so that they take the paths of large ones.
@@ -57,7 +57,7 @@ class Outcome:
     thresholds: set[str] = field(default_factory=set[str])
 
 
-def run_case(case: Case, settings: list[Setting]) -> list[Outcome]:
+def run_case(case: Case, settings: list[TrialSetting]) -> list[Outcome]:
     """Compile a case once for settings that differ only in threads, and run it in each."""
     recorded = record(case, settings[0].is_large)
     outcome = Outcome()
@@ -108,7 +108,7 @@ def _initialised(recorded: Recorded) -> dict[str, np.ndarray]:
 
 
 @contextmanager
-def _lowered(setting: Setting) -> Generator[None]:
+def _lowered(setting: TrialSetting) -> Generator[None]:
     small = (
         {}
         if setting.is_large

@@ -19,11 +19,11 @@ from fluid.transpiler.whole import whole
 from runtime.device import CPUPlace, CUDAPlace, Place
 from runtime.tensors.scope import Scope
 
-__all__ = ["InferenceTranspiler", "Report"]
+__all__ = ["InferenceTranspiler", "FusionReport"]
 
 
 @dataclass(frozen=True)
-class Report:
+class FusionReport:
     """The outcome for every batch norm of a program, in order, with a readable `str`."""
 
     norms: tuple[Folded, ...] = ()
@@ -50,7 +50,7 @@ class InferenceTranspiler:
     """
 
     def __init__(self) -> None:
-        self.report = Report()
+        self.report = FusionReport()
 
     def transpile(self, program: Program, place: Place, scope: Scope | None = None) -> None:
         """Set a program to inference mode and fold its batch norms; idempotent.
@@ -81,7 +81,7 @@ class InferenceTranspiler:
         for name, value in fusion.made.items():
             if program.global_block().has_var(name):
                 scope.var(name).get_tensor().set(value, place)
-        self.report = Report(tuple(norms))
+        self.report = FusionReport(tuple(norms))
 
 
 def _checked(program: Any, place: Any, scope: Any, function: str) -> Scope:

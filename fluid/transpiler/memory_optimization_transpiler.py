@@ -18,7 +18,7 @@ from fluid.recording.checks import check_type
 from fluid.recording.op_records import user_line
 from fluid.transpiler.flow import DELETE, Source, sources
 from fluid.transpiler.reuse import Move, apply_moves, planned_moves
-from fluid.transpiler.units import Step, Unit, is_temporary, kept_names, units
+from fluid.transpiler.units import OpAccesses, Unit, is_temporary, kept_names, units
 from fluid.transpiler.whole import whole
 
 __all__ = ["memory_optimize", "release_memory"]
@@ -78,7 +78,7 @@ def release_memory(
         expect_same_flow(before, input_program)
 
 
-def deletions(program: Program, kept: Collection[str]) -> list[tuple[Step, list[str]]]:
+def deletions(program: Program, kept: Collection[str]) -> list[tuple[OpAccesses, list[str]]]:
     """The variables to delete after each op, unit by unit; none of `kept` is among them.
 
     An op with a block counts as reading everything its block reads.
@@ -87,7 +87,7 @@ def deletions(program: Program, kept: Collection[str]) -> list[tuple[Step, list[
     return [(step, names) for step, names in ending if names]
 
 
-def _ending(unit: Unit, step: Step, kept: Collection[str]) -> list[str]:
+def _ending(unit: Unit, step: OpAccesses, kept: Collection[str]) -> list[str]:
     """The variables to delete after a step; a gradient block also deletes those kept for it."""
     if step.op.type == DELETE:
         return []

@@ -15,7 +15,7 @@ from math import prod
 
 from compiler.ir.conversion.reused_names import Reuse, record_reuse, slots_renamed
 from compiler.ir.program import VarDesc
-from fluid.transpiler.units import ROLE_VAR, Step, Unit, is_temporary
+from fluid.transpiler.units import ROLE_VAR, OpAccesses, Unit, is_temporary
 
 __all__ = ["Move", "apply_moves", "planned_moves"]
 
@@ -74,7 +74,7 @@ class _Plan:
                 del self.pool[index]
                 return
 
-    def free(self, at: int, step: Step, made: Collection[str]) -> None:
+    def free(self, at: int, step: OpAccesses, made: Collection[str]) -> None:
         """Add the variables that die in a step to the pool, in order of size."""
         ended = [n for n in step.dying if self.unit.last[n] == at and n in made]
         ended = [n for n in ended if n not in self.kept and is_temporary(step.block, n)]

@@ -14,13 +14,13 @@ from compiler.ir.conversion.reused_names import ROLE_VAR
 from compiler.ir.program import GRAD, NO_BLOCK, Block, OpDesc, OpRole, Program, VarKind
 from fluid.transpiler.flow import DELETE, inner_blocks, names_inside, reads, writes
 
-__all__ = ["Step", "Unit", "called_names", "is_temporary", "kept_names", "units"]
+__all__ = ["OpAccesses", "Unit", "called_names", "is_temporary", "kept_names", "units"]
 
 _NOT_FORWARD = OpRole.BACKWARD | OpRole.OPTIMIZE | OpRole.LRSCHED
 
 
 @dataclass(frozen=True)
-class Step:
+class OpAccesses:
     """An op in its block, with its reads and writes, including those of its own blocks.
 
     `dying` are the variables it reads and no later op of the unit does.
@@ -38,7 +38,7 @@ class Step:
 class Unit:
     """Ops in execution order, and for each name the first and the last op that uses it."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[OpAccesses, ...]
     first: dict[str, int] = field(default_factory=dict)
     last: dict[str, int] = field(default_factory=dict)
 
@@ -60,17 +60,17 @@ def _unit(program: Program, block: Block) -> Unit:
     return unit
 
 
-def _step(program: Program, block: Block, op: OpDesc) -> Step:
+def _step(program: Program, block: Block, op: OpDesc) -> OpAccesses:
     read, inside = frozenset(reads(program, op)), frozenset(names_inside(program, op))
-    return Step(block, op, read, tuple(writes(program, op)), inside)
+    return OpAccesses(block, op, read, tuple(writes(program, op)), inside)
 
 
-def _with_dying(steps: list[Step]) -> list[Step]:
+def _with_dying(steps: list[OpAccesses]) -> list[OpAccesses]:
     live: set[str] = set()
-    result: list[Step] = []
+    result: list[OpAccesses] = []
     for step in reversed(steps):
         dying = step.reads - live
-        result.append(Step(step.block, step.op, step.reads, step.writes, step.inside, dying))
+        result.append(OpAccesses(step.block, step.op, step.reads, step.writes, step.inside, dying))
         live = (live - set(step.writes)) | step.reads
     return result[::-1]
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from runtime.collective.monitor import Monitor
-from runtime.collective.record import Record
-from runtime.collective.rendezvous import Seat, Store, join
+from runtime.collective.record import RankRecord
+from runtime.collective.rendezvous import Seat, StoreConnection, join
 from runtime.collective.slices import call_in_slices, poll_in_slices
 
 T = TypeVar("T")
@@ -19,12 +19,12 @@ class Member:
     """A rank that joined a rendezvous; `deadline` is its timeout for other ranks, in seconds."""
 
     seat: Seat
-    store: Store
+    store: StoreConnection
     monitor: Monitor
     deadline: float
 
     @property
-    def record(self) -> Record:
+    def record(self) -> RankRecord:
         """The published record of this rank."""
         return self.monitor.record
 
@@ -63,12 +63,16 @@ class Member:
 
 
 def take_seat(
-    seat: Seat, deadline: float, limit: float, store: Store | None, look: Callable[[], None]
+    seat: Seat,
+    deadline: float,
+    limit: float,
+    store: StoreConnection | None,
+    look: Callable[[], None],
 ) -> Member:
     """Join the rendezvous within `limit` seconds. Raises what `rendezvous.join` and `look`
     raise.
     """
     store, taken = join(seat, limit, store, look)
     own = store.connect(deadline)
-    monitor = Monitor(f"{taken.name}/{taken.round}", Record(taken.rank), taken.size, own)
+    monitor = Monitor(f"{taken.name}/{taken.round}", RankRecord(taken.rank), taken.size, own)
     return Member(taken, store, monitor, deadline)

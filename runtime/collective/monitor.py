@@ -12,7 +12,7 @@ from threading import Event, Thread
 from typing import Any
 
 from runtime.collective.history import History
-from runtime.collective.record import MAX_FAILURE_CHARS, Record
+from runtime.collective.record import MAX_FAILURE_CHARS, RankRecord
 
 INTERVAL = 0.5
 """Seconds between two heartbeats."""
@@ -31,7 +31,7 @@ class Completed:
 
 
 @dataclass(frozen=True)
-class Difference:
+class RankDifference:
     """Another rank whose calls on a ring differ from those of this one.
 
     The first difference is after call number `agreed`, at the latest at `count`, whose call is
@@ -52,12 +52,12 @@ class Monitor:
     `difference` is the first one seen between `histories`, which are by ring, and those of others.
     """
 
-    def __init__(self, name: str, record: Record, size: int, store: Any) -> None:
+    def __init__(self, name: str, record: RankRecord, size: int, store: Any) -> None:
         self.record = record
-        self.others: dict[int, Record] = {}
+        self.others: dict[int, RankRecord] = {}
         self.completed: dict[int, Completed] = {}
         self.histories: dict[str, History] = {}
-        self.difference: Difference | None = None
+        self.difference: RankDifference | None = None
         self.lost = ""
         """The error that ended the connection to the store, if any."""
         self._store = store
@@ -101,7 +101,7 @@ class Monitor:
         if self._thread.ident is not None:
             self._thread.join(LEAVE_LIMIT)
 
-    def known(self, rank: int) -> Record | None:
+    def known(self, rank: int) -> RankRecord | None:
         """What another rank did last: its record, or a later collective that completed here."""
         record = self.others.get(rank)
         latest = max(self.completed.items(), key=lambda each: each[1].step, default=None)
@@ -144,13 +144,13 @@ class Monitor:
         texts = self._store.multi_get(self._keys)
         for rank, text in enumerate(texts):
             if rank != self.record.rank:
-                self.others[rank] = record = Record.parse(text)
+                self.others[rank] = record = RankRecord.parse(text)
                 self._compare(record)
 
-    def _compare(self, record: Record) -> None:
+    def _compare(self, record: RankRecord) -> None:
         for ring, (count, checksum) in record.history.items():
             own = self.histories.get(ring)
             if own is not None and own.differs(count, checksum) and self.difference is None:
                 other = record.call if ring == str(record.ring) else ""
                 where = int(ring), record.rank, own.agreed, count
-                self.difference = Difference(*where, own.call(count), other)
+                self.difference = RankDifference(*where, own.call(count), other)

@@ -16,7 +16,7 @@ MAX_FAILURE_CHARS = 4000
 
 
 @dataclass
-class Record:
+class RankRecord:
     """The published state of a rank.
 
     `beat` grows with every publication. `issued` counts the collectives of each ring, `history`
@@ -47,12 +47,12 @@ class Record:
         return json.dumps(asdict(self))
 
     @staticmethod
-    def parse(text: bytes) -> Record:
+    def parse(text: bytes) -> RankRecord:
         """Parse a record. Raises ValueError if it is malformed."""
         if len(text) > MAX_RECORD_BYTES:
             raise ValueError(f"a record of {len(text)} bytes is longer than {MAX_RECORD_BYTES}")
         loaded = json.loads(text)
-        default = asdict(Record(0))
+        default = asdict(RankRecord(0))
         if not isinstance(loaded, dict) or set(cast("dict[str, Any]", loaded)) != set(default):
             raise ValueError(f"this is not a record: {text[:80]!r}")
         values = cast("dict[str, Any]", loaded)
@@ -62,7 +62,7 @@ class Record:
         if not all(type(count) is int for count in values["issued"].values()):
             raise ValueError(f"issued of a record is {values['issued']!r:.80}")
         values["history"] = {ring: _pair(pair) for ring, pair in values["history"].items()}
-        return Record(**values)
+        return RankRecord(**values)
 
     def add_ring(self, ring: int) -> None:
         """Start counting from 0; the dictionaries are replaced, since a thread may be reading the

@@ -58,7 +58,7 @@ class Seat:
 
 
 @dataclass(frozen=True, eq=False)
-class Store:
+class StoreConnection:
     """A connection to the TCPStore at `address`; `reached` is the local address it was made
     from.
     """
@@ -72,21 +72,21 @@ class Store:
         return _client(self.address, limit)
 
 
-HOSTED: WeakValueDictionary[Address, Store] = WeakValueDictionary()
+HOSTED: WeakValueDictionary[Address, StoreConnection] = WeakValueDictionary()
 """The stores hosted by this process, by address: a port belongs to the process, not to a scope."""
 
 
-def host_store(listener: socket.socket) -> Store:
+def host_store(listener: socket.socket) -> StoreConnection:
     """Create a store that serves on a listening socket, taking ownership of it."""
     host, port = listener.getsockname()[:2]
     store = distributed().TCPStore(
         host, port, None, True, timeout=seconds(60), wait_for_workers=False,
         master_listen_fd=listener.detach(),
     )  # fmt: skip
-    return Store((host, port), store, host)
+    return StoreConnection((host, port), store, host)
 
 
-def open_store(seat: Seat, limit: float) -> Store:
+def open_store(seat: Seat, limit: float) -> StoreConnection:
     """Open the store of a seat: rank 0 hosts it at the first endpoint, the others connect to it."""
     if seat.rank:
         return join_store(seat.endpoints[0], limit)
@@ -96,7 +96,7 @@ def open_store(seat: Seat, limit: float) -> Store:
     return store
 
 
-def join_store(endpoint: str, limit: float) -> Store:
+def join_store(endpoint: str, limit: float) -> StoreConnection:
     """Connect to the store at an endpoint, within `limit` seconds.
 
     Raises RendezvousError if nothing listens there, or something that is not a store.
@@ -104,7 +104,9 @@ def join_store(endpoint: str, limit: float) -> Store:
     address = parse_endpoint(endpoint)
     end = monotonic() + limit
     reached = _wait_for_listener(endpoint, address, limit)
-    return Store(address, _client(address, max(end - monotonic(), CONNECT_GRACE)), reached)
+    return StoreConnection(
+        address, _client(address, max(end - monotonic(), CONNECT_GRACE)), reached
+    )
 
 
 def _wait_for_listener(endpoint: str, address: Address, limit: float) -> str:
@@ -166,7 +168,7 @@ def _stranger(endpoint: str, why: str) -> RendezvousError:
 # Registrations
 
 
-def meet(store: Store, seat: Seat, limit: float, also_look: Callable[[], None]) -> Seat:
+def meet(store: StoreConnection, seat: Seat, limit: float, also_look: Callable[[], None]) -> Seat:
     """Register this rank and wait for all others, at most `limit` seconds; return the seat it took.
 
     Raises RendezvousError if a rank is taken, expects another size or other endpoints, or does not
@@ -298,8 +300,8 @@ def _did_not_come(seat: Seat, missing: Sequence[int], limit: float) -> Rendezvou
 
 
 def join(
-    seat: Seat, limit: float, store: Store | None, look: Callable[[], None]
-) -> tuple[Store, Seat]:
+    seat: Seat, limit: float, store: StoreConnection | None, look: Callable[[], None]
+) -> tuple[StoreConnection, Seat]:
     """Meet the other ranks within `limit` seconds, over `store` if one is passed in.
 
     `look` is called in every slice, and may raise.

@@ -26,8 +26,8 @@ from runtime.collective.elements import (
 from runtime.collective.engine import distributed
 from runtime.collective.hierarchy import make_hierarchy
 from runtime.collective.member import Member, take_seat
-from runtime.collective.record import Record
-from runtime.collective.rendezvous import Seat, Store
+from runtime.collective.record import RankRecord
+from runtime.collective.rendezvous import Seat, StoreConnection
 from runtime.collective.ring import (
     Pending,
     Ring,
@@ -75,7 +75,7 @@ class Rings:
         endpoints: Sequence[str],
         *,
         size: int | None = None,
-        store: Store | None = None,
+        store: StoreConnection | None = None,
         limit: float | None = None,
     ) -> None:
         """Meet the other ranks at `endpoints[0]`, where rank 0 hosts the store.
@@ -193,7 +193,7 @@ class Rings:
         members = self._ring(ring)
         return self._runner.watchdog(members, what, waits_for=rank).look
 
-    def record_of(self, ring: int, rank: int) -> Record | None:
+    def record_of(self, ring: int, rank: int) -> RankRecord | None:
         """The last known record of another rank; None before the ring was created."""
         members = self._rings.get(ring)
         return None if members is None else members.member.monitor.known(rank)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from itertools import zip_longest
 
 from runtime.collective.member import Member
-from runtime.collective.monitor import Difference
+from runtime.collective.monitor import RankDifference
 from runtime.collective.slices import call_in_slices
 from runtime.errors import ScheduleError
 
@@ -83,7 +83,7 @@ def different_schedules(
     )
 
 
-def different_histories(found: Difference, rank: int) -> ScheduleError:
+def different_histories(found: RankDifference, rank: int) -> ScheduleError:
     """Build the error for two ranks that made different calls, or the same in another order."""
     shown = (rank, found.mine or "not known"), (found.rank, found.other or "not known")
     if found.count == found.agreed + 1:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from runtime.collective.monitor import Monitor
 from runtime.collective.processes import process_state
-from runtime.collective.record import Record
+from runtime.collective.record import RankRecord
 from runtime.collective.schedule import different_histories
 from runtime.collective.slices import Stopwatch
 from runtime.errors import CollectiveError, RankError, ScheduleError
@@ -150,11 +150,11 @@ class Watchdog:
                     return Suspect(record.rank, cause)
         return self._adopted(others)
 
-    def _found_ended(self, record: Record) -> str:
+    def _found_ended(self, record: RankRecord) -> str:
         """If several processes ended, return the one that another rank found first."""
         return self._ended(record) if self._named_by_another(record) else ""
 
-    def _ended(self, record: Record) -> str:
+    def _ended(self, record: RankRecord) -> str:
         if not self._is_near(record) or record.failure or record.has_left:
             return ""
         if record.rank in self._children:
@@ -162,29 +162,29 @@ class Watchdog:
         ended = process_state(record.pid, record.started) == "ended"
         return "its process ended" + self._hosts(record) if ended else ""
 
-    def _hosts(self, record: Record) -> str:
+    def _hosts(self, record: RankRecord) -> str:
         return "; it hosted the rendezvous" if record.rank == 0 and self._monitor.lost else ""
 
-    def _failed(self, record: Record) -> str:
+    def _failed(self, record: RankRecord) -> str:
         return f"it raised {record.failure}" if record.failure and record.named_rank < 0 else ""
 
-    def _left(self, record: Record) -> str:
+    def _left(self, record: RankRecord) -> str:
         return "it has finished" if record.has_left and not record.failure else ""
 
-    def _named_by_another(self, record: Record) -> str:
+    def _named_by_another(self, record: RankRecord) -> str:
         """Return what other ranks reported about this one."""
         others = self._monitor.others.values()
         reports = [other for other in others if other.failure and other.named_rank == record.rank]
         return f"rank {reports[0].rank} reported it: {reports[0].failure}" if reports else ""
 
-    def _adopted(self, others: list[Record]) -> Suspect | None:
+    def _adopted(self, others: list[RankRecord]) -> Suspect | None:
         """A rank that raised an error in which it named this one."""
         for record in others:
             if record.failure:
                 return Suspect(record.rank, f"it raised {record.failure}")
         return None
 
-    def _silent_rank(self, record: Record) -> str:
+    def _silent_rank(self, record: RankRecord) -> str:
         limit = silence_limit(self._deadline)
         silent = self._silent.get(record.rank, 0.0)
         if self._monitor.lost or silent <= limit:
@@ -197,7 +197,7 @@ class Watchdog:
         shown = f" (its process is {state})" if state == "stopped" else ""
         return f"no heartbeat for {silent:.1f} s{shown}"
 
-    def _is_near(self, record: Record) -> bool:
+    def _is_near(self, record: RankRecord) -> bool:
         mine = self._monitor.record.machine
         return bool(mine) and record.machine == mine
 

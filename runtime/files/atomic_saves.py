@@ -26,8 +26,8 @@ from runtime.files.save_record import (
     DRAFTS,
     RECORD,
     Change,
-    Place,
-    Record,
+    Location,
+    SaveRecord,
     TornSaveError,
     expect_inside,
     has_record,
@@ -152,21 +152,21 @@ class _Draft:
         (self.path / "0").replace(target)
         _sync([target.parent])
 
-    def _start(self, record: Record) -> None:
+    def _start(self, record: SaveRecord) -> None:
         """Write the record, which commits the save."""
         record.write(self.path / RECORD)
         _sync([self.path / RECORD, self.path])
         self.counts = True  # also if an interrupt hits the rename
         (self.path / RECORD).replace(self.folder / RECORD)
 
-    def _record(self, names: Sequence[str], removed: Sequence[str]) -> Record:
+    def _record(self, names: Sequence[str], removed: Sequence[str]) -> SaveRecord:
         folder = self.folder
         changes = [
             Change(name, str(index), stamp(folder / name), stamp(self.path / str(index)))
             for index, name in enumerate(names)
         ]
         changes += [Change(name, "", stamp(folder / name), None) for name in removed]
-        return Record(folder, folder.stat().st_ino, self.path.name, changes)
+        return SaveRecord(folder, folder.stat().st_ino, self.path.name, changes)
 
 
 @contextmanager
@@ -302,29 +302,29 @@ def _finish_interrupted_here(folder: Path) -> None:
     if record is None:
         return
     locations = {record.place(change) for change in record.changes}
-    if locations <= {Place.DRAFT, Place.TARGET}:
+    if locations <= {Location.DRAFT, Location.TARGET}:
         _finish(record)
-    elif locations <= {Place.LOST} or _is_rewritten(record, locations):
+    elif locations <= {Location.LOST} or _is_rewritten(record, locations):
         _drop(record)
     else:
         _refuse(record)
 
 
-def _is_rewritten(record: Record, locations: set[Place]) -> bool:
+def _is_rewritten(record: SaveRecord, locations: set[Location]) -> bool:
     """Whether another program replaced all files, or some after all were in place.
 
     In a copy of the folder file times may differ though nobody wrote the files.
     """
-    others = {Place.OTHER, Place.OTHER_OVER_DRAFT}
+    others = {Location.OTHER, Location.OTHER_OVER_DRAFT}
     is_copy = record.folder.stat().st_ino != record.inode
-    return not is_copy and (locations <= others or locations <= {Place.TARGET, Place.OTHER})
+    return not is_copy and (locations <= others or locations <= {Location.TARGET, Location.OTHER})
 
 
-def _refuse(record: Record) -> NoReturn:
+def _refuse(record: SaveRecord) -> NoReturn:
     changed = [
         change.name
         for change in record.changes
-        if record.place(change) not in (Place.DRAFT, Place.TARGET)
+        if record.place(change) not in (Location.DRAFT, Location.TARGET)
     ]
     few = ", ".join(changed[:4]) + (", …" if len(changed) > 4 else "")
     raise TornSaveError(
@@ -334,7 +334,7 @@ def _refuse(record: Record) -> NoReturn:
     )
 
 
-def _finish_started(record: Record) -> None:
+def _finish_started(record: SaveRecord) -> None:
     """Move the files of a committed save into place. OSError if the next load must do that."""
     try:
         _sync([record.folder])
@@ -348,7 +348,7 @@ def _finish_started(record: Record) -> None:
         raise
 
 
-def _finish(record: Record) -> None:
+def _finish(record: SaveRecord) -> None:
     """Move the remaining drafts into place, and remove the record and other remnants."""
     folder = record.folder
     for change in record.changes:
@@ -361,7 +361,7 @@ def _finish(record: Record) -> None:
     _drop(record)
 
 
-def _drop(record: Record) -> None:
+def _drop(record: SaveRecord) -> None:
     """Remove a record, and the drafts that it names."""
     (record.folder / RECORD).unlink(missing_ok=True)
     shutil.rmtree(record.folder / record.draft, ignore_errors=True)

@@ -31,7 +31,7 @@ class TornSaveError(CheckpointError):
     """A save was interrupted and its files were changed since: old and new ones may be mixed."""
 
 
-class Place(Enum):
+class Location(Enum):
     """The location of the new version of a file."""
 
     DRAFT = "next to the old file"
@@ -52,7 +52,7 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Record:
+class SaveRecord:
     """The changes of a save to a folder; `inode` is that of the folder, `draft` a folder in it."""
 
     folder: Path
@@ -69,15 +69,15 @@ class Record:
         """The path of the new version of a file until it is moved into place."""
         return self.folder / self.draft / change.draft
 
-    def place(self, change: Change) -> Place:
+    def place(self, change: Change) -> Location:
         """Return the location of the new version of a file."""
         now = stamp(self.folder / change.name)
         waits = change.new is not None and stamp(self.source(change)) == change.new
         if now == change.new and not waits:
-            return Place.TARGET
+            return Location.TARGET
         if now == change.old:
-            return Place.DRAFT if waits or change.new is None else Place.LOST
-        return Place.OTHER_OVER_DRAFT if waits else Place.OTHER
+            return Location.DRAFT if waits or change.new is None else Location.LOST
+        return Location.OTHER_OVER_DRAFT if waits else Location.OTHER
 
     def write(self, draft: Path) -> None:
         """Write the record into a draft; the rename of `draft` to `RECORD` commits it."""
@@ -100,7 +100,7 @@ def has_record(folder: Path) -> bool:
     return os.path.lexists(folder / RECORD)
 
 
-def read_record(folder: Path) -> Record | None:
+def read_record(folder: Path) -> SaveRecord | None:
     """Read the record in a folder, or return None. Raises TornSaveError if the file is not a
     record.
 
@@ -119,14 +119,14 @@ def read_record(folder: Path) -> Record | None:
         raise TornSaveError(f"{path} is not a save record: {error}; {hint}") from error
 
 
-def _parsed(folder: Path, held: Mapping[str, Any]) -> Record:
+def _parsed(folder: Path, held: Mapping[str, Any]) -> SaveRecord:
     draft = _plain(held["draft"])
     if not draft.startswith(DRAFTS) or "/" in draft or (folder / draft).is_symlink():
         raise ValueError(f"{draft!r} is not a draft folder")
     changes = tuple(_change(folder, *change) for change in held["changes"])
     if type(held["inode"]) is not int:
         raise ValueError("its inode is not a number")
-    return Record(folder, held["inode"], draft, changes)
+    return SaveRecord(folder, held["inode"], draft, changes)
 
 
 def _change(folder: Path, name: Any, draft: Any, old: Any, new: Any) -> Change:

@@ -22,7 +22,7 @@ from typing import Any, TypeAlias
 from compiler.ir.types import Array
 from runtime.gpu.copies import Copies
 from runtime.gpu.cuda import empty_like
-from runtime.gpu.graphs import Graph
+from runtime.gpu.graphs import StepGraph
 
 Step: TypeAlias = Callable[..., tuple[Array, ...]]
 
@@ -40,7 +40,7 @@ class CapturedStep:
         self._copies = copies
         self._destinations: list[Any] | None = None
         self._inputs: list[Any] = []
-        self._graph: Graph | None = None
+        self._graph: StepGraph | None = None
         self._results: tuple[Array, ...] = ()
 
     def __call__(self, *feeds: Array) -> tuple[Array, ...]:
@@ -57,7 +57,7 @@ class CapturedStep:
     def _capture(self, feeds: Sequence[Array], destinations: Sequence[Any]) -> list[Array]:
         """Capture the step without running it; return the arrays that it uploads."""
         self._inputs = [*map(self._input, destinations)]
-        graph = Graph(self._copies.device)
+        graph = StepGraph(self._copies.device)
         with self._copies.recording(self._inputs) as recording, graph.capturing():
             self._results = self._step(*feeds)
         self._graph = graph

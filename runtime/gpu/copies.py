@@ -36,7 +36,7 @@ import numpy as np
 
 from compiler.ir.types import Array
 from runtime.gpu.cuda import current_stream, new_event, new_stream, on_stream, tensor_over
-from runtime.gpu.staging import Ring
+from runtime.gpu.staging import StagingRing
 
 LARGE = 64 << 10
 """Bytes from which an upload goes through the copy stream: a few microseconds of PCIe."""
@@ -48,7 +48,7 @@ class Copies:
     def __init__(self, device: str) -> None:
         self.device = device
         self._stream = new_stream(device)
-        self._ring = Ring(device, self._stream)
+        self._ring = StagingRing(device, self._stream)
         self._downloaded = new_event()
         self._is_waiting = False
         self._recording: Recording | None = None

@@ -12,7 +12,7 @@ from runtime.gpu.capture_lock import CAPTURES
 from runtime.gpu.cuda import allocate, capture_stream, new_graph, on_stream
 
 
-class Graph:
+class StepGraph:
     """The launches and copies of a step: captured once, then replayed.
 
     Its CUDA graph is destroyed with it, after the capture that is underway if there is one.

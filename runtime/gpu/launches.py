@@ -28,7 +28,7 @@ _LAYOUT = {
 
 
 @dataclass(frozen=True)
-class Row:
+class ManifestRow:
     """A kernel's row of a manifest; see `compiler.codegen.ahead.manifest`."""
 
     kernel: str
@@ -42,11 +42,11 @@ class Row:
     shared: int
 
     @staticmethod
-    def of(row: Mapping[str, Any]) -> Row:
+    def of(row: Mapping[str, Any]) -> ManifestRow:
         """Parse a row from plain data. Raises KeyError, TypeError or ValueError if it is
         malformed.
         """
-        parsed = Row(
+        parsed = ManifestRow(
             row["kernel"], row["gpu"], row["file"], row["entry"], tuple(row["parameters"]),
             row["nothing"], dict(row["constants"]), row["threads"], row["shared"],
         )  # fmt: skip
@@ -77,7 +77,9 @@ class Launcher:
     `variants` are other ones of the same name, compiled with other constants.
     """
 
-    def __init__(self, row: Row, driver: Driver, code: bytes, stream: Callable[[], int]) -> None:
+    def __init__(
+        self, row: ManifestRow, driver: Driver, code: bytes, stream: Callable[[], int]
+    ) -> None:
         self.row = row
         self._driver = driver
         self._stream = stream

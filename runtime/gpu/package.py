@@ -14,7 +14,7 @@ from compiler.support.syntax_trees import syntax_tree
 from runtime.errors import PlaceError
 from runtime.gpu.cuda import MACHINES, gpu_of, is_checked, stream_of
 from runtime.gpu.drivers import Driver, ptx_machine
-from runtime.gpu.launches import Launcher, Row, by_name
+from runtime.gpu.launches import Launcher, ManifestRow, by_name
 from runtime.packages import Package, PackageError
 
 
@@ -72,7 +72,7 @@ def with_launchers(
     return replace(module, source=without_kernels(module.source)), names
 
 
-def _file(row: Row, driver: Driver) -> str:
+def _file(row: ManifestRow, driver: Driver) -> str:
     """The file that a driver loads: the PTX machine takes the assembly."""
     return row.file if driver.announce is None else row.file.removesuffix(".cubin") + ".ptx"
 

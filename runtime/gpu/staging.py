@@ -16,7 +16,7 @@ SMALLEST = 1 << 20
 
 
 @dataclass(frozen=True)
-class Slot:
+class StagingSlot:
     """Bytes of the ring: `host` is pinned memory, `there` are the same bytes of the device's."""
 
     start: int
@@ -25,7 +25,7 @@ class Slot:
     there: Any
 
 
-class Ring:
+class StagingRing:
     """Slots are taken one after the other and reused in the same order, each after its event.
 
     Between `take` and `release` a slot is the caller's. `release` names the event after which
@@ -57,7 +57,7 @@ class Ring:
         self._there.record_stream(self._stream)
         self._stream.wait_stream(current_stream(self._device))  # may use the bytes until now
 
-    def take(self, nbytes: int) -> Slot:
+    def take(self, nbytes: int) -> StagingSlot:
         """Return a slot; waits for the events of those that were taken longest ago."""
         size = -(-nbytes // ALIGN) * ALIGN
         self.reserve(2 * size if size > self.nbytes else 0)
@@ -67,9 +67,9 @@ class Ring:
             start = self._free(size)
         self._next = start + size
         stop = start + nbytes
-        return Slot(start, stop, self._host[start:stop], self._there[start:stop])
+        return StagingSlot(start, stop, self._host[start:stop], self._there[start:stop])
 
-    def release(self, slot: Slot, event: Any) -> None:
+    def release(self, slot: StagingSlot, event: Any) -> None:
         """Let a slot be reused after an event."""
         self._used.append((slot.start, event))
 

@@ -15,7 +15,7 @@ from compiler.plan import Buffer
 from runtime.memory.packings import Packings
 
 
-class Block(Protocol):
+class GrowingBlock(Protocol):
     """The interface of a growing block of bytes, such as `runtime.memory.arena.Arena`."""
 
     @property
@@ -69,8 +69,8 @@ class Memory:
     def __init__(
         self,
         buffers: Sequence[Buffer],
-        blocks: Sequence[Block],
-        own_block: Callable[[], Block] | None = None,
+        blocks: Sequence[GrowingBlock],
+        own_block: Callable[[], GrowingBlock] | None = None,
     ) -> None:
         self._blocks = blocks
         self._own_block = own_block
@@ -110,7 +110,10 @@ class Memory:
             block.reserve(packing.height)
 
     def taker(
-        self, placement: Placement, lives: Sequence[Lifetime], own: MutableMapping[int, Block]
+        self,
+        placement: Placement,
+        lives: Sequence[Lifetime],
+        own: MutableMapping[int, GrowingBlock],
     ) -> Callable[..., Any]:
         """Return the `take` of a module: as `self.take`, ValueError beyond the end of a buffer.
 

@@ -14,7 +14,7 @@ import numpy as np
 from compiler.ir.types import Array
 from runtime.errors import OutOfBounds
 from runtime.native.addresses import address
-from runtime.native.executor import Executor
+from runtime.native.executor import NativeExecutor
 from runtime.native.sequence import (
     Argument,
     Command,
@@ -79,7 +79,7 @@ class _Report:
 class _CheckedSequence(KernelSequence):
     """The records of a sequence whose kernels check bounds."""
 
-    def __init__(self, code: CheckedCode, given: Sequence[Command], native: Executor) -> None:
+    def __init__(self, code: CheckedCode, given: Sequence[Command], native: NativeExecutor) -> None:
         self._report = code.report
         self._given = given
         self._records: dict[int, tuple[int, int]] = {}

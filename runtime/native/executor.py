@@ -26,7 +26,7 @@ _NAMES = ("run", "worker", "stop", "clock")
 
 
 @dataclass(frozen=True, eq=False)
-class Executor:
+class NativeExecutor:
     """The compiled executor for one machine.
 
     `run(sequence)` returns 1 if a command could have been shared, but no worker was started;
@@ -42,7 +42,7 @@ class Executor:
 
 
 @cache
-def ticks_per_second(executor: Executor) -> float:
+def ticks_per_second(executor: NativeExecutor) -> float:
     """The rate of an executor's clock, measured against Python's."""
     first, start = executor.clock(), perf_counter_ns()
     sleep(0.002)
@@ -50,11 +50,11 @@ def ticks_per_second(executor: Executor) -> float:
     return ticks * 1e9 / elapsed
 
 
-_loaded: dict[Machine, Executor] = {}
+_loaded: dict[Machine, NativeExecutor] = {}
 """The executors of this process."""
 
 
-def executor(machine: Machine, built: bytes | None = None) -> Executor:
+def executor(machine: Machine, built: bytes | None = None) -> NativeExecutor:
     """The executor for a machine, once for each process.
 
     `built` is its object file; without, it is compiled or comes from the cache. Raises CompileError
@@ -75,7 +75,7 @@ def executor_object(machine: Machine) -> bytes:
     return objects({EXECUTOR: executor_text(machine)}, machine)[EXECUTOR]
 
 
-def _load(built: bytes) -> Executor:
+def _load(built: bytes) -> NativeExecutor:
     code = load({EXECUTOR: built}, {EXECUTOR: _NAMES})
     word = ctypes.c_int64
     kinds = (
@@ -85,4 +85,4 @@ def _load(built: bytes) -> Executor:
         ctypes.CFUNCTYPE(word),
     )
     functions = (kind(code.addresses[name]) for kind, name in zip(kinds, _NAMES, strict=True))
-    return Executor(code, *functions)
+    return NativeExecutor(code, *functions)

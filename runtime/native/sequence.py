@@ -35,7 +35,7 @@ from runtime.native.executor import (
     COMMAND_WORDS,
     EXECUTOR,
     SEQUENCE_WORDS,
-    Executor,
+    NativeExecutor,
     executor,
     executor_object,
     is_loaded,
@@ -175,7 +175,7 @@ class NativeCode:
 class _Call:
     """The records of a call of one kernel."""
 
-    def __init__(self, code: NativeCode, kernel: str, count: int, native: Executor) -> None:
+    def __init__(self, code: NativeCode, kernel: str, count: int, native: NativeExecutor) -> None:
         self._slots = (ctypes.c_int64 * max(1, count))()
         words = (_address(code, kernel), ctypes.addressof(self._slots), 0, ALONE)
         self._command = (ctypes.c_int64 * COMMAND_WORDS)(*words)
@@ -201,7 +201,7 @@ class _Call:
 class KernelSequence:
     """The records of a sequence: commands, arguments, and the arrays that they refer to."""
 
-    def __init__(self, code: NativeCode, given: Sequence[Command], native: Executor) -> None:
+    def __init__(self, code: NativeCode, given: Sequence[Command], native: NativeExecutor) -> None:
         commands = [_full(command) for command in given]
         self._names = [name for name, *_ in commands]
         self._executor = native

@@ -21,7 +21,7 @@ from compiler.support.settings.paddle import CPU_NUM
 from compiler.support.settings.setting import Environ
 from compiler.support.settings.systems import OMP_NUM_THREADS
 from runtime.forks import renew_in_children
-from runtime.native.executor import Executor, ticks_per_second
+from runtime.native.executor import NativeExecutor, ticks_per_second
 
 VARIABLES = (CPU_NUM, OMP_NUM_THREADS)
 """Environment variables that limit the number of threads; the first that is set is used."""
@@ -77,7 +77,7 @@ def _quota() -> int | None:
         return None
 
 
-class Pool:
+class ThreadPool:
     """Threads that share the units of commands with the thread that runs a sequence.
 
     `address` is that of its memory, which the executor reads and writes; it is never freed.
@@ -89,7 +89,7 @@ class Pool:
         self.address = -(-base // _LINE) * _LINE
         self._threads: list[Thread] = []
         self._closed = False
-        self._stop: Executor | None = None
+        self._stop: NativeExecutor | None = None
         self.renew_locks()
         renew_in_children(self)
 
@@ -103,7 +103,7 @@ class Pool:
         """The number of commands that were shared so far, modulo 2³²."""
         return self._word(0).value
 
-    def start(self, executor: Executor, count: int | None = None) -> None:
+    def start(self, executor: NativeExecutor, count: int | None = None) -> None:
         """Start workers until the threads are `count` with the caller, by default `available`.
 
         There are fewer where the system allows no more threads.
@@ -139,7 +139,7 @@ class Pool:
             self._word(offset).value = 0
         ctypes.c_int32.from_address(self.address + _SLEEPING).value = 0
 
-    def _set_up(self, executor: Executor) -> None:
+    def _set_up(self, executor: NativeExecutor) -> None:
         """Write the settings that the executor reads."""
         self._stop = executor
         rate = ticks_per_second(executor)
@@ -161,7 +161,7 @@ class Pool:
         return ctypes.c_int64.from_address(self.address + offset)
 
 
-def _started(executor: Executor, pool: int, number: int) -> Thread:
+def _started(executor: NativeExecutor, pool: int, number: int) -> Thread:
     """Start a worker; RuntimeError if there are too many threads."""
     name = f"fluid-native-{number}"
     worker = Thread(target=executor.worker, args=(pool, number), name=name, daemon=True)
@@ -170,9 +170,9 @@ def _started(executor: Executor, pool: int, number: int) -> Thread:
 
 
 @cache
-def pool() -> Pool:
+def pool() -> ThreadPool:
     """The pool of this process."""
-    created = Pool()
+    created = ThreadPool()
     atexit.register(created.stop)
     return created
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from runtime.collective.processes import host_name
-from runtime.collective.record import Record
+from runtime.collective.record import RankRecord
 from runtime.collective.rings import Rings
 from runtime.errors import CollectiveError, RankError, ScheduleError, WorkerError
 from runtime.parallel.process import WorkerProcess
@@ -63,7 +63,7 @@ def _ended(worker: WorkerProcess, rings: Rings) -> RankError:
 def _error_of_named_rank(report: Report, rings: Rings) -> RankError:
     """Convert a worker's report about another rank to an error."""
     rank, text = int(report["named_rank"]), str(report["text"])
-    record = rings.record_of(RING, rank) or Record(rank)
+    record = rings.record_of(RING, rank) or RankRecord(rank)
     return RankError(
         text, rank=rank, host=record.host, pid=record.pid, step=record.step, last=record.call,
         cause=f"rank {report['rank']} reported it",

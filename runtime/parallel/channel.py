@@ -16,7 +16,7 @@ from typing import Any, cast
 import numpy as np
 
 from runtime.errors import CollectiveError
-from runtime.parallel.region import Region, Value
+from runtime.parallel.region import SharedRegion, Value
 
 MAX_INLINE_BYTES = 1 << 15
 """Maximum bytes of a message in the socket; a longer one is stored in the region."""
@@ -34,7 +34,7 @@ class Channel:
     wait does.
     """
 
-    def __init__(self, connection: socket.socket, region: Region, spin: float = 0.0) -> None:
+    def __init__(self, connection: socket.socket, region: SharedRegion, spin: float = 0.0) -> None:
         self.connection = connection
         self.region = region
         self.spin = spin

@@ -20,7 +20,7 @@ from compiler.support.processors import available_processors
 from runtime.blas import blas_threads
 from runtime.collective.endpoint import listen
 from runtime.collective.engine import torch_module
-from runtime.collective.rendezvous import Store, host_store
+from runtime.collective.rendezvous import StoreConnection, host_store
 from runtime.collective.rings import Rings
 from runtime.collective.slices import SLICE, rpc_deadline
 from runtime.device import CUDAPlace, Place
@@ -29,7 +29,7 @@ from runtime.parallel.causes import RING, find_cause
 from runtime.parallel.channel import Message, text_value
 from runtime.parallel.process import SettingsText, Starter, WorkerProcess, shut_down
 from runtime.parallel.region import Value
-from runtime.parallel.worker import Settings
+from runtime.parallel.worker import WorkerSettings
 
 LOOPBACK = "127.0.0.1:0"
 NAME = "pool"
@@ -117,7 +117,7 @@ class Pool:
         try:
             self._starter.wait()
             self._limit_threads()
-            store: Store | None = None if listener is None else host_store(listener)
+            store: StoreConnection | None = None if listener is None else host_store(listener)
             where = NAME, self.first, [endpoint]
             self.rings.create_id(*where, size=self.total, store=store, limit=self._start_limit)
             for ring in range(self.ring_count):
@@ -134,7 +134,7 @@ class Pool:
 
         def text(rank: int, socket: int, region: int) -> str:
             device = devices[rank - first]
-            return Settings(
+            return WorkerSettings(
                 rank, *counts, endpoint, NAME, *limits, device, socket, region, parent
             ).text()
 

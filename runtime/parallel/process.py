@@ -21,7 +21,7 @@ from time import monotonic
 from compiler.support.settings.setting import environment
 from runtime.errors import CollectiveError
 from runtime.parallel.channel import Channel, Message
-from runtime.parallel.region import Region
+from runtime.parallel.region import SharedRegion
 
 COMMAND = "import sys; sys.path.append({root!r}); from runtime.parallel.worker import main; main()"
 """The code of a worker: the package may have been found by a path that only the caller has."""
@@ -48,7 +48,7 @@ class WorkerProcess:
         self._process: subprocess.Popen[bytes] | None = None
         self._pidfd = -1
         own, self.theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.channel = Channel(own, Region.create(), spin)
+        self.channel = Channel(own, SharedRegion.create(), spin)
 
     @property
     def pid(self) -> int:

@@ -1,4 +1,4 @@
-"""Region: memory shared by two processes, through an unnamed file, which cannot leak.
+"""Shared region: memory shared by two processes, through an unnamed file, which cannot leak.
 
 Arrays are stored in it consecutively. Offsets are checked against the memory before use.
 """
@@ -33,7 +33,7 @@ Place: TypeAlias = list[Any]
 """Location of an array: `[dtype, shape, offset]`; a list of these for a tensor array."""
 
 
-class Region:
+class SharedRegion:
     """Shared memory behind a descriptor, grown by either process on demand."""
 
     def __init__(self, descriptor: int) -> None:
@@ -42,11 +42,11 @@ class Region:
         self._end = 0
 
     @staticmethod
-    def create() -> Region:
+    def create() -> SharedRegion:
         """Create a region, in memory that is freed with its last descriptor and mapping."""
         descriptor = os.memfd_create("fluid", os.MFD_CLOEXEC)
         os.ftruncate(descriptor, FIRST_SIZE)
-        return Region(descriptor)
+        return SharedRegion(descriptor)
 
     @property
     def nbytes(self) -> int:

@@ -27,7 +27,7 @@ from runtime.device import CPUPlace, CUDAPlace, Place
 from runtime.errors import RankError
 from runtime.loader import Executable, load
 from runtime.parallel.channel import Channel, Message, value_text
-from runtime.parallel.region import Region, Value
+from runtime.parallel.region import SharedRegion, Value
 from runtime.parent_process import end_with
 from runtime.tensors.scope import Scope
 
@@ -36,7 +36,7 @@ MAX_TRACE_CHARS = 20000
 
 
 @dataclass(frozen=True)
-class Settings:
+class WorkerSettings:
     """The start settings of a worker.
 
     `device` is the index of a GPU, -1 for the host; `spin` is in seconds, as for a Channel.
@@ -63,7 +63,7 @@ class Settings:
 class Worker:
     """One rank: its rings, its modules and the state they share by scope."""
 
-    def __init__(self, settings: Settings, channel: Channel) -> None:
+    def __init__(self, settings: WorkerSettings, channel: Channel) -> None:
         self._settings = settings
         self._channel = channel
         self._rings = Rings(settings.deadline)
@@ -167,13 +167,13 @@ class Worker:
 
 def main() -> None:
     """Run a worker with the settings of the command line; exits without running destructors."""
-    settings = Settings(**json.loads(sys.argv[1]))
+    settings = WorkerSettings(**json.loads(sys.argv[1]))
     end_with(settings.parent)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     connection = socket.socket(fileno=settings.socket)
     code = 1
     try:
-        Worker(settings, Channel(connection, Region(settings.region), settings.spin)).serve()
+        Worker(settings, Channel(connection, SharedRegion(settings.region), settings.spin)).serve()
         code = 0
     finally:
         sys.stdout.flush()

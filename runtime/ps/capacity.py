@@ -15,7 +15,7 @@ import numpy as np
 from runtime.ps.service import Gradient
 from runtime.ps.serving.inbox import gradient_layout
 from runtime.ps.wire.frames import HEADER_BYTES
-from runtime.ps.wire.layout import CHUNK_BYTES, Layout, make_layout
+from runtime.ps.wire.layout import CHUNK_BYTES, ShardLayout, make_layout
 from runtime.ps.wire.packets import pack
 from runtime.ps.wire.rows import part_sizes
 
@@ -59,7 +59,7 @@ def gradients_moved(gradients: Sequence[Gradient], rows: Mapping[str, int]) -> M
     return sum([*dense, *sparse], NOTHING)
 
 
-def layout_moved(layout: Layout) -> Moved:
+def layout_moved(layout: ShardLayout) -> Moved:
     """The messages of a vector."""
     return Moved(len(layout.chunks), layout.nbytes + len(layout.chunks) * HEADER_BYTES)
 

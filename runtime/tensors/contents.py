@@ -2,8 +2,8 @@
 
 What steps compute from state that they only read, such as packed weights, is computed once, and
 again after the state changed. Every write gives a tensor a new version: methods such as
-`LoDTensor.set` directly, compiled steps through a `Writer`. Elements that are *exposed* have no
-version: code outside has the array itself, and nobody would notice what it writes.
+`LoDTensor.set` directly, compiled steps through a `TensorWriter`. Elements that are *exposed* have
+no version: code outside has the array itself, and nobody would notice what it writes.
 
 Versions come from one count of the process and are never used twice. So they are right with
 several threads too: a version is given after the write, and whoever reads takes it before.
@@ -43,7 +43,7 @@ class Clock:
         self.contents = next(_numbers)
 
 
-class Writer:
+class TensorWriter:
     """Writes into the same tensors again and again, as the steps of its owner do.
 
     Between `begin` and `end` these tensors have no version.
@@ -73,12 +73,12 @@ class Writer:
         self._clock.contents = next(_numbers)
 
 
-class Versioned:
+class ElementVersions:
     """The part of a `LoDTensor` that knows whether its elements may have changed."""
 
     _clock: Clock | None
     _last_write = 0
-    _writers: tuple[Writer, ...] = ()
+    _writers: tuple[TensorWriter, ...] = ()
     _is_exposed = True
 
     @property
@@ -106,7 +106,7 @@ class Versioned:
         if self._clock is not None:
             self._clock.contents = next(_numbers)
 
-    def written_by(self, writer: Writer) -> None:
+    def written_by(self, writer: TensorWriter) -> None:
         """Record that a writer writes the elements whenever it begins to write."""
         if writer in self._writers:
             return

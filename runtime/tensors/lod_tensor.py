@@ -20,13 +20,13 @@ from compiler.ir.types import Array, DType, VarTypeId
 from runtime.device import CPUPlace, Place, expect_place
 from runtime.errors import LodError
 from runtime.gpu.mirrors import Mirror
-from runtime.tensors.contents import Clock, Versioned
+from runtime.tensors.contents import Clock, ElementVersions
 from runtime.tensors.printing import tensor_text
 
 Lod = list[list[int]]
 
 
-class LoDTensor(Versioned):
+class LoDTensor(ElementVersions):
     """Elements and the offsets of the sequences among them (fluid 1.8.5 `LoDTensor`).
 
     Empty until `set`. An array passed to the constructor is not copied; a list is the lengths of

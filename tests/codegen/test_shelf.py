@@ -10,16 +10,16 @@ import pytest
 import compiler
 import fluid
 from compiler.codegen.ahead.build import build
-from compiler.codegen.ahead.gpus import Gpu
-from compiler.codegen.ahead.jobs import Job, kernel_jobs
+from compiler.codegen.ahead.gpus import GpuArchitecture
+from compiler.codegen.ahead.jobs import KernelJob, kernel_jobs
 from compiler.codegen.ahead.kernel_cache import ABOUT, KernelCache
-from compiler.codegen.ahead.machine_code import Code, expect_parameters
+from compiler.codegen.ahead.machine_code import MachineCode, expect_parameters
 from compiler.codegen.ahead.pool import compiled
 from compiler.codegen.module import KernelSpec
 from compiler.errors import CompileError
 
-H100 = Gpu("cuda", "90")
-CODE = Code("relu", {"ptx": b"text", "cubin": b"\0code\xff"}, 24, 0, 0, (8, 8, 4, 8, 8))
+H100 = GpuArchitecture("cuda", "90")
+CODE = MachineCode("relu", {"ptx": b"text", "cubin": b"\0code\xff"}, 24, 0, 0, (8, 8, 4, 8, 8))
 SOURCE = """import triton
 import triton.language as tl
 
@@ -49,7 +49,9 @@ def kernel_cache(folder, limit=10**9, triton="3.9.0"):
 
 def small_job(name="fill", value="1.0"):
     types, constants = (("v1", "*fp32:16"),), (("v2", 128),)
-    return Job(name, "cuda:90", SOURCE.format(name, value), types, constants, (("num_warps", 4),))
+    return KernelJob(
+        name, "cuda:90", SOURCE.format(name, value), types, constants, (("num_warps", 4),)
+    )
 
 
 def test_what_was_put_is_found_again(tmp_path, job):

@@ -113,7 +113,7 @@ def test_a_launcher_that_ends_leaves_no_process(tmp_path: Path, sent: signal.Sig
 
 def test_launchers_pass_their_pid_on() -> None:
     pid = f"--parent={os.getpid()}"
-    assert pid in agent._worker_arguments(agent.Job(Path("t.py")))
+    assert pid in agent._worker_arguments(agent.LaunchJob(Path("t.py")))
     assert pid in servers._worker_arguments(ServerJob(Path("t.py")))
 
 

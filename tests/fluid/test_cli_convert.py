@@ -11,7 +11,7 @@ from compiler.ir.model_format.protobuf import AttrType, Message, build, dump, pa
 from fluid.cli import convert as converting
 from fluid.cli import main as cli
 from fluid.cli.convert import without_call_stacks
-from fluid.cli.layout import Layout, locate, saved_names
+from fluid.cli.layout import ModelFiles, locate, saved_names
 from fluid.cli.model import CommandError
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "inference"
@@ -138,13 +138,13 @@ def test_a_program_of_a_later_release_is_named(capsys, tmp_path: Path):
 
 def test_where_models_are_found(capsys, tmp_path: Path):
     run(capsys, LINE, tmp_path / "line.pdmodel")
-    later = Layout(tmp_path, "line.pdmodel", "line.pdiparams")
+    later = ModelFiles(tmp_path, "line.pdmodel", "line.pdiparams")
     assert locate(tmp_path) == later
     assert locate(tmp_path / "line") == later
     assert locate(tmp_path / "line.pdmodel") == later
-    assert locate(LINE) == locate(LINE / "__model__") == Layout(LINE, "__model__", None)
+    assert locate(LINE) == locate(LINE / "__model__") == ModelFiles(LINE, "__model__", None)
     combined = GOLDEN / "fit_a_line__combined"
-    assert locate(combined, "model") == Layout(combined, "model", "params")
+    assert locate(combined, "model") == ModelFiles(combined, "model", "params")
     assert saved_names(later.program) == saved_names(LINE / "__model__")
 
 
@@ -195,7 +195,7 @@ def test_force_replaces_the_model_and_nothing_else(capsys, tmp_path: Path):
     (tmp_path / "b" / "notes").write_text("mine", encoding="utf-8")
     run(capsys, LINE, tmp_path / "b", "--force")
     assert sorted(contents(tmp_path / "b")) == [*LINE_FILES, "notes"]
-    assert locate(tmp_path / "b") == Layout(tmp_path / "b", "__model__", None)
+    assert locate(tmp_path / "b") == ModelFiles(tmp_path / "b", "__model__", None)
 
 
 def test_in_place(capsys, tmp_path: Path):
@@ -282,8 +282,8 @@ def test_a_name_that_is_file_and_folder(tmp_path: Path):
     tensor = np.zeros(2, "float32"), ()
     model = converting.ConvertedModel(0, 0, b"", {"a": tensor, "a/b": tensor})
     with pytest.raises(CommandError, match="'a/b' cannot have its own file: pass --combined"):
-        model.write(Layout(tmp_path / "b", "__model__"))
-    model.write(Layout(tmp_path / "b", "__model__", "__params__"))
+        model.write(ModelFiles(tmp_path / "b", "__model__"))
+    model.write(ModelFiles(tmp_path / "b", "__model__", "__params__"))
     assert sorted(contents(tmp_path)) == ["b/__model__", "b/__params__"]
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import fluid
-from fluid.dataset.multi_slot import Slot, as_line, parsed
+from fluid.dataset.multi_slot import SampleSlot, as_line, parsed
 from fluid.incubate.data_generator import MultiSlotDataGenerator, MultiSlotStringDataGenerator
 
 layers = fluid.layers
@@ -264,7 +264,7 @@ def test_what_a_dataset_needs():
 
 
 def test_a_sample_survives_as_a_line():
-    slots = [Slot("a", False, None), Slot("b", True, (2,))]
+    slots = [SampleSlot("a", False, None), SampleSlot("b", True, (2,))]
     row = [np.array([1, -1, 1 << 62]), np.array([0.1, -3e-8], "float32")]
     again = parsed(as_line(row, slots), slots, "here")
     for one, other in zip(row, again, strict=True):

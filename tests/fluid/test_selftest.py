@@ -14,7 +14,7 @@ from fluid.cli import main as cli
 from fluid.cli.commands.selftest import NAMES
 from fluid.selftest import command
 from fluid.selftest.command import ALL
-from fluid.selftest.trial import Setting, run_case
+from fluid.selftest.trial import TrialSetting, run_case
 
 pytestmark = pytest.mark.skipif(detected() is None, reason="no native code for this CPU")
 
@@ -25,7 +25,7 @@ def selftest(*arguments: str) -> int:
 
 @pytest.mark.parametrize("family", NAMES)
 def test_the_first_case_of_a_family_agrees(family: str) -> None:
-    (outcome,) = run_case(ALL[family][0], [Setting(next(iter(supported())), 1, False)])
+    (outcome,) = run_case(ALL[family][0], [TrialSetting(next(iter(supported())), 1, False)])
     assert (outcome.failure, outcome.steps > 0) == ("", True)
 
 

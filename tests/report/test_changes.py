@@ -4,7 +4,7 @@ import random
 
 from compiler.ir.text.parser import parse
 from compiler.passes.observers import stage
-from compiler.report.changes import Change, Line, compare, count, lines_of, text
+from compiler.report.changes import Line, RowKind, compare, count, lines_of, text
 from tests.ir.random_graphs import random_graph
 
 GRAPH = """\
@@ -21,7 +21,7 @@ graph main {
 def changes(before, after):
     """What differs between two graphs, as (kind, line before, line after)."""
     old, new = (lines_of(stage(parse(each), "s")) for each in (before, after))
-    rows = [row for row in compare(old, new) if row.change is not Change.SAME]
+    rows = [row for row in compare(old, new) if row.change is not RowKind.SAME]
     pick = lambda lines, at: None if at is None else lines[at].text.strip()  # noqa: E731
     return [(row.change.name, pick(old, row.before), pick(new, row.after)) for row in rows]
 
@@ -57,8 +57,8 @@ def test_every_line_of_both_sides_has_one_row_in_order():
         assert [r.after for r in rows if r.after is not None] == list(range(len(after)))
         found = count(rows)
         stayed = {line.key for line in before} & {line.key for line in after}
-        assert found[Change.REMOVED] == len(before) - len(stayed)
-        assert found[Change.ADDED] == len(after) - len(stayed)
+        assert found[RowKind.REMOVED] == len(before) - len(stayed)
+        assert found[RowKind.ADDED] == len(after) - len(stayed)
 
 
 def test_the_fewest_lines_are_called_moved():

@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 
 from runtime.parallel.channel import Channel
-from runtime.parallel.region import Region
+from runtime.parallel.region import SharedRegion
 
 
 @contextmanager
 def ends(spin: float) -> Generator[tuple[Channel, Channel]]:
     """Both ends of a connection over one region, closed afterwards."""
     first, second = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    region = Region.create()
-    theirs = Region(os.dup(region.descriptor))
+    region = SharedRegion.create()
+    theirs = SharedRegion(os.dup(region.descriptor))
     with first, second:
         yield Channel(first, region, spin), Channel(second, theirs, spin)
     region.close()

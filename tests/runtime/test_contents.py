@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from runtime.device import CPUPlace
-from runtime.tensors.contents import Writer
+from runtime.tensors.contents import TensorWriter
 from runtime.tensors.lod_tensor import LoDTensor
 from runtime.tensors.scope import Scope
 
@@ -124,7 +124,7 @@ def test_a_kid_and_its_parent_notice_each_others_writes(scope: Scope, tensor: Lo
 
 def test_a_writer_gives_its_tensors_a_new_version(scope: Scope, tensor: LoDTensor) -> None:
     owner, other = Owner(), held(scope, "other")
-    writer = Writer(scope.clock, owner)
+    writer = TensorWriter(scope.clock, owner)
     tensor.written_by(writer)
     versions, contents = (tensor.version, other.version), scope.arrays().contents
     writer.begin()
@@ -142,7 +142,7 @@ def test_writers_that_are_gone_are_forgotten_but_not_their_writes(
     seen = {tensor.version}
     for _ in range(20):
         owner = Owner()
-        writer = Writer(scope.clock, owner)
+        writer = TensorWriter(scope.clock, owner)
         tensor.written_by(writer)
         tensor.written_by(writer)
         writer.begin()

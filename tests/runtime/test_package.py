@@ -16,7 +16,7 @@ from runtime.device import CUDAPlace
 from runtime.errors import PlaceError
 from runtime.gpu.cuda import gpu_of, interprets
 from runtime.gpu.drivers import Driver
-from runtime.gpu.launches import Launcher, Row
+from runtime.gpu.launches import Launcher, ManifestRow
 from runtime.gpu.package import fitting, prepared, without_kernels
 from runtime.packages import PackageError, read_package
 
@@ -184,9 +184,9 @@ def test_a_manifest_that_is_none(package, change):
 ])  # fmt: skip
 def test_a_row_that_is_none(package, change):
     row = json.loads((package.folder / "kernels.json").read_text())["kernels"][0]
-    assert Row.of(row)
+    assert ManifestRow.of(row)
     with pytest.raises((ValueError, TypeError)):
-        Row.of(row | change)
+        ManifestRow.of(row | change)
 
 
 class Recorded:
@@ -202,7 +202,7 @@ class Recorded:
 
 
 def launcher(parameters, **constants):
-    row = Row("k", "cuda:90", "k.cubin", "k", parameters, 2, constants, 128, 0)
+    row = ManifestRow("k", "cuda:90", "k.cubin", "k", parameters, 2, constants, 128, 0)
     driver = Recorded()
     return Launcher(row, driver, b"", lambda: 0), driver
 

@@ -18,7 +18,7 @@ import runtime
 from compiler.codegen.module import Module
 from runtime.errors import CollectiveError, FeedError, TooLarge, WorkerError
 from runtime.parallel import Pool
-from runtime.parallel.region import Region
+from runtime.parallel.region import SharedRegion
 
 SUM = """
 import numpy as np
@@ -174,9 +174,9 @@ def test_a_pool_that_is_forgotten_ends_its_workers() -> None:
 
 
 def test_places_that_do_not_lie_in_the_memory() -> None:
-    region = Region.create()
+    region = SharedRegion.create()
     places = region.write([np.arange(3), [np.ones(2), np.ones(0)]])
-    array, parts = Region(os.dup(region.descriptor)).read(places, copies=True)
+    array, parts = SharedRegion(os.dup(region.descriptor)).read(places, copies=True)
     np.testing.assert_array_equal(array, np.arange(3))
     assert [len(part) for part in parts] == [2, 0]
     for place in (["int64", [1 << 40], 0], ["int64", [3], 1 << 40]):

@@ -10,7 +10,7 @@ import pytest
 import fluid
 from compiler.codegen.module import Module
 from runtime import executor
-from runtime.profiler import MARK, Recorder, Row, Span, rows, table, trace
+from runtime.profiler import MARK, Row, Span, SpanRecorder, rows, table, trace
 
 SOURCE = """
 def bind(take, params):
@@ -35,8 +35,8 @@ def bind(take, params):
 """
 
 
-def tapped() -> tuple[Recorder, dict[str, object]]:
-    recorder = Recorder()
+def tapped() -> tuple[SpanRecorder, dict[str, object]]:
+    recorder = SpanRecorder()
     module = Module("main", "numpy", SOURCE, (), (), (), (), ())
     changed, names = recorder.tap(module)
     exec(changed.source, names)
@@ -72,7 +72,7 @@ def test_a_step_that_fails_leaves_no_wrong_times() -> None:
 
 
 def test_a_device_is_waited_for_before_the_clock_is_read() -> None:
-    recorder, waited = Recorder(), list[int]()
+    recorder, waited = SpanRecorder(), list[int]()
     module = Module("main", "numpy", SOURCE, (), (), (), (), ())
     changed, names = recorder.tap(module, lambda: waited.append(perf_counter_ns()))
     exec(changed.source, names)

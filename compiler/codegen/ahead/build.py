@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-from compiler.codegen.ahead.gpus import Gpu
-from compiler.codegen.ahead.jobs import Job, index_type, kernel_jobs, launch_constants
+from compiler.codegen.ahead.gpus import GpuArchitecture
+from compiler.codegen.ahead.jobs import KernelJob, index_type, kernel_jobs, launch_constants
 from compiler.codegen.ahead.kernel_cache import KernelCache
-from compiler.codegen.ahead.machine_code import Code, code_of
+from compiler.codegen.ahead.machine_code import MachineCode, code_of
 from compiler.codegen.ahead.pool import compiled
 from compiler.codegen.module import KernelSpec, Module
 from compiler.errors import CompileError
@@ -35,16 +35,16 @@ class Built:
     """
 
     kernel: str
-    gpu: Gpu
-    job: Job
-    code: Code
+    gpu: GpuArchitecture
+    job: KernelJob
+    code: MachineCode
     constants: Mapping[str, object]
     variant: int = 0
 
 
 def build(
     modules: Iterable[Module],
-    targets: Sequence[Gpu],
+    targets: Sequence[GpuArchitecture],
     folder: Path,
     limit: int,
     progress: Progress = lambda done, whole, name: None,
@@ -78,9 +78,9 @@ def build(
     ]
 
 
-def _variants(rows: Iterable[tuple[KernelSpec, Gpu, Job, str]]) -> Iterator[int]:
+def _variants(rows: Iterable[tuple[KernelSpec, GpuArchitecture, KernelJob, str]]) -> Iterator[int]:
     """For each kernel, how many before it have the same name and GPU."""
-    counts = Counter[tuple[str, Gpu]]()
+    counts = Counter[tuple[str, GpuArchitecture]]()
     for spec, gpu, *_ in rows:
         yield counts[spec.name, gpu]
         counts[spec.name, gpu] += 1
@@ -96,8 +96,8 @@ def _kernel_cache(folder: Path, limit: int) -> KernelCache | None:
 
 
 def _compile_jobs(
-    jobs: Sequence[Job], progress: Progress, processes: int | None, cache: KernelCache | None
-) -> dict[Job, Code]:
+    jobs: Sequence[KernelJob], progress: Progress, processes: int | None, cache: KernelCache | None
+) -> dict[KernelJob, MachineCode]:
     codes = _cached(jobs, cache)
     missing = [job for job in jobs if job not in codes]
     failed: list[CompileError] = []
@@ -116,7 +116,7 @@ def _compile_jobs(
     return codes
 
 
-def _cached(jobs: Sequence[Job], cache: KernelCache | None) -> dict[Job, Code]:
+def _cached(jobs: Sequence[KernelJob], cache: KernelCache | None) -> dict[KernelJob, MachineCode]:
     """The jobs found in the cache."""
     cached = {job: cache.find(job) for job in jobs} if cache else {}
     return {job: code for job, code in cached.items() if code is not None}

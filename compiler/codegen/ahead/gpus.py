@@ -11,7 +11,7 @@ _KNOWN = {"cuda": r"\d{2,3}", "hip": r"gfx[0-9a-f]{3,4}"}
 
 
 @dataclass(frozen=True)
-class Gpu:
+class GpuArchitecture:
     """A GPU architecture: `cuda` with its compute capability, or `hip` with its gfx name."""
 
     maker: str
@@ -31,7 +31,7 @@ class Gpu:
         return f"{self.maker}:{self.core}"
 
 
-def gpus(text: str) -> list[Gpu]:
+def gpus(text: str) -> list[GpuArchitecture]:
     """Parse a comma-separated list of GPUs, without duplicates; CompileError if one is unknown.
 
     >>> [str(each) for each in gpus("cuda:90,hip:gfx942,cuda:90")]
@@ -40,10 +40,10 @@ def gpus(text: str) -> list[Gpu]:
     return list(dict.fromkeys(_gpu(name.strip()) for name in text.split(",")))
 
 
-def _gpu(text: str) -> Gpu:
+def _gpu(text: str) -> GpuArchitecture:
     maker, _, core = text.partition(":")
     if maker not in _KNOWN or not re.fullmatch(_KNOWN[maker], core):
         raise CompileError(
             f"{text!r} is not a known GPU", hint="cuda:80, cuda:90, cuda:100, hip:gfx942, …"
         )
-    return Gpu(maker, core)
+    return GpuArchitecture(maker, core)

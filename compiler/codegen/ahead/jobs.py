@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from compiler.codegen.ahead.gpus import Gpu
+from compiler.codegen.ahead.gpus import GpuArchitecture
 from compiler.codegen.module import KernelSpec, Module
 from compiler.codegen.triton.helpers import GLOBALS, constant_for
 from compiler.codegen.triton.kernel_sharing import structural_key
@@ -35,7 +35,7 @@ _HEAD = "import triton\nimport triton.language as tl\n"
 
 
 @dataclass(frozen=True)
-class Job:
+class KernelJob:
     """A kernel to compile for a GPU.
 
     `entry` is its function name, `source` Python text that defines it and its callees; `types` and
@@ -80,7 +80,9 @@ def index_type(module: Module, large: bool) -> str:
     return fixed[1] if fixed else "int64" if large else "int32"
 
 
-def kernel_jobs(module: Module, gpu: Gpu, index: str = "int32") -> list[tuple[KernelSpec, Job]]:
+def kernel_jobs(
+    module: Module, gpu: GpuArchitecture, index: str = "int32"
+) -> list[tuple[KernelSpec, KernelJob]]:
     """Return a job for each kernel of a module; `index` is the type of indices.
 
     Raises CompileError if the module lists a kernel that it does not define.
@@ -100,8 +102,12 @@ def _functions(module: Module) -> dict[str, str]:
 
 
 def _job(
-    spec: KernelSpec, functions: Mapping[str, str], helpers: Mapping[str, str], gpu: Gpu, index: str
-) -> Job:
+    spec: KernelSpec,
+    functions: Mapping[str, str],
+    helpers: Mapping[str, str],
+    gpu: GpuArchitecture,
+    index: str,
+) -> KernelJob:
     constants = {**spec.constants, INDEX: index}
     text, types, job_constants = structural_key(
         functions[spec.name].split("\n"), spec.types, constants
@@ -121,7 +127,7 @@ def _job(
     options = {"num_warps": WARPS, "enable_fp_fusion": True} | dict(spec.options)
     if gpu.maker == "hip":  # whose shared memory has room for its default of two
         options.pop("num_stages", None)
-    return Job(
+    return KernelJob(
         entry, str(gpu), "\n\n".join(parts), types, job_constants, tuple(sorted(options.items()))
     )
 

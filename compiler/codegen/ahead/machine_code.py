@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from compiler.codegen.ahead.jobs import Job
+from compiler.codegen.ahead.jobs import KernelJob
 from compiler.errors import CompileError
 
 SCRATCH = 8
@@ -15,7 +15,7 @@ SCRATCH = 8
 
 
 @dataclass(frozen=True)
-class Code:
+class MachineCode:
     """A kernel compiled for one GPU.
 
     `files` are the assembly and the loadable binary, by suffix. `registers` are those of a thread,
@@ -31,7 +31,7 @@ class Code:
     parameters: tuple[int, ...]
 
 
-def code_of(job: Job, answer: Mapping[str, Any]) -> Code:
+def code_of(job: KernelJob, answer: Mapping[str, Any]) -> MachineCode:
     """Decode a worker's answer; CompileError if it is an error or the code cannot be launched."""
     if "error" in answer:
         raise CompileError(f"{job.entry} does not compile for {job.gpu}: {answer['error']}")
@@ -39,10 +39,10 @@ def code_of(job: Job, answer: Mapping[str, Any]) -> Code:
     parameters = tuple(answer["parameters"])
     expect_parameters(job, parameters, answer["scratch"])
     usage = answer["registers"], answer["spilled"], answer["shared"]
-    return Code(answer["entry"], files, *usage, parameters)
+    return MachineCode(answer["entry"], files, *usage, parameters)
 
 
-def expect_parameters(job: Job, found: tuple[int, ...], scratch: int) -> None:
+def expect_parameters(job: KernelJob, found: tuple[int, ...], scratch: int) -> None:
     """Raise CompileError if the code's parameters differ from those that launches pass."""
     own = tuple(size_of(kind) for _, kind in job.types)
     others = found[len(own) :]

@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 from threading import Thread
 from typing import Any
 
-from compiler.codegen.ahead.jobs import Job
+from compiler.codegen.ahead.jobs import KernelJob
 from compiler.errors import CompileError
 from compiler.support.processors import available_processors
 from compiler.support.settings.setting import environment
@@ -27,10 +27,12 @@ _MOST = 32
 """Most processes: each uses some hundred megabytes."""
 
 Answer = dict[str, Any]
-_Outcome = tuple[Job, Answer | BaseException]
+_Outcome = tuple[KernelJob, Answer | BaseException]
 
 
-def compiled(jobs: Sequence[Job], processes: int | None = None) -> Iterator[tuple[Job, Answer]]:
+def compiled(
+    jobs: Sequence[KernelJob], processes: int | None = None
+) -> Iterator[tuple[KernelJob, Answer]]:
     """Yield each job with its worker's answer, in the order they finish.
 
     `processes` is the number of workers, by default one per available processor. They are killed
@@ -39,7 +41,7 @@ def compiled(jobs: Sequence[Job], processes: int | None = None) -> Iterator[tupl
     if not jobs:
         return
     count = min(processes or available_processors(), len(jobs), _MOST)
-    waiting: SimpleQueue[Job] = SimpleQueue()
+    waiting: SimpleQueue[KernelJob] = SimpleQueue()
     done: SimpleQueue[_Outcome] = SimpleQueue()
     for job in sorted(jobs, key=_effort, reverse=True):
         waiting.put(job)
@@ -53,7 +55,7 @@ def compiled(jobs: Sequence[Job], processes: int | None = None) -> Iterator[tupl
             yield _outcome_or_error(done.get())
 
 
-def _effort(job: Job) -> tuple[bool, int]:
+def _effort(job: KernelJob) -> tuple[bool, int]:
     """Sort key: long jobs run first, so that all workers finish together."""
     return job.is_product, len(job.source)
 
@@ -95,7 +97,7 @@ def _kill_group(worker: subprocess.Popen[str]) -> None:
 
 
 def _serve(
-    worker: subprocess.Popen[str], waiting: SimpleQueue[Job], done: SimpleQueue[_Outcome]
+    worker: subprocess.Popen[str], waiting: SimpleQueue[KernelJob], done: SimpleQueue[_Outcome]
 ) -> None:
     """Send jobs to one worker until none are left."""
     with suppress(Empty):
@@ -107,14 +109,14 @@ def _serve(
                 done.put((job, error))
 
 
-def _request(worker: subprocess.Popen[str], job: Job) -> Answer:
+def _request(worker: subprocess.Popen[str], job: KernelJob) -> Answer:
     assert worker.stdin is not None and worker.stdout is not None
     worker.stdin.write(job.message() + "\n")
     worker.stdin.flush()
     return dict(json.loads(worker.stdout.readline()))
 
 
-def _outcome_or_error(outcome: _Outcome) -> tuple[Job, Answer]:
+def _outcome_or_error(outcome: _Outcome) -> tuple[KernelJob, Answer]:
     job, answer = outcome
     if isinstance(answer, BaseException):
         what = f"{job.entry} for {job.gpu}"

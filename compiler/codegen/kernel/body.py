@@ -293,7 +293,7 @@ class KernelBody(Tracer):
         self.stores.append(Store(out.operand, out.shape, tuple(indices), value, where, True))
 
 
-class Tiles(KernelBody):
+class MatmulBody(KernelBody):
     """A matmul kernel, whose elements are sums of products over K.
 
     It has two loops of the same size: the K index for the left factor, and for the right one.

@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeAlias
 
-from compiler.codegen.kernel.body import KernelBody, Ref, Tiles, as_tuple
-from compiler.codegen.kernel.epilogues import Epilogue
-from compiler.codegen.kernel.host_code import HostCode, HostValue
+from compiler.codegen.kernel.body import KernelBody, MatmulBody, Ref, as_tuple
+from compiler.codegen.kernel.epilogues import FusedEpilogue
+from compiler.codegen.kernel.host_code import HostArrays, HostCode
 from compiler.codegen.kernel.module_writer import KernelModuleWriter
 from compiler.codegen.kernel.random import keys_from
 from compiler.codegen.module_writer import NumpyOperand
@@ -31,7 +31,7 @@ StoreSum: TypeAlias = Callable[..., None]
 """Stores a sum of products, for batch indices, a row, a column and the sum."""
 
 
-class DeviceOperand:
+class KernelOperand:
     """A device value while an op's body runs; its elements are loaded in the current kernel.
 
     It is allocated on first use, when the step knows its size.
@@ -57,9 +57,9 @@ class DeviceOperand:
     def __str__(self) -> str:
         return self.operand.name
 
-    def reshaped(self, shape: Sequence[Size]) -> DeviceOperand:
+    def reshaped(self, shape: Sequence[Size]) -> KernelOperand:
         """A view of the same elements in another shape."""
-        return DeviceOperand(self.kernels, self._place, self.type.with_shape(shape))
+        return KernelOperand(self.kernels, self._place, self.type.with_shape(shape))
 
     def __getitem__(self, indices: Any) -> Expr:
         return self.at(*as_tuple(indices))
@@ -81,7 +81,7 @@ class OpKernels:
         writer: KernelModuleWriter,
         op: PlannedOp,
         name: str = "",
-        epilogue: Epilogue | None = None,
+        epilogue: FusedEpilogue | None = None,
     ) -> None:
         self._writer = writer
         self._host = HostCode(writer)
@@ -126,7 +126,7 @@ class OpKernels:
         """Require a size to be another one, which inference took for equal, when it is known."""
         self._writer.expect_size(what, size, expected)
 
-    def specialised(self, kind: str, geometry: Any, **operands: DeviceOperand | None) -> bool:
+    def specialised(self, kind: str, geometry: Any, **operands: KernelOperand | None) -> bool:
         """Emit the target's own kernels of a kind of op; false if it has none for them."""
         return False
 
@@ -144,8 +144,8 @@ class OpKernels:
         operands = [ShapeOf(v) if declared.shape_only else self._operand(v) for v in values]
         return declared.hold(operands)
 
-    def _operand(self, value: Value) -> DeviceOperand:
-        return DeviceOperand(self, partial(self._writer.operand, value), value.type)
+    def _operand(self, value: Value) -> KernelOperand:
+        return KernelOperand(self, partial(self._writer.operand, value), value.type)
 
     def allocate_operands(self) -> None:
         """Allocate every operand of the op."""
@@ -154,7 +154,7 @@ class OpKernels:
                 for value in values:
                     self._writer.operand(value)
 
-    def scratch(self, shape: Sequence[Size], dtype: DType) -> DeviceOperand:
+    def scratch(self, shape: Sequence[Size], dtype: DType) -> KernelOperand:
         """Allocate scratch for this op; contents undefined."""
         return self._made(self._allocate(shape, dtype))
 
@@ -164,29 +164,29 @@ class OpKernels:
     def to_device(
         self, value: Any, shape: Sequence[Size], dtype: DType = DType.INT64, *, low: int = 0,
         below: Size | None = None,
-    ) -> DeviceOperand:  # fmt: skip
+    ) -> KernelOperand:  # fmt: skip
         """Copy a host array to the device: with `below`, indices from `low` up to it."""
         numbers = None if below is None else (low, below)
         return self._made(self._upload(value, shape, dtype, numbers))
 
-    def _made(self, operand: NumpyOperand) -> DeviceOperand:
-        return DeviceOperand(self, lambda: operand, operand.type)
+    def _made(self, operand: NumpyOperand) -> KernelOperand:
+        return KernelOperand(self, lambda: operand, operand.type)
 
-    def aliased(self, a: DeviceOperand, b: DeviceOperand) -> bool:
+    def aliased(self, a: KernelOperand, b: KernelOperand) -> bool:
         """True if both share the same storage, so that a copy is unnecessary."""
         return self._writer.aliased(a.operand, b.operand)
 
-    def is_view_of(self, part: DeviceOperand, whole: DeviceOperand, share: Share) -> bool:
+    def is_view_of(self, part: KernelOperand, whole: KernelOperand, share: Share) -> bool:
         """True if `part` already is the view of `whole` that `share` describes."""
         return self._writer.is_view_of(part.operand, whole.operand, share)
 
-    def key(self, keys: DeviceOperand, place: int) -> Expr:
+    def key(self, keys: KernelOperand, place: int) -> Expr:
         """Load the key at index `place` of a tensor of keys."""
         return self.current.key(keys_from(keys.operand, place))
 
     # ---- the host ----
 
-    def on_host(self, function: Callable[..., Any], *arguments: Any, hint: str = "") -> HostValue:
+    def on_host(self, function: Callable[..., Any], *arguments: Any, hint: str = "") -> HostArrays:
         """Call a function of arrays and numbers on the host, before the kernels that follow."""
         self.flush()
         return self._host.call(function, arguments, hint)
@@ -199,7 +199,7 @@ class OpKernels:
         """Set a data-dependent size."""
         self._writer.define_size(size, str(value))
 
-    def as_size(self, value: HostValue, hint: str = "size") -> Dim:
+    def as_size(self, value: HostArrays, hint: str = "size") -> Dim:
         """Use an integer of the host as a size."""
         return self._host.size(value, hint)
 
@@ -246,9 +246,9 @@ class OpKernels:
 
     def _begin_tiles(
         self, stack: Sequence[Size], sides: tuple[Size, Size, Size], parts: int
-    ) -> Tiles:
+    ) -> MatmulBody:
         self.flush()
-        tiles = Tiles(self._name, stack, sides, parts, self._precision())
+        tiles = MatmulBody(self._name, stack, sides, parts, self._precision())
         self._current = tiles
         return tiles
 
@@ -297,7 +297,7 @@ class OpKernels:
             self._emit(begun)
 
     def matmul(
-        self, out: DeviceOperand, a: DeviceOperand, b: DeviceOperand, *,
+        self, out: KernelOperand, a: KernelOperand, b: KernelOperand, *,
         transposed: tuple[bool, bool] = (False, False), scale: float = 1.0,
     ) -> None:  # fmt: skip
         """Emit kernels for out = scale * a @ b over stacks of matrices, optionally transposed.
@@ -320,7 +320,7 @@ class OpKernels:
         self.contraction(stack, (rows, columns, inner), factors, store)
 
     def store(
-        self, out: DeviceOperand, indices: Sequence[Term], value: Term, where: Term | None = None
+        self, out: KernelOperand, indices: Sequence[Term], value: Term, where: Term | None = None
     ) -> None:
         """Store a value for every element (and iteration) where `where` holds."""
         if self._epilogue is not None and self._epilogue.replaces_store(out.operand.name):
@@ -331,7 +331,7 @@ class OpKernels:
         self.current.store(target.ref(), indices, value, where)
 
     def add(
-        self, out: DeviceOperand, indices: Sequence[Term], value: Term, where: Term | None = None
+        self, out: KernelOperand, indices: Sequence[Term], value: Term, where: Term | None = None
     ) -> None:
         """Add to an element atomically, in any order.
 
@@ -340,7 +340,7 @@ class OpKernels:
         target = self._fp32_sum(out) if out.type.dtype is DType.BF16 else out
         self.current.add(target.ref(), indices, value, where)
 
-    def _fp32_sum(self, out: DeviceOperand) -> DeviceOperand:
+    def _fp32_sum(self, out: KernelOperand) -> KernelOperand:
         """The float32 accumulator of an output: initialised from it, and copied back at the end."""
         if out.operand.name not in self._fp32_sums:
             total = self._allocate(out.operand.type.shape, DType.FP32)
@@ -360,7 +360,7 @@ class OpKernels:
         return getattr(self.current, name)
 
 
-def _broadcast_indices(factor: DeviceOperand, batch: Sequence[Expr]) -> list[Term]:
+def _broadcast_indices(factor: KernelOperand, batch: Sequence[Expr]) -> list[Term]:
     """The batch indices of a factor, whose own stack may have fewer axes, or axes of size 1."""
     own = factor.shape[:-2]
     return [

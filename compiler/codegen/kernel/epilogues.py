@@ -21,7 +21,7 @@ from compiler.plan import Place, PlannedOp, Step, Value
 
 
 @dataclass(frozen=True)
-class Epilogue:
+class FusedEpilogue:
     """The ops fused after an anchor, as expressions of the anchor's `result`."""
 
     writer: ModuleWriter
@@ -107,7 +107,7 @@ def without_unread_outputs(anchor: PlannedOp) -> PlannedOp:
     return replace(anchor, outputs=outputs)
 
 
-def fusible_epilogue(writer: ModuleWriter, step: Step) -> Epilogue | None:
+def fusible_epilogue(writer: ModuleWriter, step: Step) -> FusedEpilogue | None:
     """The epilogue of a step's first op; None unless it is elementwise in the anchor's result.
 
     The anchor reads its inputs in any order, so an epilogue that overwrites one is not fused.
@@ -118,7 +118,7 @@ def fusible_epilogue(writer: ModuleWriter, step: Step) -> Epilogue | None:
     read = {(value.place, value.home) for values in anchor.inputs.values() for value in values}
     separate = all((root.value.place, root.value.home) not in read for root in roots)
     return (
-        Epilogue(writer, result, roots)
+        FusedEpilogue(writer, result, roots)
         if separate and all(_is_elementwise(r, result) for r in roots)
         else None
     )

@@ -20,7 +20,7 @@ from compiler.plan import Place
 
 
 @dataclass(frozen=True)
-class HostValue:
+class HostArrays:
     """A host array, or a tuple of them, by name; `from_feeds` if it depends on feeds only.
 
     `at_bind` if it depends on sizes only that are known when the module is bound.
@@ -30,13 +30,13 @@ class HostValue:
     from_feeds: bool
     at_bind: bool = False
 
-    def __getitem__(self, index: int) -> HostValue:
+    def __getitem__(self, index: int) -> HostArrays:
         """One item of a tuple."""
-        return HostValue(f"{self.text}[{index}]", self.from_feeds, self.at_bind)
+        return HostArrays(f"{self.text}[{index}]", self.from_feeds, self.at_bind)
 
-    def length(self) -> HostValue:
+    def length(self) -> HostArrays:
         """Its length."""
-        return HostValue(f"len({self.text})", self.from_feeds, self.at_bind)
+        return HostArrays(f"len({self.text})", self.from_feeds, self.at_bind)
 
     def __str__(self) -> str:
         return self.text
@@ -61,16 +61,16 @@ class HostCode:
     def __init__(self, writer: KernelModuleWriter) -> None:
         self._writer = writer
 
-    def call(self, function: Callable[..., Any], arguments: Sequence[Any], hint: str) -> HostValue:
+    def call(self, function: Callable[..., Any], arguments: Sequence[Any], hint: str) -> HostArrays:
         """Call a function of arrays and numbers; once, if its arguments do not change."""
         writer = self._writer
         listed = ", ".join(map(_argument, arguments))
         text, name = f"{writer.function(function)}({listed})", hint or function.__name__
         if self.is_bind_time(arguments):
-            return HostValue(writer.keep(text, True, Place.FEED, name), True, True)
+            return HostArrays(writer.keep(text, True, Place.FEED, name), True, True)
         if self.is_step_invariant(arguments):
-            return HostValue(writer.keep(text, False, Place.FEED, name), True)
-        return HostValue(self.assign(text, name), False)
+            return HostArrays(writer.keep(text, False, Place.FEED, name), True)
+        return HostArrays(self.assign(text, name), False)
 
     def assign(self, text: str, hint: str) -> str:
         """Assign an expression to a new name, which is returned."""
@@ -80,7 +80,7 @@ class HostCode:
 
     def sized(self, value: Any, shape: Sequence[Size]) -> str:
         """The text of a host array; if it is computed, its size is compared with the shape."""
-        if not isinstance(value, HostValue):
+        if not isinstance(value, HostArrays):
             return str(value)
         return f"{self._writer.function(expect_elements)}({value}, {product(shape)})"
 
@@ -92,7 +92,7 @@ class HostCode:
             return argument.storage[0] is Place.FEED
         if isinstance(argument, Dim):
             return not self._writer.loop_sizes & {*argument.names}
-        return not isinstance(argument, HostValue) or argument.from_feeds
+        return not isinstance(argument, HostArrays) or argument.from_feeds
 
     def is_bind_time(self, argument: Any) -> bool:
         """True if a value is computed from constants and bound sizes, so once for a binding."""
@@ -100,11 +100,11 @@ class HostCode:
             return all(map(self.is_bind_time, cast("list[Any]", argument)))
         if isinstance(argument, Dim):
             return {*argument.names} <= self._writer.bound_dims
-        if isinstance(argument, HostValue):
+        if isinstance(argument, HostArrays):
             return argument.at_bind
         return not isinstance(argument, NumpyOperand)
 
-    def size(self, value: HostValue, hint: str) -> Dim:
+    def size(self, value: HostArrays, hint: str) -> Dim:
         """An integer as a size."""
         return Dim.named(value.text if value.text.isidentifier() else self.assign(str(value), hint))
 
@@ -130,4 +130,6 @@ def _argument(argument: Any) -> str:
     if isinstance(argument, list | tuple):
         argument = cast("list[Any]", argument)
         return f"[{', '.join(map(_argument, argument))}]"
-    return str(argument) if isinstance(argument, HostValue | NumpyOperand | Dim) else repr(argument)
+    return (
+        str(argument) if isinstance(argument, HostArrays | NumpyOperand | Dim) else repr(argument)
+    )

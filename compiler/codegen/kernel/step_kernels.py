@@ -8,7 +8,11 @@ from dataclasses import replace
 
 from compiler.codegen.epilogue import split_anchor
 from compiler.codegen.kernel.builder import OpKernels
-from compiler.codegen.kernel.epilogues import Epilogue, fusible_epilogue, without_unread_outputs
+from compiler.codegen.kernel.epilogues import (
+    FusedEpilogue,
+    fusible_epilogue,
+    without_unread_outputs,
+)
 from compiler.codegen.kernel.module_writer import KernelModuleWriter
 from compiler.ir.opdef import Pointwise, call
 from compiler.plan import PlannedOp, Step
@@ -25,7 +29,7 @@ class StepKernels(ABC):
         """Write the kernels of a step of pointwise ops."""
 
     @abstractmethod
-    def builder(self, ops: Sequence[PlannedOp], epilogue: Epilogue | None) -> OpKernels:
+    def builder(self, ops: Sequence[PlannedOp], epilogue: FusedEpilogue | None) -> OpKernels:
         """Return the kernel builder of an op, `ops[0]`; the others are fused as its epilogue."""
 
     def write(self, step: Step) -> None:
@@ -48,7 +52,7 @@ class StepKernels(ABC):
         self._op([anchor])
         self.pointwise(rest)
 
-    def _op(self, ops: Sequence[PlannedOp], epilogue: Epilogue | None = None) -> None:
+    def _op(self, ops: Sequence[PlannedOp], epilogue: FusedEpilogue | None = None) -> None:
         """Write an op's own kernels, with the ops fused after it as their epilogue."""
         kernels = self.builder(ops, epilogue)
         call(ops[0].defn, "kernel", kernels.operands(), kernels)

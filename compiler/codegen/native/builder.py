@@ -6,9 +6,9 @@ from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from compiler.codegen.kernel.body import KernelBody, Tiles
-from compiler.codegen.kernel.builder import DeviceOperand, OpKernels
-from compiler.codegen.kernel.epilogues import Epilogue
+from compiler.codegen.kernel.body import KernelBody, MatmulBody
+from compiler.codegen.kernel.builder import KernelOperand, OpKernels
+from compiler.codegen.kernel.epilogues import FusedEpilogue
 from compiler.codegen.module_writer import NumpyOperand
 from compiler.codegen.native.image_ops import SPECIAL
 from compiler.codegen.native.llvm_ir import Type
@@ -36,14 +36,14 @@ class NativeKernelBuilder(OpKernels):
         writer: NativeModuleWriter,
         op: PlannedOp,
         name: str = "",
-        epilogue: Epilogue | None = None,
+        epilogue: FusedEpilogue | None = None,
     ) -> None:
         super().__init__(writer, op, name, epilogue)
         self._native = writer
         self.machine = writer.machine
         self.winograd = writer.winograd
 
-    def specialised(self, kind: str, geometry: Any, **operands: DeviceOperand | None) -> bool:
+    def specialised(self, kind: str, geometry: Any, **operands: KernelOperand | None) -> bool:
         """Emit the native kernels of a kind of op; false if it has none for these operands."""
         make = SPECIAL.get(kind)
         if make is None:
@@ -56,7 +56,7 @@ class NativeKernelBuilder(OpKernels):
         return True
 
     def result_epilogue(
-        self, out: DeviceOperand, bias: DeviceOperand | None = None
+        self, out: KernelOperand, bias: KernelOperand | None = None
     ) -> RegisterEpilogue:
         """What follows a result that a specialised kernel computes, and how it is stored."""
         indices = self.grid(*out.shape)
@@ -68,16 +68,16 @@ class NativeKernelBuilder(OpKernels):
         self._native.accesses.check_kernel(kernel, exactly=True)
         return RegisterEpilogue(kernel, result, self.machine)
 
-    def expect_shape(self, operand: DeviceOperand, shape: Sequence[Size]) -> None:
+    def expect_shape(self, operand: KernelOperand, shape: Sequence[Size]) -> None:
         """Require an operand to have a shape, now or when the module is bound."""
         self._native.accesses.check_shape(operand.operand.name, operand.shape, shape)
 
-    def is_constant(self, operand: DeviceOperand) -> bool:
+    def is_constant(self, operand: KernelOperand) -> bool:
         """True for state whose values never change."""
         return self._native.is_constant(operand.operand)
 
     def factors(
-        self, left: DeviceOperand, right: DeviceOperand, side_by_side: bool = True
+        self, left: KernelOperand, right: KernelOperand, side_by_side: bool = True
     ) -> tuple[Type, NumpyOperand, NumpyOperand]:
         """The element type of a product's kernels, and its factors in that type."""
         return product_type(self._native, left.operand, right.operand, side_by_side)
@@ -91,7 +91,7 @@ class NativeKernelBuilder(OpKernels):
         self._native.steps(steps, arrays, element)
 
     def _emit(self, kernel: KernelBody) -> None:
-        if isinstance(kernel, Tiles):
+        if isinstance(kernel, MatmulBody):
             _emit_tiles(self._native, kernel)
         else:
             self._native.loops(kernel)
@@ -142,7 +142,7 @@ class NativeKernelBuilder(OpKernels):
         return f"np.ascontiguousarray({form})"
 
 
-def _emit_tiles(writer: NativeModuleWriter, kernel: Tiles) -> None:
+def _emit_tiles(writer: NativeModuleWriter, kernel: MatmulBody) -> None:
     """Append a kernel of products: fused, or one after the other, or else as loops."""
     writer.accesses.check_kernel(kernel, exactly=True)
     if kernel.is_empty:
@@ -154,7 +154,7 @@ def _emit_tiles(writer: NativeModuleWriter, kernel: Tiles) -> None:
         writer.loops(_separated(writer, kernel))
 
 
-def _separated(writer: NativeModuleWriter, kernel: Tiles) -> KernelBody:
+def _separated(writer: NativeModuleWriter, kernel: MatmulBody) -> KernelBody:
     """The kernel of what follows its products, which are appended; itself if they cannot be."""
     try:
         with writer.attempt():

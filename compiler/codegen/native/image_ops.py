@@ -7,7 +7,7 @@ from functools import partial
 from math import prod
 from typing import Concatenate, Protocol
 
-from compiler.codegen.kernel.builder import DeviceOperand
+from compiler.codegen.kernel.builder import KernelOperand
 from compiler.codegen.module_writer import NumpyOperand
 from compiler.codegen.native.element_types import COMPUTED, TYPES
 from compiler.codegen.native.images.axes import WindowAxis
@@ -88,21 +88,21 @@ class ImageKernelBuilder(Protocol):
     winograd: bool
 
     def result_epilogue(
-        self, out: DeviceOperand, bias: DeviceOperand | None = None
+        self, out: KernelOperand, bias: KernelOperand | None = None
     ) -> RegisterEpilogue:
         """What follows a result that a specialised kernel computes, and how it is stored."""
         ...
 
-    def expect_shape(self, operand: DeviceOperand, shape: Sequence[Size]) -> None:
+    def expect_shape(self, operand: KernelOperand, shape: Sequence[Size]) -> None:
         """Require an operand to have the shape that a specialised kernel reads it in."""
         ...
 
-    def is_constant(self, operand: DeviceOperand) -> bool:
+    def is_constant(self, operand: KernelOperand) -> bool:
         """True for state whose values never change."""
         ...
 
     def factors(
-        self, left: DeviceOperand, right: DeviceOperand, side_by_side: bool = True
+        self, left: KernelOperand, right: KernelOperand, side_by_side: bool = True
     ) -> tuple[Type, NumpyOperand, NumpyOperand]:
         """The element type of a product's kernels, and its factors in that type."""
         ...
@@ -116,7 +116,7 @@ class ImageKernelBuilder(Protocol):
         ...
 
 
-def _floats(*operands: DeviceOperand) -> Type:
+def _floats(*operands: KernelOperand) -> Type:
     """The element type of operands; raises NotLowered unless all are one type of float."""
     dtypes = {operand.type.dtype for operand in operands}
     if len(dtypes) > 1 or not dtypes <= COMPUTED:
@@ -124,7 +124,7 @@ def _floats(*operands: DeviceOperand) -> Type:
     return TYPES[dtypes.pop()]
 
 
-def _pooled(images: DeviceOperand, outputs: DeviceOperand) -> Type:
+def _pooled(images: KernelOperand, outputs: KernelOperand) -> Type:
     """The element type that a pooling computes in: float32 for halves."""
     if images.type.dtype in HALVES and images.type.dtype is outputs.type.dtype:
         return F32
@@ -148,7 +148,7 @@ def _number(size: Size) -> int:
 
 
 def _expect_pooled(
-    k: ImageKernelBuilder, p: PoolGeometry, images: DeviceOperand, *outputs: DeviceOperand
+    k: ImageKernelBuilder, p: PoolGeometry, images: KernelOperand, *outputs: KernelOperand
 ) -> None:
     """Require the shapes of images, and of what has an element for each window."""
     batch, channels = outputs[0].shape[0], outputs[0].shape[-1]
@@ -167,7 +167,7 @@ def _window_axis(axis: Axis) -> WindowAxis:
 
 
 def _windows(
-    machine: Machine, axes: Sequence[Axis], outputs: DeviceOperand, element: Type | None = None
+    machine: Machine, axes: Sequence[Axis], outputs: KernelOperand, element: Type | None = None
 ) -> Windows:
     """The windows over a batch; `outputs` have their channels and, by default, their type."""
     channels = Channels(machine, element or _floats(outputs), _number(outputs.shape[-1]))
@@ -181,8 +181,8 @@ def emit_pool(
     largest: bool,
     k: ImageKernelBuilder,
     p: PoolGeometry,
-    images: DeviceOperand,
-    outputs: DeviceOperand,
+    images: KernelOperand,
+    outputs: KernelOperand,
 ) -> None:
     """Append a pooling with what is fused after it."""
     _channels_last(p.layout)
@@ -195,7 +195,7 @@ def emit_pool(
 
 
 def emit_mean_gradient(
-    k: ImageKernelBuilder, p: PoolGeometry, outputs: DeviceOperand, images: DeviceOperand
+    k: ImageKernelBuilder, p: PoolGeometry, outputs: KernelOperand, images: KernelOperand
 ) -> None:
     """Append the gradient of a mean."""
     _channels_last(p.layout)
@@ -208,8 +208,8 @@ def emit_mean_gradient(
 
 
 def emit_largest_gradient(
-    k: ImageKernelBuilder, p: PoolGeometry, images: DeviceOperand, found: DeviceOperand,
-    outputs: DeviceOperand, gradient: DeviceOperand,
+    k: ImageKernelBuilder, p: PoolGeometry, images: KernelOperand, found: KernelOperand,
+    outputs: KernelOperand, gradient: KernelOperand,
 ) -> None:  # fmt: skip
     """Append the gradient of a maximum; `found` are the maxima, `outputs` their gradients."""
     _channels_last(p.layout)
@@ -229,8 +229,8 @@ def emit_largest_gradient(
 
 
 def _convolution(
-    k: ImageKernelBuilder, g: ConvolutionGeometry, images: DeviceOperand, filters: DeviceOperand,
-    outputs: DeviceOperand,
+    k: ImageKernelBuilder, g: ConvolutionGeometry, images: KernelOperand, filters: KernelOperand,
+    outputs: KernelOperand,
 ) -> Convolution:  # fmt: skip
     """The convolution of operands, which have the shapes that it reads."""
     _channels_last(g.layout)
@@ -256,8 +256,8 @@ def _convolution(
 
 
 def emit_convolution(
-    k: ImageKernelBuilder, g: ConvolutionGeometry, images: DeviceOperand, filters: DeviceOperand,
-    outputs: DeviceOperand, bias: DeviceOperand | None = None,
+    k: ImageKernelBuilder, g: ConvolutionGeometry, images: KernelOperand, filters: KernelOperand,
+    outputs: KernelOperand, bias: KernelOperand | None = None,
 ) -> None:  # fmt: skip
     """Append a convolution with what is fused after it."""
     conv = _convolution(k, g, images, filters, outputs)
@@ -307,8 +307,8 @@ def _winograd(
 
 
 def emit_image_gradient(
-    k: ImageKernelBuilder, g: ConvolutionGeometry, outputs: DeviceOperand, filters: DeviceOperand,
-    images: DeviceOperand, bias: DeviceOperand | None = None,
+    k: ImageKernelBuilder, g: ConvolutionGeometry, outputs: KernelOperand, filters: KernelOperand,
+    images: KernelOperand, bias: KernelOperand | None = None,
 ) -> None:  # fmt: skip
     """Append the gradient of a convolution by its images, with what is fused after it."""
     element = _floats(images, filters, outputs)
@@ -336,8 +336,8 @@ def _has_few_phases(conv: Convolution) -> bool:
 
 
 def emit_filter_gradient(
-    k: ImageKernelBuilder, g: ConvolutionGeometry, images: DeviceOperand, outputs: DeviceOperand,
-    filters: DeviceOperand,
+    k: ImageKernelBuilder, g: ConvolutionGeometry, images: KernelOperand, outputs: KernelOperand,
+    filters: KernelOperand,
 ) -> None:  # fmt: skip
     """Append the gradient of a convolution by its filters."""
     element = _floats(images, filters, outputs)
@@ -362,7 +362,7 @@ _BITS: Mapping[int, Type] = {1: I8, 2: I16, 4: I32, 8: I64}
 
 
 def emit_transpose(
-    k: ImageKernelBuilder, order: Sequence[int], source: DeviceOperand, outputs: DeviceOperand
+    k: ImageKernelBuilder, order: Sequence[int], source: KernelOperand, outputs: KernelOperand
 ) -> None:
     """Append a transposition; axis i of the output is axis order[i] of the source."""
     element = _BITS[source.type.dtype.itemsize]

@@ -8,15 +8,15 @@ from dataclasses import dataclass, field
 
 
 @dataclass
-class Place:
+class InsertionPoint:
     """A place in a block for later instructions; if they branch, another block is its end."""
 
     start: str
     end: str
-    lines: list[str | Place] = field(default_factory=list["str | Place"])
+    lines: list[str | InsertionPoint] = field(default_factory=list["str | InsertionPoint"])
 
 
-def flattened(lines: Sequence[str | Place], marked: list[Place]) -> list[str]:
+def flattened(lines: Sequence[str | InsertionPoint], marked: list[InsertionPoint]) -> list[str]:
     """All lines in order, with those that were added at marked places, which are listed too."""
     result: list[str] = []
     for line in lines:

@@ -23,7 +23,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import TypeAlias
 
-from compiler.codegen.native.ir_places import Place, flattened, with_ends
+from compiler.codegen.native.ir_places import InsertionPoint, flattened, with_ends
 from compiler.codegen.native.ir_values import (
     BF16,
     F16,
@@ -57,7 +57,7 @@ __all__ = [
     "Index",
     "LoopBody",
     "POINTER",
-    "Place",
+    "InsertionPoint",
     "Type",
     "VOID",
     "Value",
@@ -87,7 +87,7 @@ class Function:
         self.result = result
         self.declarations: dict[str, str] = {}
         self._linkage = "internal " if internal else ""
-        self._lines: list[str | Place] = ["entry:"]
+        self._lines: list[str | InsertionPoint] = ["entry:"]
         self._block = "entry"
         self._count = 0
 
@@ -95,7 +95,7 @@ class Function:
         """The definition; a function without result returns at its end."""
         head = f"{self.result} @{self.name}({', '.join(map(str, self.parameters))})"
         end = ["  ret void"] if self.result == VOID else []
-        marked: list[Place] = []
+        marked: list[InsertionPoint] = []
         lines = flattened(self._lines, marked)
         ends = {place.start: place.end for place in marked if place.end != place.start}
         if ends:
@@ -104,14 +104,14 @@ class Function:
 
     # ---- places for later instructions ----
 
-    def mark(self) -> Place:
+    def mark(self) -> InsertionPoint:
         """A place at the end of the current block where `at` may add instructions later."""
-        place = Place(self._block, self._block)
+        place = InsertionPoint(self._block, self._block)
         self._lines.append(place)
         return place
 
     @contextmanager
-    def at(self, place: Place) -> Generator[None]:
+    def at(self, place: InsertionPoint) -> Generator[None]:
         """Append instructions, and blocks that come together again, at a place that was marked."""
         saved = self._lines, self._block
         self._lines, self._block = place.lines, place.end

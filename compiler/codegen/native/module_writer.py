@@ -25,9 +25,9 @@ from compiler.codegen.native.machine import Machine
 from compiler.codegen.native.products.contraction import Steps
 from compiler.codegen.native.sequences import (
     Argument,
-    Call,
     Commands,
-    Loop,
+    KernelCall,
+    RowLoop,
     StepWriter,
     site,
     truncate,
@@ -72,13 +72,13 @@ class NativeModuleWriter(KernelModuleWriter):
         self.compares = plan.compared
         self.globals += checks_lines(plan)
         self.uncompared: dict[str, str] = {}
-        self.costs: list[Call] = []
+        self.costs: list[KernelCall] = []
         self._made: dict[Hashable, Steps] = {}
         self._repeats: Size = 1
         self.accesses = AccessChecks(self, checks_bounds, lambda text: self._loop.expect(text))
         self._prepared: dict[str, tuple[str, ...]] = {}
         self._before_loop: int | None = None
-        self._loop = Loop()  # that of the step itself, which is written once
+        self._loop = RowLoop()  # that of the step itself, which is written once
         self._called_step: int | None = None
         self._outer_depth = 0
         self._begun: Commands | None = None
@@ -109,7 +109,7 @@ class NativeModuleWriter(KernelModuleWriter):
     def command(self, kernel: NativeKernel, arguments: Sequence[Argument]) -> None:
         """Append a call of a kernel over all its units to the step."""
         name = self.kernel_name(kernel)
-        self.costs.append(Call(self.step, name, kernel, self._repeats))
+        self.costs.append(KernelCall(self.step, name, kernel, self._repeats))
         late = any(map(self._is_late, (*arguments, kernel.units)))
         if not late or self._sequence_takes(kernel.units):
             where = self._site(arguments)
@@ -191,7 +191,7 @@ class NativeModuleWriter(KernelModuleWriter):
         """Call a kernel before the loop that is being written."""
         assert self._before_loop is not None
         name = self.kernel_name(kernel)
-        self.costs.append(Call(self.step, name, kernel))
+        self.costs.append(KernelCall(self.step, name, kernel))
         text = self._call(name, kernel, arguments)
         lines = ["    " * self._outer_depth + line for line in (*self._comments(), text)]
         self.body.lines[self._before_loop : self._before_loop] = lines
@@ -248,7 +248,7 @@ class NativeModuleWriter(KernelModuleWriter):
         return NumpyOperand(self, name, operand.type, steady, (Place.LOCAL, name, WHOLE))
 
     @contextmanager
-    def loop(self) -> Generator[Loop]:
+    def loop(self) -> Generator[RowLoop]:
         """Write a loop inside; what it prepares is written before it.
 
         Without bounds checks, a loop of calls becomes one repeated sequence.
@@ -256,7 +256,7 @@ class NativeModuleWriter(KernelModuleWriter):
         self.end_sequence()
         outer = self._before_loop, self._outer_depth, self._loop
         self._before_loop, self._outer_depth = len(self.body.lines), self.body.depth
-        self._loop = loop = Loop()
+        self._loop = loop = RowLoop()
         try:
             yield loop
             head = self._before_loop

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
-from compiler.codegen.kernel.body import Source, Tiles
+from compiler.codegen.kernel.body import MatmulBody, Source
 from compiler.codegen.module_writer import NumpyOperand
 from compiler.codegen.native.affine import strides
 from compiler.codegen.native.loops import NotLowered
@@ -17,7 +17,7 @@ from compiler.ir.dims import Size
 from compiler.ir.types import HALVES, DType
 
 
-def emit_product(writer: NativeModuleWriter, tiles: Tiles) -> None:
+def emit_product(writer: NativeModuleWriter, tiles: MatmulBody) -> None:
     """Append the kernels of a product to the step.
 
     Raises NotLowered unless its factors are loads that move with rows, columns and K alone.

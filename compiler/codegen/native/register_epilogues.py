@@ -20,9 +20,9 @@ from compiler.codegen.native.functions import lowering
 from compiler.codegen.native.llvm_ir import BF16, Function, Value, constant
 from compiler.codegen.native.loops import NotLowered
 from compiler.codegen.native.machine import Machine
-from compiler.codegen.native.products.axes import Operand
+from compiler.codegen.native.products.axes import EpilogueOperand
 from compiler.codegen.native.products.epilogue import Epilogue
-from compiler.codegen.native.products.place import Place
+from compiler.codegen.native.products.place import ResultAddresses
 from compiler.codegen.trace import Expr, Term, all_parts, ordered
 from compiler.ir.types import HALVES, DType
 
@@ -32,9 +32,11 @@ class _Finish:
     """Computes the vectors to store; equal `key`s compute the same from equal operands."""
 
     key: tuple[object, ...]
-    run: Callable[[Function, list[Value], Place], list[Value]] = field(compare=False)
+    run: Callable[[Function, list[Value], ResultAddresses], list[Value]] = field(compare=False)
 
-    def __call__(self, function: Function, values: list[Value], place: Place) -> list[Value]:
+    def __call__(
+        self, function: Function, values: list[Value], place: ResultAddresses
+    ) -> list[Value]:
         return self.run(function, values, place)
 
 
@@ -100,7 +102,7 @@ class RegisterEpilogue:
         """The operands of an expression that are computed in registers."""
         return [] if part is self.result or part.fn == "load" else part.parts()
 
-    def _output(self, number: int, store: Store) -> Operand:
+    def _output(self, number: int, store: Store) -> EpilogueOperand:
         if store.atomic or store.where is not None:
             raise NotLowered("its epilogue stores under a condition")
         name = f"out{number}" if number else "out"
@@ -109,9 +111,9 @@ class RegisterEpilogue:
         if moved[-1] != 1:
             raise NotLowered("its epilogue stores columns apart")
         self.arrays[name] = store.operand
-        return Operand(name, TYPES[store.operand.type.dtype], moved)
+        return EpilogueOperand(name, TYPES[store.operand.type.dtype], moved)
 
-    def _input(self, load: Expr) -> Operand:
+    def _input(self, load: Expr) -> EpilogueOperand:
         moved = self._strides(load)
         if moved[-1] not in (0, 1):
             raise NotLowered("its epilogue loads columns apart")
@@ -119,7 +121,7 @@ class RegisterEpilogue:
         name = f"given{len(self._loads)}"
         self._loads[load] = name
         self.arrays[name] = source.operand
-        return Operand(name, TYPES[source.operand.type.dtype], moved)
+        return EpilogueOperand(name, TYPES[source.operand.type.dtype], moved)
 
     def _strides(self, load: Expr) -> tuple[int, ...]:
         layout = strides(load, self.kernel.indices)
@@ -129,7 +131,9 @@ class RegisterEpilogue:
 
     # ---- evaluation ----
 
-    def _finish(self, function: Function, values: list[Value], place: Place) -> list[Value]:
+    def _finish(
+        self, function: Function, values: list[Value], place: ResultAddresses
+    ) -> list[Value]:
         """The vectors to store, from a vector of the result."""
         computed: dict[Expr, Value] = {self.result: values[0]}
         for part in self._order:
@@ -148,7 +152,12 @@ class RegisterEpilogue:
         return cast_value(function, value, source, target)
 
     def _value(
-        self, function: Function, part: Expr, known: dict[Expr, Value], place: Place, lanes: int
+        self,
+        function: Function,
+        part: Expr,
+        known: dict[Expr, Value],
+        place: ResultAddresses,
+        lanes: int,
     ) -> Value:
         if part.fn == "load":
             loaded = place.load(self._loads[part])

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from compiler.codegen.kernel.body import KernelBody, Ref, Source, Tiles, size_of
+from compiler.codegen.kernel.body import KernelBody, MatmulBody, Ref, Source, size_of
 from compiler.codegen.kernel.split_reductions import substitute
 from compiler.codegen.module_writer import NumpyOperand
 from compiler.codegen.native.affine import strides
@@ -47,7 +47,7 @@ class _Product:
     dots: list[Expr]
 
 
-def separated(writer: NativeModuleWriter, tiles: Tiles) -> KernelBody:
+def separated(writer: NativeModuleWriter, tiles: MatmulBody) -> KernelBody:
     """Append the products of a kernel to the step; returns the kernel of the rest.
 
     Raises NotLowered unless right factors are loads that move with columns and K alone, and left
@@ -77,7 +77,7 @@ def separated(writer: NativeModuleWriter, tiles: Tiles) -> KernelBody:
     return rest
 
 
-def _product(writer: NativeModuleWriter, tiles: Tiles, dot: Expr) -> _Product:
+def _product(writer: NativeModuleWriter, tiles: MatmulBody, dot: Expr) -> _Product:
     a, b = (cast(Expr, factor) for factor in dot.args)
     if a.fn != "load" or b.fn != "load":
         raise NotLowered("its factors are computed")
@@ -105,7 +105,7 @@ def _factor(factor: Expr, symbols: Sequence[Expr]) -> _Factor | None:
 
 
 def _gathered(
-    writer: NativeModuleWriter, tiles: Tiles, load: Expr, symbols: Sequence[Expr]
+    writer: NativeModuleWriter, tiles: MatmulBody, load: Expr, symbols: Sequence[Expr]
 ) -> _Factor:
     """Append a copy of a gathered factor; its axes are in the order of the load's indices.
 
@@ -162,7 +162,9 @@ def _continues(last: _Product, each: _Product, columns: Size) -> bool:
     return same and moved and each.right.offset == following
 
 
-def _emit(writer: NativeModuleWriter, tiles: Tiles, product: _Product, sums: NumpyOperand) -> None:
+def _emit(
+    writer: NativeModuleWriter, tiles: MatmulBody, product: _Product, sums: NumpyOperand
+) -> None:
     """Append a product whose sums go to an array."""
     left, right = product.left, product.right
     *stack, every, columns = tiles.shape

@@ -21,7 +21,7 @@ Argument: TypeAlias = "NumpyOperand | Size"
 
 
 @dataclass(frozen=True)
-class Call:
+class KernelCall:
     """A call of a kernel in a step; `name` is the kernel's in the module.
 
     It is made for each of `repeats` blocks, of which the kernel's cost is that of one.
@@ -79,7 +79,7 @@ class Commands:
         return f"native.number({self.given.index(str(size))})"
 
 
-class Loop:
+class RowLoop:
     """The calls in a loop over rows of integers that is being written as lines of Python.
 
     If it has nothing but calls and their scratch, it is written as one repeated sequence instead,

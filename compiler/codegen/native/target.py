@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from compiler.codegen.assemble import Style, assemble
-from compiler.codegen.kernel.epilogues import Epilogue, fused_name
+from compiler.codegen.kernel.epilogues import FusedEpilogue, fused_name
 from compiler.codegen.kernel.pointwise import kernels_of
 from compiler.codegen.kernel.step_kernels import StepKernels
 from compiler.codegen.kernel.support import has_kernel_body, why_no_kernel
@@ -189,6 +189,8 @@ class NativeKernels(StepKernels):
         for kernel in kernels_of(step, fused_name(step.ops), self._native):
             self._native.loops(kernel, exactly=True)
 
-    def builder(self, ops: Sequence[PlannedOp], epilogue: Epilogue | None) -> NativeKernelBuilder:
+    def builder(
+        self, ops: Sequence[PlannedOp], epilogue: FusedEpilogue | None
+    ) -> NativeKernelBuilder:
         """Return the kernel builder of an op with its epilogue."""
         return NativeKernelBuilder(self._native, ops[0], fused_name(ops), epilogue)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from compiler.codegen.kernel.body import KernelBody, Source, Tiles, number_of
+from compiler.codegen.kernel.body import KernelBody, MatmulBody, Source, number_of
 from compiler.codegen.module_writer import NumpyOperand
 from compiler.codegen.trace import Expr, Term, ordered
 from compiler.ir.dims import Size
@@ -29,7 +29,7 @@ _NOT_COUNTED = frozenset(
 
 
 @dataclass(frozen=True)
-class Access:
+class MovedElements:
     """Elements of one value, out of `numel`, that a kernel moves in one pass.
 
     Their number is the product of `touched`, at most `numel`.
@@ -43,14 +43,14 @@ class Access:
 
 
 @dataclass(frozen=True)
-class Traffic:
+class KernelTraffic:
     """The memory accesses of a kernel, and its operations per element, by iteration space.
 
     `products` are the multiply-adds of dot products, in type `factor`.
     """
 
-    reads: tuple[Access, ...]
-    writes: tuple[Access, ...]
+    reads: tuple[MovedElements, ...]
+    writes: tuple[MovedElements, ...]
     operations: Mapping[Sizes, int]
     products: Sizes | None = None
     factor: DType = DType.FP32
@@ -58,7 +58,7 @@ class Traffic:
 
 def kernel_cost(
     kernel: KernelBody, loads: Iterable[tuple[Expr, int]], loop_deps: Mapping[Expr, frozenset[int]]
-) -> Traffic:
+) -> KernelTraffic:
     """Compute the cost of a kernel from its loads, each with the loop pass that contains it."""
     reads = [_read(kernel, part, run) for part, run in loads]
     stores = [_access(kernel, s.operand, s.indices, 0) for s in kernel.stores]
@@ -71,10 +71,10 @@ def kernel_cost(
         if part.fn not in _NOT_COUNTED
     )
     if not dots:
-        return Traffic((*reads, *again), tuple(stores), work)
-    sizes = kernel.products if isinstance(kernel, Tiles) else ()
+        return KernelTraffic((*reads, *again), tuple(stores), work)
+    sizes = kernel.products if isinstance(kernel, MatmulBody) else ()
     sizes = (*((len(dots),) if len(dots) > 1 else ()), *sizes)
-    return Traffic(tuple(reads), tuple(stores), work, sizes, _factor(dots[0]))
+    return KernelTraffic(tuple(reads), tuple(stores), work, sizes, _factor(dots[0]))
 
 
 def operation_count(values: Sequence[Term]) -> int:
@@ -82,10 +82,10 @@ def operation_count(values: Sequence[Term]) -> int:
     return sum(part.fn not in _NOT_COUNTED for part in _computed(values))
 
 
-def all_elements(operand: NumpyOperand) -> Access:
+def all_elements(operand: NumpyOperand) -> MovedElements:
     """An access to all elements of a value, once."""
     numel = operand.type.numel
-    return Access(operand.storage, numel, operand.type.dtype.itemsize, (numel,), 0)
+    return MovedElements(operand.storage, numel, operand.type.dtype.itemsize, (numel,), 0)
 
 
 def _factor(dot: Expr) -> DType:
@@ -110,16 +110,18 @@ def _computed(values: Sequence[Term]) -> Iterator[Expr]:
     return iter(nodes)
 
 
-def _read(kernel: KernelBody, part: Expr, run: int) -> Access:
+def _read(kernel: KernelBody, part: Expr, run: int) -> MovedElements:
     source = cast(Source, part.extra)
     return _access(kernel, source.operand, part.args[: len(source.shape)], run)
 
 
-def _access(kernel: KernelBody, operand: NumpyOperand, indices: Sequence[Term], run: int) -> Access:
+def _access(
+    kernel: KernelBody, operand: NumpyOperand, indices: Sequence[Term], run: int
+) -> MovedElements:
     """The access of a load or store: the axes and loops that its indices range over."""
     parts = {part for i in indices if isinstance(i, Expr) for part in ordered(i)}
     axes = sorted({number_of(part) for part in parts if part.fn == "index"})
     loops = sorted({number_of(part) for part in parts if part.fn == "loop"})
     touched = (*(kernel.shape[axis] for axis in axes), *(kernel.loops[loop] for loop in loops))
     type = operand.type
-    return Access(operand.storage, type.numel, type.dtype.itemsize, touched, run)
+    return MovedElements(operand.storage, type.numel, type.dtype.itemsize, touched, run)

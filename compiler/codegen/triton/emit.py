@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from compiler.codegen.kernel.analysis import reduction_levels, store_roots
 from compiler.codegen.kernel.body import KernelBody, Store
-from compiler.codegen.triton.cost import Traffic, kernel_cost
+from compiler.codegen.triton.cost import KernelTraffic, kernel_cost
 from compiler.codegen.triton.expressions import program_count, size_type
 from compiler.codegen.triton.numpy_names import SIZE
 from compiler.codegen.triton.reductions import Reductions
@@ -83,7 +83,7 @@ class KernelSource:
     launch: str
     types: dict[str, str]
     constants: dict[str, int]
-    traffic: Traffic
+    traffic: KernelTraffic
     options: dict[str, int] = field(default_factory=dict[str, int])
     variants: Variants | None = None
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from compiler.codegen.kernel.body import KernelBody, Tiles
+from compiler.codegen.kernel.body import KernelBody, MatmulBody
 from compiler.codegen.kernel.builder import OpKernels
-from compiler.codegen.kernel.epilogues import Epilogue
+from compiler.codegen.kernel.epilogues import FusedEpilogue
 from compiler.codegen.module_writer import NumpyOperand
 from compiler.codegen.triton.emit import KernelSource, emit
 from compiler.codegen.triton.module_writer import TritonModuleWriter
@@ -24,7 +24,8 @@ class TritonKernelBuilder(OpKernels):
 
     def __init__(
         self, writer: TritonModuleWriter, op: PlannedOp, comment: Sequence[str],
-        launch: Callable[[KernelSource], None], name: str = "", epilogue: Epilogue | None = None,
+        launch: Callable[[KernelSource], None], name: str = "",
+        epilogue: FusedEpilogue | None = None,
     ) -> None:  # fmt: skip
         super().__init__(writer, op, name, epilogue)
         self._comment = comment
@@ -38,7 +39,7 @@ class TritonKernelBuilder(OpKernels):
 
     def _emit(self, kernel: KernelBody) -> None:
         names, comment = self._writer.names, self._comment
-        if isinstance(kernel, Tiles):
+        if isinstance(kernel, MatmulBody):
             self._launch(emit_tiles(kernel, names, comment))
             return
         for part in split_kernel(kernel, self._allocate):

@@ -1,6 +1,6 @@
 """Tiled matmul kernels: matrix products, and convolutions as implicit matrix products.
 
-A program of `Tiles` computes one tile of the result and loops over K a tile at a time, each a
+A program of `MatmulBody` computes one tile of the result and loops over K a tile at a time, each a
 `tl.dot` of the left factor at (row, k) and the right one at (k, column). The address of a factor's
 element is any arithmetic of those indices, so that a transposed matrix or the windows of an image
 need no copy. Programs traverse the result in groups of rows of tiles, for L2 locality; stacks of
@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import cast
 
 from compiler.codegen.kernel.analysis import store_roots
-from compiler.codegen.kernel.body import Source, Tiles, number_of
+from compiler.codegen.kernel.body import MatmulBody, Source, number_of
 from compiler.codegen.trace import Expr, Term, all_parts, ordered
 from compiler.codegen.triton.emit import Emitter, KernelSource, Variants
 from compiler.codegen.triton.expressions import Loop, power_of_two
@@ -30,8 +30,8 @@ from compiler.codegen.triton.tiling.tiles import (
     MIN_SIDE,
     SINGLE,
     WIDE,
-    Choice,
-    Tile,
+    ProductTile,
+    TileChoice,
     choices,
     few_rows,
 )
@@ -48,7 +48,7 @@ TARGET_PROGRAMS = threshold(
     "a product on a GPU is split along K while there are fewer", small=6,
 )  # fmt: skip
 
-_SPLIT_TILE = Tile(64, 64, 64)
+_SPLIT_TILE = ProductTile(64, 64, 64)
 """The tile by whose number the parts of a split product are counted."""
 
 MIN_SPLIT_ITERATIONS = threshold(
@@ -100,7 +100,7 @@ def split_count(stack: Sequence[Size], rows: Size, columns: Size, inner: Size) -
     return max(1, min(parts, size_hint(inner) // MIN_SPLIT_ITERATIONS.value, MAX_SPLITS.value))
 
 
-def emit_tiles(tiles: Tiles, names: Names, comment: Sequence[str] = ()) -> KernelSource:
+def emit_tiles(tiles: MatmulBody, names: Names, comment: Sequence[str] = ()) -> KernelSource:
     """Emit the source of a matmul kernel, and its launch."""
     return _TileEmitter(tiles, names.make(tiles.name), comment).emit()
 
@@ -109,8 +109,8 @@ class _TileEmitter(Emitter):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.names.taken |= {*_TAKEN}
-        self.precision = self.kernel.precision if isinstance(self.kernel, Tiles) else "ieee"
-        self.parts = self.kernel.parts if isinstance(self.kernel, Tiles) else 1
+        self.precision = self.kernel.precision if isinstance(self.kernel, MatmulBody) else "ieee"
+        self.parts = self.kernel.parts if isinstance(self.kernel, MatmulBody) else 1
         self.loops = [Loop(size, 0, False, *name) for size, name in zip(
             self.kernel.loops, (("left", "left_live"), ("right", "right_live")), strict=True
         )]  # fmt: skip
@@ -303,7 +303,7 @@ class _TileEmitter(Emitter):
 
     # ---- the launch ----
 
-    def _tile_choices(self) -> list[Choice]:
+    def _tile_choices(self) -> list[TileChoice]:
         """The tile for each number of rows, no larger than the product."""
         dots = self._dots()
         tiles = self._tiles(dots)
@@ -317,7 +317,7 @@ class _TileEmitter(Emitter):
         tiles = [candidate.tile for candidate in fitting[1:]]
         return [a for a, larger in zip(fitting, [*tiles, None], strict=True) if a.tile != larger]
 
-    def _tiles(self, dots: Sequence[Expr]) -> Sequence[Tile]:
+    def _tiles(self, dots: Sequence[Expr]) -> Sequence[ProductTile]:
         """The tiles to choose from, for the types of the factors."""
         if len(dots) > 1:
             columns = max(MIN_SIDE, WIDE[0].columns // power_of_two(len(dots)))

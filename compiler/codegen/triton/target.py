@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from compiler.codegen.assemble import Style, assemble
-from compiler.codegen.kernel.epilogues import Epilogue, fused_name
+from compiler.codegen.kernel.epilogues import FusedEpilogue, fused_name
 from compiler.codegen.kernel.pointwise import kernels_of
 from compiler.codegen.kernel.step_kernels import StepKernels
 from compiler.codegen.kernel.support import has_kernel_body, why_no_kernel
@@ -124,7 +124,9 @@ class TritonKernels(StepKernels):
             for kernel in split_kernel(original, partial(writer.scratch, on_device=True)):
                 writer.launch(emit(kernel, writer.names, comment))
 
-    def builder(self, ops: Sequence[PlannedOp], epilogue: Epilogue | None) -> TritonKernelBuilder:
+    def builder(
+        self, ops: Sequence[PlannedOp], epilogue: FusedEpilogue | None
+    ) -> TritonKernelBuilder:
         """Return the kernel builder of an op with its epilogue."""
         writer, comment = self._triton, [op.comment for op in ops]
         name = fused_name(ops)

@@ -14,7 +14,7 @@ BEFORE = "@BEFORE@"
 """The infix of names of counters before their increment."""
 
 
-class Counters:
+class LoopCounters:
     """Earlier values of counters, computed on demand as separate variables."""
 
     def __init__(self) -> None:

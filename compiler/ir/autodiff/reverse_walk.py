@@ -15,7 +15,7 @@ from compiler.errors import CompileError
 from compiler.ir.autodiff.double_grad import has_double_grad
 from compiler.ir.autodiff.grad_ops import BlockOwner, Inside, block_owner, gradient_ops
 from compiler.ir.autodiff.gradient_sums import PartialGradients, as_backward
-from compiler.ir.autodiff.loop_counters import Counters
+from compiler.ir.autodiff.loop_counters import LoopCounters
 from compiler.ir.opdef import find
 from compiler.ir.opdef.type_inference import bind, infer_op
 from compiler.ir.program import EMPTY, GRAD, NO_BLOCK, Block, BlockRef, OpDesc, OpRole, VarDesc
@@ -38,7 +38,7 @@ class Tape(PartialGradients):
         self.depending = depending
         self.inner: dict[OpDesc, InnerTape] = {}
         self.overwritten: set[str] = set()
-        self.counters = Counters()
+        self.counters = LoopCounters()
 
     # ---- names
 

@@ -40,7 +40,7 @@ def known(shape: Shape) -> int:
     return size
 
 
-class Walk(Protocol):
+class BlockReads(Protocol):
     """The walk over a block, restricted to what is used here."""
 
     def add(self, op: OpDesc) -> None:
@@ -95,7 +95,7 @@ class CoalescedMemory:
                 others = fused.parts if name == fused.name else [fused.name]
                 self.invalid.update(dict.fromkeys(others))
 
-    def refresh(self, walk: Walk, name: str) -> None:
+    def refresh(self, walk: BlockReads, name: str) -> None:
         """Add the ops that recompute the value of a name if it is invalid."""
         if name not in self.invalid:
             return
@@ -106,7 +106,7 @@ class CoalescedMemory:
             walk.add(op)
         self.refreshing = before
 
-    def refresh_results(self, walk: Walk, fetched: Collection[str]) -> None:
+    def refresh_results(self, walk: BlockReads, fetched: Collection[str]) -> None:
         """Recompute all invalid values that are fetched or persistable."""
         for name in list(self.invalid):
             if name in fetched or walk.is_state(name):

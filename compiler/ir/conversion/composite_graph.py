@@ -12,7 +12,7 @@ from compiler.errors import CompileError
 from compiler.ir.conversion.block_walk import BlockWalk, Slots
 from compiler.ir.graph import Graph, Op, Var
 from compiler.ir.opdef import OpDef, listed, type_of
-from compiler.ir.opdef.composite_steps import Steps
+from compiler.ir.opdef.composite_steps import CompositeSteps
 from compiler.ir.opdef.half_precision import map_value
 from compiler.ir.program import Program
 from compiler.ir.types import Array, TensorType
@@ -65,12 +65,12 @@ def _step_graph(op: OpDef, types: Values) -> StepGraph:
     return StepGraph(walk.graph, feeds, _outputs(op, walk, steps))
 
 
-def _steps(op: OpDef, types: Values) -> Steps:
+def _steps(op: OpDef, types: Values) -> CompositeSteps:
     """Return an empty recorder of steps for inputs named by slot."""
     slots = [slot for slot in types if slot in op.slots and not op.slots[slot].companion]
     names = {slot: [name for name, _ in _named({slot: types[slot]})] for slot in slots}
     inputs = {slot: slot_names for slot, slot_names in names.items() if slot_names}
-    return Steps(op.kind, inputs, {slot: listed(types[slot]) for slot in inputs})
+    return CompositeSteps(op.kind, inputs, {slot: listed(types[slot]) for slot in inputs})
 
 
 def _share_lod(op: OpDef, walk: BlockWalk, feeds: Mapping[str, Var], types: Values) -> None:
@@ -83,7 +83,7 @@ def _share_lod(op: OpDef, walk: BlockWalk, feeds: Mapping[str, Var], types: Valu
             walk.lods |= dict(zip(of, owned, strict=True))
 
 
-def _outputs(op: OpDef, walk: BlockWalk, steps: Steps) -> dict[str, Any]:
+def _outputs(op: OpDef, walk: BlockWalk, steps: CompositeSteps) -> dict[str, Any]:
     """Return the output vars by slot, including the declared companions."""
     vars = {slot: [walk.current[name] for name in names] for slot, names in steps.written.items()}
     outputs = vars | _companions(op, walk, vars)

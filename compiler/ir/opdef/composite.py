@@ -17,12 +17,12 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
-from compiler.ir.opdef.composite_steps import Steps
+from compiler.ir.opdef.composite_steps import CompositeSteps
 from compiler.ir.opdef.definition import OpDef, Types
 from compiler.ir.program import OpDesc
 from compiler.support.lazy_loading import load
 
-__all__ = ["Composite", "Steps"]
+__all__ = ["Composite", "CompositeSteps"]
 
 
 class Composite(OpDef):
@@ -30,13 +30,13 @@ class Composite(OpDef):
 
     is_composite = True
 
-    def expand(self, steps: Steps) -> None:
+    def expand(self, steps: CompositeSteps) -> None:
         """Append the steps and name the value of each output slot."""
         raise NotImplementedError
 
     def steps(self, op: OpDesc, types: Types) -> list[OpDesc]:
         """Expand an op of a program; `types` are lists by slot."""
-        steps = Steps(self.kind, op.inputs, types)
+        steps = CompositeSteps(self.kind, op.inputs, types)
         self.expand(steps)
         return steps.finished(op)
 

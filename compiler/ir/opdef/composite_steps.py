@@ -13,7 +13,7 @@ _KEPT = ("op_role", "op_device", "op_namescope")
 """Attributes of a composite op that its steps inherit."""
 
 
-class Steps:
+class CompositeSteps:
     """A list of ops under construction, with generated names for intermediate values.
 
     `steps[slot]` is the name in an input slot of the composite op, `steps.type(slot)` its type.

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from compiler.errors import BadAttribute
 from compiler.ir.opdef import find
-from compiler.ir.opdef.composite import Steps
+from compiler.ir.opdef.composite import CompositeSteps
 from compiler.ir.program import GRAD
 
 NOTHING = ("", "identity", "linear")
 """Attribute values that mean no activation."""
 
 
-def activate(steps: Steps, kind: str, name: str) -> str:
+def activate(steps: CompositeSteps, kind: str, name: str) -> str:
     """Append an activation; return the name of its result (`name` itself if there is none)."""
     return name if kind in NOTHING else steps(kind, X=name)
 
 
-def activation_gradient(steps: Steps, kind: str, x: str, out: str, gradient: str) -> str:
+def activation_gradient(steps: CompositeSteps, kind: str, x: str, out: str, gradient: str) -> str:
     """Append the gradient op of an activation; return the name of the gradient of `x`."""
     cls = find(kind).grad_class
     assert cls is not None

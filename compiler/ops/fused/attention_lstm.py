@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from compiler.ir.opdef import OpDef, attr, reads, reads_lod, writes
-from compiler.ir.opdef.composite import Composite, Steps
+from compiler.ir.opdef.composite import Composite, CompositeSteps
 from compiler.ir.types import Array, TensorType
 from compiler.ops.sequence.offsets import count_of, require_one_level, require_rank, run_rows
 from compiler.ops.sequence.time_steps import (
@@ -188,7 +188,7 @@ class AttentionLstm(AttentionLstmBase, Composite, op="attention_lstm"):
     LSTMX = writes(optional=True)
     LSTMOUT = writes(optional=True)
 
-    def expand(self, steps: Steps) -> None:
+    def expand(self, steps: CompositeSteps) -> None:
         """Expand to `attention_lstm_steps`."""
         slots = [name for name, slot in self.inputs().items() if not slot.companion]
         outputs = steps.outputs("attention_lstm_steps", {}, self.attributes, **steps.given(*slots))

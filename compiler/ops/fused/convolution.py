@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from compiler.ir.opdef import attr, attr_list, find, reads, writes
 from compiler.ir.opdef.attribute_bounds import Accepted
-from compiler.ir.opdef.composite import Composite, Steps
+from compiler.ir.opdef.composite import Composite, CompositeSteps
 from compiler.ops.fused.activations import activate
 
 ACTIVATIONS = Accepted(choices=("identity", "relu", "relu6", "sigmoid", "tanh"))
@@ -31,7 +31,7 @@ class Conv2dFusion(Composite, op="conv2d_fusion"):
     activation = attr("relu", ACTIVATIONS)
     split_channels = attr_list(int)
 
-    def expand(self, steps: Steps) -> None:
+    def expand(self, steps: CompositeSteps) -> None:
         """Expand to the convolution, additions, the activation and a split."""
         declared = find("conv2d").attrs
         attrs = {name: value for name, value in self.attributes.items() if name in declared}
@@ -57,7 +57,7 @@ class FusionTransposeFlattenConcat(Composite, op="fusion_transpose_flatten_conca
     flatten_axis = attr(1)
     concat_axis = attr(1)
 
-    def expand(self, steps: Steps) -> None:
+    def expand(self, steps: CompositeSteps) -> None:
         """Expand to `transpose` and `flatten` of each input, and `concat`."""
         moved = [steps("transpose", {"axis": self.trans_axis}, X=name) for name in steps.all("X")]
         flat = [steps("flatten", {"axis": self.flatten_axis}, X=name) for name in moved]

@@ -8,7 +8,7 @@ from typing import ClassVar
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.autodiff.grad_ops import NameOf
 from compiler.ir.opdef import Slot, attr, attr_list, reads, writes
-from compiler.ir.opdef.composite import Composite, Steps
+from compiler.ir.opdef.composite import Composite, CompositeSteps
 from compiler.ir.program import GRAD, OpDesc
 from compiler.ops.fused.activations import activation_gradient
 from compiler.ops.type_checks import require_same_dtype
@@ -48,11 +48,13 @@ class ElemwiseActivation(Composite):
                     f"of {', '.join(BINARY)} and one of {', '.join(UNARY)}"
                 )
 
-    def unary(self, steps: Steps, kind: str, x: str) -> str:
+    def unary(self, steps: CompositeSteps, kind: str, x: str) -> str:
         """Append the unary op."""
         return steps(kind, {"scale": self.scale} if kind == "scale" else {}, X=x)
 
-    def unary_gradient(self, steps: Steps, kind: str, x: str, out: str, gradient: str) -> str:
+    def unary_gradient(
+        self, steps: CompositeSteps, kind: str, x: str, out: str, gradient: str
+    ) -> str:
         """Append the gradient of the unary op."""
         if kind == "scale":
             return self.unary(steps, kind, gradient)
@@ -71,7 +73,7 @@ class FusedElemwiseActivation(ElemwiseActivation, op="fused_elemwise_activation"
     Out = writes()
     IntermediateOut = writes(optional=True)
 
-    def expand(self, steps: Steps) -> None:
+    def expand(self, steps: CompositeSteps) -> None:
         """Expand to the inner op and the outer op."""
         require_floats(self.kind, steps)
         binary, unary, unary_last = self.functions()
@@ -111,7 +113,7 @@ class FusedElemwiseActivationGrad(ElemwiseActivation, op="fused_elemwise_activat
         **named_slots(writes(optional=True), "X@GRAD", "Y@GRAD", "IntermediateOut@GRAD"),
     }
 
-    def expand(self, steps: Steps) -> None:
+    def expand(self, steps: CompositeSteps) -> None:
         """Expand to the gradients of the outer op and of the inner op."""
         require_floats(self.kind, steps)
         binary, unary, unary_last = self.functions()
@@ -128,7 +130,7 @@ class FusedElemwiseActivationGrad(ElemwiseActivation, op="fused_elemwise_activat
         if steps.has("IntermediateOut"):
             steps.write("IntermediateOut" + GRAD, between)
 
-    def inner(self, steps: Steps, binary: str, unary: str, unary_last: bool) -> str:
+    def inner(self, steps: CompositeSteps, binary: str, unary: str, unary_last: bool) -> str:
         """Return the inner result: saved or recomputed."""
         if steps.has("IntermediateOut"):
             return steps["IntermediateOut"]
@@ -136,7 +138,9 @@ class FusedElemwiseActivationGrad(ElemwiseActivation, op="fused_elemwise_activat
             return steps(binary, {"axis": self.axis}, X=steps["X"], Y=steps["Y"])
         return self.unary(steps, unary, steps["Y"])
 
-    def binary_gradient(self, steps: Steps, kind: str, y: str, gradient: str) -> tuple[str, str]:
+    def binary_gradient(
+        self, steps: CompositeSteps, kind: str, y: str, gradient: str
+    ) -> tuple[str, str]:
         """Append the gradient op of the binary op; return the names of both gradients."""
         inputs = {"X": steps["X"], "Y": y, "Out" + GRAD: gradient}
         wanted = {"X" + GRAD: 1, "Y" + GRAD: 1}
@@ -144,7 +148,7 @@ class FusedElemwiseActivationGrad(ElemwiseActivation, op="fused_elemwise_activat
         return gradients["X" + GRAD][0], gradients["Y" + GRAD][0]
 
 
-def require_floats(kind: str, steps: Steps) -> None:
+def require_floats(kind: str, steps: CompositeSteps) -> None:
     """Raise ShapeError unless X and Y have the same floating-point dtype."""
     x, y = steps.type("X"), steps.type("Y")
     require_same_dtype(kind, X=x, Y=y)

@@ -9,7 +9,7 @@ from compiler.errors import ShapeError
 from compiler.ir.autodiff.grad_ops import NameOf
 from compiler.ir.opdef import Slot, attr, reads, reads_lod, writes, writes_rows
 from compiler.ir.opdef.attribute_bounds import WIDE, Accepted
-from compiler.ir.opdef.composite import Composite, Steps
+from compiler.ir.opdef.composite import Composite, CompositeSteps
 from compiler.ir.program import GRAD, OpDesc
 
 _W_ROWS = "W_rows" + GRAD
@@ -23,7 +23,7 @@ class EmbeddingPool(Composite):
     is_sparse = attr(False)
     grad_inplace = attr(False)
 
-    def width(self, steps: Steps) -> int:
+    def width(self, steps: CompositeSteps) -> int:
         """Return the row size after the lookup of Ids; raise ShapeError unless it is static."""
         table, ids = steps.type("W"), steps.type("Ids")
         size, many = table.shape[-1], ids.shape[-1]
@@ -32,7 +32,7 @@ class EmbeddingPool(Composite):
         shapes = f"{self.kind}: W is {table} and Ids {ids}"
         raise ShapeError(f"{shapes}, expected a known last size of two axes each")
 
-    def rows(self, steps: Steps) -> tuple[str, str]:
+    def rows(self, steps: CompositeSteps) -> tuple[str, str]:
         """Append the lookup and its view with one row per row of Ids; return the names of both."""
         attrs = {"padding_idx": self.padding_idx}
         embedded = steps("lookup_table_v2", attrs, W=steps["W"], Ids=steps["Ids"])
@@ -52,7 +52,7 @@ class FusedEmbeddingSeqPool(EmbeddingPool, op="fused_embedding_seq_pool"):
     Ids_lod = reads_lod("Ids")
     Out = writes()
 
-    def expand(self, steps: Steps) -> None:
+    def expand(self, steps: CompositeSteps) -> None:
         """Expand to a lookup and `sequence_pool`."""
         rows = self.rows(steps)[1]
         steps.write("Out", steps("sequence_pool", {"pooltype": "SUM"}, X=rows))
@@ -76,7 +76,7 @@ class FusedEmbeddingSeqPoolGrad(EmbeddingPool, op="fused_embedding_seq_pool_grad
         _W_ROWS: replace(writes_rows("W@GRAD"), name=_W_ROWS),
     }
 
-    def expand(self, steps: Steps) -> None:
+    def expand(self, steps: CompositeSteps) -> None:
         """Expand to the gradients of `sequence_pool` and of the lookup, which read only shapes."""
         embedded, rows = self.rows(steps)
         pool = {"X": rows, "Out@GRAD": steps["Out" + GRAD]}

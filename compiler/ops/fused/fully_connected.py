@@ -9,7 +9,7 @@ from __future__ import annotations
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.opdef import attr, reads, writes
 from compiler.ir.opdef.attribute_bounds import Accepted
-from compiler.ir.opdef.composite import Composite, Steps
+from compiler.ir.opdef.composite import Composite, CompositeSteps
 from compiler.ops.fused.activations import activate
 from compiler.ops.type_checks import differ, shown
 
@@ -18,7 +18,7 @@ _PADDING = 4
 """Number of extra rows and columns of a padded weight."""
 
 
-def linear(steps: Steps, x: str, weight: str, bias: list[str], axes: int = 1) -> str:
+def linear(steps: CompositeSteps, x: str, weight: str, bias: list[str], axes: int = 1) -> str:
     """Append x @ weight + bias, with the first `axes` axes of x as rows; return its name."""
     product = steps("mul", {"x_num_col_dims": axes}, X=x, Y=weight)
     if not bias:
@@ -26,7 +26,7 @@ def linear(steps: Steps, x: str, weight: str, bias: list[str], axes: int = 1) ->
     return steps("elementwise_add", {"axis": -1}, X=product, Y=flat(steps, bias[0]))
 
 
-def flat(steps: Steps, name: str) -> str:
+def flat(steps: CompositeSteps, name: str) -> str:
     """Append a flattened view of a value."""
     return steps("reshape", {"shape": [-1]}, X=name)
 
@@ -45,14 +45,14 @@ class Fc(Composite, op="fc"):
     activation_type = attr("", RELU_OR_NONE)
     padding_weights = attr(False)
 
-    def expand(self, steps: Steps) -> None:
+    def expand(self, steps: CompositeSteps) -> None:
         """Expand to a product, an addition if there is a Bias, and an activation."""
         weight = self.weight(steps)
         self.check_bias(steps)
         out = linear(steps, steps["Input"], weight, steps.all("Bias"), self.in_num_col_dims)
         steps.write("Out", activate(steps, self.activation_type, out))
 
-    def weight(self, steps: Steps) -> str:
+    def weight(self, steps: CompositeSteps) -> str:
         """Return the name of W without its padding; raise ShapeError unless it is a matrix."""
         if steps.type("W").rank != 2:
             raise ShapeError(f"fc: W is {steps.type('W')}, expected two axes")
@@ -61,7 +61,7 @@ class Fc(Composite, op="fc"):
         cut = {"axes": [0, 1], "starts": [0, 0], "ends": [-_PADDING, -_PADDING]}
         return steps("slice", cut, Input=steps["W"])
 
-    def check_bias(self, steps: Steps) -> None:
+    def check_bias(self, steps: CompositeSteps) -> None:
         """Raise ShapeError unless Bias has one element per column of W."""
         if not steps.has("Bias"):
             return
@@ -89,7 +89,7 @@ class FusedFcElementwiseLayernorm(Composite, op="fused_fc_elementwise_layernorm"
     epsilon = attr(1e-5)
     begin_norm_axis = attr(1)
 
-    def expand(self, steps: Steps) -> None:
+    def expand(self, steps: CompositeSteps) -> None:
         """Expand to `fc`, an addition and `layer_norm`."""
         product = linear(steps, steps["X"], steps["W"], steps.all("Bias0"), self.x_num_col_dims)
         active = activate(steps, self.activation_type, product)
@@ -114,7 +114,7 @@ class FusionRepeatedFcRelu(Composite, op="fusion_repeated_fc_relu"):
     ReluOut = writes(many=True, optional=True)
     Out = writes()
 
-    def expand(self, steps: Steps) -> None:
+    def expand(self, steps: CompositeSteps) -> None:
         """Expand to a product, an addition and `relu` per weight."""
         weights, biases = steps.all("W"), steps.all("Bias")
         if len(weights) < 2 or len(weights) != len(biases):
@@ -138,7 +138,7 @@ class FusionSquaredMatSub(Composite, op="fusion_squared_mat_sub"):
     Out = writes()
     scalar = attr(1.0)
 
-    def expand(self, steps: Steps) -> None:
+    def expand(self, steps: CompositeSteps) -> None:
         """Expand to three squares, two products and a difference."""
         for slot in ("X", "Y"):
             if steps.type(slot).rank != 2:

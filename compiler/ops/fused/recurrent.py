@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from compiler.errors import ShapeError
 from compiler.ir.opdef import attr, reads, reads_lod, writes
-from compiler.ir.opdef.composite import Composite, Steps
+from compiler.ir.opdef.composite import Composite, CompositeSteps
 
 _LSTM = (
     "use_peepholes",
@@ -43,7 +43,7 @@ class FusedLstm(Composite):
     cell_activation = attr("tanh")
     candidate_activation = attr("tanh")
 
-    def recur(self, steps: Steps, gates: str, bias: str) -> None:
+    def recur(self, steps: CompositeSteps, gates: str, bias: str) -> None:
         """Append the recurrent op over the projected input `gates`."""
         attrs = {name: self.attributes[name] for name in _LSTM}
         inputs = {"Input": gates, "Weight": steps["WeightH"], "Bias": bias}
@@ -62,7 +62,7 @@ class FusionLstm(FusedLstm, op="fusion_lstm"):
     WeightH = reads()
     CheckedCell = writes(optional=True)
 
-    def expand(self, steps: Steps) -> None:
+    def expand(self, steps: CompositeSteps) -> None:
         """Expand to a product and `lstm`."""
         self.recur(steps, steps("mul", X=steps["X"], Y=steps["WeightX"]), steps["Bias"])
 
@@ -78,12 +78,12 @@ class FusedEmbeddingFcLstm(FusedLstm, op="fused_embedding_fc_lstm"):
     Embeddings = reads()
     WeightH = reads()
 
-    def expand(self, steps: Steps) -> None:
+    def expand(self, steps: CompositeSteps) -> None:
         """Expand to a lookup and `lstm`."""
         embedded = steps("lookup_table", W=steps["Embeddings"], Ids=steps["Ids"])
         self.recur(steps, embedded, self.without_gates(steps))
 
-    def without_gates(self, steps: Steps) -> str:
+    def without_gates(self, steps: CompositeSteps) -> str:
         """Append a bias with zeros for the gates; return its name."""
         weight, bias = steps.type("WeightH"), steps.type("Bias")
         width = weight.shape[-1]
@@ -120,7 +120,7 @@ class FusionGru(Composite, op="fusion_gru"):
     use_seq = attr(True)
     origin_mode = attr(False)
 
-    def expand(self, steps: Steps) -> None:
+    def expand(self, steps: CompositeSteps) -> None:
         """Expand to a product and `gru`."""
         gates = steps("mul", X=steps["X"], Y=steps["WeightX"])
         names = ("activation", "gate_activation", "is_reverse")

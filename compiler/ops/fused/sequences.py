@@ -11,7 +11,7 @@ from typing import Any
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.opdef import attr, reads, reads_lod, required, writes, writes_lod
 from compiler.ir.opdef.attribute_bounds import Accepted
-from compiler.ir.opdef.composite import Composite, Steps
+from compiler.ir.opdef.composite import Composite, CompositeSteps
 from compiler.ops.fused.activations import activate
 from compiler.ops.fused.fully_connected import flat, linear
 from compiler.ops.type_checks import differ
@@ -31,7 +31,7 @@ class FusionSeqpoolConcat(Composite, op="fusion_seqpool_concat"):
     pooltype = attr("SUM", POOLS)
     axis = attr(1, Accepted(choices=(1,)))
 
-    def expand(self, steps: Steps) -> None:
+    def expand(self, steps: CompositeSteps) -> None:
         """Expand to `sequence_pool` of each input and `concat`."""
         attrs = {"pooltype": self.pooltype}
         pooled = [steps("sequence_pool", attrs, X=name) for name in steps.all("X")]
@@ -53,7 +53,7 @@ class FusionSeqpoolCvmConcat(Composite, op="fusion_seqpool_cvm_concat"):
     use_cvm = attr(True, Accepted(choices=(True,)))
     axis = attr(1, Accepted(choices=(1,)))
 
-    def expand(self, steps: Steps) -> None:
+    def expand(self, steps: CompositeSteps) -> None:
         """Expand to `sequence_pool` and `cvm` of each input, and `concat`."""
         attrs, cvm = {"pooltype": self.pooltype}, {"use_cvm": self.use_cvm}
         pooled = [steps("sequence_pool", attrs, X=name) for name in steps.all("X")]
@@ -85,7 +85,7 @@ class FusionSeqexpandConcatFc(Composite, op="fusion_seqexpand_concat_fc"):
             raise ShapeError(f"{self.kind}: FCWeight is {weight}, expected {columns} rows")
         return {"Out": first.with_shape((first.shape[0], weight.shape[1]))}
 
-    def expand(self, steps: Steps) -> None:
+    def expand(self, steps: CompositeSteps) -> None:
         """Expand to `sequence_expand` of the other inputs, product, addition and activation."""
         first, *others = steps.all("X")
         if not others:
@@ -110,7 +110,7 @@ class FusionSeqconvEltaddRelu(Composite, op="fusion_seqconv_eltadd_relu"):
     contextStart = attr(0)
     contextStride = attr(1, Accepted(choices=(1,)))
 
-    def expand(self, steps: Steps) -> None:
+    def expand(self, steps: CompositeSteps) -> None:
         """Expand to the convolution, an addition and `relu`."""
         attrs = {"contextLength": self.contextLength, "contextStart": self.contextStart}
         convolved = steps("sequence_conv", attrs, **steps.given("X", "Filter"))

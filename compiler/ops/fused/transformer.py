@@ -9,7 +9,7 @@ from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import product
 from compiler.ir.opdef import attr, reads, writes
 from compiler.ir.opdef.attribute_bounds import Accepted
-from compiler.ir.opdef.composite import Composite, Steps
+from compiler.ir.opdef.composite import Composite, CompositeSteps
 from compiler.ops.fused.fully_connected import flat
 
 AT_LEAST_1 = Accepted(low=1)
@@ -26,7 +26,7 @@ class SkipLayernorm(Composite, op="skip_layernorm"):
     epsilon = attr(1e-5)
     begin_norm_axis = attr(1)
 
-    def expand(self, steps: Steps) -> None:
+    def expand(self, steps: CompositeSteps) -> None:
         """Expand to an addition and `layer_norm`."""
         added = steps("elementwise_add", X=steps["X"], Y=steps["Y"])
         attrs = {"epsilon": self.epsilon, "begin_norm_axis": self.begin_norm_axis}
@@ -43,7 +43,7 @@ class FusedEmbeddingEltwiseLayernorm(Composite, op="fused_embedding_eltwise_laye
     Out = writes()
     epsilon = attr(1e-5)
 
-    def expand(self, steps: Steps) -> None:
+    def expand(self, steps: CompositeSteps) -> None:
         """Expand to lookups, a sum and `layer_norm` over the last axis."""
         ids, tables = steps.all("Ids"), steps.all("Embs")
         if len(ids) != len(tables):
@@ -55,12 +55,12 @@ class FusedEmbeddingEltwiseLayernorm(Composite, op="fused_embedding_eltwise_laye
         attrs = {"epsilon": self.epsilon, "begin_norm_axis": rank - 1}
         steps.write("Out", steps("layer_norm", attrs, X=added, **steps.given("Scale", "Bias")))
 
-    def rows(self, steps: Steps, index: int) -> str:
+    def rows(self, steps: CompositeSteps, index: int) -> str:
         """Append one lookup; a last axis of size 1 of Ids is ignored."""
         kind = "lookup_table" if self.is_column(steps, index) else "lookup_table_v2"
         return steps(kind, W=steps.all("Embs")[index], Ids=steps.all("Ids")[index])
 
-    def is_column(self, steps: Steps, index: int) -> bool:
+    def is_column(self, steps: CompositeSteps, index: int) -> bool:
         """Return whether the last axis of Ids has size 1; raise ShapeError if it is unknown."""
         ids = steps.type("Ids", index)
         if not ids.shape or not isinstance(ids.shape[-1], int):
@@ -86,7 +86,7 @@ class MultiheadMatmul(Composite, op="multihead_matmul"):
     alpha = attr(1.0)
     head_number = attr(1, AT_LEAST_1)
 
-    def expand(self, steps: Steps) -> None:
+    def expand(self, steps: CompositeSteps) -> None:
         """Expand to matmuls batched over heads, with `softmax` between them."""
         query, key, value = self.projected(steps)
         attrs = {"transpose_Y": True, "alpha": self.alpha}
@@ -97,7 +97,7 @@ class MultiheadMatmul(Composite, op="multihead_matmul"):
         by_place = steps("transpose", {"axis": [0, 2, 1, 3]}, X=mixed)
         steps.write("Out", steps("reshape", {"shape": [0, 0, self.width(steps)]}, X=by_place))
 
-    def projected(self, steps: Steps) -> list[str]:
+    def projected(self, steps: CompositeSteps) -> list[str]:
         """Append Q, K and V [batch, heads, length, size]; return their names."""
         width, hidden = self.width(steps), steps.type("W").shape[0]
         weight = steps("reshape", {"shape": [hidden, 3 * width]}, X=steps["W"])
@@ -111,7 +111,7 @@ class MultiheadMatmul(Composite, op="multihead_matmul"):
         ]
         return [steps("slice", cut, Input=parts) for cut in cuts]
 
-    def width(self, steps: Steps) -> int:
+    def width(self, steps: CompositeSteps) -> int:
         """Return the width of Q, K and V; raise ShapeError unless the heads divide it."""
         columns = product(steps.type("W").shape[1:])
         if not isinstance(columns, int) or columns % (3 * self.head_number):

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from compiler.ir.opdef import Slot, attr, reads, writes
 from compiler.ir.opdef.attribute_bounds import at_least
-from compiler.ir.opdef.composite import Composite, Steps
+from compiler.ir.opdef.composite import Composite, CompositeSteps
 from compiler.ir.program import GRAD
 from compiler.ops.math.matmul import Matmul
 
@@ -20,7 +20,7 @@ class Heads(Composite):
     alpha = attr(1.0)
     head_number = attr(1, at_least(1))
 
-    def axes(self, steps: Steps) -> dict[str, int]:
+    def axes(self, steps: CompositeSteps) -> dict[str, int]:
         """Return the split axis of each operand; raise ShapeError if the shapes do not match."""
         x, y = steps.type("X"), steps.type("Y")
         whole = Matmul(self.attributes)
@@ -29,7 +29,7 @@ class Heads(Composite):
         from_end = {"X": 2 if self.transpose_X else 1, "Y": 1 if columns != self.transpose_Y else 2}
         return {"X": x.rank - from_end["X"], "Y": y.rank - from_end["Y"]}
 
-    def split_operand(self, steps: Steps, slot: str, axis: int) -> list[str]:
+    def split_operand(self, steps: CompositeSteps, slot: str, axis: int) -> list[str]:
         """Append a split of an operand; return the names of its parts."""
         attrs = {"num": self.head_number, "axis": axis}
         outputs = steps.outputs("split", {"Out": self.head_number}, attrs, X=steps[slot])
@@ -53,7 +53,7 @@ class MatmulHeads(Heads, op="matmul_heads"):
     Y = reads()
     Out = writes()
 
-    def expand(self, steps: Steps) -> None:
+    def expand(self, steps: CompositeSteps) -> None:
         """Expand to a matmul per head and a concat."""
         axes = self.axes(steps)
         pairs = zip(
@@ -77,7 +77,7 @@ class MatmulHeadsGrad(Heads, op="matmul_heads_grad"):
         **{name: replace(writes(optional=True), name=name) for name in ("X@GRAD", "Y@GRAD")},
     }
 
-    def expand(self, steps: Steps) -> None:
+    def expand(self, steps: CompositeSteps) -> None:
         """Expand to a gradient per head, from its slice of Out@GRAD."""
         axes = self.axes(steps)
         last = steps.type("Out" + GRAD).rank - 1

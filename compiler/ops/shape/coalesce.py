@@ -7,7 +7,7 @@ from typing import Any
 from compiler.errors import ShapeError
 from compiler.ir.conversion.coalesced_memory import places_in
 from compiler.ir.opdef import attr, reads, writes
-from compiler.ir.opdef.composite import Composite, Steps
+from compiler.ir.opdef.composite import Composite, CompositeSteps
 from compiler.ir.types import DType, TensorType
 
 
@@ -30,7 +30,7 @@ class CoalesceTensor(Composite, op="coalesce_tensor"):
     check_name = attr(False)
     dtype = attr(DType.FP32.code)
 
-    def expand(self, steps: Steps) -> None:
+    def expand(self, steps: CompositeSteps) -> None:
         """Expand to padded rows, a concat of them, and a copy of each input."""
         types = [steps.type("Input", i) for i in range(len(steps.all("Input")))]
         self.require_types(types)
@@ -56,12 +56,14 @@ class CoalesceTensor(Composite, op="coalesce_tensor"):
                     f"{self.kind}: Input {number} is {type}, attribute 'dtype' is {wanted.text}"
                 )
 
-    def row(self, steps: Steps, name: str, behind: int) -> str:
+    def row(self, steps: CompositeSteps, name: str, behind: int) -> str:
         """Append ops that flatten one input and pad it with zeros at the end."""
         flat = steps("reshape2", {"shape": [-1]}, X=name)
         return steps("pad", {"paddings": [0, behind]}, X=flat)
 
-    def fill(self, steps: Steps, types: list[TensorType], ranges: list[tuple[int, int]]) -> None:
+    def fill(
+        self, steps: CompositeSteps, types: list[TensorType], ranges: list[tuple[int, int]]
+    ) -> None:
         """Append constants instead of the inputs' values."""
         whole = places_in([*types, types[0]])[-1][0]
         about: dict[str, Any] = {"dtype": self.dtype, "value": self.constant}

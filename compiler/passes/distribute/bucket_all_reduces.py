@@ -17,7 +17,7 @@ from compiler.passes.base import Context, Fact, OpTarget, Pass, role_of
 from compiler.passes.distribute.buckets import (
     LARGEST,
     ROOTS,
-    Route,
+    BucketKey,
     Run,
     computed_in_order,
     cut,
@@ -105,7 +105,7 @@ class BucketAllReduces(Pass):
             yield _Bucket(route, ready[start:stop], run.ops[stop - 1], wire)
             start = stop
 
-    def _counts(self, route: Route, sizes: Sequence[int]) -> list[int]:
+    def _counts(self, route: BucketKey, sizes: Sequence[int]) -> list[int]:
         """Return how many values each bucket has; rooted collectives do not overlap with
         anything.
         """
@@ -121,7 +121,7 @@ class _Bucket:
     `at` is the collective whose position it takes, which may belong to another bucket.
     """
 
-    route: Route
+    route: BucketKey
     ops: list[Op]
     at: Op
     wire: DType | None

@@ -46,7 +46,7 @@ ROOTS = {"c_allreduce_sum": "", "c_reduce_sum": "root_id", "c_broadcast": "root"
 
 
 @dataclass(frozen=True)
-class Route:
+class BucketKey:
     """What bucketed collectives have in common; `root` is 0 for all-reduces."""
 
     kind: str
@@ -59,7 +59,7 @@ class Route:
 class Run:
     """Independent collectives of one route."""
 
-    route: Route
+    route: BucketKey
     ops: list[Op] = field(default_factory=list[Op])
 
 
@@ -70,7 +70,7 @@ def runs(g: Graph) -> list[Run]:
     collectives.
     """
     result: list[Run] = []
-    open_runs: dict[Route, Run] = {}
+    open_runs: dict[BucketKey, Run] = {}
     waits: dict[Op, frozenset[Run]] = {}
     for op in g.ops():
         waits[op] = frozenset[Run]().union(
@@ -88,10 +88,10 @@ def runs(g: Graph) -> list[Run]:
     return result
 
 
-def _route(op: Op) -> Route:
+def _route(op: Op) -> BucketKey:
     attributes = op.defn.attributes
     root = attributes.get(ROOTS[op.kind], 0)
-    return Route(op.kind, attributes["ring_id"], root, op["X"].type.dtype)
+    return BucketKey(op.kind, attributes["ring_id"], root, op["X"].type.dtype)
 
 
 def _data_producers(g: Graph, op: Op) -> list[Op]:

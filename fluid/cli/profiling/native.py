@@ -20,7 +20,7 @@ from fluid.cli.model import CommandError
 from runtime.loader import load
 from runtime.native.build import assembly
 from runtime.native.sequence import NativeCode
-from runtime.profiler import Recorder
+from runtime.profiler import SpanRecorder
 
 __all__ = ["cpu_limits", "native_report", "random_array", "step_seconds", "write_kernels"]
 
@@ -62,7 +62,7 @@ def write_kernels(report: NativeReport, folder: Path) -> None:
 
 def step_seconds(seen: Study) -> dict[tuple[str, ...], float]:
     """The median seconds of each step in runs on random feeds, by its ops."""
-    recorder, generator = Recorder(), np.random.default_rng(0)
+    recorder, generator = SpanRecorder(), np.random.default_rng(0)
     module, names = recorder.tap(seen.module)
     if module.collectives:
         raise CommandError("--profile runs one process: the program has collective ops")
@@ -77,7 +77,7 @@ def step_seconds(seen: Study) -> dict[tuple[str, ...], float]:
 
 def _repeat(
     module: Module, params: dict[str, Array], feeds: dict[str, Array],
-    names: Mapping[str, object], recorder: Recorder,
+    names: Mapping[str, object], recorder: SpanRecorder,
 ) -> None:  # fmt: skip
     run = load(module, params=params, names=names)
     for _ in range(WARM_UPS):

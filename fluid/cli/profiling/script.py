@@ -13,7 +13,7 @@ from compiler.report.table import count, table
 from fluid.cli.profiling.steps import short
 from fluid.cli.run import run_script
 from fluid.profiler import recording
-from runtime.profiler import Recorder, Span
+from runtime.profiler import Span, SpanRecorder
 
 __all__ = ["Totals", "profile_script"]
 
@@ -39,7 +39,7 @@ class Total:
         self.moved += span.moved
 
 
-class Totals(Recorder):
+class Totals(SpanRecorder):
     """Adds up the runs of each step: a long script takes no more memory than a short one."""
 
     def __init__(self) -> None:

@@ -19,7 +19,7 @@ SEQUENCES = "@LOD"
 
 
 @dataclass(frozen=True)
-class Arrays:
+class TrialArrays:
     """An array for each feed and each persistable variable of a program, by name."""
 
     feed: dict[str, Array]
@@ -52,7 +52,7 @@ def _read(text: str) -> dict[str, Array]:
     return {name: arrays}
 
 
-def arrays_for(found: Subject, given: Mapping[str, Array], sizes: Mapping[str, int]) -> Arrays:
+def arrays_for(found: Subject, given: Mapping[str, Array], sizes: Mapping[str, int]) -> TrialArrays:
     """The arrays passed by the user or held by a model; the others are generated.
 
     Raises CommandError for a name or a dynamic dim the program does not have, CompileError for an
@@ -70,7 +70,7 @@ def arrays_for(found: Subject, given: Mapping[str, Array], sizes: Mapping[str, i
         if size not in symbols:
             have = ", ".join(sorted(symbols)) or "none"
             raise CommandError(f"{found.path} has no open size {size!r}; it has: {have}")
-    return Arrays(
+    return TrialArrays(
         inputs(feeds, given, sizes), inputs(state, {**found.params, **given}, sizes)
     )  # fmt: skip
 

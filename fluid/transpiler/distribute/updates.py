@@ -11,7 +11,7 @@ from fluid.framework import Operator, Parameter, Program
 from fluid.transpiler.distribute.clipping import Clipping, clip_ops, divide_clipping, read_clipping
 
 __all__ = [
-    "Update",
+    "ParameterUpdate",
     "Updates",
     "divide_updates",
     "needs_whole",
@@ -30,7 +30,7 @@ WHOLE_ONLY = {
 
 
 @dataclass(frozen=True)
-class Update:
+class ParameterUpdate:
     """How one parameter is updated.
 
     `gradient` is the variable that backward computes for it. `ops` are the numbers of the ops in
@@ -49,10 +49,10 @@ class Updates:
     `local` are the updates that stay on trainers, which then run the schedule as well.
     """
 
-    updates: tuple[Update, ...]
+    updates: tuple[ParameterUpdate, ...]
     schedule: tuple[int, ...]
     clipping: Clipping
-    local: tuple[Update, ...] = ()
+    local: tuple[ParameterUpdate, ...] = ()
 
     @property
     def removed(self) -> frozenset[int]:
@@ -117,13 +117,13 @@ def _update(
     owners: dict[int, str],
     raw: dict[str, str],
     clipping: Clipping,
-) -> Update:
+) -> ParameterUpdate:
     own = [index for index in optimize if owners[index] == param]
     gradients = [ops[index].inputs["Grad"][0] for index in own if "Grad" in ops[index].inputs]
     gradient = raw.get(param) or (gradients[0] if gradients else param + GRAD)
     gradient = clipping.clipped_on_trainer.get(param, gradient)
     own = sorted([*own, *clipping.per_slice.get(param, ())])
-    return Update(param, gradient, tuple(own))
+    return ParameterUpdate(param, gradient, tuple(own))
 
 
 def _raw_gradients(ops: list[Operator]) -> dict[str, str]:
@@ -198,13 +198,13 @@ def _sharing(op: Operator, users: dict[str, set[str]]) -> str:
     return owners.pop() if len(owners) == 1 else ""
 
 
-def needs_whole(program: Program, update: Update) -> bool:
+def needs_whole(program: Program, update: ParameterUpdate) -> bool:
     """Whether an update needs the norm of the whole parameter, or of its whole gradient."""
     ops = program.global_block().ops
     return any(ops[index].type in WHOLE_ONLY for index in update.ops)
 
 
-def private_names(program: Program, updates: Updates, update: Update) -> list[str]:
+def private_names(program: Program, updates: Updates, update: ParameterUpdate) -> list[str]:
     """The variables that only the update of one parameter uses: optimizer state and temporaries.
 
     They are the ones that its ops write, and those of the parameter's shape, which are sliced like
@@ -224,7 +224,7 @@ def private_names(program: Program, updates: Updates, update: Update) -> list[st
     ]
 
 
-def _used_elsewhere(program: Program, updates: Updates, update: Update) -> set[str]:
+def _used_elsewhere(program: Program, updates: Updates, update: ParameterUpdate) -> set[str]:
     """The variables that the schedule or the updates of other parameters use."""
     ops = program.global_block().ops
     others = [*updates.schedule, *updates.clipping.on_servers, *updates.clipping.on_trainer]

@@ -10,8 +10,8 @@ from compiler.ir.types import Array
 from runtime.errors import WireError
 from runtime.ps.service import ROWS, Gradient
 from runtime.ps.wire.assembly import Assembly
-from runtime.ps.wire.frames import Frame, Kind
-from runtime.ps.wire.layout import Layout, make_layout
+from runtime.ps.wire.frames import Frame, MessageKind
+from runtime.ps.wire.layout import ShardLayout, make_layout
 from runtime.ps.wire.rows import part_sizes, read_rows
 
 Part = tuple[Array, Array]
@@ -20,7 +20,7 @@ NOTHING = -1
 """Represents the message of a trainer that has no gradient to send."""
 
 
-def gradient_layout(gradients: Sequence[Gradient]) -> Layout:
+def gradient_layout(gradients: Sequence[Gradient]) -> ShardLayout:
     """The layout of dense gradients in the vector of a trainer."""
     dense = [gradient for gradient in gradients if not gradient.is_sparse]
     return make_layout((gradient.name, gradient.dtype, gradient.shape) for gradient in dense)
@@ -59,10 +59,10 @@ class Inbox:
         layout.
         """
         self.is_empty = False
-        if frame.kind is Kind.BARRIER:
+        if frame.kind is MessageKind.BARRIER:
             self._missing.discard(NOTHING)
             return None
-        if frame.kind is Kind.ROWS:
+        if frame.kind is MessageKind.ROWS:
             return self._take_rows(frame)
         index = self._dense.index(frame.offset, len(frame.data)) if self._has_dense else None
         if index is None:

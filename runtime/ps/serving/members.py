@@ -20,7 +20,7 @@ MAX_STREAMS = 2
 
 
 @dataclass
-class Member:
+class TrainerMember:
     """One trainer. Times are of `time.monotonic`; `streams` counts its open exchanges.
 
     `owner` is the session that the id belongs to, `links` counts the open streams of that session.
@@ -43,7 +43,7 @@ class Members:
     trainers: int
     lost_after: float
     return_within: float
-    members: list[Member] = field(default_factory=list[Member])
+    members: list[TrainerMember] = field(default_factory=list[TrainerMember])
     failure: str = ""
 
     def __post_init__(self) -> None:
@@ -51,7 +51,7 @@ class Members:
         self._sessions: set[str] = set()
         self.closing = Condition()
         self.is_closed = False
-        self.members = [Member() for _ in range(self.trainers)]
+        self.members = [TrainerMember() for _ in range(self.trainers)]
 
     def claim(self, trainer: int, session: str) -> None:
         """Record a heartbeat; the id of the trainer belongs to the session from now on.
@@ -62,7 +62,7 @@ class Members:
         with self._lock:
             self._claim(trainer, session)
 
-    def _claim(self, trainer: int, session: str) -> Member:
+    def _claim(self, trainer: int, session: str) -> TrainerMember:
         member, now = self._member(trainer), time.monotonic()
         if member.owner not in ("", session):
             is_lost = member.beat is not None and now - member.beat > self.lost_after
@@ -74,7 +74,7 @@ class Members:
         self._sessions.add(session)
         return member
 
-    def _member(self, trainer: int) -> Member:
+    def _member(self, trainer: int) -> TrainerMember:
         if not 0 <= trainer < self.trainers:
             raise WireError(f"there is no trainer {trainer}: there are {self.trainers}")
         return self.members[trainer]
@@ -193,7 +193,7 @@ class Members:
             reasons = {number: self._why(member, now) for number, member in enumerate(self.members)}
         return {number: why for number, why in reasons.items() if why}
 
-    def _why(self, member: Member, now: float) -> str:
+    def _why(self, member: TrainerMember, now: float) -> str:
         if member.completed or member.dropped:
             return ""
         if member.broken is not None and now - member.broken > self.return_within:
@@ -216,7 +216,7 @@ class Members:
             ]
 
 
-def _state(member: Member) -> str:
+def _state(member: TrainerMember) -> str:
     if member.completed or member.dropped:
         return "completed" if member.completed else "dropped"
     return "connected" if member.streams else "absent" if member.beat is None else "known"

@@ -30,7 +30,7 @@ from runtime.ps.telemetry.role import Telemetry
 from runtime.ps.wire.admission import Admission
 from runtime.ps.wire.callers import Caller, caller_of
 from runtime.ps.wire.frames import HEADER_BYTES
-from runtime.ps.wire.layout import CHUNK_BYTES, Layout
+from runtime.ps.wire.layout import CHUNK_BYTES, ShardLayout
 from runtime.ps.wire.packets import (
     MAX_ROWS,
     array_field,
@@ -377,7 +377,7 @@ class RequestHandlers:
         }, b""
 
 
-def _block(layout: Layout, name: str, messages: Sequence[bytes]) -> Array:
+def _block(layout: ShardLayout, name: str, messages: Sequence[bytes]) -> Array:
     """A copy of a block in the messages of a version."""
     block = layout.block(name)
     chunks = [np.frombuffer(message, np.uint8, offset=HEADER_BYTES) for message in messages]

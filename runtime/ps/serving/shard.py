@@ -23,8 +23,8 @@ from runtime.ps.service import Service
 from runtime.ps.serving.inbox import Inbox
 from runtime.ps.telemetry.logs import RoleLog
 from runtime.ps.telemetry.role import Telemetry
-from runtime.ps.wire.frames import Frame, Kind, new_frame
-from runtime.ps.wire.layout import Layout, Piece, make_layout
+from runtime.ps.wire.frames import Frame, MessageKind, new_frame
+from runtime.ps.wire.layout import BlockPiece, ShardLayout, make_layout
 
 UPDATES = 0
 """The row of a trace with the updates."""
@@ -63,9 +63,9 @@ class Shard:
         self._after_step = after_step
         self._telemetry = telemetry or Telemetry(RoleLog("server", service.number, lambda: step))
         self._inboxes = [Inbox(service.gradients_of(t)) for t in range(service.trainers)]
-        self._layouts: dict[tuple[str, ...], Layout] = {}
+        self._layouts: dict[tuple[str, ...], ShardLayout] = {}
         self._subscribers: Counter[tuple[str, ...]] = Counter()
-        self._pieces: dict[tuple[str, ...], dict[str, list[Piece]]] = {}
+        self._pieces: dict[tuple[str, ...], dict[str, list[BlockPiece]]] = {}
         self.version = Version(step, {})
         self.previous = self.version
 
@@ -110,7 +110,7 @@ class Shard:
             for version in (self.version, self.previous)
         )
 
-    def layout(self, key: tuple[str, ...]) -> Layout:
+    def layout(self, key: tuple[str, ...]) -> ShardLayout:
         """The layout of variables in the messages of a subscription."""
         return self._layouts[key]
 
@@ -214,7 +214,7 @@ class Shard:
     def _messages(self, key: tuple[str, ...], step: int, lag: int) -> tuple[bytes, ...]:
         layout, variables = self._layouts[key], self.service.variables()
         messages = [
-            new_frame(Kind.PARAMETER, lag, step, start, stop - start)
+            new_frame(MessageKind.PARAMETER, lag, step, start, stop - start)
             for start, stop in layout.chunks
         ]
         for name, pieces in self._pieces[key].items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from compiler.ir.types import Array
-from runtime.ps.wire.layout import Layout, Piece
+from runtime.ps.wire.layout import BlockPiece, ShardLayout
 
 
 class Assembly:
@@ -15,7 +15,7 @@ class Assembly:
     is copied into an array that the next step overwrites.
     """
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: ShardLayout) -> None:
         self.layout = layout
         self._chunks: list[Array] = [
             np.zeros(stop - start, np.uint8) for start, stop in layout.chunks
@@ -58,7 +58,7 @@ class Assembly:
         """All blocks by name."""
         return {name: self.block(name) for name in self._blocks}
 
-    def _view(self, pieces: list[Piece]) -> Array:
+    def _view(self, pieces: list[BlockPiece]) -> Array:
         if not pieces:
             return np.empty(0, np.uint8)
         return self._chunks[pieces[0].chunk][pieces[0].there]

@@ -23,7 +23,7 @@ CHUNK_BYTES = 2 << 20
 
 
 @dataclass(frozen=True)
-class Block:
+class ParameterBlock:
     """A block of a parameter in a server's vector; `offset` and `nbytes` are in bytes."""
 
     name: str
@@ -43,7 +43,7 @@ class Block:
 
 
 @dataclass(frozen=True)
-class Piece:
+class BlockPiece:
     """A part of a block in one chunk: bytes `here` of the block are bytes `there` of the chunk."""
 
     chunk: int
@@ -57,32 +57,32 @@ class Piece:
 
 
 @dataclass(frozen=True)
-class Layout:
+class ShardLayout:
     """All blocks of a server, and the chunks in which its vector is sent, as (start, stop)."""
 
-    blocks: tuple[Block, ...]
+    blocks: tuple[ParameterBlock, ...]
     nbytes: int
     chunks: tuple[tuple[int, int], ...]
 
-    def pieces(self, block: Block) -> list[Piece]:
+    def pieces(self, block: ParameterBlock) -> list[BlockPiece]:
         """The parts of a block in the chunks that contain it."""
         begin, end = block.offset, block.offset + block.nbytes
-        pieces: list[Piece] = []
+        pieces: list[BlockPiece] = []
         for index, (start, stop) in enumerate(self.chunks):
             low, high = max(start, begin), min(stop, end)
             if low < high:
                 here, there = slice(low - begin, high - begin), slice(low - start, high - start)
-                pieces.append(Piece(index, here, there))
+                pieces.append(BlockPiece(index, here, there))
         return pieces
 
-    def block(self, name: str) -> Block:
+    def block(self, name: str) -> ParameterBlock:
         """The block of a name; KeyError if there is none."""
         return {block.name: block for block in self.blocks}[name]
 
 
 def make_layout(
     blocks: Iterable[tuple[str, str, tuple[int, ...]]], chunk: int = CHUNK_BYTES
-) -> Layout:
+) -> ShardLayout:
     """Lay out blocks, passed as (name, dtype, shape), in this order.
 
     Raises WireError for a name that occurs twice.
@@ -91,7 +91,7 @@ def make_layout(
     >>> [block.offset for block in layout.blocks], layout.nbytes, layout.chunks
     ([0, 64], 68, ((0, 68),))
     """
-    placed: list[Block] = []
+    placed: list[ParameterBlock] = []
     end = 0
     names: set[str] = set()
     for name, dtype, shape in blocks:
@@ -99,7 +99,9 @@ def make_layout(
             raise WireError(f"{name!r} occurs twice among the blocks of a server; expected once")
         names.add(name)
         start = -(-end // ALIGNMENT) * ALIGNMENT
-        placed.append(Block(name, dtype, shape, start))
+        placed.append(ParameterBlock(name, dtype, shape, start))
         end = start + placed[-1].nbytes
     starts = range(0, max(end, 1), chunk)
-    return Layout(tuple(placed), end, tuple((start, min(start + chunk, end)) for start in starts))
+    return ShardLayout(
+        tuple(placed), end, tuple((start, min(start + chunk, end)) for start in starts)
+    )

@@ -9,14 +9,14 @@ import pytest
 from compiler.codegen.native.functions import cast
 from compiler.codegen.native.llvm_ir import BF16, F32, I8, Function, Value
 from compiler.codegen.native.machine import AVX512BF16, AVX512VNNI
-from compiler.codegen.native.products.axes import Axis, Operand
+from compiler.codegen.native.products.axes import Axis, EpilogueOperand
 from compiler.codegen.native.products.contraction import Contraction
 from compiler.codegen.native.products.convolution import Convolution, convolution
 from compiler.codegen.native.products.dots import DOTS, Dot
 from compiler.codegen.native.products.epilogue import Epilogue, bias
 from compiler.codegen.native.products.matmul import matmul
 from compiler.codegen.native.products.nest import contraction_kernel
-from compiler.codegen.native.products.place import Place
+from compiler.codegen.native.products.place import ResultAddresses
 from compiler.codegen.native.products.tiles import MOST_ROWS, Tiling
 from compiler.ir.dims import Dim, Size, evaluate
 from compiler.ir.types import DType
@@ -76,11 +76,11 @@ def test_an_epilogue_reads_and_writes_bfloat16() -> None:
     """Whole and partial vectors."""
     m, k, n = 19, 31, 45
 
-    def finish(f: Function, values: list[Value], place: Place) -> list[Value]:
+    def finish(f: Function, values: list[Value], place: ResultAddresses) -> list[Value]:
         given = cast(f, place.load("residual"), DType.BF16, DType.FP32)
         return [cast(f, f.add(values[0], given), DType.FP32, DType.BF16)]
 
-    operands = Operand("out", BF16), Operand("residual", BF16)
+    operands = EpilogueOperand("out", BF16), EpilogueOperand("residual", BF16)
     steps = matmul(AVX512BF16, BF16, (), m, k, n, epilogue=Epilogue("add", operands, finish))
     a, b, c = _numbers((m, k)), _numbers((k, n), 1), _numbers((m, n), 2)
     arrays = {"a": a, "b": b, "residual": c, "out": np.zeros((m, n), BFLOAT)}

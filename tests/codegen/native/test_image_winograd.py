@@ -8,7 +8,7 @@ import pytest
 from compiler.codegen.native.images.winograd import pays, winograd
 from compiler.codegen.native.llvm_ir import F32, F64, Type
 from compiler.codegen.native.machine import NEON, Machine
-from compiler.codegen.native.products.axes import Operand
+from compiler.codegen.native.products.axes import EpilogueOperand
 from compiler.codegen.native.products.epilogue import Epilogue
 from compiler.ir.dims import Dim
 from tests.support import image_kernels as support
@@ -39,7 +39,10 @@ def convolved(images: np.ndarray, filters: np.ndarray, padding: tuple[int, ...])
 
 def relu(element: Type) -> Epilogue:
     """max(bias + sum + residual, 0)."""
-    operands = (Operand("bias", element, (0, 0, 0, 1)), Operand("residual", element))
+    operands = (
+        EpilogueOperand("bias", element, (0, 0, 0, 1)),
+        EpilogueOperand("residual", element),
+    )
 
     def finish(f, values, place):
         value = f.add(values[0], place.load("residual"))

@@ -20,7 +20,7 @@ from compiler.codegen.native.images.sliding import Windows
 from compiler.codegen.native.images.vectors import Channels
 from compiler.codegen.native.llvm_ir import F32, F64, Type
 from compiler.codegen.native.machine import NEON, Machine
-from compiler.codegen.native.products.axes import Operand
+from compiler.codegen.native.products.axes import EpilogueOperand
 from compiler.codegen.native.products.epilogue import Epilogue
 from compiler.codegen.native.target import NativeTarget
 from compiler.freeze import freeze
@@ -60,7 +60,10 @@ def opened(windows: Windows) -> tuple[Windows, dict[str, int]]:
 
 def activated(element: Type) -> Epilogue:
     """min(max(bias + sum + residual, 0), 6); a NaN stays one."""
-    operands = (Operand("bias", element, (0, 0, 0, 1)), Operand("residual", element))
+    operands = (
+        EpilogueOperand("bias", element, (0, 0, 0, 1)),
+        EpilogueOperand("residual", element),
+    )
 
     def finish(f, values, place):
         value = f.add(values[0], place.load("residual"))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
-from compiler.codegen.kernel.body import Tiles
+from compiler.codegen.kernel.body import MatmulBody
 from compiler.codegen.module_writer import NumpyOperand
 from compiler.codegen.native.llvm_ir import F32
 from compiler.codegen.native.loops.body import NotLowered
@@ -413,7 +413,7 @@ def test_uniform_numbers(machine: Machine, sizes: tuple[int, ...], dtype: DType)
 
 @on_machines
 def test_product_with_computed_factors(machine: Machine) -> None:
-    tiles = Tiles("product", (2,), (13, 37, 50))
+    tiles = MatmulBody("product", (2,), (13, 37, 50))
     case = Case((), tiles)
     n, i, j = tiles.indices
     left, right = tiles.iterations

@@ -7,10 +7,10 @@ import pytest
 
 from compiler.codegen.native.llvm_ir import F32, Function, Value
 from compiler.codegen.native.machine import AVX512, NEON, Machine
-from compiler.codegen.native.products.axes import Operand
+from compiler.codegen.native.products.axes import EpilogueOperand
 from compiler.codegen.native.products.epilogue import Epilogue
 from compiler.codegen.native.products.matmul import matmul
-from compiler.codegen.native.products.place import Place
+from compiler.codegen.native.products.place import ResultAddresses
 from compiler.codegen.native.products.tiles import MOST_ROWS, Extent, Tiling, choose_tiling
 from compiler.ir.dims import Dim
 from tests.codegen.native.support import run_steps
@@ -19,11 +19,11 @@ from tests.support.compiled_kernels import assembly, on_machines
 N = Dim.named("N")
 
 
-def _add(f: Function, values: list[Value], place: Place) -> list[Value]:
+def _add(f: Function, values: list[Value], place: ResultAddresses) -> list[Value]:
     return [f.add(values[0], place.load("residual"))]
 
 
-RESIDUAL = Epilogue("add", (Operand("residual", F32),), _add)
+RESIDUAL = Epilogue("add", (EpilogueOperand("residual", F32),), _add)
 
 
 @on_machines

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from compiler.codegen.native.llvm_ir import F16, F32, F64, Function, Type, Value
 from compiler.codegen.native.machine import AVX2, AVX512, NEON, Machine
-from compiler.codegen.native.products.axes import Axis, Operand
+from compiler.codegen.native.products.axes import Axis, EpilogueOperand
 from compiler.codegen.native.products.contraction import Contraction
 from compiler.codegen.native.products.epilogue import Epilogue, bias
 from compiler.codegen.native.products.matmul import matmul
 from compiler.codegen.native.products.nest import contraction_kernel
-from compiler.codegen.native.products.place import Place
+from compiler.codegen.native.products.place import ResultAddresses
 from compiler.codegen.native.products.tiles import MOST_ROWS, Tiling
 from compiler.ir.dims import Dim, Size, evaluate
 from tests.codegen.native.support import run_steps
@@ -105,7 +105,7 @@ def test_rows_of_a_batch_are_one_product(machine: Machine) -> None:
     _check(got, a, b)
 
 
-def _residual_relu(function: Function, values: list[Value], place: Place) -> list[Value]:
+def _residual_relu(function: Function, values: list[Value], place: ResultAddresses) -> list[Value]:
     """Sum and residual, and the positive part of it as a half."""
     total = function.add(values[0], place.load("residual"))
     zero = function.constant(total.type, 0.0)
@@ -121,7 +121,7 @@ def test_an_epilogue_reads_other_arrays_and_writes_several(machine: Machine) -> 
         _numbers((k, n), np.float32),
         _numbers((m, 1), np.float32),
     )
-    operands = (Operand("residual", F32, (1, 0)), Operand("half", F16, (n, 1)))
+    operands = (EpilogueOperand("residual", F32, (1, 0)), EpilogueOperand("half", F16, (n, 1)))
     epilogue = Epilogue("residual_relu", operands, _residual_relu, ("out", "half"))
     steps = matmul(machine, F32, (), m, k, n, epilogue=epilogue)
     arrays = {

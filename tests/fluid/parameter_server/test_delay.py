@@ -6,7 +6,7 @@ import numpy as np
 
 import compiler
 import fluid
-from fluid.parameter_server.serving import Blocks
+from fluid.parameter_server.serving import ServedBlocks
 from tests.fluid.server_job import SERVERS, transpiled
 from tests.fluid.test_distribute_transpiler import config, wide
 
@@ -22,7 +22,9 @@ def service():
     main, startup = transpiler.get_pserver_programs(FIRST)
     scope = fluid.Scope()
     fluid.Executor().run(startup, scope=scope)
-    blocks = Blocks(main, main.global_block().ops[-1], scope, types.SimpleNamespace(sums=None))
+    blocks = ServedBlocks(
+        main, main.global_block().ops[-1], scope, types.SimpleNamespace(sums=None)
+    )
     blocks.compile_for(
         fluid.CPUPlace(),
         lambda program, feed, fetch: compiler.compile(program, feed=feed, fetch=fetch),

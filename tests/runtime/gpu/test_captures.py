@@ -18,7 +18,7 @@ from runtime.gpu.capture_lock import CAPTURES  # noqa: E402
 from runtime.gpu.captures import CapturedStep  # noqa: E402
 from runtime.gpu.copies import Copies  # noqa: E402
 from runtime.gpu.cuda import DeviceArena, capture_stream, host_block, new_stream  # noqa: E402
-from runtime.gpu.graphs import Graph  # noqa: E402
+from runtime.gpu.graphs import StepGraph  # noqa: E402
 from tests.runtime.gpu.fake_cuda import CAPTURING, FakeCuda, Stream  # noqa: E402
 
 DEVICE = "cuda:0"
@@ -266,7 +266,7 @@ def test_copies_never_use_the_stream_of_captures(device: FakeCuda, monkeypatch: 
 
 
 @contextmanager
-def as_torch(graph: Graph) -> Iterator[None]:
+def as_torch(graph: StepGraph) -> Iterator[None]:
     """A capture of `torch.cuda.graph`, without the lock."""
     with torch.cuda.graph(graph._owned[0], capture_error_mode="thread_local"):
         yield
@@ -274,7 +274,7 @@ def as_torch(graph: Graph) -> Iterator[None]:
 
 def test_the_fake_shows_captures_at_once(device: FakeCuda, monkeypatch: Any) -> None:
     """The second one fails, breaks the first, and ends the process when its graph is destroyed."""
-    monkeypatch.setattr(Graph, "capturing", as_torch)
+    monkeypatch.setattr(StepGraph, "capturing", as_torch)
     lane = Lane()
     lane.run(1)
     with pytest.raises(RuntimeError, match="previous error during capture"):
@@ -284,13 +284,13 @@ def test_the_fake_shows_captures_at_once(device: FakeCuda, monkeypatch: Any) -> 
 
 def test_the_fake_shows_a_lock_that_is_missing(device: FakeCuda, monkeypatch: Any) -> None:
     @contextmanager
-    def capturing(graph: Graph) -> Iterator[None]:
+    def capturing(graph: StepGraph) -> Iterator[None]:
         with device.entered(Stream(device)):
             graph._owned[0].capture_begin("thread_local")
             yield
             graph._owned[0].capture_end()
 
-    monkeypatch.setattr(Graph, "capturing", capturing)
+    monkeypatch.setattr(StepGraph, "capturing", capturing)
     lane = Lane()
     lane.run(1)
     other = acting(device, lambda: lane.run(2))

@@ -105,7 +105,7 @@ def fails(run, monkeypatch):
     [
         (run, Copies, "downloaded"),
         (run, Stream, "wait_event"),
-        (queued, staging.Ring, "_wait_for_oldest"),
+        (queued, staging.StagingRing, "_wait_for_oldest"),
         (queued, Stream, "wait_event"),
     ],
 )
@@ -122,14 +122,14 @@ def test_each_wait_is_needed(monkeypatch, run, owner, name):
 
 def test_the_event_of_the_copy_alone_does_not_free_a_slot(monkeypatch):
     """The slot's bytes on the device are read on the step's stream, after the copy to them."""
-    release = staging.Ring.release
+    release = staging.StagingRing.release
 
     def early(ring, slot, event):
         copied = Event(ring._stream.fake)
         copied.record(ring._stream)
         release(ring, slot, copied)
 
-    monkeypatch.setattr(staging.Ring, "release", early)
+    monkeypatch.setattr(staging.StagingRing, "release", early)
     assert fails(queued, monkeypatch)
 
 

@@ -18,7 +18,7 @@ from compiler.passes.base import Context
 from compiler.passes.manager import run_passes
 from compiler.passes.pipeline import pipeline
 from runtime.gpu.drivers import Driver
-from runtime.gpu.launches import Launcher, Row, by_name
+from runtime.gpu.launches import Launcher, ManifestRow, by_name
 from runtime.gpu.package import machine_library, without_kernels
 from tests.ops.samples import samples
 from tests.ops.test_generated import DIFFERENTIATED, NOBODY, backward, forward, graph_of
@@ -68,7 +68,7 @@ def on_machine(module, library, params=None):
 
 def _row(each):
     own = len(each.job.types)
-    return Row(
+    return ManifestRow(
         each.kernel, str(each.gpu), "", each.code.entry, tuple(kind for _, kind in each.job.types),
         len(each.code.parameters) - own, each.constants, 32 * each.job.warps,
         each.code.shared,

@@ -17,7 +17,7 @@ from compiler.codegen.native.images.sliding import Windows, renamed, sliding_ker
 from compiler.codegen.native.images.vectors import Piece
 from compiler.codegen.native.images.windows import Source, Tile, WindowBody
 from compiler.codegen.native.llvm_ir import F64, I32, I64, Function, Index, Type, Value, zero
-from compiler.codegen.native.products.axes import Operand
+from compiler.codegen.native.products.axes import EpilogueOperand
 from compiler.codegen.native.products.contraction import Call, Steps
 from compiler.codegen.native.products.epilogue import Epilogue
 from compiler.ir.types import HALVES, DType
@@ -211,7 +211,7 @@ def _largest_gradient(windows: Windows, epilogue: Epilogue) -> Steps:
     """Find each window's first maximum, then gather the gradients of the windows of an element."""
     element = windows.channels.element
     position = I32 if element.nbytes == 4 else I64
-    operands = (Operand("out", position), Operand("maxima", element))
+    operands = (EpilogueOperand("out", position), EpilogueOperand("maxima", element))
 
     def finding(k: Opened) -> tuple[_First, Sequence[Source]]:
         body = _First(position, windows.columns.kernel, k.n)
@@ -317,7 +317,7 @@ def _mean_gradient(windows: Windows, divisor: int, epilogue: Epilogue) -> Steps:
 
 def _scale(windows: Windows, shares: str) -> Call:
     """Return the kernel that divides each window's gradient by its size."""
-    epilogue = Epilogue("", (Operand("d_out", windows.channels.element),), start="d_out")
+    epilogue = Epilogue("", (EpilogueOperand("d_out", windows.channels.element),), start="d_out")
 
     def make(k: Opened) -> tuple[_Scale, Sequence[Source]]:
         return _Scale(0, _Counts(0)), []

@@ -11,7 +11,7 @@ from compiler.codegen.native.kernel import entry
 from compiler.codegen.native.llvm_ir import I64, POINTER, Function, Index, Type, Value
 from compiler.codegen.native.products.axes import Axis
 from compiler.codegen.native.products.epilogue import Epilogue
-from compiler.codegen.native.products.microkernel import Place
+from compiler.codegen.native.products.microkernel import ResultAddresses
 from compiler.ir.dims import Dim, Size
 
 NO_EPILOGUE = Epilogue()
@@ -34,7 +34,7 @@ class Pixel:
 
 
 @dataclass(frozen=True)
-class PiecePlace(Place):
+class PiecePlace(ResultAddresses):
     """The place of a vector of channels of a pixel; `piece` are the lanes in use.
 
     `loaded` are vectors of operands that the pixels of a tile share, by their addresses.

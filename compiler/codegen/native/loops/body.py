@@ -10,8 +10,8 @@ from compiler.codegen.kernel.analysis import reduced_loop
 from compiler.codegen.kernel.body import KernelBody, Source, Store
 from compiler.codegen.module_writer import NumpyOperand
 from compiler.codegen.native.loops.forms import (
-    Axis,
     Form,
+    LoopAxis,
     exact_quotient,
     split_axes,
 )
@@ -23,7 +23,7 @@ from compiler.ir.region import strides
 from compiler.ir.types import DType, Shape, TensorType
 from compiler.support.cached_property import cached_property
 
-Axes = frozenset[Axis]
+Axes = frozenset[LoopAxis]
 """The axes that an expression depends on."""
 
 
@@ -45,15 +45,15 @@ class Body:
         self.forms = split_axes(self.kernel, self.parts)
 
     @cached_property
-    def grid(self) -> list[Axis]:
+    def grid(self) -> list[LoopAxis]:
         """The axes of the grid with more than one element, outermost first."""
         return [axis for axes in self.forms.axes for axis in axes if axis.size != 1]
 
-    def loop_axes(self, loop: int) -> list[Axis]:
+    def loop_axes(self, loop: int) -> list[LoopAxis]:
         """The axes of a loop with more than one iteration, outermost first."""
         return [axis for axis in self.forms.loops[loop] if axis.size != 1]
 
-    def numbers_parts(self, axis: Axis) -> bool:
+    def numbers_parts(self, axis: LoopAxis) -> bool:
         """True for the axis of a split reduction's parts: each has iterations of its own."""
         return any(other.outer is axis for axes in self.forms.loops for other in axes)
 
@@ -98,7 +98,7 @@ class Body:
     def is_read(self, form: Form) -> bool:
         """True if numbers in memory decide a place, rather than sizes alone."""
         return any(
-            atom in self._read_axes if isinstance(atom, Axis) else _reads(atom)
+            atom in self._read_axes if isinstance(atom, LoopAxis) else _reads(atom)
             for atom, _ in form.terms
         )
 
@@ -120,9 +120,9 @@ class Body:
 
     def form_axes(self, form: Form) -> Axes:
         """The axes that a form depends on."""
-        axes = frozenset[Axis]()
+        axes = frozenset[LoopAxis]()
         for atom, _ in form.terms:
-            axes |= _with_part(atom) if isinstance(atom, Axis) else self.axes(atom)
+            axes |= _with_part(atom) if isinstance(atom, LoopAxis) else self.axes(atom)
         return axes
 
     def _axes(self, part: Expr) -> Axes:
@@ -144,7 +144,7 @@ class Body:
 
     def all_axes(self, terms: Sequence[Term]) -> Axes:
         """The axes that any of several terms depends on."""
-        return frozenset[Axis]().union(*map(self.axes, terms))
+        return frozenset[LoopAxis]().union(*map(self.axes, terms))
 
     def operands(self, part: Expr) -> list[Expr]:
         """The expressions whose values a part is computed from, beside its indices and its loop."""
@@ -168,6 +168,6 @@ def _reads(term: Term) -> bool:
     return isinstance(term, Expr) and any(part.fn == "load" for part in all_parts([term]))
 
 
-def _with_part(axis: Axis) -> Axes:
+def _with_part(axis: LoopAxis) -> Axes:
     """An axis, and the one that numbers the part of it that is looped over."""
     return frozenset({axis} if axis.outer is None else {axis, axis.outer})

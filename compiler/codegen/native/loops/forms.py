@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias, cast
 
-from compiler.codegen.kernel.body import KernelBody, Tiles, number_of, size_of
+from compiler.codegen.kernel.body import KernelBody, MatmulBody, number_of, size_of
 from compiler.codegen.native.loops.types import NARROW_BITS
 from compiler.codegen.trace import Expr, Term, all_parts
 from compiler.ir.dims import Dim, Size, product
@@ -22,7 +22,7 @@ from compiler.support.thresholds import threshold
 
 
 @dataclass(eq=False)
-class Axis:
+class LoopAxis:
     """A loop of the nest; if `outer` is set, the `chunk` iterations from `outer` times `chunk` on.
 
     `outer` is the number of a unit of work, or of a part of a split reduction.
@@ -30,7 +30,7 @@ class Axis:
 
     name: str
     size: Size
-    outer: Axis | None = None
+    outer: LoopAxis | None = None
     chunk: Size = 0
 
     @property
@@ -39,7 +39,7 @@ class Axis:
         return self.size if self.outer is None else self.chunk
 
 
-Atom: TypeAlias = "Axis | Expr"
+Atom: TypeAlias = "LoopAxis | Expr"
 Limits: TypeAlias = "tuple[Size, Size] | None"
 
 
@@ -105,8 +105,8 @@ class Forms:
     """
 
     kernel: KernelBody
-    axes: list[list[Axis]] = field(default_factory=list["list[Axis]"])
-    loops: list[list[Axis]] = field(default_factory=list["list[Axis]"])
+    axes: list[list[LoopAxis]] = field(default_factory=list["list[LoopAxis]"])
+    loops: list[list[LoopAxis]] = field(default_factory=list["list[LoopAxis]"])
     known: dict[Expr, Form] = field(default_factory=dict[Expr, Form])
     known_limits: dict[Expr, Limits] = field(default_factory=dict[Expr, Limits])
 
@@ -197,7 +197,7 @@ class Forms:
         """The smallest and largest value of a form, as far as sizes show it."""
         low, high = form.offset, form.offset
         for atom, factor in form.terms:
-            limits = (0, atom.size - 1) if isinstance(atom, Axis) else self.limits(atom)
+            limits = (0, atom.size - 1) if isinstance(atom, LoopAxis) else self.limits(atom)
             if limits is None or not (at_most(0, factor) or at_most(factor, 0)):
                 return None
             first, last = limits if at_most(0, factor) else limits[::-1]
@@ -245,7 +245,7 @@ class Forms:
         return bool(at_most(-limit, limits[0]) and at_most(limits[1], limit - 1))
 
 
-def _position(axes: Sequence[Axis]) -> Form:
+def _position(axes: Sequence[LoopAxis]) -> Form:
     """The index that a split axis was: the innermost axis has coefficient 1."""
     sizes = [axis.size for axis in axes]
     pairs = ((axis, product(sizes[n + 1 :])) for n, axis in enumerate(axes))
@@ -282,7 +282,7 @@ def split_axes(kernel: KernelBody, parts: Iterable[Expr]) -> Forms:
     for part in parts:
         if part.fn in ("index_div", "index_mod"):
             _add_cut(part, cuts)
-    if isinstance(kernel, Tiles):
+    if isinstance(kernel, MatmulBody):
         cuts["loop", 0] = cuts.get(("loop", 0), {}) | cuts.get(("loop", 1), {})
     forms = Forms(kernel)
     for axis, size in enumerate(kernel.shape):
@@ -292,10 +292,12 @@ def split_axes(kernel: KernelBody, parts: Iterable[Expr]) -> Forms:
     return forms
 
 
-def _split_loop(kernel: KernelBody, forms: Forms, loop: int, cuts: Iterable[Size]) -> list[Axis]:
+def _split_loop(
+    kernel: KernelBody, forms: Forms, loop: int, cuts: Iterable[Size]
+) -> list[LoopAxis]:
     """Split a loop; the two loops of a matrix product are one."""
     size = kernel.loops[loop]
-    if isinstance(kernel, Tiles) and loop == 1:
+    if isinstance(kernel, MatmulBody) and loop == 1:
         return forms.loops[0]
     axes = _split(f"r{loop}", size, () if loop in kernel.ends else cuts)
     if kernel.split_size is not None:
@@ -303,19 +305,19 @@ def _split_loop(kernel: KernelBody, forms: Forms, loop: int, cuts: Iterable[Size
     return axes
 
 
-def longest_axis(axes: Sequence[Axis]) -> Axis:
+def longest_axis(axes: Sequence[LoopAxis]) -> LoopAxis:
     """The longest axis of a loop, which the parts of a split reduction share."""
     return max(axes, key=lambda axis: _magnitude(axis.size))
 
 
-def part_of(axes: Sequence[Axis], count: int) -> Size:
+def part_of(axes: Sequence[LoopAxis], count: int) -> Size:
     """The iterations of a loop's longest axis that each of some parts has, at most."""
     longest = longest_axis(axes)
     step = PART_STEP.value if longest is axes[-1] else 1
     return (longest.size + count * step - 1) // (count * step) * step
 
 
-def _share(axes: Sequence[Axis], parts: Axis) -> None:
+def _share(axes: Sequence[LoopAxis], parts: LoopAxis) -> None:
     """Share the longest of a loop's axes among the parts of a split reduction.
 
     A part has a range of that axis and all of the others, so that no index is a quotient.
@@ -335,7 +337,7 @@ def _add_cut(part: Expr, cuts: dict[tuple[str, int], dict[Size, None]]) -> None:
         cuts.setdefault((base.fn, number_of(base)), {})[cut] = None
 
 
-def _split(name: str, size: Size, cuts: Iterable[Size]) -> list[Axis]:
+def _split(name: str, size: Size, cuts: Iterable[Size]) -> list[LoopAxis]:
     """Split an axis at cuts of which each divides the next one and the size."""
     chain: list[Size] = [1]
     for cut in sorted(cuts, key=_magnitude):
@@ -344,8 +346,8 @@ def _split(name: str, size: Size, cuts: Iterable[Size]) -> list[Axis]:
             chain.append(cut)
     sizes = [exact_quotient(b, a) or 0 for a, b in zip(chain, [*chain[1:], size], strict=True)]
     if len(sizes) == 1:
-        return [Axis(name, size)]
-    return [Axis(f"{name}_{n}", extent) for n, extent in enumerate(reversed(sizes))]
+        return [LoopAxis(name, size)]
+    return [LoopAxis(f"{name}_{n}", extent) for n, extent in enumerate(reversed(sizes))]
 
 
 def _magnitude(size: Size) -> tuple[int, int]:

@@ -9,7 +9,7 @@ from compiler.codegen.module_writer import NumpyOperand
 from compiler.codegen.native.llvm_ir import I64, Type, Value, constant, lane_numbers
 from compiler.codegen.native.loops.arguments import Arguments
 from compiler.codegen.native.loops.body import Body
-from compiler.codegen.native.loops.forms import Atom, Axis, Form
+from compiler.codegen.native.loops.forms import Atom, Form, LoopAxis
 from compiler.codegen.native.loops.scopes import UNIT_LEVEL, Scopes
 from compiler.codegen.trace import Expr
 from compiler.ir.dims import Dim, Size
@@ -44,7 +44,7 @@ class IndexEmitter:
         total = Form((), form.offset)
         for atom, factor in form.terms:
             total = total.plus(Form(((atom, 1),)), factor)
-            while isinstance(atom, Axis) and atom.outer is not None:
+            while isinstance(atom, LoopAxis) and atom.outer is not None:
                 factor = factor * atom.chunk
                 atom = atom.outer
                 total = total.plus(Form(((atom, 1),)), factor)
@@ -54,7 +54,7 @@ class IndexEmitter:
         """The terms of a form that lanes share, by the loop that they change in."""
         found: dict[int, list[tuple[Atom, Size]]] = {}
         for atom, factor in form.terms:
-            axes = frozenset({atom}) if isinstance(atom, Axis) else self.body.axes(atom)
+            axes = frozenset({atom}) if isinstance(atom, LoopAxis) else self.body.axes(atom)
             if not self.scopes.is_vector(axes) or atom is self.scopes.lanes.axis:
                 found.setdefault(self.scopes.depth(axes), []).append((atom, factor))
         yield from sorted(found.items())
@@ -69,7 +69,11 @@ class IndexEmitter:
 
     def atom(self, atom: Atom) -> Value:
         """An axis or an expression as an i64 that lanes share."""
-        return self.scopes.iteration(atom) if isinstance(atom, Axis) else self.values.as_index(atom)
+        return (
+            self.scopes.iteration(atom)
+            if isinstance(atom, LoopAxis)
+            else self.values.as_index(atom)
+        )
 
     def index(self, form: Form) -> Value:
         """A form as an i64: of the first lane, if it changes between lanes."""
@@ -102,7 +106,7 @@ class IndexEmitter:
 
         return self.scopes.at_depth(depth, key, make)
 
-    def _copied(self, terms: Sequence[tuple[Atom, Size]]) -> tuple[tuple[Axis, int], ...]:
+    def _copied(self, terms: Sequence[tuple[Atom, Size]]) -> tuple[tuple[LoopAxis, int], ...]:
         """The offsets that the values of terms have in the current copy."""
         found = [self.scopes.offsets(self.body.axes(a)) for a, _ in terms if isinstance(a, Expr)]
         return tuple(n for each in found for n in each)

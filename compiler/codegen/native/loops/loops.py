@@ -18,7 +18,7 @@ from compiler.codegen.native.llvm_ir import (
     lane_numbers,
 )
 from compiler.codegen.native.loops.body import Body
-from compiler.codegen.native.loops.forms import Axis, Form
+from compiler.codegen.native.loops.forms import Form, LoopAxis
 from compiler.codegen.native.loops.indices import IndexEmitter
 from compiler.codegen.native.loops.scopes import VectorAxis
 from compiler.codegen.native.machine import Machine
@@ -94,7 +94,7 @@ class LoopEmitter:
         self.scopes = indices.scopes
         self.f = indices.f
 
-    def extent(self, axis: Axis) -> Size | Value:
+    def extent(self, axis: LoopAxis) -> Size | Value:
         """The iterations of an axis here: a number, a size, or what a value says."""
         for loop, end in self.body.ends.items():
             if axis in self.body.forms.loops[loop]:
@@ -112,7 +112,7 @@ class LoopEmitter:
         count, most = self.indices.atom(end), self.arguments.size(size)
         return self.f.select(self.f.compare("slt", count, most), count, most)
 
-    def _rest(self, axis: Axis) -> Value:
+    def _rest(self, axis: LoopAxis) -> Value:
         """The smaller of a chunk and what is left of its axis."""
         assert axis.outer is not None
         chunk = self.arguments.size(axis.chunk)
@@ -121,13 +121,13 @@ class LoopEmitter:
         left = self.f.select(self.f.compare("slt", left, constant(I64, 0)), constant(I64, 0), left)
         return self.f.select(self.f.compare("slt", left, chunk), left, chunk)
 
-    def bound_of(self, axis: Axis) -> Index:
+    def bound_of(self, axis: LoopAxis) -> Index:
         """The iterations of an axis as a number or value."""
         found = self.extent(axis)
         return found if isinstance(found, int | Value) else self.arguments.size(found)
 
     def over(
-        self, axes: Sequence[Axis], body: Iteration, carried: Carried,
+        self, axes: Sequence[LoopAxis], body: Iteration, carried: Carried,
         blocks: Blocks | None = None, level: int = 0,
     ) -> Carried:  # fmt: skip
         """Loops over axes, the first outermost, one iteration at a time."""
@@ -145,7 +145,12 @@ class LoopEmitter:
         return self._loop(stop, 1, iteration, carried, here)
 
     def over_copies(
-        self, axes: Sequence[Axis], count: int, body: CopiesIteration, start: Carried, join: Join
+        self,
+        axes: Sequence[LoopAxis],
+        count: int,
+        body: CopiesIteration,
+        start: Carried,
+        join: Join,
     ) -> Carried:
         """Reduce over axes, `count` iterations of the innermost at a time, then the rest singly.
 
@@ -183,7 +188,7 @@ class LoopEmitter:
         return self.f.loop_if_any(0, stop, size, block, carried)
 
     def _copies(
-        self, axis: Axis, count: int, body: CopiesIteration
+        self, axis: LoopAxis, count: int, body: CopiesIteration
     ) -> Callable[[Value, Carried], Carried]:
         """An iteration that emits some consecutive ones."""
 
@@ -197,7 +202,7 @@ class LoopEmitter:
     # ---- lanes ----
 
     def over_lanes(
-        self, axis: Axis, unroll: int, body: LaneIteration, carried: Carried,
+        self, axis: LoopAxis, unroll: int, body: LaneIteration, carried: Carried,
         blocks: Blocks | None = None,
     ) -> Carried:  # fmt: skip
         """A loop of vectors along an axis: `unroll` at a time, then single ones, then the rest."""
@@ -221,7 +226,7 @@ class LoopEmitter:
 
     def _vectors(
         self,
-        axis: Axis,
+        axis: LoopAxis,
         span: tuple[Index, Index],
         count: int,
         body: LaneIteration,
@@ -244,7 +249,7 @@ class LoopEmitter:
         return self.f.loop_if_any(start, stop, step, iteration, carried)
 
     def _masked_rest(
-        self, axis: Axis, done: Index, stop: Index, body: LaneIteration, carried: Carried
+        self, axis: LoopAxis, done: Index, stop: Index, body: LaneIteration, carried: Carried
     ) -> Carried:
         """Single vectors, whose lanes from the end on are masked."""
         if isinstance(done, int) and isinstance(stop, int):
@@ -271,7 +276,7 @@ class LoopEmitter:
         return self.f.compare("slt", lanes, limit)
 
     def _scalar_rest(
-        self, axis: Axis, done: Index, stop: Index, body: LaneIteration, carried: Carried
+        self, axis: LoopAxis, done: Index, stop: Index, body: LaneIteration, carried: Carried
     ) -> Carried:
         """The elements that do not fill a vector, one by one."""
 
@@ -281,7 +286,7 @@ class LoopEmitter:
         return self.f.loop_if_any(done, stop, 1, iteration, carried)
 
     def _in_lanes(
-        self, axis: Axis, index: Value, lanes: int, mask: Value | None,
+        self, axis: LoopAxis, index: Value, lanes: int, mask: Value | None,
         body: Callable[[], Carried], count: int,
     ) -> Carried:  # fmt: skip
         """Emit an iteration with lanes along an axis, and copies for each vector."""

@@ -18,10 +18,10 @@ from compiler.codegen.native.llvm_ir import I64, POINTER, Function, Value, const
 from compiler.codegen.native.loops.arguments import Arguments
 from compiler.codegen.native.loops.body import Axes, Body
 from compiler.codegen.native.loops.cost import byte_count, operation_count
-from compiler.codegen.native.loops.forms import Axis
+from compiler.codegen.native.loops.forms import LoopAxis
 from compiler.codegen.native.loops.loops import LoopEmitter
 from compiler.codegen.native.loops.passes import (
-    Pass,
+    LoopPass,
     choose_lanes,
     draws_in_pairs,
     is_large,
@@ -176,13 +176,13 @@ class KernelEmitter:
         places = (n + 1 for n, axis in enumerate(self.nest.inner) if axis in axes)
         return max(places, default=0)
 
-    def _store_depth(self, each: Pass) -> int:
+    def _store_depth(self, each: LoopPass) -> int:
         """The number of inner loops around stores; additions happen in every iteration."""
         if any(store.atomic for store in each.stores):
             return len(self.nest.inner)
         return self._depth(each.axes(self.body))
 
-    def _prepare(self, each: Pass) -> None:
+    def _prepare(self, each: LoopPass) -> None:
         """Compute the values of stores before inner loops may overwrite what they read."""
         for _ in self.scopes.each_copy():
             for store in each.stores:
@@ -190,7 +190,7 @@ class KernelEmitter:
                     if isinstance(term, Expr):
                         self.values.value(term)
 
-    def _inner(self, axis: Axis, depth: int) -> None:
+    def _inner(self, axis: LoopAxis, depth: int) -> None:
         """Emit the loop over an axis of the grid."""
 
         def iteration(held: list[Value], count: int = 1) -> list[Value]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from compiler.codegen.kernel.analysis import reduced_loop, reduction_levels, store_roots
 from compiler.codegen.kernel.body import Store, number_of
 from compiler.codegen.native.loops.body import Axes, Body
-from compiler.codegen.native.loops.forms import Axis, Form
+from compiler.codegen.native.loops.forms import Form, LoopAxis
 from compiler.codegen.native.machine import Machine
 from compiler.codegen.trace import ELEMENTWISE, Expr, all_parts
 from compiler.ir.dims import Size
@@ -44,7 +44,7 @@ def hint(size: Size) -> int:
 
 
 @dataclass(eq=False)
-class Pass:
+class LoopPass:
     """Reductions over one loop, or stores inside loops, and all expressions they need."""
 
     reductions: list[Expr]
@@ -64,17 +64,17 @@ class Pass:
         return [part for part in self.parts if part.fn == "scan"]
 
 
-def passes_of(body: Body) -> list[Pass]:
+def passes_of(body: Body) -> list[LoopPass]:
     """The passes of a kernel in order: reductions by level, then stores by their loops."""
-    passes: list[Pass] = []
+    passes: list[LoopPass] = []
     for group in reduction_levels(body.stores):
         roots = [part.args[0] for part in group if isinstance(part.args[0], Expr)]
-        passes.append(Pass(group, [], frozenset({reduced_loop(group[0])}), _needed(roots)))
+        passes.append(LoopPass(group, [], frozenset({reduced_loop(group[0])}), _needed(roots)))
     by_loops: dict[frozenset[int], list[Store]] = {}
     for store in body.stores:
         by_loops.setdefault(_loops_of(body, store), []).append(store)
     for loops, stores in by_loops.items():
-        passes.append(Pass([], stores, loops, _needed(store_roots(stores))))
+        passes.append(LoopPass([], stores, loops, _needed(store_roots(stores))))
     return passes
 
 
@@ -93,30 +93,30 @@ def _loops_of(body: Body, store: Store) -> frozenset[int]:
 
 
 @dataclass
-class Choice:
+class LaneChoice:
     """The lanes of a kernel: their number, and the axis of the grid that they are along."""
 
     lanes: int
-    axis: Axis | None
+    axis: LoopAxis | None
 
 
-def choose_lanes(body: Body, machine: Machine) -> Choice:
+def choose_lanes(body: Body, machine: Machine) -> LaneChoice:
     """Choose the lanes of a kernel."""
     lanes = machine.vector_bytes // _lane_bytes(body)
     passes = passes_of(body)
     options = [None, *(axis for axis in body.grid if not _is_excluded(body, passes, axis))]
     costs = [sum(_cost(body, pass_, axis, lanes, machine) for pass_ in passes) for axis in options]
     best = min(range(len(options)), key=lambda n: (costs[n], -n))
-    return Choice(lanes, options[best])
+    return LaneChoice(lanes, options[best])
 
 
-def loop_lane(body: Body, each: Pass, lanes: int, machine: Machine) -> Axis | None:
+def loop_lane(body: Body, each: LoopPass, lanes: int, machine: Machine) -> LoopAxis | None:
     """The loop axis that a pass without lanes along the grid is vectorised along; None for none."""
     options = [None, *_loop_options(body, each)]
     return min(options, key=lambda axis: _lane_cost(body, each, axis, lanes, machine))
 
 
-def _loop_options(body: Body, each: Pass) -> list[Axis]:
+def _loop_options(body: Body, each: LoopPass) -> list[LoopAxis]:
     if each.scans():
         return []
     return [axis for loop in sorted(each.loops) for axis in body.loop_axes(loop)]
@@ -132,14 +132,14 @@ def _lane_bytes(body: Body) -> int:
     return 1 if widths <= {1} else 4
 
 
-def _is_excluded(body: Body, passes: Sequence[Pass], axis: Axis) -> bool:
+def _is_excluded(body: Body, passes: Sequence[LoopPass], axis: LoopAxis) -> bool:
     """True for an axis along which lanes would have different loops, or sort."""
     if any(axis in body.axes(end) for end in body.ends.values()) or body.numbers_parts(axis):
         return True
     return any(p.fn == "order" and axis in body.axes(p) for pass_ in passes for p in pass_.parts)
 
 
-def _cost(body: Body, each: Pass, axis: Axis | None, lanes: int, machine: Machine) -> float:
+def _cost(body: Body, each: LoopPass, axis: LoopAxis | None, lanes: int, machine: Machine) -> float:
     """The cost of a pass if the grid's lanes are along an axis."""
     if axis is not None and axis in each.axes(body):
         return _lane_cost(body, each, axis, lanes, machine)
@@ -147,7 +147,9 @@ def _cost(body: Body, each: Pass, axis: Axis | None, lanes: int, machine: Machin
     return _lane_cost(body, each, lane, lanes, machine)
 
 
-def _lane_cost(body: Body, each: Pass, lane: Axis | None, lanes: int, machine: Machine) -> float:
+def _lane_cost(
+    body: Body, each: LoopPass, lane: LoopAxis | None, lanes: int, machine: Machine
+) -> float:
     """The cost of a pass with lanes along an axis."""
     width = effective_lanes(lane, lanes, machine)
     total = 0.0
@@ -162,7 +164,7 @@ def _lane_cost(body: Body, each: Pass, lane: Axis | None, lanes: int, machine: M
     return total
 
 
-def effective_lanes(lane: Axis | None, lanes: int, machine: Machine) -> float:
+def effective_lanes(lane: LoopAxis | None, lanes: int, machine: Machine) -> float:
     """How many iterations of an axis one operation of lanes does, counting its remainder."""
     if lane is None:
         return 1.0
@@ -171,14 +173,14 @@ def effective_lanes(lane: Axis | None, lanes: int, machine: Machine) -> float:
     return max(size, 1) / max(steps, 1)
 
 
-def _count(axes: Axes, lane: Axis | None, width: float) -> float:
+def _count(axes: Axes, lane: LoopAxis | None, width: float) -> float:
     total = 1.0
     for axis in axes:
         total *= hint(axis.size)
     return total / width if lane in axes else total
 
 
-def _weight(body: Body, part: Expr, lane: Axis | None, lanes: int) -> float:
+def _weight(body: Body, part: Expr, lane: LoopAxis | None, lanes: int) -> float:
     if part.fn == "load":
         return _access(body, body.load_address(part), lane, lanes)
     if part.dtype is DType.INT64 and not body.forms.of(part).coefficient(part):
@@ -186,12 +188,12 @@ def _weight(body: Body, part: Expr, lane: Axis | None, lanes: int) -> float:
     return 1.0 if part.fn in _SIMPLE else _CALL
 
 
-def is_large(each: Pass) -> bool:
+def is_large(each: LoopPass) -> bool:
     """True for a pass with so many instructions that one or two vectors keep a core busy."""
     return sum(_CALL if is_expensive(part) else 0.5 for part in each.parts) > LARGE
 
 
-def draws_in_pairs(each: Pass) -> bool:
+def draws_in_pairs(each: LoopPass) -> bool:
     """True for a pass that draws random numbers, two vectors of which share their blocks."""
     return any(part.fn == "uniform" for part in each.parts)
 
@@ -201,7 +203,7 @@ def is_expensive(part: Expr) -> bool:
     return part.fn not in _SIMPLE and part.fn in ELEMENTWISE and part.fn != "divide"
 
 
-def _access(body: Body, form: Form, lane: Axis | None, lanes: int) -> float:
+def _access(body: Body, form: Form, lane: LoopAxis | None, lanes: int) -> float:
     """The cost of a load or store: one for each lane unless they are contiguous."""
     if lane is None or lane not in body.form_axes(form):
         return 1.0

@@ -15,9 +15,9 @@ from compiler.codegen.kernel.body import Store
 from compiler.codegen.native.functions import arithmetic
 from compiler.codegen.native.llvm_ir import Value
 from compiler.codegen.native.loops.body import Body
-from compiler.codegen.native.loops.forms import Axis
+from compiler.codegen.native.loops.forms import LoopAxis
 from compiler.codegen.native.loops.loops import Blocks, Carried, Join, LoopEmitter
-from compiler.codegen.native.loops.passes import Pass, is_large, loop_lane
+from compiler.codegen.native.loops.passes import LoopPass, is_large, loop_lane
 from compiler.codegen.native.loops.types import REGISTER, UNSIGNED, literal
 from compiler.codegen.native.loops.values import ValueEmitter
 from compiler.codegen.trace import Expr
@@ -98,7 +98,7 @@ class PassEmitter:
     """Emits the passes of a kernel."""
 
     def __init__(
-        self, body: Body, passes: Sequence[Pass], values: ValueEmitter, loops: LoopEmitter
+        self, body: Body, passes: Sequence[LoopPass], values: ValueEmitter, loops: LoopEmitter
     ) -> None:
         self.body = body
         self.passes = passes
@@ -109,7 +109,7 @@ class PassEmitter:
 
     # ---- reductions ----
 
-    def reduce(self, each: Pass, parts: Sequence[Expr]) -> None:
+    def reduce(self, each: LoopPass, parts: Sequence[Expr]) -> None:
         """Emit a pass of reductions; their results are known in the current loop."""
         axes, lane = self._nest(each)
         if lane is None:
@@ -122,7 +122,7 @@ class PassEmitter:
             self.values.row_cache.complete(cached, loop)
         self._define(parts, totals)
 
-    def _nest(self, each: Pass) -> tuple[list[Axis], Axis | None]:
+    def _nest(self, each: LoopPass) -> tuple[list[LoopAxis], LoopAxis | None]:
         """Sort what a pass needs; the axes of its loops, and the one that its lanes are along."""
         self.values.sorted_rows.sort_all(each.parts, self.loops)
         axes = [axis for loop in sorted(each.loops) for axis in self.body.loop_axes(loop)]
@@ -146,7 +146,7 @@ class PassEmitter:
             for part in parts
         ]
 
-    def _in_loops(self, each: Pass, parts: Sequence[Expr], axes: Sequence[Axis]) -> Carried:
+    def _in_loops(self, each: LoopPass, parts: Sequence[Expr], axes: Sequence[LoopAxis]) -> Carried:
         """Reduce with an accumulator for each copy, or several if there are few."""
         scans = each.scans()
         count = _iterations_at_once(len(self.scopes.copies) * len(parts), each)
@@ -168,7 +168,7 @@ class PassEmitter:
         return [v for n in range(0, len(totals), max(step, 1)) for v in totals[n : n + len(parts)]]
 
     def _in_unrolled_loops(
-        self, parts: Sequence[Expr], axes: Sequence[Axis], count: int
+        self, parts: Sequence[Expr], axes: Sequence[LoopAxis], count: int
     ) -> Carried:
         """Reduce with an accumulator for each copy and for each of `count` iterations.
 
@@ -196,7 +196,7 @@ class PassEmitter:
         return groups[0]
 
     def _along_lanes(
-        self, reduced: tuple[Pass, Sequence[Expr]], outer: Sequence[Axis], lane: Axis,
+        self, reduced: tuple[LoopPass, Sequence[Expr]], outer: Sequence[LoopAxis], lane: LoopAxis,
         cached: Sequence[Expr],
     ) -> Carried:  # fmt: skip
         """Reduce along lanes, with an accumulator for each vector in flight."""
@@ -231,7 +231,7 @@ class PassEmitter:
         return [self._total(p, n, totals, unroll, len(vectors)) for n, p in enumerate(parts)]
 
     def _blocks_of_lanes(
-        self, outer: Sequence[Axis], lane: Axis, unroll: int, start: Carried, join: Join
+        self, outer: Sequence[LoopAxis], lane: LoopAxis, unroll: int, start: Carried, join: Join
     ) -> Blocks:
         """The blocks of a reduction along lanes, whose loop runs some vectors at a time."""
         size = lane.iterations
@@ -258,7 +258,7 @@ class PassEmitter:
 
     # ---- stores ----
 
-    def store_in_loops(self, each: Pass) -> None:
+    def store_in_loops(self, each: LoopPass) -> None:
         """Emit stores inside loops."""
         axes, lane = self._nest(each)
         if lane is None:
@@ -275,7 +275,7 @@ class PassEmitter:
             outer, lambda carried: self.loops.over_lanes(lane, unroll, iteration, carried), []
         )
 
-    def _store_in_loops(self, each: Pass, axes: Sequence[Axis]) -> None:
+    def _store_in_loops(self, each: LoopPass, axes: Sequence[LoopAxis]) -> None:
         scans = each.scans()
 
         def iteration(carried: Carried) -> Carried:
@@ -307,14 +307,14 @@ class PassEmitter:
         return self.values.converted(store.value, store.operand.type.dtype, lanes)
 
 
-def _iterations_at_once(accumulators: int, each: Pass) -> int:
+def _iterations_at_once(accumulators: int, each: LoopPass) -> int:
     """How many iterations of a loop have accumulators of their own."""
     if is_large(each):
         return 1
     return max(1, ACCUMULATORS.value // (1 << (accumulators - 1).bit_length()))
 
 
-def fitting(most: int, lane: Axis, width: int) -> int:
+def fitting(most: int, lane: LoopAxis, width: int) -> int:
     """How many vectors are in flight along an axis, at most some number."""
     size = lane.iterations
     return min(most, max(1, size // width)) if isinstance(size, int) else most

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 from compiler.codegen.native.llvm_ir import POINTER, Value, zero
 from compiler.codegen.native.loops.body import Body
-from compiler.codegen.native.loops.forms import Axis, Form
+from compiler.codegen.native.loops.forms import Form, LoopAxis
 from compiler.codegen.native.loops.indices import IndexEmitter
-from compiler.codegen.native.loops.passes import Pass, is_expensive
+from compiler.codegen.native.loops.passes import LoopPass, is_expensive
 from compiler.codegen.native.loops.types import REGISTER
 from compiler.codegen.trace import Expr, ordered
 from compiler.ir.dims import product
@@ -37,7 +37,7 @@ class RowCache:
     def __contains__(self, part: Expr) -> bool:
         return part in self._rows
 
-    def choose(self, each: Pass, later: Sequence[Pass], lane: Axis) -> list[Expr]:
+    def choose(self, each: LoopPass, later: Sequence[LoopPass], lane: LoopAxis) -> list[Expr]:
         """The values that a pass along lanes of a loop computes, and later ones need again."""
         body, loop = self._body, min(each.loops)
         axes = body.loop_axes(loop)

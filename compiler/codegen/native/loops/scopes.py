@@ -10,14 +10,14 @@ from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from compiler.codegen.native.llvm_ir import Function, Place, Value
+from compiler.codegen.native.llvm_ir import Function, InsertionPoint, Value
 from compiler.codegen.native.loops.body import Axes, NotLowered
-from compiler.codegen.native.loops.forms import Axis
+from compiler.codegen.native.loops.forms import LoopAxis
 
 UNIT_LEVEL = 1
 """The number of the loop over units, in which everything is computed but arguments."""
 
-Copy = dict[Axis, int]
+Copy = dict[LoopAxis, int]
 """One of the unrolled iterations that are emitted together: the offset of each unrolled axis."""
 
 
@@ -26,7 +26,7 @@ class Level:
     """A loop that is open, the values computed in it, and the place before its inner loop."""
 
     values: dict[Hashable, Value] = field(default_factory=dict[Hashable, Value])
-    place: Place = field(default_factory=lambda: Place("", ""))
+    place: InsertionPoint = field(default_factory=lambda: InsertionPoint("", ""))
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class VectorAxis:
     `mask` has a bit for each element, which is true in bounds; None if all are.
     """
 
-    axis: Axis | None = None
+    axis: LoopAxis | None = None
     count: int = 0
     mask: Value | None = None
 
@@ -51,15 +51,17 @@ class Scopes:
 
     f: Function
     levels: list[Level] = field(default_factory=lambda: [Level()])
-    bound: dict[Axis, tuple[int, Value]] = field(default_factory=dict[Axis, "tuple[int, Value]"])
+    bound: dict[LoopAxis, tuple[int, Value]] = field(
+        default_factory=dict[LoopAxis, "tuple[int, Value]"]
+    )
     copies: list[Copy] = field(default_factory=lambda: [{}])
-    copy: Copy = field(default_factory=dict[Axis, int])
+    copy: Copy = field(default_factory=dict[LoopAxis, int])
     lanes: VectorAxis = VectorAxis()
 
     # ---- loops ----
 
     @contextmanager
-    def level(self, *axes: tuple[Axis, Value]) -> Generator[None]:
+    def level(self, *axes: tuple[LoopAxis, Value]) -> Generator[None]:
         """Open a loop whose index is the value of some axes; the place before it is marked."""
         self.levels.append(Level())
         for axis, value in axes:
@@ -80,7 +82,7 @@ class Scopes:
             raise NotLowered(f"a value is needed outside its loop {unbound[0]}")
         return max((self.bound[axis][0] for axis in axes), default=UNIT_LEVEL)
 
-    def iteration(self, axis: Axis) -> Value:
+    def iteration(self, axis: LoopAxis) -> Value:
         """The index of an axis's loop, without the offset of the current copy."""
         return self.bound[axis][1]
 
@@ -115,7 +117,7 @@ class Scopes:
 
     # ---- unrolled iterations ----
 
-    def offsets(self, axes: Axes) -> tuple[tuple[Axis, int], ...]:
+    def offsets(self, axes: Axes) -> tuple[tuple[LoopAxis, int], ...]:
         """The offsets in the current copy of the axes that are unrolled."""
         return tuple(offset for offset in self.copy.items() if offset[1] and offset[0] in axes)
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from compiler.codegen.native.loops.body import Body
-from compiler.codegen.native.loops.forms import Axis
+from compiler.codegen.native.loops.forms import LoopAxis
 from compiler.codegen.native.loops.passes import hint
 from compiler.ir.dims import Size, product
 from compiler.support.thresholds import threshold
@@ -34,9 +34,9 @@ class Nest:
     `number` is the unit's last digit, the chunk of the first inner axis, if that is divided.
     """
 
-    outer: list[Axis]
-    number: Axis | None
-    inner: list[Axis]
+    outer: list[LoopAxis]
+    number: LoopAxis | None
+    inner: list[LoopAxis]
 
     @property
     def units(self) -> Size:
@@ -44,12 +44,12 @@ class Nest:
         return product([axis.size for axis in self.digits])
 
     @property
-    def digits(self) -> list[Axis]:
+    def digits(self) -> list[LoopAxis]:
         """The axes that the number of a unit consists of, outermost first."""
         return [*self.outer, *([] if self.number is None else [self.number])]
 
 
-def nest_of(body: Body, lane: Axis | None, step: int) -> Nest:
+def nest_of(body: Body, lane: LoopAxis | None, step: int) -> Nest:
     """Divide a kernel's grid into units; chunks of the lane axis are multiples of `step`."""
     allowed = shareable(body)
     order = _order(body, lane, allowed, step)
@@ -66,7 +66,7 @@ def nest_of(body: Body, lane: Axis | None, step: int) -> Nest:
     return Nest(order, None, [])
 
 
-def _order(body: Body, lane: Axis | None, allowed: set[Axis], step: int) -> list[Axis]:
+def _order(body: Body, lane: LoopAxis | None, allowed: set[LoopAxis], step: int) -> list[LoopAxis]:
     """The axes of the grid as loops, the lane axis innermost.
 
     If lanes are apart in memory, but contiguous along another axis, blocks of lanes go along that
@@ -80,13 +80,13 @@ def _order(body: Body, lane: Axis | None, allowed: set[Axis], step: int) -> list
     block = -(-BLOCK.value // step) * step
     if across is None or lane not in allowed or hint(lane.size) <= block:
         return [*order, lane]
-    number = Axis(f"{lane.name}_block", (lane.size + block - 1) // block)
+    number = LoopAxis(f"{lane.name}_block", (lane.size + block - 1) // block)
     lane.outer, lane.chunk = number, block
     allowed.add(number)
     return [*(axis for axis in order if axis is not across), number, across, lane]
 
 
-def _axis_across(body: Body, lane: Axis) -> Axis | None:
+def _axis_across(body: Body, lane: LoopAxis) -> LoopAxis | None:
     """The axis along which an access is contiguous whose lanes are apart; None if there is none."""
     if body.kernel.loops or any(store.atomic for store in body.stores):
         return None
@@ -97,18 +97,18 @@ def _axis_across(body: Body, lane: Axis) -> Axis | None:
         axis
         for form in apart
         for axis, step in form.terms
-        if step == 1 and isinstance(axis, Axis) and axis in body.grid
+        if step == 1 and isinstance(axis, LoopAxis) and axis in body.grid
     )
     return next(candidates, None)
 
 
-def _chunked(order: Sequence[Axis], place: int, chunk: int, step: int) -> Nest:
+def _chunked(order: Sequence[LoopAxis], place: int, chunk: int, step: int) -> Nest:
     """The nest in which the axis at a place is divided into chunks."""
     axis, chunk = order[place], -(-chunk // step) * step
     outer, rest = list(order[:place]), list(order[place + 1 :])
     if isinstance(axis.size, int) and chunk >= axis.size:
         return Nest(outer, None, [axis, *rest])
-    number = Axis(f"{axis.name}_chunk", (axis.size + chunk - 1) // chunk)
+    number = LoopAxis(f"{axis.name}_chunk", (axis.size + chunk - 1) // chunk)
     axis.outer, axis.chunk = number, chunk
     return Nest(outer, number, [axis, *rest])
 
@@ -120,7 +120,7 @@ def _loop_work(body: Body) -> int:
     return total
 
 
-def shareable(body: Body) -> set[Axis]:
+def shareable(body: Body) -> set[LoopAxis]:
     """The axes whose iterations are independent: any, unless elements are added to in memory.
 
     Then an index must be of the axis alone, so that iterations add to different elements.
@@ -129,5 +129,5 @@ def shareable(body: Body) -> set[Axis]:
     for store in (store for store in body.stores if store.atomic):
         forms = [body.forms.of(index) for index in store.indices]
         single = {form.terms[0][0] for form in forms if len(form.terms) == 1}
-        axes &= {atom for atom in single if isinstance(atom, Axis)}
+        axes &= {atom for atom in single if isinstance(atom, LoopAxis)}
     return axes

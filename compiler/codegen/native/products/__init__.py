@@ -20,23 +20,23 @@ sizes, so that their names repeat.
 | `filter_gradient` | input, d_out, out | parts; packed; padded, as needed |
 
 An `Epilogue` adds operands: arrays with a stride for each axis of the output, 0 where broadcast.
-Its `finish` gets one vector of sums and its `Place` (`place.load(name)` is that operand's vector);
-it returns the vectors to store, one for each of `outputs`. An output may overlap with no operand
-but one that the epilogue reads at the same place.
+Its `finish` gets one vector of sums and its `ResultAddresses` (`place.load(name)` is that operand's
+vector); it returns the vectors to store, one for each of `outputs`. An output may overlap with no
+operand but one that the epilogue reads at the same place.
 
 `Contraction` describes all of them; `contraction_kernel` makes the loops around `Microkernel`, or
 around `OneColumn` where there is one column. `tiles` chooses how many rows and columns a tile has,
 `prefetching` what it fetches for the next one.
 """
 
-from compiler.codegen.native.products.axes import Axis, Operand, contiguous
+from compiler.codegen.native.products.axes import Axis, EpilogueOperand, contiguous
 from compiler.codegen.native.products.contraction import Call, Contraction, Steps
 from compiler.codegen.native.products.convolution import Convolution, convolution
 from compiler.codegen.native.products.epilogue import Epilogue, bias
 from compiler.codegen.native.products.filter_gradient import filter_gradient
 from compiler.codegen.native.products.image_gradient import image_gradient
 from compiler.codegen.native.products.matmul import matmul
-from compiler.codegen.native.products.place import Place
+from compiler.codegen.native.products.place import ResultAddresses
 
 __all__ = [
     "Axis",
@@ -44,8 +44,8 @@ __all__ = [
     "Contraction",
     "Convolution",
     "Epilogue",
-    "Operand",
-    "Place",
+    "EpilogueOperand",
+    "ResultAddresses",
     "Steps",
     "bias",
     "contiguous",

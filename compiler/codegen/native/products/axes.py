@@ -25,7 +25,7 @@ class Axis:
 
 
 @dataclass(frozen=True)
-class Operand:
+class EpilogueOperand:
     """An array that an epilogue reads or writes.
 
     `strides` are its elements between neighbours on each axis of the output, 0 where it is

@@ -16,14 +16,14 @@ from compiler.codegen.native.kernel import NativeKernel
 from compiler.codegen.native.llvm_ir import Function, Type, Value
 from compiler.codegen.native.products.axes import Axis
 from compiler.codegen.native.products.dots import Dot
-from compiler.codegen.native.products.place import Place
+from compiler.codegen.native.products.place import ResultAddresses
 from compiler.ir.dims import Dim, Size
 
-Finish: TypeAlias = "Callable[[Function, list[Value], Place], Sequence[Value]]"
+Finish: TypeAlias = "Callable[[Function, list[Value], ResultAddresses], Sequence[Value]]"
 """Computes in registers the vectors to store from a vector of sums, one for each output."""
 
 
-def as_summed(function: Function, values: list[Value], place: Place) -> Sequence[Value]:
+def as_summed(function: Function, values: list[Value], place: ResultAddresses) -> Sequence[Value]:
     """Store the sums as they are."""
     return values
 

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 from compiler.codegen.native.llvm_ir import F32, I32, Index, Type, Value
 from compiler.codegen.native.products.microkernel import Microkernel
-from compiler.codegen.native.products.place import Place
+from compiler.codegen.native.products.place import ResultAddresses
 
 
 class DotMicrokernel(Microkernel):
     """The microkernel whose steps are words; its sums reach the epilogue as float32."""
 
-    def _sums(self, places: Sequence[Place], right: Value) -> tuple[list[Value], Value]:
+    def _sums(self, places: Sequence[ResultAddresses], right: Value) -> tuple[list[Value], Value]:
         """The sums begin from the header of the panel, if it has one."""
         dot = self.spec.dot
         assert dot is not None
@@ -90,7 +90,7 @@ class DotMicrokernel(Microkernel):
         assert self.spec.dot is not None
         return self.spec.dot.multiply(self.function, row, vector, total)
 
-    def _finish(self, places: Sequence[Place], sums: Sequence[Value]) -> None:
+    def _finish(self, places: Sequence[ResultAddresses], sums: Sequence[Value]) -> None:
         """The sums as float32 through the epilogue."""
         if self.spec.element != F32:
             sums = [self.function.convert("sitofp", total, F32) for total in sums]

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from compiler.codegen.native.llvm_ir import Type
-from compiler.codegen.native.products.axes import Operand
+from compiler.codegen.native.products.axes import EpilogueOperand
 from compiler.codegen.native.products.contraction import Finish, as_summed
 from compiler.ir.dims import Size
 
@@ -22,7 +22,7 @@ class Epilogue:
     """
 
     label: str = ""
-    operands: tuple[Operand, ...] = ()
+    operands: tuple[EpilogueOperand, ...] = ()
     finish: Finish = as_summed
     outputs: tuple[str, ...] = ("out",)
     start: str = ""
@@ -41,5 +41,5 @@ class Epilogue:
 
 def bias(element: Type, axes: int, name: str = "bias") -> Epilogue:
     """Sums that begin from a vector of one element for each column; `axes` are the output's."""
-    vector = Operand(name, element, (*[0] * (axes - 1), 1))
+    vector = EpilogueOperand(name, element, (*[0] * (axes - 1), 1))
     return Epilogue("bias", (vector,), start=name)

@@ -19,7 +19,7 @@ from compiler.codegen.native.machine import Machine
 from compiler.codegen.native.products.axes import Axis
 from compiler.codegen.native.products.contraction import Contraction
 from compiler.codegen.native.products.index import Indices, lane_mask
-from compiler.codegen.native.products.place import Place, Pointers
+from compiler.codegen.native.products.place import Pointers, ResultAddresses
 from compiler.codegen.native.products.prefetching import CACHE_LINE, RowPrefetch
 from compiler.support.thresholds import threshold
 
@@ -109,7 +109,7 @@ class Microkernel(TileBody):
             state = self._axes(0, counts, pointers["a"], state)
         self._finish(places, state[len(state) - len(sums) :])
 
-    def _sums(self, places: Sequence[Place], right: Value) -> tuple[list[Value], Value]:
+    def _sums(self, places: Sequence[ResultAddresses], right: Value) -> tuple[list[Value], Value]:
         """What the sums begin from, and the right operand's first vector."""
         start = self.spec.start
         return [place.load(start) if start else zero(self.type) for place in places], right
@@ -127,7 +127,7 @@ class Microkernel(TileBody):
         outer, inner = (self.indices.of(axis.stride(name)) for axis in self.spec.rows[-2:])
         return self.indices.add(self.indices.mul(outer, high), self.indices.mul(inner, wide))
 
-    def _place(self, pointers: Pointers, row: tuple[int, int], vector: int) -> Place:
+    def _place(self, pointers: Pointers, row: tuple[int, int], vector: int) -> ResultAddresses:
         """The place of a row and vector; masked if the last vector is not full."""
         moved = {
             name: self._move(pointer, name, row, vector)
@@ -136,7 +136,7 @@ class Microkernel(TileBody):
         }
         mask = self.mask if vector == self.panel.vectors - 1 else None
         spec = self.spec
-        return Place(self.function, self.lanes, spec.types, moved, spec.columns, mask)
+        return ResultAddresses(self.function, self.lanes, spec.types, moved, spec.columns, mask)
 
     def _move(self, pointer: Value, name: str, row: tuple[int, int], vector: int) -> Value:
         nbytes = self.spec.types[name].nbytes
@@ -299,7 +299,7 @@ class Microkernel(TileBody):
 
     # ---- the results ----
 
-    def _finish(self, places: Sequence[Place], sums: Sequence[Value]) -> None:
+    def _finish(self, places: Sequence[ResultAddresses], sums: Sequence[Value]) -> None:
         """Each vector of sums through the epilogue and to the outputs."""
         for place, value in zip(places, sums, strict=True):
             results = self.spec.finish(self.function, [value], place)

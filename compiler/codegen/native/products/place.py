@@ -14,7 +14,7 @@ Pointers: TypeAlias = "Mapping[str, Value]"
 
 
 @dataclass(frozen=True)
-class Place:
+class ResultAddresses:
     """Where a vector of sums belongs: addresses of its first element in every operand.
 
     `mask` holds for the lanes in use; None if all are.

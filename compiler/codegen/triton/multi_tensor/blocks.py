@@ -14,7 +14,7 @@ from compiler.ir.types import DType
 
 
 @dataclass
-class Block(Values):
+class BlockBody(Values):
     """The expressions of a block as a function of pointers, scalars, `lane` and `live`.
 
     `known` are the names of scalars, `used` those that are needed, and `terms` the values it

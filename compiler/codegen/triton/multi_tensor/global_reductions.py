@@ -14,7 +14,7 @@ from compiler.codegen.kernel.body import KernelBody, Ref
 from compiler.codegen.module_writer import ModuleWriter, NumpyOperand
 from compiler.codegen.trace import Expr
 from compiler.codegen.triton.emit import KernelSource
-from compiler.codegen.triton.multi_tensor.blocks import Block
+from compiler.codegen.triton.multi_tensor.blocks import BlockBody
 from compiler.codegen.triton.multi_tensor.kernels import Argument, Launch, blockwise, launch_comment
 from compiler.codegen.triton.multi_tensor.operand_tables import OperandTable
 from compiler.codegen.triton.numpy_names import POINTERS, TYPES
@@ -76,7 +76,7 @@ def _sums_kernel(
     launch: Launch, kernel: KernelBody, terms: Mapping[str, Expr], held: DType
 ) -> KernelSource:
     """The kernel of the first launch, which computes partial sums."""
-    block = Block(kernel, f"{launch.name}_block", (), known=launch.table.numbers)
+    block = BlockBody(kernel, f"{launch.name}_block", (), known=launch.table.numbers)
     function = block.return_function(list(terms.values()), [held] * len(terms))
     parts = [f"{term}_part" for term in terms]
     loop = blockwise(block.call, ", ".join(parts))

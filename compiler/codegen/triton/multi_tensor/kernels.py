@@ -15,9 +15,15 @@ from dataclasses import dataclass, field, replace
 from compiler.codegen.kernel.body import KernelBody
 from compiler.codegen.kernel.pointwise import kernels_of
 from compiler.codegen.module_writer import ModuleWriter, NumpyOperand
-from compiler.codegen.triton.cost import Access, Sizes, Traffic, all_elements, operation_count
+from compiler.codegen.triton.cost import (
+    KernelTraffic,
+    MovedElements,
+    Sizes,
+    all_elements,
+    operation_count,
+)
 from compiler.codegen.triton.emit import KernelSource
-from compiler.codegen.triton.multi_tensor.blocks import Block
+from compiler.codegen.triton.multi_tensor.blocks import BlockBody
 from compiler.codegen.triton.multi_tensor.operand_tables import OperandTable, width
 from compiler.codegen.triton.tiling.schedules import BLOCK_SIZE
 from compiler.codegen.writer import Writer, comment_lines
@@ -96,8 +102,10 @@ class Launch:
     def update(self, tensors: KernelBody | None, scalars: KernelBody | None) -> KernelSource:
         """The kernel that updates tensors block by block, then scalars."""
         names = self.table.numbers | set(self.totals)
-        block = Block(tensors or KernelBody(self.name, ()), f"{self.name}_block", (), known=names)
-        last = Block(scalars or KernelBody(self.name, ()), self.name, (), known=names)
+        block = BlockBody(
+            tensors or KernelBody(self.name, ()), f"{self.name}_block", (), known=names
+        )
+        last = BlockBody(scalars or KernelBody(self.name, ()), self.name, (), known=names)
         function = block.store_function() if tensors is not None else []
         closing = last.scalar_stores(1 if tensors is None else 2)
         body = self.opening([block, last])
@@ -108,7 +116,7 @@ class Launch:
         return self.kernel_source([*function, *self.kernel_text([*body, *closing])], [block, last],
                             most=1 if tensors is None else None)  # fmt: skip
 
-    def _scalar_guard(self, block: Block, last: Block) -> Sequence[str]:
+    def _scalar_guard(self, block: BlockBody, last: BlockBody) -> Sequence[str]:
         """The condition of the program that writes scalars: the last one, if blocks read them."""
         if last.writes().isdisjoint(block.used):
             return ["    if block == 0:"]
@@ -122,7 +130,7 @@ class Launch:
 
     # ---- text ----
 
-    def opening(self, blocks: Iterable[Block]) -> list[str]:
+    def opening(self, blocks: Iterable[BlockBody]) -> list[str]:
         """Lines that look up a program's row and block, and load what blocks need of it."""
         pointers = {name for block in blocks for name in block.pointers.values()}
         numbers = {name for block in blocks for name in block.used}
@@ -148,7 +156,7 @@ class Launch:
         return ["@triton.jit", head, *comment_lines(self.comment), *body]
 
     def kernel_source(
-        self, lines: list[str], blocks: Sequence[Block], most: int | None = None
+        self, lines: list[str], blocks: Sequence[BlockBody], most: int | None = None
     ) -> KernelSource:
         """The kernel and its launch, with `most` programs per part, or one per block."""
         rows = self._launch_tables(most)
@@ -164,7 +172,7 @@ class Launch:
             self.name, lines, helpers, launch, types, {"LANES": BLOCK_SIZE.value}, traffic
         )
 
-    def _cost(self, blocks: Sequence[Block]) -> Traffic:
+    def _cost(self, blocks: Sequence[BlockBody]) -> KernelTraffic:
         """The cost of all parts; each tensor is read and written once."""
         read = {name for block in blocks for name in block.reads()}
         written = {name for block in blocks for name in block.writes()}
@@ -172,9 +180,9 @@ class Launch:
         for part in self.table.parts:
             for block in blocks:
                 work[(width(part) if block.is_wide else 1,)] += operation_count(block.terms)
-        return Traffic(self._accesses(read), self._accesses(written), work)
+        return KernelTraffic(self._accesses(read), self._accesses(written), work)
 
-    def _accesses(self, names: Collection[str]) -> tuple[Access, ...]:
+    def _accesses(self, names: Collection[str]) -> tuple[MovedElements, ...]:
         columns = [column for column in self.table.rows if column.operand.name in names]
         return tuple(
             _single(part) if column.is_number else all_elements(part)
@@ -202,9 +210,9 @@ class Launch:
         return self.writer.setup if steady else self.writer.body
 
 
-def _single(operand: NumpyOperand) -> Access:
+def _single(operand: NumpyOperand) -> MovedElements:
     """An access to a scalar."""
-    return Access(operand.storage, 1, operand.type.dtype.itemsize, (1,), 0)
+    return MovedElements(operand.storage, 1, operand.type.dtype.itemsize, (1,), 0)
 
 
 def blockwise(call: Callable[[str], str], result: str = "") -> list[str]:

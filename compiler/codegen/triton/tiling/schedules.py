@@ -74,7 +74,7 @@ ASSUMED_SIZE = 64
 
 
 @dataclass(frozen=True)
-class Schedule:
+class TileSchedule:
     """Elements of a program; for each loop the iterations per tile, and if one tile covers it.
 
     Elements are along axis 0 and iterations along axis 1, or the other way where `across` is set.
@@ -94,10 +94,10 @@ def size_hint(size: Size, assumed: int = ASSUMED_SIZE) -> int:
     return evaluate(size, dict.fromkeys(size.names, assumed)) if isinstance(size, Dim) else size
 
 
-def choose_schedule(kernel: KernelBody) -> Schedule:
+def choose_schedule(kernel: KernelBody) -> TileSchedule:
     """Choose the schedule of a kernel."""
     if not kernel.loops:
-        return Schedule(BLOCK_SIZE.value)
+        return TileSchedule(BLOCK_SIZE.value)
     if kernel.ends:
         return _ragged_schedule(kernel)
     across = iterations_are_strided(kernel) and not _persistent_loops(kernel, "order")
@@ -125,7 +125,7 @@ def choose_schedule(kernel: KernelBody) -> Schedule:
         isinstance(s, int) and s <= n for s, n in zip(sizes, iterations, strict=True)
     )
     warps = min(MAX_WARPS, max(WARPS, count * max(iterations) // (ELEMENTS.value // WARPS)))
-    return Schedule(count, tuple(iterations), persistent, across, warps, padded)
+    return TileSchedule(count, tuple(iterations), persistent, across, warps, padded)
 
 
 def _padded_part(kernel: KernelBody, elements: int, most: int) -> int:
@@ -142,7 +142,7 @@ def _padded_part(kernel: KernelBody, elements: int, most: int) -> int:
     return power_of_two(size) if shared and power_of_two(size) <= most else 0
 
 
-def _ragged_schedule(kernel: KernelBody) -> Schedule:
+def _ragged_schedule(kernel: KernelBody) -> TileSchedule:
     """The schedule of a kernel with data-dependent loop ends: few iterations, more elements."""
     sizes = [kernel.trip_count(n) for n in range(len(kernel.loops))]
     persistent = tuple(
@@ -154,7 +154,7 @@ def _ragged_schedule(kernel: KernelBody) -> Schedule:
         _bound(size) if is_persistent else tile
         for size, is_persistent, tile in zip(sizes, persistent, tiles, strict=True)
     )
-    return Schedule(max(1, ELEMENTS.value // 4 // max(iterations)), iterations, persistent)
+    return TileSchedule(max(1, ELEMENTS.value // 4 // max(iterations)), iterations, persistent)
 
 
 def _bound(size: Size) -> int:

@@ -29,7 +29,7 @@ MIN_SIDE = 16
 
 
 @dataclass(frozen=True)
-class Tile:
+class ProductTile:
     """Rows and columns of a result, the step along K, warps of a program, pipeline stages."""
 
     rows: int
@@ -38,7 +38,9 @@ class Tile:
     warps: int = WARPS
     stages: int = STAGES
 
-    def fit(self, rows: Size, columns: Size, inner: Size, least_inner: int = MIN_SIDE) -> Tile:
+    def fit(
+        self, rows: Size, columns: Size, inner: Size, least_inner: int = MIN_SIDE
+    ) -> ProductTile:
         """The tile no larger than a product requires; symbolic sizes require it all."""
         return replace(
             self,
@@ -62,19 +64,23 @@ class Tile:
         return size_hint(product(stack)) * -(-rows // self.rows) * across
 
 
-HALF = (Tile(64, 32, 128, stages=4), Tile(64, 64, 64, stages=4), Tile(64, 128, 64))
+HALF = (
+    ProductTile(64, 32, 128, stages=4),
+    ProductTile(64, 64, 64, stages=4),
+    ProductTile(64, 128, 64),
+)
 """Tiles of factors that matrix units multiply, the smallest first."""
 
-HALF_OF_SHORT_RUNS = (Tile(64, 32, 32), Tile(64, 64, 32))
+HALF_OF_SHORT_RUNS = (ProductTile(64, 32, 32), ProductTile(64, 64, 32))
 """The same where few elements along K are adjacent in memory: windows of images of few channels."""
 
-SINGLE = (Tile(32, 64, 16), Tile(64, 64, 16), Tile(128, 64, 16))
+SINGLE = (ProductTile(32, 64, 16), ProductTile(64, 64, 16), ProductTile(128, 64, 16))
 """Tiles of float32 without matrix units."""
 
-WIDE = (Tile(64, 64, 16),)
+WIDE = (ProductTile(64, 64, 16),)
 """Tiles of float64, and of float32 rounded to TF32."""
 
-FEW_ROWS = Tile(16, 32, 32, stages=4)
+FEW_ROWS = ProductTile(16, 32, 32, stages=4)
 """The tile of products without matrix units of at most as many rows, such as steps of an LSTM.
 
 They are bound by the latency of loads: its narrow columns make more programs, its long steps along
@@ -83,49 +89,51 @@ K fewer of them in sequence.
 
 
 @dataclass(frozen=True)
-class Choice:
+class TileChoice:
     """A tile for results of at most `most` rows; for all larger ones if it is None."""
 
     most: int | None
-    tile: Tile
+    tile: ProductTile
 
 
 def choices(
-    tiles: Sequence[Tile], stack: Sequence[Size], rows: Size, columns: Size
-) -> list[Choice]:
+    tiles: Sequence[ProductTile], stack: Sequence[Size], rows: Size, columns: Size
+) -> list[TileChoice]:
     """The tiles that some number of rows requires, the one for the fewest rows first.
 
     One, if the number is known.
     """
     if not isinstance(rows, Dim):
-        return [Choice(None, _chosen(tiles, stack, rows, columns))]
-    selected: list[Choice] = []
+        return [TileChoice(None, _chosen(tiles, stack, rows, columns))]
+    selected: list[TileChoice] = []
     least = size_hint(rows, 1)
     for tile, larger in pairwise(tiles):
         most = _most_rows(larger, stack, columns)
         if most >= least and (not selected or most > (selected[-1].most or 0)):
-            selected.append(Choice(most, tile))
-    return [*selected, Choice(None, tiles[-1])]
+            selected.append(TileChoice(most, tile))
+    return [*selected, TileChoice(None, tiles[-1])]
 
 
-def _chosen(tiles: Sequence[Tile], stack: Sequence[Size], rows: int, columns: Size) -> Tile:
+def _chosen(
+    tiles: Sequence[ProductTile], stack: Sequence[Size], rows: int, columns: Size
+) -> ProductTile:
     """The largest tile of which there are enough, or the smallest."""
     enough = (t for t in reversed(tiles) if t.count(stack, rows, columns) >= ENOUGH_PROGRAMS.value)
     return next(enough, tiles[0])
 
 
-def _most_rows(tile: Tile, stack: Sequence[Size], columns: Size) -> int:
+def _most_rows(tile: ProductTile, stack: Sequence[Size], columns: Size) -> int:
     """The most rows of which there are too few of these tiles."""
     in_a_row = max(1, tile.count(stack, 1, columns))
     return (-(-ENOUGH_PROGRAMS.value // in_a_row) - 1) * tile.rows
 
 
-def few_rows(found: Sequence[Choice], rows: Size) -> list[Choice]:
+def few_rows(found: Sequence[TileChoice], rows: Size) -> list[TileChoice]:
     """The choices, and before them the one for few rows; that one alone if there are no more."""
     few = replace(FEW_ROWS, columns=min(FEW_ROWS.columns, found[0].tile.columns))
     if not isinstance(rows, Dim):
-        return [Choice(None, few)] if rows <= few.rows else list(found)
-    return [*([Choice(few.rows, few)] if size_hint(rows, 1) <= few.rows else []), *found]
+        return [TileChoice(None, few)] if rows <= few.rows else list(found)
+    return [*([TileChoice(few.rows, few)] if size_hint(rows, 1) <= few.rows else []), *found]
 
 
 def _side(size: Size, most: int, least: int) -> int:
