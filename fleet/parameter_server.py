@@ -15,6 +15,7 @@ from fleet.algorithm import DistributedOptimizer, Fleet, Mode
 from fleet.strategies import DistributedStrategy, StrategyFactory, strategy_for
 from fluid import io, parameter_server
 from fluid.communicator import Communicator
+from fluid.distributed.job import DerivedJob, is_distributed
 from fluid.executor import Executor
 from fluid.framework import Program, Variable, default_startup_program
 from fluid.optimizer import Optimizer
@@ -185,7 +186,7 @@ class DistributedTranspiler(Fleet):
             warnings.filterwarnings("ignore", "program_only: the parameters are not saved")
             io.save_inference_model(*ends, origin, None, None, True, program_only=True)
         saved = Program.parse_from_string((Path(dirname) / "__model__").read_bytes())
-        saved._trained_by = distributed
+        saved.job = DerivedJob(distributed)
         io.save_persistables(executor, dirname, saved)
 
     def save_persistables(
@@ -204,7 +205,7 @@ class DistributedTranspiler(Fleet):
         _expect_executor(executor, "save_persistables")
         _expect_plain(main_program, "save_persistables")
         program = self._minimized()[0] if main_program is None else main_program
-        if not getattr(program, "_is_distributed", False):
+        if not is_distributed(program.job):
             raise ValueError(
                 "main_program is for local, may not use fleet.save_persistables: use "
                 "fluid.io.save_persistables for a program of one process"

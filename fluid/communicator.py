@@ -10,9 +10,10 @@ from compiler.support.settings.paddle import (
     FLAGS_communicator_send_queue_size,
 )
 from compiler.support.settings.setting import Setting
+from fluid.distributed.job import GEO_STEPS, TrainerJob
+from fluid.distributed.sharding import DistributedMode
 from fluid.framework import Program
 from fluid.parameter_server.sessions import session_for
-from fluid.transpiler.distribute.config import DistributedMode
 from fluid.transpiler.distribute.geo import DELTA
 from runtime.errors import WireError
 
@@ -44,9 +45,10 @@ class Communicator:
                 "the program does not communicate with servers: "
                 "pass what get_trainer_program returns"
             )
-        plan = getattr(program, "_sharding_plan", None)
+        job = program.job
+        by_default = job.plan.mode if isinstance(job, TrainerJob) else DistributedMode.ASYNC
         self._session = session
-        self._mode = mode if mode is not None else getattr(plan, "mode", DistributedMode.ASYNC)
+        self._mode = by_default if mode is None else mode
         self._steps = int((kwargs or {}).get("geo_need_push_nums") or _geo_steps(program))
         self._max_merged = _setting(FLAGS_communicator_max_merge_var_num, envs or {})
         self._waiting = _setting(FLAGS_communicator_send_queue_size, envs or {}, self._max_merged)
@@ -78,7 +80,7 @@ class Communicator:
 
 def _geo_steps(program: Program) -> int:
     """Return the steps between two exchanges from the settings of `transpile`."""
-    return int(getattr(program, "_geo_steps", 100))
+    return program.job.geo_steps if isinstance(program.job, TrainerJob) else GEO_STEPS
 
 
 def _setting(setting: Setting[int], envs: Mapping[str, Any], other: int | None = None) -> int:

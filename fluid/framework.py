@@ -22,6 +22,7 @@ from compiler.support.tracebacks import entry_point
 from fluid.compat.descs import ProgramDesc
 from fluid.compat.installed import in_dygraph_mode, load_op_library, require_version
 from fluid.compat.op_protos import OpProtoHolder, get_all_op_protos
+from fluid.distributed.paddle_names import JobNames
 from fluid.recording import current_state, pruning
 from fluid.recording.arguments import ArgumentError, typed
 from fluid.recording.block import Block
@@ -76,7 +77,7 @@ _debug_string_ = current_state.debug_string
 _dygraph_tracer = current_state._dygraph_tracer
 
 
-class Program(ir.Program):
+class Program(JobNames, ir.Program):
     """A program: a list of blocks of ops; block 0 is the global one.
 
     `random_seed` 0 means different random numbers in each run. With any other seed, every random op

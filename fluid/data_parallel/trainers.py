@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from fluid.data_parallel.strategies import BuildStrategy
+from fluid.distributed.job import CollectiveJob
 from fluid.framework import Program
 
 __all__ = ["ALONE", "Trainers", "trainers_of"]
@@ -37,8 +37,8 @@ def trainers_of(program: Program, strategy: BuildStrategy) -> Trainers:
     Raises AssertionError if their number differs from the number of endpoints, ValueError for
     a `trainer_id` out of range, and for several trainers without endpoints.
     """
-    endpoints: list[Any] = getattr(program, "_trainers_endpoints", None) or []
-    endpoints = endpoints or list(strategy.trainers_endpoints)
+    job = program.job if isinstance(program.job, CollectiveJob) else CollectiveJob()
+    endpoints = job.endpoints or tuple(strategy.trainers_endpoints)
     count, number = strategy.num_trainers, strategy.trainer_id
     if endpoints and count != len(endpoints):
         raise AssertionError(
@@ -55,14 +55,14 @@ def trainers_of(program: Program, strategy: BuildStrategy) -> Trainers:
         )
     if count == 1:
         return ALONE
-    rings = getattr(program, "_nccl_comm_num", None) or strategy.nccl_comm_num
-    return Trainers(count, number, tuple(endpoints), _group(program, strategy), rings)
+    rings = job.rings or strategy.nccl_comm_num
+    return Trainers(count, number, endpoints, _group(job, strategy), rings)
 
 
-def _group(program: Program, strategy: BuildStrategy) -> int:
+def _group(job: CollectiveJob, strategy: BuildStrategy) -> int:
     """Trainers per group of a hierarchical all-reduce; 1 if it is not hierarchical."""
-    for source, prefix in ((program, "_"), (strategy, "")):
-        if getattr(source, f"{prefix}use_hierarchical_allreduce", False):
-            size = getattr(source, f"{prefix}hierarchical_allreduce_inter_nranks", None)
-            return max(1, size or 1)
+    if job.group:
+        return job.group
+    if strategy.use_hierarchical_allreduce:
+        return max(1, strategy.hierarchical_allreduce_inter_nranks or 1)
     return 1

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import numpy as np
 
 from compiler.ir.types import Array
+from fluid.distributed.job import ParameterServerJob
 from fluid.framework import Operator, Program, Variable
 from fluid.parameter_server.joined import joined_program
 from fluid.parameter_server.names import TRAINER, backup_name
@@ -43,13 +43,14 @@ def serve(program: Program, scope: Scope, place: Place, compile: Compile) -> Non
 
     Raises WireError for a job that failed, NotInitialized where the startup program has not run.
     """
-    op: Any = program.global_block().ops[-1]
+    op = program.global_block().ops[-1]
     endpoint = str(op.attr("endpoint"))
-    endpoints = list(getattr(program, "_endpoints", None) or [endpoint])
+    job = program.job if isinstance(program.job, ParameterServerJob) else None
+    endpoints = [] if job is None else list(job.plan.endpoints)
     if endpoint not in endpoints:
         endpoints = [endpoint]
-    settings = getattr(program, "_server_settings", None)
-    server = Server(endpoints, endpoints.index(endpoint), Settings.from_env(given=settings))
+    settings = Settings.from_env(given=None if job is None else job.settings)
+    server = Server(endpoints, endpoints.index(endpoint), settings)
     blocks = ServedBlocks(program, op, scope, server)
     blocks.compile_for(place, compile)
     server.attach(blocks.service(endpoints.index(endpoint)))
@@ -58,7 +59,7 @@ def serve(program: Program, scope: Scope, place: Place, compile: Compile) -> Non
 
 def gradients_of(program: Program) -> tuple[Gradient, ...]:
     """The gradients that the program of a server takes, in the order of messages."""
-    op: Any = program.global_block().ops[-1]
+    op = program.global_block().ops[-1]
     names = [str(name) for name in op.inputs.get("X", [])]
     return tuple(_gradient(program, name, bool(op.attr("sync_mode"))) for name in names)
 

@@ -9,7 +9,8 @@ from threading import RLock
 from typing import Any
 from weakref import WeakSet
 
-from fluid.framework import Program
+from compiler.ir.program import OpDesc
+from fluid.distributed.job import ParameterServerJob, ProgramOfJob
 from fluid.parameter_server.programs import exchanges, sessions
 from runtime.errors import WireError
 from runtime.ps.settings import Settings
@@ -24,7 +25,7 @@ _completed: list[Trainer] = []
 _lock = RLock()
 
 
-def session_for(program: Program, user: Any = None) -> Trainer | None:
+def session_for(program: ProgramOfJob, user: Any = None) -> Trainer | None:
     """The session that a program of a trainer uses; None for a program that exchanges nothing.
 
     `user` is the Executor that runs it: when the last one has closed, the trainer has completed.
@@ -34,8 +35,9 @@ def session_for(program: Program, user: Any = None) -> Trainer | None:
         return None
     endpoints = tuple(dict.fromkeys(endpoint for op in ops for endpoint in _endpoints(op)))
     number = max(int(op.attrs.get("trainer_id", 0)) for op in ops)
+    job = program.job if isinstance(program.job, ParameterServerJob) else None
     with _lock:
-        trainer = _known(number, endpoints, getattr(program, "_server_settings", None))
+        trainer = _known(number, endpoints, None if job is None else job.settings)
         trainer.subscribe(received(program))
         if user is not None:
             _users[trainer].add(user)
@@ -51,7 +53,7 @@ def open_session(endpoints: Iterable[str]) -> Trainer | None:
         )
 
 
-def trainer_step(program: Program) -> int:
+def trainer_step(program: ProgramOfJob) -> int:
     """The last step that the trainer of a program has made, where a restarted one continues.
 
     Raises ValueError for a program that exchanges nothing with servers.
@@ -62,7 +64,7 @@ def trainer_step(program: Program) -> int:
     return session.step
 
 
-def _known(number: int, endpoints: tuple[str, ...], given: Mapping[str, Any] | None) -> Trainer:
+def _known(number: int, endpoints: tuple[str, ...], given: Mapping[str, object] | None) -> Trainer:
     """The open session of a trainer with some of the same servers, or a new one."""
     for (trainer_number, others), trainer in _sessions.items():
         if trainer_number == number and not set(others).isdisjoint(endpoints):
@@ -100,7 +102,7 @@ def _released(user: Any) -> list[Trainer]:
     return released
 
 
-def complete(program: Program, user: Any) -> None:
+def complete(program: ProgramOfJob, user: Any) -> None:
     """A trainer has completed, even one that has not run yet; other Executors use it no longer.
 
     Nothing is done for a program that exchanges nothing.
@@ -132,12 +134,12 @@ def _end() -> None:
         trainer.leave()
 
 
-def _endpoints(op: Any) -> list[str]:
+def _endpoints(op: OpDesc) -> list[str]:
     named = [op.attrs.get(name) or [] for name in ("epmap", "endpoints")]
     return [str(name) for names in named for name in names]
 
 
-def received(program: Program) -> dict[str, list[str]]:
+def received(program: ProgramOfJob) -> dict[str, list[str]]:
     """The variables that a program receives, by server."""
     names_by_server: dict[str, list[str]] = {}
     for op in exchanges(program):

@@ -11,6 +11,8 @@ from dataclasses import replace
 from typing import Any
 
 from compiler.support.tracebacks import entry_point
+from fluid.distributed.job import CollectiveJob, is_distributed
+from fluid.distributed.sharding import ShardingPlan
 from fluid.framework import Program, default_main_program, default_startup_program
 from fluid.transpiler import collective
 from fluid.transpiler.distribute.config import (
@@ -78,12 +80,11 @@ class DistributeTranspiler:
         config = check_config(self.config)
         if config.mode == "nccl2":
             transpile_nccl2(main, startup, trainer_id, trainers, current_endpoint, config)
-            _mark(main, trainer_id)
         elif config.mode == "collective":
             rewriting = _collective(config)
             arguments = (startup, main, trainer_id, trainers, current_endpoint, config.wait_port)
             rewriting.transpile(*arguments)
-            _mark(main, trainer_id)
+            main.job = CollectiveJob(is_chief=trainer_id == 0)
         else:
             endpoints = parse_endpoints(pservers, "pservers")
             count = _trainer_count(trainers)
@@ -142,8 +143,8 @@ class DistributeTranspiler:
         return self._made("get_startup_program").server_startup(endpoint)
 
     @property
-    def sharding_plan(self) -> Any:
-        """The placement of parameters: a `ShardingPlan`. Raises RuntimeError before `transpile`."""
+    def sharding_plan(self) -> ShardingPlan:
+        """The placement of parameters. Raises RuntimeError before `transpile`."""
         return self._made("sharding_plan").plan
 
     @property
@@ -219,14 +220,8 @@ def _expect_programs(*programs: Any) -> None:
     for program in programs:
         if not isinstance(program, Program):
             raise TypeError(f"transpile takes Programs, not {type(program).__name__}")
-        if getattr(program, "_is_distributed", False):
+        if is_distributed(program.job):
             raise RuntimeError(
                 "the program is transpiled already, and a second time would send everything twice; "
                 "transpile a program that was built anew, or a clone made before"
             )
-
-
-def _mark(program: Program, trainer_id: int) -> None:
-    """Mark a program as part of a distributed job, with its trainer id."""
-    program._is_distributed = True
-    program._is_chief = trainer_id == 0

@@ -6,6 +6,8 @@ import pytest
 
 import compiler
 import fluid
+from fluid.distributed.job import CollectiveJob, DerivedJob, ServerJob, TrainerJob
+from fluid.parameter_server import has_placement
 from fluid.transpiler.distribute.blocks import block_program
 from tests.fluid.server_job import SERVERS, transpiled
 from tests.fluid.test_distribute_transpiler import config, kinds, op_of, wide
@@ -226,11 +228,46 @@ def test_a_server_s_block_takes_sparse_rows():
     assert {each.name for each in module.feeds} == feed.keys()
 
 
+PADDLE_NAMES = {
+    "_is_distributed": False, "_is_chief": False, "_parameters_on_pservers": None, "_endpoints": [],
+    "_ps_endpoint": None, "_trainers_endpoints": [], "_distributed_lookup_table": None,
+    "_nccl_comm_num": 1, "_use_hierarchical_allreduce": False,
+    "_hierarchical_allreduce_inter_nranks": 0, "_fleet_opt": None,
+}  # fmt: skip
+"""The attributes of a Program of release 1.8.5 about its job, before it is transpiled."""
+
+
+def test_paddle_names_read_the_job():
+    def differing(program):
+        read = {name: getattr(program, name) for name in PADDLE_NAMES}
+        return {name: value for name, value in read.items() if value != PADDLE_NAMES[name]}
+
+    program = fluid.Program()
+    assert program.job is None and differing(program) == {}
+    program.job = CollectiveJob(is_chief=True, endpoints=(FIRST, SECOND), rings=2, group=2)
+    assert differing(program) == {
+        "_is_distributed": True, "_is_chief": True, "_trainers_endpoints": [FIRST, SECOND],
+        "_nccl_comm_num": 2, "_use_hierarchical_allreduce": True,
+        "_hierarchical_allreduce_inter_nranks": 2,
+    }  # fmt: skip
+    transpiler, trainer, startup, _ = transpiled(wide())
+    assert trainer.job is startup.job and isinstance(trainer.job, TrainerJob)
+    server = transpiler.get_pserver_program(SECOND)
+    placement = server._parameters_on_pservers
+    assert isinstance(server.job, ServerJob) and placement is trainer._parameters_on_pservers
+    assert differing(server) == {
+        "_is_distributed": True, "_parameters_on_pservers": placement,
+        "_endpoints": [FIRST, SECOND], "_ps_endpoint": SECOND,
+    }  # fmt: skip
+    program.job = DerivedJob(trainer)
+    assert differing(program) == {} and has_placement(program)
+
+
 def test_clones_are_equal():
     transpiler, trainer, startup, _ = transpiled(wide(lambda: fluid.optimizer.Adam(0.1)))
     for program in (trainer, startup, *transpiler.get_pserver_programs(FIRST)):
         clone = program.clone()
         assert clone.serialize_to_string() == program.serialize_to_string()
-        assert clone._sharding_plan is program._sharding_plan
+        assert clone.job is program.job
         clone.global_block().create_var(name="of_the_clone", shape=[1])
         assert "of_the_clone" not in program.global_block().vars

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from enum import IntEnum
 from typing import Any
 
 from compiler.support.settings.paddle import (
@@ -11,6 +10,7 @@ from compiler.support.settings.paddle import (
     FLAGS_rpc_prefetch_thread_num,
     FLAGS_rpc_send_thread_num,
 )
+from fluid.distributed.sharding import DistributedMode
 from fluid.framework import Parameter
 from fluid.transpiler.distribute.server_settings import server_settings
 from fluid.transpiler.ps_dispatcher import PSDispatcher, RoundRobin
@@ -25,15 +25,6 @@ __all__ = [
 MODES = ("pserver", "nccl2", "collective")
 LEAST_BLOCK = 8192
 """The smallest `min_block_size`, in elements: smaller messages waste bandwidth."""
-
-
-class DistributedMode(IntEnum):
-    """How servers wait for trainers: the attribute `distributed_mode` of `listen_and_serv`."""
-
-    SYNC = 0
-    ASYNC = 1
-    HALF_ASYNC = 2
-    GEO = 3
 
 
 class DistributeTranspilerConfig:
@@ -176,3 +167,11 @@ class ServerRuntimeConfig:
         self._rpc_send_thread_num = FLAGS_rpc_send_thread_num.read()
         self._rpc_get_thread_num = FLAGS_rpc_get_thread_num.read()
         self._rpc_prefetch_thread_num = FLAGS_rpc_prefetch_thread_num.read()
+
+    def attributes(self) -> dict[str, int]:
+        """The numbers as attributes of `listen_and_serv`."""
+        return {
+            "rpc_get_thread_num": self._rpc_get_thread_num,
+            "rpc_send_thread_num": self._rpc_send_thread_num,
+            "rpc_prefetch_thread_num": self._rpc_prefetch_thread_num,
+        }

@@ -6,16 +6,15 @@ corrected = g + g * g * (parameter now - parameter that the trainer received). S
 
 from __future__ import annotations
 
-from typing import Any
-
+from fluid.distributed.sharding import Slice
 from fluid.framework import Block
 from fluid.parameter_server.names import BACKUP, TRAINER, backup_name
-from fluid.transpiler.distribute.slicing import Slice
+from fluid.transpiler.distribute.server_builder import ServerBuilder
 
-__all__ = ["BACKUP", "backup_name", "compensate_delay"]
+__all__ = ["compensate_delay"]
 
 
-def compensate_delay(server: Any, block: Block, part: Slice, gradient: str) -> str:
+def compensate_delay(server: ServerBuilder, block: Block, part: Slice, gradient: str) -> str:
     """Append the correction of a gradient to a block; returns the corrected variable."""
     backups = [backup_name(part.name, trainer) for trainer in range(server.plan.trainers)]
     for name in backups:
@@ -31,7 +30,7 @@ def compensate_delay(server: Any, block: Block, part: Slice, gradient: str) -> s
     return _add(server, block, part, "elementwise_add", gradient, twice)
 
 
-def _add(server: Any, block: Block, part: Slice, kind: str, x: str, y: str) -> str:
+def _add(server: ServerBuilder, block: Block, part: Slice, kind: str, x: str, y: str) -> str:
     """Append a binary op; returns its output variable."""
     number = sum(name.startswith("tmp_dc_output_") for name in server.block.vars)
     name = f"tmp_dc_output_{number}"

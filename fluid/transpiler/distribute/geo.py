@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from compiler.ir.program import OpRole
+from fluid.distributed.sharding import ShardingPlan
 from fluid.framework import Program
-from fluid.transpiler.distribute.plan import ShardingPlan
 from fluid.transpiler.distribute.trainer import append_recv, new_control
 
 __all__ = ["DELTA", "rewrite_geo_trainer"]

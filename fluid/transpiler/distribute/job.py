@@ -6,21 +6,20 @@ requests does not matter, and no user program is changed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
+from fluid.distributed.job import ServerJob, TrainerJob
+from fluid.distributed.placement import VarsDistributed
+from fluid.distributed.sharding import DistributedMode, ShardingPlan
 from fluid.framework import Program
-from fluid.transpiler.distribute.config import (
-    DistributedMode,
-    DistributeTranspilerConfig,
-    ServerRuntimeConfig,
-)
+from fluid.transpiler.distribute.config import DistributeTranspilerConfig, ServerRuntimeConfig
 from fluid.transpiler.distribute.endpoints import wait_for_endpoints
 from fluid.transpiler.distribute.geo import rewrite_geo_trainer
-from fluid.transpiler.distribute.placement import VarsDistributed, make_placement
-from fluid.transpiler.distribute.plan import ShardingPlan, make_plan, schedule_counters
+from fluid.transpiler.distribute.placement import make_placement
+from fluid.transpiler.distribute.plan import make_plan, schedule_counters
 from fluid.transpiler.distribute.server import make_server
+from fluid.transpiler.distribute.server_builder import InitialValue
 from fluid.transpiler.distribute.server_settings import server_settings
 from fluid.transpiler.distribute.server_startup import make_server_startup
 from fluid.transpiler.distribute.tables import distributed_table
@@ -43,8 +42,8 @@ class Job:
     updates: Updates
     plan: ShardingPlan
     placement: VarsDistributed
-    settings: dict[str, Any]
-    counters: list[str]
+    settings: Mapping[str, str | float]
+    counters: tuple[str, ...]
     """The counters of the learning-rate schedule."""
     threads: ServerRuntimeConfig = field(default_factory=ServerRuntimeConfig)
 
@@ -56,32 +55,34 @@ class Job:
 
     def server_program(self, endpoint: str) -> Program:
         """The main program of a server; ValueError for an endpoint that is no server's."""
-        self._expect_server(endpoint)
-        program = make_server(self.origin, self.updates, self.plan, endpoint, self.threads)
-        return self._marked(program, endpoint)
+        return self._server(endpoint)[0]
 
     def server_startup(self, endpoint: str) -> Program:
         """The startup program of a server; ValueError for an endpoint that is no server's."""
-        server = self.server_program(endpoint)
-        program = make_server_startup(self.origin_startup, server, self.plan, endpoint)
-        return self._marked(program, endpoint)
+        server, initial = self._server(endpoint)
+        startup = make_server_startup(self.origin_startup, server, initial, self.plan, endpoint)
+        startup.job, startup.random_seed = server.job, server.random_seed
+        return startup
 
-    def _marked(self, program: Program, endpoint: str) -> Program:
+    def _server(self, endpoint: str) -> tuple[Program, Mapping[str, InitialValue]]:
+        """The main program of a server, and the initial values of its variables."""
+        self._expect_server(endpoint)
+        program, initial = make_server(self.origin, self.updates, self.plan, endpoint, self.threads)
         program.random_seed = self.origin.random_seed
-        self.mark(program, endpoint)
-        return program
+        program.job = ServerJob(
+            self.plan, self.placement, endpoint, self._advanced_counters(), self.settings
+        )
+        return program, initial
 
-    def mark(self, program: Program, endpoint: str) -> None:
-        """Annotate a program with the information needed to save, load and run it in a job."""
-        program._is_distributed = True
-        program._endpoints = list(self.plan.endpoints)
-        program._ps_endpoint = endpoint
-        table = self.plan.table
-        program._distributed_lookup_table = None if table is None else table.name
-        program._parameters_on_pservers = self.placement
-        program._sharding_plan = self.plan
-        program._schedule_counters = [] if self.plan.mode is DistributedMode.GEO else self.counters
-        program._server_settings = self.settings
+    def trainer_job(self, endpoint: str, is_chief: bool, geo_steps: int) -> TrainerJob:
+        """The job as the programs of a trainer know it."""
+        counters = self._advanced_counters()
+        known = self.plan, self.placement, endpoint, counters, self.settings
+        return TrainerJob(*known, is_chief, geo_steps)
+
+    def _advanced_counters(self) -> tuple[str, ...]:
+        """The counters of the schedule that servers advance: none in GEO."""
+        return () if self.plan.mode is DistributedMode.GEO else self.counters
 
     def _expect_server(self, endpoint: str) -> None:
         if endpoint not in self.plan.endpoints:
@@ -118,15 +119,13 @@ def make_job(
         plan,
         placement,
         settings,
-        [*schedule_counters(origin, updates)],
+        schedule_counters(origin, updates),
     )
     trial = main.clone(), startup.clone()
     for programs in (trial, (main, startup)):
         _rewrite(job, *programs, trainer_id)
-    for program in (main, startup):
-        job.mark(program, current_endpoint)
-        program._geo_steps = config.geo_sgd_need_push_nums
-        program._is_chief = trainer_id == 0
+    steps = config.geo_sgd_need_push_nums
+    main.job = startup.job = job.trainer_job(current_endpoint, trainer_id == 0, steps)
     return job
 
 

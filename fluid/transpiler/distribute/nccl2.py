@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from fluid.distributed.job import CollectiveJob
 from fluid.framework import Program
 from fluid.recording.var_types import VarDesc
 from fluid.transpiler.distribute.config import DistributeTranspilerConfig
@@ -32,11 +33,13 @@ def transpile_nccl2(
     """
     endpoints = endpoint_list(trainers, trainer_id, current_endpoint)
     _check_levels(endpoints, config)
-    main._trainers_endpoints = endpoints
-    main._nccl_comm_num = config.nccl_comm_num
-    main._use_hierarchical_allreduce = config.use_hierarchical_allreduce
-    if config.use_hierarchical_allreduce:
-        main._hierarchical_allreduce_inter_nranks = config.hierarchical_allreduce_inter_nranks
+    levels = config.use_hierarchical_allreduce
+    main.job = CollectiveJob(
+        is_chief=trainer_id == 0,
+        endpoints=tuple(endpoints),
+        rings=config.nccl_comm_num,
+        group=config.hierarchical_allreduce_inter_nranks if levels else 0,
+    )
     _append_id(startup, trainer_id, endpoints, config)
 
 

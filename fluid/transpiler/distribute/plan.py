@@ -7,98 +7,19 @@ that build the same program agree without communicating.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
+from fluid.distributed.sharding import ShardingPlan, Shards, Table
 from fluid.framework import Program
 from fluid.recording.var_types import VarDesc
-from fluid.transpiler.distribute.config import DistributedMode, DistributeTranspilerConfig
-from fluid.transpiler.distribute.slicing import Slice, row_slices
-from fluid.transpiler.distribute.tables import Table, distributed_table, remote_lookups
+from fluid.transpiler.distribute.config import DistributeTranspilerConfig
+from fluid.transpiler.distribute.slicing import row_slices
+from fluid.transpiler.distribute.tables import distributed_table, remote_lookups
 from fluid.transpiler.distribute.updates import Updates, needs_whole, parameter
 
-__all__ = ["Shards", "ShardingPlan", "make_plan", "schedule_counters"]
-
-COUNTER_SUFFIX = ".trainer_"
-
-
-@dataclass(frozen=True)
-class Shards:
-    """The slices of one parameter, and how its gradient reaches them.
-
-    `gradient` is the variable that trainers send. `is_sparse`: it has row indices;
-    `is_remote`: trainers look up rows of the parameter and never hold it.
-    """
-
-    param: str
-    gradient: str
-    slices: tuple[Slice, ...]
-    is_sparse: bool
-    is_remote: bool
-
-    @property
-    def rows(self) -> list[int]:
-        """The number of rows of each slice."""
-        return [slice_.rows for slice_ in self.slices]
-
-    @property
-    def endpoints(self) -> list[str]:
-        """The server of each slice."""
-        return [slice_.endpoint for slice_ in self.slices]
-
-
-@dataclass(frozen=True)
-class ShardingPlan:
-    """A job: its servers, its number of trainers, what each server holds, how they exchange.
-
-    `synchronous` steps end with barriers. With `merges` a server waits for one gradient of each
-    trainer and takes their mean. `runtime_split` leaves cutting and joining to `send` and `recv`.
-    `counters` are the counters of the learning-rate schedule, which asynchronous trainers advance.
-    """
-
-    endpoints: tuple[str, ...]
-    trainers: int
-    synchronous: bool
-    merges: bool
-    mode: DistributedMode
-    runtime_split: bool
-    half_async: bool
-    dc_asgd: bool
-    shards: tuple[Shards, ...]
-    counters: tuple[str, ...]
-    table: Table | None
-
-    def of(self, param: str) -> Shards:
-        """The slices of a parameter; KeyError where the plan has none."""
-        return next(shards for shards in self.shards if shards.param == param)
-
-    def owned(self, endpoint: str) -> list[tuple[Shards, Slice]]:
-        """What a server holds, in order of the updates."""
-        return [
-            (shards, part)
-            for shards in self.shards
-            for part in shards.slices
-            if part.endpoint == endpoint
-        ]
-
-    def sent_name(self, name: str, trainer_id: int) -> str:
-        """The name under which a trainer sends a variable: its own where servers merge."""
-        return f"{name}{COUNTER_SUFFIX}{trainer_id}" if self.merges else name
-
-    def private_name(self, name: str, part: Slice) -> str:
-        """The name, on its server, of the optimizer state for a slice.
-
-        It is the name for the whole parameter, unless the server holds several slices of it.
-        """
-        slices_here = [
-            slice_ for slice_ in self.of(part.param).slices if slice_.endpoint == part.endpoint
-        ]
-        return part.named(name) if len(slices_here) > 1 else name
-
-    def counter_name(self, counter: str, trainer_id: int) -> str:
-        """The name of a trainer's share of a counter of the schedule."""
-        return f"{counter}{COUNTER_SUFFIX}{trainer_id}"
+__all__ = ["make_plan", "schedule_counters"]
 
 
 def make_plan(

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from compiler.ir.program import OpRole
+from fluid.distributed.sharding import ShardingPlan, Shards, Table
 from fluid.framework import Block, Operator
 from fluid.recording.var_types import VarDesc
 from fluid.transpiler.distribute.names import control_name
-from fluid.transpiler.distribute.plan import ShardingPlan, Shards
-from fluid.transpiler.distribute.tables import Table, insert_lookups
+from fluid.transpiler.distribute.tables import insert_lookups
 
 __all__ = ["replace_lookups", "send_table"]
 

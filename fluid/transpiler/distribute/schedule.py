@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from compiler.ir.program import BlockRef, OpRole
 from fluid.framework import Block, Operator
+from fluid.transpiler.distribute.server_builder import ServerBuilder
 
 __all__ = ["copy_schedule"]
 
 
-def copy_schedule(server: Any, block: Block) -> None:
+def copy_schedule(server: ServerBuilder, block: Block) -> None:
     """Copy the ops of the schedule into a block of a server, with the blocks that they own.
 
     If trainers are asynchronous, they advance the counter: it is the sum of the counts each has
@@ -24,9 +23,9 @@ def copy_schedule(server: Any, block: Block) -> None:
             _copy(server, block, op)
 
 
-def _add_counter(server: Any, block: Block, op: Operator) -> None:
+def _add_counter(server: ServerBuilder, block: Block, op: Operator) -> None:
     counter = op.writes()[0]
-    server.declare(counter, held=True)
+    server.declare(counter, initialised=True)
     trainers = range(server.plan.trainers)
     shares = [server.plan.counter_name(counter, trainer) for trainer in trainers]
     for name in shares:
@@ -35,7 +34,7 @@ def _add_counter(server: Any, block: Block, op: Operator) -> None:
     block.append_op("sum", inputs={"X": shares}, outputs={"Out": counter}, attrs=attrs)
 
 
-def _copy(server: Any, block: Block, op: Operator) -> None:
+def _copy(server: ServerBuilder, block: Block, op: Operator) -> None:
     """Copy an op, its blocks first becoming blocks inside `block`."""
     copied = server.copy_op(block, op, {})
     for name, value in op.attrs.items():
@@ -45,7 +44,7 @@ def _copy(server: Any, block: Block, op: Operator) -> None:
             copied.set_attr(name, BlockRef(inner.idx))
 
 
-def _copy_block(server: Any, source: Block, target: Block) -> None:
+def _copy_block(server: ServerBuilder, source: Block, target: Block) -> None:
     for var in source.vars.values():
         target.clone_variable(var, force_persistable=False)
     for op in source.ops:

@@ -9,35 +9,32 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from fluid.distributed.sharding import ShardingPlan, Slice, Table
 from fluid.framework import Block, Operator, Program
-from fluid.transpiler.distribute.delay import backup_name
-from fluid.transpiler.distribute.plan import ShardingPlan
-from fluid.transpiler.distribute.slicing import Slice
-from fluid.transpiler.distribute.tables import Table
+from fluid.parameter_server.names import backup_name
+from fluid.transpiler.distribute.server_builder import InitialValue
 from fluid.transpiler.distribute.trainer_startup import add_constant
 
-__all__ = ["Held", "make_server_startup"]
+__all__ = ["make_server_startup"]
 
 DRAWN = {"uniform_random", "gaussian_random", "truncated_gaussian_random"}
 EXCHANGE = {"recv", "fetch_barrier", "concat", "send", "fake_init"}
 VALUES = ("fp32_values", "int32_values", "int64_values", "bool_values", "values")
 
 
-@dataclass(frozen=True)
-class Held:
-    """The initial value of a server's variable: an original variable, or a slice of it."""
-
-    origin: str
-    part: Slice | None
-
-
 def make_server_startup(
-    startup: Program, server: Program, plan: ShardingPlan, endpoint: str
+    startup: Program,
+    server: Program,
+    initial: Mapping[str, InitialValue],
+    plan: ShardingPlan,
+    endpoint: str,
 ) -> Program:
-    """The startup program of a server; `startup` is the original one, `server` its main program.
+    """The startup program of a server.
+
+    `startup` is the original one, `server` its main program, whose variables have the `initial`
+    values.
 
     Raises ValueError for a table with `is_distributed` that no single constant or random op
     initialises.
@@ -47,8 +44,7 @@ def make_server_startup(
     for var in server.global_block().vars.values():
         block.clone_variable(var)
     source = [op for op in startup.global_block().ops if op.type not in EXCHANGE]
-    variables: dict[str, Held] = server._held
-    _copy_ops(block, source, startup.global_block(), variables)
+    _copy_ops(block, source, startup.global_block(), initial)
     if plan.table is not None:
         _init_table(block, source, plan.table, endpoint)
     _set_counters(block, plan)
@@ -58,7 +54,7 @@ def make_server_startup(
 
 
 def _copy_ops(
-    block: Block, source: list[Operator], declared: Block, held: Mapping[str, Held]
+    block: Block, source: list[Operator], declared: Block, initial: Mapping[str, InitialValue]
 ) -> None:
     """Copy the ops that initialise a server's variables, each for its slice."""
     makers: dict[str, list[Operator]] = {}
@@ -66,21 +62,21 @@ def _copy_ops(
         for name in op.writes():
             makers.setdefault(name, []).append(op)
     targets: dict[str, list[str]] = {}
-    for name, variable in held.items():
+    for name, variable in initial.items():
         targets.setdefault(variable.origin, []).append(name)
-    cut = [name for name, variable in held.items() if variable.part is not None]
-    wholes = {held[name].origin for name in cut if not _is_direct(makers, held[name].origin)}
-    same = {name: name for name, variable in held.items() if variable.part is None}
-    needed = _needed(makers, wholes | {held[name].origin for name in same})
+    cut = [name for name, variable in initial.items() if variable.part is not None]
+    wholes = {initial[name].origin for name in cut if not _is_direct(makers, initial[name].origin)}
+    same = {name: name for name, variable in initial.items() if variable.part is None}
+    needed = _needed(makers, wholes | {initial[name].origin for name in same})
     for op in source:
         if needed.intersection(op.writes()):
-            _copy(block, op, declared, held, targets, wholes)
+            _copy(block, op, declared, initial, targets, wholes)
         elif op.writes() and not set(op.writes()).isdisjoint(targets):
             for name in targets[op.writes()[0]]:
-                _copy_slice(block, op, name, held[name].part)
+                _copy_slice(block, op, name, initial[name].part)
     for name in cut:
-        if held[name].origin in wholes:
-            _append_slice(block, name, held[name])
+        if initial[name].origin in wholes:
+            _append_slice(block, name, initial[name])
 
 
 def _is_direct(makers: Mapping[str, list[Operator]], name: str) -> bool:
@@ -108,7 +104,7 @@ def _copy(
     block: Block,
     op: Operator,
     declared: Block,
-    held: Mapping[str, Held],
+    initial: Mapping[str, InitialValue],
     targets: Mapping[str, list[str]],
     wholes: set[str],
 ) -> None:
@@ -117,7 +113,7 @@ def _copy(
         if name not in block.vars and name in declared.vars:
             block.clone_variable(declared.vars[name], force_persistable=False)
     result = op.writes()[0]
-    names = [target for target in targets.get(result, []) if held[target].part is None]
+    names = [target for target in targets.get(result, []) if initial[target].part is None]
     for name in names if names and result not in wholes else [result]:
         _add(block, op, {result: name}, {})
 
@@ -148,12 +144,12 @@ def _add(block: Block, op: Operator, names: Mapping[str, str], attrs: dict[str, 
     block.add_op(op.type, op.inputs, outputs, {**op.attrs, **attrs}, op.source)
 
 
-def _append_slice(block: Block, name: str, held: Held) -> None:
+def _append_slice(block: Block, name: str, value: InitialValue) -> None:
     """Append a slice of a variable that was computed whole."""
-    assert held.part is not None
-    stop = held.part.start + held.part.rows
-    attrs = {"axes": [0], "starts": [held.part.start], "ends": [stop]}
-    block.append_op("slice", inputs={"Input": held.origin}, outputs={"Out": name}, attrs=attrs)
+    assert value.part is not None
+    stop = value.part.start + value.part.rows
+    attrs = {"axes": [0], "starts": [value.part.start], "ends": [stop]}
+    block.append_op("slice", inputs={"Input": value.origin}, outputs={"Out": name}, attrs=attrs)
 
 
 def _init_table(block: Block, source: list[Operator], table: Table, endpoint: str) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
 
 from compiler.ir.program import BlockRef, OpRole
+from fluid.distributed.sharding import ShardingPlan, Table
 from fluid.recording.var_types import VarDesc
-from fluid.transpiler.distribute.tables import Table
+from fluid.transpiler.distribute.server_builder import ServerBuilder
 
 __all__ = ["PATH", "add_table_blocks"]
 
@@ -15,9 +15,8 @@ PATH = "kLookupTablePath"
 """The variable with the directory that `checkpoint_notify` names."""
 
 
-def add_table_blocks(server: Any, parent: int) -> None:
+def add_table_blocks(server: ServerBuilder, table: Table, parent: int) -> None:
     """Blocks that update a table, look rows up in it and save it."""
-    table: Table = server.plan.table
     rows = (table.rows_here, table.shape[1])
     dtype = server.source.var(table.name).dtype
     server.block.create_var(name=table.name, shape=rows, dtype=dtype, persistable=True)
@@ -26,7 +25,7 @@ def add_table_blocks(server: Any, parent: int) -> None:
     _add_checkpoint(server, table, parent)
 
 
-def _add_update(server: Any, table: Table, parent: int, rows: tuple[int, ...]) -> None:
+def _add_update(server: ServerBuilder, table: Table, parent: int, rows: tuple[int, ...]) -> None:
     update = server.by_param[table.name]
     ops = [server.source.ops[index] for index in update.ops]
     step = next(op for op in ops if "LearningRate" in op.inputs)
@@ -49,7 +48,7 @@ def _add_update(server: Any, table: Table, parent: int, rows: tuple[int, ...]) -
         gradient = table.gradient
         block.append_op("sum", inputs={"X": names}, outputs={"Out": gradient})
     rate = step.inputs["LearningRate"][0]
-    server.declare(rate, held=True)
+    server.declare(rate, initialised=True)
     inputs = {"Param": table.name, "Grad": gradient, "LearningRate": rate}
     attrs = {"op_role": int(OpRole.OPTIMIZE)}
     block.append_op("sgd", inputs=inputs, outputs={"ParamOut": table.name}, attrs=attrs)
@@ -59,7 +58,7 @@ def _add_update(server: Any, table: Table, parent: int, rows: tuple[int, ...]) -
     server.optimize.append(BlockRef(block.idx))
 
 
-def _sent_names(plan: Any, table: Table, number: int) -> list[str]:
+def _sent_names(plan: ShardingPlan, table: Table, number: int) -> list[str]:
     """The names under which trainers send a server its rows of the gradient."""
     if not plan.merges:
         return [f"{table.gradient}.pserver_{number}"]
@@ -67,7 +66,7 @@ def _sent_names(plan: Any, table: Table, number: int) -> list[str]:
     return [f"{plan.sent_name(table.gradient, t)}.pserver_{number}" for t in trainers]
 
 
-def _add_prefetch(server: Any, table: Table, parent: int) -> None:
+def _add_prefetch(server: ServerBuilder, table: Table, parent: int) -> None:
     number = server.plan.endpoints.index(server.endpoint)
     ids, rows = table.prefetched(number)
     dtype = server.source.var(table.name).dtype
@@ -85,7 +84,7 @@ def _add_prefetch(server: Any, table: Table, parent: int) -> None:
     server.attrs["prefetch_var_name_to_block_id"] = [f"{ids}:{block.idx}"]
 
 
-def _add_checkpoint(server: Any, table: Table, parent: int) -> None:
+def _add_checkpoint(server: ServerBuilder, table: Table, parent: int) -> None:
     server.block.create_var(name=PATH, type=VarDesc.VarType.RAW, persistable=True)
     block = server.program.add_block(parent)
     block.append_op("save", inputs={"X": table.name}, attrs={"file_path": "none"})

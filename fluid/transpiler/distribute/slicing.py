@@ -7,7 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Slice", "VarBlock", "block_sizes", "slice_variable"]
+from fluid.distributed.sharding import Slice
+
+__all__ = ["VarBlock", "block_sizes", "row_slices", "slice_variable"]
 
 
 @dataclass(frozen=True)
@@ -58,47 +60,6 @@ def slice_variable(var_list: Iterable[Any], slice_count: int, min_block_size: in
         sizes = block_sizes(var.shape, slice_count, min_block_size)
         blocks += [str(VarBlock(var.name, i, size)) for i, size in enumerate(sizes)]
     return blocks
-
-
-@dataclass(frozen=True)
-class Slice:
-    """Consecutive rows of one parameter, which one server holds.
-
-    `index` is its number among the `count` slices of the parameter, `start` its first row;
-    `whole` is the shape of the parameter and `shape` that of the slice.
-    """
-
-    param: str
-    index: int
-    count: int
-    start: int
-    shape: tuple[int, ...]
-    whole: tuple[int, ...]
-    endpoint: str
-
-    @property
-    def name(self) -> str:
-        """The name of the variable on its server."""
-        return self.named(self.param)
-
-    @property
-    def rows(self) -> int:
-        """The number of its rows."""
-        return self.shape[0]
-
-    @property
-    def offset(self) -> int:
-        """The number of elements before it."""
-        return self.start * math.prod(self.whole[1:])
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether it is the only slice of its parameter."""
-        return self.count == 1
-
-    def named(self, name: str) -> str:
-        """The name of the same slice of another variable, such as the gradient."""
-        return name if self.is_whole else f"{name}.block{self.index}"
 
 
 def row_slices(

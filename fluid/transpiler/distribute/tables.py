@@ -8,14 +8,13 @@ server r mod n: `split_ids`, `prefetch` and `merge_ids` look up, `split_ids` and
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from compiler.ir.program import GRAD, OpRole
+from compiler.ir.program import OpRole
+from fluid.distributed.sharding import Table
 from fluid.framework import Block, Operator, Program
 
 __all__ = [
-    "Table",
     "distributed_table",
     "insert_lookups",
     "remote_lookups",
@@ -24,30 +23,6 @@ __all__ = [
 ]
 
 LOOKUPS = ("lookup_table", "lookup_table_v2")
-PREFETCH_IN, PREFETCH_OUT = "prefetch_compress_in_tmp_", "prefetch_compress_out_tmp_"
-
-
-@dataclass(frozen=True)
-class Table:
-    """An embedding table with `is_distributed`: its shape, and the servers that share its rows."""
-
-    name: str
-    shape: tuple[int, ...]
-    endpoints: tuple[str, ...]
-
-    @property
-    def rows_here(self) -> int:
-        """Number of rows each server allocates."""
-        return -(-self.shape[0] // len(self.endpoints))
-
-    @property
-    def gradient(self) -> str:
-        """The gradient that trainers send."""
-        return self.name + GRAD
-
-    def prefetched(self, server: int) -> tuple[str, str]:
-        """The variables with the ids for a server, and with the rows it answers."""
-        return f"{PREFETCH_IN}{server}", f"{PREFETCH_OUT}{server}"
 
 
 def lookups(program: Program) -> list[Operator]:

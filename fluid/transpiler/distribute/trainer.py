@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from compiler.ir.program import OpRole
+from fluid.distributed.sharding import ShardingPlan, Shards
 from fluid.framework import Block, Operator, Program
 from fluid.recording import pruning
 from fluid.recording.var_types import VarDesc
 from fluid.transpiler.distribute.clipping import GlobalNorm
 from fluid.transpiler.distribute.names import control_name
-from fluid.transpiler.distribute.plan import ShardingPlan, Shards
 from fluid.transpiler.distribute.remote import replace_lookups, send_table
 from fluid.transpiler.distribute.updates import Updates
 

@@ -7,9 +7,8 @@ from __future__ import annotations
 from typing import Any
 
 from compiler.ir.program import OpRole
+from fluid.distributed.sharding import DistributedMode, ShardingPlan
 from fluid.framework import Block, Operator, Program
-from fluid.transpiler.distribute.config import DistributedMode
-from fluid.transpiler.distribute.plan import ShardingPlan
 from fluid.transpiler.distribute.trainer import append_concats, append_recv, new_control
 
 __all__ = ["rewrite_trainer_startup"]

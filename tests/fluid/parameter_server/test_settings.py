@@ -21,7 +21,7 @@ def test_programs_have_the_settings_and_variables_have_priority():
     transpiler, main, startup, _ = transpiled(wide(), config=config(**FIELDS))
     programs = [main, startup, *transpiler.get_pserver_programs(SERVERS.split(",")[0])]
     for program in (*programs, main.clone()):
-        found = Settings.from_env({}, program._server_settings)
+        found = Settings.from_env({}, program.job.settings)
         assert (found.policy, found.heartbeat, found.lost_after) == ("wait", 1.5, 4)
         assert (found.return_within, found.reconnect, found.deadline) == (2, 20, 90)
         assert (found.snapshot_dir, found.snapshot_steps) == ("somewhere", 7)
@@ -30,9 +30,9 @@ def test_programs_have_the_settings_and_variables_have_priority():
     environ = {
         "FLUID_PS_POLICY": "shrink", "FLUID_PS_TOKEN": "other", "FLAGS_rpc_deadline": "5000"
     }  # fmt: skip
-    found = Settings.from_env(environ, main._server_settings)
+    found = Settings.from_env(environ, main.job.settings)
     assert (found.policy, found.security.token, found.deadline) == ("shrink", "other", 5)
-    assert Settings.from_env({}, transpiled(wide())[1]._server_settings) == Settings()
+    assert Settings.from_env({}, transpiled(wide())[1].job.settings) == Settings()
 
 
 @pytest.mark.parametrize(
