@@ -40,7 +40,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SHARES = {"tests": 0.4, "sanitizer": 0.12, "kernels": 0.28, "models": 0.2}
 """Fraction of the time for each stage; unused time is available to later stages."""
 
-SANITIZED = ("tests/codegen/test_triton.py", "tests/codegen/test_triton_epilogue.py")
+SANITIZED = ("tests/codegen/test_triton.py", "tests/codegen/triton/test_epilogues.py")
 """Tests small enough for a tool that slows kernels down a hundredfold."""
 
 PYTEST = (

@@ -49,30 +49,30 @@ LONG = (
     "test_cpu.py::test_a_step_is_timed_beside_torch",
     "test_gpu_predictor.py::test_numbers_are_those_of_the_cpu_for_every_batch[None-1e-05]",
     "test_heterogeneous.py::test_processes_under_launch_ps_equal_one_process",
-    "test_zoo.py::test_a_model_predicts_and_learns[mobilenet_v2]",
-    "test_zoo.py::test_a_model_predicts_and_learns[resnet50]",
-    "test_zoo.py::test_a_model_predicts_and_learns[se_resnext50]",
-    "test_parts.py::test_training_has_the_same_bits_in_less_memory[densenet121]",
+    "test_nets.py::test_a_model_predicts_and_learns[mobilenet_v2]",
+    "test_nets.py::test_a_model_predicts_and_learns[resnet50]",
+    "test_nets.py::test_a_model_predicts_and_learns[se_resnext50]",
+    "test_views.py::test_training_has_the_same_bits_in_less_memory[densenet121]",
     "test_recorded_training.py::test_training_on_a_device_equals_the_reference_s[resnet_cifar8",
     "test_recorded_training.py::test_training_on_a_device_equals_the_reference_s[mobilenet_block",
     "test_recorded_training.py::test_training_on_a_device_equals_the_reference_s[tagger_gru_crf",
     "test_mixed_precision.py::test_losses_are_nearly_those_of_float32[lenet-CUDAPlace(0)",
-    "test_transpilers_at_random.py::test_what_is_compiled_is_the_same",
+    "test_random_programs.py::test_what_is_compiled_is_the_same",
     "test_fusion.py::test_models_of_papers[densenet121]",
-    "test_zoo.py::test_a_model_predicts_and_learns[densenet121]",
-    "test_memory_optimize.py::test_what_is_compiled_of_a_network_is_the_same[se_resnext50]",
+    "test_nets.py::test_a_model_predicts_and_learns[densenet121]",
+    "test_memory_optimization_transpiler.py::test_what_is_compiled_of_a_network_is_the_same[se_resnext50]",
     "test_restarts.py::test_a_killed_rank_costs_an_epoch_at_most[1]",
     "test_launch.py::test_a_restarted_job_succeeds_and_keeps_the_logs_of_both_attempts",
-    "test_launched.py::test_ranks_train_as_one[3-apart-jobs2]",
+    "test_launched_ranks.py::test_ranks_train_as_one[3-apart-jobs2]",
     "test_faults.py::test_fault_is_named[pool: SIGSTOP of a worker]",
     "test_faults.py::test_fault_is_named[pool: SIGINT of the caller]",
     "test_faults.py::test_fault_is_named[separate: two of a rank]",
     "test_faults.py::test_fault_is_named[separate: SIGKILL of rank 0 before]",
-    "test_triton_reductions.py::test_rows_are_held_or_run_through_or_split[67-33001-2]",
-    "test_launch_ps.py::test_two_workers_train_by_collectives_as_one_process",
+    "test_reductions.py::test_rows_are_held_or_run_through_or_split[67-33001-2]",
+    "test_servers.py::test_two_workers_train_by_collectives_as_one_process",
     "test_examples.py::test_example_learns[image_classification-vgg]",
     "test_examples.py::test_example_learns[machine_translation",
-    "test_attack_programs.py::test_programs_made_and_dropped_leave_nothing_behind",
+    "test_programs.py::test_programs_made_and_dropped_leave_nothing_behind",
     "test_pictures_on_device.py::test_images_of_any_size_are_resized_to_any_other",
 )
 """Tests that take eight seconds and more, beside shorter ones of the same kind: `make slow` runs
@@ -154,3 +154,10 @@ def fresh_programs() -> Iterator[tuple[Any, Any]]:
         fluid.scope_guard(fluid.Scope()),
     ):
         yield main, startup
+
+
+@pytest.fixture
+def exe() -> Any:
+    """Give an executor on the CPU."""
+    fluid = importlib.import_module("fluid")
+    return fluid.Executor(fluid.CPUPlace())

@@ -15,7 +15,7 @@ import pytest
 import fluid
 from fluid.cli.main import main
 from fluid.compat.paddle.dataset import common
-from tests.fluid.dataset_files import make_all
+from tests.fluid.compat.paddle.dataset_files import make_all
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 LESSONS = [

@@ -15,7 +15,7 @@ import fluid
 from fleet.collective import Collective, DistributedStrategy
 from fleet.roles.user_defined import UserDefinedCollectiveRoleMaker
 from tests.fleet import programs
-from tests.fluid.launched.test_launched import alone, local_sgd
+from tests.fluid.data_parallel.test_launched_ranks import alone, local_sgd
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = Path(__file__).parent / "scripts/train_collective.py"

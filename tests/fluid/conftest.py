@@ -1,14 +1,3 @@
-"""What tests of the front end share."""
-
-import pytest
-
-import fluid
+"""Tests of the front end; scripts that they run in processes of their own are no tests."""
 
 collect_ignore = ["scripts"]
-"""Old scripts, which tests run as programs of their own."""
-
-
-@pytest.fixture
-def exe() -> fluid.Executor:
-    """Give an executor on the CPU."""
-    return fluid.Executor(fluid.CPUPlace())

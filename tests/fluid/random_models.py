@@ -14,7 +14,7 @@ from unittest.mock import patch
 import numpy as np
 
 import fluid
-from tests.passes.test_random import NAMES
+from tests.passes.test_random_networks import NAMES
 
 layers = fluid.layers
 Variable = fluid.Variable

@@ -28,7 +28,7 @@ from compiler.passes.base import Context, Pass
 from compiler.passes.manager import run_passes
 from compiler.passes.pipeline import named
 from tests.passes.random_networks import random_network
-from tests.passes.test_random import NAMES, close, legal, made_for, numbers
+from tests.passes.test_random_networks import NAMES, close, legal, made_for, numbers
 
 
 def main() -> int:

@@ -1,8 +1,10 @@
-"""Draws calls of ops, and holds their kernels against what the ops mean.
+"""Kernels compared with the reference implementation on random shapes, one family of ops a file.
 
 Sizes are small, odd and even, seldom a multiple of anything, and now and then 1 or larger than a
 tile's side. A batch is a size of its own, so that it can be a name instead: then one module serves
 the size that was drawn and another one.
+
+`EXAMPLES=20 pytest tests/codegen/families` tries twenty times as many shapes, new ones in each run.
 """
 
 import os

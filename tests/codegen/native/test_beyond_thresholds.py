@@ -19,14 +19,10 @@ from compiler.codegen.native.products.matmul import matmul
 from compiler.ir.dims import Size
 from compiler.ir.types import DType
 from compiler.support.thresholds import all_thresholds, lowered
-from tests.codegen.native import (
-    test_convolutions,
-    test_image_transposes,
-    test_image_winograd,
-    test_images,
-    test_loops,
-    test_products,
-)
+from tests.codegen.native import test_images, test_loops, test_products
+from tests.codegen.native.images import test_transposes as test_image_transposes
+from tests.codegen.native.images import test_winograd as test_image_winograd
+from tests.codegen.native.products import test_convolution as test_convolutions
 from tests.codegen.native.support import run_steps
 from tests.support.compiled_kernels import on_machines
 

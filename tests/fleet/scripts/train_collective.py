@@ -13,8 +13,8 @@ from paddle.fluid.incubate.fleet.base import role_maker
 
 import fleet
 from tests.fleet import programs
+from tests.fluid.data_parallel import ranks
 from tests.fluid.data_parallel.nets import NETS
-from tests.fluid.launched import ranks
 
 MODES = {
     "nccl2": [fleet.NCCL2Mode()],

@@ -33,7 +33,7 @@ WHERE = {
     ),
     "parallel_executor_dry_run": HERE + "test_a_dry_run_on_two_devices",
     "fetch_unmerged": "test_two_devices.py::test_values_of_each_device",
-    "compiled_program": "../test_compiled_program.py::test_it_runs_as_the_program",
+    "compiled_program": "../test_compiler.py::test_it_runs_as_the_program",
     "fuse_all_reduce_pass": HERE + "test_flags_change_no_number",
     "fuse_bn_act_pass": HERE + "test_flags_change_no_number",
     "fuse_elewise_add_act_pass": HERE + "test_flags_change_no_number",
@@ -42,8 +42,8 @@ WHERE = {
     "pass_builder": "test_two_devices.py::test_passes_are_inserted_and_removed",
     "generator_dataloader": HERE + "test_a_loader_with_a_batch_for_each_place",
     "parallel_executor_transformer": HERE + "test_flags_change_no_number",
-    "collective_allreduce": "../../distribute/test_collective_ops.py::test_ranks_together",
-    "collective_sendrecv": "../../runtime/test_rings.py::test_collectives_that_move",
+    "collective_allreduce": "../../ops/test_collective.py::test_ranks_together",
+    "collective_sendrecv": "../../runtime/collective/test_rings.py::test_collectives_that_move",
 }
 """Tests of the reference (without `test_`), and the test here that demands the same."""
 

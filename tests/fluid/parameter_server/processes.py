@@ -18,7 +18,7 @@ from tests.support.ports import free_endpoints
 
 ROOT = Path(__file__).resolve().parents[3]
 NORMED = {"equal_shares": True, "rows": 24, "epsilon": 0.1, "slower": 10}
-"""For nets with batch norm: see `test_synchronous.py`."""
+"""For nets with batch norm: see `test_synchronous_training.py`."""
 SECONDS = 60.0
 """How long a job may take until its test fails."""
 

@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 
 from tests.tools.ptx.floats import FORMATS
 from tests.tools.ptx.forms import Form
+from tests.tools.ptx.instruction_text import THREADS, form_kernel
 from tests.tools.ptx.operands import tuples, width
-from tests.tools.ptx.text import THREADS, form_kernel
 from tools.ptx import execute as run
 
 Array = NDArray[np.generic]

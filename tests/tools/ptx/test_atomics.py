@@ -8,9 +8,9 @@ import pytest
 
 from tests.tools.ptx.atomics import updated
 from tests.tools.ptx.floats import FORMATS
+from tests.tools.ptx.instruction_text import THREADS, address, kernel
 from tests.tools.ptx.operands import edges, random_bits, width
 from tests.tools.ptx.runner import agrees_as, execute
-from tests.tools.ptx.text import THREADS, address, kernel
 
 NAMES = """
 add.f32 add.f64 add.s32 add.u32 add.u64 add.noftz.f16 add.noftz.bf16 add.noftz.f16x2 add.noftz.bf16x2 min.s32 max.s32 min.u32 max.u32

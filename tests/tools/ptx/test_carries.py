@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from tests.tools.ptx import warps
+from tests.tools.ptx.instruction_text import THREADS, address, kernel, store
 from tests.tools.ptx.operands import edges
 from tests.tools.ptx.runner import column, execute
-from tests.tools.ptx.text import THREADS, address, kernel, store
 from tests.tools.ptx.warps import FULL
 
 CARRIES: dict[str, tuple[list[str], Callable[[int, int], int]]] = {

@@ -5,8 +5,8 @@ import random
 import numpy as np
 import pytest
 
+from tests.tools.ptx.instruction_text import THREADS, address, kernel, store
 from tests.tools.ptx.runner import column, execute
-from tests.tools.ptx.text import THREADS, address, kernel, store
 from tools.ptx.errors import UnsupportedInstruction
 
 FUNCTION = """.func (.param .b64 func_retval0) stepped(

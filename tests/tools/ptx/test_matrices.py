@@ -16,9 +16,9 @@ from tests.tools.ptx.fragments import (
     packed,
     product,
 )
+from tests.tools.ptx.instruction_text import THREADS, kernel
 from tests.tools.ptx.integers import Whole
 from tests.tools.ptx.runner import Array, execute
-from tests.tools.ptx.text import THREADS, kernel
 from tests.tools.ptx.warpgroups import bits_of as sum_of_bytes
 from tests.tools.ptx.warpgroups import held_factor
 from tests.tools.ptx.warps import LANES

@@ -5,9 +5,9 @@ import random
 import numpy as np
 import pytest
 
+from tests.tools.ptx.instruction_text import THREADS, address, kernel
 from tests.tools.ptx.integers import Whole
 from tests.tools.ptx.runner import Array, column, execute
-from tests.tools.ptx.text import THREADS, address, kernel
 
 REGISTER = {8: "rs", 16: "rs", 32: "r", 64: "rd"}
 VECTORS = [(bits, count) for bits in (8, 16, 32, 64) for count in (1, 2, 4) if bits * count <= 128]

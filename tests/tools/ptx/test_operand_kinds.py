@@ -11,11 +11,7 @@ import numpy as np
 import pytest
 
 from tests.tools.ptx.forms import Form
-from tests.tools.ptx.integers import Whole
-from tests.tools.ptx.listed import FORMS, label
-from tests.tools.ptx.operands import COUNT, tuples, width
-from tests.tools.ptx.runner import agrees, column, execute
-from tests.tools.ptx.text import (
+from tests.tools.ptx.instruction_text import (
     PREFIX,
     address,
     instruction,
@@ -24,6 +20,10 @@ from tests.tools.ptx.text import (
     store_result,
     target,
 )
+from tests.tools.ptx.integers import Whole
+from tests.tools.ptx.listed import FORMS, label
+from tests.tools.ptx.operands import COUNT, tuples, width
+from tests.tools.ptx.runner import agrees, column, execute
 from tests.tools.ptx.warps import LANES
 
 KEPT = 0x5A5A5A5A5A5A5A5A

@@ -135,7 +135,7 @@ MUTANTS = (
     Mutant(
         "last panel of transformed filters as wide as others", WRONG, "winograd_channels", WINOGRAD,
         "size = n.min(width, n.sub(count, n.mul(panel, width)))", "size = width",
-        ("tests/codegen/native/test_image_winograd.py::test_winograd_is_the_convolution",),
+        ("tests/codegen/native/images/test_winograd.py::test_winograd_is_the_convolution",),
     ),
     Mutant(
         "channels behind whole vectors not transformed", DROPPED, "winograd_channels", WINOGRAD,

@@ -10,7 +10,7 @@ JOINS, ROWS = "compiler/ops/shape/concat_kernels.py", "compiler/ops/duplicate_ro
 GEOMETRY = "compiler/ops/image/conv_geometry.py"
 
 OF_TILES = ("tests/ops/test_conv_tiles.py::test_tiles_equal_the_whole_gives",)
-BEYOND = "tests/codegen/test_triton_beyond_thresholds.py"
+BEYOND = "tests/codegen/triton/test_beyond_thresholds.py"
 FAR_APART = ("tests/ops/test_conv.py::test_images_of_windows_far_apart",)
 TILED = (f"{BEYOND}::test_loops_over_tiles",)
 
@@ -100,7 +100,7 @@ MUTANTS = (
     Mutant(
         "elements behind the last not masked", UNMASKED, "program_elements", EMIT,
         'return f"lane < {self._size(count)}"', 'return "lane >= 0"',
-        ("tests/tools/ptx/test_samples.py::test_a_few_ops_agree",),
+        ("tests/tools/ptx/test_op_samples.py::test_a_few_ops_agree",),
     ),
     Mutant(
         "programs compute the first one's elements", TWICE, "program_tile", EMIT,

@@ -1,0 +1,63 @@
+"""Models that the reference saved: read, run, and written again for it to read."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fluid
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "inference"
+CASES = sorted(path.name.removesuffix("__io.npz") for path in GOLDEN.glob("*__io.npz"))
+LAYOUTS: dict[str, dict[str, str]] = {
+    "separate": {},
+    "combined": {"model_filename": "model", "params_filename": "params"},
+}
+
+
+def recorded(case: str) -> tuple[dict[str, Any], np.ndarray]:
+    """The feeds and the output of the reference."""
+    with np.load(GOLDEN / f"{case}__io.npz") as found:
+        feeds: dict[str, Any] = {n[3:]: found[n] for n in found.files if n.startswith("in.")}
+        for name in (name for name in feeds if f"lod:in.{name}" in found.files):
+            lengths = [found[f"lod:in.{name}"].tolist()]
+            feeds[name] = fluid.create_lod_tensor(feeds[name], lengths, fluid.CPUPlace())
+        return feeds, found["out"]
+
+
+def run(folder: Path, layout: str, case: str, exe: Any) -> tuple[np.ndarray, Any]:
+    feed, _ = recorded(case)
+    model = fluid.io.load_inference_model(str(folder), exe, **LAYOUTS[layout])
+    program, names, fetches = model
+    assert sorted(names) == sorted(feed)
+    (output,) = exe.run(program, feed=feed, fetch_list=fetches[:1], return_numpy=False)
+    return np.asarray(output), model
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("case", CASES)
+def test_outputs_are_those_of_the_reference(case: str, layout: str, exe: Any):
+    with fluid.scope_guard(fluid.Scope()):
+        output, _ = run(GOLDEN / f"{case}__{layout}", layout, case, exe)
+    np.testing.assert_allclose(output, recorded(case)[1], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("case", CASES)
+def test_what_is_loaded_can_be_written_and_read_again(
+    case: str, layout: str, exe: Any, tmp_path: Path
+):
+    original = GOLDEN / f"{case}__{layout}"
+    with fluid.scope_guard(fluid.Scope()):
+        first, (program, names, fetches) = run(original, layout, case, exe)
+        fluid.io.save_inference_model(tmp_path, names, fetches, exe, program, **LAYOUTS[layout])
+    with fluid.scope_guard(fluid.Scope()):
+        second, _ = run(tmp_path, layout, case, exe)
+    np.testing.assert_array_equal(second, first)
+    model = LAYOUTS[layout].get("model_filename", "__model__")
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
+        path.name for path in original.iterdir()
+    )
+    for path in original.iterdir():
+        assert path.name == model or (tmp_path / path.name).read_bytes() == path.read_bytes()
