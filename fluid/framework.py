@@ -10,12 +10,11 @@ from __future__ import annotations
 import copy
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from textwrap import indent
-from typing import Any
+from typing import Protocol, TypeAlias
 
-from compiler.ir import program as ir
 from compiler.ir.conversion.reused_names import has_reuses, restore_original_names
 from compiler.ir.program import OpRole
 from compiler.support.tracebacks import entry_point
@@ -24,8 +23,9 @@ from fluid.compat.installed import in_dygraph_mode, load_op_library, require_ver
 from fluid.compat.op_protos import OpProtoHolder, get_all_op_protos
 from fluid.distributed.paddle_names import JobNames
 from fluid.recording import current_state, pruning
+from fluid.recording.annotations import Feed
 from fluid.recording.arguments import ArgumentError, typed
-from fluid.recording.block import Block
+from fluid.recording.block import Block, BlockProgram
 from fluid.recording.op_records import must_be_bool, user_line
 from fluid.recording.operator import Operator
 from fluid.recording.program_bytes import program_bytes, program_from_bytes
@@ -33,6 +33,7 @@ from fluid.recording.proto_text import program_text
 from fluid.recording.variable import (
     Parameter,
     Variable,
+    VariableOrName,
     convert_np_dtype_to_dtype_,
     dtype_is_floating,
     grad_var_name,
@@ -69,23 +70,36 @@ __all__ = [
     "switch_startup_program",
 ]
 
+Target: TypeAlias = Variable | Operator | str
+"""What a program computes: a variable, its name, or an op that writes it."""
+
+Targets: TypeAlias = Target | list[Target]
+
 generate_control_dev_var_name = current_state.generate_control_dev_var_name
-_cpu_num = current_state._cpu_num
-_cuda_ids = current_state._cuda_ids
-_current_expected_place = current_state._current_expected_place
+_cpu_num = current_state.cpu_num
+_cuda_ids = current_state.cuda_ids
+_current_expected_place = current_state.current_expected_place
 _debug_string_ = current_state.debug_string
-_dygraph_tracer = current_state._dygraph_tracer
+_dygraph_tracer = current_state.dygraph_tracer
 
 
-class Program(JobNames, ir.Program):
+class Reader(Protocol):
+    """A reader whose batches are the values of variables."""
+
+    names: Sequence[str]
+    drop_last: bool
+
+    def next_batch(self) -> Sequence[object]:
+        """The next value of each variable; EOFException after the last."""
+        ...
+
+
+class Program(JobNames, BlockProgram):
     """A program: a list of blocks of ops; block 0 is the global one.
 
     `random_seed` 0 means different random numbers in each run. With any other seed, every random op
     has a different seed, so that layers of the same shape are initialized differently.
     """
-
-    # `make_block` makes every block.
-    blocks: list[Block]  # pyright: ignore[reportIncompatibleVariableOverride]
 
     _global_seed = 0
     is_mem_optimized = False
@@ -95,7 +109,7 @@ class Program(JobNames, ir.Program):
         self._seed = Program._global_seed
         self.seed_count = 0
         self.op_device = ""
-        self.readers: list[tuple[Any, list[str]]] = []
+        self.readers: list[tuple[Reader, list[str]]] = []
         self._op_role = OpRole.FORWARD
         self._op_role_var: list[str] = []
         self.name_scopes: list[str] = []
@@ -153,7 +167,7 @@ class Program(JobNames, ir.Program):
 
     @random_seed.setter
     def random_seed(self, seed: int) -> None:
-        if not isinstance(seed, int):
+        if not isinstance(seed, int):  # pyright: ignore[reportUnnecessaryIsInstance] - users pass None
             kind = type(seed).__name__
             raise ValueError(f"Program.random_seed must be an integer, but received {kind}")
         self._seed, self.seed_count = seed, 0
@@ -176,7 +190,7 @@ class Program(JobNames, ir.Program):
         return seed or 1
 
     @contextmanager
-    def role_guard(self, role: OpRole, variables: Iterable[Any] = ()) -> Iterator[None]:
+    def role_guard(self, role: OpRole, variables: Iterable[VariableOrName] = ()) -> Generator[None]:
         """Context manager in which appended ops have a role and the names of `variables`."""
         before = self._op_role, self._op_role_var
         self._op_role = role
@@ -186,20 +200,22 @@ class Program(JobNames, ir.Program):
         finally:
             self._op_role, self._op_role_var = before
 
-    def optimized_guard(self, param_and_grads: Iterable[Any]) -> Any:
+    def optimized_guard(
+        self, param_and_grads: Iterable[VariableOrName]
+    ) -> AbstractContextManager[None]:
         """Context manager in which appended ops update a parameter of the pair."""
         return self.role_guard(OpRole.OPTIMIZE, param_and_grads)
 
-    def backward_role_guard(self) -> Any:
+    def backward_role_guard(self) -> AbstractContextManager[None]:
         """Context manager in which appended ops compute gradients."""
         return self.role_guard(OpRole.BACKWARD)
 
-    def lr_schedule_guard(self, is_with_opt: bool = False) -> Any:
+    def lr_schedule_guard(self, is_with_opt: bool = False) -> AbstractContextManager[None]:
         """Context manager in which appended ops schedule the learning rate."""
         role = OpRole.LRSCHED | OpRole.OPTIMIZE if is_with_opt else OpRole.LRSCHED
         return self.role_guard(role)
 
-    def common_attributes(self, op: Operator) -> dict[str, Any]:
+    def common_attributes(self, op: Operator) -> dict[str, object]:
         """Return the attributes that every op has and that do not affect its result."""
         return {
             "op_role": int(self._op_role),
@@ -211,7 +227,7 @@ class Program(JobNames, ir.Program):
 
     # ---- readers, whose batches need no feed
 
-    def read_from(self, reader: Any, names: list[str]) -> None:
+    def read_from(self, reader: Reader, names: list[str]) -> None:
         """Register a reader whose batches are the values of variables in every run."""
         self.readers.append((reader, names))
 
@@ -223,7 +239,7 @@ class Program(JobNames, ir.Program):
                 return "" if original == name else original
         return ""
 
-    def feed_with_batches(self, feed: Mapping[str, Any]) -> dict[str, Any]:
+    def feed_with_batches(self, feed: Feed) -> dict[str, object]:
         """Return a feed extended by the next batch of each reader whose variables it omits.
 
         Raises EOFException if a reader is exhausted, RuntimeError if it is not started.
@@ -277,11 +293,11 @@ class Program(JobNames, ir.Program):
             clone.set_test_mode()
         return clone
 
-    def _prune(self, targets: Any) -> Program:
+    def _prune(self, targets: Targets) -> Program:
         """Return a copy with only what `targets` need."""
         return self.prune_with_input([], targets)
 
-    def prune_with_input(self, feeded_var_names: Any, targets: Any) -> Program:
+    def prune_with_input(self, feeded_var_names: str | list[str], targets: Targets) -> Program:
         """Return a copy with only what computes `targets` from the feeds.
 
         Targets are variables, names or operators. Raises ValueError for anything else, and if no op
@@ -293,7 +309,7 @@ class Program(JobNames, ir.Program):
         pruned.undo_renaming()
         written = {n for op in pruned.global_block().ops for n in op.writes()}
         for name in [*feeds, *names]:
-            if not isinstance(name, str):
+            if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance] - a Variable
                 raise ValueError(f"feeds are names, but received {type(name).__name__}")
             if name in names and name not in feeds and name not in written:
                 raise ValueError(f"no operator computes the target variable {name!r}")
@@ -302,14 +318,9 @@ class Program(JobNames, ir.Program):
         pruned.readers = [read for read in self.readers if not variables.keys().isdisjoint(read[1])]
         return pruned
 
-    def _target_names(self, targets: list[Any]) -> list[str]:
-        for target in targets:
-            if not isinstance(target, str | Variable | Operator):
-                kind = type(target).__name__
-                raise ValueError(f"targets are Variables or Operators, but received {kind}")
-        nested = [t.writes() if isinstance(t, Operator) else [t] for t in targets]
-        target_names = [t.name if isinstance(t, Variable) else t for names in nested for t in names]
-        return list(self.current_names(tuple(target_names)))
+    def _target_names(self, targets: list[Target]) -> list[str]:
+        names = [name for target in targets for name in _names_of_target(target)]
+        return list(self.current_names(tuple(names)))
 
     def inference_optimize(self, prune_read_op: bool = True) -> Program:
         """Return a copy with `is_test` set, and without readers if `prune_read_op`."""
@@ -359,7 +370,7 @@ class Program(JobNames, ir.Program):
     @property
     def _version(self) -> int:
         """The release that wrote the program, as encoded in saved programs: 1.8.5 is 1008005."""
-        return self.desc._version()
+        return self.desc.saved_version
 
     @staticmethod
     def _construct_from_desc(desc: ProgramDesc) -> Program:
@@ -401,6 +412,15 @@ class Program(JobNames, ir.Program):
         return f"<Program of {self.blocks}>"
 
 
+def _names_of_target(target: object) -> list[str]:
+    if not isinstance(target, str | Variable | Operator):
+        kind = type(target).__name__
+        raise ValueError(f"targets are Variables or Operators, but received {kind}")
+    if isinstance(target, Operator):
+        return target.writes()
+    return [target.name if isinstance(target, Variable) else target]
+
+
 # ---- the default programs -----------------------------------------------------------------------
 
 _main_program = Program()
@@ -432,7 +452,7 @@ def switch_startup_program(program: Program) -> Program:
 
 
 @contextmanager
-def program_guard(main_program: Program, startup_program: Program | None = None) -> Iterator[None]:
+def program_guard(main_program: Program, startup_program: Program | None = None) -> Generator[None]:
     """Set the default programs within a `with` block.
 
     Raises TypeError naming the argument that is no Program.
@@ -450,7 +470,7 @@ def program_guard(main_program: Program, startup_program: Program | None = None)
         switch_startup_program(startup)
 
 
-def _check_program(program: Any, argument: str) -> None:
+def _check_program(program: object, argument: str) -> None:
     if not isinstance(program, Program):
         kind = type(program).__name__
         raise TypeError(f"{argument} of fluid.program_guard must be a Program, not {kind}")
@@ -458,7 +478,7 @@ def _check_program(program: Any, argument: str) -> None:
 
 @typed
 @contextmanager
-def name_scope(prefix: str | None = None) -> Iterator[None]:
+def name_scope(prefix: str | None = None) -> Generator[None]:
     """Mark the ops appended within as `/prefix/`; a reopened scope is `/prefix_1/`.
 
     The mark is the attribute `op_namescope`, for people and tools only. ArgumentError if empty.
@@ -478,7 +498,7 @@ def name_scope(prefix: str | None = None) -> Iterator[None]:
 
 @typed
 @contextmanager
-def device_guard(device: str | None = None) -> Iterator[None]:
+def device_guard(device: str | None = None) -> Generator[None]:
     """Mark the ops appended to the default programs within for device "cpu" or "gpu".
 
     The mark is the attribute `op_device` and has no effect: a program runs on one device here.
@@ -499,6 +519,21 @@ def device_guard(device: str | None = None) -> Iterator[None]:
             program.op_device = previous
 
 
-def _get_var(name: str, program: Program | None = None) -> Variable:
+def program_of(var: Variable) -> Program:
+    """Return the program of a variable."""
+    program = var.block.program
+    assert isinstance(program, Program)
+    return program
+
+
+def block_of(var: Variable) -> Block:
+    """Return the block of a variable."""
+    assert isinstance(var.block, Block)
+    return var.block
+
+
+def _get_var(  # pyright: ignore[reportUnusedFunction] - a name of Paddle
+    name: str, program: Program | None = None
+) -> Variable:
     """Return a variable of the global block of a program (default: the default one) by name."""
     return (program or default_main_program()).global_block().var(name)

@@ -7,14 +7,13 @@ With a program seed every op has a different seed, see `Program.random_seed`.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
 from compiler.ir.types import HALVES, DType
 from fluid import unique_name
 from fluid.framework import Block, Operator, Variable
+from fluid.recording.annotations import Attributes
 from fluid.recording.arguments import typed
 
 __all__ = [
@@ -87,9 +86,7 @@ class _Random(Initializer):
         attrs = {"mean": float(mean), "std": float(std)}
         return self._drawn("gaussian_random", var, block, attrs)
 
-    def _drawn(
-        self, op_type: str, var: Variable, block: Block, attrs: Mapping[str, Any]
-    ) -> Operator:
+    def _drawn(self, op_type: str, var: Variable, block: Block, attrs: Attributes) -> Operator:
         if not var.element.is_float:
             raise TypeError(
                 f"{op_type} fills floating-point variables, but {var.name!r} is {var.dtype.name}"
@@ -119,7 +116,7 @@ class UniformInitializer(_Random):
 
     def __call__(self, var: Variable, block: Block) -> Operator:
         """Prepend `uniform_random`."""
-        attrs: dict[str, Any] = {"min": float(self._low), "max": float(self._high)}
+        attrs: dict[str, object] = {"min": float(self._low), "max": float(self._high)}
         if self._diagonal["diag_num"]:
             attrs |= self._diagonal
         return self._drawn("uniform_random", var, block, attrs)
@@ -223,7 +220,7 @@ class NumpyArrayInitializer(Initializer):
         return _prepend_fill("assign_value", var, block, {_VALUES[dtype.name]: values})
 
 
-def _prepend_fill(op_type: str, var: Variable, block: Block, attrs: Mapping[str, Any]) -> Operator:
+def _prepend_fill(op_type: str, var: Variable, block: Block, attrs: Attributes) -> Operator:
     """Prepend an op that fills a variable; half precision is filled as float32, then cast."""
     filled = var if var.element not in HALVES else _single(op_type, var, block)
     where = {"shape": list(var.shape), "dtype": filled.dtype}

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Unpack
 
 from compiler.support.tracebacks import entry_point
 from fluid import unique_name
@@ -18,9 +18,18 @@ from fluid.framework import (
     dtype_is_floating,
 )
 from fluid.initializer import Constant, Initializer, Xavier
-from fluid.param_attr import ParamAttr, WeightNormParamAttr
+from fluid.param_attr import OneAttr, ParamAttr, ParamAttrLike, WeightNormParamAttr
+from fluid.recording.annotations import Attributes, DTypeLike, Slots
+from fluid.recording.arguments import is_list
 from fluid.recording.checks import check_type, check_variable
 from fluid.recording.var_types import VarDesc
+from fluid.recording.variable import (
+    NamedFields,
+    ParameterFields,
+    UnnamedFields,
+    VariableFields,
+    VarType,
+)
 from fluid.recording.weight_norm import create_normalized_weight
 
 __all__ = ["LayerHelper", "append_simple_op"]
@@ -32,11 +41,12 @@ class LayerHelper:
     The keyword arguments are the layer's own: `input`, `param_attr`, `bias_attr`, `act`, `name`.
     """
 
-    def __init__(self, layer_type: str, **kwargs: Any) -> None:
+    def __init__(self, layer_type: str, **kwargs: object) -> None:
         self.layer_type = layer_type
         self.kwargs = kwargs
-        check_type(kwargs.get("name"), "name", (str, type(None)), layer_type)
-        self.name: str = kwargs.get("name") or unique_name.generate(layer_type)
+        name = kwargs.get("name")
+        check_type(name, "name", (str, type(None)), layer_type)
+        self.name = str(name) if name else unique_name.generate(layer_type)
 
     @property
     def main_program(self) -> Program:
@@ -49,19 +59,25 @@ class LayerHelper:
         return default_startup_program()
 
     @entry_point
-    def append_op(self, *args: Any, **kwargs: Any) -> Operator:
+    def append_op(
+        self,
+        type: str | None = None,
+        inputs: Slots | None = None,
+        outputs: Slots | None = None,
+        attrs: Attributes | None = None,
+        stop_gradient: bool = False,
+    ) -> Operator:
         """Append an op to the current block, see `Block.append_op`."""
-        return self.main_program.current_block().append_op(*args, **kwargs)
+        block = self.main_program.current_block()
+        return block.append_op(type, inputs, outputs, attrs, stop_gradient)
 
     # ---- arguments
 
     def multiple_input(self, input_param_name: str = "input") -> list[Variable]:
         """Return the variables of an argument that may be one or a list; TypeError otherwise."""
         value = self.kwargs.get(input_param_name)
-        inputs = list(value) if isinstance(value, list | tuple) else [value]
-        for variable in inputs:
-            check_variable(variable, input_param_name, self.layer_type)
-        return inputs
+        inputs = value if is_list(value) else [value]
+        return [check_variable(item, input_param_name, self.layer_type) for item in inputs]
 
     def input(self, input_param_name: str = "input") -> Variable:
         """Return the only variable of an argument; ValueError for several."""
@@ -70,7 +86,7 @@ class LayerHelper:
             raise ValueError(f"{self.layer_type} takes one {input_param_name}, not {len(inputs)}")
         return inputs[0]
 
-    def input_dtype(self, input_param_name: str = "input") -> Any:
+    def input_dtype(self, input_param_name: str = "input") -> VarType:
         """Return the dtype of all variables of an argument; ValueError if they differ."""
         inputs = self.multiple_input(input_param_name)
         for variable in inputs:
@@ -82,16 +98,16 @@ class LayerHelper:
         return inputs[0].dtype
 
     @property
-    def param_attr(self) -> Any:
+    def param_attr(self) -> OneAttr | list[OneAttr]:
         """The attributes of the weights: one, a list, or False."""
         return ParamAttr.to_attr(self.kwargs.get("param_attr"))
 
     @property
-    def bias_attr(self) -> Any:
+    def bias_attr(self) -> OneAttr:
         """The attributes of the bias, or False for none; TypeError for several."""
         return self._one_attr(self.kwargs.get("bias_attr"))
 
-    def _one_attr(self, attr: Any) -> Any:
+    def _one_attr(self, attr: object) -> OneAttr:
         param_attr = ParamAttr.to_attr(attr)
         if isinstance(param_attr, list):
             raise TypeError(
@@ -99,21 +115,24 @@ class LayerHelper:
             )
         return param_attr
 
-    def multiple_param_attr(self, length: int) -> list[Any]:
+    def multiple_param_attr(self, length: int) -> list[OneAttr]:
         """Return the attributes of `length` weights; one is repeated, ValueError for other
         numbers.
         """
-        attrs = self.param_attr
-        attrs = attrs if isinstance(attrs, list) else [attrs]
+        param_attr = self.param_attr
+        attrs: list[OneAttr] = param_attr if isinstance(param_attr, list) else [param_attr]
         if len(attrs) not in (1, length):
             raise ValueError(
                 f"{self.layer_type} has {length} inputs, but {len(attrs)} parameter attributes"
             )
-        return attrs if len(attrs) == length else [copy.copy(attrs[0]) for _ in range(length)]
+        if len(attrs) == length:
+            return attrs
+        (attr,) = attrs
+        return [attr and copy.copy(attr) for _ in range(length)]
 
     def iter_inputs_and_params(
         self, input_param_name: str = "input"
-    ) -> Iterator[tuple[Variable, Any]]:
+    ) -> Iterator[tuple[Variable, OneAttr]]:
         """Yield each input with the attributes of its weight."""
         inputs = self.multiple_input(input_param_name)
         return zip(inputs, self.multiple_param_attr(len(inputs)), strict=True)
@@ -123,36 +142,42 @@ class LayerHelper:
     @entry_point
     def create_parameter(
         self,
-        attr: Any,
-        shape: Any,
-        dtype: Any,
+        attr: ParamAttrLike,
+        shape: Sequence[int],
+        dtype: DTypeLike,
         is_bias: bool = False,
         default_initializer: Initializer | None = None,
         stop_gradient: bool = False,
         type: int = VarDesc.VarType.LOD_TENSOR,
-    ) -> Any:
+    ) -> Variable | None:
         """Create a parameter in both programs, named `<layer>.w_<k>` or `.b_<k>`; None for attr
         False.
 
         The default initializer is Xavier for weights and 0 for biases; TypeError if the dtype is
         then not floating point.
         """
-        attr = copy.copy(self._one_attr(attr))
-        if attr is False:
+        one = self._one_attr(attr)
+        if one is False:
             return None
+        attr = copy.copy(one)
         if attr.name is None:
             attr.name = unique_name.generate(f"{self.name}.{'b' if is_bias else 'w'}")
         if attr.initializer is None:
             attr.initializer = default_initializer or _default_initializer(
                 attr.name, dtype, is_bias
             )
-        fields: dict[str, Any] = {"shape": list(shape), "dtype": dtype, "type": type}
         startup, main = self.startup_program.global_block(), self.main_program.global_block()
         if isinstance(attr, WeightNormParamAttr):
             current = self.main_program.current_block()
             return create_normalized_weight(current, startup, self.name, attr, shape, dtype)
-        startup.create_parameter(**fields, **attr.to_kwargs(with_initializer=True))
-        param = main.create_parameter(**fields, **attr.to_kwargs())
+        fields: ParameterFields = {
+            "shape": list(shape),
+            "dtype": dtype,
+            "type": type,
+            **attr.to_kwargs(),
+        }
+        startup.create_parameter(attr.initializer, **fields)
+        param = main.create_parameter(**fields)
         param.stop_gradient = stop_gradient
         return param
 
@@ -164,7 +189,7 @@ class LayerHelper:
         return param
 
     def create_variable_for_type_inference(
-        self, dtype: Any, stop_gradient: bool = False
+        self, dtype: DTypeLike, stop_gradient: bool = False
     ) -> Variable:
         """Create a temporary named `<layer>.tmp_<k>`; the op that writes it infers its shape."""
         return self.main_program.current_block().create_var(
@@ -174,20 +199,25 @@ class LayerHelper:
             stop_gradient=stop_gradient,
         )
 
-    def create_variable(self, **fields: Any) -> Variable:
+    def create_variable(self, **fields: Unpack[VariableFields]) -> Variable:
         """Create a variable in the current block, see `Block.create_var`."""
         return self.main_program.current_block().create_var(**fields)
 
-    def create_global_variable(self, persistable: bool = False, **fields: Any) -> Variable:
+    def create_global_variable(
+        self, persistable: bool | None = False, **fields: Unpack[NamedFields]
+    ) -> Variable:
         """Create a variable in the global block, see `Block.create_var`."""
-        return self.main_program.global_block().create_var(persistable=persistable, **fields)
+        block = self.main_program.global_block()
+        return block.create_var(persistable=persistable, **fields)
 
-    def create_or_get_global_variable(self, name: str, **fields: Any) -> tuple[Variable, bool]:
+    def create_or_get_global_variable(
+        self, name: str, **fields: Unpack[UnnamedFields]
+    ) -> tuple[Variable, bool]:
         """Return the global variable of a name, and whether it was created."""
         block = self.main_program.global_block()
         if block.has_var(name):
             return block.var(name), False
-        return self.create_global_variable(name=name, **fields), True
+        return block.create_var(name=name, **fields), True
 
     def set_variable_initializer(self, var: Variable, initializer: Initializer) -> Variable:
         """Declare a variable in the startup program too, where `initializer` writes it."""
@@ -230,36 +260,36 @@ class LayerHelper:
     def append_result(
         self,
         op_type: str,
-        inputs: Mapping[str, Any],
-        attrs: Mapping[str, Any] | None = None,
-        dtype: Any = None,
+        inputs: Slots,
+        attrs: Attributes | None = None,
+        dtype: DTypeLike | None = None,
         slot: str = "Out",
     ) -> Variable:
         """Append an op with one output and return it: a temporary with the first input's dtype."""
         first = next(iter(inputs.values()))
-        like = first[0] if isinstance(first, list | tuple) else first
         if dtype is None:
-            check_variable(like, next(iter(inputs)), op_type)
-        out = self.create_variable_for_type_inference(like.dtype if dtype is None else dtype)
+            like = first[0] if isinstance(first, list | tuple) else first
+            dtype = check_variable(like, next(iter(inputs)), op_type).dtype
+        out = self.create_variable_for_type_inference(dtype)
         self.append_op(op_type, inputs=inputs, outputs={slot: out}, attrs=attrs)
         return out
 
 
 def append_simple_op(
     op_type: str,
-    inputs: Mapping[str, Any],
-    attrs: Mapping[str, Any] | None = None,
+    inputs: Slots,
+    attrs: Attributes | None = None,
     *,
     name: str | None = None,
     act: str | None = None,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
 ) -> Variable:
     """Append an op with the output Out, in a layer named after it, and an activation."""
     helper = LayerHelper(op_type, name=name, act=act)
     return helper.append_activation(helper.append_result(op_type, inputs, attrs, dtype))
 
 
-def _default_initializer(name: str, dtype: Any, is_bias: bool) -> Initializer:
+def _default_initializer(name: str, dtype: DTypeLike, is_bias: bool) -> Initializer:
     if not dtype_is_floating(dtype):
         raise TypeError(
             f"parameter {name!r} is not floating point, so it has no default initializer: "

@@ -4,14 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import count
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Literal, TypeAlias, TypedDict
 from weakref import WeakValueDictionary
 
 from fluid.initializer import Initializer
-from fluid.recording.arguments import UNCHECKED, typed
+from fluid.recording.arguments import UNCHECKED, is_list, typed
+from fluid.recording.variable import Variable
 from fluid.regularizer import WeightDecayRegularizer
 
 __all__ = ["ParamAttr", "ParamAttrLike", "WeightNormParamAttr"]
+
+
+class ParamAttrFields(TypedDict):
+    """The arguments of a parameter that its attributes decide."""
+
+    name: str | None
+    optimize_attr: dict[str, float | Variable]
+    regularizer: WeightDecayRegularizer | None
+    trainable: bool
+    do_model_average: bool
 
 
 class ParamAttr:
@@ -41,53 +52,60 @@ class ParamAttr:
         self.do_model_average = do_model_average
 
     @staticmethod
-    def to_attr(arg: Any) -> Any:
+    def to_attr(arg: object) -> OneAttr | list[OneAttr]:
         """Convert a layer's `param_attr` to a ParamAttr, a list of them, or False for none.
 
         A string is a name; an initializer or a regularizer becomes an attribute; None and True mean
         the defaults. Raises TypeError for anything else.
         """
-        if isinstance(arg, list | tuple):
-            return [ParamAttr.to_attr(item) for item in arg]
-        if isinstance(arg, ParamAttr):
-            return arg
-        if arg is None or isinstance(arg, bool):
-            return False if arg is False else ParamAttr()
-        if isinstance(arg, str):
-            return ParamAttr(name=arg)
-        if isinstance(arg, Initializer):
-            return ParamAttr(initializer=arg)
-        if isinstance(arg, WeightDecayRegularizer):
-            return ParamAttr(regularizer=arg)
-        raise TypeError(f"{type(arg).__name__} can not be cast to ParamAttr")
+        return [_to_one(item) for item in arg] if is_list(arg) else _to_one(arg)
 
-    def to_kwargs(self, with_initializer: bool = False) -> dict[str, Any]:
-        """Return the arguments for `Block.create_parameter`."""
-        fields: dict[str, Any] = {
+    def to_kwargs(self) -> ParamAttrFields:
+        """Return the arguments for `Block.create_parameter`, except the initializer."""
+        return {
             "name": self.name,
             "optimize_attr": {"learning_rate": self.learning_rate},
             "regularizer": self.regularizer,
             "trainable": self.trainable,
             "do_model_average": self.do_model_average,
         }
-        return fields | ({"initializer": self.initializer} if with_initializer else {})
+
+    def _to_kwargs(self, with_initializer: bool = False) -> dict[str, object]:
+        return self.to_kwargs() | ({"initializer": self.initializer} if with_initializer else {})
 
     _to_attr = to_attr
-    _to_kwargs = to_kwargs
+
+
+OneAttr: TypeAlias = ParamAttr | Literal[False]
+"""The attributes of one parameter, or False for no parameter."""
+
+
+def _to_one(arg: object) -> OneAttr:
+    if isinstance(arg, ParamAttr):
+        return arg
+    if arg is None or isinstance(arg, bool):
+        return False if arg is False else ParamAttr()
+    if isinstance(arg, str):
+        return ParamAttr(name=arg)
+    if isinstance(arg, Initializer):
+        return ParamAttr(initializer=arg)
+    if isinstance(arg, WeightDecayRegularizer):
+        return ParamAttr(regularizer=arg)
+    raise TypeError(f"{type(arg).__name__} can not be cast to ParamAttr")
 
 
 class _Weights:
     """A list of weights in order of creation, held while their programs are alive."""
 
     def __init__(self) -> None:
-        self._known: WeakValueDictionary[int, Any] = WeakValueDictionary()
+        self._known: WeakValueDictionary[int, Variable] = WeakValueDictionary()
         self._numbers = count()
 
-    def add(self, weight: Any) -> None:
+    def add(self, weight: Variable) -> None:
         """Add a weight."""
         self._known[next(self._numbers)] = weight
 
-    def __get__(self, instance: object, owner: type | None = None) -> list[Any]:
+    def __get__(self, instance: object, owner: type | None = None) -> list[Variable]:
         return [weight for _, weight in sorted(self._known.items(), key=lambda each: each[0])]
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
-from fluid.framework import Block, Parameter, Variable, name_scope
+from fluid.framework import Parameter, Variable, name_scope
 from fluid.recording.arguments import typed
 from fluid.recording.var_types import VarDesc
+from fluid.recording.variable import AbstractBlock, ParameterAndGradient
 
 __all__ = [
     "L1Decay",
@@ -28,11 +28,11 @@ class WeightDecayRegularizer:
     def __init__(self, regularization_coeff: float = 0.0) -> None:
         self._regularization_coeff = regularization_coeff
 
-    def __call__(self, param: Parameter, grad: Variable, block: Block) -> Variable:
+    def __call__(self, param: Parameter, grad: Variable, block: AbstractBlock) -> Variable:
         """Return the term to add to `grad`, of the shape of `param`."""
         raise NotImplementedError(f"{type(self).__name__} does not define __call__")
 
-    def _scaled(self, var: Variable, out: Variable, block: Block) -> Variable:
+    def _scaled(self, var: Variable, out: Variable, block: AbstractBlock) -> Variable:
         attrs = {"scale": self._regularization_coeff}
         block.append_op("scale", inputs={"X": var}, outputs={"Out": out}, attrs=attrs)
         return out
@@ -45,7 +45,7 @@ class WeightDecayRegularizer:
 class L2DecayRegularizer(WeightDecayRegularizer):
     """L2 decay, the gradient of coeff / 2 * sum(param ** 2): coeff * param."""
 
-    def __call__(self, param: Parameter, grad: Variable, block: Block) -> Variable:
+    def __call__(self, param: Parameter, grad: Variable, block: AbstractBlock) -> Variable:
         """Return the term coeff * param."""
         return self._scaled(param, _like(param, block), block)
 
@@ -53,29 +53,29 @@ class L2DecayRegularizer(WeightDecayRegularizer):
 class L1DecayRegularizer(WeightDecayRegularizer):
     """L1 decay, the gradient of coeff * sum(|param|): coeff * sign(param)."""
 
-    def __call__(self, param: Parameter, grad: Variable, block: Block) -> Variable:
+    def __call__(self, param: Parameter, grad: Variable, block: AbstractBlock) -> Variable:
         """Return the term coeff * sign(param)."""
         decay = _like(param, block)
         block.append_op("sign", inputs={"X": param}, outputs={"Out": decay})
         return self._scaled(decay, decay, block)
 
 
-def _like(param: Parameter, block: Block) -> Variable:
+def _like(param: Parameter, block: AbstractBlock) -> Variable:
     return block.create_var(dtype=param.dtype, shape=param.shape, lod_level=param.lod_level)
 
 
 def append_regularization_ops(
-    parameters_and_grads: Iterable[tuple[Any, Any]],
+    parameters_and_grads: Iterable[ParameterAndGradient],
     regularization: WeightDecayRegularizer | None = None,
-) -> list[tuple[Any, Any]]:
+) -> list[ParameterAndGradient]:
     """Add the term of each parameter's regularizer, or else `regularization`, to its gradient."""
     with name_scope("regularization"):
         return [_regularized(param, grad, regularization) for param, grad in parameters_and_grads]
 
 
 def _regularized(
-    param: Any, grad: Any, regularization: WeightDecayRegularizer | None
-) -> tuple[Any, Any]:
+    param: Parameter, grad: Variable | None, regularization: WeightDecayRegularizer | None
+) -> ParameterAndGradient:
     regularizer = param.regularizer or regularization
     if grad is None or regularizer is None:
         return param, grad
@@ -86,12 +86,16 @@ def _regularized(
     return param, decayed
 
 
-def _dense(param: Any, grad: Any) -> Any:
+def _dense(param: Parameter, grad: Variable) -> Variable:
     """Return the gradient to which the term is added: a new dense tensor for a sparse one."""
     if grad.type != VarDesc.VarType.SELECTED_ROWS:
         return grad
-    like = {"dtype": param.dtype, "shape": param.shape, "lod_level": param.lod_level}
-    return grad.block.create_var(name=grad.name + NEW_GRAD, **like)
+    return grad.block.create_var(
+        name=grad.name + NEW_GRAD,
+        dtype=param.dtype,
+        shape=param.shape,
+        lod_level=param.lod_level,
+    )
 
 
 L1Decay = L1DecayRegularizer

@@ -6,20 +6,31 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, wraps
 from types import UnionType
-from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    TypeGuard,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import numpy as np
 
+from compiler.ir.types import Array
 from compiler.support.tracebacks import hide_frames, passes_arguments
 
-__all__ = ["UNCHECKED", "ArgumentError", "typed"]
+__all__ = ["UNCHECKED", "ArgumentError", "is_list", "is_numpy", "typed"]
 
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., object])
 
 UNCHECKED = "UNCHECKED"
 """Marks an annotation, `Annotated[…, UNCHECKED]`, that the function itself checks, or nobody."""
 
-_NUMBERS: Mapping[Any, tuple[type, ...]] = {
+_NUMBERS: Mapping[object, tuple[type, ...]] = {
     int: (int, np.integer),
     float: (int, float, np.number),
     bool: (bool, np.bool_, type(None)),
@@ -27,6 +38,16 @@ _NUMBERS: Mapping[Any, tuple[type, ...]] = {
 }
 _WRITTEN = (int, float, str, bytes, list, tuple, dict, np.generic, np.ndarray)
 """Types whose values are shown in messages; of anything else the type is shown."""
+
+
+def is_list(value: object) -> TypeGuard[list[object] | tuple[object, ...]]:
+    """Whether an argument is a list or a tuple."""
+    return isinstance(value, list | tuple)
+
+
+def is_numpy(value: object) -> TypeGuard[np.generic | Array]:
+    """Whether an argument is an array or a scalar of NumPy."""
+    return isinstance(value, np.generic | np.ndarray)
 
 
 class ArgumentError(TypeError, ValueError, AssertionError):
@@ -46,33 +67,37 @@ def typed(function: F) -> F:
     fluid.recording.arguments.ArgumentError: The type of 'shape[1]' in _example must be int, but received str 'a'
     """  # noqa: E501
     if isinstance(function, type):
-        for name, method in vars(function).copy().items():
-            if inspect.isfunction(method) and (name == "__init__" or not name.startswith("_")):
-                setattr(function, name, typed(method))
-        return function
+        return cast(F, _typed_methods(function))
 
     @passes_arguments
     @wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
+    def call(*args: object, **kwargs: object) -> object:
         try:
             where = type(args[0]).__name__ if function.__name__ == "__init__" else function.__name__
             hints = _hints(function)
             arguments = [*zip(hints, args, strict=False), *kwargs.items()]
             for name, value in arguments:
-                _check(where, name, value, hints.get(name, Any))
+                _check(where, name, value, hints.get(name, object))
             plain = map(_plain, args, [*hints.values()][: len(args)])
-            named = {name: _plain(value, hints.get(name, Any)) for name, value in kwargs.items()}
+            named = {name: _plain(value, hints.get(name, object)) for name, value in kwargs.items()}
             return function(*plain, *args[len(hints) :], **named)
         except Exception as error:
             hide_frames(error)
             raise
 
-    return call  # type: ignore[return-value]
+    return cast(F, call)
+
+
+def _typed_methods(cls: type[object]) -> type[object]:
+    for name, method in vars(cls).copy().items():
+        if inspect.isfunction(method) and (name == "__init__" or not name.startswith("_")):
+            setattr(cls, name, typed(method))
+    return cls
 
 
 @cache
-def _hints(function: Callable[..., Any]) -> dict[str, Any]:
-    """The type of each parameter, in order; Any without an annotation, as for `self`."""
+def _hints(function: Callable[..., object]) -> dict[str, object]:
+    """The type of each parameter, in order; `object` without an annotation, as for `self`."""
     type_hints = get_type_hints(function, include_extras=True)
     parameters = inspect.signature(function).parameters.values()
     named = [
@@ -80,13 +105,13 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
         for parameter in parameters
         if parameter.kind is parameter.POSITIONAL_OR_KEYWORD
     ]
-    return {name: type_hints.get(name, Any) for name in named}
+    return {name: type_hints.get(name, object) for name in named}
 
 
 # ---- what fits an annotation --------------------------------------------------------------------
 
 
-def _check(where: str, name: str, value: Any, hint: Any) -> None:
+def _check(where: str, name: str, value: object, hint: object) -> None:
     wrong = _misfit(name, value, hint)
     if wrong is not None:
         part, entry, wanted = wrong
@@ -95,10 +120,10 @@ def _check(where: str, name: str, value: Any, hint: Any) -> None:
         )
 
 
-def _misfit(name: str, value: Any, hint: Any) -> tuple[str, Any, Any] | None:
+def _misfit(name: str, value: object, hint: object) -> tuple[str, object, object] | None:
     """The argument or item that does not match: its name, its value, the expected type."""
     kind, args = _kind(hint), get_args(hint)
-    if kind in (Union, UnionType):
+    if kind is Union or kind is UnionType:
         lists = [arg for arg in args if get_origin(arg) is Sequence]
         if any(_misfit(name, value, arg) is None for arg in args):
             return None
@@ -111,60 +136,60 @@ def _misfit(name: str, value: Any, hint: Any) -> tuple[str, Any, Any] | None:
     return None if _is(value, kind) else (name, value, hint)
 
 
-def _kind(hint: Any) -> Any:
+def _kind(hint: object) -> object:
     """The origin of a generic annotation: `Sequence` of `Sequence[int]`, `ndarray` of `NDArray`.
 
-    A type alias of Python 3.12 (`NDArray` of NumPy 2.5) is resolved to its value; an annotation
-    that is `UNCHECKED` is Any, as is `object`.
+    A type alias of Python 3.12 (`NDArray` of NumPy 2.5) is resolved to its value. What is not
+    checked is `object`: that itself, Any and what is `UNCHECKED`.
     """
-    if hint is object or (get_origin(hint) is Annotated and UNCHECKED in hint.__metadata__):
-        return Any
     kind = get_origin(hint) or hint
-    return _kind(kind.__value__) if hasattr(kind, "__value__") else kind
+    if kind is Any or (kind is Annotated and UNCHECKED in getattr(hint, "__metadata__", ())):
+        return object
+    return _kind(getattr(kind, "__value__", None)) if hasattr(kind, "__value__") else kind
 
 
-def _is(value: Any, kind: Any) -> bool:
-    if kind is Any:
+def _is(value: object, kind: object) -> bool:
+    if kind is bool and isinstance(value, int) and value in (0, 1):
         return True
-    is_flag = kind is bool and isinstance(value, int) and value in (0, 1)
-    return is_flag or isinstance(value, _NUMBERS.get(kind, kind))
+    kinds = _NUMBERS.get(kind) or ((kind,) if isinstance(kind, type) else ())
+    return isinstance(value, kinds)
 
 
-def _is_list(value: Any) -> bool:
-    return isinstance(value, list | tuple) or (isinstance(value, np.ndarray) and value.ndim > 0)
+def _is_list(value: object) -> TypeGuard[Sequence[object]]:
+    return is_list(value) or (isinstance(value, np.ndarray) and value.ndim > 0)
 
 
-def _plain(value: Any, hint: Any) -> Any:
+def _plain(value: object, hint: object) -> object:
     """Convert a NumPy number, or a list of them, to Python's."""
-    if isinstance(value, list | tuple) and any(isinstance(item, np.generic) for item in value):
+    if is_list(value) and any(isinstance(item, np.generic) for item in value):
         return [_plain(item, hint) for item in value]
-    if not isinstance(value, np.generic | np.ndarray) or _accepts_arrays(hint):
-        return value
-    return value.tolist()
+    return value.tolist() if is_numpy(value) and not _accepts_arrays(hint) else value
 
 
-def _accepts_arrays(hint: Any) -> bool:
+def _accepts_arrays(hint: object) -> bool:
     """Whether NumPy values fit an annotation as they are."""
     kinds = [_kind(part) for part in (hint, *get_args(hint))]
-    return Any in kinds or np.ndarray in kinds
+    return object in kinds or np.ndarray in kinds
 
 
 # ---- messages -----------------------------------------------------------------------------------
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     kind = type(value).__name__
     return f"{kind} {value!r:.60}" if isinstance(value, _WRITTEN) else kind
 
 
-def _text(hint: Any) -> str:
+def _text(hint: object) -> str:
     kind, args = _kind(hint), get_args(hint)
-    if kind in (Union, UnionType):
+    if kind is Union or kind is UnionType:
         return " or ".join(_text(arg) for arg in args if arg is not type(None))
     if kind is Sequence:
         return f"list of {_text(args[0]).replace(' or ', ' and ')}"
     return str(getattr(kind, "__name__", kind))
 
 
-def _example(size: int, shape: Sequence[int]) -> None:
+def _example(  # pyright: ignore[reportUnusedFunction] - for the example of `typed`
+    size: int, shape: Sequence[int]
+) -> None:
     """For the example above."""

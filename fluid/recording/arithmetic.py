@@ -6,14 +6,58 @@ comparisons become `less_than` and so on. Results are called `tmp_0`, `tmp_1`, â
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from numbers import Real
-from typing import Any
+from typing import Protocol, Self, TypeGuard, TypeVar
 
 from compiler.ir.program import VarDesc
+from compiler.ir.types import DType, VarTypeId
 from compiler.support.tracebacks import entry_point
-from fluid import unique_name
+from fluid.recording.annotations import Attributes, DTypeLike
 from fluid.recording.arguments import ArgumentError
+
+__all__ = ["Operand", "cast", "operator", "scaled"]
+
+
+class Operand(Protocol):
+    """What operators need of a variable, and which ops they can append."""
+
+    name: str
+    element: DType
+
+    @property
+    def stop_gradient(self) -> bool:
+        """Whether it gets no gradient."""
+        ...
+
+    @stop_gradient.setter
+    def stop_gradient(self, value: bool) -> None: ...
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Its shape, -1 for unknown sizes."""
+        ...
+
+    @property
+    def dtype(self) -> VarTypeId:
+        """Its dtype."""
+        ...
+
+    def temporary(
+        self, dtype: DTypeLike, name: str | None = "tmp", *, stop_gradient: bool = False
+    ) -> Self:
+        """Create a variable in the current block of its program."""
+        ...
+
+    def append(
+        self, op_type: str, inputs: Mapping[str, object], out: Self, attrs: Attributes
+    ) -> Self:
+        """Append an op to the current block of its program; returns its output `out`."""
+        ...
+
+
+V = TypeVar("V", bound=Operand)
 
 Factors = Callable[[float], tuple[float, float]]
 """Maps a number to the equivalent (scale, bias)."""
@@ -21,12 +65,14 @@ Factors = Callable[[float], tuple[float, float]]
 _COMPARISONS = {"equal", "not_equal", "less_than", "less_equal", "greater_than", "greater_equal"}
 
 
-def operator(op_type: str, factors: Factors | None = None, *, swap: bool = False) -> Any:
+def operator(
+    op_type: str, factors: Factors | None = None, *, swap: bool = False
+) -> Callable[[V, object], V]:
     """Create a method that appends `op_type`, or one `scale` if the other operand is a number."""
 
     @entry_point
-    def method(self: Any, other: Any) -> Any:
-        if not isinstance(other, Real | VarDesc):
+    def method(self: V, other: object) -> V:
+        if not isinstance(other, Real) and not is_variable(other, self):
             return NotImplemented
         exact = op_type != "elementwise_div" or self.element.is_float
         if factors and exact and isinstance(other, Real):
@@ -39,76 +85,61 @@ def operator(op_type: str, factors: Factors | None = None, *, swap: bool = False
     return method
 
 
-def _block(var: Any) -> Any:
-    return var.block.program.current_block()
+def is_variable(value: object, like: V) -> TypeGuard[V]:
+    """Whether a value is a variable, as `like` is."""
+    return isinstance(value, VarDesc)
 
 
-def _new(var: Any, dtype: Any) -> Any:
-    return _block(var).create_var(name=unique_name.generate("tmp"), dtype=dtype)
-
-
-def scaled(var: Any, scale: float, bias: float) -> Any:
+def scaled(var: V, scale: float, bias: float) -> V:
     """Append a `scale`: var * scale + bias."""
-    out = _new(var, var.dtype)
     attrs = {"scale": scale, "bias": bias}
-    _block(var).append_op("scale", inputs={"X": var}, outputs={"Out": out}, attrs=attrs)
-    return out
+    return var.append("scale", {"X": var}, var.temporary(var.dtype), attrs)
 
 
-def cast(var: Any, dtype: Any) -> Any:
+def cast(var: V, dtype: DTypeLike) -> V:
     """Append a `cast` to another dtype."""
-    out = _new(var, dtype)
-    attrs = {"in_dtype": var.dtype, "out_dtype": out.dtype}
-    _block(var).append_op("cast", inputs={"X": var}, outputs={"Out": out}, attrs=attrs)
-    return out
+    out = var.temporary(dtype)
+    return var.append("cast", {"X": var}, out, {"in_dtype": var.dtype, "out_dtype": out.dtype})
 
 
-def _appended(op_type: str, x: Any, y: Any) -> Any:
-    out = _new(x, "bool" if op_type in _COMPARISONS else x.dtype)
+def _appended(op_type: str, x: V, y: V) -> V:
+    out = x.temporary("bool" if op_type in _COMPARISONS else x.dtype)
     # Batch axes are aligned from the left, as in the reference.
     axis = 0 if y.shape[:1] == (-1,) else -1
-    _block(x).append_op(
-        op_type, inputs={"X": x, "Y": y}, outputs={"Out": out}, attrs={"axis": axis}
-    )
-    return out
+    return x.append(op_type, {"X": x, "Y": y}, out, {"axis": axis})
 
 
-def _as_element(var: Any, number: Any) -> float:
+def _as_element(var: Operand, number: Real) -> float:
     """Convert a number to the variable's dtype; raises ArgumentError for 0.5 with integers."""
-    if not var.element.is_float and number != int(number):
+    if not var.element.is_float and number != math.trunc(number):
         raise ArgumentError(f"{var.name!r} holds {var.element.text}, which cannot hold {number}")
     return float(number)
 
 
-def _as_operand(var: Any, other: Any, *, whole: bool) -> Any:
+def _as_operand(var: V, other: V | Real, *, whole: bool) -> V:
     """The other operand as a variable of the same dtype; with `whole`, of the same shape."""
-    if isinstance(other, VarDesc):
+    if not isinstance(other, Real):
         return other if other.dtype == var.dtype else cast(other, var.dtype)
     if whole and -1 in var.shape:
         return _filled_like(var, float(other))
     return _filled(var, float(other), var.shape if whole else (1,))
 
 
-def _filled(var: Any, value: float, shape: tuple[int, ...]) -> Any:
-    out = _new(var, var.dtype)
+def _filled(var: V, value: float, shape: tuple[int, ...]) -> V:
+    out = var.temporary(var.dtype)
     attrs = {"shape": shape, "dtype": var.dtype, "value": value, "force_cpu": False}
-    _block(var).append_op("fill_constant", outputs={"Out": out}, attrs=attrs)
+    var.append("fill_constant", {}, out, attrs)
     out.stop_gradient = True
     return out
 
 
-def _filled_like(var: Any, value: float) -> Any:
+def _filled_like(var: V, value: float) -> V:
     """A constant whose first unknown dim is taken from `var` at run time."""
     axis = var.shape.index(-1)
     shape = [abs(size) if i != axis else -1 for i, size in enumerate(var.shape)]
-    attrs = {"shape": shape, "dtype": var.dtype, "value": value}
-    attrs |= {"input_dim_idx": axis, "output_dim_idx": axis}
-    out = _new(var, var.dtype)
-    _block(var).append_op(
-        "fill_constant_batch_size_like",
-        inputs={"Input": var},
-        outputs={"Out": out},
-        attrs=attrs,
-    )
+    sizes = {"input_dim_idx": axis, "output_dim_idx": axis}
+    attrs = {"shape": shape, "dtype": var.dtype, "value": value, **sizes}
+    out = var.temporary(var.dtype)
+    var.append("fill_constant_batch_size_like", {"Input": var}, out, attrs)
     out.stop_gradient = True
     return out

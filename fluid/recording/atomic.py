@@ -6,17 +6,23 @@ import inspect
 from collections.abc import Callable, Mapping
 from functools import wraps
 from traceback import walk_tb
-from typing import Any, TypeVar
+from typing import TypeVar, cast
 
 from compiler.support.tracebacks import passes_arguments
-from fluid.framework import Program, Variable, default_main_program, default_startup_program
+from fluid.framework import (
+    Program,
+    Variable,
+    default_main_program,
+    default_startup_program,
+    program_of,
+)
 from fluid.recording.arguments import ArgumentError, typed
 from fluid.recording.checks import AxisError
 from fluid.recording.op_records import is_ours
 
 __all__ = ["atomic", "checked_all"]
 
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., object])
 
 _SLIPS = (ArithmeticError, AttributeError, LookupError, MemoryError)
 """Errors that nothing here raises directly, except AxisError."""
@@ -39,7 +45,7 @@ def atomic(function: F) -> F:
 
     @passes_arguments
     @wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
+    def call(*args: object, **kwargs: object) -> object:
         marks = [_Mark(program) for program in _programs(*args, *kwargs.values())]
         try:
             return function(*args, **kwargs)
@@ -51,21 +57,21 @@ def atomic(function: F) -> F:
             received = ", ".join(f"{argument!r:.60}" for argument in (*args, *kwargs.values()))
             raise ArgumentError(f"{function.__name__} cannot take {received}") from error
 
-    return call  # type: ignore[return-value]
+    return cast(F, call)
 
 
-def checked_all(names: Mapping[str, Any]) -> dict[str, Any]:
+def checked_all(names: Mapping[str, object]) -> dict[str, Callable[..., object]]:
     """The public functions among the names of a module, each `typed` and `atomic`."""
     public = {name: value for name, value in names.items() if not name.startswith("_")}
     functions = {name: value for name, value in public.items() if inspect.isfunction(value)}
     return {name: typed(atomic(value)) for name, value in functions.items()}
 
 
-def _programs(*arguments: Any) -> list[Program]:
+def _programs(*arguments: object) -> list[Program]:
     """The default programs, those among arguments, and those of variables among them."""
     programs = [default_main_program(), default_startup_program()]
     programs += [argument for argument in arguments if isinstance(argument, Program)]
-    programs += [argument.block.program for argument in arguments if isinstance(argument, Variable)]
+    programs += [program_of(argument) for argument in arguments if isinstance(argument, Variable)]
     return list(dict.fromkeys(programs))
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from abc import abstractmethod
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from textwrap import indent
 from types import NoneType
-from typing import Any
+from typing import Any, Protocol, Unpack
 
 from compiler.errors import CompileError, MissingSlot, did_you_mean
 from compiler.ir import program as ir
@@ -16,11 +17,21 @@ from compiler.ir.opdef.type_inference import bind, check_slots, infer_op, op_tex
 from compiler.ir.program import NO_BLOCK, VarKind
 from compiler.support.tracebacks import entry_point
 from fluid.compat.descs import BlockDesc
+from fluid.recording.annotations import Attributes, Slots
 from fluid.recording.checks import check_type
 from fluid.recording.op_records import must_be_bool, plain_values, slot_names, user_line
 from fluid.recording.operator import Operator
 from fluid.recording.proto_text import block_text
-from fluid.recording.variable import Parameter, Variable, VarType, convert_np_dtype_to_dtype_
+from fluid.recording.variable import (
+    AbstractBlock,
+    AbstractProgram,
+    Parameter,
+    ParameterFields,
+    Variable,
+    VariableFields,
+    VarType,
+    convert_np_dtype_to_dtype_,
+)
 
 __all__ = ["Block", "InputNotFound"]
 
@@ -29,17 +40,66 @@ class InputNotFound(MissingSlot, AssertionError):
     """A required slot of an op is empty; an assertion in the reference."""
 
 
-class Block(ir.Block):
+class Fill(Protocol):
+    """An initializer: called with a variable, it inserts an op into a block of the startup program
+    that fills it.
+    """
+
+    def __call__(self, var: Variable, block: Block, /) -> object:
+        """Insert the op."""
+        ...
+
+
+class BlockProgram(AbstractProgram):
+    """What blocks and what they are passed to know of their program, a `framework.Program`."""
+
+    blocks: list[Block]  # pyright: ignore[reportIncompatibleVariableOverride] - all are ours
+
+    @abstractmethod
+    def make_block(self, idx: int, parent_idx: int) -> Block:
+        """Create a block of fluid's class."""
+
+    def add_block(self, parent_idx: int) -> Block:
+        """Append an empty block with the given parent."""
+        block = super().add_block(parent_idx)
+        assert isinstance(block, Block)
+        return block
+
+    def all_vars(self) -> Iterator[Variable]:
+        """Iterate over the variables of every block, in order of declaration."""
+        for block in self.blocks:
+            yield from block.vars.values()
+
+    @abstractmethod
+    def global_block(self) -> Block:
+        """Block 0."""
+
+    @abstractmethod
+    def current_block(self) -> Block:
+        """The block to which layers append."""
+
+    @abstractmethod
+    def block(self, index: int) -> Block:
+        """The block at an index; IndexError if out of range."""
+
+
+class Block(AbstractBlock):
     """Variables by name and ops in order, inside a program."""
 
-    # Only this package's classes make the blocks of a program, and append to them.
-    vars: dict[str, Variable]  # pyright: ignore[reportIncompatibleVariableOverride]
-    ops: list[Operator]  # pyright: ignore[reportIncompatibleVariableOverride]
+    owner: BlockProgram  # pyright: ignore[reportIncompatibleVariableOverride] - never reassigned
+
+    def __init__(self, program: BlockProgram, idx: int, parent_idx: int = NO_BLOCK) -> None:
+        super().__init__(program, idx, parent_idx)
 
     @property
-    def program(self) -> Any:
+    def program(self) -> BlockProgram:
         """The program it belongs to."""
         return self.owner
+
+    @property
+    def parent(self) -> Block | None:
+        """The enclosing block; None for the main block."""
+        return None if self.parent_idx == NO_BLOCK else self.owner.blocks[self.parent_idx]
 
     def _sync_with_cpp(self) -> None:
         """Do nothing: descriptions and the block share their data."""
@@ -62,7 +122,7 @@ class Block(ir.Block):
 
     def var(self, name: str) -> Variable:
         """The variable of this name here; TypeError for what is no name, ValueError if unknown."""
-        if not isinstance(name, str):
+        if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance] - a Variable
             raise TypeError(f"var requires a string as parameter, but got {type(name).__name__}")
         if name not in self.vars:
             raise ValueError(f"var {name} not in this block; {did_you_mean(name, self.vars)}")
@@ -91,7 +151,9 @@ class Block(ir.Block):
         self.program.touch()
         return var
 
-    def create_var(self, initializer: Any = None, **fields: Any) -> Variable:
+    def create_var(
+        self, initializer: Fill | None = None, **fields: Unpack[VariableFields]
+    ) -> Variable:
         """Declare a variable and let `initializer` append its initialisation: fields as for
         `Variable`.
 
@@ -110,7 +172,9 @@ class Block(ir.Block):
             initializer(var, self)
         return var
 
-    def create_parameter(self, initializer: Any = None, **fields: Any) -> Parameter:
+    def create_parameter(
+        self, initializer: Fill | None = None, **fields: Unpack[ParameterFields]
+    ) -> Parameter:
         """Declare a parameter, always in the global block, and append its initialisation.
 
         Sharing a name shares the parameter: it is initialised once, and later attributes replace
@@ -155,12 +219,12 @@ class Block(ir.Block):
 
     def clone_variable(self, var: Variable, force_persistable: bool = True) -> Variable:
         """Declare a copy of `var` here, as a plain variable."""
-        fields: dict[str, Any] = {"name": var.name, "type": var.type}
+        persistable = var.persistable or (force_persistable and var.holds_tensor)
+        fields: VariableFields = {"name": var.name, "type": var.type, "persistable": persistable}
         if var.holds_tensor:
             fields |= {"shape": var.dims, "dtype": var.dtype, "lod_level": var.lod_level}
             fields |= {"is_data": var.is_data, "need_check_feed": var.need_check_feed}
-        persistable = var.persistable or (force_persistable and var.holds_tensor)
-        return self.create_var(persistable=persistable, **fields)
+        return self.create_var(**fields)
 
     # ---- ops
 
@@ -168,9 +232,9 @@ class Block(ir.Block):
     def append_op(
         self,
         type: str | None = None,
-        inputs: Mapping[str, Any] | None = None,
-        outputs: Mapping[str, Any] | None = None,
-        attrs: Mapping[str, Any] | None = None,
+        inputs: Slots | None = None,
+        outputs: Slots | None = None,
+        attrs: Attributes | None = None,
         stop_gradient: bool = False,
     ) -> Operator:
         """Append an op; slots take a variable, a name, or a list of them.
@@ -182,17 +246,24 @@ class Block(ir.Block):
         """
         return self.insert_op(len(self.ops), type, inputs, outputs, attrs)
 
-    def prepend_op(self, *args: Any, stop_gradient: bool = False, **fields: Any) -> Operator:
+    def prepend_op(
+        self,
+        type: str | None = None,
+        inputs: Slots | None = None,
+        outputs: Slots | None = None,
+        attrs: Attributes | None = None,
+        stop_gradient: bool = False,
+    ) -> Operator:
         """Insert an op before all others, as `append_op` appends one."""
-        return self.insert_op(0, *args, **fields)
+        return self.insert_op(0, type, inputs, outputs, attrs)
 
     def insert_op(
         self,
         index: int,
         type: str | None = None,
-        inputs: Mapping[str, Any] | None = None,
-        outputs: Mapping[str, Any] | None = None,
-        attrs: Mapping[str, Any] | None = None,
+        inputs: Slots | None = None,
+        outputs: Slots | None = None,
+        attrs: Attributes | None = None,
     ) -> Operator:
         """Insert an op before position `index`, as `append_op` appends one."""
         if type is None:
@@ -212,7 +283,7 @@ class Block(ir.Block):
         type: str,
         inputs: dict[str, list[str]],
         outputs: dict[str, list[str]],
-        attrs: Mapping[str, Any],
+        attrs: Attributes,
     ) -> Operator:
         """Create an op with all slots and attributes and infer its output types; it is in no block
         yet.
@@ -221,7 +292,8 @@ class Block(ir.Block):
         op = Operator(self, type, inputs, outputs, plain_attrs, user_line())
         with _located(op):
             slots = find(type).inputs().values()
-            every_slot = {slot.name: [] for slot in slots if slot.companion != "order"} | op.inputs
+            empty: dict[str, list[str]] = {s.name: [] for s in slots if s.companion != "order"}
+            every_slot = empty | op.inputs
             op.inputs = {slot: every_slot[slot] for slot in sorted(every_slot)}
             check_slots(op)
             check_attributes(type, plain_attrs)
@@ -246,9 +318,9 @@ class Block(ir.Block):
     def add_op(
         self,
         type: str,
-        inputs: Mapping[str, Any],
-        outputs: Mapping[str, Any],
-        attrs: Mapping[str, Any] | None = None,
+        inputs: Mapping[str, Sequence[str]],
+        outputs: Mapping[str, Sequence[str]],
+        attrs: Attributes | None = None,
         source: str = "",
         index: int | None = None,
     ) -> Operator:
@@ -291,13 +363,14 @@ class Block(ir.Block):
         return f"<Block {self.idx}: {len(self.vars)} variables, {len(self.ops)} ops>"
 
 
-def _check_redeclared(var: Variable, fields: Mapping[str, Any]) -> None:
+def _check_redeclared(var: Variable, fields: VariableFields | ParameterFields) -> None:
     """Raise ValueError if a variable is declared again with different properties."""
-    fields_set = {name: value for name, value in fields.items() if value is not None}
-    if "dtype" in fields_set:
-        fields_set["dtype"] = convert_np_dtype_to_dtype_(fields_set["dtype"])
-    if "shape" in fields_set:
-        fields_set["shape"] = tuple(fields_set["shape"])
+    fields_set: dict[str, object] = {n: v for n, v in fields.items() if v is not None}
+    dtype, shape = fields.get("dtype"), fields.get("shape")
+    if dtype is not None:
+        fields_set["dtype"] = convert_np_dtype_to_dtype_(dtype)
+    if shape is not None:
+        fields_set["shape"] = tuple(shape)
     for field in ("type", "shape", "dtype", "lod_level", "persistable"):
         previous = getattr(var, field)
         if field in fields_set and fields_set[field] != previous:
@@ -308,7 +381,7 @@ def _check_redeclared(var: Variable, fields: Mapping[str, Any]) -> None:
 
 
 @contextmanager
-def _located(op: Operator) -> Iterator[None]:
+def _located(op: Operator) -> Generator[None]:
     """Add the op's text and the user's line to errors of the compiler."""
     try:
         yield

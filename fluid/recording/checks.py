@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Generator
 from contextlib import contextmanager
-from typing import Any
 
 import numpy as np
 
 from compiler.errors import ShapeError
 from compiler.ir.types import DType
+from fluid.recording.annotations import DTypeLike
+from fluid.recording.arguments import is_numpy
 from fluid.recording.variable import Variable, convert_np_dtype_to_dtype_
 
 __all__ = [
@@ -51,7 +52,7 @@ def asserting_shapes() -> Generator[None]:
 FLOATS = ("float16", "float32", "float64", "bfloat16")
 
 
-def convert_dtype(dtype: Any) -> str:
+def convert_dtype(dtype: DTypeLike) -> str:
     """The NumPy name of a dtype in any notation; raises ValueError if it is none.
 
     >>> convert_dtype(5), convert_dtype("int64")
@@ -61,7 +62,7 @@ def convert_dtype(dtype: Any) -> str:
 
 
 def check_type(
-    input: Any,
+    input: object,
     input_name: str,
     expected_type: type | tuple[type, ...],
     op_name: str,
@@ -72,23 +73,26 @@ def check_type(
 
     `extra_message` is appended to the message, as in the other checks.
     """
+    received = type(input).__name__
     kinds = expected_type if isinstance(expected_type, tuple) else (expected_type,)
-    plain = input.item() if isinstance(input, np.number) else input
+    plain: object = input.item() if is_numpy(input) and isinstance(input, np.number) else input
     if not isinstance(plain, kinds):
         wanted = " or ".join(kind.__name__ for kind in kinds)
         raise TypeError(
             f"The type of '{input_name}' in {op_name} must be {wanted}, "
-            f"but received {type(input).__name__}{extra_message and ' ' + extra_message}"
+            f"but received {received}{extra_message and ' ' + extra_message}"
         )
 
 
-def check_variable(value: Any, name: str, op: str) -> None:
-    """Raise TypeError if an argument of a layer is not a Variable."""
+def check_variable(value: object, name: str, op: str) -> Variable:
+    """Return an argument of a layer; raises TypeError if it is not a Variable."""
     check_type(value, name, Variable, op)
+    assert isinstance(value, Variable)
+    return value
 
 
 def check_dtype(
-    input_dtype: Any,
+    input_dtype: DTypeLike,
     input_name: str,
     expected_dtype: Collection[str],
     op_name: str,
@@ -104,12 +108,12 @@ def check_dtype(
 
 
 def check_variable_and_dtype(
-    input: Any,
+    input: object,
     input_name: str,
     expected_dtype: Collection[str],
     op_name: str,
     extra_message: str = "",
 ) -> None:
     """Raise TypeError if an argument is not a Variable or has an unexpected dtype."""
-    check_variable(input, input_name, op_name)
-    check_dtype(input.dtype, input_name, expected_dtype, op_name, extra_message)
+    variable = check_variable(input, input_name, op_name)
+    check_dtype(variable.dtype, input_name, expected_dtype, op_name, extra_message)

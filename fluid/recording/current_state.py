@@ -1,32 +1,51 @@
-"""Current state during recording, under the private names that scripts import."""
+"""Current state during recording; `fluid.framework` has the private names that scripts import."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Protocol
 
 from fluid import unique_name
 from fluid.running.flags import cpu_count
 from fluid.running.places import selected_gpus
 
-__all__ = ["_cpu_num", "_cuda_ids", "_current_expected_place", "_dygraph_tracer"]
+__all__ = [
+    "cpu_num",
+    "cuda_ids",
+    "current_expected_place",
+    "debug_string",
+    "dygraph_tracer",
+    "generate_control_dev_var_name",
+]
 
 
-def _cpu_num() -> int:
+class Message(Protocol):
+    """A protobuf message."""
+
+    def FindInitializationErrors(self) -> list[str]:
+        """The names of required fields that are not set."""
+        ...
+
+    def IsInitialized(self) -> bool:
+        """Whether all required fields are set."""
+        ...
+
+
+def cpu_num() -> int:
     """How many CPU devices data-parallel runs have."""
     return cpu_count()
 
 
-def _cuda_ids() -> list[int]:
+def cuda_ids() -> list[int]:
     """The numbers of the GPUs that a run uses by default."""
     return selected_gpus()
 
 
-def _current_expected_place() -> None:
+def current_expected_place() -> None:
     """None: only dygraph has a current place."""
     return
 
 
-def _dygraph_tracer() -> None:
+def dygraph_tracer() -> None:
     """None: nothing is executed eagerly."""
     return
 
@@ -36,7 +55,7 @@ def generate_control_dev_var_name() -> str:
     return unique_name.generate("__control_var@")
 
 
-def debug_string(proto: Any, throw_on_error: bool = True) -> str:
+def debug_string(proto: Message, throw_on_error: bool = True) -> str:
     """A message as text. ValueError where a required field is missing and that is an error."""
     missing = proto.FindInitializationErrors() if not proto.IsInitialized() else []
     if throw_on_error and missing:

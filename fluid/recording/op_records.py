@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import contextlib
-import sys
+import inspect
 from collections.abc import Mapping, Sequence
 from enum import Enum
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
-
-import numpy as np
+from typing import cast
 
 from compiler.ir.program import Block, BlockRef, VarDesc
 from compiler.support import tracebacks
+from fluid.recording.annotations import Attributes, AttributeValue
+from fluid.recording.arguments import is_list, is_numpy
 
 _GUARDS = str(contextlib.__file__)
 """The file with the frames between a `with` line and our context managers."""
 
 
-def slot_names(op_type: str, slots: Mapping[str, Any] | None) -> dict[str, list[str]]:
+def slot_names(op_type: str, slots: object) -> dict[str, list[str]]:
     """The names in an op's slots, which users fill with a variable, a name, or a list of them.
 
     Raises TypeError naming op and slot for anything else. Slots given as None are left out.
@@ -27,36 +27,42 @@ def slot_names(op_type: str, slots: Mapping[str, Any] | None) -> dict[str, list[
     >>> slot_names("mul", {"X": "x", "Y": ["w"]})
     {'X': ['x'], 'Y': ['w']}
     """
-    if not isinstance(slots, Mapping | None):
+    if slots is None:
+        return {}
+    if not isinstance(slots, Mapping):
         kind = type(slots).__name__
         raise TypeError(f"{op_type}: slots are a dict from names to variables, not {kind}")
-    filled = {slot: value for slot, value in (slots or {}).items() if value is not None}
-    return {slot: _names(op_type, slot, value) for slot, value in filled.items()}
+    filled = cast(Mapping[str, object], slots).items()
+    return {slot: _names(op_type, slot, value) for slot, value in filled if value is not None}
 
 
-def _names(op_type: str, slot: str, value: Any) -> list[str]:
-    items = value if isinstance(value, list | tuple) else [value]
-    for item in items:
-        if not isinstance(item, VarDesc | str):
-            kind = type(item).__name__
-            raise TypeError(f"{op_type}: slot {slot} takes a Variable or its name, not {kind}")
-    return [item if isinstance(item, str) else item.name for item in items]
+def _names(op_type: str, slot: str, value: object) -> list[str]:
+    return [_name(op_type, slot, item) for item in (value if is_list(value) else [value])]
 
 
-def plain(value: Any) -> Any:
+def _name(op_type: str, slot: str, item: object) -> str:
+    if isinstance(item, VarDesc):
+        return item.name
+    if not isinstance(item, str):
+        kind = type(item).__name__
+        raise TypeError(f"{op_type}: slot {slot} takes a Variable or its name, not {kind}")
+    return item
+
+
+def plain(value: object) -> AttributeValue:
     """Convert an attribute to a printable value: numbers, strings, lists, block indices."""
     if isinstance(value, Block):
         return BlockRef(value.idx)
-    if isinstance(value, np.ndarray | np.generic):
+    if is_numpy(value):
         return value.tolist()
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return [plain(item) for item in value]
+        return [plain(item) for item in cast(Sequence[object], value)]
     return value
 
 
-def plain_values(attrs: Mapping[str, Any]) -> dict[str, Any]:
+def plain_values(attrs: Attributes) -> dict[str, AttributeValue]:
     """Convert the attributes of an op with `plain`; lists are copied."""
     return {name: plain(value) for name, value in attrs.items()}
 
@@ -68,7 +74,7 @@ def is_ours(file: str) -> bool:
 
 def user_line() -> str:
     """`file:line` of the nearest caller outside our packages; "" without one."""
-    frame = sys._getframe(1)
+    frame = inspect.currentframe()
     while frame and is_ours(frame.f_code.co_filename):
         frame = frame.f_back
     return f"{_shown(frame.f_code.co_filename, Path.cwd())}:{frame.f_lineno}" if frame else ""
@@ -86,7 +92,7 @@ def _shown(filename: str, here: Path) -> str:
     return path.relative_to(here).as_posix() if path.is_relative_to(here) else path.name
 
 
-def must_be_bool(**arguments: Any) -> None:
+def must_be_bool(**arguments: object) -> None:
     """Raise AssertionError, as in the reference, naming the argument that is not a bool."""
     for name, value in arguments.items():
         if not isinstance(value, bool):

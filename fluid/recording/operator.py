@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 from compiler.errors import did_you_mean
 from compiler.ir import program as ir
@@ -11,7 +10,9 @@ from compiler.ir.model_format.attributes import dump_attr
 from compiler.ir.model_format.protobuf import AttrType
 from compiler.ir.opdef.type_inference import op_text as short_text
 from compiler.ir.program import BlockRef, OpRole
-from fluid.compat.descs import OpDesc
+from fluid.compat.descs import BlockDesc, OpDesc
+from fluid.recording.annotations import Attributes, AttributeValue
+from fluid.recording.arguments import is_list
 from fluid.recording.op_records import must_be_bool, plain, plain_values
 from fluid.recording.proto_text import op_text
 
@@ -25,15 +26,23 @@ class Operator(ir.OpDesc):
     decoded or inserted by fluid in place of another; copies keep the value.
     """
 
-    def __init__(self, block: Any, *fields: Any) -> None:
-        super().__init__(*fields)
+    def __init__(
+        self,
+        block: ir.Block,
+        type: str,
+        inputs: Mapping[str, Sequence[str]],
+        outputs: Mapping[str, Sequence[str]],
+        attrs: Attributes | None = None,
+        source: str = "",
+    ) -> None:
+        super().__init__(type, inputs, outputs, attrs, source)
         self.block = block
         self.recorded = False
 
     @property
     def desc(self) -> OpDesc:
         """The op with the methods of a native `OpDesc`."""
-        return OpDesc(self, self.block.desc)
+        return OpDesc(self, BlockDesc(self.block))
 
     @property
     def idx(self) -> int:
@@ -81,7 +90,7 @@ class Operator(ir.OpDesc):
             raise ValueError(f"{self.type} has no {side} {name!r}; it has: {', '.join(slots)}")
         return list(slots[name])
 
-    def attr(self, name: str) -> Any:
+    def attr(self, name: str) -> AttributeValue:
         """The value of an attribute; ValueError where it has none of this name."""
         if name not in self.attrs:
             hint = did_you_mean(name, self.attrs)
@@ -96,52 +105,52 @@ class Operator(ir.OpDesc):
         """The serialised type of an attribute; ValueError if it has none of this name."""
         return AttrType(dump_attr(self.type, name, self.attr(name)).one("type", int))
 
-    def all_attrs(self) -> dict[str, Any]:
+    def all_attrs(self) -> dict[str, AttributeValue]:
         """Its attributes by name; those that refer to blocks have the blocks themselves."""
         return {name: self._with_blocks(value) for name, value in self.attrs.items()}
 
-    def _with_blocks(self, value: Any) -> Any:
-        if isinstance(value, list):
+    def _with_blocks(self, value: object) -> object:
+        if is_list(value) and isinstance(value, list):
             return [self._with_blocks(item) for item in value]
-        return self.block.program.block(value) if isinstance(value, BlockRef) else value
+        return self.block.owner.blocks[value] if isinstance(value, BlockRef) else value
 
-    def set_attr(self, name: str, val: Any) -> None:
+    def set_attr(self, name: str, val: object) -> None:
         """Set an attribute, without a check."""
         self.attrs[name] = plain(val)
-        self.block.program.touch()
+        self.block.owner.touch()
 
     def remove_attr(self, name: str) -> None:
         """Remove an attribute, if there is one."""
         self.attrs.pop(name, None)
-        self.block.program.touch()
+        self.block.owner.touch()
 
     def block_attr_id(self, name: str) -> int:
         """The index of the block that an attribute refers to."""
         return int(self.attr(name))
 
-    def block_attr(self, name: str) -> Any:
+    def block_attr(self, name: str) -> ir.Block:
         """The block that an attribute refers to."""
-        return self.block.program.block(self.block_attr_id(name))
+        return self.block.owner.blocks[self.block_attr_id(name)]
 
     def blocks_attr_ids(self, name: str) -> list[int]:
         """The indices of the blocks that an attribute refers to."""
         return [int(ref) for ref in self.attr(name)]
 
-    def blocks_attr(self, name: str) -> list[Any]:
+    def blocks_attr(self, name: str) -> list[ir.Block]:
         """The blocks that an attribute refers to."""
-        return [self.block.program.block(ref) for ref in self.blocks_attr_ids(name)]
+        return [self.block.owner.blocks[ref] for ref in self.blocks_attr_ids(name)]
 
     def rename_input(self, old_name: str, new_name: str) -> None:
         """Rename a variable in all input slots."""
         _rename(self.inputs, old_name, new_name)
-        self.block.program.touch()
+        self.block.owner.touch()
 
     def rename_output(self, old_name: str, new_name: str) -> None:
         """Rename a variable in all output slots."""
         _rename(self.outputs, old_name, new_name)
-        self.block.program.touch()
+        self.block.owner.touch()
 
-    def copied_to(self, block: Any) -> Operator:
+    def copied_to(self, block: ir.Block) -> Operator:
         """The same op in a copy of its block."""
         attrs = plain_values(self.attrs)
         copied = Operator(block, self.type, self.inputs, self.outputs, attrs, self.source)

@@ -40,7 +40,7 @@ def program_from_bytes(data: bytes, where: str, factory: Callable[[], P]) -> P:
     Raises TypeError for a non-bytes argument, and CompileError, naming the origin `where`, for
     invalid bytes.
     """
-    if not isinstance(data, bytes):
+    if not isinstance(data, bytes):  # pyright: ignore[reportUnnecessaryIsInstance] - users pass str
         raise TypeError(f"{where} must be bytes, not {type(data).__name__}")
     program = load_program(data, where, factory=factory)
     flags = [_flags(message) for message in parse(data).many("blocks", Message)]
@@ -77,7 +77,7 @@ def _apply(block: Block, var: VarDesc, flags: set[str]) -> None:
     if "is_parameter" in flags and _may_be_parameter(var):
         fields = {"shape": var.dims, "dtype": var.element, "lod_level": var.lod_level}
         var = block.add_var(var.name, is_parameter=True, **fields)
-        var.trainable = "stop_gradient" not in flags
+        vars(var)["trainable"] = "stop_gradient" not in flags
     if "stop_gradient" in flags:
         var.stop_gradient = True
 

@@ -7,7 +7,6 @@ needs.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from typing import Any
 
 from compiler.ir.program import MAIN_BLOCK, Block, BlockRef, OpDesc, OpRole, Program
 
@@ -87,5 +86,5 @@ def _reached(program: Program, block: Block) -> set[int]:
     return {block.idx}.union(*(_reached(program, child) for child in inner))
 
 
-def _renumber(value: Any, renumbered: dict[int, int]) -> Any:
+def _renumber(value: object, renumbered: dict[int, int]) -> object:
     return BlockRef(renumbered[value]) if isinstance(value, BlockRef) else value

@@ -3,32 +3,50 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping, Sequence, Set
+from abc import abstractmethod
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from operator import index
 from types import MappingProxyType
-from typing import Annotated, Any, NoReturn, TypeAlias
+from typing import (
+    Annotated,
+    ClassVar,
+    NoReturn,
+    Protocol,
+    Required,
+    TypeAlias,
+    TypedDict,
+    Unpack,
+)
 
 from compiler.errors import CompileError
+from compiler.ir import program as ir
 from compiler.ir.program import EMPTY, GRAD
-from compiler.ir.program import VarDesc as PlainVariable
 from compiler.ir.types import DType
 from fluid import unique_name
+from fluid.compat.descs import BlockDesc
 from fluid.compat.descs import VarDesc as DescribedVariable
+from fluid.recording.annotations import Attributes, DTypeLike, Slots
 from fluid.recording.arguments import UNCHECKED, ArgumentError
 from fluid.recording.arithmetic import cast, operator, scaled
-from fluid.recording.op_records import must_be_bool
+from fluid.recording.op_records import must_be_bool, slot_names
+from fluid.recording.operator import Operator
 from fluid.recording.proto_text import var_text
 from fluid.recording.slicing import sliced
 from fluid.recording.var_types import VarDesc, kind_of, var_type
 from runtime.sizes import LOD
 
 __all__ = [
+    "AbstractBlock",
+    "AbstractProgram",
     "FetchList",
     "NoGradSet",
     "Parameter",
     "ParameterAndGradient",
     "ParameterList",
+    "ParameterFields",
     "Variable",
+    "VariableFields",
     "VariableOrName",
     "convert_np_dtype_to_dtype_",
     "dtype_is_floating",
@@ -38,7 +56,7 @@ __all__ = [
 VarType = VarDesc.VarType
 
 
-def convert_np_dtype_to_dtype_(np_dtype: Any) -> VarType:
+def convert_np_dtype_to_dtype_(np_dtype: DTypeLike) -> VarType:
     """The `VarType` of a NumPy dtype, its name, or a `VarType` itself.
 
     Raises ArgumentError for an element type that fluid does not have.
@@ -52,7 +70,7 @@ def convert_np_dtype_to_dtype_(np_dtype: Any) -> VarType:
         raise ArgumentError(str(error)) from None
 
 
-def dtype_is_floating(dtype: Any) -> bool:
+def dtype_is_floating(dtype: DTypeLike) -> bool:
     """True for float16, bfloat16, float32 and float64, however they are named."""
     return DType.of(convert_np_dtype_to_dtype_(dtype)).is_float
 
@@ -62,21 +80,160 @@ def grad_var_name(var_name: str) -> str:
     return var_name + GRAD
 
 
-class _Watched:
-    """A field whose assignment invalidates compiled versions of the program."""
+class AbstractBlock(ir.Block):
+    """What variables and what they are passed to know of their block, a `recording.block.Block`."""
 
-    def __set_name__(self, owner: type, name: str) -> None:
-        self.slot = "_" + name
+    vars: dict[str, Variable]  # pyright: ignore[reportIncompatibleVariableOverride] - all are ours
+    ops: list[Operator]  # pyright: ignore[reportIncompatibleVariableOverride] - all are ours
 
-    def __get__(self, var: Any, owner: type | None = None) -> Any:
-        return self if var is None else getattr(var, self.slot)
+    @property
+    @abstractmethod
+    def program(self) -> AbstractProgram:
+        """The program it belongs to."""
 
-    def __set__(self, var: Any, value: Any) -> None:
-        setattr(var, self.slot, value)
-        var.block.program.touch()
+    @property
+    @abstractmethod
+    def desc(self) -> BlockDesc:
+        """The block with the methods of a native `BlockDesc`."""
+
+    @abstractmethod
+    def var(self, name: str) -> Variable:
+        """The variable of this name here; ValueError if unknown."""
+
+    @abstractmethod
+    def has_var(self, name: str) -> bool:
+        """True where a variable of this name is declared here."""
+
+    @abstractmethod
+    def find_var_recursive(self, name: str) -> Variable | None:
+        """The variable of this name here or in an enclosing block, or None."""
+
+    def lookup(self, name: str) -> Variable | None:
+        """The variable of this name here or in an enclosing block, or None."""
+        var = super().lookup(name)
+        assert var is None or isinstance(var, Variable)
+        return var
+
+    @abstractmethod
+    def create_var(self, initializer: None = None, **fields: Unpack[VariableFields]) -> Variable:
+        """Declare a variable, or return that of this name."""
+
+    @abstractmethod
+    def append_op(
+        self,
+        type: str | None = None,
+        inputs: Slots | None = None,
+        outputs: Slots | None = None,
+        attrs: Attributes | None = None,
+        stop_gradient: bool = False,
+    ) -> Operator:
+        """Append an op."""
 
 
-class Variable(PlainVariable):
+class AbstractProgram(ir.Program):
+    """What variables and what they are passed to know of their program, a `framework.Program`."""
+
+    current_block_idx: int
+
+    @abstractmethod
+    def global_block(self) -> AbstractBlock:
+        """Block 0."""
+
+    @abstractmethod
+    def current_block(self) -> AbstractBlock:
+        """The block to which layers append."""
+
+    @abstractmethod
+    def block(self, index: int) -> AbstractBlock:
+        """The block at an index; IndexError if out of range."""
+
+    @abstractmethod
+    def all_parameters(self) -> list[Parameter]:
+        """All parameters, in order of creation."""
+
+    @abstractmethod
+    def prepare_append(self) -> None:
+        """Undo renaming before ops are appended."""
+
+    @abstractmethod
+    def common_attributes(self, op: Operator) -> dict[str, object]:
+        """The attributes that every op has and that do not affect its result."""
+
+    @abstractmethod
+    def fresh_seed(self) -> int:
+        """A seed for the next random op; 0 for a program without a seed."""
+
+    @abstractmethod
+    def optimized_guard(
+        self, param_and_grads: Iterable[VariableOrName]
+    ) -> AbstractContextManager[None]:
+        """Context manager in which appended ops update a parameter of the pair."""
+
+    @abstractmethod
+    def backward_role_guard(self) -> AbstractContextManager[None]:
+        """Context manager in which appended ops compute gradients."""
+
+    @abstractmethod
+    def lr_schedule_guard(self, is_with_opt: bool = False) -> AbstractContextManager[None]:
+        """Context manager in which appended ops schedule the learning rate."""
+
+
+class ErrorClip(Protocol):
+    """A clip of one variable's gradient, see `fluid.clip`."""
+
+    def append_clip_op(self, block: AbstractBlock, grad_name: str) -> None:
+        """Append the ops that clip a gradient."""
+        ...
+
+
+class Regularizer(Protocol):
+    """A regularizer of a parameter, see `fluid.regularizer`."""
+
+    def __call__(self, param: Parameter, grad: Variable, block: AbstractBlock, /) -> Variable:
+        """The term to add to a gradient."""
+        ...
+
+
+class _CommonFields(TypedDict, total=False):
+    """Arguments that variables and parameters share."""
+
+    type: int
+    lod_level: int | None
+    capacity: int | None
+    error_clip: ErrorClip | None
+    stop_gradient: bool
+    is_data: bool
+    need_check_feed: bool
+    belong_to_optimizer: bool
+
+
+class _ShapedFields(_CommonFields, total=False):
+    shape: Iterable[int] | None
+    dtype: DTypeLike | None
+
+
+class NamedFields(_ShapedFields, total=False):
+    """The arguments of `Variable`, except its block and `persistable`."""
+
+    name: str | None
+
+
+class UnnamedFields(_ShapedFields, total=False):
+    """The arguments of `Variable`, except its block and its name."""
+
+    persistable: bool | None
+
+
+class VariableFields(UnnamedFields, total=False):
+    """The arguments of `Variable`, except its block."""
+
+    name: str | None
+
+
+_Method: TypeAlias = "Callable[[Variable, object], Variable]"
+
+
+class Variable(ir.VarDesc):
     """A variable of a block, created by `Block.create_var`.
 
     `shape` has -1 for unknown sizes; `dtype` and `type` are `VarType` members; `op` is the op
@@ -84,26 +241,24 @@ class Variable(PlainVariable):
     """
 
     _details: tuple[str, ...] = ("error_clip", "stop_gradient")
-    _info: Mapping[str, Any] = MappingProxyType({})
-    persistable = _Watched()
-    stop_gradient = _Watched()
+    _info: Mapping[str, object] = MappingProxyType({})
 
     def __init__(
         self,
-        block: Any,
+        block: AbstractBlock,
         type: int = VarType.LOD_TENSOR,
         name: str | None = None,
         shape: Iterable[int] | None = None,
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
         lod_level: int | None = None,
         capacity: int | None = None,
         persistable: bool | None = None,
-        error_clip: Any = None,
+        error_clip: ErrorClip | None = None,
         stop_gradient: bool = False,
         is_data: bool = False,
         need_check_feed: bool = False,
         belong_to_optimizer: bool = False,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> None:
         self.block = block
         _check_name(name)
@@ -120,7 +275,27 @@ class Variable(PlainVariable):
         self.error_clip = error_clip
         self.is_data = is_data
         self.belong_to_optimizer = belong_to_optimizer
-        self.op: Any = None
+        self.op: Operator | None = None
+
+    @property
+    def persistable(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride] - watched
+        """Whether it outlives a run; an assignment invalidates compiled versions of the program."""
+        return self._persistable
+
+    @persistable.setter
+    def persistable(self, value: bool) -> None:
+        self._persistable = value
+        self.block.program.touch()
+
+    @property
+    def stop_gradient(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride] - watched
+        """Whether it gets no gradient; an assignment invalidates compiled versions."""
+        return self._stop_gradient
+
+    @stop_gradient.setter
+    def stop_gradient(self, value: bool) -> None:
+        self._stop_gradient = value
+        self.block.program.touch()
 
     @property
     def desc(self) -> DescribedVariable:
@@ -153,65 +328,85 @@ class Variable(PlainVariable):
         details = self._details if with_details else ()
         return var_text(self) + "".join(f"{name}: {getattr(self, name)}\n" for name in details)
 
-    def copied_to(self, block: Any) -> Variable:
+    def copied_to(self, block: AbstractBlock) -> Variable:
         """The same variable in a copy of its block."""
         copied = copy.copy(self)
         copied.block, copied.op = block, None
         return copied
 
-    def set_error_clip(self, error_clip: Any) -> None:
+    def set_error_clip(self, error_clip: ErrorClip | None) -> None:
         """Set how the gradient of the variable is clipped in the backward pass."""
         self.error_clip = error_clip
 
     _set_error_clip = set_error_clip
 
-    def _set_info(self, key: str, value: Any) -> None:
+    def _set_info(self, key: str, value: object) -> None:
         """Attach information to the variable, for program rewrites."""
         self._info = {**self._info, key: value}
 
-    def _get_info(self, key: str) -> Any:
+    def _get_info(self, key: str) -> object:
         """Information attached under a key, or None."""
         return self._info.get(key)
 
     # ---- operators, which append ops
 
-    __add__ = __radd__ = operator("elementwise_add", lambda number: (1.0, number))
-    __sub__ = operator("elementwise_sub", lambda number: (1.0, -number))
-    __rsub__ = operator("elementwise_sub", lambda number: (-1.0, number), swap=True)
-    __mul__ = __rmul__ = operator("elementwise_mul", lambda number: (number, 0.0))
-    __truediv__ = operator("elementwise_div", lambda number: (1.0 / number, 0.0))
-    __rtruediv__ = operator("elementwise_div", swap=True)
-    __pow__ = operator("elementwise_pow")
-    __rpow__ = operator("elementwise_pow", swap=True)
-    __floordiv__ = operator("elementwise_floordiv")
-    __mod__ = operator("elementwise_mod")
-    __eq__ = operator("equal")
-    __ne__ = operator("not_equal")
-    __lt__ = operator("less_than")
-    __le__ = operator("less_equal")
-    __gt__ = operator("greater_than")
-    __ge__ = operator("greater_equal")
+    __add__: ClassVar[_Method] = operator("elementwise_add", lambda number: (1.0, number))
+    __radd__: ClassVar[_Method] = operator("elementwise_add", lambda number: (1.0, number))
+    __sub__: ClassVar[_Method] = operator("elementwise_sub", lambda number: (1.0, -number))
+    __rsub__: ClassVar[_Method] = operator(
+        "elementwise_sub", lambda number: (-1.0, number), swap=True
+    )
+    __mul__: ClassVar[_Method] = operator("elementwise_mul", lambda number: (number, 0.0))
+    __rmul__: ClassVar[_Method] = operator("elementwise_mul", lambda number: (number, 0.0))
+    __truediv__: ClassVar[_Method] = operator("elementwise_div", lambda number: (1.0 / number, 0.0))
+    __rtruediv__: ClassVar[_Method] = operator("elementwise_div", swap=True)
+    __pow__: ClassVar[_Method] = operator("elementwise_pow")
+    __rpow__: ClassVar[_Method] = operator("elementwise_pow", swap=True)
+    __floordiv__: ClassVar[_Method] = operator("elementwise_floordiv")
+    __mod__: ClassVar[_Method] = operator("elementwise_mod")
+    __eq__: ClassVar[_Method] = operator("equal")  # pyright: ignore[reportIncompatibleMethodOverride] - appends an op
+    __ne__: ClassVar[_Method] = operator("not_equal")  # pyright: ignore[reportIncompatibleMethodOverride] - appends an op
+    __lt__: ClassVar[_Method] = operator("less_than")
+    __le__: ClassVar[_Method] = operator("less_equal")
+    __gt__: ClassVar[_Method] = operator("greater_than")
+    __ge__: ClassVar[_Method] = operator("greater_equal")
     # `==` appends an op, so variables are hashed by identity.
     __hash__ = object.__hash__
     # NumPy scalars defer arithmetic with a variable to the variable.
     __array_ufunc__ = None
 
-    def __neg__(self) -> Any:
-        return scaled(self, -1.0, 0.0)
+    def temporary(
+        self, dtype: DTypeLike, name: str | None = "tmp", *, stop_gradient: bool = False
+    ) -> Variable:
+        """Create a variable in the current block of its program; `name` gets a number."""
+        block = self.block.program.current_block()
+        unique = None if name is None else unique_name.generate(name)
+        return block.create_var(name=unique, dtype=dtype, stop_gradient=stop_gradient)
 
-    def astype(self, dtype: Any) -> Any:
+    def append(
+        self, op_type: str, inputs: Mapping[str, object], out: Variable, attrs: Attributes
+    ) -> Variable:
+        """Append an op to the current block of its program; returns its output `out`."""
+        block = self.block.program.current_block()
+        block.append_op(op_type, slot_names(op_type, inputs), {"Out": out}, attrs)
+        return out
+
+    def __neg__(self) -> Variable:
+        return scaled(_variable(self), -1.0, 0.0)
+
+    def astype(self, dtype: DTypeLike) -> Variable:
         """Cast to another dtype (`cast`)."""
-        return cast(self, dtype)
+        return cast(_variable(self), dtype)
 
     # Otherwise Python would iterate over x[0], x[1], … forever: the size is unknown when recording.
     __iter__ = None
 
-    def __getitem__(self, item: Any) -> Any:
+    def __getitem__(self, item: object) -> Variable:
         """Index with integers, ranges or variables.
 
         Raises TypeError for any other index and IndexError for more indices than axes.
         """
-        return sliced(self, item)
+        return sliced(_variable(self), item)
 
     # ---- what only values of dygraph have
 
@@ -223,11 +418,11 @@ class Variable(PlainVariable):
         """Raises AssertionError: values are what `Executor.run` fetches."""
         raise _of_dygraph("numpy", "fetch the variable with Executor.run")
 
-    def set_value(self, value: Any) -> NoReturn:
+    def set_value(self, value: object) -> NoReturn:
         """Raises AssertionError: values are set in a scope."""
         raise _of_dygraph("set_value", "set it in a scope: scope.find_var(name).get_tensor().set")
 
-    def backward(self, backward_strategy: Any = None) -> NoReturn:
+    def backward(self, backward_strategy: object = None) -> NoReturn:
         """Raises AssertionError: `append_backward` records gradients."""
         raise _of_dygraph("backward", "call fluid.backward.append_backward")
 
@@ -246,7 +441,12 @@ class Variable(PlainVariable):
         return f"<{type(self).__name__} {self.name}: {self.element.text}{list(self.shape)}>"
 
 
-def _check_name(name: Any) -> None:
+def _variable(var: Variable) -> Variable:
+    """A variable, also where it is a parameter: results of operators on it are none."""
+    return var
+
+
+def _check_name(name: object) -> None:
     """Raise TypeError for a non-string, CompileError for a reserved name.
 
     Lone UTF-16 surrogates, which cannot be encoded in files, are rejected too.
@@ -263,7 +463,7 @@ def _check_name(name: Any) -> None:
         )
 
 
-def _sizes(name: str | None, shape: Any) -> tuple[int, ...] | None:
+def _sizes(name: str | None, shape: Iterable[int] | None) -> tuple[int, ...] | None:
     """A shape as a tuple; raises TypeError if it is not a list of integers."""
     try:
         return None if shape is None else tuple(map(index, shape))
@@ -275,6 +475,22 @@ def _sizes(name: str | None, shape: Any) -> tuple[int, ...] | None:
 
 def _of_dygraph(method: str, instead: str) -> AssertionError:
     return AssertionError(f"{method!r} is for dygraph mode, which is not supported: {instead}")
+
+
+class _OtherFields(_CommonFields, total=False):
+    name: str | None
+    persistable: bool | None
+
+
+class ParameterFields(_OtherFields, total=False):
+    """The arguments of `Parameter`, except its block."""
+
+    shape: Required[Sequence[int]]
+    dtype: Required[DTypeLike]
+    trainable: bool
+    optimize_attr: Mapping[str, float | Variable] | None
+    regularizer: Regularizer | None
+    do_model_average: bool | None
 
 
 class Parameter(Variable):
@@ -293,28 +509,32 @@ class Parameter(Variable):
 
     def __init__(
         self,
-        block: Any,
-        shape: Iterable[int],
-        dtype: Any,
+        block: AbstractBlock,
+        shape: Sequence[int],
+        dtype: DTypeLike,
         *,
         trainable: bool = True,
-        optimize_attr: Mapping[str, Any] | None = None,
-        regularizer: Any = None,
+        optimize_attr: Mapping[str, float | Variable] | None = None,
+        regularizer: Regularizer | None = None,
         do_model_average: bool | None = None,
-        **fields: Any,
+        **fields: Unpack[_OtherFields],
     ) -> None:
         _check_parameter(fields.get("name"), shape, dtype)
-        super().__init__(block, shape=shape, dtype=dtype, **fields | {"persistable": True})
+        fields["persistable"] = True
+        super().__init__(block, shape=shape, dtype=dtype, **fields)
         self.is_parameter = True
         self.trainable = trainable
-        self.optimize_attr = {"learning_rate": 1.0, **(optimize_attr or {})}
+        self.optimize_attr: dict[str, float | Variable] = {"learning_rate": 1.0}
+        self.optimize_attr |= optimize_attr or {}
         self.regularizer = regularizer
         self.do_model_average = do_model_average
-        self.gradient_clip_attr: Any = None
+        self.gradient_clip_attr: object = None
         self.is_distributed = False
 
 
-def _check_parameter(name: str | None, shape: Any, dtype: Any) -> None:
+def _check_parameter(
+    name: str | None, shape: Sequence[int] | None, dtype: DTypeLike | None
+) -> None:
     if shape is None or dtype is None:
         missing = "shape" if shape is None else "dtype"
         raise ValueError(f"The {missing} of Parameter {name!r} should not be None")
@@ -337,7 +557,7 @@ FetchList: TypeAlias = Annotated[
 ParameterList: TypeAlias = Annotated[Sequence[VariableOrName], UNCHECKED]
 """The parameters to optimize."""
 
-NoGradSet: TypeAlias = Annotated[Set[VariableOrName] | Sequence[VariableOrName], UNCHECKED]
+NoGradSet: TypeAlias = Annotated[Collection[VariableOrName], UNCHECKED]
 """The variables that get no gradient."""
 
 ParameterAndGradient: TypeAlias = tuple[Parameter, Variable | None]

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from typing import Any
 
 from fluid import unique_name
 from fluid.param_attr import WeightNormParamAttr, normalized_weights
+from fluid.recording.annotations import DTypeLike
 from fluid.recording.block import Block
 from fluid.recording.variable import Variable
 
@@ -24,7 +24,7 @@ def create_normalized_weight(
     stem: str,
     attr: WeightNormParamAttr,
     shape: Sequence[int],
-    dtype: Any,
+    dtype: DTypeLike,
 ) -> Variable:
     """Create the parameters `<name>_g` and `<name>_v` and append the ops that compute the weight.
 
@@ -37,11 +37,13 @@ def create_normalized_weight(
     length, direction = copy.copy(attr), copy.copy(attr)
     length.name, direction.name = f"{attr.name}_g", f"{attr.name}_v"
     started = startup.create_parameter(shape=lengths, dtype=dtype, **length.to_kwargs())
-    fields = {"shape": list(shape), "dtype": dtype}
-    v = startup.create_parameter(**fields, **direction.to_kwargs(with_initializer=True))
+    sizes = list(shape)
+    v = startup.create_parameter(
+        direction.initializer, shape=sizes, dtype=dtype, **direction.to_kwargs()
+    )
     _append_norm(startup, stem, v, attr.dim, started)
     g = main.create_parameter(shape=lengths, dtype=dtype, **length.to_kwargs())
-    v = main.create_parameter(**fields, **direction.to_kwargs())
+    v = main.create_parameter(shape=sizes, dtype=dtype, **direction.to_kwargs())
     norm = _append_norm(main, stem, v, attr.dim, _temporary(main, stem, "norm", dtype))
     scale, weight = (_temporary(main, stem, what, dtype) for what in ("scale", "weight"))
     main.append_op("elementwise_div", inputs={"X": g, "Y": norm}, outputs={"Out": scale})
@@ -63,6 +65,6 @@ def _append_norm(block: Block, stem: str, v: Variable, dim: int | None, out: Var
     return out
 
 
-def _temporary(block: Block, stem: str, what: str, dtype: Any) -> Variable:
+def _temporary(block: Block, stem: str, what: str, dtype: DTypeLike) -> Variable:
     name = unique_name.generate(f"{stem}.weight_norm_{what}")
     return block.create_var(name=name, dtype=dtype)

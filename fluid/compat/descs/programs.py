@@ -147,7 +147,7 @@ class ProgramDesc:
         if isinstance(of, bytes):
             of = load_program(of, "the bytes given")
         self.described_program = ir.Program() if of is None else of
-        self._saved_version = MODEL_VERSION
+        self.saved_version = MODEL_VERSION
 
     def num_blocks(self) -> int:
         """The number of blocks."""
@@ -176,10 +176,10 @@ class ProgramDesc:
         return sorted(ops, key=lambda op: int(op.attrs.get("col", 0)))
 
     def _version(self) -> int:
-        return self._saved_version
+        return self.saved_version
 
     def _set_version(self, version: int = MODEL_VERSION) -> None:
-        self._saved_version = version
+        self.saved_version = version
 
     def flush(self) -> None:
         """Nothing is to be done: a description holds nothing of its own."""
@@ -187,7 +187,7 @@ class ProgramDesc:
     def serialize_to_string(self) -> bytes:
         """The program as bytes that release 1.8.5 reads, without call stacks."""
         message = parse(program_bytes(self.described_program))
-        version = build("Version", version=self._saved_version)
+        version = build("Version", version=self.saved_version)
         return dump(replace(message, values={**message.values, "version": version}))
 
     def parse_from_string(self, data: bytes) -> None:
