@@ -73,7 +73,7 @@ LONG = (
     "test_examples.py::test_example_learns[image_classification-vgg]",
     "test_examples.py::test_example_learns[machine_translation",
     "test_programs.py::test_programs_made_and_dropped_leave_nothing_behind",
-    "test_pictures_on_device.py::test_images_of_any_size_are_resized_to_any_other",
+    "test_images_on_device.py::test_images_of_any_size_are_resized_to_any_other",
 )
 """Tests that take eight seconds and more, beside shorter ones of the same kind: `make slow` runs
 them. `make test` has twenty minutes on two cores."""

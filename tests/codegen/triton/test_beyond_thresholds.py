@@ -14,7 +14,7 @@ from tests.codegen.families.support import hold
 from tests.codegen.test_triton import compare, module_of
 from tests.ops.samples import Sample, numbers
 from tests.ops.samples.norm import normalisation, scaled
-from tests.ops.test_rows_on_device import both
+from tests.ops.train.test_sparse_rows_on_device import both
 
 pytestmark = pytest.mark.device
 

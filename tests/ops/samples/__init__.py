@@ -39,7 +39,7 @@ WITHOUT_NUMBERS = {
     "wait_all_reduce": "it waits for what another op started: see tests/distribute",
     "fusion_seqexpand_concat_fc": "its first X alone has a LoD, see test_recorded.py",
     "py_func": "the program has the function, see test_print.py",
-    **dict.fromkeys(_SERVED, "parameter servers have its numbers, see test_servers.py"),
+    **dict.fromkeys(_SERVED, "parameter servers have its numbers, see test_ps.py"),
     **dict.fromkeys(_FILES, "it reads or writes a file: see tests/fluid/running/test_file_ops.py"),
     **dict.fromkeys(_BLOCKS, "it computes what the ops in its block compute"),
     **dict.fromkeys(_ARRAYS, "it reads or makes a tensor array, see test_tensor_arrays.py"),

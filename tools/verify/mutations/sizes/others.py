@@ -9,9 +9,9 @@ SORTS, SCANS = "compiler/ops/math/sort_kernels.py", "compiler/ops/math/cumsum.py
 JOINS, ROWS = "compiler/ops/shape/concat_kernels.py", "compiler/ops/duplicate_rows.py"
 GEOMETRY = "compiler/ops/image/conv_geometry.py"
 
-OF_TILES = ("tests/ops/test_conv_tiles.py::test_tiles_equal_the_whole_gives",)
+OF_TILES = ("tests/ops/image/test_conv_tiles.py::test_tiles_equal_the_whole_gives",)
 BEYOND = "tests/codegen/triton/test_beyond_thresholds.py"
-FAR_APART = ("tests/ops/test_conv.py::test_images_of_windows_far_apart",)
+FAR_APART = ("tests/ops/image/test_conv.py::test_images_of_windows_far_apart",)
 TILED = (f"{BEYOND}::test_loops_over_tiles",)
 
 MUTANTS = (
@@ -53,20 +53,20 @@ MUTANTS = (
         "last block of images dropped", DROPPED, "image_block", IM2COL,
         "for first in range(0, len(images), block):",
         "for first in range(0, len(images) - block + 1, block):",
-        ("tests/ops/test_conv.py::test_blocks_of_a_few_images",),
+        ("tests/ops/image/test_conv.py::test_blocks_of_a_few_images",),
     ),
     Mutant(
         "windows gathered one by one are neighbours", TWICE, "unused_products", IM2COL,
         "steps = [*steps, rows.stride * width, columns.stride]",
         "steps = [*steps, rows.stride * width, 1]",
-        ("tests/ops/test_conv.py::test_no_frame_is_shifted",),
+        ("tests/ops/image/test_conv.py::test_no_frame_is_shifted",),
     ),
     Mutant(
         "variables of a long step are the first one", WRONG, "captured_variables",
         "compiler/codegen/assemble.py",
         '*(f"{name}={name}" for name in valid if len(valid) > CLOSURE.value)]',
         '*(f"{name}={valid[0]}" for name in valid if len(valid) > CLOSURE.value)]',
-        ("tests/ops/test_small_thresholds.py::test_in_numpy",),
+        ("tests/ops/test_numpy_and_device_thresholds.py::test_in_numpy",),
     ),
     # ---- schedules of kernels on a GPU ----
     Mutant(

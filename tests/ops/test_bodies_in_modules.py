@@ -19,19 +19,19 @@ from tests.ops.samples import (
     activation,
     elementary,
     elementwise,
-    finite,
+    isfinite,
+    leaky_relu,
     linalg,
     matmul,
-    rectifier,
     reduce,
-    smooth,
+    smooth_activation,
     sort,
     vector_norm,
 )
 
 FAMILIES = (
-    activation, elementary, elementwise, finite, linalg, matmul, rectifier, reduce, smooth, sort,
-    vector_norm,
+    activation, elementary, elementwise, isfinite, leaky_relu, linalg, matmul, reduce,
+    smooth_activation, sort, vector_norm,
 )  # fmt: skip
 SAMPLES = [sample for family in FAMILIES for sample in family.SAMPLES]
 
