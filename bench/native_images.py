@@ -28,17 +28,17 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import numpy as np
 
 from bench.support.table import Row, table
-from compiler.codegen.native.images.axes import WindowAxis
 from compiler.codegen.native.images.cells import Cells, pool_cells
 from compiler.codegen.native.images.depthwise import depthwise
 from compiler.codegen.native.images.pooling import pool
-from compiler.codegen.native.images.sliding import Windows
+from compiler.codegen.native.images.sliding import ImageWindows
 from compiler.codegen.native.images.vectors import Channels
 from compiler.codegen.native.images.winograd import pays, winograd
 from compiler.codegen.native.llvm_ir import F32
 from compiler.codegen.native.machine import MACHINES, Machine
 from compiler.codegen.native.products.axes import EpilogueOperand
 from compiler.codegen.native.products.epilogue import Epilogue
+from compiler.codegen.native.static_windows import StaticWindow
 from tests.support.image_kernels import Runner
 
 COLUMNS = {"layer": "", "µs": ".0f", "GFLOP/s": ".0f", "peer µs": ".0f", "ours ÷ peer": ".2f"}
@@ -107,8 +107,8 @@ def ours(layer: Layer, machine: Machine) -> Callable[[], object]:
         "bias": random.normal(size=outputs),
         "out": np.zeros((1, layer.results, layer.results, outputs)),
     }
-    axis = WindowAxis(size, 3, layer.stride, 1, 1, layer.results)
-    windows = Windows(1, axis, axis, Channels(machine, F32, channels))
+    window = StaticWindow(size, 3, layer.stride, 1, 1, 1, layer.results)
+    windows = ImageWindows(1, window, window, Channels(machine, F32, channels))
     if layer.kind == "depthwise":
         steps = depthwise(windows, epilogue=relu6())
         arrays["filters"] = random.normal(size=(channels, 1, 3, 3))

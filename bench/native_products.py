@@ -29,6 +29,7 @@ from compiler.codegen.native.kernel import NativeKernel, entry
 from compiler.codegen.native.llvm_ir import F32, POINTER, Value
 from compiler.codegen.native.machine import MACHINES, Machine
 from compiler.codegen.native.products import Convolution, Steps, bias, convolution, matmul
+from compiler.codegen.native.static_windows import StaticWindow
 from tests.support.compiled_kernels import load
 
 PRODUCTS = {
@@ -90,10 +91,8 @@ def _products(machine: Machine, peak: float, seconds: float) -> Iterator[Row]:
 
 def _convolutions(machine: Machine, peak: float, seconds: float) -> Iterator[Row]:
     for channels, edge, filters, kernel, stride in LAYERS:
-        conv = Convolution(
-            1, channels, (edge,) * 2, filters, (kernel,) * 2, (stride,) * 2, (1, 1),
-            ((kernel // 2,) * 2,) * 2, filters_last=True,
-        )  # fmt: skip
+        window = StaticWindow.fitting(edge, kernel, stride, 1, kernel // 2, kernel // 2)
+        conv = Convolution(1, channels, filters, (window,) * 2, filters_last=True)
         pixels, depth = (edge // stride) ** 2, channels * kernel**2
         steps = convolution(machine, F32, conv, epilogue=bias(F32, 4), constant=True)
         arrays = {

@@ -66,7 +66,8 @@ TABLE: dict[str, tuple[str, ...]] = {
     "compiler.ir.types": (*SHARED, "compiler.ir.dims"),
     "compiler.ir.philox": (*SHARED, "compiler.ir.types"),
     "compiler.ir.program": (*SHARED, "compiler.ir.dims", "compiler.ir.types"),
-    "compiler.ir.opdef": (*SHARED, *VALUES),
+    "compiler.ir.windows": (*SHARED, "compiler.ir.dims", "compiler.ir.types"),
+    "compiler.ir.opdef": (*SHARED, *VALUES, "compiler.ir.windows"),
     "compiler.ir.opdef.composite": (
         *SHARED,
         "compiler.ir.opdef",

@@ -18,6 +18,7 @@ from compiler.plan import Plan, Step, Tensor, tensor
 from compiler.support.escape import expect_one_line
 from compiler.support.thresholds import threshold
 
+_TUPLES = "from collections import namedtuple"
 _NUMBERS = "from math import inf, nan"
 _BFLOAT16 = "import ml_dtypes  # registers 'bfloat16' with NumPy"
 _NUMBER = re.compile(r"(?<![\w.'])(inf|nan)(?![\w'])")
@@ -139,7 +140,8 @@ def _source(
 
 def _imports(writer: ModuleWriter, body: Sequence[str]) -> list[str]:
     if writer.globals:
-        return [_NUMBERS, "from types import SimpleNamespace", ""]
+        tuples = [_TUPLES] * any("= namedtuple(" in line for line in writer.globals)
+        return [*tuples, _NUMBERS, "from types import SimpleNamespace", ""]
     return [_NUMBERS, ""] if any(map(_NUMBER.search, body)) else []
 
 

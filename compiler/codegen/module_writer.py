@@ -13,9 +13,9 @@ import re
 import textwrap
 from collections.abc import Callable, Generator, Hashable, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from functools import lru_cache
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias, TypeGuard, cast
 
 import numpy as np
 
@@ -240,12 +240,16 @@ class ModuleWriter:
     def function(self, body: Callable[..., Any], name: str = "") -> str:
         """Copy a function's source into the module, once; returns its name there.
 
-        Plain functions and constants of its own package that it uses are copied too.
+        Plain functions, dataclasses and constants of its own package that it uses are copied too.
+        A dataclass is a tuple of its fields with names there, without methods.
         """
         name_hint = name or body.__name__
         key = (name_hint, body)
         if key not in self._carried:
             self._carried[key] = self.names.make(name_hint)
+            if is_dataclass(body):
+                self.globals.append(_named_tuple(self._carried[key], body))
+                return self._carried[key]
             source = _source_of(body)
             mine = f"def {self._carried[key]}("
             source = source.replace(f"def {body.__name__}(", mine, 1)
@@ -259,7 +263,7 @@ class ModuleWriter:
             value = body.__globals__[name]
             if value is cast:
                 source = re.sub(r"\bcast\b", self.function(as_is, "cast"), source)
-            elif inspect.isfunction(value) and value.__module__.startswith(package):
+            elif _is_carried(value) and value.__module__.startswith(package):
                 source = re.sub(rf"\b{name}\b", self.function(value), source)
             elif isinstance(value, int | float | str | bytes | tuple | frozenset):
                 text = _constant_text(cast(object, value))
@@ -295,6 +299,16 @@ class ModuleWriter:
 def _source_of(body: Callable[..., Any]) -> str:
     """The source of a function, without the indentation of where it is defined."""
     return textwrap.dedent(inspect.getsource(body))
+
+
+def _is_carried(value: object) -> TypeGuard[Callable[..., Any]]:
+    """True for functions and dataclasses."""
+    return inspect.isfunction(value) or (isinstance(value, type) and is_dataclass(value))
+
+
+def _named_tuple(name: str, kind: Any) -> str:
+    """Format the definition of a dataclass's fields as those of a tuple."""
+    return f"{name} = namedtuple({name!r}, {' '.join(each.name for each in fields(kind))!r})"
 
 
 def as_is(kind: Any, value: Any) -> Any:

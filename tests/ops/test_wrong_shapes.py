@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from compiler.codegen.native.products.image_gradient import phases
+from compiler.codegen.native.static_windows import StaticWindow
 from compiler.driver import compile_graph
 from compiler.errors import CompileError, MissingSlot, ShapeError
 from compiler.ir.graph import Graph
@@ -91,9 +92,9 @@ def test_more_outputs_than_a_program_can_have(
 
 
 def test_phases_of_large_windows_are_not_listed() -> None:
-    (phase,) = phases(2**31, 1, 1, 0, 9)
+    (phase,) = phases(StaticWindow(9, 2**31, 1, 1, 0, 0, 0))
     assert (phase.taps, phase.kernel_last) == (2**31, 2**31 - 1)
-    assert [each.count for each in phases(1, 2**31, 1, 0, 9)] == [1, 8, 2**31 - 9]
+    assert [each.count for each in phases(StaticWindow.fitting(9, 1, 2**31))] == [1, 8, 2**31 - 9]
     images = {"Input": (1, 1, 1, 4), "Filter": (1, 1, 1, 2)}
     compiled("conv2d_transpose", images, strides=[1, 10**9])
     compiled("depthwise_conv2d_transpose", images, strides=[1, 10**9])
@@ -102,7 +103,7 @@ def test_phases_of_large_windows_are_not_listed() -> None:
 @pytest.mark.parametrize("given", [(5, 1, 1, 2), (5, 3, 2, 1), (4, 6, 4, 3), (3, 2, 2, 0)])
 def test_phases_have_the_taps_that_reach_them(given: tuple[int, int, int, int]) -> None:
     kernel, stride, dilation, before = given
-    for phase in phases(*given, 9):
+    for phase in phases(StaticWindow.fitting(9, *given)):
         for start in range(phase.start, phase.start + phase.count):
             taps = [k for k in range(kernel) if (start + before - k * dilation) % stride == 0]
             assert phase.taps == len(taps)

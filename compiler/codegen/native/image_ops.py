@@ -10,14 +10,13 @@ from typing import Concatenate, Protocol
 from compiler.codegen.kernel.builder import KernelOperand
 from compiler.codegen.module_writer import NumpyOperand
 from compiler.codegen.native.element_types import COMPUTED, TYPES
-from compiler.codegen.native.images.axes import WindowAxis
 from compiler.codegen.native.images.depthwise import depthwise
 from compiler.codegen.native.images.depthwise_gradient import (
     depthwise_filter_gradient,
     depthwise_image_gradient,
 )
 from compiler.codegen.native.images.pooling import pool, pool_gradient
-from compiler.codegen.native.images.sliding import Windows
+from compiler.codegen.native.images.sliding import ImageWindows
 from compiler.codegen.native.images.transposes import transpose
 from compiler.codegen.native.images.vectors import Channels
 from compiler.codegen.native.images.winograd import BlockedSteps, pays, winograd
@@ -34,8 +33,10 @@ from compiler.codegen.native.products.image_gradient import (
     listed_phases,
 )
 from compiler.codegen.native.register_epilogues import RegisterEpilogue
+from compiler.codegen.native.static_windows import StaticWindow
 from compiler.ir.dims import Size
 from compiler.ir.types import HALVES
+from compiler.ir.windows import HWIO, ConvGeometry, PoolGeometry, Window
 from compiler.support.thresholds import threshold
 
 MAX_PHASES = threshold(
@@ -50,35 +51,6 @@ MAX_ROW_OF_TAPS = threshold(
     "row_of_taps", 64, "columns of filters",
     "wider filters have no sum in registers for each column in their gradient", small=2,
 )  # fmt: skip
-
-
-class Axis(Protocol):
-    """The windows on an image axis, as ops describe them."""
-
-    size: Size
-    kernel: Size
-    stride: int
-    dilation: int
-    before: Size
-    after: Size
-    count: Size
-
-
-class PoolGeometry(Protocol):
-    """The windows of a pooling; a mean divides by `divisor`, 0 for the elements under a window."""
-
-    layout: str
-    axes: tuple[Axis, ...]
-    divisor: int
-
-
-class ConvolutionGeometry(Protocol):
-    """The windows of a convolution; `filters` is OIHW or HWIO."""
-
-    layout: str
-    groups: int
-    axes: tuple[Axis, ...]
-    filters: str
 
 
 class ImageKernelBuilder(Protocol):
@@ -131,9 +103,9 @@ def _pooled(images: KernelOperand, outputs: KernelOperand) -> Type:
     return _floats(images, outputs)
 
 
-def _channels_last(layout: str) -> None:
+def _expect_channels_last(geometry: ConvGeometry | PoolGeometry) -> None:
     """Raise NotLowered for images with channels first."""
-    if not layout.endswith("C"):
+    if not geometry.channels_last:
         raise NotLowered("its channels are not innermost")
 
 
@@ -152,29 +124,34 @@ def _expect_pooled(
 ) -> None:
     """Require the shapes of images, and of what has an element for each window."""
     batch, channels = outputs[0].shape[0], outputs[0].shape[-1]
-    k.expect_shape(images, (batch, *(axis.size for axis in p.axes), channels))
+    k.expect_shape(images, (batch, *(axis.size for axis in p.windows), channels))
     for output in outputs:
-        k.expect_shape(output, (batch, *(axis.count for axis in p.axes), channels))
+        k.expect_shape(output, (batch, *(axis.count for axis in p.windows), channels))
 
 
-def _window_axis(axis: Axis) -> WindowAxis:
-    if axis.stride == 0 and axis.count == 1 and isinstance(axis.size, int):
-        return WindowAxis(axis.size, axis.size, 1, 1, 0, 1)
-    if axis.stride == 0:
+def _static(window: Window) -> StaticWindow:
+    """The window, with numbers as kernel and padding; raises NotLowered if they are not known."""
+    if window.is_divided and window.count == 1 and isinstance(window.size, int):
+        return StaticWindow(window.size, window.size, 1, 1, 0, 0, 1)
+    if window.is_divided:
         raise NotLowered("its windows differ in size")
-    sides = _number(axis.kernel), axis.stride, axis.dilation, _number(axis.before)
-    return WindowAxis(axis.size, *sides, axis.count)
+    kernel, before, after = map(_number, (window.kernel, window.before, window.after))
+    stride, dilation = window.stride, window.dilation
+    return StaticWindow(window.size, kernel, stride, dilation, before, after, window.count)
 
 
-def _windows(
-    machine: Machine, axes: Sequence[Axis], outputs: KernelOperand, element: Type | None = None
-) -> Windows:
+def _image_windows(
+    machine: Machine,
+    windows: Sequence[Window],
+    outputs: KernelOperand,
+    element: Type | None = None,
+) -> ImageWindows:
     """The windows over a batch; `outputs` have their channels and, by default, their type."""
     channels = Channels(machine, element or _floats(outputs), _number(outputs.shape[-1]))
-    if len(axes) != 2:
+    if len(windows) != 2:
         raise NotLowered("its images do not have two axes")
-    rows, columns = map(_window_axis, axes)
-    return Windows(outputs.shape[0], rows, columns, channels)
+    rows, columns = map(_static, windows)
+    return ImageWindows(outputs.shape[0], rows, columns, channels)
 
 
 def emit_pool(
@@ -185,8 +162,8 @@ def emit_pool(
     outputs: KernelOperand,
 ) -> None:
     """Append a pooling with what is fused after it."""
-    _channels_last(p.layout)
-    windows = _windows(k.machine, p.axes, outputs, _pooled(images, outputs))
+    _expect_channels_last(p)
+    windows = _image_windows(k.machine, p.windows, outputs, _pooled(images, outputs))
     _expect_pooled(k, p, images, outputs)
     after = k.result_epilogue(outputs)
     source = images.type.dtype
@@ -198,8 +175,8 @@ def emit_mean_gradient(
     k: ImageKernelBuilder, p: PoolGeometry, outputs: KernelOperand, images: KernelOperand
 ) -> None:
     """Append the gradient of a mean."""
-    _channels_last(p.layout)
-    windows = _windows(k.machine, p.axes, outputs)
+    _expect_channels_last(p)
+    windows = _image_windows(k.machine, p.windows, outputs)
     _expect_pooled(k, p, images, outputs)
     after = k.result_epilogue(images)
     steps = k.made(pool_gradient, windows, False, p.divisor, after.epilogue)
@@ -212,8 +189,8 @@ def emit_largest_gradient(
     outputs: KernelOperand, gradient: KernelOperand,
 ) -> None:  # fmt: skip
     """Append the gradient of a maximum; `found` are the maxima, `outputs` their gradients."""
-    _channels_last(p.layout)
-    windows = _windows(k.machine, p.axes, outputs)
+    _expect_channels_last(p)
+    windows = _image_windows(k.machine, p.windows, outputs)
     _expect_pooled(k, p, images, outputs, found)
     _expect_pooled(k, p, gradient, outputs)
     after = k.result_epilogue(gradient)
@@ -229,26 +206,18 @@ def emit_largest_gradient(
 
 
 def _convolution(
-    k: ImageKernelBuilder, g: ConvolutionGeometry, images: KernelOperand, filters: KernelOperand,
+    k: ImageKernelBuilder, g: ConvGeometry, images: KernelOperand, filters: KernelOperand,
     outputs: KernelOperand,
 ) -> Convolution:  # fmt: skip
     """The convolution of operands, which have the shapes that it reads."""
-    _channels_last(g.layout)
-    axes = g.axes
+    _expect_channels_last(g)
+    windows = tuple(map(_static, g.windows))
+    channels, count = _number(images.shape[-1]), _number(outputs.shape[-1])
     conv = Convolution(
-        images=images.shape[0],
-        channels=_number(images.shape[-1]),
-        size=tuple(axis.size for axis in axes),
-        filters=_number(outputs.shape[-1]),
-        kernel=tuple(_number(axis.kernel) for axis in axes),
-        strides=tuple(axis.stride for axis in axes),
-        dilations=tuple(axis.dilation for axis in axes),
-        paddings=tuple((_number(axis.before), _number(axis.after)) for axis in axes),
-        groups=g.groups,
-        filters_last=g.filters == "HWIO",
+        images.shape[0], channels, count, windows, g.groups, filters_last=g.filters == HWIO
     )
     k.expect_shape(images, (conv.images, *conv.size, conv.channels))
-    k.expect_shape(outputs, (conv.images, *(axis.count for axis in axes), conv.filters))
+    k.expect_shape(outputs, (conv.images, *conv.out_size, conv.filters))
     sides = conv.filters, conv.channels // conv.groups
     ordered = (*conv.kernel, *reversed(sides)) if conv.filters_last else (*sides, *conv.kernel)
     k.expect_shape(filters, ordered)
@@ -256,7 +225,7 @@ def _convolution(
 
 
 def emit_convolution(
-    k: ImageKernelBuilder, g: ConvolutionGeometry, images: KernelOperand, filters: KernelOperand,
+    k: ImageKernelBuilder, g: ConvGeometry, images: KernelOperand, filters: KernelOperand,
     outputs: KernelOperand, bias: KernelOperand | None = None,
 ) -> None:  # fmt: skip
     """Append a convolution with what is fused after it."""
@@ -267,7 +236,7 @@ def emit_convolution(
     constant = k.is_constant(filters)
     arrays = {**after.arrays, "images": left, "input": left, "filters": right, "filter": right}
     if by_channel:
-        windows = _windows(k.machine, g.axes, outputs, element)
+        windows = _image_windows(k.machine, g.windows, outputs, element)
         multiplier = conv.filters // conv.groups
         epilogue, last = after.epilogue, conv.filters_last
         steps = k.made(depthwise, windows, multiplier, epilogue, constant, filters_last=last)
@@ -286,9 +255,11 @@ def _is_depthwise(conv: Convolution) -> bool:
 
 def _winograd_tile(machine: Machine, conv: Convolution, element: Type) -> int:
     """The m of the Winograd algorithm to use, 0 for direct convolution."""
-    plain = (conv.kernel, conv.strides, conv.dilations, conv.groups)
-    is_small = all(max(padding) <= 1 for padding in conv.paddings)
-    if plain != ((3, 3), (1, 1), (1, 1), 1) or not is_small or element != F32:
+    plain = all(
+        (w.kernel, w.stride, w.dilation) == (3, 1, 1) and max(w.before, w.after) <= 1
+        for w in conv.windows
+    )
+    if not plain or len(conv.windows) != 2 or conv.groups != 1 or element != F32:
         return 0
     height, width = conv.size
     return pays(conv.images, conv.channels, height, width, conv.filters, machine)
@@ -298,16 +269,17 @@ def _winograd(
     machine: Machine, element: Type, conv: Convolution, m: int, epilogue: Epilogue
 ) -> BlockedSteps:
     height, width = conv.size
-    (top, bottom), (left, right) = conv.paddings
+    rows, columns = conv.windows
     return winograd(
         machine, element, conv.images, height, width, conv.channels, conv.filters, m=m,
-        padding=(top, bottom, left, right), layout="HWIO" if conv.filters_last else "OIHW",
+        padding=(rows.before, rows.after, columns.before, columns.after),
+        layout="HWIO" if conv.filters_last else "OIHW",
         epilogue=epilogue,
     )  # fmt: skip
 
 
 def emit_image_gradient(
-    k: ImageKernelBuilder, g: ConvolutionGeometry, outputs: KernelOperand, filters: KernelOperand,
+    k: ImageKernelBuilder, g: ConvGeometry, outputs: KernelOperand, filters: KernelOperand,
     images: KernelOperand, bias: KernelOperand | None = None,
 ) -> None:  # fmt: skip
     """Append the gradient of a convolution by its images, with what is fused after it."""
@@ -316,7 +288,8 @@ def emit_image_gradient(
     after = k.result_epilogue(images, bias)
     arrays = {**after.arrays, "d_out": outputs.operand}
     if _is_depthwise(conv) and not conv.filters_last:
-        windows, multiplier = _windows(k.machine, g.axes, outputs), conv.filters // conv.groups
+        windows = _image_windows(k.machine, g.windows, outputs)
+        multiplier = conv.filters // conv.groups
         steps = k.made(depthwise_image_gradient, windows, multiplier, after.epilogue)
         arrays |= {"filters": filters.operand, "d_images": after.arrays["out"]}
         return k.emit_steps(steps, arrays, element)
@@ -336,7 +309,7 @@ def _has_few_phases(conv: Convolution) -> bool:
 
 
 def emit_filter_gradient(
-    k: ImageKernelBuilder, g: ConvolutionGeometry, images: KernelOperand, outputs: KernelOperand,
+    k: ImageKernelBuilder, g: ConvGeometry, images: KernelOperand, outputs: KernelOperand,
     filters: KernelOperand,
 ) -> None:  # fmt: skip
     """Append the gradient of a convolution by its filters."""
@@ -345,7 +318,8 @@ def emit_filter_gradient(
     if _is_depthwise(conv) and not conv.filters_last:
         if conv.kernel[-1] > MAX_ROW_OF_TAPS.value:
             raise NotLowered("its kernels would keep a sum for each of many taps")
-        windows, multiplier = _windows(k.machine, g.axes, outputs), conv.filters // conv.groups
+        windows = _image_windows(k.machine, g.windows, outputs)
+        multiplier = conv.filters // conv.groups
         steps = k.made(depthwise_filter_gradient, windows, multiplier)
         operands = {"images": images, "d_out": outputs, "d_filters": filters}
         arrays = {name: operand.operand for name, operand in operands.items()}

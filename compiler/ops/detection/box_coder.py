@@ -14,7 +14,7 @@ from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Numbe
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.detection import box_coder_kernels
 from compiler.ops.detection.box_coder_kernels import edges, overlap, put
-from compiler.ops.image.windows import require_images
+from compiler.ops.image.layouts import require_images
 from compiler.ops.sequence.offsets import count_of
 from compiler.ops.sequence.sequence_kernels import owner_rows
 from compiler.ops.type_checks import differ, require_same_dtype, require_same_shape, shown

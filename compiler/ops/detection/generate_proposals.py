@@ -16,7 +16,7 @@ from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.detection.box_coder import centre_and_size, require_boxes
 from compiler.ops.detection.nms import lod_offsets
 from compiler.ops.detection.nms_numpy import suppress
-from compiler.ops.image.windows import require_images
+from compiler.ops.image.layouts import require_images
 from compiler.ops.type_checks import differ, shown
 
 LARGEST_GROWTH = 1000 / 16

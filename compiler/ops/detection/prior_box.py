@@ -16,7 +16,7 @@ from compiler.ir.opdef.attribute_bounds import FLOAT32, POSITIVE, between
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.detection.prior_box_kernels import image_coordinates, priors, spread
-from compiler.ops.image.windows import require_images
+from compiler.ops.image.layouts import require_images
 from compiler.ops.shared_kernels import too_many
 
 SAME_RATIO = 1e-6

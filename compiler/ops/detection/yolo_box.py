@@ -16,7 +16,7 @@ from compiler.ir.opdef.attribute_bounds import at_least
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.detection import yolo_box_kernels
-from compiler.ops.image.windows import require_images
+from compiler.ops.image.layouts import require_images
 from compiler.ops.type_checks import differ, require_dtype, shown
 
 

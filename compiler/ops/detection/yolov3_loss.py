@@ -15,7 +15,7 @@ from compiler.ops.detection import yolov3_loss_kernels
 from compiler.ops.detection.yolo_box import anchor_pairs, predicted_boxes, require_head, sigmoid
 from compiler.ops.detection.yolo_box_kernels import Head
 from compiler.ops.detection.yolov3_loss_kernels import Truth
-from compiler.ops.image.windows import require_images
+from compiler.ops.image.layouts import require_images
 from compiler.ops.type_checks import differ, require_dtype, shapes_differ, shown
 
 SMALLEST = 1e-6

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import ClassVar, TypeAlias
+from typing import ClassVar
 
 from compiler.errors import ShapeError
 from compiler.ir.dims import Size, product
@@ -13,15 +13,13 @@ from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Opera
 from compiler.ir.opdef.layout_rules import Order, PermutedOp, Prepermuted
 from compiler.ir.opdef.size_comparison import is_no_multiple
 from compiler.ir.types import Array, Shape, TensorType
-from compiler.ops.image import windows
-from compiler.ops.image.conv_geometry import Windows
+from compiler.ir.windows import HWIO, HWOI, OIHW, ConvGeometry, Window, is_channels_last
 from compiler.ops.image.conv_kernels import channel_sums, filter_gradient, image_gradient
 from compiler.ops.image.conv_kernels import convolve as convolve_kernel
 from compiler.ops.image.conv_numpy import (
     convolution,
     convolution_filter_gradient,
     convolution_image_gradient,
-    window_axes,
 )
 from compiler.ops.image.conv_tiles import (
     MIN_TILE_POSITIONS,
@@ -35,20 +33,26 @@ from compiler.ops.image.conv_tiles import (
     tile_partial,
     tile_scratch,
 )
-from compiler.ops.image.im2col import Geometry, convolution_scratch, convolve
-from compiler.ops.image.windows import (
-    HWIO,
-    HWOI,
-    OIHW,
-    Axis,
-    Sliding,
+from compiler.ops.image.im2col import Im2col, convolution_scratch, convolve
+from compiler.ops.image.layouts import (
+    channels_first,
+    channels_first_expression,
+    filter_axes,
+    filters_first,
+    in_layout,
+    permuted_layout,
+    require_filters,
+    require_images,
     to_layout,
     view_channels_first,
     view_filters_first,
 )
+from compiler.ops.image.window_attributes import (
+    WindowAttributes,
+    check_windows_at_bind,
+    image_windows,
+)
 from compiler.ops.type_checks import differ, require_same_dtype, require_same_shape, shown
-
-Axes: TypeAlias = tuple[Axis, ...]
 
 
 class Convolution(OpDef):
@@ -81,44 +85,43 @@ class Convolution(OpDef):
 
     def output(self, Input: TensorType, Filter: TensorType) -> TensorType:
         """Return the type of Output; raises ShapeError for incompatible Input and Filter."""
-        windows.require_images(self.kind, "Input", Input, self.image_axes + 2)
-        windows.require_filters(self.kind, Filter, self.image_axes + 2)
+        require_images(self.kind, "Input", Input, self.image_axes + 2)
+        require_filters(self.kind, Filter, self.image_axes + 2)
         require_same_dtype(self.kind, Input=Input, Filter=Filter)
-        batch, channels, *_ = windows.channels_first(self.data_format, Input.shape)
-        filters, depth, *taps = windows.filters_first(self.filter_format, Filter.shape)
+        batch, channels, *_ = channels_first(self.data_format, Input.shape)
+        filters, depth, *taps = filters_first(self.filter_format, Filter.shape)
         if differ(channels, depth * self.groups) or is_no_multiple(filters, self.groups):
             raise ShapeError(
                 f"{self.kind}: {shown(Input=Input, Filter=Filter)} do not fit in {self.groups}"
                 f" groups: {channels} channels, {filters} filters of {depth} channels"
             )
-        counts = [axis.count for axis in self.axes(Input.shape, taps)]
+        counts = [window.count for window in self.windows(Input.shape, taps)]
         shape = (batch, filters, *counts)
-        return Input.with_shape(windows.in_layout(self.data_format, shape))
+        return Input.with_shape(in_layout(self.data_format, shape))
 
     def gradients(
         self, k: KernelBuilder, Input: DeviceOperand, Filter: DeviceOperand,
         d_Output: DeviceOperand, d_Input: DeviceOperand | None, d_Filter: DeviceOperand | None,
     ) -> None:  # fmt: skip
         """Emit the kernels of the requested gradients."""
-        g = self.windows(Input, Filter)
+        g = self.geometry(Input, Filter)
         if d_Input is not None:
             image_gradient(k, g, d_Output, Filter, d_Input)
         if d_Filter is not None:
             filter_gradient(k, replace(g, filters=OIHW), Input, d_Output, d_Filter)
 
-    def windows(self, Input: DeviceOperand, Filter: DeviceOperand) -> Windows:
-        """Return the geometry that the device kernels use."""
-        axes = self.axes(Input.shape, windows.filters_first(self.filter_format, Filter.shape)[2:])
-        return Windows(self.data_format, self.groups, axes, self.filter_format)
+    def geometry(self, Input: DeviceOperand, Filter: DeviceOperand) -> ConvGeometry:
+        """Return the windows, groups and layouts of the device kernels."""
+        taps = filters_first(self.filter_format, Filter.shape)[2:]
+        windows = self.windows(Input.shape, taps)
+        return ConvGeometry(self.data_format, self.groups, windows, self.filter_format)
 
     def permuted(self, types: Types, order: Order) -> PermutedOp | None:
         """Permute to channels last, and filters too for longer contiguous reads.
 
         The gradient of the images reads them along channels; with one tap they lie so already.
         """
-        permuted = windows.permuted_layout(
-            "data_format", self.data_format, order, "Input", "Output"
-        )
+        permuted = permuted_layout("data_format", self.data_format, order, "Input", "Output")
         taps = tuple(range(2, len(order)))
         ahead = Prepermuted({"Filter": (*taps, 1, 0)}, {"filter_format": HWIO})
         grad_ahead = Prepermuted({"Filter": (*taps, 0, 1)}, {"filter_format": HWOI})
@@ -131,25 +134,18 @@ class Convolution(OpDef):
         """Return the type of a gradient: that of a filter is [F, C/groups, …] in every case."""
         if slot != "Filter":
             return given
-        return given.with_shape(windows.filters_first(self.filter_format, given.shape))
+        return given.with_shape(filters_first(self.filter_format, given.shape))
 
     def multiplications(self, shapes: Mapping[str, Shape]) -> Size:
         """Number of multiplications that compute Output, given the shapes of Filter and Output."""
-        filters = windows.filters_first(self.filter_format, shapes["Filter"])
+        filters = filters_first(self.filter_format, shapes["Filter"])
         return product(shapes["Output"]) * product(filters[1:])
 
-    def axes(self, Input: Shape, taps: Sequence[Size]) -> Axes:
-        """Return the window geometry of each axis."""
-        sliding = Sliding(
-            self.kind,
-            self.strides,
-            self.paddings,
-            self.dilations,
-            self.padding_algorithm,
-            axes=self.image_axes,
-        )
-        image = windows.channels_first(self.data_format, Input)[2:]
-        return sliding.over(image, taps)
+    def windows(self, Input: Shape, taps: Sequence[Size]) -> tuple[Window, ...]:
+        """Return the windows of images of this shape."""
+        sliding = (self.strides, self.paddings, self.dilations, self.padding_algorithm)
+        attributes = WindowAttributes(self.kind, *sliding, axes=self.image_axes)
+        return attributes.over(channels_first(self.data_format, Input)[2:], taps)
 
 
 class Conv3d(Convolution, op="conv3d"):
@@ -167,7 +163,7 @@ class Conv3d(Convolution, op="conv3d"):
     def kernel(
         self, k: KernelBuilder, Input: DeviceOperand, Filter: DeviceOperand, Output: DeviceOperand
     ) -> None:
-        convolve_kernel(k, self.windows(Input, Filter), Input, Filter, Output)
+        convolve_kernel(k, self.geometry(Input, Filter), Input, Filter, Output)
 
     def kernel_grad(
         self,
@@ -184,17 +180,17 @@ class Conv3d(Convolution, op="conv3d"):
         images = view_channels_first(self.data_format, Input)
         sliding = (self.strides, self.paddings, self.dilations, self.padding_algorithm)
         filters = view_filters_first(self.filter_format, Filter)
-        axes = window_axes(images.shape[2:], filters.shape[2:], *sliding)
-        return to_layout(self.data_format, convolution(images, filters, axes, self.groups))
+        windows = image_windows(images.shape[2:], filters.shape[2:], *sliding)
+        return to_layout(self.data_format, convolution(images, filters, windows, self.groups))
 
     def grad(self, Input: Array, Filter: Array, d_Output: Array) -> dict[str, Array]:
         images = view_channels_first(self.data_format, Input)
-        upstream, sizes = view_channels_first(self.data_format, d_Output), images.shape[2:]
+        upstream = view_channels_first(self.data_format, d_Output)
         sliding = (self.strides, self.paddings, self.dilations, self.padding_algorithm)
         filters = view_filters_first(self.filter_format, Filter)
-        axes = window_axes(sizes, filters.shape[2:], *sliding)
-        d_images = convolution_image_gradient(upstream, filters, axes, self.groups, sizes)
-        d_filters = convolution_filter_gradient(images, upstream, axes, self.groups)
+        windows = image_windows(images.shape[2:], filters.shape[2:], *sliding)
+        d_images = convolution_image_gradient(upstream, filters, windows, self.groups)
+        d_filters = convolution_filter_gradient(images, upstream, windows, self.groups)
         return {"Input": to_layout(self.data_format, d_images), "Filter": d_filters}
 
 
@@ -206,7 +202,7 @@ class Conv2d(Convolution, op="conv2d"):
 
     def infer(self, Input: TensorType, Filter: TensorType, Bias: TensorType | None) -> TensorType:
         if Bias is not None:
-            first = windows.filters_first(self.filter_format, Filter.shape)[:1]
+            first = filters_first(self.filter_format, Filter.shape)[:1]
             filters = Filter.with_shape(first)
             require_same_shape(self.kind, Bias=Bias, Filters=filters)
         return self.output(Input, Filter)
@@ -215,20 +211,20 @@ class Conv2d(Convolution, op="conv2d"):
         images = view_channels_first(self.data_format, Input)
         sliding = (self.strides, self.paddings, self.dilations, self.padding_algorithm)
         filters = view_filters_first(self.filter_format, Filter)
-        axes = window_axes(images.shape[2:], filters.shape[2:], *sliding)
-        output = convolution(images, filters, axes, self.groups)
+        windows = image_windows(images.shape[2:], filters.shape[2:], *sliding)
+        output = convolution(images, filters, windows, self.groups)
         return to_layout(self.data_format, output if Bias is None else output + Bias[:, None, None])
 
     def grad(
         self, Input: Array, Filter: Array, Bias: Array | None, d_Output: Array
     ) -> dict[str, Array]:
         images = view_channels_first(self.data_format, Input)
-        upstream, sizes = view_channels_first(self.data_format, d_Output), images.shape[2:]
+        upstream = view_channels_first(self.data_format, d_Output)
         sliding = (self.strides, self.paddings, self.dilations, self.padding_algorithm)
         filters = view_filters_first(self.filter_format, Filter)
-        axes = window_axes(sizes, filters.shape[2:], *sliding)
-        d_images = convolution_image_gradient(upstream, filters, axes, self.groups, sizes)
-        d_filters = convolution_filter_gradient(images, upstream, axes, self.groups)
+        windows = image_windows(images.shape[2:], filters.shape[2:], *sliding)
+        d_images = convolution_image_gradient(upstream, filters, windows, self.groups)
+        d_filters = convolution_filter_gradient(images, upstream, windows, self.groups)
         gradients = {"Input": to_layout(self.data_format, d_images), "Filter": d_filters}
         return gradients if Bias is None else {**gradients, "Bias": upstream.sum(axis=(0, 2, 3))}
 
@@ -237,8 +233,8 @@ class Conv2d(Convolution, op="conv2d"):
         Output: Operand,
     ) -> None:  # fmt: skip
         Filter = self.filters(k, Filter)
-        g = self.geometry(Input, Filter)
-        windows.check_windows_at_bind(k, self.kind, (g.rows, g.columns))
+        g = self.products(Input, Filter)
+        check_windows_at_bind(k, self.kind, (g.rows, g.columns))
         if self.is_product(g):
             self.lower_product(k, g, Input, Filter, Output)
         elif self.is_sampled(g):
@@ -249,7 +245,7 @@ class Conv2d(Convolution, op="conv2d"):
             )
             self.lower_windows(k, g, operands)
         if Bias is not None:
-            bias = Bias.view(windows.in_layout(self.data_format, (1, g.filters, 1, 1)))
+            bias = Bias.view(in_layout(self.data_format, (1, g.filters, 1, 1)))
             k.line(f"np.add({Output}, {bias}, out={Output})")
 
     def lower_grad(
@@ -257,7 +253,7 @@ class Conv2d(Convolution, op="conv2d"):
         d_Input: Operand | None, d_Filter: Operand | None, d_Bias: Operand | None,
     ) -> None:  # fmt: skip
         Filter = self.filters(k, Filter)
-        g, upstream = self.geometry(Input, Filter), self.nchw(k, d_Output)
+        g, upstream = self.products(Input, Filter), self.nchw(k, d_Output)
         if d_Bias is not None:
             k.line(f"np.einsum('ncyx->c', {upstream}, out={d_Bias})")
         if self.is_product(g):
@@ -281,7 +277,7 @@ class Conv2d(Convolution, op="conv2d"):
         self, k: KernelBuilder, Input: DeviceOperand, Filter: DeviceOperand,
         Bias: DeviceOperand | None, Output: DeviceOperand,
     ) -> None:  # fmt: skip
-        convolve_kernel(k, self.windows(Input, Filter), Input, Filter, Output, Bias)
+        convolve_kernel(k, self.geometry(Input, Filter), Input, Filter, Output, Bias)
 
     def kernel_grad(
         self,
@@ -300,7 +296,7 @@ class Conv2d(Convolution, op="conv2d"):
     def lower_product_grad(
         self,
         k: SourceBuilder,
-        g: Geometry,
+        g: Im2col,
         Input: Operand,
         Filter: Operand,
         d_Output: Operand,
@@ -323,7 +319,7 @@ class Conv2d(Convolution, op="conv2d"):
         k.line(f"{function}({flat(Input)}, {flat(d_Output)}, {target})")
         return None, None
 
-    def lower_windows(self, k: SourceBuilder, g: Geometry, operands: str) -> None:
+    def lower_windows(self, k: SourceBuilder, g: Im2col, operands: str) -> None:
         """Emit filters times windows, by rows of an image or by whole images."""
         tiling = forward_tiling(g)
         if tiling is None:
@@ -336,34 +332,34 @@ class Conv2d(Convolution, op="conv2d"):
         """Return filters as [F, C, taps…]; emits a copy if they have another layout."""
         if self.filter_format == "OIHW":
             return Filter
-        copy = k.scratch(windows.filters_first(self.filter_format, Filter.shape), Filter.type.dtype)
-        axes = windows.filter_axes(self.filter_format, len(Filter.shape))
+        copy = k.scratch(filters_first(self.filter_format, Filter.shape), Filter.type.dtype)
+        axes = filter_axes(self.filter_format, len(Filter.shape))
         k.line(f"np.copyto({copy}, {Filter}.transpose{axes})")
         return copy
 
-    def geometry(self, Input: Operand, Filter: Operand) -> Geometry:
-        """Return the sizes that the lowering uses."""
-        images = windows.channels_first(self.data_format, Input.shape)
-        rows, columns = self.axes(Input.shape, Filter.shape[2:])
+    def products(self, Input: Operand, Filter: Operand) -> Im2col:
+        """Return the matrix products that the lowering emits."""
+        images = channels_first(self.data_format, Input.shape)
+        rows, columns = self.windows(Input.shape, Filter.shape[2:])
         typed = Input.type.with_shape(images)
-        return Geometry(typed, Filter.shape[0], self.groups, rows, columns)
+        return Im2col(typed, Filter.shape[0], self.groups, rows, columns)
 
     def nchw(self, k: SourceBuilder, images: Operand) -> str:
         """Return an expression for the images as [N, C, H, W]."""
-        return windows.channels_first_expression(k, self.data_format, images)
+        return channels_first_expression(k, self.data_format, images)
 
-    def is_product(self, g: Geometry) -> bool:
+    def is_product(self, g: Im2col) -> bool:
         """True if each window covers exactly its position: a product without gathering."""
-        plain = self.groups == 1 and not windows.is_channels_last(self.data_format)
-        return plain and all(axis.is_identity for axis in (g.rows, g.columns))
+        plain = self.groups == 1 and not is_channels_last(self.data_format)
+        return plain and all(window.is_identity for window in (g.rows, g.columns))
 
-    def is_sampled(self, g: Geometry) -> bool:
+    def is_sampled(self, g: Im2col) -> bool:
         """True where each window covers one position and strides may skip some."""
-        plain = self.groups == 1 and not windows.is_channels_last(self.data_format)
-        return plain and all(axis.kernel == 1 and axis.is_padless for axis in (g.rows, g.columns))
+        plain = self.groups == 1 and not is_channels_last(self.data_format)
+        return plain and all(w.kernel == 1 and w.is_padless for w in (g.rows, g.columns))
 
     def lower_samples(
-        self, k: SourceBuilder, g: Geometry, Input: Operand, Filter: Operand, Output: Operand
+        self, k: SourceBuilder, g: Im2col, Input: Operand, Filter: Operand, Output: Operand
     ) -> None:
         """Emit one matrix product per image, over the sampled positions."""
         channels, dtype = g.images.shape[1], g.images.dtype
@@ -375,7 +371,7 @@ class Conv2d(Convolution, op="conv2d"):
         k.line(f"{function}({samples}, {matrix}, {flat(Output)}, {scratch})")
 
     def lower_product(
-        self, k: SourceBuilder, g: Geometry, Input: Operand, Filter: Operand, Output: Operand
+        self, k: SourceBuilder, g: Im2col, Input: Operand, Filter: Operand, Output: Operand
     ) -> None:
         """Emit one matrix product per image."""
         matrix = Filter.view((g.filters, g.images.shape[1]))

@@ -19,13 +19,26 @@ from typing import TypeAlias
 
 from compiler.ir.dims import Size, product
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
-from compiler.ops.image.conv_geometry import Windows, input_positions, output_positions, plus
+from compiler.ir.windows import ConvGeometry
+from compiler.ops.image.conv_geometry import (
+    filter_element,
+    filter_sides,
+    image_element,
+    input_positions,
+    is_narrow,
+    output_positions,
+    plus,
+    reduction_shape,
+    skips_taps,
+    unravel_taps,
+    with_flat_images,
+)
 from compiler.ops.image.depthwise_kernels import (
     convolve_narrow,
     filter_gradient_narrow,
     image_gradient_narrow,
 )
-from compiler.ops.image.windows import channels_first, in_layout
+from compiler.ops.image.layouts import channels_first, in_layout
 from compiler.ops.math.reduce import sum_axes
 
 Indices: TypeAlias = Sequence[Number]
@@ -42,8 +55,8 @@ def first_channel(k: KernelBuilder, group: Indices, each: Size) -> Number:
 
 
 def emit_product(
-    k: KernelBuilder, g: Windows, sides: tuple[Size, Size, Size], factors: tuple[Factor, Factor],
-    store: Store,
+    k: KernelBuilder, g: ConvGeometry, sides: tuple[Size, Size, Size],
+    factors: tuple[Factor, Factor], store: Store,
 ) -> None:  # fmt: skip
     """Emit products of positions and channels, with the axis that is contiguous in memory as N."""
     positions, channels, reduction = sides
@@ -52,19 +65,19 @@ def emit_product(
     def ordered(
         group: Indices, i: Number, j: Number, left: Number, right: Number
     ) -> tuple[Number, Number]:
-        if g.last:
+        if g.channels_last:
             return pixel(group, i, left), weight(group, j, right)
         return weight(group, i, left), pixel(group, j, right)
 
     def finish(group: Indices, i: Number, j: Number, total: Number) -> None:
-        store(group, *((i, j) if g.last else (j, i)), total)
+        store(group, *((i, j) if g.channels_last else (j, i)), total)
 
-    shape = (positions, channels, reduction) if g.last else (channels, positions, reduction)
-    k.contraction(g.stack, shape, ordered, finish)
+    rows, columns = (positions, channels) if g.channels_last else (channels, positions)
+    k.contraction(g.stack, (rows, columns, reduction), ordered, finish)
 
 
 def output_store(
-    k: KernelBuilder, g: Windows, positions: Sequence[Size], each: Size, out: DeviceOperand,
+    k: KernelBuilder, g: ConvGeometry, positions: Sequence[Size], each: Size, out: DeviceOperand,
     bias: DeviceOperand | None,
 ) -> Store:  # fmt: skip
     """Return a function that stores a sum plus bias; `each` is the channels per group."""
@@ -78,11 +91,11 @@ def output_store(
 
 
 def expect_channels(
-    k: KernelBuilder, g: Windows, images: DeviceOperand, filters: DeviceOperand,
+    k: KernelBuilder, g: ConvGeometry, images: DeviceOperand, filters: DeviceOperand,
     outputs: DeviceOperand,
 ) -> None:  # fmt: skip
     """Require images and outputs to have the channels of the filters."""
-    count, depth = g.sides(filters)
+    count, depth = filter_sides(g, filters)
     channel_counts = (
         channels_first(g.layout, images.shape)[1],
         channels_first(g.layout, outputs.shape)[1],
@@ -93,7 +106,7 @@ def expect_channels(
 
 def convolve(
     k: KernelBuilder,
-    g: Windows,
+    g: ConvGeometry,
     images: DeviceOperand,
     filters: DeviceOperand,
     outputs: DeviceOperand,
@@ -104,23 +117,24 @@ def convolve(
     operands = {"images": images, "filters": filters, "outputs": outputs, "bias": bias}
     if k.specialised("convolution", g, **operands):
         return
-    g, (images, filters, outputs) = g.plain(images, filters, outputs)
-    count, depth = g.sides(filters)
+    g, (images, filters, outputs) = with_flat_images(g, images, filters, outputs)
+    count, depth = filter_sides(g, filters)
     per_group, positions = count // g.groups, [images.shape[0], *g.counts]
-    if g.is_narrow(per_group):
+    if is_narrow(g, per_group):
         convolve_narrow(k, g, images, filters, outputs, bias)
         return
 
     def pixel(group: Indices, position: Number, iteration: Number) -> Number:
-        (n, *y), (c, tap) = k.unravel(position, positions), g.unravel(k, iteration, depth)
-        at, inside = input_positions(k, g.axes, y, tap)
-        return g.at(images, n, plus(first_channel(k, group, depth), c), at, inside)
+        n, *y = k.unravel(position, positions)
+        c, tap = unravel_taps(k, g, iteration, depth)
+        at, inside = input_positions(k, g.windows, y, tap)
+        return image_element(g, images, n, plus(first_channel(k, group, depth), c), at, inside)
 
     def weight(group: Indices, f: Number, iteration: Number) -> Number:
-        c, tap = g.unravel(k, iteration, depth)
-        return g.weight(filters, plus(first_channel(k, group, per_group), f), c, tap)
+        c, tap = unravel_taps(k, g, iteration, depth)
+        return filter_element(g, filters, plus(first_channel(k, group, per_group), f), c, tap)
 
-    sides = (product(positions), per_group, product(g.reduction_shape(depth)))
+    sides = (product(positions), per_group, product(reduction_shape(g, depth)))
     emit_product(
         k, g, sides, (pixel, weight), output_store(k, g, positions, per_group, outputs, bias)
     )
@@ -128,7 +142,7 @@ def convolve(
 
 def image_gradient(
     k: KernelBuilder,
-    g: Windows,
+    g: ConvGeometry,
     outputs: DeviceOperand,
     filters: DeviceOperand,
     images: DeviceOperand,
@@ -139,23 +153,24 @@ def image_gradient(
     operands = {"outputs": outputs, "filters": filters, "images": images, "bias": bias}
     if k.specialised("image_gradient", g, **operands):
         return
-    g, (images, filters, outputs) = g.plain(images, filters, outputs)
-    count, depth = g.sides(filters)
+    g, (images, filters, outputs) = with_flat_images(g, images, filters, outputs)
+    count, depth = filter_sides(g, filters)
     per_group, positions = count // g.groups, [images.shape[0], *g.sizes]
-    if g.is_narrow(depth) or g.skips_taps:
+    if is_narrow(g, depth) or skips_taps(g):
         image_gradient_narrow(k, g, outputs, filters, images, bias)
         return
 
     def upstream(group: Indices, position: Number, iteration: Number) -> Number:
-        (n, *x), (f, tap) = k.unravel(position, positions), g.unravel(k, iteration, per_group)
-        at, inside = output_positions(k, g.axes, x, tap)
-        return g.at(outputs, n, plus(first_channel(k, group, per_group), f), at, inside)
+        n, *x = k.unravel(position, positions)
+        f, tap = unravel_taps(k, g, iteration, per_group)
+        at, inside = output_positions(k, g.windows, x, tap)
+        return image_element(g, outputs, n, plus(first_channel(k, group, per_group), f), at, inside)
 
     def weight(group: Indices, c: Number, iteration: Number) -> Number:
-        f, tap = g.unravel(k, iteration, per_group)
-        return g.weight(filters, plus(first_channel(k, group, per_group), f), c, tap)
+        f, tap = unravel_taps(k, g, iteration, per_group)
+        return filter_element(g, filters, plus(first_channel(k, group, per_group), f), c, tap)
 
-    sides = (product(positions), depth, product(g.reduction_shape(per_group)))
+    sides = (product(positions), depth, product(reduction_shape(g, per_group)))
     emit_product(
         k, g, sides, (upstream, weight), output_store(k, g, positions, depth, images, bias)
     )
@@ -163,7 +178,7 @@ def image_gradient(
 
 def filter_gradient(
     k: KernelBuilder,
-    g: Windows,
+    g: ConvGeometry,
     images: DeviceOperand,
     outputs: DeviceOperand,
     filters: DeviceOperand,
@@ -172,10 +187,10 @@ def filter_gradient(
     expect_channels(k, g, images, filters, outputs)
     if k.specialised("filter_gradient", g, images=images, outputs=outputs, filters=filters):
         return
-    g, (images, filters, outputs) = g.plain(images, filters, outputs)
-    count, depth = g.sides(filters)
+    g, (images, filters, outputs) = with_flat_images(g, images, filters, outputs)
+    count, depth = filter_sides(g, filters)
     per_group, reduction = count // g.groups, [images.shape[0], *g.counts]
-    if g.is_narrow(per_group, depth):
+    if is_narrow(g, per_group, depth):
         filter_gradient_narrow(k, g, images, outputs, filters)
         return
 
@@ -183,16 +198,17 @@ def filter_gradient(
         group: Indices, i: Number, j: Number, left: Number, right: Number
     ) -> tuple[Number, Number]:
         n, *y = k.unravel(left, reduction)
-        upstream = g.at(outputs, n, plus(first_channel(k, group, per_group), i), y)
-        (n, *y), (c, tap) = k.unravel(right, reduction), g.unravel(k, j, depth)
-        at, inside = input_positions(k, g.axes, y, tap)
-        return upstream, g.at(images, n, plus(first_channel(k, group, depth), c), at, inside)
+        upstream = image_element(g, outputs, n, plus(first_channel(k, group, per_group), i), y)
+        (n, *y), (c, tap) = k.unravel(right, reduction), unravel_taps(k, g, j, depth)
+        at, inside = input_positions(k, g.windows, y, tap)
+        channel = plus(first_channel(k, group, depth), c)
+        return upstream, image_element(g, images, n, channel, at, inside)
 
     def store(group: Indices, i: Number, j: Number, total: Number) -> None:
-        c, tap = g.unravel(k, j, depth)
+        c, tap = unravel_taps(k, g, j, depth)
         k.store(filters, (plus(first_channel(k, group, per_group), i), c, *tap), total)
 
-    sides = (per_group, product(g.reduction_shape(depth)), product(reduction))
+    sides = (per_group, product(reduction_shape(g, depth)), product(reduction))
     k.contraction(g.stack, sides, factors, store)
 
 

@@ -20,7 +20,7 @@ import numpy as np
 from compiler.ir.dims import Size, product
 from compiler.ir.opdef.kernel_builder import Operand, SourceBuilder
 from compiler.ir.types import Array
-from compiler.ops.image.im2col import Geometry, at_once, nearest_power, sizes_text
+from compiler.ops.image.im2col import Im2col, at_once, nearest_power, sizes_text
 from compiler.support.thresholds import threshold
 
 MIN_TILE_POSITIONS = threshold(
@@ -40,7 +40,7 @@ class Tiling:
     At most one of `images` and `rows` is partial: a tile of several images has all their rows.
     """
 
-    g: Geometry
+    g: Im2col
     images: int
     rows: Size
     channels: Size
@@ -66,7 +66,7 @@ class Tiling:
         return self.rows == self.g.rows.count
 
 
-def forward_tiling(g: Geometry) -> Tiling | None:
+def forward_tiling(g: Im2col) -> Tiling | None:
     """Return tiles of rows with all channels; None if whole images fit or sizes are unknown."""
     width, count = g.grid[1], g.rows.count
     if not (isinstance(width, int) and isinstance(count, int) and isinstance(g.depth, int)):
@@ -79,17 +79,17 @@ def forward_tiling(g: Geometry) -> Tiling | None:
     return None if rows >= count else Tiling(g, 1, _even(count, rows), g.images.shape[1])
 
 
-def _stretch(g: Geometry) -> int:
+def _stretch(g: Im2col) -> int:
     """Factor by which tiles are larger in depthwise convolution, whose products are small."""
     return 4 if g.groups > 1 and g.filters == g.groups else 1
 
 
-def _least_rows(g: Geometry) -> int:
+def _least_rows(g: Im2col) -> int:
     """Rows of positions below which most image rows would be loaded twice."""
     return 2 * g.rows.span if isinstance(g.rows.span, int) else 1
 
 
-def backward_tiling(g: Geometry) -> Tiling:
+def backward_tiling(g: Im2col) -> Tiling:
     """Return tiles of rows or of several images, with chunks of channels that fit the cache."""
     width, count, channels = g.grid[1], g.rows.count, g.images.shape[1]
     if not (isinstance(width, int) and isinstance(count, int) and isinstance(channels, int)):

@@ -7,7 +7,7 @@ the convolutions, and their own gradients are convolutions.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, overload
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import Size, product
@@ -15,40 +15,57 @@ from compiler.ir.opdef import OpDef, Types, attr, attr_list, reads, writes
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
 from compiler.ir.opdef.layout_rules import Order, PermutedOp
 from compiler.ir.types import Array, Shape, TensorType
-from compiler.ops.image import windows
-from compiler.ops.image.conv_geometry import Windows
+from compiler.ir.windows import ConvGeometry, KnownWindow, Window
 from compiler.ops.image.conv_kernels import channel_sums, convolve, filter_gradient, image_gradient
 from compiler.ops.image.conv_numpy import (
-    Axes,
     convolution,
     convolution_filter_gradient,
     convolution_image_gradient,
 )
-from compiler.ops.image.windows import (
-    Axis,
-    Sliding,
-    axis_padding,
+from compiler.ops.image.layouts import (
     channels_first,
+    in_layout,
+    permuted_layout,
+    require_filters,
+    require_images,
     to_layout,
     view_channels_first,
-    window_axis,
 )
+from compiler.ops.image.window_attributes import WindowAttributes, axis_padding, axis_window
 from compiler.ops.type_checks import differ, require_same_dtype, require_same_shape, shown
 
 
-def transposed_size(
-    size: Any, taps: Any, stride: int, dilation: int, padding: tuple[int, int], algorithm: str
-) -> tuple[Any, Any, int]:
-    """Return the minimum output size on an axis, the padding before it, and the dilation."""
-    before, after, dilation, _ = window_axis(
-        size, taps, stride, dilation, padding, algorithm, False
-    )
-    span = dilation * (taps - 1) + 1
-    return (size - 1) * stride - before - after + span, before, dilation
+@overload
+def transposed_window(
+    count: int, kernel: int, stride: int, dilation: int, padding: tuple[int, int], algorithm: str,
+    size: int | None = None, extra: int = 0,
+) -> KnownWindow: ...  # fmt: skip
 
 
-def transposed_axes(
-    sizes: Sequence[int],
+@overload
+def transposed_window(
+    count: Size, kernel: Size, stride: int, dilation: int, padding: tuple[int, int], algorithm: str,
+    size: Size | None = None, extra: int = 0,
+) -> Window: ...  # fmt: skip
+
+
+def transposed_window(
+    count: Any, kernel: Any, stride: int, dilation: int, padding: tuple[int, int], algorithm: str,
+    size: Any = None, extra: int = 0,
+) -> Any:  # fmt: skip
+    """Return the window of the convolution that maps an output axis to `count` inputs.
+
+    The output has `size` elements, by default the minimum and `extra`.
+    """
+    like = axis_window(count, kernel, stride, dilation, padding, algorithm)
+    whole = (count - 1) * stride + like.dilation * (kernel - 1) + 1
+    size = whole - like.before - like.after + extra if size is None else size
+    after = whole - like.before - size
+    return Window(size, kernel, stride, like.dilation, like.before, after, count)
+
+
+def transposed_windows(
+    counts: Sequence[int],
     kernel: Sequence[int],
     strides: Sequence[int],
     paddings: Sequence[int],
@@ -56,22 +73,17 @@ def transposed_axes(
     algorithm: str,
     output_size: Sequence[int],
     output_padding: Sequence[int],
-) -> tuple[Axes, list[int]]:
-    """Return the axes of the convolution that maps output to input, and the sizes of the output."""
-    axes: Axes = []
-    sizes_out: list[int] = []
-    for axis, (size, taps) in enumerate(zip(sizes, kernel, strict=True)):
-        padding, stride = axis_padding(paddings, axis, len(sizes)), strides[axis]
-        arguments = (size, taps, stride, dilations[axis], padding, algorithm)
-        least, before, dilation = transposed_size(*arguments)
-        sizes_out.append(
-            output_size[axis] if output_size else least + sum(output_padding[axis:][:1])
-        )
-        whole = (size - 1) * stride + dilation * (taps - 1) + 1
-        axes.append(
-            (taps, stride, dilation, before, max(whole - before - sizes_out[axis], 0), size)
-        )
-    return axes, sizes_out
+) -> list[KnownWindow]:
+    """Return the windows of the convolution that maps output to input images of sizes `counts`."""
+    windows: list[KnownWindow] = []
+    for axis, (count, taps) in enumerate(zip(counts, kernel, strict=True)):
+        padding = axis_padding(paddings, axis, len(counts))
+        sliding = (strides[axis], dilations[axis], padding, algorithm)
+        size, extra = output_size[axis] if output_size else None, sum(output_padding[axis:][:1])
+        w = transposed_window(count, taps, *sliding, size, extra)
+        after = max(w.after, 0)
+        windows.append(KnownWindow(w.size, taps, w.stride, w.dilation, w.before, after, count))
+    return windows
 
 
 class ConvTranspose(OpDef):
@@ -101,7 +113,7 @@ class ConvTranspose(OpDef):
     data_format = attr("NCHW")
 
     def permuted(self, types: Types, order: Order) -> PermutedOp | None:
-        return windows.permuted_layout("data_format", self.data_format, order, "Input", "Output")
+        return permuted_layout("data_format", self.data_format, order, "Input", "Output")
 
     def multiplications(self, shapes: Mapping[str, Shape]) -> Size:
         """Number of multiplications that compute Output, given the shapes of Input and Filter."""
@@ -109,10 +121,10 @@ class ConvTranspose(OpDef):
 
     def output(self, Input: TensorType, Filter: TensorType) -> TensorType:
         """Return the type of Output; raises ShapeError for incompatible Input and Filter."""
-        windows.require_images(self.kind, "Input", Input, self.image_axes + 2)
-        windows.require_filters(self.kind, Filter, self.image_axes + 2)
+        require_images(self.kind, "Input", Input, self.image_axes + 2)
+        require_filters(self.kind, Filter, self.image_axes + 2)
         require_same_dtype(self.kind, Input=Input, Filter=Filter)
-        batch, channels, *sizes = windows.channels_first(self.data_format, Input.shape)
+        batch, channels, *sizes = channels_first(self.data_format, Input.shape)
         odd = isinstance(channels, int) and channels % self.groups
         if odd or differ(channels, Filter.shape[0]):
             shapes = shown(Input=Input, Filter=Filter)
@@ -121,14 +133,12 @@ class ConvTranspose(OpDef):
             )
         sizes = self.output_sizes(sizes, Filter.shape[2:])
         shape = (batch, Filter.shape[1] * self.groups, *sizes)
-        return Input.with_shape(windows.in_layout(self.data_format, shape))
+        return Input.with_shape(in_layout(self.data_format, shape))
 
     def output_sizes(self, sizes: Sequence[Size], kernel: Sequence[Size]) -> list[Size]:
         """Return the sizes of the output; raises ShapeError if `output_size` is out of range."""
+        least_sizes = [window.size for window in self.windows(sizes, kernel)]
         self.check()
-        least_sizes = [
-            self.least(axis, sizes[axis], kernel[axis]) for axis in range(self.image_axes)
-        ]
         if not self.output_size:
             extra = self.output_padding or [0] * self.image_axes
             return [size + more for size, more in zip(least_sizes, extra, strict=True)]
@@ -142,19 +152,11 @@ class ConvTranspose(OpDef):
 
     def check(self) -> None:
         """Raise BadAttribute if a list of sizes has the wrong length."""
-        sliding = (self.strides, self.paddings, self.dilations, self.padding_algorithm)
-        Sliding(self.kind, *sliding, axes=self.image_axes)
         for name in ("output_size", "output_padding"):
             values = self.attributes[name]
             if len(values) not in (0, self.image_axes):
                 options = f"expected {self.image_axes} sizes or none"
                 raise BadAttribute(f"{self.kind}: {name} is {values}, {options}")
-
-    def least(self, axis: int, size: Size, kernel: Size) -> Size:
-        """Return the minimum output size on an axis."""
-        padding = axis_padding(self.paddings, axis, self.image_axes)
-        sliding = (self.strides[axis], self.dilations[axis], padding, self.padding_algorithm)
-        return transposed_size(size, kernel, *sliding)[0]
 
     def gradients(
         self,
@@ -166,29 +168,38 @@ class ConvTranspose(OpDef):
         d_Filter: DeviceOperand | None,
     ) -> None:
         """Emit the kernels of the requested gradients."""
-        g = self.windows(Input, Filter, d_Output)
+        g = self.geometry(Input, Filter, d_Output)
         if d_Input is not None:
             convolve(k, g, d_Output, Filter, d_Input)
         if d_Filter is not None:
             filter_gradient(k, g, d_Output, Input, d_Filter)
 
     def windows(
+        self, counts: Sequence[Size], kernel: Sequence[Size], sizes: Sequence[Size] | None = None
+    ) -> tuple[Window, ...]:
+        """Return the windows of the convolution that maps Output to Input, which has `counts`.
+
+        Output has `sizes`, by default the minimum.
+        """
+        attributes = (self.strides, self.paddings, self.dilations, self.padding_algorithm)
+        sliding = WindowAttributes(self.kind, *attributes, axes=self.image_axes)
+        return tuple(
+            transposed_window(
+                counts[axis], kernel[axis], *sliding.at(axis), sliding.algorithm,
+                sizes[axis] if sizes else None,
+            )
+            for axis in range(self.image_axes)
+        )  # fmt: skip
+
+    def geometry(
         self, Input: DeviceOperand, Filter: DeviceOperand, Output: DeviceOperand
-    ) -> Windows:
-        """Return the geometry of the convolution from Output to Input that this op transposes."""
+    ) -> ConvGeometry:
+        """Return the convolution from Output to Input that this op transposes."""
         counts, sizes = (
-            channels_first(self.data_format, tensor_type.shape)[2:]
-            for tensor_type in (Input, Output)
+            channels_first(self.data_format, operand.shape)[2:] for operand in (Input, Output)
         )
-        axes: list[Axis] = []
-        for axis, (count, size) in enumerate(zip(counts, sizes, strict=True)):
-            taps, stride = Filter.shape[2 + axis], self.strides[axis]
-            padding = axis_padding(self.paddings, axis, self.image_axes)
-            arguments = (stride, self.dilations[axis], padding, self.padding_algorithm)
-            _, before, dilation = transposed_size(count, taps, *arguments)
-            after = (count - 1) * stride + dilation * (taps - 1) + 1 - before - size
-            axes.append(Axis(size, taps, stride, dilation, before, after, count))
-        return Windows(self.data_format, self.groups, tuple(axes))
+        windows = self.windows(counts, Filter.shape[2:], sizes)
+        return ConvGeometry(self.data_format, self.groups, windows)
 
 
 class Conv2dTranspose(ConvTranspose, op="conv2d_transpose"):
@@ -200,7 +211,7 @@ class Conv2dTranspose(ConvTranspose, op="conv2d_transpose"):
     def infer(self, Input: TensorType, Filter: TensorType, Bias: TensorType | None) -> TensorType:
         result = self.output(Input, Filter)
         if Bias is not None:
-            filters = windows.channels_first(self.data_format, result.shape)[1:2]
+            filters = channels_first(self.data_format, result.shape)[1:2]
             require_same_shape(self.kind, Bias=Bias, Filters=Bias.with_shape(filters))
         return result
 
@@ -208,8 +219,8 @@ class Conv2dTranspose(ConvTranspose, op="conv2d_transpose"):
         images = view_channels_first(self.data_format, Input)
         sliding = (self.strides, self.paddings, self.dilations, self.padding_algorithm)
         options = (*sliding, self.output_size, self.output_padding)
-        axes, sizes = transposed_axes(images.shape[2:], Filter.shape[2:], *options)
-        output = convolution_image_gradient(images, Filter, axes, self.groups, sizes)
+        windows = transposed_windows(images.shape[2:], Filter.shape[2:], *options)
+        output = convolution_image_gradient(images, Filter, windows, self.groups)
         return to_layout(self.data_format, output if Bias is None else output + Bias[:, None, None])
 
     def grad(
@@ -218,11 +229,11 @@ class Conv2dTranspose(ConvTranspose, op="conv2d_transpose"):
         images = view_channels_first(self.data_format, Input)
         upstream = view_channels_first(self.data_format, d_Output)
         sliding = (self.strides, self.paddings, self.dilations, self.padding_algorithm)
-        axes, _ = transposed_axes(
+        windows = transposed_windows(
             images.shape[2:], Filter.shape[2:], *sliding, upstream.shape[2:], []
         )
-        d_images = to_layout(self.data_format, convolution(upstream, Filter, axes, self.groups))
-        d_filters = convolution_filter_gradient(upstream, images, axes, self.groups)
+        d_images = to_layout(self.data_format, convolution(upstream, Filter, windows, self.groups))
+        d_filters = convolution_filter_gradient(upstream, images, windows, self.groups)
         gradients = {"Input": d_images, "Filter": d_filters}
         return gradients if Bias is None else {**gradients, "Bias": upstream.sum(axis=(0, 2, 3))}
 
@@ -234,7 +245,7 @@ class Conv2dTranspose(ConvTranspose, op="conv2d_transpose"):
         Bias: DeviceOperand | None,
         Output: DeviceOperand,
     ) -> None:
-        image_gradient(k, self.windows(Input, Filter, Output), Input, Filter, Output, Bias)
+        image_gradient(k, self.geometry(Input, Filter, Output), Input, Filter, Output, Bias)
 
     def kernel_grad(
         self,
@@ -269,7 +280,7 @@ class Conv3dTranspose(ConvTranspose, op="conv3d_transpose"):
     def kernel(
         self, k: KernelBuilder, Input: DeviceOperand, Filter: DeviceOperand, Output: DeviceOperand
     ) -> None:
-        image_gradient(k, self.windows(Input, Filter, Output), Input, Filter, Output)
+        image_gradient(k, self.geometry(Input, Filter, Output), Input, Filter, Output)
 
     def kernel_grad(
         self,
@@ -286,19 +297,19 @@ class Conv3dTranspose(ConvTranspose, op="conv3d_transpose"):
         images = view_channels_first(self.data_format, Input)
         sliding = (self.strides, self.paddings, self.dilations, self.padding_algorithm)
         options = (*sliding, self.output_size, self.output_padding)
-        axes, sizes = transposed_axes(images.shape[2:], Filter.shape[2:], *options)
-        output = convolution_image_gradient(images, Filter, axes, self.groups, sizes)
+        windows = transposed_windows(images.shape[2:], Filter.shape[2:], *options)
+        output = convolution_image_gradient(images, Filter, windows, self.groups)
         return to_layout(self.data_format, output)
 
     def grad(self, Input: Array, Filter: Array, d_Output: Array) -> dict[str, Array]:
         images = view_channels_first(self.data_format, Input)
         upstream = view_channels_first(self.data_format, d_Output)
         sliding = (self.strides, self.paddings, self.dilations, self.padding_algorithm)
-        axes, _ = transposed_axes(
+        windows = transposed_windows(
             images.shape[2:], Filter.shape[2:], *sliding, upstream.shape[2:], []
         )
-        d_images = to_layout(self.data_format, convolution(upstream, Filter, axes, self.groups))
+        d_images = to_layout(self.data_format, convolution(upstream, Filter, windows, self.groups))
         return {
             "Input": d_images,
-            "Filter": convolution_filter_gradient(upstream, images, axes, self.groups),
+            "Filter": convolution_filter_gradient(upstream, images, windows, self.groups),
         }

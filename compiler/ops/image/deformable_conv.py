@@ -15,26 +15,27 @@ from compiler.ir.opdef import OpDef, attr, reads, writes
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
 from compiler.ir.opdef.size_comparison import is_no_multiple
 from compiler.ir.types import Array, Shape, TensorType
-from compiler.ops.image import deformable_conv_kernels, windows
-from compiler.ops.image.conv_numpy import Axes, window_axes
+from compiler.ir.windows import ConvGeometry
+from compiler.ops.image import deformable_conv_kernels
+from compiler.ops.image.conv_numpy import Windows
 from compiler.ops.image.deformable_conv_kernels import Deformed
-from compiler.ops.image.windows import Sliding
+from compiler.ops.image.layouts import require_filters, require_images
+from compiler.ops.image.window_attributes import WindowAttributes, image_windows
 from compiler.ops.math.bilinear_sampling_numpy import every, sample, sample_gradient
 from compiler.ops.type_checks import differ, require_same_dtype, shown
 
 
-def sample_positions(offset: Array, axes: Axes, parts: int) -> tuple[Array, Array]:
+def sample_positions(offset: Array, windows: Windows, parts: int) -> tuple[Array, Array]:
     """Return rows and columns [parts, taps, positions] of an image that the shifted taps sample.
 
     `offset` is [parts·taps·2, …positions]: down and right for each tap.
     """
-    (tall, step, row_dilation, before, _, high), (broad, over, column_dilation, left, _, wide) = (
-        axes
+    (tall, broad), (high, wide) = ([w.kernel for w in windows], [w.count for w in windows])
+    rows, columns = (
+        np.add.outer(np.arange(w.kernel) * w.dilation, np.arange(w.count) * w.stride) - w.before
+        for w in windows
     )
-    moved = offset.reshape(parts, tall * broad, 2, high * wide)
-    rows = np.add.outer(np.arange(tall) * row_dilation, np.arange(high) * step) - before
-    columns = np.add.outer(np.arange(broad) * column_dilation, np.arange(wide) * over) - left
-    shape = (tall, broad, high, wide)
+    moved, shape = offset.reshape(parts, tall * broad, 2, high * wide), (tall, broad, high, wide)
     down = np.broadcast_to(rows[:, None, :, None], shape).reshape(tall * broad, -1)
     right = np.broadcast_to(columns[None, :, None, :], shape).reshape(tall * broad, -1)
     return down + moved[:, :, 0], right + moved[:, :, 1]
@@ -53,14 +54,14 @@ def deformed_columns(image: Array, rows: Array, columns: Array, mask: Array | No
 
 
 def deformable_convolution(
-    images: Array, offsets: Array, masks: Array | None, filters: Array, axes: Axes, parts: int
+    images: Array, offsets: Array, masks: Array | None, filters: Array, windows: Windows, parts: int
 ) -> Array:
     """Return filters times the samples of the shifted taps: [N, F, …positions]."""
     groups = images.shape[1] // filters.shape[1]
     matrix = filters.reshape(groups, len(filters) // groups, -1)
-    result = np.empty((len(images), len(filters), *[axis[5] for axis in axes]), images.dtype)
+    result = np.empty((len(images), len(filters), *[w.count for w in windows]), images.dtype)
     for number, image in enumerate(images):
-        positions = sample_positions(offsets[number], axes, parts)
+        positions = sample_positions(offsets[number], windows, parts)
         samples = deformed_columns(image, *positions, None if masks is None else masks[number])
         product = matrix @ samples.reshape(groups, matrix.shape[2], -1)
         result[number] = product.reshape(result[number].shape)
@@ -73,7 +74,7 @@ def deformable_gradient(
     masks: Array | None,
     filters: Array,
     d_output: Array,
-    axes: Axes,
+    windows: Windows,
     parts: int,
 ) -> dict[str, Array]:
     """Return the gradients of all inputs, by slot; 0 for offsets far outside the image."""
@@ -83,7 +84,7 @@ def deformable_gradient(
     d_matrix, d_masks = np.zeros_like(matrix), np.zeros_like(offsets[:, ::2])
     for number, image in enumerate(images):
         mask = None if masks is None else masks[number]
-        rows, columns = sample_positions(offsets[number], axes, parts)
+        rows, columns = sample_positions(offsets[number], windows, parts)
         upstream = d_output[number].reshape(groups, matrix.shape[1], -1)
         samples = deformed_columns(image, rows, columns, mask).reshape(groups, matrix.shape[2], -1)
         d_matrix += upstream @ samples.mT
@@ -127,15 +128,15 @@ class DeformableConvolution(OpDef):
     def output(self, Input: TensorType, Filter: TensorType, **moves: TensorType) -> TensorType:
         """Return the type of Output; raises ShapeError for incompatible inputs."""
         for slot, type in {"Input": Input, "Filter": Filter, **moves}.items():
-            windows.require_images(self.kind, slot, type)
-        windows.require_filters(self.kind, Filter)
+            require_images(self.kind, slot, type)
+        require_filters(self.kind, Filter)
         require_same_dtype(self.kind, Input=Input, Filter=Filter, **moves)
         if differ(Input.shape[1], Filter.shape[1] * self.groups) or (
             is_no_multiple(Filter.shape[0], self.groups)
         ):
             shapes = shown(Input=Input, Filter=Filter)
             raise ShapeError(f"{self.kind}: {shapes} do not fit in {self.groups} groups")
-        sliding = Sliding(self.kind, self.strides, self.paddings, self.dilations)
+        sliding = WindowAttributes(self.kind, self.strides, self.paddings, self.dilations)
         rows, columns = sliding.over(Input.shape[2:], Filter.shape[2:])
         taps = Filter.shape[2] * Filter.shape[3] * self.deformable_groups
         for slot, depth in (("Offset", taps * 2), ("Mask", taps)):
@@ -153,9 +154,10 @@ class DeformableConvolution(OpDef):
         self, Input: DeviceOperand, Offset: DeviceOperand, Mask: DeviceOperand | None, Filter: Shape
     ) -> Deformed:
         """Return the geometry that the device kernels use."""
-        sliding = Sliding(self.kind, self.strides, self.paddings, self.dilations)
-        axes = sliding.over(Input.shape[2:], Filter[2:])
-        return Deformed(Input, Offset, Mask, axes, self.deformable_groups, self.groups)
+        sliding = WindowAttributes(self.kind, self.strides, self.paddings, self.dilations)
+        windows = sliding.over(Input.shape[2:], Filter[2:])
+        conv = ConvGeometry("NCHW", self.groups, windows)
+        return Deformed(conv, Input, Offset, Mask, self.deformable_groups)
 
 
 def gradients(
@@ -187,16 +189,16 @@ class DeformableConv(DeformableConvolution, op="deformable_conv"):
 
     def numpy(self, Input: Array, Offset: Array, Mask: Array, Filter: Array) -> Array:
         sliding = (self.strides, self.paddings, self.dilations, "EXPLICIT")
-        axes = window_axes(Input.shape[2:], Filter.shape[2:], *sliding)
-        return deformable_convolution(Input, Offset, Mask, Filter, axes, self.deformable_groups)
+        windows = image_windows(Input.shape[2:], Filter.shape[2:], *sliding)
+        return deformable_convolution(Input, Offset, Mask, Filter, windows, self.deformable_groups)
 
     def grad(
         self, Input: Array, Offset: Array, Mask: Array, Filter: Array, d_Output: Array
     ) -> dict[str, Array]:
         sliding = (self.strides, self.paddings, self.dilations, "EXPLICIT")
-        axes = window_axes(Input.shape[2:], Filter.shape[2:], *sliding)
+        windows = image_windows(Input.shape[2:], Filter.shape[2:], *sliding)
         operands, parts = (Input, Offset, Mask, Filter, d_Output), self.deformable_groups
-        return deformable_gradient(*operands, axes, parts)
+        return deformable_gradient(*operands, windows, parts)
 
     def kernel(
         self,
@@ -235,14 +237,14 @@ class DeformableConvV1(DeformableConvolution, op="deformable_conv_v1"):
 
     def numpy(self, Input: Array, Offset: Array, Filter: Array) -> Array:
         sliding = (self.strides, self.paddings, self.dilations, "EXPLICIT")
-        axes = window_axes(Input.shape[2:], Filter.shape[2:], *sliding)
-        return deformable_convolution(Input, Offset, None, Filter, axes, self.deformable_groups)
+        windows = image_windows(Input.shape[2:], Filter.shape[2:], *sliding)
+        return deformable_convolution(Input, Offset, None, Filter, windows, self.deformable_groups)
 
     def grad(self, Input: Array, Offset: Array, Filter: Array, d_Output: Array) -> dict[str, Array]:
         sliding = (self.strides, self.paddings, self.dilations, "EXPLICIT")
-        axes = window_axes(Input.shape[2:], Filter.shape[2:], *sliding)
+        windows = image_windows(Input.shape[2:], Filter.shape[2:], *sliding)
         operands, parts = (Input, Offset, None, Filter, d_Output), self.deformable_groups
-        all_gradients = deformable_gradient(*operands, axes, parts)
+        all_gradients = deformable_gradient(*operands, windows, parts)
         return {slot: all_gradients[slot] for slot in ("Input", "Offset", "Filter")}
 
     def kernel(

@@ -11,25 +11,24 @@ from dataclasses import dataclass
 
 from compiler.ir.dims import product
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
-from compiler.ops.image.conv_kernels import plus
-from compiler.ops.image.windows import Axis, WindowGeometry
+from compiler.ir.windows import ConvGeometry
+from compiler.ops.image.conv_geometry import plus
 from compiler.ops.math.bilinear_sampling_kernels import Corner, corners, looked, moved
 from compiler.ops.shared_kernels import fill
 
 
 @dataclass(frozen=True)
-class Deformed(WindowGeometry):
+class Deformed:
     """A convolution whose taps are shifted by `offset` and weighted by `mask`, if there is one.
 
-    Each of `parts` groups of channels has separate offsets, each of `groups` separate filters.
+    Each of `parts` groups of channels has separate offsets.
     """
 
+    conv: ConvGeometry
     images: DeviceOperand
     offset: DeviceOperand
     mask: DeviceOperand | None
-    axes: tuple[Axis, ...]
     parts: int
-    groups: int
 
     def part(self, k: KernelBuilder, channel: Number) -> Number:
         """Return the offset group of a channel."""
@@ -40,11 +39,11 @@ class Deformed(WindowGeometry):
     ) -> tuple[Number, Number]:
         """Return the row and the column that a tap of a window samples."""
         offsets = self.offset.reshaped(
-            (self.offset.shape[0], self.parts, *self.taps, 2, *self.counts)
+            (self.offset.shape[0], self.parts, *self.conv.taps, 2, *self.conv.counts)
         )
         coordinates: list[Number] = []
-        for number, (axis, at, i) in enumerate(zip(self.axes, y, tap, strict=True)):
-            start = at * axis.stride + i * axis.dilation - k.size(axis.before)
+        for number, (window, at, i) in enumerate(zip(self.conv.windows, y, tap, strict=True)):
+            start = at * window.stride + i * window.dilation - k.size(window.before)
             moved_by = offsets[(n, part, *tap, number, *y)]
             coordinates.append(k.astype(start, moved_by.dtype) + moved_by)
         return coordinates[0], coordinates[1]
@@ -65,7 +64,9 @@ class Deformed(WindowGeometry):
         """Return the weight of a tap; None for 1."""
         if self.mask is None:
             return None
-        masks = self.mask.reshaped((self.mask.shape[0], self.parts, *self.taps, *self.counts))
+        masks = self.mask.reshaped(
+            (self.mask.shape[0], self.parts, *self.conv.taps, *self.conv.counts)
+        )
         return masks[(n, part, *tap, *y)]
 
     def sample(
@@ -80,12 +81,12 @@ class Deformed(WindowGeometry):
 
 def forward(k: KernelBuilder, d: Deformed, filters: DeviceOperand, outputs: DeviceOperand) -> None:
     """Emit a kernel for outputs[n, f, y] = Σ filters[f, c, i] samples[n, c, i, y]."""
-    batch, (count, depth, *_) = d.images.shape[0], filters.shape
-    per_group, reduction = count // d.groups, [depth, *d.taps]
-    columns = product([batch, *d.counts])
-    stack, i, j, left, right = k.tiles(d.stack, per_group, columns, product(reduction))
+    g, batch, (count, depth, *_) = d.conv, d.images.shape[0], filters.shape
+    per_group, reduction = count // g.groups, [depth, *g.taps]
+    columns = product([batch, *g.counts])
+    stack, i, j, left, right = k.tiles(g.stack, per_group, columns, product(reduction))
     f, first = (stack[0] * k.size(per_group) + i, stack[0] * k.size(depth)) if stack else (i, 0)
-    (n, *y), (c, *tap) = k.unravel(j, [batch, *d.counts]), k.unravel(left, reduction)
+    (n, *y), (c, *tap) = k.unravel(j, [batch, *g.counts]), k.unravel(left, reduction)
     a = filters[(f, c, *tap)]
     c, *tap = k.unravel(right, reduction)
     total = k.contract(a, d.sample(k, n, plus(first, c), tap, y))
@@ -96,9 +97,13 @@ def filter_gradient(
     k: KernelBuilder, d: Deformed, upstream: DeviceOperand, filters: DeviceOperand
 ) -> None:
     """Emit a kernel for filters[f, c, i] = Σ upstream[n, f, y] samples[n, c, i, y]."""
-    batch, (count, depth, *_) = d.images.shape[0], filters.shape
-    per_group, reduction, columns = count // d.groups, [batch, *d.counts], [depth, *d.taps]
-    stack, i, j, left, right = k.tiles(d.stack, per_group, product(columns), product(reduction))
+    g, batch, (count, depth, *_) = d.conv, d.images.shape[0], filters.shape
+    per_group, reduction, columns = (
+        count // g.groups,
+        [batch, *g.counts],
+        [depth, *g.taps],
+    )
+    stack, i, j, left, right = k.tiles(g.stack, per_group, product(columns), product(reduction))
     f, first = (stack[0] * k.size(per_group) + i, stack[0] * k.size(depth)) if stack else (i, 0)
     n, *y = k.unravel(left, reduction)
     a = upstream[(n, f, *y)]
@@ -111,14 +116,18 @@ def sample_gradient_kernel(
     k: KernelBuilder, d: Deformed, filters: DeviceOperand, upstream: DeviceOperand
 ) -> DeviceOperand:
     """Emit a kernel for the gradient of the sampled columns: [N, C, taps, …positions]."""
-    batch, (count, depth, *_) = d.images.shape[0], filters.shape
-    per_group, rows, columns = count // d.groups, [depth, *d.taps], [batch, *d.counts]
-    result = k.scratch((batch, d.images.shape[1], product(d.taps), *d.counts), upstream.type.dtype)
-    stack, i, j, left, right = k.tiles(d.stack, product(rows), product(columns), per_group)
+    g, batch, (count, depth, *_) = d.conv, d.images.shape[0], filters.shape
+    per_group, rows, columns = (
+        count // g.groups,
+        [depth, *g.taps],
+        [batch, *g.counts],
+    )
+    result = k.scratch((batch, d.images.shape[1], product(g.taps), *g.counts), upstream.type.dtype)
+    stack, i, j, left, right = k.tiles(g.stack, product(rows), product(columns), per_group)
     first, start = (stack[0] * k.size(per_group), stack[0] * k.size(depth)) if stack else (0, 0)
     (c, *tap), (n, *y) = k.unravel(i, rows), k.unravel(j, columns)
     a, b = filters[(plus(first, left), c, *tap)], upstream[(n, plus(first, right), *y)]
-    position = k.unravel(i, (depth, product(d.taps)))[1]
+    position = k.unravel(i, (depth, product(g.taps)))[1]
     k.store(result, (n, plus(start, c), position, *y), k.contract(a, b))
     return result
 
@@ -129,7 +138,7 @@ def image_gradient(
     """Emit kernels that add the gradient of each sample to the elements it interpolates."""
     fill(k, images, 0)
     n, c, iteration, *y = k.grid(*samples.shape)
-    tap, part = k.unravel(iteration, d.taps), d.part(k, c)
+    tap, part = k.unravel(iteration, d.conv.taps), d.part(k, c)
     upstream, weight = samples[(n, c, iteration, *y)], d.weight(n, part, tap, y)
     upstream = upstream if weight is None else upstream * weight
     for corner in d.corners(k, n, part, tap, y):
@@ -145,20 +154,20 @@ def offset_gradient(
     An offset that points a whole element or more outside the image has gradient 0.
     """
     batch, taps, per_group = samples.shape[0], samples.shape[2], d.images.shape[1] // d.parts
-    n, part, iteration, *y = k.grid(batch, d.parts, taps, *d.counts)
-    r, tap = k.loop(per_group), k.unravel(iteration, d.taps)
+    n, part, iteration, *y = k.grid(batch, d.parts, taps, *d.conv.counts)
+    r, tap = k.loop(per_group), k.unravel(iteration, d.conv.taps)
     c = part * k.size(per_group) + r
     upstream, neighbours = samples[(n, c, iteration, *y)], d.corners(k, n, part, tap, y)
     if mask is not None:
         value = looked(neighbours, lambda corner: d.at(n, c, corner))
-        whole = mask.reshaped((batch, d.parts, taps, *d.counts))
+        whole = mask.reshaped((batch, d.parts, taps, *d.conv.counts))
         k.store(whole, (n, part, iteration, *y), k.sum(upstream * value, r))
     if offset is None:
         return
     in_range = _is_in_range(k, d, d.position(k, n, part, tap, y))
     weight = d.weight(n, part, tap, y)
     upstream = upstream if weight is None else upstream * weight
-    whole = offset.reshaped((batch, d.parts, taps, 2, *d.counts))
+    whole = offset.reshaped((batch, d.parts, taps, 2, *d.conv.counts))
     for axis, slope in enumerate(moved(neighbours, lambda corner: d.at(n, c, corner))):
         total = k.sum(upstream * slope, r)
         k.store(whole, (n, part, iteration, axis, *y), k.where(in_range, total, 0))
@@ -166,5 +175,5 @@ def offset_gradient(
 
 def _is_in_range(k: KernelBuilder, d: Deformed, position: Sequence[Number]) -> Number:
     """Test if a position is less than one element outside an image."""
-    (row, column), (height, width) = position, (k.size(axis.size) for axis in d.axes)
+    (row, column), (height, width) = position, (k.size(size) for size in d.conv.sizes)
     return (row > -1.0) & (row < height) & (column > -1.0) & (column < width)

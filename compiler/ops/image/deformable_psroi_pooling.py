@@ -15,11 +15,11 @@ from compiler.ir.opdef.size_comparison import is_no_multiple
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.image import deformable_psroi_pooling_kernels
 from compiler.ops.image.deformable_psroi_pooling_kernels import PartSampling
+from compiler.ops.image.layouts import require_images, require_pixels
 from compiler.ops.image.roi_align import MAX_SAMPLES
 from compiler.ops.image.roi_pool import SCALES, images_of, require_count
 from compiler.ops.image.roi_pool_kernels import Boxes
 from compiler.ops.image.roi_pool_numpy import away_from_zero, image_indices
-from compiler.ops.image.windows import require_images, require_pixels
 from compiler.ops.math.bilinear_sampling_numpy import sample, sample_gradient
 from compiler.ops.sequence.sequence_kernels import owner_rows
 from compiler.ops.type_checks import differ, shown

@@ -7,7 +7,7 @@ from compiler.ir.dims import product
 from compiler.ir.opdef import OpDef, reads, writes
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
 from compiler.ir.types import Array, TensorType
-from compiler.ops.image.windows import flat_image_shape, require_images
+from compiler.ops.image.layouts import flat_image_shape, require_images
 from compiler.ops.type_checks import differ, require_same_dtype, shown
 
 

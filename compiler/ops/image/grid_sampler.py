@@ -12,7 +12,7 @@ from compiler.ir.dims import UNKNOWN, Size, product
 from compiler.ir.opdef import OpDef, attr, attr_list, reads, writes
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ir.types import Array, DType, TensorType
-from compiler.ops.image.windows import require_images
+from compiler.ops.image.layouts import require_images
 from compiler.ops.math.bilinear_sampling_kernels import Corner, corners, looked, moved
 from compiler.ops.math.bilinear_sampling_numpy import every, sample, sample_gradient
 from compiler.ops.shared_kernels import fill

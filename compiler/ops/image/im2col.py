@@ -22,7 +22,7 @@ import numpy as np
 from compiler.ir.dims import Dim, Size, product
 from compiler.ir.opdef.kernel_builder import SourceBuilder
 from compiler.ir.types import Array, Shape, TensorType
-from compiler.ops.image.windows import Axis
+from compiler.ir.windows import Window
 from compiler.support.thresholds import threshold
 
 BLOCK_ELEMENTS = threshold(
@@ -37,14 +37,14 @@ MAX_UNUSED_PRODUCTS = threshold(
 
 
 @dataclass(frozen=True)
-class Geometry:
-    """Sizes of a convolution: `images` is [N, C, H, W], `filters` the number of output channels."""
+class Im2col:
+    """A convolution as products: `images` is [N, C, H, W], `filters` counts output channels."""
 
     images: TensorType
     filters: Size
     groups: int
-    rows: Axis
-    columns: Axis
+    rows: Window
+    columns: Window
 
     @property
     def shifts(self) -> bool:
@@ -113,7 +113,7 @@ class Geometry:
         return shape if self.groups == 1 else (self.groups, shape[0] // self.groups, *shape[1:])
 
 
-def convolution_scratch(k: SourceBuilder, g: Geometry) -> str:
+def convolution_scratch(k: SourceBuilder, g: Im2col) -> str:
     """Allocate the scratch of a convolution; return the name of a tuple of it and its views.
 
     `frame` is flat; `inside` its sub-array [images, C, H, W] without padding; `windows` its
@@ -135,7 +135,7 @@ def convolution_scratch(k: SourceBuilder, g: Geometry) -> str:
     return k.at_bind(parts, [frame, columns, products], "work")
 
 
-def at_once(k: SourceBuilder, g: Geometry, block: int) -> tuple[Size, Size]:
+def at_once(k: SourceBuilder, g: Im2col, block: int) -> tuple[Size, Size]:
     """Return the number of images per block: as a name bound at bind time, and as an expression."""
     most = g.most(block)
     if isinstance(most, int):
@@ -152,14 +152,14 @@ def nearest_power(number: int) -> int:
     return 1 << (number * 3 // 4).bit_length()
 
 
-def _inside(g: Geometry, frame: str, images: Size) -> str:
+def _inside(g: Im2col, frame: str, images: Size) -> str:
     """Return an expression for the images inside their padding."""
     shape = (images, g.images.shape[1], g.rows.padded, g.columns.padded)
     rows, columns = (f"{axis.before}:{axis.before + axis.size}" for axis in (g.rows, g.columns))
     return f"{frame}[:{product(shape)}].reshape{sizes_text(shape)}[:, :, {rows}, {columns}]"
 
 
-def _windows(g: Geometry, frame: str, images: Size) -> str:
+def _windows(g: Im2col, frame: str, images: Size) -> str:
     """Return an expression for views of the flat frame by image, channel, tap and position."""
     rows, columns, width = g.rows, g.columns, g.columns.padded
     channels = g.images.shape[1]

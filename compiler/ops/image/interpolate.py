@@ -26,7 +26,7 @@ from compiler.ops.image.interpolate_numpy import (
     resize,
     resize_gradient,
 )
-from compiler.ops.image.windows import channels_first, in_layout, permuted_layout
+from compiler.ops.image.layouts import channels_first, in_layout, permuted_layout
 
 METHODS = {1: ("linear",), 2: ("bilinear", "nearest", "bicubic"), 3: ("trilinear",)}
 """Allowed values of `interp_method`, by the number of image axes."""

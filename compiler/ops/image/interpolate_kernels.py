@@ -16,7 +16,7 @@ from compiler.ir.dims import Size, product
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ir.types import DType
 from compiler.ops.image.interpolate_numpy import CUBIC, axis_ratio, axis_taps
-from compiler.ops.image.windows import channels_first, in_layout
+from compiler.ops.image.layouts import channels_first, in_layout
 from compiler.ops.shared_kernels import everywhere
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from compiler.ir.types import Array
-from compiler.ops.image.windows import is_channels_last
+from compiler.ir.windows import is_channels_last
 
 CUBIC = -0.75
 """The parameter of the cubic kernel."""

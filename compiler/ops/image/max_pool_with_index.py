@@ -14,14 +14,11 @@ from compiler.ir.opdef.kernel_builder import (
     KernelBuilder,
 )
 from compiler.ir.types import Array, DType, Shape, TensorType
+from compiler.ir.windows import PoolGeometry, Window
 from compiler.ops.image import pool_kernels
+from compiler.ops.image.layouts import concrete_shape, require_images
 from compiler.ops.image.pool_numpy import cell_index, window_cells
-from compiler.ops.image.windows import (
-    Axis,
-    Sliding,
-    concrete_shape,
-    require_images,
-)
+from compiler.ops.image.window_attributes import WindowAttributes
 from compiler.ops.math.axes import check_indices
 
 NOWHERE = -1
@@ -94,14 +91,8 @@ class MaxPoolWithIndex(OpDef):
         if len(self.ksize) != axes or (min(self.ksize) < 1 and not self.global_pooling):
             expected = f"expected {axes} sizes of at least 1"
             raise BadAttribute(f"{self.kind}: ksize is {self.ksize}, {expected}")
-        sliding = Sliding(self.kind, self.strides, self.paddings, [1] * axes, axes=axes)
-        if self.global_pooling:
-            result = [1] * axes
-        elif self.adaptive:
-            result = [*self.ksize]
-        else:
-            result = [axis.count for axis in sliding.over(X.shape[2:], self.ksize)]
-        out = X.with_shape((*X.shape[:2], *result))
+        counts = [window.count for window in self.geometry(X.shape).windows]
+        out = X.with_shape((*X.shape[:2], *counts))
         return {"Out": out, "Mask": out.with_dtype(DType.INT32)}
 
     def infer_grad(self, X: TensorType) -> dict[str, TensorType]:
@@ -120,24 +111,23 @@ class MaxPoolWithIndex(OpDef):
     def kernel(
         self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand, Mask: DeviceOperand
     ) -> None:
-        pool_kernels.largest(k, self.windows(X.shape), X, Out, Mask)
+        pool_kernels.largest(k, self.geometry(X.shape), X, Out, Mask)
 
     def kernel_grad(
         self, k: KernelBuilder, Mask: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
     ) -> None:
-        pool_kernels.largest_gradient(k, self.windows(d_X.shape), Mask, d_Out, d_X)
+        pool_kernels.largest_gradient(k, self.geometry(d_X.shape), Mask, d_Out, d_X)
 
-    def windows(self, X: Shape) -> pool_kernels.PoolGeometry:
-        """Return the window geometry of the device kernels."""
-        if self.global_pooling or self.adaptive:
-            counts = [1] * self.image_axes if self.global_pooling else self.ksize
-            pairs = zip(X[2:], counts, strict=True)
-            axes = tuple(Axis(size, 1, 0, 1, 0, 0, count) for size, count in pairs)
-        else:
-            ones = [1] * self.image_axes
-            sliding = Sliding(self.kind, self.strides, self.paddings, ones, axes=self.image_axes)
-            axes = sliding.over(X[2:], self.ksize)
-        return pool_kernels.PoolGeometry("NCHW", axes)
+    def geometry(self, X: Shape) -> PoolGeometry:
+        """Return the windows of images of this shape."""
+        sliding = (self.strides, self.paddings, [1] * self.image_axes)
+        attributes = WindowAttributes(self.kind, *sliding, axes=self.image_axes)
+        if not (self.global_pooling or self.adaptive):
+            return PoolGeometry("NCHW", attributes.over(X[2:], self.ksize))
+        counts = [1] * self.image_axes if self.global_pooling else self.ksize
+        pairs = zip(X[2:], counts, strict=True)
+        cells = tuple(Window(size, 1, 0, 1, 0, 0, count) for size, count in pairs)
+        return PoolGeometry("NCHW", cells)
 
 
 class MaxPool2dWithIndex(MaxPoolWithIndex, op="max_pool2d_with_index"):

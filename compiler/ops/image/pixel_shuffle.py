@@ -14,7 +14,7 @@ from compiler.ir.opdef.attribute_bounds import WIDE
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ir.opdef.size_comparison import is_no_multiple
 from compiler.ir.types import Array, Shape, TensorType
-from compiler.ops.image.windows import (
+from compiler.ops.image.layouts import (
     channels_first,
     in_layout,
     require_images,

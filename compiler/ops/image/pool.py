@@ -18,7 +18,17 @@ from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Opera
 from compiler.ir.opdef.layout_rules import Order, PermutedOp
 from compiler.ir.opdef.size_comparison import is_less
 from compiler.ir.types import Array, DType, Shape, TensorType
-from compiler.ops.image import pool_kernels, windows
+from compiler.ir.windows import PoolGeometry, Window, is_channels_last
+from compiler.ops.image import pool_kernels
+from compiler.ops.image.layouts import (
+    channels_first,
+    channels_first_expression,
+    in_layout,
+    permuted_layout,
+    require_images,
+    to_layout,
+    view_channels_first,
+)
 from compiler.ops.image.pool_numpy import (
     one_over_covered,
     pool_cells,
@@ -30,9 +40,9 @@ from compiler.ops.image.pool_numpy import (
     pool_taps,
     window_cells,
 )
-from compiler.ops.image.windows import Axis, Sliding, to_layout, view_channels_first
+from compiler.ops.image.window_attributes import WindowAttributes, check_windows_at_bind
 
-Axes: TypeAlias = tuple[Axis, ...]
+Windows: TypeAlias = tuple[Window, ...]
 
 
 class Pooling(OpDef):
@@ -62,35 +72,35 @@ class Pooling(OpDef):
     data_format = attr("NCHW")
 
     def infer(self, X: TensorType) -> TensorType:
-        windows.require_images(self.kind, "X", X, self.image_axes + 2)
+        require_images(self.kind, "X", X, self.image_axes + 2)
         if self.pooling_type not in ("max", "avg"):
             actual = f"{self.kind}: pooling_type is {self.pooling_type!r}"
             raise BadAttribute(actual, hint="expected 'max' or 'avg'")
         if not self.global_pooling and (len(self.ksize) != self.image_axes or min(self.ksize) < 1):
             expected = f"expected {self.image_axes} sizes of at least 1"
             raise BadAttribute(f"{self.kind}: ksize is {self.ksize}, {expected}")
-        batch, channels, *sizes = windows.channels_first(self.data_format, X.shape)
+        batch, channels, *sizes = channels_first(self.data_format, X.shape)
         splits = self.global_pooling or self.adaptive
         if splits and any(is_less(size, 1) for size in sizes):
             raise ShapeError(f"{self.kind}: X is {X}, expected images of one element or more")
-        shape = (batch, channels, *(axis.count for axis in self.axes(X.shape)))
-        return X.with_shape(windows.in_layout(self.data_format, shape))
+        shape = (batch, channels, *(window.count for window in self.windows(X.shape)))
+        return X.with_shape(in_layout(self.data_format, shape))
 
     def permuted(self, types: Types, order: Order) -> PermutedOp | None:
-        return windows.permuted_layout("data_format", self.data_format, order, "X", "Out")
+        return permuted_layout("data_format", self.data_format, order, "X", "Out")
 
-    def axes(self, X: Shape) -> Axes:
-        """Return the window geometry of each axis."""
-        sizes = windows.channels_first(self.data_format, X)[2:]
+    def windows(self, X: Shape) -> tuple[Window, ...]:
+        """Return the windows of images of this shape."""
+        sizes = channels_first(self.data_format, X)[2:]
         if self.global_pooling:
             return tuple(_split(size, 1) for size in sizes)
         if self.adaptive and self.largest:
             specs = zip(sizes, self.ksize, self.strides, strict=True)
-            return tuple(Axis(size, k, stride, 1, 0, 0, k) for size, k, stride in specs)
+            return tuple(Window(size, k, stride, 1, 0, 0, k) for size, k, stride in specs)
         if self.adaptive:
             specs = zip(sizes, self.ksize, strict=True)
             return tuple(_split(size, count) for size, count in specs)
-        sliding = Sliding(
+        sliding = WindowAttributes(
             self.kind,
             self.strides,
             self.paddings,
@@ -134,19 +144,19 @@ class Pooling(OpDef):
         return math.prod(self.ksize) if fixed else 0
 
     def lower(self, k: SourceBuilder, X: Operand, Out: Operand) -> None:
-        axes = self.axes(X.shape)
-        windows.check_windows_at_bind(k, self.kind, axes)
+        windows = self.windows(X.shape)
+        check_windows_at_bind(k, self.kind, windows)
         images, outputs = self.nchw(k, X), self.nchw(k, Out)
-        if _covers_all(axes):
-            self.lower_whole(k, axes, X, Out)
-        elif _is_uneven(axes):
-            pooled = f"{k.function(pool_cells)}({images}, {self.cells_text(axes)})"
+        if _covers_all(windows):
+            self.lower_whole(k, windows, X, Out)
+        elif _is_uneven(windows):
+            pooled = f"{k.function(pool_cells)}({images}, {self.cells_text(windows)})"
             k.line(f"np.copyto({outputs}, {pooled})")
         elif self.largest:
-            taps = self.taps(k, axes, [X], [Out])
+            taps = self.taps(k, windows, [X], [Out])
             k.line(f"{k.function(pool_largest)}({taps}, {outputs})")
         else:
-            taps, share = self.taps(k, axes, [X], [Out]), self.share(k, axes, X)
+            taps, share = self.taps(k, windows, [X], [Out]), self.share(k, windows, X)
             k.line(f"{k.function(pool_sum)}({taps}, {outputs}, {share})")
 
     def lower_grad(
@@ -154,23 +164,23 @@ class Pooling(OpDef):
     ) -> None:
         if d_X is None:
             return
-        axes = self.axes(X.shape)
-        if _covers_all(axes):
-            self.lower_whole_grad(k, axes, X, d_Out, d_X)
-        elif _is_uneven(axes):
-            images_text = f"{self.nchw(k, X)}, {self.nchw(k, d_Out)}, {self.cells_text(axes)}"
+        windows = self.windows(X.shape)
+        if _covers_all(windows):
+            self.lower_whole_grad(k, windows, X, d_Out, d_X)
+        elif _is_uneven(windows):
+            images_text = f"{self.nchw(k, X)}, {self.nchw(k, d_Out)}, {self.cells_text(windows)}"
             pooled = f"{k.function(pool_cells_gradient)}({images_text})"
             k.line(f"np.copyto({self.nchw(k, d_X)}, {pooled})")
         elif self.largest:
-            self.lower_largest_grad(k, axes, [X, d_X], [Out, d_Out])
+            self.lower_largest_grad(k, windows, [X, d_X], [Out, d_Out])
         else:
             part = k.scratch(Out.shape, Out.type.dtype)
-            taps, share = self.taps(k, axes, [d_X], [part]), self.share(k, axes, X)
+            taps, share = self.taps(k, windows, [d_X], [part]), self.share(k, windows, X)
             upstream = f"{self.nchw(k, d_Out)}, {share}, {self.nchw(k, part)}"
             k.line(f"{k.function(pool_sum_gradient)}({taps}, {upstream}, {d_X})")
 
     def kernel(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
-        p = pool_kernels.PoolGeometry(self.data_format, self.axes(X.shape), self.divisor)
+        p = PoolGeometry(self.data_format, self.windows(X.shape), self.divisor)
         kind = "largest" if self.largest else "means"
         if k.specialised(kind, p, images=X, outputs=Out):
             return
@@ -187,7 +197,7 @@ class Pooling(OpDef):
         d_Out: DeviceOperand,
         d_X: DeviceOperand,
     ) -> None:
-        p = pool_kernels.PoolGeometry(self.data_format, self.axes(X.shape), self.divisor)
+        p = PoolGeometry(self.data_format, self.windows(X.shape), self.divisor)
         if not self.largest and k.specialised("means_gradient", p, outputs=d_Out, images=d_X):
             return
         if not self.largest:
@@ -201,19 +211,19 @@ class Pooling(OpDef):
         pool_kernels.largest_gradient(k, p, positions, d_Out, d_X)
 
     def lower_largest_grad(
-        self, k: SourceBuilder, axes: Axes, images: list[Operand], outputs: list[Operand]
+        self, k: SourceBuilder, windows: Windows, images: list[Operand], outputs: list[Operand]
     ) -> None:
         """Emit the gradient of a maximum, with masks of unmatched and matched outputs."""
         shape, dtype = outputs[0].shape, outputs[0].type.dtype
         waiting, matched = (k.scratch(shape, DType.BOOL) for _ in range(2))
-        overlap = any(axis.overlaps for axis in axes)
+        overlap = any(window.overlaps for window in windows)
         part = [k.scratch(shape, dtype)] if overlap else []
-        taps = self.taps(k, axes, images, [*outputs, waiting, matched, *part])
+        taps = self.taps(k, windows, images, [*outputs, waiting, matched, *part])
         k.line(f"{k.function(pool_largest_gradient)}({taps}, {waiting}, {images[1]})")
 
-    def lower_whole(self, k: SourceBuilder, axes: Axes, X: Operand, Out: Operand) -> None:
+    def lower_whole(self, k: SourceBuilder, windows: Windows, X: Operand, Out: Operand) -> None:
         """Emit pooling with the whole image as window."""
-        whole, one, letters = self.flat(axes, X.shape)
+        whole, one, letters = self.flat(windows, X.shape)
         images_text, result = X.view(whole), Out.view((*one[:1], *one[2:]))
         if self.largest:
             k.line(f"np.max({images_text}, axis=1, out={result})")
@@ -222,10 +232,10 @@ class Pooling(OpDef):
             k.line(f"np.multiply({result}, 1 / ({whole[1]}), out={result})")
 
     def lower_whole_grad(
-        self, k: SourceBuilder, axes: Axes, X: Operand, d_Out: Operand, d_X: Operand
+        self, k: SourceBuilder, windows: Windows, X: Operand, d_Out: Operand, d_X: Operand
     ) -> None:
         """Emit the gradient of pooling with the whole image as window."""
-        whole, one, _ = self.flat(axes, X.shape)
+        whole, one, _ = self.flat(windows, X.shape)
         upstream, result = d_Out.view(one), d_X.view(whole)
         if self.largest:
             first = f"np.argmax({X.view(whole)}, axis=1, keepdims=True)"
@@ -234,47 +244,40 @@ class Pooling(OpDef):
         else:
             k.line(f"np.multiply({upstream}, 1 / ({whole[1]}), out={result})")
 
-    def flat(self, axes: Axes, X: Shape) -> tuple[Shape, Shape, str]:
+    def flat(self, windows: Windows, X: Shape) -> tuple[Shape, Shape, str]:
         """Return shapes of X with all positions on axis 1 and of Out, and the sum's subscripts."""
-        batch, channels, *_ = windows.channels_first(self.data_format, X)
-        positions = product(axis.size for axis in axes)
-        if windows.is_channels_last(self.data_format):
+        batch, channels, *_ = channels_first(self.data_format, X)
+        positions = product(window.size for window in windows)
+        if is_channels_last(self.data_format):
             return (batch, positions, channels), (batch, 1, channels), "npc->nc"
         return (batch * channels, positions), (batch * channels, 1), "cp->c"
 
     def nchw(self, k: SourceBuilder, images: Operand) -> str:
         """Return an expression for images as [N, C, H, W]."""
-        return windows.channels_first_expression(k, self.data_format, images)
+        return channels_first_expression(k, self.data_format, images)
 
     def taps(
-        self, k: SourceBuilder, axes: Axes, images: list[Operand], outputs: list[Operand]
+        self, k: SourceBuilder, windows: Windows, images: list[Operand], outputs: list[Operand]
     ) -> str:
         """Return a name for the list of views per tap, first of the images, then of the outputs."""
         views = [_list([self.nchw(k, operand) for operand in some]) for some in (images, outputs)]
-        positions = [f"({axis.kernel}, {axis.stride}, {axis.before})" for axis in axes]
-        text = f"{k.function(pool_taps)}({', '.join([*views, _list(positions)])})"
+        text = f"{k.function(pool_taps)}({', '.join([*views, _windows_text(k, windows)])})"
         return k.at_bind(text, [*images, *outputs], "taps")
 
-    def share(self, k: SourceBuilder, axes: Axes, X: Operand) -> str:
+    def share(self, k: SourceBuilder, windows: Windows, X: Operand) -> str:
         """Return an expression for 1 / divisor of a mean: a number, or one per position."""
-        inside = all(axis.is_padless for axis in axes) and not self.ceil_mode
+        inside = all(window.is_padless for window in windows) and not self.ceil_mode
         if self.divisor or inside:
-            return f"1 / {product([axis.kernel for axis in axes])}"
-        positions = [
-            f"({axis.size}, {axis.count}, {axis.kernel}, {axis.stride}, {axis.before})"
-            for axis in axes
-        ]
-        dtype = repr(X.type.dtype.numpy.name)
-        return k.at_bind(
-            f"{k.function(one_over_covered)}({_list(positions)}, {dtype})", [], "share"
-        )
+            return f"1 / {product([window.kernel for window in windows])}"
+        arguments = f"{_windows_text(k, windows)}, {X.type.dtype.numpy.name!r}"
+        return k.at_bind(f"{k.function(one_over_covered)}({arguments})", [], "share")
 
-    def cells_text(self, axes: Axes) -> str:
+    def cells_text(self, windows: Windows) -> str:
         """Return the cells of adaptive pooling and the other `pool_cells` arguments, as text."""
         cells = [
-            f"[(i*({axis.size})//{axis.count}, -(-(i + 1)*({axis.size})//{axis.count}))"
-            f" for i in range({axis.count})]"
-            for axis in axes
+            f"[(i*({window.size})//{window.count}, -(-(i + 1)*({window.size})//{window.count}))"
+            f" for i in range({window.count})]"
+            for window in windows
         ]
         return f"{_list(cells)}, {self.largest}, 0"
 
@@ -298,18 +301,24 @@ def _list(items: Sequence[str]) -> str:
     return f"[{', '.join(items)}]"
 
 
-def _split(size: Size, count: int) -> Axis:
-    """Return an axis in `count` adjacent cells; the stride is 0 unless all have one size."""
+def _windows_text(k: SourceBuilder, windows: Windows) -> str:
+    """Return an expression for the windows in generated code."""
+    kind = k.function(Window)
+    return _list([f"{kind}({', '.join(map(str, vars(window).values()))})" for window in windows])
+
+
+def _split(size: Size, count: int) -> Window:
+    """Return `count` adjacent cells of an axis; the stride is 0 unless all have one size."""
     kernel = size // count
     stride = kernel if isinstance(kernel, int) and kernel * count == size else 0
-    return Axis(size, kernel, stride, 1, 0, 0, count)
+    return Window(size, kernel, stride, 1, 0, 0, count)
 
 
-def _covers_all(axes: Axes) -> bool:
+def _covers_all(windows: Windows) -> bool:
     """True if there is one window, and it covers the image."""
-    return all(axis.count == 1 and axis.kernel == axis.size and axis.is_padless for axis in axes)
+    return all(w.count == 1 and w.kernel == w.size and w.is_padless for w in windows)
 
 
-def _is_uneven(axes: Axes) -> bool:
+def _is_uneven(windows: Windows) -> bool:
     """True for cells whose sizes differ, or may differ."""
-    return not all(axis.stride for axis in axes)
+    return not all(window.stride for window in windows)

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from compiler.ir.types import Array
-from compiler.ops.image.windows import axis_padding, window_axis
+from compiler.ir.windows import KnownWindow
+from compiler.ops.image.window_attributes import axis_padding, axis_window
 
 
 def window_cells(
@@ -40,10 +41,10 @@ def window_cells(
             cells.append(split)
             continue
         padding = axis_padding(paddings, axis, len(sizes))
-        before, _, _, count = window_axis(size, kernel, stride, 1, padding, algorithm, ceil_mode)
+        window = axis_window(size, kernel, stride, 1, padding, algorithm, ceil_mode)
         starts = [i * stride for i in range(kernel)]
         if not adaptive:
-            starts = [i * stride - before for i in range(count)]
+            starts = [i * stride - window.before for i in range(window.count)]
         cells.append([covered(start, start + kernel, size) for start in starts])
     return cells
 
@@ -54,27 +55,23 @@ def covered(start: int, stop: int, size: int) -> tuple[int, int]:
 
 
 def pool_taps(
-    images: Sequence[Array], outputs: Sequence[Array], axes: Sequence[tuple[int, int, int]]
+    images: Sequence[Array], outputs: Sequence[Array], windows: Sequence[KnownWindow]
 ) -> list[list[Array]]:
     """Return, for each tap in row-major order, views of images under it, and of outputs.
 
-    An axis is (kernel, stride, padding before). The views exclude outputs whose tap lies outside
-    the image.
+    The views exclude outputs whose tap lies outside the image.
     """
 
-    def part(size: int, count: int, tap: int, stride: int, before: int) -> tuple[slice, slice]:
-        first = max(0, -((tap - before) // stride))
-        last = max(first, min(count, (size - 1 + before - tap) // stride + 1))
-        start = first * stride + tap - before
+    def part(window: KnownWindow, tap: int) -> tuple[slice, slice]:
+        stride, shift = window.stride, tap - window.before
+        first = max(0, -(shift // stride))
+        last = max(first, min(window.count, (window.size - 1 - shift) // stride + 1))
+        start = first * stride + shift
         return slice(start, start + (last - first) * stride, stride), slice(first, last)
 
     taps: list[list[Array]] = []
-    positions = list(zip(images[0].shape[2:], outputs[0].shape[2:], axes, strict=True))
-    for tap in np.ndindex(*[kernel for kernel, _, _ in axes]):
-        parts = [
-            part(size, count, position, *axis[1:])
-            for position, (size, count, axis) in zip(tap, positions, strict=True)
-        ]
+    for tap in np.ndindex(*[window.kernel for window in windows]):
+        parts = [part(window, position) for window, position in zip(windows, tap, strict=True)]
         source = [image[(..., *(inside for inside, _ in parts))] for image in images]
         taps.append(
             source
@@ -125,15 +122,12 @@ def pool_sum_gradient(
         np.add(d_source, d_target, out=d_source)
 
 
-def one_over_covered(axes: Sequence[tuple[int, int, int, int, int]], dtype: str) -> Array:
-    """Return 1 / the number of image elements that each window covers, at least one.
-
-    An axis is (size, count, kernel, stride, padding before).
-    """
+def one_over_covered(windows: Sequence[KnownWindow], dtype: str) -> Array:
+    """Return 1 / the number of image elements at each position, at least one."""
     covered = np.ones(())
-    for size, count, kernel, stride, before in axes:
-        first = np.arange(count) * stride - before
-        inside = np.minimum(first + kernel, size) - np.maximum(first, 0)
+    for window in windows:
+        first = np.arange(window.count) * window.stride - window.before
+        inside = np.minimum(first + window.kernel, window.size) - np.maximum(first, 0)
         covered = np.multiply.outer(covered, inside)
     return (1 / np.maximum(covered, 1)).astype(dtype)
 

@@ -11,13 +11,13 @@ from compiler.ir.opdef import Attr, required
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.image import roi_pool_kernels
+from compiler.ops.image.layouts import concrete_shape
 from compiler.ops.image.roi_pool import RegionPooling, images_of, innermost_offsets
 from compiler.ops.image.roi_pool_numpy import (
     away_from_zero,
     image_indices,
     spans,
 )
-from compiler.ops.image.windows import concrete_shape
 from compiler.ops.type_checks import differ
 
 

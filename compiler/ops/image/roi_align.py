@@ -9,12 +9,12 @@ from compiler.ir.opdef.attribute_bounds import at_most
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.image import roi_pool_kernels
+from compiler.ops.image.layouts import concrete_shape
 from compiler.ops.image.roi_pool import RegionPooling, images_of, innermost_offsets
 from compiler.ops.image.roi_pool_numpy import (
     aligned_weights,
     image_indices,
 )
-from compiler.ops.image.windows import concrete_shape
 
 MAX_SAMPLES = 128
 """Maximum samples per cell and axis: kernels and time grow with its square."""

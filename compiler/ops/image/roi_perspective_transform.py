@@ -12,10 +12,10 @@ from compiler.ir.opdef import Attr, OpDef, attr, reads, reads_lod, required, wri
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.image import roi_perspective_transform_kernels
+from compiler.ops.image.layouts import concrete_shape, require_images, require_pixels
 from compiler.ops.image.roi_perspective_transform_kernels import Corners
 from compiler.ops.image.roi_pool import SCALES, images_of, require_count
 from compiler.ops.image.roi_pool_numpy import image_indices
-from compiler.ops.image.windows import concrete_shape, require_images, require_pixels
 from compiler.ops.math.bilinear_sampling_numpy import CORNERS
 from compiler.ops.sequence.sequence_kernels import owner_rows
 from compiler.ops.type_checks import differ

@@ -18,13 +18,13 @@ from compiler.ir.opdef.attribute_bounds import between
 from compiler.ir.opdef.kernel_builder import DeviceOperand, HostValue, KernelBuilder, Operand
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.image import roi_pool_kernels
+from compiler.ops.image.layouts import concrete_shape, require_images
 from compiler.ops.image.max_pool_with_index import add_at, argmax_of_cells, take_at
 from compiler.ops.image.roi_pool_kernels import Boxes
 from compiler.ops.image.roi_pool_numpy import (
     image_indices,
     pooled_span,
 )
-from compiler.ops.image.windows import concrete_shape, require_images
 from compiler.ops.sequence.offsets import count_of
 from compiler.ops.sequence.sequence_kernels import owner_rows
 from compiler.ops.type_checks import differ

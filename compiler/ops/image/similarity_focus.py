@@ -9,7 +9,7 @@ import numpy as np
 from compiler.errors import BadAttribute
 from compiler.ir.opdef import Attr, OpDef, reads, required, required_list, writes
 from compiler.ir.types import Array, TensorType
-from compiler.ops.image.windows import require_images
+from compiler.ops.image.layouts import require_images
 
 
 def select_row_column_maxima(table: Array) -> Array:

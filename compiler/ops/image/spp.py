@@ -16,13 +16,17 @@ from compiler.ir.opdef.kernel_builder import (
     Number,
 )
 from compiler.ir.types import Array, DType, Shape, TensorType, lowest
+from compiler.ir.windows import PoolGeometry, Window
 from compiler.ops.image import pool_kernels
-from compiler.ops.image.pool_numpy import pool_cells, pool_cells_gradient, window_cells
-from compiler.ops.image.windows import (
-    Axis,
-    require_images,
-    require_pixels,
+from compiler.ops.image.layouts import require_images, require_pixels
+from compiler.ops.image.pool_kernels import (
+    elements_under,
+    flat_index,
+    mean_divisor,
+    positions_over,
+    taps_of,
 )
+from compiler.ops.image.pool_numpy import pool_cells, pool_cells_gradient, window_cells
 from compiler.ops.norm.channel_kernels import compute_dtype, upcast
 
 
@@ -69,16 +73,16 @@ class Spp(OpDef, op="spp"):
     def kernel(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
         largest, least = self.pooling_type == "max", lowest(X.type.dtype)
         for level, (batch, channels, *_) in enumerate([X.shape] * self.pyramid_height):
-            p, (n, c, *y) = self.windows(X.shape, level), k.grid(batch, channels, *[2**level] * 2)
-            reduction, other = p.taps(k), least if largest else 0
-            covered = (p.under(k, y, tap) for tap in reduction.all)
+            p, (n, c, *y) = self.geometry(X.shape, level), k.grid(batch, channels, *[2**level] * 2)
+            reduction, other = taps_of(k, p), least if largest else 0
+            covered = (elements_under(k, p, y, tap) for tap in reduction.all)
             values = [
                 upcast(k, X.at(n, c, *at, where=inside_window, other=other))
                 for at, inside_window in covered
             ]
             pooled = reduction.fold("max" if largest else "sum", values)
             if not largest:
-                pooled = pooled / p.share(k, y, compute_dtype(X.type.dtype))
+                pooled = pooled / mean_divisor(k, p, y, compute_dtype(X.type.dtype))
             k.store(Out, self.cell(k, X.shape, level, (n, c, *y)), pooled)
 
     def kernel_grad(
@@ -88,30 +92,30 @@ class Spp(OpDef, op="spp"):
         positions: list[DeviceOperand] = []
         for level in range(self.pyramid_height if self.pooling_type == "max" else 0):
             positions.append(k.scratch((batch, channels, *[2**level] * 2), DType.INT32))
-            pool_kernels.largest(k, self.windows(X.shape, level), X, None, positions[-1])
+            pool_kernels.largest(k, self.geometry(X.shape, level), X, None, positions[-1])
         n, c, *x = k.grid(*X.shape)
         total: Number = 0.0
         for level in range(self.pyramid_height):
-            p = self.windows(X.shape, level)
-            y, covered = p.over(k, x, (0, 0))
+            p = self.geometry(X.shape, level)
+            y, covered = positions_over(k, p, x, (0, 0))
             upstream = d_Out.at(*self.cell(k, X.shape, level, (n, c, *y)), where=covered, other=0)
             if positions:
                 own = k.equal(
-                    positions[level].at(n, c, *y, where=covered, other=-1), p.position(k, x)
+                    positions[level].at(n, c, *y, where=covered, other=-1), flat_index(k, p, x)
                 )
                 total = k.where(own, upstream, 0) + total
             else:
-                total = upstream / p.share(k, y, X.type.dtype) + total
+                total = upstream / mean_divisor(k, p, y, X.type.dtype) + total
         k.store(d_X, (n, c, *x), total)
 
-    def windows(self, X: Shape, level: int) -> pool_kernels.PoolGeometry:
+    def geometry(self, X: Shape, level: int) -> PoolGeometry:
         """Return the windows of a level: adjacent, with each element in exactly one."""
-        axes: list[Axis] = []
+        windows: list[Window] = []
         for size in X[2:]:
             taps = (size + 2**level - 1) // 2**level
             edge = (taps * 2**level - size + 1) // 2
-            axes.append(Axis(size, taps, taps, 1, edge, edge, 2**level))
-        return pool_kernels.PoolGeometry("NCHW", tuple(axes))
+            windows.append(Window(size, taps, taps, 1, edge, edge, 2**level))
+        return PoolGeometry("NCHW", tuple(windows))
 
     def cell(
         self, k: KernelBuilder, X: Shape, level: int, position: Sequence[Number]

@@ -11,10 +11,10 @@ from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.opdef import Attr, OpDef, attr, reads, required, writes
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
 from compiler.ir.types import Array, TensorType
-from compiler.ops.image.pixel_shuffle import require_divisible
-from compiler.ops.image.windows import (
+from compiler.ops.image.layouts import (
     require_images,
 )
+from compiler.ops.image.pixel_shuffle import require_divisible
 
 
 class TemporalShift(OpDef, op="temporal_shift"):

@@ -11,16 +11,18 @@ from compiler.ir.dims import UNKNOWN, product
 from compiler.ir.opdef import Attr, OpDef, attr, reads, required_list, writes, writes_lod
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand
 from compiler.ir.types import Array, DType, Shape, TensorType
+from compiler.ir.windows import Window
 from compiler.ops.image.conv_geometry import input_positions, output_positions
 from compiler.ops.image.conv_numpy import (
-    Axes,
+    Windows,
     gather_columns,
     pad_image,
+    padded_sizes,
     scatter_columns,
-    window_axes,
     without_padding,
 )
-from compiler.ops.image.windows import Axis, Sliding, concrete_shape, require_images
+from compiler.ops.image.layouts import concrete_shape, require_images
+from compiler.ops.image.window_attributes import WindowAttributes, image_windows
 from compiler.ops.sequence.offsets import even_offsets
 from compiler.ops.type_checks import require_same_shape
 
@@ -32,14 +34,14 @@ def paddings_by_axis(paddings: Sequence[int]) -> list[int]:
     )
 
 
-def scatter_images(columns: Array, axes: Axes, sizes: Sequence[int]) -> Array:
+def scatter_images(columns: Array, windows: Windows) -> Array:
     """Return images [N, C, …] from columns [N, C, taps, …positions] (col2im)."""
-    padded = [size + axis[3] + axis[4] for size, axis in zip(sizes, axes, strict=True)]
+    sizes = [window.size for window in windows]
     images = np.empty((*columns.shape[:2], *sizes), columns.dtype)
     for image, part in zip(images, columns, strict=True):
-        frame = np.zeros((len(image), *padded), images.dtype)
-        scatter_columns(part, frame, axes)
-        image[...] = without_padding(frame, axes)
+        frame = np.zeros((len(image), *padded_sizes(windows)), images.dtype)
+        scatter_columns(part, frame, windows)
+        image[...] = without_padding(frame, windows)
     return images
 
 
@@ -61,50 +63,52 @@ class Unfold(OpDef, op="unfold"):
         require_images(self.kind, "X", X)
         require_pair(self.kind, "kernel_sizes", self.kernel_sizes)
         paddings = paddings_by_axis(self.paddings)
-        sliding = Sliding(self.kind, self.strides, paddings, self.dilations)
+        sliding = WindowAttributes(self.kind, self.strides, paddings, self.dilations)
         rows, columns = sliding.over(X.shape[2:], self.kernel_sizes)
         depth = X.shape[1] * self.kernel_sizes[0] * self.kernel_sizes[1]
         return X.with_shape((X.shape[0], depth, rows.count * columns.count))
 
     def numpy(self, X: Array) -> Array:
         sliding = (self.strides, paddings_by_axis(self.paddings), self.dilations, "EXPLICIT")
-        axes = window_axes(X.shape[2:], self.kernel_sizes, *sliding)
-        depth, positions = X.shape[1] * axes[0][0] * axes[1][0], axes[0][5] * axes[1][5]
+        windows = image_windows(X.shape[2:], self.kernel_sizes, *sliding)
+        rows, columns = windows
+        depth, positions = X.shape[1] * rows.kernel * columns.kernel, rows.count * columns.count
         result = np.empty((len(X), depth, positions), X.dtype)
-        for image, columns in zip(X, result, strict=True):
-            columns[...] = gather_columns(pad_image(image, axes), axes).reshape(depth, positions)
+        for image, out in zip(X, result, strict=True):
+            gathered = gather_columns(pad_image(image, windows), windows)
+            out[...] = gathered.reshape(depth, positions)
         return result
 
     def grad(self, X: Shape, d_Y: Array) -> dict[str, Array]:
         batch, channels, *sizes = concrete_shape(X)
         sliding = (self.strides, paddings_by_axis(self.paddings), self.dilations, "EXPLICIT")
-        axes = window_axes(sizes, self.kernel_sizes, *sliding)
-        positions = [axis[5] for axis in axes]
-        columns = d_Y.reshape(batch, channels, axes[0][0] * axes[1][0], *positions)
-        return {"X": scatter_images(columns, axes, sizes)}
+        windows = image_windows(sizes, self.kernel_sizes, *sliding)
+        rows, columns = windows
+        shape = (batch, channels, rows.kernel * columns.kernel, rows.count, columns.count)
+        return {"X": scatter_images(d_Y.reshape(shape), windows)}
 
-    def axes(self, X: Shape) -> tuple[Axis, ...]:
-        """Return the window geometry of rows and columns."""
+    def windows(self, X: Shape) -> tuple[Window, ...]:
+        """Return the windows of rows and columns."""
         paddings = paddings_by_axis(self.paddings)
-        sliding = Sliding(self.kind, self.strides, paddings, self.dilations)
+        sliding = WindowAttributes(self.kind, self.strides, paddings, self.dilations)
         return sliding.over(X[2:], self.kernel_sizes)
 
     def kernel(self, k: KernelBuilder, X: DeviceOperand, Y: DeviceOperand) -> None:
         n, depth, position = k.grid(*Y.shape)
-        axes = self.axes(X.shape)
+        windows = self.windows(X.shape)
         c, *taps = k.unravel(depth, (X.shape[1], *self.kernel_sizes))
         at, inside = input_positions(
-            k, axes, k.unravel(position, [axis.count for axis in axes]), taps
+            k, windows, k.unravel(position, [window.count for window in windows]), taps
         )
         k.store(Y, (n, depth, position), X.at(n, c, *at, where=inside, other=0))
 
     def kernel_grad(self, k: KernelBuilder, d_Y: DeviceOperand, d_X: DeviceOperand) -> None:
         n, c, *position = k.grid(*d_X.shape)
-        axes, taps = self.axes(d_X.shape), product(self.kernel_sizes)
+        windows, taps = self.windows(d_X.shape), product(self.kernel_sizes)
         iteration = k.loop(taps)
-        at, inside = output_positions(k, axes, position, k.unravel(iteration, self.kernel_sizes))
-        windows = d_Y.reshaped((*d_X.shape[:2], taps, *(axis.count for axis in axes)))
-        upstream = windows.at(n, c, iteration, *at, where=inside, other=0)
+        at, inside = output_positions(k, windows, position, k.unravel(iteration, self.kernel_sizes))
+        columns = d_Y.reshaped((*d_X.shape[:2], taps, *(window.count for window in windows)))
+        upstream = columns.at(n, c, iteration, *at, where=inside, other=0)
         k.store(d_X, (n, c, *position), k.sum(upstream, iteration))
 
 
@@ -135,39 +139,38 @@ class Im2Sequence(OpDef, op="im2sequence"):
         require_images(self.kind, "X", X)
         require_pair(self.kind, "kernels", self.kernels)
         require_pair(self.kind, "out_stride", self.out_stride)
-        rows, columns = self.axes(X.shape)
+        rows, columns = self.windows(X.shape)
         positions = UNKNOWN if Y is not None else X.shape[0] * rows.count * columns.count
         depth = X.shape[1] * self.kernels[0] * self.kernels[1]
         offsets = TensorType(DType.INT64, (X.shape[0] + 1,))
         return {"Out": X.with_shape((positions, depth)), "Out_lod": [offsets]}
 
-    def axes(self, X: Shape) -> tuple[Axis, ...]:
-        """Return the window geometry of rows and columns."""
+    def windows(self, X: Shape) -> tuple[Window, ...]:
+        """Return the windows of rows and columns."""
         paddings = paddings_by_axis(self.paddings)
-        return Sliding(self.kind, self.strides, paddings, [1, 1]).over(X[2:], self.kernels)
+        return WindowAttributes(self.kind, self.strides, paddings, [1, 1]).over(X[2:], self.kernels)
 
     def infer_grad(self, X: TensorType, d_Out: TensorType) -> dict[str, TensorType]:
         """Infer the gradient's type; d_Out covers all windows, as without Y."""
         require_images(self.kind, "X", X)
         require_pair(self.kind, "kernels", self.kernels)
-        rows, columns = self.axes(X.shape)
+        rows, columns = self.windows(X.shape)
         positions = X.shape[0] * rows.count * columns.count
-        windows = X.with_shape((positions, X.shape[1] * self.kernels[0] * self.kernels[1]))
-        require_same_shape(self.kind + "_grad", d_Out=d_Out, windows=windows)
+        expected = X.with_shape((positions, X.shape[1] * self.kernels[0] * self.kernels[1]))
+        require_same_shape(self.kind + "_grad", d_Out=d_Out, windows=expected)
         return {"X": X}
 
     def numpy(self, X: Array, Y: Array | None) -> dict[str, object]:
         sliding = (self.strides, paddings_by_axis(self.paddings), [1, 1], "EXPLICIT")
-        whole = window_axes(X.shape[2:], self.kernels, *sliding)
+        windows = image_windows(X.shape[2:], self.kernels, *sliding)
         result: list[Array] = []
         for number, image in enumerate(X):
-            axes = whole
+            rows, columns = windows
             if Y is not None:
                 real = [-(-int(n) // by) for n, by in zip(Y[number], self.out_stride, strict=True)]
-                fitting = window_axes(real, self.kernels, *sliding)
-                axes = [(*a[:5], b[5]) for a, b in zip(whole, fitting, strict=True)]
-            columns = gather_columns(pad_image(image, axes), axes)
-            result.append(columns.transpose(2, 3, 0, 1).reshape(axes[0][5] * axes[1][5], -1))
+                rows, columns = image_windows(real, self.kernels, *sliding)
+            gathered = gather_columns(pad_image(image, windows), [rows, columns])
+            result.append(gathered.transpose(2, 3, 0, 1).reshape(rows.count * columns.count, -1))
         offsets = np.cumsum([0, *[len(rows) for rows in result]], dtype=np.int64)
         none = np.empty((0, X.shape[1] * self.kernels[0] * self.kernels[1]), X.dtype)
         return {"Out": np.concatenate([none, *result]), "Out_lod": [offsets]}
@@ -175,9 +178,10 @@ class Im2Sequence(OpDef, op="im2sequence"):
     def grad(self, X: Shape, d_Out: Array) -> dict[str, Array]:
         batch, channels, *sizes = concrete_shape(X)
         sliding = (self.strides, paddings_by_axis(self.paddings), [1, 1], "EXPLICIT")
-        axes = window_axes(sizes, self.kernels, *sliding)
-        parts = d_Out.reshape(batch, axes[0][5], axes[1][5], channels, -1)
-        return {"X": scatter_images(parts.transpose(0, 3, 4, 1, 2), axes, sizes)}
+        windows = image_windows(sizes, self.kernels, *sliding)
+        rows, columns = windows
+        parts = d_Out.reshape(batch, rows.count, columns.count, channels, -1)
+        return {"X": scatter_images(parts.transpose(0, 3, 4, 1, 2), windows)}
 
     def kernel(
         self,
@@ -186,24 +190,24 @@ class Im2Sequence(OpDef, op="im2sequence"):
         Out: DeviceOperand | None,
         Out_lod: list[Operand] | None,
     ) -> None:
-        axes = self.axes(X.shape)
-        counts = [axis.count for axis in axes]
+        windows = self.windows(X.shape)
+        counts = [window.count for window in windows]
         for offsets in Out_lod or []:
             k.write_host(offsets, k.on_host(even_offsets, X.shape[0], product(counts)))
         if Out is None:
             return
         position, depth = k.grid(*Out.shape)
-        n, *windows = k.unravel(position, (X.shape[0], *counts))
+        n, *y = k.unravel(position, (X.shape[0], *counts))
         c, *taps = k.unravel(depth, (X.shape[1], *self.kernels))
-        at, inside = input_positions(k, axes, windows, taps)
+        at, inside = input_positions(k, windows, y, taps)
         k.store(Out, (position, depth), X.at(n, c, *at, where=inside, other=0))
 
     def kernel_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
         n, c, *position = k.grid(*d_X.shape)
-        axes, taps = self.axes(d_X.shape), product(self.kernels)
+        windows, taps = self.windows(d_X.shape), product(self.kernels)
         iteration = k.loop(taps)
-        at, inside = output_positions(k, axes, position, k.unravel(iteration, self.kernels))
-        counts = [axis.count for axis in axes]
-        windows = d_Out.reshaped((d_X.shape[0], *counts, d_X.shape[1], taps))
-        upstream = windows.at(n, *at, c, iteration, where=inside, other=0)
+        at, inside = output_positions(k, windows, position, k.unravel(iteration, self.kernels))
+        counts = [window.count for window in windows]
+        rows = d_Out.reshaped((d_X.shape[0], *counts, d_X.shape[1], taps))
+        upstream = rows.at(n, *at, c, iteration, where=inside, other=0)
         k.store(d_X, (n, c, *position), k.sum(upstream, iteration))

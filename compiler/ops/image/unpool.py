@@ -16,11 +16,11 @@ from compiler.ir.opdef.kernel_builder import (
     SourceBuilder,
 )
 from compiler.ir.types import Array, Shape, TensorType
-from compiler.ops.image.max_pool_with_index import take_at
-from compiler.ops.image.windows import (
+from compiler.ops.image.layouts import (
     flat_image_shape,
     require_images,
 )
+from compiler.ops.image.max_pool_with_index import take_at
 from compiler.ops.math.axes import check_indices
 from compiler.ops.shared_kernels import fill, inside
 from compiler.ops.type_checks import require_same_shape

@@ -17,7 +17,7 @@ from compiler.ir.opdef import OpDef, Pointwise, Types, Value, Xp, attr, reads, r
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
 from compiler.ir.opdef.layout_rules import Order, PermutedOp
 from compiler.ir.types import Array, Shape, TensorType
-from compiler.ops.image.windows import permuted_layout
+from compiler.ops.image.layouts import permuted_layout
 from compiler.ops.math.activation import Unary
 from compiler.ops.type_checks import differ, shown
 

@@ -15,10 +15,10 @@ from compiler.ir.opdef.kernel_builder import (
 )
 from compiler.ir.opdef.layout_rules import Order, PermutedOp
 from compiler.ir.types import Array, TensorType
-from compiler.ops.image.windows import (
+from compiler.ir.windows import is_channels_last
+from compiler.ops.image.layouts import (
     channels_first,
     in_layout,
-    is_channels_last,
     permuted_layout,
 )
 from compiler.ops.norm.channel_kernels import Channels, sums

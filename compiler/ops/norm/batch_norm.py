@@ -13,7 +13,8 @@ from compiler.ir.opdef import OpDef, RecomputeRule, Types, attr, reads, writes
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
 from compiler.ir.opdef.layout_rules import Order, PermutedOp
 from compiler.ir.types import HALVES, Array, DType, Shape, TensorType
-from compiler.ops.image.windows import is_channels_last, permuted_layout
+from compiler.ir.windows import is_channels_last
+from compiler.ops.image.layouts import permuted_layout
 from compiler.ops.norm import batch_norm_kernels as kernels
 from compiler.ops.norm.batch_norm_numpy import (
     channel_rows,

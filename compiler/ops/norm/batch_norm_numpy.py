@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from compiler.ir.types import Array
-from compiler.ops.image.windows import is_channels_last
+from compiler.ir.windows import is_channels_last
 
 Vectors = tuple[Array, Array]
 """Two arrays [C]."""

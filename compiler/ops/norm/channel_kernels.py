@@ -9,7 +9,8 @@ from typing import TypeAlias
 from compiler.ir.dims import Size, product
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ir.types import HALVES, DType, Shape
-from compiler.ops.image.windows import channels_first, is_channels_last
+from compiler.ir.windows import is_channels_last
+from compiler.ops.image.layouts import channels_first
 from compiler.support.thresholds import threshold
 
 TILE = threshold(

@@ -14,7 +14,7 @@ from compiler.ir.opdef.attribute_bounds import at_least
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ir.opdef.size_comparison import is_less
 from compiler.ir.types import Array, TensorType
-from compiler.ops.image.windows import channels_first, to_layout, view_channels_first
+from compiler.ops.image.layouts import channels_first, to_layout, view_channels_first
 from compiler.ops.norm import group_norm_kernels
 from compiler.ops.norm.channel_kernels import Channels, compute_dtype, row_gradient, sums, upcast
 from compiler.ops.norm.group_norm_kernels import Groups

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from compiler.ir.dims import Size, product
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ir.types import Shape
-from compiler.ops.image.windows import channels_first, is_channels_last
+from compiler.ir.windows import is_channels_last
+from compiler.ops.image.layouts import channels_first
 from compiler.ops.norm.channel_kernels import (
     Channels,
     compute_dtype,

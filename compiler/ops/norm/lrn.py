@@ -15,7 +15,7 @@ from compiler.ir.opdef.kernel_builder import (
 )
 from compiler.ir.opdef.layout_rules import Order, PermutedOp
 from compiler.ir.types import Array, Shape, TensorType
-from compiler.ops.image.windows import (
+from compiler.ops.image.layouts import (
     channels_first,
     in_layout,
     permuted_layout,

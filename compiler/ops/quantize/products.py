@@ -16,8 +16,9 @@ from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.image.conv import Convolution
 from compiler.ops.image.conv_kernels import convolve, expect_channels
-from compiler.ops.image.conv_numpy import convolution, window_axes
-from compiler.ops.image.windows import to_layout, view_channels_first, view_filters_first
+from compiler.ops.image.conv_numpy import convolution
+from compiler.ops.image.layouts import to_layout, view_channels_first, view_filters_first
+from compiler.ops.image.window_attributes import image_windows
 from compiler.ops.math.matmul import Mul, as_matrix
 from compiler.ops.quantize.levels import BITS, level_count, require_float
 from compiler.ops.type_checks import require_dtype
@@ -67,14 +68,14 @@ class QuantizedConv2d(Convolution, op="quantized_conv2d"):
         images = view_channels_first(self.data_format, Input).astype(np.float64)
         filters = view_filters_first(self.filter_format, Filter).astype(np.float64)
         sliding = (self.strides, self.paddings, self.dilations, self.padding_algorithm)
-        axes = window_axes(images.shape[2:], filters.shape[2:], *sliding)
-        sums = convolution(images, filters, axes, self.groups)
+        windows = image_windows(images.shape[2:], filters.shape[2:], *sliding)
+        sums = convolution(images, filters, windows, self.groups)
         return to_layout(self.data_format, sums).astype(np.float32)
 
     def kernel(
         self, k: KernelBuilder, Input: DeviceOperand, Filter: DeviceOperand, Output: DeviceOperand
     ) -> None:
-        g = self.windows(Input, Filter)
+        g = self.geometry(Input, Filter)
         expect_channels(k, g, Input, Filter, Output)
         operands = {"images": Input, "filters": Filter, "outputs": Output, "bias": None}
         if not k.specialised("convolution", g, **operands):

@@ -13,7 +13,7 @@ from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Numbe
 from compiler.ir.opdef.layout_rules import Order, PermutedOp
 from compiler.ir.opdef.size_comparison import is_less
 from compiler.ir.types import Array, Shape, TensorType
-from compiler.ops.image.windows import permuted_layout
+from compiler.ops.image.layouts import permuted_layout
 from compiler.ops.math.axes import Sizes, int_values, zeros_shaped
 from compiler.ops.shared_kernels import fill, window
 from compiler.ops.type_checks import require_same_dtype

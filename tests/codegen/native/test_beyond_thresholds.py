@@ -16,6 +16,7 @@ from compiler.codegen.native.llvm_ir import F32, I8, I32
 from compiler.codegen.native.machine import Machine
 from compiler.codegen.native.products.convolution import Convolution
 from compiler.codegen.native.products.matmul import matmul
+from compiler.codegen.native.static_windows import StaticWindow
 from compiler.ir.dims import Size
 from compiler.ir.types import DType
 from compiler.support.thresholds import all_thresholds, lowered
@@ -129,7 +130,8 @@ def test_parts_of_axes_that_could_be_merged(
     machine: Machine, images: int, size: tuple[int, int]
 ) -> None:
     """Gradients of 1 × 1 filters, whose last part has fewer rows or images."""
-    conv = Convolution(images, 8, size, 20, (1, 1), (1, 1), (1, 1), ((0, 0), (0, 0)), 1)
+    windows = tuple(StaticWindow.fitting(extent, 1) for extent in size)
+    conv = Convolution(images, 8, 20, windows)
     test_convolutions.test_gradients(machine, conv)
 
 

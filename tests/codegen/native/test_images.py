@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from compiler.codegen.native.images.axes import WindowAxis, known_tiles
 from compiler.codegen.native.images.cells import Cells, pool_cells, pool_cells_gradient
 from compiler.codegen.native.images.depthwise import depthwise
 from compiler.codegen.native.images.depthwise_gradient import (
@@ -16,12 +15,14 @@ from compiler.codegen.native.images.depthwise_gradient import (
 )
 from compiler.codegen.native.images.integers import Integers
 from compiler.codegen.native.images.pooling import pool, pool_gradient
-from compiler.codegen.native.images.sliding import Windows
+from compiler.codegen.native.images.positions import known_tiles, taps_inside
+from compiler.codegen.native.images.sliding import ImageWindows
 from compiler.codegen.native.images.vectors import Channels
 from compiler.codegen.native.llvm_ir import F32, F64, Type
 from compiler.codegen.native.machine import NEON, Machine
 from compiler.codegen.native.products.axes import EpilogueOperand
 from compiler.codegen.native.products.epilogue import Epilogue
+from compiler.codegen.native.static_windows import StaticWindow
 from compiler.codegen.native.target import NativeTarget
 from compiler.freeze import freeze
 from compiler.ir.dims import Dim
@@ -39,15 +40,15 @@ NUMPY = {F32: np.float32, F64: np.float64}
 
 
 def axis(size: int, kernel: int, stride: int, dilation: int, before: int, after: int | None = None,
-         ceil: bool = False) -> WindowAxis:  # fmt: skip
-    """An axis with as many windows as fit."""
-    room = size + before + (before if after is None else after) - dilation * (kernel - 1) - 1
-    return WindowAxis(
-        size, kernel, stride, dilation, before, (room + ceil * (stride - 1)) // stride + 1
-    )
+         ceil: bool = False) -> StaticWindow:  # fmt: skip
+    """A window at as many positions as fit."""
+    after = before if after is None else after
+    room = size + before + after - dilation * (kernel - 1) - 1
+    count = (room + ceil * (stride - 1)) // stride + 1
+    return StaticWindow(size, kernel, stride, dilation, before, after, count)
 
 
-def opened(windows: Windows) -> tuple[Windows, dict[str, int]]:
+def opened(windows: ImageWindows) -> tuple[ImageWindows, dict[str, int]]:
     """The same windows with every size of images open, and the sizes' numbers."""
     rows, columns = windows.rows, windows.columns
     sizes = {"N": windows.batch, "H": rows.size, "W": columns.size}
@@ -78,7 +79,7 @@ def empty(*shape: int, dtype: type = np.float32) -> np.ndarray:
     return np.full(shape, np.nan, dtype)
 
 
-def convolved(images: np.ndarray, filters: np.ndarray, rows: WindowAxis, columns: WindowAxis):
+def convolved(images: np.ndarray, filters: np.ndarray, rows: StaticWindow, columns: StaticWindow):
     """A depthwise convolution tap by tap, in float64; the absent positions add nothing."""
     N, _, _, C = images.shape
     multiplier = filters.shape[0] // C
@@ -119,7 +120,7 @@ def test_depthwise_is_the_sum_of_products(
     N, H, W, C, kernel, stride, dilation, before, after, multiplier = case
     random = np.random.default_rng(0)
     rows, columns = (axis(size, kernel, stride, dilation, before, after) for size in (H, W))
-    known = Windows(N, rows, columns, Channels(machine, element, C * multiplier))
+    known = ImageWindows(N, rows, columns, Channels(machine, element, C * multiplier))
     windows, sizes = opened(known) if is_open else (known, {})
     shape, dtype = (N, rows.count, columns.count, C * multiplier), NUMPY[element]
     arrays = {
@@ -145,7 +146,7 @@ def test_depthwise_gradients(machine: Machine, element: Type, is_open: bool, cas
     N, H, W, C, kernel, stride, dilation, before, after, multiplier = case
     random, dtype = np.random.default_rng(0), NUMPY[element]
     rows, columns = (axis(size, kernel, stride, dilation, before, after) for size in (H, W))
-    known = Windows(N, rows, columns, Channels(machine, element, C * multiplier))
+    known = ImageWindows(N, rows, columns, Channels(machine, element, C * multiplier))
     windows, sizes = opened(known) if is_open else (known, {})
     images = random.normal(size=(N, H, W, C)).astype(dtype)
     filters = random.normal(size=(C * multiplier, 1, kernel, kernel)).astype(dtype)
@@ -178,7 +179,7 @@ def test_depthwise_keeps_nan_where_it_is(machine: Machine) -> None:
     images[0, 4, 4, 7] = np.nan
     arrays = {"images": images, "filters": np.ones((20, 1, 3, 3), np.float32)}
     arrays["out"] = empty(1, 9, 9, 20)
-    windows = Windows(1, rows, rows, Channels(machine, F32, 20))
+    windows = ImageWindows(1, rows, rows, Channels(machine, F32, 20))
     arrays |= {"bias": np.zeros(20, np.float32), "residual": np.zeros((1, 9, 9, 20), np.float32)}
     sequence = depthwise(windows, epilogue=activated(F32))
     [found] = support.run(sequence, machine, arrays)
@@ -199,7 +200,7 @@ POOLS = {
 }
 
 
-def pooled(images: np.ndarray, windows: Windows, largest: bool, divisor: int, upstream=None):
+def pooled(images: np.ndarray, windows: ImageWindows, largest: bool, divisor: int, upstream=None):
     """The pooling of the op's reference implementation, or its gradient."""
     cells = [
         [pool_numpy.covered(i * a.stride - a.before, i * a.stride - a.before + a.kernel, a.size)
@@ -215,10 +216,10 @@ def pooled(images: np.ndarray, windows: Windows, largest: bool, divisor: int, up
     return np.ascontiguousarray(found.transpose(0, 2, 3, 1))
 
 
-def pool_windows(machine: Machine, element: Type, case) -> Windows:
+def pool_windows(machine: Machine, element: Type, case) -> ImageWindows:
     N, H, W, C, kernel, stride, padding, ceil = case
     rows, columns = (axis(size, kernel, stride, 1, padding, None, ceil) for size in (H, W))
-    return Windows(N, rows, columns, Channels(machine, element, C))
+    return ImageWindows(N, rows, columns, Channels(machine, element, C))
 
 
 @on_machines
@@ -257,8 +258,8 @@ WIDE = {"whole rows": (1100, 1100, 1), "overlapping": (400, 300, 7), "adjacent":
 @pytest.mark.parametrize("case", WIDE.values(), ids=WIDE)
 def test_code_of_wide_windows_is_a_loop_over_their_taps(machine: Machine, case) -> None:
     size, kernel, stride = case
-    columns = WindowAxis(size, kernel, stride, 1, 0, (size - kernel) // stride + 1)
-    windows = Windows(2, axis(5, 3, 2, 1, 0), columns, Channels(machine, F32, 5))
+    columns = StaticWindow.fitting(size, kernel, stride)
+    windows = ImageWindows(2, axis(5, 3, 2, 1, 0), columns, Channels(machine, F32, 5))
     images = np.random.default_rng(0).normal(size=(2, 5, size, 5)).astype(np.float32)
     shape = (2, 2, columns.count, 5)
     upstream = np.random.default_rng(1).normal(size=shape).astype(np.float32)
@@ -277,7 +278,7 @@ def test_code_of_wide_windows_is_a_loop_over_their_taps(machine: Machine, case) 
 
 
 AXES = [
-    WindowAxis(*sizes, up)
+    StaticWindow(*sizes[:5], 0, sizes[5], up)
     for sizes in [
         (61, 3, 1, 1, 1, 61), (61, 3, 2, 1, 0, 30), (61, 5, 3, 2, 4, 21), (7, 2, 1, 1, 3, 12),
         (1, 9, 1, 1, 8, 9), (30, 4, 1, 3, 5, 31), (8, 3, 1, 1, 2, 25),
@@ -287,7 +288,7 @@ AXES = [
 
 
 @pytest.mark.parametrize("axis", AXES, ids=str)
-def test_the_tiles_of_an_axis_have_all_taps_inside_it(axis: WindowAxis) -> None:
+def test_the_tiles_of_an_axis_have_all_taps_inside_it(axis: StaticWindow) -> None:
     met = [
         (x, u, place)
         for x in range(axis.count)
@@ -304,7 +305,7 @@ def test_the_tiles_of_an_axis_have_all_taps_inside_it(axis: WindowAxis) -> None:
     assert sorted(found) == met
     n = Integers(None)
     for x in range(axis.count):
-        first, end, element = axis.taps(n, x, axis.size)
+        first, end, element = taps_inside(axis, n, x, axis.size)
         taps = range(first, end, axis.period)
         expected = [(u, place) for window, u, place in met if window == x]
         places = [element + k * axis.advance for k in range(len(taps))]
@@ -313,19 +314,20 @@ def test_the_tiles_of_an_axis_have_all_taps_inside_it(axis: WindowAxis) -> None:
 
 def test_tiles_are_found_without_a_walk_over_the_axis() -> None:
     size = 1 << 40
-    assert [tile.number for tile in known_tiles(WindowAxis(size, 3, 1, 1, 1, size), 8)] == [
+    assert [tile.number for tile in known_tiles(StaticWindow(size, 3, 1, 1, 1, 1, size), 8)] == [
         1, size // 8 - 2, 1,
     ]  # fmt: skip
     for axis in (
-        WindowAxis(6, 3, 1, 1, size, 2 * size),  # padding
-        WindowAxis(6, 3, 1, size, 0, 2 * size),  # dilation
-        WindowAxis(2 * size, 2, 1, size, size, 2 * size),  # taps far apart
-        WindowAxis(6, 3, 1, 1, 0, 5 * size, size),  # stride of a gradient
+        StaticWindow(6, 3, 1, 1, size, 0, 2 * size),  # padding
+        StaticWindow(6, 3, 1, size, 0, 0, 2 * size),  # dilation
+        StaticWindow(2 * size, 2, 1, size, size, 0, 2 * size),  # taps far apart
+        StaticWindow(6, 3, 1, 1, 0, 0, 5 * size, size),  # stride of a gradient
     ):
         assert len(known_tiles(axis, 8) or ()) < 8
-    assert known_tiles(WindowAxis(size, size, 1, 1, 0, 1), 8) is None
-    assert known_tiles(WindowAxis(1, size, size, 1, 0, size), 8) is None
-    assert WindowAxis(1, size, 1, 1, size - 1, size, size).taps(Integers(None), 5, 1)[0] == size - 6
+    assert known_tiles(StaticWindow(size, size, 1, 1, 0, 0, 1), 8) is None
+    assert known_tiles(StaticWindow(1, size, size, 1, 0, 0, size), 8) is None
+    window = StaticWindow(1, size, 1, 1, size - 1, 0, size, size)
+    assert taps_inside(window, Integers(None), 5, 1)[0] == size - 6
 
 
 def test_the_gradient_of_wide_depthwise_filters_has_no_sum_in_code_for_each_tap() -> None:
@@ -424,7 +426,7 @@ def test_depthwise_keeps_its_sums_in_registers(
     machine: Machine, channels: int, stride: int
 ) -> None:
     rows = axis(56, 3, stride, 1, 1)
-    windows = Windows(1, rows, rows, Channels(machine, F32, channels))
+    windows = ImageWindows(1, rows, rows, Channels(machine, F32, channels))
     [call] = depthwise(windows, epilogue=activated(F32)).calls
     text = assembly(call.kernel, machine)
     assert "vfmadd" in text

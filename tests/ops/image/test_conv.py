@@ -12,9 +12,9 @@ from compiler.errors import BadAttribute, CompileError, ShapeError
 from compiler.ir.dims import UNKNOWN, Dim, evaluate
 from compiler.ir.opdef import find
 from compiler.ir.types import DType, Shape, TensorType
+from compiler.ir.windows import ConvGeometry, KnownWindow, Window
 from compiler.ops.image import conv_numpy, im2col
-from compiler.ops.image.conv_geometry import SKIPPED_TAPS, Windows, covering_counts
-from compiler.ops.image.windows import Axis
+from compiler.ops.image.conv_geometry import SKIPPED_TAPS, covering_counts, skips_taps
 from compiler.support.thresholds import lowered
 from tests.codegen.support import module_of
 from tests.ops.compiled_samples import Compiled
@@ -50,7 +50,7 @@ def test_blocks_of_a_few_images(elements: int, strides: list[int]) -> None:
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.op)
 def test_no_frame_is_shifted(monkeypatch: pytest.MonkeyPatch, sample: Sample) -> None:
     """Gathering real places only is right everywhere, not just where it is chosen."""
-    monkeypatch.setattr(im2col.Geometry, "shifts", False)
+    monkeypatch.setattr(im2col.Im2col, "shifts", False)
     check(forward(sample))
     check(backward(sample))
 
@@ -164,26 +164,25 @@ def test_taps_of_the_reference_implementation_are_gathered_in_blocks(
 ) -> None:
     """Columns of all taps would take many times the memory of images and long filters."""
     images, filters = numbers(2, 4, 7, 6), numbers(6, 4 // groups, 3, 2)
-    axes = [(3, 2, 1, 1, 1, 4), (2, 1, 1, 0, 0, 5)]
+    windows = [KnownWindow(7, 3, 2, 1, 1, 1, 4), KnownWindow(6, 2, 1, 1, 0, 0, 5)]
     d_outputs = numbers(2, 6, 4, 5)
     calls = (
-        lambda: conv_numpy.convolution(images, filters, axes, groups),
-        lambda: conv_numpy.convolution_image_gradient(d_outputs, filters, axes, groups, (7, 6)),
-        lambda: conv_numpy.convolution_filter_gradient(images, d_outputs, axes, groups),
+        lambda: conv_numpy.convolution(images, filters, windows, groups),
+        lambda: conv_numpy.convolution_image_gradient(d_outputs, filters, windows, groups),
+        lambda: conv_numpy.convolution_filter_gradient(images, d_outputs, windows, groups),
     )
     whole = [call() for call in calls]
     monkeypatch.setattr(conv_numpy, "tap_blocks", partial(conv_numpy.tap_blocks, limit=200))
-    assert len(conv_numpy.tap_blocks(4, axes)) == 3
+    assert len(conv_numpy.tap_blocks(4, windows)) == 3
     for call, expected in zip(calls, whole, strict=True):
         np.testing.assert_allclose(call(), expected, rtol=1e-5, atol=1e-6)
 
 
 def test_windows_far_apart_read_only_the_taps_that_cover_an_element() -> None:
     """4 of 64 x 64 taps, at strides of 32."""
-    axis = Axis(256, 64, 32, 3, 0, 0, 8)
-    windows = Windows("NCHW", 1, (axis, axis))
-    assert windows.skips_taps
-    assert covering_counts(windows.axes) == [2, 2]
+    window = Window(256, 64, 32, 3, 0, 0, 8)
+    assert skips_taps(ConvGeometry("NCHW", 1, (window, window)))
+    assert covering_counts((window, window)) == [2, 2]
 
 
 @pytest.mark.parametrize("groups", [1, 2])

@@ -19,11 +19,12 @@ everywhere; heights and widths everywhere but in Winograd's convolution. Channel
 | `cells.pool_cells_gradient` | its gradient | images, d_out, d_images | |
 | `transposes.transpose` | any order of axes | X, Out | |
 
-A window is described by two `axes.WindowAxis` in `sliding.Windows`, channels by `vectors.Channels`.
+Windows on rows and columns are `static_windows.StaticWindow`, in `sliding.ImageWindows` with the
+channels, `vectors.Channels`.
 `winograd.winograd` returns `BlockedSteps`, whose calls run for each `winograd.BLOCK` = 0, 1, …
 below `blocks`; `winograd.pays` says whether it beats direct convolution. The gradient of a 3 × 3
 convolution by its images is `winograd` on flipped filters with the padding 2 - padding.
 
-To read: `axes` (taps and tiles), `windows` (the loops), `results` (the way to the output), then a
+To read: `positions` (taps and tiles), `window_loops`, `results` (the way to the output), then a
 kernel: `depthwise`, `pooling`.
 """

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 from compiler.codegen.native.images.integers import Integers
 from compiler.codegen.native.images.results import NO_EPILOGUE, Opened
-from compiler.codegen.native.images.sliding import Windows, sliding_kernel
+from compiler.codegen.native.images.sliding import ImageWindows, sliding_kernel
 from compiler.codegen.native.images.vectors import Piece
-from compiler.codegen.native.images.windows import Source, Tile, WindowBody
+from compiler.codegen.native.images.window_loops import Source, Tile, WindowBody
 from compiler.codegen.native.kernel import NativeKernel, entry
 from compiler.codegen.native.llvm_ir import I64, POINTER, Function, Index, Value, zero
 from compiler.codegen.native.products.contraction import Call, Steps
@@ -18,7 +18,7 @@ from compiler.codegen.native.products.nest import named
 
 
 def depthwise(
-    windows: Windows, multiplier: int = 1, epilogue: Epilogue = NO_EPILOGUE,
+    windows: ImageWindows, multiplier: int = 1, epilogue: Epilogue = NO_EPILOGUE,
     constant: bool = True, flipped: bool = False, filters_last: bool = False,
 ) -> Steps:  # fmt: skip
     """Kernels of a depthwise convolution with `multiplier` filters per channel.
@@ -49,7 +49,7 @@ def depthwise(
     return Steps((call,), (pack,), scratch) if constant else Steps((pack, call), (), scratch)
 
 
-def tile_width(windows: Windows) -> int:
+def tile_width(windows: ImageWindows) -> int:
     """How many windows of a row to compute at once: as many as leave registers for a filter row."""
     registers = windows.channels.machine.registers
     return max(1, min(8, registers - 3 - windows.columns.kernel))
@@ -89,7 +89,7 @@ def load_repeated(f: Function, piece: Piece, pointer: Value, multiplier: int) ->
     return f.shuffle(narrow, narrow, [lane // multiplier for lane in range(piece.type.lanes)])
 
 
-def pack_filters(windows: Windows, flipped: bool = False, filters_last: bool = False) -> Call:
+def pack_filters(windows: ImageWindows, flipped: bool = False, filters_last: bool = False) -> Call:
     """Return the kernel that packs "filters" as "packed" [vector][tap][lane].
 
     Filters are [C, 1, kh, kw], or [kh, kw, 1, C] if `filters_last`. Lanes behind the last channel

@@ -6,22 +6,22 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from compiler.codegen.native.images.axes import Tiles, inner_tiles, known_tiles
 from compiler.codegen.native.images.depthwise import (
     depthwise,
     load_repeated,
     pack_filters,
     tile_width,
 )
+from compiler.codegen.native.images.positions import Tiles, inner_tiles, known_tiles
 from compiler.codegen.native.images.results import NO_EPILOGUE, NO_OUTPUT, Opened, begin
 from compiler.codegen.native.images.sliding import (
     TILE_WINDOWS,
-    Windows,
+    ImageWindows,
     renamed,
     sliding_kernel,
 )
 from compiler.codegen.native.images.vectors import Piece
-from compiler.codegen.native.images.windows import Source, Tile, WindowBody
+from compiler.codegen.native.images.window_loops import Source, Tile, WindowBody
 from compiler.codegen.native.kernel import NativeKernel, entry
 from compiler.codegen.native.llvm_ir import POINTER, Function, Index, Value, zero
 from compiler.codegen.native.products.contraction import Call, Steps
@@ -34,7 +34,7 @@ _AddRow: TypeAlias = Callable[[Value, list[Value]], list[Value]]
 
 
 def depthwise_image_gradient(
-    windows: Windows, multiplier: int = 1, epilogue: Epilogue = NO_EPILOGUE
+    windows: ImageWindows, multiplier: int = 1, epilogue: Epilogue = NO_EPILOGUE
 ) -> Steps:
     """Kernels of the gradient by the images of `depthwise` with these windows.
 
@@ -42,14 +42,14 @@ def depthwise_image_gradient(
     multiplier], those of the epilogue, which calls d_images "out"; scratch: "packed".
     """
     if multiplier == 1:
-        steps = depthwise(windows.reversed, 1, epilogue, constant=False, flipped=True)
+        steps = depthwise(windows.transposed, 1, epilogue, constant=False, flipped=True)
     else:
-        steps = _summed(windows.reversed, multiplier, epilogue)
+        steps = _summed(windows.transposed, multiplier, epilogue)
     names = {"images": "d_out", "out": "d_images"}
     return replace(steps, calls=tuple(renamed(call, names) for call in steps.calls))
 
 
-def _summed(windows: Windows, multiplier: int, epilogue: Epilogue) -> Steps:
+def _summed(windows: ImageWindows, multiplier: int, epilogue: Epilogue) -> Steps:
     """A convolution that sums over the filters of each channel; lanes are filters."""
     count, element = windows.channels.count, windows.channels.element
     grouped = replace(windows, channels=replace(windows.channels, limit=multiplier))
@@ -106,7 +106,7 @@ class _Grouped(WindowBody):
         return [f.insert(zero(tile.piece.type), f.reduce("fadd", total), 0) for total in state]
 
 
-def depthwise_filter_gradient(windows: Windows, multiplier: int = 1) -> Steps:
+def depthwise_filter_gradient(windows: ImageWindows, multiplier: int = 1) -> Steps:
     """Kernels of the gradient by the filters of `depthwise` with these windows.
 
     Operands: "images" [N, H, W, C / multiplier], "d_out" [N, OH, OW, C], "d_filters"
@@ -131,14 +131,14 @@ UNITS = threshold(
 class _Plan:
     """How the gradient by filters is divided: rows of windows in parts, rows of taps in groups."""
 
-    windows: Windows
+    windows: ImageWindows
     multiplier: int
     parts: int
     rows: int
     width: int
 
     @staticmethod
-    def make(windows: Windows, multiplier: int) -> _Plan:
+    def make(windows: ImageWindows, multiplier: int) -> _Plan:
         """As many rows of taps as leave registers for a tile's gradients."""
         registers = windows.channels.machine.registers
         width = min(8 if registers > 16 else 4, TILE_WINDOWS.value)

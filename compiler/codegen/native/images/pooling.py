@@ -13,9 +13,9 @@ from compiler.codegen.native.element_types import TYPES
 from compiler.codegen.native.functions import cast
 from compiler.codegen.native.images.integers import Integers
 from compiler.codegen.native.images.results import NO_EPILOGUE, Opened
-from compiler.codegen.native.images.sliding import Windows, renamed, sliding_kernel
+from compiler.codegen.native.images.sliding import ImageWindows, renamed, sliding_kernel
 from compiler.codegen.native.images.vectors import Piece
-from compiler.codegen.native.images.windows import Source, Tile, WindowBody
+from compiler.codegen.native.images.window_loops import Source, Tile, WindowBody
 from compiler.codegen.native.llvm_ir import F64, I32, I64, Function, Index, Type, Value, zero
 from compiler.codegen.native.products.axes import EpilogueOperand
 from compiler.codegen.native.products.contraction import Call, Steps
@@ -27,7 +27,7 @@ POSITIONS = "positions"
 
 
 def pool(
-    windows: Windows, largest: bool, divisor: int = 0, epilogue: Epilogue = NO_EPILOGUE,
+    windows: ImageWindows, largest: bool, divisor: int = 0, epilogue: Epilogue = NO_EPILOGUE,
     source: DType | None = None,
 ) -> Steps:  # fmt: skip
     """The kernel of a pooling; operands: "images" [N, H, W, C], "out" [N, OH, OW, C].
@@ -55,7 +55,7 @@ def pool(
 
 
 def pool_gradient(
-    windows: Windows, largest: bool, divisor: int = 0, epilogue: Epilogue = NO_EPILOGUE
+    windows: ImageWindows, largest: bool, divisor: int = 0, epilogue: Epilogue = NO_EPILOGUE
 ) -> Steps:
     """The kernels of the gradient of `pool`.
 
@@ -69,7 +69,7 @@ def pool_gradient(
     return _mean_gradient(windows, divisor, epilogue)
 
 
-def _source(windows: Windows, pointer: Value, element: Type) -> Source:
+def _source(windows: ImageWindows, pointer: Value, element: Type) -> Source:
     """An array with the channels of the windows."""
 
     def load(f: Function, piece: Piece, address: Value) -> Value:
@@ -78,7 +78,7 @@ def _source(windows: Windows, pointer: Value, element: Type) -> Source:
     return Source(pointer, windows.channels.count, element.nbytes, load)
 
 
-def _half_source(windows: Windows, pointer: Value, dtype: DType) -> Source:
+def _half_source(windows: ImageWindows, pointer: Value, dtype: DType) -> Source:
     """An array in half precision, widened to float32."""
     half = TYPES[dtype]
 
@@ -160,7 +160,7 @@ class _Counts:
     fixed: int
 
     @staticmethod
-    def of(windows: Windows) -> _Counts:
+    def of(windows: ImageWindows) -> _Counts:
         """Look at both ends of both axes."""
         axes = (windows.rows, windows.columns)
         is_static = all(
@@ -207,7 +207,7 @@ class _Mean(WindowBody):
         return [f.mul(total, share) for total, share in zip(state, shares, strict=True)]
 
 
-def _largest_gradient(windows: Windows, epilogue: Epilogue) -> Steps:
+def _largest_gradient(windows: ImageWindows, epilogue: Epilogue) -> Steps:
     """Find each window's first maximum, then gather the gradients of the windows of an element."""
     element = windows.channels.element
     position = I32 if element.nbytes == 4 else I64
@@ -226,7 +226,7 @@ def _largest_gradient(windows: Windows, epilogue: Epilogue) -> Steps:
     first = sliding_kernel("pool_positions", windows, ["images"], finding, 4, finding_operands)
     first = renamed(first, {"out": POSITIONS, "maxima": "out"})
     arrays = ["d_out", POSITIONS]
-    gather = sliding_kernel("pool_max_gradient", windows.reversed, arrays, gathering, 4, epilogue)
+    gather = sliding_kernel("pool_max_gradient", windows.transposed, arrays, gathering, 4, epilogue)
     gather = renamed(gather, {"out": "d_images"})
     return Steps((first, gather), (), {POSITIONS: windows.outputs})
 
@@ -298,7 +298,7 @@ class _Gather(WindowBody):
         state[window] = f.add(state[window], share)
 
 
-def _mean_gradient(windows: Windows, divisor: int, epilogue: Epilogue) -> Steps:
+def _mean_gradient(windows: ImageWindows, divisor: int, epilogue: Epilogue) -> Steps:
     """Sum the gradients of an element's windows; scaled before where windows differ in size."""
     counts, element = _Counts.of(windows), windows.channels.element
     fixed = divisor or counts.fixed
@@ -308,14 +308,14 @@ def _mean_gradient(windows: Windows, divisor: int, epilogue: Epilogue) -> Steps:
         return _Mean(fixed or 1, counts), [_source(windows, k.arrays[0], element)]
 
     name = f"pool_mean_gradient{fixed or ''}"
-    gather = sliding_kernel(name, windows.reversed, [source], make, 6, epilogue)
+    gather = sliding_kernel(name, windows.transposed, [source], make, 6, epilogue)
     gather = renamed(gather, {"out": "d_images"})
     if fixed:
         return Steps((gather,))
     return Steps((_scale(windows, source), gather), (), {source: windows.outputs})
 
 
-def _scale(windows: Windows, shares: str) -> Call:
+def _scale(windows: ImageWindows, shares: str) -> Call:
     """Return the kernel that divides each window's gradient by its size."""
     epilogue = Epilogue("", (EpilogueOperand("d_out", windows.channels.element),), start="d_out")
 

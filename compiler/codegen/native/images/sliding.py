@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from compiler.codegen.native.images.axes import WindowAxis
 from compiler.codegen.native.images.results import NO_EPILOGUE, Opened, begin
 from compiler.codegen.native.images.vectors import Channels
-from compiler.codegen.native.images.windows import Source, WindowBody, WindowLoops
+from compiler.codegen.native.images.window_loops import Source, WindowBody, WindowLoops
 from compiler.codegen.native.kernel import NativeKernel
 from compiler.codegen.native.llvm_ir import Value
 from compiler.codegen.native.products.contraction import Call
 from compiler.codegen.native.products.epilogue import Epilogue
 from compiler.codegen.native.products.nest import named
+from compiler.codegen.native.static_windows import StaticWindow
 from compiler.ir.dims import Size
 from compiler.support.thresholds import threshold
 
@@ -23,12 +23,15 @@ TILE_WINDOWS = threshold(
 
 
 @dataclass(frozen=True)
-class Windows:
-    """Windows over a batch of images [batch, H, W, C], and the channels of the output."""
+class ImageWindows:
+    """The windows on rows and columns of a batch of images [batch, H, W, C].
+
+    `channels` are those of the output.
+    """
 
     batch: Size
-    rows: WindowAxis
-    columns: WindowAxis
+    rows: StaticWindow
+    columns: StaticWindow
     channels: Channels
 
     @property
@@ -37,9 +40,9 @@ class Windows:
         return self.rows.size, self.columns.size, self.rows.count, self.columns.count
 
     @property
-    def reversed(self) -> Windows:
+    def transposed(self) -> ImageWindows:
         """The windows of the gradient: those of elements over the outputs."""
-        return replace(self, rows=self.rows.reversed, columns=self.columns.reversed)
+        return replace(self, rows=self.rows.transposed, columns=self.columns.transposed)
 
     @property
     def outputs(self) -> Size:
@@ -60,14 +63,14 @@ class Windows:
         return "_".join([*axes, f"c{channels.count}", element, channels.machine.name])
 
 
-def _axis_name(axis: WindowAxis) -> str:
-    numbers = [axis.kernel, axis.stride, axis.dilation, axis.before, axis.up]
+def _axis_name(axis: StaticWindow) -> str:
+    numbers = [axis.kernel, axis.stride, axis.dilation, axis.before, axis.base_dilation]
     sizes = [size if isinstance(size, int) else "n" for size in (axis.size, axis.count)]
     return "x".join(str(number).replace("-", "m") for number in (*sizes, *numbers))
 
 
 def sliding_kernel(
-    name: str, windows: Windows, arrays: Sequence[str],
+    name: str, windows: ImageWindows, arrays: Sequence[str],
     make: Callable[[Opened], tuple[WindowBody, Sequence[Source]]], width: int,
     epilogue: Epilogue = NO_EPILOGUE, flops: int = 1,
 ) -> Call:  # fmt: skip

@@ -15,43 +15,43 @@ from compiler.codegen.native.products.one_column import is_one_column, one_colum
 from compiler.codegen.native.products.packed import packed_steps
 from compiler.codegen.native.products.padding import Margins, pad_call
 from compiler.codegen.native.products.tiles import Tiling
+from compiler.codegen.native.static_windows import StaticWindow
 from compiler.ir.dims import Size, product
 
 
 @dataclass(frozen=True)
 class Convolution:
-    """The sizes of a convolution over any number of spatial axes.
+    """The sizes of a convolution over any number of spatial axes, with a window on each.
 
-    `size`, `kernel`, `strides`, `dilations` and `paddings` (before, after) have one entry for each
-    spatial axis. `channels` and `filters` are those of all groups. Images and outputs are arrays
-    [images, size…, channels]; `channels_first` says that the input is [images, channels, size…].
+    `channels` and `filters` are those of all groups. Images and outputs are arrays [images, size…,
+    channels]; `channels_first` says that the input is [images, channels, size…].
     Filters are [filters, channels of a group, kernel…], or [kernel…, channels of a group, filters]
     if `filters_last`. `halo` are zeros that the input's array already holds around each image.
     """
 
     images: Size
     channels: int
-    size: tuple[Size, ...]
     filters: int
-    kernel: tuple[int, ...]
-    strides: tuple[int, ...]
-    dilations: tuple[int, ...]
-    paddings: tuple[tuple[int, int], ...]
+    windows: tuple[StaticWindow, ...]
     groups: int = 1
     channels_first: bool = False
     filters_last: bool = False
     halo: int = 0
 
     @property
+    def size(self) -> tuple[Size, ...]:
+        """The spatial size of images."""
+        return tuple(window.size for window in self.windows)
+
+    @property
+    def kernel(self) -> tuple[int, ...]:
+        """The spatial size of filters."""
+        return tuple(window.kernel for window in self.windows)
+
+    @property
     def out_size(self) -> tuple[Size, ...]:
         """The spatial size of the output."""
-        sizes = zip(
-            self.size, self.kernel, self.strides, self.dilations, self.paddings, strict=True
-        )
-        return tuple(
-            (size + sum(padding) - dilation * (kernel - 1) - 1) // stride + 1
-            for size, kernel, stride, dilation, padding in sizes
-        )
+        return tuple(window.count for window in self.windows)
 
     @property
     def group_channels(self) -> int:
@@ -121,7 +121,8 @@ def convolution(
 
 def padded_input(machine: Machine, element: Type, conv: Convolution) -> tuple[Steps, Source]:
     """The kernel that pads the input, if that is needed, and the input to read."""
-    before, after = (tuple(side) for side in zip(*conv.paddings, strict=True))
+    before = tuple(window.before for window in conv.windows)
+    after = tuple(window.after for window in conv.windows)
     if (not any(before) and not any(after)) or conv.halo >= max(*before, *after):
         halo = Margins((conv.halo,) * len(before), (conv.halo,) * len(before))
         image, channel, spatial = conv.input_strides(halo.around(conv.size))
@@ -183,7 +184,8 @@ def _rows(
     conv: Convolution, source: Source, results: Mapping[str, Sequence[Size]]
 ) -> tuple[Axis, ...]:
     """The axes of output pixels."""
-    steps = [product(factors) for factors in zip(conv.strides, source.spatial, strict=True)]
+    pairs = zip(conv.windows, source.spatial, strict=True)
+    steps = [product([window.stride, stride]) for window, stride in pairs]
     counts = [conv.images, *conv.out_size]
     return merged(
         [
@@ -197,10 +199,8 @@ def _sums(conv: Convolution, source: Source) -> list[Axis]:
     """The axes of a window, in the order of the input's memory."""
     _, channel, spatial = conv.filter_strides()
     window = [
-        Axis(count, {"a": product([dilation, a]), "b": b})
-        for count, dilation, a, b in zip(
-            conv.kernel, conv.dilations, source.spatial, spatial, strict=True
-        )
+        Axis(w.kernel, {"a": product([w.dilation, a]), "b": b})
+        for w, a, b in zip(conv.windows, source.spatial, spatial, strict=True)
     ]
     channels = Axis(conv.group_channels, {"a": source.channel, "b": channel})
     return [channels, *window] if conv.channels_first else [*window, channels]
@@ -219,7 +219,7 @@ def last(results: Mapping[str, Sequence[Size]]) -> dict[str, Size]:
 def label(what: str, conv: Convolution, epilogue: str) -> str:
     """A kernel's name: what it does and the sizes that are known."""
     kernel = "x".join(map(str, conv.kernel))
-    stride = "x".join(map(str, conv.strides))
+    stride = "x".join(str(window.stride) for window in conv.windows)
     size = "x".join(str(extent) if isinstance(extent, int) else "n" for extent in conv.size)
     parts = [what, size, f"c{conv.channels}", f"f{conv.filters}", f"k{kernel}", f"s{stride}"]
     return "_".join(filter(None, [*parts, epilogue]))

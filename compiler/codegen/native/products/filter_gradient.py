@@ -115,10 +115,8 @@ def _contraction(
     strides = contiguous([*conv.kernel, conv.group_channels, conv.filters])
     size = product([*conv.kernel, conv.group_channels, conv.filters])
     rows = [
-        Axis(count, {"a": product([dilation, a]), out: stride})
-        for count, dilation, a, stride in zip(
-            conv.kernel, conv.dilations, source.spatial, strides, strict=False
-        )
+        Axis(w.kernel, {"a": product([w.dilation, a]), out: stride})
+        for w, a, stride in zip(conv.windows, source.spatial, strides, strict=False)
     ]
     rows.append(Axis(conv.group_channels, {"a": source.channel, out: strides[-2]}))
     batch, sums, part_of = _pixels(conv, source, division, out, size)
@@ -143,10 +141,8 @@ def _pixels(
     """The axes of parts, those of the sum, and the steps of the divided one."""
     image, *steps, _ = conv.out_strides
     axes = [
-        Axis(count, {"a": product([stride, a]), "b": b})
-        for count, stride, a, b in zip(
-            conv.out_size, conv.strides, source.spatial, steps, strict=True
-        )
+        Axis(w.count, {"a": product([w.stride, a]), "b": b})
+        for w, a, b in zip(conv.windows, source.spatial, steps, strict=True)
     ]
     images = Axis(conv.images, {"a": source.image, "b": image})
     if not division.rows:

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product as combinations
-from math import gcd
 
 from compiler.codegen.native.llvm_ir import Type
 from compiler.codegen.native.machine import Machine
@@ -23,6 +22,7 @@ from compiler.codegen.native.products.nest import contraction_kernel
 from compiler.codegen.native.products.packed import packed_steps
 from compiler.codegen.native.products.padding import Margins, pad_call
 from compiler.codegen.native.products.tiles import choose_tiling, extent
+from compiler.codegen.native.static_windows import StaticWindow
 from compiler.ir.dims import Size, product
 
 
@@ -62,13 +62,14 @@ class Phase:
         return replace(self, count=self.count + 1, kernel_move=moves[0], out_move=moves[1])
 
 
-def phases(kernel: int, stride: int, dilation: int, before: int, size: Size) -> list[Phase]:
-    """The phases of an axis of `size`, whose padding in front is `before`, by their start.
+def phases(window: StaticWindow) -> list[Phase]:
+    """The phases of an axis, by their start.
 
     Consecutive phases without taps are one, where they have equally many pixels.
     """
     result: list[Phase] = []
-    step = stride // gcd(stride, dilation)  # of the taps that a pixel is read by
+    step, size = window.tap_step, window.size
+    kernel, stride, dilation, before = window.kernel, window.stride, window.dilation, window.before
     starts = {(tap * dilation - before) % stride: tap for tap in range(min(step, kernel))}
     end = 0
     for start in sorted(starts):
@@ -93,7 +94,8 @@ def _without_taps(start: int, end: int, stride: int, size: Size) -> list[Phase]:
 def joined_phases(each: Sequence[Phase], size: Size) -> list[Phase]:
     """Join consecutive phases of an axis of `size` that have equally many pixels.
 
-    >>> [phase.count for phase in joined_phases(phases(64, 32, 1, 16, 288), 288)]
+    >>> window = StaticWindow.fitting(288, 64, stride=32, before=16)
+    >>> [phase.count for phase in joined_phases(phases(window), 288)]
     [16, 16]
     """
     result: list[Phase] = []
@@ -107,18 +109,14 @@ def joined_phases(each: Sequence[Phase], size: Size) -> list[Phase]:
 
 def listed_phases(conv: Convolution) -> int:
     """How many phases `axis_phases` lists on an axis, at most, before it joins them."""
-    axes = zip(conv.size, conv.kernel, conv.strides, strict=True)
-    return max(min(k, s) if isinstance(size, int) else s for size, k, s in axes)
+    return max(
+        min(w.kernel, w.stride) if isinstance(w.size, int) else w.stride for w in conv.windows
+    )
 
 
 def axis_phases(conv: Convolution) -> list[list[Phase]]:
     """The joined phases of each axis; the gradient has a contraction for each combination."""
-    axes = zip(
-        conv.size, conv.kernel, conv.strides, conv.dilations, conv.paddings, strict=True
-    )  # fmt: skip
-    return [
-        joined_phases(phases(k, s, d, padding[0], size), size) for size, k, s, d, padding in axes
-    ]
+    return [joined_phases(phases(window), window.size) for window in conv.windows]
 
 
 def image_gradient(
@@ -164,11 +162,10 @@ def _margins(conv: Convolution) -> Margins:
     """Zeros around the output's gradient, so that every tap of every input pixel reads one."""
     before: list[int] = []
     after: list[int] = []
-    axes = zip(conv.kernel, conv.strides, conv.dilations, conv.paddings, strict=True)
-    for kernel, stride, dilation, (front, behind) in axes:
-        reach = dilation * (kernel - 1)
-        before.append(max(0, -((front - reach) // stride)))
-        after.append(max(0, -((behind - reach) // stride)))
+    for window in conv.windows:
+        reach = window.dilation * (window.kernel - 1)
+        before.append(max(0, -((window.before - reach) // window.stride)))
+        after.append(max(0, -((window.after - reach) // window.stride)))
     return Margins(tuple(before), tuple(after))
 
 

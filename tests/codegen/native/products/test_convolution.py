@@ -15,6 +15,7 @@ from compiler.codegen.native.products.convolution import Convolution, convolutio
 from compiler.codegen.native.products.epilogue import Epilogue, bias
 from compiler.codegen.native.products.filter_gradient import filter_gradient
 from compiler.codegen.native.products.image_gradient import image_gradient
+from compiler.codegen.native.static_windows import StaticWindow
 from compiler.ir.dims import Dim, Size, evaluate
 from compiler.support.thresholds import all_thresholds, lowered
 from tests.codegen.native.support import run_checked_steps, run_steps
@@ -29,11 +30,9 @@ def _conv(
     dilation: int = 1, padding: tuple[int, int] = (0, 0), groups: int = 1,
 ) -> Convolution:  # fmt: skip
     """A convolution that is alike on all axes."""
-    axes = len(size)
-    return Convolution(
-        images, channels, tuple(size), filters, (kernel,) * axes, (stride,) * axes,
-        (dilation,) * axes, (padding,) * axes, groups,
-    )  # fmt: skip
+    alike = (kernel, stride, dilation, *padding)
+    windows = tuple(StaticWindow.fitting(extent, *alike) for extent in size)
+    return Convolution(images, channels, filters, windows, groups)
 
 
 CASES = [
@@ -67,22 +66,25 @@ filter; phases of gradients that are joined.
 def known(conv: Convolution) -> Convolution:
     """The convolution with numbers for open sizes."""
     number = lambda size: evaluate(size, VALUES)  # noqa: E731
-    return replace(conv, images=number(conv.images), size=tuple(map(number, conv.size)))
+    windows = tuple(
+        replace(window, size=number(window.size), count=number(window.count))
+        for window in conv.windows
+    )
+    return replace(conv, images=number(conv.images), windows=windows)
 
 
 def windows(conv: Convolution, padded: np.ndarray, place: tuple[int, ...]) -> np.ndarray:
     """The view [n, y…, c] of padded images that an entry of the kernel multiplies."""
-    axes = zip(place, conv.strides, conv.dilations, conv.out_size, strict=True)
     spans = [
-        slice(k * dilation, k * dilation + stride * (evaluate(size, {}) - 1) + 1, stride)
-        for k, stride, dilation, size in axes
+        slice(k * w.dilation, k * w.dilation + w.stride * (evaluate(w.count, {}) - 1) + 1, w.stride)
+        for k, w in zip(place, conv.windows, strict=True)
     ]
     return padded[(slice(None), *spans)]
 
 
 def pads(conv: Convolution) -> list[tuple[int, int]]:
     """The paddings of an array of images, for NumPy."""
-    return [(0, 0), *conv.paddings, (0, 0)]
+    return [(0, 0), *((window.before, window.after) for window in conv.windows), (0, 0)]
 
 
 def entries(conv: Convolution) -> list[tuple[int, ...]]:
@@ -116,7 +118,7 @@ def defined_gradients(
         d_w[place][..., f] = seen.T @ d[..., f].reshape(len(seen), -1)
     inside = [
         slice(before, before + size)
-        for (before, _), size in zip(conv.paddings, x.shape[1:-1], strict=True)
+        for before, size in zip((w.before for w in conv.windows), x.shape[1:-1], strict=True)
     ]
     return d_padded[(slice(None), *inside)], d_w
 

@@ -3,7 +3,7 @@
 from tools.verify.mutations.sizes.mutant import DROPPED, ONE_ELEMENT, TWICE, UNMASKED, WRONG, Mutant
 
 FOLDER = "compiler/codegen/native/images/"
-CELLS, WINDOWS, AXES = FOLDER + "cells.py", FOLDER + "windows.py", FOLDER + "axes.py"
+CELLS, WINDOWS, POSITIONS = FOLDER + "cells.py", FOLDER + "window_loops.py", FOLDER + "positions.py"
 DEPTHWISE, RUNS, BLOCKS = FOLDER + "depthwise_gradient.py", FOLDER + "runs.py", FOLDER + "blocks.py"
 TILES, WINOGRAD = FOLDER + "winograd_tiles.py", FOLDER + "winograd_kernels.py"
 
@@ -46,9 +46,9 @@ MUTANTS = (
         OF_WINDOWS,
     ),
     Mutant(
-        "last tile of windows as wide as others", UNMASKED, "tile_windows", AXES,
-        "tile = _known_tile(axis, first, min(width, axis.count - first))",
-        "tile = _known_tile(axis, first, width)",
+        "last tile of windows as wide as others", UNMASKED, "tile_windows", POSITIONS,
+        "tile = _known_tile(window, first, min(width, window.count - first))",
+        "tile = _known_tile(window, first, width)",
         OF_WINDOWS,
     ),
     Mutant(
@@ -57,7 +57,7 @@ MUTANTS = (
         OF_WINDOWS,
     ),
     Mutant(
-        "tiles of an open width that leave the image", UNMASKED, "tile_windows", AXES,
+        "tiles of an open width that leave the image", UNMASKED, "tile_windows", POSITIONS,
         "number = n.div(n.max(n.sub(n.min(inside, count), first), 0), width)",
         "number = n.div(n.max(n.sub(count, first), 0), width)",
         OF_WINDOWS,

@@ -167,19 +167,19 @@ MUTANTS = (
     Mutant(
         "groups of a convolution read the first channels", TWICE, "group_side",
         "compiler/ops/image/conv_kernels.py",
-        "return g.at(images, n, plus(first_channel(k, group, depth), c), at, inside)",
-        "return g.at(images, n, c, at, inside)",
+        "return image_element(g, images, n, plus(first_channel(k, group, depth), c), at, inside)",
+        "return image_element(g, images, n, c, at, inside)",
         (f"{BEYOND}::test_convolutions_in_groups",),
     ),
     Mutant(
         "last tap that covers an element dropped", DROPPED, "skipped_taps", GEOMETRY,
-        "(axis.kernel + (tap_step(axis) - 1)) // tap_step(axis)",
-        "max(1, axis.kernel // tap_step(axis))",
+        "(window.kernel + (window.tap_step - 1)) // window.tap_step",
+        "max(1, window.kernel // window.tap_step)",
         FAR_APART,
     ),
     Mutant(
         "taps behind the last not masked", UNMASKED, "skipped_taps", GEOMETRY,
-        "            inside = both(inside, tap < k.size(axis.kernel))\n", "            pass\n",
+        "            inside = both(inside, tap < k.size(window.kernel))\n", "            pass\n",
         FAR_APART,
     ),
     Mutant(

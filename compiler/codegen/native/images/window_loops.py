@@ -11,18 +11,19 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from compiler.codegen.native.images.axes import (
+from compiler.codegen.native.images.integers import Integers
+from compiler.codegen.native.images.positions import (
     UNROLLED_TAPS,
     Tiles,
     Use,
-    WindowAxis,
     inner_tiles,
     known_tiles,
+    taps_inside,
 )
-from compiler.codegen.native.images.integers import Integers
 from compiler.codegen.native.images.results import PiecePlace, Pixel, Results
 from compiler.codegen.native.images.vectors import Channels, Piece
 from compiler.codegen.native.llvm_ir import I64, Function, Index, Value, zero
+from compiler.codegen.native.static_windows import StaticWindow
 
 
 @dataclass(frozen=True)
@@ -98,8 +99,8 @@ class WindowLoops:
 
     f: Function
     n: Integers
-    rows: WindowAxis
-    columns: WindowAxis
+    rows: StaticWindow
+    columns: StaticWindow
     sizes: tuple[Index, Index, Index, Index]
     channels: Channels
     sources: Sequence[Source]
@@ -111,7 +112,7 @@ class WindowLoops:
         """Compute one row of windows."""
         n, (height, width, out_height, out_width) = self.n, self.sizes
         image, y = n.divmod(unit, out_height)
-        first, end, element = self.rows.taps(n, y, height)
+        first, end, element = taps_inside(self.rows, n, y, height)
         row = n.mul(n.add(n.mul(image, height), element), width)
         pixel = Pixel(image, y, 0, n.mul(unit, out_width))
         _Row(self, first, end, self._pointers(row), pixel).emit()
@@ -142,7 +143,7 @@ class _Row:
                 self.tiles(tiles)
             return
         _, width, _, count = loops.sizes
-        if columns.up > 1 or columns.kernel * loops.width > UNROLLED_TAPS.value:
+        if columns.base_dilation > 1 or columns.kernel * loops.width > UNROLLED_TAPS.value:
             loops.f.loop_if_any(0, count, 1, self.single)
             return
         inner, end = inner_tiles(columns, loops.n, width, count, loops.width)
@@ -176,7 +177,7 @@ class _Row:
     def single(self, x: Value, _: list[Value]) -> list[Value]:
         """Emit one window at a column known at run time."""
         loops = self.loops
-        first, end, element = loops.columns.taps(loops.n, x, loops.sizes[1])
+        first, end, element = taps_inside(loops.columns, loops.n, x, loops.sizes[1])
         period = loops.columns.period
         some = loops.n.max(loops.n.sub(loops.n.add(end, period - 1), first), 0)
         self.vectors(x, element, _OpenColumns([loops.n.div(some, period)], first, end))
