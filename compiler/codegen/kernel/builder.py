@@ -5,6 +5,7 @@ One body may emit several kernels consecutively: each call of `grid` starts anot
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -20,6 +21,7 @@ from compiler.codegen.reference_calls import ShapeOf
 from compiler.codegen.trace import Expr, Term
 from compiler.errors import CompileError
 from compiler.ir.dims import Dim, Size
+from compiler.ir.opdef.kernel_builder import SpecialisedKernels
 from compiler.ir.opdef.slots import Share
 from compiler.ir.types import DType, Shape, TensorType
 from compiler.plan import PlannedOp, Value
@@ -73,7 +75,7 @@ class KernelOperand:
         return Ref(self.kernels.current, self.operand, self.shape)
 
 
-class OpKernels:
+class OpKernels(SpecialisedKernels[KernelOperand], ABC):
     """Builds the kernels of one op; a target says how each is emitted into the step."""
 
     def __init__(
@@ -103,32 +105,28 @@ class OpKernels:
         """True if adjacent elements are computed by adjacent threads, which share sectors."""
         return False
 
+    @abstractmethod
     def _emit(self, kernel: KernelBody) -> None:
         """Emit a kernel into the step."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _split_count(self, stack: Sequence[Size], sides: tuple[Size, Size, Size]) -> int:
         """The number of parts that a product's K range is split into; 1 for none."""
-        raise NotImplementedError
 
     def _precision(self) -> str:
         """The `input_precision` of float32 products."""
         return "ieee"
 
+    @abstractmethod
     def _upload(
         self, value: Any, shape: Sequence[Size], dtype: DType,
         numbers: tuple[int, Size] | None = None,
     ) -> NumpyOperand:  # fmt: skip
         """Copy a host array, all of whose `numbers` are in a range, to the device."""
-        raise NotImplementedError
 
     def expect_size(self, what: str, size: Size, expected: Size) -> None:
         """Require a size to be another one, which inference took for equal, when it is known."""
         self._writer.expect_size(what, size, expected)
-
-    def specialised(self, kind: str, geometry: Any, **operands: KernelOperand | None) -> bool:
-        """Emit the target's own kernels of a kind of op; false if it has none for them."""
-        return False
 
     # ---- operands ----
 

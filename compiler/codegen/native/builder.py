@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Concatenate, ParamSpec
 
 from compiler.codegen.kernel.body import KernelBody, MatmulBody
 from compiler.codegen.kernel.builder import KernelOperand, OpKernels
 from compiler.codegen.kernel.epilogues import FusedEpilogue
 from compiler.codegen.module_writer import NumpyOperand
-from compiler.codegen.native.image_ops import SPECIAL
+from compiler.codegen.native.image_ops import (
+    ImageKernelBuilder,
+    emit_convolution,
+    emit_filter_gradient,
+    emit_image_gradient,
+    emit_largest_gradient,
+    emit_mean_gradient,
+    emit_pool,
+    emit_transpose,
+)
 from compiler.codegen.native.llvm_ir import Type
 from compiler.codegen.native.loops import NotLowered
 from compiler.codegen.native.module_writer import NativeModuleWriter
@@ -25,7 +34,10 @@ from compiler.codegen.native.separate_products import separated
 from compiler.ir.dims import Dim, Size
 from compiler.ir.region import WHOLE
 from compiler.ir.types import HALVES, DType, TensorType
+from compiler.ir.windows import ConvGeometry, PoolGeometry
 from compiler.plan import Place, PlannedOp
+
+P = ParamSpec("P")
 
 
 class NativeKernelBuilder(OpKernels):
@@ -43,14 +55,68 @@ class NativeKernelBuilder(OpKernels):
         self.machine = writer.machine
         self.winograd = writer.winograd
 
-    def specialised(self, kind: str, geometry: Any, **operands: KernelOperand | None) -> bool:
-        """Emit the native kernels of a kind of op; false if it has none for these operands."""
-        make = SPECIAL.get(kind)
-        if make is None:
-            return False
+    # ---- kernels of whole ops ----
+
+    def convolution(
+        self, conv: ConvGeometry, images: KernelOperand, filters: KernelOperand,
+        outputs: KernelOperand, bias: KernelOperand | None = None,
+    ) -> bool:  # fmt: skip
+        """Emit a convolution as products, by channel, or by Winograd's algorithm."""
+        return self._lowered(emit_convolution, conv, images, filters, outputs, bias)
+
+    def convolution_image_gradient(
+        self, conv: ConvGeometry, outputs: KernelOperand, filters: KernelOperand,
+        images: KernelOperand, bias: KernelOperand | None = None,
+    ) -> bool:  # fmt: skip
+        """Emit the gradient of a convolution by its images."""
+        return self._lowered(emit_image_gradient, conv, outputs, filters, images, bias)
+
+    def convolution_filter_gradient(
+        self, conv: ConvGeometry, images: KernelOperand, outputs: KernelOperand,
+        filters: KernelOperand,
+    ) -> bool:  # fmt: skip
+        """Emit the gradient of a convolution by its filters."""
+        return self._lowered(emit_filter_gradient, conv, images, outputs, filters)
+
+    def max_pooling(
+        self, pool: PoolGeometry, images: KernelOperand, outputs: KernelOperand
+    ) -> bool:
+        """Emit the maximum of each window."""
+        return self._lowered(emit_pool, True, pool, images, outputs)
+
+    def max_pooling_gradient(
+        self, pool: PoolGeometry, images: KernelOperand, maxima: KernelOperand,
+        outputs: KernelOperand, gradient: KernelOperand,
+    ) -> bool:  # fmt: skip
+        """Emit the gradient of `max_pooling`."""
+        return self._lowered(emit_largest_gradient, pool, images, maxima, outputs, gradient)
+
+    def mean_pooling(
+        self, pool: PoolGeometry, images: KernelOperand, outputs: KernelOperand
+    ) -> bool:
+        """Emit the mean of each window."""
+        return self._lowered(emit_pool, False, pool, images, outputs)
+
+    def mean_pooling_gradient(
+        self, pool: PoolGeometry, outputs: KernelOperand, images: KernelOperand
+    ) -> bool:
+        """Emit the gradient of `mean_pooling`."""
+        return self._lowered(emit_mean_gradient, pool, outputs, images)
+
+    def transposition(
+        self, order: Sequence[int], source: KernelOperand, outputs: KernelOperand
+    ) -> bool:
+        """Emit a transposed copy."""
+        return self._lowered(emit_transpose, order, source, outputs)
+
+    def _lowered(
+        self, emit: Callable[Concatenate[ImageKernelBuilder, P], None], *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> bool:  # fmt: skip
+        """Emit kernels by a function; false, with nothing emitted, if it raises NotLowered."""
         try:
             with self._native.attempt():
-                make(self, geometry, **operands)
+                emit(self, *args, **kwargs)
         except NotLowered:
             return False
         return True

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from functools import partial
 from math import prod
-from typing import Concatenate, Protocol
+from typing import Protocol
 
 from compiler.codegen.kernel.builder import KernelOperand
 from compiler.codegen.module_writer import NumpyOperand
@@ -155,8 +154,8 @@ def _image_windows(
 
 
 def emit_pool(
-    largest: bool,
     k: ImageKernelBuilder,
+    largest: bool,
     p: PoolGeometry,
     images: KernelOperand,
     outputs: KernelOperand,
@@ -343,16 +342,3 @@ def emit_transpose(
     k.expect_shape(outputs, tuple(source.shape[axis] for axis in order))
     steps = k.made(transpose, k.machine, element, source.shape, tuple(order))
     k.emit_steps(steps, {"X": source.operand, "Out": outputs.operand}, element)
-
-
-SPECIAL: Mapping[str, Callable[Concatenate[ImageKernelBuilder, ...], None]] = {
-    "convolution": emit_convolution,
-    "image_gradient": emit_image_gradient,
-    "filter_gradient": emit_filter_gradient,
-    "largest": partial(emit_pool, True),
-    "means": partial(emit_pool, False),
-    "means_gradient": emit_mean_gradient,
-    "largest_gradient": emit_largest_gradient,
-    "transpose": emit_transpose,
-}
-"""The emitters of specialised kernels, by kind; see `KernelBuilder.specialised`."""

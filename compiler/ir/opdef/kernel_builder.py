@@ -12,11 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from compiler.ir.dims import Size
 from compiler.ir.opdef.slots import Share
 from compiler.ir.types import DType, Shape, TensorType
+from compiler.ir.windows import ConvGeometry, PoolGeometry
 
 
 class Operand(Protocol):
@@ -119,7 +120,71 @@ class HostValue(Protocol):
         ...
 
 
-class KernelBuilder(Protocol):
+AnyOperand = TypeVar("AnyOperand", contravariant=True)
+"""A value in the memory of kernels, as a target knows it."""
+
+
+class SpecialisedKernels(Protocol[AnyOperand]):
+    """Kernels of whole ops that a target may have written for itself.
+
+    Each method emits them and returns True, or returns False, having emitted nothing, if the target
+    has none for these operands; by default it has none. Images and outputs have the layout of the
+    geometry.
+    """
+
+    def convolution(
+        self, conv: ConvGeometry, images: AnyOperand, filters: AnyOperand, outputs: AnyOperand,
+        bias: AnyOperand | None = None,
+    ) -> bool:  # fmt: skip
+        """Emit a convolution; `bias` has an element for each filter."""
+        return False
+
+    def convolution_image_gradient(
+        self, conv: ConvGeometry, outputs: AnyOperand, filters: AnyOperand, images: AnyOperand,
+        bias: AnyOperand | None = None,
+    ) -> bool:  # fmt: skip
+        """Emit the gradient `images` of a convolution by its images, from that of its outputs.
+
+        `bias` has an element for each channel of the images; it is added.
+        """
+        return False
+
+    def convolution_filter_gradient(
+        self, conv: ConvGeometry, images: AnyOperand, outputs: AnyOperand, filters: AnyOperand
+    ) -> bool:
+        """Emit the gradient `filters` of a convolution by its filters."""
+        return False
+
+    def max_pooling(self, pool: PoolGeometry, images: AnyOperand, outputs: AnyOperand) -> bool:
+        """Emit the maximum of each window."""
+        return False
+
+    def max_pooling_gradient(
+        self, pool: PoolGeometry, images: AnyOperand, maxima: AnyOperand, outputs: AnyOperand,
+        gradient: AnyOperand,
+    ) -> bool:  # fmt: skip
+        """Emit the gradient of `max_pooling` by its images, from that of its outputs.
+
+        The gradient of a maximum is added to its first position, in row-major order.
+        """
+        return False
+
+    def mean_pooling(self, pool: PoolGeometry, images: AnyOperand, outputs: AnyOperand) -> bool:
+        """Emit the mean of each window."""
+        return False
+
+    def mean_pooling_gradient(
+        self, pool: PoolGeometry, outputs: AnyOperand, images: AnyOperand
+    ) -> bool:
+        """Emit the gradient `images` of `mean_pooling`, from that of its outputs."""
+        return False
+
+    def transposition(self, order: Sequence[int], source: AnyOperand, outputs: AnyOperand) -> bool:
+        """Emit a transposed copy: axis i of the output is axis order[i] of the source."""
+        return False
+
+
+class KernelBuilder(SpecialisedKernels[DeviceOperand], Protocol):
     """A builder of device kernels in scalar form, one program per element of a shape.
 
         def kernel(self, k, X, Out):            # each row's sum
@@ -301,16 +366,6 @@ class KernelBuilder(Protocol):
 
     def expect_size(self, what: str, size: Size, expected: Size) -> None:
         """Require a size to be another one, which inference took for equal, when it is known."""
-        ...
-
-    def specialised(self, kind: str, geometry: Any, **operands: DeviceOperand | None) -> bool:
-        """Emit the target's own kernels of a kind of op; false if it has none for these operands.
-
-        Kinds: "convolution", "image_gradient" and "filter_gradient" of images, filters, outputs
-        (and bias); "largest", "means" and "means_gradient" of images and outputs,
-        "largest_gradient" also of the maxima found and the gradient of images, with the geometry of
-        `compiler.ops.image`; "transpose" of source and outputs, with the order of axes.
-        """
         ...
 
     def line(self, text: str) -> None:

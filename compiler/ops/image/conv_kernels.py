@@ -114,8 +114,7 @@ def convolve(
 ) -> None:
     """outputs[n, f, y] = bias[f] + Σ filters[f, c, i] images[n, c, s·y + d·i - p]."""
     expect_channels(k, g, images, filters, outputs)
-    operands = {"images": images, "filters": filters, "outputs": outputs, "bias": bias}
-    if k.specialised("convolution", g, **operands):
+    if k.convolution(g, images, filters, outputs, bias):
         return
     g, (images, filters, outputs) = with_flat_images(g, images, filters, outputs)
     count, depth = filter_sides(g, filters)
@@ -150,8 +149,7 @@ def image_gradient(
 ) -> None:
     """images[n, c, x] = bias[c] + Σ filters[f, c, i] outputs[n, f, y] where s·y + d·i - p = x."""
     expect_channels(k, g, images, filters, outputs)
-    operands = {"outputs": outputs, "filters": filters, "images": images, "bias": bias}
-    if k.specialised("image_gradient", g, **operands):
+    if k.convolution_image_gradient(g, outputs, filters, images, bias):
         return
     g, (images, filters, outputs) = with_flat_images(g, images, filters, outputs)
     count, depth = filter_sides(g, filters)
@@ -185,7 +183,7 @@ def filter_gradient(
 ) -> None:
     """filters[f, c, i] = Σ outputs[n, f, y] images[n, c, s·y + d·i - p] over n and y."""
     expect_channels(k, g, images, filters, outputs)
-    if k.specialised("filter_gradient", g, images=images, outputs=outputs, filters=filters):
+    if k.convolution_filter_gradient(g, images, outputs, filters):
         return
     g, (images, filters, outputs) = with_flat_images(g, images, filters, outputs)
     count, depth = filter_sides(g, filters)

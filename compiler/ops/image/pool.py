@@ -181,12 +181,10 @@ class Pooling(OpDef):
 
     def kernel(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
         p = PoolGeometry(self.data_format, self.windows(X.shape), self.divisor)
-        kind = "largest" if self.largest else "means"
-        if k.specialised(kind, p, images=X, outputs=Out):
-            return
         if self.largest:
-            pool_kernels.largest(k, p, X, Out, None)
-        else:
+            if not k.max_pooling(p, X, Out):
+                pool_kernels.largest(k, p, X, Out, None)
+        elif not k.mean_pooling(p, X, Out):
             pool_kernels.means(k, p, X, Out)
 
     def kernel_grad(
@@ -198,17 +196,13 @@ class Pooling(OpDef):
         d_X: DeviceOperand,
     ) -> None:
         p = PoolGeometry(self.data_format, self.windows(X.shape), self.divisor)
-        if not self.largest and k.specialised("means_gradient", p, outputs=d_Out, images=d_X):
-            return
-        if not self.largest:
+        if self.largest:
+            if not k.max_pooling_gradient(p, X, Out, d_Out, d_X):
+                positions = k.scratch(d_Out.shape, DType.INT32)
+                pool_kernels.largest(k, p, X, None, positions)
+                pool_kernels.largest_gradient(k, p, positions, d_Out, d_X)
+        elif not k.mean_pooling_gradient(p, d_Out, d_X):
             pool_kernels.means_gradient(k, p, d_Out, d_X)
-            return
-        operands = {"images": X, "found": Out, "outputs": d_Out, "gradient": d_X}
-        if k.specialised("largest_gradient", p, **operands):
-            return
-        positions = k.scratch(d_Out.shape, DType.INT32)
-        pool_kernels.largest(k, p, X, None, positions)
-        pool_kernels.largest_gradient(k, p, positions, d_Out, d_X)
 
     def lower_largest_grad(
         self, k: SourceBuilder, windows: Windows, images: list[Operand], outputs: list[Operand]

@@ -77,8 +77,7 @@ class QuantizedConv2d(Convolution, op="quantized_conv2d"):
     ) -> None:
         g = self.geometry(Input, Filter)
         expect_channels(k, g, Input, Filter, Output)
-        operands = {"images": Input, "filters": Filter, "outputs": Output, "bias": None}
-        if not k.specialised("convolution", g, **operands):
+        if not k.convolution(g, Input, Filter, Output):
             convolve(k, g, _widened(k, Input), _widened(k, Filter), Output)
 
 

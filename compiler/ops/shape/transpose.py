@@ -92,12 +92,12 @@ class Transposing(OpDef):
         k.line(f"np.copyto({d_X}, {moved})")
 
     def kernel(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand | None) -> None:
-        if Out is None or k.specialised("transpose", self.axis, source=X, outputs=Out):
+        if Out is None or k.transposition(self.axis, X, Out):
             return
         moved(k, X, self.axis, Out)
 
     def kernel_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
-        if k.specialised("transpose", self.back(), source=d_Out, outputs=d_X):
+        if k.transposition(self.back(), d_Out, d_X):
             return
         moved(k, d_Out, self.back(), d_X)
 
