@@ -47,12 +47,12 @@ LONG = (
     "test_bench_smoke.py::test_kernels_are_built_beside_triton_alone",
     "test_bench_smoke.py::test_steps_beside_torch",
     "test_cpu.py::test_a_step_is_timed_beside_torch",
-    "test_gpu_predictor.py::test_numbers_are_those_of_the_cpu_for_every_batch[None-1e-05]",
     "test_heterogeneous.py::test_processes_under_launch_ps_equal_one_process",
     "test_nets.py::test_a_model_predicts_and_learns[mobilenet_v2]",
     "test_nets.py::test_a_model_predicts_and_learns[resnet50]",
     "test_nets.py::test_a_model_predicts_and_learns[se_resnext50]",
     "test_views.py::test_training_has_the_same_bits_in_less_memory[densenet121]",
+    "test_recorded_training.py::test_training_on_a_device_equals_the_reference_s[lenet_bn__adam",
     "test_recorded_training.py::test_training_on_a_device_equals_the_reference_s[resnet_cifar8",
     "test_recorded_training.py::test_training_on_a_device_equals_the_reference_s[mobilenet_block",
     "test_recorded_training.py::test_training_on_a_device_equals_the_reference_s[tagger_gru_crf",
@@ -86,7 +86,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     Torch is asked only if there are any.
     """
     for item in items:
-        if any(each in item.nodeid for each in LONG):
+        nodeid = item.nodeid
+        if any(test in nodeid for test in LONG):
             item.add_marker(pytest.mark.slow)
     waiting = [item for item in items if item.get_closest_marker("gpu")]
     reason = missing_gpu() if waiting else None

@@ -86,7 +86,8 @@ def test_models_with_hostile_names_are_the_same_models(check: str) -> None:
     tally = Tally()
     ways = {what: families()[what] for what in HOSTILE}
     attack_all([LINE], ways, [check], tally)
-    attack_all([LOOP], {what: ways[what] for what in HOSTILE[:4]}, [check], tally)
+    if check != "commands":
+        attack_all([LOOP], {what: ways[what] for what in HOSTILE[:4]}, [check], tally)
     held(tally)
     assert not tally.refused
 

@@ -16,6 +16,7 @@ from fluid.cli.model import CommandError
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "inference"
 CASES = sorted(path.name.removesuffix("__io.npz") for path in GOLDEN.glob("*__io.npz"))
+COMPUTED = ("digits_mlp", "sentiment_conv", "while_power")
 LINE = GOLDEN / "fit_a_line__separate"
 LINE_FILES = ["__model__", "fc_0.b_0", "fc_0.w_0"]
 
@@ -86,10 +87,15 @@ def test_there_and_back_has_the_same_files_and_outputs(capsys, case: str, tmp_pa
     assert {**after, "__model__": b""} == {**before, "__model__": b""}
     told = without_call_stacks(parse(before["__model__"]))
     assert after["__model__"] == dump(told)
-    wanted = outputs(original, case)
-    np.testing.assert_array_equal(outputs(tmp_path / "a", case, None, "__params__"), wanted)
-    np.testing.assert_array_equal(outputs(tmp_path / "b" / "inference", case), wanted)
-    np.testing.assert_array_equal(outputs(tmp_path / "c", case), wanted)
+    if case in COMPUTED:
+        expect_equal_outputs(tmp_path, case)
+
+
+def expect_equal_outputs(folder: Path, case: str) -> None:
+    wanted = outputs(GOLDEN / f"{case}__separate", case)
+    np.testing.assert_array_equal(outputs(folder / "a", case, None, "__params__"), wanted)
+    np.testing.assert_array_equal(outputs(folder / "b" / "inference", case), wanted)
+    np.testing.assert_array_equal(outputs(folder / "c", case), wanted)
 
 
 def test_the_combined_file_is_that_of_the_reference(capsys, tmp_path: Path):

@@ -12,13 +12,12 @@ import fluid
 from fluid.cli.main import main
 from fluid.core import AnalysisConfig, create_paddle_predictor
 from runtime.errors import PlaceError
-from tests.support.nets import zoo
 
 pytest.importorskip("triton")
 pytest.importorskip("torch")
 
 GPU = fluid.CUDAPlace(0)
-IMAGES = zoo.draw("resnet_cifar8", np.random.RandomState(0), 5)["img"]
+IMAGES = np.random.RandomState(0).rand(5, 3, 8, 8).astype("float32")
 
 
 def save(folder: Path, build: Callable[[], tuple[list[str], Any]]) -> str:
@@ -35,9 +34,18 @@ def save(folder: Path, build: Callable[[], tuple[list[str], Any]]) -> str:
 
 @pytest.fixture(scope="module")
 def images(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A residual network; small, since Triton's interpreter is slow."""
+
+    def normalised(x: Any, act: str | None) -> Any:
+        y = fluid.layers.conv2d(x, 4, 3, padding=1, bias_attr=False)
+        return fluid.layers.batch_norm(y, act=act, is_test=True)
+
     def build() -> tuple[list[str], Any]:
-        layers = zoo.MODELS["resnet_cifar8"].build(fluid)
-        return ["img"], layers[1]
+        first = normalised(fluid.layers.data("img", [3, 8, 8]), "relu")
+        second = normalised(normalised(first, "relu"), None)
+        y = fluid.layers.elementwise_add(first, second, act="relu")
+        pooled = fluid.layers.pool2d(y, pool_type="avg", global_pooling=True)
+        return ["img"], fluid.layers.fc(pooled, 10, act="softmax")
 
     return save(tmp_path_factory.mktemp("images"), build)
 

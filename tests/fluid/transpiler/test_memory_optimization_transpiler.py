@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import fluid
+from compiler.driver import feed_shapes
 from compiler.errors import CompileError, VerifyError
 from compiler.ir.conversion.program_to_graph import to_graph
 from compiler.ir.conversion.reused_names import REUSES, reuses
@@ -185,9 +186,12 @@ WAYS = [("0",), ("release", "1")]
 SMALL = [name for name, entry in zoo.MODELS.items() if entry.small != zoo.QUICK]
 SMALL = [name for name in SMALL if name not in ("transformer", "transformer_classifier")]
 PAPERS = ["resnet50", "se_resnext50", "unet", "transformer"]
+TRAINED = ["lenet_bn", "tagger_gru_crf", "while_power"]
+"""Of the others what is compiled is compared, which takes a tenth of the time."""
+COMPILED = [*PAPERS, *(name for name in SMALL if name not in TRAINED)]
 
 
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("name", TRAINED)
 def test_no_number_of_a_training_changes(name: str) -> None:
     """Bit for bit: the loss, the output and some gradients over five steps."""
     settings = zoo.small(name)
@@ -208,16 +212,16 @@ def test_no_number_of_a_training_changes(name: str) -> None:
     np.testing.assert_array_equal(losses, want[:: len(fetch)])
 
 
-@pytest.mark.parametrize("name", PAPERS)
+@pytest.mark.parametrize("name", COMPILED)
 def test_what_is_compiled_of_a_network_is_the_same(name: str) -> None:
     """To the letter, whatever is fetched; `bench/transpilers.py` compares numbers of these."""
     settings = zoo.small(name)
     recorded = zoo.build(fluid, name, **settings)
     feed = zoo.draw(name, np.random.RandomState(0), 4, **settings)
-    shapes = {name: array.shape for name, array in feed.items()}
+    shapes = feed_shapes(recorded.main, [*feed])
     fetch = [*temporaries(recorded.main)][::50]
     program = optimized(recorded.main, "1", "release")
-    assert len(renames(program)) > 50
+    assert len(renames(program)) > (50 if name in PAPERS else 0)
     want = show(to_graph(recorded.main, shapes, fetch))
     assert show(to_graph(program, shapes, fetch)) == want
 
