@@ -48,7 +48,7 @@ from compiler.support.private_folders import (
 from compiler.support.processors import available_processors
 from compiler.support.stored_arrays import SUFFIX, byte_view, map_arrays, put_arrays
 
-_PACKAGES = Path(__file__).parent, Path(__file__).parents[1] / "runtime"
+_PACKAGES = Path(__file__).parents[1], Path(__file__).parents[2] / "runtime"
 """What decides the code of a module, and what a module runs with."""
 _DAMAGES = OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError, ParseError
 _EACH = 1 << 16

@@ -13,10 +13,10 @@ import pytest
 
 import compiler
 import fluid
-from compiler import module_store
+from compiler.codegen import module_store
 from compiler.codegen.module import Module, without_ir
+from compiler.codegen.module_store import ModuleStore, module_key, params_digest
 from compiler.ir.types import Array, DType
-from compiler.module_store import ModuleStore, module_key, params_digest
 from compiler.options import Options
 from fluid.running.targets import chosen_target
 
