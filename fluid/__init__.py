@@ -1,11 +1,5 @@
 """The API of Paddle 1.x `fluid`: layers and optimizers build programs, an executor runs them."""
 
-import gc as _gc
-
-_collects = _gc.isenabled()
-_gc.disable()  # imports create objects but no garbage: a tenth of their time
-
-from compiler.support.gc_pause import age_objects as _age_objects
 from compiler.support.lazy_loading import lazy_names
 from fluid import (
     average,
@@ -79,10 +73,6 @@ from fluid.parallel_executor import ParallelExecutor
 from fluid.param_attr import ParamAttr, WeightNormParamAttr
 from runtime.device import CPUPlace, CUDAPinnedPlace, CUDAPlace
 from runtime.tensors.scope import Scope
-
-if _collects:
-    _age_objects()
-    _gc.enable()
 
 Tensor = LoDTensor
 

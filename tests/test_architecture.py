@@ -147,7 +147,7 @@ TABLE: dict[str, tuple[str, ...]] = {
         "compiler.record",
         "compiler.cost",
     ),
-    "compiler.module_store": (
+    "compiler.codegen.module_store": (
         "compiler.errors",
         "compiler.options",
         "compiler.support",

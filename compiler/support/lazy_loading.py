@@ -2,8 +2,8 @@
 
 A process that only runs compiled modules, such as a pool worker, never imports the ops; one that
 compiles imports those of its program; one that trains alone never imports what connects it to
-others. A package that exports names of several
-modules, most of them rarely used, declares them by `lazy_names`.
+others. A package that exports names of several modules, most of them rarely used, declares them by
+`lazy_names`.
 
 `os.fork` waits until such imports have finished: a child has only the thread that forked, so if
 another thread were importing, the child would wait for the import lock forever.
@@ -12,15 +12,13 @@ another thread were importing, the child would wait for the import lock forever.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from threading import RLock
 from typing import Any, NoReturn, TypeVar
 
 from compiler.support.fork_delay import delay_forks
-from compiler.support.gc_pause import age_objects, gc_disabled
 
 T = TypeVar("T")
 
@@ -39,7 +37,7 @@ _FILLING = RLock()
 
 def load(imported: Callable[[], T]) -> T:
     """Call `imported`, which imports a module, and return its result; `os.fork` waits for it."""
-    with delay_forks(), _pause():
+    with delay_forks():
         return imported()
 
 
@@ -114,17 +112,6 @@ def _add_missing(registry: dict[str, T], fill: Callable[[], object]) -> None:
     """Add to a registry; what is registered already, perhaps by a user, remains."""
     before = dict(registry)
     try:
-        with _pause():
-            fill()
+        fill()
     finally:
         registry.update(before)
-
-
-@contextmanager
-def _pause() -> Generator[None]:
-    """Collect no garbage within the block; what it imports, if anything, counts as old."""
-    count = len(sys.modules)
-    with gc_disabled():
-        yield
-        if len(sys.modules) != count:
-            age_objects()

@@ -15,11 +15,11 @@ from threading import Thread
 from typing import Any
 
 from compiler.codegen.module import Module
+from compiler.codegen.module_store import ModuleStore, module_key, params_digest
 from compiler.codegen.native.host import host_machine
 from compiler.ir.opdef import OpDef, find, is_registered, loaded
 from compiler.ir.text.program_printer import program_digest, recorded_digest
 from compiler.ir.types import Array
-from compiler.module_store import ModuleStore, module_key, params_digest
 from compiler.options import Options
 from compiler.support.shared_arrays import SharedArrays
 from compiler.support.thresholds import lowered_values

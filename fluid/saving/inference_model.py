@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -16,7 +16,6 @@ from typing import Any
 
 from compiler.errors import CompileError, did_you_mean
 from compiler.ir.model_format.program_desc import dump_program, load_program
-from compiler.support.gc_pause import gc_disabled
 from compiler.support.tracebacks import entry_point
 from fluid.executor import Executor
 from fluid.framework import Program, Variable
@@ -139,10 +138,7 @@ def read_inference_model(
     params_filename: str | bytes | None = None,
 ) -> InferenceModel:
     """Read an inference model without changing a scope; raises as `load_inference_model`."""
-    with ExitStack() as stack:
-        stack.enter_context(gc_disabled(lasting=True))
-        if dirname is not None:
-            stack.enter_context(reading(_folder(as_path(dirname, "dirname"))))
+    with reading(_folder(as_path(dirname, "dirname"))) if dirname is not None else nullcontext():
         data, where, folder, params = _model(dirname, model_filename, params_filename)
         program = load_program(data, where, factory=Program)
         feeds, fetches = (tuple(edges(program, kind, where)) for kind in ("feed", "fetch"))

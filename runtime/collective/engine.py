@@ -8,7 +8,6 @@ from importlib import import_module
 from typing import Any
 
 from compiler.support.extras import install, missing
-from compiler.support.gc_pause import gc_disabled
 from runtime.errors import CollectiveError
 
 
@@ -20,8 +19,7 @@ def torch_module() -> Any:
             "collective operations need torch, which cannot be imported",
             hint=install("dist"),
         )
-    with gc_disabled(lasting=True):
-        return import_module("torch")
+    return import_module("torch")
 
 
 @cache

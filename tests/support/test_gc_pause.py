@@ -8,12 +8,12 @@ from threading import Event, Thread
 
 import pytest
 
-from compiler.support.gc_pause import age_objects, gc_disabled
+from compiler.support.gc_pause import gc_disabled
 
 
 def test_collections_stop_within_blocks_of_any_depth() -> None:
     assert gc.isenabled()
-    with gc_disabled(), gc_disabled(lasting=True):
+    with gc_disabled(), gc_disabled():
         assert not gc.isenabled()
     assert gc.isenabled()
     with pytest.raises(KeyError), gc_disabled():
@@ -56,23 +56,3 @@ def test_a_forked_child_collects() -> None:
         if not child:
             os._exit(0 if gc.isenabled() else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-
-
-def test_objects_that_were_aged_are_collected_at_last() -> None:
-    class Held:
-        pass
-
-    freed: list[int] = []
-    held = Held()
-    held.own = held  # pyright: ignore
-    held.last = type("Last", (), {"__del__": lambda _: freed.append(1)})()  # pyright: ignore
-    gc.unfreeze()  # those of conftest
-    try:
-        age_objects()
-        del held
-        gc.collect(0)
-        assert not freed
-        gc.collect()
-        assert freed
-    finally:
-        gc.freeze()

@@ -12,12 +12,12 @@ from compiler.codegen.ahead import build
 from compiler.codegen.ahead.jobs import KernelJob
 from compiler.codegen.ahead.kernel_cache import KernelCache
 from compiler.codegen.ahead.machine_code import MachineCode
-from compiler.module_store import ModuleStore
+from compiler.codegen.module_store import ModuleStore
 from compiler.options import Options
 from compiler.support.private_folders import NotPrivate, is_due, is_private, private_folder, trim
 from runtime.gpu import cuda
 from runtime.native.object_cache import ObjectCache
-from tests.test_module_store import made
+from tests.codegen.test_module_store import made
 
 AS_ROOT = pytest.mark.skipif(os.getuid() != 0, reason="gives files to another user")
 OTHER = 65534
