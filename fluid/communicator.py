@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from compiler.support.settings.paddle import (
     FLAGS_communicator_max_merge_var_num,
@@ -34,11 +33,10 @@ class Communicator:
         self,
         program: Program,
         mode: DistributedMode | None = None,
-        kwargs: Mapping[str, Any] | None = None,
-        envs: Mapping[str, Any] | None = None,
+        kwargs: Mapping[str, str | float | None] | None = None,
+        envs: Mapping[str, str | float | None] | None = None,
     ) -> None:
-        if not isinstance(program, Program):
-            raise TypeError(f"Communicator takes a Program, not {type(program).__name__}")
+        _expect_program(program)
         session = session_for(program)
         if session is None:
             raise ValueError(
@@ -78,12 +76,19 @@ class Communicator:
     _started = False
 
 
+def _expect_program(program: object) -> None:
+    if not isinstance(program, Program):
+        raise TypeError(f"Communicator takes a Program, not {type(program).__name__}")
+
+
 def _geo_steps(program: Program) -> int:
     """Return the steps between two exchanges from the settings of `transpile`."""
     return program.job.geo_steps if isinstance(program.job, TrainerJob) else GEO_STEPS
 
 
-def _setting(setting: Setting[int], envs: Mapping[str, Any], other: int | None = None) -> int:
+def _setting(
+    setting: Setting[int], envs: Mapping[str, str | float | None], other: int | None = None
+) -> int:
     """Return a setting of the communicator, by `envs` or the environment; WireError if invalid."""
     given = envs.get(setting.name.removeprefix("FLAGS_"))
     environ = {setting.name: str(given)} if given else None

@@ -12,6 +12,7 @@ import warnings
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from operator import attrgetter
 from textwrap import indent
 from typing import Protocol, TypeAlias
 
@@ -103,6 +104,8 @@ class Program(JobNames, BlockProgram):
 
     _global_seed = 0
     is_mem_optimized = False
+    origin_program: Program | None = None
+    """What a program was before `fluid.transpiler.collective` rewrote it."""
 
     def __init__(self) -> None:
         self.current_block_idx = 0
@@ -398,6 +401,7 @@ class Program(JobNames, BlockProgram):
     # ---- the names that scripts use
 
     _create_block = create_block
+    _origin_program = property(attrgetter("origin_program"))
     _rollback = rollback
     _optimized_guard = optimized_guard
     _backward_role_guard = backward_role_guard

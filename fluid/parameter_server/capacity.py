@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import Protocol
 
 import numpy as np
 
-from fluid.framework import Program
+from fluid.distributed.sharding import ShardingPlan
+from fluid.framework import Program, Variable
 from fluid.parameter_server.serving import gradients_of
 from fluid.parameter_server.sessions import received
 from runtime.ps.capacity import (
@@ -68,7 +69,24 @@ class Capacity:
         return "\n".join(lines)
 
 
-def capacity(transpiler: Any, rows: Mapping[str, int] | None = None) -> Capacity:
+class TranspiledJob(Protocol):
+    """A job as `fluid.DistributeTranspiler` has it."""
+
+    @property
+    def sharding_plan(self) -> ShardingPlan:
+        """Which server holds what."""
+        ...
+
+    def get_trainer_program(self, wait_port: bool = True) -> Program:
+        """The main program of a trainer."""
+        ...
+
+    def get_pserver_programs(self, endpoint: str) -> tuple[Program, Program]:
+        """The main and the startup program of a server."""
+        ...
+
+
+def capacity(transpiler: TranspiledJob, rows: Mapping[str, int] | None = None) -> Capacity:
     """The load of every server of a job that was transpiled with `sync_mode=True`.
 
     `rows` has, for each sparse parameter or for each slice of it on a server, how many different
@@ -89,7 +107,7 @@ def capacity(transpiler: Any, rows: Mapping[str, int] | None = None) -> Capacity
     return Capacity(plan.trainers, tuple(loads))
 
 
-def _rows(plan: Any, endpoint: str, rows: Mapping[str, int]) -> dict[str, tuple[str, int]]:
+def _rows(plan: ShardingPlan, endpoint: str, rows: Mapping[str, int]) -> dict[str, tuple[str, int]]:
     """For each sparse slice on a server, the name of its gradient, and how many rows are read."""
     rows_by_gradient: dict[str, tuple[str, int]] = {}
     for shards, part in plan.owned(endpoint):
@@ -125,5 +143,5 @@ def _held(startup: Program) -> int:
     return sum(prod(shape) * np.dtype(dtype).itemsize for dtype, shape in described)
 
 
-def _described(var: Any) -> tuple[str, tuple[int, ...]]:
+def _described(var: Variable) -> tuple[str, tuple[int, ...]]:
     return str(var.element.numpy), tuple(int(size) for size in var.shape)

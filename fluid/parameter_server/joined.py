@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any
 
 from compiler.ir.program import MAIN_BLOCK
 from fluid.framework import Program
@@ -21,7 +20,7 @@ def joined_program(
     no such block.
     """
     program = server.clone()
-    main: Any = program.blocks[MAIN_BLOCK]
+    main = program.blocks[MAIN_BLOCK]
     main.ops = []
     for index in blocks:
         chosen = program.block(index)

@@ -17,7 +17,9 @@ EXCHANGE = {
 }  # fmt: skip
 
 sessions: dict[tuple[int, tuple[str, ...]], Any] = {}
-"""The open sessions of this process by the number of the trainer and its servers."""
+"""The open sessions of this process by the number of the trainer and its servers: objects of
+`runtime.ps.training.trainer.Trainer`, which only the module `sessions` imports.
+"""
 
 
 def serves(program: ProgramOfJob) -> bool:

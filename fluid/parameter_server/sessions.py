@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import atexit
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from threading import RLock
-from typing import Any
 from weakref import WeakSet
 
 from compiler.ir.program import OpDesc
@@ -19,13 +18,13 @@ from runtime.ps.training.trainer import Trainer
 __all__ = ["complete", "open_session", "received", "release", "session_for", "trainer_step"]
 
 _sessions: dict[tuple[int, tuple[str, ...]], Trainer] = sessions
-_users: dict[Trainer, WeakSet[Any]] = {}
+_users: dict[Trainer, WeakSet[Hashable]] = {}
 _completed: list[Trainer] = []
 """Trainers that have completed, whose servers wait for the end of this process."""
 _lock = RLock()
 
 
-def session_for(program: ProgramOfJob, user: Any = None) -> Trainer | None:
+def session_for(program: ProgramOfJob, user: Hashable = None) -> Trainer | None:
     """The session that a program of a trainer uses; None for a program that exchanges nothing.
 
     `user` is the Executor that runs it: when the last one has closed, the trainer has completed.
@@ -75,7 +74,7 @@ def _known(number: int, endpoints: tuple[str, ...], given: Mapping[str, object] 
     return trainer
 
 
-def release(user: Any) -> None:
+def release(user: Hashable) -> None:
     """An Executor closes: a trainer whose programs no other one runs has completed."""
     for trainer in _released(user):
         _complete(trainer)
@@ -88,7 +87,7 @@ def _complete(trainer: Trainer) -> None:
         _completed.append(trainer)
 
 
-def _released(user: Any) -> list[Trainer]:
+def _released(user: Hashable) -> list[Trainer]:
     """The sessions that nobody uses any more, once a user is gone."""
     released: list[Trainer] = []
     with _lock:
@@ -102,7 +101,7 @@ def _released(user: Any) -> list[Trainer]:
     return released
 
 
-def complete(program: ProgramOfJob, user: Any) -> None:
+def complete(program: ProgramOfJob, user: Hashable) -> None:
     """A trainer has completed, even one that has not run yet; other Executors use it no longer.
 
     Nothing is done for a program that exchanges nothing.
@@ -135,7 +134,7 @@ def _end() -> None:
 
 
 def _endpoints(op: OpDesc) -> list[str]:
-    named = [op.attrs.get(name) or [] for name in ("epmap", "endpoints")]
+    named: list[Sequence[str]] = [op.attrs.get(name) or () for name in ("epmap", "endpoints")]
     return [str(name) for names in named for name in names]
 
 

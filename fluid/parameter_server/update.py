@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
 
 from compiler.codegen.module import Module
 from fluid.framework import Program
@@ -26,7 +25,7 @@ class Update:
 
     def __init__(
         self, program: Program, gradients: Iterable[Gradient], compile: Compile, place: Place,
-        scope: Scope, names: Mapping[str, Any],
+        scope: Scope, names: Mapping[str, object],
     ) -> None:  # fmt: skip
         self.program = program
         self._gradients = list(gradients)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
 
 from compiler.ir.program import OpRole
 from fluid import unique_name
 from fluid.data_parallel.rewrite import insert_all_reduces
-from fluid.framework import Block, Operator, Parameter, Program
+from fluid.framework import Block, Operator, Program, Variable
+from fluid.recording.annotations import Attributes
 from fluid.recording.var_types import VarDesc
 from fluid.transpiler.distribute.endpoints import endpoint_list
 
@@ -34,13 +34,13 @@ class Collective:
         startup_program: Program,
         main_program: Program,
         rank: int,
-        endpoints: Any,
+        endpoints: object,
         current_endpoint: str,
         wait_port: bool,
     ) -> None:
         """Rewrite both programs for one of several ranks, in place.
 
-        The originals are in `_origin_program` of each. `wait_port` is accepted without effect:
+        The originals are in `origin_program` of each. `wait_port` is accepted without effect:
         only rank 0 listens at its endpoint, and the startup program waits for all. Raises
         ValueError for endpoints that contradict rank or `current_endpoint`, and for a single one;
         RuntimeError for programs that are rewritten already.
@@ -48,10 +48,10 @@ class Collective:
         listed = endpoint_list(endpoints, rank, current_endpoint)
         self._check_ranks(listed)
         for program in (startup_program, main_program):
-            if getattr(program, "_origin_program", None) is not None:
+            if program.origin_program is not None:
                 raise RuntimeError("the program is transpiled already; transpile a fresh one")
-        startup_program._origin_program = startup_program.clone()
-        main_program._origin_program = main_program.clone()
+        for program in (startup_program, main_program):
+            program.origin_program = program.clone()
         self.endpoints, self.rank, self.current_endpoint = listed, rank, current_endpoint
         self.startup, self.main = startup_program.global_block(), main_program.global_block()
         self._transpile_startup()
@@ -92,7 +92,7 @@ class Collective:
         if params:
             _append_syncs(self.startup, params[-1].name, self.nrings, OpRole.FORWARD)
 
-    def _is_common(self, var: Any) -> bool:
+    def _is_common(self, var: Variable | None) -> bool:
         """Whether a variable is a parameter shared by all ranks."""
         chosen = self.params is None or (var is not None and var.name in self.params)
         return chosen and not getattr(var, "is_distributed", False)
@@ -131,7 +131,7 @@ class MeanAllReduce(GradAllReduce):
 
 
 def _append_in_place(
-    block: Block, type: str, name: str, attrs: dict[str, Any], role: OpRole
+    block: Block, type: str, name: str, attrs: Attributes, role: OpRole
 ) -> Operator:
     attrs = {**attrs, "op_role": int(role)}
     return block.append_op(type, inputs={"X": name}, outputs={"Out": name}, attrs=attrs)
@@ -164,11 +164,16 @@ class LocalSGD(Collective):
             slots = {"X": param.name}, {"Out": snapshot}
             self.startup.append_op("assign", inputs=slots[0], outputs=slots[1], attrs=attrs)
 
-    def _snapshot(self, block: Block, param: Parameter) -> str:
+    def _snapshot(self, block: Block, param: Variable) -> str:
         """Declare the snapshot of a parameter; its name."""
         name = self.snapshot_name(param.name)
-        like = {"shape": param.shape, "dtype": param.dtype}
-        block.create_var(name=name, persistable=True, stop_gradient=True, **like)
+        block.create_var(
+            name=name,
+            persistable=True,
+            stop_gradient=True,
+            shape=param.shape,
+            dtype=param.dtype,
+        )
         return name
 
     def _transpile_main(self) -> None:
@@ -203,7 +208,7 @@ class LocalSGD(Collective):
     def _distance(self, name: str) -> dict[str, str]:
         return {"X": self.snapshot_name(name), "Y": name}
 
-    def _insert(self, index: int, type: str, inputs: dict[str, str], attrs: dict[str, Any]) -> None:
+    def _insert(self, index: int, type: str, inputs: dict[str, str], attrs: Attributes) -> None:
         """Insert an op into the update that overwrites the parameter, after its last read."""
         attrs = {**attrs, "op_role": int(OpRole.OPTIMIZE)}
         outputs = {"Out": list(inputs.values())[-1]}
@@ -213,8 +218,7 @@ class LocalSGD(Collective):
         """Set both parameter and snapshot to snapshot - sum / ranks."""
         role = {"op_role": int(OpRole.OPTIMIZE)}
         scale = {"scale": 1.0 / self.nranks, **role}
-        same = {"inputs": {"X": name}, "outputs": {"Out": name}}
-        self.main.append_op("scale", **same, attrs=scale)
+        self.main.append_op("scale", {"X": name}, {"Out": name}, scale)
         distance = self._distance(name)
         self.main.append_op("elementwise_sub", distance, {"Out": name}, role)
         self.main.append_op("assign", {"X": name}, {"Out": self.snapshot_name(name)}, role)

@@ -7,8 +7,8 @@ docs/reference_behaviour.md, "Distributed programs".
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from compiler.support.tracebacks import entry_point
 from fluid.distributed.job import CollectiveJob, is_distributed
@@ -61,7 +61,7 @@ class DistributeTranspiler:
         sync_mode: bool = True,
         startup_program: Program | None = None,
         current_endpoint: str = "127.0.0.1:6174",
-        **older: Any,
+        **older: object,
     ) -> None:
         """Rewrite `program` and `startup_program`, the default ones by default, in place.
 
@@ -73,26 +73,26 @@ class DistributeTranspiler:
         Raises TypeError and ValueError for arguments that cannot be, RuntimeError for programs
         that are transpiled already; nothing is rewritten then.
         """
-        trainers = self._take_older(older, trainers)
+        everybody = self._take_older(older, trainers)
         main = default_main_program() if program is None else program
         startup = default_startup_program() if startup_program is None else startup_program
         _expect_programs(main, startup)
         config = check_config(self.config)
         if config.mode == "nccl2":
-            transpile_nccl2(main, startup, trainer_id, trainers, current_endpoint, config)
+            transpile_nccl2(main, startup, trainer_id, everybody, current_endpoint, config)
         elif config.mode == "collective":
             rewriting = _collective(config)
-            arguments = (startup, main, trainer_id, trainers, current_endpoint, config.wait_port)
-            rewriting.transpile(*arguments)
+            arguments = (trainer_id, everybody, current_endpoint, config.wait_port)
+            rewriting.transpile(startup, main, *arguments)
             main.job = CollectiveJob(is_chief=trainer_id == 0)
         else:
             endpoints = parse_endpoints(pservers, "pservers")
-            count = _trainer_count(trainers)
+            count = _trainer_count(everybody)
             check_rank(trainer_id, count)
             numbers = (trainer_id, endpoints, count, bool(sync_mode))
             self._job = make_job(main, startup, *numbers, config, current_endpoint)
 
-    def _take_older(self, older: dict[str, Any], trainers: Any) -> Any:
+    def _take_older(self, older: Mapping[str, object], trainers: object) -> object:
         """Apply keywords of older releases to the settings; returns the trainers, under either
         name.
         """
@@ -171,11 +171,8 @@ class DistributeTranspiler:
 
         Raises TypeError for another type, RuntimeError before `transpile`.
         """
-        runtime_config = ServerRuntimeConfig() if server_config is None else server_config
-        if not isinstance(runtime_config, ServerRuntimeConfig):
-            kind = type(runtime_config).__name__
-            raise TypeError(f"server_config must be a ServerRuntimeConfig, not {kind}")
-        self._job = replace(self._made("_set_server_config"), threads=runtime_config)
+        threads = _runtime_config(server_config)
+        self._job = replace(self._made("_set_server_config"), threads=threads)
 
     def _made(self, what: str) -> Job:
         """The job; RuntimeError where `transpile` was not called, or for a job without servers."""
@@ -202,7 +199,16 @@ def _collective(config: DistributeTranspilerConfig) -> collective.Collective:
     return COLLECTIVE_MODES[config.collective_mode](config.nccl_comm_num)
 
 
-def _trainer_count(trainers: Any) -> int:
+def _runtime_config(server_config: object) -> ServerRuntimeConfig:
+    """The threads of the servers, those of the environment for None; TypeError for another type."""
+    runtime_config = ServerRuntimeConfig() if server_config is None else server_config
+    if not isinstance(runtime_config, ServerRuntimeConfig):
+        kind = type(runtime_config).__name__
+        raise TypeError(f"server_config must be a ServerRuntimeConfig, not {kind}")
+    return runtime_config
+
+
+def _trainer_count(trainers: object) -> int:
     """The number of trainers; TypeError for what is no int, ValueError below 1."""
     if not isinstance(trainers, int) or isinstance(trainers, bool):
         raise TypeError(
@@ -215,7 +221,7 @@ def _trainer_count(trainers: Any) -> int:
     return trainers
 
 
-def _expect_programs(*programs: Any) -> None:
+def _expect_programs(*programs: object) -> None:
     """TypeError for what is no Program, RuntimeError for what is transpiled already."""
     for program in programs:
         if not isinstance(program, Program):

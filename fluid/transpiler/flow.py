@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
-from compiler.ir.program import NO_BLOCK, Block, BlockRef, OpDesc, Program
+from compiler.ir.program import NO_BLOCK, BlockRef
+from fluid.framework import Block, Operator, Program
+from fluid.recording.narrowing import is_sequence
 
 __all__ = ["Source", "inner_blocks", "names_inside", "reads", "sources", "writes"]
 
@@ -20,17 +21,19 @@ Source = tuple[object, ...]
 """Source of a read value: an op's index and output position, or a name."""
 
 
-def inner_blocks(program: Program, op: OpDesc) -> list[Block]:
+def inner_blocks(program: Program, op: Operator) -> list[Block]:
     """The blocks that an op owns."""
-    values = [v for value in op.attrs.values() for v in (value if _is_list(value) else [value])]
-    return [program.blocks[ref] for ref in values if isinstance(ref, BlockRef)]
+    return [program.blocks[ref] for value in op.attrs.values() for ref in _refs(value)]
 
 
-def _is_list(value: Any) -> bool:
-    return isinstance(value, list | tuple)
+def _refs(value: object) -> list[BlockRef]:
+    """The blocks in the value of an attribute."""
+    if is_sequence(value):
+        return [item for item in value if isinstance(item, BlockRef)]
+    return [value] if isinstance(value, BlockRef) else []
 
 
-def reads(program: Program, op: OpDesc) -> list[str]:
+def reads(program: Program, op: Operator) -> list[str]:
     """The names that an op reads, and those that its blocks read from enclosing blocks."""
     names = dict.fromkeys(op.reads())
     for block in inner_blocks(program, op):
@@ -39,7 +42,7 @@ def reads(program: Program, op: OpDesc) -> list[str]:
     return list(names)
 
 
-def writes(program: Program, op: OpDesc) -> list[str]:
+def writes(program: Program, op: Operator) -> list[str]:
     """The names that an op writes, and those that its blocks write in enclosing blocks."""
     names = dict.fromkeys(op.writes())
     for block in inner_blocks(program, op):
@@ -48,7 +51,7 @@ def writes(program: Program, op: OpDesc) -> list[str]:
     return list(names)
 
 
-def names_inside(program: Program, op: OpDesc) -> set[str]:
+def names_inside(program: Program, op: Operator) -> set[str]:
     """Every name mentioned in the blocks of an op, or in its slots if it owns blocks."""
     blocks = inner_blocks(program, op)
     names = {*op.reads(), *op.writes()} if blocks else set[str]()
@@ -71,7 +74,7 @@ class _Walk:
     """A walk over a program in op order; `ends` are the known sources at the end of each block."""
 
     program: Program
-    ends: dict[int, dict[str, Source]] = field(default_factory=dict)
+    ends: dict[int, dict[str, Source]] = field(default_factory=dict[int, dict[str, Source]])
     count: int = 0
 
     def block(self, block: Block, around: Mapping[str, Source]) -> Iterator[Source]:
@@ -92,7 +95,7 @@ class _Walk:
         ends = self.ends.get(block.forward_block_idx, {})
         return {name: source for name, source in ends.items() if name in own}
 
-    def op(self, op: OpDesc, known: dict[str, Source]) -> Iterator[Source]:
+    def op(self, op: Operator, known: dict[str, Source]) -> Iterator[Source]:
         """The sources of the reads of an op and its blocks; then records its writes."""
         number, self.count = self.count, self.count + 1
         for at, name in enumerate(op.reads()):

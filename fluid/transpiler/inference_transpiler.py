@@ -7,7 +7,6 @@ code is fused anyway; the promised folding into fully connected layers is implem
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from compiler.ir.opdef.type_inference import op_text
 from compiler.ir.program import OpRole
@@ -84,7 +83,7 @@ class InferenceTranspiler:
         self.report = FusionReport(tuple(norms))
 
 
-def _checked(program: Any, place: Any, scope: Any, function: str) -> Scope:
+def _checked(program: Program, place: Place, scope: Scope | None, function: str) -> Scope:
     check_type(program, "program", Program, function)
     check_type(place, "place", (CPUPlace, CUDAPlace), function)
     check_type(scope, "scope", (Scope, type(None)), function)

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Collection
-from typing import Any
 
 from compiler.errors import VerifyError, did_you_mean
-from compiler.ir.program import Block, OpDesc
-from fluid.framework import Program, Variable
+from fluid.framework import Block, Operator, Program, Variable
 from fluid.recording.checks import check_type
+from fluid.recording.narrowing import is_collection
 from fluid.recording.op_records import user_line
 from fluid.transpiler.flow import DELETE, Source, sources
 from fluid.transpiler.reuse import Move, apply_moves, planned_moves
@@ -97,7 +96,7 @@ def _ending(unit: Unit, step: OpAccesses, kept: Collection[str]) -> list[str]:
     return sorted(name for name in ending if name not in kept)
 
 
-def _insert(block: Block, op: OpDesc, names: list[str]) -> None:
+def _insert(block: Block, op: Operator, names: list[str]) -> None:
     """Insert a deletion after an op, with the same op role."""
     index = next(at for at, other in enumerate(block.ops) if other is op) + 1
     attrs = {"op_role": int(op.attrs.get("op_role", 0))}
@@ -120,24 +119,28 @@ def _log_line(count: int, move: Move) -> str:
 # ---- arguments
 
 
-def _expect_program(program: Any, function: str) -> None:
+def _expect_program(program: object, function: str) -> None:
     check_type(program, "input_program", Program, function)
 
 
-def _skipped(program: Program, given: Any) -> set[str]:
+def _skipped(program: Program, given: object) -> set[str]:
     """The names in a `skip_opt_set`; warns about those that the program does not have."""
     if given is None:
         return set()
-    if not isinstance(given, set | frozenset | list | tuple):
+    if not is_collection(given):
         kind = type(given).__name__
         raise ValueError(f"only support skip_opt_set as set or list, but received {kind}")
-    for variable in given:
-        if not isinstance(variable, str | Variable):
-            kind = type(variable).__name__
-            raise TypeError(f"an item of skip_opt_set should be Variable or str, but is {kind}")
-    names = {variable if isinstance(variable, str) else variable.name for variable in given}
-    names_in_program = {var.name for var in program.all_vars()}
+    names = {_skipped_name(item) for item in given}
+    names_in_program = {var.name for var in program.list_vars()}
     for name in sorted(names - names_in_program):
         hint = did_you_mean(name, sorted(names_in_program)) or "it protects nothing"
         warnings.warn(f"skip_opt_set: the program has no variable {name!r}; {hint}", stacklevel=3)
     return names
+
+
+def _skipped_name(item: object) -> str:
+    """The name of an item of a `skip_opt_set`."""
+    if not isinstance(item, str | Variable):
+        kind = type(item).__name__
+        raise TypeError(f"an item of skip_opt_set should be Variable or str, but is {kind}")
+    return item if isinstance(item, str) else item.name

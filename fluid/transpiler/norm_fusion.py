@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any
 
 import numpy as np
 
@@ -17,7 +16,7 @@ from compiler.ir.conversion.reused_names import slots_renamed
 from compiler.ir.opdef.type_inference import op_text
 from compiler.ir.types import Array
 from compiler.passes.norm_folding import VECTORS, WEIGHTS, factor_and_shift
-from fluid.framework import Program
+from fluid.framework import Operator, Program
 from fluid.transpiler.flow import DELETE, inner_blocks, reads
 from fluid.transpiler.norm_matches import Match, match_norm, norms
 from fluid.transpiler.units import called_names, is_temporary
@@ -52,7 +51,7 @@ class NormFusion:
 
     program: Program
     scope: Scope
-    made: dict[str, Array] = field(default_factory=dict)
+    made: dict[str, Array] = field(default_factory=dict[str, Array])
 
     def run(self) -> list[Folded]:
         """Fold all foldable norms, in order, so that of two consecutive norms the first is folded
@@ -77,8 +76,9 @@ class NormFusion:
     def _fold(self, match: Match) -> None:
         """Fold one norm: first compute the values, which may be missing, then rewrite the ops."""
         norm = match.norm
-        vectors = [self._value(norm.inputs[slot][0], match) for slot in VECTORS]
-        factor, shift = factor_and_shift(*vectors, float(norm.attrs.get("epsilon", 1e-5)))
+        scale, bias, mean, variance = (self._value(norm.inputs[slot][0], match) for slot in VECTORS)
+        epsilon = float(norm.attrs.get("epsilon", 1e-5))
+        factor, shift = factor_and_shift(scale, bias, mean, variance, epsilon)
         added = sum((self._channels(name, match, len(factor)) for name in match.added), 0.0)
         weight = self._value(match.weight, match)
         scaled = match.traits.scaled(weight, factor)
@@ -94,7 +94,7 @@ class NormFusion:
             return self.made[name]
         variable = self.scope.find_var(name)
         tensor = None if variable is None else variable.get_tensor()
-        if tensor is None or not tensor._is_initialized():
+        if tensor is None or not tensor.is_initialized():
             raise NotInitialized(
                 f"{name!r} is not initialised in this scope: a batch norm cannot be folded",
                 op=op_text(match.norm),
@@ -105,7 +105,7 @@ class NormFusion:
         if var is None or value.shape != var.dims:
             raise ValueError(
                 f"{name!r} is {list(value.shape)} in this scope, but the program declares "
-                f"{list(var.shape) if var else 'none'} ({match.layer.source})"
+                f"{list(var.dims or ()) if var else 'none'} ({match.layer.source})"
             )
         return value
 
@@ -202,7 +202,7 @@ def _tell_owners(program: Program, folded: set[str], made: list[str]) -> None:
         op.inputs[_OUTER[op.type]] = [*op.inputs.get(_OUTER[op.type], ()), *new]
 
 
-def _all_inside(program: Program, ops: list[Any]) -> Iterator[Any]:
+def _all_inside(program: Program, ops: list[Operator]) -> Iterator[Operator]:
     """Ops and those in the blocks that they own."""
     for op in ops:
         yield op

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from compiler.ir.opdef.type_inference import op_text
-from compiler.ir.program import OpDesc
 from compiler.passes.norm_folding import NORMS, VECTORS, WEIGHTS, Layer, is_frozen, norm_axis
 from fluid.framework import Block, Operator, Program
 from fluid.transpiler.flow import DELETE, inner_blocks, reads, writes
@@ -51,7 +49,7 @@ class Match:
         return self.layer.inputs[WEIGHTS[self.layer.type]][0]
 
     @property
-    def ops(self) -> list[OpDesc]:
+    def ops(self) -> list[Operator]:
         """Its ops, in order."""
         return [op for op in (self.layer, self.bias, self.norm) if op is not None]
 
@@ -77,7 +75,7 @@ class Match:
         return [self.weight, *self.added, *(self.norm.inputs[slot][0] for slot in VECTORS)]
 
 
-def match_norm(program: Program, block: Block, norm: OpDesc) -> Match | str:
+def match_norm(program: Program, block: Block, norm: Operator) -> Match | str:
     """The match that ends in a norm, or the reason why it cannot be folded."""
     if not is_frozen(norm.attrs):
         return "it normalises with the statistics of the batch (training)"
@@ -92,11 +90,11 @@ def match_norm(program: Program, block: Block, norm: OpDesc) -> Match | str:
     return next(filter(None, _refusals(program, match)), match)
 
 
-def _origin(op: OpDesc | None) -> str:
+def _origin(op: Operator | None) -> str:
     return "no op of its block" if op is None else op.type
 
 
-def _writer(program: Program, block: Block, reader: OpDesc, name: str) -> OpDesc | None:
+def _writer(program: Program, block: Block, reader: Operator, name: str) -> Operator | None:
     """The last op before another one that writes a name; None if there is none."""
     end = next(at for at, op in enumerate(block.ops) if op is reader)
     return next((op for op in reversed(block.ops[:end]) if name in writes(program, op)), None)
@@ -119,7 +117,7 @@ def _refusals(program: Program, match: Match) -> Iterator[str]:
     yield from (_wanted(program, match.norm, *output) for output in match.norm.outputs.items())
 
 
-def _more_inside(layer: OpDesc) -> str:
+def _more_inside(layer: Operator) -> str:
     """Why a layer op does more than the layer: other tools fuse following ops into it."""
     more = [
         name for name, value in layer.attrs.items() if name.startswith("fuse_") and value is True
@@ -160,7 +158,7 @@ def along(dims: tuple[int, ...], axis: int, rank: int) -> tuple[int, ...]:
 # ---- who else reads or writes
 
 
-def _ops(program: Program) -> Iterator[OpDesc]:
+def _ops(program: Program) -> Iterator[Operator]:
     return (op for block in program.blocks for op in block.ops if op.type != DELETE)
 
 
@@ -203,7 +201,7 @@ def _touched(program: Program, match: Match, name: str) -> str:
     return ""
 
 
-def _wanted(program: Program, norm: OpDesc, slot: str, names: list[str]) -> str:
+def _wanted(program: Program, norm: Operator, slot: str, names: list[str]) -> str:
     """Why an output of a norm other than its result is needed."""
     same = norm.inputs.get(_KEPT_OUTPUTS.get(slot, ""), [])
     for name in names if slot != "Y" else ():
@@ -212,6 +210,6 @@ def _wanted(program: Program, norm: OpDesc, slot: str, names: list[str]) -> str:
     return ""
 
 
-def norms(program: Program) -> list[tuple[Block, Any]]:
+def norms(program: Program) -> list[tuple[Block, Operator]]:
     """Every norm of a program with its block, in order."""
     return [(block, op) for block in program.blocks for op in block.ops if op.type in NORMS]

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from math import prod
 
 from compiler.ir.conversion.reused_names import Reuse, record_reuse, slots_renamed
-from compiler.ir.program import VarDesc
+from fluid.framework import Variable
 from fluid.transpiler.units import ROLE_VAR, OpAccesses, Unit, is_temporary
 
 __all__ = ["Move", "apply_moves", "planned_moves"]
@@ -28,8 +28,8 @@ class Move:
     """
 
     at: int
-    var: VarDesc
-    storage: VarDesc
+    var: Variable
+    storage: Variable
     index: int
     size: int
 
@@ -46,8 +46,8 @@ class _Plan:
     unit: Unit
     kept: Collection[str]
     level: int
-    pool: list[VarDesc] = field(default_factory=list)
-    storage: dict[str, VarDesc] = field(default_factory=dict)
+    pool: list[Variable] = field(default_factory=list[Variable])
+    storage: dict[str, Variable] = field(default_factory=dict[str, Variable])
 
     def moves(self) -> Iterator[Move]:
         steps = self.unit.steps
@@ -64,7 +64,7 @@ class _Plan:
                     yield from self.move(at, step.block.vars[name])
             self.free(at, step, write_counts)
 
-    def move(self, at: int, var: VarDesc) -> Iterator[Move]:
+    def move(self, at: int, var: Variable) -> Iterator[Move]:
         """The move of a variable to the first fitting entry of the pool, if there is one."""
         here = self.unit.steps[at].block.vars
         for index, place in enumerate(self.pool):
@@ -83,13 +83,13 @@ class _Plan:
             self.pool.insert(bisect_right(self.pool, _size(place), key=_size), place)
 
 
-def _size(var: VarDesc) -> tuple[bool, int]:
+def _size(var: Variable) -> tuple[bool, int]:
     """Sort key of the pool: batch-dependent sizes first, then the number of elements."""
-    dims = var.dims or ()
+    dims = var.shape
     return dims[0] != -1, abs(prod(dims))
 
 
-def _fits(var: VarDesc, place: VarDesc, level: int) -> bool:
+def _fits(var: Variable, place: Variable, level: int) -> bool:
     """Level 0 requires equal shapes; level 1 as many elements, with equal batch dependence."""
     if var.element != place.element:
         return False

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 from compiler.ir.conversion.reused_names import ROLE_VAR
-from compiler.ir.program import GRAD, NO_BLOCK, Block, OpDesc, OpRole, Program, VarKind
+from compiler.ir.program import GRAD, NO_BLOCK, OpRole, VarKind
+from fluid.framework import Block, Operator, Program
+from fluid.recording.narrowing import is_list
 from fluid.transpiler.flow import DELETE, inner_blocks, names_inside, reads, writes
 
 __all__ = ["OpAccesses", "Unit", "called_names", "is_temporary", "kept_names", "units"]
@@ -27,7 +28,7 @@ class OpAccesses:
     """
 
     block: Block
-    op: OpDesc
+    op: Operator
     reads: frozenset[str]
     writes: tuple[str, ...]
     inside: frozenset[str]
@@ -39,8 +40,8 @@ class Unit:
     """Ops in execution order, and for each name the first and the last op that uses it."""
 
     steps: tuple[OpAccesses, ...]
-    first: dict[str, int] = field(default_factory=dict)
-    last: dict[str, int] = field(default_factory=dict)
+    first: dict[str, int] = field(default_factory=dict[str, int])
+    last: dict[str, int] = field(default_factory=dict[str, int])
 
 
 def units(program: Program) -> list[Unit]:
@@ -60,7 +61,7 @@ def _unit(program: Program, block: Block) -> Unit:
     return unit
 
 
-def _step(program: Program, block: Block, op: OpDesc) -> OpAccesses:
+def _step(program: Program, block: Block, op: Operator) -> OpAccesses:
     read, inside = frozenset(reads(program, op)), frozenset(names_inside(program, op))
     return OpAccesses(block, op, read, tuple(writes(program, op)), inside)
 
@@ -85,7 +86,7 @@ def is_temporary(block: Block, name: str) -> bool:
 
 
 def kept_names(
-    program: Any, skip: Iterable[str], *, gradients: bool, edges: bool = True
+    program: Program, skip: Iterable[str], *, gradients: bool, edges: bool = True
 ) -> set[str]:
     """Names that must neither be renamed nor deleted.
 
@@ -103,7 +104,7 @@ def kept_names(
     )
 
 
-def _forced(op: OpDesc, gradients: bool) -> list[str]:
+def _forced(op: Operator, gradients: bool) -> list[str]:
     updated = gradients and op.role == OpRole.OPTIMIZE
     forced = op.writes() if op.attrs.get("force_cpu") else []
     return forced + (list(op.attrs.get(ROLE_VAR, ())[1::2]) if updated else [])
@@ -115,26 +116,30 @@ def called_names(program: Program) -> set[str]:
     return {name for op in ops for name in _called(program, op)}
 
 
-def _called(program: Program, op: OpDesc) -> Iterator[str]:
+def _called(program: Program, op: Operator) -> Iterator[str]:
     if not inner_blocks(program, op):
         return
-    lists = (value for name, value in op.attrs.items() if name != ROLE_VAR)
-    named = (item for value in lists if isinstance(value, list) for item in value)
+    named = [name for attr, value in op.attrs.items() if attr != ROLE_VAR for name in _names(value)]
     inner = {name for block in inner_blocks(program, op) for name in block.vars}
-    for name in [*op.reads(), *op.writes(), *(name for name in named if isinstance(name, str))]:
+    for name in [*op.reads(), *op.writes(), *named]:
         yield from (called_name for called_name in (name, name + GRAD) if called_name in inner)
 
 
-def _edges(op: OpDesc) -> list[str]:
+def _names(value: object) -> list[str]:
+    """The names in the value of an attribute that is a list."""
+    return [item for item in value if isinstance(item, str)] if is_list(value) else []
+
+
+def _edges(op: Operator) -> list[str]:
     if op.type == "fetch":
         return op.reads()
     is_loss = op.role & OpRole.LOSS and not op.role & _NOT_FORWARD
     return op.writes() if is_loss or op.type == "feed" else []
 
 
-def _fed(program: Any) -> set[str]:
+def _fed(program: Program) -> set[str]:
     """The variables that users feed or readers yield."""
-    data = {var.name for var in program.all_vars() if getattr(var, "is_data", False)}
+    data = {var.name for var in program.list_vars() if var.is_data}
     return data.union(*(names for _, names in program.readers))
 
 

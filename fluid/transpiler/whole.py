@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 
 from fluid.framework import Program
@@ -11,7 +11,7 @@ __all__ = ["whole"]
 
 
 @contextmanager
-def whole(program: Program) -> Iterator[None]:
+def whole(program: Program) -> Generator[None]:
     """Restore ops, slots, attributes and variables if the `with` block raises an error."""
     blocks = [(block, list(block.ops), dict(block.vars)) for block in program.blocks]
     ops = [

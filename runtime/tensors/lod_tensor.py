@@ -162,9 +162,11 @@ class LoDTensor(ElementVersions):
             raise CompileError("an empty LoDTensor has no element type: call set first")
         return VarTypeId(DType.of(self._array.dtype).code)
 
-    def _is_initialized(self) -> bool:
+    def is_initialized(self) -> bool:
         """Whether anything was set."""
         return self._array is not None or self.is_offloaded
+
+    _is_initialized = is_initialized
 
     def lod(self) -> Lod:
         """The offsets of each level, outermost first; [] without LoD."""

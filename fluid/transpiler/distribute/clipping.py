@@ -17,11 +17,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TypeVar
 
 from fluid.framework import Operator
 
-__all__ = ["Clipping", "GlobalNorm", "clip_ops", "divide_clipping", "read_clipping"]
+__all__ = ["Clipping", "GlobalNorm", "clip_ops", "divide_clipping", "read_clipping", "role_names"]
+
+T = TypeVar("T")
 
 SCOPE = "/gradient_clip"
 SET_BEFOREHAND = "@CLIP"
@@ -69,6 +71,12 @@ class Clipping:
     """The clip by global norm that `send` applies."""
 
 
+def role_names(op: Operator) -> list[str]:
+    """The names in the `op_role_var` of an op: a parameter, then its gradient."""
+    names: Sequence[str] = op.attrs.get("op_role_var") or ()
+    return [str(name) for name in names]
+
+
 def clip_ops(ops: Sequence[Operator]) -> tuple[int, ...]:
     """The indices of the ops that clip gradients of parameters."""
     return tuple(
@@ -99,7 +107,7 @@ def _by_param(ops: Sequence[Operator], clips: Sequence[int]) -> dict[str, tuple[
     """The ops by the parameter in their `op_role_var`."""
     ops_by_param: dict[str, tuple[int, ...]] = {}
     for index in clips:
-        param = str(ops[index].attrs["op_role_var"][0])
+        param = role_names(ops[index])[0]
         ops_by_param[param] = (*ops_by_param.get(param, ()), index)
     return ops_by_param
 
@@ -107,8 +115,8 @@ def _by_param(ops: Sequence[Operator], clips: Sequence[int]) -> dict[str, tuple[
 def _results(ops: Sequence[Operator], clips: Sequence[int]) -> dict[str, str]:
     """The clipped gradient of each parameter, if a clip op computes it."""
     clipped = {name for index in clips for name in ops[index].writes()}
-    named = [ops[index].attrs["op_role_var"] for index in clips]
-    return {str(pair[0]): str(pair[1]) for pair in named if pair and pair[1] in clipped}
+    named = [role_names(ops[index]) for index in clips]
+    return {pair[0]: pair[1] for pair in named if pair and pair[1] in clipped}
 
 
 def _global_norm(
@@ -116,9 +124,7 @@ def _global_norm(
 ) -> GlobalNorm | None:
     """A clip by global norm recognised from its ops; None if they are something else."""
     by_kind = {kind: [i for i in clips if ops[i].type == kind] for kind in FACTOR}
-    scaled = {
-        str(ops[i].attrs["op_role_var"][0]): i for i in clips if ops[i].type == "elementwise_mul"
-    }
+    scaled = {role_names(ops[i])[0]: i for i in clips if ops[i].type == "elementwise_mul"}
     kinds = {ops[index].type for index in clips} - SQUARES - FACTOR - {"elementwise_mul"}
     if kinds or not scaled or any(len(indices) != 1 for indices in by_kind.values()):
         return None
@@ -182,11 +188,10 @@ def _exchanged(ops: Sequence[Operator], some: Collection[int], others: Collectio
     return ""
 
 
-def _chosen(found: dict[str, Any], params: Collection[str]) -> dict[str, Any]:
-    return {name: value for name, value in found.items() if name in params}
+def _chosen(by_param: dict[str, T], params: Collection[str]) -> dict[str, T]:
+    return {name: value for name, value in by_param.items() if name in params}
 
 
 def _param_name(op: Operator) -> str:
     """The parameter whose gradient an op clips; "" if it names none."""
-    named = op.attrs.get("op_role_var") or [""]
-    return str(named[0])
+    return next(iter(role_names(op)), "")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from typing import Any
+from collections.abc import Callable, Collection, Sequence
 
 from compiler.support.settings.paddle import (
     FLAGS_rpc_get_thread_num,
@@ -11,8 +10,8 @@ from compiler.support.settings.paddle import (
     FLAGS_rpc_send_thread_num,
 )
 from fluid.distributed.sharding import DistributedMode
-from fluid.framework import Parameter
-from fluid.transpiler.distribute.server_settings import server_settings
+from fluid.framework import Variable
+from fluid.transpiler.distribute.server_settings import FIELDS, server_settings
 from fluid.transpiler.ps_dispatcher import PSDispatcher, RoundRobin
 
 __all__ = [
@@ -47,7 +46,7 @@ class DistributeTranspilerConfig:
     """
 
     slice_var_up: bool = True
-    split_method: Any = None
+    split_method: type[PSDispatcher] | None = None
     min_block_size: int = LEAST_BLOCK
     enable_dc_asgd: bool = False
     mode: str = "pserver"
@@ -61,7 +60,7 @@ class DistributeTranspilerConfig:
     use_hierarchical_allreduce: bool = False
     hierarchical_allreduce_inter_nranks: int = 0
     collective_mode: str | None = None
-    params_on_servers: Collection[str] | Callable[[Parameter], bool] | None = None
+    params_on_servers: Collection[str] | Callable[[Variable], bool] | None = None
     ps_policy: str | None = None
     ps_heartbeat_seconds: float | None = None
     ps_lost_seconds: float | None = None
@@ -80,6 +79,15 @@ class DistributeTranspilerConfig:
 
     def __init__(self) -> None:
         pass
+
+    def dispatcher(self, endpoints: Sequence[str]) -> PSDispatcher:
+        """A new dispatcher of `split_method`."""
+        method = RoundRobin if self.split_method is None else self.split_method
+        return method(endpoints)
+
+    def server_fields(self) -> dict[str, object]:
+        """The fields of `server_settings`."""
+        return {name: getattr(self, name) for name in FIELDS}
 
     @property
     def runtime_split_send_recv(self) -> bool:
@@ -117,7 +125,7 @@ class DistributeTranspilerConfig:
         return DistributedMode.ASYNC if self.runtime_split_send_recv else DistributedMode.HALF_ASYNC
 
 
-def _check_choice(name: str, value: Any, other: str, other_value: bool) -> None:
+def _check_choice(name: str, value: object, other: str, other_value: bool) -> None:
     """ValueError for None, and where both of two settings that exclude each other are True."""
     if value is None:
         raise ValueError(f"{name} can't be None: set True or False")
@@ -127,7 +135,7 @@ def _check_choice(name: str, value: Any, other: str, other_value: bool) -> None:
         )
 
 
-def check_config(config: Any) -> DistributeTranspilerConfig:
+def check_config(config: object) -> DistributeTranspilerConfig:
     """The settings, checked, with `split_method` filled in.
 
     Raises TypeError for what is no config and for a `split_method` that is no subclass of
@@ -139,12 +147,7 @@ def check_config(config: Any) -> DistributeTranspilerConfig:
         raise TypeError(f"config must be a DistributeTranspilerConfig, not {kind}")
     if config.split_method is None:
         config.split_method = RoundRobin
-    method = config.split_method
-    if not (isinstance(method, type) and issubclass(method, PSDispatcher)):
-        raise TypeError(
-            "config.split_method must be a class derived from PSDispatcher, such as RoundRobin or "
-            f"HashName, not {method!r}"
-        )
+    _expect_dispatcher(config.split_method)
     if config.mode not in MODES:
         raise ValueError(f"config.mode must be one of {', '.join(MODES)}, but is {config.mode!r}")
     if config.min_block_size < LEAST_BLOCK:
@@ -152,8 +155,17 @@ def check_config(config: Any) -> DistributeTranspilerConfig:
             f"config.min_block_size must be at least {LEAST_BLOCK} elements, "
             f"but is {config.min_block_size}"
         )
-    server_settings(config)
+    server_settings(config.server_fields())
     return config
+
+
+def _expect_dispatcher(method: object) -> None:
+    """TypeError for a `split_method` that is no subclass of PSDispatcher."""
+    if not (isinstance(method, type) and issubclass(method, PSDispatcher)):
+        raise TypeError(
+            "config.split_method must be a class derived from PSDispatcher, such as RoundRobin or "
+            f"HashName, not {method!r}"
+        )
 
 
 class ServerRuntimeConfig:

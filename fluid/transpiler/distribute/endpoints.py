@@ -6,7 +6,8 @@ import socket
 import sys
 import time
 from collections.abc import Sequence
-from typing import Any
+
+from fluid.recording.narrowing import is_sequence
 
 __all__ = ["check_rank", "endpoint_list", "parse_endpoints", "wait_for_endpoints"]
 
@@ -14,18 +15,22 @@ CONNECT_SECONDS, RETRY_SECONDS = 2.0, 3.0
 """Timeout of a connection attempt and delay between attempts, as in the reference."""
 
 
-def parse_endpoints(text: Any, argument: str) -> list[str]:
+def parse_endpoints(text: object, argument: str) -> list[str]:
     """Parse a comma-separated string or a list of endpoints.
 
     Raises TypeError for anything else, ValueError for an endpoint that is not host:port, and for
     duplicates.
     """
-    if not isinstance(text, str | list | tuple):
+    parts: Sequence[object]
+    if isinstance(text, str):
+        parts = text.split(",")
+    elif is_sequence(text):
+        parts = text
+    else:
         raise TypeError(
             f"{argument} must be endpoints separated by commas, such as '127.0.0.1:6174,"
             f"127.0.0.1:6175', not {type(text).__name__}"
         )
-    parts = text.split(",") if isinstance(text, str) else text
     endpoints = [str(part).strip() for part in parts]
     for endpoint in endpoints:
         host, _, port = endpoint.rpartition(":")
@@ -39,7 +44,7 @@ def parse_endpoints(text: Any, argument: str) -> list[str]:
     return endpoints
 
 
-def check_rank(rank: Any, count: int, argument: str = "trainer_id") -> None:
+def check_rank(rank: object, count: int, argument: str = "trainer_id") -> None:
     """TypeError for a rank that is no int, ValueError for one outside of 0 to `count` - 1."""
     if not isinstance(rank, int) or isinstance(rank, bool):
         raise TypeError(f"{argument} must be an int, not {type(rank).__name__}")
@@ -49,7 +54,7 @@ def check_rank(rank: Any, count: int, argument: str = "trainer_id") -> None:
         )
 
 
-def endpoint_list(trainers: Any, rank: int, current: str) -> list[str]:
+def endpoint_list(trainers: object, rank: int, current: str) -> list[str]:
     """The endpoints of all trainers, checked against the rank and endpoint of this one.
 
     Raises ValueError where they contradict each other, TypeError for arguments of other types.

@@ -30,6 +30,5 @@ def rewrite_geo_trainer(program: Program, plan: ShardingPlan, trainer_id: int) -
             "op_role": int(OpRole.RPC),
             "op_role_var": [shards.param, shards.param],
         }
-        slots = {"inputs": {"X": shards.param}, "outputs": {"Out": control}}
-        block.append_op("send", **slots, attrs=attrs)
+        block.append_op("send", {"X": shards.param}, {"Out": control}, attrs)
         append_recv(block, shards, plan, trainer_id, control, joined=True)

@@ -110,7 +110,7 @@ def make_job(
     updates = _divided(origin, read_updates(origin, synchronous), endpoints, config)
     plan = make_plan(origin, updates, endpoints, trainers, synchronous, config)
     placement = make_placement(origin, updates, plan)
-    settings = server_settings(config)
+    settings = server_settings(config.server_fields())
     job = Job(
         main,
         origin,

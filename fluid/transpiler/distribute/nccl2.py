@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from fluid.distributed.job import CollectiveJob
 from fluid.framework import Program
 from fluid.recording.var_types import VarDesc
@@ -19,7 +17,7 @@ def transpile_nccl2(
     main: Program,
     startup: Program,
     trainer_id: int,
-    trainers: Any,
+    trainers: object,
     current_endpoint: str,
     config: DistributeTranspilerConfig,
 ) -> None:

@@ -38,7 +38,9 @@ def make_plan(
     table = distributed_table(program, endpoints)
     shards = _shards(program, updates, endpoints, config, table)
     if not config.slice_var_up:
-        np.random.RandomState(program.random_seed).shuffle(shards)
+        order = np.arange(len(shards))
+        np.random.RandomState(program.random_seed).shuffle(order)
+        shards = [shards[index] for index in order]
     counters = () if synchronous else schedule_counters(program, updates)
     return ShardingPlan(
         endpoints=tuple(endpoints),
@@ -83,7 +85,7 @@ def _placed(
     shards: Sequence[Shards], endpoints: Sequence[str], config: DistributeTranspilerConfig
 ) -> list[Shards]:
     """The slices with the servers that `split_method` chooses for them."""
-    dispatcher = config.split_method(list(endpoints))
+    dispatcher = config.dispatcher(list(endpoints))
     slices = [part for param_shards in shards for part in param_shards.slices]
     chosen = iter(dispatcher.dispatch(slices))
     return [

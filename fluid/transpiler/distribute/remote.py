@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from compiler.ir.program import OpRole
 from fluid.distributed.sharding import ShardingPlan, Shards, Table
 from fluid.framework import Block, Operator
+from fluid.recording.annotations import Attributes, Slots
 from fluid.recording.var_types import VarDesc
 from fluid.transpiler.distribute.names import control_name
 from fluid.transpiler.distribute.tables import insert_lookups
@@ -56,7 +56,7 @@ def _replace_distributed(block: Block, table: Table, trainer_id: int) -> None:
     def make(index: int, group: Sequence[Operator]) -> None:
         ids = [op.inputs["Ids"][0] for op in group]
         outputs = [op.outputs["Out"][0] for op in group]
-        steps: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = [
+        steps: list[tuple[str, Slots, Slots, Attributes]] = [
             ("split_ids", {"Ids": ids}, {"Out": asked}, {}),
             ("prefetch", {"X": asked}, {"Out": answered}, _prefetch_attrs(table, trainer_id)),
             ("merge_ids", {"Ids": ids, "Rows": asked, "X": answered}, {"Out": outputs}, {}),
@@ -67,7 +67,7 @@ def _replace_distributed(block: Block, table: Table, trainer_id: int) -> None:
     insert_lookups(block, table.name, make, "prefetch", distributed=True)
 
 
-def _prefetch_attrs(table: Table, trainer_id: int) -> dict[str, Any]:
+def _prefetch_attrs(table: Table, trainer_id: int) -> dict[str, object]:
     return {
         "epmap": list(table.endpoints),
         "trainer_id": trainer_id,

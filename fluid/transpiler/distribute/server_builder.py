@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+from compiler.ir.conversion.reused_names import slots_renamed
 from compiler.ir.program import BlockRef
 from fluid.distributed.sharding import ShardingPlan, Slice
 from fluid.framework import Block, Operator, Program
@@ -42,7 +43,7 @@ class ServerBuilder:
         self.program = Program()
         self.block = self.program.global_block()
         self.by_param = {update.param: update for update in updates.updates}
-        self.attrs: dict[str, Any] = {"lr_decay_block_id": NONE, "clip_block_id": NONE}
+        self.attrs: dict[str, object] = {"lr_decay_block_id": NONE, "clip_block_id": NONE}
         self.attrs |= {"checkpint_block_id": NONE, "prefetch_var_name_to_block_id": []}
         self.grad_blocks: list[str] = []
         self.sparse: list[str] = []
@@ -91,11 +92,5 @@ class ServerBuilder:
     ) -> Operator:
         """Append a copy of an op whose variables are declared."""
         attrs = {key: value for key, value in op.attrs.items() if key != "op_role_var"}
-        slots = [
-            {
-                slot: [names.get(name, name) for name in names_of_slot]
-                for slot, names_of_slot in side.items()
-            }
-            for side in (op.inputs, op.outputs)
-        ]
-        return block.add_op(op.type, *slots, attrs, op.source)
+        inputs, outputs = slots_renamed(op.inputs, names), slots_renamed(op.outputs, names)
+        return block.add_op(op.type, inputs, outputs, attrs, op.source)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
 from fluid.distributed.sharding import ShardingPlan, Slice, Table
 from fluid.framework import Block, Operator, Program
@@ -121,7 +120,7 @@ def _copy(
 def _copy_slice(block: Block, op: Operator, name: str, part: Slice | None) -> None:
     """Copy an op so that it computes a slice of its result."""
     assert part is not None
-    attrs: dict[str, Any] = {"shape": list(part.shape)}
+    attrs: dict[str, object] = {"shape": list(part.shape)}
     if op.type in DRAWN:
         attrs |= {"whole_shape": list(part.whole), "first_row": part.start}
     if op.type == "assign_value":
@@ -129,14 +128,14 @@ def _copy_slice(block: Block, op: Operator, name: str, part: Slice | None) -> No
     _add(block, op, {op.writes()[0]: name}, attrs)
 
 
-def _cut_values(op: Operator, part: Slice) -> dict[str, Any]:
+def _cut_values(op: Operator, part: Slice) -> dict[str, object]:
     """The values of a constant tensor that belong to a slice."""
     stop = part.offset + math.prod(part.shape)
     attrs = {name: op.attrs[name] for name in VALUES if op.attrs.get(name)}
     return {name: values[part.offset : stop] for name, values in attrs.items()}
 
 
-def _add(block: Block, op: Operator, names: Mapping[str, str], attrs: dict[str, Any]) -> None:
+def _add(block: Block, op: Operator, names: Mapping[str, str], attrs: dict[str, object]) -> None:
     """Append a copy of an op with other output names and attributes."""
     outputs = {
         slot: [names.get(n, n) for n in names_of_slot] for slot, names_of_slot in op.outputs.items()
@@ -162,7 +161,7 @@ def _init_table(block: Block, source: list[Operator], table: Table, endpoint: st
             "alone; use a constant, uniform or normal initializer"
         )
     servers, rows = len(table.endpoints), table.rows_here
-    attrs: dict[str, Any] = {"shape": [rows, table.shape[1]]}
+    attrs: dict[str, object] = {"shape": [rows, table.shape[1]]}
     if makers[0].type in DRAWN:
         number = table.endpoints.index(endpoint)
         whole = [rows * servers, table.shape[1]]

@@ -5,11 +5,25 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Protocol
 
 from fluid.distributed.sharding import Slice
 
 __all__ = ["VarBlock", "block_sizes", "row_slices", "slice_variable"]
+
+
+class Sized(Protocol):
+    """A variable, as it is sliced."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        ...
+
+    @property
+    def shape(self) -> Sequence[int]:
+        """The sizes of its axes."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -50,7 +64,7 @@ def block_sizes(shape: Sequence[int], slice_count: int, min_block_size: int) -> 
     return [min(size, numel - start) for start in range(0, numel, size)]
 
 
-def slice_variable(var_list: Iterable[Any], slice_count: int, min_block_size: int) -> list[str]:
+def slice_variable(var_list: Iterable[Sized], slice_count: int, min_block_size: int) -> list[str]:
     """The blocks of several variables, each as "name:number:elements", in their order.
 
     Raises ValueError as `block_sizes` does.

@@ -7,8 +7,7 @@ server r mod n: `split_ids`, `prefetch` and `merge_ids` look up, `split_ids` and
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from compiler.ir.program import OpRole
 from fluid.distributed.sharding import Table
@@ -72,7 +71,12 @@ def shape_readers() -> set[str]:
 
 
 def insert_lookups(
-    block: Block, name: str, make: Any, kind: str, *, distributed: bool = False
+    block: Block,
+    name: str,
+    make: Callable[[int, Sequence[Operator]], None],
+    kind: str,
+    *,
+    distributed: bool = False,
 ) -> None:
     """Replace the lookups of one table by ops that `make` inserts.
 
@@ -105,7 +109,7 @@ def insert_lookups(
 
 def _alike(ops: Sequence[Operator]) -> list[list[Operator]]:
     """Groups of lookups with equal type and padding, which one op can replace."""
-    groups: dict[Any, list[Operator]] = {}
+    groups: dict[tuple[str, object], list[Operator]] = {}
     for op in ops:
         groups.setdefault((op.type, op.attrs.get("padding_idx")), []).append(op)
     return list(groups.values())

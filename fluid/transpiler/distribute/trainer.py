@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from compiler.ir.program import OpRole
 from fluid.distributed.sharding import ShardingPlan, Shards
 from fluid.framework import Block, Operator, Program
 from fluid.recording import pruning
+from fluid.recording.annotations import Attributes, SlotValue
 from fluid.recording.var_types import VarDesc
 from fluid.transpiler.distribute.clipping import GlobalNorm
 from fluid.transpiler.distribute.names import control_name
@@ -120,18 +120,18 @@ class Rewriting:
         index: int,
         shards: Shards,
         names: list[str],
-        attrs: dict[str, Any],
+        added: Attributes,
         norm: GlobalNorm | None,
     ) -> None:
         control = self.controls[shards.param] = new_control(self.block)
         single = names[0] if len(names) == 1 else shards.gradient
-        inputs: dict[str, Any] = {"X": names}
-        outputs: dict[str, Any] = {"Out": control}
-        attrs = {
+        inputs: dict[str, SlotValue] = {"X": names}
+        outputs: dict[str, SlotValue] = {"Out": control}
+        attrs: dict[str, object] = {
             "epmap": shards.endpoints,
             "op_role": int(OpRole.RPC),
             "op_role_var": [shards.param, single],
-            **attrs,
+            **added,
         }
         if norm is not None:
             self._clip_sent(norm, inputs, outputs, attrs)
@@ -143,7 +143,11 @@ class Rewriting:
         return norm if norm is not None and param in norm.scaled else None
 
     def _clip_sent(
-        self, norm: GlobalNorm, inputs: dict[str, Any], outputs: dict[str, Any], attrs: Any
+        self,
+        norm: GlobalNorm,
+        inputs: dict[str, SlotValue],
+        outputs: dict[str, SlotValue],
+        attrs: dict[str, object],
     ) -> None:
         """Let a `send` scale its gradients; the first one computes the factor."""
         if self.factor:
@@ -207,8 +211,7 @@ class Rewriting:
                 "trainer_id": self.trainer_id,
                 "op_role": int(OpRole.RPC),
             }
-            slots = {"inputs": {"X": barrier}, "outputs": {"Out": received}}
-            self.block.append_op("fetch_barrier", **slots, attrs=attrs)
+            self.block.append_op("fetch_barrier", {"X": barrier}, {"Out": received}, attrs)
         if not self.plan.runtime_split:
             append_concats(self.block, dense, OpRole.DIST)
 
@@ -253,7 +256,7 @@ def append_recv(
     """Receive a parameter, or its blocks unless `recv` joins them; returns the received names."""
     whole = plan.runtime_split if joined is None else joined
     names = [shards.param] if whole else create_blocks(block, shards)
-    attrs: dict[str, Any] = {
+    attrs: dict[str, object] = {
         "epmap": shards.endpoints,
         "trainer_id": trainer_id,
         "recv_varnames": [part.name for part in shards.slices] if whole else [],

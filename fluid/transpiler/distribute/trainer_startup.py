@@ -4,8 +4,6 @@ parameters (B.5).
 
 from __future__ import annotations
 
-from typing import Any
-
 from compiler.ir.program import OpRole
 from fluid.distributed.sharding import DistributedMode, ShardingPlan
 from fluid.framework import Block, Operator, Program
@@ -69,7 +67,7 @@ def _add_counters(block: Block, plan: ShardingPlan) -> None:
 def add_constant(block: Block, name: str, value: float) -> Operator:
     """Declare an int64 [1] variable and prepend the op that initialises it."""
     block.create_var(name=name, shape=[1], dtype="int64", persistable=True)
-    attrs: dict[str, Any] = {"shape": [1], "dtype": int(block.var(name).dtype), "value": value}
+    attrs: dict[str, object] = {"shape": [1], "dtype": int(block.var(name).dtype), "value": value}
     return block.prepend_op("fill_constant", outputs={"Out": name}, attrs=attrs)
 
 

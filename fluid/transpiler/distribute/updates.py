@@ -7,8 +7,14 @@ from dataclasses import dataclass, replace
 
 from compiler.ir.opdef import is_registered
 from compiler.ir.program import GRAD, BlockRef, OpRole
-from fluid.framework import Operator, Parameter, Program
-from fluid.transpiler.distribute.clipping import Clipping, clip_ops, divide_clipping, read_clipping
+from fluid.framework import Operator, Program, Variable
+from fluid.transpiler.distribute.clipping import (
+    Clipping,
+    clip_ops,
+    divide_clipping,
+    read_clipping,
+    role_names,
+)
 
 __all__ = [
     "ParameterUpdate",
@@ -131,7 +137,7 @@ def _raw_gradients(ops: list[Operator]) -> dict[str, str]:
     gradients: dict[str, str] = {}
     for op in ops:
         if op.role & OpRole.BACKWARD:
-            named = op.attrs.get("op_role_var") or []
+            named = role_names(op)
             gradients |= dict(zip(named[::2], named[1::2], strict=True))
     return gradients
 
@@ -177,9 +183,9 @@ def _expect_plain(op: Operator) -> None:
 
 def _named_param(op: Operator) -> str:
     """The parameter that an op names itself; "" where it names none."""
-    named = op.attrs.get("op_role_var") or []
+    named = role_names(op)
     read = op.inputs.get("Param") or []
-    return str(named[0] if named else read[0] if read else "")
+    return named[0] if named else read[0] if read else ""
 
 
 def _users(ops: list[Operator], known: dict[int, str]) -> dict[str, set[str]]:
@@ -231,11 +237,11 @@ def _used_elsewhere(program: Program, updates: Updates, update: ParameterUpdate)
     rest = [*updates.updates, *updates.local]
     others += [index for other in rest if other is not update for index in other.ops]
     users = [ops[index] for index in others if index not in update.ops]
-    scaled = set() if updates.clipping.merged is None else {updates.clipping.merged.scale}
+    scaled = set[str]() if updates.clipping.merged is None else {updates.clipping.merged.scale}
     return {name for op in users for name in [*op.reads(), *op.writes()]} | scaled
 
 
-def parameter(program: Program, name: str) -> Parameter:
+def parameter(program: Program, name: str) -> Variable:
     """A parameter of the main block; ValueError where its shape is not known."""
     var = program.global_block().var(name)
     if not var.shape or min(var.shape) < 1:
