@@ -85,7 +85,7 @@ def _write(program: Program, strategy: BuildStrategy) -> None:
     """Write the program of rank 0 to the files named in the strategy."""
     if strategy.debug_graphviz_path:
         Path(strategy.debug_graphviz_path).write_text(program_dot(program), encoding="utf-8")
-    for pass_ in strategy._finalize_strategy_and_create_passes().all_passes():
+    for pass_ in strategy.finalized_passes().all_passes():
         pass_.apply(program)
 
 

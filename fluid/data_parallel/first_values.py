@@ -25,7 +25,7 @@ def broadcast_program(
     block, variables = broadcasts.global_block(), program.global_block().vars
     for name in sorted(set(names) & set(scope.names()) & variables.keys()):
         variable = scope.find_var(name)
-        if variable is None or not variable.get_tensor()._is_initialized():
+        if variable is None or not variable.get_tensor().is_initialized():
             continue
         if not variables[name].holds_tensor:
             continue

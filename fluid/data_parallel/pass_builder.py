@@ -9,7 +9,6 @@ attribute `graph_viz_path`. The others name optimisations that the compiler alwa
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from compiler.errors import did_you_mean
 from fluid.data_parallel.graphviz import program_dot
@@ -39,7 +38,7 @@ class BuildPass:
 
     def __init__(self, kind: str) -> None:
         self._kind = kind
-        self._attributes: dict[str, Any] = {}
+        self._attributes: dict[str, object] = {}
 
     def type(self) -> str:
         """The name of the pass."""
@@ -49,7 +48,7 @@ class BuildPass:
         """Whether an attribute was set."""
         return name in self._attributes
 
-    def set(self, name: str, value: Any) -> None:
+    def set(self, name: str, value: object) -> None:
         """Set an attribute, replacing an earlier value."""
         self._attributes[name] = value
 
@@ -65,7 +64,7 @@ class BuildPass:
         """Write the program as Graphviz text, for a `graph_viz_pass` with a path."""
         path = self._attributes.get("graph_viz_path")
         if self._kind == VIZ and path:
-            Path(path).write_text(program_dot(program), encoding="utf-8")
+            Path(str(path)).write_text(program_dot(program), encoding="utf-8")
 
 
 class PassBuilder:
@@ -75,7 +74,7 @@ class PassBuilder:
         self._passes = [BuildPass(kind) for kind in kinds]
 
     @staticmethod
-    def of(strategy: Any) -> PassBuilder:
+    def of(strategy: object) -> PassBuilder:
         """The passes requested by the flags of a BuildStrategy."""
         kinds = [kind for flag, kind in _BY_FLAG.items() if getattr(strategy, flag)]
         return PassBuilder([*kinds, *_ALWAYS])

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from types import MappingProxyType
-from typing import Any
 
 from compiler.ir.program import OpDesc, OpRole
-from fluid.framework import Program
+from fluid.recording.annotations import Attributes
+from fluid.recording.block import BlockProgram
 
 __all__ = [
     "computes_gradients",
@@ -30,7 +30,7 @@ _SYNC_TYPES = {"batch_norm": "sync_batch_norm", "batch_norm_grad": "sync_batch_n
 
 
 def insert_all_reduces(
-    program: Program,
+    program: BlockProgram,
     ranks: int,
     rings: int = 1,
     scale: bool = True,
@@ -59,7 +59,7 @@ def insert_all_reduces(
     return summed
 
 
-def set_rank_count(program: Program, ranks: int) -> None:
+def set_rank_count(program: BlockProgram, ranks: int) -> None:
     """Set the number of ranks in ops that compress gradients."""
     block = program.global_block()
     numbers = {op.inputs["nranks"][0] for op in block.ops if op.type == "dgc"}
@@ -69,7 +69,7 @@ def set_rank_count(program: Program, ranks: int) -> None:
         block.insert_op(0, "fill_constant", {}, {"Out": name}, attrs)
 
 
-def sum_of(op: OpDesc) -> tuple[str, dict[str, str], dict[str, Any]]:
+def sum_of(op: OpDesc) -> tuple[str, dict[str, str], dict[str, object]]:
     """The all-reduce op for a gradient that `op` completes, with its extra inputs and attributes.
 
     A compressed gradient is sent without its zeros.
@@ -80,7 +80,7 @@ def sum_of(op: OpDesc) -> tuple[str, dict[str, str], dict[str, Any]]:
     return "dgc_allreduce_sum", {"current_step": op.inputs["current_step"][0]}, begin
 
 
-def insert_gradient_scale(program: Program, ranks: int) -> None:
+def insert_gradient_scale(program: BlockProgram, ranks: int) -> None:
     """Multiply the gradient of the loss by 1/ranks, right after the op that writes it."""
     block = program.global_block()
     for index, op in reversed(list(enumerate(block.ops))):
@@ -90,12 +90,12 @@ def insert_gradient_scale(program: Program, ranks: int) -> None:
             block.insert_op(index + 1, "scale", {"X": name}, {"Out": name}, attrs)
 
 
-def loss_gradients(program: Program) -> list[str]:
+def loss_gradients(program: BlockProgram) -> list[str]:
     """Names of the loss gradients: the outputs of ops whose role is Backward and Loss."""
     return [op.writes()[0] for op in program.global_block().ops if _is_loss_gradient(op)]
 
 
-def remove_loss_gradients(program: Program) -> None:
+def remove_loss_gradients(program: BlockProgram) -> None:
     """Remove the ops that write the loss gradient; the user feeds it instead."""
     block = program.global_block()
     for index, op in reversed(list(enumerate(block.ops))):
@@ -103,7 +103,7 @@ def remove_loss_gradients(program: Program) -> None:
             block.remove_op(index)
 
 
-def synchronize_batch_norms(program: Program) -> None:
+def synchronize_batch_norms(program: BlockProgram) -> None:
     """Replace each batch_norm and its gradient by the op with statistics over all ranks."""
     for block in program.blocks:
         for op in block.ops:
@@ -114,7 +114,7 @@ def synchronize_batch_norms(program: Program) -> None:
 def gradient_pairs(op: OpDesc) -> Iterator[tuple[str, str]]:
     """The (parameter, gradient) names in `op_role_var` of a backward op; none for other ops."""
     if op.role & OpRole.BACKWARD:
-        names = op.attrs.get("op_role_var") or []
+        names: list[str] = op.attrs.get("op_role_var") or []
         yield from zip(names[::2], names[1::2], strict=True)
 
 
@@ -123,7 +123,7 @@ def _is_loss_gradient(op: OpDesc) -> bool:
 
 
 def _insert_sums(
-    program: Program, rings: int, attrs: Mapping[str, Any], params: Collection[str] | None
+    program: BlockProgram, rings: int, attrs: Attributes, params: Collection[str] | None
 ) -> list[str]:
     """Insert the all-reduces of all gradients; returns their names, the last one first."""
     block, summed = program.global_block(), list[str]()
@@ -139,7 +139,7 @@ def _insert_sums(
     return summed
 
 
-def _insert_comm_syncs(program: Program, name: str, rings: int) -> None:
+def _insert_comm_syncs(program: BlockProgram, name: str, rings: int) -> None:
     """Insert a wait for the all-reduces of each ring before the first optimizer op."""
     ops = program.global_block().ops
     first = next((i for i, op in enumerate(ops) if op.role & OpRole.OPTIMIZE), None)
@@ -149,11 +149,11 @@ def _insert_comm_syncs(program: Program, name: str, rings: int) -> None:
 
 
 def _insert(
-    program: Program,
+    program: BlockProgram,
     index: int,
     kind: str,
     name: str,
-    attrs: Mapping[str, Any],
+    attrs: Attributes,
     inputs: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """Insert a collective on one variable, in place, with the role Backward."""
@@ -161,12 +161,12 @@ def _insert(
     program.global_block().insert_op(index, kind, inputs, {"Out": name}, attrs)
 
 
-def _is_common(program: Program, name: str, params: Collection[str] | None) -> bool:
+def _is_common(program: BlockProgram, name: str, params: Collection[str] | None) -> bool:
     """Whether all ranks update a parameter: it is in `params`, if given, and not distributed."""
     chosen = params is None or name in params
     return chosen and not getattr(program.global_block().vars.get(name), "is_distributed", False)
 
 
-def computes_gradients(program: Program) -> bool:
+def computes_gradients(program: BlockProgram) -> bool:
     """Whether any op of the main block belongs to the backward pass."""
     return any(op.role & OpRole.BACKWARD for op in program.global_block().ops)

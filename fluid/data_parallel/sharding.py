@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from math import prod
-from typing import Any
 
 from compiler.ir.program import OpDesc, OpRole, VarDesc, VarKind
 from fluid.data_parallel.rewrite import (
@@ -20,6 +19,7 @@ from fluid.data_parallel.rewrite import (
     sum_of,
 )
 from fluid.framework import Program
+from fluid.recording.annotations import Attributes
 
 __all__ = ["ParameterOwners", "find_shards", "sharded"]
 
@@ -159,7 +159,7 @@ def _trimmed(
     shards: ParameterOwners,
     rank: int,
     fetch: Collection[str],
-    alone: Mapping[str, Any],
+    alone: Attributes,
 ) -> Program:
     """A clone in which updates of other ranks' parameters are replaced by broadcasts from their
     owners.
@@ -211,9 +211,7 @@ def _gradients_read(program: Program, shards: ParameterOwners) -> set[str]:
     return {name for op in later for name in op.reads() if name in gradients}
 
 
-def _insert_reductions(
-    program: Program, roots: Mapping[str, int], alone: Mapping[str, Any]
-) -> None:
+def _insert_reductions(program: Program, roots: Mapping[str, int], alone: Attributes) -> None:
     """Reduce each gradient right after the op that completes it: to its root, or to all ranks."""
     block = program.global_block()
     for index, op in reversed(list(enumerate(block.ops))):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from copy import copy
 from enum import Enum
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from compiler.errors import did_you_mean
 from fluid.data_parallel.pass_builder import PassBuilder
@@ -20,7 +20,7 @@ __all__ = ["BuildStrategy", "ExecutionStrategy", "GradientScaleStrategy", "Reduc
 class _Strategy:
     """Settings by name, each with a default; unknown names raise AttributeError."""
 
-    _defaults: ClassVar[MappingProxyType[str, Any]]
+    _defaults: ClassVar[MappingProxyType[str, object]]
 
     def __init_subclass__(cls) -> None:
         for name, value in cls._defaults.items():
@@ -30,7 +30,7 @@ class _Strategy:
         for name, value in self._defaults.items():
             setattr(self, name, copy(value))
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         if name not in self._defaults:
             hint = did_you_mean(name, self._defaults)
             raise AttributeError(f"{type(self).__name__} has no {name!r}; {hint}".rstrip("; "))
@@ -95,6 +95,34 @@ class BuildStrategy(_Strategy):
 
     ReduceStrategy = ReduceStrategy
     GradientScaleStrategy = GradientScaleStrategy
+
+    _pass_builder: PassBuilder | None
+    async_mode: bool
+    cache_runtime_context: bool
+    debug_graphviz_path: str
+    enable_auto_fusion: bool
+    enable_backward_optimizer_op_deps: bool
+    enable_inplace: bool
+    enable_sequential_execution: bool
+    fuse_all_optimizer_ops: bool
+    fuse_all_reduce_ops: bool
+    fuse_bn_act_ops: bool
+    fuse_broadcast_ops: bool
+    fuse_elewise_add_act_ops: bool
+    fuse_relu_depthwise_conv: bool
+    gradient_scale_strategy: GradientScaleStrategy
+    hierarchical_allreduce_inter_nranks: int
+    is_distribution: bool
+    memory_optimize: bool | None
+    mkldnn_enabled_op_types: set[str]
+    nccl_comm_num: int
+    num_trainers: int
+    reduce_strategy: ReduceStrategy
+    remove_unnecessary_lock: bool
+    sync_batch_norm: bool
+    trainer_id: int
+    trainers_endpoints: list[str]
+    use_hierarchical_allreduce: bool
     _defaults = MappingProxyType(
         {
             "_pass_builder": None,
@@ -115,7 +143,7 @@ class BuildStrategy(_Strategy):
             "hierarchical_allreduce_inter_nranks": 0,
             "is_distribution": False,
             "memory_optimize": None,
-            "mkldnn_enabled_op_types": set(),
+            "mkldnn_enabled_op_types": set[str](),
             "nccl_comm_num": 1,
             "num_trainers": 1,
             "reduce_strategy": ReduceStrategy.AllReduce,
@@ -127,11 +155,13 @@ class BuildStrategy(_Strategy):
         }
     )
 
-    def _finalize_strategy_and_create_passes(self) -> PassBuilder:
+    def finalized_passes(self) -> PassBuilder:
         """The passes that build the program, as a list that may be edited before the first run."""
         if self._pass_builder is None:
             self._pass_builder = PassBuilder.of(self)
         return self._pass_builder
+
+    _finalize_strategy_and_create_passes = finalized_passes
 
 
 class ExecutionStrategy(_Strategy):
@@ -149,6 +179,14 @@ class ExecutionStrategy(_Strategy):
     every step; `ParallelExecutor.drop_local_exe_scopes` frees it).
     """
 
+    _dry_run: bool
+    allow_op_delay: bool
+    num_iteration_per_drop_scope: int
+    num_iteration_per_run: int
+    num_threads: int
+    use_cuda: bool
+    use_experimental_executor: bool
+    use_thread_barrier: bool
     _defaults = MappingProxyType(
         {
             "_dry_run": False,

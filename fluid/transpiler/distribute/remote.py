@@ -87,10 +87,14 @@ def send_table(block: Block, plan: ShardingPlan, trainer_id: int) -> str:
         raise ValueError(f"no op computes {table.gradient!r}, the gradient of table {table.name!r}")
     servers = range(len(table.endpoints))
     named = [plan.sent_name(table.gradient, trainer_id) + f".pserver_{i}" for i in servers]
-    dtype = block.var(table.name).dtype
     for name in named:
-        fields = {"shape": table.shape, "dtype": dtype, "persistable": False}
-        block.create_var(name=name, type=VarDesc.VarType.SELECTED_ROWS, **fields)
+        block.create_var(
+            name=name,
+            type=VarDesc.VarType.SELECTED_ROWS,
+            shape=table.shape,
+            dtype=block.var(table.name).dtype,
+            persistable=False,
+        )
     slots = {"inputs": {"Ids": table.gradient}, "outputs": {"Out": named}}
     block.insert_op(indices[-1] + 1, "split_ids", **slots, attrs={"op_role": int(OpRole.DIST)})
     control = control_name(block)

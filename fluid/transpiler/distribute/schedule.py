@@ -40,7 +40,7 @@ def _copy(server: ServerBuilder, block: Block, op: Operator) -> None:
     for name, value in op.attrs.items():
         if isinstance(value, BlockRef):
             inner = server.program.add_block(block.idx)
-            _copy_block(server, op.block.program.block(value), inner)
+            _copy_block(server, server.origin.block(value), inner)
             copied.set_attr(name, BlockRef(inner.idx))
 
 
@@ -52,5 +52,5 @@ def _copy_block(server: ServerBuilder, source: Block, target: Block) -> None:
         for name, value in op.attrs.items():
             if isinstance(value, BlockRef):
                 inner = server.program.add_block(target.idx)
-                _copy_block(server, op.block.program.block(value), inner)
+                _copy_block(server, server.origin.block(value), inner)
                 copied.set_attr(name, BlockRef(inner.idx))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
 
 from compiler.ir.conversion.reused_names import slots_renamed
 from compiler.ir.program import BlockRef
@@ -69,15 +68,21 @@ class ServerBuilder:
         var = self.source.find_var_recursive(like or name)
         if name in self.block.vars or var is None:
             return
-        fields: dict[str, Any] = {"type": var.type}
-        if var.holds_tensor:
-            cut = part is not None and var.shape == part.whole
-            fields |= {"shape": part.shape if part is not None and cut else shape or var.shape}
-            fields |= {"dtype": var.dtype, "lod_level": var.lod_level}
-            if initialised:
-                self.initial[name] = InitialValue(like or name, part if cut else None)
         is_persistable = var.persistable if persistable is None else persistable
-        self.block.create_var(name=name, persistable=is_persistable, **fields)
+        if not var.holds_tensor:
+            self.block.create_var(name=name, persistable=is_persistable, type=var.type)
+            return
+        cut = part if part is not None and var.shape == part.whole else None
+        self.block.create_var(
+            name=name,
+            persistable=is_persistable,
+            type=var.type,
+            shape=(shape or var.shape) if cut is None else cut.shape,
+            dtype=var.dtype,
+            lod_level=var.lod_level,
+        )
+        if initialised:
+            self.initial[name] = InitialValue(like or name, cut)
 
     def copy_op(
         self, block: Block, op: Operator, names: Mapping[str, str], part: Slice | None = None

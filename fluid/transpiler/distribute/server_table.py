@@ -38,11 +38,14 @@ def _add_update(server: ServerBuilder, table: Table, parent: int, rows: tuple[in
     block = server.program.add_block(parent)
     number = server.plan.endpoints.index(server.endpoint)
     names = _sent_names(server.plan, table, number)
-    fields = {"shape": rows, "dtype": server.source.var(table.name).dtype}
-    sparse = VarDesc.VarType.SELECTED_ROWS
     for name in dict.fromkeys([*names, table.gradient]):
-        is_gradient = name == table.gradient
-        server.block.create_var(name=name, type=sparse, persistable=is_gradient, **fields)
+        server.block.create_var(
+            name=name,
+            type=VarDesc.VarType.SELECTED_ROWS,
+            persistable=name == table.gradient,
+            shape=rows,
+            dtype=server.source.var(table.name).dtype,
+        )
     gradient = names[0]
     if server.plan.merges:
         gradient = table.gradient

@@ -105,8 +105,13 @@ class Rewriting:
         whole = self.block.var(shards.gradient)
         blocks = [self._sent(part.named(shards.gradient)) for part in shards.slices]
         for name, part in zip(blocks, shards.slices, strict=True):
-            fields = {"shape": part.shape, "dtype": whole.dtype, "type": whole.type}
-            self.block.create_var(name=name, persistable=False, **fields)
+            self.block.create_var(
+                name=name,
+                persistable=False,
+                shape=part.shape,
+                dtype=whole.dtype,
+                type=whole.type,
+            )
         kind, sections = ("split_byref", "sections")
         if shards.is_sparse:
             kind, sections = ("split_selected_rows", "height_sections")
@@ -168,8 +173,7 @@ class Rewriting:
         for counter in self.plan.counters:
             for trainer in range(self.plan.trainers):
                 name = self.plan.counter_name(counter, trainer)
-                fields = {"shape": [1], "dtype": "int64", "persistable": True}
-                self.block.create_var(name=name, **fields)
+                self.block.create_var(name=name, shape=[1], dtype="int64", persistable=True)
             name = self.plan.counter_name(counter, self.trainer_id)
             attrs = {
                 "epmap": list(self.plan.endpoints),
