@@ -30,15 +30,13 @@ def fluid(*arguments, **environment):
     )  # fmt: skip
 
 
-def test_every_kernel_is_built_for_every_gpu_and_none_spills(tmp_path):
-    done = fluid(
-        "compile", MODEL, "--target", "cuda:80,cuda:90,cuda:100,hip:gfx942", "-o", tmp_path
-    )
+def test_every_kernel_is_built_for_each_gpu_and_none_spills(tmp_path):
+    done = fluid("compile", MODEL, "--target", "cuda:80,cuda:100,hip:gfx942", "-o", tmp_path)
     assert done.returncode == 0, done.stderr
     rows = json.loads((tmp_path / "kernels.json").read_text())["kernels"]
-    assert {row["gpu"] for row in rows} == {"cuda:80", "cuda:90", "cuda:100", "hip:gfx942"}
+    assert {row["gpu"] for row in rows} == {"cuda:80", "cuda:100", "hip:gfx942"}
     kinds = {(row["kernel"], row["constants"].get("ROWS")) for row in rows}
-    assert len(rows) == len({row["file"] for row in rows}) == 4 * len(kinds)
+    assert len(rows) == len({row["file"] for row in rows}) == 3 * len(kinds)
     assert {rows for name, rows in kinds if name.startswith("mul")} == {16, 32, 64, 128}
     assert not any(row["spilled"] for row in rows)
     assert all((tmp_path / row["file"]).stat().st_size == row["bytes"] > 0 for row in rows)

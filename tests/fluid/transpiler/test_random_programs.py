@@ -74,7 +74,7 @@ def test_what_is_compiled_is_the_same(steps: list[chance.Step]) -> None:
         assert show(to_graph(program, {"x": X.shape}, fetch)) == graph, way
 
 
-@settings(max_examples=8)
+@settings(max_examples=4)
 @given(chance.steps)
 def test_numbers_are_the_same(steps: list[chance.Step]) -> None:
     """Bit for bit, also where only the names that are left are known, as of a file."""
@@ -85,7 +85,7 @@ def test_numbers_are_the_same(steps: list[chance.Step]) -> None:
     np.testing.assert_array_equal(run(without_marks(program), startup, [loss]), losses)
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(chance.norm_steps)
 def test_networks_with_folded_norms_compute_the_same(steps: list[chance.Step]) -> None:
     """To 1e-4 of the largest; what can be folded is, a second time there is nothing to do."""

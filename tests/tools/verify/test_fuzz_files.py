@@ -8,16 +8,16 @@ from tools.verify.support.damage import damaged_bytes, damaged_fields, words_of
 
 
 def test_damaged_files_are_rejected_or_read() -> None:
-    tallies = fuzz(range(260), compile_too=True)
+    tallies = fuzz(range(130), compile_too=True)
     assert {kind: tally.failures for kind, tally in tallies.items()} == {
         kind: {} for kind in tallies
     }
-    assert [tally.cases for tally in tallies.values()] == [52] * 5
+    assert [tally.cases for tally in tallies.values()] == [26] * 5
     for tally in tallies.values():
         assert tally.cases == tally.refused + tally.read
         assert min(tally.refused, tally.read) > 0
-    assert tallies["program: fields"].compiled > 20
-    assert "met     0 of 260 damaged files fail" in report(tallies)
+    assert tallies["program: fields"].compiled > 10
+    assert "met     0 of 130 damaged files fail" in report(tallies)
 
 
 def test_the_same_chance_damages_the_same() -> None:
