@@ -1,4 +1,4 @@
-"""Holds one generated module against the interpreter on feeds of several sizes."""
+"""Compares a generated module with the interpreter on feeds of several sizes."""
 
 from collections.abc import Mapping
 
@@ -10,7 +10,7 @@ from compiler.ir.text.printer import parse
 from tests.codegen.support import module_of
 
 
-def hold(text: str, *sizes: Mapping[str, int]) -> None:
+def assert_matches_reference(text: str, *sizes: Mapping[str, int]) -> None:
     """Run the module of a graph for each choice of named sizes, twice, results and state."""
     graph = parse(text)
     draw = np.random.default_rng(0)

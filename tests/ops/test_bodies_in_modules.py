@@ -54,7 +54,7 @@ def aligned(op: Any, values: dict[str, Any]) -> dict[str, Any]:
     return {slot: v.reshape(views[slot]) if slot in views else v for slot, v in values.items()}
 
 
-def hold(op: Any, body: str, values: dict[str, Any]) -> None:
+def assert_same_result(op: Any, body: str, values: dict[str, Any]) -> None:
     """Compare the result of a body in its class with that of the copied function."""
     names = parameters(type(op), body)
     first = [np] if names[0][0] == "xp" else []
@@ -69,7 +69,7 @@ def hold(op: Any, body: str, values: dict[str, Any]) -> None:
 def test_body_alone(sample: Sample) -> None:
     op = find(sample.op)(sample.attrs)
     body = "compute" if isinstance(op, Pointwise) else "numpy"
-    hold(op, body, aligned(op, dict(sample.inputs)))
+    assert_same_result(op, body, aligned(op, dict(sample.inputs)))
 
 
 @pytest.mark.parametrize(
@@ -80,4 +80,6 @@ def test_gradient_alone(sample: Sample) -> None:
     outputs = op.evaluate(sample.inputs)
     weights = weights_for(sample.op, outputs)
     known = aligned(op, dict(sample.inputs)) | outputs
-    hold(op, "grad", known | {slot + GRAD: weight for slot, weight in weights.items()})
+    assert_same_result(
+        op, "grad", known | {slot + GRAD: weight for slot, weight in weights.items()}
+    )

@@ -55,7 +55,7 @@ def shapes(least: int = 1, most: int = 4, sizes: st.SearchStrategy[int] = SIZES)
     return drawn.filter(lambda shape: np.prod(shape) <= 4000)
 
 
-def hold(sample: Sample, *, batch: int = NOBODY, loosely: float = 1.0) -> None:
+def assert_matches_reference(sample: Sample, *, batch: int = NOBODY, loosely: float = 1.0) -> None:
     """Compare a call and its gradient with the reference implementation: by sizes, and by a name for the batch."""
     cases = [forward(sample)]
     if sample.grads and find(sample.op).grad_class:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from tests.codegen.families.support import BATCHES, drawn, hold
+from tests.codegen.families.support import BATCHES, assert_matches_reference, drawn
 from tests.ops.samples.conv import convolution, stamping
 from tests.ops.samples.pool import pooling, volumes
 from tests.ops.samples.vision import resized
@@ -33,7 +33,7 @@ def test_convolution(data, batch, height, width, down, across, attrs):
     assume(span[0] <= height and span[1] <= width)
     images = (batch, groups * depth, height, width)
     sample = convolution(images, (groups * filters, depth, down, across), groups=groups, **attrs)
-    hold(sample, batch=batch, loosely=5)
+    assert_matches_reference(sample, batch=batch, loosely=5)
 
 
 @drawn(3)
@@ -42,7 +42,7 @@ def test_transposed_convolution(data, batch, height, width, down, across, attrs)
     groups, depth, filters = (data.draw(st.integers(1, 3)) for _ in range(3))
     images = (batch, groups * depth, height, width)
     sample = stamping(images, (groups * depth, filters, down, across), groups=groups, **attrs)
-    hold(sample, batch=batch, loosely=5)
+    assert_matches_reference(sample, batch=batch, loosely=5)
 
 
 @drawn(3)
@@ -52,7 +52,7 @@ def test_depthwise_convolution(data, batch, height, width, side, attrs):
     assume(max(attrs["dilations"]) * (side - 1) + 1 <= min(height, width))
     images, filters = (batch, channels, height, width), (channels * times, 1, side, side)
     sample = convolution(images, filters, op="depthwise_conv2d", groups=channels, **attrs)
-    hold(sample, batch=batch, loosely=5)
+    assert_matches_reference(sample, batch=batch, loosely=5)
 
 
 @drawn(8)
@@ -68,14 +68,16 @@ def test_pools(data, batch, height, width, kind):
     }
     layout = data.draw(st.sampled_from(["NCHW", "NHWC"]))
     images = (batch, 3, height, width) if layout == "NCHW" else (batch, height, width, 3)
-    hold(pooling(images, kind, ksize, data_format=layout, **attrs), batch=batch)
+    assert_matches_reference(pooling(images, kind, ksize, data_format=layout, **attrs), batch=batch)
 
 
 @drawn(3)
 @given(st.data(), BATCHES, SIDES, SIDES, st.sampled_from(["max", "avg"]))
 def test_adaptive_pools(data, batch, height, width, kind):
     ksize = [data.draw(st.integers(1, size)) for size in (height, width)]
-    hold(pooling((batch, 2, height, width), kind, ksize, adaptive=True), batch=batch)
+    assert_matches_reference(
+        pooling((batch, 2, height, width), kind, ksize, adaptive=True), batch=batch
+    )
 
 
 @drawn(2)
@@ -83,7 +85,7 @@ def test_adaptive_pools(data, batch, height, width, kind):
 def test_pools_of_volumes(data, kind):
     sizes = [data.draw(st.integers(3, 6)) for _ in range(3)]
     ksize = [data.draw(st.integers(1, 3)) for _ in range(3)]
-    hold(volumes((2, 2, *sizes), kind, ksize, strides=[2, 1, 2]))
+    assert_matches_reference(volumes((2, 2, *sizes), kind, ksize, strides=[2, 1, 2]))
 
 
 @drawn(8)
@@ -98,4 +100,4 @@ def test_resampling(data, batch, method):
     }
     suffix = data.draw(st.sampled_from(["", "_v2"]))
     sample = resized(f"{method}_interp{suffix}", (batch, 2, *sizes), wanted, **attrs)
-    hold(sample, batch=batch, loosely=5)
+    assert_matches_reference(sample, batch=batch, loosely=5)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.codegen.families.support import SEEDS, SIZES, drawn, hold, shapes
+from tests.codegen.families.support import SEEDS, SIZES, assert_matches_reference, drawn, shapes
 from tests.ops.samples import Sample, integers, numbers
 
 pytestmark = pytest.mark.device
@@ -43,7 +43,7 @@ def test_dense(op, shape, seed):
         inputs |= POWERS
     if op == "adamax":
         inputs["Beta1Pow"] = POWERS["Beta1Pow"]
-    hold(Sample(op, inputs, ATTRS.get(op, {})), loosely=3)
+    assert_matches_reference(Sample(op, inputs, ATTRS.get(op, {})), loosely=3)
 
 
 @drawn(8)
@@ -58,4 +58,6 @@ def test_rows(op, height, width, count, seed):
     inputs |= {
         slot: numbers(height, width, low=0.1, seed=2 + i) for i, slot in enumerate(STATE[op])
     }
-    hold(Sample(f"{op}_rows", inputs | (POWERS if op == "adam" else {})), loosely=3)
+    assert_matches_reference(
+        Sample(f"{op}_rows", inputs | (POWERS if op == "adam" else {})), loosely=3
+    )

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import runtime
 from compiler.interpret import run
 from compiler.ir.text.printer import parse
-from tests.codegen.families.support import BATCHES, SEEDS, drawn, hold, shapes
+from tests.codegen.families.support import BATCHES, SEEDS, assert_matches_reference, drawn, shapes
 from tests.codegen.test_triton import module_of
 from tests.ops.samples import Sample, integers, numbers
 
@@ -77,7 +77,7 @@ def test_two_operands_and_their_gradients(data, shape, batch, seed):
         "Y": numbers(*kept, low=0.6, high=1.9, seed=seed + 1),
     }
     op = data.draw(st.sampled_from(MIXED))
-    hold(Sample(op, inputs, {"axis": axis}, ("X", "Y")), batch=batch, loosely=5)
+    assert_matches_reference(Sample(op, inputs, {"axis": axis}, ("X", "Y")), batch=batch, loosely=5)
 
 
 @drawn(10)
@@ -85,18 +85,20 @@ def test_two_operands_and_their_gradients(data, shape, batch, seed):
 def test_other_element_types(data, shape, dtype):
     pair = {"X": integers(*shape, high=30), "Y": integers(*shape, low=1, high=9, seed=1)}
     op = data.draw(st.sampled_from([*BINARY, "elementwise_min", "less_than", "equal"]))
-    hold(Sample(op, {slot: value.astype(dtype) for slot, value in pair.items()}))
+    assert_matches_reference(
+        Sample(op, {slot: value.astype(dtype) for slot, value in pair.items()})
+    )
 
 
 @drawn(7)
 @given(st.sampled_from(UNARY), shapes(1, 3), BATCHES, SEEDS)
 def test_activations_and_their_gradients(op, shape, batch, seed):
     x = numbers(batch, *shape, low=-3, high=3, seed=seed)
-    hold(Sample(op, {"X": x}, {}, ("X",)), batch=batch)
+    assert_matches_reference(Sample(op, {"X": x}, {}, ("X",)), batch=batch)
 
 
 @drawn(6)
 @given(st.integers(1, 6), shapes(1, 3), BATCHES)
 def test_sums_of_many(count, shape, batch):
     terms = [numbers(batch, *shape, seed=i) for i in range(count)]
-    hold(Sample("sum", {"X": terms}, {}, ("X",)), batch=batch)
+    assert_matches_reference(Sample("sum", {"X": terms}, {}, ("X",)), batch=batch)

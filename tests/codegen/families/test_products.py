@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.codegen.families.support import BATCHES, SIZES, SMALL, drawn, hold
+from tests.codegen.families.support import BATCHES, SIZES, SMALL, assert_matches_reference, drawn
 from tests.codegen.test_triton import compare
 from tests.ops.samples import Sample, numbers
 from tests.ops.samples.matmul import product
@@ -21,7 +21,7 @@ def test_stacks(data, rows, inner, columns, turn_x, turn_y):
     left, right = data.draw(stacks)
     x = (*left, *((inner, rows) if turn_x else (rows, inner)))
     y = (*right, *((columns, inner) if turn_y else (inner, columns)))
-    hold(product("matmul_v2", x, y, trans_x=turn_x, trans_y=turn_y), loosely=3)
+    assert_matches_reference(product("matmul_v2", x, y, trans_x=turn_x, trans_y=turn_y), loosely=3)
 
 
 @drawn(5)
@@ -29,7 +29,7 @@ def test_stacks(data, rows, inner, columns, turn_x, turn_y):
 def test_mul_of_any_batch(data, batch, inner, columns, more):
     columns += columns == batch
     x = (batch, inner, more) if data.draw(st.booleans()) else (batch, inner * more)
-    hold(product("mul", x, (inner * more, columns)), batch=batch, loosely=3)
+    assert_matches_reference(product("mul", x, (inner * more, columns)), batch=batch, loosely=3)
 
 
 @drawn(3)
@@ -37,7 +37,9 @@ def test_mul_of_any_batch(data, batch, inner, columns, more):
 def test_scaled_products_of_a_batch(data, batch, rows, inner, columns):
     attrs = {"transpose_Y": data.draw(st.booleans()), "alpha": 0.5}
     y = (batch, columns, inner) if attrs["transpose_Y"] else (batch, inner, columns)
-    hold(product("matmul", (batch, rows, inner), y, **attrs), batch=batch, loosely=3)
+    assert_matches_reference(
+        product("matmul", (batch, rows, inner), y, **attrs), batch=batch, loosely=3
+    )
 
 
 @drawn(6)
@@ -46,7 +48,9 @@ def test_other_element_types(data, rows, inner, columns):
     dtype = data.draw(st.sampled_from(["float16", "float64"]))
     inputs = {"X": numbers(rows, inner), "Y": numbers(inner, columns, seed=1)}
     wide = {slot: value.astype(dtype) for slot, value in inputs.items()}
-    hold(Sample("matmul_v2", wide, {}, BOTH if dtype == "float64" else ()), loosely=3)
+    assert_matches_reference(
+        Sample("matmul_v2", wide, {}, BOTH if dtype == "float64" else ()), loosely=3
+    )
 
 
 @pytest.mark.parametrize("inner", [1536, 1600, 2047])

@@ -5,7 +5,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.codegen.families.support import BATCHES, SEEDS, SIZES, SMALL, drawn, hold, shapes
+from tests.codegen.families.support import (
+    BATCHES,
+    SEEDS,
+    SIZES,
+    SMALL,
+    assert_matches_reference,
+    drawn,
+    shapes,
+)
 from tests.ops.samples import Sample, integers, numbers
 from tests.ops.samples.norm import normalisation, scaled
 
@@ -21,7 +29,7 @@ def test_softmax(data, shape, batch, op, seed):
     dtype = data.draw(st.sampled_from(["float32", "float64"]))
     x = numbers(*shape, low=-5, high=5, seed=seed).astype(dtype)
     axis = data.draw(st.integers(-len(shape), len(shape) - 1))
-    hold(Sample(op, {"X": x}, {"axis": axis}, ("X",)), batch=batch)
+    assert_matches_reference(Sample(op, {"X": x}, {"axis": axis}, ("X",)), batch=batch)
 
 
 @drawn(8)
@@ -38,7 +46,9 @@ def test_softmax_with_cross_entropy(data, classes, behind, batch, seed):
         label = integers(batch, 1, *shape[2:], high=classes, seed=seed)
         attrs["ignore_index"] = data.draw(st.sampled_from([-100, 0]))
     inputs = {"Logits": logits, "Label": label}
-    hold(Sample("softmax_with_cross_entropy", inputs, attrs, ("Logits",)), batch=batch)
+    assert_matches_reference(
+        Sample("softmax_with_cross_entropy", inputs, attrs, ("Logits",)), batch=batch
+    )
 
 
 @drawn(6)
@@ -47,7 +57,7 @@ def test_cross_entropy(data, classes, batch, seed):
     shares = numbers(batch, classes, low=0.1, high=0.9, seed=seed)
     label = integers(batch, 1, high=classes, seed=seed)
     op = data.draw(st.sampled_from(["cross_entropy", "cross_entropy2"]))
-    hold(Sample(op, {"X": shares, "Label": label}, {}, ("X",)), batch=batch)
+    assert_matches_reference(Sample(op, {"X": shares, "Label": label}, {}, ("X",)), batch=batch)
 
 
 @drawn(8)
@@ -58,7 +68,7 @@ def test_layer_norm(data, shape, batch):
     given = data.draw(st.sampled_from(["Scale Bias", "Scale", "Bias", ""]))
     size = int(np.prod(shape[axis:]))
     sample = scaled("layer_norm", shape, size, given, begin_norm_axis=axis, epsilon=1e-3)
-    hold(sample, batch=batch, loosely=5)
+    assert_matches_reference(sample, batch=batch, loosely=5)
 
 
 @drawn(7)
@@ -70,14 +80,14 @@ def test_group_norm(data, image, channels, batch, layout):
     shape = (*shape, 2) if len(shape) == 3 else shape
     shape = shape if layout == "NCHW" else (shape[0], *shape[2:], shape[1])
     sample = scaled("group_norm", shape, channels, groups=groups, epsilon=1e-2, data_layout=layout)
-    hold(sample, batch=batch, loosely=10)
+    assert_matches_reference(sample, batch=batch, loosely=10)
 
 
 @drawn(4)
 @given(shapes(2, 2), SMALL, BATCHES)
 def test_instance_norm(image, channels, batch):
     sample = scaled("instance_norm", (batch, channels, *image), channels, epsilon=1e-2)
-    hold(sample, batch=batch, loosely=10)
+    assert_matches_reference(sample, batch=batch, loosely=10)
 
 
 @drawn(7)
@@ -85,4 +95,6 @@ def test_instance_norm(image, channels, batch):
 def test_batch_norm(data, image, channels, batch, layout):
     shape = (batch, channels, *image) if layout == "NCHW" else (batch, *image, channels)
     flag = data.draw(st.sampled_from([{}, {"is_test": True}, {"use_global_stats": True}]))
-    hold(normalisation(shape, channels, data_layout=layout, **flag), batch=batch, loosely=5)
+    assert_matches_reference(
+        normalisation(shape, channels, data_layout=layout, **flag), batch=batch, loosely=5
+    )

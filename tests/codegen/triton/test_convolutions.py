@@ -54,8 +54,8 @@ def sample(kind, layout, shapes, attrs, seed=0):
     return Sample(kind, {"Input": images, "Filter": filters}, {**attrs, "data_format": layout}, ())
 
 
-def hold(call):
-    """Hold an op and its gradient against what they mean."""
+def assert_matches_reference(call):
+    """Compare an op and its gradient with the reference implementation."""
     try:
         cases = [forward(call), backward(call)]
     except (CompileError, ValueError):
@@ -75,7 +75,7 @@ def hold(call):
 def test_convolutions(layout, image, taps, sliding, groups, depth, filters):
     images = laid_out(layout, (image[0], groups * depth, *image[1:]))
     shapes = images, (groups * filters, depth, *taps)
-    hold(sample("conv2d", layout, shapes, {**sliding, "groups": groups}))
+    assert_matches_reference(sample("conv2d", layout, shapes, {**sliding, "groups": groups}))
 
 
 @settings(max_examples=8, phases=PHASES)
@@ -84,7 +84,9 @@ def test_convolutions(layout, image, taps, sliding, groups, depth, filters):
 def test_depthwise_convolutions(layout, image, taps, sliding, channels, filters):
     images = laid_out(layout, (image[0], channels, *image[1:]))
     shapes = images, (channels * filters, 1, *taps)
-    hold(sample("depthwise_conv2d", layout, shapes, {**sliding, "groups": channels}))
+    assert_matches_reference(
+        sample("depthwise_conv2d", layout, shapes, {**sliding, "groups": channels})
+    )
 
 
 @settings(max_examples=8, phases=PHASES)
@@ -93,7 +95,9 @@ def test_depthwise_convolutions(layout, image, taps, sliding, channels, filters)
 def test_transposed_convolutions(layout, image, taps, sliding, groups, filters):
     images = laid_out(layout, (image[0], 4 * groups, *image[1:]))
     shapes = images, (4 * groups, filters, *taps)
-    hold(sample("conv2d_transpose", layout, shapes, {**sliding, "groups": groups}))
+    assert_matches_reference(
+        sample("conv2d_transpose", layout, shapes, {**sliding, "groups": groups})
+    )
 
 
 POOLS = st.fixed_dictionaries({
@@ -112,7 +116,7 @@ def test_pools(layout, image, attrs, channels):
     random = np.random.RandomState(0)
     shape = laid_out(layout, (image[0], channels, *image[1:]))
     images = random.standard_normal(shape).astype("float32")
-    hold(Sample("pool2d", {"X": images}, {**attrs, "data_format": layout}, ()))
+    assert_matches_reference(Sample("pool2d", {"X": images}, {**attrs, "data_format": layout}, ()))
 
 
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
@@ -120,7 +124,9 @@ def test_pools(layout, image, attrs, channels):
 def test_long_sums_are_cut_into_parts_and_joined(layout, groups):
     shapes = laid_out(layout, (3, 16, 9, 7)), (16, 16 // groups, 3, 3)
     with lowered({products.MIN_SPLIT_ITERATIONS.name: 32}):
-        hold(sample("conv2d", layout, shapes, {"paddings": [1, 1], "groups": groups}))
+        assert_matches_reference(
+            sample("conv2d", layout, shapes, {"paddings": [1, 1], "groups": groups})
+        )
 
 
 PRODUCT = """graph main {{

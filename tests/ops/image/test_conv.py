@@ -18,7 +18,7 @@ from compiler.ops.image.conv_geometry import SKIPPED_TAPS, covering_counts, skip
 from compiler.support.thresholds import lowered
 from tests.codegen.support import module_of
 from tests.ops.compiled_samples import Compiled
-from tests.ops.generated import hold
+from tests.ops.generated import assert_matches_reference
 from tests.ops.samples import Sample, numbers
 from tests.ops.samples.conv import SAMPLES
 from tests.ops.test_generated import backward, check, forward
@@ -65,7 +65,7 @@ TEXT = """graph main {{
 
 def test_module_serves_every_batch() -> None:
     text = TEXT.format(size="16, 16", result="15, 14", attrs="")
-    hold(text, {"N": 1}, {"N": 70}, {"N": 0}, {"N": 5})
+    assert_matches_reference(text, {"N": 1}, {"N": 70}, {"N": 0}, {"N": 5})
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_module_serves_every_batch() -> None:
 def test_module_serves_every_image_size(height: str, width: str, attrs: dict[str, Any]) -> None:
     text = TEXT.format(size="H, W", result=f"{height}, {width}", attrs=attrs)
     sizes = [{"N": 2, "H": h, "W": w} for h, w in [(6, 7), (7, 8), (8, 5), (9, 10)]]
-    hold(text, *sizes)
+    assert_matches_reference(text, *sizes)
 
 
 def test_scratch_follows_a_small_batch_and_is_bounded_for_a_large_one() -> None:

@@ -9,7 +9,7 @@ from compiler.errors import ShapeError
 from compiler.ir.opdef import find
 from compiler.ir.types import DType, TensorType
 from compiler.ops.norm.batch_norm_numpy import normalize_by_batch
-from tests.ops.generated import hold
+from tests.ops.generated import assert_matches_reference
 from tests.ops.samples.norm import normalisation
 
 
@@ -64,7 +64,7 @@ TEXT = """graph main {{
 def test_module_serves_every_batch_and_keeps_statistics(attrs: Any, places: str) -> None:
     """A batch of one, too: without places, its channels have one value, and nothing is learnt."""
     text = TEXT.format(places=places, attrs=attrs or "")
-    hold(text, {"N": 5}, {"N": 1}, {"N": 8})
+    assert_matches_reference(text, {"N": 5}, {"N": 1}, {"N": 8})
 
 
 def test_one_value_passes_and_leaves_statistics() -> None:

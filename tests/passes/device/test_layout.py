@@ -43,7 +43,7 @@ def numbers(graph, feed, state):
     return [*run(graph, feed, left), *left.values()]
 
 
-def hold(got, want):
+def assert_close(got, want):
     for a, b in zip(got, want, strict=True):
         np.testing.assert_allclose(a, b, rtol=2e-3, atol=2e-5)
 
@@ -56,7 +56,7 @@ def test_random_networks_keep_every_number(seed, train, has_params):
     run_passes(
         graph, named(["layout", "merge_transposes"]), Context(dict(state) if has_params else None)
     )
-    hold(numbers(parse(show(graph)), feed, state), want)
+    assert_close(numbers(parse(show(graph)), feed, state), want)
 
 
 @pytest.mark.parametrize("seed", [3, 4, 5])
@@ -69,7 +69,7 @@ def test_random_networks_run_on_the_device(seed, off):
     target, mine = TritonTarget(), {name: array.copy() for name, array in state.items()}
     run_passes(graph, pipeline(Options(disable=frozenset(off)), target), Context())
     compute = runtime.load(target.emit(freeze(graph)), runtime.CUDAPlace(0), mine)
-    hold([*compute(feed), *mine.values()], want)
+    assert_close([*compute(feed), *mine.values()], want)
 
 
 def with_constant_params(seed):
@@ -89,13 +89,13 @@ def test_constant_filters_are_transposed_ahead(seed):
     run_passes(graph, pipeline(Options(), target), Context(params))
     assert [op for op in graph.ops() if op.attrs.get("filter_format") == "HWIO"]
     assert not [op for op in graph.ops() if op.kind == "transpose" and op["X"].role == "param"]
-    hold(runtime.load(target.emit(freeze(graph)), runtime.CUDAPlace(0), params)(feed), want)
+    assert_close(runtime.load(target.emit(freeze(graph)), runtime.CUDAPlace(0), params)(feed), want)
 
 
 def test_the_host_reads_transposed_filters_too():
     graph, feed, params, want = with_constant_params(1)
     run_passes(graph, named(["layout", "fold_constants"]), Context(params))
-    hold(runtime.load(NumpyTarget().emit(freeze(graph)), params=params)(feed), want)
+    assert_close(runtime.load(NumpyTarget().emit(freeze(graph)), params=params)(feed), want)
 
 
 def test_numpy_code_leaves_images_as_written():

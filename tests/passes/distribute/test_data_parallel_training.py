@@ -95,7 +95,7 @@ def whole() -> dict[str, Any]:
     return trained(made, made.module(), World(1))[0]
 
 
-def hold(found: list[dict[str, Any]], far: float = 1e-6) -> None:
+def assert_equal_the_whole(found: list[dict[str, Any]], far: float = 1e-6) -> None:
     want = whole()
     for state in found:
         for name in want:
@@ -119,13 +119,13 @@ SETTINGS = {
 @pytest.mark.parametrize("where", ["behind", "inside"])
 def test_shares_train_as_the_whole_batch(ranks: int, where: str) -> None:
     made = training(ranks, where)
-    hold(trained(made, made.module(Options(bucket_bytes=300)), World(ranks)))
+    assert_equal_the_whole(trained(made, made.module(Options(bucket_bytes=300)), World(ranks)))
 
 
 @pytest.mark.parametrize("options", SETTINGS.values(), ids=SETTINGS)
 def test_every_setting_has_the_same_numbers(options: Options) -> None:
     made = training(2, "inside")
-    hold(trained(made, made.module(options), World(2)))
+    assert_equal_the_whole(trained(made, made.module(options), World(2)))
 
 
 @pytest.mark.parametrize("compress", ["fp16", "bf16"])
@@ -134,7 +134,7 @@ def test_compressed_gradients_are_near(compress: str) -> None:
     module = made.module(Options(compress=compress, bucket_bytes=300))
     wire = "float16" if compress == "fp16" else "bfloat16"
     assert all(f" {wire} (" in line for line in module.collectives)
-    hold(trained(made, module, World(2)), 2e-3 if compress == "fp16" else 2e-2)
+    assert_equal_the_whole(trained(made, module, World(2)), 2e-3 if compress == "fp16" else 2e-2)
 
 
 @pytest.mark.device
@@ -145,7 +145,7 @@ def test_shares_train_on_a_device() -> None:
     assert not [
         line for line in module.source.splitlines() if "download(" in line and "GRAD" in line
     ]
-    hold(trained(made, module, World(2), runtime.CUDAPlace(0)), 1e-5)
+    assert_equal_the_whole(trained(made, module, World(2), runtime.CUDAPlace(0)), 1e-5)
 
 
 def lines_of(module: Any) -> list[str]:
