@@ -183,9 +183,9 @@ def test_the_threads_of_blas_are_found_where_no_library_is_listed(
 ) -> None:
     listed = blas._libraries()
     monkeypatch.setattr(blas, "loaded_libraries", lambda name: [])
-    found = blas._libraries()
-    assert len(found) <= 1  # none if NumPy has none
-    assert all(any(Path(path).samefile(each) for each in listed) for path in found)
+    result = blas._libraries()
+    assert len(result) <= 1  # none if NumPy has none
+    assert all(any(Path(path).samefile(each) for each in listed) for path in result)
 
 
 def test_several_devices_of_a_process_need_linux(trained: Path) -> None:

@@ -485,14 +485,14 @@ LATE = (
 
 @pytest.mark.parametrize("name", MODULES)
 def test_module_follows_the_rules(name: str) -> None:
-    found = violations(MODULES[name])
-    assert not found, "\n".join(found)
+    result = violations(MODULES[name])
+    assert not result, "\n".join(result)
 
 
 def test_commands_have_short_files_and_functions() -> None:
     commands = parse_modules(ROOT, COMMANDS).values()
-    found = [f"{module.path}:{text}" for module in commands for text in size_rule(module)]
-    assert not found, "\n".join(found)
+    results = [f"{module.path}:{text}" for module in commands for text in size_rule(module)]
+    assert not results, "\n".join(results)
 
 
 def test_no_circular_imports() -> None:
@@ -582,8 +582,8 @@ def write_tree(root: Path, files: dict[str, str]) -> dict[str, Module]:
 @pytest.mark.parametrize(("path", "source", "message"), VIOLATIONS)
 def test_violation_is_reported(tmp_path: Path, path: str, source: str, message: str) -> None:
     modules = write_tree(tmp_path, OTHERS | {path: f'"""M."""\n{source}\n'})
-    found = violations(modules[dotted(Path(path))])
-    assert re.search(rf"{re.escape(path)}:\d+: .*{re.escape(message)}", "\n".join(found))
+    result = violations(modules[dotted(Path(path))])
+    assert re.search(rf"{re.escape(path)}:\d+: .*{re.escape(message)}", "\n".join(result))
 
 
 @pytest.mark.parametrize(("path", "source"), VALID)

@@ -49,7 +49,7 @@ def text() -> str:
 def tasks() -> dict[str, str]:
     """The recipes of the page by their headings."""
     _, *recipes = text().split("\n## ")
-    return {title: body for title, _, body in (each.partition("\n") for each in recipes)}
+    return {title: body for title, _, body in (recipe.partition("\n") for recipe in recipes)}
 
 
 def files(recipe: str) -> dict[str, str]:
@@ -75,7 +75,7 @@ def blocks() -> list[str]:
 def page() -> dict[str, Any]:
     """The names of the page's classes."""
     names: dict[str, Any] = {"__name__": "page"}
-    for block in (each for each in blocks() if "\nclass " in each):
+    for block in (block for block in blocks() if "\nclass " in block):
         exec(compile(block, str(PAGE), "exec"), names)
     return names
 
@@ -102,7 +102,7 @@ def test_the_files_of_the_page_are_all_that_the_project_needs(tmp_path: Path) ->
         shutil.copytree(ROOT / folder, tmp_path / folder, ignore=ignored)
     for file in ("pyproject.toml", "conftest.py", "tests/conftest.py"):
         shutil.copy(ROOT / file, tmp_path / file)
-    for path, source in (each for recipe in tasks().values() for each in files(recipe).items()):
+    for path, source in (file for recipe in tasks().values() for file in files(recipe).items()):
         assert not (tmp_path / path).exists(), path
         (tmp_path / path).write_text(source, encoding="utf-8")
     for path, lines in CHANGES.findall(text()):
@@ -136,7 +136,7 @@ def test_the_pass_keeps_every_number(page: dict[str, Any]) -> None:
     wanted, context = run(graph, feed, {}), Context()
     run_passes(graph, [page["MergeScales"]()], context)
     assert [len(op.reads()) and op["X"].name for op in graph.ops()] == ["x", "x", "b"]
-    assert ["has a bias" in each.reason for each in context.missed] == [True]
+    assert ["has a bias" in note.reason for note in context.missed] == [True]
     for got, want in zip(run(graph, feed, {}), wanted, strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-6)
 
@@ -146,8 +146,8 @@ def test_the_gradient_of_the_op_is_the_slope(page: dict[str, Any]) -> None:
     op = find("squareplus")({})
     value = lambda at: op.evaluate({"X": at})["Out"]  # noqa: E731
     slope = (value(x + h) - value(x - h)) / (2 * h)
-    made = find("squareplus_grad")({}).evaluate({"X": x, "Out@GRAD": np.ones_like(x)})
-    np.testing.assert_allclose(next(iter(made.values())), slope, rtol=1e-6)
+    created = find("squareplus_grad")({}).evaluate({"X": x, "Out@GRAD": np.ones_like(x)})
+    np.testing.assert_allclose(next(iter(created.values())), slope, rtol=1e-6)
 
 
 # ---- where passes stand ------------------------------------------------------------------------
@@ -185,39 +185,39 @@ def test_passes_stand_where_they_were_registered() -> None:
     register_pass(before="schedule")(idle("idle_a"))
     register_pass(after="schedule")(idle("idle_b"))
     register_pass(after="schedule")(idle("idle_c"))
-    found = order("idle_a", "idle_b", "idle_c")
-    place = found.index("schedule")
-    assert found[place - 1 : place + 3] == ["idle_a", "schedule", "idle_b", "idle_c"]
-    assert order() == [each.name for each in PASSES]
+    result = order("idle_a", "idle_b", "idle_c")
+    place = result.index("schedule")
+    assert result[place - 1 : place + 3] == ["idle_a", "schedule", "idle_b", "idle_c"]
+    assert order() == [pass_.name for pass_ in PASSES]
 
 
 def test_a_pass_runs_only_where_options_name_it() -> None:
-    made = register_pass(after="fold_constants")(idle("idle_d"))
-    on = [each.name for each in pipeline(Options(passes=[made]))]
+    created = register_pass(after="fold_constants")(idle("idle_d"))
+    on = [pass_.name for pass_ in pipeline(Options(passes=[created]))]
     assert on.index("idle_d") == on.index("fold_constants") + 1
-    assert "idle_d" not in [each.name for each in pipeline(Options())]
+    assert "idle_d" not in [pass_.name for pass_ in pipeline(Options())]
     off = Options(passes=["idle_d"], disable=frozenset({"idle_d"}))
-    assert "idle_d" not in [each.name for each in pipeline(off)]
-    assert Options.from_env({"FLUID_PASSES": "idle_d"}) == Options(passes=[made])
-    assert hash(Options(passes=[made])) == hash(Options(passes=["idle_d"]))
+    assert "idle_d" not in [pass_.name for pass_ in pipeline(off)]
+    assert Options.from_env({"FLUID_PASSES": "idle_d"}) == Options(passes=[created])
+    assert hash(Options(passes=[created])) == hash(Options(passes=["idle_d"]))
 
 
 def test_a_pass_at_a_wrong_place_is_rejected_with_the_fact_it_misses() -> None:
-    made = register_pass(before="schedule")(idle("idle_e", frozenset({Fact.STORED})))
+    created = register_pass(before="schedule")(idle("idle_e", frozenset({Fact.STORED})))
     graph = parse("graph main {\n  feed x: f32[4]\n  (Out=y: f32[4]) = relu(X=x)\n  return y\n}")
     with pytest.raises(PassOrderError, match="pass 'idle_e' requires STORED"):
-        run_passes(graph, pipeline(Options(passes=[made])), Context())
+        run_passes(graph, pipeline(Options(passes=[created])), Context())
 
 
 def test_ops_of_a_pass_after_placement_are_assigned_to_the_target() -> None:
-    made = register_pass(before="fuse_pointwise")(_ReluBySign)
+    created = register_pass(before="fuse_pointwise")(_ReluBySign)
     text = """graph main {
       feed x: f32[4]
       (Out=a: f32[4]) = tanh(X=x)
       (Out=y: f32[4]) = relu(X=a)
       return y
     }"""
-    compiled = compile_graph(parse(text), target="native", options=Options(passes=[made]))
+    compiled = compile_graph(parse(text), target="native", options=Options(passes=[created]))
     kinds = {op.kind: (op.target, op.kernel) for op in compiled.graph.ops()}
     assert kinds == {"tanh": ("native", 0), "leaky_relu": ("native", 0)}
 

@@ -131,9 +131,9 @@ def test_example_saves_what_it_learnt(
 ) -> None:
     losses_of(loaded(name), model, steps=2, save=str(tmp_path))
     executor = fluid.Executor()
-    program, feeds, (found,) = fluid.io.load_inference_model(str(tmp_path), executor)
+    program, feeds, (result,) = fluid.io.load_inference_model(str(tmp_path), executor)
     assert set(feeds) <= set(program.global_block().vars)
-    assert found.name in program.global_block().vars
+    assert result.name in program.global_block().vars
 
 
 def test_a_saved_example_answers_the_command_line(
@@ -142,8 +142,8 @@ def test_a_saved_example_answers_the_command_line(
     losses_of(loaded("fit_a_line"), None, save=str(tmp_path / "model"))
     capsys.readouterr()
     np.save(tmp_path / "houses.npy", np.zeros((2, 13), np.float32))
-    given = [str(tmp_path / "model"), "--input", str(tmp_path / "houses.npy")]
-    assert main(["infer", *given, "--output", str(tmp_path / "prices.npz")]) == 0
+    inputs = [str(tmp_path / "model"), "--input", str(tmp_path / "houses.npy")]
+    assert main(["infer", *inputs, "--output", str(tmp_path / "prices.npz")]) == 0
     with np.load(tmp_path / "prices.npz") as prices:
         (answers,) = (prices[name] for name in prices.files)
     np.testing.assert_allclose(answers, [[22.5], [22.5]], atol=0.1)

@@ -54,7 +54,7 @@ from tools.verify.attacks.payloads import (
 from tools.verify.attacks.renaming import originals
 from tools.verify.attacks.strings import Tally, attack_all, attack_each
 
-ALL = {each.name: each for each in originals()}
+ALL = {original.name: original for original in originals()}
 LINE, LOOP = ALL["fit_a_line"], ALL["while_power"]
 ROW = TensorType(DType.FP32, (1, 2))
 HOSTILE = ("line break 0xa", "line break 0x2028, indented", "end of a label", "script", "version",
@@ -65,8 +65,8 @@ def net(x: str = "x", y: str = "y", w: str = "w") -> tuple[Any, Any, Any]:
     """A program with a product that reads the feed `x` and the parameter `w` and writes `y`."""
     main, startup = fluid.Program(), fluid.Program()
     with fluid.program_guard(main, startup):
-        given = fluid.data(name=x, shape=[None, 3], dtype="float32")
-        hidden = fluid.layers.fc(given, size=2, param_attr=fluid.ParamAttr(name=w))
+        inputs = fluid.data(name=x, shape=[None, 3], dtype="float32")
+        hidden = fluid.layers.fc(inputs, size=2, param_attr=fluid.ParamAttr(name=w))
         out = main.global_block().create_var(name=y, dtype="float32", shape=[-1, 2])
         main.global_block().append_op("relu", {"X": [hidden.name]}, {"Out": [y]}, {})
     return main, startup, out
@@ -140,9 +140,9 @@ def test_kernels_whose_lines_were_not_escaped_are_rejected() -> None:
 
 def test_python_names_are_names_whatever_they_are_made_from() -> None:
     names = Names(set())
-    made = [names.make(each) for each in [*PAYLOADS.values(), *WORDS, "", "0", "x" * 1_000_000]]
-    assert all(each.isidentifier() and len(each) < 120 for each in made)
-    assert len(set(made)) == len(made)
+    created = [names.make(each) for each in [*PAYLOADS.values(), *WORDS, "", "0", "x" * 1_000_000]]
+    assert all(each.isidentifier() and len(each) < 120 for each in created)
+    assert len(set(created)) == len(created)
 
 
 def test_sizes_of_feeds_are_python_names_and_never_shared() -> None:
@@ -150,8 +150,8 @@ def test_sizes_of_feeds_are_python_names_and_never_shared() -> None:
     names = ("a.b", "a:b", "0", "1_0", "", "\n", "x" * 1000)
     for name in names:
         program.blocks[0].add_var(name, shape=(-1, -1))
-    found = feed_shapes(program, names)
-    sizes = [str(found[name][1]) for name in names]
+    result = feed_shapes(program, names)
+    sizes = [str(result[name][1]) for name in names]
     assert all(size.isidentifier() for size in sizes)
     assert len(set(sizes)) == len(names)
 
@@ -211,9 +211,9 @@ def test_variables_may_have_any_name(name: str, role: str) -> None:
         exe = fluid.Executor(fluid.CPUPlace())
         exe.run(startup)
         feed = {names["x"]: np.ones((2, 3), np.float32)}
-        (found,) = exe.run(main, feed=feed, fetch_list=[out])
+        (result,) = exe.run(main, feed=feed, fetch_list=[out])
         weight = np.array(fluid.global_scope().find_var(names["w"]).get_tensor())
-    np.testing.assert_allclose(found, np.maximum(feed[names["x"]] @ weight, 0), rtol=1e-6)
+    np.testing.assert_allclose(result, np.maximum(feed[names["x"]] @ weight, 0), rtol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["@EMPTY@", "x@LOD0", "\ud800", "x\udcff"])

@@ -16,7 +16,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 
 def names(requirements: list[str]) -> set[str]:
     """The packages that requirements name, without versions."""
-    return {re.split(r"[^\w.-]", each, maxsplit=1)[0] for each in requirements}
+    return {re.split(r"[^\w.-]", requirement, maxsplit=1)[0] for requirement in requirements}
 
 
 def test_a_plain_installation_has_no_torch() -> None:
@@ -35,8 +35,8 @@ def test_a_package_carries_every_file_it_reads() -> None:
     for package in ("compiler", "runtime", "fluid", "fleet"):
         patterns = settings["package-data"].get(package, [])
         carried = {path for pattern in patterns for path in (ROOT / package).glob(pattern)}
-        found = {path for path in (ROOT / package).rglob("*.*") if path.is_file()}
-        assert {path for path in found if path.suffix not in (".py", ".pyc")} <= carried
+        result = {path for path in (ROOT / package).rglob("*.*") if path.is_file()}
+        assert {path for path in result if path.suffix not in (".py", ".pyc")} <= carried
 
 
 def test_extras_are_those_that_errors_name() -> None:

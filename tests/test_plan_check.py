@@ -51,7 +51,7 @@ def moved(plan: Plan, label: str, **changes) -> Plan:
         ]
         return replace(op, inputs=sides[0], outputs=sides[1])
 
-    steps = tuple(replace(each, ops=tuple(map(new_op, each.ops))) for each in plan.steps)
+    steps = tuple(replace(step, ops=tuple(map(new_op, step.ops))) for step in plan.steps)
     results, feeds = tuple(map(new, plan.results)), tuple(map(new, plan.feeds))
     return replace(plan, steps=steps, results=results, feeds=feeds)
 

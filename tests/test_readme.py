@@ -161,7 +161,7 @@ def test_pass_of_the_rules_removes_the_second_relu() -> None:
 
 
 def test_pages_list_all_passes_in_order() -> None:
-    names = [each.name for each in PIPELINE]
+    names = [pass_.name for pass_ in PIPELINE]
     (order,) = re.findall(r"`(resolve_sizes → [^`]+)`", ARCHITECTURE)
     assert order.replace("\n", " ").split(" → ") == names
     table = PASSES.split("## What each pass does")[1]

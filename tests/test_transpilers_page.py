@@ -14,8 +14,8 @@ PAGE = Path(__file__).resolve().parents[1] / "docs" / "transpilers.md"
 def test_examples_print_what_the_page_shows() -> None:
     text = re.sub(r"train\.py:\d+", "...", PAGE.read_text(encoding="utf-8"))
     names: dict[str, Any] = {"__name__": "page"}
-    found = DocTestParser().get_doctest(text, names, PAGE.name, str(PAGE), 0)
+    result = DocTestParser().get_doctest(text, names, PAGE.name, str(PAGE), 0)
     runner = DocTestRunner(optionflags=ELLIPSIS | NORMALIZE_WHITESPACE)
     said: list[str] = []
-    runner.run(found, out=said.append)
-    assert len(found.examples) > 20 and not runner.failures, "".join(said)
+    runner.run(result, out=said.append)
+    assert len(result.examples) > 20 and not runner.failures, "".join(said)

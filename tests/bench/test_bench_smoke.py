@@ -103,8 +103,8 @@ def test_other_ways_of_allocating() -> None:
 
 def test_policies_take_what_others_found_for_recorded_lives() -> None:
     lives = files.read_lives(files.DATA / "buffers" / "infer_densenet121.csv")
-    found = [policy(lives) / 7_225_344 for policy in allocators.POLICIES.values()]
-    assert [round(each, 3) for each in found] == [10.075, 1.343, 1.222, 1.222, 1.111]
+    results = [policy(lives) / 7_225_344 for policy in allocators.POLICIES.values()]
+    assert [round(each, 3) for each in results] == [10.075, 1.343, 1.222, 1.222, 1.111]
 
 
 # Compile time

@@ -47,9 +47,9 @@ def test_rows_have_a_goal_for_every_peer_and_number_of_threads() -> None:
 @pytest.mark.parametrize("name", sorted(steps.LARGE))
 def test_models_in_torch_have_as_many_parameters(name: str) -> None:
     recorded = steps.model(fluid, name)
-    trained = [each for each in recorded.main.all_parameters() if each.trainable]
+    trained = [parameter for parameter in recorded.main.all_parameters() if parameter.trainable]
     ours = sum(int(np.prod(each.shape)) for each in trained)
-    theirs = sum(each.numel() for each in torch_step.network(name).parameters())
+    theirs = sum(parameter.numel() for parameter in torch_step.network(name).parameters())
     assert ours == theirs
 
 

@@ -40,7 +40,7 @@ def test_a_case_that_fails_leaves_a_row_and_the_others_are_measured(capsys: Any)
     rows = list(kernels.measure([broken, good[1]], {}, not interprets(), 0))
     assert [row["case"] for row in rows] == ["transpose float99", "concat float32"]
     assert "float99" in rows[0]["error"] and "ms" in rows[1]
-    assert [each.partition(":")[0] for each in kernels.wrong_cases(rows)] == ["transpose float99"]
+    assert [case.partition(":")[0] for case in kernels.wrong_cases(rows)] == ["transpose float99"]
     assert "MISSED  1 of 2 fail or differ" in kernels.report(rows, {})
     assert "float99" in capsys.readouterr().err
 

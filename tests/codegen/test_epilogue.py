@@ -141,16 +141,16 @@ def test_a_kernel_with_a_head_computes_what_its_ops_mean(text, options):
 
 def test_the_tail_works_in_the_memory_of_the_output():
     module = module_of(GRAPHS["bias, residual and activation"])
-    mine = [each.name for each in module.buffers if not each.name.startswith("t")]
+    mine = [buffer.name for buffer in module.buffers if not buffer.name.startswith("t")]
     assert mine == ["y"]
     assert "np.maximum(y, 0.0, out=y)" in module.source
 
 
 def test_without_an_output_of_its_type_a_result_has_scratch_for_the_step():
     module = module_of(GRAPHS["no output of the type of what is made"])
-    assert [each.name for each in module.buffers] == ["y", "t0"]
+    assert [buffer.name for buffer in module.buffers] == ["y", "t0"]
     module = module_of(GRAPHS["the only output is what the tail writes over"])
-    assert [each.name for each in module.buffers] == ["t0"]
+    assert [buffer.name for buffer in module.buffers] == ["t0"]
 
 
 def test_a_head_may_wait_for_what_its_tail_needs():

@@ -40,11 +40,11 @@ def store(tmp_path: Path) -> ModuleStore:
 def test_what_was_put_is_found(store: ModuleStore) -> None:
     module = made()
     store.put("a", module)
-    found = store.find("a", OPTIONS)
-    assert found == module
-    assert found is not None
-    assert found.record == module.record
-    assert found.memory_limit == module.memory_limit == 2 << 30
+    result = store.find("a", OPTIONS)
+    assert result == module
+    assert result is not None
+    assert result.record == module.record
+    assert result.memory_limit == module.memory_limit == 2 << 30
     assert store.find("b", OPTIONS) is None
 
 
@@ -58,13 +58,13 @@ ARRAYS: dict[str, Array] = {
 
 def test_arrays_are_found_with_the_module(store: ModuleStore) -> None:
     store.put("a", made(), ARRAYS)
-    found: dict[str, Array] = {"w": np.zeros(1), "other": np.ones(1)}
-    assert store.find("a", OPTIONS, found) == made()
-    assert sorted(found) == ["half", "none", "number", "other", "w"]
+    results: dict[str, Array] = {"w": np.zeros(1), "other": np.ones(1)}
+    assert store.find("a", OPTIONS, results) == made()
+    assert sorted(results) == ["half", "none", "number", "other", "w"]
     for name, array in ARRAYS.items():
-        assert (found[name].dtype, found[name].shape) == (array.dtype, array.shape)
-        assert found[name].tobytes() == array.tobytes()
-        assert found[name].flags.writeable
+        assert (results[name].dtype, results[name].shape) == (array.dtype, array.shape)
+        assert results[name].tobytes() == array.tobytes()
+        assert results[name].flags.writeable
 
 
 @pytest.mark.parametrize("damage", [lambda data: data[:-1], lambda data: b"x" + data[1:]])
@@ -73,9 +73,9 @@ def test_a_module_whose_arrays_were_damaged_is_thrown_away(store: ModuleStore, d
     place = store.root / "a.arrays"
     place.write_bytes(damage(place.read_bytes()))
     os.utime(place, ns=(0, 0))  # the times of a file may not differ within some milliseconds
-    found: dict[str, Array] = {}
-    assert store.find("a", OPTIONS, found) is None
-    assert found == {}
+    results: dict[str, Array] = {}
+    assert store.find("a", OPTIONS, results) is None
+    assert results == {}
     assert not (store.root / "a.json").exists()
 
 
@@ -99,7 +99,7 @@ def test_every_byte_of_parameters_is_in_their_digest() -> None:
         {"a": one}, {"b": one}, {"a": one, "b": one}, {"a": one[:1], "b": one},
         {"a": one.reshape(2, 1)}, {"a": one.view(np.int32)}, {"a": np.nextafter(one, 9)}, {},
     ]  # fmt: skip
-    assert len({digest(**each) for each in kinds}) == len(kinds)
+    assert len({digest(**kind) for kind in kinds}) == len(kinds)
     assert digest(a=one, other=one) == digest(a=np.repeat(one, 2)[::2])
 
 
@@ -138,9 +138,9 @@ def test_a_module_of_kernels_is_found_as_it_was(store: ModuleStore) -> None:
     module = made("native")
     assert module.kernels_ir
     store.put("a", module)
-    found = store.find("a", OPTIONS)
-    assert found == module == Module.parse(module.source)
-    assert found.code.co_code == module.code.co_code
+    result = store.find("a", OPTIONS)
+    assert result == module == Module.parse(module.source)
+    assert result.code.co_code == module.code.co_code
     assert "define void" not in without_ir(module.source)
 
 
@@ -151,9 +151,9 @@ def test_arrays_that_a_user_copied_are_compared_with_their_checksum(
     store.put_prepared("a", {"packed": ARRAYS["w"]})
     copied = ModuleStore(tmp_path / "copy", store.limit)
     shutil.copytree(store.root, copied.root)
-    found: dict[str, Array] = {}
-    assert copied.find("a", OPTIONS, found) == made()
-    assert sorted(found) == sorted(ARRAYS)
+    results: dict[str, Array] = {}
+    assert copied.find("a", OPTIONS, results) == made()
+    assert sorted(results) == sorted(ARRAYS)
     assert copied.prepared("a")["packed"].tolist() == ARRAYS["w"].tolist()
 
 
@@ -165,9 +165,9 @@ def test_prepared_arrays_go_with_their_entry(tmp_path: Path) -> None:
     store.put_prepared("a", {"packed": ARRAYS["w"]})
     assert list(store.prepared("a")) == ["packed"]
     os.utime(tmp_path / "a.json", (1, 1))
-    room = sum(each.stat().st_size for each in tmp_path.iterdir())
+    room = sum(path.stat().st_size for path in tmp_path.iterdir())
     ModuleStore(tmp_path, room).put("b", made(), ARRAYS)
-    assert {each.name.partition(".")[0] for each in tmp_path.iterdir()} == {"b"}
+    assert {path.name.partition(".")[0] for path in tmp_path.iterdir()} == {"b"}
 
 
 def test_writing_to_mapped_arrays_changes_no_file(store: ModuleStore) -> None:
@@ -186,7 +186,7 @@ def test_entries_that_were_used_long_ago_go_first(tmp_path: Path) -> None:
     for place, time in (("a", 2), ("b", 1)):
         module_store.os.utime(tmp_path / f"{place}.json", (time, time))
     small.put("c", module)
-    assert sorted(each.stem for each in tmp_path.iterdir()) == ["a", "c"]
+    assert sorted(path.stem for path in tmp_path.iterdir()) == ["a", "c"]
 
 
 def test_a_disk_that_takes_nothing_keeps_nothing(tmp_path: Path) -> None:
@@ -207,7 +207,7 @@ def test_everything_that_decides_the_code_is_in_the_key(monkeypatch: pytest.Monk
 
 
 def test_files_of_the_runtime_are_in_the_key() -> None:
-    assert [each.name for each in module_store._PACKAGES] == ["compiler", "runtime"]
+    assert [package.name for package in module_store._PACKAGES] == ["compiler", "runtime"]
     assert any(
         "/runtime/loader.py" in name
         for name, *_ in module_store._files(str(module_store._PACKAGES[1]))
@@ -243,6 +243,6 @@ def test_a_folder_that_others_write_to_is_not_used(
 
 def test_a_module_without_a_record_is_kept(store: ModuleStore) -> None:
     store.put("a", replace(made(), record=None))
-    found = store.find("a", OPTIONS)
-    assert found is not None
-    assert found.record is None
+    result = store.find("a", OPTIONS)
+    assert result is not None
+    assert result.record is None

@@ -16,7 +16,7 @@ from compiler.passes.manager import run_passes
 from compiler.passes.pipeline import OPTIONAL, pipeline
 from tests.ir.random_graphs import arrays, random_graph
 
-NAMES = [each.name for each in OPTIONAL]
+NAMES = [pass_.name for pass_ in OPTIONAL]
 
 
 def computed(graph, options, feed, state):

@@ -32,8 +32,8 @@ def account_of(text, disable=(), device=True, **sizes):
 
 def kernels_of(text, disable=(), **sizes):
     """Bytes read and written, and operations, of each kernel of the device."""
-    found = account_of(text, disable, **sizes).of(Side.DEVICE)
-    return [(each.read, each.written, each.operations + each.products) for each in found]
+    result = account_of(text, disable, **sizes).of(Side.DEVICE)
+    return [(each.read, each.written, each.operations + each.products) for each in result]
 
 
 LAYER = """graph main {
@@ -154,14 +154,14 @@ COUNTED = {
 @pytest.mark.parametrize("name", COUNTED)
 def test_kernels_as_counted_by_hand(name):
     text, wanted = COUNTED[name]
-    found = kernels_of(text)
-    assert [each[: len(w)] for each, w in zip(found, wanted, strict=True)] == wanted
+    actual = kernels_of(text)
+    assert [each[: len(w)] for each, w in zip(actual, wanted, strict=True)] == wanted
 
 
 @pytest.mark.parametrize("name", COUNTED)
 def test_such_kernels_are_ideal(name):
-    found = account_of(COUNTED[name][0])
-    assert found.moved == found.least
+    result = account_of(COUNTED[name][0])
+    assert result.moved == result.least
 
 
 @pytest.mark.parametrize(
@@ -201,19 +201,19 @@ def test_each_gradient_of_a_product_is_as_much_work_as_the_product():
 
 
 def test_an_op_of_several_kernels_counts_what_each_reads():
-    found = account_of(MUL_GRAD)
-    each = [(cost.read, cost.written) for cost in found.of(Side.DEVICE)]
+    result = account_of(MUL_GRAD)
+    each = [(cost.read, cost.written) for cost in result.of(Side.DEVICE)]
     assert sorted(each) == sorted([(4 * (35 + 30), 4 * 42), (4 * (35 + 42), 4 * 30)])
-    assert found.moved - found.least == 4 * 35, "what both of them read is read twice"
+    assert result.moved - result.least == 4 * 35, "what both of them read is read twice"
 
 
 def test_a_long_sum_is_one_of_parts_that_are_written_and_read_again():
     text = one("reduce_sum(X=x) {'dim': [1]}", {"x": "f32[2, 70001]"}, "Out=y: f32[2]")
-    found = account_of(text)
-    parts, whole = found.of(Side.DEVICE)
+    result = account_of(text)
+    parts, whole = result.of(Side.DEVICE)
     assert parts.read == 4 * 2 * 70001 and whole.written == 4 * 2
     assert parts.written == whole.read
-    assert found.least == 4 * (2 * 70001 + 2) == found.moved - 2 * whole.read
+    assert result.least == 4 * (2 * 70001 + 2) == result.moved - 2 * whole.read
 
 
 def test_ops_of_the_host_and_the_copies_they_need_are_counted_apart():
@@ -225,13 +225,13 @@ def test_ops_of_the_host_and_the_copies_they_need_are_counted_apart():
   return y
 }
 """
-    found = account_of(text, N=10)
-    assert [cost.kernel for cost in found.of(Side.HOST)] == ["print"]
-    assert found.launches == 2
-    copies = found.of(Side.COPY)
+    result = account_of(text, N=10)
+    assert [cost.kernel for cost in result.of(Side.HOST)] == ["print"]
+    assert result.launches == 2
+    copies = result.of(Side.COPY)
     assert len(copies) == 4 and {cost.read for cost in copies} == {4 * 60}
     assert copies[0].seconds(H200) == pytest.approx(240 / 64e9)
-    assert found.of(Side.HOST)[0].seconds(H200) == pytest.approx(480 / HOST)
+    assert result.of(Side.HOST)[0].seconds(H200) == pytest.approx(480 / HOST)
 
 
 def test_what_data_sizes_is_named_and_left_out():
@@ -241,8 +241,8 @@ def test_what_data_sizes_is_named_and_left_out():
   return i
 }
 """
-    found = account_of(text)
-    assert "where_index" in found.left_out
+    result = account_of(text)
+    assert "where_index" in result.left_out
 
 
 def test_the_longer_of_moving_and_computing_bounds_a_kernel():
@@ -297,10 +297,10 @@ def test_a_native_plan_counts_its_kernels_and_the_steps_in_numpy():
   return y
 }
 """
-    found = compile_graph(parse(text), target="native:avx2")
-    costs = account(found.plan, machine=MACHINES["avx2"])
+    result = compile_graph(parse(text), target="native:avx2")
+    costs = account(result.plan, machine=MACHINES["avx2"])
     kernels = costs.of(Side.DEVICE)
-    assert {each.kernel for each in kernels} <= found.module.kernels_ir.keys()
-    assert sum(each.operations for each in kernels) >= 2 * 8 * 16 * 4
+    assert {kernel.kernel for kernel in kernels} <= result.module.kernels_ir.keys()
+    assert sum(kernel.operations for kernel in kernels) >= 2 * 8 * 16 * 4
     assert costs.moved >= 4 * (8 * 16 + 16 * 4 + 8 * 4) and costs.total().written >= 4 * 8 * 4
     assert not costs.of(Side.HOST)

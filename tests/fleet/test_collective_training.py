@@ -83,9 +83,9 @@ def test_local_sgd_averages_how_far_workers_moved(trained: Any) -> None:
 
 @pytest.mark.parametrize("job", ["amp", "amp_recompute"])
 def test_mixed_precision_is_near_float32(trained: Any, job: str) -> None:
-    losses, found = mean_losses(trained, "plain"), mean_losses(trained, job)
-    np.testing.assert_allclose(found, losses, rtol=AMP_BAND)
-    assert not np.array_equal(found, losses)
+    losses, result = mean_losses(trained, "plain"), mean_losses(trained, job)
+    np.testing.assert_allclose(result, losses, rtol=AMP_BAND)
+    assert not np.array_equal(result, losses)
     first, second = ({n: v for n, v in each.items() if n.startswith(f"{job}:")} for each in trained)
     for name in first.keys() - {f"{job}:loss"}:
         np.testing.assert_array_equal(first[name], second[name], err_msg=name)

@@ -92,8 +92,8 @@ def test_metrics_of_click_rates(util: FleetUtil, capsys: pytest.CaptureFixture[s
     sums = {"sqrerr": 700, "abserr": 3000, "prob": 6000, "q": 50, "pos": 9000, "total": 17000}
     for name, value in sums.items():
         scope.var(name).get_tensor().set(np.array([value], "float32"), fluid.CPUPlace())
-    found = util.get_global_metrics(scope)
-    assert found == pytest.approx(
+    result = util.get_global_metrics(scope)
+    assert result == pytest.approx(
         [0.845010183570236, 0.14479826877273705, 0.1764706, 0.20291986561008926, 0.5294118,
          0.3529412, 1.5, 0.0029411765, 17000]
     )  # fmt: skip
@@ -114,7 +114,7 @@ def test_models_by_day(tmp_path: Path) -> None:
         util.save_model(str(tmp_path), 20190722, 88)
         util.save_batch_model(str(tmp_path), 20190722)
         for folder in ("88", "0"):
-            names = {each.name for each in (tmp_path / "20190722" / folder).iterdir()}
+            names = {path.name for path in (tmp_path / "20190722" / folder).iterdir()}
             assert {"fc_0.w_0", "fc_0.b_0"} <= names
         weight = fluid.global_scope().find_var("fc_0.w_0").get_tensor()
         before = np.array(weight)
@@ -125,8 +125,8 @@ def test_models_by_day(tmp_path: Path) -> None:
 
 
 def test_intervals_of_online_training(util: FleetUtil) -> None:
-    found = util.get_online_pass_interval("{20190720..20190729}", "{22..23}", 30, 2, False)
-    assert found == [["2200", "2230"], ["2300", "2330"]]
+    result = util.get_online_pass_interval("{20190720..20190729}", "{22..23}", 30, 2, False)
+    assert result == [["2200", "2230"], ["2300", "2330"]]
     assert util.get_online_pass_interval("20190720", "0 1", "60", "3", True) == [["00", "01"]]
     with pytest.raises(ValueError, match="hours is '`date`', expected"):
         util.get_online_pass_interval("20190720", "`date`", 5, 2, False)
@@ -166,4 +166,4 @@ def test_program_files(util: FleetUtil, tmp_path: Path, caplog: pytest.LogCaptur
 def test_workers_that_are_ready_leave_a_file(tmp_path: Path) -> None:
     parameter_server.fleet.init(UserDefinedRoleMaker(0, Role.WORKER, 1, ["127.0.0.1:6170"]))
     check_all_trainers_ready(str(tmp_path / "ready"), 3)
-    assert [each.name for each in (tmp_path / "ready").iterdir()] == ["ready.3.0.done"]
+    assert [path.name for path in (tmp_path / "ready").iterdir()] == ["ready.3.0.done"]

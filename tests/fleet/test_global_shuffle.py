@@ -43,13 +43,13 @@ def test_two_workers_exchange_samples(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "fleet.launch", *flags, str(script), str(tmp_path)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
-    written = {each.name: each.read_text() for each in logs.glob("workerlog.*")}
+    written = {path.name: path.read_text() for path in logs.glob("workerlog.*")}
     assert done.returncode == 0, f"{done.stderr}\n{written}"
-    found = [json.loads((logs / f"workerlog.{r}").read_text().splitlines()[-1]) for r in range(2)]
-    kept = [{row[0]: row[1:] for row in each["kept"]} for each in found]
+    results = [json.loads((logs / f"workerlog.{r}").read_text().splitlines()[-1]) for r in range(2)]
+    kept = [{row[0]: row[1:] for row in each["kept"]} for each in results]
     assert [len(each) for each in kept] == [20, 20]
     assert sorted([*kept[0], *kept[1]]) == sorted([*range(1, 21), *range(101, 121)])
     assert all(any(number > 100 for number in each) != all(n > 100 for n in each) for each in kept)
     for label, words in (kept[0] | kept[1]).items():
         assert words == [7] * (1 + (label - 1) % 100 % 3)
-    assert [each["all"] for each in found] == [40, 40]
+    assert [each["all"] for each in results] == [40, 40]

@@ -61,8 +61,8 @@ def minimized(loss: Any, optimizer: Any = None, algorithm: Any = None, **fields:
 
 def named(program: Any, kind: str, slot: str = "X") -> set[str]:
     """What ops of a kind read."""
-    found = [op for op in program.global_block().ops if op.type == kind]
-    return {name for op in found for name in op.inputs[slot]}
+    results = [op for op in program.global_block().ops if op.type == kind]
+    return {name for op in results for name in op.inputs[slot]}
 
 
 # ---- programs
@@ -91,8 +91,8 @@ def test_servers_hold_the_tables_alone(loss: Any) -> None:
         if op.type == "sgd"
     }
     assert updated and updated <= TABLES
-    made = {n for op in algorithm.startup_program.global_block().ops for n in op.writes()}
-    assert not any(name.startswith("fc_") for name in made)
+    created = {n for op in algorithm.startup_program.global_block().ops for n in op.writes()}
+    assert not any(name.startswith("fc_") for name in created)
 
 
 @pytest.mark.parametrize(
@@ -206,8 +206,8 @@ def test_processes_under_launch_ps_equal_one_process(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     job = {"model": "ctr_wide_deep", "optimizer": "adagrad", "rows": 6, "steps": 20}
     expected, losses = alone_with(job, fluid.optimizer.Adagrad(0.05))
-    found = json.loads((tmp_path / "losses.json").read_text())
-    np.testing.assert_allclose(found, losses, atol=1e-5)
+    actual = json.loads((tmp_path / "losses.json").read_text())
+    np.testing.assert_allclose(actual, losses, atol=1e-5)
     with programs.fresh():
         for folder in ("state", "model"):
             loaded = load_values(tmp_path / folder, expected)

@@ -17,10 +17,10 @@ from fleet.key_value_server import KVServer
 
 @pytest.fixture
 def server() -> Iterator[KVServer]:
-    found = KVServer(0, {"all": 2})
-    found.start()
-    yield found
-    found.stop()
+    result = KVServer(0, {"all": 2})
+    result.start()
+    yield result
+    result.stop()
 
 
 def ask(server: KVServer, method: str, path: str, body: bytes | None = None) -> tuple[int, bytes]:

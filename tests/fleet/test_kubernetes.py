@@ -15,8 +15,8 @@ INDEX = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
 
 def manifests(name):
     """The objects of a file by kind and name."""
-    found = list(yaml.safe_load_all((FOLDER / name).read_text()))
-    return {(each["kind"], each["metadata"]["name"]): each for each in found}
+    result = list(yaml.safe_load_all((FOLDER / name).read_text()))
+    return {(each["kind"], each["metadata"]["name"]): each for each in result}
 
 
 JOB = manifests("parameter_servers.yaml")
@@ -24,8 +24,8 @@ SERVERS, TRAINERS = JOB["Job", "fluid-ps-servers"], JOB["Job", "fluid-ps-trainer
 
 
 def container(job):
-    (found,) = job["spec"]["template"]["spec"]["containers"]
-    return found
+    (result,) = job["spec"]["template"]["spec"]["containers"]
+    return result
 
 
 def environ(job, number):

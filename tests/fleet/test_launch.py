@@ -61,8 +61,8 @@ def environment() -> dict[str, str]:
 
 
 def launch(tmp_path: Path, body: str, *flags: str) -> subprocess.CompletedProcess[str]:
-    given = command(tmp_path, body, *flags)
-    return subprocess.run(given, env=environment(), capture_output=True, text=True, timeout=120)
+    inputs = command(tmp_path, body, *flags)
+    return subprocess.run(inputs, env=environment(), capture_output=True, text=True, timeout=120)
 
 
 def log(tmp_path: Path, name: str) -> str:
@@ -159,24 +159,24 @@ def test_launchers_killed_at_any_moment_leave_no_process(tmp_path: Path, kind: l
 
 def marked(mark: str) -> list[int]:
     """The processes that have a value of MARK in their environment."""
-    found: list[int] = []
+    results: list[int] = []
     for place in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             if f"MARK={mark}\0".encode() in (place / "environ").read_bytes():
-                found.append(int(place.name))
-    return found
+                results.append(int(place.name))
+    return results
 
 
 def wait_for_pids(tmp_path: Path, count: int) -> list[int]:
-    found: list[int] = []
+    results: list[int] = []
 
     def ready() -> bool:
         files = (tmp_path / "logs").glob("workerlog.*") if (tmp_path / "logs").exists() else ()
-        found[:] = [int(f.read_text().split()[5]) for f in files if " pid " in f.read_text()]
-        return len(found) == count
+        results[:] = [int(f.read_text().split()[5]) for f in files if " pid " in f.read_text()]
+        return len(results) == count
 
     assert wait_until(ready, seconds=60)
-    return found
+    return results
 
 
 def wait_until(done: object, seconds: float = 20) -> bool:

@@ -114,14 +114,14 @@ def test_one_worker_alone_needs_nobody() -> None:
     [(5, 2, [3, 2]), (2, 3, [1, 1, 0]), (7, 3, [3, 2, 2]), (0, 2, [0, 0])],
 )
 def test_split_files(count: int, workers: int, shares: list[int]) -> None:
-    files, found = [f"part-{n}" for n in range(count)], []
+    files, result = [f"part-{n}" for n in range(count)], []
     for number in range(workers):
         algorithm = fleet.CPUDistributedAlgorithm()
         role = fleet.UserDefinedRoleMaker(number, fleet.Role.WORKER, workers, SERVERS)
         algorithm.init(role)
-        found.append(algorithm.split_files(files))
-    assert [len(each) for each in found] == shares and [
-        name for each in found for name in each
+        result.append(algorithm.split_files(files))
+    assert [len(each) for each in result] == shares and [
+        name for each in result for name in each
     ] == files
     with pytest.raises(TypeError, match="files must be a list, not str"):
         algorithm.split_files("files")
@@ -171,10 +171,10 @@ def test_the_base_optimizer_does_not_define_how_to_distribute(loss: Any) -> None
     ],
 )
 def test_cpu_strategies(loss: Any, config: Any, mode: str) -> None:
-    made = CPUStrategy([config])
-    assert type(strategy_for(made.strategy)).__name__ == mode and not made.strategy.wait_port
+    created = CPUStrategy([config])
+    assert type(strategy_for(created.strategy)).__name__ == mode and not created.strategy.wait_port
     algorithm = cpu()
-    made.setup_optimizer(algorithm, fluid.optimizer.SGD(0.1)).minimize(loss)
+    created.setup_optimizer(algorithm, fluid.optimizer.SGD(0.1)).minimize(loss)
     assert type(algorithm._transpile_config).__name__ == mode
     if mode == "GeoStrategy":
         assert algorithm._transpile_config.get_program_config().geo_sgd_need_push_nums == 7
@@ -241,7 +241,7 @@ def test_the_quick_start_of_openks_in_one_process(loss: Any, tmp_path: Path) -> 
     strategy.setup_optimizer(algorithm, fluid.optimizer.Adagrad(0.01)).minimize(loss)
     executor = fluid.Executor()
     executor.run(algorithm.startup_program)
-    found = [
+    actual = [
         executor.run(algorithm.main_program, feed, [loss])[0].item() for feed in programs.batches(3)
     ]
     with programs.fresh():
@@ -250,7 +250,7 @@ def test_the_quick_start_of_openks_in_one_process(loss: Any, tmp_path: Path) -> 
         executor = fluid.Executor()
         executor.run(fluid.default_startup_program())
         expected = [executor.run(feed=feed, fetch_list=[alone])[0] for feed in programs.batches(3)]
-    np.testing.assert_allclose(found, np.ravel(expected), rtol=1e-6)
+    np.testing.assert_allclose(actual, np.ravel(expected), rtol=1e-6)
 
 
 # ---- the launcher

@@ -109,9 +109,9 @@ def test_servers_load_what_was_saved(tmp_path: Path, servers: int) -> None:
             fleet.init_server(tmp_path)
             held = [name for name in fleet.main_program.global_block().vars if "fc_1.w_0" in name]
             for name in held:
-                found = fluid.global_scope().find_var(name)
-                if re.fullmatch(r"fc_1\.w_0(\.block\d+)?", name) and found is not None:
-                    parts.append((name, np.array(found.get_tensor())))
+                result = fluid.global_scope().find_var(name)
+                if re.fullmatch(r"fc_1\.w_0(\.block\d+)?", name) and result is not None:
+                    parts.append((name, np.array(result.get_tensor())))
     whole = np.concatenate([array for _, array in sorted(parts)])
     np.testing.assert_array_equal(whole, saved)
 
@@ -198,4 +198,4 @@ def test_local_programs_are_saved_by_fluid_io(loss: Any, tmp_path: Path) -> None
         fleet.save_persistables(executor, tmp_path, loss.block.program)
     executor.run(fluid.default_startup_program())
     fleet.save_inference_model(executor, tmp_path, ["x", "y"], [loss], loss.block.program)
-    assert {each.name for each in tmp_path.iterdir()} == {"__model__", "fc_0.w_0", "fc_0.b_0"}
+    assert {path.name for path in tmp_path.iterdir()} == {"__model__", "fc_0.w_0", "fc_0.b_0"}

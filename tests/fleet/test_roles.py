@@ -208,12 +208,14 @@ def test_collectives_agree_with_numpy(workers: int, servers: int) -> None:
         )
         for rank in range(workers + servers)
     ]  # fmt: skip
-    answers = [json.loads(each.communicate(timeout=120)[0]) for each in processes]
-    assert all(each["gathered"] == [r + 0.5 for r in range(workers + servers)] for each in answers)
-    given = np.stack([np.arange(5) * (-1) ** rank + rank for rank in range(workers)])
+    answers = [json.loads(process.communicate(timeout=120)[0]) for process in processes]
+    assert all(
+        answer["gathered"] == [r + 0.5 for r in range(workers + servers)] for answer in answers
+    )
+    inputs = np.stack([np.arange(5) * (-1) ** rank + rank for rank in range(workers)])
     for found in answers[:workers]:
-        assert found["sum"] == found["float32"] == given.sum(0).tolist()
-        assert (found["min"], found["max"]) == (given.min(0).tolist(), given.max(0).tolist())
+        assert found["sum"] == found["float32"] == inputs.sum(0).tolist()
+        assert (found["min"], found["max"]) == (inputs.min(0).tolist(), inputs.max(0).tolist())
 
 
 def test_arguments_of_collectives() -> None:

@@ -157,8 +157,12 @@ def test_debug_options_have_defaults() -> None:
     strategy = made("sync")
     assert strategy.get_debug_opt() == {}
     strategy.set_debug_opt({"dump_fields": ["a"]})
-    found = strategy.get_debug_opt()
-    assert (found["dump_fields"], found["dump_file_num"], found["dump_slot"]) == (["a"], 16, False)
+    result = strategy.get_debug_opt()
+    assert (result["dump_fields"], result["dump_file_num"], result["dump_slot"]) == (
+        ["a"],
+        16,
+        False,
+    )
 
 
 def test_a_wrong_cpu_num_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

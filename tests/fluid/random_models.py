@@ -60,18 +60,18 @@ def recorded(number: int) -> Model:
 
 def outcome(model: Model, way: str) -> dict[str, np.ndarray]:
     """What some steps of a model return, and the parameters that they leave."""
-    steps, found = STEPS if model.trains else 1, dict[str, np.ndarray]()
+    steps, result = STEPS if model.trains else 1, dict[str, np.ndarray]()
     with patch.dict(os.environ, WAYS[way]), fluid.scope_guard(fluid.Scope()):
         exe = fluid.Executor(fluid.CPUPlace())
         exe.run(model.startup)
         for step in range(steps):
             results = exe.run(model.main, model.feed, model.fetches)
-            found |= {
+            result |= {
                 f"{v.name} of step {step}": r for v, r in zip(model.fetches, results, strict=True)
             }
         for each in model.main.all_parameters() if model.trains else ():
-            found[each.name] = np.array(fluid.global_scope().find_var(each.name).get_tensor())
-    return found
+            result[each.name] = np.array(fluid.global_scope().find_var(each.name).get_tensor())
+    return result
 
 
 def difference(found: Mapping[str, np.ndarray], wanted: Mapping[str, np.ndarray]) -> str:
@@ -324,10 +324,10 @@ def _loss(
 
 def _optimizer(rng: Random) -> fluid.optimizer.Optimizer:
     """One that does not divide by gradients, which may be all rounding errors."""
-    given = {"regularization": fluid.regularizer.L2Decay(1e-3)} if rng.random() < 0.3 else {}
+    inputs = {"regularization": fluid.regularizer.L2Decay(1e-3)} if rng.random() < 0.3 else {}
     if rng.random() < 0.5:
-        return fluid.optimizer.Momentum(0.01, 0.9, **given)
-    return fluid.optimizer.SGD(0.05, **given)
+        return fluid.optimizer.Momentum(0.01, 0.9, **inputs)
+    return fluid.optimizer.SGD(0.05, **inputs)
 
 
 def _floats(rng: Random, *shape: int) -> np.ndarray:

@@ -57,5 +57,5 @@ def test_import_costs_about_what_numpy_and_networkx_cost(tmp_path: Path) -> None
 def test_what_only_a_compilation_needs_is_not_imported() -> None:
     root = Path(fluid.__file__).parents[1]
     code = "import fluid, sys; print(*{'networkx', 'torch', 'triton'} & set(sys.modules))"
-    found = subprocess.check_output([sys.executable, "-c", code], cwd=root, text=True)
-    assert found.strip() == ""
+    result = subprocess.check_output([sys.executable, "-c", code], cwd=root, text=True)
+    assert result.strip() == ""

@@ -42,7 +42,7 @@ def ours(line: str) -> str:
 
 
 def parameters(value: Any) -> str:
-    return ", ".join(shown(each) for each in inspect.signature(value).parameters.values())
+    return ", ".join(shown(parameter) for parameter in inspect.signature(value).parameters.values())
 
 
 def shown(parameter: inspect.Parameter) -> str:

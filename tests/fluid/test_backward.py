@@ -56,18 +56,18 @@ def test_gradients_of_what_is_fed() -> None:
     (of_x, of_y) = gradients(layers.square(x), [x, y])
     assert of_y is None
     feed = {"x": np.array([1.0, -3.0], "float32"), "y": np.zeros(2, "float32")}
-    found = fluid.Executor(fluid.CPUPlace()).run(feed=feed, fetch_list=[of_x])[0]
-    assert found.tolist() == [2.0, -6.0]
+    result = fluid.Executor(fluid.CPUPlace()).run(feed=feed, fetch_list=[of_x])[0]
+    assert result.tolist() == [2.0, -6.0]
 
 
 def test_gradients_times_what_is_given() -> None:
     x = layers.data("x", [2], append_batch_size=False, stop_gradient=False)
     seed = layers.fill_constant([2], "float32", 0.5)
     (of_x,) = gradients([layers.square(x)], x, target_gradients=[seed])
-    found = fluid.Executor(fluid.CPUPlace()).run(
+    result = fluid.Executor(fluid.CPUPlace()).run(
         feed={"x": np.array([1.0, -3.0], "float32")}, fetch_list=[of_x]
     )
-    assert found[0].tolist() == [1.0, -3.0]
+    assert result[0].tolist() == [1.0, -3.0]
 
 
 def test_bad_arguments() -> None:

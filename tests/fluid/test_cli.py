@@ -243,13 +243,13 @@ def test_inspect_fetches_the_loss_of_a_program_that_trains(capsys, tmp_path):
 def test_inspect_shows_the_kernels_of_another_target(capsys, tmp_path):
     page = tmp_path / "page.html"
     run(capsys, "inspect", GOLDEN / "digits_mlp__separate", "--target", "triton", "--html", page)
-    found = json.loads(re.search(r'id="data">([^<]*)<', page.read_text(encoding="utf-8"))[1])
-    lines = found["code"]["source"].splitlines()
-    assert all(stop > first for first, stop in found["code"]["kernels"])
-    jitted = [lines[first] for _, first, _ in found["code"]["functions"]]
+    result = json.loads(re.search(r'id="data">([^<]*)<', page.read_text(encoding="utf-8"))[1])
+    lines = result["code"]["source"].splitlines()
+    assert all(stop > first for first, stop in result["code"]["kernels"])
+    jitted = [lines[first] for _, first, _ in result["code"]["functions"]]
     assert "@triton.jit" in jitted
-    ops = found["stages"][-1].get("kernelCount")
-    assert len(found["code"]["kernels"]) == ops
+    ops = result["stages"][-1].get("kernelCount")
+    assert len(result["code"]["kernels"]) == ops
 
 
 def test_inspect_counts_what_kernels_move_after_each_pass(capsys, tmp_path):

@@ -13,10 +13,10 @@ CPU = fluid.CPUPlace()
 
 @pytest.fixture
 def loss(exe: Any) -> fluid.Variable:
-    found = fluid.layers.mean(fluid.layers.fc(fluid.data("x", [None, 3]), 1))
-    fluid.optimizer.SGD(0.1).minimize(found)
+    result = fluid.layers.mean(fluid.layers.fc(fluid.data("x", [None, 3]), 1))
+    fluid.optimizer.SGD(0.1).minimize(result)
     exe.run(fluid.default_startup_program())
-    return found
+    return result
 
 
 def compiled(**options: Any) -> fluid.CompiledProgram:
@@ -37,9 +37,9 @@ def test_it_runs_as_the_program(loss: fluid.Variable, exe: Any) -> None:
         compiled(loss_name=loss.name, places=[CPU]),
         compiled(loss_name=loss.name, places=CPU),
     ]
-    found = [exe.run(program, feed=feed, fetch_list=[loss])[0] for program in programs]
-    assert all(value.shape == (1,) for value in found)
-    steps = np.diff(np.ravel(found))
+    results = [exe.run(program, feed=feed, fetch_list=[loss])[0] for program in programs]
+    assert all(value.shape == (1,) for value in results)
+    steps = np.diff(np.ravel(results))
     assert np.allclose(steps, steps[0]) and steps[0] < 0
     assert exe.counters.compiles == 2
 

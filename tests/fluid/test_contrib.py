@@ -136,12 +136,12 @@ def test_sums_for_metrics(programs):
     random = np.random.RandomState(0)
     p, q = random.rand(2, 5, 1).astype("float32"), random.randint(0, 2, (2, 5, 1)).astype("float32")
     for i in range(2):
-        found = executor.run(programs, {"p": p[i], "q": q[i]}, list(sums))
+        actual = executor.run(programs, {"p": p[i], "q": q[i]}, list(sums))
     expected = [
         np.square(p - q).sum(), np.abs(p - q).sum(), p.sum(), (1 / (1 + np.exp(-p))).sum(),
         q.sum(), 10,
     ]  # fmt: skip
-    np.testing.assert_allclose(np.concatenate(found), expected, rtol=1e-5)
+    np.testing.assert_allclose(np.concatenate(actual), expected, rtol=1e-5)
 
 
 def test_parts_of_rows():

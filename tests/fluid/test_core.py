@@ -64,8 +64,8 @@ def test_a_program_runs_beside_values_that_are_no_tensors():
     main = fluid.Program()
     with fluid.program_guard(main, fluid.Program()):
         out = layers.fill_constant([1], "float32", 2.0)
-    found = fluid.Executor().run(main, fetch_list=[out], scope=scope)
-    assert found[0].tolist() == [2.0]
+    result = fluid.Executor().run(main, fetch_list=[out], scope=scope)
+    assert result[0].tolist() == [2.0]
 
 
 def graph():

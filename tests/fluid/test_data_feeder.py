@@ -21,8 +21,8 @@ def feeder() -> DataFeeder:
 
 def test_a_batch() -> None:
     batch = [(np.arange(4.0) + i, i) for i in range(3)]
-    found = feeder().feed(batch)
-    image, label = np.array(found["image"]), np.array(found["label"])
+    result = feeder().feed(batch)
+    image, label = np.array(result["image"]), np.array(result["label"])
     assert (image.shape, image.dtype) == ((3, 2, 2), np.float32)
     assert image[1].ravel().tolist() == [1, 2, 3, 4]
     assert (label.tolist(), label.dtype) == ([[0], [1], [2]], np.int64)
@@ -30,15 +30,15 @@ def test_a_batch() -> None:
 
 def test_sequences_are_joined() -> None:
     words = fluid.layers.data("words", [1], dtype="int64", lod_level=1)
-    found = DataFeeder([words], CPU).feed([([1, 2, 3],), ([4],)])["words"]
-    assert np.array(found).ravel().tolist() == [1, 2, 3, 4]
-    assert found.recursive_sequence_lengths() == [[3, 1]]
+    result = DataFeeder([words], CPU).feed([([1, 2, 3],), ([4],)])["words"]
+    assert np.array(result).ravel().tolist() == [1, 2, 3, 4]
+    assert result.recursive_sequence_lengths() == [[3, 1]]
 
 
 def test_the_feed_runs() -> None:
-    made = feeder()
-    mean = fluid.layers.mean(fluid.layers.cast(made.variables[1], "float32"))
-    feed = made.feed([([0.0] * 4, 1), ([0.0] * 4, 2)])
+    created = feeder()
+    mean = fluid.layers.mean(fluid.layers.cast(created.variables[1], "float32"))
+    feed = created.feed([([0.0] * 4, 1), ([0.0] * 4, 2)])
     assert fluid.Executor(CPU).run(feed=feed, fetch_list=[mean])[0].tolist() == [1.5]
 
 
@@ -71,12 +71,12 @@ def test_what_is_fed_are_variables() -> None:
 
 def test_sequences_of_sequences() -> None:
     words = fluid.layers.data("words", [1], dtype="int64", lod_level=2)
-    found = DataFeeder([words], CPU).feed([([[1, 2], [3]],), ([[4, 5, 6]],)])["words"]
-    assert np.array(found).ravel().tolist() == [1, 2, 3, 4, 5, 6]
-    assert found.recursive_sequence_lengths() == [[2, 1], [2, 1, 3]]
+    result = DataFeeder([words], CPU).feed([([[1, 2], [3]],), ([[4, 5, 6]],)])["words"]
+    assert np.array(result).ravel().tolist() == [1, 2, 3, 4, 5, 6]
+    assert result.recursive_sequence_lengths() == [[2, 1], [2, 1, 3]]
     vectors = fluid.layers.data("vectors", [2], lod_level=1)
-    found = DataFeeder([vectors], CPU).feed([(np.ones((3, 2)),), (np.zeros((1, 2)),)])["vectors"]
-    assert (found.shape(), found.recursive_sequence_lengths()) == ([4, 2], [[3, 1]])
+    result = DataFeeder([vectors], CPU).feed([(np.ones((3, 2)),), (np.zeros((1, 2)),)])["vectors"]
+    assert (result.shape(), result.recursive_sequence_lengths()) == ([4, 2], [[3, 1]])
 
 
 def test_what_is_no_sequence() -> None:
@@ -86,13 +86,13 @@ def test_what_is_no_sequence() -> None:
 
 
 def test_a_batch_for_each_device() -> None:
-    made = feeder()
+    created = feeder()
     batches = [[([i] * 4, i)] * count for i, count in enumerate((1, 2))]
-    found = list(made.feed_parallel(batches, 2))
-    assert [feed["image"].shape() for feed in found] == [[1, 2, 2], [2, 2, 2]]
-    assert np.array(found[1]["label"]).tolist() == [[1], [1]]
+    result = list(created.feed_parallel(batches, 2))
+    assert [feed["image"].shape() for feed in result] == [[1, 2, 2], [2, 2, 2]]
+    assert np.array(result[1]["label"]).tolist() == [[1], [1]]
     with pytest.raises(ValueError, match="there are 3 devices, but 2 mini-batches were given"):
-        list(made.feed_parallel(batches, 3))
+        list(created.feed_parallel(batches, 3))
 
 
 def test_devices_are_counted_by_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,11 +105,11 @@ def readers_batches(count: int) -> Any:
 
 
 def test_a_reader_of_feeds() -> None:
-    made = feeder()
-    one = made.decorate_reader(readers_batches(3), multi_devices=False)
+    created = feeder()
+    one = created.decorate_reader(readers_batches(3), multi_devices=False)
     assert [np.array(feed["label"]).item() for feed in one()] == [0, 1, 2]
     assert len(list(one())) == 3
-    two = made.decorate_reader(readers_batches(5), multi_devices=True, num_places=2)
+    two = created.decorate_reader(readers_batches(5), multi_devices=True, num_places=2)
     assert [[np.array(feed["label"]).item() for feed in each] for each in two()] == [[0, 1], [2, 3]]
 
 

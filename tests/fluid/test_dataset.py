@@ -58,12 +58,12 @@ def write_files(folder, counts=(37, 20, 5)):
 
 
 def make(kind, variables, files, batch=8, threads=1):
-    made = fluid.DatasetFactory().create_dataset(kind)
-    made.set_use_var(variables)
-    made.set_filelist(files)
-    made.set_batch_size(batch)
-    made.set_thread(threads)
-    return made
+    created = fluid.DatasetFactory().create_dataset(kind)
+    created.set_use_var(variables)
+    created.set_filelist(files)
+    created.set_batch_size(batch)
+    created.set_thread(threads)
+    return created
 
 
 def start(executor):
@@ -85,7 +85,7 @@ def test_a_pass_over_files_is_the_steps_by_hand(tmp_path, programs):
     variables, loss = click_model()
     files = write_files(tmp_path)
     executor = fluid.Executor()
-    found = trained(executor, loss, make("QueueDataset", variables, files))
+    result = trained(executor, loss, make("QueueDataset", variables, files))
     start(executor)
     rows = [row for number, count in enumerate((37, 20, 5)) for row in samples(count, number)]
     for first in range(0, len(rows), 8):
@@ -96,7 +96,7 @@ def test_a_pass_over_files_is_the_steps_by_hand(tmp_path, programs):
         feed = {"ids": sequences, "dense": np.array(dense), "label": np.array(label)}
         executor.run(programs, feed=feed)
     by_hand = np.array(fluid.global_scope().find_var("fc_0.w_0").get_tensor())
-    np.testing.assert_array_equal(found, by_hand)
+    np.testing.assert_array_equal(result, by_hand)
 
 
 def test_several_processes_read_every_sample_and_the_result_is_one(tmp_path):
@@ -155,8 +155,8 @@ def test_zeros_of_slots_of_any_length_are_left_out_in_memory(tmp_path, kind, ids
     (feed,) = dataset._feeds()
     for name, rows in (("a", ids), ("f", floats)):
         assert feed[name].recursive_sequence_lengths() == [[len(row) for row in rows]]
-        found = np.array(feed[name]).ravel()
-        np.testing.assert_array_equal(found, np.concatenate(rows).astype(found.dtype))
+        result = np.array(feed[name]).ravel()
+        np.testing.assert_array_equal(result, np.concatenate(rows).astype(result.dtype))
     np.testing.assert_array_equal(feed["d"], [[0, 0], [1, 0], [1, 0]])
 
 

@@ -170,15 +170,15 @@ def digests(folder: Path) -> dict[str, str]:
 
 
 def test_one_seed_returns_one_result(tmp_path):
-    found = []
+    results = []
     for hash_seed in ("1", "2"):
         folder = tmp_path / hash_seed
         with start(tmp_path, "--epochs", "1", "--out", str(folder), seed=hash_seed) as process:
             process.communicate(timeout=120)
         assert process.returncode == 0
-        found.append(digests(folder))
-    assert found[0] == found[1]
-    assert len(found[0]) > 30
+        results.append(digests(folder))
+    assert results[0] == results[1]
+    assert len(results[0]) > 30
 
 
 # ---- Ctrl-C and folders ----
@@ -273,10 +273,10 @@ def test_digits_are_split_and_doubled():
 def test_moving_keeps_each_digit_whole_within_a_frame():
     pixels = np.zeros((20, 1, 16, 16), np.float32)
     pixels[:, 0, 4:12, 4:12] = np.arange(1, 65).reshape(8, 8)
-    found = moved(pixels, np.random.default_rng(0))
-    assert found.shape == pixels.shape
+    result = moved(pixels, np.random.default_rng(0))
+    assert result.shape == pixels.shape
     places = set()
-    for picture in found[:, 0]:
+    for picture in result[:, 0]:
         row, column = np.argwhere(picture)[0]
         assert max(abs(row - 4), abs(column - 4)) <= SHIFT
         whole = picture[row : row + 8, column : column + 8]

@@ -120,10 +120,10 @@ def test_losses():
     loss = nn.NLLLoss(reduction="none", ignore_index=2)(layers.log(rows), classes)
     close = nn.L1Loss("sum")(rows, rows * 2.0)
     binary = nn.BCELoss(reduction="mean")(rows, rows)
-    given = np.full((4, 3), 0.5, "float32")
-    feed = {"rows": given, "classes": np.array([0, 1, 2, 0])}
-    found = fluid.Executor().run(feed=feed, fetch_list=[loss, close, binary])
+    inputs = np.full((4, 3), 0.5, "float32")
+    feed = {"rows": inputs, "classes": np.array([0, 1, 2, 0])}
+    result = fluid.Executor().run(feed=feed, fetch_list=[loss, close, binary])
     half = np.log(2.0, dtype="float32")
-    np.testing.assert_allclose(found[0], [half, half, 0.0, half], rtol=1e-6)
-    np.testing.assert_allclose(found[1].ravel(), [6.0], rtol=1e-6)
-    np.testing.assert_allclose(found[2].ravel(), [half], rtol=1e-6)
+    np.testing.assert_allclose(result[0], [half, half, 0.0, half], rtol=1e-6)
+    np.testing.assert_allclose(result[1].ravel(), [6.0], rtol=1e-6)
+    np.testing.assert_allclose(result[2].ravel(), [half], rtol=1e-6)

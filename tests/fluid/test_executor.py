@@ -90,7 +90,7 @@ def test_startup_then_main(case: Case) -> None:
 def test_fetch_lists_of_names_and_variables(case: Case) -> None:
     loss = case.var("loss")
     lists = ["loss", loss, ["loss"], [loss], (loss,)]
-    assert [case.run(fetch_list=each)[0].tolist() for each in lists] == [[LOSS]] * 5
+    assert [case.run(fetch_list=items)[0].tolist() for items in lists] == [[LOSS]] * 5
     assert [case.run(fetch_list=each) for each in (None, [], ())] == [[], [], []]
     both = case.run(fetch_list=["line", loss, "line", "x", "w"])
     expected = [LINE, [LOSS], LINE, X, np.full((3, 1), 2.0)]
@@ -133,8 +133,8 @@ def test_feeding_a_persistable_variable_makes_it() -> None:
     case = Case()
     main = case.main.clone()
     state = {"w": np.ones((3, 1), "float32"), "b": np.ones(1, "float32")}
-    found = case.exe.run(main, {**FEED, **state}, ["line"], scope=Scope())[0]
-    np.testing.assert_allclose(found, X.sum(1, keepdims=True) + 1, rtol=1e-6)
+    result = case.exe.run(main, {**FEED, **state}, ["line"], scope=Scope())[0]
+    np.testing.assert_allclose(result, X.sum(1, keepdims=True) + 1, rtol=1e-6)
 
 
 def test_feeding_what_an_op_computes_changes_nothing(case: Case) -> None:

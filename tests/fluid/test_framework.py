@@ -123,7 +123,7 @@ def test_var_of_a_block(block: Block) -> None:
 
 def test_numbers_become_one_scale() -> None:
     x = fluid.layers.data("x", [3])
-    found = [x + 1, 1 - x, x / 2, -x, np.float32(3) * x]
+    results = [x + 1, 1 - x, x / 2, -x, np.float32(3) * x]
     ops = default_main_program().global_block().ops
     assert [(op.type, op.attr("scale"), op.attr("bias")) for op in ops] == [
         ("scale", 1.0, 1.0),
@@ -132,7 +132,7 @@ def test_numbers_become_one_scale() -> None:
         ("scale", -1.0, 0.0),
         ("scale", 3.0, 0.0),
     ]
-    assert [var.name for var in found] == ["tmp_0", "tmp_1", "tmp_2", "tmp_3", "tmp_4"]
+    assert [var.name for var in results] == ["tmp_0", "tmp_1", "tmp_2", "tmp_3", "tmp_4"]
 
 
 def test_variables_become_elementwise_ops() -> None:
@@ -211,9 +211,9 @@ def test_op_without_type(block: Block) -> None:
 
 
 def test_op_without_a_needed_slot(block: Block) -> None:
-    given = {"type": "mul", "inputs": {"X": "x"}, "outputs": {"Out": "out"}}
-    assert fails(block, error=AssertionError, **given).startswith("Input Y not found")
-    assert "(Out=out) = mul(X=x)" in fails(block, error=ValueError, **given)
+    inputs = {"type": "mul", "inputs": {"X": "x"}, "outputs": {"Out": "out"}}
+    assert fails(block, error=AssertionError, **inputs).startswith("Input Y not found")
+    assert "(Out=out) = mul(X=x)" in fails(block, error=ValueError, **inputs)
 
 
 def test_op_with_an_unknown_slot(block: Block) -> None:
@@ -223,26 +223,26 @@ def test_op_with_an_unknown_slot(block: Block) -> None:
 
 
 def test_op_with_an_unknown_attribute(block: Block) -> None:
-    given = {"inputs": {"X": "x", "Y": "w"}, "outputs": {"Out": "out"}, "attrs": {"x_num_cols": 1}}
-    text = fails(block, error=BadAttribute, type="mul", **given)
+    inputs = {"inputs": {"X": "x", "Y": "w"}, "outputs": {"Out": "out"}, "attrs": {"x_num_cols": 1}}
+    text = fails(block, error=BadAttribute, type="mul", **inputs)
     assert "mul has no attribute 'x_num_cols'" in text
 
 
 def test_op_without_a_needed_attribute(block: Block) -> None:
-    given = {"inputs": {"X": "x"}, "outputs": {"Out": "out"}, "attrs": {"in_dtype": 5}}
-    text = fails(block, error=BadAttribute, type="cast", **given)
+    inputs = {"inputs": {"X": "x"}, "outputs": {"Out": "out"}, "attrs": {"in_dtype": 5}}
+    text = fails(block, error=BadAttribute, type="cast", **inputs)
     assert "cast needs the attribute 'out_dtype'" in text
 
 
 def test_op_whose_shapes_do_not_fit(block: Block) -> None:
-    given = {"inputs": {"X": "x", "Y": "x"}, "outputs": {"Out": "out"}}
+    inputs = {"inputs": {"X": "x", "Y": "x"}, "outputs": {"Out": "out"}}
     block.var("x").dims = (4, 3)
-    assert "do not fit" in fails(block, error=ShapeError, type="mul", **given)
+    assert "do not fit" in fails(block, error=ShapeError, type="mul", **inputs)
 
 
 def test_slot_with_something_else(block: Block) -> None:
-    given = {"inputs": {"X": "x", "Y": 3.0}, "outputs": {"Out": "out"}}
-    text = fails(block, error=TypeError, type="mul", **given)
+    inputs = {"inputs": {"X": "x", "Y": 3.0}, "outputs": {"Out": "out"}}
+    text = fails(block, error=TypeError, type="mul", **inputs)
     assert text == "mul: slot Y takes a Variable or its name, not float"
 
 

@@ -37,8 +37,8 @@ VALUES = {
 
 @pytest.mark.parametrize("name", SIGNATURES)
 def test_signatures_are_those_of_the_reference(name: str):
-    found = inspect.signature(getattr(fluid.io, name)).parameters.values()
-    bare = [parameter.replace(annotation=inspect.Parameter.empty) for parameter in found]
+    result = inspect.signature(getattr(fluid.io, name)).parameters.values()
+    bare = [parameter.replace(annotation=inspect.Parameter.empty) for parameter in result]
     assert ", ".join(map(str, bare)) == SIGNATURES[name]
 
 

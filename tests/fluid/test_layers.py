@@ -372,8 +372,8 @@ def test_a_seed_of_the_program_seeds_each_op_differently() -> None:
         with fluid.program_guard(main, startup), fluid.unique_name.guard():
             x = layers.data("x", [4])
             layers.dropout(layers.fc([x, x, x], 4, bias_attr=False), 0.5)
-        found = [op.attr("seed") for op in reversed(startup.global_block().ops)]
-        return [*found, main.global_block().ops[-1].attr("seed")]
+        results = [op.attr("seed") for op in reversed(startup.global_block().ops)]
+        return [*results, main.global_block().ops[-1].attr("seed")]
 
     first = seeds()
     assert first == seeds()
@@ -383,8 +383,8 @@ def test_a_seed_of_the_program_seeds_each_op_differently() -> None:
 
 def test_dropout_has_a_seed_where_one_is_given() -> None:
     x = layers.data("x", [4])
-    found = [layers.dropout(x, 0.5, seed=seed).op for seed in (None, 3)]
-    assert [(op.attr("fix_seed"), op.attr("seed")) for op in found] == [(False, 0), (True, 3)]
+    results = [layers.dropout(x, 0.5, seed=seed).op for seed in (None, 3)]
+    assert [(op.attr("fix_seed"), op.attr("seed")) for op in results] == [(False, 0), (True, 3)]
 
 
 def test_a_size_that_is_no_number() -> None:

@@ -159,14 +159,14 @@ def boxes(found: Any, classes: list[float], exe: fluid.Executor, fetch: list[Any
 @pytest.mark.parametrize("old", [False, True])
 def test_mean_average_precision(exe: fluid.Executor, old: bool) -> None:
     """Every batch, and all of them so far: recorded from 1.8.5."""
-    found = layers.data("found", [6], lod_level=1)
+    result = layers.data("found", [6], lod_level=1)
     label, box = layers.data("label", [1], lod_level=1), layers.data("box", [4], lod_level=1)
     arguments: dict[str, Any] = {"class_num": 2, "overlap_threshold": 0.5}
     if old:
         with pytest.warns(Warning, match="DetectionMAP is deprecated"):
-            metric = evaluator.DetectionMAP(found, label, box, **arguments)
+            metric = evaluator.DetectionMAP(result, label, box, **arguments)
     else:
-        metric = metrics.DetectionMAP(found, label, box, **arguments)
+        metric = metrics.DetectionMAP(result, label, box, **arguments)
     current, every = metric.get_map_var()
     exe.run(default_startup_program())
     for _ in range(2):

@@ -29,10 +29,10 @@ def test_convolved_and_pooled() -> None:
 @pytest.mark.parametrize("dim", [-1, 1])
 def test_gated_linear_unit(exe: fluid.Executor, dim: int) -> None:
     out = nets.glu(fluid.data("x", [2, 4, 6]), dim=dim)
-    given = np.random.default_rng(0).normal(size=(2, 4, 6)).astype(np.float32)
-    value, gate = np.split(given, 2, axis=dim)
-    found = exe.run(feed={"x": given}, fetch_list=[out])[0]
-    np.testing.assert_allclose(found, value / (1 + np.exp(-gate)), rtol=1e-5)
+    inputs = np.random.default_rng(0).normal(size=(2, 4, 6)).astype(np.float32)
+    value, gate = np.split(inputs, 2, axis=dim)
+    result = exe.run(feed={"x": inputs}, fetch_list=[out])[0]
+    np.testing.assert_allclose(result, value / (1 + np.exp(-gate)), rtol=1e-5)
 
 
 def attended(heads: int, dropout: float = 0.0):
@@ -40,28 +40,32 @@ def attended(heads: int, dropout: float = 0.0):
     sizes = {"queries": (3, 8), "keys": (4, 8), "values": (4, 6)}
     draw = np.random.default_rng(0)
     feed = {n: draw.normal(size=(2, *size)).astype(np.float32) for n, size in sizes.items()}
-    given = [fluid.data(name, [None, *size]) for name, size in sizes.items()]
-    return nets.scaled_dot_product_attention(*given, heads, dropout), feed
+    inputs = [fluid.data(name, [None, *size]) for name, size in sizes.items()]
+    return nets.scaled_dot_product_attention(*inputs, heads, dropout), feed
 
 
 def test_attention_of_one_head(exe: fluid.Executor) -> None:
     out, feed = attended(1)
     shares = softmax(feed["queries"] @ feed["keys"].transpose(0, 2, 1) / 8**0.5)
-    found = exe.run(feed=feed, fetch_list=[out])[0]
-    np.testing.assert_allclose(found, shares @ feed["values"], rtol=1e-4, atol=1e-6)
+    result = exe.run(feed=feed, fetch_list=[out])[0]
+    np.testing.assert_allclose(result, shares @ feed["values"], rtol=1e-4, atol=1e-6)
 
 
 def test_attention_of_two_heads(exe: fluid.Executor) -> None:
     out, feed = attended(2)
     exe.run(fluid.default_startup_program())
-    weights = [each for each in default_main_program().all_parameters() if ".w_" in each.name]
-    seen = [np.array(fluid.global_scope().find_var(each.name).get_tensor()) for each in weights]
+    weights = [
+        parameter
+        for parameter in default_main_program().all_parameters()
+        if ".w_" in parameter.name
+    ]
+    seen = [np.array(fluid.global_scope().find_var(weight.name).get_tensor()) for weight in weights]
     pairs = zip(feed.values(), seen, strict=True)
     queries, keys, values = (np.stack(np.split(x @ w, 2, axis=2), axis=1) for x, w in pairs)
     heads = softmax(queries @ keys.transpose(0, 1, 3, 2) / 4**0.5) @ values
-    found = exe.run(feed=feed, fetch_list=[out])[0]
+    result = exe.run(feed=feed, fetch_list=[out])[0]
     np.testing.assert_allclose(
-        found, np.concatenate(list(heads.swapaxes(0, 1)), 2), rtol=1e-4, atol=1e-5
+        result, np.concatenate(list(heads.swapaxes(0, 1)), 2), rtol=1e-4, atol=1e-5
     )
 
 
@@ -84,9 +88,9 @@ def test_attention_may_drop() -> None:
 def test_bad_attention(shapes, dtypes, heads, error, message) -> None:
     names = ("queries", "keys", "values")
     known = {"f": "float32", "d": "float64", "l": "int64"}
-    given = [
+    inputs = [
         fluid.data(name, [None, *shape], known[dtype])
         for name, shape, dtype in zip(names, shapes, dtypes, strict=True)
     ]
     with pytest.raises(error, match=message):
-        nets.scaled_dot_product_attention(*given, num_heads=heads)
+        nets.scaled_dot_product_attention(*inputs, num_heads=heads)

@@ -64,10 +64,10 @@ def test_order_roles_and_pairs() -> None:
 
 
 def test_what_is_remembered_starts_in_the_startup_program() -> None:
-    made = optimizer.Adam(0.1, beta1=0.8)
-    made.minimize(line(bias_attr=False))
+    created = optimizer.Adam(0.1, beta1=0.8)
+    created.minimize(line(bias_attr=False))
     names = ["moment1", "moment2", "beta1_pow_acc", "beta2_pow_acc"]
-    assert made.get_opti_var_name_list() == [f"fc_0.w_0_{name}_0" for name in names]
+    assert created.get_opti_var_name_list() == [f"fc_0.w_0_{name}_0" for name in names]
     started = default_startup_program().global_block().ops
     values = {op.output("Out")[0]: op.attrs.get("value") for op in started}
     assert list(values) == [
@@ -83,9 +83,9 @@ def test_what_is_remembered_starts_in_the_startup_program() -> None:
 
 
 def test_a_name_is_part_of_what_is_remembered() -> None:
-    made = optimizer.Momentum(0.1, 0.9, name="mine")
-    made.minimize(line(bias_attr=False))
-    assert made.get_opti_var_name_list() == ["fc_0.w_0_mine_velocity_0"]
+    created = optimizer.Momentum(0.1, 0.9, name="mine")
+    created.minimize(line(bias_attr=False))
+    assert created.get_opti_var_name_list() == ["fc_0.w_0_mine_velocity_0"]
 
 
 def test_parameters_have_their_own_rates() -> None:
@@ -100,9 +100,9 @@ def test_parameters_have_their_own_rates() -> None:
 
 def test_one_rate_variable_serves_two_losses() -> None:
     first, second = line(), line()
-    made = optimizer.SGD(0.1)
-    made.minimize(first, parameter_list=["fc_0.w_0"])
-    made.minimize(second, parameter_list=[default_main_program().global_block().var("fc_1.w_0")])
+    created = optimizer.SGD(0.1)
+    created.minimize(first, parameter_list=["fc_0.w_0"])
+    created.minimize(second, parameter_list=[default_main_program().global_block().var("fc_1.w_0")])
     updates = [op for op in appended(0) if op.type == "sgd"]
     assert [op.input("Param")[0] for op in updates] == ["fc_0.w_0", "fc_1.w_0"]
     assert {op.input("LearningRate")[0] for op in updates} == {"learning_rate_0"}
@@ -294,9 +294,9 @@ CASES: list[tuple[Any, list[float]]] = [
 
 @pytest.mark.parametrize(("made", "weight"), CASES)
 def test_updates(made: Any, weight: list[float]) -> None:
-    losses, found = train(made)
+    losses, result = train(made)
     assert losses[0] == pytest.approx(-1.0)
-    assert found == pytest.approx(weight, rel=1e-5)
+    assert result == pytest.approx(weight, rel=1e-5)
 
 
 # The rates of the first six steps in Paddle 1.8.5.
@@ -322,8 +322,8 @@ def test_rates(schedule: Any, rates: list[float]) -> None:
     rate = schedule()
     executor = fluid.Executor(fluid.CPUPlace())
     executor.run(default_startup_program())
-    found = [float(executor.run(fetch_list=[rate])[0][0]) for _ in rates]
-    assert found == pytest.approx(rates, abs=5e-5)
+    results = [float(executor.run(fetch_list=[rate])[0][0]) for _ in rates]
+    assert results == pytest.approx(rates, abs=5e-5)
 
 
 def test_polynomial_rates_in_cycles() -> None:

@@ -13,10 +13,10 @@ FEED = {"x": np.arange(12, dtype=np.float32).reshape(4, 3)}
 
 @pytest.fixture
 def loss(exe: Any) -> fluid.Variable:
-    found = fluid.layers.mean(fluid.layers.fc(fluid.data("x", [None, 3]), 1))
-    fluid.optimizer.SGD(0.1).minimize(found)
+    result = fluid.layers.mean(fluid.layers.fc(fluid.data("x", [None, 3]), 1))
+    fluid.optimizer.SGD(0.1).minimize(result)
     exe.run(fluid.default_startup_program())
-    return found
+    return result
 
 
 def test_it_trains_as_the_executor_does(loss: fluid.Variable, exe: Any) -> None:

@@ -17,9 +17,9 @@ FEED = {"x": np.ones((4, 3), "float32")}
 
 @pytest.fixture
 def mean(exe: Any) -> fluid.Variable:
-    found = fluid.layers.mean(fluid.layers.fc(fluid.data("x", [None, 3]), 2, act="relu"))
+    result = fluid.layers.mean(fluid.layers.fc(fluid.data("x", [None, 3]), 2, act="relu"))
     exe.run(fluid.default_startup_program())
-    return found
+    return result
 
 
 def events(path: Path) -> list[str]:
@@ -27,8 +27,8 @@ def events(path: Path) -> list[str]:
 
 
 def of(path: Path, category: str) -> list[dict[str, Any]]:
-    found = json.loads(path.read_text())["traceEvents"]
-    return [event for event in found if event.get("cat") == category]
+    result = json.loads(path.read_text())["traceEvents"]
+    return [event for event in result if event.get("cat") == category]
 
 
 def test_a_trace_has_the_bytes_of_each_step_and_the_passes(
@@ -38,8 +38,8 @@ def test_a_trace_has_the_bytes_of_each_step_and_the_passes(
     with profiler.tracing(path):
         exe.run(feed=FEED, fetch_list=[mean])
         exe.run(feed={"x": np.ones((8, 3), "float32")}, fetch_list=[mean])
-    made = [event["args"]["bytes made"] for event in of(path, "op")]
-    assert made == [4 * 2 * 4, 4, 8 * 2 * 4, 4]
+    created = [event["args"]["bytes made"] for event in of(path, "op")]
+    assert created == [4 * 2 * 4, 4, 8 * 2 * 4, 4]
     alive = [event["args"]["bytes alive"] for event in of(path, "op")]
     assert alive == [32, 36, 64, 68]
     curve = [e for e in json.loads(path.read_text())["traceEvents"] if e["ph"] == "C"]
@@ -58,9 +58,9 @@ def test_no_file_no_trace(mean: Any, exe: Any) -> None:
 def test_what_runs_is_timed(mean: Any, exe: Any, tmp_path: Path, capsys: Any) -> None:
     (wanted,) = exe.run(feed=FEED, fetch_list=[mean])
     with profiler.profiler("CPU", "total", str(tmp_path / "trace")):
-        found = [exe.run(feed=FEED, fetch_list=[mean])[0] for _ in range(3)]
+        actual = [exe.run(feed=FEED, fetch_list=[mean])[0] for _ in range(3)]
     exe.run(feed=FEED, fetch_list=[mean])
-    assert all(np.array_equal(each, wanted) for each in found)
+    assert all(np.array_equal(each, wanted) for each in actual)
     rows = [line.split()[:2] for line in capsys.readouterr().out.splitlines() if "::" in line]
     assert sorted(rows) == [
         ["thread0::mean", "3"],

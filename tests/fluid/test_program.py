@@ -60,13 +60,13 @@ def test_name_scopes_are_counted() -> None:
     def relu() -> str:
         return fluid.layers.relu(fluid.layers.data("x", [3])).op.attr("op_namescope")
 
-    found = [relu()]
+    results = [relu()]
     for _ in range(2):
         with fluid.name_scope("outer"):
-            found.append(relu())
+            results.append(relu())
             with fluid.name_scope("inner"):
-                found.append(relu())
-    assert found == ["/", "/outer/", "/outer/inner/", "/outer_1/", "/outer_1/inner/"]
+                results.append(relu())
+    assert results == ["/", "/outer/", "/outer/inner/", "/outer_1/", "/outer_1/inner/"]
     with pytest.raises(ValueError, match="can not be empty"), fluid.name_scope():
         pass
 

@@ -23,10 +23,10 @@ def _caches_of_its_own(tmp_path, monkeypatch):
 @pytest.mark.parametrize("number", [*FAST, *SLOW])
 def test_every_way_computes_the_same(number: int) -> None:
     model = recorded(number)
-    found = {way: outcome(model, way) for way in WAYS}
-    for way, each in found.items():
-        assert not difference(each, found["numpy"]), way
-    checked, native = found["native with checks"], found["native"]
+    results = {way: outcome(model, way) for way in WAYS}
+    for way, each in results.items():
+        assert not difference(each, results["numpy"]), way
+    checked, native = results["native with checks"], results["native"]
     assert all(np.array_equal(checked[name], array) for name, array in native.items())
 
 

@@ -41,39 +41,43 @@ def labels(feeds: Any) -> list[Any]:
 
 
 def test_samples_become_batches_of_the_declared_types(data: list[fluid.Variable]) -> None:
-    made = loader(data).set_sample_generator(samples, batch_size=2, places=CPU)
-    ((first,), _) = made()
+    created = loader(data).set_sample_generator(samples, batch_size=2, places=CPU)
+    ((first,), _) = created()
     assert (np.array(first["x"]).dtype, first["x"].shape()) == (np.float32, [2, 2])
-    assert labels(made()) == [[[0, 1]], [[2, 3]]]
-    made.set_sample_generator(samples, batch_size=2, drop_last=False, places=[CPU])
-    assert labels(made) == [[[0, 1]], [[2, 3]], [[4]]]
+    assert labels(created()) == [[[0, 1]], [[2, 3]]]
+    created.set_sample_generator(samples, batch_size=2, drop_last=False, places=[CPU])
+    assert labels(created) == [[[0, 1]], [[2, 3]], [[4]]]
 
 
 def test_lists_of_samples_and_whole_batches(data: list[fluid.Variable]) -> None:
-    made = loader(data).set_sample_list_generator(fluid.io.batch(samples, 3), places=CPU)
-    assert labels(made()) == [[[0, 1, 2]], [[3, 4]]]
-    assert labels(made.set_batch_generator(batches, places=CPU)()) == [[[0, 0]], [[1, 1]], [[2, 2]]]
+    created = loader(data).set_sample_list_generator(fluid.io.batch(samples, 3), places=CPU)
+    assert labels(created()) == [[[0, 1, 2]], [[3, 4]]]
+    assert labels(created.set_batch_generator(batches, places=CPU)()) == [
+        [[0, 0]],
+        [[1, 1]],
+        [[2, 2]],
+    ]
 
 
 def test_a_feed_may_be_a_list(data: list[fluid.Variable]) -> None:
-    made = loader(data, return_list=True).set_batch_generator(batches, places=CPU)
-    (((x, y),), *_) = made()
+    created = loader(data, return_list=True).set_batch_generator(batches, places=CPU)
+    (((x, y),), *_) = created()
     assert (x.shape(), y.shape()) == ([2, 2], [2, 1])
 
 
 def test_several_places_share_batches(data: list[fluid.Variable]) -> None:
-    made = loader(data).set_batch_generator(batches, places=[CPU, CPU])
-    assert labels(made()) == [[[0, 0], [1, 1]]]
-    made = loader(data, drop_last=False).set_batch_generator(batches, places=[CPU, CPU])
-    assert labels(made()) == [[[0, 0], [1, 1]], [[2, 2]]]
+    created = loader(data).set_batch_generator(batches, places=[CPU, CPU])
+    assert labels(created()) == [[[0, 0], [1, 1]]]
+    created = loader(data, drop_last=False).set_batch_generator(batches, places=[CPU, CPU])
+    assert labels(created()) == [[[0, 0], [1, 1]], [[2, 2]]]
 
 
 def test_sequences_keep_their_lengths() -> None:
     words = fluid.layers.data("words", [1], dtype="int64", lod_level=1)
-    made = loader([words]).set_sample_generator(
+    created = loader([words]).set_sample_generator(
         lambda: [([1, 2],), ([3],)], batch_size=2, places=CPU
     )
-    ((feed,),) = made()
+    ((feed,),) = created()
     assert feed["words"].recursive_sequence_lengths() == [[2, 1]]
     tensor = fluid.create_lod_tensor(np.array([[1], [2]]), [[1, 1]], CPU)
     (((same,),),) = loader([words], return_list=True).set_batch_generator(
@@ -84,8 +88,12 @@ def test_sequences_keep_their_lengths() -> None:
 
 def test_a_feed_runs(data: list[fluid.Variable], exe: Any) -> None:
     total = fluid.layers.mean(data[0])
-    made = loader(data).set_batch_generator(batches, places=CPU)
-    assert [exe.run(feed=feed, fetch_list=[total])[0].item() for feed in made()] == [0.0, 1.0, 2.0]
+    created = loader(data).set_batch_generator(batches, places=CPU)
+    assert [exe.run(feed=feed, fetch_list=[total])[0].item() for feed in created()] == [
+        0.0,
+        1.0,
+        2.0,
+    ]
 
 
 def test_leaving_the_loop_leaves_no_thread(data: list[fluid.Variable]) -> None:
@@ -145,33 +153,33 @@ def test_what_a_loader_needs(data: list[fluid.Variable]) -> None:
 
 
 def run_all(exe: Any, fetch: Any, program: Any = None) -> list[Any]:
-    found = []
+    results = []
     while True:
         try:
-            found.append(exe.run(program, fetch_list=[fetch])[0].ravel().tolist())
+            results.append(exe.run(program, fetch_list=[fetch])[0].ravel().tolist())
         except EOFException:
-            return found
+            return results
 
 
 def test_a_program_reads_by_itself(data: list[fluid.Variable], exe: Any) -> None:
-    made = loader(data, iterable=False)
-    made.set_batch_generator(batches)
+    created = loader(data, iterable=False)
+    created.set_batch_generator(batches)
     doubled = fluid.layers.scale(data[1], 2.0)
     for _ in range(2):
-        made.start()
+        created.start()
         assert run_all(exe, doubled) == [[0, 0], [2, 2], [4, 4]]
-        made.reset()
+        created.reset()
     with pytest.raises(RuntimeError, match=r"the reader of x, y is not started: call its start"):
         exe.run(fetch_list=[doubled])
-    made.start()
+    created.start()
     with pytest.raises(RuntimeError, match="is started already"):
-        made.start()
-    made.reset()
+        created.start()
+    created.reset()
 
 
 def test_what_is_fed_is_not_read(data: list[fluid.Variable], exe: Any) -> None:
-    made = loader(data, iterable=False)
-    made.set_batch_generator(batches)
+    created = loader(data, iterable=False)
+    created.set_batch_generator(batches)
     doubled = fluid.layers.scale(data[1], 2.0)
     feed = {"x": np.zeros((1, 2), "float32"), "y": np.array([[7]])}
     assert exe.run(feed=feed, fetch_list=[doubled])[0].tolist() == [[14]]
@@ -183,10 +191,10 @@ def test_an_error_of_the_generator_reaches_the_run(data: list[fluid.Variable], e
         raise KeyError("broken")
 
     before = threading.active_count()
-    made = loader(data, iterable=False)
-    made.set_batch_generator(broken)
+    created = loader(data, iterable=False)
+    created.set_batch_generator(broken)
     label = fluid.layers.scale(data[1], 1.0)
-    made.start()
+    created.start()
     with pytest.raises(KeyError, match="broken"):
         run_all(exe, label)
     assert threading.active_count() == before
@@ -195,13 +203,13 @@ def test_an_error_of_the_generator_reaches_the_run(data: list[fluid.Variable], e
 def test_copies_read_from_the_same_reader_unless_pruned(
     data: list[fluid.Variable], exe: Any
 ) -> None:
-    made = loader(data, iterable=False)
-    made.set_batch_generator(batches)
+    created = loader(data, iterable=False)
+    created.set_batch_generator(batches)
     loss = fluid.layers.mean(fluid.layers.scale(data[0], 1.0))
     main = fluid.default_main_program()
-    made.start()
+    created.start()
     assert run_all(exe, loss, main.clone(for_test=True)) == [[0.0], [1.0], [2.0]]
-    made.reset()
+    created.reset()
     with pytest.raises(ValueError, match="missing feed: 'x'"):
         exe.run(main._inference_optimize(), fetch_list=[loss])
     assert main._prune([loss]).readers == main.readers
@@ -282,8 +290,8 @@ class Numbers(Dataset):
 
 @pytest.mark.parametrize("options", [{}, {"num_workers": 3}, {"use_buffer_reader": False}])
 def test_a_dataset_in_order(data: list[fluid.Variable], options: Any) -> None:
-    made = fluid.io.DataLoader(Numbers(), data, places=CPU, batch_size=2, **options)
-    assert (len(made), labels(made())) == (4, [[[0, 1]], [[2, 3]], [[4, 5]], [[6]]])
+    created = fluid.io.DataLoader(Numbers(), data, places=CPU, batch_size=2, **options)
+    assert (len(created), labels(created())) == (4, [[[0, 1]], [[2, 3]], [[4, 5]], [[6]]])
 
 
 def test_workers_are_begun_with_their_number(data: list[fluid.Variable]) -> None:
@@ -291,15 +299,15 @@ def test_workers_are_begun_with_their_number(data: list[fluid.Variable]) -> None
         if number == 1:
             raise KeyError("worker 1")
 
-    made = fluid.io.DataLoader(
+    created = fluid.io.DataLoader(
         Numbers(), data, places=CPU, batch_size=2, num_workers=2, worker_init_fn=begin
     )
     with pytest.raises(ValueError, match="KeyError: 'worker 1'"):
-        list(made)
+        list(created)
 
 
 def test_a_slow_worker_is_an_error(data: list[fluid.Variable]) -> None:
-    made = fluid.io.DataLoader(
+    created = fluid.io.DataLoader(
         Numbers(),
         data,
         places=CPU,
@@ -308,19 +316,19 @@ def test_a_slow_worker_is_an_error(data: list[fluid.Variable]) -> None:
         worker_init_fn=lambda number: threading.Event().wait(5),
     )
     with pytest.raises(TimeoutError, match=r"no sample for 0\.05 seconds"):
-        list(made)
+        list(created)
 
 
 def test_a_sampler_and_a_collate_function(data: list[fluid.Variable]) -> None:
     sampler = BatchSampler(indices=[5, 3], batch_size=2)
-    made = fluid.io.DataLoader(
+    created = fluid.io.DataLoader(
         Numbers(),
         return_list=True,
         places=CPU,
         batch_sampler=sampler,
         collate_fn=lambda found: [np.stack([label for _, label in found])],
     )
-    ((((label,),)),) = [*made]
+    ((((label,),)),) = [*created]
     assert np.array(label).tolist() == [[5], [3]]
 
 
@@ -348,9 +356,9 @@ def test_shuffled_indices_are_all_there() -> None:
 def test_what_a_dataset_loader_rejects(
     data: list[fluid.Variable], options: Any, message: str
 ) -> None:
-    given = {"dataset": Numbers(), "feed_list": data, "places": CPU} | options
+    inputs = {"dataset": Numbers(), "feed_list": data, "places": CPU} | options
     with pytest.raises(AssertionError, match=message):
-        fluid.io.DataLoader(**given)
+        fluid.io.DataLoader(**inputs)
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ def test_the_first_case_of_a_family_agrees(family: str) -> None:
 def test_all_families_are_choices() -> None:
     assert tuple(ALL) == NAMES
     for name, cases in ALL.items():
-        assert len({each.name for each in cases}) == len(cases), name
+        assert len({case.name for case in cases}) == len(cases), name
 
 
 def test_a_family_has_one_line(capsys: pytest.CaptureFixture[str]) -> None:

@@ -145,7 +145,7 @@ def optimizer(fluid: Any, name: str) -> Any:
     kind, _, rate = name.partition("@")
     kind, *extras = kind.split("+")
     clip, decay = fluid.clip, fluid.regularizer
-    made = {
+    created = {
         "l1": lambda: {"regularization": decay.L1Decay(1e-3)},
         "l2": lambda: {"regularization": decay.L2Decay(1e-3)},
         "clip_value": lambda: {"grad_clip": clip.GradientClipByValue(0.02)},
@@ -154,7 +154,7 @@ def optimizer(fluid: Any, name: str) -> Any:
     }
     arguments: dict[str, Any] = {"learning_rate": schedule(fluid, rate)}
     for extra in extras:
-        arguments |= made[extra]()
+        arguments |= created[extra]()
     makers = {
         "sgd": fluid.optimizer.SGD,
         "momentum": lambda **rest: fluid.optimizer.Momentum(momentum=0.9, **rest),

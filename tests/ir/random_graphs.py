@@ -103,11 +103,11 @@ class Grower:
     def op(self, kind: str, inputs: dict, outputs: dict, attrs: dict | None = None, **rest) -> Op:
         role = self.rng.choice([{}, {}, {"op_role": 1, "op_role_var": ["w", "w@GRAD"]}])
         rest = {"source": self.rng.choice(SOURCES), "last": self.rng.random() < 0.5} | rest
-        given = [
+        arguments = [
             {s: v if isinstance(v, list) else [v] for s, v in side.items()}
             for side in (inputs, outputs)
         ]
-        return self.graph.op(kind, *given, role | (attrs or {}), **rest)
+        return self.graph.op(kind, *arguments, role | (attrs or {}), **rest)
 
     def unary(self) -> None:
         kind, x = self.rng.choice(UNARY), self.pick(ROWS, FIXED, BIAS, SQUARE, COLUMN)
@@ -227,9 +227,9 @@ def _label_slots(rng: random.Random, g: Graph) -> None:
     for var, (start, _) in alive.items():
         var.slot = len(holder) if var.overwrites is None else var.overwrites.slot
         for slot, old in holder.items() if var.overwrites is None else ():
-            made, gone = alive[old]
+            created, gone = alive[old]
             fits = gone <= start or (
-                made < start == gone - 1 and may_reuse_memory(steps[start], old, var)
+                created < start == gone - 1 and may_reuse_memory(steps[start], old, var)
             )
             if fits and old.type.nbytes == var.type.nbytes and rng.random() < 0.7:
                 var.slot = slot

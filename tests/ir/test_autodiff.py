@@ -24,10 +24,10 @@ LINE = "net.py:7"
 
 def block(*inputs: str) -> Block:
     """A block with inputs [3] of float64."""
-    made = Program().blocks[0]
+    created = Program().blocks[0]
     for name in inputs:
-        made.add_var(name, shape=[SIZE], dtype=DType.FP64)
-    return made
+        created.add_var(name, shape=[SIZE], dtype=DType.FP64)
+    return created
 
 
 def add(block: Block, out: str, kind: str, *names: str, **attrs: Any) -> OpDesc:
@@ -60,7 +60,7 @@ def test_a_chain() -> None:
     net = block("x")
     add(net, "h", "tanh", "x")
     add(net, "loss", "mean", "h")
-    found = append_backward(net, "loss")
+    result = append_backward(net, "loss")
     assert lines(net.ops[2:]) == [
         "loss@GRAD = fill_constant()",
         "h@GRAD = mean_grad(loss@GRAD, h)",
@@ -68,7 +68,7 @@ def test_a_chain() -> None:
     ]
     assert [int(op.role) for op in net.ops] == [0, 256, 257, 1, 1]
     assert {op.source for op in net.ops} == {LINE}
-    assert found == {"loss": "loss@GRAD", "h": "h@GRAD", "x": "x@GRAD"}
+    assert result == {"loss": "loss@GRAD", "h": "h@GRAD", "x": "x@GRAD"}
     gradient = net.vars["x@GRAD"]
     assert (gradient.dims, gradient.element) == ((SIZE,), DType.FP64)
 
@@ -137,8 +137,8 @@ def test_a_second_pass_takes_other_names() -> None:
     add(net, "h", "tanh", "x")
     add(net, "loss", "mean", "h")
     append_backward(net, "loss")
-    found = append_backward(net, "loss")
-    assert found == {"loss": "loss@GRAD_0", "h": "h@GRAD_0", "x": "x@GRAD_0"}
+    result = append_backward(net, "loss")
+    assert result == {"loss": "loss@GRAD_0", "h": "h@GRAD_0", "x": "x@GRAD_0"}
     assert lines(net.ops[-1:]) == ["x@GRAD_0 = tanh_grad(h, h@GRAD_0)"]
 
 
@@ -166,9 +166,9 @@ def test_parameters_are_noted_where_their_gradient_is_complete() -> None:
     add(net, "a", "elementwise_mul", "x", "w")
     add(net, "b", "elementwise_mul", "a", "w")
     add(net, "loss", "mean", "b")
-    found = append_backward(net, "loss", no_grad={"x"})
+    result = append_backward(net, "loss", no_grad={"x"})
     version = net.owner.version
-    note_parameters(net, [("w", found["w"]), ("q", found["w"])])
+    note_parameters(net, [("w", result["w"]), ("q", result["w"])])
     assert net.ops[-1].type == "sum"
     assert net.ops[-1].attrs["op_role_var"] == ["q", "w@GRAD", "w", "w@GRAD"]
     assert net.owner.version > version
@@ -186,8 +186,8 @@ def test_stopped_and_listed_and_whole_numbers_have_none() -> None:
     add(net, "c", "cast", "n", in_dtype=3, out_dtype=6)
     add(net, "d", "elementwise_add", "b", "c")
     add(net, "loss", "mean", "d")
-    found = append_backward(net, "loss", no_grad=["z"])
-    assert set(found) == {"loss", "d", "c", "b", "a", "x"}
+    result = append_backward(net, "loss", no_grad=["z"])
+    assert set(result) == {"loss", "d", "c", "b", "a", "x"}
     assert net.ops[-1].outputs == {"X@GRAD": ["x@GRAD"], "Y@GRAD": []}
 
 
@@ -253,13 +253,13 @@ def test_missing_gradients_are_zeros_or_left_out() -> None:
     outputs = {"Left": ["left"], "Right": ["right"], "Rest": ["rest"]}
     infer_op(net, net.add_op("halves", {"X": ["x"]}, outputs))
     add(net, "loss", "mean", "left")
-    found = append_backward(net, "loss")
+    result = append_backward(net, "loss")
     assert lines(net.ops[-2:]) == [
         "right@GRAD = fill_zeros_like(right)",
         "x@GRAD = halves_grad(left@GRAD, right@GRAD)",
     ]
     assert net.ops[-1].inputs["Rest@GRAD"] == []
-    gradient = values(net, {"x": np.ones(SIZE)}, found["x"])[0]
+    gradient = values(net, {"x": np.ones(SIZE)}, result["x"])[0]
     assert gradient == pytest.approx(0.25 / SIZE)
 
 
@@ -297,10 +297,10 @@ def test_an_unknown_op_leaves_the_block_as_it_was() -> None:
 
 def test_gradient_ops_of_one_op() -> None:
     op = OpDesc("mul", {"X": ["x"], "Y": ["w"]}, {"Out": ["h"]}, {"x_num_col_dims": 2})
-    (made,) = gradient_ops(op, "d_{}".format)
-    assert made.inputs == {"Out@GRAD": ["d_h"], "X": ["x"], "Y": ["w"]}
-    assert made.outputs == {"X@GRAD": ["d_x"], "Y@GRAD": ["d_w"]}
-    assert (made.type, made.attrs) == ("mul_grad", {"x_num_col_dims": 2})
+    (created,) = gradient_ops(op, "d_{}".format)
+    assert created.inputs == {"Out@GRAD": ["d_h"], "X": ["x"], "Y": ["w"]}
+    assert created.outputs == {"X@GRAD": ["d_x"], "Y@GRAD": ["d_w"]}
+    assert (created.type, created.attrs) == ("mul_grad", {"x_num_col_dims": 2})
     assert gradient_ops(OpDesc("less_than", {"X": ["x"], "Y": ["w"]}, {"Out": ["h"]}), str) == []
 
 
@@ -311,10 +311,10 @@ def test_gradients_with_respect_to_inputs() -> None:
     net = block("x", "y", "z")
     add(net, "a", "elementwise_mul", "x", "y")
     add(net, "b", "tanh", "z")
-    found = append_gradients(net, {"a": None, "b": None}, ["x", "z", "b"])
+    result = append_gradients(net, {"a": None, "b": None}, ["x", "z", "b"])
     feed = {"x": np.ones(3), "y": np.array([1.0, 2.0, 3.0]), "z": np.zeros(3)}
-    assert set(found) == {"a", "b", "x", "z"}
-    of_x, of_z, of_b = values(net, feed, *(found[name] for name in ("x", "z", "b")))
+    assert set(result) == {"a", "b", "x", "z"}
+    of_x, of_z, of_b = values(net, feed, *(result[name] for name in ("x", "z", "b")))
     assert (of_x.tolist(), of_z.tolist(), of_b.tolist()) == ([1, 2, 3], [1, 1, 1], [1, 1, 1])
     assert "y@GRAD" not in net.vars
 
@@ -322,26 +322,26 @@ def test_gradients_with_respect_to_inputs() -> None:
 def test_gradients_of_targets_may_be_given() -> None:
     net = block("x", "seed")
     add(net, "a", "square", "x")
-    found = append_gradients(net, {"a": "seed"}, ["x"])
+    result = append_gradients(net, {"a": "seed"}, ["x"])
     feed = {"x": np.array([1.0, 2.0, 3.0]), "seed": np.array([1.0, 0.0, -1.0])}
-    assert values(net, feed, found["x"])[0].tolist() == [2.0, 0.0, -6.0]
+    assert values(net, feed, result["x"])[0].tolist() == [2.0, 0.0, -6.0]
 
 
 def test_gradients_of_a_target_that_is_another_s_input() -> None:
     net = block("x")
     add(net, "a", "scale", "x", scale=2.0)
     add(net, "b", "scale", "a", scale=3.0)
-    found = append_gradients(net, {"a": None, "b": None}, ["x"])
-    assert values(net, {"x": np.ones(3)}, found["x"])[0].tolist() == [8.0, 8.0, 8.0]
+    result = append_gradients(net, {"a": None, "b": None}, ["x"])
+    assert values(net, {"x": np.ones(3)}, result["x"])[0].tolist() == [8.0, 8.0, 8.0]
 
 
 def test_ones_for_a_target_of_unknown_size() -> None:
     net = Program().blocks[0]
     net.add_var("x", shape=[-1, 2], dtype=DType.FP64)
     add(net, "a", "square", "x")
-    found = append_gradients(net, {"a": None}, ["x"])
+    result = append_gradients(net, {"a": None}, ["x"])
     x = np.array([[1.0, np.inf], [3.0, 4.0]])
-    assert values(net, {"x": x}, found["x"])[0].tolist() == (2 * x).tolist()
+    assert values(net, {"x": x}, result["x"])[0].tolist() == (2 * x).tolist()
 
 
 def test_an_input_that_nothing_depends_on_has_no_gradient() -> None:

@@ -54,8 +54,8 @@ LAWS = {
 
 @pytest.mark.parametrize(("key", "counter", "wanted"), VECTORS)
 def test_words_are_those_of_random123(key, counter, wanted):
-    found = philox(key, [np.uint64(word) for word in counter])
-    assert [f"{int(word):08x}" for word in found] == wanted.split()
+    actual = philox(key, [np.uint64(word) for word in counter])
+    assert [f"{int(word):08x}" for word in actual] == wanted.split()
 
 
 @pytest.mark.parametrize("law", LAWS)

@@ -44,8 +44,8 @@ def weights_for(kind: str, outputs: Values) -> dict[str, Any]:
     read = gradient_inputs(kind)
     chosen = {s for s in outputs if (s not in INTERMEDIATE if read is None else s + GRAD in read)}
     wanted = {s: value for s, value in outputs.items() if s in chosen}
-    given = {s: value for s, value in wanted.items() if not find(kind).slots[s].companion}
-    return {s: each(v, weight_of) for s, v in given.items()}
+    inputs = {s: value for s, value in wanted.items() if not find(kind).slots[s].companion}
+    return {s: each(v, weight_of) for s, v in inputs.items()}
 
 
 def weight_of(array: Any) -> Any:
@@ -55,8 +55,8 @@ def weight_of(array: Any) -> Any:
 
 def gradient_inputs(kind: str) -> Any:
     """Return the input slots of an op's gradient op; None where its gradient is other ops."""
-    found = find(kind).grad_class
-    return None if found is None else found.inputs()
+    result = find(kind).grad_class
+    return None if result is None else result.inputs()
 
 
 def gradients(kind: str, attrs: Values, inputs: Values, weights: Values) -> dict[str, Any]:
@@ -64,8 +64,8 @@ def gradients(kind: str, attrs: Values, inputs: Values, weights: Values) -> dict
     if gradient_inputs(kind) is None:
         return by_ops(kind, attrs, inputs, weights)
     outputs = find(kind)(attrs).evaluate(inputs)
-    found = gradient_op(kind, attrs, {**inputs, **outputs}, weights)[1]
-    return {slot.removesuffix(GRAD): value for slot, value in found.items()}
+    result = gradient_op(kind, attrs, {**inputs, **outputs}, weights)[1]
+    return {slot.removesuffix(GRAD): value for slot, value in result.items()}
 
 
 def gradient_op(
@@ -78,29 +78,31 @@ def gradient_op(
     cls = find(kind).grad_class
     assert cls is not None
     known = {**values, **{slot + GRAD: weight for slot, weight in weights.items()}}
-    given = {slot: known.get(slot) for slot in cls.inputs()}
-    types, found = cls(attrs).infer_types(types_of(given)), cls(attrs).evaluate(given)
-    wanted = [slot for slot in found if slot.removesuffix(GRAD) in values]
-    return {slot: types[slot] for slot in wanted}, {slot: found[slot] for slot in wanted}
+    inputs = {slot: known.get(slot) for slot in cls.inputs()}
+    types, actual = cls(attrs).infer_types(types_of(inputs)), cls(attrs).evaluate(inputs)
+    wanted = [slot for slot in actual if slot.removesuffix(GRAD) in values]
+    return {slot: types[slot] for slot in wanted}, {slot: actual[slot] for slot in wanted}
 
 
 def by_ops(kind: str, attrs: Values, inputs: Values, weights: Values) -> dict[str, Any]:
     """The gradients by input slot, computed by the ops that `grad_ops` returns."""
     names = {slot: as_list(slot, value) for slot, value in inputs.items()}
     outputs = find(kind)(attrs).evaluate(inputs)
-    made = {slot: as_list(slot, value) for slot, value in outputs.items()}
-    values = by_name(names, inputs) | by_name(made, outputs)
-    values |= {name + GRAD: weight for name, weight in by_name(made, weights).items()}
-    op = OpDesc(kind, names, made, attrs)
+    created = {slot: as_list(slot, value) for slot, value in outputs.items()}
+    values = by_name(names, inputs) | by_name(created, outputs)
+    values |= {name + GRAD: weight for name, weight in by_name(created, weights).items()}
+    op = OpDesc(kind, names, created, attrs)
     definition: Any = find(kind)(attrs)
     lods = {slot: value for slot, value in inputs.items() if slot.endswith("_lod")}
     for step in definition.grad_ops(op, lambda name: name + GRAD):
         slots = find(step.type).slots
-        given = {s: slots[s].hold([values[n] for n in found]) for s, found in step.inputs.items()}
-        results = find(step.type)(step.attrs).evaluate({**given, **lods})
+        arguments = {
+            s: slots[s].hold([values[n] for n in found]) for s, found in step.inputs.items()
+        }
+        results = find(step.type)(step.attrs).evaluate({**arguments, **lods})
         values |= by_name(step.outputs, results)
-    found = {slot: [values.get(name + GRAD) for name in names[slot]] for slot in inputs}
-    return {s: v if isinstance(inputs[s], list) else v[0] for s, v in found.items()}
+    actual = {slot: [values.get(name + GRAD) for name in names[slot]] for slot in inputs}
+    return {s: v if isinstance(inputs[s], list) else v[0] for s, v in actual.items()}
 
 
 def by_name(names: Mapping[str, list[str]], held: Values) -> dict[str, Any]:
@@ -129,12 +131,12 @@ def differences(kind: str, attrs: Values, inputs: Values, weights: Values, slot:
 
 def slope(loss: Callable[[], float], array: Any) -> Any:
     """Return the derivative of a number by each element of an array that it depends on."""
-    found = np.zeros_like(array)
+    result = np.zeros_like(array)
     for place in np.ndindex(array.shape):
         value = array[place]
         array[place] = value + STEP
         above = loss()
         array[place] = value - STEP
-        found[place] = (above - loss()) / (2 * STEP)
+        result[place] = (above - loss()) / (2 * STEP)
         array[place] = value
-    return found
+    return result

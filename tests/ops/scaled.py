@@ -150,11 +150,11 @@ def drift(rng: np.random.Generator, low: float, high: float, count: int, dtype: 
 
 
 def _attributes(sample: Sample, sizes: Sizes) -> dict[str, Any]:
-    found = dict(sample.attrs)
+    result = dict(sample.attrs)
     for growth, size in sizes.items():
         for name in growth.attrs:
-            found[name] = each(found[name], lambda n, g=growth, s=size: s if n == g.size else n)
-    return found
+            result[name] = each(result[name], lambda n, g=growth, s=size: s if n == g.size else n)
+    return result
 
 
 # ---- trials ------------------------------------------------------------------------------------
@@ -167,8 +167,8 @@ def scaling_of(sample: Sample) -> Scaling | None:
         warnings.simplefilter("ignore")
         if not accepts(resized(still, {})):
             return None
-        found = tuple(growths(sample))
-        grown = Scaling(sample, found, {})
+        result = tuple(growths(sample))
+        grown = Scaling(sample, result, {})
         return replace(grown, indexed=dict(_indexed(grown)))
 
 

@@ -59,10 +59,10 @@ def assert_same_result(op: Any, body: str, values: dict[str, Any]) -> None:
     names = parameters(type(op), body)
     first = [np] if names[0][0] == "xp" else []
     shapes = {n for n, annotation in names if "Shape" in annotation}
-    given = {n: values.get(slot_of(n)) for n, _ in names[len(first) :]}
-    seen = {n: each(v, np.shape) if n in shapes else v for n, v in given.items()}
-    found = carried(getattr(type(op), body))(SimpleNamespace(**op.attributes), *first, **seen)
-    np.testing.assert_equal(found, call(op, body, values, *first))
+    inputs = {n: values.get(slot_of(n)) for n, _ in names[len(first) :]}
+    seen = {n: each(v, np.shape) if n in shapes else v for n, v in inputs.items()}
+    result = carried(getattr(type(op), body))(SimpleNamespace(**op.attributes), *first, **seen)
+    np.testing.assert_equal(result, call(op, body, values, *first))
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.op)

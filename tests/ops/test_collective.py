@@ -41,8 +41,8 @@ OPS: dict[str, tuple[str, list[Any]]] = {
 
 
 def text(kind: str, rows: Any = 4) -> str:
-    attrs, found = OPS[kind][0], OPS[kind][1][0]
-    out = found.shape[0] if rows == 4 else {8: "2*N", 2: "N//2"}.get(found.shape[0], "N")
+    attrs, result = OPS[kind][0], OPS[kind][1][0]
+    out = result.shape[0] if rows == 4 else {8: "2*N", 2: "N//2"}.get(result.shape[0], "N")
     attrs = ", ".join(filter(None, [attrs, "'variable': 'x'"]))
     return (
         f"graph main {{\n  feed x: f32[{rows}, 3]\n"
@@ -77,8 +77,8 @@ TARGETS = [
 @pytest.mark.parametrize("kind", OPS)
 def test_ranks_together(kind: str, target: Any, place: Any) -> None:
     module = module_of(text(kind), target)
-    found = computed(module, place, [{"x": x} for x in GIVEN])
-    for rank, (y, x) in enumerate(found):
+    result = computed(module, place, [{"x": x} for x in GIVEN])
+    for rank, (y, x) in enumerate(result):
         np.testing.assert_array_equal(y, OPS[kind][1][rank])
         np.testing.assert_array_equal(x, GIVEN[rank])
     if place is not None and kind.startswith("c_allreduce"):

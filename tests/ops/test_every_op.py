@@ -76,12 +76,12 @@ def test_types_of_unknown_sizes_agree(sample: Sample) -> None:
     op = find(sample.op)(sample.attrs)
     types = types_of(sample.inputs)
     try:
-        found = op.infer_types({slot: each(t, unsized) for slot, t in types.items()})
+        result = op.infer_types({slot: each(t, unsized) for slot, t in types.items()})
     except ShapeError as error:  # how many axes there are may hang on a size
         assert "expected a known" in str(error)
         return
     for slot, real in op.infer_types(types).items():
-        assert_said(found[slot], real)
+        assert_said(result[slot], real)
 
 
 def unsized(type: TensorType) -> TensorType:
@@ -93,18 +93,18 @@ def unsized(type: TensorType) -> TensorType:
 def test_gradient_types_are_those_of_results(sample: Sample) -> None:
     outputs = find(sample.op)(sample.attrs).evaluate(sample.inputs)
     weights = weights_for(sample.op, outputs)
-    types, found = gradient_op(sample.op, sample.attrs, {**sample.inputs, **outputs}, weights)
-    assert types_of(found) == types
+    types, result = gradient_op(sample.op, sample.attrs, {**sample.inputs, **outputs}, weights)
+    assert types_of(result) == types
 
 
 @every_gradient
 def test_gradient_is_that_of_finite_differences(sample: Sample) -> None:
     inputs = widened(sample.inputs)
     weights = weights_for(sample.op, find(sample.op)(sample.attrs).evaluate(inputs))
-    found = gradients(sample.op, sample.attrs, inputs, weights)
+    actual = gradients(sample.op, sample.attrs, inputs, weights)
     for slot in sample.grads:
         wanted = differences(sample.op, sample.attrs, inputs, weights, slot)
-        assert_close(found[slot], wanted)
+        assert_close(actual[slot], wanted)
 
 
 def assert_close(found: Any, wanted: Any) -> None:

@@ -92,9 +92,9 @@ def check(
         pytest.skip("its numbers are random")
     graph, feed = graph_of(case, wanted(case), NOBODY)
     run_passes(graph, pipeline(Options(), target), Context())
-    found = runtime.load(target.emit(freeze(graph)), place)(feed)
+    actual = runtime.load(target.emit(freeze(graph)), place)(feed)
     wants = [(slot, want) for slot in wanted(case) for want in listed(case.results[slot])]
-    for (slot, want), got in zip(wants, found, strict=True):
+    for (slot, want), got in zip(wants, actual, strict=True):
         tolerance = 1e-5 if want.dtype == np.float32 else 1e-12
         largest = np.abs(want, where=np.isfinite(want), out=np.zeros(want.shape)).max(initial=0)
         np.testing.assert_allclose(got, want, tolerance, tolerance * largest, err_msg=slot)
@@ -141,15 +141,15 @@ def test_constants_of_kernels_are_float64() -> None:
         }"""
     )
     run_passes(graph, pipeline(Options(), triton.TritonTarget()), Context())
-    (found,) = runtime.load(triton.TritonTarget().emit(freeze(graph)), runtime.CUDAPlace(0))({})
-    np.testing.assert_array_equal(found, np.full(3, 0.1))
+    (result,) = runtime.load(triton.TritonTarget().emit(freeze(graph)), runtime.CUDAPlace(0))({})
+    np.testing.assert_array_equal(result, np.full(3, 0.1))
 
 
 def test_positions_of_bicubic_resampling_are_float64() -> None:
     """Numbers of PaddlePaddle 1.8.5."""
     attrs = {"interp_method": "bicubic", "out_h": 1, "out_w": 7, "align_corners": False}
     images = np.array([0.0, 1.0, -2.0, 3.0]).reshape(1, 1, 1, 4)
-    found = find("bicubic_interp")(attrs).evaluate({"X": images})["Out"].reshape(-1)
+    result = find("bicubic_interp")(attrs).evaluate({"X": images})["Out"].reshape(-1)
     want = [
         -0.0992164696151332,
         0.5252369509917579,
@@ -159,4 +159,4 @@ def test_positions_of_bicubic_resampling_are_float64() -> None:
         1.1117902322245827,
         3.4960825362406984,
     ]
-    np.testing.assert_allclose(found, want, rtol=1e-12)
+    np.testing.assert_allclose(result, want, rtol=1e-12)

@@ -48,8 +48,8 @@ def backward(sample: Sample) -> Case:
     results = gradient_op(sample.op, sample.attrs, values, weights)[1]
     known = {**values, **{slot + GRAD: weight for slot, weight in weights.items()}}
     cls: Any = find(sample.op).grad_class
-    given = {slot: known[slot] for slot in cls.inputs() if known.get(slot) is not None}
-    return Case(cls.kind, sample.attrs, given, results)
+    inputs = {slot: known[slot] for slot in cls.inputs() if known.get(slot) is not None}
+    return Case(cls.kind, sample.attrs, inputs, results)
 
 
 def check(case: Case) -> None:
@@ -87,8 +87,8 @@ def graph_of(case: Case, wanted: list[str], batch: int) -> tuple[Graph, dict[str
         feed[name] = np.ascontiguousarray(array)
         return graph.feed(name, named(type_of(array), batch))
 
-    given = {slot: value for slot, value in case.values.items() if value is not None}
-    inputs = {slot: each(value, fed) for slot, value in given.items()}
+    arguments = {slot: value for slot, value in case.values.items() if value is not None}
+    inputs = {slot: each(value, fed) for slot, value in arguments.items()}
     types = {slot: each(vars, lambda var: var.type) for slot, vars in inputs.items()}
     inferred = find(case.op)(case.attrs).infer_types(types)
     slots = find(case.op).slots

@@ -26,8 +26,8 @@ HOMES = {kind: f"compiler.ops.{home}" for home, kinds in _KINDS.items() for kind
 
 def home(kind: str) -> str:
     """The module that defines an op; of a gradient, that of its forward op."""
-    found = find(kind)
-    return (found.forward if issubclass(found, GradOp) else found).__module__
+    result = find(kind)
+    return (result.forward if issubclass(result, GradOp) else result).__module__
 
 
 def listing() -> str:

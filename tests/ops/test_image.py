@@ -66,7 +66,7 @@ REFUSALS: list[tuple[str, Mapping[str, Any], Mapping[str, Any], type[CompileErro
 @pytest.mark.parametrize(
     ("kind", "shapes", "attrs", "error", "message"),
     REFUSALS,
-    ids=[f"{each[0]}-{each[4]}" for each in REFUSALS],
+    ids=[f"{refusal[0]}-{refusal[4]}" for refusal in REFUSALS],
 )
 def test_what_does_not_fit_is_an_error(
     kind: str, shapes: Any, attrs: Any, error: type[CompileError], message: str
@@ -80,8 +80,8 @@ def test_a_size_by_name_is_scaled_exactly() -> None:
     """A scale with a small denominator keeps an unknown size an expression, others do not."""
     height = Dim.named("H")
     shapes = types(X=(2, 3, height, 5))
-    found = find("bilinear_interp")({"scale": 1.5}).infer_types(shapes)
-    assert found["Out"].shape == (2, 3, height * 3 // 2, 7)
+    result = find("bilinear_interp")({"scale": 1.5}).infer_types(shapes)
+    assert result["Out"].shape == (2, 3, height * 3 // 2, 7)
     assert find("bilinear_interp")({"scale": 1.7}).infer_types(shapes)["Out"].shape[2] is UNKNOWN
 
 
@@ -89,17 +89,17 @@ def test_group_norm_without_scale_has_a_true_gradient() -> None:
     """The reference forgets half of the gradient there: that of a constant is 0, here at least."""
     sample = {"X": numbers(2, 4, 3, 2)}
     op = find("group_norm")({"groups": 2})
-    made = op.evaluate(sample)
-    ones = np.ones_like(made["Y"])
-    found = find("group_norm_grad")({"groups": 2}).evaluate({**made, "Y@GRAD": ones})
-    np.testing.assert_allclose(found["X@GRAD"], 0, atol=1e-5)
+    created = op.evaluate(sample)
+    ones = np.ones_like(created["Y"])
+    result = find("group_norm_grad")({"groups": 2}).evaluate({**created, "Y@GRAD": ones})
+    np.testing.assert_allclose(result["X@GRAD"], 0, atol=1e-5)
 
 
 def test_spectral_norm_makes_the_largest_singular_value_one() -> None:
     weight = numbers(5, 7)
     start = {"U": numbers(5, seed=1), "V": numbers(7, seed=2)}
-    made = find("spectral_norm")({"power_iters": 200}).evaluate({"Weight": weight, **start})
-    assert np.linalg.svd(made["Out"])[1][0] == pytest.approx(1, rel=1e-4)
+    created = find("spectral_norm")({"power_iters": 200}).evaluate({"Weight": weight, **start})
+    assert np.linalg.svd(created["Out"])[1][0] == pytest.approx(1, rel=1e-4)
 
 
 def test_boxes_of_several_images_need_sequences() -> None:
@@ -114,9 +114,9 @@ def test_boxes_of_several_images_need_sequences() -> None:
 def test_no_detections_are_one_row() -> None:
     scores = {"Scores": numbers(2, 1, 3, low=0.0), "BBoxes": numbers(2, 3, 4)}
     attrs = {"score_threshold": 2.0, "nms_top_k": -1, "keep_top_k": -1}
-    made = find("multiclass_nms")(attrs).evaluate(scores)
-    np.testing.assert_array_equal(made["Out"], [[-1]])
-    np.testing.assert_array_equal(made["Out_lod"], [[0, 1]])
+    created = find("multiclass_nms")(attrs).evaluate(scores)
+    np.testing.assert_array_equal(created["Out"], [[-1]])
+    np.testing.assert_array_equal(created["Out_lod"], [[0, 1]])
     assert find("multiclass_nms2")(attrs).evaluate(scores)["Out"].shape == (0, 6)
     polygons = {**scores, "BBoxes": numbers(2, 3, 8)}
     assert find("multiclass_nms2")(attrs).evaluate(polygons)["Out"].shape == (0, 10)
@@ -129,9 +129,9 @@ def test_of_two_quadrangles_that_overlap_the_better_is_kept(kind: str) -> None:
     boxes = np.stack([diamond, diamond + 0.1, diamond + 5])[None]
     scores = np.array([[[0.5, 0.9, 0.3]]], np.float32)
     attrs = {"score_threshold": 0.1, "nms_top_k": 9, "keep_top_k": 7, "background_label": -1}
-    made = find(kind)(attrs).evaluate({"BBoxes": boxes, "Scores": scores})["Out"]
-    np.testing.assert_array_equal(made[:, :2], np.array([[0, 0.9], [0, 0.3]], np.float32))
-    np.testing.assert_array_equal(made[:, 2:], boxes[0, 1:])
+    created = find(kind)(attrs).evaluate({"BBoxes": boxes, "Scores": scores})["Out"]
+    np.testing.assert_array_equal(created[:, :2], np.array([[0, 0.9], [0, 0.3]], np.float32))
+    np.testing.assert_array_equal(created[:, 2:], boxes[0, 1:])
     rows = types(BBoxes=(3, 1, 8), Scores=(3, 1))
     with pytest.raises(ShapeError, match="expected boxes"):
         find(kind)(attrs).infer_types(rows)
@@ -149,10 +149,10 @@ def test_true_boxes_in_one_place_learn_together() -> None:
             "GTBox": np.repeat(box, count, axis=0)[None],
             "GTLabel": np.zeros((1, count), np.int32),
         }
-        made = find("yolov3_loss")(attrs).evaluate(inputs)
-        given = {**inputs, **made, "Loss@GRAD": np.ones(1, np.float32)}
-        found = find("yolov3_loss_grad")(attrs).evaluate(given)["X@GRAD"]
-        return np.delete(found, 4, axis=1)
+        created = find("yolov3_loss")(attrs).evaluate(inputs)
+        arguments = {**inputs, **created, "Loss@GRAD": np.ones(1, np.float32)}
+        result = find("yolov3_loss_grad")(attrs).evaluate(arguments)["X@GRAD"]
+        return np.delete(result, 4, axis=1)
 
     np.testing.assert_allclose(slopes(2), 2 * slopes(1), rtol=1e-5)
 

@@ -45,16 +45,16 @@ def test_ignored_rows_have_no_loss(kind, slot, out, ignore):
 @pytest.mark.parametrize(("kind", "slot", "out"), BOTH)
 @pytest.mark.parametrize("ignore", [-100, -1, 255])
 def test_ignored_rows_have_no_gradient(kind, slot, out, ignore):
-    found = backward(kind, slot, out, [ignore, 2], ignore_index=ignore)
-    np.testing.assert_array_equal(found[0], [0, 0, 0])
-    np.testing.assert_array_equal(found[1], backward(kind, slot, out, [0, 2])[1])
+    result = backward(kind, slot, out, [ignore, 2], ignore_index=ignore)
+    np.testing.assert_array_equal(result[0], [0, 0, 0])
+    np.testing.assert_array_equal(result[1], backward(kind, slot, out, [0, 2])[1])
 
 
 def test_class_that_is_ignored_keeps_its_gradient_from_logits():
     """As the reference's CPU kernel; recorded in softmax_with_cross_entropy__0."""
     kind, slot, out = BOTH[1]
-    found = backward(kind, slot, out, [1, 2], ignore_index=1)
-    np.testing.assert_array_equal(found, backward(kind, slot, out, [1, 2]))
+    result = backward(kind, slot, out, [1, 2], ignore_index=1)
+    np.testing.assert_array_equal(result, backward(kind, slot, out, [1, 2]))
 
 
 def test_loss_of_impossible_class_is_finite():

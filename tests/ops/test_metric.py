@@ -21,10 +21,10 @@ def run(kind, inputs, **attrs):
 
 def test_a_row_counts_once():
     guesses = np.array([[0, 1], [1, 1], [3, 0]])
-    found = run("accuracy", {"Indices": guesses, "Label": np.array([[1], [1], [2]])})
-    assert found["Correct"].tolist() == [2]
-    assert found["Total"].tolist() == [3]
-    assert found["Accuracy"].tolist() == [np.float32(2 / 3)]
+    result = run("accuracy", {"Indices": guesses, "Label": np.array([[1], [1], [2]])})
+    assert result["Correct"].tolist() == [2]
+    assert result["Total"].tolist() == [3]
+    assert result["Accuracy"].tolist() == [np.float32(2 / 3)]
 
 
 def test_only_the_shape_of_out_is_read():
@@ -65,10 +65,10 @@ def empty_counts(steps):
 def test_area_of_the_last_batches(steps):
     counts, batches = empty_counts(steps), [batch(seed) for seed in range(6)]
     for number, each in enumerate(batches):
-        found = run("auc", {**each, **counts}, num_thresholds=BINS - 1, slide_steps=steps)
-        counts = {slot: found[slot + "Out"] for slot in counts}
+        result = run("auc", {**each, **counts}, num_thresholds=BINS - 1, slide_steps=steps)
+        counts = {slot: result[slot + "Out"] for slot in counts}
         of = batches[max(0, number + 1 - steps) if steps else 0 : number + 1]
-        np.testing.assert_allclose(found["AUC"], [pairs_in_order(of)])
+        np.testing.assert_allclose(result["AUC"], [pairs_in_order(of)])
 
 
 @pytest.mark.parametrize("label", [0, 1])
@@ -101,10 +101,10 @@ def test_counts_of_another_size():
 
 def test_classes_that_do_not_occur_are_left_out():
     inputs = {"Predictions": np.array([0, 0, 1, 3]), "Labels": np.array([0, 1, 1, 0])}
-    found = run("mean_iou", inputs, num_classes=5)
-    assert found["OutCorrect"].tolist() == [1, 1, 0, 0, 0]
-    assert found["OutWrong"].tolist() == [2, 1, 0, 1, 0]
-    np.testing.assert_allclose(found["OutMeanIou"], [(1 / 3 + 1 / 2 + 0) / 3], rtol=1e-6)
+    result = run("mean_iou", inputs, num_classes=5)
+    assert result["OutCorrect"].tolist() == [1, 1, 0, 0, 0]
+    assert result["OutWrong"].tolist() == [2, 1, 0, 1, 0]
+    np.testing.assert_allclose(result["OutMeanIou"], [(1 / 3 + 1 / 2 + 0) / 3], rtol=1e-6)
 
 
 def test_class_that_is_none():
@@ -122,9 +122,9 @@ def test_nothing_to_be_wrong_about_is_right():
         s: np.array(v, np.int32).reshape(-1, 1)
         for s, v in (("Indices", [1, 1, 2]), ("Labels", [0, 0, 0]))
     }
-    found = run("precision_recall", inputs, class_number=4)
-    np.testing.assert_allclose(found["BatchMetrics"], [0.5, 0.75, 0.6, 0, 0, 0])
-    assert found["AccumStatesInfo"].tolist() == [
+    result = run("precision_recall", inputs, class_number=4)
+    np.testing.assert_allclose(result["BatchMetrics"], [0.5, 0.75, 0.6, 0, 0, 0])
+    assert result["AccumStatesInfo"].tolist() == [
         [0, 0, 0, 3],
         [0, 2, 1, 0],
         [0, 1, 2, 0],
@@ -149,19 +149,19 @@ DETECTED |= {"DetectRes_lod": [np.array([0, 4])], "Label_lod": [np.array([0, 3])
 
 @pytest.mark.parametrize(("way", "mean"), [("integral", (1 + 2 / 3) / 4), ("11point", 28 / 66)])
 def test_found_boxes(way, mean):
-    found = run("detection_map", DETECTED, class_num=3, ap_type=way)
-    np.testing.assert_allclose(found["MAP"], [mean], rtol=1e-6)
-    assert found["AccumPosCount"].ravel().tolist() == [2, 1, 0]
-    assert found["AccumTruePos"][:, 1].tolist() == [1, 0, 1, 0]
-    assert found["AccumTruePos_lod"][0].tolist() == [0, 3, 4, 4]
+    result = run("detection_map", DETECTED, class_num=3, ap_type=way)
+    np.testing.assert_allclose(result["MAP"], [mean], rtol=1e-6)
+    assert result["AccumPosCount"].ravel().tolist() == [2, 1, 0]
+    assert result["AccumTruePos"][:, 1].tolist() == [1, 0, 1, 0]
+    assert result["AccumTruePos_lod"][0].tolist() == [0, 3, 4, 4]
 
 
 def test_difficult_boxes_may_not_count():
     hard = np.insert(TRUE, 1, [1, 0, 0], axis=1)
     inputs = DETECTED | {"Label": hard}
-    found = run("detection_map", inputs, class_num=3, evaluate_difficult=False)
-    assert found["AccumPosCount"].ravel().tolist() == [1, 1, 0]
-    assert found["AccumTruePos"].tolist() == [[np.float32(0.7), 1], [np.float32(0.6), 0]]
+    result = run("detection_map", inputs, class_num=3, evaluate_difficult=False)
+    assert result["AccumPosCount"].ravel().tolist() == [1, 1, 0]
+    assert result["AccumTruePos"].tolist() == [[np.float32(0.7), 1], [np.float32(0.6), 0]]
 
 
 def test_a_state_continues_only_if_there_is_one():
@@ -172,10 +172,10 @@ def test_a_state_continues_only_if_there_is_one():
         "TruePos_lod": first["AccumTruePos_lod"],
     }
     for has_state, times in ((0, 1), (1, 2)):
-        given = {**DETECTED, **state, "HasState": np.array([has_state], np.int32)}
-        found = run("detection_map", given, class_num=3)
-        assert found["AccumPosCount"].ravel().tolist() == [2 * times, times, 0]
-        assert np.diff(found["AccumFalsePos_lod"][0]).tolist() == [3 * times, times, 0]
+        inputs = {**DETECTED, **state, "HasState": np.array([has_state], np.int32)}
+        result = run("detection_map", inputs, class_num=3)
+        assert result["AccumPosCount"].ravel().tolist() == [2 * times, times, 0]
+        assert np.diff(result["AccumFalsePos_lod"][0]).tolist() == [3 * times, times, 0]
 
 
 def test_a_state_of_other_classes_is_refused():

@@ -24,7 +24,7 @@ ONCE = Compiled(TARGET, once=True)
 @pytest.fixture(autouse=True)
 def small() -> Iterator[None]:
     """Lower every threshold."""
-    with lowered({name: each.small for name, each in all_thresholds().items()}):
+    with lowered({name: threshold.small for name, threshold in all_thresholds().items()}):
         yield
 
 

@@ -29,7 +29,7 @@ class Servers:
     def prefetch(self, names, endpoints, rows, trainer_id):
         starts = {f"w.block{i}": s for i, s in enumerate(np.cumsum([0, *self.sections])[:-1])}
         self.calls.append(names)
-        return [self.table[each + starts[name]] for name, each in zip(names, rows, strict=True)]
+        return [self.table[row + starts[name]] for name, row in zip(names, rows, strict=True)]
 
 
 def evaluated(kind, attrs, inputs, server=None):
@@ -60,18 +60,18 @@ def test_send_numbers_sparse_rows_within_their_block():
 def test_send_scales_by_the_norm_of_all_gradients():
     server, gradient = Servers(), np.array([3.0, 4.0], np.float32)
     attrs = {"epmap": ["a:1"], "clip_norm": 1.0, "X_names": ["g"]}
-    found = evaluated("send", attrs, {"X": [gradient], "ClipX": [gradient]}, server)
-    np.testing.assert_allclose(found["Scale"], [0.2])
+    result = evaluated("send", attrs, {"X": [gradient], "ClipX": [gradient]}, server)
+    np.testing.assert_allclose(result["Scale"], [0.2])
     np.testing.assert_allclose(server.calls[0][2][0], [0.6, 0.8], rtol=1e-6)
-    given = {"X": [gradient], "Factor": found["Scale"]}
-    evaluated("send", {"epmap": ["a:1"], "X_names": ["h"]}, given, server)
+    inputs = {"X": [gradient], "Factor": result["Scale"]}
+    evaluated("send", {"epmap": ["a:1"], "X_names": ["h"]}, inputs, server)
     np.testing.assert_allclose(server.calls[1][2][0], [0.6, 0.8], rtol=1e-6)
 
 
 def test_recv_joins_the_blocks_of_one_variable():
     attrs = {"epmap": ENDPOINTS, "recv_varnames": ["w.block0", "w.block1"], "Out_names": ["w"]}
-    found = evaluated("recv", attrs, {}, Servers())["Out"]
-    assert [each.shape for each in found] == [(4, 3)]
+    result = evaluated("recv", attrs, {}, Servers())["Out"]
+    assert [each.shape for each in result] == [(4, 3)]
     attrs = {"epmap": ENDPOINTS, "Out_names": ["w.block0", "w.block1"]}
     assert len(evaluated("recv", attrs, {}, Servers())["Out"]) == 2
 
@@ -86,8 +86,8 @@ def test_a_remote_lookup_asks_for_each_row_once_and_only_where_it_is():
         "padding_idx": 1,
     }
     ids = [np.array([[4], [4], [1]]), np.array([[[3]], [[4]]])]
-    found = evaluated("distributed_lookup_table", attrs, {"Ids": ids, "W": table}, server)
-    first, second = found["Outputs"]
+    result = evaluated("distributed_lookup_table", attrs, {"Ids": ids, "W": table}, server)
+    first, second = result["Outputs"]
     np.testing.assert_array_equal(first, np.stack([table[4], table[4], np.zeros(2)]))
     np.testing.assert_array_equal(second, table[[[3], [4]]])
     evaluated("distributed_lookup_table", attrs, {"Ids": ids[1:], "W": table}, server)
@@ -97,8 +97,8 @@ def test_a_remote_lookup_asks_for_each_row_once_and_only_where_it_is():
 def test_an_id_beyond_the_table_is_an_error():
     attrs = {"table_names": ["w"], "height_sections": [5], "endpoints": ["a:1"]}
     with pytest.raises(IndexError, match="row indices range from 7 to 7, expected 0 to 4"):
-        given = {"Ids": [np.array([[7]])], "W": numbers(5, 2)}
-        evaluated("distributed_lookup_table", attrs, given, Servers())
+        inputs = {"Ids": [np.array([[7]])], "W": numbers(5, 2)}
+        evaluated("distributed_lookup_table", attrs, inputs, Servers())
 
 
 def test_without_servers_the_error_reports_what_to_run():
@@ -109,8 +109,8 @@ def test_without_servers_the_error_reports_what_to_run():
 def test_rows_of_a_whole_are_drawn_as_the_whole_is():
     whole = find("uniform_random")({"shape": [6, 2], "seed": 3}).evaluate({})["Out"]
     part = {"shape": [2, 2], "seed": 3, "whole_shape": [6, 2], "first_row": 1, "row_step": 3}
-    found = find("uniform_random")(part).evaluate({})["Out"]
-    np.testing.assert_array_equal(found, whole[1::3])
+    result = find("uniform_random")(part).evaluate({})["Out"]
+    np.testing.assert_array_equal(result, whole[1::3])
 
 
 TREE = {"num_classes": 6, "is_sparse": True}
@@ -151,14 +151,14 @@ def test_rows_of_a_remote_table_are_asked_once_and_give_the_same(kind, slot, inp
     asked = as_remote(OpDesc(kind, slots, outputs, {**attrs, **remote}))
     assert asked.type != kind
     server = Servers(table, [3, 2])
-    given = {**inputs, slot: table}
+    values = {**inputs, slot: table}
     if kind.startswith("lookup"):
-        given["Ids"] = [given["Ids"]]
-    found = evaluated(asked.type, asked.attrs, given, server)
+        values["Ids"] = [values["Ids"]]
+    results = evaluated(asked.type, asked.attrs, values, server)
     assert len(server.calls) == 1
     if kind.startswith("lookup"):
-        found = {"Out": found["Outputs"][0]}
-    for name, value in found.items():
+        results = {"Out": results["Outputs"][0]}
+    for name, value in results.items():
         np.testing.assert_allclose(value, local[name], rtol=1e-6)
 
 

@@ -41,8 +41,8 @@ def test_on_a_device(kind: str, case: Mapping[str, Any]) -> None:
 def agrees(kind: str, case: Mapping[str, Any], place: Any) -> None:
     """Hold what a place computes against what was recorded."""
     wanted = list(outputs(case))
-    found, gradients = computed(kind, case, place)
-    for (key, name), got in zip(wanted, found, strict=True):
+    actual, gradients = computed(kind, case, place)
+    for (key, name), got in zip(wanted, actual, strict=True):
         close(np.asarray(got), case["arrays"][key], rtol=2e-4, atol=2e-5)
         lengths = got.recursive_sequence_lengths()
         assert lengths == case.get("out_lod", {}).get(name, lengths)
@@ -65,5 +65,5 @@ def test_there_are_recordings() -> None:
 
 def test_most_recordings_run_wholly_on_a_device() -> None:
     pytest.importorskip("triton")
-    found = dict(lowered.measure())
-    assert sum(not reasons for reasons in found.values()) >= 400, found
+    result = dict(lowered.measure())
+    assert sum(not reasons for reasons in result.values()) >= 400, result

@@ -12,9 +12,9 @@ from tests.ops.scaled import Growth, Scaling, accepts, growths, resized, scaling
 
 
 def scaled(sample: Sample) -> Scaling:
-    found = scaling_of(sample)
-    assert found is not None
-    return found
+    result = scaling_of(sample)
+    assert result is not None
+    return result
 
 
 def axes_of(sample: Sample) -> set[frozenset[tuple[str, int, int]]]:
@@ -45,9 +45,9 @@ def test_attributes_follow_a_size() -> None:
 def test_sequences_are_repeated() -> None:
     scaling = scaled(Sample("sequence_pool", rows((2, 0, 1), 4), {"pooltype": "SUM"}, ("X",)))
     (repeats,) = (growth for growth in scaling.growths if growth.repeats)
-    found = resized(scaling, {repeats: 3})
-    assert found.inputs["X"].shape == (9, 4)
-    assert found.inputs["X_lod"][0].tolist() == [0, 2, 2, 3, 5, 5, 6, 8, 8, 9]
+    result = resized(scaling, {repeats: 3})
+    assert result.inputs["X"].shape == (9, 4)
+    assert result.inputs["X_lod"][0].tolist() == [0, 2, 2, 3, 5, 5, 6, 8, 8, 9]
 
 
 def test_rows_of_sequences_do_not_grow_alone() -> None:

@@ -25,8 +25,8 @@ def test_the_first_of_equal_values_is_the_largest():
         run("sequence_pool", inputs, pooltype="MAX")["MaxIndex"], [[0, 0], [2, 2]]
     )
     ones = {"Out": np.ones((2, 2), np.float32)}
-    found = gradients("sequence_pool", {"pooltype": "MAX"}, inputs, ones)["X"]
-    np.testing.assert_array_equal(found[:, 0], [1, 0, 1, 0, 0])
+    result = gradients("sequence_pool", {"pooltype": "MAX"}, inputs, ones)["X"]
+    np.testing.assert_array_equal(result[:, 0], [1, 0, 1, 0, 0])
 
 
 def test_pooling_by_hand():
@@ -41,38 +41,38 @@ def test_pooling_by_hand():
         "FIRST": [1, 2, 5, 0],
     }
     for kind, want in expected.items():
-        found = run("sequence_pool", inputs, pooltype=kind)["Out"][:, 0]
-        np.testing.assert_allclose(found, want, rtol=1e-6)
+        actual = run("sequence_pool", inputs, pooltype=kind)["Out"][:, 0]
+        np.testing.assert_allclose(actual, want, rtol=1e-6)
 
 
 def test_pool_of_two_levels_keeps_the_outer_one():
     inputs = {"X": numbers(7, 2), "X_lod": lod((2, 0, 3), (1, 2, 1, 0, 3))}
-    found = run("sequence_pool", inputs, pooltype="SUM")
-    assert found["Out"].shape == (5, 2)
-    np.testing.assert_array_equal(found["Out_lod"], [[0, 2, 2, 5]])
+    result = run("sequence_pool", inputs, pooltype="SUM")
+    assert result["Out"].shape == (5, 2)
+    np.testing.assert_array_equal(result["Out_lod"], [[0, 2, 2, 5]])
 
 
 def test_nothing_but_empty_sequences():
     inputs = {"X": np.empty((0, 2), np.float32), "X_lod": lod((0, 0))}
     for kind in ("SUM", "MAX", "LAST"):
-        found = run("sequence_pool", inputs, pooltype=kind, pad_value=7.0)["Out"]
-        np.testing.assert_array_equal(found, np.full((2, 2), 7))
+        result = run("sequence_pool", inputs, pooltype=kind, pad_value=7.0)["Out"]
+        np.testing.assert_array_equal(result, np.full((2, 2), 7))
     filters = {"Filter": numbers(6, 3)}
     assert run("sequence_conv", {**inputs, **filters}, contextLength=3)["Out"].shape == (0, 3)
 
 
 def test_softmax_of_large_numbers_is_finite():
     inputs = {"X": np.array([1000.0, 1001.0, 5.0], np.float32), "X_lod": lod((2, 1))}
-    found = run("sequence_softmax", inputs)["Out"]
-    np.testing.assert_allclose(found, [0.26894142, 0.7310586, 1.0], rtol=1e-6)
+    result = run("sequence_softmax", inputs)["Out"]
+    np.testing.assert_allclose(result, [0.26894142, 0.7310586, 1.0], rtol=1e-6)
 
 
 def test_convolution_by_hand():
     """A window of one row before, the row and one after; zeros outside of the sequence."""
     inputs = {"X": np.array([[1], [2], [3], [4]], np.float32), "X_lod": lod((3, 1))}
     inputs["Filter"] = np.array([[100], [10], [1]], np.float32)
-    found = run("sequence_conv", inputs, contextStart=-1, contextLength=3)["Out"]
-    np.testing.assert_array_equal(found[:, 0], [12, 123, 230, 40])
+    result = run("sequence_conv", inputs, contextStart=-1, contextLength=3)["Out"]
+    np.testing.assert_array_equal(result[:, 0], [12, 123, 230, 40])
 
 
 def test_trained_padding_by_hand():
@@ -80,14 +80,14 @@ def test_trained_padding_by_hand():
     inputs |= {"Filter": np.array([[100], [10], [1]], np.float32)}
     inputs["PaddingData"] = np.array([[7], [9]], np.float32)
     attrs = {"contextStart": -1, "contextLength": 3, "paddingTrainable": True}
-    found = run("sequence_conv", inputs, **attrs)["Out"]
-    np.testing.assert_array_equal(found[:, 0], [712, 129, 739])
+    result = run("sequence_conv", inputs, **attrs)["Out"]
+    np.testing.assert_array_equal(result[:, 0], [712, 129, 739])
 
 
 def test_lod_of_y_precedes_its_numbers_and_before_append():
     inputs = {**rows((2, 4), 1), **rows((1, 2, 3), 1, slot="Y")}
-    found = run("lod_reset", inputs, append=True)
-    np.testing.assert_array_equal(found["Out_lod"], [[0, 1, 3, 6]])
+    result = run("lod_reset", inputs, append=True)
+    np.testing.assert_array_equal(result["Out_lod"], [[0, 1, 3, 6]])
 
 
 PAIR = {"X": numbers(3, 2), "X_lod": lod((2, 1))}

@@ -18,9 +18,9 @@ def whole(*sizes):
 
 
 def inferred(kind, shape, attrs, slot="X", **others):
-    given = {slot: TensorType(DType.FP32, shape)}
-    given |= {name: TensorType(DType.INT32, sizes) for name, sizes in others.items()}
-    return find(kind)(attrs).infer_types(given)["Out"].shape
+    inputs = {slot: TensorType(DType.FP32, shape)}
+    inputs |= {name: TensorType(DType.INT32, sizes) for name, sizes in others.items()}
+    return find(kind)(attrs).infer_types(inputs)["Out"].shape
 
 
 def evaluated(kind, attrs, **inputs):

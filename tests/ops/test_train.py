@@ -48,17 +48,17 @@ def test_momentum_needs_mu():
 @pytest.mark.parametrize(("nesterov", "moved"), [(False, 0.1 * 2.8), (True, 0.1 * (1 + 0.9 * 2.8))])
 def test_momentum_by_hand(nesterov, moved):
     values = {"Param": ONE * 5, "Grad": ONE, "Velocity": ONE * 2, "LearningRate": RATE}
-    found = find("momentum")({"mu": 0.9, "use_nesterov": nesterov}).evaluate(values)
-    np.testing.assert_allclose(found["VelocityOut"], 2.8, rtol=1e-6)
-    np.testing.assert_allclose(found["ParamOut"], 5 - moved, rtol=1e-6)
+    result = find("momentum")({"mu": 0.9, "use_nesterov": nesterov}).evaluate(values)
+    np.testing.assert_allclose(result["VelocityOut"], 2.8, rtol=1e-6)
+    np.testing.assert_allclose(result["ParamOut"], 5 - moved, rtol=1e-6)
 
 
 def test_first_step_of_adam_is_the_learning_rate():
     values = {"Param": ONE, "Grad": ONE * 7, "Moment1": ONE * 0, "Moment2": ONE * 0}
     powers = {"Beta1Pow": ONE * 0.9, "Beta2Pow": ONE * 0.999, "LearningRate": RATE}
-    found = find("adam")({}).evaluate(values | powers)
-    np.testing.assert_allclose(found["ParamOut"], 0.9, rtol=1e-5)
-    np.testing.assert_allclose(found["Beta2PowOut"], 0.999**2, rtol=1e-6)
+    result = find("adam")({}).evaluate(values | powers)
+    np.testing.assert_allclose(result["ParamOut"], 0.9, rtol=1e-5)
+    np.testing.assert_allclose(result["Beta2PowOut"], 0.999**2, rtol=1e-6)
 
 
 def test_rows_move_as_a_whole_parameter_does() -> None:
@@ -89,15 +89,15 @@ def test_windows_of_averages() -> None:
     """Sums of 1s: a window closes once it has `min` steps and its share of all updates."""
     sums = {f"in_sum_{i}": ONE * 0 for i in (1, 2, 3)}
     names = ("in_num_accumulates", "in_old_num_accumulates", "in_num_updates")
-    given = {"param": ONE, **sums, **{name: np.zeros(1, np.int64) for name in names}}
+    inputs = {"param": ONE, **sums, **{name: np.zeros(1, np.int64) for name in names}}
     op = find("average_accumulates")(
         {"average_window": 0.5, "max_average_window": 3, "min_average_window": 2}
     )
     seen = []
     for _ in range(7):
-        found = op.evaluate(given)
-        given |= {slot.replace("out_", "in_"): value for slot, value in found.items()}
-        seen.append([int(given[each][0]) for each in (*sums, *names[:2])])
+        result = op.evaluate(inputs)
+        inputs |= {slot.replace("out_", "in_"): value for slot, value in result.items()}
+        seen.append([int(inputs[each][0]) for each in (*sums, *names[:2])])
     assert seen[1] == [0, 0, 2, 0, 2]
     assert seen[5] == [2, 0, 2, 2, 2]
     assert seen[6] == [0, 0, 3, 0, 3]

@@ -26,10 +26,10 @@ def compiled(kind: str, shapes: dict[str, Any], target: str = "native", **attrs:
         for slot, shape in shapes.items()
     }
     defn = bind(op)
-    found = infer_types(defn, defn.types_of(inputs), op)
+    result = infer_types(defn, defn.types_of(inputs), op)
     outputs = {
         slot: [g.var(f"{slot}.{i}.out", each) for i, each in enumerate(listed(types))]
-        for slot, types in found.items()
+        for slot, types in result.items()
         if types is not None
     }
     g.op(kind, inputs, outputs, op.attrs, LINE)

@@ -111,17 +111,17 @@ class _Networks(Grower):
         rows = x.type.shape[0]
         split = self.new(x.type.with_shape((rows, 2, 2)))
         shape = self.new(x.type.with_shape((0, *x.type.shape)))
-        made = {"Out": split, "XShape": shape}
-        self.op("reshape2", {"X": x}, made, {"shape": [0, 2, 2]}, last=True)
+        created = {"Out": split, "XShape": shape}
+        self.op("reshape2", {"X": x}, created, {"shape": [0, 2, 2]}, last=True)
         back = self.rng.choice([[-1, 4], [0, 1, 4]])
         out = self.new(x.type.with_shape((rows, 4) if len(back) == 2 else (rows, 1, 4)))
         self.op("reshape", {"X": split}, {"Out": out}, {"shape": back}, last=True)
 
     def dropout(self) -> None:
         x = self.pick(ROWS, FIXED, BIAS)
-        made = {"Out": self.new(x.type), "Mask": self.new(x.type.with_dtype(DType.UINT8))}
+        created = {"Out": self.new(x.type), "Mask": self.new(x.type.with_dtype(DType.UINT8))}
         tested = {"is_test": True, "dropout_implementation": self.rng.choice(IMPLEMENTATIONS)}
-        self.op("dropout", {"X": x}, made, tested | {"dropout_prob": 0.25}, last=True)
+        self.op("dropout", {"X": x}, created, tested | {"dropout_prob": 0.25}, last=True)
 
     def copy(self) -> None:
         x = self.pick(ROWS, FIXED, BIAS, COLUMN, IMAGE)

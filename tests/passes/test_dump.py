@@ -35,7 +35,7 @@ def dumped(folder):
 
 def test_every_stage_is_there_as_text_drawing_and_model(tmp_path):
     folder, rows = dumped(tmp_path / "stages")
-    names = [each.name for each in pipeline(Options())]
+    names = [pass_.name for pass_ in pipeline(Options())]
     assert [row["name"] for row in rows] == ["start", *names]
     for number, row in enumerate(rows):
         stem = f"{number:02d}-{row['name']}"
@@ -52,10 +52,10 @@ def test_every_stage_is_there_as_text_drawing_and_model(tmp_path):
 
 def test_the_table_reports_what_each_pass_did(tmp_path):
     _, rows = dumped(tmp_path)
-    found = {row["name"]: row for row in rows}
-    assert found["start"]["ops"] - found["eliminate_dead"]["ops"] == 1
-    assert found["fuse_pointwise"]["kernels"] < found["eliminate_dead"]["kernels"]
-    assert found["start"]["bytes"] == "64*N + 64"
+    results = {row["name"]: row for row in rows}
+    assert results["start"]["ops"] - results["eliminate_dead"]["ops"] == 1
+    assert results["fuse_pointwise"]["kernels"] < results["eliminate_dead"]["kernels"]
+    assert results["start"]["bytes"] == "64*N + 64"
     assert all(row["ms"] >= 0 for row in rows)
 
 

@@ -18,7 +18,7 @@ from compiler.passes.pipeline import OPTIONAL, named
 
 FOLDER = Path(__file__).parent / "golden"
 DASHES = "-" * 80
-PASS = {each.name: each for each in OPTIONAL}
+PASS = {pass_.name: pass_ for pass_ in OPTIONAL}
 
 
 def parts(path):
@@ -41,7 +41,7 @@ def rewritten(header, before):
     budget = header.partition("// budget ")[2] or None
     context = Context(None if "no params" in header else dict(params), memory_budget=budget)
     run_passes(graph, named(names), context)
-    misses = "".join(f"// {each.op}: {each.reason}\n" for each in context.missed)
+    misses = "".join(f"// {note.op}: {note.reason}\n" for note in context.missed)
     return graph, params | dict(context.params or {}), misses + show(graph)
 
 
@@ -72,4 +72,4 @@ def test_pass_makes_this_of_that(path, update):
 
 def test_there_are_golden_files_for_every_pass():
     headers = " ".join(parts(path)[0] for path in FOLDER.glob("*.ir"))
-    assert [each.name for each in OPTIONAL if each.name not in headers] == []
+    assert [pass_.name for pass_ in OPTIONAL if pass_.name not in headers] == []

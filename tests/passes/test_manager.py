@@ -22,7 +22,7 @@ graph main {
 
 
 def test_the_whole_pipeline_keeps_its_own_contract():
-    check_order([each() for each in OPTIONAL])
+    check_order([pass_() for pass_ in OPTIONAL])
 
 
 def test_a_pass_before_what_it_needs_is_rejected_before_anything_runs():
@@ -43,16 +43,16 @@ def test_a_pass_after_one_that_loses_what_it_needs_names_the_loser():
 def missing_in(passes):
     """The first pass of an order that lacks a fact, and the fact, by another implementation; None if none."""
     known = set()
-    for each in passes:
-        if each.requires - known:
-            return each.name, min(fact.name for fact in each.requires - known)
-        known = (known - each.invalidates) | each.establishes
+    for pass_ in passes:
+        if pass_.requires - known:
+            return pass_.name, min(fact.name for fact in pass_.requires - known)
+        known = (known - pass_.invalidates) | pass_.establishes
     return None
 
 
-@pytest.mark.parametrize("last", [each.name for each in OPTIONAL])
+@pytest.mark.parametrize("last", [pass_.name for pass_ in OPTIONAL])
 def test_every_wrong_order_of_three_is_rejected_for_the_fact_that_is_missing(last):
-    names = [each.name for each in OPTIONAL]
+    names = [pass_.name for pass_ in OPTIONAL]
     for order in ([first, second, last] for first in names for second in names):
         wrong = missing_in(named(order))
         if wrong is None:

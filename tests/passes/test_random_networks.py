@@ -18,7 +18,7 @@ from compiler.passes.pipeline import OPTIONAL, named, pipeline
 from tests.ir.random_graphs import arrays
 from tests.passes.random_networks import networks
 
-NAMES = [each.name for each in OPTIONAL if each.preserves]
+NAMES = [pass_.name for pass_ in OPTIONAL if pass_.preserves]
 SIZE = 3
 
 

@@ -70,7 +70,7 @@ class Browser:
 
     def _begin(self, width: int, height: int, scheme: str) -> None:
         targets = self.send("Target.getTargets")["targetInfos"]
-        page = next(each["targetId"] for each in targets if each["type"] == "page")
+        page = next(target["targetId"] for target in targets if target["type"] == "page")
         attached = self.send("Target.attachToTarget", targetId=page, flatten=True)
         self._session = attached["sessionId"]
         for domain in ("Page", "Runtime", "Log"):
@@ -187,15 +187,15 @@ class Browser:
 
     def click_on(self, selector: str) -> None:
         """Click in the middle of an element."""
-        found = f"document.querySelector({json.dumps(selector)})"
-        self.evaluate(f"{found}.scrollIntoView({{block: 'nearest'}})")
+        result = f"document.querySelector({json.dumps(selector)})"
+        self.evaluate(f"{result}.scrollIntoView({{block: 'nearest'}})")
         box = self.box(selector)
         self.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
 
     def box(self, selector: str) -> dict[str, float]:
         """Where an element is on the page."""
-        found = f"document.querySelector({json.dumps(selector)}).getBoundingClientRect().toJSON()"
-        return self.evaluate(found)
+        result = f"document.querySelector({json.dumps(selector)}).getBoundingClientRect().toJSON()"
+        return self.evaluate(result)
 
     def screenshot(self, path: Path) -> None:
         """Write a picture of the page."""

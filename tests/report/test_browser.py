@@ -31,11 +31,11 @@ def network() -> Study:
             fluid.data("image", [None, 3, 16, 16]),
             fluid.data("label", [None, 1], "int64"),
         )
-        found = fluid.layers.conv2d(image, 8, 3, padding=1, bias_attr=False)
-        found = fluid.layers.batch_norm(found, act="relu")
-        more = fluid.layers.conv2d(found, 8, 3, padding=1, act="relu")
-        found = fluid.layers.elementwise_add(found, more, act="relu")
-        classes = fluid.layers.fc(found, 10, act="softmax")
+        result = fluid.layers.conv2d(image, 8, 3, padding=1, bias_attr=False)
+        result = fluid.layers.batch_norm(result, act="relu")
+        more = fluid.layers.conv2d(result, 8, 3, padding=1, act="relu")
+        result = fluid.layers.elementwise_add(result, more, act="relu")
+        classes = fluid.layers.fc(result, 10, act="softmax")
         loss = fluid.layers.mean(fluid.layers.cross_entropy(classes, label))
         fluid.optimizer.Momentum(0.1, 0.9).minimize(loss)
     return study("small", main, ["image", "label"], [loss.name], {"N": 4})
@@ -50,8 +50,8 @@ def page(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def shared():
-    with Browser(1300, 820) as found:
-        yield found
+    with Browser(1300, 820) as result:
+        yield result
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def lit(browser: Browser) -> str:
     return browser.evaluate(f"{chosen} + ' ' + {tab}")
 
 
-NAMES = ["start", *(each.name for each in pipeline(Options()))]
+NAMES = ["start", *(pass_.name for pass_ in pipeline(Options()))]
 
 
 def row(name: str) -> str:

@@ -27,9 +27,9 @@ def changes(before, after):
 
 
 def test_a_label_is_an_edit_of_its_own_line():
-    found = changes(GRAPH, GRAPH.replace("relu(X=x)", "relu(X=x) @k0"))
+    result = changes(GRAPH, GRAPH.replace("relu(X=x)", "relu(X=x) @k0"))
     line = "(Out=a: f32[N, 4]) = relu(X=x)"
-    assert found == [("EDITED", line, f"{line} @k0")]
+    assert result == [("EDITED", line, f"{line} @k0")]
 
 
 def test_what_moves_differs_from_what_is_removed_and_comes():
@@ -37,9 +37,9 @@ def test_what_moves_differs_from_what_is_removed_and_comes():
     moved = "".join([*lines[:2], lines[4], *lines[2:4], *lines[5:]])
     assert [kind for kind, _, _ in changes(GRAPH, moved)] == ["MOVED_TO", "MOVED_FROM"]
     without = GRAPH.replace("  (Out=c: f32[N, 4]) = abs(X=x)\n", "").replace(", c", "")
-    found = changes(GRAPH, without)
-    assert [kind for kind, _, _ in found] == ["REMOVED", "EDITED"]
-    assert found[1][1:] == ("return b, c", "return b")
+    result = changes(GRAPH, without)
+    assert [kind for kind, _, _ in result] == ["REMOVED", "EDITED"]
+    assert result[1][1:] == ("return b, c", "return b")
 
 
 def test_equal_stages_have_no_changes():
@@ -55,10 +55,10 @@ def test_every_line_of_both_sides_has_one_row_in_order():
         rows = compare(before, after)
         assert [r.before for r in rows if r.before is not None] == list(range(len(before)))
         assert [r.after for r in rows if r.after is not None] == list(range(len(after)))
-        found = count(rows)
+        result = count(rows)
         stayed = {line.key for line in before} & {line.key for line in after}
-        assert found[RowKind.REMOVED] == len(before) - len(stayed)
-        assert found[RowKind.ADDED] == len(after) - len(stayed)
+        assert result[RowKind.REMOVED] == len(before) - len(stayed)
+        assert result[RowKind.ADDED] == len(after) - len(stayed)
 
 
 def test_the_fewest_lines_are_called_moved():

@@ -40,15 +40,15 @@ def test_random_graphs_have_room_and_order(seed):
     pairs = itertools.combinations(range(count), 2)
     edges = [pair for pair in pairs if numbers.random() < 3 / count]
     lanes = [numbers.choice(list(Lane)) for _ in range(count)]
-    found = layout(lanes, edges, [None] * count)
-    assert len(set(found.points)) == count
-    for (a, (x, y)), (b, (u, v)) in itertools.combinations(enumerate(found.points), 2):
+    result = layout(lanes, edges, [None] * count)
+    assert len(set(result.points)) == count
+    for (a, (x, y)), (b, (u, v)) in itertools.combinations(enumerate(result.points), 2):
         if y == v and lanes[a] == lanes[b]:
             assert abs(x - u) >= 1 - 1e-9
     for a, b in edges:
         if lanes[a] == lanes[b] == FORWARD:
-            assert found.points[a][1] < found.points[b][1]
-    assert found == layout(lanes, edges, [None] * count)
+            assert result.points[a][1] < result.points[b][1]
+    assert result == layout(lanes, edges, [None] * count)
 
 
 def test_a_circle_is_drawn_all_the_same():

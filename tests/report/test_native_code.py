@@ -68,18 +68,18 @@ def test_the_chart_is_well_formed_whatever_the_names_are() -> None:
     circles = [each for each in root if each.tag.endswith("circle")]
     assert len(circles) == 2
     assert circles[0][0].text.startswith('<script>"&')  # pyright: ignore
-    for each in circles:
-        assert 60 <= float(each.get("cx", "")) <= 580
-        assert 60 <= float(each.get("cy", "")) <= 360
+    for circle in circles:
+        assert 60 <= float(circle.get("cx", "")) <= 580
+        assert 60 <= float(circle.get("cy", "")) <= 360
 
 
 def test_the_page_has_ir_and_assembly_beside_the_step(seen: Study) -> None:
     report = seen.native(assembly=dict.fromkeys(seen.module.kernels_ir, "ret"))
-    found = report.data()
-    names, flops, moved, reason, seconds, share = found["steps"][0]
-    assert found["kernels"][names[0]] == [seen.module.kernels_ir[names[0]], "ret"]
+    result = report.data()
+    names, flops, moved, reason, seconds, share = result["steps"][0]
+    assert result["kernels"][names[0]] == [seen.module.kernels_ir[names[0]], "ret"]
     assert (flops > 0, moved > 0, reason, seconds, share) == (True, True, "", None, None)
-    assert found["chart"] == ""
+    assert result["chart"] == ""
     page = seen.html(native=report)
     assert "function nativeStep" in page
     assert "define void @" in page
@@ -104,7 +104,7 @@ def test_inspect_measures_steps_and_draws_the_roofline(
     model = GOLDEN / "digits_mlp__separate"
     files = ("--chart", chart, "--html", page, "--dump", tmp_path)
     printed = run(capsys, "inspect", model, "--profile", *files)
-    written = sorted(each.suffix for each in (tmp_path / "kernels").iterdir())
+    written = sorted(path.suffix for path in (tmp_path / "kernels").iterdir())
     assert written == [".ll"] * (len(written) // 2) + [".s"] * (len(written) // 2)
     assert "GFLOP/s" in printed
     assert "of roof" in printed

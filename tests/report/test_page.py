@@ -109,8 +109,8 @@ def test_a_page_does_not_depend_on_hash_seeds(tmp_path: Path):
 def test_names_that_are_markup_are_only_text():
     name = json.dumps(EVIL)
     text = GRAPH.replace("Out=h:", f"Out={name}:").replace("X=h", f"X={name}")
-    made = study_graph(EVIL, parse(text.replace("train.py:2", json.dumps(EVIL))), {"N": 8})
-    html = made.html({EVIL: EVIL})
+    created = study_graph(EVIL, parse(text.replace("train.py:2", json.dumps(EVIL))), {"N": 8})
+    html = created.html({EVIL: EVIL})
     page = Page(html)
     assert page.tags == Page(seen().html()).tags
     assert "<img" not in html and "</script><script>" not in html
@@ -121,7 +121,7 @@ def test_names_that_are_markup_are_only_text():
 def test_the_data_report_what_each_pass_did():
     data = Page(seen(options=APART).html()).data
     stages = {stage["name"]: stage for stage in data["stages"]}
-    assert list(stages) == ["start", *(each.name for each in pipeline(APART))]
+    assert list(stages) == ["start", *(pass_.name for pass_ in pipeline(APART))]
     assert stages["drop_unread"]["changes"] == "−1"
     assert stages["fuse_pointwise"]["kernelCount"] == stages["eliminate_dead"]["kernelCount"] - 1
     assert "lines" not in stages["fold_constants"]

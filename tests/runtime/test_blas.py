@@ -52,7 +52,7 @@ def test_a_step_of_a_large_product_takes_them_all(written: list[int]) -> None:
     assert written == [1, 4]  # the startup program's
 
 
-@pytest.mark.parametrize("name", [each.name for each in blas.VARIABLES])
+@pytest.mark.parametrize("name", [variable.name for variable in blas.VARIABLES])
 def test_a_number_that_the_user_set_holds(
     written: list[int], monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
@@ -86,5 +86,5 @@ def test_a_product_of_sizes_at_the_limit_is_small(written: list[int]) -> None:
 
 
 def test_the_library_of_numpy_is_found() -> None:
-    found = blas.blas_threads()
-    assert found is None or found.most >= 1
+    result = blas.blas_threads()
+    assert result is None or result.most >= 1

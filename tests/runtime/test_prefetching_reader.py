@@ -26,11 +26,11 @@ def test_items_come_in_order() -> None:
 
 
 def test_no_more_is_made_ahead_than_fits() -> None:
-    made: list[int] = []
+    created: list[int] = []
 
     def source() -> Iterator[int]:
         for number in range(10):
-            made.append(number)
+            created.append(number)
             yield number
 
     with Prefetcher(source, 2) as items:
@@ -39,7 +39,7 @@ def test_no_more_is_made_ahead_than_fits() -> None:
         while items.queue.size() < 2 and time.monotonic() < deadline:
             time.sleep(0.001)
         time.sleep(0.01)
-        assert made == [0, 1, 2, 3]
+        assert created == [0, 1, 2, 3]
 
 
 def test_an_error_comes_after_the_items_before_it() -> None:

@@ -106,13 +106,13 @@ def lanes(barrier: threading.Barrier | None, limit: int | None = None) -> Lanes[
 
 
 def in_threads(count: int, run: Callable[[], Any]) -> list[Any]:
-    found: list[Any] = []
-    threads = [threading.Thread(target=lambda: found.append(run())) for _ in range(count)]
+    results: list[Any] = []
+    threads = [threading.Thread(target=lambda: results.append(run())) for _ in range(count)]
     for each in threads:
         each.start()
     for each in threads:
         each.join(timeout=20)
-    return found
+    return results
 
 
 def test_runs_one_after_the_other_are_in_one_lane_whatever_their_thread():

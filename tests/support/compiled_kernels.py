@@ -31,7 +31,7 @@ on_machines = pytest.mark.parametrize("machine", RUNNABLE, ids=lambda each: each
 @cache
 def target(machine: Machine) -> llvm.TargetMachine:
     """LLVM's code generator for a machine."""
-    features = ",".join(f"+{each}" for each in machine.features)
+    features = ",".join(f"+{feature}" for feature in machine.features)
     return llvm.Target.from_triple(machine.triple).create_target_machine(
         cpu=machine.cpu, features=features, opt=2, reloc="pic", codemodel="small"
     )

@@ -45,8 +45,8 @@ class Subject:
     def _compile(self, options: Options, params: dict[str, Array]) -> Compiled:
         variables = {n: self.program.global_block().var(n) for n in self.feed if LOD not in n}
         open_shapes = {n: from_fluid(v.dims, v.element).shape for n, v in variables.items()}
-        given = {name: array.shape for name, array in self.feed.items()}
-        pattern = name_sizes(open_shapes, given, lod_owners_of(self.feed))
+        inputs = {name: array.shape for name, array in self.feed.items()}
+        pattern = name_sizes(open_shapes, inputs, lod_owners_of(self.feed))
         return compile_stages(
             self.program, feed=pattern, fetch=[self.fetch], options=options,
             params=params if self.constant else None,

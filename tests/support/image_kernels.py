@@ -54,7 +54,7 @@ class Runner:
         sizes: Mapping[str, int] | None = None, guarded: bool = True,
     ) -> None:  # fmt: skip
         self.sequence, self.machine, self.sizes = sequence, machine, sizes or {}
-        self.arrays = {name: Guarded(each) for name, each in arrays.items()}
+        self.arrays = {name: Guarded(array) for name, array in arrays.items()}
         dtype = next(iter(arrays.values())).dtype
         filling = np.nan if dtype.kind == "f" else 0x55
         for name, each in sequence.scratch.items():
@@ -63,9 +63,9 @@ class Runner:
         blocks = getattr(sequence, "blocks", 1)
         self.prepared = [self.bound(each, 0) for each in sequence.prepare]
         self.bounds = [
-            self.bound(each, block)
+            self.bound(call, block)
             for block in range(value(blocks, self.sizes))
-            for each in sequence.calls
+            for call in sequence.calls
         ]
 
     def bound(self, call: Call, block: int):
@@ -95,8 +95,8 @@ class Runner:
                 function(slots, *parts[place])
 
     def check(self) -> None:
-        for each in self.arrays.values():
-            each.check()
+        for array in self.arrays.values():
+            array.check()
 
 
 def run(
@@ -104,7 +104,7 @@ def run(
     results: Sequence[str] = ("out",), sizes: Mapping[str, int] | None = None,
 ) -> list[np.ndarray]:  # fmt: skip
     """Run whole and with units divided; the bits must agree and guard zones stay as they are."""
-    found: list[list[np.ndarray]] = []
+    actual: list[list[np.ndarray]] = []
     for seed in (None, 1, 2):
         runner = Runner(sequence, machine, arrays, sizes)
         runner.prepare()
@@ -113,11 +113,11 @@ def run(
         else:
             runner.run_divided(seed)
         runner.check()
-        found.append([runner.arrays[name].array.copy() for name in results])
-    for other in found[1:]:
-        for a, b in zip(found[0], other, strict=True):
+        actual.append([runner.arrays[name].array.copy() for name in results])
+    for other in actual[1:]:
+        for a, b in zip(actual[0], other, strict=True):
             assert a.tobytes() == b.tobytes(), "bits depend on the division of units"
-    return found[0]
+    return actual[0]
 
 
 def spills(text: str) -> list[str]:

@@ -28,8 +28,10 @@ def modules(names: Collection[str] = TRAINED) -> dict[str, Module]:
     """The modules by model name, with the suffix ` inference` for inference."""
     train = {name: each for name, each in TRAINED.items() if name in names}
     predict = {name: each for name, each in PREDICTING.items() if name in names}
-    found = {name: trained(name, **settings) for name, settings in train.items()}
-    return found | {f"{name} inference": predicting(name, **each) for name, each in predict.items()}
+    results = {name: trained(name, **settings) for name, settings in train.items()}
+    return results | {
+        f"{name} inference": predicting(name, **each) for name, each in predict.items()
+    }
 
 
 def trained(name: str, **settings: Any) -> Module:
@@ -50,5 +52,5 @@ def predicting(name: str, **settings: Any) -> Module:
 
 def launches(module: Module) -> int:
     """How many kernels a step launches."""
-    names = "|".join(re.escape(each.name) for each in module.kernels)
+    names = "|".join(re.escape(kernel.name) for kernel in module.kernels)
     return len(re.findall(rf"^ +(?:{names})\[", module.source, re.MULTILINE))

@@ -38,24 +38,24 @@ def quantize(source: Path, target: Path, feed: Mapping[str, np.ndarray]) -> None
 
 
 def _quantize_layer(block: Any, op: Any, scales: Mapping[str, float]) -> None:
-    given, weights, made = (
+    inputs, weights, created = (
         (op.input(slot) if place < 2 else op.output(slot))[0]
         for place, slot in enumerate(SLOTS[op.type])
     )
-    levels, sums = f"{given}.quantized", f"{made}.sums"
+    levels, sums = f"{inputs}.quantized", f"{created}.sums"
     if not block.has_var(levels):
-        _quantize_input(block, block.ops.index(op), given, levels, scales[given])
+        _quantize_input(block, block.ops.index(op), inputs, levels, scales[inputs])
     tensor = fluid.global_scope().find_var(weights).get_tensor()
     array = np.array(tensor)
     by_channel = op.type == "conv2d"
     axes = tuple(range(1, array.ndim)) if by_channel else None
     scale = np.abs(array).max(axes, keepdims=True).astype(np.float32)
     tensor.set(np.rint(array / scale * LEVELS).astype(np.float32), fluid.CPUPlace())
-    _like(block, made, sums)
-    op._rename_input(given, levels)
-    op._rename_output(made, sums)
-    after, old = block.ops.index(op) + 1, f"{given}.scale"
-    out = {"Out": [made]}
+    _like(block, created, sums)
+    op._rename_input(inputs, levels)
+    op._rename_output(created, sums)
+    after, old = block.ops.index(op) + 1, f"{inputs}.scale"
+    out = {"Out": [created]}
     if by_channel:
         known = _state(block, f"{weights}.scale", scale.reshape(-1))
         block._insert_op(

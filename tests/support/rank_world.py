@@ -40,8 +40,8 @@ class World:
                 return work(rank)
 
         with ThreadPoolExecutor(self.size) as pool:
-            found = [pool.submit(in_turn, rank) for rank in self.ranks]
-            return [each.result(DEADLINE) for each in found]
+            results = [pool.submit(in_turn, rank) for rank in self.ranks]
+            return [each.result(DEADLINE) for each in results]
 
     def meanwhile(self, wait: Callable[[], Any]) -> Any:
         """What a wait returns, during which another rank computes."""

@@ -36,8 +36,8 @@ def test_folders_are_made_for_the_user_alone(tmp_path):
         assert quietly(tmp_path / "cache" / "kernels")
     finally:
         os.umask(mask)
-    made = (tmp_path / "cache", tmp_path / "cache" / "kernels")
-    assert [folder.stat().st_mode & 0o777 for folder in made] == [0o700, 0o700]
+    created = (tmp_path / "cache", tmp_path / "cache" / "kernels")
+    assert [folder.stat().st_mode & 0o777 for folder in created] == [0o700, 0o700]
 
 
 def test_a_folder_that_others_may_only_read_is_used(tmp_path):
@@ -220,7 +220,7 @@ def test_files_and_folders_of_entries_are_for_their_user_alone(cache, folder):
     finally:
         os.umask(mask)
     assert [*folder.iterdir()]
-    assert not any(each.stat().st_mode & 0o077 for each in folder.rglob("*"))
+    assert not any(path.stat().st_mode & 0o077 for path in folder.rglob("*"))
 
 
 def test_kernels_are_neither_taken_from_nor_put_into_a_folder_of_others(tmp_path):
@@ -277,5 +277,5 @@ def test_what_was_used_least_recently_is_removed_whether_file_or_folder(tmp_path
 
 def test_large_entries_are_trimmed_after_and_one_of_eight_others():
     digests = [hashlib.sha256(bytes([n])).hexdigest() for n in range(256)]
-    assert all(is_due(each, 4, 1024) for each in digests)
-    assert 16 <= sum(is_due(each, 3, 1024) for each in digests) <= 48
+    assert all(is_due(digest, 4, 1024) for digest in digests)
+    assert 16 <= sum(is_due(digest, 3, 1024) for digest in digests) <= 48

@@ -37,7 +37,7 @@ def test_the_page_of_settings_is_up_to_date(update: bool) -> None:
 
 
 def test_no_other_module_reads_the_environment() -> None:
-    files = [path for each in page.PACKAGES for path in (ROOT / each).rglob("*.py")]
+    files = [path for package in page.PACKAGES for path in (ROOT / package).rglob("*.py")]
     others = [path for path in files if path.parent != HOME]
     assert [str(path) for path in others if READS.search(path.read_text("utf-8"))] == []
 

@@ -102,23 +102,23 @@ class Modules:
 
     def _define(self, module: str, target: ast.expr, value: ast.expr) -> None:
         if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
-            for each, part in zip(target.elts, value.elts, strict=True):
-                self._define(module, each, part)
+            for elt, part in zip(target.elts, value.elts, strict=True):
+                self._define(module, elt, part)
         elif isinstance(target, ast.Name) and _is_call(value, ("threshold",)):
             self.thresholds[module].add(target.id)
         elif isinstance(target, ast.Name):
             known = self.constants[module]
             parts = ast.walk(value) if isinstance(value, ast.Tuple | ast.Dict) else [value]
-            numbers = {number_of(each, known) for each in parts} - {None}
+            numbers = {number_of(part, known) for part in parts} - {None}
             known[target.id] = frozenset(n for n in numbers if n is not None)
 
     def names(self, module: str) -> dict[str, tuple[str, frozenset[int]]]:
         """What names of a module are constants: where each is defined, and its numbers."""
-        found = {n: (f"{module}.{n}", v) for n, v in self.constants[module].items()}
+        results = {n: (f"{module}.{n}", v) for n, v in self.constants[module].items()}
         for source, name, alias in _imported(self.trees[module]):
             if name in self.constants.get(source, {}):
-                found[alias] = (f"{source}.{name}", self.constants[source][name])
-        return found
+                results[alias] = (f"{source}.{name}", self.constants[source][name])
+        return results
 
     def registered(self, module: str) -> set[str]:
         """The names of a module that are thresholds."""
@@ -217,7 +217,7 @@ def _numbers(
         return
     if isinstance(operand, ast.Name) and operand.id in names:
         place, numbers = names[operand.id]
-        yield from ((place, each) for each in numbers if abs(each) > BOUND)
+        yield from ((place, number) for number in numbers if abs(number) > BOUND)
     elif isinstance(operand, ast.BinOp | ast.UnaryOp | ast.Subscript | ast.IfExp):
         for child in ast.iter_child_nodes(operand):
             if isinstance(child, ast.expr):
@@ -241,13 +241,13 @@ def frozen(modules: Modules, module: str) -> Iterator[str]:
     for node in ast.walk(modules.trees[module]):
         if isinstance(node, ast.FunctionDef):
             cached = any(_called(each) in CACHES for each in node.decorator_list)
-            late = [each for default in node.args.defaults for each in values(default)]
+            late = [value for default in node.args.defaults for value in values(default)]
             for each in [*late, *(values(node) if cached else ())]:
                 yield f"{module}:{each.lineno}: a threshold's value is kept: see cached_by_thresholds"
     for statement in modules.trees[module].body:
         if not isinstance(statement, ast.FunctionDef | ast.ClassDef):
-            for each in values(statement):
-                yield f"{module}:{each.lineno}: a threshold's value is kept by the module"
+            for value in values(statement):
+                yield f"{module}:{value.lineno}: a threshold's value is kept by the module"
 
 
 def _called(decorator: ast.expr) -> str:
@@ -262,8 +262,8 @@ def complaints(modules: Modules) -> list[str]:
 
 
 def test_sizes_are_compared_with_registered_thresholds() -> None:
-    found = complaints(modules())
-    assert not found, "\n".join(found)
+    result = complaints(modules())
+    assert not result, "\n".join(result)
 
 
 @cache
@@ -281,8 +281,8 @@ def dotted(path: Path) -> str:
 def test_each_exception_is_still_there() -> None:
     """What the lists name is compared with somewhere; delete a line whose constant is gone."""
     sources = modules()
-    found = [(name, each) for name in sources.trees for each in numbers(sources, name)]
-    met = {place or (name, number) for name, (_, place, number) in found}
+    results = [(name, number) for name in sources.trees for number in numbers(sources, name)]
+    met = {place or (name, number) for name, (_, place, number) in results}
     assert not [each for each in (*CONSTANTS, *LITERALS) if each not in met]
 
 
@@ -315,14 +315,14 @@ WORK = threshold("work", 8192, "elements", "is shared", small=32)
 )
 def test_a_size_is_compared_with_a_number(line: str, said: str) -> None:
     text = f"{KERNELS}\ndef is_large(size, machine):\n    return {line}\n"
-    found = complaints(Modules({"kernels": text}))
-    assert {each.partition(": ")[2] for each in found} == ({said} if said else set())
+    result = complaints(Modules({"kernels": text}))
+    assert {each.partition(": ")[2] for each in result} == ({said} if said else set())
 
 
 def test_a_constant_of_another_module_is_a_complaint_where_it_is_compared() -> None:
     other = "from kernels import CACHE as LARGE\n\ndef f(n):\n    return n > LARGE\n"
-    found = complaints(Modules({"kernels": KERNELS, "other": other}))
-    assert found == ["other:4: CACHE is no threshold"]
+    result = complaints(Modules({"kernels": KERNELS, "other": other}))
+    assert result == ["other:4: CACHE is no threshold"]
 
 
 @pytest.mark.parametrize(
@@ -335,5 +335,5 @@ def test_a_constant_of_another_module_is_a_complaint_where_it_is_compared() -> N
     ],
 )
 def test_a_value_that_is_kept_would_not_be_lowered(line: str) -> None:
-    (found,) = complaints(Modules({"kernels": f"{KERNELS}\n{line}\n"}))
-    assert "a threshold's value is kept" in found
+    (result,) = complaints(Modules({"kernels": f"{KERNELS}\n{line}\n"}))
+    assert "a threshold's value is kept" in result

@@ -11,8 +11,8 @@ from compiler.support.thresholds import all_thresholds, lowered, lowered_values,
 
 
 def test_each_has_a_smaller_value_for_tests() -> None:
-    for each in all_thresholds().values():
-        assert 1 <= each.small <= each.default, each.name
+    for threshold in all_thresholds().values():
+        assert 1 <= threshold.small <= threshold.default, threshold.name
 
 
 def test_a_name_is_defined_once() -> None:

@@ -32,15 +32,15 @@ def {0}(v1, v2: tl.constexpr):
 
 @pytest.fixture
 def job():
-    ((_, found),) = kernel_jobs(module(), H100)
-    return replace(found, types=(("v1", "*fp32:16"), ("v2", "*fp32:16"), ("v3", "i32")))
+    ((_, result),) = kernel_jobs(module(), H100)
+    return replace(result, types=(("v1", "*fp32:16"), ("v2", "*fp32:16"), ("v3", "i32")))
 
 
 def module():
     main = fluid.Program()
     with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
-        found = fluid.layers.relu(fluid.layers.data(name="x", shape=[8], dtype="float32"))
-    return compiler.compile(main, feed=["x"], fetch=[found.name], target="triton")
+        result = fluid.layers.relu(fluid.layers.data(name="x", shape=[8], dtype="float32"))
+    return compiler.compile(main, feed=["x"], fetch=[result.name], target="triton")
 
 
 def kernel_cache(folder, limit=10**9, triton="3.9.0"):

@@ -33,17 +33,17 @@ def every() -> Any:
 def test_every_kernel_of_the_models_is_built(
     gpu: str, step: int, every: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = every[::step]
-    built = ahead.build(found, gpus(gpu), tmp_path, 10**10)
-    assert [len(each) for each in built] == [len(module.kernels) for module in found]
+    result = every[::step]
+    built = ahead.build(result, gpus(gpu), tmp_path, 10**10)
+    assert [len(each) for each in built] == [len(module.kernels) for module in result]
     spilled = {
-        each.kernel: (each.code.registers, each.code.spilled, each.job.source)
+        kernel.kernel: (kernel.code.registers, kernel.code.spilled, kernel.job.source)
         for kernels in built
-        for each in kernels
-        if each.code.spilled and not each.job.is_product
+        for kernel in kernels
+        if kernel.code.spilled and not kernel.job.is_product
     }
     assert not spilled, "kernels that only move memory fit into registers"
     compiled: list[Any] = []
     monkeypatch.setattr(ahead, "compiled", lambda jobs, processes: compiled.extend(jobs) or ())
-    assert ahead.build(found, gpus(gpu), tmp_path, 10**10) == built
+    assert ahead.build(result, gpus(gpu), tmp_path, 10**10) == built
     assert not compiled, "what was built once is not built again"

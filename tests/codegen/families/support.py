@@ -75,9 +75,9 @@ def compare(case: Case, batch: int, loosely: float) -> None:
     assert not any(reasons), f"{case.op} has no kernels: {reasons}"
     run_passes(graph, pipeline(Options(), TARGET), Context())
     module = TARGET.emit(freeze(graph))
-    found = runtime.load(module, runtime.CUDAPlace(0))(feed)
+    actual = runtime.load(module, runtime.CUDAPlace(0))(feed)
     wants = [(slot, want) for slot in wanted for want in listed(case.results[slot])]
-    for (slot, want), result in zip(wants, found, strict=True):
+    for (slot, want), result in zip(wants, actual, strict=True):
         assert (result.shape, result.dtype) == (np.shape(want), want.dtype), (case.op, slot)
         rtol, atol = TOLERANCES.get(result.dtype.name, (0, 0))
         np.testing.assert_allclose(

@@ -28,14 +28,16 @@ def chains(draw):
     whole = ", ".join(map(str, ["N", *rest]))
     lines, last = [f"feed x: f32[{whole}]", f"feed y: f32[{small}]"], "x"
     for i in range(draw(st.integers(1, 7))):
-        made = f"v{i}"
+        created = f"v{i}"
         if draw(st.booleans()):
-            lines.append(f"(Out={made}: f32[{whole}]) = {draw(st.sampled_from(UNARY))}(X={last})")
+            lines.append(
+                f"(Out={created}: f32[{whole}]) = {draw(st.sampled_from(UNARY))}(X={last})"
+            )
         else:
             other = draw(st.sampled_from(["x", "y", last]))
             op = draw(st.sampled_from(BINARY))
-            lines.append(f"(Out={made}: f32[{whole}]) = {op}(X={last}, Y={other})")
-        last = made
+            lines.append(f"(Out={created}: f32[{whole}]) = {op}(X={last}, Y={other})")
+        last = created
         if draw(st.integers(0, 3)) == 0:
             double, back = f"d{i}", f"b{i}"
             lines.append(

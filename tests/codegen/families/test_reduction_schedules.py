@@ -24,7 +24,7 @@ pytestmark = pytest.mark.device
 def small_tiles():
     """Let a program compute 32 numbers, and split reductions of more than 24."""
     assert all_thresholds()["program_tile"].small == 32
-    with lowered({name: each.small for name, each in all_thresholds().items()}):
+    with lowered({name: threshold.small for name, threshold in all_thresholds().items()}):
         yield
 
 

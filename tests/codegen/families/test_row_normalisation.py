@@ -65,9 +65,9 @@ def test_cross_entropy(data, classes, batch, seed):
 def test_layer_norm(data, shape, batch):
     shape = (batch, *shape)
     axis = data.draw(st.integers(1, len(shape) - 1))
-    given = data.draw(st.sampled_from(["Scale Bias", "Scale", "Bias", ""]))
+    inputs = data.draw(st.sampled_from(["Scale Bias", "Scale", "Bias", ""]))
     size = int(np.prod(shape[axis:]))
-    sample = scaled("layer_norm", shape, size, given, begin_norm_axis=axis, epsilon=1e-3)
+    sample = scaled("layer_norm", shape, size, inputs, begin_norm_axis=axis, epsilon=1e-3)
     assert_matches_reference(sample, batch=batch, loosely=5)
 
 

@@ -53,19 +53,19 @@ def run(text: str, **feed: object) -> np.ndarray:
 
 @native
 def test_lengths_must_fit_the_rows_of_the_gradient() -> None:
-    given = {"x": np.zeros((6, 2), "f4"), "o": [0, 3, 6], "first": [[1], [0]]}
+    inputs = {"x": np.zeros((6, 2), "f4"), "o": [0, 3, 6], "first": [[1], [0]]}
     gradient = np.arange(6, dtype=np.float32).reshape(3, 2)
-    found = run(SLICES, **given, length=[[1], [2]], g=gradient)
-    np.testing.assert_array_equal(found[[1, 3, 4]], gradient)
+    result = run(SLICES, **inputs, length=[[1], [2]], g=gradient)
+    np.testing.assert_array_equal(result[[1, 3, 4]], gradient)
     with pytest.raises(StepError, match=r"do not fit .* 2 indices were computed, expected 3"):
-        run(SLICES, **given, length=[[1], [1]], g=gradient)
+        run(SLICES, **inputs, length=[[1], [1]], g=gradient)
 
 
 @native
 def test_an_offset_and_a_length_whose_sum_overflows_reach_beyond_a_sequence() -> None:
-    given = {"x": np.zeros((6, 2), "f4"), "o": [0, 3, 6]}
+    inputs = {"x": np.zeros((6, 2), "f4"), "o": [0, 3, 6]}
     with pytest.raises(StepError, match="reach beyond"):
-        run(SLICE, **given, first=[[2**63 - 1], [0]], length=[[2], [2]])
+        run(SLICE, **inputs, first=[[2**63 - 1], [0]], length=[[2], [2]])
 
 
 def test_host_results_must_have_the_sizes_that_device_kernels_take_for_granted() -> None:

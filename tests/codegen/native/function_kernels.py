@@ -38,12 +38,12 @@ def elementwise(
     """
     slots = [(f"x{place}", POINTER) for place in range(len(operands))]
     f = Function(name, [*slots, ("y", POINTER), ("n", I64)])
-    *given, result, n = f.parameters
+    *inputs, result, n = f.parameters
     if flushed:
         _set_mxcsr(f, _FLUSHED)
 
     def step(i: Value, _: object) -> list[Value]:
-        values = [_load(f, p, i, t, lanes) for p, t in zip(given, operands, strict=True)]
+        values = [_load(f, p, i, t, lanes) for p, t in zip(inputs, operands, strict=True)]
         _store(f, body(f, *values), result, i)
         return []
 
@@ -81,13 +81,13 @@ class Library:
     """Compiled elementwise kernels, called on arrays by name."""
 
     def __init__(self, functions: Sequence[Function], machine: Machine) -> None:
-        names = tuple(each.name for each in functions)
+        names = tuple(function.name for function in functions)
         self._library = linked(module_text(functions), names, machine)
 
     def __call__(self, name: str, dtype: Any, *operands: np.ndarray) -> np.ndarray:
         """Compute a function of arrays; the result has elements of `dtype`."""
         result = np.empty(len(operands[0]), dtype)
-        whole = [np.ascontiguousarray(each) for each in operands]
+        whole = [np.ascontiguousarray(operand) for operand in operands]
         addresses = [each.ctypes.data for each in (*whole, result)]
         kind = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * len(addresses), ctypes.c_int64)
         kind(self._library.addresses[name])(*addresses, len(result))

@@ -44,8 +44,8 @@ class Case:
         view: Shape | None = None,
     ) -> Ref:  # fmt: skip
         """An operand in the kernel, viewed in a shape."""
-        made = operand(name, shape, dtype, region)
-        return Ref(self.k, made, tuple(shape) if view is None else view)
+        created = operand(name, shape, dtype, region)
+        return Ref(self.k, created, tuple(shape) if view is None else view)
 
 
 class Guarded:
@@ -84,13 +84,13 @@ def run_checked(
     dims: Mapping[str, int] | None = None,
 ) -> dict[str, np.ndarray]:  # fmt: skip
     """Run a kernel that checks bounds on copies of arrays; OutOfBounds if it leaves one."""
-    lowered, found = lower_one(kernel, machine), {n: each.copy() for n, each in arrays.items()}
-    arguments = [found[each.name] for each in lowered.operands]
+    lowered, result = lower_one(kernel, machine), {n: array.copy() for n, array in arrays.items()}
+    arguments = [result[each.name] for each in lowered.operands]
     sizes = [evaluate(size, dims or {}) for size in lowered.sizes]
     name, units = lowered.kernel.name, evaluate(lowered.kernel.units, dims or {})
     code = CheckedCode({name: with_bounds_checks(lowered.kernel.text())}, machine.name)
     code([(name, [*arguments, *sizes], units)])()
-    return found
+    return result
 
 
 def run(
@@ -99,14 +99,14 @@ def run(
 ) -> dict[str, np.ndarray]:  # fmt: skip
     """Run a kernel on copies of arrays between guard zones; the same bits however it is divided."""
     lowered = lower_one(kernel, machine)
-    found: list[dict[str, np.ndarray]] = []
+    results: list[dict[str, np.ndarray]] = []
     for division in (1, 3, 1000):
         guarded = {name: Guarded(array) for name, array in arrays.items()}
         call(lowered, machine, {n: g.array for n, g in guarded.items()}, dims or {}, division)
         for name, each in guarded.items():
             each.check(name)
-        found.append({name: each.array for name, each in guarded.items()})
-    for other in found[1:]:
-        for name, array in found[0].items():
+        results.append({name: each.array for name, each in guarded.items()})
+    for other in results[1:]:
+        for name, array in results[0].items():
             assert array.tobytes() == other[name].tobytes(), f"{name} depends on the division"
-    return found[0]
+    return results[0]

@@ -36,9 +36,11 @@ def run_call(
 ) -> None:  # fmt: skip
     """Run a call's units, divided at `shares` (fractions in percent), in falling order."""
     function, slots = load(call.kernel, machine), (ctypes.c_int64 * len(call.arguments))()
-    for place, each in enumerate(call.arguments):
+    for place, argument in enumerate(call.arguments):
         slots[place] = (
-            evaluate(each, sizes) if isinstance(each, Dim | int) else arrays[each].ctypes.data
+            evaluate(argument, sizes)
+            if isinstance(argument, Dim | int)
+            else arrays[argument].ctypes.data
         )
     units = evaluate(call.kernel.units, sizes)
     cuts = sorted({0, units, *(units * share // 100 for share in shares)})
@@ -77,8 +79,8 @@ def run_checked_steps(
     inside = {name: each.astype(dtype) for name, each in {**arrays, **scratch}.items()}
     for call in (*steps.prepare, *steps.calls):
         arguments = [
-            evaluate(each, sizes) if isinstance(each, Dim | int) else inside[each]
-            for each in call.arguments
+            evaluate(argument, sizes) if isinstance(argument, Dim | int) else inside[argument]
+            for argument in call.arguments
         ]
         name, units = call.kernel.name, evaluate(call.kernel.units, sizes)
         code = CheckedCode({name: with_bounds_checks(call.kernel.text())}, machine.name)

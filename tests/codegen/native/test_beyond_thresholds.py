@@ -33,7 +33,7 @@ open_or_known = pytest.mark.parametrize("is_open", [False, True], ids=["known", 
 @pytest.fixture(autouse=True)
 def small() -> Iterator[None]:
     """Lower every threshold."""
-    with lowered({name: each.small for name, each in all_thresholds().items()}):
+    with lowered({name: threshold.small for name, threshold in all_thresholds().items()}):
         yield
 
 

@@ -35,5 +35,5 @@ def test_zero_rows(name: str) -> None:
     shape = graph.results[0].type.shape
     run_passes(graph, pipeline(Options(), target), Context())
     step = runtime.load(target.emit(freeze(graph)))
-    (found,) = step({var.name: np.ones(var.type.shape, np.float32) for var in feeds})
-    assert found.shape == shape
+    (result,) = step({var.name: np.ones(var.type.shape, np.float32) for var in feeds})
+    assert result.shape == shape

@@ -111,7 +111,7 @@ def precise(dtype: DType, *operands: np.ndarray) -> list[np.ndarray]:
     """Operands in a type with more digits."""
     kind = np.float64 if dtype is DType.FP32 else np.longdouble
     with np.errstate(all="ignore"):
-        return [each.astype(kind) for each in operands]
+        return [operand.astype(kind) for operand in operands]
 
 
 def exact_sigmoid(x: np.ndarray) -> np.ndarray:
@@ -131,13 +131,17 @@ def exact(name: str, *operands: np.ndarray) -> np.ndarray:
 
 
 def assert_accurate(name: str, dtype: DType, bound: float, *operands: np.ndarray) -> None:
-    found = compute(name, dtype, *operands)
+    actual = compute(name, dtype, *operands)
     wanted = exact(name, *precise(dtype, *operands))
-    error = ulps(found, wanted)
+    error = ulps(actual, wanted)
     worst = int(np.argmax(error))
-    assert error[worst] <= bound, f"{name}{[each[worst] for each in operands]}: {found[worst]}"
-    signs = (np.signbit(found) != np.signbit(wanted)) & ~np.isnan(wanted)
-    assert not signs.any(), f"{name}{[each[signs][0] for each in operands]} has the wrong sign"
+    assert error[worst] <= bound, (
+        f"{name}{[operand[worst] for operand in operands]}: {actual[worst]}"
+    )
+    signs = (np.signbit(actual) != np.signbit(wanted)) & ~np.isnan(wanted)
+    assert not signs.any(), (
+        f"{name}{[operand[signs][0] for operand in operands]} has the wrong sign"
+    )
 
 
 # ---- accuracy -----------------------------------------------------------------------------------
@@ -160,19 +164,19 @@ def test_functions_of_two_numbers_are_accurate(name, dtype):
 @pytest.mark.parametrize("name", EXACT)
 def test_rounding_and_signs_are_numpys_to_the_bit(name, dtype):
     x = numbers(dtype)
-    found = compute(name, dtype, x)
-    assert same(found, exact(name, x)).all()
+    result = compute(name, dtype, x)
+    assert same(result, exact(name, x)).all()
 
 
 @each_float
 @pytest.mark.parametrize("name", EXACT_PAIRS)
 def test_arithmetic_and_remainders_are_numpys(name, dtype):
     x, y = pairs(dtype)
-    found, wanted = compute(name, dtype, x, y), exact(name, x, y)
-    agree = same(found, wanted)
+    actual, wanted = compute(name, dtype, x, y), exact(name, x, y)
+    agree = same(actual, wanted)
     if name in ("maximum", "minimum"):  # of 0 and -0, NumPy's choice depends on the CPU
-        agree |= (found == 0) & (wanted == 0)
-    assert agree.all(), [each[~agree][:5] for each in (x, y, found, wanted)]
+        agree |= (actual == 0) & (wanted == 0)
+    assert agree.all(), [each[~agree][:5] for each in (x, y, actual, wanted)]
 
 
 @each_float
@@ -188,15 +192,15 @@ def test_predicates_are_numpys(dtype):
 @pytest.mark.parametrize("name", [*BOUNDS, *PAIRS])
 def test_functions_are_accurate_with_denormals_as_zeros(name, dtype):
     tiny = np.finfo(dtype.numpy).tiny
-    given = pairs(dtype) if name in PAIRS else (numbers(dtype)[::8],)
-    found = compute(name, dtype, *given, suffix="_flushed")
-    wanted = exact(name, *precise(dtype, *given))
-    error = ulps(found, wanted)
-    denormal = [(np.abs(each) < tiny) & (each != 0) for each in given]
+    inputs = pairs(dtype) if name in PAIRS else (numbers(dtype)[::8],)
+    actual = compute(name, dtype, *inputs, suffix="_flushed")
+    wanted = exact(name, *precise(dtype, *inputs))
+    error = ulps(actual, wanted)
+    denormal = [(np.abs(each) < tiny) & (each != 0) for each in inputs]
     left_out = np.logical_or.reduce([*denormal, np.abs(wanted) <= 2 * tiny])
     error = np.where(left_out, 0, error)
     worst = int(np.argmax(error))
-    assert error[worst] <= {**BOUNDS, **PAIRS}[name], [each[worst] for each in given]
+    assert error[worst] <= {**BOUNDS, **PAIRS}[name], [each[worst] for each in inputs]
 
 
 # ---- vectors and machines -----------------------------------------------------------------------
@@ -209,14 +213,14 @@ def test_results_do_not_depend_on_the_lanes_or_the_machine():
         libraries.append((Library(kernels(lanes), RUNNABLE[0]), lanes))
     for name in names:
         for dtype in FLOATS:
-            given = (numbers(dtype)[::16],) if name in ONE else pairs(dtype)
-            given = tuple(whole_vectors(each) for each in given)
+            inputs = (numbers(dtype)[::16],) if name in ONE else pairs(dtype)
+            inputs = tuple(whole_vectors(each) for each in inputs)
             kind = np.bool_ if name in (*TRUTHS, *TRUTHS_OF_PAIRS) else dtype.numpy
             first, *others = (
-                lib(f"{name}_{dtype.text}_{lanes}", kind, *given).tobytes()
+                lib(f"{name}_{dtype.text}_{lanes}", kind, *inputs).tobytes()
                 for lib, lanes in libraries
             )
-            assert all(each == first for each in others), (name, dtype)
+            assert all(other == first for other in others), (name, dtype)
 
 
 @pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES)
@@ -257,14 +261,14 @@ def test_constant_operands_compute_the_same(dtype):
     x = numbers(dtype)[::16]
     x = whole_vectors(np.concatenate([x, [math.nan, math.inf, -math.inf, 0.0, -0.0, 1.0]]))
     x = x.astype(dtype.numpy)
-    fixed = [("power", each, False) for each in POWERS]
+    fixed = [("power", power, False) for power in POWERS]
     fixed += [(n, c, b) for n in ("maximum", "minimum") for c in (0.0, math.nan) for b in (0, 1)]
     functions = [
         elementwise(f"k{i}", with_constant(*each), [dtype], 8) for i, each in enumerate(fixed)
     ]
     compiled = Library(functions, RUNNABLE[0])
     for i, (name, number, first) in enumerate(fixed):
-        found = compiled(f"k{i}", dtype.numpy, x)
+        actual = compiled(f"k{i}", dtype.numpy, x)
         constant_ = np.full_like(x, number)
         wanted = exact(name, *precise(dtype, *((constant_, x) if first else (x, constant_))))
-        assert ulps(found, wanted).max() <= 1.5, (name, number)
+        assert ulps(actual, wanted).max() <= 1.5, (name, number)

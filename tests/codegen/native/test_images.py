@@ -53,10 +53,10 @@ def opened(windows: ImageWindows) -> tuple[ImageWindows, dict[str, int]]:
     rows, columns = windows.rows, windows.columns
     sizes = {"N": windows.batch, "H": rows.size, "W": columns.size}
     sizes |= {"OH": rows.count, "OW": columns.count}
-    found = {name: Dim.named(name) for name in sizes}
-    rows = replace(rows, size=found["H"], count=found["OH"])
-    columns = replace(columns, size=found["W"], count=found["OW"])
-    return replace(windows, batch=found["N"], rows=rows, columns=columns), sizes
+    results = {name: Dim.named(name) for name in sizes}
+    rows = replace(rows, size=results["H"], count=results["OH"])
+    columns = replace(columns, size=results["W"], count=results["OW"])
+    return replace(windows, batch=results["N"], rows=rows, columns=columns), sizes
 
 
 def activated(element: Type) -> Epilogue:
@@ -131,10 +131,10 @@ def test_depthwise_is_the_sum_of_products(
         "out": empty(*shape, dtype=dtype),
     }
     sequence = depthwise(windows, multiplier, activated(element))
-    [found] = support.run(sequence, machine, arrays, sizes=sizes)
+    [actual] = support.run(sequence, machine, arrays, sizes=sizes)
     expected = convolved(arrays["images"], arrays["filters"], rows, columns)
     expected = np.clip(expected + arrays["bias"] + arrays["residual"], 0, 6)
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=2e-5 if element == F32 else 1e-12)
+    np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=2e-5 if element == F32 else 1e-12)
 
 
 @on_machines
@@ -161,14 +161,14 @@ def test_depthwise_gradients(machine: Machine, element: Type, is_open: bool, cas
             d_images[:, i, j] += share.reshape(N, C, multiplier).sum(axis=2)
     arrays = {"images": images, "filters": filters, "d_out": d_out}
     tolerance = 1e-4 if element == F32 else 1e-12
-    given = arrays | {"d_images": np.full_like(images, np.nan)}
+    inputs = arrays | {"d_images": np.full_like(images, np.nan)}
     steps = depthwise_image_gradient(windows, multiplier)
-    [found] = support.run(steps, machine, given, ["d_images"], sizes)
-    np.testing.assert_allclose(found, d_images, atol=tolerance)
-    given = arrays | {"d_filters": np.full_like(filters, np.nan)}
+    [result] = support.run(steps, machine, inputs, ["d_images"], sizes)
+    np.testing.assert_allclose(result, d_images, atol=tolerance)
+    inputs = arrays | {"d_filters": np.full_like(filters, np.nan)}
     steps = depthwise_filter_gradient(windows, multiplier)
-    [found] = support.run(steps, machine, given, ["d_filters"], sizes)
-    np.testing.assert_allclose(found, d_filters, atol=tolerance)
+    [result] = support.run(steps, machine, inputs, ["d_filters"], sizes)
+    np.testing.assert_allclose(result, d_filters, atol=tolerance)
 
 
 @on_machines
@@ -182,11 +182,11 @@ def test_depthwise_keeps_nan_where_it_is(machine: Machine) -> None:
     windows = ImageWindows(1, rows, rows, Channels(machine, F32, 20))
     arrays |= {"bias": np.zeros(20, np.float32), "residual": np.zeros((1, 9, 9, 20), np.float32)}
     sequence = depthwise(windows, epilogue=activated(F32))
-    [found] = support.run(sequence, machine, arrays)
-    assert found[0, 1, 1, 0] == 6
+    [actual] = support.run(sequence, machine, arrays)
+    assert actual[0, 1, 1, 0] == 6
     expected = np.zeros((1, 9, 9, 20), bool)
     expected[0, 3:6, 3:6, 7] = True
-    assert (np.isnan(found) == expected).all()
+    assert (np.isnan(actual) == expected).all()
 
 
 # N, H, W, C, kernel, stride, padding, ceil_mode
@@ -209,11 +209,11 @@ def pooled(images: np.ndarray, windows: ImageWindows, largest: bool, divisor: in
     ]  # fmt: skip
     images = images.transpose(0, 3, 1, 2)
     if upstream is None:
-        found = pool_numpy.pool_cells(images, cells, largest, divisor)
+        result = pool_numpy.pool_cells(images, cells, largest, divisor)
     else:
         upstream = upstream.transpose(0, 3, 1, 2)
-        found = pool_numpy.pool_cells_gradient(images, upstream, cells, largest, divisor)
-    return np.ascontiguousarray(found.transpose(0, 2, 3, 1))
+        result = pool_numpy.pool_cells_gradient(images, upstream, cells, largest, divisor)
+    return np.ascontiguousarray(result.transpose(0, 2, 3, 1))
 
 
 def pool_windows(machine: Machine, element: Type, case) -> ImageWindows:
@@ -237,17 +237,17 @@ def test_pooling_is_that_of_the_op(machine: Machine, element: Type, is_open: boo
     special = images.copy()
     special[0, 2, 2, :3], special[0, 5:, 5:, 1], special[0, :2, :2, 2] = np.nan, -np.inf, np.inf
     for largest, divisor in ((True, 0), (False, 0), (False, kernel * kernel)):
-        given = {"images": special, "out": empty(*shape, dtype=dtype)}
-        [found] = support.run(pool(windows, largest, divisor), machine, given, sizes=sizes)
+        inputs = {"images": special, "out": empty(*shape, dtype=dtype)}
+        [actual] = support.run(pool(windows, largest, divisor), machine, inputs, sizes=sizes)
         with np.errstate(invalid="ignore"):
             expected = pooled(special, known, largest, divisor)
-        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-6)
         arrays = plain | {"out": pooled(images, known, largest, divisor)}
         arrays["d_images"] = empty(N, H, W, C, dtype=dtype)
         sequence = pool_gradient(windows, largest, divisor)
-        [found] = support.run(sequence, machine, arrays, ["d_images"], sizes)
+        [actual] = support.run(sequence, machine, arrays, ["d_images"], sizes)
         expected = pooled(images, known, largest, divisor, arrays["d_out"])
-        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-5)
 
 
 # columns, their windows' kernel and stride: too many taps to unroll
@@ -265,14 +265,14 @@ def test_code_of_wide_windows_is_a_loop_over_their_taps(machine: Machine, case) 
     upstream = np.random.default_rng(1).normal(size=shape).astype(np.float32)
     for largest in (True, False):
         steps, output = pool(windows, largest), pooled(images, windows, largest, 0)
-        [found] = support.run(steps, machine, {"images": images, "out": empty(*shape)})
-        np.testing.assert_allclose(found, output, rtol=1e-5, atol=1e-6)
+        [actual] = support.run(steps, machine, {"images": images, "out": empty(*shape)})
+        np.testing.assert_allclose(actual, output, rtol=1e-5, atol=1e-6)
         backward = pool_gradient(windows, largest)
         arrays = {"images": images, "out": output, "d_out": upstream}
         arrays["d_images"] = np.full_like(images, np.nan)
-        [found] = support.run(backward, machine, arrays, ["d_images"])
+        [actual] = support.run(backward, machine, arrays, ["d_images"])
         expected = pooled(images, windows, largest, 0, upstream)
-        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-5)
         for call in (*steps.calls, *backward.calls):
             assert len(call.kernel.text()) < 30_000
 
@@ -295,14 +295,14 @@ def test_the_tiles_of_an_axis_have_all_taps_inside_it(axis: StaticWindow) -> Non
         for u in range(axis.kernel)
         if (place := axis.element(x, u)) is not None and 0 <= place < axis.size
     ]
-    found = [
+    actual = [
         (tile.first + k * tile.width + p, u, tile.base + k * tile.step + place)
         for tile in known_tiles(axis, 4)
         for k in range(tile.number)
         for place, pairs in tile.uses
         for p, u in pairs
     ]
-    assert sorted(found) == met
+    assert sorted(actual) == met
     n = Integers(None)
     for x in range(axis.count):
         first, end, element = taps_inside(axis, n, x, axis.size)
@@ -351,9 +351,9 @@ def test_a_maximum_that_is_nan_has_no_gradient(machine: Machine) -> None:
     output[0, 0, 0, 0] = np.nan
     arrays = {"images": images, "out": output, "d_out": np.ones_like(output)}
     arrays["d_images"] = empty(1, 4, 4, 3)
-    [found] = support.run(pool_gradient(windows, True), machine, arrays, ["d_images"])
-    assert not found[0, :2, :2, 0].any()
-    assert found.sum() == 11
+    [result] = support.run(pool_gradient(windows, True), machine, arrays, ["d_images"])
+    assert not result[0, :2, :2, 0].any()
+    assert result.sum() == 11
 
 
 # N, H, W, C, rows, columns
@@ -386,9 +386,9 @@ def test_cells_are_pooled_as_by_the_op(
     upstream = random.normal(size=shape).astype(dtype)
     for largest in (True, False):
         arrays = {"images": images, "out": empty(*shape, dtype=dtype)}
-        [found] = support.run(pool_cells(cells, largest), machine, arrays, sizes=names)
+        [actual] = support.run(pool_cells(cells, largest), machine, arrays, sizes=names)
         expected = pool_numpy.pool_cells(planes, spans, largest, 0).transpose(0, 2, 3, 1)
-        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-5)
         if largest and height > 1:
             continue
         arrays = {
@@ -397,10 +397,10 @@ def test_cells_are_pooled_as_by_the_op(
             "d_images": empty(N, H, W, C, dtype=dtype),
         }
         sequence = pool_cells_gradient(cells, largest)
-        [found] = support.run(sequence, machine, arrays, ["d_images"], names)
+        [actual] = support.run(sequence, machine, arrays, ["d_images"], names)
         d_output = upstream.transpose(0, 3, 1, 2)
         expected = pool_numpy.pool_cells_gradient(planes, d_output, spans, largest, 0)
-        np.testing.assert_allclose(found, expected.transpose(0, 2, 3, 1), rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(actual, expected.transpose(0, 2, 3, 1), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("channels", [144, 21])

@@ -36,12 +36,12 @@ def check(
 ) -> None:  # fmt: skip
     """Hold a kernel's results against NumPy's, with and without checks of bounds."""
     for each in (run, run_checked):
-        found = each(case.k, machine, arrays, dims)
+        actual = each(case.k, machine, arrays, dims)
         for name, want in wanted.items():
             if exact:
-                np.testing.assert_array_equal(found[name], want, err_msg=name)
+                np.testing.assert_array_equal(actual[name], want, err_msg=name)
             else:
-                np.testing.assert_allclose(found[name], want, rtol=2e-5, atol=2e-6, err_msg=name)
+                np.testing.assert_allclose(actual[name], want, rtol=2e-5, atol=2e-6, err_msg=name)
 
 
 # ---- pointwise ----
@@ -56,10 +56,10 @@ def test_one_axis(machine: Machine, count: int, is_open: bool) -> None:
     (i,) = case.indices
     x, out = case.ref("X", (size,)), case.ref("Out", (size,))
     case.k.store(out, (i,), case.k.maximum(x[i] * 2.0 - 0.5, 0.0))
-    given = floats(count)
-    given[0] = np.nan
-    arrays = {"X": given, "Out": np.zeros_like(given)}
-    want = np.maximum(given * np.float32(2) - np.float32(0.5), 0)
+    inputs = floats(count)
+    inputs[0] = np.nan
+    arrays = {"X": inputs, "Out": np.zeros_like(inputs)}
+    want = np.maximum(inputs * np.float32(2) - np.float32(0.5), 0)
     check(case, machine, arrays, {"Out": want}, {"N": count}, exact=True)
 
 
@@ -82,8 +82,8 @@ def test_in_place(machine: Machine) -> None:
     (i,) = case.indices
     x = case.ref("X", (1000,))
     case.k.store(x, (i,), x[i] * 3.0)
-    given = floats(1000)
-    check(case, machine, {"X": given}, {"X": given * np.float32(3)}, exact=True)
+    inputs = floats(1000)
+    check(case, machine, {"X": inputs}, {"X": inputs * np.float32(3)}, exact=True)
 
 
 @on_machines
@@ -94,9 +94,9 @@ def test_casts_between_all_types(machine: Machine, dtype: DType, other: DType) -
     (i,) = case.indices
     x, out = case.ref("X", (77,), dtype), case.ref("Out", (77,), other)
     case.k.store(out, (i,), x[i])
-    given = np.arange(77).astype(dtype.numpy)
-    check(case, machine, {"X": given, "Out": np.zeros(77, other.numpy)},
-          {"Out": given.astype(other.numpy)}, exact=True)  # fmt: skip
+    inputs = np.arange(77).astype(dtype.numpy)
+    check(case, machine, {"X": inputs, "Out": np.zeros(77, other.numpy)},
+          {"Out": inputs.astype(other.numpy)}, exact=True)  # fmt: skip
 
 
 @on_machines
@@ -117,9 +117,9 @@ def test_rows_with_gaps(machine: Machine) -> None:
     case = Case((9, 12))
     x, out = case.ref("X", (9, 12), region=region), case.ref("Out", (9, 12))
     case.k.store(out, case.indices, x[case.indices] + 1.0)
-    given = floats(9, 20)
-    arrays = {"X": given, "Out": np.zeros((9, 12), np.float32)}
-    check(case, machine, arrays, {"Out": given[:, :12] + np.float32(1)}, exact=True)
+    inputs = floats(9, 20)
+    arrays = {"X": inputs, "Out": np.zeros((9, 12), np.float32)}
+    check(case, machine, arrays, {"Out": inputs[:, :12] + np.float32(1)}, exact=True)
 
 
 @on_machines
@@ -129,9 +129,9 @@ def test_transpose(machine: Machine, sizes: tuple[int, int]) -> None:
     i, j = case.indices
     x, out = case.ref("X", sizes), case.ref("Out", sizes[::-1])
     case.k.store(out, (i, j), x[j, i])
-    given = floats(*sizes)
-    arrays = {"X": given, "Out": np.zeros(sizes[::-1], np.float32)}
-    check(case, machine, arrays, {"Out": given.T}, exact=True)
+    inputs = floats(*sizes)
+    arrays = {"X": inputs, "Out": np.zeros(sizes[::-1], np.float32)}
+    check(case, machine, arrays, {"Out": inputs.T}, exact=True)
 
 
 @on_machines
@@ -143,9 +143,9 @@ def test_unravelled_index(machine: Machine, is_open: bool) -> None:
     x, out = case.ref("X", (7, first, 5)), case.ref("Out", (first, 7, 5))
     a, b, c = case.k.unravel(i, (first, 7, 5))
     case.k.store(out, (a, b, c), x[b, a, c])
-    given = floats(7, 6, 5)
-    arrays = {"X": given, "Out": np.zeros((6, 7, 5), np.float32)}
-    check(case, machine, arrays, {"Out": given.transpose(1, 0, 2)}, {"N": 6}, exact=True)
+    inputs = floats(7, 6, 5)
+    arrays = {"X": inputs, "Out": np.zeros((6, 7, 5), np.float32)}
+    check(case, machine, arrays, {"Out": inputs.transpose(1, 0, 2)}, {"N": 6}, exact=True)
 
 
 @on_machines
@@ -172,10 +172,13 @@ def test_gather_rows(machine: Machine, dtype: DType, width: int) -> None:
     row = case.ref("Ids", (31,), dtype)[i]
     inside = (row >= 0) & (row < 10)
     case.k.store(out, (i, j), x.at(row, j, where=inside, other=-1))
-    given, ids = floats(10, width), np.random.default_rng().integers(-2, 12, 31).astype(dtype.numpy)
+    inputs, ids = (
+        floats(10, width),
+        np.random.default_rng().integers(-2, 12, 31).astype(dtype.numpy),
+    )
     good = (ids >= 0) & (ids < 10)
-    want = np.where(good[:, None], given[np.clip(ids, 0, 9)], np.float32(-1))
-    arrays = {"X": given, "Ids": ids, "Out": np.zeros_like(want)}
+    want = np.where(good[:, None], inputs[np.clip(ids, 0, 9)], np.float32(-1))
+    arrays = {"X": inputs, "Ids": ids, "Out": np.zeros_like(want)}
     check(case, machine, arrays, {"Out": want}, exact=True)
 
 
@@ -187,10 +190,10 @@ def test_scatter_add_in_order(machine: Machine, width: int) -> None:
     x, out = case.ref("X", (500, width)), case.ref("Out", (10, width))
     row = case.ref("Ids", (500,), DType.INT64)[i]
     case.k.add(out, (row, j), x[i, j], row >= 0)
-    given, ids = floats(500, width), np.random.default_rng().integers(-2, 10, 500)
+    inputs, ids = floats(500, width), np.random.default_rng().integers(-2, 10, 500)
     want = np.ones((10, width), np.float32)
-    np.add.at(want, ids[ids >= 0], given[ids >= 0])
-    arrays = {"X": given, "Ids": ids, "Out": np.ones((10, width), np.float32)}
+    np.add.at(want, ids[ids >= 0], inputs[ids >= 0])
+    arrays = {"X": inputs, "Ids": ids, "Out": np.ones((10, width), np.float32)}
     check(case, machine, arrays, {"Out": want}, exact=True)
 
 
@@ -200,9 +203,9 @@ def test_add_into_one_element(machine: Machine) -> None:
     (i,) = case.indices
     x, out = case.ref("X", (100,), DType.INT32), case.ref("Out", (1,), DType.INT32)
     case.k.add(out, (0,), x[i])
-    given = np.arange(100, dtype=np.int32)
-    arrays = {"X": given, "Out": np.zeros(1, np.int32)}
-    check(case, machine, arrays, {"Out": given.sum(keepdims=True)}, exact=True)
+    inputs = np.arange(100, dtype=np.int32)
+    arrays = {"X": inputs, "Out": np.zeros(1, np.int32)}
+    check(case, machine, arrays, {"Out": inputs.sum(keepdims=True)}, exact=True)
 
 
 @on_machines
@@ -213,11 +216,11 @@ def test_window_with_padding(machine: Machine, shift: int) -> None:
     x, out = case.ref("X", (4, 30)), case.ref("Out", (4, 37))
     at = j + shift
     case.k.store(out, (i, j), x.at(i, at, where=(at >= 0) & (at < 30), other=9))
-    given = floats(4, 30)
+    inputs = floats(4, 30)
     padded = np.full((4, 60), 9, np.float32)
-    padded[:, 10:40] = given
+    padded[:, 10:40] = inputs
     want = padded[:, 10 + shift : 47 + shift]
-    check(case, machine, {"X": given, "Out": np.zeros_like(want)}, {"Out": want}, exact=True)
+    check(case, machine, {"X": inputs, "Out": np.zeros_like(want)}, {"Out": want}, exact=True)
 
 
 @on_machines
@@ -226,9 +229,9 @@ def test_conditional_store(machine: Machine) -> None:
     (i,) = case.indices
     x, out = case.ref("X", (77,)), case.ref("Out", (77,))
     case.k.store(out, (i,), x[i], x[i] > 0)
-    given = floats(77)
-    arrays = {"X": given, "Out": np.full(77, 5, np.float32)}
-    check(case, machine, arrays, {"Out": np.where(given > 0, given, np.float32(5))}, exact=True)
+    inputs = floats(77)
+    arrays = {"X": inputs, "Out": np.full(77, 5, np.float32)}
+    check(case, machine, arrays, {"Out": np.where(inputs > 0, inputs, np.float32(5))}, exact=True)
 
 
 # ---- reductions ----
@@ -249,9 +252,9 @@ def test_middle_axis(machine: Machine, fn: str, sizes: tuple[int, int, int], is_
     r = case.k.loop(b)
     x, out = case.ref("X", (a, b, c)), case.ref("Out", (a, c))
     case.k.store(out, (i, j), getattr(case.k, fn)(x[i, r, j], r))
-    given = (1 + floats(*sizes) / 100) if fn == "prod" else floats(*sizes)
-    arrays = {"X": given, "Out": np.zeros((sizes[0], sizes[2]), np.float32)}
-    want = REDUCED[fn](given.astype(np.float64), axis=1)
+    inputs = (1 + floats(*sizes) / 100) if fn == "prod" else floats(*sizes)
+    arrays = {"X": inputs, "Out": np.zeros((sizes[0], sizes[2]), np.float32)}
+    want = REDUCED[fn](inputs.astype(np.float64), axis=1)
     check(case, machine, arrays, {"Out": want}, dict(zip("NMK", sizes, strict=True)))
 
 
@@ -269,10 +272,10 @@ def test_nan_is_the_largest_and_the_smallest(machine: Machine, fn: str, place: i
     r = case.k.loop(70)
     x, out = case.ref("X", (3, 70)), case.ref("Out", (3,))
     case.k.store(out, (i,), getattr(case.k, fn)(x[i, r], r))
-    given = floats(3, 70)
-    given[1, place] = np.nan
-    arrays = {"X": given, "Out": np.zeros(3, np.float32)}
-    check(case, machine, arrays, {"Out": getattr(np, fn)(given, axis=1)}, exact=True)
+    inputs = floats(3, 70)
+    inputs[1, place] = np.nan
+    arrays = {"X": inputs, "Out": np.zeros(3, np.float32)}
+    check(case, machine, arrays, {"Out": getattr(np, fn)(inputs, axis=1)}, exact=True)
 
 
 @on_machines
@@ -284,9 +287,9 @@ def test_softmax(machine: Machine, sizes: tuple[int, int]) -> None:
     x, out = case.ref("X", (N, sizes[1])), case.ref("Out", (N, sizes[1]))
     grown = case.k.exp(x[i, r] - case.k.max(x[i, r], r))
     case.k.store(out, (i, r), grown / case.k.sum(grown, r))
-    given = floats(*sizes)
-    want = np.exp(given - given.max(1, keepdims=True))
-    arrays = {"X": given, "Out": np.zeros_like(given)}
+    inputs = floats(*sizes)
+    want = np.exp(inputs - inputs.max(1, keepdims=True))
+    arrays = {"X": inputs, "Out": np.zeros_like(inputs)}
     check(case, machine, arrays, {"Out": want / want.sum(1, keepdims=True)}, {"N": sizes[0]})
 
 
@@ -301,16 +304,16 @@ def test_layer_norm(machine: Machine, sizes: tuple[int, int]) -> None:
     mean, variance = case.k.moments(x[i, r], r)
     case.k.store(mean_out, (i,), mean)
     case.k.store(out, (i, r), (x[i, r] - mean) / case.k.sqrt(variance + 1e-5) * scale[r])
-    given, by = floats(*sizes) + np.float32(100), floats(sizes[1])
-    wide = given.astype(np.float64)
+    inputs, by = floats(*sizes) + np.float32(100), floats(sizes[1])
+    wide = inputs.astype(np.float64)
     middle = wide.mean(1, keepdims=True)
     want = (wide - middle) / np.sqrt(wide.var(1, keepdims=True) + 1e-5) * by
-    arrays = {"X": given, "Scale": by, "Out": np.zeros_like(given)}
+    arrays = {"X": inputs, "Scale": by, "Out": np.zeros_like(inputs)}
     arrays["Mean"] = np.zeros(sizes[0], np.float32)
     for each in (run, run_checked):
-        found = each(case.k, machine, arrays)
-        np.testing.assert_allclose(found["Out"], want, atol=2e-4)
-        np.testing.assert_allclose(found["Mean"], middle[:, 0], rtol=1e-6)
+        result = each(case.k, machine, arrays)
+        np.testing.assert_allclose(result["Out"], want, atol=2e-4)
+        np.testing.assert_allclose(result["Mean"], middle[:, 0], rtol=1e-6)
 
 
 @on_machines
@@ -322,9 +325,9 @@ def test_moments_of_columns_where_a_condition_holds(machine: Machine) -> None:
     mean, variance = case.k.moments(x[r, j], r, x[r, j] > 0)
     case.k.store(out, (j,), mean)
     case.k.store(spread, (j,), variance)
-    given = floats(50, 37)
-    chosen = np.where(given > 0, given, np.nan)
-    arrays = {"X": given, "Out": np.zeros(37, np.float32), "Var": np.zeros(37, np.float32)}
+    inputs = floats(50, 37)
+    chosen = np.where(inputs > 0, inputs, np.nan)
+    arrays = {"X": inputs, "Out": np.zeros(37, np.float32), "Var": np.zeros(37, np.float32)}
     wanted = {"Out": np.nanmean(chosen, axis=0), "Var": np.nanvar(chosen, axis=0)}
     check(case, machine, arrays, wanted)
 
@@ -338,13 +341,13 @@ def test_reductions_of_other_types(machine: Machine, dtype: DType) -> None:
     x, most, least = case.ref("X", (5, 90), dtype), *(case.ref(n, (5,), dtype) for n in "AB")
     case.k.store(most, (i,), case.k.max(x[i, r], r))
     case.k.store(least, (i,), case.k.min(x[i, r], r))
-    given = (
+    inputs = (
         np.random.default_rng()
         .integers(0, 3 if dtype is DType.BOOL else 120, (5, 90))
         .astype(dtype.numpy)
     )
-    arrays = {"X": given, "A": np.zeros(5, dtype.numpy), "B": np.zeros(5, dtype.numpy)}
-    check(case, machine, arrays, {"A": given.max(1), "B": given.min(1)}, exact=True)
+    arrays = {"X": inputs, "A": np.zeros(5, dtype.numpy), "B": np.zeros(5, dtype.numpy)}
+    check(case, machine, arrays, {"A": inputs.max(1), "B": inputs.min(1)}, exact=True)
 
 
 @on_machines
@@ -354,9 +357,9 @@ def test_argmax_takes_the_first(machine: Machine) -> None:
     r = case.k.loop(83)
     x, out = case.ref("X", (6, 83)), case.ref("Out", (6,), DType.INT64)
     case.k.store(out, (i,), case.k.argmax(x[i, r], r))
-    given = np.random.default_rng().integers(0, 5, (6, 83)).astype(np.float32)
-    arrays = {"X": given, "Out": np.zeros(6, np.int64)}
-    check(case, machine, arrays, {"Out": given.argmax(1)}, exact=True)
+    inputs = np.random.default_rng().integers(0, 5, (6, 83)).astype(np.float32)
+    arrays = {"X": inputs, "Out": np.zeros(6, np.int64)}
+    check(case, machine, arrays, {"Out": inputs.argmax(1)}, exact=True)
 
 
 @on_machines
@@ -367,9 +370,9 @@ def test_cumsum(machine: Machine, sizes: tuple[int, int, int]) -> None:
     r = case.k.loop(sizes[1])
     x, out = case.ref("X", sizes), case.ref("Out", sizes)
     case.k.store(out, (i, r, j), case.k.cumsum(x[i, r, j], r))
-    given = floats(*sizes)
-    arrays = {"X": given, "Out": np.zeros_like(given)}
-    check(case, machine, arrays, {"Out": np.cumsum(given, axis=1)})
+    inputs = floats(*sizes)
+    arrays = {"X": inputs, "Out": np.zeros_like(inputs)}
+    check(case, machine, arrays, {"Out": np.cumsum(inputs, axis=1)})
 
 
 @on_machines
@@ -386,13 +389,13 @@ def test_argsort_is_stable_and_nan_is_the_largest(
     order = case.k.argsort(x[i, r, j], r, descending)
     case.k.store(out, (i, r, j), order)
     case.k.store(values, (i, r, j), x[i, order, j])
-    given = np.random.default_rng().integers(-5, 5, (3, size, 2)).astype(np.float32)
-    given[0, ::7] = np.nan
-    given[1, ::5] = -0.0
-    ranks = np.where(np.isnan(given), np.float32(99), given)
+    inputs = np.random.default_rng().integers(-5, 5, (3, size, 2)).astype(np.float32)
+    inputs[0, ::7] = np.nan
+    inputs[1, ::5] = -0.0
+    ranks = np.where(np.isnan(inputs), np.float32(99), inputs)
     want = np.argsort(-ranks if descending else ranks, axis=1, kind="stable")
-    arrays = {"X": given, "Out": np.zeros_like(want), "Values": np.zeros_like(given)}
-    wanted = {"Out": want, "Values": np.take_along_axis(given, want, 1)}
+    arrays = {"X": inputs, "Out": np.zeros_like(want), "Values": np.zeros_like(inputs)}
+    wanted = {"Out": want, "Values": np.take_along_axis(inputs, want, 1)}
     check(case, machine, arrays, wanted, exact=True)
 
 
@@ -423,8 +426,8 @@ def test_product_with_computed_factors(machine: Machine) -> None:
     x, y = floats(2, 13, 50), floats(2, 37, 50)
     want = np.maximum((x + 1) @ (y * 2).transpose(0, 2, 1), 0)
     arrays = {"A": x, "B": y, "Out": np.zeros((2, 13, 37), np.float32)}
-    found = run(tiles, machine, arrays)
-    np.testing.assert_allclose(found["Out"], want, rtol=1e-4, atol=1e-4)
+    result = run(tiles, machine, arrays)
+    np.testing.assert_allclose(result["Out"], want, rtol=1e-4, atol=1e-4)
 
 
 @on_machines
@@ -434,9 +437,9 @@ def test_loop_with_its_own_end(machine: Machine) -> None:
     r = case.k.loop(33, until=case.ref("Ends", (9,), DType.INT64)[i])
     x, out = case.ref("X", (9, 33, 20)), case.ref("Out", (9, 20))
     case.k.store(out, (i, j), case.k.sum(x[i, r, j], r))
-    given, ends = floats(9, 33, 20), np.random.default_rng().integers(0, 34, 9)
-    want = np.stack([each[:n].sum(0) for each, n in zip(given, ends, strict=True)])
-    arrays = {"X": given, "Ends": ends, "Out": np.zeros_like(want)}
+    inputs, ends = floats(9, 33, 20), np.random.default_rng().integers(0, 34, 9)
+    want = np.stack([each[:n].sum(0) for each, n in zip(inputs, ends, strict=True)])
+    arrays = {"X": inputs, "Ends": ends, "Out": np.zeros_like(want)}
     check(case, machine, arrays, {"Out": want})
 
 
@@ -542,11 +545,11 @@ def test_long_reductions_are_split_into_parts(machine: Machine, columns: int) ->
     mean, variance = case.k.moments(x[r, j], r)
     case.k.store(out, (j,), mean)
     case.k.store(spread, (j,), variance)
-    given = floats(200_001, columns) + np.float32(10)
-    arrays = {"X": given, "Out": np.zeros(columns, np.float32)}
+    inputs = floats(200_001, columns) + np.float32(10)
+    arrays = {"X": inputs, "Out": np.zeros(columns, np.float32)}
     arrays["Var"] = np.zeros(columns, np.float32)
     assert run_split(case, machine, arrays) > 1
-    wide = given.astype(np.float64)
+    wide = inputs.astype(np.float64)
     np.testing.assert_allclose(arrays["Out"], wide.mean(0), rtol=2e-6)
     np.testing.assert_allclose(arrays["Var"], wide.var(0), rtol=2e-5)
 
@@ -563,8 +566,8 @@ def run_split(
         return operand(name, shape, dtype)
 
     kernels = lower(case.k, machine, scratch)
-    for each in kernels:
-        call(each, machine, arrays, dims or {}, division=3)
+    for kernel in kernels:
+        call(kernel, machine, arrays, dims or {}, division=3)
     return len(kernels)
 
 
@@ -574,11 +577,11 @@ def test_parts_of_an_open_reduction_may_have_nothing_left(machine: Machine, size
     case = Case((1,))
     r = case.k.loop(N)
     case.k.store(case.ref("Out", (1,)), case.indices, case.k.sum(case.ref("X", (N,))[r], r))
-    given = floats(size)
-    arrays = {"X": given, "Out": np.zeros(1, np.float32)}
+    inputs = floats(size)
+    arrays = {"X": inputs, "Out": np.zeros(1, np.float32)}
     with lowered({"reduction_part_work": 16, "reduction_part_step": 4}):
         assert run_split(case, machine, arrays, {"N": size}) > 1
-    np.testing.assert_allclose(arrays["Out"], given.sum(dtype=np.float64), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(arrays["Out"], inputs.sum(dtype=np.float64), rtol=1e-4, atol=1e-4)
 
 
 @on_machines
@@ -603,16 +606,16 @@ def test_reductions_over_outer_and_inner_axes_are_split(
     r = case.k.loop(images * high * wide)
     n, h, w = case.k.unravel(r, (images, high, wide))
     x = case.ref("X", sizes, dtype)[n, c, h, w]
-    given = np.random.default_rng(0).normal(size=sizes).astype(dtype.numpy) + 10
-    arrays = {"X": given}
+    inputs = np.random.default_rng(0).normal(size=sizes).astype(dtype.numpy) + 10
+    arrays = {"X": inputs}
     for fn in ("sum", "max"):
         out = case.ref(fn, (channels,), dtype)
         case.k.store(out, (c,), case.k.node("reduce", (x, r), dtype, fn))
         arrays[fn] = np.zeros(channels, dtype.numpy)
     assert run_split(case, machine, arrays) > 1
     axes, tolerance = (0, 2, 3), 1e-5 if dtype is DType.FP32 else 1e-14
-    np.testing.assert_allclose(arrays["sum"], given.sum(axes, np.float64), rtol=tolerance)
-    np.testing.assert_array_equal(arrays["max"], given.max(axes))
+    np.testing.assert_allclose(arrays["sum"], inputs.sum(axes, np.float64), rtol=tolerance)
+    np.testing.assert_array_equal(arrays["max"], inputs.max(axes))
 
 
 @on_machines

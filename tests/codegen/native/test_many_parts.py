@@ -37,10 +37,10 @@ CASES = {
 
 
 def graph_of(kind: str) -> Graph:
-    attributes, slot, given, made = CASES[kind]
+    attributes, slot, inputs, created = CASES[kind]
     graph = Graph()
-    fed = [graph.feed(f"x{n}", type) for n, type in enumerate(given)]
-    graph.results = [graph.var(f"y{n}", type) for n, type in enumerate(made)]
+    fed = [graph.feed(f"x{n}", type) for n, type in enumerate(inputs)]
+    graph.results = [graph.var(f"y{n}", type) for n, type in enumerate(created)]
     graph.op(kind, {"X": fed}, {slot: graph.results}, attributes)
     run_passes(graph, pipeline(Options(), TARGET), Context())
     return graph
@@ -55,9 +55,9 @@ def test_an_op_of_many_tensors_has_a_few_lines_of_code_for_each(kind: str) -> No
     feed = (
         {"x0": numbers} if len(CASES[kind][2]) == 1 else {f"x{n}": p for n, p in enumerate(parts)}
     )
-    found = np.stack([np.asarray(each) for each in runtime.load(module)(feed)])
+    actual = np.stack([np.asarray(each) for each in runtime.load(module)(feed)])
     expected = numbers.sum(axis=0) if kind == "sum" else numbers
-    np.testing.assert_allclose(found.reshape(expected.shape), expected, rtol=1e-6)
+    np.testing.assert_allclose(actual.reshape(expected.shape), expected, rtol=1e-6)
 
 
 def test_what_may_alias_is_looked_up_once_for_all_parts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,5 +91,5 @@ def test_parts_in_one_buffer_are_not_compared_with_each_other(
 
 def test_names_of_one_stem_are_counted_on() -> None:
     names = Names({"x"})
-    made = [names.make("x") for _ in range(30_000)]
-    assert made[-1] == "x_30000"
+    created = [names.make("x") for _ in range(30_000)]
+    assert created[-1] == "x_30000"

@@ -85,7 +85,7 @@ def in_order(f, key, i, lanes):
 
 def kernels(lanes: int) -> list[Function]:
     """A kernel for every function."""
-    found = [
+    results = [
         drawing("even", uniform_of(DType.FP32, 2), 4, lanes),
         drawing("narrow", narrow_uniform, 4, lanes),
         drawing("fine", uniform_of(DType.FP64, 0), 8, lanes),
@@ -93,7 +93,7 @@ def kernels(lanes: int) -> list[Function]:
         drawing("normal_fine", normal_of(DType.FP64), 8, lanes),
         *(drawing(f"below{span}", below_of(span), 8, lanes) for span in SPANS),
     ]
-    return [*found, drawing("in_order", in_order, 4, lanes, 2)] if lanes else found
+    return [*results, drawing("in_order", in_order, 4, lanes, 2)] if lanes else results
 
 
 EVERYWHERE = [(machine, lanes) for machine in RUNNABLE for lanes in (0, 4, 8, 16)]
@@ -135,10 +135,12 @@ def test_blocks_beyond_32_bits_are_those_of_the_reference():
         start = constant(I64.vector(lanes), 1 << 35)
         return [uniform(f, key, 0, f.add(indices(f, i, lanes), start))]
 
-    found = Library([drawing("far", far, 4, 8)], RUNNABLE[0])("far_8", np.float32, np.arange(5, 13))
+    result = Library([drawing("far", far, 4, 8)], RUNNABLE[0])(
+        "far_8", np.float32, np.arange(5, 13)
+    )
     counters = [np.array([each], np.uint64) for each in (0, 2, 0, 0, 1, 2, 0, 0)]
     words = np.concatenate([*philox(5, counters[:4]), *philox(5, counters[4:])])
-    np.testing.assert_array_equal(found, (words >> np.uint64(8)).astype(np.float32) * 2.0**-24)
+    np.testing.assert_array_equal(result, (words >> np.uint64(8)).astype(np.float32) * 2.0**-24)
 
 
 @pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES)

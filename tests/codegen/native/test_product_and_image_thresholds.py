@@ -21,7 +21,7 @@ from tests.support.compiled_kernels import on_machines
 @pytest.fixture(autouse=True)
 def small() -> Iterator[None]:
     """Lower every threshold."""
-    with lowered({name: each.small for name, each in all_thresholds().items()}):
+    with lowered({name: threshold.small for name, threshold in all_thresholds().items()}):
         yield
 
 

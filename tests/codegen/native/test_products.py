@@ -53,7 +53,7 @@ def test_products_with_a_bias(
     strides = (k * n, 1, k) if transposed else None
     steps = matmul(machine, F32, (2,), m, k, n, b=strides, epilogue=bias(F32, 3), constant=constant)
     for values in ({"M": 23, "K": 29, "N": 75}, {"M": 1, "K": 1, "N": 1}):
-        m, k, n = (evaluate(each, values) for each in sizes)
+        m, k, n = (evaluate(size, values) for size in sizes)
         a, b, c = (
             _numbers((2, m, k), np.float32),
             _numbers((2, k, n), np.float32),
@@ -162,7 +162,7 @@ def test_bits_do_not_depend_on_the_division_into_units(
         for shares in ((), (50,), (10, 20, 30, 40, 70, 99))
     )
     _check(whole, a, b)
-    assert all(np.array_equal(whole, each) for each in parts)
+    assert all(np.array_equal(whole, part) for part in parts)
 
 
 @on_machines

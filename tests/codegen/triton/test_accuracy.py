@@ -58,11 +58,11 @@ def tf32_product():
 @pytest.mark.device
 def test_factors_are_rounded_to_tf32():
     x, y = (RANDOM.uniform(1, 2, (8, 64)).astype(np.float32) for _ in range(2))
-    found = run(tf32_product(), x, y).astype(np.float64)
+    result = run(tf32_product(), x, y).astype(np.float64)
     rounded = to_tf32(x).astype(np.float64) @ to_tf32(y).astype(np.float64).T
-    np.testing.assert_allclose(found, rounded, rtol=1e-6)
+    np.testing.assert_allclose(result, rounded, rtol=1e-6)
     exact = x.astype(np.float64) @ y.astype(np.float64).T
-    assert abs(np.mean(found / exact - 1)) < 1e-4, "truncated factors are 6.5e-4 too small"
+    assert abs(np.mean(result / exact - 1)) < 1e-4, "truncated factors are 6.5e-4 too small"
 
 
 @pytest.mark.device
@@ -70,8 +70,8 @@ def test_rounding_to_tf32_keeps_nan_and_infinity():
     x, y = (np.ones((8, 64), np.float32) for _ in range(2))
     x.view(np.int32)[0, 0] = 0x7FFFFFFF  # the NaN of CUDA, which an addition would make -0
     x[1, 0] = np.inf
-    found = run(tf32_product(), x, y)
-    assert np.isnan(found[0]).all() and (found[1] == np.inf).all() and (found[2] == 64).all()
+    result = run(tf32_product(), x, y)
+    assert np.isnan(result[0]).all() and (result[1] == np.inf).all() and (result[2] == 64).all()
 
 
 def test_the_assembly_rounds_to_tf32(tmp_path):
@@ -104,8 +104,8 @@ def test_remainders_next_to_multiples_and_of_special_values():
     x[0, :], y[0, :] = np.repeat(special, 8), np.tile([3, -3, 0, np.inf, -np.inf, np.nan, 1, -1], 8)
     with np.errstate(all="ignore"):
         expected = np.remainder(x, y)
-    found = run(remainders(), x, y)
-    np.testing.assert_allclose(found, expected, rtol=0, atol=2e-4)  # an interpreter has no FMA
+    actual = run(remainders(), x, y)
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=2e-4)  # an interpreter has no FMA
 
 
 def test_the_assembly_divides_exactly(tmp_path):

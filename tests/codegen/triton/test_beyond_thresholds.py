@@ -22,7 +22,7 @@ pytestmark = pytest.mark.device
 @pytest.fixture(autouse=True)
 def small() -> Iterator[None]:
     """Lower every threshold."""
-    with lowered({name: each.small for name, each in all_thresholds().items()}):
+    with lowered({name: threshold.small for name, threshold in all_thresholds().items()}):
         yield
 
 

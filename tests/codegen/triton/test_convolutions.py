@@ -63,8 +63,8 @@ def assert_matches_reference(call):
     for case in cases:
         graph, feed = graph_of(case, [*case.results], NOBODY)
         run_passes(graph, pipeline(Options(), TARGET), Context())
-        found = runtime.load(TARGET.emit(freeze(graph)), runtime.CUDAPlace(0))(feed)
-        for (slot, want), got in zip(case.results.items(), found, strict=True):
+        result = runtime.load(TARGET.emit(freeze(graph)), runtime.CUDAPlace(0))(feed)
+        for (slot, want), got in zip(case.results.items(), result, strict=True):
             far = 1e-6 * float(np.abs(want).max(initial=1.0))
             np.testing.assert_allclose(got, want, rtol=5e-5, atol=far, err_msg=slot)
 

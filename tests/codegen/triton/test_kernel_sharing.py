@@ -13,16 +13,16 @@ from compiler.codegen.triton.numpy_names import SIZE
 def module(layers):
     main, startup = fluid.Program(), fluid.Program()
     with fluid.program_guard(main, startup), fluid.unique_name.guard():
-        found = fluid.layers.data(name="x", shape=[32], dtype="float32")
+        result = fluid.layers.data(name="x", shape=[32], dtype="float32")
         for _ in range(layers):
-            found = fluid.layers.fc(found, size=32, act="relu")
-    return compiler.compile(main, feed=["x"], fetch=[found.name], target="triton")
+            result = fluid.layers.fc(result, size=32, act="relu")
+    return compiler.compile(main, feed=["x"], fetch=[result.name], target="triton")
 
 
 def test_equal_layers_share_their_kernels():
     few, many = module(2), module(6)
     assert len(many.kernels) == len(few.kernels)
-    names = [each.name for each in many.kernels]
+    names = [kernel.name for kernel in many.kernels]
     launches = re.findall(r"^ +(\w+)\[", many.source, re.MULTILINE)
     assert len(launches) == 3 * len(re.findall(r"^ +(\w+)\[", few.source, re.MULTILINE))
     assert set(launches) == set(names)
@@ -30,7 +30,7 @@ def test_equal_layers_share_their_kernels():
 
 def test_what_is_true_of_arguments_is_an_error():
     spec, *variants = module(1).kernels
-    assert {each.name for each in variants} == {spec.name}
+    assert {variant.name for variant in variants} == {spec.name}
     pointers = [kind for kind in spec.types.values() if kind.startswith("*")]
     assert pointers and all(kind == "*fp32:16" for kind in pointers)
     any_number = [name for name, kind in spec.types.items() if kind == SIZE]
@@ -73,5 +73,5 @@ def test_a_first_step_compiles_what_is_compiled_ahead():
         values = [address] if kind[0] == "*" else [16 * n if divisor else n for n in (1, 2, 3, 16)]
         for value in values:
             looked_at = bool(divisor)  # what decorators say of parameters
-            found = library.native_specialize_impl(backend, value, False, looked_at, True)
-            assert found == (kind, "D" if divisor else None)
+            result = library.native_specialize_impl(backend, value, False, looked_at, True)
+            assert result == (kind, "D" if divisor else None)

@@ -241,7 +241,7 @@ def test_labels_print_and_parse():
 
 def test_the_account_sees_one_launch_with_the_bytes_of_all():
     compiled = compile_graph(parse(updates("adam", [(5,), (1024, 3)])), target="triton")
-    (cost,) = [each for each in account(compiled.plan).kernels if each.kernel == "adam"]
+    (cost,) = [kernel for kernel in account(compiled.plan).kernels if kernel.kernel == "adam"]
     assert cost.read == 4 * (4 * 3077 + 2 * 2 + 1)
     assert cost.written == 4 * (3 * 3077 + 2 * 2)
 

@@ -68,13 +68,13 @@ def test_kernels_draw_the_words_of_the_reference(tmp_path):
     spec.loader.exec_module(module)
     counters = np.random.default_rng(3).integers(0, 2**32, (4, 64), np.uint64)
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    given = torch.from_numpy(counters.astype(np.int64)).to(device)
+    values = torch.from_numpy(counters.astype(np.int64)).to(device)
     for key in (0, -1, 0x299F31D0_A4093822, 5):
         keys = torch.tensor([key], dtype=torch.int64, device=device)
-        found = torch.zeros_like(given)
-        module.drawn_words[(1,)](keys, given, found)
+        actual = torch.zeros_like(values)
+        module.drawn_words[(1,)](keys, values, actual)
         wanted = np.stack(philox(key % 2**64, list(counters)))
-        np.testing.assert_array_equal(found.cpu().numpy().astype(np.uint64), wanted)
+        np.testing.assert_array_equal(actual.cpu().numpy().astype(np.uint64), wanted)
 
 
 _WORDS = """
@@ -101,13 +101,13 @@ def test_even_numbers_are_the_reference_to_the_bit(count, dtype):
     kind = "f32" if dtype == 5 else "f64"
     attrs = {"shape": [count], "min": 0.0, "max": 1.0, "dtype": dtype, "seed": 12345}
     text = f"graph main {{\n  (Out=u: {kind}[{count}]) = uniform_random() {attrs}\n  return u\n}}\n"
-    (found,) = runtime.load(module_of(text), runtime.CUDAPlace(0))({})
+    (actual,) = runtime.load(module_of(text), runtime.CUDAPlace(0))({})
     keyed = text.replace("uniform_random()", "uniform_random(Key=k)")
     keyed = keyed.replace("graph main {", "graph main {\n  feed k: i64[1]")
     (wanted,) = runtime.load(module_of(keyed), runtime.CUDAPlace(0))({"k": np.array([12345])})
-    np.testing.assert_array_equal(found, wanted)
+    np.testing.assert_array_equal(actual, wanted)
     if dtype == 5:
-        np.testing.assert_array_equal(found, uniform_by_key(np.array([12345]), 0, [count]))
+        np.testing.assert_array_equal(actual, uniform_by_key(np.array([12345]), 0, [count]))
 
 
 # ---- dropout ------------------------------------------------------------------------------------
@@ -194,7 +194,7 @@ BETWEEN = """graph main {
 @pytest.mark.parametrize("columns", [5, 20], ids=["one by one", "by fours"])
 def test_dropout_is_fused_into_the_kernel_of_a_product(columns):
     text = BETWEEN.replace("5]", f"{columns}]")
-    names = {each.name for each in compare(text).kernels}
+    names = {kernel.name for kernel in compare(text).kernels}
     compare(text, size=17)
     compare(text, Options(disable=frozenset({"fuse_pointwise", "fuse_epilogue"})))
     compare(text, size=33)
@@ -240,8 +240,8 @@ def test_keys_are_not_written_over():
 }
 """
     module = compare(text)
-    keys, found = (next(r for r in module.buffers if r.name.startswith(n)) for n in ("k", "c"))
-    assert keys is not found
+    keys, result = (next(r for r in module.buffers if r.name.startswith(n)) for n in ("k", "c"))
+    assert keys is not result
 
 
 # ---- the pass -----------------------------------------------------------------------------------
@@ -251,7 +251,7 @@ def drawn_keys(text):
     """A graph's text behind the pass alone, and what the pass declined."""
     graph, context = parse(text), Context()
     run_passes(graph, [DrawKeys(TritonTarget().supports)], context)
-    return show(graph), [each.reason for each in context.missed]
+    return show(graph), [note.reason for note in context.missed]
 
 
 def test_a_mask_that_others_read_is_kept():
@@ -263,9 +263,9 @@ def test_a_mask_that_others_read_is_kept():
   return y, c, d
 }
 """
-    found, reasons = drawn_keys(text)
-    assert "Mask=m: u8[N, 4]) = dropout_by_key(X=x, Key=random_keys)" in found
-    assert "dropout_grad(Mask=m" in found
+    result, reasons = drawn_keys(text)
+    assert "Mask=m: u8[N, 4]) = dropout_by_key(X=x, Key=random_keys)" in result
+    assert "dropout_grad(Mask=m" in result
     assert reasons == ["its mask 'm' is read by cast"]
 
 
@@ -279,10 +279,10 @@ def test_ops_that_draw_share_one_tensor_of_keys():
   return u, y, g, z
 }
 """
-    found, _ = drawn_keys(text)
-    assert "(Out=random_keys: i64[8]) = random_keys() {'seeds': [4, -1, -1, 0]}" in found
-    assert found.count("Key=random_keys") == 4
-    assert drawn_keys(found)[0] == found
+    result, _ = drawn_keys(text)
+    assert "(Out=random_keys: i64[8]) = random_keys() {'seeds': [4, -1, -1, 0]}" in result
+    assert result.count("Key=random_keys") == 4
+    assert drawn_keys(result)[0] == result
 
 
 def test_keys_come_before_ops_that_a_pass_has_put_first():
@@ -363,13 +363,13 @@ def test_what_is_computed_twice_draws_the_same():
     text = "\n".join(["graph main {", *feeds, *lines, "  return s0", "}", ""])
     off = frozenset({"fuse_pointwise", "fuse_epilogue"})
     feed, state = inputs(parse(text), 5)
-    found, launches = [], []
+    result, launches = [], []
     for budget in (None, "60%"):
         options = Options(disable=off, memory_budget=budget)
         module = module_of(text, options, Context(memory_budget=budget))
-        found.append(runtime.load(module, runtime.CUDAPlace(0), dict(state))(feed)[0])
+        result.append(runtime.load(module, runtime.CUDAPlace(0), dict(state))(feed)[0])
         launches.append(len(re.findall(r"dropout_by_key\w*\[", module.source)))
-    np.testing.assert_array_equal(found[1], found[0])
+    np.testing.assert_array_equal(result[1], result[0])
     assert launches[0] == 8 < launches[1]
 
 

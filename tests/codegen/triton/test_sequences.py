@@ -34,7 +34,7 @@ def layers(build):
 
 def losses(program, place):
     main, start, loss = program
-    exe, numbers, found = fluid.Executor(place), np.random.default_rng(0), []
+    exe, numbers, result = fluid.Executor(place), np.random.default_rng(0), []
     with fluid.scope_guard(fluid.Scope()):
         fluid.Executor(fluid.CPUPlace()).run(start)
         for x, y in LENGTHS:
@@ -42,8 +42,8 @@ def losses(program, place):
                 "x": lod(numbers.random((sum(x), 4)), x),
                 "y": lod(numbers.random((sum(y), 1)), y),
             }
-            found += exe.run(main, feed=feed, fetch_list=[loss])
-    return found
+            result += exe.run(main, feed=feed, fetch_list=[loss])
+    return result
 
 
 def lod(values, lengths):
@@ -93,11 +93,11 @@ def chain() -> tuple[Graph, list]:
     """Two sizes that only data decides, and sums over one of them and over both."""
     g = Graph()
     x = g.feed("x", TensorType(DType.BOOL, (Dim.named("N"),)))
-    made = [g.fresh("found", TensorType(DType.INT64, (UNKNOWN, 1))) for _ in range(2)]
-    for each in made:
+    created = [g.fresh("found", TensorType(DType.INT64, (UNKNOWN, 1))) for _ in range(2)]
+    for each in created:
         g.op("where_index", {"Condition": [x]}, {"Out": [each]})
     sums = [g.fresh("sum", TensorType(DType.INT64, (UNKNOWN, 1))) for _ in range(2)]
-    for pair, out in zip(((made[0], made[0]), made), sums, strict=True):
+    for pair, out in zip(((created[0], created[0]), created), sums, strict=True):
         g.op("elementwise_add", {"X": [pair[0]], "Y": [pair[1]]}, {"Out": [out]})
     g.results = sums
     return g, sums

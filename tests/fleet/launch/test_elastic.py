@@ -64,8 +64,8 @@ class Machine:
 
     def starts(self) -> list[tuple[int, int, int]]:
         """Rank, world size and first step of every start of its process."""
-        found = re.findall(r"rank (\d+) of (\d+) from (\d+)", self.log.read_text())
-        return [(int(rank), int(world), int(step)) for rank, world, step in found]
+        result = re.findall(r"rank (\d+) of (\d+) from (\d+)", self.log.read_text())
+        return [(int(rank), int(world), int(step)) for rank, world, step in result]
 
     def has_world(self, size: int, attempt: int) -> bool:
         """Whether it runs in a world of so many, in its start of this number or a later one."""
@@ -90,9 +90,9 @@ def test_a_machine_joins_and_is_lost(tmp_path: Path) -> None:
         (tmp_path / "stop").touch()
         assert first.process.wait(SECONDS) == 0, first.log.read_text()
     finally:
-        for each in machines:
-            each.process.kill()
-            each.process.wait()
+        for machine in machines:
+            machine.process.kill()
+            machine.process.wait()
     steps = [step for _, _, step in first.starts()]
     assert steps == sorted(steps) and steps[0] == 0 < steps[1] < steps[-1]
     assert "RankError" in first.log.read_text()

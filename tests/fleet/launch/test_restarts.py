@@ -43,10 +43,10 @@ def example() -> ModuleType:
 
 
 def launch(folder: Path, processes: int, script: Path, epochs: int, *flags: str) -> None:
-    given = ["--nproc_per_node", str(processes), "--log_dir", str(folder / f"logs{processes}")]
+    inputs = ["--nproc_per_node", str(processes), "--log_dir", str(folder / f"logs{processes}")]
     arguments = ["--epochs", str(epochs), "--checkpoints", str(folder / "checkpoints")]
     done = subprocess.run(
-        [sys.executable, "-m", "fluid", "launch", *given, *flags, str(script), *arguments],
+        [sys.executable, "-m", "fluid", "launch", *inputs, *flags, str(script), *arguments],
         env={**os.environ, "PYTHONPATH": str(ROOT), "FLAGS_rpc_deadline": "30000"},
         capture_output=True,
         text=True,
@@ -66,13 +66,13 @@ def train_on(folder: Path, processes: int) -> float:
 
 def losses(logs: Path, epoch: int) -> list[float]:
     """The loss of every process in an epoch."""
-    texts = [each.read_text() for each in sorted(logs.glob("workerlog.*"))]
-    found = [re.search(rf"epoch {epoch}: loss (\S+)", text) for text in texts]
-    return [float(each[1]) for each in found if each]
+    texts = [path.read_text() for path in sorted(logs.glob("workerlog.*"))]
+    results = [re.search(rf"epoch {epoch}: loss (\S+)", text) for text in texts]
+    return [float(each[1]) for each in results if each]
 
 
 def parameters() -> list[np.ndarray]:
-    names = [each.name for each in fluid.default_main_program().all_parameters()]
+    names = [parameter.name for parameter in fluid.default_main_program().all_parameters()]
     return [np.array(fluid.global_scope().find_var(name).get_tensor()) for name in names]
 
 

@@ -79,18 +79,18 @@ def test_each_process_has_the_variables_of_its_role() -> None:
     job = ServerJob(
         Path("t.py"), endpoints=("a:1", "b:2"), workers=2, trainers=("a:4", "a:5"), meeting="a:3"
     )
-    found = job.variables()
+    result = job.variables()
     assert list(job.names.values()) == ["serverlog.0", "serverlog.1", "workerlog.0", "workerlog.1"]
-    for each in found.values():
+    for each in result.values():
         assert each["PADDLE_PSERVERS_IP_PORT_LIST"] == "a:1,b:2"
         assert (each["PADDLE_TRAINERS_NUM"], each["PADDLE_GLOO_ENDPOINT"]) == ("2", "a:3")
-    assert (found[1]["TRAINING_ROLE"], found[1]["POD_IP"], found[1]["PADDLE_PORT"]) == (
+    assert (result[1]["TRAINING_ROLE"], result[1]["POD_IP"], result[1]["PADDLE_PORT"]) == (
         "PSERVER", "b", "2",
     )  # fmt: skip
-    assert (found[3]["TRAINING_ROLE"], found[3]["PADDLE_TRAINER_ID"]) == ("TRAINER", "1")
-    assert "PADDLE_TRAINER_ID" not in found[0] and "POD_IP" not in found[2]
-    assert found[0]["PADDLE_TRAINER_ENDPOINTS"] == "a:4,a:5"
-    assert found[3]["PADDLE_CURRENT_ENDPOINT"] == "a:5"
+    assert (result[3]["TRAINING_ROLE"], result[3]["PADDLE_TRAINER_ID"]) == ("TRAINER", "1")
+    assert "PADDLE_TRAINER_ID" not in result[0] and "POD_IP" not in result[2]
+    assert result[0]["PADDLE_TRAINER_ENDPOINTS"] == "a:4,a:5"
+    assert result[3]["PADDLE_CURRENT_ENDPOINT"] == "a:5"
 
 
 def test_each_machine_starts_the_processes_with_its_address() -> None:
@@ -103,9 +103,9 @@ def test_each_machine_starts_the_processes_with_its_address() -> None:
     lists = ("--servers", "a:1,b:1", "--workers", "b:2,b:3,a:2")
     job = parsed(*lists, "--node_ip", "a")
     assert list(job.names.values()) == ["serverlog.0", "workerlog.2"]
-    found = job.variables()
-    assert (found[0]["PADDLE_PSERVER_ID"], found[1]["PADDLE_TRAINER_ID"]) == ("0", "2")
-    assert found[1]["PADDLE_TRAINERS_NUM"] == "3" and job.meeting == "b:2"
+    result = job.variables()
+    assert (result[0]["PADDLE_PSERVER_ID"], result[1]["PADDLE_TRAINER_ID"]) == ("0", "2")
+    assert result[1]["PADDLE_TRAINERS_NUM"] == "3" and job.meeting == "b:2"
 
 
 def losses_of_one_process(optimizer: Any = None) -> Any:
@@ -114,8 +114,8 @@ def losses_of_one_process(optimizer: Any = None) -> Any:
         (optimizer or fluid.optimizer.Adagrad(0.01)).minimize(loss)
         executor = fluid.Executor()
         executor.run(fluid.default_startup_program())
-        found = [executor.run(feed=feed, fetch_list=[loss])[0] for feed in programs.batches(4)]
-    return np.ravel(found)
+        results = [executor.run(feed=feed, fetch_list=[loss])[0] for feed in programs.batches(4)]
+    return np.ravel(results)
 
 
 @pytest.mark.ps
@@ -129,15 +129,15 @@ def test_two_workers_and_two_servers_train_as_one_process(tmp_path: Path) -> Non
         flags=("--mode", "cpu"),
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    logs = {each.name for each in (tmp_path / "logs").glob("*log.*")}
+    logs = {path.name for path in (tmp_path / "logs").glob("*log.*")}
     assert logs >= {"serverlog.0", "serverlog.1", "workerlog.0", "workerlog.1"}
     for name in ("fc_0.w_0", "fc_2.b_0"):
         saved = [(tmp_path / folder / name).read_bytes() for folder in ("state", "model")]
         assert saved[0] == saved[1]
     assert (tmp_path / "model/__model__").is_file()
     alone = losses_of_one_process()
-    found = json.loads((tmp_path / "losses.json").read_text())
-    np.testing.assert_allclose(found, alone, rtol=1e-4)
+    result = json.loads((tmp_path / "losses.json").read_text())
+    np.testing.assert_allclose(result, alone, rtol=1e-4)
 
 
 @pytest.mark.ps
@@ -149,8 +149,8 @@ def test_workers_that_do_not_wait_come_near_one_process(tmp_path: Path, mode: st
     assert done.returncode == 0, done.stdout + done.stderr
     saved = [(tmp_path / folder / "fc_2.b_0").read_bytes() for folder in ("state", "model")]
     assert saved[0] == saved[1]
-    found = json.loads((tmp_path / "losses.json").read_text())
-    np.testing.assert_allclose(found, losses_of_one_process(fluid.optimizer.SGD(0.01)), rtol=0.05)
+    result = json.loads((tmp_path / "losses.json").read_text())
+    np.testing.assert_allclose(result, losses_of_one_process(fluid.optimizer.SGD(0.01)), rtol=0.05)
 
 
 @pytest.mark.ps
@@ -166,14 +166,14 @@ def test_two_launchers_train_as_one_process(tmp_path: Path) -> None:
         subprocess.Popen([*command, "--node_ip", host, *script], env=environ) for host in hosts
     ]
     try:
-        codes = [each.wait(150) for each in started]
+        codes = [process.wait(150) for process in started]
     finally:
-        for each in started:
-            each.kill()
-    logs = {each.name for each in (tmp_path / "logs").glob("*log.*")}
+        for process in started:
+            process.kill()
+    logs = {path.name for path in (tmp_path / "logs").glob("*log.*")}
     assert codes == [0, 0] and logs >= {"serverlog.1", "workerlog.0", "workerlog.1"}
-    found = json.loads((tmp_path / "losses.json").read_text())
-    np.testing.assert_allclose(found, losses_of_one_process(), rtol=1e-4)
+    result = json.loads((tmp_path / "losses.json").read_text())
+    np.testing.assert_allclose(result, losses_of_one_process(), rtol=1e-4)
 
 
 def test_a_worker_that_fails_ends_all(tmp_path: Path) -> None:

@@ -130,9 +130,9 @@ def source(file: str, name: str) -> str:
 
 def signature(name: str, method: str) -> str:
     """The signature of a method, without `self`."""
-    found: Any = inspect.getattr_static(getattr(fleet, name), method)
-    found = getattr(found, "__func__", found)
-    parameters = [p for p in inspect.signature(found).parameters.values() if p.name != "self"]
+    result: Any = inspect.getattr_static(getattr(fleet, name), method)
+    result = getattr(result, "__func__", result)
+    parameters = [p for p in inspect.signature(result).parameters.values() if p.name != "self"]
     shown = [p.replace(annotation=inspect.Parameter.empty) for p in parameters]
     return str(inspect.Signature(shown))
 

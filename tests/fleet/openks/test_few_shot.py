@@ -78,17 +78,17 @@ def test_samples_repeat_for_a_seed_and_have_no_image_twice(characters: Path) -> 
 
 
 def test_a_file_is_read_once(characters: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = Open_KS_Character(characters / "Digits" / "character01")
-    first = found._read_image("0.png")
+    result = Open_KS_Character(characters / "Digits" / "character01")
+    first = result._read_image("0.png")
     monkeypatch.setattr("fleet.openks.few_shot.classes.read_image", None)
-    np.testing.assert_array_equal(found._read_image("0.png"), first)
+    np.testing.assert_array_equal(result._read_image("0.png"), first)
 
 
 def test_characters_are_split_and_augmented(characters: Path) -> None:
-    found = Open_KS_Read_Character.read_dataset(characters)
-    assert [each.name for each in found] == [f"character{n:02}" for n in range(10)]
-    train, rest = Open_KS_Read_Character.split_dataset(found, 7, random())
-    assert len(train) == 7 and {*train, *rest} == {*found}
+    result = Open_KS_Read_Character.read_dataset(characters)
+    assert [each.name for each in result] == [f"character{n:02}" for n in range(10)]
+    train, rest = Open_KS_Read_Character.split_dataset(result, 7, random())
+    assert len(train) == 7 and {*train, *rest} == {*result}
     augmented = list(Open_KS_Read_Character.augment_dataset(train))
     assert len(augmented) == 28 and {each.rotation for each in augmented} == {0, 90, 180, 270}
 

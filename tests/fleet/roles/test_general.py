@@ -109,20 +109,20 @@ def run_all(maker: str, marks: Path, environments: list[dict[str, str]]) -> list
     clean |= {"PYTHONPATH": str(ROOT), "MARKS": str(marks), "FLAGS_rpc_deadline": "60000"}
     started = [
         subprocess.Popen(
-            [sys.executable, str(SCRIPT), maker], env=clean | each, stdout=subprocess.PIPE
+            [sys.executable, str(SCRIPT), maker], env=clean | environment, stdout=subprocess.PIPE
         )
-        for each in environments
+        for environment in environments
     ]
-    found = [each.communicate(timeout=100)[0] for each in started]
-    assert all(each.returncode == 0 for each in started)
-    return [json.loads(each) for each in found]
+    results = [process.communicate(timeout=100)[0] for process in started]
+    assert all(process.returncode == 0 for process in started)
+    return [json.loads(each) for each in results]
 
 
 def test_processes_of_mpirun_meet(tmp_path: Path) -> None:
     [place] = free_endpoints(1)
     ranks = [{"OMPI_COMM_WORLD_RANK": str(n), "OMPI_COMM_WORLD_SIZE": "2"} for n in range(2)]
     server, worker = run_all(
-        "mpi", tmp_path, [{**each, "PADDLE_GLOO_ENDPOINT": place} for each in ranks]
+        "mpi", tmp_path, [{**rank, "PADDLE_GLOO_ENDPOINT": place} for rank in ranks]
     )
     assert (server["worker"], worker["worker"]) == (False, True)
     assert server["index"] == worker["index"] == 0 and worker["size"] == 2
@@ -139,8 +139,8 @@ def test_workers_and_servers_meet(tmp_path: Path) -> None:
     }
     roles = [{"TRAINING_ROLE": "TRAINER", "PADDLE_TRAINER_ID": str(n)} for n in range(2)]
     roles += [{"TRAINING_ROLE": "PSERVER", "PADDLE_PSERVER_ID": str(n)} for n in range(2)]
-    found = run_all("general", tmp_path, [common | each for each in roles])
-    assert [each["rank"] for each in found] == [0, 1, 2, 3]
-    assert all(each["all"] == [0, 1, 2, 3] and each["met"] for each in found)
-    assert [each["workers"] for each in found] == [[0, 1], [0, 1], None, None]
-    assert [each["summed"] for each in found] == [[2.0, 1.0]] * 2 + [[0.0, 0.0]] * 2
+    result = run_all("general", tmp_path, [common | role for role in roles])
+    assert [each["rank"] for each in result] == [0, 1, 2, 3]
+    assert all(each["all"] == [0, 1, 2, 3] and each["met"] for each in result)
+    assert [each["workers"] for each in result] == [[0, 1], [0, 1], None, None]
+    assert [each["summed"] for each in result] == [[2.0, 1.0]] * 2 + [[0.0, 0.0]] * 2

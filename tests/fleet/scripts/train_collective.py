@@ -41,8 +41,8 @@ def run(loss, batches):
         losses += executor.run(algorithm.main_program, feed, [loss])
     scope = fluid.global_scope()
     names = [param.name for param in loss.block.program.all_parameters()]
-    found = {name: np.array(scope.find_var(name).get_tensor()) for name in names}
-    return {"loss": np.ravel(losses), **found}
+    results = {name: np.array(scope.find_var(name).get_tensor()) for name in names}
+    return {"loss": np.ravel(losses), **results}
 
 
 def quick_start(mode):

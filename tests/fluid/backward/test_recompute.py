@@ -24,11 +24,11 @@ def deep(check: bool, block: Any, depth: int = 9) -> tuple[Program, Program, Var
             hidden = block(hidden)
             kept += [hidden] if index % 3 == 2 else []
         loss = layers.mean(layers.square(layers.fc(hidden, 1) - layers.data("y", [1])))
-        made = optimizer.Adam(0.01)
+        created = optimizer.Adam(0.01)
         if check:
-            made = optimizer.RecomputeOptimizer(made)
-            made._set_checkpoints(kept)
-        made.minimize(loss)
+            created = optimizer.RecomputeOptimizer(created)
+            created._set_checkpoints(kept)
+        created.minimize(loss)
     return main, startup, loss
 
 
@@ -63,10 +63,10 @@ def train(main: Program, startup: Program, loss: Variable) -> dict[str, np.ndarr
 @pytest.mark.parametrize("block", [plain, normed, dropped])
 def test_numbers_are_the_same(block: Any) -> None:
     want = train(*deep(False, block))
-    found = train(*deep(True, block))
-    assert list(found) == list(want)
+    result = train(*deep(True, block))
+    assert list(result) == list(want)
     for name, array in want.items():
-        np.testing.assert_array_equal(found[name], array, err_msg=name)
+        np.testing.assert_array_equal(result[name], array, err_msg=name)
 
 
 def test_what_is_computed_again_precedes_its_first_reader() -> None:
@@ -104,12 +104,12 @@ def test_random_ops_are_kept() -> None:
 def test_checkpoints_must_be_set() -> None:
     with fluid.program_guard(Program(), Program()), fluid.unique_name.guard():
         loss = layers.mean(plain(layers.data("x", [WIDTH])))
-        made = optimizer.RecomputeOptimizer(optimizer.SGD(0.1))
+        created = optimizer.RecomputeOptimizer(optimizer.SGD(0.1))
         with pytest.raises(AssertionError, match="You should call _set_checkpoints first"):
-            made.minimize(loss)
+            created.minimize(loss)
         with pytest.raises(TypeError, match="'checkpoints' in _set_checkpoints must be list"):
-            made._set_checkpoints(loss)
+            created._set_checkpoints(loss)
         with pytest.raises(NotImplementedError, match="load that of the optimizer it wraps"):
-            made.load({})
-        made._set_checkpoints([loss.name, "nobody"])
-        assert [param.name for param, _ in made.minimize(loss)[1]] == ["fc_0.w_0", "fc_0.b_0"]
+            created.load({})
+        created._set_checkpoints([loss.name, "nobody"])
+        assert [param.name for param, _ in created.minimize(loss)[1]] == ["fc_0.w_0", "fc_0.b_0"]

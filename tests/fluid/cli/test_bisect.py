@@ -131,7 +131,7 @@ def test_what_only_one_reads_must_be_given(program: Path, capsys: Any) -> None:
 
 def test_a_trace_of_the_passes(program: Path, capsys: Any) -> None:
     assert main(["inspect", str(program), "--trace", "trace.json"]) == 0
-    found = json.loads(Path("trace.json").read_text())["traceEvents"]
-    names = [event["name"] for event in found if event["ph"] == "X"]
+    result = json.loads(Path("trace.json").read_text())["traceEvents"]
+    names = [event["name"] for event in result if event["ph"] == "X"]
     assert names[0] == "start" and "fuse_pointwise" in names
     assert "trace    trace.json" in capsys.readouterr().out

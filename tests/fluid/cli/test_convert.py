@@ -47,10 +47,10 @@ def contents(folder: Path) -> dict[str, bytes]:
 def outputs(path: Path, case: str, model: str | None = None, params: str | None = None):
     """Outputs of a model for the recorded feeds."""
     exe = fluid.Executor(fluid.CPUPlace())
-    with np.load(GOLDEN / f"{case}__io.npz") as found, fluid.scope_guard(fluid.Scope()):
-        feed = {name[3:]: found[name] for name in found.files if name.startswith("in.")}
-        for name in [name for name in feed if f"lod:in.{name}" in found.files]:
-            lengths = [found[f"lod:in.{name}"].tolist()]
+    with np.load(GOLDEN / f"{case}__io.npz") as result, fluid.scope_guard(fluid.Scope()):
+        feed = {name[3:]: result[name] for name in result.files if name.startswith("in.")}
+        for name in [name for name in feed if f"lod:in.{name}" in result.files]:
+            lengths = [result[f"lod:in.{name}"].tolist()]
             feed[name] = fluid.create_lod_tensor(feed[name], lengths, fluid.CPUPlace())
         program, _, fetches = fluid.io.load_inference_model(str(path), exe, model, params)
         return np.asarray(exe.run(program, feed, fetches[:1], return_numpy=False)[0])

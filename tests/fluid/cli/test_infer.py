@@ -33,9 +33,9 @@ def recorded(case: str) -> dict[str, np.ndarray]:
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: object, code: int = 0) -> str:
     """Run the command line, expect an exit code without complaints, return what it printed."""
-    found = cli.main(["infer", *map(str, arguments)])
+    actual = cli.main(["infer", *map(str, arguments)])
     printed = capsys.readouterr()
-    assert (found, printed.err) == (code, "")
+    assert (actual, printed.err) == (code, "")
     return printed.out
 
 
@@ -159,19 +159,19 @@ def result(capsys: pytest.CaptureFixture[str], folder: Path, *arguments: object)
     """The arrays that a run writes."""
     output = folder / "out.npz"
     run(capsys, *arguments, "--output", output)
-    found = read_arrays(output)
-    assert isinstance(found, dict)
-    return found
+    actual = read_arrays(output)
+    assert isinstance(actual, dict)
+    return actual
 
 
 @pytest.mark.parametrize("dtype", ["bf16", "fp16"])
 def test_two_bytes_give_nearly_the_same(capsys, tmp_path, dtype):
-    given = tmp_path / "x.npz"
+    inputs = tmp_path / "x.npz"
     kept = recorded("lenet_bn")
-    np.savez(given, **{name: kept[name] for name in ("img", "label")})
+    np.savez(inputs, **{name: kept[name] for name in ("img", "label")})
     files = [tmp_path / "wide.npz", tmp_path / "narrow.npz"]
     for file, more in zip(files, ([], ["--dtype", dtype]), strict=True):
-        run(capsys, LENET, "--input", given, "--output", file, *more)
+        run(capsys, LENET, "--input", inputs, "--output", file, *more)
     wide, narrow = (next(iter(read_arrays(file).values())) for file in files)
     assert not np.array_equal(wide, narrow)
     np.testing.assert_allclose(narrow, wide, atol=0.02 * np.abs(wide).max())
@@ -181,16 +181,16 @@ def test_two_bytes_give_nearly_the_same(capsys, tmp_path, dtype):
 def test_a_line_is_a_row(capsys, tmp_path, between):
     text = tmp_path / "x.csv"
     text.write_text(f"# prices\n{rows(X, between)}\n")
-    (found,) = result(capsys, tmp_path, LINE, "--input", text).values()
-    np.testing.assert_allclose(found, PRICES, rtol=1e-5)
+    (actual,) = result(capsys, tmp_path, LINE, "--input", text).values()
+    np.testing.assert_allclose(actual, PRICES, rtol=1e-5)
 
 
 def test_numbers_on_the_command_line_and_from_standard_input(capsys, tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.StringIO(rows(X)))
     written = [f"x={rows(X).replace(chr(10), '; ')}", "-"]
     for given in written:
-        (found,) = result(capsys, tmp_path, LINE, "--input", given).values()
-        np.testing.assert_allclose(found, PRICES, rtol=1e-5)
+        (actual,) = result(capsys, tmp_path, LINE, "--input", given).values()
+        np.testing.assert_allclose(actual, PRICES, rtol=1e-5)
 
 
 def test_a_row_of_many_axes(capsys, tmp_path):
@@ -199,18 +199,18 @@ def test_a_row_of_many_axes(capsys, tmp_path):
     for shape in ((len(known["img"]), -1), (-1, 16)):
         image.write_text(rows(known["img"].reshape(shape)))
         labels = f"label={'; '.join(map(str, known['label'].reshape(-1)))}"
-        (found,) = result(
+        (actual,) = result(
             capsys, tmp_path, LENET, "--input", f"img={image}", "--input", labels
         ).values()
-        np.testing.assert_allclose(found, known["out"], rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(actual, known["out"], rtol=1e-4, atol=1e-5)
 
 
 def test_a_line_of_ids_is_a_sequence(capsys, tmp_path):
     text, ends = tmp_path / "ids.txt", np.cumsum(LENGTHS)[:-1]
     parts = np.split(WORDS.reshape(-1), ends)
     text.write_text("\n".join(" ".join(map(str, part)) for part in parts))
-    found = result(capsys, tmp_path, TAGGER, "--input", text)
-    (name, tags), (level, offsets) = found.items()
+    actual = result(capsys, tmp_path, TAGGER, "--input", text)
+    (name, tags), (level, offsets) = actual.items()
     np.testing.assert_array_equal(tags, TAGS)
     assert level == f"{name}@LOD0"
     assert offsets.tolist() == [0, *np.cumsum(LENGTHS)]
@@ -220,16 +220,16 @@ def test_lengths_of_sequences(capsys, tmp_path):
     np.save(tmp_path / "ids.npy", WORDS)
     lengths = ",".join(map(str, LENGTHS))
     for lod in (lengths, f"words={lengths}"):
-        found = result(capsys, tmp_path, TAGGER, "--input", tmp_path / "ids.npy", "--lod", lod)
-        np.testing.assert_array_equal(next(iter(found.values())), TAGS)
+        actual = result(capsys, tmp_path, TAGGER, "--input", tmp_path / "ids.npy", "--lod", lod)
+        np.testing.assert_array_equal(next(iter(actual.values())), TAGS)
 
 
 def test_offsets_beside_an_array(capsys, tmp_path):
     offsets = np.array([0, *np.cumsum(LENGTHS)])
     np.savez(tmp_path / "feed.npz", **{"words": WORDS, "words@LOD0": offsets})
     for given in (tmp_path / "feed.npz", f"words={tmp_path / 'feed.npz'}"):
-        found = result(capsys, tmp_path, TAGGER, "--input", given)
-        np.testing.assert_array_equal(next(iter(found.values())), TAGS)
+        actual = result(capsys, tmp_path, TAGGER, "--input", given)
+        np.testing.assert_array_equal(next(iter(actual.values())), TAGS)
 
 
 def test_results_in_sequences_need_an_archive(capsys, tmp_path):
@@ -281,8 +281,8 @@ def test_sequences_without_lengths(capsys, tmp_path):
 )
 def test_lengths_that_do_not_fit(capsys, tmp_path, lod, message):
     np.save(tmp_path / "ids.npy", WORDS)
-    given = ("--input", tmp_path / "ids.npy", "--lod", lod)
-    assert message in refused(capsys, TAGGER, *given)
+    inputs = ("--input", tmp_path / "ids.npy", "--lod", lod)
+    assert message in refused(capsys, TAGGER, *inputs)
 
 
 def test_offsets_without_their_array_or_of_other_numbers(capsys, tmp_path):
@@ -360,10 +360,10 @@ def test_results_of_one_array(capsys, feed, tmp_path):
 def test_results_that_do_not(capsys, feed, tmp_path):
     changed = PRICES.copy()
     changed[1] += 0.01 * np.abs(PRICES).max()
-    given = (LINE, "--input", feed, "--check", against(tmp_path, out=changed))
-    shown = run(capsys, *given, code=1)
+    inputs = (LINE, "--input", feed, "--check", against(tmp_path, out=changed))
+    shown = run(capsys, *inputs, code=1)
     assert "1 of 3 beyond 0.0001" in shown
-    assert "agrees" in run(capsys, *given, "--tolerance", "0.02")
+    assert "agrees" in run(capsys, *inputs, "--tolerance", "0.02")
 
 
 @pytest.mark.parametrize(
@@ -375,24 +375,24 @@ def test_results_that_do_not(capsys, feed, tmp_path):
     ],
 )
 def test_results_of_another_kind(capsys, feed, tmp_path, array, message):
-    given = (LINE, "--input", feed, "--check", against(tmp_path, out=array))
-    assert message in run(capsys, *given, code=1)
+    inputs = (LINE, "--input", feed, "--check", against(tmp_path, out=array))
+    assert message in run(capsys, *inputs, code=1)
 
 
 def test_whole_numbers_and_offsets_must_be_equal(capsys, tmp_path):
     np.save(tmp_path / "ids.npy", WORDS)
-    given = (TAGGER, "--input", tmp_path / "ids.npy", "--lod", ",".join(map(str, LENGTHS)))
+    inputs = (TAGGER, "--input", tmp_path / "ids.npy", "--lod", ",".join(map(str, LENGTHS)))
     changed = TAGS.copy()
     changed[3] += 1
     shown = run(
-        capsys, *given, "--check", against(tmp_path, tags=changed), "--tolerance", 9, code=1
+        capsys, *inputs, "--check", against(tmp_path, tags=changed), "--tolerance", 9, code=1
     )
     assert f"1 of {len(TAGS)} differ" in shown
-    assert "agrees" in run(capsys, *given, "--check", against(tmp_path, tags=TAGS))
-    found = result(capsys, tmp_path, *given)
-    offsets = next(name for name in found if "@LOD" in name)
-    other = {**found, offsets: found[offsets] + 1}
-    assert "differ" in run(capsys, *given, "--check", against(tmp_path, **other), code=1)
+    assert "agrees" in run(capsys, *inputs, "--check", against(tmp_path, tags=TAGS))
+    actual = result(capsys, tmp_path, *inputs)
+    offsets = next(name for name in actual if "@LOD" in name)
+    other = {**actual, offsets: actual[offsets] + 1}
+    assert "differ" in run(capsys, *inputs, "--check", against(tmp_path, **other), code=1)
 
 
 def test_what_cannot_be_compared(capsys, feed, tmp_path):

@@ -52,13 +52,13 @@ def test_what_only_the_data_sizes_is_rejected_by_the_system(
 ) -> None:
     with fluid.program_guard(fluid.Program(), fluid.Program()), fluid.unique_name.guard():
         x = fluid.layers.data(name="x", shape=[1], dtype="int64", append_batch_size=False)
-        found = fluid.layers.range(0, x, 1, "int64")
+        result = fluid.layers.range(0, x, 1, "int64")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a model without parameters
-            fluid.io.save_inference_model(str(tmp_path / "m"), ["x"], [found], fluid.Executor())
+            fluid.io.save_inference_model(str(tmp_path / "m"), ["x"], [result], fluid.Executor())
     np.save(tmp_path / "x.npy", np.array([1 << 28], "int64"))  # 2 GiB of numbers
-    given = (tmp_path / "m", "--input", tmp_path / "x.npy", "--memory-limit", "100MB")
-    code, message = infer(capsys, *given)
+    inputs = (tmp_path / "m", "--input", tmp_path / "x.npy", "--memory-limit", "100MB")
+    code, message = infer(capsys, *inputs)
     assert code == 2
     assert "range: " in message
     assert "Unable to allocate 2.00 GiB" in message

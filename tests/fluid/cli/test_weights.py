@@ -44,10 +44,10 @@ def test_names_types_shapes_and_sizes(capsys):
 def test_arrays_are_those_of_the_files(capsys, tmp_path: Path):
     printed = run(capsys, MLP, "--npz", tmp_path / "w.npz")
     files = {path.name: path for path in MLP.iterdir() if path.name != "__model__"}
-    with np.load(tmp_path / "w.npz") as found:
-        assert sorted(found.files) == sorted(files)
+    with np.load(tmp_path / "w.npz") as result:
+        assert sorted(result.files) == sorted(files)
         for name, path in files.items():
-            np.testing.assert_array_equal(found[name], load_tensor(path)[0])
+            np.testing.assert_array_equal(result[name], load_tensor(path)[0])
     assert f"written to {tmp_path / 'w.npz'}: {len(files)} arrays" in printed
 
 
@@ -59,9 +59,9 @@ def test_combined_files_and_unusual_names(capsys):
 
 def test_only_some(capsys, tmp_path: Path):
     printed = run(capsys, MLP, "--only", "fc_0.*", "--only", "*.b_0", "--npz", tmp_path / "w.npz")
-    with np.load(tmp_path / "w.npz") as found:
-        assert {"fc_0.w_0", "fc_0.b_0", "fc_1.b_0"} <= set(found.files)
-        assert "fc_1.w_0" not in found.files
+    with np.load(tmp_path / "w.npz") as result:
+        assert {"fc_0.w_0", "fc_0.b_0", "fc_1.b_0"} <= set(result.files)
+        assert "fc_1.w_0" not in result.files
     assert "fc_1.w_0" not in printed
 
 

@@ -145,8 +145,8 @@ def test_values_of_parameters_and_gradients(network):
             fluid.executor._fetch_var("fc_9")
     weight = network.global_block().var("fc_0.w_0")
     out = network.global_block().var("fc_0.tmp_1")
-    found = fluid.backward.calc_gradient(out, weight)
-    assert found.name.startswith(fluid.backward._append_grad_suffix_("fc_0.w_0"))
+    result = fluid.backward.calc_gradient(out, weight)
+    assert result.name.startswith(fluid.backward._append_grad_suffix_("fc_0.w_0"))
 
 
 def test_lists_and_structures():
@@ -175,11 +175,11 @@ def test_declarations_of_ops_are_read():
 
 def rows_of_a_scope(scope, name, rows, values):
     """SelectedRows of a table of ten rows."""
-    made = scope.var(name).get_selected_rows()
-    made.set_height(10)
-    made.set_rows(rows)
-    made.get_tensor().set(np.array(values, "float32"), fluid.CPUPlace())
-    return made
+    created = scope.var(name).get_selected_rows()
+    created.set_height(10)
+    created.set_rows(rows)
+    created.get_tensor().set(np.array(values, "float32"), fluid.CPUPlace())
+    return created
 
 
 @pytest.mark.parametrize(

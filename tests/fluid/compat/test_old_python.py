@@ -89,8 +89,10 @@ def test_what_stays_missing_reports_why(done: subprocess.CompletedProcess[str]) 
 def test_other_processes_are_left_alone() -> None:
     code = "import fluid, collections, time; print(hasattr(collections, 'Iterable'), "
     code += "hasattr(time, 'clock'), any('old_python' in m for m in __import__('sys').modules))"
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout == "False False False\n"
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert result.stdout == "False False False\n"
 
 
 def test_names_that_a_module_has_stay(capsys: pytest.CaptureFixture[str]) -> None:
@@ -145,8 +147,8 @@ def test_versions_and_words() -> None:
 
 def test_folders_and_files(tmp_path: Path) -> None:
     folders, files = replacement("distutils.dir_util"), replacement("distutils.file_util")
-    made = folders.mkpath(str(tmp_path / "a" / "b"))
-    assert made == [str(tmp_path / "a"), str(tmp_path / "a" / "b")]
+    created = folders.mkpath(str(tmp_path / "a" / "b"))
+    assert created == [str(tmp_path / "a"), str(tmp_path / "a" / "b")]
     files.write_file(str(tmp_path / "a" / "b" / "c"), ["x", "y"])
     (tmp_path / "d").mkdir()
     copied = folders.copy_tree(str(tmp_path / "a"), str(tmp_path / "d"))

@@ -29,14 +29,14 @@ def cell() -> StateCell:
     words = pd.embedding(source, [WORDS, WIDTH], param_attr=SHARED)
     hidden, _ = pd.dynamic_lstm(pd.fc(words, HIDDEN * 4, act="tanh"), HIDDEN * 4)
     start = InitState(init=pd.sequence_last_step(hidden), need_reorder=True)
-    made = StateCell(inputs={"x": None}, states={"h": start}, out_state="h")
+    created = StateCell(inputs={"x": None}, states={"h": start}, out_state="h")
 
-    @made.state_updater
+    @created.state_updater
     def step(cell: StateCell) -> None:
         both = [cell.get_state("h"), cell.get_input("x")]
         cell.set_state("h", pd.fc(both, HIDDEN, act="tanh"))
 
-    return made
+    return created
 
 
 def training() -> list[Any]:
@@ -73,9 +73,9 @@ def ready(build: Callable[[], list[Any]], prefix: str) -> tuple[Any, Any, list[A
         fetched = build()
     exe = fluid.Executor(fluid.CPUPlace())
     exe.run(startup)
-    for each in main.global_block().all_parameters():
-        tensor = fluid.global_scope().find_var(each.name).get_tensor()
-        tensor.set(RECORDED[prefix + each.name], fluid.CPUPlace())
+    for parameter in main.global_block().all_parameters():
+        tensor = fluid.global_scope().find_var(parameter.name).get_tensor()
+        tensor.set(RECORDED[prefix + parameter.name], fluid.CPUPlace())
     return exe, main, fetched
 
 

@@ -92,14 +92,14 @@ CASES: dict[str, tuple[Any, dict[str, Any]]] = {
 def rows(program: Any) -> list[Any]:
     """Its ops as they were recorded; what a branch reads and writes is a set there."""
     attrs = ("in_dtype", "out_dtype", "op_role", "op_role_var")
-    found = []
+    results = []
     for op in [op for block in program.blocks for op in block.ops]:
         order = sorted if op.type == "conditional_block" else list
         reads = {s: order(op.input(s)) for s in op.input_names if op.input(s)}
         writes = {s: order(op.output(s)) for s in op.output_names if op.output(s) and s != "Scope"}
         kept = {name: op.attr(name) for name in attrs if op.has_attr(name)}
-        found.append([op.block.idx, op.type, reads, writes, {"op_role_var": [], **kept}])
-    return found
+        results.append([op.block.idx, op.type, reads, writes, {"op_role_var": [], **kept}])
+    return results
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -178,9 +178,9 @@ def on_digits(place: Any, steps: int, **options: Any) -> tuple[list[float], floa
     built = Built(digits_classifier, fluid.optimizer.Adam(0.01), **options).start()
     built.exe = fluid.Executor(place)
     starts = [128 * (step % 11) for step in range(steps)]
-    found = [float(built.step(feed_of(taught, slice(s, s + 128)))[0][0]) for s in starts]
+    results = [float(built.step(feed_of(taught, slice(s, s + 128)))[0][0]) for s in starts]
     last = built.step(feed_of(asked, slice(None)), digits_classifier.accuracy)
-    return found, float(last[1][0])
+    return results, float(last[1][0])
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
@@ -224,8 +224,8 @@ def test_an_overflow_shrinks_the_scale_and_skips_the_update() -> None:
 def test_the_scale_grows_after_good_steps_and_stays_finite_and_at_least_one() -> None:
     built = Built(mlp, init_loss_scaling=4.0, incr_every_n_steps=2).start()
     scale = built.optimizer.get_loss_scaling()
-    found = [float(built.step(batch(16, 8), scale)[1][0]) for _ in range(6)]
-    assert found == [4.0, 4.0, 8.0, 8.0, 8.0, 16.0]
+    results = [float(built.step(batch(16, 8), scale)[1][0]) for _ in range(6)]
+    assert results == [4.0, 4.0, 8.0, 8.0, 8.0, 16.0]
     feed = batch(16, 8)
     feed["x"][0, 0] = np.inf
     low = Built(mlp, init_loss_scaling=1.5, decr_every_n_nan_or_inf=1, decr_ratio=0.5).start()
@@ -239,9 +239,9 @@ def test_a_static_scale_stays_and_gradients_do_not_have_it() -> None:
     plain = Built(mlp, mixed=False).start()
     param, grad = built.pairs[0]
     scaled = built.optimizer.get_scaled_loss()
-    loss, found, total, kept = built.step(feed, grad, scaled, built.optimizer.get_loss_scaling())
+    loss, actual, total, kept = built.step(feed, grad, scaled, built.optimizer.get_loss_scaling())
     wanted = plain.step(feed, f"{param.name}@GRAD")[1]
-    np.testing.assert_allclose(found, wanted, rtol=0.02, atol=1e-4)
+    np.testing.assert_allclose(actual, wanted, rtol=0.02, atol=1e-4)
     assert float(total[0]) == pytest.approx(128.0 * float(loss[0])) and float(kept[0]) == 128.0
 
 

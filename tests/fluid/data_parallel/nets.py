@@ -32,18 +32,18 @@ def digits_mlp() -> fluid.Variable:
 
 
 def lenet_bn() -> fluid.Variable:
-    found = fluid.data("img", [None, 1, 16, 16])
+    result = fluid.data("img", [None, 1, 16, 16])
     for filters, size in ((6, 5), (8, 3)):
-        found = fluid.nets.simple_img_conv_pool(found, filters, size, 2, 2, act="relu")
-        found = fluid.layers.batch_norm(found)
+        result = fluid.nets.simple_img_conv_pool(result, filters, size, 2, 2, act="relu")
+        result = fluid.layers.batch_norm(result)
     label = fluid.data("label", [None, 1], "int64")
-    scores = fluid.layers.fc(found, 10)
+    scores = fluid.layers.fc(result, 10)
     return fluid.layers.mean(fluid.layers.softmax_with_cross_entropy(scores, label))
 
 
 def _normed(x: fluid.Variable, filters: int, size: int, stride: int, act: Any) -> fluid.Variable:
-    found = fluid.layers.conv2d(x, filters, size, stride, (size - 1) // 2, bias_attr=False)
-    return fluid.layers.batch_norm(found, act=act)
+    result = fluid.layers.conv2d(x, filters, size, stride, (size - 1) // 2, bias_attr=False)
+    return fluid.layers.batch_norm(result, act=act)
 
 
 def resnet_cifar8() -> fluid.Variable:

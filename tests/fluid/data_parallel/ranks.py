@@ -49,7 +49,7 @@ class Training:
         return loss
 
     def parameters(self) -> dict[str, Any]:
-        names = [each.name for each in self.main.all_parameters()]
+        names = [parameter.name for parameter in self.main.all_parameters()]
         return {name: np.array(self.scope.find_var(name).get_tensor()) for name in names}
 
 
@@ -88,11 +88,11 @@ def train(job: str, rank: int, endpoints: list[str]) -> dict[str, Any]:
     rings = rings_of(training.scope)
     if mode in ("nccl2", "hierarchical"):
         step, rings = parallel_step(training, rank, len(endpoints))
-    losses = [step(share(each, rank, len(endpoints))) for each in training.batches]
-    found = {"loss": np.concatenate(losses)} | training.parameters()
+    losses = [step(share(batch, rank, len(endpoints))) for batch in training.batches]
+    result = {"loss": np.concatenate(losses)} | training.parameters()
     if len(endpoints) > 1:
-        found["issued"] = np.array([rings._ring(i).member.record.count(i) for i in range(RINGS)])
-    return {f"{job}:{name}": value for name, value in found.items()}
+        result["issued"] = np.array([rings._ring(i).member.record.count(i) for i in range(RINGS)])
+    return {f"{job}:{name}": value for name, value in result.items()}
 
 
 def parallel_step(training: Training, rank: int, ranks: int) -> tuple[Any, Any]:
@@ -117,10 +117,10 @@ def main() -> None:
     folder, *jobs = sys.argv[1:]
     rank = int(os.environ["PADDLE_TRAINER_ID"])
     endpoints = os.environ["PADDLE_TRAINER_ENDPOINTS"].split(",")
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     for job in jobs:
-        found |= train(job, rank, endpoints)
-    np.savez(Path(folder) / f"rank{rank}.npz", **found)
+        results |= train(job, rank, endpoints)
+    np.savez(Path(folder) / f"rank{rank}.npz", **results)
 
 
 if __name__ == "__main__":

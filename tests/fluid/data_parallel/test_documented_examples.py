@@ -18,8 +18,8 @@ def test_on_two_cpus(script: Path, tmp_path: Path) -> None:
     text = text.replace("import paddle.fluid as fluid", "import fluid")
     here = tmp_path / script.name
     here.write_text(text.replace("use_cuda = True", "use_cuda = False"), encoding="utf-8")
-    found = runpy.run_path(str(here))
-    assert found["loss_data"].shape == (2,)
+    result = runpy.run_path(str(here))
+    assert result["loss_data"].shape == (2,)
 
 
 @pytest.mark.slow

@@ -37,11 +37,11 @@ def started_apart(ranks: int, folder: Path, jobs: list[str]) -> None:
             subprocess.Popen(command, env=ENVIRONMENT | variables, stderr=subprocess.PIPE)
         )
     try:
-        errors = [each.communicate(timeout=SECONDS)[1].decode() for each in started]
+        errors = [process.communicate(timeout=SECONDS)[1].decode() for process in started]
     finally:
-        for each in started:
-            each.kill()
-    assert not any(each.returncode for each in started), "\n".join(errors)
+        for process in started:
+            process.kill()
+    assert not any(process.returncode for process in started), "\n".join(errors)
 
 
 def by_launcher(ranks: int, folder: Path, jobs: list[str]) -> None:
@@ -64,7 +64,7 @@ def alone(network: str) -> tuple[list[float], dict[str, Any]]:
     """Losses and parameters of one process on whole batches, from what rank 0 begins with."""
     training = Training(network, seed=7)
     training.executor.run(training.startup, scope=training.scope)
-    losses = [training.step(each).item() for each in training.batches]
+    losses = [training.step(batch).item() for batch in training.batches]
     return losses, training.parameters()
 
 
@@ -74,19 +74,21 @@ def local_sgd(network: str, ranks: int) -> dict[str, Any]:
     Statistics of batch norms are no part of it: each rank keeps its own.
     """
     locals_ = [Training(network, seed=7) for _ in range(ranks)]
-    for each in locals_:
-        each.executor.run(each.startup, scope=each.scope)
-    trained = {each.name for each in locals_[0].main.all_parameters() if each.trainable}
+    for local in locals_:
+        local.executor.run(local.startup, scope=local.scope)
+    trained = {
+        parameter.name for parameter in locals_[0].main.all_parameters() if parameter.trainable
+    }
     snapshot = {n: value for n, value in locals_[0].parameters().items() if n in trained}
     for batch in locals_[0].batches:
-        for rank, each in enumerate(locals_):
-            each.step(share(batch, rank, ranks))
-        updated = [each.parameters() for each in locals_]
+        for rank, local in enumerate(locals_):
+            local.step(share(batch, rank, ranks))
+        updated = [local.parameters() for local in locals_]
         for name, before in snapshot.items():
             snapshot[name] = before - np.mean([before - own[name] for own in updated], axis=0)
-        for each in locals_:
+        for local in locals_:
             for name, value in snapshot.items():
-                each.scope.find_var(name).get_tensor().set(value, fluid.CPUPlace())
+                local.scope.find_var(name).get_tensor().set(value, fluid.CPUPlace())
     return snapshot
 
 
@@ -108,16 +110,16 @@ EVERY = [f"{mode}/{name}" for mode in MODES for name in OPTIMIZERS]
 )
 def test_ranks_train_as_one(ranks: int, start: str, jobs: list[str], tmp_path: Path) -> None:
     STARTS[start](ranks, tmp_path, jobs)
-    found = [np.load(tmp_path / f"rank{rank}.npz") for rank in range(ranks)]
+    results = [np.load(tmp_path / f"rank{rank}.npz") for rank in range(ranks)]
     for job in jobs:
         mode, network = job.split("/")
         losses, parameters = alone(network)
         if mode == "local_sgd":
             parameters = local_sgd(network, ranks)
         else:
-            each = [one[f"{job}:loss"] for one in found]
+            each = [one[f"{job}:loss"] for one in results]
             np.testing.assert_allclose(np.mean(each, axis=0), losses, atol=1e-5)
-        for one in found:
+        for one in results:
             assert ranks == 1 or all(one[f"{job}:issued"]), "a ring was not used"
             for name, value in parameters.items():
                 np.testing.assert_allclose(one[f"{job}:{name}"], value, atol=1e-5, err_msg=name)

@@ -68,8 +68,8 @@ def on_two(loss: Any, strategy: Any = None, execution: Any = None) -> Any:
 
 def losses(program: Any, loss: Any, batches: list[Any], exe: Any) -> list[float]:
     scope = started()
-    found = [exe.run(program, feed=each, fetch_list=[loss], scope=scope)[0] for each in batches]
-    return [float(np.mean(each)) for each in found]
+    results = [exe.run(program, feed=batch, fetch_list=[loss], scope=scope)[0] for batch in batches]
+    return [float(np.mean(each)) for each in results]
 
 
 @pytest.mark.parametrize("reduce", list(fluid.BuildStrategy.ReduceStrategy))
@@ -141,9 +141,9 @@ def test_any_variable_is_fetched(exe: Any) -> None:
     names = [v.name for v in fluid.default_main_program().list_vars() if v.type == kind]
     shares = [{n: rows[i::2] for n, rows in batches[0].items()} for i in range(2)]
     for feed in (batches[0], shares):
-        found = exe.run(program, feed=feed, fetch_list=names, scope=scope, return_merged=False)
-        assert [len(each) for each in found] == [2] * len(names)
-        for name, (first, second) in zip(names, found, strict=True):
+        result = exe.run(program, feed=feed, fetch_list=names, scope=scope, return_merged=False)
+        assert [len(each) for each in result] == [2] * len(names)
+        for name, (first, second) in zip(names, result, strict=True):
             assert first.shape == second.shape, name
             assert np.isfinite(first.astype(np.float64)).all(), name
             if name.endswith("w_0@GRAD"):
@@ -182,8 +182,8 @@ def test_flags_change_no_number(exe: Any, network: str) -> None:
         strategy = fluid.BuildStrategy()
         for name, value in flags.items():
             setattr(strategy, name, value)
-        found = losses(on_two(loss, strategy), loss, batches, exe)
-        np.testing.assert_allclose(found, expected, atol=1e-6, err_msg=str(flags))
+        actual = losses(on_two(loss, strategy), loss, batches, exe)
+        np.testing.assert_allclose(actual, expected, atol=1e-6, err_msg=str(flags))
 
 
 @pytest.mark.parametrize(("drop_last", "rows"), [(True, 8), (False, 10)])
@@ -193,8 +193,8 @@ def test_a_loader_with_a_batch_for_each_place(exe: Any, drop_last: bool, rows: i
     doubled = fluid.layers.scale(x, 2.0)
     loader = fluid.io.DataLoader.from_generator([x], 4, iterable=True, drop_last=drop_last)
     batches = [np.full((2, 1), number, np.float32) for number in range(5)]
-    loader.set_batch_generator(lambda: ([each] for each in batches), fluid.cpu_places(2))
+    loader.set_batch_generator(lambda: ([batch] for batch in batches), fluid.cpu_places(2))
     program = fluid.CompiledProgram(fluid.default_main_program()).with_data_parallel()
-    found = [exe.run(program, feed=feed, fetch_list=[doubled])[0] for feed in loader]
-    assert sum(map(len, found)) == rows
-    np.testing.assert_array_equal(np.concatenate(found), 2 * np.concatenate(batches)[:rows])
+    results = [exe.run(program, feed=feed, fetch_list=[doubled])[0] for feed in loader]
+    assert sum(map(len, results)) == rows
+    np.testing.assert_array_equal(np.concatenate(results), 2 * np.concatenate(batches)[:rows])

@@ -51,7 +51,7 @@ def alone(loss: fluid.Variable, batches: list[Any]) -> dict[str, Any]:
 def on_ranks(loss: Any, batches: list[Any], ranks: int, strategy: Any) -> list[dict[str, Any]]:
     """The values of every rank after training on equal shares of the batches."""
     built = build(fluid.default_main_program(), strategy, ranks)
-    programs = [each.clone() for each in built.programs]
+    programs = [program.clone() for program in built.programs]
     ring, scopes = ThreadRing(ranks), [started() for _ in range(ranks)]
     executors = [fluid.Executor() for _ in range(ranks)]
     for rank, program in enumerate(programs):
@@ -67,10 +67,10 @@ def on_ranks(loss: Any, batches: list[Any], ranks: int, strategy: Any) -> list[d
 
 
 def strategy(**fields: Any) -> Any:
-    made = Strategy()
+    created = Strategy()
     for name, value in fields.items():
-        setattr(made, name, value)
-    return made
+        setattr(created, name, value)
+    return created
 
 
 SGD = fluid.optimizer.SGD
@@ -178,8 +178,8 @@ def test_an_owner_gets_its_gradients_and_sends_its_parameters_in_one_bucket(fuse
     strategy.fuse_all_reduce_ops = fuse
     built = build(fluid.default_main_program(), strategy, 2)
     schedules = [
-        compiler.compile(each, feed=batches[0], fetch=[loss.name]).collectives
-        for each in built.programs
+        compiler.compile(program, feed=batches[0], fetch=[loss.name]).collectives
+        for program in built.programs
     ]
     assert schedules[0] == schedules[1]
     kinds = Counter(line.partition(" ")[0] for line in schedules[0])

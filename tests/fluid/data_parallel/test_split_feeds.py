@@ -31,9 +31,9 @@ def program() -> fluid.Program:
     [(3, 2, [1, 2]), (7, 4, [1, 2, 2, 2]), (5, 4, [1, 1, 1, 2]), (8, 2, [4, 4]), (4, 1, [4])],
 )
 def test_shares_differ_by_one_row_at_most(count: int, devices: int, shares: list[int]) -> None:
-    found = split_feed(program(), {"x": rows(count)}, devices)
-    assert [len(each["x"]) for each in found] == shares
-    assert np.array_equal(np.concatenate([each["x"] for each in found]), rows(count))
+    result = split_feed(program(), {"x": rows(count)}, devices)
+    assert [len(each["x"]) for each in result] == shares
+    assert np.array_equal(np.concatenate([each["x"] for each in result]), rows(count))
 
 
 def test_fewer_rows_than_devices() -> None:
@@ -46,38 +46,38 @@ def test_fewer_rows_than_devices() -> None:
 
 
 def test_sequences_are_divided_whole() -> None:
-    made = program()
+    created = program()
     tensor = fluid.create_lod_tensor(rows(6).astype("int64"), [[1, 3, 2]], CPU)
-    found = split_feed(made, feed_arrays(made, {"words": tensor}), 2)
-    assert [each["words"].ravel().tolist() for each in found] == [[0], [1, 2, 3, 4, 5]]
-    assert [each["words@LOD0"].tolist() for each in found] == [[0, 1], [0, 3, 5]]
+    result = split_feed(created, feed_arrays(created, {"words": tensor}), 2)
+    assert [each["words"].ravel().tolist() for each in result] == [[0], [1, 2, 3, 4, 5]]
+    assert [each["words@LOD0"].tolist() for each in result] == [[0, 1], [0, 3, 5]]
 
 
 def test_sequences_of_sequences() -> None:
-    made = program()
+    created = program()
     tensor = fluid.create_lod_tensor(rows(6).astype("int64"), [[2, 1], [1, 2, 3]], CPU)
-    found = split_feed(made, feed_arrays(made, {"words": tensor}), 2)
-    assert [each["words@LOD0"].tolist() for each in found] == [[0, 2], [0, 1]]
-    assert [each["words@LOD1"].tolist() for each in found] == [[0, 1, 3], [0, 3]]
-    assert [each["words"].ravel().tolist() for each in found] == [[0, 1, 2], [3, 4, 5]]
+    result = split_feed(created, feed_arrays(created, {"words": tensor}), 2)
+    assert [each["words@LOD0"].tolist() for each in result] == [[0, 2], [0, 1]]
+    assert [each["words@LOD1"].tolist() for each in result] == [[0, 1, 3], [0, 3]]
+    assert [each["words"].ravel().tolist() for each in result] == [[0, 1, 2], [3, 4, 5]]
 
 
 def test_persistable_feeds() -> None:
-    made = program()
+    created = program()
     one, two = np.ones(1, "float32"), np.array([1, 2], "float32")
-    both = split_feed(made, {"x": rows(4), "rate": one}, 2)
+    both = split_feed(created, {"x": rows(4), "rate": one}, 2)
     assert [each["rate"].tolist() for each in both] == [[1], [1]]
-    each_one = split_feed(made, {"x": rows(4), "rate": two}, 2)
+    each_one = split_feed(created, {"x": rows(4), "rate": two}, 2)
     assert [each["rate"].tolist() for each in each_one] == [[1], [2]]
     with pytest.raises(EnforceNotMet, match="rate is a persistable variable: feed one row"):
-        split_feed(made, {"x": rows(4), "rate": two}, 4)
+        split_feed(created, {"x": rows(4), "rate": two}, 4)
 
 
 def test_values_are_joined_in_the_order_of_devices() -> None:
-    found = [[rows(2), np.float32(1)], [rows(3), np.float32(2)]]
-    whole, numbers = merged(["x", "loss"], found)
+    results = [[rows(2), np.float32(1)], [rows(3), np.float32(2)]]
+    whole, numbers = merged(["x", "loss"], results)
     assert whole.ravel().tolist() == [0, 1, 0, 1, 2] and numbers.tolist() == [1, 2]
-    assert [len(each) for each in unmerged(found)[0]] == [2, 3]
+    assert [len(each) for each in unmerged(results)[0]] == [2, 3]
 
 
 def test_sequences_are_joined_with_their_offsets() -> None:

@@ -35,16 +35,16 @@ def started(trainers: int, *arguments: str) -> list[subprocess.Popen[str]]:
 def trained(trainers: int, devices: int, reduce: str) -> list[dict[str, Any]]:
     """What each trainer prints."""
     processes = started(trainers, str(devices), reduce)
-    outputs = [each.communicate(timeout=120) for each in processes]
-    assert all(each.returncode == 0 for each in processes), outputs
+    outputs = [process.communicate(timeout=120) for process in processes]
+    assert all(process.returncode == 0 for process in processes), outputs
     return [json.loads(output) for output, _ in outputs]
 
 
 @pytest.mark.slow
 def test_a_trainer_that_reads_alone_is_reported() -> None:
     processes = started(2, "1", "Reduce", "alone")
-    outputs = [each.communicate(timeout=120) for each in processes]
-    assert [each.returncode for each in processes] == [1, 1]
+    outputs = [process.communicate(timeout=120) for process in processes]
+    assert [process.returncode for process in processes] == [1, 1]
     for _, complaints in outputs:
         assert "ScheduleError" in complaints and "broadcast of 'fc_" in complaints
 
@@ -59,7 +59,7 @@ def alone() -> tuple[list[float], dict[str, Any]]:
     executor.run(fluid.default_startup_program())
     batches = [draw.random((8, 2), np.float32) for _ in range(3)]
     batches.append(batches[-1])
-    losses = [executor.run(feed={"x": each}, fetch_list=[loss])[0].item() for each in batches]
+    losses = [executor.run(feed={"x": batch}, fetch_list=[loss])[0].item() for batch in batches]
     values = {n: np.array(v) for n, v in fluid.global_scope().arrays().items()}
     return losses[:3], values
 
@@ -76,36 +76,36 @@ def alone() -> tuple[list[float], dict[str, Any]]:
     ],
 )
 def test_trainers_together(trainers: int, devices: int, reduce: str) -> None:
-    found = trained(trainers, devices, reduce)
-    losses = np.array([each["losses"] for each in found])
+    actual = trained(trainers, devices, reduce)
+    losses = np.array([each["losses"] for each in actual])
     assert losses.shape == (trainers, 3, devices)
     expected, values = alone()
     np.testing.assert_allclose(losses.mean(axis=(0, 2)), expected, atol=1e-6)
-    for each in found:
+    for each in actual:
         for name, value in each["values"].items():
             np.testing.assert_allclose(value, values[name].ravel(), atol=1e-6, err_msg=name)
     state = [value.size for name, value in values.items() if "velocity" in name]
     if reduce == "Reduce":
-        assert max(each["held"] for each in found) <= max(sum(state) / trainers + 1, max(state))
-        assert devices > 1 or sum(each["held"] for each in found) == sum(state)
+        assert max(each["held"] for each in actual) <= max(sum(state) / trainers + 1, max(state))
+        assert devices > 1 or sum(each["held"] for each in actual) == sum(state)
     else:
-        assert all(each["held"] == sum(state) for each in found)
+        assert all(each["held"] == sum(state) for each in actual)
 
 
 def strategy(**fields: Any) -> Any:
-    made = fluid.BuildStrategy()
+    created = fluid.BuildStrategy()
     for name, value in fields.items():
-        setattr(made, name, value)
-    return made
+        setattr(created, name, value)
+    return created
 
 
 def test_who_trains_together() -> None:
     program, both = fluid.Program(), ["a:1", "b:1"]
     assert trainers_of(program, strategy()) is ALONE
-    made = strategy(num_trainers=2, trainer_id=1, trainers_endpoints=both)
-    assert trainers_of(program, made).endpoints == ("a:1", "b:1")
-    made.use_hierarchical_allreduce, made.hierarchical_allreduce_inter_nranks = True, 2
-    assert trainers_of(program, made).group == 2
+    created = strategy(num_trainers=2, trainer_id=1, trainers_endpoints=both)
+    assert trainers_of(program, created).endpoints == ("a:1", "b:1")
+    created.use_hierarchical_allreduce, created.hierarchical_allreduce_inter_nranks = True, 2
+    assert trainers_of(program, created).group == 2
 
 
 def test_trainers_that_there_are_not() -> None:

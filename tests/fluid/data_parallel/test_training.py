@@ -36,9 +36,9 @@ class Training:
         scope = fluid.Scope()
         self.exe.run(fluid.default_startup_program(), scope=scope)
         fetch = {"fetch_list": [self.loss], "scope": scope}
-        found = [self.exe.run(program, feed=each, **fetch)[0] for each in self.batches]
+        results = [self.exe.run(program, feed=batch, **fetch)[0] for batch in self.batches]
         values = {name: np.array(array) for name, array in scope.arrays().items()}
-        return [float(np.mean(losses)) for losses in found], values
+        return [float(np.mean(losses)) for losses in results], values
 
     def on(self, devices: int, reduce: Any) -> tuple[list[float], dict[str, Any]]:
         strategy = fluid.BuildStrategy()

@@ -27,10 +27,10 @@ def net(width: int = 2) -> tuple[fluid.Variable, fluid.Variable]:
 @pytest.fixture
 def loss(exe: Any) -> fluid.Variable:
     """The loss of a started network that trains."""
-    _, found = net()
-    fluid.optimizer.SGD(0.1).minimize(found)
+    _, result = net()
+    fluid.optimizer.SGD(0.1).minimize(result)
     exe.run(fluid.default_startup_program())
-    return found
+    return result
 
 
 def weights() -> Any:
@@ -57,10 +57,10 @@ def test_numbers_of_the_reference(
     if scale is Scales.Customized:
         pairs = zip(seeds, (X[:2], X[2:]), strict=True)
         feed = [{"x": part, seed: np.array([value], "float32")} for value, part in pairs]
-    losses, found, seen, fetched = runner.run([loss, "w@GRAD", seed, "w"], feed=feed)
+    losses, result, seen, fetched = runner.run([loss, "w@GRAD", seed, "w"], feed=feed)
     assert np.allclose(losses, [0.5, 2.5]) and np.allclose(seen, seeds)
-    assert found.shape == (2, 2)  # the rows of both devices: one has the sum at least
-    assert any(np.allclose(row, gradient) for row in found)
+    assert result.shape == (2, 2)  # the rows of both devices: one has the sum at least
+    assert any(np.allclose(row, gradient) for row in result)
     assert np.allclose(fetched, weight) and np.allclose(weights(), weight)
 
 
@@ -108,11 +108,11 @@ def test_what_cannot_be_fetched(loss: fluid.Variable) -> None:
 
 
 def test_before_the_startup_program() -> None:
-    _, found = net()
-    fluid.optimizer.SGD(0.1).minimize(found)
-    runner = fluid.ParallelExecutor(False, loss_name=found.name, scope=fluid.Scope())
+    _, result = net()
+    fluid.optimizer.SGD(0.1).minimize(result)
+    runner = fluid.ParallelExecutor(False, loss_name=result.name, scope=fluid.Scope())
     with pytest.raises(EnforceNotMet, match="'w' is not initialised"):
-        runner.run([found], feed={"x": X})
+        runner.run([result], feed={"x": X})
 
 
 def test_values_of_each_device(loss: fluid.Variable, exe: Any) -> None:
@@ -171,11 +171,11 @@ def test_values_written_between_steps_reach_all_devices(loss: fluid.Variable, ex
 
 
 def test_persistable_feeds(exe: Any) -> None:
-    _, found = net()
+    _, result = net()
     rate = fluid.layers.create_global_var([1], 0.1, "float32", persistable=True, name="rate")
-    fluid.optimizer.SGD(rate).minimize(found)
+    fluid.optimizer.SGD(rate).minimize(result)
     exe.run(fluid.default_startup_program())
-    runner = fluid.ParallelExecutor(False, loss_name=found.name)
+    runner = fluid.ParallelExecutor(False, loss_name=result.name)
     (rates,) = runner.run(["rate"], feed={"x": X, "rate": np.array([0.2], "float32")})
     assert np.allclose(rates, 0.2) and np.allclose(weights(), 0.85)
     (rates,) = runner.run(["rate"], feed={"x": X, "rate": np.array([0.1, 0.2], "float32")})
@@ -189,10 +189,10 @@ def test_fewer_rows_than_devices_where_nothing_is_trained(exe: Any) -> None:
     doubled = fluid.layers.scale(x, 2.0)
     program = fluid.CompiledProgram(fluid.default_main_program()).with_data_parallel()
     for rows in range(1, 5):
-        (found,) = exe.run(program, feed={"x": X[:rows]}, fetch_list=[doubled])
-        assert np.array_equal(found, X[:rows] * 2)
-    (found,) = exe.run(program, feed=[{"x": X}], fetch_list=[doubled])
-    assert np.array_equal(found, X * 2)
+        (result,) = exe.run(program, feed={"x": X[:rows]}, fetch_list=[doubled])
+        assert np.array_equal(result, X[:rows] * 2)
+    (result,) = exe.run(program, feed=[{"x": X}], fetch_list=[doubled])
+    assert np.array_equal(result, X * 2)
 
 
 def test_state_of_optimizers_is_held_once_and_saved_whole(exe: Any, tmp_path: Any) -> None:
@@ -240,14 +240,14 @@ def test_rates_that_decay_and_branches(exe: Any) -> None:
     fluid.optimizer.SGD(rate).minimize(loss)
     program = fluid.CompiledProgram(fluid.default_main_program())
     program.with_data_parallel(loss_name=loss.name)
-    found = []
+    results = []
     for each in (fluid.default_main_program(), program):
         exe.run(fluid.default_startup_program())
         for _ in range(3):
             rates, _ = exe.run(each, feed={"x": X}, fetch_list=[rate, loss])
-        found.append((weights(), rates))
-    assert np.allclose(found[0][0], found[1][0], atol=1e-6)
-    assert found[1][1].shape == (2,) and np.allclose(found[1][1], found[0][1])
+        results.append((weights(), rates))
+    assert np.allclose(results[0][0], results[1][0], atol=1e-6)
+    assert results[1][1].shape == (2,) and np.allclose(results[1][1], results[0][1])
 
 
 @pytest.mark.parametrize("seed", [0, 11])
@@ -257,8 +257,8 @@ def test_masks_of_dropout_differ_unless_there_is_a_seed(exe: Any, seed: int) -> 
     dropped = fluid.layers.dropout(fluid.data("x", [None, 64]), 0.5)
     program = fluid.CompiledProgram(fluid.default_main_program()).with_data_parallel()
     feed = {"x": np.ones((4, 64), "float32")}
-    (found,) = exe.run(program, feed=feed, fetch_list=[dropped])
-    assert np.array_equal(found[:2], found[2:]) == bool(seed)
+    (result,) = exe.run(program, feed=feed, fetch_list=[dropped])
+    assert np.array_equal(result[:2], result[2:]) == bool(seed)
 
 
 def test_python_functions_stay_on_one_device(exe: Any) -> None:
@@ -276,8 +276,8 @@ def test_python_functions_stay_on_one_device(exe: Any) -> None:
     assert "hint: run it on one device, or compute it from what is fetched" in str(seen.value)
     alone = fluid.CompiledProgram(fluid.default_main_program())
     alone.with_data_parallel(places=fluid.cpu_places(1))
-    (found,) = exe.run(alone, feed={"x": X}, fetch_list=[out])
-    assert np.array_equal(found, X)
+    (result,) = exe.run(alone, feed={"x": X}, fetch_list=[out])
+    assert np.array_equal(result, X)
 
 
 def test_an_error_of_a_worker_has_its_traceback(exe: Any) -> None:
@@ -288,8 +288,8 @@ def test_an_error_of_a_worker_has_its_traceback(exe: Any) -> None:
     with pytest.raises(EnforceNotMet) as caught:
         exe.run(program, feed={"ids": np.array([[1], [9]])}, fetch_list=[rows])
     assert "rank 1" in str(caught.value) and "Traceback" in str(caught.value)
-    (found,) = exe.run(program, feed={"ids": np.array([[1], [2]])}, fetch_list=[rows])
-    assert found.shape[0] == 2
+    (result,) = exe.run(program, feed={"ids": np.array([[1], [2]])}, fetch_list=[rows])
+    assert result.shape[0] == 2
 
 
 def test_temporaries_are_dropped_on_all_devices(loss: fluid.Variable) -> None:
@@ -311,7 +311,7 @@ def test_passes_are_inserted_and_removed(exe: Any, tmp_path: Any) -> None:
     strategy.fuse_elewise_add_act_ops = True
     strategy.debug_graphviz_path = str(tmp_path / "debug.dot")
     builder = strategy._finalize_strategy_and_create_passes()
-    kinds = [each.type() for each in builder.all_passes()]
+    kinds = [pass_.type() for pass_ in builder.all_passes()]
     assert "fuse_elewise_add_act_pass" in kinds
     drawing = builder.append_pass("graph_viz_pass")
     builder.insert_pass(len(kinds) + 1, "graph_viz_pass")

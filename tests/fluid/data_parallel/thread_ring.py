@@ -56,9 +56,9 @@ class ThreadRank:
             self._ring.calls.append(f"{kind} {name}")
         self._ring.values[self._number] = value
         self._ring.barrier.wait()
-        found = list(self._ring.values)
+        result = list(self._ring.values)
         self._ring.barrier.wait()
-        return found
+        return result
 
     def all_reduce(self, ring: int, name: str, op: str, array: np.ndarray) -> None:
         array[...] = REDUCE[op](self._exchange("all_reduce", name, array.copy()), axis=0)
@@ -69,9 +69,9 @@ class ThreadRank:
         """All is done when it begins."""
 
     def reduce(self, ring: int, name: str, op: str, root: int, array: np.ndarray) -> None:
-        found = REDUCE[op](self._exchange("reduce", name, array.copy()), axis=0)
+        result = REDUCE[op](self._exchange("reduce", name, array.copy()), axis=0)
         if self._number == root:
-            array[...] = found
+            array[...] = result
 
     def broadcast(self, ring: int, name: str, root: int, array: np.ndarray) -> None:
         array[...] = self._exchange("broadcast", name, array.copy())[root]
@@ -80,8 +80,8 @@ class ThreadRank:
         return np.concatenate(self._exchange("all_gather", name, array.copy()))
 
     def all_gather_rows(self, ring: int, name: str, rows: Any, values: Any) -> tuple[Any, Any]:
-        found = self._exchange("all_gather_rows", name, (rows.copy(), values.copy()))
-        return tuple(np.concatenate(parts) for parts in zip(*found, strict=True))
+        result = self._exchange("all_gather_rows", name, (rows.copy(), values.copy()))
+        return tuple(np.concatenate(parts) for parts in zip(*result, strict=True))
 
     def enter(self, schedule: Sequence[str]) -> None:
         """All ranks run programs of one build."""

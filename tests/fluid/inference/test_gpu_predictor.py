@@ -70,8 +70,8 @@ def test_numbers_are_those_of_the_cpu_for_every_batch(images: str, dtype: str, a
 def test_threads_share_it(images: str) -> None:
     gpu, counts = fluid.create_predictor(images, place=GPU), [1, 2, 3, 2, 1]
     with ThreadPoolExecutor(3) as pool:
-        found = list(pool.map(lambda n: answers(gpu, [n])[0], counts))
-    for mine, want in zip(found, answers(gpu, counts), strict=True):
+        result = list(pool.map(lambda n: answers(gpu, [n])[0], counts))
+    for mine, want in zip(result, answers(gpu, counts), strict=True):
         np.testing.assert_array_equal(mine, want)
     assert gpu.compiles == 1
 
@@ -86,11 +86,11 @@ def test_sequences_keep_their_offsets(tmp_path: Path) -> None:
     folder = save(tmp_path, build)
     ids = np.arange(6, dtype=np.int64)[:, None]
     feed = {"words": fluid.create_lod_tensor(ids, [[4, 2]], fluid.CPUPlace())}
-    (found,), (want,) = (
+    (result,), (want,) = (
         fluid.create_predictor(folder, place=place).run(feed) for place in (GPU, None)
     )
-    np.testing.assert_allclose(np.array(found), np.array(want), atol=1e-6)
-    assert found.lod() == want.lod() == [[0, 4, 6]]
+    np.testing.assert_allclose(np.array(result), np.array(want), atol=1e-6)
+    assert result.lod() == want.lod() == [[0, 4, 6]]
 
 
 @pytest.mark.device
@@ -112,9 +112,9 @@ def test_analysis_config_chooses_it(images: str) -> None:
 @pytest.mark.device
 def test_fluid_infer_runs_on_it(images: str, tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", IMAGES[:2])
-    given = ["infer", images, "--input", str(tmp_path / "x.npy"), "--target"]
-    assert main([*given, "native", "--output", str(tmp_path / "cpu.npz")]) == 0
-    assert main([*given, "cuda", "--check", str(tmp_path / "cpu.npz")]) == 0
+    inputs = ["infer", images, "--input", str(tmp_path / "x.npy"), "--target"]
+    assert main([*inputs, "native", "--output", str(tmp_path / "cpu.npz")]) == 0
+    assert main([*inputs, "cuda", "--check", str(tmp_path / "cpu.npz")]) == 0
 
 
 def test_without_a_gpu_it_says_so(images: str, monkeypatch: pytest.MonkeyPatch) -> None:

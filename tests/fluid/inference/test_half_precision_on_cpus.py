@@ -71,7 +71,7 @@ def test_a_module_says_which_products_it_widens(model: Path) -> None:
     saved = read_inference_model(str(model))
     sources = {}
     for level in ("avx512bf16", "avx512"):
-        params = {name: each.array for name, each in saved.params.items()}
+        params = {name: param.array for name, param in saved.params.items()}
         module = compiler.compile(
             saved.program, feed=["x"], fetch=[var.name for var in saved.fetches], params=params,
             options=Options(dtype="bf16"), target=f"native:{level}",

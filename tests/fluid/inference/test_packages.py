@@ -73,8 +73,8 @@ def test_models_equal_the_recorded_reference(case, tmp_path, capsys):
     model = MODEL.with_name(f"{case}__separate")
     assert main(["compile", str(model), "-o", str(tmp_path)]) == 0
     feed, expected = recorded(case)
-    (found,) = load_compiled(tmp_path).run(feed)
-    np.testing.assert_allclose(np.asarray(found), expected, rtol=1e-4, atol=1e-5)
+    (actual,) = load_compiled(tmp_path).run(feed)
+    np.testing.assert_allclose(np.asarray(actual), expected, rtol=1e-4, atol=1e-5)
     capsys.readouterr()
 
 
@@ -93,16 +93,16 @@ def test_a_package_runs_without_llvmlite(folder, tmp_path, expected):
     np.save(tmp_path / "x.npy", FEED)
     names = [str(folder), str(tmp_path / "y.npy"), str(tmp_path / "x.npy")]
     subprocess.run([sys.executable, "-c", SCRIPT, *names], check=True)
-    found = np.load(tmp_path / "y.npy")
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+    actual = np.load(tmp_path / "y.npy")
+    np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_fluid_infer_runs_and_describes_a_package(folder, tmp_path, capsys, expected):
     np.save(tmp_path / "x.npy", FEED)
-    given = ["--input", str(tmp_path / "x.npy"), "--output", str(tmp_path / "y.npz")]
-    assert main(["infer", str(folder), *given]) == 0
-    (found,) = np.load(tmp_path / "y.npz").values()
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+    inputs = ["--input", str(tmp_path / "x.npy"), "--output", str(tmp_path / "y.npz")]
+    assert main(["infer", str(folder), *inputs]) == 0
+    (actual,) = np.load(tmp_path / "y.npz").values()
+    np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-6)
     capsys.readouterr()
     assert main(["infer", str(folder), "--describe"]) == 0
     assert "a package, for CPUs with avx2, avx512, neon, " in capsys.readouterr().out
@@ -133,8 +133,8 @@ def test_an_unknown_target_is_an_error(target, message, tmp_path, capsys):
 
 
 def test_the_table_shows_the_kernels_of_each_level(tmp_path, capsys):
-    given = ["compile", str(MODEL), "--target", "cpu:avx2,cpu:neon", "-o", str(tmp_path), "--json"]
-    assert main(given) == 0
+    inputs = ["compile", str(MODEL), "--target", "cpu:avx2,cpu:neon", "-o", str(tmp_path), "--json"]
+    assert main(inputs) == 0
     rows = json.loads(capsys.readouterr().out)
     assert {row["cpu"] for row in rows} == {"avx2", "neon"}
     assert all(row["bytes"] > 0 for row in rows) and sum(row["calls"] for row in rows) > 2

@@ -25,12 +25,12 @@ THREADS, RUNS = 4, 12
 
 def recorded(case: str) -> tuple[dict[str, Any], np.ndarray]:
     """The feeds and the output of the reference."""
-    with np.load(GOLDEN / f"{case}__io.npz") as found:
-        feeds: dict[str, Any] = {n[3:]: found[n] for n in found.files if n.startswith("in.")}
-        for name in (name for name in feeds if f"lod:in.{name}" in found.files):
-            lengths = [found[f"lod:in.{name}"].tolist()]
+    with np.load(GOLDEN / f"{case}__io.npz") as result:
+        feeds: dict[str, Any] = {n[3:]: result[n] for n in result.files if n.startswith("in.")}
+        for name in (name for name in feeds if f"lod:in.{name}" in result.files):
+            lengths = [result[f"lod:in.{name}"].tolist()]
             feeds[name] = fluid.create_lod_tensor(feeds[name], lengths, fluid.CPUPlace())
-        return feeds, found["out"]
+        return feeds, result["out"]
 
 
 def predictor(case: str, **more: Any) -> fluid.Predictor:
@@ -64,29 +64,29 @@ def test_results_are_those_of_the_reference(case: str, layout: str):
     model = fluid.create_predictor(GOLDEN / f"{case}__{layout}", **names)
     feed, expected = recorded(case)
     assert sorted(model.feed_names) == sorted(feed)
-    (found,) = model.run(feed)[:1]
-    np.testing.assert_allclose(np.asarray(found), expected, rtol=1e-5, atol=1e-5)
+    (actual,) = model.run(feed)[:1]
+    np.testing.assert_allclose(np.asarray(actual), expected, rtol=1e-5, atol=1e-5)
 
 
 def test_feeds_may_come_in_order():
     model = predictor("lenet_bn")
     feed, expected = recorded("lenet_bn")
-    (found,) = model.run([feed[name] for name in model.feed_names])
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+    (actual,) = model.run([feed[name] for name in model.feed_names])
+    np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-5)
 
 
 def test_a_model_may_come_as_bytes():
     folder = GOLDEN / "fit_a_line__combined"
     files = [(folder / name).read_bytes() for name in ("model", "params")]
     feed, expected = recorded("fit_a_line")
-    (found,) = fluid.create_predictor(None, *files).run(feed)
-    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    (actual,) = fluid.create_predictor(None, *files).run(feed)
+    np.testing.assert_allclose(actual, expected, rtol=1e-5)
 
 
 def test_results_that_are_sequences_report_it():
-    (found,) = predictor("tagger_gru_crf").run({"words": sequences([2, 3], 0)})
-    assert isinstance(found, fluid.LoDTensor)
-    assert found.lod() == [[0, 2, 5]]
+    (result,) = predictor("tagger_gru_crf").run({"words": sequences([2, 3], 0)})
+    assert isinstance(result, fluid.LoDTensor)
+    assert result.lod() == [[0, 2, 5]]
 
 
 # ---- threads ----
@@ -114,9 +114,9 @@ def test_threads_with_other_batch_sizes_get_the_numbers_they_get_alone(case: str
     alone = predictor(case)
     expected = [alone.run(feed)[0] for feed in feeds]
     model = predictor(case)
-    found = hammered(model, feeds)
-    assert len(found) == THREADS * RUNS
-    assert all(same(result, expected[index]) for index, result in found)
+    actual = hammered(model, feeds)
+    assert len(actual) == THREADS * RUNS
+    assert all(same(result, expected[index]) for index, result in actual)
     assert model.compiles == alone.compiles
     assert 1 <= len(model.memory().lanes) <= THREADS
 
@@ -170,8 +170,8 @@ def counting_model(folder: Path) -> None:
 def test_a_model_that_changes_state_has_its_runs_one_by_one(tmp_path: Path):
     counting_model(tmp_path)
     model = fluid.create_predictor(tmp_path)
-    found = hammered(model, [{"x": np.ones((1, 1), "float32")}])
-    assert sorted(result.item() for _, result in found) == list(range(1, THREADS * RUNS + 1))
+    actual = hammered(model, [{"x": np.ones((1, 1), "float32")}])
+    assert sorted(result.item() for _, result in actual) == list(range(1, THREADS * RUNS + 1))
 
 
 def test_loading_leaves_the_global_scope_alone():
@@ -190,8 +190,8 @@ def test_threads_may_each_load_and_compile_a_model():
     def work(case: str) -> bool:
         started.wait(timeout=20)
         feed, expected = recorded(case)
-        found = predictor(case).run(feed)[0]
-        return np.allclose(np.asarray(found), expected, rtol=1e-5, atol=1e-5)
+        actual = predictor(case).run(feed)[0]
+        return np.allclose(np.asarray(actual), expected, rtol=1e-5, atol=1e-5)
 
     with ThreadPoolExecutor(len(cases)) as pool:
         assert all(pool.map(work, cases))
@@ -201,9 +201,9 @@ def test_times_of_threads_are_taken(capsys: pytest.CaptureFixture[str]):
     model, feed = predictor("resnet_cifar8"), batch("resnet_cifar8", 2)
     expected = model.run(feed)[0]
     with fluid.profiler.profiler("CPU"):
-        found = hammered(model, [feed])
+        actual = hammered(model, [feed])
         assert min(model.memory().lanes) > 0
-    assert all(same(result, expected) for _, result in found)
+    assert all(same(result, expected) for _, result in actual)
     shown = capsys.readouterr().out
     line = next(line for line in shown.splitlines() if "::softmax" in line)
     assert f" {THREADS * RUNS} " in line

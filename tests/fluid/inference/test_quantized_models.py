@@ -58,8 +58,8 @@ def train(path: Path, place: Any, most: int = 6) -> None:
             close(exe.run(main, feed, [loss])[0], want.reshape(1), f"loss of step {step}")
         put({} if most == 6 else parts(recorded, "final."))
         for name, want in parts(recorded, "final.").items():
-            found = fluid.global_scope().find_var(name).get_tensor()
-            close(found, want, name)
+            result = fluid.global_scope().find_var(name).get_tensor()
+            close(result, want, name)
         feed = parts(recorded, "feed5.")
         (got,) = exe.run(program(recorded, "test"), feed, [predicted])
         close(got, recorded["tested"], "test")
@@ -81,8 +81,8 @@ def ranged(attrs: dict[str, Any], **inputs: list[Any]) -> None:
         scale = fluid.layers.fill_constant([1], "float32", 0.5)
         out = block.create_var(name="out", dtype="float32")
         outputs = {"Out": [out], "OutScale": [scale]}
-        given = {"X": [x], "InScale": [scale], **inputs}
-        block.append_op("fake_quantize_range_abs_max", given, outputs, attrs)
+        arguments = {"X": [x], "InScale": [scale], **inputs}
+        block.append_op("fake_quantize_range_abs_max", arguments, outputs, attrs)
         feed = {"x": np.ones((2, 3), np.float32)}
         fluid.Executor(fluid.CPUPlace()).run(main, feed, [out])
 

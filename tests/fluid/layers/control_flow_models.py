@@ -233,10 +233,10 @@ def dynamic_rnn(fluid):
     rnn = L.DynamicRNN()
     with rnn.block():
         word = rnn.step_input(words)
-        given = rnn.static_input(whole)
+        inputs = rnn.static_input(whole)
         before = rnn.memory(shape=[6], value=0.0)
         other = rnn.memory(init=whole, need_reorder=True)
-        hidden = L.fc([word, before, given], 6, act="tanh")
+        hidden = L.fc([word, before, inputs], 6, act="tanh")
         product = L.elementwise_mul(other, hidden)
         rnn.update_memory(before, hidden)
         rnn.update_memory(other, product)

@@ -142,7 +142,7 @@ def test_switch(exe: fluid.Executor) -> None:
             layers.assign(number(3, "float32"), out)
     exe.run(fluid.default_startup_program())
     feeds = [{"x": np.array([at], np.float32)} for at in (0.5, 1.5, 2.5)]
-    assert [run(exe, [out], feed=each)[0].tolist() for each in feeds] == [[1], [2], [3]]
+    assert [run(exe, [out], feed=feed)[0].tolist() for feed in feeds] == [[1], [2], [3]]
 
 
 @pytest.mark.parametrize("mask", [[1, 0, 1, 0], [1, 1, 1, 1], [0, 0, 0, 0]])

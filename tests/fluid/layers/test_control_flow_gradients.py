@@ -305,10 +305,10 @@ def rows_by_condition_in_a_loop(h, w, i, n):
 
 @pytest.mark.parametrize("body", BODIES, ids=lambda body: body.__name__)
 def test_gradients_are_finite_differences(body: Body, exe: fluid.Executor) -> None:
-    loss, program, found = build(body)
+    loss, program, result = build(body)
     with fluid.scope_guard(fluid.Scope()):
         at = lambda x, w: run(exe, program, x, w, [loss])[0]  # noqa: E731
-        got = run(exe, program, START, WEIGHT, found)
+        got = run(exe, program, START, WEIGHT, result)
         step = 1e-3
         slopes = [
             (at(START + step, WEIGHT) - at(START - step, WEIGHT)) / (2 * step),
@@ -325,9 +325,9 @@ def build(body: Body) -> tuple[Any, fluid.Program, list[Any]]:
         x.stop_gradient = w.stop_gradient = False
         i, n = layers.fill_constant([1], "int64", 0), layers.fill_constant([1], "int64", STEPS)
         loss = layers.mean(body(layers.scale(x, 1.0), layers.scale(w, 1.0), i, n))
-        found = fluid.gradients([loss], [x, w])
-    pairs = zip([x, w], found, strict=True)
-    return loss, program, [x.name if each is None else each for x, each in pairs]
+        result = fluid.gradients([loss], [x, w])
+    pairs = zip([x, w], result, strict=True)
+    return loss, program, [x.name if pair is None else pair for x, pair in pairs]
 
 
 def run(exe: fluid.Executor, program: fluid.Program, x: float, w: float, fetch: Any) -> list[float]:

@@ -116,8 +116,8 @@ def test_numbers_of_a_normal(exe: fluid.Executor) -> None:
     half = 0.5 * np.log(2 * np.pi)
     np.testing.assert_allclose(value(exe, one.entropy()), 0.5 + half + np.log(SCALE), rtol=1e-6)
     density = -((POINTS - LOC) ** 2) / (2 * SCALE**2) - np.log(SCALE) - half
-    found = value(exe, one.log_prob(constant(POINTS)))
-    np.testing.assert_allclose(found, density, rtol=1e-6)
+    result = value(exe, one.log_prob(constant(POINTS)))
+    np.testing.assert_allclose(result, density, rtol=1e-6)
     ratio, shift = (SCALE / 0.7) ** 2, ((LOC - 0.25) / 0.7) ** 2
     apart = 0.5 * (ratio + shift - 1 - np.log(ratio))
     np.testing.assert_allclose(value(exe, one.kl_divergence(other)), apart, rtol=1e-6)
@@ -127,15 +127,15 @@ def test_numbers_of_a_uniform(exe: fluid.Executor) -> None:
     one = Uniform([0.0, 0.0], [1.0, 4.0])
     np.testing.assert_allclose(value(exe, one.entropy()), np.log([1, 4]), rtol=1e-6)
     with np.errstate(divide="ignore"):
-        found = value(exe, one.log_prob(constant([1.5, 0.5])))
-    np.testing.assert_allclose(found, [-np.inf, -np.log(4)], rtol=1e-6)
+        result = value(exe, one.log_prob(constant([1.5, 0.5])))
+    np.testing.assert_allclose(result, [-np.inf, -np.log(4)], rtol=1e-6)
 
 
 def test_numbers_of_categories(exe: fluid.Executor) -> None:
     one, other = Categorical(LOGITS), Categorical([[0.25, 0.5, 0.75]])
     chances, others = softmax(LOGITS), softmax(np.array([0.25, 0.5, 0.75]))
-    found = value(exe, one.kl_divergence(other))
-    np.testing.assert_allclose(found, divergence(chances, others), rtol=1e-5)
+    result = value(exe, one.kl_divergence(other))
+    np.testing.assert_allclose(result, divergence(chances, others), rtol=1e-5)
     entropy = -divergence(chances, unit(chances))
     np.testing.assert_allclose(value(exe, one.entropy()), entropy, rtol=1e-5)
 
@@ -180,8 +180,8 @@ def test_samples_of_a_batch(exe: fluid.Executor) -> None:
     low, high = fluid.data("a", [None]), fluid.data("b", [None])
     even, normal = Uniform(low, high).sample([50], seed=1), Normal(low, high).sample([2000], seed=1)
     assert (even.shape, normal.shape) == ((50, -1), (2000, -1))
-    found = value(exe, even, CENTRES)
-    assert ((found >= CENTRES["a"]) & (found < CENTRES["b"])).all()
+    result = value(exe, even, CENTRES)
+    assert ((result >= CENTRES["a"]) & (result < CENTRES["b"])).all()
     drawn = value(exe, normal, CENTRES)
     np.testing.assert_allclose((drawn.mean(0) - CENTRES["a"]) / CENTRES["b"], 0, atol=0.1)
 
@@ -190,8 +190,8 @@ def test_samples_of_a_batch(exe: fluid.Executor) -> None:
 @pytest.mark.parametrize("distribution", [Normal, Uniform])
 def test_samples_of_variables(exe: fluid.Executor, distribution: Any, shape: list[int]) -> None:
     batch = {"first": np.zeros((2, 4), np.float32), "second": np.ones((2, 4), np.float32)}
-    given = [fluid.data(name, [None, 4]) for name in batch]
-    drawn = distribution(*given).sample(shape, seed=2)
+    inputs = [fluid.data(name, [None, 4]) for name in batch]
+    drawn = distribution(*inputs).sample(shape, seed=2)
     assert drawn.shape == (*shape, -1, 4)
     assert value(exe, drawn, batch).shape == (*shape, 2, 4)
     known = distribution(*map(constant, batch.values())).sample(shape, seed=2)

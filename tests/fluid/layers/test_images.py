@@ -151,8 +151,8 @@ def test_sizes_by_tensor_are_for_the_data_to_define(exe: fluid.Executor) -> None
     ]
     assert [out.shape[2:] for out in outs] == [(-1, -1)] * 3
     feed = {"image": np.zeros((2, 3, 8, 8), np.float32), "sizes": np.array([3, 4], np.int32)}
-    found = exe.run(feed=feed, fetch_list=outs)
-    assert [each.shape[2:] for each in found] == [(3, 4), (5, 6), (4, 4)]
+    result = exe.run(feed=feed, fetch_list=outs)
+    assert [each.shape[2:] for each in result] == [(3, 4), (5, 6), (4, 4)]
 
 
 def test_short_side() -> None:
@@ -172,9 +172,9 @@ def test_old_way_to_give_a_size_warns() -> None:
 def test_images_become_sequences(exe: fluid.Executor) -> None:
     out = layers.im2sequence(image(1, 3, 4), filter_size=2, stride=[1, 2])
     feed = {"image": np.arange(24, dtype=np.float32).reshape(2, 1, 3, 4)}
-    (found,) = exe.run(feed=feed, fetch_list=[out], return_numpy=False)
-    assert found.recursive_sequence_lengths() == [[4, 4]]
-    np.testing.assert_array_equal(np.array(found)[0], [0, 1, 4, 5])
+    (result,) = exe.run(feed=feed, fetch_list=[out], return_numpy=False)
+    assert result.recursive_sequence_lengths() == [[4, 4]]
+    np.testing.assert_array_equal(np.array(result)[0], [0, 1, 4, 5])
 
 
 def test_boxes_of_sequences_are_pooled(exe: fluid.Executor) -> None:
@@ -185,8 +185,8 @@ def test_boxes_of_sequences_are_pooled(exe: fluid.Executor) -> None:
         "image": np.arange(32, dtype=np.float32).reshape(2, 1, 4, 4),
         "rois": fluid.create_lod_tensor(boxes, [[1, 2]], fluid.CPUPlace()),
     }
-    (found,) = exe.run(feed=feed, fetch_list=[out])
-    np.testing.assert_array_equal(found.reshape(-1), [5, 31, 31])
+    (result,) = exe.run(feed=feed, fetch_list=[out])
+    np.testing.assert_array_equal(result.reshape(-1), [5, 31, 31])
 
 
 def test_detections_come_by_picture(exe: fluid.Executor) -> None:
@@ -195,9 +195,9 @@ def test_detections_come_by_picture(exe: fluid.Executor) -> None:
     box = [[0, 0, 1, 1], [0, 0, 1, 0.9], [2, 2, 3, 3]]
     score = [[[0.9, 0.9, 0.9], [0.5, 0.7, 0.2]], [[0.9, 0.9, 0.9], [0.3, 0.0, 0.0]]]
     feed = {"boxes": np.array([box, box], np.float32), "scores": np.array(score, np.float32)}
-    (found,) = exe.run(feed=feed, fetch_list=[out], return_numpy=False)
-    assert found.recursive_sequence_lengths() == [[2, 1]]
-    np.testing.assert_allclose(np.array(found)[:, :2], [[1, 0.7], [1, 0.2], [1, 0.3]], rtol=1e-6)
+    (result,) = exe.run(feed=feed, fetch_list=[out], return_numpy=False)
+    assert result.recursive_sequence_lengths() == [[2, 1]]
+    np.testing.assert_allclose(np.array(result)[:, :2], [[1, 0.7], [1, 0.2], [1, 0.3]], rtol=1e-6)
 
 
 def test_single_shot_detector_learns(exe: fluid.Executor) -> None:

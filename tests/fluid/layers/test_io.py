@@ -25,18 +25,18 @@ def constant(name, value, persistable=False):
 
 
 def server_program(endpoint, optimizer_mode=False):
-    made = fluid.Program()
-    with fluid.program_guard(made, fluid.Program()):
+    created = fluid.Program()
+    with fluid.program_guard(created, fluid.Program()):
         x = constant("x", 1.0)
         served = ListenAndServ(endpoint, ["x"], optimizer_mode=optimizer_mode)
         with served.do():
-            out = made.global_block().create_var(
+            out = created.global_block().create_var(
                 name="scaled", shape=SHAPE, dtype="float32", persistable=True
             )
-            made.current_block().append_op(
+            created.current_block().append_op(
                 "scale", inputs={"X": x}, outputs={"Out": out}, attrs={"scale": 10.0}
             )
-    return made
+    return created
 
 
 def test_a_client_receives_what_the_server_made_of_what_it_sent():
@@ -50,10 +50,10 @@ def test_a_client_receives_what_the_server_made_of_what_it_sent():
         x = constant("x", 2.3)
         scaled = constant("scaled", 0.0)
         Send(endpoint, [x])
-        found = Recv(endpoint, [scaled])
+        result = Recv(endpoint, [scaled])
     executor = fluid.Executor()
     for _ in range(2):
-        (value,) = executor.run(client, fetch_list=found, scope=fluid.Scope())
+        (value,) = executor.run(client, fetch_list=result, scope=fluid.Scope())
         np.testing.assert_allclose(value, np.full(SHAPE, 23.0), rtol=1e-6)
     parameter_server.complete(client, executor)
     thread.join(20)
@@ -61,15 +61,15 @@ def test_a_client_receives_what_the_server_made_of_what_it_sent():
 
 
 def test_with_optimizer_mode_it_takes_the_gradients_of_its_optimizers():
-    made = fluid.Program()
-    with fluid.program_guard(made, fluid.Program()):
-        block = made.global_block()
+    created = fluid.Program()
+    with fluid.program_guard(created, fluid.Program()):
+        block = created.global_block()
         for name in ("w", "w@GRAD", "rate"):
             block.create_var(name=name, shape=[1], dtype="float32", persistable=name != "w@GRAD")
         with ListenAndServ("127.0.0.1:6174", [], fan_in=3).do():
             inputs = {"Param": "w", "Grad": "w@GRAD", "LearningRate": "rate"}
-            made.current_block().append_op("sgd", inputs=inputs, outputs={"ParamOut": "w"})
-    (op,) = made.global_block().ops
+            created.current_block().append_op("sgd", inputs=inputs, outputs={"ParamOut": "w"})
+    (op,) = created.global_block().ops
     assert (op.input("X"), op.attr("Fanin")) == (["w@GRAD"], 3)
     assert [int(each) for each in op.attr("optimize_blocks")] == [1]
 

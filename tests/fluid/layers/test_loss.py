@@ -45,7 +45,7 @@ def whole(*shape: int, high: int, seed: int = 0, low: int = 0) -> Any:
 def test_losses_of_rows_are_one_op_each() -> None:
     score, other, truth = data("score", 1), data("other", 1), data("truth", 1)
     shares, label = data("shares", 4), data("label", 1, dtype="int64")
-    made = [
+    created = [
         layers.cross_entropy(shares, label),
         layers.cross_entropy(shares, layers.label_smooth(shares), soft_label=True),
         layers.bpr_loss(shares, label),
@@ -62,15 +62,15 @@ def test_losses_of_rows_are_one_op_each() -> None:
         *("sigmoid_cross_entropy_with_logits", "teacher_student_sigmoid_loss", "rank_loss"),
         *("margin_rank_loss", "huber_loss", "smooth_l1_loss"),
     ]
-    assert {var.shape for var in made} == {(-1, 1)}
+    assert {var.shape for var in created} == {(-1, 1)}
 
 
 def test_losses_of_a_whole_batch() -> None:
     x, y = data("x", 3), data("y", 3)
-    made = [layers.mse_loss(x, y), layers.kldiv_loss(x, y), layers.kldiv_loss(x, y, "batchmean")]
+    created = [layers.mse_loss(x, y), layers.kldiv_loss(x, y), layers.kldiv_loss(x, y, "batchmean")]
     pixels, classes = data("pixels", 5, 4), data("classes", 5, 1, dtype="int64")
-    made.append(layers.dice_loss(pixels, classes))
-    assert {var.shape for var in made} == {(1,)}
+    created.append(layers.dice_loss(pixels, classes))
+    assert {var.shape for var in created} == {(1,)}
     assert layers.kldiv_loss(x, y, "none").shape == (-1, 3)
 
 
@@ -112,8 +112,8 @@ def test_centers_are_learnt_by_the_op(exe: fluid.Executor) -> None:
     loss = layers.mean(layers.center_loss(x, label, 3, 0.5, centers))
     exe.run(default_startup_program())
     feed = {"x": np.array([[4, 0], [0, 2]], np.float32), "label": np.array([[0], [2]])}
-    found = [float(exe.run(feed=feed, fetch_list=[loss])[0].reshape(())) for _ in range(3)]
-    np.testing.assert_allclose(found, [5 * 0.75 ** (2 * n) for n in range(3)], rtol=1e-6)
+    results = [float(exe.run(feed=feed, fetch_list=[loss])[0].reshape(())) for _ in range(3)]
+    np.testing.assert_allclose(results, [5 * 0.75 ** (2 * n) for n in range(3)], rtol=1e-6)
     moved = np.asarray(fluid.global_scope().find_var("centers").get_tensor())
     assert moved[1].tolist() == [0, 0]
     with pytest.raises(TypeError, match="'alpha' in center_loss must be float or Variable"):
@@ -127,8 +127,8 @@ def test_embeddings_are_distinguished(exe: fluid.Executor) -> None:
     truth = np.arange(6) // 2
     ones = np.eye(3, dtype=np.float32)[truth]
     feed = {"anchor": ones, "positive": ones + 0.1 * noise(6, 3), "labels": truth}
-    found = losses(exe, loss, [feed] * 30)
-    assert found[-1] < 0.7 * found[0]
+    actual = losses(exe, loss, [feed] * 30)
+    assert actual[-1] < 0.7 * actual[0]
 
 
 # ---- sequences ----------------------------------------------------------------------------------
@@ -152,8 +152,8 @@ def test_tags_are_learnt_whatever_the_lengths(exe: fluid.Executor) -> None:
         truth = whole(sum(lengths), 1, high=3, seed=step)
         seen = np.eye(5, dtype=np.float32)[truth[:, 0]]
         feeds.append({"words": sequences(seen, *lengths), "tags": sequences(truth, *lengths)})
-    found = losses(exe, layers.mean(cost), feeds)
-    assert found[-1] < 0.3 * found[0]
+    actual = losses(exe, layers.mean(cost), feeds)
+    assert actual[-1] < 0.3 * actual[0]
     guessed, hits = exe.run(test, feed=feeds[3], fetch_list=[path, right], return_numpy=False)
     assert guessed.recursive_sequence_lengths() == [[4, 4, 2]]
     np.testing.assert_array_equal(np.asarray(guessed), np.asarray(feeds[3]["tags"]))
@@ -171,10 +171,10 @@ def test_padded_tags_need_their_lengths(exe: fluid.Executor) -> None:
     shares = layers.chunk_eval(path, tags, "plain", 2, seq_length=length)
     feed = {"words": noise(2, 4, 5), "tags": whole(2, 4, high=3), "length": np.array([[4], [2]])}
     exe.run(default_startup_program())
-    found = exe.run(feed=feed, fetch_list=[cost, path, *shares])
-    assert (found[0] > 0).all()
-    assert found[1][1, 2:].tolist() == [0, 0]
-    assert [each.shape for each in found[2:]] == [(1,)] * 6
+    result = exe.run(feed=feed, fetch_list=[cost, path, *shares])
+    assert (result[0] > 0).all()
+    assert result[1][1, 2:].tolist() == [0, 0]
+    assert [each.shape for each in result[2:]] == [(1,)] * 6
 
 
 def test_sounds_are_transcribed(exe: fluid.Executor) -> None:
@@ -188,8 +188,8 @@ def test_sounds_are_transcribed(exe: fluid.Executor) -> None:
         "sound": sequences(np.eye(4, dtype=np.float32)[heard], 3, 5),
         "text": sequences(np.array([[0], [1], [2], [1], [0]], np.int32), 2, 3),
     }
-    found = losses(exe, layers.mean(cost), [feed] * 60, rate=3.0)
-    assert found[-1] < 0.3 * found[0]
+    result = losses(exe, layers.mean(cost), [feed] * 60, rate=3.0)
+    assert result[-1] < 0.3 * result[0]
     fetched = [decoded, distance, count]
     labels, apart, sequences_read = exe.run(feed=feed, fetch_list=fetched, return_numpy=False)
     assert np.asarray(labels).ravel().tolist() == [0, 1, 2, 1, 0]
@@ -212,10 +212,10 @@ def test_padded_sounds(exe: fluid.Executor) -> None:
         "n": np.array([5, 3]),
         "m": np.array([3, 2]),
     }
-    price, found, lengths = exe.run(feed=feed, fetch_list=[cost, labels, counts])
+    price, result, lengths = exe.run(feed=feed, fetch_list=[cost, labels, counts])
     assert price.shape == (2, 1)
     assert (price > 0).all()
-    assert found.tolist() == [[1, 2, 3, -1, -1, -1], [2, 2, -1, -1, -1, -1]]
+    assert result.tolist() == [[1, 2, 3, -1, -1, -1], [2, 2, -1, -1, -1, -1]]
     assert lengths.tolist() == [[3], [2]]
 
 
@@ -227,8 +227,8 @@ def test_some_tokens_do_not_count(exe: fluid.Executor) -> None:
         "hyps": sequences(np.array([[0], [1], [2], [3]]), 3, 1),
         "refs": sequences(np.array([[1], [0], [4], [3], [0]]), 3, 2),
     }
-    found = exe.run(feed=feed, fetch_list=[plain, without])
-    assert [each.ravel().tolist() for each in found] == [[3.0, 1.0], [0.5, 0.0]]
+    result = exe.run(feed=feed, fetch_list=[plain, without])
+    assert [each.ravel().tolist() for each in result] == [[3.0, 1.0], [0.5, 0.0]]
 
 
 # ---- many classes -------------------------------------------------------------------------------
@@ -238,7 +238,7 @@ def test_nce_writes_what_1_8_5_writes() -> None:
     x, label = data("x", 3), data("label", 2, dtype="int64")
     out = layers.nce(x, label, 7, sampler="log_uniform", is_sparse=True, seed=5)
     op, *rest = written()
-    assert [each.type for each in rest] == ["scale"]
+    assert [other.type for other in rest] == ["scale"]
     assert rest[0].attr("scale") == pytest.approx(1 / 11)
     assert (op.attr("sampler"), op.attr("num_neg_samples"), op.attr("seed")) == (1, 10, 5)
     assert op.attr("is_sparse") and op.attr("remote_prefetch")
@@ -277,10 +277,10 @@ def test_nce_learns(exe: fluid.Executor, sampler: str, is_sparse: bool) -> None:
     options: dict[str, Any] = {"sampler": sampler, "custom_dist": even, "is_sparse": is_sparse}
     loss = layers.mean(layers.nce(x, label, 6, num_neg_samples=4, seed=1, **options))
     truth = whole(12, 1, high=6)
-    found = losses(
+    actual = losses(
         exe, loss, [{"x": np.eye(6, dtype=np.float32)[truth[:, 0]], "label": truth}] * 30, rate=5.0
     )
-    assert found[-1] < 0.8 * found[0]
+    assert actual[-1] < 0.8 * actual[0]
 
 
 def test_a_tree_of_classes_learns(exe: fluid.Executor) -> None:
@@ -288,10 +288,10 @@ def test_a_tree_of_classes_learns(exe: fluid.Executor) -> None:
     loss = layers.mean(layers.hsigmoid(x, label, 6))
     assert written()[0].output("W_Out") == written()[0].input("W")
     truth = whole(12, 1, high=6)
-    found = losses(
+    actual = losses(
         exe, loss, [{"x": np.eye(6, dtype=np.float32)[truth[:, 0]], "label": truth}] * 30
     )
-    assert found[-1] < 0.6 * found[0]
+    assert actual[-1] < 0.6 * actual[0]
 
 
 def test_two_trees_of_one_weight(exe: fluid.Executor) -> None:
@@ -322,8 +322,8 @@ def test_own_paths(exe: fluid.Executor) -> None:
         "table": np.array([[0, 3], [0, -1], [1, 2]]),
         "code": np.array([[0, 1], [1, -1], [0, 0]]),
     }
-    found = losses(exe, loss, [feed] * 30)
-    assert found[-1] < 0.6 * found[0]
+    result = losses(exe, loss, [feed] * 30)
+    assert result[-1] < 0.6 * result[0]
 
 
 @pytest.mark.parametrize(
@@ -346,10 +346,10 @@ def test_a_softmax_over_a_few_classes_learns(exe: fluid.Executor) -> None:
     kinds = [op.type for op in written()]
     assert kinds[2:5] == ["sample_logits", "one_hot", "softmax_with_cross_entropy"]
     truth = whole(12, 1, high=9)
-    found = losses(
+    actual = losses(
         exe, loss, [{"x": np.eye(9, dtype=np.float32)[truth[:, 0]], "label": truth}] * 30
     )
-    assert found[-1] < 0.5 * found[0]
+    assert actual[-1] < 0.5 * actual[0]
 
 
 def test_samples_by_hand(exe: fluid.Executor) -> None:
@@ -364,10 +364,10 @@ def test_samples_by_hand(exe: fluid.Executor) -> None:
         "samples": np.array([[1, 0, 3], [4, 2, 2]]),
         "chances": np.full((2, 3), 0.5, np.float32),
     }
-    (found,) = exe.run(feed=feed, fetch_list=[loss])
+    (result,) = exe.run(feed=feed, fetch_list=[loss])
     shown = np.take_along_axis(feed["logits"], feed["samples"], 1)
     want = np.log(np.exp(shown).sum(1)) - shown[:, 0]
-    np.testing.assert_allclose(found.ravel(), want, rtol=1e-5)
+    np.testing.assert_allclose(result.ravel(), want, rtol=1e-5)
 
 
 # ---- metrics ------------------------------------------------------------------------------------
@@ -380,21 +380,21 @@ def test_area_of_all_batches_and_of_the_last(exe: fluid.Executor) -> None:
     assert [op.attr("slide_steps") for op in written()] == [1, 0]
     exe.run(default_startup_program())
     batches = [([0.2, 0.8], [0, 1]), ([0.3, 0.9], [1, 0])]
-    found = []
+    results = []
     for chances, labels in batches:
         chance = np.array(chances, np.float32).reshape(-1, 1)
         feed = {"scores": np.hstack([1 - chance, chance]), "label": np.array(labels).reshape(-1, 1)}
-        found.append([each.item() for each in exe.run(feed=feed, fetch_list=[every, last])])
-    assert found == [[1.0, 1.0], [0.5, 0.0]]
+        results.append([each.item() for each in exe.run(feed=feed, fetch_list=[every, last])])
+    assert results == [[1.0, 1.0], [0.5, 0.0]]
 
 
 def test_mean_iou(exe: fluid.Executor) -> None:
     guessed, true = (data(name, 4, dtype="int32") for name in ("guessed", "true"))
-    made = layers.mean_iou(guessed, true, 3)
+    created = layers.mean_iou(guessed, true, 3)
     feed = {
         "guessed": np.array([[0, 0, 1, 1]], np.int32),
         "true": np.array([[0, 1, 1, 1]], np.int32),
     }
-    mean, wrong, correct = exe.run(feed=feed, fetch_list=list(made))
+    mean, wrong, correct = exe.run(feed=feed, fetch_list=list(created))
     np.testing.assert_allclose(mean, [(1 / 2 + 2 / 3) / 2], rtol=1e-6)
     assert (wrong.tolist(), correct.tolist()) == ([1, 1, 0], [1, 2, 0])

@@ -148,8 +148,8 @@ def test_results_that_are_written_elsewhere() -> None:
 def test_options_that_are_left_out_are_the_op_s() -> None:
     layers.softshrink(x())
     layers.softshrink(x(), 0.7)
-    given = [op.attr("lambda") for op in default_main_program().global_block().ops]
-    assert given == [0.5, 0.699999988079071]
+    inputs = [op.attr("lambda") for op in default_main_program().global_block().ops]
+    assert inputs == [0.5, 0.699999988079071]
 
 
 REFUSED: list[tuple[Callable[[], Any], type[Exception], str]] = [
@@ -191,35 +191,35 @@ def run(fetch: list[Variable], **feed: Any) -> list[Any]:
 
 
 def test_one_bound_leaves_the_other_side_open() -> None:
-    given = np.array([[-5.0, 0.5, 5.0, 1e30]], np.float32)
-    found = run([layers.clamp(x(), max=1.0), layers.clamp(x(), min=0.0)], x=given)
-    np.testing.assert_array_equal(found[0], [[-5.0, 0.5, 1.0, 1.0]])
-    np.testing.assert_array_equal(found[1], [[0.0, 0.5, 5.0, np.float32(1e30)]])
+    inputs = np.array([[-5.0, 0.5, 5.0, 1e30]], np.float32)
+    result = run([layers.clamp(x(), max=1.0), layers.clamp(x(), min=0.0)], x=inputs)
+    np.testing.assert_array_equal(result[0], [[-5.0, 0.5, 1.0, 1.0]])
+    np.testing.assert_array_equal(result[1], [[0.0, 0.5, 5.0, np.float32(1e30)]])
 
 
 def test_swish_knows_its_beta() -> None:
-    given = np.array([[-1.0, 0.0, 1.0, 2.0]], np.float32)
-    (found,) = run([layers.swish(x(), beta=3.0)], x=given)
-    np.testing.assert_allclose(found, given / (1.0 + np.exp(-3.0 * given)), rtol=1e-6, atol=1e-7)
+    inputs = np.array([[-1.0, 0.0, 1.0, 2.0]], np.float32)
+    (result,) = run([layers.swish(x(), beta=3.0)], x=inputs)
+    np.testing.assert_allclose(result, inputs / (1.0 + np.exp(-3.0 * inputs)), rtol=1e-6, atol=1e-7)
 
 
 def test_a_count_that_is_fed_decides_sizes() -> None:
     values, places = layers.topk(x(), data("k", 1, dtype="int32"))
     total = layers.reduce_sum(values, dim=1)
-    given = np.array([[3.0, 1.0, 4.0, 1.5]], np.float32)
+    inputs = np.array([[3.0, 1.0, 4.0, 1.5]], np.float32)
     for count, want in ((1, [4.0]), (3, [8.5])):
-        found = run([values, places, total], x=given, k=np.array([count], np.int32))
-        assert [each.shape for each in found] == [(1, count), (1, count), (1,)]
-        np.testing.assert_array_equal(found[2], want)
+        result = run([values, places, total], x=inputs, k=np.array([count], np.int32))
+        assert [each.shape for each in result] == [(1, count), (1, count), (1,)]
+        np.testing.assert_array_equal(result[2], want)
 
 
 def test_gradient_through_sorting_and_slopes() -> None:
-    given = x()
-    given.stop_gradient = False
-    values, _ = layers.argsort(layers.prelu(given, "all"))
+    inputs = x()
+    inputs.stop_gradient = False
+    values, _ = layers.argsort(layers.prelu(inputs, "all"))
     values.stop_gradient = False
     weights = layers.assign(np.array([[1.0, 2.0, 3.0, 4.0]], np.float32))
     loss = layers.reduce_sum(layers.elementwise_mul(values, weights, axis=0))
-    (slope,) = fluid.gradients([loss], [given])
-    (found,) = run([slope], x=np.array([[2.0, -4.0, 1.0, 0.5]], np.float32))
-    np.testing.assert_allclose(found, [[4.0, 0.25, 3.0, 2.0]])
+    (slope,) = fluid.gradients([loss], [inputs])
+    (result,) = run([slope], x=np.array([[2.0, -4.0, 1.0, 0.5]], np.float32))
+    np.testing.assert_allclose(result, [[4.0, 0.25, 3.0, 2.0]])

@@ -22,8 +22,8 @@ def in_sequences(array: Any, lengths: list[int]) -> Any:
 
 def fetched(exe: fluid.Executor, feed: Any, *fetches: Any) -> list[np.ndarray]:
     """Fetched arrays without their LoD."""
-    found = exe.run(feed=feed, fetch_list=[*fetches], return_numpy=False)
-    return [np.array(each) for each in found]
+    result = exe.run(feed=feed, fetch_list=[*fetches], return_numpy=False)
+    return [np.array(each) for each in result]
 
 
 def attributes(*names: str) -> list[Any]:
@@ -41,8 +41,8 @@ def test_counts_of_clicks(exe: fluid.Executor, use_cvm: bool, width: int) -> Non
     assert (out.name, out.shape, out.lod_level) == ("_generated_var_0", (-1, width), 1)
     assert attributes("use_cvm") == [use_cvm]
     feed = {"x": in_sequences(EMBEDDED, [1, 2]), "c": COUNTS}
-    (found,) = fetched(exe, feed, out)
-    np.testing.assert_array_equal(found[:, -2:], EMBEDDED[:, 2:])
+    (result,) = fetched(exe, feed, out)
+    np.testing.assert_array_equal(result[:, -2:], EMBEDDED[:, 2:])
 
 
 def test_counts_are_what_the_table_learns(exe: fluid.Executor) -> None:
@@ -112,8 +112,8 @@ def test_sequences_of_a_tag(exe: fluid.Executor) -> None:
     passed, _ = layers.filter_by_instag(words, tags, wanted, is_lod=True)
     sums = layers.sequence_pool(passed, "sum")
     feed = {"x": in_sequences(EMBEDDED, [2, 1]), "tags": in_sequences([[1], [2]], [1, 1])}
-    found = exe.run(feed={**feed, "wanted": np.array([1])}, fetch_list=[sums])[0]
-    np.testing.assert_array_equal(found, EMBEDDED[:2].sum(0, keepdims=True))
+    actual = exe.run(feed={**feed, "wanted": np.array([1])}, fetch_list=[sums])[0]
+    np.testing.assert_array_equal(actual, EMBEDDED[:2].sum(0, keepdims=True))
 
 
 # ---- hash ---------------------------------------------------------------------------------------
@@ -130,9 +130,9 @@ def test_hashed_words(exe: fluid.Executor, dtype: str, numbers: Any) -> None:
     assert (out.dtype, out.stop_gradient) == (words.dtype, True)
     assert attributes("num_hash", "mod_by") == [2, 1000]
     feed = {"words": in_sequences(np.array([[1, 2], [3, 4]], dtype), [2])}
-    found = exe.run(feed=feed, fetch_list=[out], return_numpy=False)[0]
-    assert found.recursive_sequence_lengths() == [[2]]
-    assert np.array(found)[:, :, 0].tolist() == numbers
+    result = exe.run(feed=feed, fetch_list=[out], return_numpy=False)[0]
+    assert result.recursive_sequence_lengths() == [[2]]
+    assert np.array(result)[:, :, 0].tolist() == numbers
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,9 @@ def batch(lengths: Sequence[int], *sizes: int, seed: int = 0) -> fluid.LoDTensor
 
 
 def params() -> dict[str, tuple[int, ...]]:
-    return {each.name: each.shape for each in default_main_program().all_parameters()}
+    return {
+        parameter.name: parameter.shape for parameter in default_main_program().all_parameters()
+    }
 
 
 # ---- what is recorded
@@ -221,21 +223,21 @@ def test_padding_comes_off_again(exe: fluid.Executor) -> None:
     (slope,) = fluid.gradients([layers.reduce_sum(back)], [x])
     fed = batch([2, 0, 3], 2)
     fetched = [padded, length, back, slope]
-    found = exe.run(feed={"x": fed}, fetch_list=fetched, return_numpy=False)
-    assert np.array(found[0]).shape == (3, 3, 2)
-    assert np.array(found[0])[1].tolist() == [[9, 9]] * 3
-    assert np.array(found[1]).tolist() == [2, 0, 3]
-    assert found[2].recursive_sequence_lengths() == [[2, 0, 3]]
-    np.testing.assert_array_equal(np.array(found[2]), 2 * np.array(fed))
-    np.testing.assert_array_equal(np.array(found[3]), np.full((5, 2), 2))
+    result = exe.run(feed={"x": fed}, fetch_list=fetched, return_numpy=False)
+    assert np.array(result[0]).shape == (3, 3, 2)
+    assert np.array(result[0])[1].tolist() == [[9, 9]] * 3
+    assert np.array(result[1]).tolist() == [2, 0, 3]
+    assert result[2].recursive_sequence_lengths() == [[2, 0, 3]]
+    np.testing.assert_array_equal(np.array(result[2]), 2 * np.array(fed))
+    np.testing.assert_array_equal(np.array(result[3]), np.full((5, 2), 2))
 
 
 def test_mask_as_wide_as_the_longest(exe: fluid.Executor) -> None:
     lengths = fluid.data("lengths", [None], "int64")
     masks = [layers.sequence_mask(lengths), layers.sequence_mask(lengths, 2, "bool")]
-    found = exe.run(feed={"lengths": np.array([1, 3])}, fetch_list=masks)
-    assert found[0].tolist() == [[1, 0, 0], [1, 1, 1]]
-    assert found[1].tolist() == [[True, False], [True, True]]
+    result = exe.run(feed={"lengths": np.array([1, 3])}, fetch_list=masks)
+    assert result[0].tolist() == [[1, 0, 0], [1, 1, 1]]
+    assert result[1].tolist() == [[True, False], [True, True]]
 
 
 def test_pooling_two_levels(exe: fluid.Executor) -> None:
@@ -243,10 +245,10 @@ def test_pooling_two_levels(exe: fluid.Executor) -> None:
     outer = layers.sequence_pool(inner, "max")
     data = np.array([[1], [2], [4], [8]], np.float32)
     fed = fluid.create_lod_tensor(data, [[2, 1], [1, 2, 1]], fluid.CPUPlace())
-    found = exe.run(feed={"x": fed}, fetch_list=[inner, outer], return_numpy=False)
-    assert np.array(found[0])[:, 0].tolist() == [1, 6, 8]
-    assert found[0].recursive_sequence_lengths() == [[2, 1]]
-    assert np.array(found[1])[:, 0].tolist() == [6, 8]
+    result = exe.run(feed={"x": fed}, fetch_list=[inner, outer], return_numpy=False)
+    assert np.array(result[0])[:, 0].tolist() == [1, 6, 8]
+    assert result[0].recursive_sequence_lengths() == [[2, 1]]
+    assert np.array(result[1])[:, 0].tolist() == [6, 8]
 
 
 def test_only_one_result_of_a_step_counts(exe: fluid.Executor) -> None:
@@ -286,9 +288,9 @@ def test_expanded_rows_stay_beside_their_sequence(exe: fluid.Executor) -> None:
         keep_dim=True,
     )
     weights = layers.sequence_softmax(scores)
-    found = layers.sequence_pool(layers.elementwise_mul(encoded, weights, axis=0), "sum")
+    result = layers.sequence_pool(layers.elementwise_mul(encoded, weights, axis=0), "sum")
     fed, states = batch([2, 3], 2), np.array([[1, 0], [0, 1]], np.float32)
-    got = exe.run(feed={"x": fed, "state": states}, fetch_list=[found])[0]
+    got = exe.run(feed={"x": fed, "state": states}, fetch_list=[result])[0]
     for index, part in enumerate((np.array(fed)[:2], np.array(fed)[2:])):
         shares = np.exp(part @ states[index])
         np.testing.assert_allclose(got[index], shares @ part / shares.sum(), rtol=1e-5)

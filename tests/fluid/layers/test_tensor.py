@@ -32,8 +32,8 @@ def computed(out: Any, **feed: Any) -> Any:
     several = isinstance(out, list | tuple)
     fetches = list(out) if several else [out]
     with fluid.scope_guard(fluid.Scope()):
-        found = fluid.Executor(fluid.CPUPlace()).run(feed=feed, fetch_list=fetches)
-    return found if several else found[0]
+        result = fluid.Executor(fluid.CPUPlace()).run(feed=feed, fetch_list=fetches)
+    return result if several else result[0]
 
 
 def number(value: int, dtype: str = "int32") -> Variable:
@@ -112,8 +112,8 @@ def test_tensors_of_an_array_are_joined() -> None:
     for place in (0, 1):
         layers.array_write(table, number(place, "int64"), array)
     joined, stacked = layers.concat([array], axis=0), layers.stack([array], axis=0)
-    found = computed([joined, stacked], table=TABLE)
-    assert [each.shape for each in found] == [(8, 3), (2, 4, 3)]
+    result = computed([joined, stacked], table=TABLE)
+    assert [each.shape for each in result] == [(8, 3), (2, 4, 3)]
 
 
 # ---- elements by their places
@@ -123,11 +123,11 @@ def test_rows_that_are_taken_and_put_back() -> None:
     table, places = fed("table", TABLE), np.array([3, 1])
     index = fed("index", places)
     rows = layers.gather(table, index)
-    found = computed([rows, layers.scatter(table, index, rows * 2.0)], table=TABLE, index=places)
+    result = computed([rows, layers.scatter(table, index, rows * 2.0)], table=TABLE, index=places)
     want = TABLE.copy()
     want[places] *= 2
-    np.testing.assert_array_equal(found[0], TABLE[places])
-    np.testing.assert_array_equal(found[1], want)
+    np.testing.assert_array_equal(result[0], TABLE[places])
+    np.testing.assert_array_equal(result[1], want)
 
 
 def test_where_and_what_comes_of_it() -> None:
@@ -135,16 +135,16 @@ def test_where_and_what_comes_of_it() -> None:
     places = layers.where(layers.greater_than(table, layers.fill_constant([1], "float32", 7.5)))
     chosen = layers.gather_nd(table, places)
     assert places.shape == (-1, 2)
-    found = computed([places, chosen], table=TABLE)
-    np.testing.assert_array_equal(found[0], np.argwhere(TABLE > 7.5))
-    np.testing.assert_array_equal(found[1], TABLE[TABLE > 7.5])
+    result = computed([places, chosen], table=TABLE)
+    np.testing.assert_array_equal(result[0], np.argwhere(TABLE > 7.5))
+    np.testing.assert_array_equal(result[1], TABLE[TABLE > 7.5])
 
 
 def test_columns_of_places() -> None:
     table = fed("table", TABLE)
     rows, columns = layers.nonzero(table, as_tuple=True)
-    found = computed([rows, columns], table=TABLE)
-    np.testing.assert_array_equal(np.concatenate(found, axis=1), np.argwhere(TABLE))
+    result = computed([rows, columns], table=TABLE)
+    np.testing.assert_array_equal(np.concatenate(result, axis=1), np.argwhere(TABLE))
     (places,) = layers.nonzero(layers.reshape(table, [-1]), as_tuple=True)
     assert places.shape == (-1, 1)
 
@@ -178,8 +178,8 @@ def test_roll_without_axes_shifts_all() -> None:
 def test_parts_as_python_takes_them(item: Any, written: list[str]) -> None:
     out = fed("cube", CUBE)[item]
     assert ops() == written
-    found = computed(layers.assign(out), cube=CUBE)
-    np.testing.assert_array_equal(found.reshape(CUBE[item].shape), CUBE[item])
+    result = computed(layers.assign(out), cube=CUBE)
+    np.testing.assert_array_equal(result.reshape(CUBE[item].shape), CUBE[item])
 
 
 @pytest.mark.parametrize("place", [0, 2, -1])
@@ -244,7 +244,7 @@ def test_the_rank_is_one_number() -> None:
 
 def test_what_has_the_shape_of_another() -> None:
     cube = fed("cube", CUBE, batch=True)
-    found = computed(
+    result = computed(
         [
             layers.ones_like(cube),
             layers.full_like(cube, 3, dtype="int64"),
@@ -252,7 +252,7 @@ def test_what_has_the_shape_of_another() -> None:
         ],
         cube=CUBE,
     )
-    assert [(each.shape, each.dtype.name, each.flat[0]) for each in found] == [
+    assert [(each.shape, each.dtype.name, each.flat[0]) for each in result] == [
         ((2, 3, 4), "float32", 1),
         ((2, 3, 4), "int64", 3),
         ((7, 4), "float64", 2.5),

@@ -54,7 +54,7 @@ def on_ranks(
         setattr(strategy, name, value)
     built = build(fluid.default_main_program(), strategy, ranks, fetch)
     ring, scopes = ThreadRing(ranks), [started() for _ in range(ranks)]
-    programs = [each.clone() for each in built.programs]
+    programs = [program.clone() for program in built.programs]
     executors = [fluid.Executor() for _ in programs]
     for rank, program in enumerate(programs):
         program._collective = ThreadRank(ring, rank)
@@ -63,9 +63,9 @@ def on_ranks(
         feed = {"x": np.split(batch, ranks)[rank]}
         return executors[rank].run(programs[rank], feed, fetch, scope=scopes[rank])
 
-    found = [ring.run(lambda rank, b=batch: step(rank, b)) for batch in batches()]
+    results = [ring.run(lambda rank, b=batch: step(rank, b)) for batch in batches()]
     values = [{n: np.array(v) for n, v in scope.arrays().items()} for scope in scopes]
-    return found, values, ring
+    return results, values, ring
 
 
 @pytest.mark.usefixtures("fresh_programs")
@@ -123,9 +123,9 @@ def gradient(weight: Any, bias: Any, rows: Any) -> tuple[Any, Any]:
 def test_training_follows_the_formula(ranks: int, nesterov: bool) -> None:
     training(dgc(begin=2, use_nesterov=nesterov))
     weight = np.array(started().find_var("fc_0.w_0").get_tensor()).astype(np.float64)
-    found, values, ring = on_ranks(ranks, ["fc_0.w_0", "fc_0.b_0"])
+    actual, values, ring = on_ranks(ranks, ["fc_0.w_0", "fc_0.b_0"])
     gradients, before = [], (weight, np.zeros(WIDTH))
-    for batch, fetched in zip(batches(), found, strict=True):
+    for batch, fetched in zip(batches(), actual, strict=True):
         gradients.append([gradient(*before, part)[0] for part in np.split(batch, ranks)])
         before = tuple(each.astype(np.float64) for each in fetched[0])
     expected = formula(gradients, weight, 2, nesterov)
@@ -141,8 +141,8 @@ def test_owners_and_single_sums_change_nothing() -> None:
     _, expected, _ = on_ranks(2, [])
     reduce = fluid.BuildStrategy.ReduceStrategy.Reduce
     for fields in ({"reduce_strategy": reduce}, {"fuse_all_reduce_ops": False}):
-        _, found, _ = on_ranks(2, [], **fields)
-        np.testing.assert_allclose(found[1]["fc_0.w_0"], expected[1]["fc_0.w_0"], atol=1e-7)
+        _, actual, _ = on_ranks(2, [], **fields)
+        np.testing.assert_allclose(actual[1]["fc_0.w_0"], expected[1]["fc_0.w_0"], atol=1e-7)
 
 
 @pytest.mark.usefixtures("fresh_programs")
@@ -171,7 +171,7 @@ def test_the_ops_of_a_program() -> None:
     assert kinds[0] == "increment" and kinds.count("dgc_clip_by_norm") == kinds.count("dgc") == 1
     assert kinds.index("dgc_clip_by_norm") < kinds.index("dgc") < kinds.index("dgc_momentum")
     assert kinds.count("momentum") == 1 and kinds.count("clip_by_norm") == 1
-    (clone,) = {id(each): each for each in build_on_two().programs}.values()
+    (clone,) = {id(program): program for program in build_on_two().programs}.values()
     ops = [op for op in clone.global_block().ops if "allreduce" in op.type]
     assert [op.type for op in ops] == ["c_allreduce_sum", "dgc_allreduce_sum"]
     assert clone.global_block().ops[0].attr("value") == 2.0
@@ -186,14 +186,14 @@ def test_the_op_by_itself() -> None:
     u, v, g, p = draw.normal(size=(4, 10)).astype(np.float32)
     one = {"current_step": np.array([7.0], "f4"), "nranks": np.array([2.0], "f4")}
     op = find("dgc")({"m": 0.5, "sparsity": [0.7], "rampup_step": 1.0})
-    made = op.evaluate({"U": u, "V": v, "Grad": g, "Param": p, **one})
+    created = op.evaluate({"U": u, "V": v, "Grad": g, "Param": p, **one})
     kept = 0.5 * u + 2 * g
     sent = np.zeros(10, np.float32)
     chosen = largest(v + kept, 3)
     sent[chosen] = (v + kept)[chosen]
-    np.testing.assert_allclose(made["Grad_out"], sent, rtol=1e-6)
-    np.testing.assert_allclose(made["V_out"] + sent, v + kept, rtol=1e-6)
-    assert made["k"].tolist() == [3] and not made["U_out"][chosen].any()
+    np.testing.assert_allclose(created["Grad_out"], sent, rtol=1e-6)
+    np.testing.assert_allclose(created["V_out"] + sent, v + kept, rtol=1e-6)
+    assert created["k"].tolist() == [3] and not created["U_out"][chosen].any()
 
 
 @pytest.mark.usefixtures("fresh_programs", "two_devices")
@@ -206,5 +206,5 @@ def test_on_two_processes(exe: Any) -> None:
     for batch in batches():
         exe.run(program, feed={"x": batch}, fetch_list=[loss], scope=scope)
     for name in ("fc_0.w_0", "fc_0.b_0"):
-        found = np.array(scope.find_var(name).get_tensor())
-        np.testing.assert_allclose(found, expected[0][name], rtol=1e-5, atol=1e-7)
+        actual = np.array(scope.find_var(name).get_tensor())
+        np.testing.assert_allclose(actual, expected[0][name], rtol=1e-5, atol=1e-7)

@@ -20,8 +20,8 @@ def table_loss(**rest: Any) -> Variable:
     words = layers.data("words", [1], dtype="int64")
     start = fluid.initializer.NumpyArrayInitializer(np.ones((6, 2), "float32"))
     attr = fluid.ParamAttr(name="emb", initializer=start)
-    found = layers.embedding(words, [6, 2], is_sparse=True, param_attr=attr, **rest)
-    return layers.mean(layers.square(found))
+    result = layers.embedding(words, [6, 2], is_sparse=True, param_attr=attr, **rest)
+    return layers.mean(layers.square(result))
 
 
 def trained(made: Any, steps: int = 2, **rest: Any) -> np.ndarray:
@@ -54,60 +54,60 @@ def test_sums_of_rows_are_rows() -> None:
 
 
 def test_decay_makes_a_dense_gradient_beside_the_sparse_one() -> None:
-    found = trained(optimizer.SGD(0.1, regularization=regularizer.L2Decay(1.0)), steps=1)
+    result = trained(optimizer.SGD(0.1, regularization=regularizer.L2Decay(1.0)), steps=1)
     assert kind("emb@GRAD@NEWGRAD@") == VarDesc.VarType.LOD_TENSOR
-    assert found[5] == pytest.approx(0.9)
-    assert found[4] == pytest.approx(1 - 0.1 * (1 + 2 * 2 / 6))
+    assert result[5] == pytest.approx(0.9)
+    assert result[4] == pytest.approx(1 - 0.1 * (1 + 2 * 2 / 6))
 
 
 def test_global_norms_are_of_merged_rows() -> None:
     limit = clip.GradientClipByGlobalNorm(1.0)
-    found = trained(optimizer.SGD(1.0, grad_clip=limit), steps=1)
+    result = trained(optimizer.SGD(1.0, grad_clip=limit), steps=1)
     merged = kinds().index("merge_selected_rows")
     assert kinds()[merged + 1 : merged + 3] == ["get_tensor_from_selected_rows", "square"]
-    assert 1 - found[4] == pytest.approx(2 / 10**0.5)
-    assert 1 - found[1] == pytest.approx(1 / 10**0.5)
-    assert (found[[0, 2, 3, 5]] == 1).all()
+    assert 1 - result[4] == pytest.approx(2 / 10**0.5)
+    assert 1 - result[1] == pytest.approx(1 / 10**0.5)
+    assert (result[[0, 2, 3, 5]] == 1).all()
 
 
 def test_values_are_clipped_where_there_are_rows() -> None:
     """A dense gradient would be raised to the lower bound everywhere."""
-    found = trained(optimizer.SGD(1.0, grad_clip=clip.GradientClipByValue(0.6, 0.5)), steps=1)
-    assert found[:, 0] == pytest.approx([1.0, 0.5, 1.0, 1.0, 0.4, 1.0])
+    result = trained(optimizer.SGD(1.0, grad_clip=clip.GradientClipByValue(0.6, 0.5)), steps=1)
+    assert result[:, 0] == pytest.approx([1.0, 0.5, 1.0, 1.0, 0.4, 1.0])
 
 
 def test_norms_are_clipped() -> None:
-    found = trained(optimizer.SGD(1.0, grad_clip=clip.GradientClipByNorm(0.5)), steps=1)
-    assert 1 - found[:, 0] == pytest.approx(np.array([0, 1, 0, 0, 2, 0]) / (10 / 0.25) ** 0.5)
+    result = trained(optimizer.SGD(1.0, grad_clip=clip.GradientClipByNorm(0.5)), steps=1)
+    assert 1 - result[:, 0] == pytest.approx(np.array([0, 1, 0, 0, 2, 0]) / (10 / 0.25) ** 0.5)
 
 
 def test_lazy_adam_moves_the_rows_there_are() -> None:
-    found = trained(optimizer.Adam(0.1, lazy_mode=True))
+    result = trained(optimizer.Adam(0.1, lazy_mode=True))
     first = 0.1
-    assert found[[2, 3, 5]] == pytest.approx(1.0)
+    assert result[[2, 3, 5]] == pytest.approx(1.0)
     # The row of the second step only, which is the first one that Adam corrects for two.
-    assert 1 - found[4] == pytest.approx(first, rel=1e-4)
-    assert 1 - found[0] == pytest.approx(0.1 * 0.1 / 0.19 * (0.001999 / 0.001) ** 0.5, rel=1e-3)
+    assert 1 - result[4] == pytest.approx(first, rel=1e-4)
+    assert 1 - result[0] == pytest.approx(0.1 * 0.1 / 0.19 * (0.001999 / 0.001) ** 0.5, rel=1e-3)
 
 
 def test_adam_moves_all_rows_that_ever_had_a_gradient() -> None:
-    found = trained(optimizer.Adam(0.1))
-    assert found[[2, 3, 5]] == pytest.approx(1.0)
-    assert (1 - found[4] > 0.11).all()
+    result = trained(optimizer.Adam(0.1))
+    assert result[[2, 3, 5]] == pytest.approx(1.0)
+    assert (1 - result[4] > 0.11).all()
 
 
 def test_padding_stays() -> None:
-    found = trained(optimizer.Adagrad(0.1), padding_idx=4)
-    assert (found[4] == 1).all()
-    assert (found[1] < 1).all()
+    result = trained(optimizer.Adagrad(0.1), padding_idx=4)
+    assert (result[4] == 1).all()
+    assert (result[1] < 1).all()
 
 
 def test_a_table_in_float16_starts_and_is_looked_up() -> None:
     words = layers.data("words", [1], dtype="int64")
-    found = layers.embedding(words, [6, 2], dtype="float16")
+    result = layers.embedding(words, [6, 2], dtype="float16")
     executor = fluid.Executor(fluid.CPUPlace())
     executor.run(fluid.default_startup_program())
-    (rows,) = executor.run(feed={"words": np.array(WORDS[0])}, fetch_list=[found])
+    (rows,) = executor.run(feed={"words": np.array(WORDS[0])}, fetch_list=[result])
     assert (rows.dtype, rows.shape) == (np.float16, (3, 2))
 
 

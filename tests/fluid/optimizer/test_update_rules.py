@@ -135,22 +135,22 @@ def used_whole(sparse: bool) -> Variable:
 def test_a_table_may_be_used_twice(name: str) -> None:
     _, want = train(OPTIMIZERS[name], lambda: shared(False, False))
     for kinds in [(True, True), (True, False), (False, True)]:
-        _, found = train(OPTIMIZERS[name], lambda kinds=kinds: shared(*kinds))
-        np.testing.assert_allclose(found["emb"], want["emb"], rtol=1e-4, atol=3e-5)
+        _, result = train(OPTIMIZERS[name], lambda kinds=kinds: shared(*kinds))
+        np.testing.assert_allclose(result["emb"], want["emb"], rtol=1e-4, atol=3e-5)
     _, want = train(OPTIMIZERS[name], lambda: used_whole(False))
-    _, found = train(OPTIMIZERS[name], lambda: used_whole(True))
-    np.testing.assert_allclose(found["emb"], want["emb"], rtol=1e-4, atol=3e-5)
+    _, result = train(OPTIMIZERS[name], lambda: used_whole(True))
+    np.testing.assert_allclose(result["emb"], want["emb"], rtol=1e-4, atol=3e-5)
 
 
 @pytest.mark.parametrize("sparse", [False, True])
 def test_padding_is_not_trained(sparse: bool) -> None:
     start = np.random.RandomState(1).uniform(-0.5, 0.5, (6, 3)).astype("float32")
     for padding in (2, -4):
-        _, found = train(
+        _, result = train(
             OPTIMIZERS["adam"], lambda p=padding: loss_of(looked_up(sparse, padding_idx=p))
         )
-        np.testing.assert_array_equal(found["emb"][2], start[2])
-        assert (found["emb"][[0, 1, 3, 4]] != start[[0, 1, 3, 4]]).all()
+        np.testing.assert_array_equal(result["emb"][2], start[2])
+        assert (result["emb"][[0, 1, 3, 4]] != start[[0, 1, 3, 4]]).all()
 
 
 def test_what_is_remembered() -> None:
@@ -165,10 +165,10 @@ def test_what_is_remembered() -> None:
     }
     for name, wanted in expected.items():
         with fluid.program_guard(Program(), Program()), fluid.unique_name.guard():
-            made = OPTIMIZERS[name]()
-            made.minimize(loss_of(looked_up(False)))
-        found = [each for each in made.get_opti_var_name_list() if each.startswith("w_")]
-        assert found == [f"w_{each}_0" for each in wanted]
+            created = OPTIMIZERS[name]()
+            created.minimize(loss_of(looked_up(False)))
+        actual = [each for each in created.get_opti_var_name_list() if each.startswith("w_")]
+        assert actual == [f"w_{each}_0" for each in wanted]
 
 
 def update(made: Any) -> Any:
@@ -195,32 +195,34 @@ def test_betas_may_be_variables() -> None:
         rates = [layers.fill_constant([1], "float32", beta) for beta in (0.8, 0.9)]
         return optimizer.Adam(0.1, *rates)
 
-    _, found = train(made, lambda: loss_of(looked_up(False)), steps=1)
+    _, result = train(made, lambda: loss_of(looked_up(False)), steps=1)
     _, want = train(lambda: optimizer.Adam(0.1, 0.8, 0.9), lambda: loss_of(looked_up(False)), 1)
-    np.testing.assert_allclose(found["w_moment1_0"], want["w_moment1_0"], rtol=1e-5)
-    assert found["w_beta1_pow_acc_0"] == pytest.approx(0.9 * 0.8)
+    np.testing.assert_allclose(result["w_moment1_0"], want["w_moment1_0"], rtol=1e-5)
+    assert result["w_beta1_pow_acc_0"] == pytest.approx(0.9 * 0.8)
 
 
 def test_dpsgd_without_noise_is_sgd_with_short_gradients() -> None:
-    _, found = train(lambda: optimizer.Dpsgd(0.1, 0.05, 1.0, 0.0), lambda: loss_of(looked_up(True)))
+    _, result = train(
+        lambda: optimizer.Dpsgd(0.1, 0.05, 1.0, 0.0), lambda: loss_of(looked_up(True))
+    )
     limit = clip.GradientClipByNorm(0.05)
     _, want = train(lambda: optimizer.SGD(0.1, grad_clip=limit), lambda: loss_of(looked_up(True)))
-    np.testing.assert_allclose(found["emb"], want["emb"], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(result["emb"], want["emb"], rtol=1e-5, atol=1e-6)
 
 
 def test_state_is_saved_and_loaded() -> None:
     main, startup = Program(), Program()
     with fluid.program_guard(main, startup), fluid.unique_name.guard():
-        made = optimizer.Momentum(0.1, 0.9)
-        assert made.state_dict() == {}
-        made.minimize(loss_of(looked_up(False)))
-    assert list(made.state_dict()) == ["b_velocity_0", "emb_velocity_0", "w_velocity_0"]
-    state = {name: np.full(var.shape, 2.0, "float32") for name, var in made.state_dict().items()}
+        created = optimizer.Momentum(0.1, 0.9)
+        assert created.state_dict() == {}
+        created.minimize(loss_of(looked_up(False)))
+    assert list(created.state_dict()) == ["b_velocity_0", "emb_velocity_0", "w_velocity_0"]
+    state = {name: np.full(var.shape, 2.0, "float32") for name, var in created.state_dict().items()}
     with fluid.scope_guard(fluid.Scope()):
         fluid.Executor().run(startup)
         with pytest.raises(AssertionError, match=r"w_velocity_0 is float32 of shape \(3, 2\), but"):
-            made.set_dict(state | {"w_velocity_0": np.zeros((2, 3), "float32")})
+            created.set_dict(state | {"w_velocity_0": np.zeros((2, 3), "float32")})
         with pytest.raises(AssertionError, match="but the state passed has none"):
-            made.set_dict({})
-        made.set_dict(state)
+            created.set_dict({})
+        created.set_dict(state)
         assert np.asarray(fluid.global_scope().find_var("w_velocity_0").get_tensor()).min() == 2.0

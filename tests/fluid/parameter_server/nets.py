@@ -37,9 +37,9 @@ def word2vec(fluid: Any, **table: Any) -> Any:
     loss = fluid.layers.mean(fluid.layers.cross_entropy(chances, label))
 
     def draw(random: Any, n: int) -> Any:
-        found = {f"word{i}": random.integers(0, WORDS, (n, 1)) for i in range(4)}
-        found["word1"] = found["word0"] % 5  # some rows come several times
-        return {**found, "label": found["word0"] % 50}
+        results = {f"word{i}": random.integers(0, WORDS, (n, 1)) for i in range(4)}
+        results["word1"] = results["word0"] % 5  # some rows come several times
+        return {**results, "label": results["word0"] % 50}
 
     return loss, [], draw
 
@@ -190,7 +190,7 @@ def simnet_bow(fluid: Any) -> Any:
         )
         for bag, side in zip(bags, ("left", "right", "right"), strict=True)
     ]
-    near, far = (fluid.layers.cos_sim(parts[0], each) for each in parts[1:])
+    near, far = (fluid.layers.cos_sim(parts[0], part) for part in parts[1:])
     margin = fluid.layers.elementwise_sub(far, near) + 0.5
     loss = fluid.layers.mean(fluid.layers.relu(margin))
     return loss, [], lambda random, n: {w: random.integers(0, WORDS, (n, 4, 1)) for w in names}
@@ -205,4 +205,4 @@ NETS = (
     two_layers_wide, word2vec, far_words, ctr_wide_deep, tree, noise, digits, mnist, se_resnext,
     transformer, text_classification, simnet_bow,
 )  # fmt: skip
-MODELS = {**zoo.MODELS, **{each.__name__: each for each in NETS}}
+MODELS = {**zoo.MODELS, **{net.__name__: net for net in NETS}}

@@ -28,12 +28,12 @@ def build(job: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
     with fluid.program_guard(main, startup), fluid.unique_name.guard():
         loss, _, draw = MODELS[job["model"]](fluid)
         rate = job.get("rate")
-        made = fluid.optimizer.SGD(rate) if rate else zoo.optimizer(fluid, job["optimizer"])
-        if job.get("epsilon") and hasattr(made, "_epsilon"):
-            made._epsilon = job["epsilon"]
-        if job.get("slower") and isinstance(made._learning_rate, float):
-            made._learning_rate /= job["slower"]
-        made.minimize(loss)
+        created = fluid.optimizer.SGD(rate) if rate else zoo.optimizer(fluid, job["optimizer"])
+        if job.get("epsilon") and hasattr(created, "_epsilon"):
+            created._epsilon = job["epsilon"]
+        if job.get("slower") and isinstance(created._learning_rate, float):
+            created._learning_rate /= job["slower"]
+        created.minimize(loss)
     return main, startup, loss, draw
 
 
@@ -41,8 +41,8 @@ def batches(job: dict[str, Any], draw: Any) -> list[dict[str, Any]]:
     """The whole batch of every step; with `equal_shares`, that of each trainer is the same."""
     random = np.random.default_rng(3)
     copies = job["trainers"] if job.get("equal_shares") else 1
-    found = [draw(random, job["rows"] // copies) for _ in range(job["steps"])]
-    return [{name: np.concatenate([v] * copies) for name, v in each.items()} for each in found]
+    results = [draw(random, job["rows"] // copies) for _ in range(job["steps"])]
+    return [{name: np.concatenate([v] * copies) for name, v in each.items()} for each in results]
 
 
 def transpiled(job: dict[str, Any], number: int) -> tuple[Any, Any, Any, Any, Any]:
@@ -65,13 +65,13 @@ def share_of(batch: dict[str, Any], job: dict[str, Any], number: int) -> dict[st
 
 def fed(batch: dict[str, Any]) -> dict[str, Any]:
     """A batch with each row of integers that has several as one sequence."""
-    found = dict(batch)
+    result = dict(batch)
     for name, value in batch.items():
         if value.ndim == 3 and value.dtype == np.int64:
             rows, count = value.shape[:2]
             lengths = [[count] * rows]
-            found[name] = fluid.create_lod_tensor(value.reshape(-1, 1), lengths, fluid.CPUPlace())
-    return found
+            result[name] = fluid.create_lod_tensor(value.reshape(-1, 1), lengths, fluid.CPUPlace())
+    return result
 
 
 def parameters(program: Any, scope: Any) -> dict[str, Any]:
@@ -113,14 +113,14 @@ def train_transpiled(job: dict[str, Any], number: int, made: Any, scope: Any) ->
         if "pause" in job:
             print(f"step {len(losses)}", flush=True)
             time.sleep(job["pause"])
-    found = parameters(main, scope)
-    found |= {n: value for n, value in merged_values(main).items() if n in found}
+    result = parameters(main, scope)
+    result |= {n: value for n, value in merged_values(main).items() if n in result}
     if "save" in job and number == 0:
         save(job, executor, main, transpiler)
     if communicator is not None:
         communicator.stop()
     executor.close()
-    np.savez(Path(job["out"]) / f"trainer_{number}.npz", losses=losses, **found)
+    np.savez(Path(job["out"]) / f"trainer_{number}.npz", losses=losses, **result)
 
 
 def save(job: dict[str, Any], executor: Any, main: Any, transpiler: Any) -> None:

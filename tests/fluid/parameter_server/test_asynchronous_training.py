@@ -40,11 +40,11 @@ def test_they_learn_what_one_process_does(tmp_path, mode):
 def test_they_reach_the_loss_of_synchronous_training(tmp_path):
     names = ["sync", *MODES]
     size = {"rows": 96, "steps": 160, "rate": 0.1}
-    jobs = [described(tmp_path / each, each, model="digits", **size) for each in names]
-    found = processes.trained(*jobs, seconds=240.0)
+    jobs = [described(tmp_path / name, name, model="digits", **size) for name in names]
+    result = processes.trained(*jobs, seconds=240.0)
     reached = {
         name: held_out_loss(job, each[0])
-        for name, job, each in zip(names, jobs, found, strict=True)
+        for name, job, each in zip(names, jobs, result, strict=True)
     }
     print({name: round(loss, 3) for name, loss in reached.items()})
     assert reached["sync"] < 0.5

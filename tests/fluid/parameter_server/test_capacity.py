@@ -24,18 +24,21 @@ def counted(monkeypatch, job, steps):
 
     monkeypatch.setattr(serving, "Server", Noted)
     threads.trained(job | {"steps": steps})
-    return {each.endpoint: np.array([each.traffic.received, each.traffic.sent]) for each in servers}
+    return {
+        server.endpoint: np.array([server.traffic.received, server.traffic.sent])
+        for server in servers
+    }
 
 
 def slice_rows(transpiler, tables, batch):
     """How many different rows of each slice a batch reads."""
-    found = {}
+    results = {}
     for shards in transpiler.sharding_plan.shards:
         ids = [np.unique(batch[name]) for name in tables.get(shards.param, ())]
         for part in shards.slices if ids else ():
             rows = np.unique(np.concatenate(ids)) - part.start
-            found[part.name] = int(((rows >= 0) & (rows < part.rows)).sum())
-    return found
+            results[part.name] = int(((rows >= 0) & (rows < part.rows)).sum())
+    return results
 
 
 @pytest.mark.parametrize(
@@ -68,14 +71,16 @@ def test_a_job_reports_what_it_needs():
         fluid.optimizer.Momentum(0.1, 0.9).minimize(loss)
         transpiler = fluid.DistributeTranspiler()
         transpiler.transpile(0, pservers="a:1,b:2", trainers=10)
-        found = capacity(transpiler)
-    assert 8_016_008 <= found.up + found.down <= 8_016_008 * 1.001
-    assert sum(each.held for each in found.servers) == 2 * 4_008_004 - 2 * 4_000 + 2 * 4 + 8_000
-    assert found.servers_needed(50.0, 1.25e9) == servers_needed(
-        10, found.up, found.down, 50.0, 1.25e9
+        result = capacity(transpiler)
+    assert 8_016_008 <= result.up + result.down <= 8_016_008 * 1.001
+    assert (
+        sum(server.held for server in result.servers) == 2 * 4_008_004 - 2 * 4_000 + 2 * 4 + 8_000
     )
-    assert found.servers_needed(50.0, 1.25e9) == 2
-    assert "10 trainers; MB of one trainer and step:" in str(found)
+    assert result.servers_needed(50.0, 1.25e9) == servers_needed(
+        10, result.up, result.down, 50.0, 1.25e9
+    )
+    assert result.servers_needed(50.0, 1.25e9) == 2
+    assert "10 trainers; MB of one trainer and step:" in str(result)
 
 
 def test_jobs_without_steps_are_rejected():

@@ -19,12 +19,14 @@ CPU = fluid.CPUPlace()
 @pytest.fixture(scope="module")
 def job(tmp_path_factory):
     """Two live servers with the blocks of the table `shared`, and what the trainer knows of it."""
-    made = make_job(tmp_path_factory.mktemp("remote"), "word2vec", "sgd", 1, 2)
-    running = [threading.Thread(target=threads.serve, args=(made, n), daemon=True) for n in (0, 1)]
+    created = make_job(tmp_path_factory.mktemp("remote"), "word2vec", "sgd", 1, 2)
+    running = [
+        threading.Thread(target=threads.serve, args=(created, n), daemon=True) for n in (0, 1)
+    ]
     for each in running:
         each.start()
     with threads.BUILDING:
-        transpiler, main, startup, *_ = role.transpiled(made, 0)
+        transpiler, main, startup, *_ = role.transpiled(created, 0)
     executor, scope = fluid.Executor(), fluid.Scope()
     executor.run(startup, scope=scope)
     cut = transpiler.sharding_plan.of("shared")
@@ -36,7 +38,7 @@ def job(tmp_path_factory):
         "trainer_id": 0,
     }
     assert len(cut.slices) == 2
-    yield made, attrs, merged_values(main)["shared"], main
+    yield created, attrs, merged_values(main)["shared"], main
     parameter_server.complete(main, executor)
     for each in running:
         each.join(20)
@@ -45,8 +47,8 @@ def job(tmp_path_factory):
 
 def program(kind, inputs, outputs, attrs, table):
     """A program of one op on a table."""
-    made = fluid.Program()
-    block = made.global_block()
+    created = fluid.Program()
+    block = created.global_block()
     for name, value in inputs.items():
         block.create_var(name=name, shape=value.shape, dtype=str(value.dtype), is_data=True)
     slot = "Weight" if kind == "nce" else "W"
@@ -55,19 +57,19 @@ def program(kind, inputs, outputs, attrs, table):
         block.create_var(name=name, dtype="float32")
     read = {name: name for name in inputs} | {slot: "table"}
     block.append_op(kind, inputs=read, outputs={name: name for name in outputs}, attrs=attrs)
-    return made
+    return created
 
 
 def both(kind, inputs, outputs, attrs, remote, table):
     """The first output with the table here, and with the table on servers."""
-    found = []
+    results = []
     for more in ({}, remote):
         scope, executor = fluid.Scope(), fluid.Executor()
         scope.var("table").get_tensor().set(np.zeros_like(table) if more else table, CPU)
-        made = program(kind, inputs, outputs, attrs | more, table)
+        created = program(kind, inputs, outputs, attrs | more, table)
         run = {"feed": inputs, "fetch_list": outputs[:1], "scope": scope}
-        found.append(executor.run(made, **run)[0])
-    return found
+        results.append(executor.run(created, **run)[0])
+    return results
 
 
 def test_lookups(job):
@@ -119,10 +121,10 @@ def test_status_of_live_servers(job, capsys):
 
 
 def test_a_synchronous_communicator_only_starts_and_stops(job):
-    made = Communicator(job[3])
-    assert not made.is_running()
-    made.start()
-    made.start()
-    assert made.is_running()
-    made.stop()
-    assert not made.is_running()
+    created = Communicator(job[3])
+    assert not created.is_running()
+    created.start()
+    created.start()
+    assert created.is_running()
+    created.stop()
+    assert not created.is_running()

@@ -35,24 +35,24 @@ def tensor(path):
 @pytest.fixture(scope="module")
 def jobs(tmp_path_factory):
     """For each model a job of three steps that saves, and one of three more that loads."""
-    made = {}
+    created = {}
     for model, optimizer in MODELS.items():
         folder = tmp_path_factory.mktemp(model)
         files = str(folder / "saved")
         where = {"config": {"ps_save_dir": str(folder)}}
         first = make_job(folder / "first", model, optimizer, steps=3, save=files, **where)
         again = where | {"first": 3, "steps": 6, "load": files, "save": str(folder / "at_the_end")}
-        made[model] = first, make_job(folder / "second", model, optimizer, **again)
-    trained(*(job for pair in made.values() for job in pair))
-    return made
+        created[model] = first, make_job(folder / "second", model, optimizer, **again)
+    trained(*(job for pair in created.values() for job in pair))
+    return created
 
 
 @pytest.mark.parametrize("model", MODELS)
 def test_a_saved_model_is_that_of_one_process(jobs, model):
     job = jobs[model][0]
     expected = alone(job)[0]
-    found = {name: tensor(Path(job["save"]) / name) for name in expected}
-    assert distance(found, expected) <= WITHIN
+    actual = {name: tensor(Path(job["save"]) / name) for name in expected}
+    assert distance(actual, expected) <= WITHIN
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -60,11 +60,11 @@ def test_training_continues_from_a_saved_model(jobs, model):
     """Tables, what optimizers remember and the learning-rate schedule are where they were."""
     job = jobs[model][1]
     expected = alone({**job, "first": 0})[0]
-    found = {name: tensor(Path(job["save"]) / name) for name in expected}
-    assert distance(found, expected) <= WITHIN
-    for each in results(job):
+    actual = {name: tensor(Path(job["save"]) / name) for name in expected}
+    assert distance(actual, expected) <= WITHIN
+    for result in results(job):
         fake = {"shared"} if model == "far_words" else set()
-        assert distance(each, expected, fake) <= WITHIN
+        assert distance(result, expected, fake) <= WITHIN
 
 
 def test_ops_save_one_variable_and_the_shards_of_a_table(jobs):
@@ -74,7 +74,7 @@ def test_ops_save_one_variable_and_the_shards_of_a_table(jobs):
         np.testing.assert_array_equal(tensor(received), tensor(folder / received.name))
     folder = Path(jobs["far_words"][0]["save"])
     table = tensor(folder / "shared")
-    assert sorted(each.name for each in (folder / "shards").iterdir()) == ["shared_0", "shared_1"]
+    assert sorted(path.name for path in (folder / "shards").iterdir()) == ["shared_0", "shared_1"]
     for server in range(2):
         rows = tensor(folder / "shards" / f"shared_{server}")
         np.testing.assert_array_equal(rows, table[server::2])
@@ -85,15 +85,15 @@ def test_counters_of_trainers_that_do_not_wait_are_loaded_as_their_sum():
         return fluid.optimizer.Momentum(fluid.layers.exponential_decay(0.1, 100, 0.99), 0.9)
 
     settings = config(sync_mode=False)
-    made = transpiled(wide(optimizer), config=settings, sync_mode=False)
-    parts = parts_of(made[0].get_pserver_program(SERVERS.split(",")[0]))
+    created = transpiled(wide(optimizer), config=settings, sync_mode=False)
+    parts = parts_of(created[0].get_pserver_program(SERVERS.split(",")[0]))
     shares = [f"@LR_DECAY_COUNTER@.trainer_{trainer}" for trainer in range(2)]
     saved = np.array([17])
     assert [parts[name].origin for name in shares] == ["@LR_DECAY_COUNTER@"] * 2
     assert [int(parts[name].cut(saved)[0]) for name in shares] == [17, 0]
     moments = [name for name in parts if "velocity" in name]
     assert len(moments) == 2
-    assert parts_of(made[1]) == {}
+    assert parts_of(created[1]) == {}
 
 
 def test_with_geo_trainers_save_what_optimizers_remember():
@@ -101,7 +101,7 @@ def test_with_geo_trainers_save_what_optimizers_remember():
     build = wide(lambda: fluid.optimizer.Momentum(0.1, 0.9))
     transpiler, main, _, _ = transpiled(build, config=settings, sync_mode=False)
     parts = parts_of(transpiler.get_pserver_program(SERVERS.split(",")[0]))
-    assert {each.origin for each in parts.values()} == {"fc_w", "fc_b"}
+    assert {part.origin for part in parts.values()} == {"fc_w", "fc_b"}
     names = [var.name for var in main.list_vars() if var.persistable]
     assert len([n for n in local_names(main, iter(names)) if "velocity" in n]) == 2
 
@@ -126,7 +126,7 @@ def test_sigterm_takes_a_snapshot_from_which_a_new_server_continues(tmp_path):
         servers.append(start([job], "server", 0, **environ))
         finished([*trainers, servers[1]])
     expected = alone(job)[0]
-    assert all(distance(each, expected) <= WITHIN for each in results(job))
+    assert all(distance(result, expected) <= WITHIN for result in results(job))
     assert not path.exists()
 
 

@@ -73,8 +73,8 @@ def expect_equal(folder, chosen, seconds):
     jobs = [make_job(folder / str(i), *each) for i, each in enumerate(chosen)]
     for index, job in enumerate(jobs):
         job["endpoints"] = ports[3 * index : 3 * index + len(job["endpoints"])]
-    found = processes.trained(*jobs, seconds=seconds)
-    distances = {chosen[i]: apart(job, found[i]) for i, job in enumerate(jobs)}
+    result = processes.trained(*jobs, seconds=seconds)
+    distances = {chosen[i]: apart(job, result[i]) for i, job in enumerate(jobs)}
     print(f"\n{len(jobs)} jobs, the farthest {max(distances.values()):.2e}")
     assert {each: far for each, far in distances.items() if far > WITHIN} == {}
 
@@ -98,14 +98,14 @@ def distance(found, expected, left_out=()):
 
 def test_batch_norm_of_different_shares(tmp_path):
     job = make_job(tmp_path, "lenet_bn", "sgd", equal_shares=False, steps=1)
-    found = threads.trained(job)
+    result = threads.trained(job)
     shares = [alone({**job, "share": number})[0] for number in range(2)]
     moving = [name for name in shares[0] if name.startswith("batch_norm") and ".w_" in name]
     statistics = {name for name in moving if name.endswith((".w_1", ".w_2"))}
     assert len(statistics) == 2
     for number in range(2):
-        assert distance(found[number], {n: shares[number][n] for n in statistics}) <= WITHIN
+        assert distance(result[number], {n: shares[number][n] for n in statistics}) <= WITHIN
         mean = {n: (shares[0][n] + shares[1][n]) / 2 for n in shares[0] if n not in statistics}
-        assert distance(found[number], mean) <= WITHIN
+        assert distance(result[number], mean) <= WITHIN
     for name in statistics:
-        assert not np.allclose(found[0][name], found[1][name])
+        assert not np.allclose(result[0][name], result[1][name])

@@ -30,8 +30,8 @@ def serve(job: dict[str, Any], number: int) -> None:
 def train(job: dict[str, Any], number: int) -> None:
     """Run a trainer."""
     with BUILDING:
-        made = role.transpiled(job, number)
-    role.train_transpiled(job, number, made, fluid.Scope())
+        created = role.transpiled(job, number)
+    role.train_transpiled(job, number, created, fluid.Scope())
 
 
 def trained(job: dict[str, Any]) -> list[dict[str, Any]]:
@@ -51,10 +51,10 @@ def trained(job: dict[str, Any]) -> list[dict[str, Any]]:
     for thread in threads:
         thread.start()
     end = time.monotonic() + SECONDS
-    while any(each.is_alive() for each in threads) and not errors and time.monotonic() < end:
+    while any(count.is_alive() for count in threads) and not errors and time.monotonic() < end:
         time.sleep(0.02)
     if errors:
         raise errors[0]
-    assert not any(each.is_alive() for each in threads), "a role still waits"
+    assert not any(count.is_alive() for count in threads), "a role still waits"
     files = [Path(job["out"]) / f"trainer_{n}.npz" for n in range(job["trainers"])]
     return [dict(np.load(file)) for file in files]

@@ -87,8 +87,8 @@ def test_xmap_returns_every_sample(order: bool) -> None:
         time.sleep(0.002 * (sample % 3))
         return sample * 10
 
-    found = list(io.xmap_readers(mapper, numbers(20), 4, 6, order)())
-    assert (found if order else sorted(found)) == [10 * sample for sample in range(20)]
+    result = list(io.xmap_readers(mapper, numbers(20), 4, 6, order)())
+    assert (result if order else sorted(result)) == [10 * sample for sample in range(20)]
 
 
 def test_errors_reach_the_one_who_reads() -> None:

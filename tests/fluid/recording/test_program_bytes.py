@@ -64,19 +64,19 @@ def plain(program: fluid.Program) -> fluid.Program:
 def test_without_a_word_parameters_are_what_is_only_read() -> None:
     main = model()
     main.global_block().create_var(name="counter", shape=[1], dtype="int64", persistable=True)
-    found = parameters(plain(main))
-    assert found.keys() == parameters(main).keys()
-    assert not found["batch_norm_0.w_1"][0]
+    result = parameters(plain(main))
+    assert result.keys() == parameters(main).keys()
+    assert not result["batch_norm_0.w_1"][0]
 
 
 def test_without_a_word_parameters_are_what_is_trained() -> None:
     main = model()
     loss = main.global_block().var(main.global_block().ops[-1].output("Out")[0])
     fluid.optimizer.Momentum(0.1, 0.9).minimize(loss)
-    found = parameters(plain(main))
-    assert "learning_rate_0" not in found
-    assert not any("velocity" in name for name in found)
-    assert parameters(main).keys() - found.keys() == {"frozen"}
+    result = parameters(plain(main))
+    assert "learning_rate_0" not in result
+    assert not any("velocity" in name for name in result)
+    assert parameters(main).keys() - result.keys() == {"frozen"}
 
 
 @pytest.mark.parametrize("data", [b"nonsense", b""])

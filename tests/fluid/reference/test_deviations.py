@@ -23,9 +23,9 @@ def net() -> fluid.Variable:
 
 
 def ready(exe: Any) -> fluid.Variable:
-    found = net()
+    result = net()
     exe.run(fluid.default_startup_program())
-    return found
+    return result
 
 
 # ---- feeds and fetches

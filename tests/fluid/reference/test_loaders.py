@@ -18,8 +18,8 @@ def test_a_reader_returns_one_batch_after_the_other():
     py_reader = fluid.io.PyReader([x], capacity=2)
     py_reader.decorate_batch_generator(reader, fluid.CPUPlace())
     loop = iter(py_reader)
-    found = [np.array(py_reader.next()[0]["x"]).ravel()[0] for _ in range(2)]
-    assert found == [0.0, 1.0]
+    results = [np.array(py_reader.next()[0]["x"]).ravel()[0] for _ in range(2)]
+    assert results == [0.0, 1.0]
     assert np.array(next(py_reader)[0]["x"])[0] == 2.0
     with pytest.raises(StopIteration):
         py_reader.next()
@@ -33,13 +33,13 @@ def dataset(tmp_path):
     path.write_text("\n".join(lines) + "\n")
     ids = fluid.layers.data("ids", [1], dtype="int64", lod_level=1)
     label = fluid.data("label", [None, 1])
-    made = fluid.DatasetFactory().create_dataset("InMemoryDataset")
-    made.set_use_var([ids, label])
-    made.set_filelist([str(path)])
-    made.set_batch_size(2)
-    made.set_parse_ins_id(True)
-    made.load_into_memory()
-    return made
+    created = fluid.DatasetFactory().create_dataset("InMemoryDataset")
+    created.set_use_var([ids, label])
+    created.set_filelist([str(path)])
+    created.set_batch_size(2)
+    created.set_parse_ins_id(True)
+    created.load_into_memory()
+    return created
 
 
 def labels(loader):

@@ -42,11 +42,11 @@ def parts(recorded: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]
 
 def feeds(recorded: dict[str, np.ndarray], prefix: str) -> dict[str, Any]:
     """The feeds of a step; what has lengths is cut into sequences of them."""
-    found: dict[str, Any] = parts(recorded, prefix)
+    result: dict[str, Any] = parts(recorded, prefix)
     for name, lengths in parts(recorded, "lod:" + prefix).items():
         place = fluid.CPUPlace()
-        found[name] = fluid.create_lod_tensor(found[name], [lengths.tolist()], place)
-    return found
+        result[name] = fluid.create_lod_tensor(result[name], [lengths.tolist()], place)
+    return result
 
 
 @pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.stem)

@@ -38,12 +38,14 @@ def programs(recorded: dict[str, Any], role: str) -> tuple[Any, Any]:
     with fluid.program_guard(main, startup), fluid.unique_name.guard():
         loss = MODELS[recorded["model"]](fluid)[0]
         zoo.optimizer(fluid, recorded["optimizer"]).minimize(loss)
-    given = dict(recorded["config"])
-    servers, trainers, count = (given.pop(k) for k in ("pservers", "trainer_endpoints", "trainers"))
-    synchronous = given.pop("sync_mode")
+    inputs = dict(recorded["config"])
+    servers, trainers, count = (
+        inputs.pop(k) for k in ("pservers", "trainer_endpoints", "trainers")
+    )
+    synchronous = inputs.pop("sync_mode")
     config = fluid.DistributeTranspilerConfig()
     config.wait_port = False
-    for name, value in given.items():
+    for name, value in inputs.items():
         setattr(config, name, value)
     transpiler = fluid.DistributeTranspiler(config)
     rank = int(role.removeprefix("trainer")) if role.startswith("trainer") else 0
@@ -63,8 +65,8 @@ def programs(recorded: dict[str, Any], role: str) -> tuple[Any, Any]:
 def test_programs_are_the_reference_s(path: Path) -> None:
     recorded = json.loads(path.read_text())
     for role, parts in recorded["roles"].items():
-        made = programs(recorded, role)
-        for program, part in zip(made, ("main", "startup"), strict=True):
+        created = programs(recorded, role)
+        for program, part in zip(created, ("main", "startup"), strict=True):
             wanted = parts[part][: 1 if role.startswith("trainer") else None]
             if role.startswith("trainer") and part == "startup":
                 kept = [op for op in wanted[0]["ops"] if op[2].get("Out") != ["@LR_DECAY_COUNTER@"]]
@@ -78,14 +80,14 @@ def test_programs_are_the_reference_s(path: Path) -> None:
 def shown(ops: Any, likes: list[Any]) -> list[Any]:
     """Return ops as they are recorded."""
     known: dict[str, str] = {}
-    found: list[Any] = []
+    actual: list[Any] = []
     for op, like in zip(ops, likes, strict=True):
         slots = [
             {s: [renamed(n, known) for n in side.get(s, [])] for s in wanted}
             for side, wanted in ((op.inputs, like[1]), (op.outputs, like[2]))
         ]
-        found.append([op.type, *slots, {n: plain(n, op.attrs.get(n, 0)) for n in like[3]}])
-    return in_order(found)
+        actual.append([op.type, *slots, {n: plain(n, op.attrs.get(n, 0)) for n in like[3]}])
+    return in_order(actual)
 
 
 def in_order(ops: list[Any]) -> list[Any]:
@@ -96,7 +98,7 @@ def in_order(ops: list[Any]) -> list[Any]:
 def listed(likes: list[Any]) -> list[Any]:
     """Return recorded ops with what is random named in order."""
     known: dict[str, str] = {}
-    found = [
+    results = [
         [
             kind,
             *(
@@ -107,7 +109,7 @@ def listed(likes: list[Any]) -> list[Any]:
         ]
         for kind, *slots, attrs in likes
     ]
-    return in_order(found)
+    return in_order(results)
 
 
 def renamed(name: str, known: dict[str, str]) -> str:

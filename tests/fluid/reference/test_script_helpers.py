@@ -54,8 +54,8 @@ def test_layers_of_op_types():
     plus, cube = generate_layer_fn("elementwise_add"), generate_activation_fn("square")
     out = [plus(x=x, y=x, axis=-1, act="relu"), cube(x), plus(x, x)]
     feed = {"x": np.full((2, 3), -2.0, "float32")}
-    found = fluid.Executor().run(feed=feed, fetch_list=out)
-    assert [value[0, 0] for value in found] == [0.0, 4.0, -4.0]
+    result = fluid.Executor().run(feed=feed, fetch_list=out)
+    assert [value[0, 0] for value in result] == [0.0, 4.0, -4.0]
     with pytest.raises(ValueError, match="not been registered"):
         generate_layer_fn("no_such_op")
 

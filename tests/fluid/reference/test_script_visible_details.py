@@ -70,11 +70,11 @@ def test_interpolation_depends_on_its_attribute(programs: Any, kind: str, method
     out = block.create_var(name="out", dtype="float32")
     attrs = {"interp_method": method, "out_h": 3, "out_w": 3, "align_corners": True}
     block.append_op(kind, {"X": [x]}, {"Out": [out]}, attrs)
-    given = np.arange(4, dtype="f4").reshape(1, 1, 2, 2)
-    (found,) = fluid.Executor(fluid.CPUPlace()).run(programs, {x.name: given}, [out])
+    inputs = np.arange(4, dtype="f4").reshape(1, 1, 2, 2)
+    (result,) = fluid.Executor(fluid.CPUPlace()).run(programs, {x.name: inputs}, [out])
     nearest = [0, 1, 1, 2, 3, 3, 2, 3, 3]
     between = [0, 0.5, 1, 1, 1.5, 2, 2, 2.5, 3]
-    assert found.ravel().tolist() == (nearest if method == "nearest" else between)
+    assert result.ravel().tolist() == (nearest if method == "nearest" else between)
 
 
 TEXTS = [
@@ -98,10 +98,10 @@ TEXTS = [
 
 def tensor_of(array: Any, lod: Any) -> Any:
     """Return a LoDTensor."""
-    made = fluid.LoDTensor()
-    made.set(array, fluid.CPUPlace())
-    made.set_lod(lod)
-    return made
+    created = fluid.LoDTensor()
+    created.set(array, fluid.CPUPlace())
+    created.set_lod(lod)
+    return created
 
 
 @pytest.mark.parametrize(("array", "lod", "text"), TEXTS, ids=range(len(TEXTS)))
@@ -128,8 +128,8 @@ def test_bits_of_float16() -> None:
 def masked(x: Any) -> Any:
     """Return the result and the mask of dropout."""
     layers.dropout(x, 0.5)
-    made = fluid.default_main_program().global_block().ops[-1]
-    return [made.output("Out")[0], made.output("Mask")[0]]
+    created = fluid.default_main_program().global_block().ops[-1]
+    return [created.output("Out")[0], created.output("Mask")[0]]
 
 
 SHARED: list[tuple[Callable[[Any], Any], list[bool]]] = [
@@ -148,18 +148,18 @@ def test_results_that_share_sequences(call: Any, shares: list[bool]) -> None:
     exe = fluid.Executor(fluid.CPUPlace())
     if fluid.default_startup_program().global_block().ops:
         exe.run(fluid.default_startup_program())
-    given = tensor_of(np.ones((3, 1), "f4"), [[0, 1, 3]])
-    found = exe.run(feed={"x": given}, fetch_list=fetched, return_numpy=False)
-    assert [each.lod() for each in found] == [[[0, 1, 3]] if each else [] for each in shares]
+    inputs = tensor_of(np.ones((3, 1), "f4"), [[0, 1, 3]])
+    result = exe.run(feed={"x": inputs}, fetch_list=fetched, return_numpy=False)
+    assert [each.lod() for each in result] == [[[0, 1, 3]] if share else [] for share in shares]
 
 
 def test_restore_index_has_no_sequences_and_boxes_of_levels_have() -> None:
     boxes = fluid.data("boxes", [None, 4], lod_level=1)
     levels, restore = layers.distribute_fpn_proposals(boxes, 2, 3, 2, 20)
-    given = tensor_of(np.array([[0, 0, 9, 9], [0, 0, 60, 60], [0, 0, 20, 20]], "f4"), [[0, 2, 3]])
+    inputs = tensor_of(np.array([[0, 0, 9, 9], [0, 0, 60, 60], [0, 0, 20, 20]], "f4"), [[0, 2, 3]])
     exe = fluid.Executor(fluid.CPUPlace())
-    found = exe.run(feed={"boxes": given}, fetch_list=[*levels, restore], return_numpy=False)
-    assert [each.lod() for each in found] == [[[0, 1, 2]], [[0, 1, 1]], []]
+    result = exe.run(feed={"boxes": inputs}, fetch_list=[*levels, restore], return_numpy=False)
+    assert [each.lod() for each in result] == [[[0, 1, 2]], [[0, 1, 1]], []]
     assert [each.lod_level for each in (*levels, restore)] == [1, 1, 0]
 
 

@@ -56,10 +56,10 @@ def test_switches(exe: Any) -> None:
         default=lambda: layers.cast(layers.reduce_sum(x, 1), "int64"),
     )
     feeds = [{"x": X, "way": number(n, "int32")} for n in (1, 2, 3)]
-    found = [exe.run(feed=feed, fetch_list=[out])[0] for feed in feeds]
-    assert [value.shape for value in found] == [(2, 3), (1,), (2,)]
-    assert found[1] == 18.0
-    assert (found[2].dtype, found[2].tolist()) == (np.int64, [4, 13])
+    results = [exe.run(feed=feed, fetch_list=[out])[0] for feed in feeds]
+    assert [value.shape for value in results] == [(2, 3), (1,), (2,)]
+    assert results[1] == 18.0
+    assert (results[2].dtype, results[2].tolist()) == (np.int64, [4, 13])
 
 
 def test_choices_within_choices(exe: Any) -> None:

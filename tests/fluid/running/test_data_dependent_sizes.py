@@ -74,9 +74,9 @@ def test_labels_of_square_batches(exe: Any, fresh_programs: Any) -> None:
     total = layers.elementwise_add(layers.reduce_sum(x, -1), layers.reshape(y, layers.shape(x)[:2]))
     rows = layers.elementwise_sub(layers.reshape(total, [-1, 1]), y)
     for size in (3, 4, 5):
-        given = np.ones((size, size, 2), "float32"), np.ones((size * size, 1), "float32")
-        (found,) = exe.run(feed=dict(zip("xy", given, strict=True)), fetch_list=[rows])
-        assert (found == 2).all() and found.shape == (size * size, 1)
+        inputs = np.ones((size, size, 2), "float32"), np.ones((size * size, 1), "float32")
+        (result,) = exe.run(feed=dict(zip("xy", inputs, strict=True)), fetch_list=[rows])
+        assert (result == 2).all() and result.shape == (size * size, 1)
     assert exe.counters.compiles == 1
 
 
@@ -84,12 +84,12 @@ def test_a_loss_of_rows_that_only_the_data_counts(exe: Any, fresh_programs: Any)
     """As in the first stage of a detector: scores gathered where boxes were found."""
     scores = fluid.data("scores", [None, 1], "float32")
     labels = fluid.data("labels", [None, 1], "float32")
-    found = layers.where(layers.greater_than(scores, layers.zeros_like(scores)))
-    rows = layers.slice(found, [1], [0], [1])
+    actual = layers.where(layers.greater_than(scores, layers.zeros_like(scores)))
+    rows = layers.slice(actual, [1], [0], [1])
     kept, wanted = (layers.gather(each, rows) for each in (scores, labels))
     losses = layers.sigmoid_cross_entropy_with_logits(kept, wanted, normalize=True)
-    given = np.array([[1], [-2], [3], [-4], [5]], np.float32)
-    feed = {"scores": given, "labels": (given > 2).astype(np.float32)}
+    inputs = np.array([[1], [-2], [3], [-4], [5]], np.float32)
+    feed = {"scores": inputs, "labels": (inputs > 2).astype(np.float32)}
     (value,) = exe.run(feed=feed, fetch_list=[losses])
     expected = np.log1p(np.exp([1.0, -3.0, -5.0])) / 3
     np.testing.assert_allclose(value.ravel(), expected, rtol=1e-5)

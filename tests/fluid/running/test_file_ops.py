@@ -50,10 +50,10 @@ def test_what_is_computed_is_saved_and_loaded(block: Any, tmp_path: Path) -> Non
     x = fluid.data("x", [None, 3])
     saving(block, tmp_path / "in" / "doubled", layers.scale(x, 2.0))
     out = layers.scale(loading(block, tmp_path / "in" / "doubled"), 10.0)
-    found = run(block.program, {"x": ROWS}, out, x, "loaded")
-    np.testing.assert_array_equal(found[0], 20 * ROWS)
-    np.testing.assert_array_equal(found[1], ROWS)
-    np.testing.assert_array_equal(found[2], load_tensor(tmp_path / "in" / "doubled")[0])
+    result = run(block.program, {"x": ROWS}, out, x, "loaded")
+    np.testing.assert_array_equal(result[0], 20 * ROWS)
+    np.testing.assert_array_equal(result[1], ROWS)
+    np.testing.assert_array_equal(result[2], load_tensor(tmp_path / "in" / "doubled")[0])
 
 
 def test_sequences_keep_their_lengths(block: Any, tmp_path: Path) -> None:
@@ -61,9 +61,9 @@ def test_sequences_keep_their_lengths(block: Any, tmp_path: Path) -> None:
     saving(block, tmp_path / "x", x)
     out = layers.sequence_pool(loading(block, tmp_path / "x"), "sum")
     feed = {"x": fluid.create_lod_tensor(ROWS, [[2]], fluid.CPUPlace())}
-    found = run(block.program, feed, out, "loaded", return_numpy=False)
-    np.testing.assert_array_equal(np.asarray(found[0]), [ROWS.sum(axis=0)])
-    assert found[1].recursive_sequence_lengths() == [[2]]
+    result = run(block.program, feed, out, "loaded", return_numpy=False)
+    np.testing.assert_array_equal(np.asarray(result[0]), [ROWS.sum(axis=0)])
+    assert result[1].recursive_sequence_lengths() == [[2]]
 
 
 def test_state_is_loaded_into_the_scope(block: Any, tmp_path: Path) -> None:
@@ -89,9 +89,9 @@ def test_two_bytes_where_asked(block: Any, tmp_path: Path, side: str) -> None:
     x = fluid.data("x", [None, 3])
     saving(block, tmp_path / "x", x, **({side: True} if side == "save_as_fp16" else {}))
     loading(block, tmp_path / "x", **({side: True} if side == "load_as_fp16" else {}))
-    (found,) = run(block.program, {"x": ROWS}, "loaded")
-    assert found.dtype == np.float16
-    np.testing.assert_array_equal(found, ROWS)
+    (result,) = run(block.program, {"x": ROWS}, "loaded")
+    assert result.dtype == np.float16
+    np.testing.assert_array_equal(result, ROWS)
 
 
 def test_a_part_of_a_tensor(block: Any, tmp_path: Path) -> None:
@@ -247,7 +247,7 @@ def test_layers_that_save_and_load(block: Any, tmp_path: Path) -> None:
     with fluid.program_guard(loads):
         first, second = (layers.create_tensor("float32") for _ in range(2))
         files.load_combine([first, second], str(tmp_path / "two"))
-    found = run(loads, {}, first, second)
-    np.testing.assert_array_equal(found, [2 * ROWS, ROWS])
+    result = run(loads, {}, first, second)
+    np.testing.assert_array_equal(result, [2 * ROWS, ROWS])
     with pytest.raises(TypeError, match="save_combine"):
         files.save_combine(y, str(tmp_path / "two"))

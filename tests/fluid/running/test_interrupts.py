@@ -117,8 +117,8 @@ def test_a_step_that_is_interrupted_leaves_each_state_of_its_shape(
     shapes = {name: (array.shape, array.dtype) for name, array in training.state().items()}
     for _ in range(50):
         interrupted(training, interrupt, 0.0015)
-        found = {name: (array.shape, array.dtype) for name, array in training.state().items()}
-        assert found == shapes
+        results = {name: (array.shape, array.dtype) for name, array in training.state().items()}
+        assert results == shapes
 
 
 def test_a_step_that_is_interrupted_counts_as_written(monkeypatch: Any) -> None:

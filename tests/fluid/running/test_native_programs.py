@@ -32,8 +32,8 @@ def test_a_weight_set_between_runs_is_packed_again() -> None:
             weight = np.full((3, 2), number, "float32")
             fluid.global_scope().find_var("w").get_tensor().set(weight, fluid.CPUPlace())
             for _ in range(2):
-                (found,) = exe.run(main, feed={"x": x}, fetch_list=[y])
-                np.testing.assert_allclose(found, x @ weight, rtol=1e-6)
+                (result,) = exe.run(main, feed={"x": x}, fetch_list=[y])
+                np.testing.assert_allclose(result, x @ weight, rtol=1e-6)
 
 
 def test_a_program_is_compiled_for_the_target_that_is_asked_for(
@@ -61,11 +61,11 @@ def test_sizes_computed_from_shapes_are_native_for_every_size(
     random = np.random.RandomState(3)
     feed = {"s": random.rand(2, 3, 2, 3), "l": random.rand(2, 3, *sizes)}
     feed = {name: array.astype("float32") for name, array in feed.items()}
-    found = {}
+    results = {}
     for target in ("numpy", "native"):
         monkeypatch.setenv("FLUID_TARGET", target)
-        (found[target],) = fluid.Executor().run(main, feed=feed, fetch_list=[rows])
-    np.testing.assert_allclose(found["native"], found["numpy"], rtol=1e-5, atol=1e-6)
+        (results[target],) = fluid.Executor().run(main, feed=feed, fetch_list=[rows])
+    np.testing.assert_allclose(results["native"], results["numpy"], rtol=1e-5, atol=1e-6)
     module = compiler.compile(main, feed={"s": ("N", 3, 2, 3), "l": ("N", 3, "H", "W")},
                               fetch=[rows.name], target="native")  # fmt: skip
     assert "NumPy:" not in module.source
@@ -90,8 +90,8 @@ def test_a_loop_overwrites_a_value_whose_sizes_were_computed(
             layers.less_than(step, limit, cond=going)
     monkeypatch.setenv("FLUID_TARGET", target)
     feed = {"x": np.arange(6, dtype="float32").reshape(2, 3)}
-    (found,) = fluid.Executor().run(main, feed=feed, fetch_list=[doubled])
-    np.testing.assert_array_equal(found, np.arange(6) * 16)
+    (result,) = fluid.Executor().run(main, feed=feed, fetch_list=[doubled])
+    np.testing.assert_array_equal(result, np.arange(6) * 16)
 
 
 def test_rows_may_be_as_many_as_those_of_another_feed_at_run_time() -> None:
@@ -102,8 +102,8 @@ def test_rows_may_be_as_many_as_those_of_another_feed_at_run_time() -> None:
     module = compiler.compile(main, feed={"x": ("N", 3), "y": ("M", 2)}, fetch=[rows.name],
                               target="native")  # fmt: skip
     x_, y_ = np.ones((4, 3), "float32"), np.ones((4, 2), "float32")
-    (found,) = runtime.load(module)({"x": x_, "y": y_})
-    np.testing.assert_array_equal(found, x_)
+    (result,) = runtime.load(module)({"x": x_, "y": y_})
+    np.testing.assert_array_equal(result, x_)
 
 
 def dropped(seed: int | None) -> tuple[fluid.Program, list[Any]]:
@@ -130,10 +130,10 @@ def test_a_dropout_and_its_gradient_draw_equal_numbers_which_are_new_in_each_ste
 def test_a_dropout_with_a_seed_drops_the_same_elements_as_numpy(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    found: list[Any] = []
+    results: list[Any] = []
     for target in ("native", "numpy"):
         monkeypatch.setenv("FLUID_TARGET", target)
         main, fetches = dropped(7)
         feed = {"x": np.ones((5, 1001), "float32")}
-        found.append(fluid.Executor(fluid.CPUPlace()).run(main, feed=feed, fetch_list=fetches))
-    np.testing.assert_array_equal(*found)
+        results.append(fluid.Executor(fluid.CPUPlace()).run(main, feed=feed, fetch_list=fetches))
+    np.testing.assert_array_equal(*results)

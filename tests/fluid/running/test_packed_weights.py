@@ -38,13 +38,13 @@ class Model:
 
     def run(self, exe: fluid.Executor | None = None, rows: int = 5, scope=None) -> np.ndarray:
         """What the native test program computes; it must be what NumPy computes."""
-        scope, found = scope or self.scope, []
+        scope, result = scope or self.scope, []
         for runner, target in ((exe or self.native, "native"), (self.numpy, "numpy")):
             with pytest.MonkeyPatch.context() as patch:
                 patch.setenv("FLUID_TARGET", target)
-                found += runner.run(self.test, {"x": X[:rows]}, [self.out], scope=scope)
-        np.testing.assert_allclose(*found, rtol=1e-4, atol=1e-5)
-        return found[0]
+                result += runner.run(self.test, {"x": X[:rows]}, [self.out], scope=scope)
+        np.testing.assert_allclose(*result, rtol=1e-4, atol=1e-5)
+        return result[0]
 
     def train(self, exe: fluid.Executor | None = None) -> None:
         (exe or self.native).run(self.main, {"x": X}, scope=self.scope)
@@ -107,12 +107,12 @@ def test_weights_that_do_not_change_are_packed_once(packs: list[str], model: Mod
 
 
 def test_training_and_testing_alternate(packs: list[str], model: Model) -> None:
-    found = []
+    results = []
     for _ in range(4):
-        found += [model.run(), model.run()]
+        results += [model.run(), model.run()]
         model.train()
     assert counted(packs) == 8
-    for before, same, after in zip(found[::2], found[1::2], found[2::2], strict=False):
+    for before, same, after in zip(results[::2], results[1::2], results[2::2], strict=False):
         assert np.array_equal(before, same) and not np.allclose(same, after)
 
 
@@ -164,12 +164,12 @@ def test_arrays_that_users_hold_are_packed_in_every_run(packs: list[str], model:
 
 def test_an_array_that_a_user_gave(model: Model) -> None:
     model.run()
-    given = np.ones((64, 128), "f4")
-    model.scope.arrays()["w0"] = given
+    inputs = np.ones((64, 128), "f4")
+    model.scope.arrays()["w0"] = inputs
     model.run()
-    given[:] = 3
+    inputs[:] = 3
     model.run()
-    model.tensor().set(np.array(given), fluid.CPUPlace())
+    model.tensor().set(np.array(inputs), fluid.CPUPlace())
     model.run()
 
 
@@ -213,10 +213,10 @@ def test_a_fed_weight(model: Model) -> None:
     for value in range(3):
         weight = np.full((64, 128), value, "f4")
         fed = {"x": X, "w0": weight}
-        found = model.native.run(model.test, fed, [model.out], scope=model.scope)
+        actual = model.native.run(model.test, fed, [model.out], scope=model.scope)
         expected = fluid.Executor().run(model.test, fed, [model.out], scope=model.scope)
-        np.testing.assert_allclose(found, expected, rtol=1e-5)
-        np.testing.assert_allclose(found[0], model.run(), rtol=1e-5)
+        np.testing.assert_allclose(actual, expected, rtol=1e-5)
+        np.testing.assert_allclose(actual[0], model.run(), rtol=1e-5)
 
 
 def test_kid_scopes(packs: list[str], model: Model) -> None:

@@ -57,9 +57,9 @@ def test_a_step_ignores_the_error_state_and_keeps_it(exe: Any, fresh_programs: A
     with np.errstate(all="raise"):
         before = np.geterr()
         for _ in range(2):
-            (found,) = exe.run(feed={"x": np.zeros(2, np.float32)}, fetch_list=[y])
+            (result,) = exe.run(feed={"x": np.zeros(2, np.float32)}, fetch_list=[y])
         assert np.geterr() == before
-    assert np.isneginf(found).all()
+    assert np.isneginf(result).all()
 
 
 def test_fetches_in_any_order_and_twice(exe: Any, fresh_programs: Any) -> None:
@@ -70,9 +70,9 @@ def test_fetches_in_any_order_and_twice(exe: Any, fresh_programs: Any) -> None:
         ([twice, thrice], [2, 3]), ([thrice, twice], [3, 2]), ([twice, twice], [2, 2]),
         (twice, [2]), (twice.name, [2]), ((thrice, [twice.name]), [3, 2]), (None, []),
     ):  # fmt: skip
-        found = exe.run(feed=feed, fetch_list=fetch)
-        assert [each[0] for each in found] == wanted
-        assert len({id(each) for each in found}) == len(found)
+        actual = exe.run(feed=feed, fetch_list=fetch)
+        assert [each[0] for each in actual] == wanted
+        assert len({id(each) for each in actual}) == len(actual)
 
 
 def test_bindings_are_exchanged_when_shapes_and_state_change(exe: Any, fresh_programs: Any) -> None:
@@ -82,5 +82,5 @@ def test_bindings_are_exchanged_when_shapes_and_state_change(exe: Any, fresh_pro
     tensor = fluid.global_scope().find_var("w").get_tensor()
     for rows, weight in ((1, 1.0), (3, 1.0), (1, 2.0), (1, 3.0), (3, 3.0), (5, 3.0), (3, 4.0)):
         tensor.set(np.full((2, 1), weight, np.float32), fluid.CPUPlace())
-        (found,) = exe.run(feed={"x": np.ones((rows, 2), np.float32)}, fetch_list=[y])
-        np.testing.assert_array_equal(found, np.full((rows, 1), 2 * weight, np.float32))
+        (result,) = exe.run(feed={"x": np.ones((rows, 2), np.float32)}, fetch_list=[y])
+        np.testing.assert_array_equal(result, np.full((rows, 1), 2 * weight, np.float32))

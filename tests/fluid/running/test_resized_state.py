@@ -42,8 +42,8 @@ def test_a_model_trains_beside_it(exe: Any) -> None:
     loss = layers.mean(layers.fc(rows, 1, param_attr=fluid.initializer.Constant(1.0)))
     fluid.optimizer.SGD(0.5).minimize(loss)
     exe.run(fluid.default_startup_program())
-    found = [exe.run(feed={"x": ROWS[:2]}, fetch_list=[loss])[0].item() for _ in range(3)]
-    np.testing.assert_allclose(found, [2.3333333, 0.45, -1.9476191], rtol=1e-5)
+    results = [exe.run(feed={"x": ROWS[:2]}, fetch_list=[loss])[0].item() for _ in range(3)]
+    np.testing.assert_allclose(results, [2.3333333, 0.45, -1.9476191], rtol=1e-5)
 
 
 def test_what_is_fed_is_taken_and_what_is_missing_is_an_error(exe: Any) -> None:

@@ -63,9 +63,9 @@ def message(build: Build, shape: list[int]) -> str:
 @pytest.mark.skipif(detected() is None, reason="no native code for this CPU")
 @pytest.mark.parametrize("name", CASES)
 def test_native_code_names_what_numpy_names(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    found: dict[str, str] = {}
+    results: dict[str, str] = {}
     for target in ("numpy", "native"):
         monkeypatch.setenv("FLUID_TARGET", target)
-        found[target] = message(*CASES[name])
-    assert found["native"] == found["numpy"]
-    assert "f32[1, 4" in found["native"] or ", 4]" in found["native"]
+        results[target] = message(*CASES[name])
+    assert results["native"] == results["numpy"]
+    assert "f32[1, 4" in results["native"] or ", 4]" in results["native"]

@@ -63,8 +63,8 @@ def test_a_folder_with_a_draft_is_loaded_by_name(tmp_path: Path, draft: Path) ->
     draft.rename(tmp_path / "saved" / draft.name)
     with fluid.scope_guard(fluid.Scope()):
         fluid.load(model.program, str(tmp_path / "saved"), model.executor)
-        found = fluid.global_scope().find_var("moment_1").get_tensor()
-        assert np.asarray(found).tolist() == [1.0] * 8
+        result = fluid.global_scope().find_var("moment_1").get_tensor()
+        assert np.asarray(result).tolist() == [1.0] * 8
 
 
 def test_commands_read_no_drafts(tmp_path: Path, draft: Path, capsys) -> None:

@@ -122,9 +122,9 @@ def test_feeds_and_targets_keep_their_order(main: Any, exe: Any, tmp_path: Path)
     program, feeds, fetches = fluid.io.load_inference_model(tmp_path, exe)
     assert feeds == ["x", "label"]
     assert [op.type for op in program.global_block().ops][:2] == ["feed", "feed"]
-    found = exe.run(program, feed={"x": X, "label": Y}, fetch_list=fetches)
-    np.testing.assert_allclose(found[0], np.zeros_like(Y))
-    np.testing.assert_allclose(found[1], Y)
+    result = exe.run(program, feed={"x": X, "label": Y}, fetch_list=fetches)
+    np.testing.assert_allclose(result[0], np.zeros_like(Y))
+    np.testing.assert_allclose(result[1], Y)
 
 
 def test_single_names_and_variables_are_wrapped(main: Any, exe: Any, tmp_path: Path):
@@ -166,8 +166,8 @@ def test_pserver_endpoints_replace_those_of_the_ops(main: Any, exe: Any, tmp_pat
     block.append_op("relu", {"X": "pulled"}, {"Out": block.create_var(name="z")})
     fluid.io.save_inference_model(tmp_path, ["x"], [block.var("z")], exe)
     program = fluid.io.load_inference_model(tmp_path, exe, pserver_endpoints=["new:2"])[0]
-    found = [op for op in program.global_block().ops if op.type == "elsewhere"]
-    assert [op.attr("epmap") for op in found] == [["new:2"]]
+    results = [op for op in program.global_block().ops if op.type == "elsewhere"]
+    assert [op.attr("epmap") for op in results] == [["new:2"]]
 
 
 # ---- models for inference: bad input ----
@@ -312,5 +312,5 @@ def test_a_prefix_that_nothing_has(main: Any, exe: Any, tmp_path: Path) -> None:
 def test_a_whole_program_keeps_its_parameters(main: Any, exe: Any, tmp_path: Path) -> None:
     save(main, exe, tmp_path, export_for_deployment=False)
     data = (tmp_path / "__model__.main_program").read_bytes()
-    found = fluid.Program.parse_from_string(data)
-    assert [param.name for param in found.all_parameters()] == ["w", "b"]
+    result = fluid.Program.parse_from_string(data)
+    assert [param.name for param in result.all_parameters()] == ["w", "b"]

@@ -45,14 +45,14 @@ def same(found: dict[str, np.ndarray], wanted: dict[str, np.ndarray]) -> bool:
 def test_what_the_reference_saved(main: fluid.Program) -> None:
     fluid.load(main, str(GOLDEN / "model"))
     recorded = json.loads((GOLDEN / "values.json").read_text())
-    found = {name: array.ravel()[:4].tolist() for name, array in state().items()}
-    assert found == recorded
+    results = {name: array.ravel()[:4].tolist() for name, array in state().items()}
+    assert results == recorded
 
 
 def test_the_reference_s_program_trains_on(main: fluid.Program, exe: Any) -> None:
     parsed = fluid.Program.parse_from_string((GOLDEN / "model.pdmodel").read_bytes())
-    found = {param.name: param.trainable for param in parsed.all_parameters()}
-    assert found == {param.name: param.trainable for param in main.all_parameters()}
+    results = {param.name: param.trainable for param in parsed.all_parameters()}
+    assert results == {param.name: param.trainable for param in main.all_parameters()}
     fluid.load(parsed, str(GOLDEN / "model.pdmodel"))
     feed = {"x": np.ones((4, 3), "float32")}
     before = state()
@@ -118,10 +118,10 @@ def test_the_file_of_save_persistables(main: fluid.Program, exe: Any, tmp_path: 
 
 def test_a_state_is_set(main: fluid.Program, tmp_path: Path) -> None:
     fluid.save(main, str(tmp_path / "model"))
-    found = fluid.load_program_state(str(tmp_path / "model"))
+    result = fluid.load_program_state(str(tmp_path / "model"))
     forget()
-    fluid.set_program_state(main, found)
-    assert same(state(), found)
+    fluid.set_program_state(main, result)
+    assert same(state(), result)
     forget()
     fluid.set_program_state(main, {"fc_0.b_0": np.ones(2, "float32")})
     assert state()["fc_0.b_0"].tolist() == [1, 1]

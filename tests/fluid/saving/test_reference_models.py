@@ -18,12 +18,12 @@ LAYOUTS: dict[str, dict[str, str]] = {
 
 def recorded(case: str) -> tuple[dict[str, Any], np.ndarray]:
     """The feeds and the output of the reference."""
-    with np.load(GOLDEN / f"{case}__io.npz") as found:
-        feeds: dict[str, Any] = {n[3:]: found[n] for n in found.files if n.startswith("in.")}
-        for name in (name for name in feeds if f"lod:in.{name}" in found.files):
-            lengths = [found[f"lod:in.{name}"].tolist()]
+    with np.load(GOLDEN / f"{case}__io.npz") as result:
+        feeds: dict[str, Any] = {n[3:]: result[n] for n in result.files if n.startswith("in.")}
+        for name in (name for name in feeds if f"lod:in.{name}" in result.files):
+            lengths = [result[f"lod:in.{name}"].tolist()]
             feeds[name] = fluid.create_lod_tensor(feeds[name], lengths, fluid.CPUPlace())
-        return feeds, found["out"]
+        return feeds, result["out"]
 
 
 def run(folder: Path, layout: str, case: str, exe: Any) -> tuple[np.ndarray, Any]:

@@ -40,9 +40,9 @@ def same(found: dict[str, Any]) -> bool:
 
 
 def test_every_kind_of_array_comes_back() -> None:
-    found = load_state(dump_state(ARRAYS), "state")
-    assert same(found)
-    assert all(array.flags.writeable for array in found.values())
+    result = load_state(dump_state(ARRAYS), "state")
+    assert same(result)
+    assert all(array.flags.writeable for array in result.values())
 
 
 def test_python_reads_what_is_written() -> None:
@@ -61,16 +61,16 @@ def test_other_releases_of_python_and_numpy_are_read(protocol: int) -> None:
 
 def test_orders_of_bytes_and_axes_are_made_the_usual_ones() -> None:
     arrays = {"big": np.arange(3, dtype=">f4"), "columns": np.asfortranarray(np.eye(2, 3))}
-    found = load_state(pickle.dumps(arrays, 2), "state")
-    assert (found["big"].dtype, found["big"].tolist()) == (np.dtype("float32"), [0, 1, 2])
-    assert found["columns"].flags.c_contiguous
-    assert np.array_equal(found["columns"], np.eye(2, 3))
+    result = load_state(pickle.dumps(arrays, 2), "state")
+    assert (result["big"].dtype, result["big"].tolist()) == (np.dtype("float32"), [0, 1, 2])
+    assert result["columns"].flags.c_contiguous
+    assert np.array_equal(result["columns"], np.eye(2, 3))
 
 
 def test_what_later_releases_add_is_kept() -> None:
     state = {"w": np.ones(2), "StructuredToParameterName@@": {"fc.weight": "w"}}
-    found = load_state(pickle.dumps(state, 2), "state")
-    assert found["StructuredToParameterName@@"] == {"fc.weight": "w"}
+    result = load_state(pickle.dumps(state, 2), "state")
+    assert result["StructuredToParameterName@@"] == {"fc.weight": "w"}
 
 
 # ---- what is refused

@@ -73,8 +73,8 @@ class Agent(object):
             best.stop_gradient = True
             wanted = reward + (1.0 - layers.cast(terminal, dtype="float32")) * 0.9 * best
             hot = layers.cast(layers.one_hot(action, ACTIONS), dtype="float32")
-            found = layers.reduce_sum(layers.elementwise_mul(hot, model.value(obs)), dim=1)
-            self.cost = layers.reduce_mean(layers.square_error_cost(found, wanted))
+            actual = layers.reduce_sum(layers.elementwise_mul(hot, model.value(obs)), dim=1)
+            self.cost = layers.reduce_mean(layers.square_error_cost(actual, wanted))
             fluid.optimizer.Adam(rate, epsilon=1e-3).minimize(
                 self.cost, parameter_list=model.names()
             )
@@ -86,10 +86,10 @@ class Agent(object):
 
     def predict(self, obs):
         obs = np.expand_dims(obs, axis=0)
-        found = self.exe.run(
+        result = self.exe.run(
             self.predict_program, feed={"obs": obs.astype("float32")}, fetch_list=[self.value]
         )[0]
-        return int(np.argmax(np.squeeze(found, axis=0)))
+        return int(np.argmax(np.squeeze(result, axis=0)))
 
     def learn(self, batch):
         fetch = [self.cost, self.cost.name]

@@ -39,12 +39,14 @@ for _ in range(3):
     losses.append(runner.run([loss], feed={"x": share})[0].tolist())
 scope = fluid.global_scope()
 tensors = {n: scope.find_var(n).get_tensor() for n in scope.local_var_names()}
-velocities = {n: each for n, each in tensors.items() if "velocity" in n}
-held = sum(int(np.prod(each.shape())) for each in velocities.values() if not each.is_offloaded)
+velocities = {n: tensor for n, tensor in tensors.items() if "velocity" in n}
+held = sum(
+    int(np.prod(velocity.shape())) for velocity in velocities.values() if not velocity.is_offloaded
+)
 if sys.argv[5:] == ["alone"]:
     if number:
         runner.run([loss], feed={"x": share})
-    print([np.array(each) for each in velocities.values()])
+    print([np.array(velocity) for velocity in velocities.values()])
 (fetched,) = runner.run([min(velocities)], feed={"x": share})
 values = {n: np.array(tensors[n]).ravel().tolist() for n in ("fc_0.w_0", *sorted(velocities))}
 (loss_after,) = runner.run([loss], feed={"x": share})

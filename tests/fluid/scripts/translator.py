@@ -98,17 +98,17 @@ def decode():
 
 
 def sequences(lists):
-    flat = np.array([[word] for each in lists for word in each], "int64")
-    return fluid.create_lod_tensor(flat, [[len(each) for each in lists]], fluid.CPUPlace())
+    flat = np.array([[word] for items in lists for word in items], "int64")
+    return fluid.create_lod_tensor(flat, [[len(items) for items in lists]], fluid.CPUPlace())
 
 
 def batch():
     sources = [rng.randint(2, VOCAB, rng.randint(1, 5)).tolist() for _ in range(3)]
-    targets = [[word for word in each[::-1]] for each in sources]
+    targets = [[word for word in source[::-1]] for source in sources]
     return {
         "source": sequences(sources),
-        "target": sequences([[START, *each] for each in targets]),
-        "following": sequences([[*each, END] for each in targets]),
+        "target": sequences([[START, *target] for target in targets]),
+        "following": sequences([[*target, END] for target in targets]),
     }
 
 

@@ -98,10 +98,10 @@ steps = strategies.lists(
 def record(steps: Sequence[Step]) -> fluid.Variable:
     """Append the steps to the default program, from data `x` [?, 4]; the mean of the last."""
     x = layers.data("x", [4])
-    made = [layers.fc(x, 4, act="tanh")]
+    created = [layers.fc(x, 4, act="tanh")]
     for kind, i, j in steps:
-        made.append(KINDS[kind](made, i, j))
-    return layers.mean(layers.sums([each for each in made if each.shape == made[0].shape]))
+        created.append(KINDS[kind](created, i, j))
+    return layers.mean(layers.sums([each for each in created if each.shape == created[0].shape]))
 
 
 # ---- networks with norms
@@ -114,16 +114,16 @@ def normed(made: Made, i: int, j: int) -> fluid.Variable:
 
 def convolved(made: Made, i: int, j: int) -> fluid.Variable:
     """A convolution of some kind, whose filter may be shared, with a bias or without."""
-    given: dict[str, Any] = {"bias_attr": None if i % 2 else False, "padding": 1}
+    inputs: dict[str, Any] = {"bias_attr": None if i % 2 else False, "padding": 1}
     if j % 5 == 0:
-        given["param_attr"] = fluid.ParamAttr(name="shared_filter")
+        inputs["param_attr"] = fluid.ParamAttr(name="shared_filter")
     else:
-        given["groups"] = (1, 2, 4)[j % 3]
-        given["use_cudnn"] = j % 2 == 0
+        inputs["groups"] = (1, 2, 4)[j % 3]
+        inputs["use_cudnn"] = j % 2 == 0
     if j % 7 == 3:
-        given.pop("param_attr", None)
-        return layers.conv2d_transpose(made[i % len(made)], 4, filter_size=3, **given)
-    return layers.conv2d(made[i % len(made)], 4, 3, **given)
+        inputs.pop("param_attr", None)
+        return layers.conv2d_transpose(made[i % len(made)], 4, filter_size=3, **inputs)
+    return layers.conv2d(made[i % len(made)], 4, 3, **inputs)
 
 
 def residual(made: Made, i: int, j: int) -> fluid.Variable:
@@ -150,9 +150,9 @@ norm_steps = strategies.lists(
 
 def record_norms(steps: Sequence[Step]) -> fluid.Variable:
     """Append a network of norms to the default program, from data `x` [?, 4, 5, 5]."""
-    made = [layers.data("x", [4, 5, 5])]
-    made.append(convolved(made, 0, 1))
+    created = [layers.data("x", [4, 5, 5])]
+    created.append(convolved(created, 0, 1))
     for kind, i, j in steps:
         step = NORM_KINDS.get(kind)
-        made.append(step(made, i, j) if step else normed(made, len(made) - 1, j))
-    return made[-1]
+        created.append(step(created, i, j) if step else normed(created, len(created) - 1, j))
+    return created[-1]

@@ -33,10 +33,10 @@ def wide(optimizer=None, **named):
 
 
 def config(**fields):
-    made = fluid.DistributeTranspilerConfig()
+    created = fluid.DistributeTranspilerConfig()
     for name, value in fields.items():
-        setattr(made, name, value)
-    return made
+        setattr(created, name, value)
+    return created
 
 
 def kinds(block):
@@ -185,11 +185,11 @@ def test_programs_do_not_hang_on_hash_seeds():
         "print(hashlib.sha256(b''.join(p.serialize_to_string() for p in made)).hexdigest())\n"
     )
     run = [sys.executable, "-c", script]
-    found = {
+    result = {
         subprocess.check_output(run, text=True, env={"PYTHONHASHSEED": seed, "PYTHONPATH": "."})
         for seed in ("1", "2")
     }
-    assert len(found) == 1
+    assert len(result) == 1
 
 
 def test_the_user_s_startup_program_keeps_its_shapes():
@@ -312,10 +312,10 @@ def test_exclusive_settings():
 )
 def test_modes_without_servers_check_endpoints(fields, arguments, message):
     main, startup, _ = built(wide())
-    made = config(**{"mode": "collective", "wait_port": False} | fields)
-    given = {"program": main, "startup_program": startup, "current_endpoint": "a:1"}
+    created = config(**{"mode": "collective", "wait_port": False} | fields)
+    inputs = {"program": main, "startup_program": startup, "current_endpoint": "a:1"}
     with pytest.raises(ValueError, match=message):
-        fluid.DistributeTranspiler(made).transpile(0, **given | arguments)
+        fluid.DistributeTranspiler(created).transpile(0, **inputs | arguments)
     assert "c_allreduce_sum" not in kinds(main.global_block())
 
 
@@ -329,8 +329,8 @@ def test_keywords_of_older_releases():
     assert transpiler.config.split_method is fluid.transpiler.HashName
     main, startup, _ = built(wide())
     settings = config(mode="nccl2", wait_port=False)
-    given = {"program": main, "startup_program": startup, "current_endpoint": "a:1"}
-    fluid.DistributeTranspiler(settings).transpile(0, workers="a:1,b:1", **given)
+    inputs = {"program": main, "startup_program": startup, "current_endpoint": "a:1"}
+    fluid.DistributeTranspiler(settings).transpile(0, workers="a:1,b:1", **inputs)
     assert op_of(startup, "gen_nccl_id").attr("trainers") == ["a:1", "b:1"]
 
 
@@ -347,8 +347,8 @@ def test_one_synchronous_trainer_sends_what_the_server_waits_for():
 
 def test_either_argument_or_settings_make_a_job_asynchronous():
     for settings, argument in ((True, False), (False, True)):
-        made = config(sync_mode=settings)
-        transpiler, main, _, _ = transpiled(wide(), config=made, sync_mode=argument)
+        created = config(sync_mode=settings)
+        transpiler, main, _, _ = transpiled(wide(), config=created, sync_mode=argument)
         assert "send_barrier" not in kinds(main.global_block())
         server = transpiler.get_pserver_program(FIRST)
         assert op_of(server, "listen_and_serv").attr("sync_mode") is False

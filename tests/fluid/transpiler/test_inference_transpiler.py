@@ -93,9 +93,9 @@ def norms(program: fluid.Program) -> int:
 
 def test_a_layer_without_bias() -> None:
     """An add is inserted, and its result has the name of the norm's."""
-    found = layers.conv2d(pictures(), 4, 3, bias_attr=False)
-    found = layers.relu(layers.batch_norm(found))
-    program, _ = checked(found)
+    result = layers.conv2d(pictures(), 4, 3, bias_attr=False)
+    result = layers.relu(layers.batch_norm(result))
+    program, _ = checked(result)
     assert kinds(program) == ["conv2d", "elementwise_add", "relu"]
     conv, add, relu = program.global_block().ops
     assert conv.input("Filter") == ["conv2d_0.w_0_fuse_bn"]
@@ -106,8 +106,8 @@ def test_a_layer_without_bias() -> None:
 
 def test_a_layer_with_bias() -> None:
     """The bias changes, the norm's result is gone, and readers read the add's."""
-    found = layers.relu(layers.batch_norm(layers.conv2d(pictures(), 4, 3)))
-    program, report = checked(found)
+    result = layers.relu(layers.batch_norm(layers.conv2d(pictures(), 4, 3)))
+    program, report = checked(result)
     assert kinds(program) == ["conv2d", "elementwise_add", "relu"]
     conv, add, relu = program.global_block().ops
     assert conv.input("Filter") == ["conv2d_0.w_0_fuse_bn"]
@@ -119,15 +119,15 @@ def test_a_layer_with_bias() -> None:
 
 def test_variables_that_no_op_touches_are_gone_and_new_ones_are_in_the_scope() -> None:
     layers.data("label", [1])
-    found = layers.relu(layers.batch_norm(layers.conv2d(pictures(), 4, 3)))
-    program, _ = checked(found)
+    result = layers.relu(layers.batch_norm(layers.conv2d(pictures(), 4, 3)))
+    program, _ = checked(result)
     assert list(program.global_block().vars) == [
         "x", "conv2d_0.tmp_0", "conv2d_0.tmp_1", "relu_0.tmp_0",
         "conv2d_0.w_0_fuse_bn", "conv2d_0.b_0_fuse_bn",
     ]  # fmt: skip
     names = {name for name, _ in variables()}
     assert {"conv2d_0.w_0", "batch_norm_0.w_1", "conv2d_0.w_0_fuse_bn"} <= names
-    assert [each.name for each in program.all_parameters()] == [
+    assert [parameter.name for parameter in program.all_parameters()] == [
         "conv2d_0.w_0_fuse_bn",
         "conv2d_0.b_0_fuse_bn",
     ]
@@ -148,10 +148,10 @@ def test_a_result_that_outlives_a_run_keeps_its_name() -> None:
 
 def test_a_norm_at_the_end_keeps_its_name() -> None:
     """The reference does not fold it."""
-    found = layers.batch_norm(layers.conv2d(pictures(), 4, 3))
-    program, _ = checked(found)
+    result = layers.batch_norm(layers.conv2d(pictures(), 4, 3))
+    program, _ = checked(result)
     assert kinds(program) == ["conv2d", "elementwise_add"]
-    assert program.global_block().ops[-1].output("Out") == [found.name]
+    assert program.global_block().ops[-1].output("Out") == [result.name]
 
 
 # ---- every layer
@@ -206,8 +206,8 @@ def test_every_layer_takes_its_norm_in(net: str) -> None:
 
 def test_the_op_s_own_epsilon_counts() -> None:
     """The reference takes 1e-5, and is off by 5e-3 where the op has 1e-3."""
-    found = layers.batch_norm(layers.conv2d(pictures(), 4, 3), epsilon=1e-1)
-    checked(found, tolerance=1e-5)
+    result = layers.batch_norm(layers.conv2d(pictures(), 4, 3), epsilon=1e-1)
+    checked(result, tolerance=1e-5)
 
 
 def test_element_types_stay() -> None:
@@ -223,8 +223,8 @@ def test_element_types_stay() -> None:
 
 
 def test_two_norms_in_a_row() -> None:
-    found = layers.conv2d(pictures(), 4, 3)
-    program, report = checked(layers.relu(layers.batch_norm(layers.batch_norm(found))))
+    result = layers.conv2d(pictures(), 4, 3)
+    program, report = checked(layers.relu(layers.batch_norm(layers.batch_norm(result))))
     assert (norms(program), len(report.fused)) == (0, 2)
     assert "conv2d_0.w_0_fuse_bn_fuse_bn" in program.global_block().vars
     assert "conv2d_0.w_0_fuse_bn" not in {name for name, _ in variables()}
@@ -235,8 +235,8 @@ def test_a_filter_that_two_layers_share() -> None:
     shared = fluid.ParamAttr(name="shared")
     x = pictures()
     both = [layers.conv2d(x, 4, 3, param_attr=shared, bias_attr=False) for _ in range(2)]
-    found = layers.elementwise_add(*map(layers.batch_norm, both))
-    program, _ = checked(found)
+    result = layers.elementwise_add(*map(layers.batch_norm, both))
+    program, _ = checked(result)
     assert norms(program) == 0
     known = program.global_block().vars
     assert {"shared_fuse_bn", "shared_fuse_bn_1"} <= known.keys() and "shared" not in known
@@ -255,16 +255,16 @@ def test_ops_of_other_branches_may_stand_between() -> None:
     x = pictures()
     a = layers.conv2d(x, 4, 3)
     b = layers.conv2d(x, 4, 3, bias_attr=False)
-    found = layers.elementwise_add(layers.batch_norm(b), layers.batch_norm(a), act="relu")
-    program, _ = checked(found)
+    result = layers.elementwise_add(layers.batch_norm(b), layers.batch_norm(a), act="relu")
+    program, _ = checked(result)
     assert norms(program) == 0
 
 
 @pytest.mark.parametrize("bias", [None, False])
 def test_a_norm_in_place(bias: Any) -> None:
     x = layers.conv2d(pictures(), 4, 3, bias_attr=bias)
-    found = layers.relu(layers.batch_norm(x, in_place=True))
-    program, _ = checked(found)
+    result = layers.relu(layers.batch_norm(x, in_place=True))
+    program, _ = checked(result)
     assert norms(program) == 0
 
 
@@ -287,8 +287,8 @@ def test_a_layer_with_a_bias_of_its_own() -> None:
     bias = layers.create_parameter([4], "float32", name="b")
     out = main.create_var(name="out", dtype="float32")
     conv = main.append_op("conv2d", {"Input": x, "Filter": weight, "Bias": bias}, {"Output": out})
-    found = layers.batch_norm(out)
-    program, _ = checked(found)
+    result = layers.batch_norm(out)
+    program, _ = checked(result)
     assert kinds(program) == ["conv2d", "elementwise_add"]
     assert program.global_block().ops[0].input("Bias") == []
     conv._set_attr("fuse_relu", True)
@@ -301,11 +301,11 @@ def test_norms_in_blocks() -> None:
     many = layers.less_than(layers.fill_constant([1], "float32", 1.0), layers.reduce_sum(x))
 
     def inside() -> fluid.Variable:
-        found = layers.conv2d(x, 4, 3)
-        return layers.relu(layers.batch_norm(found))
+        actual = layers.conv2d(x, 4, 3)
+        return layers.relu(layers.batch_norm(actual))
 
-    found = layers.cond(many, inside, lambda: layers.conv2d(x, 4, 3))
-    program, _ = checked(found)
+    result = layers.cond(many, inside, lambda: layers.conv2d(x, 4, 3))
+    program, _ = checked(result)
     assert norms(program) == 0
     owner = next(op for op in program.global_block().ops if op.type == "conditional_block")
     assert owner.input("Input") == ["x", "conv2d_0.w_0_fuse_bn", "conv2d_0.b_0_fuse_bn"]
@@ -333,16 +333,16 @@ def test_saved_models_are_folded_and_saved_again(exe: Any, tmp_path: Path) -> No
 
 
 def test_a_program_that_was_optimized_for_memory() -> None:
-    found = layers.batch_norm(layers.conv2d(pictures(), 4, 3), act="relu")
-    found = layers.batch_norm(layers.conv2d(found, 4, 3, bias_attr=False), act="relu")
+    result = layers.batch_norm(layers.conv2d(pictures(), 4, 3), act="relu")
+    result = layers.batch_norm(layers.conv2d(result, 4, 3, bias_attr=False), act="relu")
     main = fluid.default_main_program().clone(for_test=True)
     exe, feed = started(), batch(main)
-    (want,) = exe.run(main, feed, [found])
+    (want,) = exe.run(main, feed, [result])
     fluid.release_memory(main)
     fluid.memory_optimize(main, level=1)
     program, report = transpiled(main)
     assert len(report.fused) == 2
-    np.testing.assert_allclose(exe.run(program, feed, [found])[0], want, 1e-5, 1e-5)
+    np.testing.assert_allclose(exe.run(program, feed, [result])[0], want, 1e-5, 1e-5)
 
 
 PAPERS = ["resnet18", "mobilenet_v1", "unet", "vgg16_bn", "se_resnext50"]
@@ -386,9 +386,9 @@ def other_channels() -> Any:
 
 
 def by_place() -> Any:
-    found = layers.conv2d(pictures(), 4, 3, bias_attr=False)
+    result = layers.conv2d(pictures(), 4, 3, bias_attr=False)
     map_ = layers.create_parameter([4, 6, 6], "float32", name="map")
-    return layers.batch_norm(layers.elementwise_add(found, map_))
+    return layers.batch_norm(layers.elementwise_add(result, map_))
 
 
 REFUSED: dict[str, tuple[Net, str]] = {
@@ -413,10 +413,10 @@ def test_what_must_stay_stays_and_reports_why(case: str) -> None:
 
 def test_a_filter_that_the_program_changes() -> None:
     attr = fluid.ParamAttr(name="w")
-    found = layers.conv2d(pictures(), 4, 3, param_attr=attr, bias_attr=False)
+    result = layers.conv2d(pictures(), 4, 3, param_attr=attr, bias_attr=False)
     weight = fluid.default_main_program().global_block().var("w")
     layers.assign(layers.scale(weight, 2.0), weight)
-    layers.batch_norm(found)
+    layers.batch_norm(result)
     started()
     _, report = transpiled(fluid.default_main_program())
     assert "'w' is written by (Out=w) = assign(" in report.refused[0].refusal

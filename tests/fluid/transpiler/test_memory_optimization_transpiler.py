@@ -60,7 +60,7 @@ def main() -> fluid.Program:
 
 def renames(program: fluid.Program) -> list[tuple[str, str]]:
     ops = [op for block in program.blocks for op in block.ops]
-    return [(each.name, each.storage) for op in ops for each in reuses(op)]
+    return [(reuse.name, reuse.storage) for op in ops for reuse in reuses(op)]
 
 
 def deleted(program: fluid.Program) -> list[tuple[str, list[str]]]:
@@ -104,8 +104,8 @@ def test_a_chain_of_concats() -> None:
     word = fluid.layers.data("word", [1], dtype="int64")
     embed = fluid.layers.embedding
     first, *others = [embed(word, [64, 16], param_attr="emb") for _ in range(6)]
-    for each in others:
-        first = fluid.layers.concat([first, each])
+    for other in others:
+        first = fluid.layers.concat([first, other])
     fluid.backward.append_backward(fluid.layers.mean(first))
     fluid.memory_optimize(main())
     known = main().global_block().vars
@@ -153,11 +153,11 @@ def optimized(program: fluid.Program, *steps: str) -> fluid.Program:
     program = program.clone()
     for step in steps:
         call: Callable[..., None] = fluid.memory_optimize
-        given: dict[str, Any] = {} if step == "release" else {"level": int(step)}
+        inputs: dict[str, Any] = {} if step == "release" else {"level": int(step)}
         call = fluid.release_memory if step == "release" else call
-        call(program, **given)
+        call(program, **inputs)
         once = program.to_string(True)
-        call(program, **given)
+        call(program, **inputs)
         assert program.to_string(True) == once, f"{step} is not idempotent"
     return program
 
@@ -169,8 +169,8 @@ def trained(
     exe = fluid.Executor()
     with fluid.scope_guard(fluid.Scope()):
         exe.run(startup or fluid.default_startup_program())
-        found = [exe.run(program, b, fetch, return_numpy=False) for b in batches]
-    return [np.asarray(each) for step in found for each in step]
+        results = [exe.run(program, b, fetch, return_numpy=False) for b in batches]
+    return [np.asarray(each) for step in results for each in step]
 
 
 def without_marks(program: fluid.Program) -> fluid.Program:
@@ -204,8 +204,8 @@ def test_no_number_of_a_training_changes(name: str) -> None:
     want = trained(recorded.main, fetch, batches, recorded.startup)
     for way in WAYS:
         program = optimized(recorded.main, *way)
-        found = trained(program, fetch, batches, recorded.startup)
-        for got, wanted in zip(found, want, strict=True):
+        actual = trained(program, fetch, batches, recorded.startup)
+        for got, wanted in zip(actual, want, strict=True):
             np.testing.assert_array_equal(got, wanted, err_msg=str(way))
     bare = without_marks(optimized(recorded.main, "1", "release"))
     losses = trained(bare, [recorded.loss], batches, recorded.startup)
@@ -248,7 +248,11 @@ def temporaries(program: fluid.Program) -> list[str]:
     """The tensors of the main block that live in one run only."""
     kind = fluid.core.VarDesc.VarType.LOD_TENSOR
     variables = program.global_block().vars.values()
-    return [each.name for each in variables if each.type == kind and not each.persistable]
+    return [
+        variable.name
+        for variable in variables
+        if variable.type == kind and not variable.persistable
+    ]
 
 
 @pytest.mark.parametrize("name", ["transformer_encoder", "sentiment_stacked_lstm", "while_power"])

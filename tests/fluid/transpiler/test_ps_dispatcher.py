@@ -22,13 +22,13 @@ def test_turns_continue_until_they_are_reset() -> None:
 
 def test_names_are_equal_everywhere(fresh_programs: object) -> None:
     names = [f"fc_{number}.w_0" for number in range(300)]
-    found = HashName(SERVERS).dispatch(names)
-    assert found[:6] == [SERVERS[number] for number in (2, 1, 1, 0, 2, 0)]
-    assert min(Counter(found).values()) > 60
+    result = HashName(SERVERS).dispatch(names)
+    assert result[:6] == [SERVERS[number] for number in (2, 1, 1, 0, 2, 0)]
+    assert min(Counter(result).values()) > 60
     variable = fluid.data("fc_3.w_0", [None, 2], "float32")
     gradients = ["fc_3.w_0@GRAD", variable, "fc_3.w_0@GRAD.block0", "fc_3.w_0.block0"]
     first, second, third, fourth = HashName(SERVERS).dispatch(gradients)
-    assert (first, third) == (second, fourth) and first == found[3]
+    assert (first, third) == (second, fourth) and first == result[3]
 
 
 @pytest.mark.parametrize("kind", [RoundRobin, HashName])

@@ -76,8 +76,8 @@ def test_second_gradient_is_that_of_finite_differences(
 ) -> None:
     function, shapes = CASES[name]
     inputs = [fluid.data(f"x{i}", list(shape), "float32") for i, shape in enumerate(shapes)]
-    for each in inputs:
-        each.stop_gradient = False
+    for input_ in inputs:
+        input_.stop_gradient = False
     result = function(*inputs)
     weighed = layers.reduce_sum(result * layers.assign(waves(*result.shape)))
     first = fluid.gradients([weighed], inputs)
@@ -88,8 +88,8 @@ def test_second_gradient_is_that_of_finite_differences(
     if fluid.default_startup_program().global_block().ops:
         exe.run(fluid.default_startup_program())
     feed = {x.name: np.abs(waves(*shape)) + 0.3 for x, shape in zip(inputs, shapes, strict=True)}
-    found = exe.run(feed=feed, fetch_list=second)
-    for variable, gradient in zip(inputs, found, strict=True):
+    actual = exe.run(feed=feed, fetch_list=second)
+    for variable, gradient in zip(inputs, actual, strict=True):
         expected = differences(exe, feed, variable.name, total)
         scale = max(1e-2, float(np.abs(expected).max()))
         np.testing.assert_allclose(gradient.ravel()[: len(expected)] / scale, expected / scale,
@@ -98,15 +98,15 @@ def test_second_gradient_is_that_of_finite_differences(
 
 def differences(exe: Any, feed: dict[str, np.ndarray], name: str, total: Any) -> np.ndarray:
     """How much the total changes with each of the first elements of a feed."""
-    found = []
+    results = []
     for place in range(min(4, feed[name].size)):
         ends = []
         for step in (STEP, -STEP):
             moved = feed[name].copy()
             moved.reshape(-1)[place] += step
             ends.append(exe.run(feed={**feed, name: moved}, fetch_list=[total])[0].item())
-        found.append((ends[0] - ends[1]) / (2 * STEP))
-    return np.array(found)
+        results.append((ends[0] - ends[1]) / (2 * STEP))
+    return np.array(results)
 
 
 def test_a_penalty_on_gradients_trains_as_in_the_reference(

@@ -86,20 +86,20 @@ def check(net: Block, loss: str) -> None:
         "weights": np.array([1.0, -2.0, 3.0]),
     }
     plain = to_graph(net.owner, {name: array.shape for name, array in feed.items()}, [loss])
-    found = append_backward(net, loss)
+    result = append_backward(net, loss)
     for name in ("x", "y"):
-        computed = values(net, feed, found[name])[0] if name in found else np.zeros(SIZE)
+        computed = values(net, feed, result[name])[0] if name in result else np.zeros(SIZE)
         assert computed == pytest.approx(slopes(plain, feed, name), rel=1e-5, abs=1e-7)
 
 
 def slopes(graph: Any, feed: dict[str, np.ndarray], name: str, step: float = 1e-6) -> np.ndarray:
     """Central differences of the graph's only result by each element of a feed."""
-    found = []
+    results = []
     for index in range(SIZE):
         sides = []
         for sign in (1.0, -1.0):
             moved = feed[name].copy()
             moved[index] += sign * step
             sides.append(run(graph, feed | {name: moved}, {})[0].item())
-        found.append((sides[0] - sides[1]) / (2 * step))
-    return np.array(found)
+        results.append((sides[0] - sides[1]) / (2 * step))
+    return np.array(results)

@@ -35,12 +35,12 @@ class Saved:
 @pytest.fixture(scope="module")
 def saved() -> dict[str, Saved]:
     """Give training programs with every kind of owner but conditions."""
-    found: dict[str, Saved] = {}
+    results: dict[str, Saved] = {}
     for name in (RNN, LOOP):
         model = zoo.build(fluid, name)
         feeds = list(zoo.draw(name, np.random.RandomState(0), 2))
-        found[name] = Saved(dump_program(model.main), feeds, model.loss.name)
-    return found
+        results[name] = Saved(dump_program(model.main), feeds, model.loss.name)
+    return results
 
 
 def changed(program: Program, kind: str, change: Change) -> None:

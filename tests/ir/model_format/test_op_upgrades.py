@@ -55,8 +55,8 @@ def read(
 
 
 def only(program: Program) -> OpDesc:
-    (found,) = program.blocks[0].ops
-    return found
+    (result,) = program.blocks[0].ops
+    return result
 
 
 def made(program: Program) -> VarDesc:

@@ -32,12 +32,12 @@ def program_of(sample: Sample) -> tuple[Any, dict[str, Any], list[tuple[str, str
             feed[name] = fluid.create_lod_tensor(array, lengths, place) if lengths else array
             inputs.setdefault(slot, []).append(name)
     results = meant(sample)
-    made = [(s, f"{s}.{i}") for s, value in results.items() for i in range(len(listed(value)))]
-    for _, name in made:
+    created = [(s, f"{s}.{i}") for s, value in results.items() for i in range(len(listed(value)))]
+    for _, name in created:
         block.create_var(name=name, dtype="float32")
-    outputs = {slot: [n for s, n in made if s == slot] for slot in results}
+    outputs = {slot: [n for s, n in created if s == slot] for slot in results}
     block.append_op(sample.op, inputs, outputs, sample.attrs)
-    return program, feed, made
+    return program, feed, created
 
 
 def meant(sample: Sample) -> dict[str, Any]:
@@ -49,13 +49,13 @@ def meant(sample: Sample) -> dict[str, Any]:
 
 @each_sample
 def test_a_program_computes_what_the_steps_mean(sample: Sample) -> None:
-    program, feed, made = program_of(sample)
+    program, feed, created = program_of(sample)
     wanted = meant(sample)
-    names = [name for _, name in made]
+    names = [name for _, name in created]
     with fluid.scope_guard(fluid.Scope()):
-        found = fluid.Executor(fluid.CPUPlace()).run(program, feed, names, return_numpy=False)
+        actual = fluid.Executor(fluid.CPUPlace()).run(program, feed, names, return_numpy=False)
     arrays = [value for slot in wanted for value in listed(wanted[slot])]
-    for got, want in zip(found, arrays, strict=True):
+    for got, want in zip(actual, arrays, strict=True):
         np.testing.assert_allclose(np.asarray(got), want, rtol=2e-5, atol=2e-6)
 
 
@@ -63,44 +63,44 @@ def graph_of(kind: str, inputs: dict[str, Any], outputs: dict[str, Any], **attrs
     """Return the graph of a program of one op."""
     program = fluid.Program()
     block = program.global_block()
-    for name, shape in {n: s for each in inputs.values() for n, s in each.items()}.items():
+    for name, shape in {n: s for input_ in inputs.values() for n, s in input_.items()}.items():
         block.create_var(name=name, shape=shape, dtype="float32")
-    slots = {slot: list(each) for slot, each in inputs.items()}
+    slots = {slot: list(input_) for slot, input_ in inputs.items()}
     for name in (name for names in outputs.values() for name in names):
         if not block.has_var(name):
             block.create_var(name=name, dtype="float32")
     block.append_op(kind, slots, outputs, attrs)
-    shapes = {n: s for each in inputs.values() for n, s in each.items()}
+    shapes = {n: s for input_ in inputs.values() for n, s in input_.items()}
     return to_graph(program, shapes, [name for names in outputs.values() for name in names])
 
 
 def test_a_graph_has_the_steps_and_the_names_of_the_program() -> None:
     functions = ["relu", "elementwise_add"]
-    given = {"X": {"x": (2, 3)}, "Y": {"y": (3,)}}
-    graph = graph_of("fused_elemwise_activation", given, {"Out": ["o"]}, functor_list=functions)
+    inputs = {"X": {"x": (2, 3)}, "Y": {"y": (3,)}}
+    graph = graph_of("fused_elemwise_activation", inputs, {"Out": ["o"]}, functor_list=functions)
     assert [op.kind for op in graph.ops()] == ["elementwise_add", "relu"]
     assert [var.label for var in graph.results] == ["o"]
 
 
 def test_an_output_may_overwrite_an_input() -> None:
     functions = ["elementwise_add", "relu"]
-    given = {"X": {"x": (2, 3)}, "Y": {"y": (3,)}}
-    graph = graph_of("fused_elemwise_activation", given, {"Out": ["x"]}, functor_list=functions)
+    inputs = {"X": {"x": (2, 3)}, "Y": {"y": (3,)}}
+    graph = graph_of("fused_elemwise_activation", inputs, {"Out": ["x"]}, functor_list=functions)
     assert [op.kind for op in graph.ops()] == ["relu", "elementwise_add", "assign"]
 
 
 @pytest.mark.parametrize("functions", [["relu"], ["relu", "tanh"], ["exp", "elementwise_add"]])
 def test_functions_that_do_not_fit(functions: list[str]) -> None:
-    given = {"X": {"x": (2, 3)}, "Y": {"y": (3,)}}
+    inputs = {"X": {"x": (2, 3)}, "Y": {"y": (3,)}}
     with pytest.raises(BadAttribute, match="functor_list"):
-        graph_of("fused_elemwise_activation", given, {"Out": ["o"]}, functor_list=functions)
+        graph_of("fused_elemwise_activation", inputs, {"Out": ["o"]}, functor_list=functions)
 
 
 def test_shapes_that_do_not_fit_are_reported_with_the_kind_of_the_whole() -> None:
-    given = {"X": {"x": (2, 3)}, "Y": {"y": (4,)}}
+    inputs = {"X": {"x": (2, 3)}, "Y": {"y": (4,)}}
     functions = ["relu", "elementwise_add"]
     with pytest.raises(CompileError, match=r"fused_elemwise_activation: .*3.*4") as caught:
-        graph_of("fused_elemwise_activation", given, {"Out": ["o"]}, functor_list=functions)
+        graph_of("fused_elemwise_activation", inputs, {"Out": ["o"]}, functor_list=functions)
     assert caught.type is ShapeError
 
 

@@ -224,11 +224,11 @@ def test_a_wrong_shape_is_refused(
 
 
 def test_unknown_sizes_are_accepted() -> None:
-    found = inferred("softmax_grad", {}, Out=(UNKNOWN, 4), d_Out=(N, 4))
-    assert found["X@GRAD"].shape == (UNKNOWN, 4)
+    result = inferred("softmax_grad", {}, Out=(UNKNOWN, 4), d_Out=(N, 4))
+    assert result["X@GRAD"].shape == (UNKNOWN, 4)
 
 
 def test_sizes_that_a_missing_input_decides_are_not_inferred() -> None:
     """The forward op may have read its shape from a tensor, which the gradient op lacks."""
-    found = inferred("expand_v2_grad", {}, X=(5, 1), d_Out=(5, 7))
-    assert found["X@GRAD"].shape == (5, 1)
+    result = inferred("expand_v2_grad", {}, X=(5, 1), d_Out=(5, 7))
+    assert result["X@GRAD"].shape == (5, 1)

@@ -42,14 +42,14 @@ TARGETS = [
 
 def whole() -> list[np.ndarray]:
     """What one `batch_norm` of the whole batch makes, in float64."""
-    given = {"X": BATCH, "Scale": SCALE, "Bias": BIAS, "Mean": RUNNING, "Variance": RUNNING}
-    given = {slot: value.astype(np.float64) for slot, value in given.items()}
+    inputs = {"X": BATCH, "Scale": SCALE, "Bias": BIAS, "Mean": RUNNING, "Variance": RUNNING}
+    inputs = {slot: value.astype(np.float64) for slot, value in inputs.items()}
     norm = find("batch_norm")(None)
-    made: Any = norm.evaluate(given)
-    kept = {slot: made[slot] for slot in ("SavedMean", "SavedVariance")}
-    back = find("batch_norm_grad")(None).evaluate({**given, **kept, "Y@GRAD": ABOVE})
+    created: Any = norm.evaluate(inputs)
+    kept = {slot: created[slot] for slot in ("SavedMean", "SavedVariance")}
+    back = find("batch_norm_grad")(None).evaluate({**inputs, **kept, "Y@GRAD": ABOVE})
     grads = [back[slot + "@GRAD"] for slot in ("X", "Scale", "Bias")]
-    return [made["Y"], made["MeanOut"], made["VarianceOut"], *grads]
+    return [created["Y"], created["MeanOut"], created["VarianceOut"], *grads]
 
 
 def parts(module: Any, place: Any, bounds: list[int]) -> list[np.ndarray]:
@@ -61,11 +61,11 @@ def parts(module: Any, place: Any, bounds: list[int]) -> list[np.ndarray]:
         vectors = {"s": SCALE, "b": BIAS, "m": RUNNING, "v": RUNNING}
         return [np.array(v) for v in step({"x": BATCH[rows], "dy": ABOVE[rows], **vectors})]
 
-    found = World(len(bounds) - 1).run(work)
-    for rank in found[1:]:
-        for mine, first in zip(rank[1:3], found[0][1:3], strict=True):
+    result = World(len(bounds) - 1).run(work)
+    for rank in result[1:]:
+        for mine, first in zip(rank[1:3], result[0][1:3], strict=True):
             np.testing.assert_array_equal(mine, first)
-    columns = list(zip(*found, strict=True))
+    columns = list(zip(*result, strict=True))
     rows, sums = (np.concatenate(columns[i]) for i in (0, 3)), [sum(c) for c in columns[4:]]
     y, d_x = rows
     return [y, columns[1][0], columns[2][0], d_x, *sums]
@@ -76,16 +76,16 @@ def parts(module: Any, place: Any, bounds: list[int]) -> list[np.ndarray]:
 def test_shares_are_normalised_as_the_whole(ranks: int, target: Any, place: Any) -> None:
     if place is not None and ranks not in (1, 3):
         pytest.skip("three ranks show what four do")
-    found = parts(module_of(TEXT, target), place, SHARES[ranks])
-    for got, want in zip(found, whole(), strict=True):
+    result = parts(module_of(TEXT, target), place, SHARES[ranks])
+    for got, want in zip(result, whole(), strict=True):
         np.testing.assert_allclose(got, want, rtol=2e-4, atol=2e-4)
 
 
 def test_the_interpreter_and_kept_statistics() -> None:
-    given = {"X": BATCH, "Scale": SCALE, "Bias": BIAS, "Mean": RUNNING, "Variance": RUNNING}
+    inputs = {"X": BATCH, "Scale": SCALE, "Bias": BIAS, "Mean": RUNNING, "Variance": RUNNING}
     for attrs in ({}, {"is_test": True}, {"use_global_stats": True}):
-        mine = find("sync_batch_norm")(attrs).evaluate(given)
-        want = find("batch_norm")(attrs).evaluate(given)
+        mine = find("sync_batch_norm")(attrs).evaluate(inputs)
+        want = find("batch_norm")(attrs).evaluate(inputs)
         for slot in want:
             np.testing.assert_allclose(mine[slot], want[slot], rtol=1e-4, atol=1e-4)
     assert find("sync_batch_norm")({}).is_ordered()

@@ -40,22 +40,22 @@ def test_feed_and_fetch_need_a_column(kind):
 
 def merged(true: int, false: int):
     """The result of merging so many rows of each branch, 2 of 3 true; X has 5 rows."""
-    given = {
+    inputs = {
         "X": np.zeros((5, 1), np.float32),
         "Mask": np.array([[True], [False], [True]]),
         "InTrue": np.arange(true).reshape(-1, 1),
         "InFalse": 10 + np.arange(false).reshape(-1, 1),
     }
     op = find("merge_lod_tensor")({})
-    types = {slot: type_of(array) for slot, array in given.items()}
-    return op.infer_types(types)["Out"].shape, op.evaluate(given)["Out"]
+    types = {slot: type_of(array) for slot, array in inputs.items()}
+    return op.infer_types(types)["Out"].shape, op.evaluate(inputs)["Out"]
 
 
 def test_branches_are_merged_in_as_many_rows_as_the_mask_has():
     """X has the LoD alone, as in PaddlePaddle 1.8.5."""
-    shape, found = merged(2, 1)
-    assert shape == found.shape == (3, 1)
-    assert found.ravel().tolist() == [0, 10, 1]
+    shape, result = merged(2, 1)
+    assert shape == result.shape == (3, 1)
+    assert result.ravel().tolist() == [0, 10, 1]
 
 
 @pytest.mark.parametrize(

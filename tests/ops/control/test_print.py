@@ -61,10 +61,10 @@ def test_python_functions():
 def test_gradient_of_a_python_function():
     attrs = {"forward_callable_id": 3, "backward_callable_id": 4, "backward_skip_vars": ["b", "o"]}
     op = OpDesc("py_func", {"X": ["a", "b"]}, {"Out": ["o", "p"]}, attrs)
-    (made,) = find("py_func")(attrs).grad_ops(op, "{}@G".format)
-    assert made.inputs == {"X": ["a", "p", "o@G", "p@G"]}
-    assert made.outputs == {"Out": ["a@G", "b@G"]}
-    assert made.attrs == {"forward_callable_id": 4, "backward_callable_id": -1}
+    (created,) = find("py_func")(attrs).grad_ops(op, "{}@G".format)
+    assert created.inputs == {"X": ["a", "p", "o@G", "p@G"]}
+    assert created.outputs == {"Out": ["a@G", "b@G"]}
+    assert created.attrs == {"forward_callable_id": 4, "backward_callable_id": -1}
 
 
 def test_a_python_function_without_gradient():

@@ -80,8 +80,8 @@ def test_items_keep_their_sequences():
 def test_types_of_arrays_are_open_where_items_differ():
     op = find("write_to_array")()
     item = TensorType(DType.FP32, (4, 3))
-    found = op.infer_types({"X": item, "Array": array_type(2, 3)})
-    assert found["Out"] == array_type(UNKNOWN, 3)
+    result = op.infer_types({"X": item, "Array": array_type(2, 3)})
+    assert result["Out"] == array_type(UNKNOWN, 3)
     assert op.infer_types({"X": item})["Out"] == array_type(4, 3)
     read = find("read_from_array")().infer_types({"X": array_type(UNKNOWN, 3)})
     assert read["Out"] == TensorType(DType.FP32, (UNKNOWN, 3))
@@ -102,8 +102,8 @@ def test_items_of_other_ranks_do_not_go_together():
 )
 def test_each_is_the_gradient_of_the_other(kind, back, read):
     op = OpDesc(kind, {"X": ["x"], "I": ["i"]}, {"Out": ["o"]})
-    (made,) = find(kind)().grad_ops(op, "{}@G".format)
-    assert (made.type, made.inputs, made.outputs) == (back, read, {"Out": ["x@G"]})
+    (created,) = find(kind)().grad_ops(op, "{}@G".format)
+    assert (created.type, created.inputs, created.outputs) == (back, read, {"Out": ["x@G"]})
 
 
 # ---- the gradient of an array is a pot
@@ -144,15 +144,15 @@ def test_arrays_become_tensors_and_gradients_come_back(axis, use_stack):
     sizes = [1] * 3 if use_stack else [item.shape[axis] for item in items]
     assert out["OutIndex"].tolist() == sizes
     grad = find("tensor_array_to_tensor_grad")(attrs)
-    found = grad.evaluate({"X": items, "Out@GRAD": out["Out"]})["X@GRAD"]
-    for got, want in zip(found, items, strict=True):
+    result = grad.evaluate({"X": items, "Out@GRAD": out["Out"]})["X@GRAD"]
+    for got, want in zip(result, items, strict=True):
         np.testing.assert_array_equal(got, want)
 
 
 def test_type_of_an_array_that_becomes_a_tensor():
     op = find("tensor_array_to_tensor")
-    found = op({"axis": 1}).infer_types({"X": array_type(2, 3)})
-    assert found["Out"] == TensorType(DType.FP32, (2, UNKNOWN))
+    result = op({"axis": 1}).infer_types({"X": array_type(2, 3)})
+    assert result["Out"] == TensorType(DType.FP32, (2, UNKNOWN))
     stacked = op({"axis": 1, "use_stack": True}).infer_types({"X": array_type(2, 3)})
     assert stacked["Out"] == TensorType(DType.FP32, (2, UNKNOWN, 3))
     with pytest.raises(ShapeError, match="axis 2 of items"):

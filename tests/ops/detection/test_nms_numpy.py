@@ -37,8 +37,8 @@ def test_blocks_keep_what_the_definition_keeps(
     boxes[3] = boxes[3][[2, 1, 0, 3]]
     scores = random.random(500).round(2).astype(np.float32)
     limits = (0.05, threshold, eta, top)
-    found = suppress(boxes, scores, limits, normalized)
-    np.testing.assert_array_equal(found, keep_one_by_one(boxes, scores, limits, normalized))
+    result = suppress(boxes, scores, limits, normalized)
+    np.testing.assert_array_equal(result, keep_one_by_one(boxes, scores, limits, normalized))
 
 
 @pytest.mark.parametrize("options", [(-1, True, False), (1, False, False), (0, True, True)])
@@ -52,8 +52,8 @@ def test_the_surest_boxes_are_those_of_all_classes(
     corner = random.random((70, 4, 2) if per_class else (70, 2))
     boxes = np.concatenate([corner, corner + 0.3], axis=-1).astype(np.float32)
     scores = random.random((4, 70)).round(1).astype(np.float32)
-    given = (boxes, scores, (0.05, 0.6, eta, top), keep, options)
-    for found, expected in zip(best_of_classes(*given), by_class(*given), strict=True):
+    inputs = (boxes, scores, (0.05, 0.6, eta, top), keep, options)
+    for found, expected in zip(best_of_classes(*inputs), by_class(*inputs), strict=True):
         np.testing.assert_array_equal(found, expected)
 
 
@@ -102,8 +102,8 @@ def test_overlaps_are_those_of_each_pair(odd: str, normalized: bool) -> None:
     boxes = np.concatenate([boxes, np.reshape(ODD[odd], (-1, 4))])
     with np.errstate(invalid="ignore"):
         expected = [[overlap(a, b, 1.0 - normalized) for b in boxes[5:]] for a in boxes]
-        found = touching_overlaps(boxes, boxes[5:], normalized)
-    np.testing.assert_allclose(found, expected, rtol=1e-12, equal_nan=True)
+        actual = touching_overlaps(boxes, boxes[5:], normalized)
+    np.testing.assert_allclose(actual, expected, rtol=1e-12, equal_nan=True)
 
 
 @pytest.mark.parametrize("gaussian", [True, False])
@@ -119,5 +119,5 @@ def test_scores_decay_by_what_is_shared_with_better_boxes(count: int, gaussian: 
         linear = [(1 - shared[i, j]) / (1 - most[j]) for j in range(i)]
         curved = [np.exp((most[j] ** 2 - shared[i, j] ** 2) * 2.0) for j in range(i)]
         expected[i] *= min([1.0, *(curved if gaussian else linear)])
-    found = decayed_scores(boxes, scores, 2.0, gaussian, True)
-    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    actual = decayed_scores(boxes, scores, 2.0, gaussian, True)
+    np.testing.assert_allclose(actual, expected, rtol=1e-12)

@@ -18,8 +18,8 @@ WEIGHTS = {
 def outputs(rows, cells, lengths):
     """Return Hidden and Cell of sequences of these lengths."""
     inputs = {"X": rows, "X_lod": lod(lengths), "C0": cells, **WEIGHTS}
-    found = find("attention_lstm_steps")({}).evaluate(inputs)
-    return np.stack([found["Hidden"], found["Cell"]])
+    result = find("attention_lstm_steps")({}).evaluate(inputs)
+    return np.stack([result["Hidden"], result["Cell"]])
 
 
 def test_sequences_together_are_computed_like_each_alone():

@@ -85,7 +85,7 @@ def test_module_serves_every_image_size(height: str, width: str, attrs: dict[str
 
 def test_scratch_follows_a_small_batch_and_is_bounded_for_a_large_one() -> None:
     text = TEXT.format(size="16, 16", result="15, 14", attrs="")
-    scratch = [each for each in module_of(text).buffers if each.name[0] == "t"]
+    scratch = [buffer for buffer in module_of(text).buffers if buffer.name[0] == "t"]
     small, large, huge = (
         sum(evaluate(each.nbytes, {"N": batch}) for each in scratch) for batch in (1, 64, 6400)
     )
@@ -150,10 +150,10 @@ def test_filters_that_overhang_by_less_than_a_stride_have_one_place(
 ) -> None:
     """As recorded from the reference, whose division rounds towards zero."""
     images = np.array([[[[1, 2], [3, 4]]]], np.float32)
-    given = {"Input": images, "Filter": np.ones((1, 1, 3, 3), np.float32)}
+    inputs = {"Input": images, "Filter": np.ones((1, 1, 3, 3), np.float32)}
     attrs = {"strides": [stride, stride], "paddings": [0, 0]}
-    assert find("conv2d")(attrs).evaluate(given)["Output"].tolist() == [[[[expected]]]]
-    sample = Sample("conv2d", given, attrs, ("Input", "Filter"))
+    assert find("conv2d")(attrs).evaluate(inputs)["Output"].tolist() == [[[[expected]]]]
+    sample = Sample("conv2d", inputs, attrs, ("Input", "Filter"))
     check(forward(sample))
     check(backward(sample))
 

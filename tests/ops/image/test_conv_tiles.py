@@ -48,10 +48,10 @@ def text(
     ]
     above = f"f32[{batch}, {filters}, {sizes[0]}, {sizes[1]}]"
     attrs = {"strides": [stride] * 2, "paddings": [padding] * 2, "dilations": [dilation] * 2}
-    given = {"batch": batch, "channels": channels, "height": height, "width": width}
-    given |= {"filters": filters, "depth": channels // groups, "taps": taps, "above": above}
-    made = GRAPH.format(**given, attrs=attrs | {"groups": groups})
-    return made.replace(",\n   Input@", ", Input@").replace(" =\n   ", " = ")
+    arguments = {"batch": batch, "channels": channels, "height": height, "width": width}
+    arguments |= {"filters": filters, "depth": channels // groups, "taps": taps, "above": above}
+    created = GRAPH.format(**arguments, attrs=attrs | {"groups": groups})
+    return created.replace(",\n   Input@", ", Input@").replace(" =\n   ", " = ")
 
 
 @pytest.mark.parametrize("places", [1, 20])
@@ -71,11 +71,11 @@ def test_tiles_equal_the_whole_gives(case, places):
 def test_scratch_does_not_grow_with_the_image_or_the_batch():
     images = {"height": 64, "width": 64}
     sizes = [images, {"height": 128, "width": 128}, {"batch": 16, **images}]
-    found = [scratch(text(channels=16, filters=16, **size)) for size in sizes]
-    assert max(found) < 2 * min(found)
+    results = [scratch(text(channels=16, filters=16, **size)) for size in sizes]
+    assert max(results) < 2 * min(results)
 
 
 def scratch(graph):
     """Bytes of a module's buffers that no value has, at the fullest."""
-    buffers = [each for each in module_of(graph).buffers if each.name.startswith("t")]
+    buffers = [buffer for buffer in module_of(graph).buffers if buffer.name.startswith("t")]
     return max(sum(b.nbytes for b in buffers if b.start == step) for step in range(3))

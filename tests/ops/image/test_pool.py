@@ -41,12 +41,12 @@ TIES = np.array([[0, 0, 2, 1], [0, 0, 1, 2], [3, 3, 0, 0], [1, 3, 0, 5]], np.flo
 def test_gradient_reaches_the_first_largest(
     attrs: dict[str, Any], places: list[tuple[int, int]]
 ) -> None:
-    given = {"pooling_type": "max", **attrs}
-    out = find("pool2d")(given).evaluate({"X": TIES})["Out"]
+    inputs = {"pooling_type": "max", **attrs}
+    out = find("pool2d")(inputs).evaluate({"X": TIES})["Out"]
     values = {"X": TIES, "Out": out, "Out" + GRAD: np.ones_like(out)}
-    found = find("pool2d_grad")(given).evaluate(values)["X" + GRAD]
-    assert [(y, x) for _, _, y, x in zip(*np.nonzero(found), strict=True)] == sorted(places)
-    sample = Sample("pool2d", {"X": TIES}, given, ("X",))
+    result = find("pool2d_grad")(inputs).evaluate(values)["X" + GRAD]
+    assert [(y, x) for _, _, y, x in zip(*np.nonzero(result), strict=True)] == sorted(places)
+    sample = Sample("pool2d", {"X": TIES}, inputs, ("X",))
     check(forward(sample))
     check(backward(sample))
 
@@ -57,8 +57,8 @@ def test_windows_beside_the_image_hold_the_least_number_and_no_mean() -> None:
     images = np.ones((1, 1, 2, 2), np.float32)
     for kind, beside in (("max", np.finfo(np.float32).min), ("avg", 0.0)):
         sample = Sample("pool2d", {"X": images}, {"pooling_type": kind, **attrs}, ("X",))
-        found = find("pool2d")(sample.attrs).evaluate(sample.inputs)["Out"]
-        np.testing.assert_array_equal(found, [[[[1, beside], [beside, beside]]]])
+        result = find("pool2d")(sample.attrs).evaluate(sample.inputs)["Out"]
+        np.testing.assert_array_equal(result, [[[[1, beside], [beside, beside]]]])
         check(forward(sample))
         check(backward(sample))
 
@@ -132,8 +132,8 @@ def test_a_window_that_overhangs_by_less_than_a_stride_has_one_place(
     """As recorded from the reference, whose division rounds towards zero."""
     attrs = {"pooling_type": kind, "ksize": [3, 3], "strides": [2, 2], "exclusive": exclusive}
     images = np.array([[[[1, 2], [3, 4]]]], np.float32)
-    found = find("pool2d")(attrs).evaluate({"X": images})["Out"]
-    np.testing.assert_allclose(found, [[[[expected]]]], rtol=1e-6)
+    actual = find("pool2d")(attrs).evaluate({"X": images})["Out"]
+    np.testing.assert_allclose(actual, [[[[expected]]]], rtol=1e-6)
     sample = Sample("pool2d", {"X": images}, attrs, ("X",))
     check(forward(sample))
     check(backward(sample))

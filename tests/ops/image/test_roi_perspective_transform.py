@@ -27,6 +27,6 @@ def test_maps_are_used_before_they_are_rounded() -> None:
     slots = ["Mask", "Out2InIdx", "TransformMatrix"]
     graph, feed = graph_of(case, slots, NOBODY)
     run_passes(graph, pipeline(Options(), NativeTarget()), Context())
-    found = runtime.load(NativeTarget().emit(freeze(graph)))(feed)
-    for slot, array in zip(slots[:2], found, strict=False):
+    result = runtime.load(NativeTarget().emit(freeze(graph)))(feed)
+    for slot, array in zip(slots[:2], result, strict=False):
         np.testing.assert_array_equal(array, case.results[slot])

@@ -41,9 +41,9 @@ def test_classes_are_drawn_as_often_as_specified(sampler):
 
 def test_seed_decides_what_is_drawn():
     for sampler in SAMPLERS:
-        given = CUSTOM["CustomDistAlias"], CUSTOM["CustomDistAliasProbs"]
+        inputs = CUSTOM["CustomDistAlias"], CUSTOM["CustomDistAliasProbs"]
         first, second, other, any_one = (
-            draw_classes((50,), sampler, CLASSES, seed, *given) for seed in (7, 7, 8, 0)
+            draw_classes((50,), sampler, CLASSES, seed, *inputs) for seed in (7, 7, 8, 0)
         )
         assert (first == second).all()
         assert (first != other).any()
@@ -65,9 +65,11 @@ def test_unique_classes():
 def test_nce_as_recorded(sampler, costs):
     """Numbers of 1.8.5."""
     attrs = {"num_total_classes": 6, "num_neg_samples": 2, "custom_neg_classes": [0, 3]}
-    found = run("nce", {"Input": ROWS, "Label": LABELS, "Weight": WEIGHT}, sampler=sampler, **attrs)
-    np.testing.assert_allclose(found["Cost"].ravel(), costs, rtol=1e-6)
-    assert found["SampleLabels"].tolist() == [[1, 0, 3], [4, 0, 3]]
+    result = run(
+        "nce", {"Input": ROWS, "Label": LABELS, "Weight": WEIGHT}, sampler=sampler, **attrs
+    )
+    np.testing.assert_allclose(result["Cost"].ravel(), costs, rtol=1e-6)
+    assert result["SampleLabels"].tolist() == [[1, 0, 3], [4, 0, 3]]
 
 
 def test_sparse_gradient_of_nce_is_the_dense_one():
@@ -76,8 +78,8 @@ def test_sparse_gradient_of_nce_is_the_dense_one():
     _, dense = gradient_op("nce", NEGATIVE, values, weights)
     attrs = NEGATIVE | {"is_sparse": True}
     cls = find("nce").grad_class
-    given = {slot: values.get(slot) for slot in cls.inputs()} | {"Cost@GRAD": weights["Cost"]}
-    sparse, types = cls(attrs).evaluate(given), cls(attrs).infer_types(types_of(given))
+    inputs = {slot: values.get(slot) for slot in cls.inputs()} | {"Cost@GRAD": weights["Cost"]}
+    sparse, types = cls(attrs).evaluate(inputs), cls(attrs).infer_types(types_of(inputs))
     total = added_up(sparse["Weight@GRAD"], sparse["Weight_rows@GRAD"], (CLASSES, 3))
     np.testing.assert_allclose(total, dense["Weight@GRAD"], rtol=1e-6)
     assert types_of(sparse) == types
@@ -113,18 +115,18 @@ def test_paths_of_all_classes_are_certain(classes):
 def test_tree_as_recorded():
     """Numbers of 1.8.5."""
     inputs = {"X": ROWS, "W": WEIGHT[:5], "Label": LABELS}
-    found = run("hierarchical_sigmoid", inputs, num_classes=6)
-    np.testing.assert_allclose(found["Out"].ravel(), [2.9166331, 3.0688212], rtol=1e-6)
-    np.testing.assert_allclose(found["PreOut"][0], [0.1602242, 1.3132616, 0.6931472], rtol=1e-6)
+    result = run("hierarchical_sigmoid", inputs, num_classes=6)
+    np.testing.assert_allclose(result["Out"].ravel(), [2.9166331, 3.0688212], rtol=1e-6)
+    np.testing.assert_allclose(result["PreOut"][0], [0.1602242, 1.3132616, 0.6931472], rtol=1e-6)
 
 
 def test_sparse_gradient_of_own_paths_is_the_dense_one():
     outputs = run("hierarchical_sigmoid", OWN_PATHS, num_classes=6)
     values = {**OWN_PATHS, **outputs, "Out@GRAD": numbers(3, 1)}
     cls = find("hierarchical_sigmoid").grad_class
-    given = {slot: values.get(slot) for slot in cls.inputs()}
-    dense = cls({"num_classes": 6}).evaluate(given)
-    sparse = cls({"num_classes": 6, "is_sparse": True}).evaluate(given)
+    inputs = {slot: values.get(slot) for slot in cls.inputs()}
+    dense = cls({"num_classes": 6}).evaluate(inputs)
+    sparse = cls({"num_classes": 6, "is_sparse": True}).evaluate(inputs)
     total = added_up(sparse["W@GRAD"], sparse["W_rows@GRAD"], (6, 2))
     np.testing.assert_allclose(total, dense["W@GRAD"], rtol=1e-6)
 
@@ -140,8 +142,8 @@ def test_gradient_of_later_uses_passes_through():
     more = numbers(5, 3, seed=1)
     for is_sparse in (False, True):
         op = cls({"num_classes": 6, "is_sparse": is_sparse})
-        found = op.evaluate(given | {"W_Out@GRAD": more})
-        np.testing.assert_allclose(found["W@GRAD"], alone + more, rtol=1e-6)
+        result = op.evaluate(given | {"W_Out@GRAD": more})
+        np.testing.assert_allclose(result["W@GRAD"], alone + more, rtol=1e-6)
 
 
 def test_what_a_tree_rejects():
@@ -158,24 +160,24 @@ def test_what_a_tree_rejects():
 def test_a_few_classes_of_many():
     logits, labels = numbers(3, 20), np.array([[4], [0], [19]])
     attrs = {"num_samples": 6, "seed": 2, "remove_accidental_hits": False}
-    found = run("sample_logits", {"Logits": logits, "Labels": labels}, **attrs)
-    samples, chances = found["Samples"], found["Probabilities"]
+    result = run("sample_logits", {"Logits": logits, "Labels": labels}, **attrs)
+    samples, chances = result["Samples"], result["Probabilities"]
     assert (samples[:, :1] == labels).all()
     assert (samples[:, 1:] == samples[0, 1:]).all()
     assert len(set(samples[0, 1:])) == 6
     assert ((chances > 0) & (chances <= 1)).all()
     want = np.take_along_axis(logits, samples, 1) - np.log(chances)
-    np.testing.assert_allclose(found["SampledLogits"], want, rtol=1e-6)
-    assert found["SampledLabels"].tolist() == [[0], [0], [0]]
+    np.testing.assert_allclose(result["SampledLogits"], want, rtol=1e-6)
+    assert result["SampledLabels"].tolist() == [[0], [0], [0]]
 
 
 def test_drawn_class_that_is_true_is_ruled_out():
     inputs = {"Logits": numbers(2, 3), "Labels": np.array([[0], [2]])}
-    found = run("sample_logits", inputs, num_samples=3, seed=2)
-    hits = found["Samples"][:, 1:] == inputs["Labels"]
+    result = run("sample_logits", inputs, num_samples=3, seed=2)
+    hits = result["Samples"][:, 1:] == inputs["Labels"]
     assert hits.sum(1).tolist() == [1, 1]
-    assert (found["SampledLogits"][:, 1:][hits] < -1e19).all()
-    assert (np.abs(found["SampledLogits"][:, 1:][~hits]) < 9).all()
+    assert (result["SampledLogits"][:, 1:][hits] < -1e19).all()
+    assert (np.abs(result["SampledLogits"][:, 1:][~hits]) < 9).all()
 
 
 def test_more_samples_than_classes():

@@ -37,15 +37,15 @@ WEIGHTS = np.array([weight(path) for path in PATHS])
 def test_likelihood_is_a_share_of_all_paths(path):
     inputs = {"Emission": EMISSION, "Transition": TRANSITION, "Emission_lod": lod(STEPS)}
     inputs["Label"] = np.array(path).reshape(-1, 1)
-    found = run("linear_chain_crf", inputs)["LogLikelihood"]
+    result = run("linear_chain_crf", inputs)["LogLikelihood"]
     want = np.log(np.exp(WEIGHTS).sum()) - weight(path)
-    np.testing.assert_allclose(found, [[want]], rtol=1e-5)
+    np.testing.assert_allclose(result, [[want]], rtol=1e-5)
 
 
 def test_best_path_is_the_best_of_all():
     inputs = {"Emission": EMISSION, "Transition": TRANSITION, "Emission_lod": lod(STEPS)}
-    found = run("crf_decoding", inputs)["ViterbiPath"]
-    assert tuple(found.ravel()) == PATHS[int(WEIGHTS.argmax())]
+    result = run("crf_decoding", inputs)["ViterbiPath"]
+    assert tuple(result.ravel()) == PATHS[int(WEIGHTS.argmax())]
 
 
 def test_padding_changes_nothing():
@@ -112,16 +112,16 @@ def test_loss_adds_up_all_paths(labels, blank):
     chance = sum(np.prod(shares[range(4), path]) for path in paths)
     inputs = {"Logits": logits, "Logits_lod": lod(4), "Label_lod": lod(len(labels))}
     inputs["Label"] = np.array(labels, np.int32).reshape(-1, 1)
-    found = run("warpctc", inputs, blank=blank)["Loss"]
-    np.testing.assert_allclose(found, [[-np.log(chance)]], rtol=1e-5)
+    result = run("warpctc", inputs, blank=blank)["Loss"]
+    np.testing.assert_allclose(result, [[-np.log(chance)]], rtol=1e-5)
 
 
 def test_labels_that_do_not_fit_cost_nothing():
     """As the reference, where a loss of infinity would be right."""
     inputs = {"Logits": numbers(3, 4), "Logits_lod": lod(3), "Label_lod": lod(3)}
-    found = run("warpctc", {**inputs, "Label": np.array([[1], [1], [2]], np.int32)})
-    assert not found["Loss"].any()
-    assert not found["WarpCTCGrad"].any()
+    result = run("warpctc", {**inputs, "Label": np.array([[1], [1], [2]], np.int32)})
+    assert not result["Loss"].any()
+    assert not result["WarpCTCGrad"].any()
 
 
 def test_long_lines_stay_finite():
@@ -131,10 +131,10 @@ def test_long_lines_stay_finite():
         "Label": integers(1, 99, low=1, high=30).astype(np.int32),
         "LabelLength": np.array([99]),
     }
-    found = run("warpctc", inputs)
-    assert np.isfinite(found["Loss"]).all()
-    assert np.isfinite(found["WarpCTCGrad"]).all()
-    np.testing.assert_allclose(found["WarpCTCGrad"].sum(2), 0, atol=1e-4)
+    result = run("warpctc", inputs)
+    assert np.isfinite(result["Loss"]).all()
+    assert np.isfinite(result["WarpCTCGrad"]).all()
+    np.testing.assert_allclose(result["WarpCTCGrad"].sum(2), 0, atol=1e-4)
 
 
 def test_ctc_as_recorded():
@@ -147,16 +147,16 @@ def test_ctc_as_recorded():
         "Label_lod": lod(1, 1),
     }
     op = find("warpctc")({"norm_by_times": True})
-    found = op.evaluate(inputs)
-    np.testing.assert_allclose(found["Loss"], [[2.79712], [2.8451133]], rtol=1e-6)
+    result = op.evaluate(inputs)
+    np.testing.assert_allclose(result["Loss"], [[2.79712], [2.8451133]], rtol=1e-6)
     first = [-0.74464047, -0.04095669, 0.785597]
-    np.testing.assert_allclose(found["WarpCTCGrad"][0, 0], first, rtol=1e-5)
-    given = {
+    np.testing.assert_allclose(result["WarpCTCGrad"][0, 0], first, rtol=1e-5)
+    values = {
         **inputs,
-        "WarpCTCGrad": found["WarpCTCGrad"],
+        "WarpCTCGrad": result["WarpCTCGrad"],
         "Loss@GRAD": np.ones((2, 1), np.float32),
     }
-    backward = find("warpctc_grad")({"norm_by_times": True}).evaluate(given)["Logits@GRAD"]
+    backward = find("warpctc_grad")({"norm_by_times": True}).evaluate(values)["Logits@GRAD"]
     np.testing.assert_allclose(backward[0], np.array(first) / 3, rtol=1e-5)
 
 
@@ -178,16 +178,16 @@ def test_what_remains_of_paths(merge):
     paths = [[0, 1, 1, 0, 1], [2, 2, 2], [0, 0], [], [2, 0, 1]]
     rows = np.array([tag for path in paths for tag in path]).reshape(-1, 1)
     inputs = {"Input": rows, "Input_lod": lod(*map(len, paths))}
-    found = run("ctc_align", inputs, merge_repeated=merge)
+    result = run("ctc_align", inputs, merge_repeated=merge)
     left = [labels_of(p, 0) if merge else [tag for tag in p if tag] for p in paths]
-    assert found["Output"].ravel().tolist() == [tag for path in left for tag in path]
-    assert np.diff(found["Output_lod"][0]).tolist() == [len(path) for path in left]
+    assert result["Output"].ravel().tolist() == [tag for path in left for tag in path]
+    assert np.diff(result["Output_lod"][0]).tolist() == [len(path) for path in left]
 
 
 def test_nothing_remains():
-    found = run("ctc_align", {"Input": np.zeros((3, 1), int), "Input_lod": lod(1, 2)})
-    assert found["Output"].tolist() == [[-1]]
-    assert found["Output_lod"][0].tolist() == [0, 0, 0]
+    result = run("ctc_align", {"Input": np.zeros((3, 1), int), "Input_lod": lod(1, 2)})
+    assert result["Output"].tolist() == [[-1]]
+    assert result["Output_lod"][0].tolist() == [0, 0, 0]
 
 
 # ---- edit distance ------------------------------------------------------------------------------
@@ -212,10 +212,10 @@ def test_distance_of_many_pairs(seed):
         "Refs": np.concatenate(refs).reshape(-1, 1),
         "Refs_lod": lod(*map(len, refs)),
     }
-    found = run("edit_distance", inputs)
+    result = run("edit_distance", inputs)
     want = [plain_distance(*pair) for pair in zip(hyps, refs, strict=True)]
-    assert found["Out"].ravel().tolist() == want
-    assert found["SequenceNum"].tolist() == [6]
+    assert result["Out"].ravel().tolist() == want
+    assert result["SequenceNum"].tolist() == [6]
 
 
 def test_what_edit_distance_rejects():
@@ -235,17 +235,17 @@ def test_what_edit_distance_rejects():
 def chunks(labels, scheme, kinds):
     """Return (start, stop, kind) of each chunk, read tag by tag."""
     tags = {"IOB": "BI", "IOE": "IE", "IOBES": "BIES", "plain": "-"}[scheme]
-    found, start = [], None
+    result, start = [], None
     read = [(label // len(tags), tags[label % len(tags)]) for label in labels]
     for place, (kind, tag) in enumerate([*read, (kinds, "")]):
         before, last = read[place - 1] if place else (kinds, "")
         new = kind != before or tag in ("B", "S") or last in ("E", "S")
         if start is not None and new:
-            found.append((start, place, before))
+            result.append((start, place, before))
             start = None
         if kind != kinds and new:
             start = place
-    return found
+    return result
 
 
 @pytest.mark.parametrize(("scheme", "tags"), [("IOB", 2), ("IOE", 2), ("IOBES", 4), ("plain", 1)])
@@ -258,26 +258,26 @@ def test_chunks_as_they_are_read(scheme, tags, excluded):
     bounds = [0, 7, 8, 25, 40]
     inputs = {"Inference": guessed, "Label": real, "Label_lod": [np.array(bounds)]}
     attrs = {"num_chunk_types": 3, "chunk_scheme": scheme, "excluded_chunk_types": excluded}
-    found = run("chunk_eval", inputs, **attrs)
+    result = run("chunk_eval", inputs, **attrs)
     sets = []
     for labels in (guessed.ravel(), real.ravel()):
         spans = pairwise(bounds)
         all_of_them = [(a, c) for a, b in spans for c in chunks(labels[a:b], scheme, 3)]
         sets.append({c for c in all_of_them if c[1][2] not in excluded})
-    counts = [found[f"Num{kind}Chunks"][0] for kind in ("Infer", "Label", "Correct")]
+    counts = [result[f"Num{kind}Chunks"][0] for kind in ("Infer", "Label", "Correct")]
     assert counts == [len(sets[0]), len(sets[1]), len(sets[0] & sets[1])]
-    np.testing.assert_allclose(found["Precision"], [counts[2] / counts[0]], rtol=1e-6)
-    np.testing.assert_allclose(found["Recall"], [counts[2] / counts[1]], rtol=1e-6)
+    np.testing.assert_allclose(result["Precision"], [counts[2] / counts[0]], rtol=1e-6)
+    np.testing.assert_allclose(result["Recall"], [counts[2] / counts[1]], rtol=1e-6)
     np.testing.assert_allclose(
-        found["F1-Score"], [2 * counts[2] / (counts[0] + counts[1])], rtol=1e-6
+        result["F1-Score"], [2 * counts[2] / (counts[0] + counts[1])], rtol=1e-6
     )
 
 
 def test_no_chunks_at_all():
     outside = np.full((3, 1), 6)
     inputs = {"Inference": outside, "Label": outside, "Label_lod": lod(3)}
-    found = run("chunk_eval", inputs, num_chunk_types=3, chunk_scheme="IOB")
-    assert all(each.tolist() == [0] for each in found.values())
+    result = run("chunk_eval", inputs, num_chunk_types=3, chunk_scheme="IOB")
+    assert all(each.tolist() == [0] for each in result.values())
 
 
 def test_what_chunk_eval_rejects():

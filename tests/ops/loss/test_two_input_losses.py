@@ -51,48 +51,48 @@ def test_logits_far_from_zero():
         800,
     ]
     weights = {"Out": column(1, 1, 1, 1)}
-    found = gradients("sigmoid_cross_entropy_with_logits", {}, inputs, weights)["X"]
-    assert found.ravel().tolist() == [1, 0, 0, -1]
+    result = gradients("sigmoid_cross_entropy_with_logits", {}, inputs, weights)["X"]
+    assert result.ravel().tolist() == [1, 0, 0, -1]
 
 
 def test_labels_to_ignore_have_their_fraction_cut_off():
     """As the reference: 0.5 is ignored where 0 is, yet it counts among what divides."""
     inputs = {"X": column(1, 1, 1, 1), "Label": column(0, 0.5, 1, -0.5)}
     attrs = {"ignore_index": 0, "normalize": True}
-    found = run("sigmoid_cross_entropy_with_logits", inputs, **attrs)["Out"].ravel()
-    np.testing.assert_allclose(found, [0, 0, np.log1p(np.exp(-1)) / 3, 0], rtol=1e-6)
+    result = run("sigmoid_cross_entropy_with_logits", inputs, **attrs)["Out"].ravel()
+    np.testing.assert_allclose(result, [0, 0, np.log1p(np.exp(-1)) / 3, 0], rtol=1e-6)
 
 
 def test_where_all_labels_are_ignored_there_is_no_loss():
     inputs = {"X": column(1, 2), "Label": column(-100, -100)}
-    found = run("sigmoid_cross_entropy_with_logits", inputs, normalize=True)["Out"]
-    assert found.ravel().tolist() == [0, 0]
+    result = run("sigmoid_cross_entropy_with_logits", inputs, normalize=True)["Out"]
+    assert result.ravel().tolist() == [0, 0]
 
 
 def test_certainty_costs_no_more_than_a_hundred():
     with np.errstate(divide="ignore"):
-        found = run("bce_loss", {"X": column(0, 1), "Label": column(1, 0)})["Out"]
-    assert found.ravel().tolist() == [100, 100]
+        result = run("bce_loss", {"X": column(0, 1), "Label": column(1, 0)})["Out"]
+    assert result.ravel().tolist() == [100, 100]
 
 
 def test_four_kinds_of_taught_labels():
     """A click or none, with a teacher's score or none; numbers recorded from 1.8.5."""
     inputs = {"X": column(0.1, 0.1, 0.2, 0.3), "Label": column(-2, -1, 0, 1)}
-    found = run("teacher_student_sigmoid_loss", inputs)["Y"].ravel()
-    np.testing.assert_allclose(found, [0.744397, 0.644397, 1.596278, 1.408710], rtol=1e-6)
+    result = run("teacher_student_sigmoid_loss", inputs)["Y"].ravel()
+    np.testing.assert_allclose(result, [0.744397, 0.644397, 1.596278, 1.408710], rtol=1e-6)
 
 
 def test_scores_beyond_the_bounds_teach_nothing():
     inputs = {"X": column(14.9, 15, 16, -15, -14.9), "Label": column(0.3, 0.3, 0.3, 0.3, 0.3)}
     weights = {"Y": np.ones((5, 1), np.float32)}
-    found = gradients("teacher_student_sigmoid_loss", {}, inputs, weights)["X"].ravel()
-    assert (found != 0).tolist() == [True, False, False, False, True]
+    result = gradients("teacher_student_sigmoid_loss", {}, inputs, weights)["X"].ravel()
+    assert (result != 0).tolist() == [True, False, False, False, True]
 
 
 def test_target_that_is_not_above_zero_counts_nothing():
     inputs = {"X": column(1, 2, 3), "Target": column(0, -1, 0.5)}
-    found = run("kldiv_loss", inputs, reduction="none")["Loss"].ravel()
-    np.testing.assert_allclose(found, [0, 0, 0.5 * (np.log(0.5) - 3)], rtol=1e-6)
+    result = run("kldiv_loss", inputs, reduction="none")["Loss"].ravel()
+    np.testing.assert_allclose(result, [0, 0, 0.5 * (np.log(0.5) - 3)], rtol=1e-6)
 
 
 def test_unknown_reductions():
@@ -109,10 +109,10 @@ def test_centers_move_to_their_rows():
         "Centers": column(1, 7, 1),
         "CenterUpdateRate": np.array([0.5], np.float32),
     }
-    found = run("center_loss", inputs, cluster_num=3, need_update=True)
-    assert found["SampleCenterDiff"].ravel().tolist() == [3, 5, 0]
-    assert found["Loss"].ravel().tolist() == [4.5, 12.5, 0]
-    np.testing.assert_allclose(found["CentersOut"].ravel(), [1 + 0.5 * 8 / 3, 7, 1], rtol=1e-6)
+    result = run("center_loss", inputs, cluster_num=3, need_update=True)
+    assert result["SampleCenterDiff"].ravel().tolist() == [3, 5, 0]
+    assert result["Loss"].ravel().tolist() == [4.5, 12.5, 0]
+    np.testing.assert_allclose(result["CentersOut"].ravel(), [1 + 0.5 * 8 / 3, 7, 1], rtol=1e-6)
     kept = run("center_loss", inputs, cluster_num=3, need_update=False)["CentersOut"]
     np.testing.assert_array_equal(kept, inputs["Centers"])
 
@@ -158,7 +158,7 @@ def test_scores_far_apart_in_bpr_loss():
 def test_labels_to_ignore_weigh_nothing():
     inputs = {"X": np.array([[-1, -2], [-3, -4]], np.float32), "Label": np.array([1, 0])}
     inputs["Weight"] = np.array([0.5, 0.25], np.float32)
-    found = run("nll_loss", inputs, ignore_index=0)
-    assert (found["Out"].tolist(), found["Total_weight"].tolist()) == ([2], [0.25])
+    result = run("nll_loss", inputs, ignore_index=0)
+    assert (result["Out"].tolist(), result["Total_weight"].tolist()) == ([2], [0.25])
     nothing = run("nll_loss", {**inputs, "Label": np.array([0, 0])}, ignore_index=0)
     assert (nothing["Out"].tolist(), nothing["Total_weight"].tolist()) == ([0], [0])

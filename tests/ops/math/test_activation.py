@@ -22,8 +22,8 @@ def apply(op, X, **attrs):
 def slope(op, X, **attrs):
     """Return the gradient of the sum of an op's results."""
     X = np.asarray(X, np.float32)
-    given = {"X": X, "Out": apply(op, X, **attrs), "Out@GRAD": np.ones_like(X)}
-    return find(op + "_grad")(attrs).evaluate(given)["X@GRAD"]
+    inputs = {"X": X, "Out": apply(op, X, **attrs), "Out@GRAD": np.ones_like(X)}
+    return find(op + "_grad")(attrs).evaluate(inputs)["X@GRAD"]
 
 
 # ---- precision -----------------------------------------------------------------------------------
@@ -35,15 +35,15 @@ NORMAL = np.array([0.5 * math.erfc(-x / math.sqrt(2.0)) for x in EVERYWHERE])
 
 @pytest.mark.parametrize(("dtype", "off"), [(np.float32, 2e-7), (np.float64, 1e-14)])
 def test_error_function(dtype, off):
-    found = apply("erf", EVERYWHERE.astype(dtype))
-    assert found.dtype == dtype
-    np.testing.assert_allclose(found, ERF, rtol=0, atol=off)
+    result = apply("erf", EVERYWHERE.astype(dtype))
+    assert result.dtype == dtype
+    np.testing.assert_allclose(result, ERF, rtol=0, atol=off)
 
 
 @pytest.mark.parametrize(("dtype", "off"), [(np.float32, 2e-7), (np.float64, 1e-13)])
 def test_gelu_is_exact(dtype, off):
-    found = apply("gelu", EVERYWHERE.astype(dtype))
-    np.testing.assert_allclose(found, EVERYWHERE * NORMAL, rtol=off, atol=5 * off)
+    result = apply("gelu", EVERYWHERE.astype(dtype))
+    np.testing.assert_allclose(result, EVERYWHERE * NORMAL, rtol=off, atol=5 * off)
 
 
 def test_error_function_of_small_numbers_keeps_its_digits():
@@ -106,8 +106,8 @@ def test_gradient_of_maxout_reaches_the_first_of_equals():
 def slope_of_maxout(X):
     attrs = {"groups": 2}
     Out = apply("maxout", X, **attrs)
-    given = {"X": X, "Out": Out, "Out@GRAD": np.ones_like(Out)}
-    return find("maxout_grad")(attrs).evaluate(given)["X@GRAD"]
+    inputs = {"X": X, "Out": Out, "Out@GRAD": np.ones_like(Out)}
+    return find("maxout_grad")(attrs).evaluate(inputs)["X@GRAD"]
 
 
 # ---- options and missed ------------------------------------------------------------------------
@@ -120,10 +120,10 @@ def test_bounds_in_the_wrong_order():
 
 def test_tensors_go_before_attributes():
     X, one = np.array([1.0, 2.0, 3.0], np.float32), np.array([2.0], np.float32)
-    found = find("clip")({"min": 0.0, "max": 1.0}).evaluate({"X": X, "Max": one})["Out"]
-    np.testing.assert_array_equal(found, [1.0, 2.0, 2.0])
-    found = find("pow")({"factor": 9.0}).evaluate({"X": X, "FactorTensor": one})["Out"]
-    np.testing.assert_array_equal(found, [1.0, 4.0, 9.0])
+    result = find("clip")({"min": 0.0, "max": 1.0}).evaluate({"X": X, "Max": one})["Out"]
+    np.testing.assert_array_equal(result, [1.0, 2.0, 2.0])
+    result = find("pow")({"factor": 9.0}).evaluate({"X": X, "FactorTensor": one})["Out"]
+    np.testing.assert_array_equal(result, [1.0, 4.0, 9.0])
 
 
 @pytest.mark.parametrize(

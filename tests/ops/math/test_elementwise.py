@@ -74,8 +74,8 @@ def test_named_batch_size_is_preserved():
 
 
 def test_integers_are_divided_towards_zero():
-    found = find("elementwise_div")({}).evaluate({"X": np.array([-7, 7]), "Y": np.array([2, 2])})
-    np.testing.assert_array_equal(found["Out"], [-3, 3])
+    result = find("elementwise_div")({}).evaluate({"X": np.array([-7, 7]), "Y": np.array([2, 2])})
+    np.testing.assert_array_equal(result["Out"], [-3, 3])
 
 
 def test_whole_numbers_are_divided_towards_zero_and_floats_by_floor():
@@ -85,8 +85,8 @@ def test_whole_numbers_are_divided_towards_zero_and_floats_by_floor():
     }
     np.testing.assert_array_equal(whole["floordiv"]["Out"], [-3, -3, 3, 3])
     np.testing.assert_array_equal(whole["mod"]["Out"], [-1, 1, -1, 1])
-    found = find("elementwise_mod")({}).evaluate({"X": X / 1.0, "Y": Y / 1.0})["Out"]
-    np.testing.assert_array_equal(found, [1, -1, -1, 1])
+    result = find("elementwise_mod")({}).evaluate({"X": X / 1.0, "Y": Y / 1.0})["Out"]
+    np.testing.assert_array_equal(result, [1, -1, -1, 1])
 
 
 def test_floordiv_is_of_whole_numbers():
@@ -98,20 +98,23 @@ def test_floordiv_is_of_whole_numbers():
 
 def test_whole_powers_of_whole_numbers():
     X, Y = np.array([7, -7, 7]), np.array([2, 3, -2])
-    found = find("elementwise_pow")({}).evaluate({"X": X, "Y": Y})["Out"]
-    np.testing.assert_array_equal(found, [49, -343, 0])
+    result = find("elementwise_pow")({}).evaluate({"X": X, "Y": Y})["Out"]
+    np.testing.assert_array_equal(result, [49, -343, 0])
 
 
 def test_factors_of_whole_numbers_are_whole():
-    found = find("scale")({"scale": 2.7, "bias": 1.9}).evaluate({"X": np.array([3, -3])})["Out"]
-    np.testing.assert_array_equal(found, [7, -5])
+    result = find("scale")({"scale": 2.7, "bias": 1.9}).evaluate({"X": np.array([3, -3])})["Out"]
+    np.testing.assert_array_equal(result, [7, -5])
 
 
 def test_gradient_of_minus():
     op = OpDesc("minus", {"X": ["a"], "Y": ["b"]}, {"Out": ["y"]}, {})
     steps = find("minus")({}).grad_ops(op, lambda name: name + GRAD)
-    made = [(step.type, step.outputs["Out"], step.attrs) for step in steps]
-    assert made == [("scale", ["a@GRAD"], {"scale": 1.0}), ("scale", ["b@GRAD"], {"scale": -1.0})]
+    created = [(step.type, step.outputs["Out"], step.attrs) for step in steps]
+    assert created == [
+        ("scale", ["a@GRAD"], {"scale": 1.0}),
+        ("scale", ["b@GRAD"], {"scale": -1.0}),
+    ]
 
 
 def test_gradient_of_scale_reads_the_same_factor():
@@ -124,9 +127,9 @@ def test_gradient_of_scale_reads_the_same_factor():
 def test_equal_values_give_their_gradient_to_y():
     equal = np.array([1.0, 2.0], np.float32)
     for kind in ("elementwise_max_grad", "elementwise_min_grad"):
-        found = find(kind)({}).evaluate({"X": equal, "Y": equal, "Out@GRAD": equal + 5})
-        np.testing.assert_array_equal(found["X@GRAD"], [0, 0])
-        np.testing.assert_array_equal(found["Y@GRAD"], [6, 7])
+        result = find(kind)({}).evaluate({"X": equal, "Y": equal, "Out@GRAD": equal + 5})
+        np.testing.assert_array_equal(result["X@GRAD"], [0, 0])
+        np.testing.assert_array_equal(result["Y@GRAD"], [6, 7])
 
 
 def test_gradient_of_scale_is_scale_without_bias():

@@ -92,22 +92,22 @@ def test_cross_finds_its_axis_where_sizes_become_known():
 def test_columns_of_a_diagonal_are_the_later_axis():
     Input = np.arange(12.0).reshape(3, 4)
     for dims in ({"dim1": 0, "dim2": 1}, {"dim1": 1, "dim2": 0}):
-        found = find("trace")({"offset": 1, **dims}).evaluate({"Input": Input})["Out"]
-        np.testing.assert_array_equal(found, [1.0 + 6.0 + 11.0])
+        result = find("trace")({"offset": 1, **dims}).evaluate({"Input": Input})["Out"]
+        np.testing.assert_array_equal(result, [1.0 + 6.0 + 11.0])
 
 
 def test_norms_of_nothing_but_zeros_have_gradient_zero():
     zeros, one = np.zeros((2, 3)), np.ones(1)
-    given = {"X": zeros, "Y": zeros, "Out": np.zeros(1), "Out@GRAD": one}
-    found = find("dist_grad")({"p": 2.0}).evaluate(given)
-    np.testing.assert_array_equal(found["X@GRAD"], zeros)
-    given = {"X": zeros, "Out": np.zeros(2), "Out@GRAD": np.ones(2)}
-    np.testing.assert_array_equal(find("p_norm_grad")({}).evaluate(given)["X@GRAD"], zeros)
+    inputs = {"X": zeros, "Y": zeros, "Out": np.zeros(1), "Out@GRAD": one}
+    result = find("dist_grad")({"p": 2.0}).evaluate(inputs)
+    np.testing.assert_array_equal(result["X@GRAD"], zeros)
+    inputs = {"X": zeros, "Out": np.zeros(2), "Out@GRAD": np.ones(2)}
+    np.testing.assert_array_equal(find("p_norm_grad")({}).evaluate(inputs)["X@GRAD"], zeros)
 
 
 def test_rows_of_zeros_have_a_length():
-    found = find("cos_sim")({}).evaluate({"X": np.zeros((1, 2)), "Y": np.ones((1, 2))})
-    assert (found["Out"][0, 0], found["XNorm"][0, 0]) == (0.0, 1e-4)
+    result = find("cos_sim")({}).evaluate({"X": np.zeros((1, 2)), "Y": np.ones((1, 2))})
+    assert (result["Out"][0, 0], result["XNorm"][0, 0]) == (0.0, 1e-4)
 
 
 def test_what_is_no_number_is_close_to_its_like_if_asked():

@@ -45,8 +45,8 @@ def test_mean_is_of_floats():
 
 
 def test_average_of_whole_numbers_is_cut_off_towards_zero():
-    found = find("reduce_mean")({"dim": [1]}).evaluate({"X": np.array([[1, 2, 2], [-1, -2, -2]])})
-    np.testing.assert_array_equal(found["Out"], [1, -1])
+    result = find("reduce_mean")({"dim": [1]}).evaluate({"X": np.array([[1, 2, 2], [-1, -2, -2]])})
+    np.testing.assert_array_equal(result["Out"], [1, -1])
 
 
 @pytest.mark.parametrize("kind", ["reduce_all", "reduce_any"])
@@ -59,16 +59,16 @@ def test_logic_is_of_booleans(kind):
 def test_all_that_are_equal_to_an_extreme_get_its_gradient(kind):
     X = np.array([[2.0, 2.0, 2.0], [2.0, 2.0, 2.0]], np.float32)
     above = np.array([3.0, 5.0], np.float32)
-    given = {"X": X, "Out": X[:, 0], "Out@GRAD": above}
-    found = find(kind + "_grad")({"dim": [1]}).evaluate(given)["X@GRAD"]
-    np.testing.assert_array_equal(found, [[3.0] * 3, [5.0] * 3])
+    inputs = {"X": X, "Out": X[:, 0], "Out@GRAD": above}
+    result = find(kind + "_grad")({"dim": [1]}).evaluate(inputs)["X@GRAD"]
+    np.testing.assert_array_equal(result, [[3.0] * 3, [5.0] * 3])
 
 
 def test_gradient_of_a_product_with_zeros_is_finite():
     X = np.array([[2.0, 0.0, 3.0], [0.0, 4.0, 0.0]], np.float32)
-    given = {"X": X, "Out": np.zeros(2, np.float32), "Out@GRAD": np.ones(2, np.float32)}
-    found = find("reduce_prod_grad")({"dim": [1]}).evaluate(given)["X@GRAD"]
-    np.testing.assert_array_equal(found, [[0.0, 6.0, 0.0], [0.0, 0.0, 0.0]])
+    inputs = {"X": X, "Out": np.zeros(2, np.float32), "Out@GRAD": np.ones(2, np.float32)}
+    result = find("reduce_prod_grad")({"dim": [1]}).evaluate(inputs)["X@GRAD"]
+    np.testing.assert_array_equal(result, [[0.0, 6.0, 0.0], [0.0, 0.0, 0.0]])
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
@@ -80,27 +80,27 @@ def test_products_of_many_factors_are_exact(target, scale):
     X[-20:] /= np.float32(scale)
     wide = X.astype(np.float64)
     whole = wide.prod(axis=0)
-    given = {"X": X, "Out": whole.astype(np.float32), "Out@GRAD": np.ones(2, np.float32)}
-    forward = Case("reduce_prod", {"dim": [0]}, {"X": X}, {"Out": given["Out"]})
+    inputs = {"X": X, "Out": whole.astype(np.float32), "Out@GRAD": np.ones(2, np.float32)}
+    forward = Case("reduce_prod", {"dim": [0]}, {"X": X}, {"Out": inputs["Out"]})
     others = (whole / wide).astype(np.float32)
-    backward = Case("reduce_prod_grad", {"dim": [0]}, given, {"X@GRAD": others})
+    backward = Case("reduce_prod_grad", {"dim": [0]}, inputs, {"X@GRAD": others})
     for case in (forward, backward):
         (slot,) = case.results
         graph, feed = graph_of(case, [slot], NOBODY)
         run_passes(graph, pipeline(Options(), target), Context())
-        (found,) = runtime.load(target.emit(freeze(graph)))(feed)
-        np.testing.assert_allclose(found, case.results[slot], rtol=2e-7)
+        (result,) = runtime.load(target.emit(freeze(graph)))(feed)
+        np.testing.assert_allclose(result, case.results[slot], rtol=2e-7)
         meant = find(case.op)(case.attrs).evaluate(case.values)[slot]
         np.testing.assert_allclose(meant, case.results[slot], rtol=2e-7)
 
 
 def test_logsumexp_of_large_numbers_is_finite():
-    found = find("logsumexp")({"axis": [0]}).evaluate({"X": np.array([1000.0, 1000.0])})["Out"]
-    np.testing.assert_allclose(found, [1000.0 + np.log(2.0)])
+    result = find("logsumexp")({"axis": [0]}).evaluate({"X": np.array([1000.0, 1000.0])})["Out"]
+    np.testing.assert_allclose(result, [1000.0 + np.log(2.0)])
 
 
 def test_softmax_has_no_probability_of_zero():
     """As the reference, which counts what lies more than 64 below the largest as 64 below it."""
     X = np.array([[200.0, 0.0, 0.0, -100.0]], np.float32)
-    found = find("softmax")({}).evaluate({"X": X})["Out"]
-    np.testing.assert_allclose(found, [[1.0, 1.6038109e-28, 1.6038109e-28, 1.6038109e-28]])
+    result = find("softmax")({}).evaluate({"X": X})["Out"]
+    np.testing.assert_allclose(result, [[1.0, 1.6038109e-28, 1.6038109e-28, 1.6038109e-28]])

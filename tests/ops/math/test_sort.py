@@ -37,19 +37,19 @@ def test_top_k_of_too_few_columns():
 def test_k_that_only_data_decides(kind):
     types = {"X": TensorType(DType.FP32, (1, 4)), "K": TensorType(DType.INT32, (1,))}
     assert find(kind)({}).infer_types(types)["Out"].shape == (1, UNKNOWN)
-    found = find(kind)({}).evaluate({"X": ROW, "K": THREE})
-    np.testing.assert_array_equal(found["Out"], [[3.0, 3.0, 2.0]])
+    result = find(kind)({}).evaluate({"X": ROW, "K": THREE})
+    np.testing.assert_array_equal(result["Out"], [[3.0, 3.0, 2.0]])
     with pytest.raises(ValueError, match="K is 3, expected 1 to 2"):
         find(kind)({}).evaluate({"X": ROW[:, :2], "K": THREE})
 
 
 def test_the_first_of_equals_comes_first():
-    found = find("top_k")({"k": 3}).evaluate({"X": ROW})
-    np.testing.assert_array_equal(found["Indices"], [[1, 2, 3]])
-    found = find("argsort")({"descending": True}).evaluate({"X": ROW})
-    np.testing.assert_array_equal(found["Indices"], [[1, 2, 3, 0]])
-    found = find("argsort")({}).evaluate({"X": ROW})
-    np.testing.assert_array_equal(found["Indices"], [[0, 3, 1, 2]])
+    result = find("top_k")({"k": 3}).evaluate({"X": ROW})
+    np.testing.assert_array_equal(result["Indices"], [[1, 2, 3]])
+    result = find("argsort")({"descending": True}).evaluate({"X": ROW})
+    np.testing.assert_array_equal(result["Indices"], [[1, 2, 3, 0]])
+    result = find("argsort")({}).evaluate({"X": ROW})
+    np.testing.assert_array_equal(result["Indices"], [[0, 3, 1, 2]])
     assert find("arg_max")({"axis": 1}).evaluate({"X": ROW})["Out"] == [1]
 
 

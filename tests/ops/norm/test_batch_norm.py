@@ -22,25 +22,27 @@ def types(x: tuple[int, ...], **vectors: tuple[int, ...]) -> dict[str, TensorTyp
 def test_running_statistics_move_by_the_momentum() -> None:
     """Running = momentum*running + (1 - momentum)*batch, of the variance without correction."""
     sample = normalisation((4, 3, 2, 5), 3, momentum=0.8)
-    made = find("batch_norm")(sample.attrs).evaluate(sample.inputs)
+    created = find("batch_norm")(sample.attrs).evaluate(sample.inputs)
     x = sample.inputs["X"]
     for slot, kept, batch in (
         ("MeanOut", "Mean", x.mean(axis=(0, 2, 3))),
         ("VarianceOut", "Variance", x.var(axis=(0, 2, 3))),
     ):
-        np.testing.assert_allclose(made[slot], 0.8 * sample.inputs[kept] + 0.2 * batch, rtol=1e-6)
+        np.testing.assert_allclose(
+            created[slot], 0.8 * sample.inputs[kept] + 0.2 * batch, rtol=1e-6
+        )
     inverse = 1 / np.sqrt(x.var(axis=(0, 2, 3)) + 1e-5)
-    np.testing.assert_allclose(made["SavedVariance"], inverse, rtol=1e-6)
+    np.testing.assert_allclose(created["SavedVariance"], inverse, rtol=1e-6)
 
 
 def test_a_channel_far_from_zero_keeps_its_digits() -> None:
     """The variance is that of centred values; a difference of large squares would be lost."""
     sample = normalisation((1, 512, 3), 3, data_layout="NHWC")
-    given = [sample.inputs[slot] for slot in ("Scale", "Bias", "Mean", "Variance")]
+    inputs = [sample.inputs[slot] for slot in ("Scale", "Bias", "Mean", "Variance")]
     x = sample.inputs["X"] + np.float32(4096.0)
     y, mean, inverse, spare = np.empty_like(x), *np.empty((3, 3), np.float32)
-    kept = ((given[2], given[2].copy()), (given[3], given[3].copy()))
-    normalize_by_batch(x, y, *given[:2], (mean, inverse), kept, 0.9, 1e-5, spare)
+    kept = ((inputs[2], inputs[2].copy()), (inputs[3], inputs[3].copy()))
+    normalize_by_batch(x, y, *inputs[:2], (mean, inverse), kept, 0.9, 1e-5, spare)
     wide = {**sample.inputs, "X": x.astype(np.float64)}
     want = find("batch_norm")(sample.attrs).evaluate(wide)
     np.testing.assert_allclose(y, want["Y"], atol=2e-3)
@@ -69,16 +71,16 @@ def test_module_serves_every_batch_and_keeps_statistics(attrs: Any, places: str)
 
 def test_one_value_passes_and_leaves_statistics() -> None:
     sample = normalisation((1, 3, 1, 1), 3)
-    made = find("batch_norm")().evaluate(sample.inputs)
-    np.testing.assert_array_equal(made["Y"], sample.inputs["X"])
-    np.testing.assert_array_equal(made["VarianceOut"], sample.inputs["Variance"])
+    created = find("batch_norm")().evaluate(sample.inputs)
+    np.testing.assert_array_equal(created["Y"], sample.inputs["X"])
+    np.testing.assert_array_equal(created["VarianceOut"], sample.inputs["Variance"])
 
 
 def test_frozen_statistics_are_not_moved() -> None:
     sample = normalisation((4, 3, 2), 3, use_global_stats=True)
-    made = find("batch_norm")(sample.attrs).evaluate(sample.inputs)
-    np.testing.assert_array_equal(made["MeanOut"], sample.inputs["Mean"])
-    np.testing.assert_array_equal(made["SavedMean"], sample.inputs["Mean"])
+    created = find("batch_norm")(sample.attrs).evaluate(sample.inputs)
+    np.testing.assert_array_equal(created["MeanOut"], sample.inputs["Mean"])
+    np.testing.assert_array_equal(created["SavedMean"], sample.inputs["Mean"])
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ SAMPLES = [
     *(Sample(f"c_allreduce_{each}", X) for each in ("max", "min", "prod")),
     *(Sample(f"c_reduce_{each}", X, {"root_id": 0}) for each in ("sum", "max", "min", "prod")),
     Sample("c_allreduce_sum_rows", {**X, "X_rows": integers(4, high=9)}),
-    *(Sample("allreduce", X, {"reduce_type": each}) for each in range(4)),
+    *(Sample("allreduce", X, {"reduce_type": index}) for index in range(4)),
     Sample("c_broadcast", X, {"root": 0}),
     Sample("broadcast", X),
     Sample("barrier", X),

@@ -22,8 +22,8 @@ def deformed(images, filters, parts, op="deformable_conv", **attrs):
     """Return a sample whose taps move by up to a place and a half, never to a whole one."""
     sizes = {**PLAIN, **attrs}
     spans = [d * (taps - 1) + 1 for d, taps in zip(sizes["dilations"], filters[2:], strict=True)]
-    given = zip(images[2:], sizes["paddings"], spans, sizes["strides"], strict=True)
-    places = [(size + 2 * edge - span) // step + 1 for size, edge, span, step in given]
+    arguments = zip(images[2:], sizes["paddings"], spans, sizes["strides"], strict=True)
+    places = [(size + 2 * edge - span) // step + 1 for size, edge, span, step in arguments]
     taps = parts * filters[2] * filters[3]
     inputs = {
         "Input": numbers(*images),

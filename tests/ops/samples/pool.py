@@ -7,14 +7,14 @@ from tests.ops.samples import Sample, numbers
 
 def pooling(images, kind, ksize, **attrs):
     """Return a sample for images of this shape."""
-    given = {"pooling_type": kind, "ksize": ksize, **attrs}
-    return Sample("pool2d", {"X": numbers(*images)}, given, ("X",))
+    inputs = {"pooling_type": kind, "ksize": ksize, **attrs}
+    return Sample("pool2d", {"X": numbers(*images)}, inputs, ("X",))
 
 
 def volumes(images, kind, ksize, **attrs):
     """Return a sample for volumes of this shape."""
-    given = {"pooling_type": kind, "ksize": ksize, **attrs}
-    return Sample("pool3d", {"X": numbers(*images)}, given, X)
+    inputs = {"pooling_type": kind, "ksize": ksize, **attrs}
+    return Sample("pool3d", {"X": numbers(*images)}, inputs, X)
 
 
 def located(images, ksize, op="max_pool2d_with_index", **attrs):

@@ -22,15 +22,15 @@ def memory(lengths, initial=False, width=WIDTH, **attrs):
 
 def projected(lengths, initial=False, **attrs):
     """Return a sample of lstmp."""
-    given = memory(lengths, initial, **attrs)
+    arguments = memory(lengths, initial, **attrs)
     inputs = {
-        **given.inputs,
+        **arguments.inputs,
         "Weight": numbers(SIZE, 4 * WIDTH, seed=1),
         "ProjWeight": numbers(WIDTH, SIZE, seed=5),
     }
     if initial:
         inputs["H0"] = numbers(len(lengths), SIZE, seed=3)
-    return Sample("lstmp", inputs, attrs, (*given.grads, "ProjWeight"))
+    return Sample("lstmp", inputs, attrs, (*arguments.grads, "ProjWeight"))
 
 
 def gated(lengths, initial=False, bias=True, width=WIDTH, **attrs):

@@ -10,8 +10,8 @@ def resized(op, shape, sizes=(), **attrs):
     """Return a sample of resizing to these sizes, whatever their number."""
     names = ("out_d", "out_h", "out_w")[3 - len(sizes) :]
     method = op.removesuffix("_v2").removesuffix("_interp")
-    given = {"interp_method": method, **dict(zip(names, sizes, strict=True)), **attrs}
-    return Sample(op, {"X": numbers(*shape)}, given, ("X",))
+    inputs = {"interp_method": method, **dict(zip(names, sizes, strict=True)), **attrs}
+    return Sample(op, {"X": numbers(*shape)}, inputs, ("X",))
 
 
 def told(slot, value, op="bilinear_interp"):

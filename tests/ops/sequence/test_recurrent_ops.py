@@ -55,12 +55,12 @@ def test_lstm_is_its_unit_step_by_step():
     order = np.r_[WIDTH : 4 * WIDTH, :WIDTH]
     for row in sample.inputs["Input"]:
         gates = row + state @ sample.inputs["Weight"] + sample.inputs["Bias"]
-        made = run("lstm_unit", {"X": gates[:, order], "C_prev": cell})
-        state, cell = made["H"], made["C"]
+        created = run("lstm_unit", {"X": gates[:, order], "C_prev": cell})
+        state, cell = created["H"], created["C"]
         steps.append(state[0])
-    found = run("lstm", sample.inputs, **sample.attrs)
-    np.testing.assert_allclose(found["Hidden"], steps, rtol=1e-5)
-    np.testing.assert_allclose(found["Cell"][-1], cell[0], rtol=1e-5)
+    result = run("lstm", sample.inputs, **sample.attrs)
+    np.testing.assert_allclose(result["Hidden"], steps, rtol=1e-5)
+    np.testing.assert_allclose(result["Cell"][-1], cell[0], rtol=1e-5)
 
 
 def test_lstm_is_the_one_of_cudnn():
@@ -79,16 +79,16 @@ def test_lstm_is_the_one_of_cudnn():
         "H0": sample.inputs["InitH"][0],
         "C0": sample.inputs["InitC"][0],
     }
-    found = run("lstm", inputs, use_peepholes=False)["Hidden"].reshape(2, 4, hidden)
+    actual = run("lstm", inputs, use_peepholes=False)["Hidden"].reshape(2, 4, hidden)
     wanted = run("cudnn_lstm", sample.inputs, **sample.attrs)["Out"]
-    np.testing.assert_allclose(found.transpose(1, 0, 2), wanted, rtol=1e-5)
+    np.testing.assert_allclose(actual.transpose(1, 0, 2), wanted, rtol=1e-5)
 
 
 def test_projection_by_a_unit_matrix_changes_nothing():
     sample = memory((3, 1, 2))
     inputs = {**sample.inputs, "ProjWeight": np.eye(WIDTH, dtype=np.float32)}
-    found = run("lstmp", inputs, proj_activation="identity")["Projection"]
-    np.testing.assert_allclose(found, run("lstm", sample.inputs)["Hidden"], rtol=1e-6)
+    result = run("lstmp", inputs, proj_activation="identity")["Projection"]
+    np.testing.assert_allclose(result, run("lstm", sample.inputs)["Hidden"], rtol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -106,22 +106,22 @@ def test_sequences_are_computed_by_themselves(sample):
         for slot in ("H0", "C0"):
             if slot in alone:
                 alone[slot] = alone[slot][index : index + 1]
-        found = run(sample.op, alone, **sample.attrs)["Hidden"]
-        np.testing.assert_allclose(found, whole[begin:end], rtol=1e-5)
+        result = run(sample.op, alone, **sample.attrs)["Hidden"]
+        np.testing.assert_allclose(result, whole[begin:end], rtol=1e-5)
 
 
 def test_reverse_is_the_forward_of_reversed_rows():
     sample = gated((4,))
     backwards = {**sample.inputs, "Input": sample.inputs["Input"][::-1]}
-    found = run("gru", sample.inputs, is_reverse=True)["Hidden"]
-    np.testing.assert_allclose(found[::-1], run("gru", backwards)["Hidden"], rtol=1e-6)
+    result = run("gru", sample.inputs, is_reverse=True)["Hidden"]
+    np.testing.assert_allclose(result[::-1], run("gru", backwards)["Hidden"], rtol=1e-6)
 
 
 def test_projection_is_activated_like_the_cell():
     """As in the reference, for any `proj_activation` but "identity"."""
     sample = projected((3, 1))
-    made = [run("lstmp", sample.inputs, proj_activation=kind) for kind in ("relu", "tanh")]
-    np.testing.assert_array_equal(made[0]["Projection"], made[1]["Projection"])
+    created = [run("lstmp", sample.inputs, proj_activation=kind) for kind in ("relu", "tanh")]
+    np.testing.assert_array_equal(created[0]["Projection"], created[1]["Projection"])
 
 
 def test_no_gradient_comes_in_by_the_cell():
@@ -146,10 +146,10 @@ def test_gates_far_out_are_finite():
     sample = gated((2,))
     inputs = {**sample.inputs, "Input": sample.inputs["Input"] * 1e4}
     with np.errstate(all="raise", under="ignore"):
-        made = run("gru", inputs)["Hidden"]
-        found = gradients("gru", {}, inputs, {"Hidden": numbers(2, WIDTH)})["Input"]
-    assert np.isfinite(made).all()
-    assert np.isfinite(found).all()
+        created = run("gru", inputs)["Hidden"]
+        result = gradients("gru", {}, inputs, {"Hidden": numbers(2, WIDTH)})["Input"]
+    assert np.isfinite(created).all()
+    assert np.isfinite(result).all()
 
 
 BAD_SHAPES = [

@@ -22,7 +22,7 @@ def block() -> Any:
 def coalesced(block: Any, *tensors: Any, **attrs: Any) -> Any:
     """Put tensors into one, in place; returns the whole."""
     whole = block.create_var(name="whole", dtype="float32")
-    names = [each.name for each in tensors]
+    names = [tensor.name for tensor in tensors]
     outputs = {"Output": names, "FusedOutput": ["whole"]}
     block.append_op("coalesce_tensor", {"Input": names}, outputs, {"copy_data": True, **attrs})
     return whole
@@ -47,8 +47,8 @@ def test_a_write_to_the_whole_is_seen_in_its_parts(block: Any) -> None:
     x, y = pair()
     coalesced(block, x, y)
     scaled(block, "whole", 3.0)
-    found = run(block, x, y, layers.elementwise_add(x, x))
-    assert [each.tolist() for each in found] == [[3, 3], [[6, 6, 6]], [6, 6]]
+    result = run(block, x, y, layers.elementwise_add(x, x))
+    assert [each.tolist() for each in result] == [[3, 3], [[6, 6, 6]], [6, 6]]
 
 
 def test_a_write_to_a_part_is_seen_in_the_whole(block: Any) -> None:
@@ -58,8 +58,8 @@ def test_a_write_to_a_part_is_seen_in_the_whole(block: Any) -> None:
     total = layers.reduce_sum(whole)
     scaled(block, "whole", 2.0)
     scaled(block, y.name, 10.0)
-    found = run(block, total, x, y, layers.reduce_sum(whole))
-    assert [each.tolist() for each in found] == [[16], [10, 10], [[40, 40, 40]], [140]]
+    result = run(block, total, x, y, layers.reduce_sum(whole))
+    assert [each.tolist() for each in result] == [[16], [10, 10], [[40, 40, 40]], [140]]
 
 
 def test_state_that_shares_memory_is_kept(block: Any) -> None:
@@ -76,9 +76,9 @@ def test_state_that_shares_memory_is_kept(block: Any) -> None:
 def test_constants_take_the_place_of_values(block: Any) -> None:
     x, y = pair()
     whole = coalesced(block, x, y, copy_data=False, set_constant=True, constant=0.5)
-    found = run(block, x, y, whole)
-    assert [each.tolist() for each in found[:2]] == [[0.5, 0.5], [[0.5] * 3]]
-    assert found[2].shape == (2048,)
+    result = run(block, x, y, whole)
+    assert [each.tolist() for each in result[:2]] == [[0.5, 0.5], [[0.5] * 3]]
+    assert result[2].shape == (2048,)
 
 
 def test_inputs_have_the_declared_element_type(block: Any) -> None:

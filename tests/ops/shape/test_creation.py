@@ -63,8 +63,8 @@ def test_gradient_of_cast_is_a_cast_back():
 
 def test_cast_cuts_fractions_off():
     op = find("cast")({"in_dtype": 5, "out_dtype": 3})
-    found = op.evaluate({"X": np.array([-1.5, 0.0, 2.7], np.float32)})["Out"]
-    np.testing.assert_array_equal(found, [-1, 0, 2])
+    result = op.evaluate({"X": np.array([-1.5, 0.0, 2.7], np.float32)})["Out"]
+    np.testing.assert_array_equal(result, [-1, 0, 2])
 
 
 @pytest.mark.parametrize(("text", "dtype"), [("0x10", 5), ("inf", 3), ("nan", 2), ("two", 5)])
@@ -79,35 +79,35 @@ def test_constants_of_sizes_and_numbers_from_tensors():
     op = find("fill_constant")({"dtype": 3})
     known = {"ShapeTensor": TensorType(DType.INT32, (2,))}
     assert op.infer_types(known)["Out"].shape == (UNKNOWN, UNKNOWN)
-    found = op.evaluate({"ShapeTensor": sizes, "ValueTensor": number})["Out"]
-    np.testing.assert_array_equal(found, np.full((2, 3), 7))
+    result = op.evaluate({"ShapeTensor": sizes, "ValueTensor": number})["Out"]
+    np.testing.assert_array_equal(result, np.full((2, 3), 7))
 
 
 def test_a_number_is_of_the_type_it_fills():
-    given = {"ValueTensor": TensorType(DType.FP32, (1,))}
+    inputs = {"ValueTensor": TensorType(DType.FP32, (1,))}
     with pytest.raises(ShapeError, match="ValueTensor is f32"):
-        find("fill_constant")({"shape": [2], "dtype": 3}).infer_types(given)
+        find("fill_constant")({"shape": [2], "dtype": 3}).infer_types(inputs)
 
 
 def test_booleans_are_filled_with_what_they_can_hold():
-    given = {"X": TensorType(DType.FP32, (2,))}
+    inputs = {"X": TensorType(DType.FP32, (2,))}
     with pytest.raises(BadAttribute, match=r"'value' 1.5 is not representable as bool"):
-        find("fill_any_like")({"value": 1.5, "dtype": 0}).infer_types(given)
+        find("fill_any_like")({"value": 1.5, "dtype": 0}).infer_types(inputs)
 
 
 def test_sequences_are_counted_in_place_of_rows():
-    given = {"Input": np.zeros((6, 2)), "Input_lod": [np.array([0, 1, 3]), np.array([0, 2, 5, 6])]}
+    inputs = {"Input": np.zeros((6, 2)), "Input_lod": [np.array([0, 1, 3]), np.array([0, 2, 5, 6])]}
     attrs = {"shape": [-1, 4], "value": 2.0}
     op = find("fill_constant_batch_size_like")(attrs)
-    assert op.evaluate(given)["Out"].shape == (3, 4)
+    assert op.evaluate(inputs)["Out"].shape == (3, 4)
     assert op.evaluate({"Input": np.zeros((6, 2))})["Out"].shape == (6, 4)
 
 
 @pytest.mark.parametrize(("start", "end", "step"), [(0, 1, 0), (3, 1, 1), (1, 3, -1)])
 def test_steps_that_do_not_lead_there(start, end, step):
-    given = {"Start": np.array([start]), "End": np.array([end]), "Step": np.array([step])}
+    inputs = {"Start": np.array([start]), "End": np.array([end]), "Step": np.array([step])}
     with pytest.raises(ValueError, match=f"step {step} does not reach {end} from {start}"):
-        find("range")({}).evaluate(given)
+        find("range")({}).evaluate(inputs)
 
 
 def test_a_range_of_nothing():
@@ -123,8 +123,8 @@ def test_one_hot_numbers_are_places():
 
 def test_shards_cover_the_index():
     attrs = {"index_num": 7, "nshards": 3}
-    X, found = np.arange(7)[:, np.newaxis], []
+    X, result = np.arange(7)[:, np.newaxis], []
     for shard in range(3):
         out = find("shard_index")({**attrs, "shard_id": shard}).evaluate({"X": X})["Out"]
-        found += [(shard, int(place)) for place in out[out >= 0]]
-    assert found == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2), (2, 0)]
+        result += [(shard, int(place)) for place in out[out >= 0]]
+    assert result == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2), (2, 0)]

@@ -58,16 +58,16 @@ def test_no_place_at_all_is_the_whole():
 def test_gradient_of_a_row_taken_twice(overwrite, want):
     weights = {"Out": np.repeat([[1], [2], [4]], 3, axis=1).astype(np.float32)}
     inputs = {"X": X, "Index": np.array([1, 2, 1])}
-    found = gradients("gather", {"overwrite": overwrite}, inputs, weights)["X"]
-    np.testing.assert_array_equal(found[:, 0], want)
+    result = gradients("gather", {"overwrite": overwrite}, inputs, weights)["X"]
+    np.testing.assert_array_equal(result[:, 0], want)
 
 
 @pytest.mark.parametrize(("overwrite", "want"), [(True, [0, 9, 2, 3]), (False, [0, 15, 2, 3])])
 def test_rows_that_are_written_twice(overwrite, want):
     updates = np.repeat([[6], [9]], 3, axis=1).astype(np.float32)
     inputs = {"X": X, "Ids": np.array([1, 1]), "Updates": updates}
-    found = find("scatter")({"overwrite": overwrite}).evaluate(inputs)["Out"]
-    np.testing.assert_array_equal(found[:, 0], [want[0], want[1], X[2, 0], X[3, 0]])
+    result = find("scatter")({"overwrite": overwrite}).evaluate(inputs)["Out"]
+    np.testing.assert_array_equal(result[:, 0], [want[0], want[1], X[2, 0], X[3, 0]])
 
 
 @pytest.mark.parametrize(
@@ -97,18 +97,18 @@ def test_how_many_are_true_only_data_knows():
 
 
 def test_values_in_the_order_of_first_use():
-    found = find("unique_with_counts")({"dtype": 3}).evaluate({"X": np.array([5, 2, 5, 9, 2, 5])})
-    assert found["Out"].tolist() == [5, 2, 9]
-    assert found["Index"].tolist() == [0, 1, 0, 2, 1, 0]
-    assert found["Count"].tolist() == [3, 2, 1]
+    result = find("unique_with_counts")({"dtype": 3}).evaluate({"X": np.array([5, 2, 5, 9, 2, 5])})
+    assert result["Out"].tolist() == [5, 2, 9]
+    assert result["Index"].tolist() == [0, 1, 0, 2, 1, 0]
+    assert result["Count"].tolist() == [3, 2, 1]
 
 
 def test_values_that_are_sorted():
-    found = find("unique")({"is_sorted": True}).evaluate({"X": np.array([[5, 2], [2, 9]])})
-    assert found["Out"].tolist() == [2, 5, 9]
-    assert found["Indices"].tolist() == [1, 0, 3]
-    assert found["Index"].tolist() == [1, 0, 0, 2]
-    assert found["Counts"].tolist() == [2, 1, 1]
+    result = find("unique")({"is_sorted": True}).evaluate({"X": np.array([[5, 2], [2, 9]])})
+    assert result["Out"].tolist() == [2, 5, 9]
+    assert result["Indices"].tolist() == [1, 0, 3]
+    assert result["Index"].tolist() == [1, 0, 0, 2]
+    assert result["Counts"].tolist() == [2, 1, 1]
 
 
 # ---- parts

@@ -45,14 +45,14 @@ def test_random_numbers_are_floats():
 
 
 def test_dropout_keeps_its_share():
-    found = dropped(fix_seed=True, seed=3)
-    assert abs(found["Mask"].mean() - 0.75) < 0.02
-    np.testing.assert_array_equal(found["Out"], X * found["Mask"])
+    result = dropped(fix_seed=True, seed=3)
+    assert abs(result["Mask"].mean() - 0.75) < 0.02
+    np.testing.assert_array_equal(result["Out"], X * result["Mask"])
 
 
 def test_dropout_upscales_what_it_keeps():
-    found = dropped(fix_seed=True, seed=3, **UPSCALED)
-    np.testing.assert_allclose(found["Out"], X * found["Mask"] / 0.75, rtol=1e-6)
+    result = dropped(fix_seed=True, seed=3, **UPSCALED)
+    np.testing.assert_allclose(result["Out"], X * result["Mask"] / 0.75, rtol=1e-6)
 
 
 def test_seed_of_dropout_counts_only_when_fixed():
@@ -95,9 +95,9 @@ def test_seed_of_dropout_from_a_tensor():
 @pytest.mark.parametrize(("probability", "kept"), [(0.0, 1), (1.0, 0)])
 @pytest.mark.parametrize("attrs", [{}, UPSCALED])
 def test_dropout_of_nothing_and_of_all(probability, kept, attrs):
-    found = dropped(**attrs | {"dropout_prob": probability})
-    assert (found["Mask"] == kept).all()
-    np.testing.assert_array_equal(found["Out"], X * kept)
+    result = dropped(**attrs | {"dropout_prob": probability})
+    assert (result["Mask"] == kept).all()
+    np.testing.assert_array_equal(result["Out"], X * kept)
 
 
 def test_whole_numbers_are_even_over_their_range():
@@ -114,40 +114,40 @@ def test_a_range_of_no_whole_number():
 
 
 def test_permutations_have_every_number_once():
-    found = find("randperm")({"n": 50}).evaluate({})["Out"]
-    assert sorted(found.tolist()) == list(range(50))
+    result = find("randperm")({"n": 50}).evaluate({})["Out"]
+    assert sorted(result.tolist()) == list(range(50))
 
 
 def test_bernoulli_keeps_its_probability():
-    found = find("bernoulli")({}).evaluate({"X": np.full(20_000, 0.3, np.float32)})["Out"]
-    assert set(found.tolist()) == {0.0, 1.0}
-    assert abs(found.mean() - 0.3) < 0.02
+    result = find("bernoulli")({}).evaluate({"X": np.full(20_000, 0.3, np.float32)})["Out"]
+    assert set(result.tolist()) == {0.0, 1.0}
+    assert abs(result.mean() - 0.3) < 0.02
 
 
 def test_choices_by_weight():
     weights = np.tile(np.array([0.2, 0.0, 0.5, 0.3], np.float32), (20_000, 1))
-    found = find("sampling_id")({}).evaluate({"X": weights})["Out"]
-    shares = np.bincount(found, minlength=4) / len(found)
+    result = find("sampling_id")({}).evaluate({"X": weights})["Out"]
+    shares = np.bincount(result, minlength=4) / len(result)
     np.testing.assert_allclose(shares, [0.2, 0.0, 0.5, 0.3], atol=0.02)
 
 
 def test_crops_are_parts_at_places_of_their_own():
     image = np.arange(4 * 6 * 7).reshape(4, 6, 7)
     op = find("random_crop")({"shape": [2, 3]})
-    found = op.evaluate({"X": image, "Seed": np.array([5])})
-    places = {int(part[0, 0] - 42 * i) for i, part in enumerate(found["Out"])}
+    result = op.evaluate({"X": image, "Seed": np.array([5])})
+    places = {int(part[0, 0] - 42 * i) for i, part in enumerate(result["Out"])}
     assert len(places) > 1
-    steps = found["Out"] - found["Out"][:, :1, :1]
+    steps = result["Out"] - result["Out"][:, :1, :1]
     np.testing.assert_array_equal(steps, np.tile([[0, 1, 2], [7, 8, 9]], (4, 1, 1)))
-    after = op.evaluate({"X": image, "Seed": found["SeedOut"]})
-    assert (after["SeedOut"] != found["SeedOut"]).all()
+    after = op.evaluate({"X": image, "Seed": result["SeedOut"]})
+    assert (after["SeedOut"] != result["SeedOut"]).all()
 
 
 def test_rows_are_shuffled_and_come_back():
     rows = np.arange(12.0).reshape(6, 2)
-    found = find("shuffle_batch")({}).evaluate({"X": rows, "Seed": np.array([5])})
-    np.testing.assert_array_equal(found["Out"], rows[found["ShuffleIdx"]])
-    assert sorted(found["ShuffleIdx"].tolist()) == list(range(6))
+    result = find("shuffle_batch")({}).evaluate({"X": rows, "Seed": np.array([5])})
+    np.testing.assert_array_equal(result["Out"], rows[result["ShuffleIdx"]])
+    assert sorted(result["ShuffleIdx"].tolist()) == list(range(6))
 
 
 def test_seed_is_drawn_if_there_is_none():

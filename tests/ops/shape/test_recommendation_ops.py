@@ -43,14 +43,14 @@ RECORDED = {
 @pytest.mark.parametrize(("dtype", "width"), RECORDED)
 def test_hashes_of_the_reference(dtype: Any, width: int) -> None:
     rows = np.arange(7, 7 + 2 * width, dtype=dtype).reshape(2, width)
-    found = run("hash", {"X": rows}, num_hash=2, mod_by=1000003)["Out"]
-    assert (found.shape, found.dtype) == ((2, 2, 1), dtype)
-    assert found[:, :, 0].tolist() == RECORDED[dtype, width]
+    result = run("hash", {"X": rows}, num_hash=2, mod_by=1000003)["Out"]
+    assert (result.shape, result.dtype) == ((2, 2, 1), dtype)
+    assert result[:, :, 0].tolist() == RECORDED[dtype, width]
 
 
 def test_hash_beyond_its_element_type_wraps() -> None:
-    found = run("hash", {"X": np.array([[1, 2]], np.int32)}, num_hash=2, mod_by=2**63 - 1)
-    assert found["Out"].ravel().tolist() == [518264891, -1689332505]
+    result = run("hash", {"X": np.array([[1, 2]], np.int32)}, num_hash=2, mod_by=2**63 - 1)
+    assert result["Out"].ravel().tolist() == [518264891, -1689332505]
 
 
 def test_hash_of_no_rows() -> None:
@@ -94,9 +94,9 @@ def test_counts_go_back_in_the_place_of_a_gradient(lengths: Any, rows: Any, use_
     inputs = {"X": numbers(3, 4, low=1, high=2), "CVM": COUNTS}
     inputs |= {"X_lod": lod(lengths)} if lengths else {}
     attrs, weight = {"use_cvm": use_cvm}, numbers(3, 4 if use_cvm else 2, seed=3)
-    found = gradients("cvm", attrs, inputs, {"Y": weight})["X"]
-    np.testing.assert_array_equal(found[:, :2], COUNTS[[*rows]])
-    np.testing.assert_array_equal(found[:, 2:], weight[:, -2:])
+    result = gradients("cvm", attrs, inputs, {"Y": weight})["X"]
+    np.testing.assert_array_equal(result[:, :2], COUNTS[[*rows]])
+    np.testing.assert_array_equal(result[:, 2:], weight[:, -2:])
 
 
 @pytest.mark.parametrize(
@@ -137,23 +137,23 @@ def filtered(wanted: Any, is_lod: bool = True, **given: Any) -> dict[str, Any]:
 
 
 def test_sequences_of_a_tag_pass() -> None:
-    found = filtered([1, 7])
-    np.testing.assert_array_equal(found["Out"], numbers(6, 2)[[0, 3, 4, 5]])
-    assert found["Out_lod"][0].tolist() == [0, 1, 4]
-    assert found["LossWeight"].tolist() == [[1], [1]]
-    assert found["IndexMap"].tolist() == [[0, 0, 1], [1, 3, 3]]
-    assert found["IndexMap_lod"][0].tolist() == found["LossWeight_lod"][0].tolist() == [0, 1, 2]
+    result = filtered([1, 7])
+    np.testing.assert_array_equal(result["Out"], numbers(6, 2)[[0, 3, 4, 5]])
+    assert result["Out_lod"][0].tolist() == [0, 1, 4]
+    assert result["LossWeight"].tolist() == [[1], [1]]
+    assert result["IndexMap"].tolist() == [[0, 0, 1], [1, 3, 3]]
+    assert result["IndexMap_lod"][0].tolist() == result["LossWeight_lod"][0].tolist() == [0, 1, 2]
 
 
 def test_a_sequence_without_rows_may_pass() -> None:
-    found = filtered([4])
-    assert (found["Out"].shape, found["Out_lod"][0].tolist()) == ((0, 2), [0, 0])
-    assert found["LossWeight"].tolist() == [[1]]
+    result = filtered([4])
+    assert (result["Out"].shape, result["Out_lod"][0].tolist()) == ((0, 2), [0, 0])
+    assert result["LossWeight"].tolist() == [[1]]
 
 
 def test_what_has_no_list_of_tags_does_not_pass() -> None:
-    found = filtered([1], is_lod=False)
-    assert found["IndexMap"].tolist() == [[0, 0, 1], [1, 3, 1]]
+    result = filtered([1], is_lod=False)
+    assert result["IndexMap"].tolist() == [[0, 0, 1], [1, 3, 1]]
 
 
 @pytest.mark.parametrize(

@@ -17,25 +17,25 @@ IDS = np.array([[2], [0], [2]])
 
 
 def test_sparse_gradient_is_a_row_for_each_id() -> None:
-    given = {"W": TABLE, "Ids": IDS, "Out@GRAD": ABOVE}
+    inputs = {"W": TABLE, "Ids": IDS, "Out@GRAD": ABOVE}
     gradient = find("lookup_table_grad")
-    found = gradient({"is_sparse": True}).evaluate(given)
-    np.testing.assert_array_equal(found["W@GRAD"], ABOVE)
-    np.testing.assert_array_equal(found["W_rows@GRAD"], [2, 0, 2])
+    result = gradient({"is_sparse": True}).evaluate(inputs)
+    np.testing.assert_array_equal(result["W@GRAD"], ABOVE)
+    np.testing.assert_array_equal(result["W_rows@GRAD"], [2, 0, 2])
     whole = find("densify_rows")({"height": 4}).evaluate(
-        {"X": found["W@GRAD"], "X_rows": found["W_rows@GRAD"]}
+        {"X": result["W@GRAD"], "X_rows": result["W_rows@GRAD"]}
     )
-    dense = gradient({}).evaluate(given)
+    dense = gradient({}).evaluate(inputs)
     np.testing.assert_array_equal(whole["Out"], dense["W@GRAD"])
 
 
 @pytest.mark.parametrize("sparse", [False, True])
 def test_padding_gets_no_gradient(sparse: bool) -> None:
-    given = {"W": TABLE, "Ids": IDS, "Out@GRAD": ABOVE}
-    found = find("lookup_table_grad")({"is_sparse": sparse, "padding_idx": 2}).evaluate(given)
-    rows = found["W@GRAD"][[0, 2]] if sparse else found["W@GRAD"][[2]]
+    inputs = {"W": TABLE, "Ids": IDS, "Out@GRAD": ABOVE}
+    result = find("lookup_table_grad")({"is_sparse": sparse, "padding_idx": 2}).evaluate(inputs)
+    rows = result["W@GRAD"][[0, 2]] if sparse else result["W@GRAD"][[2]]
     assert not rows.any()
-    np.testing.assert_array_equal(found["W@GRAD"][1 if sparse else 0], ABOVE[1])
+    np.testing.assert_array_equal(result["W@GRAD"][1 if sparse else 0], ABOVE[1])
 
 
 def test_types_of_gradients() -> None:
@@ -46,8 +46,8 @@ def test_types_of_gradients() -> None:
     }
     gradient = find("lookup_table_grad")
     assert gradient({}).infer_types(types) == {"W@GRAD": types["W"]}
-    found = gradient({"is_sparse": True}).infer_types(types)
-    assert [str(each) for each in found.values()] == ["f32[?, 3]", "i64[?]"]
+    result = gradient({"is_sparse": True}).infer_types(types)
+    assert [str(each) for each in result.values()] == ["f32[?, 3]", "i64[?]"]
 
 
 @pytest.mark.parametrize(("ids", "wrong"), [([1, 4], "id 4 at position 1"), ([-1], "id -1 at")])
@@ -83,8 +83,8 @@ def test_merging_rows() -> None:
 def test_no_rows_at_all() -> None:
     rows, total = merge_rows(np.empty((0, 3), np.float32), np.empty(0, np.int64))
     assert (rows.shape, total.shape) == ((0,), (0, 3))
-    given = {"Param": TABLE, "Grad": total, "Grad_rows": rows, "LearningRate": np.ones(1)}
-    np.testing.assert_array_equal(find("sgd_rows")({}).evaluate(given)["ParamOut"], TABLE)
+    inputs = {"Param": TABLE, "Grad": total, "Grad_rows": rows, "LearningRate": np.ones(1)}
+    np.testing.assert_array_equal(find("sgd_rows")({}).evaluate(inputs)["ParamOut"], TABLE)
 
 
 def test_only_sparse_gradients_are_merged() -> None:

@@ -43,12 +43,12 @@ def updated(kind, height, width):
         params.append(f"param {name}: f32{one or f'[{height}, {width}]'}")
         sides.append(f"{name}={name}")
         outs += [name] if name != "LearningRate" else []
-    made = ", ".join(
+    created = ", ".join(
         f"{name}Out={name}#1: f32{'[1]' if 'Pow' in name else f'[{height}, {width}]'} over {name}"
         for name in outs
     )
     feeds = [f"feed g: f32[N, {width}]", "feed rows: i64[N]"]
-    call = f"({made}) = {kind}({', '.join(sides)}, Grad=g, Grad_rows=rows)"
+    call = f"({created}) = {kind}({', '.join(sides)}, Grad=g, Grad_rows=rows)"
     return "\n  ".join(["graph main {", *feeds, *params, call]) + "\n}\n"
 
 

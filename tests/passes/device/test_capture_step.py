@@ -17,21 +17,21 @@ CAPTURED = "step.uploads = uploads"
 
 
 def reasons(made):
-    return [each for each in made.context.missed if each.name == "capture_step"]
+    return [note for note in made.context.missed if note.name == "capture_step"]
 
 
 @pytest.mark.device
 def test_every_sample_is_captured_or_has_a_reason():
     """What the pass sees of the ops, and what the code does, agree."""
-    found = []
+    actual = []
     for sample in (each for each in FORWARD if each is FIRST[each.op]):
         case = forward(sample)
         graph, _ = graph_of(case, wanted(case), NOBODY)
-        made = compile_graph(graph, target="triton", options=Options())
-        is_captured = CAPTURED in made.module.source
-        assert is_captured is not bool(reasons(made)), sample.op
-        found.append(is_captured)
-    assert sum(found) > len(found) * 3 / 4
+        created = compile_graph(graph, target="triton", options=Options())
+        is_captured = CAPTURED in created.module.source
+        assert is_captured is not bool(reasons(created)), sample.op
+        actual.append(is_captured)
+    assert sum(actual) > len(actual) * 3 / 4
 
 
 def program():
@@ -53,10 +53,10 @@ def test_the_uploads_of_a_step_are_its_feeds_and_keys():
 def test_the_report_has_the_reasons():
     main, y, count = program()
     options = Options()
-    made = compile_stages(main, feed=["x"], fetch=[y, count], target="triton", options=options)
-    assert {each.reason for each in reasons(made)} == {"it runs on the host"}
-    assert CAPTURED not in made.module.source
-    assert "capture_step" in str(compiler.explain(made.module))
+    created = compile_stages(main, feed=["x"], fetch=[y, count], target="triton", options=options)
+    assert {reason.reason for reason in reasons(created)} == {"it runs on the host"}
+    assert CAPTURED not in created.module.source
+    assert "capture_step" in str(compiler.explain(created.module))
 
 
 def test_it_is_an_option():

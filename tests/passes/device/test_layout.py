@@ -99,8 +99,8 @@ def test_the_host_reads_transposed_filters_too():
 
 
 def test_numpy_code_leaves_images_as_written():
-    assert "layout" not in [each.name for each in pipeline(Options())]
-    assert "layout" in [each.name for each in pipeline(Options(), TritonTarget())]
+    assert "layout" not in [pass_.name for pass_ in pipeline(Options())]
+    assert "layout" in [pass_.name for pass_ in pipeline(Options(), TritonTarget())]
 
 
 def test_dropout_lies_as_its_neighbours_do_unless_it_is_seeded():

@@ -49,9 +49,9 @@ BOUNDS = {"fp16": 2e-2, "bf16": 4e-2}
 def test_a_predictor_computes_in_two_bytes(model: Path, dtype: str) -> None:
     wide = Predictor(read_inference_model(str(model)))
     half = Predictor(read_inference_model(str(model)), options=Options(dtype=dtype))
-    (wanted,), (found,) = wide.run(FEED), half.run(FEED)
-    assert found.dtype == np.float32 and not np.array_equal(found, wanted)
-    np.testing.assert_allclose(found, wanted, rtol=BOUNDS[dtype], atol=2e-4)
+    (wanted,), (actual,) = wide.run(FEED), half.run(FEED)
+    assert actual.dtype == np.float32 and not np.array_equal(actual, wanted)
+    np.testing.assert_allclose(actual, wanted, rtol=BOUNDS[dtype], atol=2e-4)
 
 
 @pytest.mark.parametrize("dtype", BOUNDS)
@@ -59,13 +59,13 @@ def test_weights_that_are_constant_are_cast_ahead(model: Path, dtype: str) -> No
     saved = read_inference_model(str(model))
     sizes = []
     for chosen in ("fp32", dtype):
-        params = {name: each.array for name, each in saved.params.items()}
+        params = {name: param.array for name, param in saved.params.items()}
         fetch = [var.name for var in saved.fetches]
         options = Options(dtype=chosen)
         module = compiler.compile(
             saved.program, feed=["x"], fetch=fetch, params=params, options=options
         )
-        sizes.append(sum(params[each.name].nbytes for each in module.params))
+        sizes.append(sum(params[param.name].nbytes for param in module.params))
     assert sizes[1] <= sizes[0] / 2
 
 
@@ -76,15 +76,15 @@ def test_the_environment_enables_it_for_an_executor(
 ) -> None:
     if isinstance(place, fluid.CUDAPlace):
         pytest.importorskip("triton")
-    found = []
+    results = []
     for chosen in ("", dtype):
         monkeypatch.setenv("FLUID_DTYPE", chosen)
         exe = fluid.Executor(place)
         with fluid.scope_guard(fluid.Scope()):
             program, _, fetched = fluid.io.load_inference_model(str(model), exe)
-            found += exe.run(program, feed=FEED, fetch_list=fetched)
-    assert not np.array_equal(*found)
-    np.testing.assert_allclose(found[1], found[0], rtol=BOUNDS[dtype], atol=2e-4)
+            results += exe.run(program, feed=FEED, fetch_list=fetched)
+    assert not np.array_equal(*results)
+    np.testing.assert_allclose(results[1], results[0], rtol=BOUNDS[dtype], atol=2e-4)
 
 
 RECORDED = Path(__file__).parents[2] / "golden/inference"
@@ -99,17 +99,17 @@ def test_recorded_models_agree_on_both_targets(
     pytest.importorskip("triton")
     monkeypatch.setenv("FLUID_DTYPE", dtype)
     kept = np.load(RECORDED / f"{name}__io.npz")
-    found = [kept["out"]]
+    results = [kept["out"]]
     for place in (fluid.CPUPlace(), fluid.CUDAPlace(0)):
         exe = fluid.Executor(place)
         with fluid.scope_guard(fluid.Scope()):
             folder = str(RECORDED / f"{name}__separate")
             program, feeds, fetched = fluid.io.load_inference_model(folder, exe)
-            given = {feed: kept[f"in.{feed}"] for feed in feeds}
-            found += exe.run(program, feed=given, fetch_list=fetched)
-    bound = {"fp16": 2e-3, "bf16": 2e-2}[dtype] * np.abs(found[0]).max()
+            inputs = {feed: kept[f"in.{feed}"] for feed in feeds}
+            results += exe.run(program, feed=inputs, fetch_list=fetched)
+    bound = {"fp16": 2e-3, "bf16": 2e-2}[dtype] * np.abs(results[0]).max()
     for a, b in ((0, 1), (0, 2), (1, 2)):
-        np.testing.assert_allclose(found[a], found[b], rtol=0, atol=bound)
+        np.testing.assert_allclose(results[a], results[b], rtol=0, atol=bound)
 
 
 def casts_of(exe: Any, program: Any) -> int:
@@ -163,21 +163,21 @@ def test_an_executor_sees_weights_that_another_program_trains(
     monkeypatch.delenv("FLUID_DTYPE")
     training = fluid.Executor(fluid.CPUPlace())
     feed = {"x": np.ones((2, 4), np.float32)}
-    found = []
+    results = []
     with fluid.scope_guard(fluid.Scope()):
         training.run(startup)
         for _ in range(3):
             monkeypatch.setenv("FLUID_DTYPE", "bf16")
-            found.append(asking.run(test, feed=feed, fetch_list=[out])[0])
+            results.append(asking.run(test, feed=feed, fetch_list=[out])[0])
             monkeypatch.delenv("FLUID_DTYPE")
             training.run(main, feed=feed)
-    steps = np.diff([each[0, 0] for each in found])
+    steps = np.diff([each[0, 0] for each in results])
     np.testing.assert_allclose(steps, [-2.5, -2.5], rtol=2e-2)
 
 
 def test_a_module_in_bfloat16_runs_as_a_script(model: Path, tmp_path: Path) -> None:
     saved = read_inference_model(str(model))
-    params = {name: each.array for name, each in saved.params.items()}
+    params = {name: param.array for name, param in saved.params.items()}
     fetch = [var.name for var in saved.fetches]
     options = Options(dtype="bf16")
     for given in (params, None):

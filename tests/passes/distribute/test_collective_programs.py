@@ -31,8 +31,8 @@ def test_a_startup_program_makes_rings(fresh: Any) -> None:
     nccl = fresh.create_var(name="nccl_id_0", persistable=True, type=raw)
     ends = {"endpoint": "b:1", "other_endpoints": ["a:1", "c:1"], "rank": 1}
     fresh.append_op(type="c_gen_nccl_id", outputs={"Out": [nccl]}, attrs=ends)
-    given = {"nranks": 3, "rank": 1, "ring_id": 2}
-    fresh.append_op(type="c_comm_init", inputs={"X": [nccl]}, attrs=given)
+    inputs = {"nranks": 3, "rank": 1, "ring_id": 2}
+    fresh.append_op(type="c_comm_init", inputs={"X": [nccl]}, attrs=inputs)
     fresh.append_op(type="c_comm_init_all", attrs={"devices": [0, 1]})
     w = fresh.create_var(name="w", shape=[2], dtype="float32", persistable=True)
     fresh.append_op(type="c_broadcast", inputs={"X": [w]}, outputs={"Out": [w]},
@@ -63,9 +63,9 @@ def test_hierarchical_ids(fresh: Any) -> None:
         runtime.load(module, params={}, names={"collective": rank})({})
         return rank.made
 
-    (made,) = World(1).run(work)
+    (created,) = World(1).run(work)
     whole = attrs["trainers"]
-    assert made == [
+    assert created == [
         ("id", "NCCLID", 2, whole), ("id", "NCCLID_1", 2, whole),
         ("id", "Hierarchical_inter_NCCLID_0", 0, ["c:1", "d:1"]),
         ("id", "Hierarchical_inter_NCCLID_1", 0, ["c:1", "d:1"]),
@@ -108,10 +108,10 @@ def updated(program: Any, world: World, bounds: list[int]) -> list[Any]:
 def test_sparse_gradients_train_as_the_whole_batch() -> None:
     program, _ = embedding(2)
     assert "c_allreduce_sum_rows" in compiler.compile(program, feed=["ids"]).source
-    found = updated(program, World(2), [0, 2, 5])
+    result = updated(program, World(2), [0, 2, 5])
     with fluid.program_guard(fluid.Program(), fluid.Program()), fluid.unique_name.guard():
         (want,) = updated(embedding(0)[0], World(1), [0, 5])
-    for state in found:
+    for state in result:
         for name in want:
             np.testing.assert_allclose(state[name], want[name], rtol=1e-6)
 

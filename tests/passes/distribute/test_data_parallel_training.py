@@ -91,8 +91,8 @@ def trained(made: Training, module: Any, world: World, place: Any = None) -> lis
 
 
 def whole() -> dict[str, Any]:
-    made = training(0)
-    return trained(made, made.module(), World(1))[0]
+    created = training(0)
+    return trained(created, created.module(), World(1))[0]
 
 
 def assert_equal_the_whole(found: list[dict[str, Any]], far: float = 1e-6) -> None:
@@ -118,34 +118,36 @@ SETTINGS = {
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4])
 @pytest.mark.parametrize("where", ["behind", "inside"])
 def test_shares_train_as_the_whole_batch(ranks: int, where: str) -> None:
-    made = training(ranks, where)
-    assert_equal_the_whole(trained(made, made.module(Options(bucket_bytes=300)), World(ranks)))
+    created = training(ranks, where)
+    assert_equal_the_whole(
+        trained(created, created.module(Options(bucket_bytes=300)), World(ranks))
+    )
 
 
 @pytest.mark.parametrize("options", SETTINGS.values(), ids=SETTINGS)
 def test_every_setting_has_the_same_numbers(options: Options) -> None:
-    made = training(2, "inside")
-    assert_equal_the_whole(trained(made, made.module(options), World(2)))
+    created = training(2, "inside")
+    assert_equal_the_whole(trained(created, created.module(options), World(2)))
 
 
 @pytest.mark.parametrize("compress", ["fp16", "bf16"])
 def test_compressed_gradients_are_near(compress: str) -> None:
-    made = training(2, "inside")
-    module = made.module(Options(compress=compress, bucket_bytes=300))
+    created = training(2, "inside")
+    module = created.module(Options(compress=compress, bucket_bytes=300))
     wire = "float16" if compress == "fp16" else "bfloat16"
     assert all(f" {wire} (" in line for line in module.collectives)
-    assert_equal_the_whole(trained(made, module, World(2)), 2e-3 if compress == "fp16" else 2e-2)
+    assert_equal_the_whole(trained(created, module, World(2)), 2e-3 if compress == "fp16" else 2e-2)
 
 
 @pytest.mark.device
 def test_shares_train_on_a_device() -> None:
-    made = training(2, "inside")
-    module = made.module(Options(bucket_bytes=300), "triton")
+    created = training(2, "inside")
+    module = created.module(Options(bucket_bytes=300), "triton")
     assert "_foreach_copy_" not in module.source  # gradients are computed where the bucket is
     assert not [
         line for line in module.source.splitlines() if "download(" in line and "GRAD" in line
     ]
-    assert_equal_the_whole(trained(made, module, World(2), runtime.CUDAPlace(0)), 1e-5)
+    assert_equal_the_whole(trained(created, module, World(2), runtime.CUDAPlace(0)), 1e-5)
 
 
 def lines_of(module: Any) -> list[str]:

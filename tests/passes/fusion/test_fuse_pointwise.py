@@ -23,7 +23,7 @@ def missed(limits, monkeypatch):
         monkeypatch.setattr(fuse_pointwise, name, value)
     context = Context()
     run_passes(parse(CHAIN), named(["fuse_pointwise"]), context)
-    return [(each.outputs, each.reason) for each in context.missed]
+    return [(note.outputs, note.reason) for note in context.missed]
 
 
 @pytest.mark.parametrize(

@@ -41,12 +41,12 @@ def _reasons(compiled: Compiled) -> list[str]:
 @pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.stem)
 def test_frozen_programs_multiply_bytes(path: Path) -> None:
     """Both layers; scales of training leave no op of their own, that of a batch does."""
-    found = _compiled(path)
-    kinds = [op.kind for step in found.plan.steps for op in step.ops]
+    result = _compiled(path)
+    kinds = [op.kind for step in result.plan.steps for op in step.ops]
     assert {"quantized_conv2d", "quantized_mul"} <= {*kinds} and not {"conv2d", "mul"} & {*kinds}
     assert ("fake_quantize_abs_max" in kinds) == (path.stem == "abs_max")
-    assert "fake_channel_wise_dequantize_max_abs" not in kinds and _reasons(found) == []
-    assert "vpdpbusd" in found.module.source and not found.module.source.count("# in NumPy")
+    assert "fake_channel_wise_dequantize_max_abs" not in kinds and _reasons(result) == []
+    assert "vpdpbusd" in result.module.source and not result.module.source.count("# in NumPy")
 
 
 @needs_bytes
@@ -66,20 +66,20 @@ def test_they_predict_what_the_reference_predicts(path: Path, tmp_path: Path) ->
 
 
 def test_numbers_that_are_not_levels_stay_in_float32() -> None:
-    (path,) = (each for each in RECORDINGS if each.stem == "range")
+    (path,) = (recording for recording in RECORDINGS if recording.stem == "range")
     params = _frozen(path)[1]
     weights = params["conv2d_0.w_0"] + np.float32(0.25)
-    found = _compiled(path, **{"conv2d_0.w_0": weights})
-    assert [why for why in _reasons(found) if "other numbers than levels" in why]
+    result = _compiled(path, **{"conv2d_0.w_0": weights})
+    assert [why for why in _reasons(result) if "other numbers than levels" in why]
     weights = np.where(params["fc_0.w_0"] > 0, np.float32("nan"), params["fc_0.w_0"])
     assert len(_reasons(_compiled(path, **{"fc_0.w_0": weights}))) == 1
 
 
 def test_a_cpu_without_products_of_bytes_is_named() -> None:
-    found = _compiled(RECORDINGS[1], "native:avx512")
-    kinds = [op.kind for step in found.plan.steps for op in step.ops]
+    result = _compiled(RECORDINGS[1], "native:avx512")
+    kinds = [op.kind for step in result.plan.steps for op in step.ops]
     assert "quantized_conv2d" not in kinds and "quantize_to_int8" in kinds
-    assert _reasons(found) == ["the CPU has no products of bytes"] * 2
+    assert _reasons(result) == ["the CPU has no products of bytes"] * 2
 
 
 @pytest.fixture(scope="module")
@@ -115,14 +115,14 @@ def test_levels_of_cpus_agree_with_numpy(
     folder, feed = model
     read = Options.from_env
     monkeypatch.setattr(Options, "from_env", lambda: replace(read(), winograd=False))
-    found = []
+    results = []
     for target in ("native", "numpy"):
         monkeypatch.setenv("FLUID_TARGET", target)
         monkeypatch.setenv("FLUID_CPU", level)
-        found += fluid.create_predictor(f"{folder}/narrow", params_filename="params").run(feed)
-    np.testing.assert_allclose(*found, rtol=0, atol=1e-6 * abs(found[0]).max())
+        results += fluid.create_predictor(f"{folder}/narrow", params_filename="params").run(feed)
+    np.testing.assert_allclose(*results, rtol=0, atol=1e-6 * abs(results[0]).max())
     wide = fluid.create_predictor(f"{folder}/wide", params_filename="params").run(feed)[0]
-    assert abs(found[0] - wide).max() <= 0.05 * abs(wide).max()
+    assert abs(results[0] - wide).max() <= 0.05 * abs(wide).max()
 
 
 @needs_bytes
@@ -130,10 +130,10 @@ def test_layers_of_a_network_run_in_one_kernel_each(
     model: tuple[str, dict[str, np.ndarray]],
 ) -> None:
     saved = read_inference_model(f"{model[0]}/narrow", params_filename="params")
-    found = compile_stages(
+    result = compile_stages(
         saved.program, feed=["x"], fetch=[var.name for var in saved.fetches], target=LEVEL,
-        params={name: each.array for name, each in saved.params.items()},
+        params={name: param.array for name, param in saved.params.items()},
     )  # fmt: skip
-    anchors = [step.ops[0].kind for step in found.plan.steps]
+    anchors = [step.ops[0].kind for step in result.plan.steps]
     assert anchors.count("quantized_conv2d") == 3 and anchors.count("quantized_mul") == 1
     assert anchors.count("quantize_to_int8") == 2, "those of the feed and of the pooled images"

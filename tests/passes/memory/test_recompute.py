@@ -17,12 +17,12 @@ def deep(fluid):
     label = fluid.data("label", [None, 1], "int64")
     hidden = image
     for _ in range(3):
-        made = fluid.layers.conv2d(hidden, 8, 3, padding=1, bias_attr=False)
-        made = fluid.layers.batch_norm(made, act="relu")
-        made = fluid.layers.conv2d(made, 8, 3, padding=1, bias_attr=False)
-        made = fluid.layers.batch_norm(made)
+        created = fluid.layers.conv2d(hidden, 8, 3, padding=1, bias_attr=False)
+        created = fluid.layers.batch_norm(created, act="relu")
+        created = fluid.layers.conv2d(created, 8, 3, padding=1, bias_attr=False)
+        created = fluid.layers.batch_norm(created)
         same = hidden.shape[1] == 8
-        hidden = fluid.layers.relu(made + hidden if same else made)
+        hidden = fluid.layers.relu(created + hidden if same else created)
     hidden = fluid.layers.dropout(fluid.layers.layer_norm(hidden), 0.3, seed=5)
     output = fluid.layers.fc(hidden, 5, act="softmax")
     loss = fluid.layers.mean(fluid.layers.cross_entropy(output, label))
@@ -68,9 +68,9 @@ def test_numbers_stay_the_same_to_the_bit_and_fewer_bytes_are_alive(budget):
 
 def test_what_is_missing_to_the_budget_is_an_error_with_the_op_that_is_in_the_way():
     stages = trained(1)[2]
-    found = [each for each in stages.context.missed if each.name == "recompute"]
-    assert len(found) == 1
-    assert "bytes are live here, the budget is 1" in found[0].reason
+    results = [note for note in stages.context.missed if note.name == "recompute"]
+    assert len(results) == 1
+    assert "bytes are live here, the budget is 1" in results[0].reason
 
 
 def test_without_a_budget_nothing_is_computed_again():

@@ -38,8 +38,8 @@ class _Cutter:
         self.pool = [self.graph.feed("x", rows(4)), self.graph.feed("y", rows(6))]
         for _ in range(rng.randint(3, 14)):
             rng.choice([self.join, self.cut, self.take, self.bend, self.work, self.add])()
-        made = [var for var in self.pool if self.graph.producer(var)]
-        self.graph.results = rng.sample(made, min(len(made), rng.randint(1, 4)))
+        created = [var for var in self.pool if self.graph.producer(var)]
+        self.graph.results = rng.sample(created, min(len(created), rng.randint(1, 4)))
 
     def var(self, columns: int, count=N):
         return self.graph.fresh("v", TensorType(DType.FP32, (count, columns)))
@@ -53,17 +53,17 @@ class _Cutter:
         self.pool += [var for vars in outputs.values() for var in vars]
 
     def join(self) -> None:
-        given = [self.pick() for _ in range(self.rng.randint(1, 3))]
-        columns = sum(var.type.shape[1] for var in given)
+        inputs = [self.pick() for _ in range(self.rng.randint(1, 3))]
+        columns = sum(var.type.shape[1] for var in inputs)
         if columns < 60:
-            self.put("concat", {"X": given}, {"Out": [self.var(columns)]}, {"axis": 1})
+            self.put("concat", {"X": inputs}, {"Out": [self.var(columns)]}, {"axis": 1})
 
     def cut(self) -> None:
         whole = self.pick(least=2)
         first = self.rng.randint(1, whole.type.shape[1] - 1)
         sizes = [first, whole.type.shape[1] - first]
-        made = [self.var(size) for size in sizes]
-        self.put("split", {"X": [whole]}, {"Out": made}, {"sections": sizes, "axis": 1})
+        created = [self.var(size) for size in sizes]
+        self.put("split", {"X": [whole]}, {"Out": created}, {"sections": sizes, "axis": 1})
 
     def take(self) -> None:
         whole = self.pick(least=2)
@@ -73,23 +73,23 @@ class _Cutter:
         self.put("slice", {"Input": [whole]}, {"Out": [self.var(last - start)]}, attrs)
 
     def bend(self) -> None:
-        given = self.pick()
-        columns = given.type.shape[1]
+        inputs = self.pick()
+        columns = inputs.type.shape[1]
         type = TensorType(DType.FP32, (N, 1, columns))
         between = self.graph.fresh("b", type)
-        self.graph.op("unsqueeze", {"X": [given]}, {"Out": [between]}, {"axes": [1]}, last=True)
+        self.graph.op("unsqueeze", {"X": [inputs]}, {"Out": [between]}, {"axes": [1]}, last=True)
         self.put("squeeze", {"X": [between]}, {"Out": [self.var(columns)]}, {"axes": [1]})
 
     def work(self) -> None:
-        given = self.pick()
+        inputs = self.pick()
         kind = self.rng.choice(["relu", "tanh", "softmax", "square"])
-        self.put(kind, {"X": [given]}, {"Out": [self.var(given.type.shape[1])]})
+        self.put(kind, {"X": [inputs]}, {"Out": [self.var(inputs.type.shape[1])]})
 
     def add(self) -> None:
         one = self.pick()
         other = self.rng.choice([var for var in self.pool if var.type == one.type])
-        made = self.var(one.type.shape[1])
-        self.put("elementwise_add", {"X": [one], "Y": [other]}, {"Out": [made]})
+        created = self.var(one.type.shape[1])
+        self.put("elementwise_add", {"X": [one], "Y": [other]}, {"Out": [created]})
 
 
 def rows(columns: int) -> TensorType:
@@ -106,8 +106,8 @@ def test_cut_and_joined_values_are_what_they_would_be_by_themselves(seed, fused)
     run_passes(graph, named(passes), Context())
     labelled = parse(show(graph))
     check_stored(labelled)
-    made = runtime.load(NumpyTarget().emit(freeze(graph)), params={}, poison=True)(feed)
-    for interpreted, computed, wanted in zip(run(labelled, feed, {}), made, want, strict=True):
+    created = runtime.load(NumpyTarget().emit(freeze(graph)), params={}, poison=True)(feed)
+    for interpreted, computed, wanted in zip(run(labelled, feed, {}), created, want, strict=True):
         np.testing.assert_array_equal(interpreted, wanted)
         np.testing.assert_allclose(computed, wanted, rtol=1e-6)
 
@@ -119,14 +119,14 @@ def test_training_has_the_same_bits_in_less_memory(name, monkeypatch):
     scope = fluid.Scope()
     fluid.Executor().run(recorded.startup, scope=scope)
     feed = zoo.draw(name, np.random.RandomState(0), 3, **settings)
-    found = []
+    results = []
     for parts in (False, True):
         monkeypatch.setattr(ReuseMemory.__init__, "__defaults__", (parts,))
         stages = compile_stages(recorded.main, feed=list(feed), fetch=[recorded.loss])
         state = {key: array.copy() for key, array in scope.arrays().items()}
         loss = runtime.load(stages.module, params=state, poison=True)(feed)[0]
-        found.append((loss, state, bytes_at_once(stages.plan)))
-    (loss, state, before), (other, moved, after) = found
+        results.append((loss, state, bytes_at_once(stages.plan)))
+    (loss, state, before), (other, moved, after) = results
     np.testing.assert_array_equal(other, loss)
     for key in state:
         np.testing.assert_array_equal(moved[key], state[key], err_msg=key)

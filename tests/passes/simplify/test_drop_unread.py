@@ -45,9 +45,9 @@ def mixed():
 
 
 def test_mixed_precision_computes_no_gradient_of_images():
-    made = mixed()
-    feeds = [var.name for var in made.main.list_vars() if var.is_data]
-    graph = to_graph(made.main, feed_shapes(made.main, feeds), [made.loss.name])
+    created = mixed()
+    feeds = [var.name for var in created.main.list_vars() if var.is_data]
+    graph = to_graph(created.main, feed_shapes(created.main, feeds), [created.loss.name])
     whole = [op for op in graph.ops() if "Input@GRAD" in op.outputs]
     run_passes(graph, [DropUnread()], Context())
     assert len([op for op in graph.ops() if "Input@GRAD" in op.outputs]) == len(whole) - 1
@@ -57,11 +57,11 @@ def test_mixed_precision_computes_no_gradient_of_images():
 @pytest.mark.parametrize("target", ["native", "numpy"])
 def test_numbers_stay_the_same(monkeypatch, target):
     def losses():
-        made, scope = mixed(), fluid.Scope()
+        created, scope = mixed(), fluid.Scope()
         executor = fluid.Executor(fluid.CPUPlace())
-        executor.run(made.startup, scope=scope)
+        executor.run(created.startup, scope=scope)
         batch = zoo.draw("resnet_cifar8", np.random.RandomState(0), 4)
-        return [executor.run(made.main, batch, [made.loss], scope=scope)[0] for _ in range(3)]
+        return [executor.run(created.main, batch, [created.loss], scope=scope)[0] for _ in range(3)]
 
     monkeypatch.setenv("FLUID_TARGET", target)
     without = losses()

@@ -22,8 +22,8 @@ def test_a_socket_of_the_launcher_is_taken_over(monkeypatch: pytest.MonkeyPatch)
 def test_a_number_that_is_no_socket_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     for number in ("0", "9999"):
         monkeypatch.setenv("FLUID_ENDPOINT_FD", number)
-        with listen("127.0.0.1:0") as found:
-            assert found.getsockname()[1] > 0
+        with listen("127.0.0.1:0") as result:
+            assert result.getsockname()[1] > 0
     monkeypatch.setenv("FLUID_ENDPOINT_FD", "x")
     with pytest.raises(RendezvousError, match="FLUID_ENDPOINT_FD is 'x', expected a whole number"):
         listen("127.0.0.1:0")

@@ -56,12 +56,12 @@ def test_reductions_of_every_type() -> None:
         return {dtype: np.array([rank, rank + 1, 1, 0], dtype) for dtype in DTYPES}
 
     def body(rings: Rings, rank: int) -> dict[tuple[str, str], Any]:
-        found = {}
+        results = {}
         for op in ("sum", "max", "min", "prod"):
             for dtype, array in arrays(rank).items():
                 rings.all_reduce(0, f"{op} {np.dtype(dtype)}", op, array)
-                found[op, np.dtype(dtype).name] = array
-        return found
+                results[op, np.dtype(dtype).name] = array
+        return results
 
     each = world(3, body)
     for (op, name), array in each[0].items():
@@ -134,8 +134,8 @@ def test_one_rank_needs_no_other() -> None:
         rings.broadcast(0, "x", 0, array)
         return [array, rings.all_gather(0, "g", array), rings.reduce_scatter(0, "s", "sum", array)]
 
-    (found,) = world(1, body)
-    for each in found:
+    (result,) = world(1, body)
+    for each in result:
         np.testing.assert_array_equal(each, np.arange(4.0))
 
 
@@ -210,8 +210,8 @@ def test_known_calls_that_are_swapped_are_noticed() -> None:
 
     for error in world(2, body):
         assert isinstance(error, ScheduleError | RankError)
-        found = re.search(r"from (\d+) to (\d+), which is all_reduce of", str(error))
-        assert found is not None and int(found[1]) <= 23 <= int(found[2])
+        result = re.search(r"from (\d+) to (\d+), which is all_reduce of", str(error))
+        assert result is not None and int(result[1]) <= 23 <= int(result[2])
 
 
 def test_a_rank_that_raised_is_named_with_its_error() -> None:

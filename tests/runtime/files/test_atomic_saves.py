@@ -324,9 +324,9 @@ def readable():
 def test_a_folder_that_may_only_be_read(readable):
     folder = readable / "checkpoint"
     put(folder, "old")
-    found = as_nobody("save", folder)
-    assert found.startswith("PermissionError [Errno 13] Permission denied; the previous save is")
-    assert str(folder) in found
+    result = as_nobody("save", folder)
+    assert result.startswith("PermissionError [Errno 13] Permission denied; the previous save is")
+    assert str(folder) in result
     assert as_nobody("load", folder) == "old"
 
 
@@ -334,9 +334,9 @@ def test_a_folder_that_may_only_be_read(readable):
 def test_a_killed_save_in_a_folder_that_may_only_be_read(killed_save, readable):
     folder = readable / "checkpoint"
     subprocess.run(["cp", "-a", killed_save, folder], check=True)
-    found = as_nobody("load", folder)
-    assert found.startswith(f"TornSaveError the save into {folder} was interrupted and cannot")
-    assert "load it once where you may write" in found
+    result = as_nobody("load", folder)
+    assert result.startswith(f"TornSaveError the save into {folder} was interrupted and cannot")
+    assert "load it once where you may write" in result
 
 
 def test_what_cannot_be_replaced_is_rejected_before_anything_is(tmp_path):

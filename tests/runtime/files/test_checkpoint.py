@@ -59,11 +59,11 @@ def test_real_files_come_back_byte_for_byte(path: Path, tmp_path: Path):
 @pytest.mark.parametrize("case", CASES)
 def test_real_combined_files_come_back_byte_for_byte(case: str, tmp_path: Path):
     names = saved_names(case)
-    found = load_combined(GOLDEN / f"{case}__combined" / "params", reversed(names))
+    result = load_combined(GOLDEN / f"{case}__combined" / "params", reversed(names))
     for name in names:
         single, _ = load_tensor(GOLDEN / f"{case}__separate" / name)
-        np.testing.assert_array_equal(found[name][0], single)
-    save_combined(tmp_path / "params", dict(reversed(found.items())))
+        np.testing.assert_array_equal(result[name][0], single)
+    save_combined(tmp_path / "params", dict(reversed(result.items())))
     original = (GOLDEN / f"{case}__combined" / "params").read_bytes()
     assert (tmp_path / "params").read_bytes() == original
 

@@ -107,9 +107,9 @@ class Stream:
         self.fake.run_some()
 
     def ticket(self) -> Ticket:
-        made = Ticket(self)
-        self.enqueue("reach", made)
-        return made
+        created = Ticket(self)
+        self.enqueue("reach", created)
+        return created
 
     def wait_event(self, event: Event) -> None:
         if event.ticket is not None:
@@ -255,12 +255,14 @@ class FakeCuda(TorchFunctionMode):
 
     @property
     def captures(self) -> list[Capture]:
-        return [each.capture for each in list(self.streams) if each.capture is not None]
+        return [stream.capture for stream in list(self.streams) if stream.capture is not None]
 
     def unsafe(self, of_device: bool = False) -> None:
         """A call that captures may forbid; one `of_device` breaks those of every thread."""
         broken = [
-            each for each in self.captures if of_device or each.is_mine or each.mode == "global"
+            capture
+            for capture in self.captures
+            if of_device or capture.is_mine or capture.mode == "global"
         ]
         for each in broken:
             each.is_valid = False
@@ -287,11 +289,13 @@ class FakeCuda(TorchFunctionMode):
         """Run what the order of the test runs at once."""
         if isinstance(self.order, int):
             for _ in range(self.random.randrange(4)):
-                ready = [each for each in self.streams if each.is_runnable]
+                ready = [stream for stream in self.streams if stream.is_runnable]
                 if ready:
                     self.random.choice(ready).run_next()
             return
-        while ready := [each for each in self.streams if each.is_runnable and self._is_first(each)]:
+        while ready := [
+            stream for stream in self.streams if stream.is_runnable and self._is_first(stream)
+        ]:
             ready[0].run_next()
 
     def _is_first(self, stream: Stream) -> bool:
@@ -399,7 +403,7 @@ class FakeCuda(TorchFunctionMode):
 
     def _find(self, memories: list[Memory], tensor: Any) -> Memory | None:
         address = torch.Tensor.data_ptr(tensor)
-        return next((each for each in memories if each.holds(address)), None)
+        return next((memory for memory in memories if memory.holds(address)), None)
 
     def is_there(self, tensor: Any) -> bool:
         return isinstance(tensor, torch.Tensor) and self._find(self.device, tensor) is not None
@@ -430,12 +434,12 @@ class FakeCuda(TorchFunctionMode):
         pinned = kwargs.pop("pin_memory", False)
         if func is torch.empty_like and not is_there and not pinned:
             is_there = self.is_there(args[0])
-        made = func(*args, **kwargs)
+        created = func(*args, **kwargs)
         if not is_there and not pinned:
-            return made
-        there = self.tensor(made, pinned)
+            return created
+        there = self.tensor(created, pinned)
         if func not in (torch.empty, torch.empty_like):
-            self._copied(there, made, False)
+            self._copied(there, created, False)
         return there
 
     _empty = _empty_like = _tensor = _made
@@ -504,16 +508,16 @@ class QueuedLibrary(Library):
     @guarded
     def cuLaunchKernel(self, function: Any, *rest: Any) -> int:
         """Enqueue a launch."""
-        *sizes, shared, stream, given, extra = rest
-        kept = [ctypes.create_string_buffer(ctypes.string_at(each, 8), 8) for each in given]
+        *sizes, shared, stream, inputs, extra = rest
+        kept = [ctypes.create_string_buffer(ctypes.string_at(each, 8), 8) for each in inputs]
         places = [ctypes.addressof(each) for each in kept]
-        given, watch = self.fake.of_thread.ranges, self.watch
+        inputs, watch = self.fake.of_thread.ranges, self.watch
         reached = list(watch()) if watch else []
         launch = super().cuLaunchKernel
 
         def run() -> None:
             assert kept
-            self._given, self.watch = given, lambda: reached
+            self._given, self.watch = inputs, lambda: reached
             assert launch(function, *sizes, shared, stream, places, extra) == 0
             self.watch = watch
 

@@ -53,9 +53,9 @@ class Program:
         x, y = values.random((batch, 9), "f4"), values.integers(0, 4, (batch, 1))
         with fluid.scope_guard(self.scope):
             fetch = [self.loss, self.logits][: self.fetched]
-            found = self.executor.run(self.main, {"x": x, "y": y}, fetch)
+            result = self.executor.run(self.main, {"x": x, "y": y}, fetch)
         x[:], y[:] = np.nan, 0
-        return found
+        return result
 
     def set_weights(self, value):
         """Change the first layer's weights, in place."""
@@ -65,12 +65,12 @@ class Program:
 
 def numbers(steps=BATCHES):
     """What some steps compute, the parameters being changed before the last."""
-    program, found = Program(fluid.CUDAPlace(0)), []
+    program, result = Program(fluid.CUDAPlace(0)), []
     for number, batch in enumerate(steps):
         if number == len(steps) - 1:
             program.set_weights(0.25)
-        found += program.step(batch, number)
-    return found
+        result += program.step(batch, number)
+    return result
 
 
 @pytest.fixture(scope="module")
@@ -89,14 +89,14 @@ def on_fake(monkeypatch):
     with ExitStack() as stack:
 
         def enter(order):
-            made = FakeCuda(order)
-            made.patch(monkeypatch)
-            library = QueuedLibrary(made)
+            created = FakeCuda(order)
+            created.patch(monkeypatch)
+            library = QueuedLibrary(created)
             for module in ("runtime.gpu.package", "fluid.running.kernels_ahead"):
                 monkeypatch.setattr(f"{module}.driver_of", lambda *_: Driver("cuda", 0, library))
             monkeypatch.setattr(copies, "LARGE", 64)
             monkeypatch.setattr(staging, "SMALLEST", 1024)
-            return stack.enter_context(made)
+            return stack.enter_context(created)
 
         yield enter
 
@@ -133,15 +133,15 @@ def test_steps_alternate_between_streams(on_fake, wanted, monkeypatch):
 @pytest.fixture
 def captures(monkeypatch):
     """The graphs captured, whose steps are at most one launch then."""
-    made, capture = [], CapturedStep._capture
+    created, capture = [], CapturedStep._capture
 
     def counted(self, feeds, destinations):
-        made.append(self)
+        created.append(self)
         return capture(self, feeds, destinations)
 
     monkeypatch.setattr(CapturedStep, "_capture", counted)
     monkeypatch.setenv("FLUID_CUDA_GRAPH", "1")
-    return made
+    return created
 
 
 @pytest.mark.parametrize("order", ["late", "side first", "side last", 1])

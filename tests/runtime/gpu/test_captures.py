@@ -26,12 +26,12 @@ DEVICE = "cuda:0"
 
 @pytest.fixture
 def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCuda]:
-    made = FakeCuda("late")
-    made.patch(monkeypatch)
-    with made:
-        yield made
+    created = FakeCuda("late")
+    created.patch(monkeypatch)
+    with created:
+        yield created
     assert not CAPTURES.is_mine
-    assert made.current is made.default
+    assert created.current is created.default
 
 
 class Inside:
@@ -68,8 +68,8 @@ class Lane:
 
     def run(self, *values: float) -> None:
         for value in values:
-            (found,) = self.step(np.full(self.size, value, "f4"))
-            assert (found == value).all()
+            (result,) = self.step(np.full(self.size, value, "f4"))
+            assert (result == value).all()
 
 
 class Other:

@@ -45,8 +45,8 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def wanted(model: Path) -> list[np.ndarray]:
-    (found,) = fluid.create_predictor(model).run({"x": X})
-    return [found[:size] for size in SIZES]
+    (result,) = fluid.create_predictor(model).run({"x": X})
+    return [result[:size] for size in SIZES]
 
 
 @pytest.fixture
@@ -55,20 +55,20 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCuda]:
     monkeypatch.delenv("TRITON_INTERPRET", raising=False)
     monkeypatch.setattr(copies, "LARGE", 64)
     monkeypatch.setattr(staging, "SMALLEST", 1024)
-    made = FakeCuda("late")
-    made.patch(monkeypatch)
-    library = QueuedLibrary(made)
+    created = FakeCuda("late")
+    created.patch(monkeypatch)
+    library = QueuedLibrary(created)
     for module in ("runtime.gpu.package", "fluid.running.kernels_ahead"):
         monkeypatch.setattr(f"{module}.driver_of", lambda *_: Driver("cuda", 0, library))
-    begin = made.graph.capture_begin
+    begin = created.graph.capture_begin
 
     def begins(graph: Any, mode: str = "global", **named: str) -> None:
         begin(graph, *named.values() or (mode,))
         sleep(0.01)  # lets others run during the capture
 
-    monkeypatch.setattr(made.graph, "capture_begin", begins)
-    with made:
-        yield made
+    monkeypatch.setattr(created.graph, "capture_begin", begins)
+    with created:
+        yield created
 
 
 def serve(
@@ -85,8 +85,8 @@ def serve(
         with entered():
             for run in range(runs):
                 kind = (3 * thread + 5 * run) % sizes
-                (found,) = predictor.run({"x": X[: SIZES[kind]]})
-                right += np.allclose(found, wanted[kind], rtol=1e-3, atol=1e-5)
+                (actual,) = predictor.run({"x": X[: SIZES[kind]]})
+                right += np.allclose(actual, wanted[kind], rtol=1e-3, atol=1e-5)
                 if release and run % release == release - 1:
                     predictor.release()
         return right

@@ -18,13 +18,13 @@ STEPS = 6
 @contextmanager
 def fake(monkeypatch, order):
     """A fake device; uploads of 64 bytes and more are large, a ring holds four of them."""
-    made = FakeCuda(order)
+    created = FakeCuda(order)
     with monkeypatch.context() as patch:
-        made.patch(patch)
+        created.patch(patch)
         patch.setattr(copies_module, "LARGE", 64)
         patch.setattr(staging, "SMALLEST", 1024)
-        with made:
-            yield made
+        with created:
+            yield created
 
 
 class Step:
@@ -65,8 +65,8 @@ def run(monkeypatch, order, count=32):
         step, x, scale, worst = Step(device, count), np.empty(count, "f4"), np.empty(1, "f4"), 0.0
         for number in range(STEPS):
             x[:], scale[:] = np.arange(count) + number, 100 * number
-            found, wanted = step(x, scale), 2 * x + scale
-            worst = max(worst, float(np.abs(found - wanted).max()))
+            actual, wanted = step(x, scale), 2 * x + scale
+            worst = max(worst, float(np.abs(actual - wanted).max()))
             x[:], scale[:] = -5, -5
         return worst
 
@@ -147,15 +147,15 @@ def test_what_is_uploaded_is_copied_while_the_step_before_runs(monkeypatch):
 def first_numbers_of_freed_memory(monkeypatch):
     """What a kernel reads of memory that is freed, and allocated for the ring, before it runs."""
     with fake(monkeypatch, "side first") as device:
-        step, old, found = Step(device), torch.empty(256, device="cuda:0"), []
-        step.launch(lambda: found.append(memory.bytes[:4].tolist()))
+        step, old, result = Step(device), torch.empty(256, device="cuda:0"), []
+        step.launch(lambda: result.append(memory.bytes[:4].tolist()))
         memory = device.device[-1]
         memory.bytes[:] = 7
         del old
         step.upload(step.x, np.zeros(32, "f4"))
         device.default.synchronize()
         assert device.device[-1] is memory, "the ring is there"
-        return found[0]
+        return result[0]
 
 
 def test_the_ring_is_written_after_all_who_used_its_memory(monkeypatch):

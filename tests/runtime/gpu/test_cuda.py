@@ -95,10 +95,10 @@ def test_what_is_fed_next_does_not_reach_the_step_before() -> None:
 
 @pytest.mark.device
 def test_every_buffer_may_be_an_allocation(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[DeviceArena] = []
+    created: list[DeviceArena] = []
 
     def reserve(arena: DeviceArena, nbytes: int, reserve: Any = DeviceArena.reserve) -> None:
-        made.append(arena)
+        created.append(arena)
         reserve(arena, nbytes)
 
     monkeypatch.setattr(DeviceArena, "reserve", reserve)
@@ -111,7 +111,7 @@ def test_every_buffer_may_be_an_allocation(monkeypatch: pytest.MonkeyPatch) -> N
     (out,) = fluid.Executor(fluid.CUDAPlace(0)).run(main, {"x": fed}, [y])
     soft = np.exp(fed) / np.exp(fed).sum(1, keepdims=True)
     np.testing.assert_allclose(out, soft @ np.maximum(fed, 0).T, rtol=1e-5)
-    sizes = [arena.nbytes for arena in made[1:]]  # the first is the arena
+    sizes = [arena.nbytes for arena in created[1:]]  # the first is the arena
     assert len(sizes) >= 3 and {60, 36} <= set(sizes)
 
 

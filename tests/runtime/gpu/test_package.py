@@ -67,8 +67,8 @@ def expected():
 
 def test_code_is_launched_as_the_module_specifies(package):
     predictor, library = launched(package)
-    found = predictor.run([FEED])
-    np.testing.assert_allclose(found[0], expected()[0], rtol=1e-5, atol=1e-6)
+    actual = predictor.run([FEED])
+    np.testing.assert_allclose(actual[0], expected()[0], rtol=1e-5, atol=1e-6)
     rows = [row for row in package.rows if row.constants.get("ROWS", 16) == 16]  # few rows
     assert [name for name, *_ in library.launches] == [row.kernel for row in rows]
     assert {stream for *_, stream in library.launches} == {7}
@@ -81,8 +81,8 @@ def test_models_equal_the_recorded_reference(case, tmp_path, capsys):
     assert main(["compile", str(MODELS / f"{case}__separate"), *FOR_GPU, "-o", str(tmp_path)]) == 0
     predictor, library = launched(read_package(tmp_path))
     feed, expected = recorded(case)
-    (found,) = predictor.run(feed)
-    np.testing.assert_allclose(np.asarray(found), expected, rtol=1e-5, atol=1e-5)
+    (actual,) = predictor.run(feed)
+    np.testing.assert_allclose(np.asarray(actual), expected, rtol=1e-5, atol=1e-5)
     assert library.launches and "run on the host" not in capsys.readouterr().out
 
 
@@ -90,17 +90,17 @@ def test_models_equal_the_recorded_reference(case, tmp_path, capsys):
 def test_a_package_runs_as_kernels_and_as_numpy_code(folder, tmp_path):
     plain = load_compiled(compiled(tmp_path)).run([FEED])
     np.testing.assert_allclose(plain[0], expected()[0], rtol=1e-5, atol=1e-6)
-    found = fluid.load_compiled(str(folder)).run([FEED])
-    np.testing.assert_allclose(found[0], expected()[0], rtol=1e-5, atol=1e-6)
+    actual = fluid.load_compiled(str(folder)).run([FEED])
+    np.testing.assert_allclose(actual[0], expected()[0], rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.device
 def test_fluid_infer_takes_a_package(folder, tmp_path, capsys):
     np.save(tmp_path / "x.npy", FEED)
-    given = ["--input", str(tmp_path / "x.npy"), "--output", str(tmp_path / "y.npz")]
-    assert main(["infer", str(folder), *given]) == 0
-    (found,) = np.load(tmp_path / "y.npz").values()
-    np.testing.assert_allclose(found, expected()[0], rtol=1e-5, atol=1e-6)
+    inputs = ["--input", str(tmp_path / "x.npy"), "--output", str(tmp_path / "y.npz")]
+    assert main(["infer", str(folder), *inputs]) == 0
+    (actual,) = np.load(tmp_path / "y.npz").values()
+    np.testing.assert_allclose(actual, expected()[0], rtol=1e-5, atol=1e-6)
     capsys.readouterr()
 
 
@@ -119,8 +119,8 @@ def test_parameters_may_come_from_elsewhere(tmp_path):
         load_compiled(out)
     model = fluid.saving.inference_model.read_inference_model(str(MODEL))
     params = {name: tensor.array for name, tensor in model.params.items()}
-    found = load_compiled(out, params=params).run([FEED])
-    np.testing.assert_allclose(found[0], expected()[0], rtol=1e-5, atol=1e-6)
+    actual = load_compiled(out, params=params).run([FEED])
+    np.testing.assert_allclose(actual[0], expected()[0], rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize(

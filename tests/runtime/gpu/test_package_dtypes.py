@@ -54,9 +54,9 @@ def test_a_package_runs_without_triton(dtype, tmp_path, monkeypatch):
     library = stand_in.Library(package)
     module, names = prepared(package, GPU, Driver("cuda", 0, library), lambda: 0)
     predictor = Predictor(model_of(package), ready=Ready(module, CUDAPlace(0), names))
-    (found,) = predictor.run([FEED])
+    (actual,) = predictor.run([FEED])
     (expected,) = fluid.create_predictor(model).run([FEED])
-    np.testing.assert_allclose(np.asarray(found), expected, rtol=0, atol=TOLERANCE[dtype])
+    np.testing.assert_allclose(np.asarray(actual), expected, rtol=0, atol=TOLERANCE[dtype])
     assert len(library.launches) == len({row.kernel for row in package.rows}) > 0
 
 

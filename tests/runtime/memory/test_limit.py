@@ -109,13 +109,13 @@ def test_the_memory_of_a_container_is_that_of_its_limit(tmp_path: Path, monkeypa
     total, limit = tmp_path / "meminfo", tmp_path / "memory.max"
     monkeypatch.setattr(machine_memory, "_MEMINFO", total)
     monkeypatch.setattr(machine_memory, "_CONTAINER", (limit, tmp_path / "missing"))
-    found = machine_memory.machine_memory.__wrapped__
-    assert found() is None
+    actual = machine_memory.machine_memory.__wrapped__
+    assert actual() is None
     total.write_text("MemTotal:  1000 kB\nMemFree: 5 kB\nSwapTotal: 24 kB\n")
-    assert found() == 1024 * 1024
+    assert actual() == 1024 * 1024
     for text, expected in (("max", 1 << 20), ("4096", 4096), ("9223372036854771712", 1 << 20)):
         limit.write_text(text + "\n")
-        assert found() == expected
+        assert actual() == expected
 
 
 def test_a_predictor_has_a_limit(tmp_path: Path) -> None:

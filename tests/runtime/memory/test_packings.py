@@ -17,15 +17,15 @@ def find(known: Packings, buffers: tuple[Buffer, ...] = BUFFERS, **sizes: int) -
 
 
 def counted(monkeypatch) -> list[int]:
-    made: list[int] = []
+    created: list[int] = []
     pack = packings.pack
 
     def counting(lives, **settings):
-        made.append(len(lives))
+        created.append(len(lives))
         return pack(lives, **settings)
 
     monkeypatch.setattr(packings, "pack", counting)
-    return made
+    return created
 
 
 def test_the_first_sizes_are_packed_exactly() -> None:
@@ -34,14 +34,14 @@ def test_the_first_sizes_are_packed_exactly() -> None:
 
 
 def test_near_sizes_share_a_packing(monkeypatch) -> None:
-    made, known = counted(monkeypatch), Packings(BUFFERS)
+    created, known = counted(monkeypatch), Packings(BUFFERS)
     for rows in np.random.default_rng(0).integers(50, 80, 40):
         packing = find(known, N=int(rows), M=16)
         for life, place in zip(
             buffer_lifetimes(BUFFERS, {"N": int(rows), "M": 16}), packing.offsets, strict=True
         ):
             assert place + life.size <= packing.height
-    assert len(made) <= 6
+    assert len(created) <= 6
 
 
 def test_what_does_not_grow_with_its_names_is_packed_as_it_is() -> None:
@@ -53,11 +53,11 @@ def test_what_does_not_grow_with_its_names_is_packed_as_it_is() -> None:
 
 
 def test_an_order_found_before_serves_other_sizes(monkeypatch) -> None:
-    made, known = counted(monkeypatch), Packings(BUFFERS)
+    created, known = counted(monkeypatch), Packings(BUFFERS)
     for rows in (8, 64, 512, 4096):
         packing = find(known, N=rows, M=rows)
         assert packing.height == packing.bound
-    assert len(made) == 1
+    assert len(created) == 1
 
 
 def test_sizes_that_no_known_order_suits_are_packed_near_the_bound(monkeypatch) -> None:
@@ -67,11 +67,11 @@ def test_sizes_that_no_known_order_suits_are_packed_near_the_bound(monkeypatch) 
         Buffer(f"b{i}", size * 64, start, stop)
         for i, ((start, stop, _), size) in enumerate(zip(lives, sizes, strict=True))
     )
-    made, known = counted(monkeypatch), Packings(buffers)
+    created, known = counted(monkeypatch), Packings(buffers)
     for count in (1, 100, 7):
         packing = find(known, buffers, N=count)
         assert packing.height <= packings.NEAR * packing.bound
-    assert len(made) <= 3
+    assert len(created) <= 3
 
 
 def test_rounding_wastes_an_eighth_at_most() -> None:

@@ -30,9 +30,9 @@ def test_objects_are_those_of_the_texts_that_are_left() -> None:
         started.add("double", text, machine)
         started.add("dropped", text.replace("@double(", "@dropped("), machine)
         started.add("again", text.replace("@double(", "@again("), machine)
-    found = started.of({"double": text, "again": text, "later": text})
-    assert sorted(found) == ["double", EXECUTOR]
-    assert found["double"] == build.build({"double": text}, machine)["double"]
+    result = started.of({"double": text, "again": text, "later": text})
+    assert sorted(result) == ["double", EXECUTOR]
+    assert result["double"] == build.build({"double": text}, machine)["double"]
 
 
 def test_invalid_ir_is_an_error_of_its_kernel_only() -> None:
@@ -44,18 +44,18 @@ def test_invalid_ir_is_an_error_of_its_kernel_only() -> None:
 
 
 def test_an_error_of_the_compilation_ends_the_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[EarlyObjects] = []
-    monkeypatch.setattr(early, "EarlyObjects", lambda: made.append(EarlyObjects()) or made[0])
+    created: list[EarlyObjects] = []
+    monkeypatch.setattr(early, "EarlyObjects", lambda: created.append(EarlyObjects()) or created[0])
     monkeypatch.setattr(early_kernels, "available", lambda: 2)
 
     def fails(target: Any) -> Any:
         assert isinstance(target, NativeTarget)
-        made[0].add("double", double().text(), host_machine())
+        created[0].add("double", double().text(), host_machine())
         raise CompileError("no")
 
     with pytest.raises(CompileError, match="no"):
         early_kernels.with_early_kernels("native", fails)
-    assert made[0]._pool is not None and made[0]._pool._shutdown  # pyright: ignore
+    assert created[0]._pool is not None and created[0]._pool._shutdown  # pyright: ignore
 
 
 @pytest.mark.parametrize("cpus", [1, 2])
@@ -71,5 +71,5 @@ def test_programs_compile_on_any_number_of_cpus(cpus: int, monkeypatch: pytest.M
     executor, scope = fluid.Executor(fluid.CPUPlace()), fluid.Scope()
     executor.run(startup, scope=scope)
     feed = {"x": np.ones((3, 8), "float32")}
-    (found,) = executor.run(main, feed=feed, fetch_list=[loss], scope=scope)
-    np.testing.assert_allclose(found, [0.2], rtol=1e-6)
+    (result,) = executor.run(main, feed=feed, fetch_list=[loss], scope=scope)
+    np.testing.assert_allclose(result, [0.2], rtol=1e-6)

@@ -237,7 +237,7 @@ def test_arm_objects_are_relocated():
     loader = memory._Loader([parse(data)])
     image = loader._image(0x10000)
     assert len(image) % 4096 == 0
-    kinds = {each.kind for each in parse(data).relocations}
+    kinds = {relocation.kind for relocation in parse(data).relocations}
     assert kinds <= {257, 260, 261, 274, 275, 277, 278, 282, 283, 284, 285, 286, 299}
 
 

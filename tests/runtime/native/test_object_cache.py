@@ -28,7 +28,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def texts(*kernels):
-    return {each.name: each.text() for each in kernels}
+    return {kernel.name: kernel.text() for kernel in kernels}
 
 
 @pytest.fixture
@@ -54,8 +54,8 @@ def test_second_time_nothing_is_compiled(builds):
 
 def test_kernels_of_equal_text_are_compiled_once(builds):
     text = double().text()
-    found = objects({"a": text, "b": text}, HERE)
-    assert builds == ["a"] and found["a"] == found["b"]
+    result = objects({"a": text, "b": text}, HERE)
+    assert builds == ["a"] and result["a"] == result["b"]
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_least_recently_used_are_removed(monkeypatch, folder):
         os.utime(file, (1, 1))
     monkeypatch.setenv("FLUID_CACHE_SIZE", str(size * 3 // 2))
     objects(texts(sums()), HERE)
-    assert [each.stem for each in folder.iterdir()] == [digest(sums().text(), HERE)]
+    assert [path.stem for path in folder.iterdir()] == [digest(sums().text(), HERE)]
 
 
 def test_folders_that_others_write_to_are_not_used(folder, builds):

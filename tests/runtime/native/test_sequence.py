@@ -33,7 +33,7 @@ def _own_cache(tmp_path, monkeypatch):
 
 
 def load(*kernels):
-    return NativeCode({each.name: each.text() for each in kernels})
+    return NativeCode({kernel.name: kernel.text() for kernel in kernels})
 
 
 def array(*shape):
@@ -149,8 +149,8 @@ def test_invalid_ir_names_the_kernel_and_the_line():
 @pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 0, 3), (4, 5)])
 def test_addresses_of_arrays(shape):
     for order in "CF":
-        given = np.ones(shape, order=order)
-        assert address(given) == given.ctypes.data
+        inputs = np.ones(shape, order=order)
+        assert address(inputs) == inputs.ctypes.data
     view = np.arange(20)[3:9]
     assert address(view) == view.ctypes.data
 

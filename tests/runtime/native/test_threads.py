@@ -19,7 +19,7 @@ from runtime.native.sequence import NativeCode
 from runtime.native.threads import available, pool
 from tests.runtime.native.kernels import count_calls, double, pauses, record_thread, sums
 
-LIMITS = [each.name for each in threads.VARIABLES]
+LIMITS = [variable.name for variable in threads.VARIABLES]
 ROOT = Path(__file__).parents[3]
 MOST_EARNED, EARNED = 688, 144
 on_x86 = pytest.mark.skipif(platform.machine() != "x86_64", reason="reads MXCSR")
@@ -31,7 +31,7 @@ def eight(monkeypatch):
     monkeypatch.setattr(sequence, "available", lambda: 8)
 
     def load(*kernels, count=8):
-        native = NativeCode({each.name: each.text() for each in kernels}, threads=count)
+        native = NativeCode({kernel.name: kernel.text() for kernel in kernels}, threads=count)
         pool().start(native._executor, 8)
         for offset in (MOST_EARNED, EARNED):
             pool()._word(offset).value = 1 << 60
@@ -94,10 +94,10 @@ def test_many_python_threads_run_at_once(eight):
             x += 1
 
     workers = [threading.Thread(target=work, args=(seed,)) for seed in range(6)]
-    for each in workers:
-        each.start()
-    for each in workers:
-        each.join()
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
     assert not failures
     assert pool()._word(128).value == pool()._word(136).value == 0
 

@@ -75,8 +75,8 @@ CPU = runtime.CPUPlace()
 
 @pytest.fixture(scope="module")
 def pool() -> Iterator[Pool]:
-    with Pool([CPU, CPU], deadline=30.0) as made:
-        yield made
+    with Pool([CPU, CPU], deadline=30.0) as created:
+        yield created
 
 
 def own(pool: Pool, source: str, params: Any = None) -> Any:

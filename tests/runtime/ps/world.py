@@ -33,10 +33,10 @@ def make_service(endpoint: str, trainers: int, variables: dict[str, Any]) -> Ser
     """A service with one vector `w`, and a table `t` of 50 rows."""
 
     def update(feeds: Any, trainer: int) -> None:
-        for each in range(trainers):
-            variables["w"][...] -= feeds[f"g.trainer_{each}"] / trainers
-            rows = feeds[f"s.trainer_{each}{ROWS}"]
-            np.subtract.at(variables["t"], rows, feeds[f"s.trainer_{each}"] / trainers)
+        for index in range(trainers):
+            variables["w"][...] -= feeds[f"g.trainer_{index}"] / trainers
+            rows = feeds[f"s.trainer_{index}{ROWS}"]
+            np.subtract.at(variables["t"], rows, feeds[f"s.trainer_{index}"] / trainers)
 
     def assign(name: str, array: Any) -> None:
         variables[name][...] = array
@@ -115,8 +115,8 @@ def receive(trainer: Trainer, endpoint: str) -> Any:
 @contextmanager
 def world(trainers: int = 2, **settings: Any) -> Iterator[World]:
     """A server that is gone behind the block."""
-    made = World(trainers, Settings.from_env({}, FAST | settings))
+    created = World(trainers, Settings.from_env({}, FAST | settings))
     try:
-        yield made
+        yield created
     finally:
-        made.end()
+        created.end()

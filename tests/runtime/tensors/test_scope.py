@@ -95,9 +95,9 @@ def test_arrays_are_the_storage_of_tensors() -> None:
     arrays = scope.arrays()
     arrays["w"][0] = 5
     assert np.array(scope.var("w").get_tensor()).tolist() == [5]
-    made = np.zeros(2)
-    arrays["b"] = made
-    assert scope.var("b").get_tensor().array is made
+    created = np.zeros(2)
+    arrays["b"] = created
+    assert scope.var("b").get_tensor().array is created
 
 
 def test_arrays_show_what_is_set_here_and_in_parents() -> None:

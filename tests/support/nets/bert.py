@@ -29,12 +29,12 @@ def encoder(fluid, tokens=128, size=BASE):
     mask = fluid.layers.data(name="mask", shape=[tokens], dtype="float32")
     away = fluid.layers.scale(mask, scale=MASKED, bias=-MASKED)
     away = fluid.layers.reshape(away, [-1, 1, 1, tokens])
-    found = _embedded(fluid, words, segments, tokens, size)
+    result = _embedded(fluid, words, segments, tokens, size)
     for _ in range(size.depth):
-        found = _normed(fluid, found, _attention(fluid, found, away, size))
-        inner = _dense(fluid, found, 4 * size.width, act="gelu")
-        found = _normed(fluid, found, _dense(fluid, inner, size.width))
-    return found
+        result = _normed(fluid, result, _attention(fluid, result, away, size))
+        inner = _dense(fluid, result, 4 * size.width, act="gelu")
+        result = _normed(fluid, result, _dense(fluid, inner, size.width))
+    return result
 
 
 def draw(random, n, tokens=128, size=BASE):

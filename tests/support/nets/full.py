@@ -100,9 +100,9 @@ def _encoder(tokens, size, batch):
     """BERT's encoder, trained to the least square distance to random vectors."""
 
     def build(fluid):
-        found = bert.encoder(fluid, tokens, size)
+        result = bert.encoder(fluid, tokens, size)
         target = fluid.layers.data(name="target", shape=[tokens, size.width], dtype="float32")
-        return fluid.layers.mean(fluid.layers.square_error_cost(found, target)), found
+        return fluid.layers.mean(fluid.layers.square_error_cost(result, target)), result
 
     def draw(random, n):
         target = random.randn(n, tokens, size.width).astype(np.float32)

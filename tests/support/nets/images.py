@@ -19,15 +19,15 @@ def vgg16(fluid, image=32, width=1.0, classes=10, norm=False, dropout=True):
     norms.
     """
     net = Net(fluid, width)
-    found, label = image_inputs(fluid, image)
+    result, label = image_inputs(fluid, image)
     for channels, count in VGG16:
         for _ in range(count):
-            found = _vgg_conv(fluid, net, found, net.scaled(channels), norm)
-        found = net.halved(found, size=2)
+            result = _vgg_conv(fluid, net, result, net.scaled(channels), norm)
+        result = net.halved(result, size=2)
     for _ in range(2):
-        found = fluid.layers.fc(found, size=net.scaled(4096), act="relu")
-        found = fluid.layers.dropout(found, 0.5) if dropout else found
-    return net.classified(found, label, classes)
+        result = fluid.layers.fc(result, size=net.scaled(4096), act="relu")
+        result = fluid.layers.dropout(result, 0.5) if dropout else result
+    return net.classified(result, label, classes)
 
 
 def vgg16_bn(fluid, **settings):
@@ -57,13 +57,13 @@ def resnet50(fluid, image=32, width=1.0, classes=10):
 
 def _resnet(fluid, block, depths, image, width, classes):
     net = Net(fluid, width)
-    found, label = image_inputs(fluid, image)
-    found = net.halved(net.conv(found, net.scaled(64), size=7, stride=2))
+    result, label = image_inputs(fluid, image)
+    result = net.halved(net.conv(result, net.scaled(64), size=7, stride=2))
     for stage, depth in enumerate(depths):
         for place in range(depth):
             stride = 2 if place == 0 and stage > 0 else 1
-            found = block(fluid, net, found, net.scaled(64 * 2**stage), stride)
-    return net.classified(net.means(found), label, classes)
+            result = block(fluid, net, result, net.scaled(64 * 2**stage), stride)
+    return net.classified(net.means(result), label, classes)
 
 
 def _basic(fluid, net, found, channels, stride):
@@ -94,17 +94,17 @@ GROUPS, SQUEEZED = 32, 16
 def se_resnext50(fluid, image=32, width=1.0, classes=10, dropout=True):
     """ResNet-50 with grouped convolutions and squeeze-and-excitation."""
     net = Net(fluid, width)
-    found, label = image_inputs(fluid, image)
-    found = net.halved(net.conv(found, net.scaled(64), size=7, stride=2))
+    result, label = image_inputs(fluid, image)
+    result = net.halved(net.conv(result, net.scaled(64), size=7, stride=2))
     groups = max(1, int(GROUPS * width))
     for stage, depth in enumerate((3, 4, 6, 3)):
         channels = groups * max(1, net.scaled(128 * 2**stage) // groups)
         for place in range(depth):
             stride = 2 if place == 0 and stage > 0 else 1
-            found = _weighed_block(fluid, net, found, channels, stride, groups)
-    found = net.means(found)
-    found = fluid.layers.dropout(found, 0.5) if dropout else found
-    return net.classified(found, label, classes)
+            result = _weighed_block(fluid, net, result, channels, stride, groups)
+    result = net.means(result)
+    result = fluid.layers.dropout(result, 0.5) if dropout else result
+    return net.classified(result, label, classes)
 
 
 def _weighed_block(fluid, net, found, channels, stride, groups):
@@ -138,33 +138,33 @@ INVERTED += ((6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
 def mobilenet_v1(fluid, image=32, width=1.0, classes=10):
     """Thirteen pairs of a depthwise and a pointwise convolution."""
     net = Net(fluid, width)
-    found, label = image_inputs(fluid, image)
-    found = net.conv(found, net.scaled(32), stride=2)
+    result, label = image_inputs(fluid, image)
+    result = net.conv(result, net.scaled(32), stride=2)
     for channels, stride in SEPARABLE:
-        found = net.conv(net.depthwise(found, stride), net.scaled(channels), size=1)
-    return net.classified(net.means(found), label, classes)
+        result = net.conv(net.depthwise(result, stride), net.scaled(channels), size=1)
+    return net.classified(net.means(result), label, classes)
 
 
 def mobilenet_v2(fluid, image=32, width=1.0, classes=10):
     """Seventeen inverted residual blocks."""
     net = Net(fluid, width)
-    found, label = image_inputs(fluid, image)
-    found = net.conv(found, net.scaled(32), stride=2, act="relu6")
+    result, label = image_inputs(fluid, image)
+    result = net.conv(result, net.scaled(32), stride=2, act="relu6")
     for factor, channels, count, stride in INVERTED:
         for place in range(count):
             step = stride if place == 0 else 1
-            found = _inverted(fluid, net, found, net.scaled(channels), factor, step)
-    found = net.conv(found, net.scaled(1280), size=1, act="relu6")
-    return net.classified(net.means(found), label, classes)
+            result = _inverted(fluid, net, result, net.scaled(channels), factor, step)
+    result = net.conv(result, net.scaled(1280), size=1, act="relu6")
+    return net.classified(net.means(result), label, classes)
 
 
 def mobilenet_block(fluid, image=16, width=1.0, classes=10):
     """A single inverted residual block with expansion 3."""
     net = Net(fluid, width)
-    found, label = image_inputs(fluid, image)
-    found = net.conv(found, net.scaled(8), stride=2, act="relu6")
-    found = _inverted(fluid, net, found, net.scaled(8), factor=3, stride=1)
-    return net.classified(net.means(found), label, classes)
+    result, label = image_inputs(fluid, image)
+    result = net.conv(result, net.scaled(8), stride=2, act="relu6")
+    result = _inverted(fluid, net, result, net.scaled(8), factor=3, stride=1)
+    return net.classified(net.means(result), label, classes)
 
 
 def _inverted(fluid, net, found, channels, factor, stride):

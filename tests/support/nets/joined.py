@@ -26,17 +26,17 @@ def inception_v1(fluid, image=32, width=1.0, classes=10, heads=True, dropout=Tru
     0.3.
     """
     net = Net(fluid, width)
-    found, label = image_inputs(fluid, image)
-    found = _stem(fluid, net, found)
+    result, label = image_inputs(fluid, image)
+    result = _stem(fluid, net, result)
     early = []
     for stage, modules in enumerate(INCEPTIONS):
         for place, channels in enumerate(modules):
-            found = _inception(fluid, net, found, [net.scaled(count) for count in channels])
+            result = _inception(fluid, net, result, [net.scaled(count) for count in channels])
             if heads and (stage, place) in HEADS:
-                early.append(_early(fluid, net, found, label, classes, dropout))
-        found = net.halved(found) if stage < 2 else net.means(found)
-    found = fluid.layers.dropout(found, 0.4) if dropout else found
-    loss, chances = net.classified(found, label, classes)
+                early.append(_early(fluid, net, result, label, classes, dropout))
+        result = net.halved(result) if stage < 2 else net.means(result)
+    result = fluid.layers.dropout(result, 0.4) if dropout else result
+    loss, chances = net.classified(result, label, classes)
     return _with(fluid, loss, early), chances
 
 
@@ -89,15 +89,15 @@ def densenet121(fluid, image=32, width=1.0, classes=10):
     convolutions.
     """
     net = Net(fluid, width)
-    found, label = image_inputs(fluid, image)
-    found = net.halved(net.conv(found, net.scaled(64), size=7, stride=2))
+    result, label = image_inputs(fluid, image)
+    result = net.halved(net.conv(result, net.scaled(64), size=7, stride=2))
     for stage, count in enumerate(DENSE):
         for _ in range(count):
-            found = fluid.layers.concat([found, _grown(fluid, net, found)], axis=1)
+            result = fluid.layers.concat([result, _grown(fluid, net, result)], axis=1)
         if stage < len(DENSE) - 1:
-            found = _thinned(fluid, found)
-    found = fluid.layers.batch_norm(found, act="relu")
-    return net.classified(net.means(found), label, classes)
+            result = _thinned(fluid, result)
+    result = fluid.layers.batch_norm(result, act="relu")
+    return net.classified(net.means(result), label, classes)
 
 
 def _grown(fluid, net, found):
@@ -127,18 +127,18 @@ def unet(fluid, image=32, width=1.0, classes=2, depth=4):
     `image` is a multiple of 2 to the power of `depth`; labels are int64[n, 1, image, image].
     """
     net = Net(fluid, width)
-    found = fluid.layers.data(name="img", shape=[3, image, image], dtype="float32")
+    result = fluid.layers.data(name="img", shape=[3, image, image], dtype="float32")
     label = fluid.layers.data(name="label", shape=[1, image, image], dtype="int64")
     passed = []
     for level in range(depth):
-        found = _twice(net, found, 64 * 2**level)
-        passed.append(found)
-        found = net.halved(found, size=2)
-    found = _twice(net, found, 64 * 2**depth)
+        result = _twice(net, result, 64 * 2**level)
+        passed.append(result)
+        result = net.halved(result, size=2)
+    result = _twice(net, result, 64 * 2**depth)
     for level in reversed(range(depth)):
-        found = _raised(fluid, net, found, 64 * 2**level)
-        found = _twice(net, fluid.layers.concat([passed[level], found], axis=1), 64 * 2**level)
-    logits = fluid.layers.conv2d(found, num_filters=classes, filter_size=1)
+        result = _raised(fluid, net, result, 64 * 2**level)
+        result = _twice(net, fluid.layers.concat([passed[level], result], axis=1), 64 * 2**level)
+    logits = fluid.layers.conv2d(result, num_filters=classes, filter_size=1)
     losses = fluid.layers.softmax_with_cross_entropy(logits, label, axis=1)
     return fluid.layers.mean(losses), fluid.layers.softmax(logits, axis=1)
 

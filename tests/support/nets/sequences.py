@@ -53,9 +53,9 @@ def static_rnn_lm(fluid):
         hidden = fluid.layers.fc([step, before], size=WIDTH, act="tanh")
         network.update_memory(before, hidden)
         network.step_output(hidden)
-    found = network()
-    error = fluid.layers.square_error_cost(found, _steps(fluid, "y"))
-    return fluid.layers.mean(error), found
+    result = network()
+    error = fluid.layers.square_error_cost(result, _steps(fluid, "y"))
+    return fluid.layers.mean(error), result
 
 
 def while_power(fluid):
@@ -74,8 +74,8 @@ def while_power(fluid):
         fluid.layers.increment(turn, value=1, in_place=True)
         fluid.layers.array_write(following, turn, array=array)
         fluid.layers.less_than(x=turn, y=turns, cond=more)
-    found = fluid.layers.array_read(array, turns)
-    return fluid.layers.mean(fluid.layers.square_error_cost(found, target)), found
+    result = fluid.layers.array_read(array, turns)
+    return fluid.layers.mean(fluid.layers.square_error_cost(result, target)), result
 
 
 def _words(fluid, name):

@@ -28,12 +28,17 @@ def lenet(fluid):
     """LeNet-5 with 20 and 50 channels on 28×28 images, as in Paddle's book."""
     image = fluid.layers.data(name="img", shape=[1, 28, 28], dtype="float32")
     label = fluid.layers.data(name="label", shape=[1], dtype="int64")
-    found = image
+    result = image
     for channels in (20, 50):
-        found = fluid.nets.simple_img_conv_pool(
-            input=found, filter_size=5, num_filters=channels, pool_size=2, pool_stride=2, act="relu"
+        result = fluid.nets.simple_img_conv_pool(
+            input=result,
+            filter_size=5,
+            num_filters=channels,
+            pool_size=2,
+            pool_stride=2,
+            act="relu",
         )
-    hidden = fluid.layers.fc(found, size=500, act="relu")
+    hidden = fluid.layers.fc(result, size=500, act="relu")
     losses = fluid.layers.softmax_with_cross_entropy(fluid.layers.fc(hidden, size=10), label)
     return fluid.layers.mean(losses), hidden
 
@@ -108,4 +113,4 @@ def drawn(name, count=8, fluid=None):
         return timed.drawn(name, count, fluid)
     entry, random = LARGE[name], np.random.RandomState(0)
     batches = [entry.draw(random, entry.batch) for _ in range(count)]
-    return itertools.cycle([timed.fed(fluid, each) if fluid else each for each in batches])
+    return itertools.cycle([timed.fed(fluid, batch) if fluid else batch for batch in batches])

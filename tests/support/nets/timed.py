@@ -97,10 +97,10 @@ def digits_mlp(fluid):
 def lenet_bn(fluid):
     """Two convolutions with pooling and a batch norm between them, on 16×16 images."""
     image, label = _image(fluid, "lenet_bn")
-    found = _convolved_and_pooled(fluid, image, channels=6, size=5)
-    found = fluid.layers.batch_norm(found)
-    found = _convolved_and_pooled(fluid, found, channels=8, size=3)
-    logits = fluid.layers.fc(input=found, size=10)
+    result = _convolved_and_pooled(fluid, image, channels=6, size=5)
+    result = fluid.layers.batch_norm(result)
+    result = _convolved_and_pooled(fluid, result, channels=8, size=3)
+    logits = fluid.layers.fc(input=result, size=10)
     losses, classes = fluid.layers.softmax_with_cross_entropy(logits, label, return_softmax=True)
     return Layers(fluid.layers.mean(losses), classes)
 
@@ -108,11 +108,11 @@ def lenet_bn(fluid):
 def resnet_cifar8(fluid):
     """A residual network of seven convolutions on 3×16×16 images."""
     image, label = _image(fluid, "resnet_cifar8")
-    found = _normed(fluid, image, channels=8)
-    found = _residual(fluid, found, channels=8, stride=1)
-    found = _residual(fluid, found, channels=16, stride=2)
-    found = fluid.layers.pool2d(found, pool_size=8, pool_type="avg", global_pooling=True)
-    classes = fluid.layers.fc(input=found, size=10, act="softmax")
+    result = _normed(fluid, image, channels=8)
+    result = _residual(fluid, result, channels=8, stride=1)
+    result = _residual(fluid, result, channels=16, stride=2)
+    result = fluid.layers.pool2d(result, pool_size=8, pool_type="avg", global_pooling=True)
+    classes = fluid.layers.fc(input=result, size=10, act="softmax")
     loss = fluid.layers.mean(fluid.layers.cross_entropy(input=classes, label=label))
     return Layers(loss, classes)
 

@@ -52,23 +52,27 @@ def translator(fluid, shape=SMALL):
 
 def encoder(fluid, words, away, shape):
     """Self-attention layers over a sentence: float32[n, steps, width]."""
-    found = _embedded(fluid, words, shape, "source")
+    result = _embedded(fluid, words, shape, "source")
     for _ in range(shape.depth):
-        found = _residual_norm(fluid, found, attention(fluid, found, found, away, shape), shape)
-        found = _residual_norm(fluid, found, _feed_forward(fluid, found, shape), shape)
-    return found
+        result = _residual_norm(fluid, result, attention(fluid, result, result, away, shape), shape)
+        result = _residual_norm(fluid, result, _feed_forward(fluid, result, shape), shape)
+    return result
 
 
 def decoder(fluid, words, encoded, away, shape):
     """Causal self-attention layers with cross-attention to the encoder."""
     later = np.triu(np.full((shape.steps, shape.steps), -FORBIDDEN, np.float32), 1)
     later = fluid.layers.assign(later)
-    found = _embedded(fluid, words, shape, "target")
+    result = _embedded(fluid, words, shape, "target")
     for _ in range(shape.depth):
-        found = _residual_norm(fluid, found, attention(fluid, found, found, later, shape), shape)
-        found = _residual_norm(fluid, found, attention(fluid, found, encoded, away, shape), shape)
-        found = _residual_norm(fluid, found, _feed_forward(fluid, found, shape), shape)
-    return found
+        result = _residual_norm(
+            fluid, result, attention(fluid, result, result, later, shape), shape
+        )
+        result = _residual_norm(
+            fluid, result, attention(fluid, result, encoded, away, shape), shape
+        )
+        result = _residual_norm(fluid, result, _feed_forward(fluid, result, shape), shape)
+    return result
 
 
 def attention(fluid, asking, asked, away, shape):

@@ -24,8 +24,8 @@ class Tolerance:
             return expected == got
         if not (fmt.magnitude(expected) or fmt.magnitude(got)):
             return expected == got or self.absolute > 0
-        want, found = fmt.value(expected), fmt.value(got)
-        near = abs(want - found) <= max(abs(want) * self.relative, self.absolute)
+        want, actual = fmt.value(expected), fmt.value(got)
+        near = abs(want - actual) <= max(abs(want) * self.relative, self.absolute)
         same_sign = (expected ^ got) & fmt.sign == 0
         return near or (
             same_sign and abs(fmt.magnitude(expected) - fmt.magnitude(got)) <= self.ulps
@@ -111,7 +111,7 @@ def approximation(name: str) -> tuple[Model, Tolerance]:
         raise KeyError(name)
     if root == "div" and "full" in modifiers:
         return finished(F32, div(F32, "rn", ftz), ftz, False), Tolerance(ulps=2)
-    found = {
+    results = {
         "div": lambda: (_div_approx(ftz), Tolerance(ulps=2)),
         "rcp": lambda: (
             finished(F32, rcp(F32, "rn", ftz), ftz, False),
@@ -125,4 +125,4 @@ def approximation(name: str) -> tuple[Model, Tolerance]:
         "cos": lambda: (of_double(math.cos, ftz), Tolerance(0, 0, 2.0**-20.5)),
         "tanh": lambda: (of_double(math.tanh, ftz), Tolerance(2.0**-11, 1)),
     }
-    return found[root]()
+    return results[root]()

@@ -10,8 +10,8 @@ def finished(fmt: Format, model: Model, ftz: bool, sat: bool) -> Model:
     """A model with subnormal numbers flushed to 0 and its result clamped to [0, 1]."""
 
     def run(*operands: int) -> int | None:
-        given = [fmt.flushed(bits) for bits in operands] if ftz else list(operands)
-        bits = model(*given)
+        inputs = [fmt.flushed(bits) for bits in operands] if ftz else list(operands)
+        bits = model(*inputs)
         if bits is None:
             return None
         bits = fmt.flushed(bits) if ftz else bits

@@ -44,8 +44,8 @@ def _open_where_subnormal(exact: Model) -> Model:
     fmt = FORMATS["f32"]
 
     def run(old: int, b: int) -> int | None:
-        found = exact(old, b)
-        assert found is not None
-        return None if any(map(fmt.is_subnormal, (old, b, found))) else found
+        result = exact(old, b)
+        assert result is not None
+        return None if any(map(fmt.is_subnormal, (old, b, result))) else result
 
     return run

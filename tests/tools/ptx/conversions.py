@@ -10,20 +10,20 @@ from tests.tools.ptx.integers import Whole
 
 def convert(name: str) -> Model:
     """The model of `cvt...`; KeyError if it has a modifier that is not known."""
-    _, *modifiers, out, given = name.split(".")
+    _, *modifiers, out, inputs = name.split(".")
     known = {"rn", "rz", "rm", "rp", "rna", "rni", "rzi", "rmi", "rpi", "ftz", "sat", "relu"}
     if unknown := set(modifiers) - known:
         raise KeyError(f"{name}: {unknown}")
     mode = next((m for m in modifiers if m.startswith("r") and m != "relu"), "rn")
     ftz, sat = "ftz" in modifiers, "sat" in modifiers
-    if given in FORMATS and out in FORMATS:
-        model = float_to_float(FORMATS[given], FORMATS[out], mode, ftz, sat)
+    if inputs in FORMATS and out in FORMATS:
+        model = float_to_float(FORMATS[inputs], FORMATS[out], mode, ftz, sat)
         return relu(FORMATS[out], model) if "relu" in modifiers else model
-    if given in FORMATS:
-        return float_to_whole(FORMATS[given], Whole(out), mode, ftz)
+    if inputs in FORMATS:
+        return float_to_whole(FORMATS[inputs], Whole(out), mode, ftz)
     if out in FORMATS:
-        return whole_to_float(Whole(given), FORMATS[out], mode, sat)
-    return whole_to_whole(Whole(given), Whole(out), sat)
+        return whole_to_float(Whole(inputs), FORMATS[out], mode, sat)
+    return whole_to_whole(Whole(inputs), Whole(out), sat)
 
 
 def float_to_float(given: Format, out: Format, mode: str, ftz: bool, sat: bool) -> Model:
@@ -32,9 +32,9 @@ def float_to_float(given: Format, out: Format, mode: str, ftz: bool, sat: bool) 
     def run(bits: int) -> int | None:
         bits = given.flushed(bits) if ftz and given is F32 else bits
         if given.is_nan(bits):
-            found = out.nan
+            result = out.nan
         elif given.is_infinite(bits):
-            found = out.infinity | (out.sign if given.is_negative(bits) else 0)
+            result = out.infinity | (out.sign if given.is_negative(bits) else 0)
         else:
             zero = out.sign if given.is_negative(bits) else 0
             number = given.value(bits)
@@ -43,10 +43,10 @@ def float_to_float(given: Format, out: Format, mode: str, ftz: bool, sat: bool) 
                 number, rounding = Fraction(-whole if number < 0 else whole), "rn"
             else:
                 rounding = mode
-            found = out.rounded(number, rounding, zero)
-        found = out.flushed(found) if ftz and out is F32 else found
-        found = saturated(out, found) if sat else found
-        return found << 13 if out is TF32 else found
+            result = out.rounded(number, rounding, zero)
+        result = out.flushed(result) if ftz and out is F32 else result
+        result = saturated(out, result) if sat else result
+        return result << 13 if out is TF32 else result
 
     return run
 
@@ -81,8 +81,8 @@ def float_to_whole(given: Format, out: Whole, mode: str, ftz: bool) -> Model:
 
 def whole_to_float(given: Whole, out: Format, mode: str, sat: bool) -> Model:
     def run(bits: int) -> int:
-        found = out.rounded(Fraction(given.value(bits)), mode)
-        return saturated(out, found) if sat else found
+        result = out.rounded(Fraction(given.value(bits)), mode)
+        return saturated(out, result) if sat else result
 
     return run
 

@@ -34,9 +34,9 @@ def form(name: str) -> Form:
     """The form of that name; KeyError where no model is written for it."""
     root, *modifiers = name.split(".")
     for rule in (_approximate, _special, _packed, _float, _integer):
-        found = rule(name, root, modifiers)
-        if found is not None:
-            return found
+        result = rule(name, root, modifiers)
+        if result is not None:
+            return result
     raise KeyError(name)
 
 
@@ -60,19 +60,19 @@ def _special(name: str, root: str, modifiers: list[str]) -> Form | None:
 
 
 def _conversion(name: str, modifiers: list[str]) -> Form:
-    out, given = modifiers[-2:]
+    out, inputs = modifiers[-2:]
     if out.endswith("x2"):
         single = conversions.convert(name.replace("x2", ""))
-        return Form(name, out, (given, given), lambda a, b: _joined(single(b), single(a)))
+        return Form(name, out, (inputs, inputs), lambda a, b: _joined(single(b), single(a)))
     model = conversions.convert(name)
     if out in ("s8", "u8"):
         return Form(
             name,
             "s16",
-            (given,),
+            (inputs,),
             lambda a: Whole("s16").wrapped(Whole(out).value(_known(model(a)))),
         )
-    return Form(name, out, (given,), model)
+    return Form(name, out, (inputs,), model)
 
 
 def _known(bits: int | None) -> int:
@@ -126,8 +126,8 @@ def _float_model(root: str, kind: str, modifiers: list[str]) -> tuple[int, Model
 
 def _float(name: str, root: str, modifiers: list[str]) -> Form | None:
     kind = modifiers[-1]
-    found = _float_model(root, kind, modifiers[:-1])
-    return None if found is None else Form(name, kind, (kind,) * found[0], found[1])
+    result = _float_model(root, kind, modifiers[:-1])
+    return None if result is None else Form(name, kind, (kind,) * result[0], result[1])
 
 
 def _packed(name: str, root: str, modifiers: list[str]) -> Form | None:
@@ -135,17 +135,17 @@ def _packed(name: str, root: str, modifiers: list[str]) -> Form | None:
     if not kind.endswith("x2"):
         return None
     half = kind.removesuffix("x2")
-    found = _float_model(root, half, modifiers[:-1])
+    result = _float_model(root, half, modifiers[:-1])
     if half in ("s16", "u16"):
         whole = form(f"{root}.{half}")
-        found = len(whole.operands), whole.model
-    if found is None:
+        result = len(whole.operands), whole.model
+    if result is None:
         return None
-    count, single = found
+    count, single = result
 
     def run(*operands: int) -> int | None:
-        low = single(*(each & 0xFFFF for each in operands))
-        return _joined(low, single(*(each >> 16 for each in operands)))
+        low = single(*(operand & 0xFFFF for operand in operands))
+        return _joined(low, single(*(operand >> 16 for operand in operands)))
 
     return Form(name, kind, (kind,) * count, run)
 

@@ -47,8 +47,8 @@ def on_values(kind: Whole, numbers: Numbers, out: Whole | None = None) -> Model:
     """A model on numbers as one on bits: the result wraps around."""
 
     def run(*operands: int) -> int | None:
-        found = numbers(*map(kind.value, operands))
-        return None if found is None else (out or kind).wrapped(found)
+        result = numbers(*map(kind.value, operands))
+        return None if result is None else (out or kind).wrapped(result)
 
     return run
 
@@ -138,11 +138,11 @@ def extract_field(kind: Whole) -> Model:
         start, count = b & 255, c & 255
         last = min(start + count - 1, kind.bits - 1)
         fill = (a >> last) & 1 if kind.signed and count else 0
-        found = 0
+        result = 0
         for place in range(kind.bits):
             inside = place < count and start + place < kind.bits
-            found |= ((a >> (start + place)) & 1 if inside else fill) << place
-        return found
+            result |= ((a >> (start + place)) & 1 if inside else fill) << place
+        return result
 
     return run
 
@@ -151,12 +151,12 @@ def insert_field(kind: Whole) -> Model:
     """bfi: the low `d & 255` bits of a, put into b at position `c & 255`."""
 
     def run(a: int, b: int, c: int, d: int) -> int:
-        start, found = c & 255, b
+        start, result = c & 255, b
         for place in range(min(d & 255, kind.bits)):
             if start + place < kind.bits:
                 mask = 1 << (start + place)
-                found = (found & ~mask) | (mask if (a >> place) & 1 else 0)
-        return found
+                result = (result & ~mask) | (mask if (a >> place) & 1 else 0)
+        return result
 
     return run
 
@@ -193,9 +193,9 @@ def table(immediate: int) -> Model:
 
 def permute(a: int, b: int, c: int) -> int:
     """prmt: four bytes of b:a chosen by nibbles of c; bit 3 of one copies the byte's sign."""
-    found = 0
+    result = 0
     for place in range(4):
         choice = (c >> (4 * place)) & 15
         byte = (((b << 32) | a) >> (8 * (choice & 7))) & 255
-        found |= ((255 if byte & 128 else 0) if choice & 8 else byte) << (8 * place)
-    return found
+        result |= ((255 if byte & 128 else 0) if choice & 8 else byte) << (8 * place)
+    return result

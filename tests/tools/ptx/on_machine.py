@@ -77,8 +77,8 @@ def _row(each):
 
 def check(case, capability=80, dtype="fp32"):
     """Compare a case run by the machine with what its op means; returns the launches."""
-    made = module_of(case, dtype=dtype)
-    return [] if made is None else run_and_compare(case, *made, capability, TOLERANCE[dtype])
+    created = module_of(case, dtype=dtype)
+    return [] if created is None else run_and_compare(case, *created, capability, TOLERANCE[dtype])
 
 
 def run_and_compare(case, module, feed, wanted, capability, tolerance, library=None):

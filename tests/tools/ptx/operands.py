@@ -104,15 +104,15 @@ def tuples(form: Form) -> tuple[tuple[int, ...], ...]:
     lists = [edges(kind) for kind in form.operands]
     limit = COUNT * 2 // 3
     if prod(map(len, lists)) <= limit:
-        found = list(product(*lists))
+        result = list(product(*lists))
     else:
-        found = list(zip(*(source.choices(each, k=limit) for each in lists), strict=True))
-    rest = range(COUNT - len(found))
+        result = list(zip(*(source.choices(items, k=limit) for items in lists), strict=True))
+    rest = range(COUNT - len(result))
     columns = [[random_bits(source, kind) for _ in rest] for kind in form.operands]
     if form.name.startswith("fma") and form.result in FORMATS:
         rows = [_with_cancelled(form, *row) for row in zip(*columns, strict=True)]
-        return (*found, *rows)
-    return (*found, *zip(*columns, strict=True))
+        return (*result, *rows)
+    return (*result, *zip(*columns, strict=True))
 
 
 def _with_cancelled(form: Form, a: int, b: int, c: int) -> tuple[int, ...]:

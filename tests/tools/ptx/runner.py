@@ -28,15 +28,15 @@ def column(values: Sequence[int], kind: str = "u4") -> Array:
 
 def disagreements(form: Form) -> list[str]:
     """Operands for which the machine's result is not the model's, as text."""
-    given = tuples(form)
+    inputs = tuples(form)
     columns = [
-        np.array([row[place] for row in given], f"u{width(kind) // 8}")
+        np.array([row[place] for row in inputs], f"u{width(kind) // 8}")
         for place, kind in enumerate(form.operands)
     ]
-    result = np.zeros(len(given), f"u{width(form.result) // 8}")
-    execute(form_kernel(form), [result, *columns], len(given) // THREADS)
-    found = ((row, form.model(*row), int(got)) for row, got in zip(given, result, strict=True))
-    return [_said(form, *each) for each in found if not agrees(form, each[1], each[2])]
+    result = np.zeros(len(inputs), f"u{width(form.result) // 8}")
+    execute(form_kernel(form), [result, *columns], len(inputs) // THREADS)
+    actual = ((row, form.model(*row), int(got)) for row, got in zip(inputs, result, strict=True))
+    return [_said(form, *each) for each in actual if not agrees(form, each[1], each[2])]
 
 
 def _said(form: Form, row: tuple[int, ...], expected: int | None, got: int) -> str:

@@ -23,12 +23,12 @@ def kernel(body, parameters=2, head="", registers=64):
 
 def elementwise(instructions, *inputs, result):
     """Run instructions a thread an element: inputs in %r10 (or %rd10, %rs10), 11, …, result in 20."""
-    arrays = [np.ascontiguousarray(each) for each in inputs]
+    arrays = [np.ascontiguousarray(input_) for input_ in inputs]
     out = np.zeros(len(arrays[0]), result)
     body = ""
-    for index, each in enumerate(arrays):
-        body += _place(index, each.itemsize)
-        body += f"ld.global.b{8 * each.itemsize} {_name(each.itemsize, 10 + index)}, [%rd40];\n"
+    for index, array in enumerate(arrays):
+        body += _place(index, array.itemsize)
+        body += f"ld.global.b{8 * array.itemsize} {_name(array.itemsize, 10 + index)}, [%rd40];\n"
     body += instructions + "\n" + _place(len(arrays), out.itemsize)
     body += f"st.global.b{8 * out.itemsize} [%rd40], {_name(out.itemsize, 20)};\n"
     execute(kernel(body, len(arrays) + 1), "k", 1, len(out), [*arrays, out])

@@ -97,16 +97,16 @@ def test_threads_at_one_address_take_turns(name: str) -> None:
     ]  # fmt: skip
     count = 2 * THREADS
     whole = [random.Random(name).randrange(1, 100) for _ in range(count)]
-    given = [FORMATS["f32"].rounded(Fraction(n)) for n in whole] if kind == "f32" else whole
+    inputs = [FORMATS["f32"].rounded(Fraction(n)) for n in whole] if kind == "f32" else whole
     if name.startswith("inc"):
-        given = [300] * count
+        inputs = [300] * count
     memory, old = np.zeros(1, f"u{size}"), np.zeros(count, f"u{size}")
-    execute(kernel("one", 3, body), [memory, old, np.array(given, f"u{size}")], 2)
+    execute(kernel("one", 3, body), [memory, old, np.array(inputs, f"u{size}")], 2)
     model, states = updated(name), dict[int, int]()
     if name.startswith("max"):
-        assert int(memory[0]) == max(given)
+        assert int(memory[0]) == max(inputs)
         return
-    for before, b in zip(old.tolist(), given, strict=True):
+    for before, b in zip(old.tolist(), inputs, strict=True):
         after = model(before, b)
         assert after is not None
         states[before] = states.get(before, 0) - 1
@@ -128,7 +128,7 @@ def test_vectors_of_neighbours(kind: str, count: int) -> None:
     parts, taken = ([f"%{prefix}{first + n}" for n in range(count)] for first in (2, 12))
     body = [
         *(line for n in range(3) for line in address(n, size * count, 20 + n)),
-        *(f"ld.global.b{bits} {each}, [%rd22+{n * size}];" for n, each in enumerate(parts)),
+        *(f"ld.global.b{bits} {part}, [%rd22+{n * size}];" for n, part in enumerate(parts)),
         f"atom.global.gpu.relaxed.{name.replace(kind, f'v{count}.{kind}')} "
         f"{{{', '.join(taken)}}}, [%rd20], {{{', '.join(parts)}}};",
         *(f"st.global.b{bits} [%rd21+{n * size}], {each};" for n, each in enumerate(taken)),

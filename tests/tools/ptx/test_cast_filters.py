@@ -32,8 +32,8 @@ def lines(images):
 
 
 def test_filters_of_several_taps_that_many_pixels_read_are_transposed():
-    made = [line for line in lines(4) if ".w_0@" in line and "= transpose(" in line]
-    filters = {line.partition("transpose(")[2].partition(")")[0] for line in made}
+    created = [line for line in lines(4) if ".w_0@" in line and "= transpose(" in line]
+    filters = {line.partition("transpose(")[2].partition(")")[0] for line in created}
     assert filters == {"conv2d_0.w_0", "conv2d_2.w_0"}
     assert any("def transpose_cast(" in line for line in lines(4)), "one kernel"
     assert not [line for line in lines(3) if ".w_0@" in line and "= transpose(" in line]
@@ -42,12 +42,12 @@ def test_filters_of_several_taps_that_many_pixels_read_are_transposed():
 def test_the_numbers_are_those_of_the_cpu(monkeypatch):
     monkeypatch.delenv("TRITON_INTERPRET", raising=False)
     monkeypatch.setenv("FLUID_GPU", "ptx:80")
-    x, found = np.random.default_rng(0).random((4, 8, 8, 8), "f4"), []
+    x, result = np.random.default_rng(0).random((4, 8, 8, 8), "f4"), []
     for place in (fluid.CUDAPlace(0), fluid.CPUPlace()):
         main, startup, loss = training(4)
         with fluid.scope_guard(fluid.Scope()):
             fluid.Executor(fluid.CPUPlace()).run(startup)
             executor = fluid.Executor(place)
-            found.append([executor.run(main, {"x": x}, [loss])[0] for _ in range(3)])
-    np.testing.assert_allclose(*found, rtol=3e-3)
-    assert found[0][2] < found[0][0]
+            result.append([executor.run(main, {"x": x}, [loss])[0] for _ in range(3)])
+    np.testing.assert_allclose(*result, rtol=3e-3)
+    assert result[0][2] < result[0][0]

@@ -44,8 +44,8 @@ CALL = """{ // callseq 0, 0
 def stepped(value: int, rounds: int, slot: int) -> tuple[int, int]:
     """The value after all rounds, and what a slot of local memory holds then."""
     slots = [0] * 4
-    for each in range(rounds):
-        slots[each % 4] = (value + 7) & 0xFFFFFFFF
+    for index in range(rounds):
+        slots[index % 4] = (value + 7) & 0xFFFFFFFF
         value = (3 * value + 1) & ((1 << 64) - 1)
     return value, slots[slot]
 

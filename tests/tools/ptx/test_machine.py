@@ -86,9 +86,9 @@ def test_an_access_beyond_an_argument_names_thread_line_and_bytes():
     )
     with pytest.raises(
         MemoryFault, match=r"CTA 0, thread 60 and 3 more.*byte 240 of p0, which has 240"
-    ) as found:
+    ) as result:
         execute(text, "k", 1, 64, [np.zeros(60, "u4")])
-    assert "script.py:5" in str(found.value)
+    assert "script.py:5" in str(result.value)
 
 
 @pytest.mark.parametrize(
@@ -192,8 +192,8 @@ def test_atomics_give_what_was_there_and_add_up():
 def test_a_sum_is_rounded_once():
     a = np.array([1 + 2**-12], "f4")
     c = np.array([-1], "f4")
-    found = elementwise("fma.rn.f32 %r20, %r10, %r10, %r11;", a, c, result="f4")
-    assert found[0] == np.float32((1 + 2**-12) ** 2 - 1)
+    result = elementwise("fma.rn.f32 %r20, %r10, %r10, %r11;", a, c, result="f4")
+    assert result[0] == np.float32((1 + 2**-12) ** 2 - 1)
 
 
 def test_division_and_shifts_at_their_edges():
@@ -215,12 +215,12 @@ def test_division_and_shifts_at_their_edges():
 
 
 def test_floats_become_integers_within_their_range():
-    given = np.array([1.5, 2.5, -1.5, np.nan, 1e20, -1e20], "f4")
-    found = elementwise("cvt.rni.s32.f32 %r20, %r10;", given, result="i4")
-    np.testing.assert_array_equal(found, [2, 2, -2, 0, 2**31 - 1, -(2**31)])
+    inputs = np.array([1.5, 2.5, -1.5, np.nan, 1e20, -1e20], "f4")
+    result = elementwise("cvt.rni.s32.f32 %r20, %r10;", inputs, result="i4")
+    np.testing.assert_array_equal(result, [2, 2, -2, 0, 2**31 - 1, -(2**31)])
 
 
 def test_tf32_rounds_ties_away_from_zero():
-    given = np.array([1 + 2**-11, 1 + 2**-12, -(1 + 2**-11)], "f4")
-    found = elementwise("cvt.rna.tf32.f32 %r20, %r10;", given, result="f4")
-    np.testing.assert_array_equal(found, np.float32([1 + 2**-10, 1, -(1 + 2**-10)]))
+    inputs = np.array([1 + 2**-11, 1 + 2**-12, -(1 + 2**-11)], "f4")
+    result = elementwise("cvt.rna.tf32.f32 %r20, %r10;", inputs, result="f4")
+    np.testing.assert_array_equal(result, np.float32([1 + 2**-10, 1, -(1 + 2**-10)]))

@@ -51,7 +51,7 @@ def run_mma(
 ) -> list[list[int]]:
     """Bits of `a b + c`, the same in each warp, from bits of elements."""
     lanes = [n % LANES for n in range(THREADS)]
-    given = [
+    inputs = [
         [packed([matrix[i][j] for i, j in places(lane)], count) for lane in lanes]
         for matrix, places, count in (
             (a, shape.a, shape.packed),
@@ -60,14 +60,14 @@ def run_mma(
         )
     ]
     out = np.zeros((THREADS, 4), "u4")
-    execute(mma_kernel(shape), [out, *(np.array(each, "u4") for each in given)])
+    execute(mma_kernel(shape), [out, *(np.array(each, "u4") for each in inputs)])
     for warp in out.reshape(-1, LANES, 4):
         assert np.array_equal(warp, out[:LANES])
-    found = [[0] * 8 for _ in range(16)]
+    results = [[0] * 8 for _ in range(16)]
     for lane in range(LANES):
         for (i, j), bits in zip(shape.c(lane), out[lane].tolist(), strict=True):
-            found[i][j] = bits
-    return found
+            results[i][j] = bits
+    return results
 
 
 def bits_of(values: Matrix, fmt: Format) -> list[list[int]]:
@@ -100,12 +100,12 @@ def test_products_round_no_more_than_their_sizes_allow(shape: Shape) -> None:
         numbers(source, shape.depth, 8, 1 << 20, 1 << 18),
     )
     c = numbers(source, 16, 8, 1 << 22, 1 << 20)
-    given = [bits_of(a, fmt), bits_of(b, fmt), bits_of(c, F32)]
+    inputs = [bits_of(a, fmt), bits_of(b, fmt), bits_of(c, F32)]
     shift = 13 if fmt is TF32 else 0
-    a, b = ([[fmt.value(bits >> shift) for bits in row] for row in each] for each in given[:2])
-    c = [[F32.value(bits) for bits in row] for row in given[2]]
+    a, b = ([[fmt.value(bits >> shift) for bits in row] for row in each] for each in inputs[:2])
+    c = [[F32.value(bits) for bits in row] for row in inputs[2]]
     exact, sizes = product(a, b, c)
-    for i, row in enumerate(run_mma(shape, *given)):
+    for i, row in enumerate(run_mma(shape, *inputs)):
         for j, bits in enumerate(row):
             assert abs(F32.value(bits) - exact[i][j]) <= sizes[i][j] * (shape.depth + 1) / (1 << 23)
 
@@ -270,11 +270,11 @@ def doubles_kernel(shape: str, left: int, right: int, results: int) -> str:
     def some(n: int) -> str:
         return "{" + ", ".join(f"%rd{next(names)}" for _ in range(n)) + "}"
 
-    given = f"{some(left)}, {some(right)}, {(added := some(results))}"
+    inputs = f"{some(left)}, {some(right)}, {(added := some(results))}"
     return kernel("one", 2, [
         f"mad.wide.s32 %rd2, %r0, {8 * count}, %rd1;",
         *(f"ld.global.b64 %rd{9 + n}, [%rd2+{8 * n}];" for n in range(count)),
-        f"mma.sync.aligned.{shape}.row.col.f64.f64.f64.f64 {added}, {given};",
+        f"mma.sync.aligned.{shape}.row.col.f64.f64.f64.f64 {added}, {inputs};",
         f"mad.wide.s32 %rd3, %r0, {8 * results}, %rd0;",
         *(f"st.global.b64 [%rd3+{8 * n}], {each};"
           for n, each in enumerate(added.strip("{}").split(", "))),
@@ -288,4 +288,4 @@ def packed4(values: list[int]) -> list[int]:
 
 def inner(thread: int) -> list[int]:
     """Places along K of the bytes of B that a lane holds."""
-    return [4 * (thread % 4) + each + 16 * half for half in (0, 1) for each in range(4)]
+    return [4 * (thread % 4) + index + 16 * half for half in (0, 1) for index in range(4)]

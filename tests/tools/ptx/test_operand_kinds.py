@@ -80,10 +80,12 @@ def uses(form: Form) -> list[Use]:
     rows = tuples(form)
     return [
         Use(
-            each, in_range(form, each, rows[(7 * n + 53 * again) % len(rows)]), (n + again) % 2 == 0
+            letter,
+            in_range(form, letter, rows[(7 * n + 53 * again) % len(rows)]),
+            (n + again) % 2 == 0,
         )
-        for n, each in enumerate(sorted(letters))
-        for again in range(SHARED if set(each) == {"u"} else 2)
+        for n, letter in enumerate(sorted(letters))
+        for again in range(SHARED if set(letter) == {"u"} else 2)
     ]
 
 
@@ -127,13 +129,13 @@ def lines(form: Form, use: Use, own: list[str], offset: int) -> list[str]:
 
 @pytest.mark.parametrize("form", FORMS, ids=label)
 def test_results_are_those_of_each_thread_alone(form: Form) -> None:
-    found = uses(form)
+    result = uses(form)
     rows, size = tuples(form)[:: COUNT // LANES], width(form.result) // 8
     loads, own = load_operands(form)
     body = [*loads, "and.b32 %r5, %r1, 1;", "setp.eq.b32 %p10, %r5, 1;", *address(0, size, 30)]
-    for n, use in enumerate(found):
+    for n, use in enumerate(result):
         body += lines(form, use, own, n * LANES * size)
-    out = np.zeros((len(found), LANES), f"u{size}")
+    out = np.zeros((len(result), LANES), f"u{size}")
     columns = [
         column(each, f"u{width(kind) // 8}")
         for each, kind in zip(zip(*rows, strict=True), form.operands, strict=True)
@@ -141,7 +143,7 @@ def test_results_are_those_of_each_thread_alone(form: Form) -> None:
     execute(kernel("one", 1 + len(columns), body, threads=LANES), [out, *columns], threads=LANES)
     wrong = [
         fault
-        for use, got in zip(found, out.tolist(), strict=True)
+        for use, got in zip(result, out.tolist(), strict=True)
         for fault in faults(form, use, rows, got)
     ]
     assert not wrong, "\n".join([f"{len(wrong)} results", *wrong[:12]])
@@ -149,14 +151,14 @@ def test_results_are_those_of_each_thread_alone(form: Form) -> None:
 
 def faults(form: Form, use: Use, rows: Sequence[tuple[int, ...]], got: list[int]) -> list[str]:
     model = cache(form.model)
-    found: list[str] = []
+    actual: list[str] = []
     for thread, (row, bits) in enumerate(zip(rows, got, strict=True)):
         operands = use.operands(row)
         expected = model(*operands)
         if use.guard and thread % 2 == 0:
             expected = 0 if form.result == "pred" else KEPT & ((1 << width(form.result)) - 1)
         if not agrees(form, expected, bits):
-            found.append(
+            actual.append(
                 f"{form.name} {use} {[hex(n) for n in operands]}: {expected and hex(expected)}, got {hex(bits)}"
             )
-    return found
+    return actual

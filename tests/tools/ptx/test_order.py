@@ -37,9 +37,9 @@ def word(body, seed, grid=8, threads=1):
 
 def test_the_order_of_ctas_follows_from_the_seed():
     assert word(LAST, None) == 7
-    found = [word(LAST, seed) for seed in range(12)]
-    assert found == [word(LAST, seed) for seed in range(12)]
-    assert len(set(found)) > 3
+    results = [word(LAST, seed) for seed in range(12)]
+    assert results == [word(LAST, seed) for seed in range(12)]
+    assert len(set(results)) > 3
     assert sorted(Order(5, 0).ctas(6)) == [*range(6)]
     assert Order(5, 0).ctas(6) != Order(5, 1).ctas(6)
 
@@ -51,10 +51,10 @@ def test_sides_of_a_branch_have_no_order():
 @pytest.mark.parametrize("op", ["softmax", "conv2d_grad", "batch_norm", "lookup_table", "argsort"])
 def test_kernels_give_the_same_bytes_in_any_order(op):
     pytest.importorskip("triton")
-    kind, make, sample = next(each for each in cases() if each[0] == op)
+    kind, make, sample = next(case for case in cases() if case[0] == op)
     module, feed, _ = module_of(make(sample))
-    found = [on_machine(module, Library(80, order=seed))(feed) for seed in (None, 1)]
-    for one, other in zip(*found, strict=True):
+    results = [on_machine(module, Library(80, order=seed))(feed) for seed in (None, 1)]
+    for one, other in zip(*results, strict=True):
         assert one.tobytes() == other.tobytes(), kind
 
 

@@ -28,7 +28,7 @@ def product(shape, axes=1):
 
 
 def sides(module):
-    return [each.constants["ROWS"] for each in module.kernels]
+    return [kernel.constants["ROWS"] for kernel in module.kernels]
 
 
 @pytest.mark.parametrize(("shape", "axes", "found"), [
@@ -66,8 +66,8 @@ def test_numbers_do_not_depend_on_the_variant(monkeypatch):
         executor.run(startup)
         (whole,) = executor.run(main, {"x": x}, [y])
         for rows in (1, 20, 40):
-            (found,) = executor.run(main, {"x": x[:rows]}, [y])
-            np.testing.assert_array_equal(found, whole[:rows])
+            (result,) = executor.run(main, {"x": x[:rows]}, [y])
+            np.testing.assert_array_equal(result, whole[:rows])
 
 
 def test_launchers_of_one_name_are_variants_of_the_first():

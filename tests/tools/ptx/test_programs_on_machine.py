@@ -30,14 +30,14 @@ def machine(monkeypatch):
 def test_a_package_runs_and_fluid_infer_takes_it(tmp_path, capsys):
     out = tmp_path / "out"
     assert main(["compile", str(MODEL), "--target", "cuda:80", "-o", str(out)]) == 0
-    (found,) = load_compiled(out).run([FEED])
+    (result,) = load_compiled(out).run([FEED])
     (want,) = fluid.create_predictor(str(MODEL)).run([FEED])
-    np.testing.assert_allclose(found, want, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(result, want, rtol=1e-5, atol=1e-6)
     np.save(tmp_path / "x.npy", FEED)
-    given = ["--input", str(tmp_path / "x.npy"), "--output", str(tmp_path / "y.npz")]
-    assert main(["infer", str(out), *given]) == 0
+    inputs = ["--input", str(tmp_path / "x.npy"), "--output", str(tmp_path / "y.npz")]
+    assert main(["infer", str(out), *inputs]) == 0
     (written,) = np.load(tmp_path / "y.npz").values()
-    np.testing.assert_array_equal(written, found)
+    np.testing.assert_array_equal(written, result)
     capsys.readouterr()
 
 
@@ -59,19 +59,19 @@ def test_a_program_is_trained_as_on_the_cpu():
             feed = {"x": values.random((6, 13), "f4"), "y": values.random((6, 1), "f4")}
             return [executor.run(main_program, feed=feed, fetch_list=[loss])[0] for _ in range(3)]
 
-    found = losses(fluid.CUDAPlace(0))
-    np.testing.assert_allclose(found, losses(fluid.CPUPlace()), rtol=2e-5)
+    result = losses(fluid.CUDAPlace(0))
+    np.testing.assert_allclose(result, losses(fluid.CPUPlace()), rtol=2e-5)
 
 
 def test_products_of_half_precision_run_on_the_tensor_cores_of_sm_90(tmp_path, monkeypatch):
     model, out = saved_product(tmp_path / "model"), tmp_path / "out"
     assert main(["compile", model, "--target", "cuda:90", "-o", str(out)]) == 0
-    assert any("wgmma.mma_async" in each.read_text() for each in out.rglob("*.ptx"))
+    assert any("wgmma.mma_async" in path.read_text() for path in out.rglob("*.ptx"))
     monkeypatch.setenv("FLUID_GPU", "ptx:90")
     feed = np.random.default_rng(1).standard_normal((70, 64)).astype("f4")
-    (found,) = load_compiled(out).run([feed])
+    (result,) = load_compiled(out).run([feed])
     (want,) = fluid.create_predictor(model).run([feed])
-    np.testing.assert_allclose(found, want, rtol=5e-3, atol=5e-2)
+    np.testing.assert_allclose(result, want, rtol=5e-3, atol=5e-2)
 
 
 def saved_product(folder):
@@ -115,9 +115,9 @@ def test_kernels_ahead_loads_binaries_of_all_kernels_before_the_first_step(monke
         x = fluid.data("x", [None, 8], "float32")
         y = fluid.layers.reduce_sum(fluid.layers.softmax(x), dim=0)
     module = compiler.compile(program, feed=["x"], fetch=[y], target="triton")
-    made, names = kernels_ahead.with_machine_code(module, fluid.CUDAPlace(0))
+    created, names = kernels_ahead.with_machine_code(module, fluid.CUDAPlace(0))
     assert {spec.name for spec in module.kernels} <= names.keys()
-    assert len(loaded) == len(module.kernels) > 0 and "triton.jit" not in made.source
+    assert len(loaded) == len(module.kernels) > 0 and "triton.jit" not in created.source
     assert all(code.startswith(b"\x7fELF") for code in loaded)
     on_cpu = kernels_ahead.with_machine_code(replace(module, target="native"), fluid.CPUPlace())
     assert on_cpu[1] == {}

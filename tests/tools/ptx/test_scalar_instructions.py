@@ -9,5 +9,5 @@ from tests.tools.ptx.runner import disagreements
 
 @pytest.mark.parametrize("form", FORMS, ids=label)
 def test_results(form: Form) -> None:
-    found = disagreements(form)
-    assert not found, "\n".join([f"{len(found)} operands", *found[:12]])
+    result = disagreements(form)
+    assert not result, "\n".join([f"{len(result)} operands", *result[:12]])

@@ -28,27 +28,27 @@ SAME: dict[str, Callable[..., np.ndarray]] = {
 @pytest.mark.parametrize("kind", ["f32", "f64"])
 @pytest.mark.parametrize("name", SAME)
 def test_floats_beside_numpy(name: str, kind: str) -> None:
-    given = form(f"{name}.{kind}.{kind}" if name.startswith("cvt") else f"{name}.{kind}")
-    rows = tuples(given)
+    inputs = form(f"{name}.{kind}.{kind}" if name.startswith("cvt") else f"{name}.{kind}")
+    rows = tuples(inputs)
     columns = [
         np.array(column, f"u{KINDS[kind]().itemsize}").view(KINDS[kind])
         for column in zip(*rows, strict=True)
     ]
     with np.errstate(all="ignore"):
         expected = SAME[name](*columns)
-    _expect_same(kind, [given.model(*row) for row in rows], expected)
+    _expect_same(kind, [inputs.model(*row) for row in rows], expected)
 
 
 @pytest.mark.parametrize(
     "out, kind", [("f16", "f32"), ("f16", "f64"), ("f32", "f64"), ("f64", "f16"), ("f32", "f16")]
 )
 def test_conversions_beside_numpy(out: str, kind: str) -> None:
-    given = form(f"cvt.rn.{out}.{kind}")
-    rows = tuples(given)
+    inputs = form(f"cvt.rn.{out}.{kind}")
+    rows = tuples(inputs)
     bits = np.array([row[0] for row in rows], f"u{KINDS[kind]().itemsize}")
     with np.errstate(all="ignore"):
         expected = bits.view(KINDS[kind]).astype(KINDS[out])
-    _expect_same(out, [given.model(*row) for row in rows], expected)
+    _expect_same(out, [inputs.model(*row) for row in rows], expected)
 
 
 def _expect_same(kind: str, got: list[int | None], expected: np.ndarray) -> None:

@@ -44,8 +44,8 @@ def images(*shape):
 
 
 def test_pools_of_odd_channels_fetch_whole_sectors():
-    found = counters(lambda x: fluid.layers.pool2d(x, 2, pool_stride=2), x=images(6, 10, 10))
-    assert found["pool2d"].fetched_ratio < 1.05
+    result = counters(lambda x: fluid.layers.pool2d(x, 2, pool_stride=2), x=images(6, 10, 10))
+    assert result["pool2d"].fetched_ratio < 1.05
 
 
 def test_parts_of_joined_rows_share_a_launch_and_sectors():
@@ -55,8 +55,8 @@ def test_parts_of_joined_rows_share_a_launch_and_sectors():
         one, two = fluid.layers.split(both, [4, 5], dim=1)
         return fluid.layers.reduce_sum(one) + fluid.layers.reduce_sum(fluid.layers.exp(two))
 
-    found = counters(joined, x=images(40, 6), y=images(40, 3))
-    for kernel in (found["concat"], found["split"]):
+    result = counters(joined, x=images(40, 6), y=images(40, 3))
+    for kernel in (result["concat"], result["split"]):
         assert kernel.launches == 1 and kernel.fetched_ratio < 1.05
 
 
@@ -64,16 +64,16 @@ def test_column_sums_of_odd_channels_fetch_whole_sectors():
     def summed(x):
         return fluid.layers.reduce_sum(x, dim=[0, 1])
 
-    found = counters(summed, x=images(600, 6))
-    assert found["reduce_sum_parts"].fetched_ratio < 1.05
+    result = counters(summed, x=images(600, 6))
+    assert result["reduce_sum_parts"].fetched_ratio < 1.05
 
 
 def test_results_of_rows_are_stored_in_whole_sectors():
     def normalized(x):
         return fluid.layers.layer_norm(x, begin_norm_axis=2)
 
-    (found,) = counters(normalized, x=images(13, 16)).values()
-    assert found.stores.requests <= found.stores.touched * 1.05
+    (result,) = counters(normalized, x=images(13, 16)).values()
+    assert result.stores.requests <= result.stores.touched * 1.05
 
 
 @pytest.mark.slow
@@ -83,16 +83,16 @@ def test_updates_of_small_parameters_fetch_whole_sectors():
         fluid.optimizer.Adam(0.1).minimize(loss)
         return loss
 
-    found = counters(trained, x=images(30))
-    assert found["adam"].fetched_ratio < 1.15
-    (grad,) = (each for name, each in found.items() if name.startswith("mul_grad"))
+    result = counters(trained, x=images(30))
+    assert result["adam"].fetched_ratio < 1.15
+    (grad,) = (each for name, each in result.items() if name.startswith("mul_grad"))
     assert grad.banks.per_access < 1.5
 
 
 def test_a_transposed_right_factor_has_no_bank_conflicts():
-    found = counters(lambda x, y: fluid.layers.matmul(x, y, transpose_y=True),
+    result = counters(lambda x, y: fluid.layers.matmul(x, y, transpose_y=True),
                      x=images(64, 32), y=images(64, 32))  # fmt: skip
-    assert found["matmul"].banks.per_access < 1.5
+    assert result["matmul"].banks.per_access < 1.5
 
 
 @pytest.mark.slow
@@ -100,14 +100,14 @@ def test_filters_of_trained_convolutions_are_fetched_once():
     def convolved(x):
         return fluid.layers.conv2d(x, 64, 3, padding=1, bias_attr=False, data_format="NHWC")
 
-    (found,) = counters(convolved, x=images(4, 4, 64)).values()
-    assert found.fetched_ratio < 3  # 12 if all channels of a tap came before the next tap
+    (result,) = counters(convolved, x=images(4, 4, 64)).values()
+    assert result.fetched_ratio < 3  # 12 if all channels of a tap came before the next tap
 
 
 def test_inspect_shows_counters_beside_the_account(capsys, tmp_path):
     file = tmp_path / "counted.json"
-    given = ["--roofline", "a100", "--counters", "--batch", "4", "--json", str(file)]
-    assert main(["inspect", str(MODEL), *given]) == 0
+    inputs = ["--roofline", "a100", "--counters", "--batch", "4", "--json", str(file)]
+    assert main(["inspect", str(MODEL), *inputs]) == 0
     shown = capsys.readouterr().out
     assert "counters of the PTX machine, sm_80; launches:" in shown
     rows = json.loads(file.read_text(encoding="utf-8"))["counters"]

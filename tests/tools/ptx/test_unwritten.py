@@ -23,7 +23,7 @@ def run(body, source, out=None):
     (program,) = kernels(kernel(WORD + body)).values()
     memory = Memory()
     arrays = (source, np.zeros(2, "u4") if out is None else out)
-    parameters = {f"p{i}": memory.add(f"p{i}", each) for i, each in enumerate(arrays)}
+    parameters = {f"p{i}": memory.add(f"p{i}", array) for i, array in enumerate(arrays)}
     packed = {name: at.to_bytes(8, "little") for name, at in parameters.items()}
     with Hazards().launch(program, memory) as seen:
         launch(seen, (1, 1, 1), (2, 1, 1), 0, packed, memory)
@@ -123,15 +123,15 @@ def trained(place):
 
 
 def test_a_step_reads_nothing_that_nobody_wrote(machine):
-    found = trained(fluid.CUDAPlace(0))
-    np.testing.assert_allclose(found, trained(fluid.CPUPlace()), rtol=1e-5)
+    result = trained(fluid.CUDAPlace(0))
+    np.testing.assert_allclose(result, trained(fluid.CPUPlace()), rtol=1e-5)
 
 
 @pytest.mark.usefixtures("one_launch_less")
 def test_a_launch_that_is_missing_is_found_with_the_op_and_its_line(machine):
-    with pytest.raises(Unwritten, match="nobody wrote, byte 0 of argument") as found:
+    with pytest.raises(Unwritten, match="nobody wrote, byte 0 of argument") as result:
         trained(fluid.CUDAPlace(0))
-    (note,) = found.value.__notes__
+    (note,) = result.value.__notes__
     assert "fc_1.tmp_0 = mul(fc_0.tmp_2, fc_1.w_0)" in note
     assert "test_unwritten.py:" in note
 
@@ -146,7 +146,7 @@ def test_a_finding_in_a_package_names_the_op_and_its_line(
         executor.run(startup)
         fluid.io.save_inference_model(model, ["x"], [result], executor, main_program)
     assert main(["compile", model, "--target", "cuda:80", "-o", out]) == 0
-    with pytest.raises(Unwritten) as found:
+    with pytest.raises(Unwritten) as actual:
         load_compiled(out).run([np.ones((3, 13), "f4")])
-    assert "mul(fc_0.tmp_2" in found.value.__notes__[0]
+    assert "mul(fc_0.tmp_2" in actual.value.__notes__[0]
     capsys.readouterr()

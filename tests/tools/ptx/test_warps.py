@@ -107,10 +107,10 @@ def test_votes(mode: str) -> None:
     out = np.zeros(THREADS, "u4")
     execute(
         kernel("one", 2, [*body, *store(0, "%r11")]),
-        [out, column([bit for each in PREDICATES for bit in each])],
+        [out, column([bit for predicate in PREDICATES for bit in predicate])],
     )
     assert out.tolist() == [
-        warps.vote(mode, each, FULL) for each in PREDICATES for _ in range(LANES)
+        warps.vote(mode, predicate, FULL) for predicate in PREDICATES for _ in range(LANES)
     ]
 
 

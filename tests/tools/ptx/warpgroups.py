@@ -73,8 +73,11 @@ def held_sum(thread: int, columns: int) -> list[tuple[int, int]]:
     """Row and column of each element of the sum that a thread holds."""
     warp, lane = divmod(thread, 32)
     return [
-        (16 * warp + lane // 4 + 8 * (each // 2 % 2), 8 * (each // 4) + 2 * (lane % 4) + each % 2)
-        for each in range(columns // 2)
+        (
+            16 * warp + lane // 4 + 8 * (index // 2 % 2),
+            8 * (index // 4) + 2 * (lane % 4) + index % 2,
+        )
+        for index in range(columns // 2)
     ]
 
 
@@ -85,10 +88,10 @@ def held_factor(thread: int, kind: str) -> list[tuple[int, int]]:
     return [
         (
             16 * warp + lane // 4 + 8 * (register % 2),
-            packed * (lane % 4 + 4 * (register // 2)) + each,
+            packed * (lane % 4 + 4 * (register // 2)) + index,
         )
         for register in range(4)
-        for each in range(packed)
+        for index in range(packed)
     ]
 
 

@@ -13,7 +13,7 @@ def shuffle(
     mode: str, values: Sequence[int], b: Sequence[int], c: Sequence[int]
 ) -> list[tuple[int, int]]:
     """Each lane's value and predicate of shfl.sync; all lanes take part."""
-    found: list[tuple[int, int]] = []
+    results: list[tuple[int, int]] = []
     for lane in range(LANES):
         step, clamp, mask = b[lane] & 31, c[lane] & 31, (c[lane] >> 8) & 31
         most, least = (lane & mask) | (clamp & ~mask & 31), lane & mask
@@ -24,8 +24,8 @@ def shuffle(
             "idx": least | (step & ~mask & 31),
         }[mode]
         inside = source >= most if mode == "up" else source <= most
-        found.append((values[source if inside else lane], int(inside)))
-    return found
+        results.append((values[source if inside else lane], int(inside)))
+    return results
 
 
 def members(mask: int) -> list[int]:
@@ -35,10 +35,10 @@ def members(mask: int) -> list[int]:
 
 def vote(mode: str, values: Sequence[int], mask: int) -> int:
     """vote.sync of predicates: all, any, uni, or ballot's bits."""
-    given = [values[lane] for lane in members(mask)]
+    inputs = [values[lane] for lane in members(mask)]
     if mode == "ballot":
         return sum(values[lane] << lane for lane in members(mask))
-    return int({"all": all(given), "any": any(given), "uni": len(set(given)) == 1}[mode])
+    return int({"all": all(inputs), "any": any(inputs), "uni": len(set(inputs)) == 1}[mode])
 
 
 REDUCTIONS: dict[str, Callable[[int, int], int]] = {

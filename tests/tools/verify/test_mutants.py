@@ -13,8 +13,8 @@ def found():
     ((_, case),) = mutants._calls(["softmax"])
     module = mutants.module_of(case)
     kinds = {}
-    for each in mutants._mutants(case, module):
-        kinds.setdefault(each.kind, []).append((each, mutants.outcome(case, module, each)))
+    for mutant in mutants._mutants(case, module):
+        kinds.setdefault(mutant.kind, []).append((mutant, mutants.outcome(case, module, mutant)))
     return kinds, module
 
 
@@ -26,12 +26,12 @@ def test_missing_barriers_and_wrong_launches_are_all_noticed(found):
 
 def test_harmless_changes_are_not_noticed(found):
     kinds, _ = found
-    harmless = [pair for each in kinds.values() for pair in each if pair[0].is_harmless]
+    harmless = [pair for kind in kinds.values() for pair in kind if pair[0].is_harmless]
     assert harmless and not any(noticed for _, noticed in harmless)
 
 
 def test_what_is_noticed_is_never_proven_harmless_and_the_rest_is(found):
     kinds, module = found
-    for mutant, noticed in (pair for each in kinds.values() for pair in each):
+    for mutant, noticed in (pair for kind in kinds.values() for pair in kind):
         if mutant.place is not None and not mutant.is_harmless:
             assert mutants.is_proven(module, mutant) != bool(noticed), mutant.line

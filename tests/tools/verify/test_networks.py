@@ -82,8 +82,8 @@ WRONG: dict[Callable[[Arrays], Any], str] = {
 def test_a_wrong_number_is_noticed(
     files: dict[str, Path], tmp_path: Path, change: Callable[[Arrays], Any]
 ) -> None:
-    with np.load(files[networks.FIXED]) as found:
-        arrays = {name: found[name] for name in found.files}
+    with np.load(files[networks.FIXED]) as result:
+        arrays = {name: result[name] for name in result.files}
     change(arrays)
     np.savez(tmp_path / "changed.npz", **arrays)
     row = judged(files, **{networks.FIXED: tmp_path / "changed.npz"})
@@ -96,8 +96,8 @@ def test_a_wrong_number_is_noticed(
 
 def test_what_should_be_zero_is_compared_with_its_layer() -> None:
     scales = {"fc_0.b_0@GRAD": 1e-12, "fc_0.w_0@GRAD": 2.0, "fc_0.b_0": 0.0, "fc_0.w_0": 0.5}
-    found = step_errors.Norms(values=scales, apart={("a", "b"): dict.fromkeys(scales, 1e-6)})
-    differences = found.relative_differences("a", "b")
+    result = step_errors.Norms(values=scales, apart={("a", "b"): dict.fromkeys(scales, 1e-6)})
+    differences = result.relative_differences("a", "b")
     assert differences["fc_0.b_0@GRAD"] == pytest.approx(1e-6 / 2e-3)
     assert differences["fc_0.b_0"] == pytest.approx(1e-6 / 5e-4)
     assert differences["fc_0.w_0@GRAD"] == pytest.approx(0.5e-6)

@@ -33,13 +33,13 @@ def test_every_script_is_of_a_package() -> None:
 
 def test_a_script_finds_paddle_its_package_and_what_is_typed(cache: Path) -> None:
     script = Script("jieba", "cut.py", SCRIPT, ["--fast"], "hello\n")
-    found = old_scripts.run(script, cache, None)
-    assert (found.lines, found.error) == (["hello 3 ['--fast']", "(-1, 3)"], "")
+    result = old_scripts.run(script, cache, None)
+    assert (result.lines, result.error) == (["hello 3 ['--fast']", "(-1, 3)"], "")
 
 
 def test_a_script_that_fails_reports_why(cache: Path) -> None:
-    found = old_scripts.run(Script("jieba", "test/broken.py"), cache, None)
-    assert "AttributeError" in found.error
+    result = old_scripts.run(Script("jieba", "test/broken.py"), cache, None)
+    assert "AttributeError" in result.error
 
 
 def test_only_places_may_differ() -> None:
@@ -49,5 +49,5 @@ def test_only_places_may_differ() -> None:
 
 def test_the_report_counts_what_fails() -> None:
     row = {"script": "s", "lines": 1, "ours s": 1.0, "says": "x", "error": ""}
-    found = old_scripts.report([{**row, "same": "yes"}, {**row, "same": "no"}])
-    assert "MISSED  1 of 2 scripts fail or say other things" in found
+    result = old_scripts.report([{**row, "same": "yes"}, {**row, "same": "no"}])
+    assert "MISSED  1 of 2 scripts fail or say other things" in result

@@ -142,7 +142,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Outcome]:
     folder = tmp_path_factory.mktemp("unittests")
     (folder / "test_all.py").write_text(HEAD + PASSING + FAILING + SKIPPING)
     outcomes = running.run_file(folder, "test_all", None, 100.0)
-    return {each.test: each for each in outcomes}
+    return {outcome.test: outcome for outcome in outcomes}
 
 
 def of_class(found: dict[str, Outcome], name: str) -> dict[str, str]:

@@ -15,8 +15,8 @@ ROOT = size_mutants.ROOT
 @cache
 def names_of_thresholds() -> frozenset[str]:
     """The names of all thresholds that modules of the compiler define."""
-    files = [each for each in (ROOT / "compiler").rglob("*.py") if each.name != "thresholds.py"]
-    texts = (each.read_text(encoding="utf-8") for each in files)
+    files = [path for path in (ROOT / "compiler").rglob("*.py") if path.name != "thresholds.py"]
+    texts = (file.read_text(encoding="utf-8") for file in files)
     return frozenset(n for text in texts for n in re.findall(r'= threshold\(\s*"(\w+)"', text))
 
 
@@ -26,21 +26,21 @@ def test_a_mutant_applies_and_names_tests(mutant: Mutant) -> None:
     assert mutant.kind in KINDS
     assert mutant.threshold in names_of_thresholds()
     assert mutant.test_files
-    for each in mutant.tests:
-        file, _, function = each.partition("::")
+    for test in mutant.tests:
+        file, _, function = test.partition("::")
         text = (ROOT / file).read_text(encoding="utf-8")
         assert not function or f"def {function}(" in text, f"{file} has no {function}"
 
 
 def test_every_threshold_has_a_mutant_or_a_reason() -> None:
-    broken = {each.threshold for each in MUTANTS}
+    broken = {mutant.threshold for mutant in MUTANTS}
     assert not broken & WITHOUT.keys()
     assert broken | WITHOUT.keys() == names_of_thresholds()
 
 
 def test_names_differ_and_every_kind_occurs() -> None:
-    assert len({each.name for each in MUTANTS}) == len(MUTANTS) >= 70
-    assert {each.kind for each in MUTANTS} == set(KINDS)
+    assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS) >= 70
+    assert {mutant.kind for mutant in MUTANTS} == set(KINDS)
 
 
 def test_a_mutant_that_is_applied_or_does_not_is_told() -> None:

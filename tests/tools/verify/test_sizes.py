@@ -50,9 +50,9 @@ def problem(text: str, seed: int, tie: bool = False) -> Problem:
 
 def altered(change: Any, given: Problem) -> Any:
     """What the reference computes, with a change of its only result."""
-    found = {name: array.astype(np.float32) for name, array in reference(given).items()}
-    change(found["z"], given)
-    return found
+    actual = {name: array.astype(np.float32) for name, array in reference(given).items()}
+    change(actual["z"], given)
+    return actual
 
 
 # What is wrong, and what is not
@@ -101,9 +101,9 @@ def test_another_shape_is_reported() -> None:
 
 @pytest.mark.parametrize("name", OPS)
 def test_small_op_cases_are_right(name: str) -> None:
-    found = [case for case in op_cases("small", name) if case.name.startswith(f"{name}/")]
-    assert found
-    for case in found[:2]:
+    results = [case for case in op_cases("small", name) if case.name.startswith(f"{name}/")]
+    assert results
+    for case in results[:2]:
         assert outcome(case, NATIVE, (1, 2)).state == "right", case.name
 
 
@@ -127,8 +127,8 @@ def test_small_programs_are_right(name: str, has_names: bool) -> None:
 
 def test_optimizers_are_compared_by_the_state_that_they_leave() -> None:
     record = lambda recorder: PROGRAMS["optimizer"](recorder, kind="Adam", shape=(5, 3))  # noqa: E731
-    found = reference(Recorded("adam", record, False).problem(0))
-    assert {"weight afterwards", "bias afterwards", "weight_moment1_0 afterwards"} <= set(found)
+    actual = reference(Recorded("adam", record, False).problem(0))
+    assert {"weight afterwards", "bias afterwards", "weight_moment1_0 afterwards"} <= set(actual)
 
 
 def test_there_are_more_than_ten_thousand_layer_and_op_cases() -> None:
@@ -152,9 +152,9 @@ def broken(step: Any) -> Any:
 
 
 def drops_a_part(step: Any, feed: Any) -> Any:
-    (found,) = step(feed)
-    found[500:] = 0
-    return [found]
+    (result,) = step(feed)
+    result[500:] = 0
+    return [result]
 
 
 def depends_on_threads(step: Any, feed: Any) -> Any:
@@ -166,18 +166,20 @@ def raises(step: Any, feed: Any) -> Any:
 
 
 def test_a_broken_kernel_is_wrong() -> None:
-    found = outcome(case(), broken(drops_a_part), (1,))
-    assert found.state == "wrong" and "z[" in found.text and "500 of 1000 differ" in found.text
+    result = outcome(case(), broken(drops_a_part), (1,))
+    assert result.state == "wrong" and "z[" in result.text and "500 of 1000 differ" in result.text
 
 
 def test_results_that_depend_on_threads_are_wrong() -> None:
-    found = outcome(case(), broken(depends_on_threads), (1, 2))
-    assert (found.state, found.text) == ("wrong", "z has other bits with 2 threads")
+    result = outcome(case(), broken(depends_on_threads), (1, 2))
+    assert (result.state, result.text) == ("wrong", "z has other bits with 2 threads")
 
 
 def test_an_error_is_reported_in_one_line() -> None:
-    found = outcome(case(), broken(raises), (1,))
-    assert found.state == "raised" and found.text.startswith("ValueError: no such step [test_sizes")
+    result = outcome(case(), broken(raises), (1,))
+    assert result.state == "raised" and result.text.startswith(
+        "ValueError: no such step [test_sizes"
+    )
 
 
 def test_inputs_that_the_reference_refuses_are_no_failure() -> None:
@@ -197,11 +199,11 @@ def test_a_crash_and_a_hang_lose_one_case_each() -> None:
     names, seen = ("first", "crashes", "hangs", "last"), list[Outcome]()
     cases = [Case(name, partial(problem, LINE)) for name in names]
     limits = Limits(8 << 30, 0.5, 0.5)
-    found = run_cases(cases, run, limits, seen.append, workers=1)
-    assert [each.state for each in found] == ["right", "crash", "hang", "right"]
-    assert seen == found
-    assert found[1].text == "exit code 7" and found[2].text == "more than 0.5 s"
-    assert counts(found)["right"] == 2
+    result = run_cases(cases, run, limits, seen.append, workers=1)
+    assert [each.state for each in result] == ["right", "crash", "hang", "right"]
+    assert seen == result
+    assert result[1].text == "exit code 7" and result[2].text == "more than 0.5 s"
+    assert counts(result)["right"] == 2
 
 
 def test_no_case_starts_after_the_time_is_up() -> None:

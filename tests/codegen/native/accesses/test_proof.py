@@ -154,7 +154,7 @@ def evaluated(term: Any, indices: dict[int, int], sizes: dict[str, int]) -> int:
         return indices[term.extra]
     if term.fn == "size":
         return evaluate(term.extra, sizes)
-    args = [evaluated(each, indices, sizes) for each in term.args]
+    args = [evaluated(arg, indices, sizes) for arg in term.args]
     plain: dict[str, Callable[..., int]] = {
         "add": lambda a, b: a + b, "subtract": lambda a, b: a - b, "multiply": lambda a, b: a * b,
         "index_div": lambda a, b: a // b, "index_mod": lambda a, b: a % b,

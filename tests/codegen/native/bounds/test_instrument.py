@@ -81,13 +81,13 @@ def moved(text: str, kind: str, elements: int) -> str:
     own = {"%arguments", *re.findall(r"(%\w+) = getelementptr i8, ptr %arguments,", text)}
     lines: list[str] = []
     for number, line in enumerate(text.splitlines()):
-        found = PLAIN.match(line) or MASKED.search(line)
-        if found is None or found[found.lastindex or 0] in own or kind_of(found) != kind:
+        result = PLAIN.match(line) or MASKED.search(line)
+        if result is None or result[result.lastindex or 0] in own or kind_of(result) != kind:
             lines.append(line)
             continue
-        pointer = found[found.lastindex or 0]
+        pointer = result[result.lastindex or 0]
         lines.append(
-            f"  %moved{number} = getelementptr i8, {address(line, pointer)}, i64 {elements * size(found)}"
+            f"  %moved{number} = getelementptr i8, {address(line, pointer)}, i64 {elements * size(result)}"
         )
         lines.append(re.sub(rf"{re.escape(pointer)}(?=,)", f"%moved{number}", line, count=1))
     return "\n".join(lines) + "\n"
@@ -127,8 +127,8 @@ def planting(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
 
     def plant(kind: str, name: str = "", elements: int = 1) -> None:
         def text(kernel: NativeKernel) -> str:
-            found = intact(kernel)
-            return moved(found, kind, elements) if name in kernel.name else found
+            result = intact(kernel)
+            return moved(result, kind, elements) if name in kernel.name else result
 
         monkeypatch.setattr(NativeKernel, "text", text)
 

@@ -100,7 +100,7 @@ def values(dtype: DType) -> np.ndarray:
         return np.concatenate([bits.view(kind), small.astype(kind)])
     near = random.normal(size=count) * 10 ** random.uniform(-6, 12, count)
     near[::2] = np.rint(near[::2])
-    near[: 2 * len(LIMITS)] = [*LIMITS, *(-each for each in LIMITS)]
+    near[: 2 * len(LIMITS)] = [*LIMITS, *(-limit for limit in LIMITS)]
     with np.errstate(all="ignore"):
         return np.concatenate([bits.view(kind), near.astype(kind)])
 
@@ -123,23 +123,23 @@ def operands(name: str, dtype: DType) -> list[np.ndarray]:
 def test_integers_compute_as_in_numpy(machine, lanes):
     named = [(name, dtype) for dtype in INTEGERS for name in (*ONE, *TWO)]
     for name, dtype in [*named, *((name, DType.BOOL) for name in OF_BOOLEANS)]:
-        given = operands(name, dtype)
+        inputs = operands(name, dtype)
         with np.errstate(all="ignore"):
-            wanted = getattr(np, name)(*given)
-        found = library(machine, lanes)(f"{name}_{dtype.text}", wanted.dtype, *given)
-        np.testing.assert_array_equal(found, wanted, f"{name} {dtype.text}")
+            wanted = getattr(np, name)(*inputs)
+        actual = library(machine, lanes)(f"{name}_{dtype.text}", wanted.dtype, *inputs)
+        np.testing.assert_array_equal(actual, wanted, f"{name} {dtype.text}")
 
 
 @everywhere
-@pytest.mark.parametrize("target", TYPES, ids=[each.text for each in TYPES])
+@pytest.mark.parametrize("target", TYPES, ids=[type_.text for type_ in TYPES])
 def test_casts_are_numpys(machine, lanes, target):
     for source in TYPES:
-        given, name = values(source), f"cast_{source.text}_{target.text}"
-        found = library(machine, lanes)(name, target.numpy, given)
+        inputs, name = values(source), f"cast_{source.text}_{target.text}"
+        actual = library(machine, lanes)(name, target.numpy, inputs)
         with np.errstate(all="ignore"):
-            wanted = given.astype(target.numpy)
-            agree = (found == wanted) | ((found != found) & (wanted != wanted))
-        assert agree.all(), [name, *(each[~agree][:5] for each in (given, found, wanted))]
+            wanted = inputs.astype(target.numpy)
+            agree = (actual == wanted) | ((actual != actual) & (wanted != wanted))
+        assert agree.all(), [name, *(each[~agree][:5] for each in (inputs, actual, wanted))]
 
 
 @pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES)

@@ -40,12 +40,12 @@ def test_a_transpose_is_numpys(
     values = values.astype(support.DTYPES[element.element])
     sizes = {f"d{axis}": size for axis, size in enumerate(shape)}
     names = {"known": [], "batch": ["d0"], "all": list(sizes)}[is_open]
-    given = [Dim.named(name) if name in names else size for name, size in sizes.items()]
+    inputs = [Dim.named(name) if name in names else size for name, size in sizes.items()]
     arrays = {"X": values, "Out": np.zeros_like(values.transpose(order))}
-    [found] = support.run(
-        transpose(machine, element, given, order), machine, arrays, ["Out"], sizes
+    [result] = support.run(
+        transpose(machine, element, inputs, order), machine, arrays, ["Out"], sizes
     )
-    assert (found == values.transpose(order)).all()
+    assert (result == values.transpose(order)).all()
 
 
 def test_axes_that_stay_adjacent_are_merged() -> None:

@@ -70,13 +70,13 @@ def test_winograd_is_the_convolution(
     arrays["filters"] = filters if layout == "OIHW" else filters.transpose(2, 3, 1, 0)
     arrays["out"] = np.full(expected.shape, np.nan, np.float32)
     sizes = {"N": N, "H": H, "W": W}
-    given = [Dim.named(each) if each in opened else size for each, size in sizes.items()]
+    inputs = [Dim.named(each) if each in opened else size for each, size in sizes.items()]
     sequence = winograd(
-        machine, F32, *given, C, F, m=m, padding=padding, layout=layout, epilogue=relu(F32)
+        machine, F32, *inputs, C, F, m=m, padding=padding, layout=layout, epilogue=relu(F32)
     )
-    [found] = support.run(sequence, machine, arrays, sizes=sizes)
+    [actual] = support.run(sequence, machine, arrays, sizes=sizes)
     expected = np.maximum(expected + arrays["bias"] + arrays["residual"], 0)
-    assert abs(found - expected).max() <= 1e-5 * abs(expected).max()
+    assert abs(actual - expected).max() <= 1e-5 * abs(expected).max()
 
 
 @on_machines
@@ -84,8 +84,8 @@ def test_winograd_in_float64(machine: Machine) -> None:
     random = np.random.default_rng(0)
     images, filters = random.normal(size=(1, 9, 9, 5)), random.normal(size=(6, 5, 3, 3))
     arrays = {"images": images, "filters": filters, "out": np.full((1, 9, 9, 6), np.nan)}
-    [found] = support.run(winograd(machine, F64, 1, 9, 9, 5, 6), machine, arrays)
-    np.testing.assert_allclose(found, convolved(images, filters, (1, 1, 1, 1)), atol=1e-12)
+    [result] = support.run(winograd(machine, F64, 1, 9, 9, 5, 6), machine, arrays)
+    np.testing.assert_allclose(result, convolved(images, filters, (1, 1, 1, 1)), atol=1e-12)
 
 
 @on_machines
@@ -94,10 +94,10 @@ def test_a_nan_reaches_only_tiles_that_cover_it(machine: Machine) -> None:
     images[0, 2, 2, 3] = np.nan
     arrays = {"images": images, "filters": np.ones((16, 16, 3, 3), np.float32)}
     arrays["out"] = np.full((2, 16, 16, 16), np.nan, np.float32)
-    [found] = support.run(winograd(machine, F32, 2, 16, 16, 16, 16), machine, arrays)
-    assert np.isnan(found[0, 1:4, 1:4]).all()
-    assert not np.isnan(found[0, 4:]).any()
-    assert not np.isnan(found[1]).any()
+    [result] = support.run(winograd(machine, F32, 2, 16, 16, 16, 16), machine, arrays)
+    assert np.isnan(result[0, 1:4, 1:4]).all()
+    assert not np.isnan(result[0, 4:]).any()
+    assert not np.isnan(result[1]).any()
 
 
 @on_machines
@@ -122,8 +122,8 @@ def test_the_gradient_by_images_is_winograd_on_flipped_filters(
         padding=(2 - top, 2 - bottom, 2 - left, 2 - right),
     )  # fmt: skip
     arrays = {"images": d_out, "filters": filters, "out": np.full((N, H, W, C), np.nan, np.float32)}
-    [found] = support.run(steps, machine, arrays)
-    assert abs(found - expected).max() <= 1e-5 * abs(expected).max()
+    [actual] = support.run(steps, machine, arrays)
+    assert abs(actual - expected).max() <= 1e-5 * abs(expected).max()
 
 
 def test_winograd_assembles_for_neon() -> None:

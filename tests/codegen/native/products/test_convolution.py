@@ -180,7 +180,7 @@ def test_gradients(machine: Machine, conv: Convolution) -> None:
 @on_machines
 def test_parts_of_a_sum_over_one_axis_differ_in_size(machine: Machine) -> None:
     """The filter gradient of long rows, in parts of which the last has fewer positions."""
-    with lowered({name: each.small for name, each in all_thresholds().items()}):
+    with lowered({name: threshold.small for name, threshold in all_thresholds().items()}):
         test_gradients(machine, _conv(1, 6, (29,), 20, 3))
 
 

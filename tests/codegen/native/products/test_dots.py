@@ -59,7 +59,7 @@ def test_products_with_a_bias(sizes: tuple[Size, Size, Size], transposed: bool) 
     after = bias(F32, 3)
     steps = matmul(AVX512BF16, BF16, (2,), m, k, n, b=strides, epilogue=after, constant=transposed)
     for values in ({"M": 23, "K": 29, "N": 75}, {"M": 1, "K": 2, "N": 1}):
-        m, k, n = (evaluate(each, values) for each in sizes)
+        m, k, n = (evaluate(size, values) for size in sizes)
         a, b, c = _numbers((2, m, k)), _numbers((2, k, n), 1), _numbers((n,), 2).astype("f4")
         right = np.ascontiguousarray(b.swapaxes(1, 2)) if transposed else b
         arrays = {"a": a, "b": right, "bias": c, "out": np.zeros((2, m, n), "f4")}
@@ -84,8 +84,8 @@ def test_an_epilogue_reads_and_writes_bfloat16() -> None:
     m, k, n = 19, 31, 45
 
     def finish(f: Function, values: list[Value], place: ResultAddresses) -> list[Value]:
-        given = cast(f, place.load("residual"), DType.BF16, DType.FP32)
-        return [cast(f, f.add(values[0], given), DType.FP32, DType.BF16)]
+        inputs = cast(f, place.load("residual"), DType.BF16, DType.FP32)
+        return [cast(f, f.add(values[0], inputs), DType.FP32, DType.BF16)]
 
     operands = EpilogueOperand("out", BF16), EpilogueOperand("residual", BF16)
     steps = matmul(AVX512BF16, BF16, (), m, k, n, epilogue=Epilogue("add", operands, finish))
@@ -120,7 +120,7 @@ def test_products_of_bytes_are_exact(sizes: tuple[Size, Size, Size], transposed:
     strides = (k * n, 1, k) if transposed else None
     steps = matmul(AVX512VNNI, I8, (2,), m, k, n, b=strides, constant=transposed)
     for values in ({"M": 23, "K": 29, "N": 75}, {"M": 1, "K": 2, "N": 1}, {"M": 7, "K": 4, "N": 9}):
-        m, k, n = (evaluate(each, values) for each in sizes)
+        m, k, n = (evaluate(size, values) for size in sizes)
         a, b = _bytes((2, m, k)), _bytes((2, k, n), 1)
         right = np.ascontiguousarray(b.swapaxes(1, 2)) if transposed else b
         arrays = {"a": a, "b": right, "out": np.zeros((2, m, n), "f4")}
@@ -161,5 +161,5 @@ def test_the_inner_loop_is_dot_products_and_nothing_spills(dot: Dot, vectors: in
         lines = _tile(dot, vectors, rows // high, high).splitlines()
         instruction = dot.intrinsic.rpartition(".")[2]
         assert sum(instruction in line for line in lines) >= 4 * rows * vectors
-        assert not [each for each in lines if "fmadd" in each]
-        assert not [each for each in lines if re.search(r"%zmm\d.*\(%rsp|\(%rsp.*%zmm", each)]
+        assert not [line for line in lines if "fmadd" in line]
+        assert not [line for line in lines if re.search(r"%zmm\d.*\(%rsp|\(%rsp.*%zmm", line)]

@@ -44,26 +44,26 @@ def profiled(folder: Path, more: str = "") -> subprocess.CompletedProcess[str]:
 
 
 def test_the_ops_of_a_script_have_their_calls_and_lines(tmp_path: Path) -> None:
-    found = profiled(tmp_path)
-    assert (found.returncode, found.stderr) == (0, "")
-    rows = {line.split()[0]: line for line in found.stdout.splitlines() if "train.py:" in line}
+    result = profiled(tmp_path)
+    assert (result.returncode, result.stderr) == (0, "")
+    rows = {line.split()[0]: line for line in result.stdout.splitlines() if "train.py:" in line}
     assert re.search(r"train\.py:6 +7 ", rows["mean_grad"])
     assert re.search(r"train\.py:7 +7 ", rows["sgd"])
     assert re.search(r"train\.py:6 +1 ", rows["uniform_random"])
-    assert re.search(r"\d+ steps took .* of .*; passes of the compiler", found.stdout)
+    assert re.search(r"\d+ steps took .* of .*; passes of the compiler", result.stdout)
 
 
 def test_the_table_also_follows_an_error(tmp_path: Path) -> None:
-    found = profiled(tmp_path, "raise ValueError('no more')\n")
-    assert found.returncode == 1
-    assert "ValueError: no more" in found.stderr
-    assert "steps took" in found.stdout
+    result = profiled(tmp_path, "raise ValueError('no more')\n")
+    assert result.returncode == 1
+    assert "ValueError: no more" in result.stderr
+    assert "steps took" in result.stdout
 
 
 def test_the_exit_code_is_that_of_the_script(tmp_path: Path) -> None:
-    found = profiled(tmp_path, "sys.exit(3)\n")
-    assert found.returncode == 3
-    assert "steps took" in found.stdout
+    result = profiled(tmp_path, "sys.exit(3)\n")
+    assert result.returncode == 3
+    assert "steps took" in result.stdout
 
 
 def test_runs_of_a_step_are_added_up() -> None:

@@ -38,30 +38,30 @@ def spans(monkeypatch: pytest.MonkeyPatch, *, rows: int = 4) -> list[Span]:
     feed = {"x": np.ones((rows, 64), "float32")}
     (expected,) = exe.run(feed=feed, fetch_list=[loss])
     with recording() as recorded:
-        (found,) = exe.run(feed=feed, fetch_list=[loss])
-    assert found == expected
+        (actual,) = exe.run(feed=feed, fetch_list=[loss])
+    assert actual == expected
     return recorded.spans
 
 
 def test_each_op_of_a_sequence_has_its_own_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = spans(monkeypatch)
-    first = found[0]
+    result = spans(monkeypatch)
+    first = result[0]
     assert first.kinds == "mul+elementwise_add+relu"
     assert "test_native.py:" in first.line
     assert first.outputs == "fc_0.tmp_2"
     assert first.flops >= 2 * 4 * 64 * 32
     assert first.moved >= 4 * (4 * 64 + 64 * 32 + 4 * 32)
-    assert len({span.ops for span in found}) == len(found)
-    assert all(a.stop <= b.start for a, b in pairwise(found))
+    assert len({span.ops for span in result}) == len(result)
+    assert all(a.stop <= b.start for a, b in pairwise(result))
 
 
 def test_an_op_in_numpy_has_no_rates_and_excludes_the_sequence_after_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    found = spans(monkeypatch)
-    (numpy,) = [span for span in found if "unique" in span.kinds]
+    result = spans(monkeypatch)
+    (numpy,) = [span for span in result if "unique" in span.kinds]
     assert (numpy.flops, numpy.moved) == (0, 0)
-    assert found[-1] is not numpy
+    assert result[-1] is not numpy
 
 
 def test_infer_prints_the_time_of_each_op(
@@ -79,7 +79,7 @@ def test_infer_prints_the_time_of_each_op(
 
 def test_one_slow_run_changes_no_share() -> None:
     def step(op: str, *times: int) -> list[Span]:
-        return [Span((f"{op} = {op}(x)",), 0, each) for each in times]
+        return [Span((f"{op} = {op}(x)",), 0, time) for time in times]
 
     shown = steps_table([*step("relu", 3000, 3000, 3000), *step("exp", 1000, 1000, 90000)], 3)
     relu, exp = (line.split() for line in shown.splitlines()[1:3])
@@ -112,9 +112,9 @@ def test_without_llvmlite_the_target_says_what_to_install(
 
 def test_run_sets_the_target_of_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FLUID_TARGET", "numpy")
-    given = cli.parser().parse_args(["run", "--target", "native", "train.py", "--target", "2"])
-    assert (given.target, given.arguments) == ("native", ["--target", "2"])
-    use_target(given.target)
+    options = cli.parser().parse_args(["run", "--target", "native", "train.py", "--target", "2"])
+    assert (options.target, options.arguments) == ("native", ["--target", "2"])
+    use_target(options.target)
     assert os.environ["FLUID_TARGET"] == "native"
 
 

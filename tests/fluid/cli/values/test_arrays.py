@@ -24,9 +24,9 @@ from fluid.cli.values.arrays import read_arrays, write_arrays
 )
 def test_arrays_come_back(tmp_path, array):
     np.save(tmp_path / "x.npy", array)
-    found = read_arrays(tmp_path / "x.npy")
-    np.testing.assert_array_equal(found, array)
-    assert found.dtype == np.asarray(array).dtype
+    result = read_arrays(tmp_path / "x.npy")
+    np.testing.assert_array_equal(result, array)
+    assert result.dtype == np.asarray(array).dtype
 
 
 def test_python_objects_are_not_read(tmp_path):
@@ -94,11 +94,11 @@ def test_what_cannot_be_written(tmp_path, name, message):
 
 def archive(path, *arrays, kind=zipfile.ZIP_DEFLATED, **fields):
     """An archive of members and their bytes, whose directory says what `fields` say of each."""
-    with warnings.catch_warnings(), zipfile.ZipFile(path, "w", kind) as made:
+    with warnings.catch_warnings(), zipfile.ZipFile(path, "w", kind) as created:
         warnings.simplefilter("ignore")  # of two equal names
         for name, content in arrays:
-            made.writestr(name, content)
-        for info in made.infolist():
+            created.writestr(name, content)
+        for info in created.infolist():
             for field, value in fields.items():
                 setattr(info, field, value)
     return path

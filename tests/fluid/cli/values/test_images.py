@@ -43,58 +43,58 @@ def feed(*shape: int, dtype: str = "float32") -> Any:
 
 def test_colours_first(save):
     array = pixels(4, 6)
-    found = read_images([save(array)], feed(-1, 3, 4, 6), AS_THEY_ARE)
-    np.testing.assert_array_equal(found, array.transpose(2, 0, 1)[np.newaxis])
-    assert found.dtype == np.float32
-    assert found.flags.c_contiguous
+    result = read_images([save(array)], feed(-1, 3, 4, 6), AS_THEY_ARE)
+    np.testing.assert_array_equal(result, array.transpose(2, 0, 1)[np.newaxis])
+    assert result.dtype == np.float32
+    assert result.flags.c_contiguous
 
 
 def test_colours_last(save):
     array = pixels(4, 6)
-    found = read_images([save(array)], feed(-1, 4, 6, 3), AS_THEY_ARE)
-    np.testing.assert_array_equal(found, array[np.newaxis])
+    result = read_images([save(array)], feed(-1, 4, 6, 3), AS_THEY_ARE)
+    np.testing.assert_array_equal(result, array[np.newaxis])
 
 
 def test_blue_first(save):
     array = pixels(4, 6)
     options = ImageOptions(scale=1.0, bgr=True)
-    found = read_images([save(array)], feed(-1, 3, 4, 6), options)
-    np.testing.assert_array_equal(found[0], array[..., ::-1].transpose(2, 0, 1))
+    result = read_images([save(array)], feed(-1, 3, 4, 6), options)
+    np.testing.assert_array_equal(result[0], array[..., ::-1].transpose(2, 0, 1))
 
 
 def test_scale_mean_and_std(save):
     array = pixels(4, 6)
     mean, std = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-    found = read_images([save(array)], feed(-1, 3, 4, 6), ImageOptions(mean=mean, std=std))
+    actual = read_images([save(array)], feed(-1, 3, 4, 6), ImageOptions(mean=mean, std=std))
     expected = (array / 255 - mean) / std
-    np.testing.assert_allclose(found[0], expected.transpose(2, 0, 1), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(actual[0], expected.transpose(2, 0, 1), rtol=1e-5, atol=1e-6)
 
 
 def test_bytes_stay_bytes(save):
     array = pixels(4, 6)
-    found = read_images([save(array)], feed(-1, 3, 4, 6, dtype="uint8"), ImageOptions())
-    np.testing.assert_array_equal(found[0], array.transpose(2, 0, 1))
+    result = read_images([save(array)], feed(-1, 3, 4, 6, dtype="uint8"), ImageOptions())
+    np.testing.assert_array_equal(result[0], array.transpose(2, 0, 1))
 
 
 def test_grey(save, pillow):
     path = save(pixels(4, 6))
-    found = read_images([path], feed(-1, 1, 4, 6), AS_THEY_ARE)
-    np.testing.assert_array_equal(found[0, 0], np.asarray(pillow.open(path).convert("L")))
+    result = read_images([path], feed(-1, 1, 4, 6), AS_THEY_ARE)
+    np.testing.assert_array_equal(result[0, 0], np.asarray(pillow.open(path).convert("L")))
 
 
 def test_images_are_stretched_to_the_models_size(save):
     array = np.zeros((8, 8, 3), np.uint8)
     array[:, 4:] = 200
-    found = read_images([save(array)], feed(-1, 3, 4, 2), AS_THEY_ARE)
-    assert found.shape == (1, 3, 4, 2)
-    assert found[0, 0, 0, 0] < 100 < found[0, 0, 0, 1]
+    result = read_images([save(array)], feed(-1, 3, 4, 2), AS_THEY_ARE)
+    assert result.shape == (1, 3, 4, 2)
+    assert result[0, 0, 0, 0] < 100 < result[0, 0, 0, 1]
 
 
 def test_the_middle_after_the_shorter_side_was_resized(save):
     array = pixels(4, 8)
     options = ImageOptions(scale=1.0, short=4)
-    found = read_images([save(array)], feed(-1, 3, 4, 4), options)
-    np.testing.assert_array_equal(found[0], array[:, 2:6].transpose(2, 0, 1))
+    result = read_images([save(array)], feed(-1, 3, 4, 4), options)
+    np.testing.assert_array_equal(result[0], array[:, 2:6].transpose(2, 0, 1))
     with pytest.raises(CommandError, match="is too small for a crop of 4x4"):
         read_images([save(array)], feed(-1, 3, 4, 4), ImageOptions(short=3))
 
@@ -113,8 +113,8 @@ def test_images_that_lie_on_their_side_are_rotated(save, pillow, tmp_path):
     exif = picture.getexif()
     exif[0x0112] = 6
     picture.save(tmp_path / "turned.png", exif=exif)
-    found = read_images([tmp_path / "turned.png"], feed(-1, 3, -1, -1), AS_THEY_ARE)
-    assert found.shape == (1, 3, 8, 4)
+    result = read_images([tmp_path / "turned.png"], feed(-1, 3, -1, -1), AS_THEY_ARE)
+    assert result.shape == (1, 3, 8, 4)
 
 
 @pytest.mark.parametrize(

@@ -142,12 +142,12 @@ def test_clones_share_the_model_but_not_their_tensors():
     expected = [model.run([PaddleTensor(feed)])[0].as_ndarray() for feed in feeds]
 
     def work(number: int) -> Any:
-        clone, found = clones[number], []
+        clone, result = clones[number], []
         for _ in range(10):
             clone.get_input_tensor("x").copy_from_cpu(feeds[number])
             clone.zero_copy_run()
-            found.append(clone.get_output_tensor(clone.get_output_names()[0]).copy_to_cpu())
-        return found
+            result.append(clone.get_output_tensor(clone.get_output_names()[0]).copy_to_cpu())
+        return result
 
     with ThreadPoolExecutor(4) as pool:
         for number, found in enumerate(pool.map(work, range(4))):
@@ -226,7 +226,7 @@ def test_settings_are_kept():
 
 
 def test_the_names_of_passes_are_those_of_the_compiler():
-    assert set(analysis_config.PASSES) <= {each.name for each in PASSES}
+    assert set(analysis_config.PASSES) <= {pass_.name for pass_ in PASSES}
 
 
 @pytest.mark.parametrize(

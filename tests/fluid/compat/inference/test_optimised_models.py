@@ -23,9 +23,9 @@ FUSED = {
 
 def recorded(case: str) -> tuple[dict[str, Any], list[Any]]:
     """Return the feeds and the outputs of the reference."""
-    with np.load(GOLDEN / case / "io.npz") as found:
-        feeds = {n.removeprefix("feed."): found[n] for n in found.files if n[:5] == "feed."}
-        return feeds, [found[f"fetch.{i}"] for i in range(len(found.files) - len(feeds))]
+    with np.load(GOLDEN / case / "io.npz") as result:
+        feeds = {n.removeprefix("feed."): result[n] for n in result.files if n[:5] == "feed."}
+        return feeds, [result[f"fetch.{i}"] for i in range(len(result.files) - len(feeds))]
 
 
 def lengths(array: Any) -> list[int]:
@@ -47,8 +47,8 @@ def test_the_executor_computes_what_the_reference_does(case: str) -> None:
             else feeds[n]
             for n in names
         }
-        found = exe.run(program, feed=feed, fetch_list=fetches, return_numpy=False)
-    for got, want in zip(found, wanted, strict=True):
+        actual = exe.run(program, feed=feed, fetch_list=fetches, return_numpy=False)
+    for got, want in zip(actual, wanted, strict=True):
         np.testing.assert_allclose(np.asarray(got), want, rtol=1e-5, atol=1e-6)
 
 
@@ -58,15 +58,15 @@ def test_the_predictor_computes_what_the_reference_does(case: str) -> None:
     config = AnalysisConfig(str(GOLDEN / case / "model"), str(GOLDEN / case / "params"))
     config.disable_gpu()
     predictor = create_paddle_predictor(config)
-    found = predictor.run([tensor(name, feeds[name]) for name in predictor.get_input_names()])
-    for got, want in zip(found, wanted, strict=True):
+    actual = predictor.run([tensor(name, feeds[name]) for name in predictor.get_input_names()])
+    for got, want in zip(actual, wanted, strict=True):
         np.testing.assert_allclose(got.as_ndarray(), want, rtol=1e-5, atol=1e-6)
 
 
 def tensor(name: str, array: Any) -> PaddleTensor:
     """Return a feed of the predictor; images and plain rows have no sequences."""
-    made = PaddleTensor(array)
-    made.name = name
+    created = PaddleTensor(array)
+    created.name = name
     if name in ("a", "b", "c", "w"):
-        made.lod = [np.append(0, np.cumsum(lengths(array))).tolist()]
-    return made
+        created.lod = [np.append(0, np.cumsum(lengths(array))).tolist()]
+    return created

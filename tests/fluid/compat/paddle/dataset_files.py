@@ -52,9 +52,9 @@ def cifar(folder: Path) -> None:
 
     def part(count: int, labels: str, kinds: int) -> bytes:
         pixels = draw.randint(0, 256, (count, 3072)).astype(np.uint8)
-        found = {"batch_label": "part", labels: draw.randint(0, kinds, count).tolist()}
-        found |= {"data": pixels, "filenames": [f"{i}.png" for i in range(count)]}
-        return pickle.dumps(found, protocol=2)
+        results = {"batch_label": "part", labels: draw.randint(0, kinds, count).tolist()}
+        results |= {"data": pixels, "filenames": [f"{i}.png" for i in range(count)]}
+        return pickle.dumps(results, protocol=2)
 
     names = [*(f"data_batch_{index}" for index in (1, 2)), "test_batch"]
     ten = {f"cifar-10-batches-py/{name}": part(4, "labels", 10) for name in names}

@@ -112,7 +112,7 @@ def test_part_that_python_2_wrote_is_read(own_home: Path) -> None:
     assert known[b"labels"] == [3, 8] and (known[b"data"] == pixels).all()
     tar(own_home / "cifar" / "cifar-10-python.tar.gz", {"cifar-10-batches-py/test_batch": part})
     samples = list(cifar.test10()())
-    np.testing.assert_array_equal([each for each, _ in samples], np.float32(pixels / 255.0))
+    np.testing.assert_array_equal([sample for sample, _ in samples], np.float32(pixels / 255.0))
     assert [label for _, label in samples] == [3, 8]
 
 
@@ -303,9 +303,9 @@ def test_matlab_arrays(compressed: bool, tmp_path: Path) -> None:
         "tiny": np.array([[7]], np.int8),
     }
     savemat(tmp_path / "a.mat", arrays, do_compression=compressed)
-    found = matlab.load_arrays((tmp_path / "a.mat").read_bytes())
+    result = matlab.load_arrays((tmp_path / "a.mat").read_bytes())
     for name in ("ids", "x", "tiny"):
-        np.testing.assert_array_equal(found[name], arrays[name])
+        np.testing.assert_array_equal(result[name], arrays[name])
 
 
 def test_matlab_files_that_are_none(tmp_path: Path) -> None:
@@ -326,8 +326,10 @@ def test_images_need_a_package_of_their_own(monkeypatch: pytest.MonkeyPatch) -> 
 def test_picture_is_resized_cropped_and_centred() -> None:
     ramp = np.indices((20, 30)).sum(axis=0).astype(np.uint8)
     colours = np.stack([ramp, ramp * 2, ramp * 3], axis=2)
-    found = image.simple_transform(colours, 40, 24, is_train=False, mean=[1.0, 2.0, 3.0])
-    assert found.shape == (3, 24, 24) and found.dtype == np.float32
-    np.testing.assert_allclose(found[1], 2 * found[0], atol=2)  # Twice as bright, but for rounding.
+    result = image.simple_transform(colours, 40, 24, is_train=False, mean=[1.0, 2.0, 3.0])
+    assert result.shape == (3, 24, 24) and result.dtype == np.float32
+    np.testing.assert_allclose(
+        result[1], 2 * result[0], atol=2
+    )  # Twice as bright, but for rounding.
     np.random.seed(0)
     assert image.simple_transform(colours, 40, 24, is_train=True).shape == (3, 24, 24)

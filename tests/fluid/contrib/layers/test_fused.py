@@ -39,9 +39,9 @@ def run(main: Any, feed: dict[str, Any], *fetches: Any) -> list[Any]:
 @pytest.mark.parametrize("names", ["relu,elementwise_add", ["relu", "elementwise_add"]])
 def test_an_activation_of_a_sum(programs: Any, names: Any) -> None:
     x, y = layers.data("x", [3]), layers.data("y", [3])
-    given = {"x": np.array([[1, -2, 3]], "f4"), "y": np.array([[1, 1, -5]], "f4")}
-    (found,) = run(programs, given, more.fused_elemwise_activation(x, y, names))
-    np.testing.assert_array_equal(found, [[2, 0, 0]])
+    inputs = {"x": np.array([[1, -2, 3]], "f4"), "y": np.array([[1, 1, -5]], "f4")}
+    (result,) = run(programs, inputs, more.fused_elemwise_activation(x, y, names))
+    np.testing.assert_array_equal(result, [[2, 0, 0]])
     with pytest.raises(ValueError, match="two names"):
         more.fused_elemwise_activation(x, y, "relu")
 
@@ -53,8 +53,8 @@ def test_rows_of_a_table_are_added_and_trained(programs: Any, is_sparse: bool) -
     out = more.fused_embedding_seq_pool(ids, [5, 2], is_sparse, padding_idx=-1, param_attr=ones)
     fluid.optimizer.SGD(0.5).minimize(layers.reduce_sum(out))
     feed = {"ids": sequences(np.array([[0], [4], [3], [3]]), 2, 2)}
-    (found,) = run(programs, feed, out)
-    np.testing.assert_array_equal(found, [[1, 1], [2, 2]])
+    (result,) = run(programs, feed, out)
+    np.testing.assert_array_equal(result, [[1, 1], [2, 2]])
     table = np.array(fluid.global_scope().find_var("table").get_tensor())
     np.testing.assert_array_equal(table[:, 0], [0.5, 1, 1, 0, 1])
 

@@ -46,9 +46,9 @@ def test_children_of_nodes(programs: Any) -> None:
     x = fluid.data("x", [None, 1], "int32", lod_level=1)
     child, leaf = more.tdm_child(x, 7, 2, param_attr=table(NODES))
     assert (child.dtype, child.stop_gradient) == (fluid.core.VarDesc.VarType.INT32, True)
-    found = run(programs, {"x": np.array([[2], [3], [1]], np.int32)}, child, leaf)
-    assert found[0].tolist() == [[[5, 6]], [[0, 0]], [[3, 4]]]
-    assert found[1].tolist() == [[[1, 1]], [[0, 0]], [[0, 1]]]
+    result = run(programs, {"x": np.array([[2], [3], [1]], np.int32)}, child, leaf)
+    assert result[0].tolist() == [[[5, 6]], [[0, 0]], [[3, 4]]]
+    assert result[1].tolist() == [[[1, 1]], [[0, 0]], [[0, 1]]]
 
 
 def test_a_node_that_the_tree_does_not_have(programs: Any) -> None:
@@ -64,11 +64,11 @@ def sampled(main: Any, drawn: list[int], rows: int = 4, **options: Any) -> list[
     """Return samples, labels and masks of all leaves, by layer."""
     x = fluid.data("x", [None, 1], "int32")
     ways, nodes = table(WAYS), table(FLAT)
-    made = more.tdm_sampler(x, drawn, [2, 4], 4, ways, nodes, **options)
+    created = more.tdm_sampler(x, drawn, [2, 4], 4, ways, nodes, **options)
     leaves = np.resize(np.arange(4), (rows, 1)).astype(np.int32)
-    found = run(main, {"x": leaves}, *(each for kind in made for each in kind))
-    count = len(found) // 3
-    return [found[at : at + count] for at in range(0, len(found), count)]
+    result = run(main, {"x": leaves}, *(each for kind in created for each in kind))
+    count = len(result) // 3
+    return [result[at : at + count] for at in range(0, len(result), count)]
 
 
 def test_the_way_to_each_leaf_comes_first(programs: Any) -> None:
@@ -92,20 +92,20 @@ def test_others_are_of_the_layer_and_drawn_once(programs: Any) -> None:
 
 def test_all_layers_side_by_side(programs: Any) -> None:
     x = fluid.data("x", [None, 1], "int32")
-    made = more.tdm_sampler(
+    created = more.tdm_sampler(
         x, [0, 0], [2, 4], 4, table(WAYS), table(FLAT), output_list=False, dtype="int64"
     )
-    found = run(programs, {"x": np.array([[3], [0]], np.int32)}, *made)
-    assert found[0].tolist() == [[2, 6], [1, 3]]
-    assert found[0].dtype == np.int64
+    result = run(programs, {"x": np.array([[3], [0]], np.int32)}, *created)
+    assert result[0].tolist() == [[2, 6], [1, 3]]
+    assert result[0].dtype == np.int64
 
 
 def test_a_way_that_ends_early_is_masked(programs: Any) -> None:
     x = fluid.data("x", [None, 1], "int32")
     ways, nodes = table([[1, 3], [2, 0]]), table([[1], [2], [3], [4]])
     out, labels, mask = more.tdm_sampler(x, [1, 1], [2, 2], 2, ways, nodes, output_list=False)
-    found = run(programs, {"x": np.array([[1]], np.int32)}, out, labels, mask)
-    assert [each.tolist() for each in found] == [[[2, 1, 0, 0]], [[1, 0, 0, 0]], [[1, 1, 0, 0]]]
+    result = run(programs, {"x": np.array([[1]], np.int32)}, out, labels, mask)
+    assert [each.tolist() for each in result] == [[[2, 1, 0, 0]], [[1, 0, 0, 0]], [[1, 1, 0, 0]]]
 
 
 @pytest.mark.parametrize(
@@ -132,8 +132,8 @@ def test_matrices_chosen_by_ranks(programs: Any) -> None:
     fluid.optimizer.SGD(0.5).minimize(layers.reduce_sum(out))
     rows = np.array([[1, 2], [3, 4], [5, 6]], np.float32)
     chosen = np.array([[1, 1, 0, 2, 2], [2, 0, 0, 2, 1], [0, 1, 0, 2, 2]], np.int32)
-    (found,) = run(programs, {"x": rows, "ranks": chosen}, out)
-    assert found.tolist() == [[14.0] * 3, [7.0] * 3, [0.0] * 3]
+    (result,) = run(programs, {"x": rows, "ranks": chosen}, out)
+    assert result.tolist() == [[14.0] * 3, [7.0] * 3, [0.0] * 3]
     left = np.array(fluid.global_scope().find_var("p").get_tensor())[:, 0]
     assert left.tolist() == [0.5, 0.0, -1.5, -2.0, 1.0, 1.0, -0.5, -1.0]
 

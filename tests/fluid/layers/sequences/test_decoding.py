@@ -33,7 +33,7 @@ def run(exe: fluid.Executor, feed: dict[str, Any], fetches: Sequence[Any], **how
 def weights() -> list[Any]:
     """The parameters of the default program, in order of making."""
     params = fluid.default_main_program().all_parameters()
-    return [np.array(fluid.global_scope().find_var(each.name).get_tensor()) for each in params]
+    return [np.array(fluid.global_scope().find_var(param.name).get_tensor()) for param in params]
 
 
 # ---- cells
@@ -162,11 +162,11 @@ def test_decoding_what_is_likeliest(exe: fluid.Executor, sampled: bool) -> None:
 
 def followed(table: Any, word: int, count: int) -> list[int]:
     """The likeliest words behind a word."""
-    found: list[int] = []
+    results: list[int] = []
     for _ in range(count):
         word = int(table[word].argmax())
-        found.append(word)
-    return found
+        results.append(word)
+    return results
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -236,7 +236,7 @@ def test_following_beams_back(exe: fluid.Executor) -> None:
 def test_beams_in_arrays(exe: fluid.Executor) -> None:
     """The loop of a translator: each source has its own table, and beams may end early."""
     sources, beam_size, steps = 3, 2, 4
-    found, scores = translator(beam_size, steps)
+    actual, scores = translator(beam_size, steps)
     tables = values(sources, WORDS, WORDS, seed=5) * 2
     lod = [[1] * sources, [1] * sources]
     begin = lambda dtype: fluid.create_lod_tensor(  # noqa: E731
@@ -244,16 +244,16 @@ def test_beams_in_arrays(exe: fluid.Executor) -> None:
     )
     table = fluid.create_lod_tensor(tables.reshape(sources, -1), [[1] * sources], fluid.CPUPlace())
     feed = {"words": begin("int64"), "scores": begin("float32"), "table": table}
-    words, totals = run(exe, feed, [found, scores], return_numpy=False)
+    words, totals = run(exe, feed, [actual, scores], return_numpy=False)
     outer, inner = words.lod()
     for source in range(sources):
         expected = [(0.0, [START])]
         for _ in range(steps):
             expected = continued(expected, log_chances(tables[source]), beam_size)
         places = range(outer[source], outer[source + 1])
-        got = [np.array(words)[inner[each] : inner[each + 1]].tolist() for each in places]
+        got = [np.array(words)[inner[place] : inner[place + 1]].tolist() for place in places]
         assert got == [until_end(sentence) for _, sentence in expected]
-        best = [np.array(totals)[inner[each + 1] - 1] for each in places]
+        best = [np.array(totals)[inner[place + 1] - 1] for place in places]
         np.testing.assert_allclose(best, [score for score, _ in expected], rtol=1e-4)
 
 

@@ -71,40 +71,43 @@ def append(sample: Sample) -> tuple[dict[str, Any], dict[str, list[str]], dict[s
 def test_outputs(sample: Sample, exe: fluid.Executor) -> None:
     feed, _, outputs = append(sample)
     wanted = find(sample.op)(sample.attrs).evaluate(sample.inputs)
-    found = exe.run(feed=feed, fetch_list=list(outputs.values()), return_numpy=False)
-    for slot, got in zip(outputs, found, strict=True):
+    actual = exe.run(feed=feed, fetch_list=list(outputs.values()), return_numpy=False)
+    for slot, got in zip(outputs, actual, strict=True):
         np.testing.assert_allclose(np.array(got), wanted[slot], rtol=2e-5, atol=1e-6)
         if f"{slot}_lod" in wanted:
             assert got.recursive_sequence_lengths() == lengths_of(wanted[f"{slot}_lod"])
 
 
 @pytest.mark.parametrize(
-    "sample", [each for each in SAMPLES if each.grads], ids=lambda sample: sample.op
+    "sample", [sample for sample in SAMPLES if sample.grads], ids=lambda sample: sample.op
 )
 def test_gradients(sample: Sample, exe: fluid.Executor) -> None:
     feed, inputs, outputs = append(sample)
-    made, weights = find(sample.op)(sample.attrs).evaluate(sample.inputs), {}
+    created, weights = find(sample.op)(sample.attrs).evaluate(sample.inputs), {}
     block, losses = fluid.default_main_program().global_block(), []
     for slot in differentiable(sample.op, outputs):
-        weights[slot] = feed[f"weight_{slot}"] = numbers(*made[slot].shape, seed=9)
+        weights[slot] = feed[f"weight_{slot}"] = numbers(*created[slot].shape, seed=9)
         factor = block.create_var(
-            name=f"weight_{slot}", shape=[-1] * made[slot].ndim, dtype="float32", stop_gradient=True
+            name=f"weight_{slot}",
+            shape=[-1] * created[slot].ndim,
+            dtype="float32",
+            stop_gradient=True,
         )
         product = fluid.layers.elementwise_mul(block.var(outputs[slot]), factor)
         losses.append(fluid.layers.reduce_sum(product))
     wanted = gradients(sample.op, sample.attrs, sample.inputs, weights)
     names = [name for slot in sample.grads for name in inputs[slot]]
-    found = exe.run(
+    actual = exe.run(
         feed=feed,
         fetch_list=fluid.gradients(losses, [block.var(name) for name in names]),
         return_numpy=False,
     )
     expected = [each for slot in sample.grads for each in listed(wanted[slot])]
-    for got, want in zip(found, expected, strict=True):
+    for got, want in zip(actual, expected, strict=True):
         np.testing.assert_allclose(np.array(got), want, rtol=2e-4, atol=1e-5)
 
 
 def differentiable(kind: str, outputs: dict[str, str]) -> list[str]:
     """Return the output slots whose gradient an op's gradient reads."""
-    found = find(kind).grad_class
-    return [slot for slot in outputs if found is None or f"{slot}@GRAD" in found.inputs()]
+    result = find(kind).grad_class
+    return [slot for slot in outputs if result is None or f"{slot}@GRAD" in result.inputs()]

@@ -79,8 +79,8 @@ class Job:
         self.parts: list[Any] = []
         self.added = threading.Barrier(len(self.plan.endpoints), timeout=SECONDS)
         self.servers = {
-            each: Server(*transpiler.get_pserver_programs(each), self)
-            for each in self.plan.endpoints
+            endpoint: Server(*transpiler.get_pserver_programs(endpoint), self)
+            for endpoint in self.plan.endpoints
         }
         self.barrier = threading.Barrier(trainers, action=self.update, timeout=SECONDS)
 
@@ -88,10 +88,10 @@ class Job:
         """Return the sum of one array from each server."""
         self.parts.append(array.copy())
         self.added.wait()
-        found = np.sum(self.parts, axis=0).astype(array.dtype)
+        result = np.sum(self.parts, axis=0).astype(array.dtype)
         self.added.wait()
         self.parts.clear()
-        return found
+        return result
 
     def update(self) -> None:
         """Let all servers make a step."""
@@ -122,15 +122,15 @@ class Job:
 
     def train(self, batches: Sequence[dict[str, Any]]) -> dict[str, Any]:
         """Train on batches, an equal share of each for a trainer; the parameters of trainer 0."""
-        found: list[dict[str, Any]] = [{} for _ in range(self.trainers)]
+        results: list[dict[str, Any]] = [{} for _ in range(self.trainers)]
 
         def run(trainer: int) -> None:
-            found[trainer] = self._train(trainer, batches)
+            results[trainer] = self._train(trainer, batches)
 
         run_together([lambda t=t: run(t) for t in range(self.trainers)])
-        for name, value in found[-1].items():
-            np.testing.assert_array_equal(value, found[0][name])
-        return found[0]
+        for name, value in results[-1].items():
+            np.testing.assert_array_equal(value, results[0][name])
+        return results[0]
 
     def _train(self, trainer: int, batches: Sequence[dict[str, Any]]) -> dict[str, Any]:
         with LOCK:

@@ -21,17 +21,17 @@ def test_programs_have_the_settings_and_variables_have_priority():
     transpiler, main, startup, _ = transpiled(wide(), config=config(**FIELDS))
     programs = [main, startup, *transpiler.get_pserver_programs(SERVERS.split(",")[0])]
     for program in (*programs, main.clone()):
-        found = Settings.from_env({}, program.job.settings)
-        assert (found.policy, found.heartbeat, found.lost_after) == ("wait", 1.5, 4)
-        assert (found.return_within, found.reconnect, found.deadline) == (2, 20, 90)
-        assert (found.snapshot_dir, found.snapshot_steps) == ("somewhere", 7)
-        assert found.save_dir == "saved"
-        assert found.security.token == "secret"
+        result = Settings.from_env({}, program.job.settings)
+        assert (result.policy, result.heartbeat, result.lost_after) == ("wait", 1.5, 4)
+        assert (result.return_within, result.reconnect, result.deadline) == (2, 20, 90)
+        assert (result.snapshot_dir, result.snapshot_steps) == ("somewhere", 7)
+        assert result.save_dir == "saved"
+        assert result.security.token == "secret"
     environ = {
         "FLUID_PS_POLICY": "shrink", "FLUID_PS_TOKEN": "other", "FLAGS_rpc_deadline": "5000"
     }  # fmt: skip
-    found = Settings.from_env(environ, main.job.settings)
-    assert (found.policy, found.security.token, found.deadline) == ("shrink", "other", 5)
+    result = Settings.from_env(environ, main.job.settings)
+    assert (result.policy, result.security.token, result.deadline) == ("shrink", "other", 5)
     assert Settings.from_env({}, transpiled(wide())[1].job.settings) == Settings()
 
 
@@ -54,9 +54,9 @@ def test_an_error_names_the_field(field, value, error):
     with pytest.raises(error, match=f"config.{field} "):
         fluid.DistributeTranspiler(config(**{field: value}))
     with pytest.raises(error, match=f"config.{field} "):
-        made = config()
-        transpiler = fluid.DistributeTranspiler(made)
-        setattr(made, field, value)
+        created = config()
+        transpiler = fluid.DistributeTranspiler(created)
+        setattr(created, field, value)
         transpiler.transpile(0, fluid.Program(), SERVERS, startup_program=fluid.Program())
 
 

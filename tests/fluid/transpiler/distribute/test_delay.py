@@ -33,17 +33,17 @@ def service():
 
 
 def test_a_stale_gradient_is_corrected_by_how_far_the_parameter_moved():
-    made = service()
+    created = service()
     random = np.random.default_rng(5)
-    w = made.variables()["fc_b"].astype(np.float64)
+    w = created.variables()["fc_b"].astype(np.float64)
     kept = {0: w.copy(), 1: w.copy()}
     for trainer in (0, 1, 1, 0, 1):
         g = random.standard_normal(1000).astype(np.float32)
-        made.update({"fc_b@GRAD": g}, trainer)
+        created.update({"fc_b@GRAD": g}, trainer)
         corrected = g + g.astype(np.float64) * g * (w - kept[trainer])
         w = w - RATE * corrected
-        np.testing.assert_allclose(made.variables()["fc_b"], w, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(created.variables()["fc_b"], w, rtol=1e-5, atol=1e-6)
         if trainer == 0:
-            made.received("fc_b", trainer)
+            created.received("fc_b", trainer)
             kept[trainer] = w.copy()
     assert not np.allclose(kept[0], kept[1])

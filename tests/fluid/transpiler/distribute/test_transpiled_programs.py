@@ -95,8 +95,8 @@ def test_asynchronous_schedule():
         return fluid.optimizer.SGD(fluid.layers.exponential_decay(0.1, 100, 0.99, staircase=True))
 
     settings = config(sync_mode=False)
-    made = transpiled(wide(optimizer), config=settings, sync_mode=False)
-    transpiler, trainer, startup, _ = made
+    created = transpiled(wide(optimizer), config=settings, sync_mode=False)
+    transpiler, trainer, startup, _ = created
     begin = [*["fill_constant"] * 4, "uniform_random", "recv", "recv", "fetch_barrier", "concat"]
     assert kinds(startup.global_block()) == begin
     end = ["split_byref", "send", "send", "recv", "recv", "concat"]

@@ -26,75 +26,75 @@ def step(made, trainers, value):
 
 
 def test_steps_and_completion():
-    with world() as made:
-        trainers = [made.trainer(0), made.trainer(1)]
+    with world() as created:
+        trainers = [created.trainer(0), created.trainer(1)]
         for count in range(1, 4):
-            for found in step(made, trainers, 1.0):
+            for found in step(created, trainers, 1.0):
                 np.testing.assert_array_equal(found, -count)
-        np.testing.assert_array_equal(made.variables["t"][[3, 7, 8], 0], [-6, -3, 0])
-        rows = trainers[0].prefetch(["t"], [made.endpoint], [np.array([7, 3])], 0)[0]
+        np.testing.assert_array_equal(created.variables["t"][[3, 7, 8], 0], [-6, -3, 0])
+        rows = trainers[0].prefetch(["t"], [created.endpoint], [np.array([7, 3])], 0)[0]
         np.testing.assert_array_equal(rows[:, 0], [-3, -6])
-        lines = status_lines(read_status(made.endpoint, made.settings))
+        lines = status_lines(read_status(created.endpoint, created.settings))
         assert any("steps 3" in line for line in lines)
         for trainer in trainers:
             trainer.complete()
-        made.thread.join(5)
-        assert not made.thread.is_alive()
-        assert not made.errors
+        created.thread.join(5)
+        assert not created.thread.is_alive()
+        assert not created.errors
 
 
 def test_repeated_messages_change_nothing():
-    with world(1) as made:
-        trainer = made.trainer(0)
-        step(made, [trainer], 1.0)
-        send(trainer, made.endpoint, 1.0)
-        stream = trainer.remote(made.endpoint).stream
+    with world(1) as created:
+        trainer = created.trainer(0)
+        step(created, [trainer], 1.0)
+        send(trainer, created.endpoint, 1.0)
+        stream = trainer.remote(created.endpoint).stream
         messages = [message for _, each in stream._log for message in each]
-        receive(trainer, made.endpoint)
+        receive(trainer, created.endpoint)
         for message in messages:
-            made.server.shard.receive(read_frame(message))
-        np.testing.assert_array_equal(made.variables["w"], -2)
+            created.server.shard.receive(read_frame(message))
+        np.testing.assert_array_equal(created.variables["w"], -2)
 
 
 def test_a_completed_trainer_is_not_waited_for():
-    with world() as made:
-        trainers = [made.trainer(0), made.trainer(1)]
-        step(made, trainers, 1.0)
+    with world() as created:
+        trainers = [created.trainer(0), created.trainer(1)]
+        step(created, trainers, 1.0)
         trainers[1].complete()
-        np.testing.assert_array_equal(step(made, trainers[:1], 1.0)[0], -2)
+        np.testing.assert_array_equal(step(created, trainers[:1], 1.0)[0], -2)
         trainers[0].complete()
 
 
 def test_a_lost_trainer_fails_the_job_by_name():
-    with world() as made:
-        trainers = [made.trainer(0), made.trainer(1)]
-        step(made, trainers, 1.0)
+    with world() as created:
+        trainers = [created.trainer(0), created.trainer(1)]
+        step(created, trainers, 1.0)
         trainers[1].close()
-        send(trainers[0], made.endpoint, 1.0)
+        send(trainers[0], created.endpoint, 1.0)
         with pytest.raises(WireError, match="trainer 1 is lost"):
-            receive(trainers[0], made.endpoint)
+            receive(trainers[0], created.endpoint)
         trainers[0].close()
-        made.thread.join(5)
-        assert "trainer 1 is lost" in str(made.errors[0])
+        created.thread.join(5)
+        assert "trainer 1 is lost" in str(created.errors[0])
 
 
 def test_shrink_continues_without_a_lost_trainer():
-    with world(policy="shrink") as made:
-        trainers = [made.trainer(0), made.trainer(1)]
-        step(made, trainers, 1.0)
+    with world(policy="shrink") as created:
+        trainers = [created.trainer(0), created.trainer(1)]
+        step(created, trainers, 1.0)
         trainers[1].close()
-        np.testing.assert_array_equal(step(made, trainers[:1], 1.0)[0], -2)
+        np.testing.assert_array_equal(step(created, trainers[:1], 1.0)[0], -2)
         trainers[0].complete()
 
 
 def test_wait_waits_for_the_return(monkeypatch):
-    with world(policy="wait") as made:
-        trainers = [made.trainer(0), made.trainer(1)]
-        step(made, trainers, 1.0)
+    with world(policy="wait") as created:
+        trainers = [created.trainer(0), created.trainer(1)]
+        step(created, trainers, 1.0)
         trainers[1].close()
-        again = made.trainer(1)
+        again = created.trainer(1)
         assert again.step == 1
-        np.testing.assert_array_equal(step(made, [trainers[0], again], 1.0)[1], -2)
+        np.testing.assert_array_equal(step(created, [trainers[0], again], 1.0)[1], -2)
         trainers[0].complete()
         again.complete()
 
@@ -102,80 +102,80 @@ def test_wait_waits_for_the_return(monkeypatch):
 def test_a_server_restarts_from_its_snapshot(tmp_path):
     with world(
         1, snapshot_dir=str(tmp_path), snapshot_steps=2, reconnect=20.0, lost_after=9.0
-    ) as made:
-        trainers = [made.trainer(0)]
+    ) as created:
+        trainers = [created.trainer(0)]
         for _ in range(5):
-            step(made, trainers, 1.0)
-        made.server._join_writer()
-        made.server._path = None  # it dies: nothing is written at its end
-        made.end()
-        for value in made.variables.values():
+            step(created, trainers, 1.0)
+        created.server._join_writer()
+        created.server._path = None  # it dies: nothing is written at its end
+        created.end()
+        for value in created.variables.values():
             value[...] = 99
-        made.start()
-        assert 0 < made.server.shard.step <= 5  # 5 where it was written after step 5
+        created.start()
+        assert 0 < created.server.shard.step <= 5  # 5 where it was written after step 5
         end = time.monotonic() + 10.0
-        while made.server.shard.step < 5:  # also if the trainer waits for another server
+        while created.server.shard.step < 5:  # also if the trainer waits for another server
             assert time.monotonic() < end
             time.sleep(0.01)
-        for found in step(made, trainers, 1.0):
+        for found in step(created, trainers, 1.0):
             np.testing.assert_array_equal(found, -6)
         for trainer in trainers:
             trainer.complete()
-        made.thread.join(5)
+        created.thread.join(5)
         assert not list(tmp_path.iterdir())
 
 
 def test_a_trainer_that_joins_later_need_not_repeat_steps(tmp_path):
     with world(
         1, policy="wait", snapshot_dir=str(tmp_path), snapshot_steps=100, reconnect=20.0
-    ) as made:
-        killed = made.trainer(0)
+    ) as created:
+        killed = created.trainer(0)
         for _ in range(3):
-            step(made, [killed], 1.0)
+            step(created, [killed], 1.0)
         killed.close()
-        trainer = made.trainer(0)
-        np.testing.assert_array_equal(step(made, [trainer], 1.0)[0], -4)
-        made.server._path = None  # it is killed: nothing is written at its end
-        made.end()
-        made.variables["w"][...] = 99
-        made.start()
-        np.testing.assert_array_equal(step(made, [trainer], 1.0)[0], -5)
+        trainer = created.trainer(0)
+        np.testing.assert_array_equal(step(created, [trainer], 1.0)[0], -4)
+        created.server._path = None  # it is killed: nothing is written at its end
+        created.end()
+        created.variables["w"][...] = 99
+        created.start()
+        np.testing.assert_array_equal(step(created, [trainer], 1.0)[0], -5)
         trainer.complete()
         trainer.leave()
 
 
 def test_parameters_that_were_lost_with_the_connection_are_sent_again():
-    with world(1, return_within=5.0) as made:
-        trainer = made.trainer(0)
-        step(made, [trainer], 1.0)
-        send(trainer, made.endpoint, 1.0)
-        while made.server.shard.step < 2:
+    with world(1, return_within=5.0) as created:
+        trainer = created.trainer(0)
+        step(created, [trainer], 1.0)
+        send(trainer, created.endpoint, 1.0)
+        while created.server.shard.step < 2:
             time.sleep(0.01)
-        trainer.remote(made.endpoint).stream._drop_call()
-        np.testing.assert_array_equal(receive(trainer, made.endpoint), -2)
+        trainer.remote(created.endpoint).stream._drop_call()
+        np.testing.assert_array_equal(receive(trainer, created.endpoint), -2)
         trainer.complete()
 
 
 def test_a_server_without_snapshots_cannot_be_replaced():
-    with world(1, reconnect=20.0) as made:
-        trainer = made.trainer(0)
+    with world(1, reconnect=20.0) as created:
+        trainer = created.trainer(0)
         for _ in range(3):
-            step(made, [trainer], 1.0)
-        made.end()
-        made.start()
+            step(created, [trainer], 1.0)
+        created.end()
+        created.start()
         with pytest.raises(WireError, match="FLUID_PS_SNAPSHOT_DIR"):
-            step(made, [trainer], 1.0)
+            step(created, [trainer], 1.0)
         trainer.close()
 
 
 def test_without_the_token_nothing_is_read():
-    with world(1, security=Security(token="secret")) as made:
-        stranger = made.trainer(0, replace(made.settings, security=Security(token="guess")))
+    with world(1, security=Security(token="secret")) as created:
+        stranger = created.trainer(0, replace(created.settings, security=Security(token="guess")))
         with pytest.raises(WireError, match="token"):
-            receive(stranger, made.endpoint)
+            receive(stranger, created.endpoint)
         stranger.close()
-        trainer = made.trainer(0)
-        np.testing.assert_array_equal(step(made, [trainer], 1.0)[0], -1)
+        trainer = created.trainer(0)
+        np.testing.assert_array_equal(step(created, [trainer], 1.0)[0], -1)
         trainer.complete()
 
 
@@ -188,32 +188,32 @@ def test_mutual_tls(tmp_path):
         check=True, capture_output=True,
     )  # fmt: skip
     environ = {"FLUID_PS_CERT": str(pem), "FLUID_PS_KEY": str(key), "FLUID_PS_CA": str(pem)}
-    with world(1, security=Security.from_env(environ)) as made:
-        trainer = made.trainer(0)
-        np.testing.assert_array_equal(step(made, [trainer], 1.0)[0], -1)
+    with world(1, security=Security.from_env(environ)) as created:
+        trainer = created.trainer(0)
+        np.testing.assert_array_equal(step(created, [trainer], 1.0)[0], -1)
         trainer.complete()
-        plain = made.trainer(0, replace(made.settings, security=Security(), reconnect=1.0))
+        plain = created.trainer(0, replace(created.settings, security=Security(), reconnect=1.0))
         with pytest.raises(WireError, match="does not answer"):
-            receive(plain, made.endpoint)
+            receive(plain, created.endpoint)
         plain.close()
 
 
 def test_a_wrong_program_is_named():
-    with world(1) as made:
-        trainer = made.trainer(0)
+    with world(1) as created:
+        trainer = created.trainer(0)
         array = np.zeros(7, np.float32)
         with pytest.raises(WireError, match="do all processes build the same program"):
-            trainer.send(["g.trainer_0"], [made.endpoint], [array], None, 0, False, True)
+            trainer.send(["g.trainer_0"], [created.endpoint], [array], None, 0, False, True)
         trainer.close()
-        other = made.trainer(0)
+        other = created.trainer(0)
         with pytest.raises(WireError, match="is not on server"):
-            other.recv(["nothing"], [made.endpoint], 0)
+            other.recv(["nothing"], [created.endpoint], 0)
         other.close()
 
 
 def test_a_subscription_names_a_variable_once_and_ends():
-    with world(1) as made:
-        shard = made.server.shard
+    with world(1) as created:
+        shard = created.server.shard
         with pytest.raises(WireError, match="'w' occurs twice"), shard.subscribed(["w", "w"]):
             pass
         with shard.subscribed(["w"]) as key, shard.subscribed(["w"]):

@@ -20,21 +20,21 @@ def ended(thread, seconds=5.0):
 
 
 def test_to_complete_again_changes_nothing(tmp_path):
-    with world(2, snapshot_dir=str(tmp_path)) as made:
-        trainers = [made.trainer(0), made.trainer(1)]
+    with world(2, snapshot_dir=str(tmp_path)) as created:
+        trainers = [created.trainer(0), created.trainer(1)]
         for trainer in trainers:
-            send(trainer, made.endpoint, 1.0)
+            send(trainer, created.endpoint, 1.0)
         for trainer in trainers:
-            receive(trainer, made.endpoint)
+            receive(trainer, created.endpoint)
         trainers[0].complete()
-        again = made.trainer(0)
+        again = created.trainer(0)
         assert again.step == 1
-        np.testing.assert_array_equal(receive(again, made.endpoint), -1)
+        np.testing.assert_array_equal(receive(again, created.endpoint), -1)
         again.complete()
-        send(trainers[1], made.endpoint, 1.0)
-        np.testing.assert_array_equal(receive(trainers[1], made.endpoint), -2)
+        send(trainers[1], created.endpoint, 1.0)
+        np.testing.assert_array_equal(receive(trainers[1], created.endpoint), -2)
         trainers[1].complete()
-        assert ended(made.thread) and not made.errors
+        assert ended(created.thread) and not created.errors
 
 
 def test_a_server_waits_for_the_others_until_their_trainers_complete():
@@ -54,51 +54,51 @@ def test_a_server_waits_for_the_others_until_their_trainers_complete():
 
 def test_a_server_ends_without_one_that_is_gone():
     endpoints = [free_endpoint(), free_endpoint()]
-    made = World(1, Settings.from_env({}, FAST | {"reconnect": 1.0}), endpoints, 0)
-    trainer = made.trainer(0)
+    created = World(1, Settings.from_env({}, FAST | {"reconnect": 1.0}), endpoints, 0)
+    trainer = created.trainer(0)
     assert trainer.step == 0
     trainer.complete()
-    assert ended(made.thread) and not made.errors
+    assert ended(created.thread) and not created.errors
 
 
 def test_with_policy_wait_servers_outlive_a_trainer_that_is_killed_when_it_completed():
-    with world(1, **{**LONG, "policy": "wait"}) as made:
-        killed = made.trainer(0)
-        send(killed, made.endpoint, 1.0)
-        receive(killed, made.endpoint)
+    with world(1, **{**LONG, "policy": "wait"}) as created:
+        killed = created.trainer(0)
+        send(killed, created.endpoint, 1.0)
+        receive(killed, created.endpoint)
         killed.complete()
-        assert not ended(made.thread, 0.5)
-        again = made.trainer(0)
+        assert not ended(created.thread, 0.5)
+        again = created.trainer(0)
         assert again.step == 1
         again.complete()
         again.leave()
-        assert ended(made.thread) and not made.errors
+        assert ended(created.thread) and not created.errors
 
 
 def test_with_policy_wait_servers_wait_a_stated_time_for_the_end_of_processes():
-    with world(1, **{**LONG, "policy": "wait", "lost_after": 0.5}) as made:
-        trainer = made.trainer(0)
+    with world(1, **{**LONG, "policy": "wait", "lost_after": 0.5}) as created:
+        trainer = created.trainer(0)
         assert trainer.step == 0
         trainer.complete()
-        assert ended(made.thread) and not made.errors
+        assert ended(created.thread) and not created.errors
 
 
 def test_a_restarted_server_knows_who_has_completed(tmp_path):
-    with world(2, snapshot_dir=str(tmp_path), snapshot_steps=100, **LONG) as made:
-        trainers = [made.trainer(0), made.trainer(1)]
+    with world(2, snapshot_dir=str(tmp_path), snapshot_steps=100, **LONG) as created:
+        trainers = [created.trainer(0), created.trainer(1)]
         for trainer in trainers:
-            send(trainer, made.endpoint, 1.0)
+            send(trainer, created.endpoint, 1.0)
         for trainer in trainers:
-            receive(trainer, made.endpoint)
+            receive(trainer, created.endpoint)
         trainers[0].complete()
-        made.server._path = None  # it is killed: nothing is written at its end
-        made.end()
-        made.variables["w"][...] = 99
-        made.start()
-        send(trainers[1], made.endpoint, 1.0)
-        np.testing.assert_array_equal(receive(trainers[1], made.endpoint), -2)
+        created.server._path = None  # it is killed: nothing is written at its end
+        created.end()
+        created.variables["w"][...] = 99
+        created.start()
+        send(trainers[1], created.endpoint, 1.0)
+        np.testing.assert_array_equal(receive(trainers[1], created.endpoint), -2)
         trainers[1].complete()
-        assert ended(made.thread) and not made.errors
+        assert ended(created.thread) and not created.errors
     assert not list(tmp_path.iterdir())
 
 
@@ -111,26 +111,26 @@ def test_a_server_says_only_to_other_servers_that_its_trainers_have_completed():
 
 
 def test_with_policy_wait_a_server_without_trainers_ends_by_the_deadline():
-    with world(2, policy="wait", deadline=0.3) as made:  # as one started again after the end
-        assert ended(made.thread, 2)
-        assert f"no trainer has connected to server {made.endpoint} within 0.3 s" in str(
-            made.errors[0]
+    with world(2, policy="wait", deadline=0.3) as created:  # as one started again after the end
+        assert ended(created.thread, 2)
+        assert f"no trainer has connected to server {created.endpoint} within 0.3 s" in str(
+            created.errors[0]
         )
 
 
 def test_with_policy_wait_a_trainer_that_was_never_seen_is_named():
-    with world(2, policy="wait", deadline=0.5) as made:
-        trainer = made.trainer(0)
-        send(trainer, made.endpoint, 1.0)
+    with world(2, policy="wait", deadline=0.5) as created:
+        trainer = created.trainer(0)
+        send(trainer, created.endpoint, 1.0)
         with pytest.raises(WireError, match="trainer 1 has not connected to server"):
-            receive(trainer, made.endpoint)
+            receive(trainer, created.endpoint)
         trainer.close()
-        assert ended(made.thread)
+        assert ended(created.thread)
 
 
 def test_other_policies_do_not_limit_when_trainers_start():
-    with world(1, deadline=0.2) as made:
-        assert not ended(made.thread, 0.5)
+    with world(1, deadline=0.2) as created:
+        assert not ended(created.thread, 0.5)
 
 
 DOES = {
@@ -144,18 +144,18 @@ DOES = {
 @pytest.mark.parametrize("does", DOES)
 def test_a_trainer_whose_server_has_gone_ends_within_seconds(does, monkeypatch):
     monkeypatch.setattr(settings, "GONE_SECONDS", 0.3)
-    with world(1, reconnect=60.0, deadline=180.0) as made:
-        trainer = made.trainer(0)
-        send(trainer, made.endpoint, 1.0)
-        receive(trainer, made.endpoint)
+    with world(1, reconnect=60.0, deadline=180.0) as created:
+        trainer = created.trainer(0)
+        send(trainer, created.endpoint, 1.0)
+        receive(trainer, created.endpoint)
         if does == "receive":
-            send(trainer, made.endpoint, 1.0)
-            trainer.remote(made.endpoint).stream.step -= 1  # the answer has not arrived
-            monkeypatch.setattr(made.server.shard, "wait", lambda *_: False)
-        made.end()
+            send(trainer, created.endpoint, 1.0)
+            trainer.remote(created.endpoint).stream.step -= 1  # the answer has not arrived
+            monkeypatch.setattr(created.server.shard, "wait", lambda *_: False)
+        created.end()
         began = time.monotonic()
-        with pytest.raises(WireError, match=f"server {made.endpoint} does not answer"):
-            DOES[does](trainer, made.endpoint)
+        with pytest.raises(WireError, match=f"server {created.endpoint} does not answer"):
+            DOES[does](trainer, created.endpoint)
         trainer.abort("it ends")
         assert time.monotonic() - began < 6
 

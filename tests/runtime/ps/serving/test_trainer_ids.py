@@ -68,27 +68,27 @@ def refusal(channel, **header):
 
 
 def test_others_cannot_act_for_a_trainer(tmp_path):
-    with world(1, save_dir=str(tmp_path)) as made:
-        stranger = open_channel(made.endpoint, Security())
+    with world(1, save_dir=str(tmp_path)) as created:
+        stranger = open_channel(created.endpoint, Security())
         grpc().channel_ready_future(stranger).result(5)
         for does in ("complete", "abort", "leave", "push", "save"):
             code, text = refusal(stranger, do=does, trainer=0, why="x")
             assert (code, "claim the id first" in text) == ("ABORTED", True)
-        trainer = made.trainer(0)
-        send(trainer, made.endpoint, 1.0)
-        receive(trainer, made.endpoint)
+        trainer = created.trainer(0)
+        send(trainer, created.endpoint, 1.0)
+        receive(trainer, created.endpoint)
         for does in ("complete", "abort", "leave", "push", "save"):
             code, text = refusal(stranger, do=does, trainer=0, why="x")
             assert (code, "another process" in text) == ("FAILED_PRECONDITION", True)
-        send(trainer, made.endpoint, 1.0)
-        np.testing.assert_array_equal(receive(trainer, made.endpoint), -2)
+        send(trainer, created.endpoint, 1.0)
+        np.testing.assert_array_equal(receive(trainer, created.endpoint), -2)
         stranger.close()
         trainer.complete()
 
 
 def test_a_second_process_of_a_trainer_is_refused_with_words():
-    with world(1, reconnect=0.3, lost_after=30.0) as made:
-        first, second = made.trainer(0), made.trainer(0)
+    with world(1, reconnect=0.3, lost_after=30.0) as created:
+        first, second = created.trainer(0), created.trainer(0)
         assert first.step == 0
         with pytest.raises(WireError, match="another process is connected as trainer 0"):
             assert second.step
@@ -96,14 +96,14 @@ def test_a_second_process_of_a_trainer_is_refused_with_words():
 
 
 def test_a_trainer_claims_its_id_again_at_a_restarted_server():
-    with world(1, reconnect=20.0) as made:
-        trainer = made.trainer(0)
+    with world(1, reconnect=20.0) as created:
+        trainer = created.trainer(0)
         assert trainer.step == 0
-        made.end()
-        made.start()
+        created.end()
+        created.start()
         trainer.complete()
-        made.thread.join(5)
-        assert not made.thread.is_alive() and not made.errors
+        created.thread.join(5)
+        assert not created.thread.is_alive() and not created.errors
 
 
 def fetched(channel, **header):
@@ -111,7 +111,7 @@ def fetched(channel, **header):
 
 
 def test_a_request_names_each_variable_once_and_waits_for_no_step():
-    with world(1) as made, open_channel(made.endpoint, Security()) as channel:
+    with world(1) as created, open_channel(created.endpoint, Security()) as channel:
         grpc().channel_ready_future(channel).result(5)
         assert fetched(channel, do="read", names=["w"], step=0)["arrays"] == [["float32", [1000]]]
         for names, step, text in (

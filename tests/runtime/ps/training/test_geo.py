@@ -35,35 +35,35 @@ def put(geo, *value):
 
 def test_a_trainer_sends_its_share_of_how_far_it_moved():
     server = OneServer([1.0, 2.0])
-    made = geo(server, 2)
-    assert put(made, 1.5, 2.0) == [1.5, 2.0]  # the first of two steps: nothing is sent
+    created = geo(server, 2)
+    assert put(created, 1.5, 2.0) == [1.5, 2.0]  # the first of two steps: nothing is sent
     assert server.pushed == []
     # moved (2, -1), a share of (1, -0.5); the server has (2, 1.5), and the rest stays: (1, -0.5)
-    assert put(made, 3.0, 1.0) == [3.0, 1.0]
+    assert put(created, 3.0, 1.0) == [3.0, 1.0]
     assert server.pushed == [[1.0, -0.5]]
     assert server.value.tolist() == [2.0, 1.5]
 
 
 def test_what_others_moved_is_added_and_the_rest_is_sent_later():
     server = OneServer([0.0])
-    made = geo(server, 1)
+    created = geo(server, 1)
     server.value += 10  # another trainer, after this one received 0 first
-    made.start("a:1", "w", np.zeros(1, np.float32))
+    created.start("a:1", "w", np.zeros(1, np.float32))
     # delta = 4 / 2; the server has 12; now = 4 + (12 - 2) = 14, of which 2 are not sent yet
-    assert put(made, 4.0) == [14.0]
+    assert put(created, 4.0) == [14.0]
     # nothing moved since: (14 - 12) / 2 is sent, then (14 - 13) / 2
-    assert put(made, 14.0) == [14.0]
-    assert put(made, 14.0) == [14.0]
+    assert put(created, 14.0) == [14.0]
+    assert put(created, 14.0) == [14.0]
     assert server.pushed == [[2.0], [1.0], [0.5]]
     assert server.value.tolist() == [13.5]
 
 
 def test_stopping_sends_what_moved_since_the_last_exchange():
     server = OneServer([0.0])
-    made = geo(server, 3)
+    created = geo(server, 3)
     for value in (1.0, 2.0, 3.0, 4.0):
-        put(made, value)
-    made.stop()
+        put(created, value)
+    created.stop()
     # (3 - 0) / 2, then 3 + (1.5 - 1.5) = 3 on the trainer; (4 - 1.5) / 2
     assert server.pushed == [[1.5], [1.25]]
-    assert not made.is_running
+    assert not created.is_running

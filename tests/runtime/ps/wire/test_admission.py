@@ -63,14 +63,14 @@ class Served:
 
 @pytest.fixture
 def served() -> Iterator[Served]:
-    made = Served()
-    yield made
-    made.channel.close()
-    made.server.stop(None).wait()
+    created = Served()
+    yield created
+    created.channel.close()
+    created.server.stop(None).wait()
 
 
 def codes(calls: list[Any]) -> set[str]:
-    return {each.code().name for each in calls}
+    return {call.code().name for call in calls}
 
 
 def test_half_open_calls_without_the_token_hold_no_thread(served: Served) -> None:
@@ -88,7 +88,7 @@ def test_half_open_calls_with_the_token_hold_the_threads_of_guests_only(served: 
     served.busy("member")
     assert unary_call(served.channel, "beat")(b"", metadata=TOKEN.metadata(), timeout=5) == b"!"
     assert codes(served.half_open(1)) == {"UNAUTHENTICATED"}
-    until(lambda: all(each.done() for each in calls) or served.admission.end_late())
+    until(lambda: all(call.done() for call in calls) or served.admission.end_late())
     assert codes(calls) == {"ABORTED", "CANCELLED"}
     assert served.echo(*TOKEN.metadata()) == b"x"
 

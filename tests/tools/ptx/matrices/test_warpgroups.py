@@ -69,7 +69,7 @@ class Case:
         """The product of A at %rd10 (or in %r60 to %r63) and B at %rd11, added to %r100 and more."""
         to = ", ".join(f"%s{n}" for n in range(self.registers))
         left = "{%r60, %r61, %r62, %r63}" if self.in_registers else "%rd10"
-        numbers = [f"{each}" for each in self.signs] if SIZES[self.kind] > 1 else []
+        numbers = [f"{sign}" for sign in self.signs] if SIZES[self.kind] > 1 else []
         if SIZES[self.kind] == 2:
             turned = self.across[1:] if self.in_registers else self.across
             numbers += [str(int(each)) for each in turned]
@@ -82,14 +82,14 @@ def elements(source: random.Random, kind: str, count: int, large: bool) -> list[
         low, high = (0, 255) if kind == "u8" else (-128, 127)
         return [(high if large else source.randint(low, high)) & 0xFF for _ in range(count)]
     fmt = FORMATS[kind]
-    found = [fmt.rounded(Fraction(source.randint(-8, 8), 4)) for _ in range(count)]
+    actual = [fmt.rounded(Fraction(source.randint(-8, 8), 4)) for _ in range(count)]
     if large:
         for place, bits in zip(
             (7, 40, 90), (fmt.infinity, fmt.nan, fmt.sign | fmt.infinity), strict=True
         ):
-            found[place] = bits
-        found[200:230] = [fmt.infinity - 1] * 30
-    return found
+            actual[place] = bits
+        actual[200:230] = [fmt.infinity - 1] * 30
+    return actual
 
 
 def matrices(case: Case) -> tuple[list[list[int]], list[list[int]], list[list[int]]]:
@@ -174,11 +174,11 @@ def arguments(case: Case) -> tuple[list[np.ndarray], dict[int, list[int]]]:
     shift = 13 if case.kind == "tf32" else 0
     registers = [_packed([v << shift for v in row], packed) for row in parts]
     before = [_packed(row, 2 if case.result == "f16" else 1) for row in held]
-    given = [
+    inputs = [
         np.zeros((THREADS, case.registers), "u4"), memory_of(case, a, b),
         np.array(before, "u4"), np.array(registers, "u4"),
     ]  # fmt: skip
-    return given, {
+    return inputs, {
         i: [expected(case, a[i], b[j], c[i][j]) for j in range(case.columns)]
         for i in range(0, 64, 1 if case.large else 7)
     }
@@ -209,15 +209,15 @@ def _times(value: Fraction | float, sign: Fraction) -> Fraction | float:
 
 def results(case: Case, out: np.ndarray) -> list[list[int]]:
     """The sum by rows, from the registers of all threads."""
-    found = [[0] * case.columns for _ in range(64)]
+    actual = [[0] * case.columns for _ in range(64)]
     for thread in range(THREADS):
         words = out[thread].tolist()
         values = (
             [w >> s & 0xFFFF for w in words for s in (0, 16)] if case.result == "f16" else words
         )
         for (i, j), bits in zip(held_sum(thread, case.columns), values, strict=True):
-            found[i][j] = bits
-    return found
+            actual[i][j] = bits
+    return actual
 
 
 CASES = [
@@ -237,11 +237,11 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name[28:])
 def test_products(case: Case) -> None:
-    given, wanted = arguments(case)
-    execute(text_of(case), given, shared=SHARED)
-    found = results(case, given[0])
+    inputs, wanted = arguments(case)
+    execute(text_of(case), inputs, shared=SHARED)
+    actual = results(case, inputs[0])
     for i, row in wanted.items():
-        for j, pair in enumerate(zip(row, found[i], strict=True)):
+        for j, pair in enumerate(zip(row, actual[i], strict=True)):
             assert agrees_as(case.result, *pair), (i, j, *map(hex, pair))
 
 
@@ -249,27 +249,27 @@ PLAIN = Case(16, "f16")
 
 
 def test_products_of_one_sum_follow_each_other() -> None:
-    given, _ = arguments(PLAIN)
-    once, twice = given[0], given[0].copy()
+    inputs, _ = arguments(PLAIN)
+    once, twice = inputs[0], inputs[0].copy()
     first, commit = PLAIN.instruction(), "wgmma.commit_group.sync.aligned;"
-    execute(text_of(PLAIN), [once, *given[1:]], shared=SHARED)
+    execute(text_of(PLAIN), [once, *inputs[1:]], shared=SHARED)
     late = [commit, "wgmma.wait_group.sync.aligned 1;"]
-    execute(text_of(PLAIN, [first, *late]), [twice, *given[1:]], shared=SHARED)
-    before, one, two = (each.view("f4").astype("f8") for each in (given[2], once, twice))
+    execute(text_of(PLAIN, [first, *late]), [twice, *inputs[1:]], shared=SHARED)
+    before, one, two = (each.view("f4").astype("f8") for each in (inputs[2], once, twice))
     np.testing.assert_array_equal(two - one, one - before)
 
 
 def test_a_sum_has_no_value_before_it_is_waited_for() -> None:
-    given, _ = arguments(PLAIN)
-    execute(text_of(PLAIN, leave=["wgmma.commit_group.sync.aligned;"]), given, shared=SHARED)
-    assert np.isnan(given[0].view("f4")).all()
+    inputs, _ = arguments(PLAIN)
+    execute(text_of(PLAIN, leave=["wgmma.commit_group.sync.aligned;"]), inputs, shared=SHARED)
+    assert np.isnan(inputs[0].view("f4")).all()
 
 
 def test_a_matrix_that_is_overwritten_before_the_wait_is_noticed() -> None:
-    given, wanted = arguments(PLAIN)
+    inputs, wanted = arguments(PLAIN)
     zero = ["st.shared.b32 [%r3+16384], 0;", "st.shared.b32 [%r3], 0;"]
-    execute(text_of(PLAIN, leave=[LEAVE[0], *zero, LEAVE[1]]), given, shared=SHARED)
-    assert results(PLAIN, given[0])[0] != wanted[0]
+    execute(text_of(PLAIN, leave=[LEAVE[0], *zero, LEAVE[1]]), inputs, shared=SHARED)
+    assert results(PLAIN, inputs[0])[0] != wanted[0]
 
 
 COPY = [
@@ -278,22 +278,22 @@ COPY = [
 
 
 def test_misuse_is_found() -> None:
-    given, _ = arguments(PLAIN)
+    inputs, _ = arguments(PLAIN)
     with pytest.raises(MemoryFault, match="outside of 16384 bytes of shared"):
         short = (
             text_of(PLAIN)
             .replace("ld.global.v4", "@%p3 ld.global.v4")
             .replace("st.shared", "@%p3 st.shared")
         )
-        execute(short, given, shared=B_AT)
+        execute(short, inputs, shared=B_AT)
     with pytest.raises(Hazard, match="waited for"):
-        execute(text_of(PLAIN, COPY), given, shared=SHARED)
+        execute(text_of(PLAIN, COPY), inputs, shared=SHARED)
     with pytest.raises(BarrierFault, match="warpgroup"):
         lines = text_of(PLAIN).replace("wgmma.mma", "setp.lt.s32 %p2, %r1, 32;\n@%p2 wgmma.mma")
-        execute(lines, given, shared=SHARED)
+        execute(lines, inputs, shared=SHARED)
     with pytest.raises(MemoryFault, match="not the same"):
         uneven = ["cvt.u64.u32 %rd18, %r1;", "add.s64 %rd11, %rd11, %rd18;"]
-        execute(text_of(PLAIN, uneven), given, shared=SHARED)
+        execute(text_of(PLAIN, uneven), inputs, shared=SHARED)
 
 
 WRONG = [

@@ -11,8 +11,8 @@ from tools.ptx.text.parser import parse
 
 
 def only(text):
-    (found,) = parse(text).values()
-    return found
+    (result,) = parse(text).values()
+    return result
 
 
 def test_a_kernel_has_its_parameters_sizes_and_instructions():
@@ -22,24 +22,26 @@ def test_a_kernel_has_its_parameters_sizes_and_instructions():
         ".visible .entry k(.param .u64 .ptr .global .align 1 a, .param .f32 b)\n.reqntid 128\n"
         "{ .reg .b32 %r<3>; mov.u32 %r1, %tid.x; // comment\n ret; }"
     )
-    found = only(text)
-    assert [(each.name, each.type, each.nbytes) for each in found.parameters] == [
+    result = only(text)
+    assert [
+        (parameter.name, parameter.type, parameter.nbytes) for parameter in result.parameters
+    ] == [
         ("a", "u64", 8),
         ("b", "f32", 4),
     ]
-    assert (found.name, found.target, found.required_threads) == ("k", "sm_80", (128, 1, 1))
-    assert found.variables["table"].data == bytes([1, 2, 3, 4])
-    assert found.variables["smem"].nbytes == 0
-    assert [each.name for each in found.instructions] == ["mov.u32", "ret"]
+    assert (result.name, result.target, result.required_threads) == ("k", "sm_80", (128, 1, 1))
+    assert result.variables["table"].data == bytes([1, 2, 3, 4])
+    assert result.variables["smem"].nbytes == 0
+    assert [instruction.name for instruction in result.instructions] == ["mov.u32", "ret"]
 
 
 def test_operands_keep_their_kinds():
-    found = only(
+    result = only(
         kernel(
             "@!%p1 ld.global.L1::evict_last.v2.b32 {%r1, _}, [%rd1 + -8];\nsetp.lt.s32 %p1|%p2, %r1, -5;"
         )
     )
-    load, compare = found.instructions[3:5]
+    load, compare = result.instructions[3:5]
     assert isinstance(load.guard, Not)
     to, at = load.operands
     assert isinstance(to, Vector) and to.parts[1] is None
@@ -49,8 +51,8 @@ def test_operands_keep_their_kinds():
 
 
 def test_registers_of_a_scope_end_with_it():
-    found = only(kernel("{ .reg .b32 t; mov.b32 t, 1; mov.b32 %r1, t; }"))
-    inner = found.instructions[3].operands[0]
+    result = only(kernel("{ .reg .b32 t; mov.b32 t, 1; mov.b32 %r1, t; }"))
+    inner = result.instructions[3].operands[0]
     assert isinstance(inner, Register) and inner.name == "t"
     with pytest.raises(PtxSyntaxError, match=r"PTX line 14.*'t'"):
         translate(only(kernel("{ .reg .b32 t; }\nmov.b32 t, 1;")))
@@ -68,7 +70,7 @@ def test_an_instruction_knows_the_line_of_its_source():
 def test_lanes_meet_after_both_sides_of_a_branch():
     body = "@%p1 bra $A;\nmov.u32 %r1, 1;\nbra.uni $B;\n$A: mov.u32 %r1, 2;\n$B: mov.u32 %r2, 3;"
     blocks = blocks_of(only(kernel(body)))
-    assert [each.successors for each in blocks] == [(2, 1), (3,), (3,), ()]
+    assert [block.successors for block in blocks] == [(2, 1), (3,), (3,), ()]
     assert post_dominators(blocks) == ({3}, {3}, {3}, set())
 
 

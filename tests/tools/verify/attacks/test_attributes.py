@@ -16,8 +16,8 @@ EVERY = 127
 
 
 def case(op: str, name: str, value: Any) -> Case:
-    found = next(call for call in calls() if call.op == op)
-    return Case(found, name, value)
+    result = next(call for call in calls() if call.op == op)
+    return Case(result, name, value)
 
 
 def test_a_sample_of_all_ops() -> None:
@@ -116,5 +116,5 @@ def call_of(index: int) -> int:
 
 def test_a_crash_and_a_hang_are_seen() -> None:
     limits = Limits(seconds=1.0, first_seconds=2.0)
-    found = call_in_children(call_of, 3, limits, lambda index, why: why, workers=1)
-    assert found == [7, "crash: exit code 3", "hang: more than 2 s"]
+    result = call_in_children(call_of, 3, limits, lambda index, why: why, workers=1)
+    assert result == [7, "crash: exit code 3", "hang: more than 2 s"]

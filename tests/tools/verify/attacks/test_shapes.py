@@ -28,8 +28,8 @@ pytestmark = pytest.mark.skipif(detected() is None, reason="no native code for t
 
 
 def case(op: str, operand: str, mutation: str, form: str = "known") -> Case:
-    found = (each for each in cases(op) if each.call.op == op and each.operand == (operand, 0))
-    return next(each for each in found if (each.mutation, each.form) == (mutation, form))
+    result = (each for each in cases(op) if each.call.op == op and each.operand == (operand, 0))
+    return next(each for each in result if (each.mutation, each.form) == (mutation, form))
 
 
 def test_a_sample_of_cases() -> None:
@@ -106,10 +106,10 @@ def test_an_outcome_of_dynamic_sizes(
 )
 def test_kinds(monkeypatch: pytest.MonkeyPatch, native: Any, numpy: Any, kind: str) -> None:
     def computed(_: Case, target: str) -> Any:
-        found = native if target == "native" else numpy
-        if isinstance(found, Exception):
-            raise found
-        return found
+        result = native if target == "native" else numpy
+        if isinstance(result, Exception):
+            raise result
+        return result
 
     monkeypatch.setattr(shapes, "computed", computed)
     assert attempt(case("relu", "X", "axis 0 +1"), "native").kind == kind
@@ -122,8 +122,8 @@ def test_slices_are_all_cases_once() -> None:
 
 
 def test_mutations_are_other_shapes() -> None:
-    found = dict(mutations((2, 3), 4))
-    assert (2, 3) not in found.values()
-    assert len(set(found.values())) == len(found)
-    assert found["axis 1 -1"] == (2, 2)
-    assert found["transposed"] == (3, 2)
+    result = dict(mutations((2, 3), 4))
+    assert (2, 3) not in result.values()
+    assert len(set(result.values())) == len(result)
+    assert result["axis 1 -1"] == (2, 2)
+    assert result["transposed"] == (3, 2)

@@ -19,9 +19,9 @@ EVERY = 149
     "unit", [Unit(call, bool(i % 2)) for i, call in enumerate(calls()[::EVERY])]
 )
 def test_a_sample_of_all_ops(unit: Unit) -> None:
-    found = values.attempt(unit)
-    assert found.counts.total() > 0
-    assert not found.failures
+    result = values.attempt(unit)
+    assert result.counts.total() > 0
+    assert not result.failures
 
 
 def test_runs_after_a_crash_are_counted_too(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -33,8 +33,8 @@ def test_runs_after_a_crash_are_counted_too(monkeypatch: pytest.MonkeyPatch) -> 
         return Found(Counter({RESULT: (unit.stop or 9) - unit.start}), [])
 
     monkeypatch.setattr(values, "attempt", attempt)
-    (found,) = values.run([Unit(calls("scatter_nd_add")[0], False)], Limits(), workers=1)
-    assert found.counts == {RESULT: 8, CRASH: 1}
-    ((kind, text),) = found.failures
+    (result,) = values.run([Unit(calls("scatter_nd_add")[0], False)], Limits(), workers=1)
+    assert result.counts == {RESULT: 8, CRASH: 1}
+    ((kind, text),) = result.failures
     assert kind == CRASH
     assert text.startswith("x0: first = inf: crash: exit code 7")
