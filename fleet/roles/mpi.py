@@ -57,7 +57,7 @@ class MPISymetricRoleMaker(CommunicatingRoleMaker):
         self._proc_per_node = PER_MACHINE
 
     def _generate(self) -> None:
-        rank, size = place_of()
+        rank, size = rank_from_environment()
         if size % PER_MACHINE:
             raise ValueError(f"{size} processes, expected an even number: half of them are servers")
         self._workers = size // PER_MACHINE
@@ -87,18 +87,18 @@ class MPISymetricRoleMaker(CommunicatingRoleMaker):
         return PADDLE_GLOO_ENDPOINT.require()
 
 
-def place_of(environ: Environ = None) -> MpiRank:
+def rank_from_environment(environ: Environ = None) -> MpiRank:
     """This process's rank and the number of processes, from its launcher's variables.
 
-    >>> place_of({"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2"})
+    >>> rank_from_environment({"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2"})
     MpiRank(rank=1, size=2)
     """
     for rank, size in LAUNCHERS:
         if rank.is_set(environ):
-            found = MpiRank(rank.require(environ), size.require(environ))
-            if found.rank >= found.size:
-                got = f"{found.rank}, but {size.name} is {found.size}"
+            result = MpiRank(rank.require(environ), size.require(environ))
+            if result.rank >= result.size:
+                got = f"{result.rank}, but {size.name} is {result.size}"
                 raise ValueError(rank.message(got))
-            return found
+            return result
     names = ", ".join(rank.name for rank, _ in LAUNCHERS)
     raise ValueError(f"none of {names} is set: start the processes by mpirun, mpiexec or srun")

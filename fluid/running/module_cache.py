@@ -76,13 +76,13 @@ def compiled_over(
     kinds = {op.type for block in program.blocks for op in block.ops}
     store = _store(target, [constant for kind in kinds if (constant := loaded(kind)) is not None])
     if store is None or options.dump is not None or options.passes:
-        return _compiled_over(params, compile)[0]
+        return _compile_over(params, compile)[0]
     persistable = (var.name for var in program.all_vars() if var.persistable)
     made_of = recorded_digest(program), tuple(feed.items()), tuple(fetch)
     key = module_key(_built_for(target), options, *made_of, params_digest(params, persistable))
     module = store.find(key, options, params)
     if module is None:
-        module, added = _compiled_over(params, compile)
+        module, added = _compile_over(params, compile)
         written = _in_background(partial(store.put, key, module, added))
         keep = partial(_put_prepared, store, key, written)
         return replace(module, prepared=SharedArrays(keep=keep))
@@ -109,19 +109,22 @@ def _in_background(write: Callable[[], object]) -> Thread:
     return writer
 
 
-def _compiled_over(
+def _compile_over(
     params: MutableMapping[str, Array], compile: Callable[[MutableMapping[str, Array]], Module]
 ) -> tuple[Module, dict[str, Array]]:
-    """Compile, and drop the arrays that were added to `params` as steps towards others."""
-    noted = _Noted(params)
-    module = compile(noted)
+    """Compile over constant parameters; return the module and the arrays it added to `params`.
+
+    Arrays that passes added, such as folded weights, and that the module does not read are removed.
+    """
+    recorded = _AddedItems(params)
+    module = compile(recorded)
     read = {param.name for param in module.params}
-    for name in [name for name in noted.added if name not in read]:
-        del noted[name]
-    return module, {name: params[name] for name in noted.added}
+    for name in [name for name in recorded.added if name not in read]:
+        del recorded[name]
+    return module, {name: params[name] for name in recorded.added}
 
 
-class _Noted(MutableMapping[str, Array]):
+class _AddedItems(MutableMapping[str, Array]):
     """A mapping that records the names of added items."""
 
     def __init__(self, params: MutableMapping[str, Array]) -> None:

@@ -198,7 +198,7 @@ def _read(
     if dirname is None and filename is None:
         raise ValueError("dirname and filename cannot both be None: where are the variables?")
     tensors = read_variables(dirname, filename, list(chosen))
-    return {name: _fitting(var, *tensors[name]) for name, var in chosen.items()}
+    return {name: _checked_tensor(var, *tensors[name]) for name, var in chosen.items()}
 
 
 @entry_point
@@ -343,8 +343,11 @@ def _unpack(data: Any, names: list[str]) -> list[tuple[str, Tensor]]:
     return tensors
 
 
-def _fitting(var: Variable, where: str, tensor: Tensor) -> LoDTensor:
-    """Check a loaded tensor against its variable; raises OtherModel if they differ."""
+def _checked_tensor(var: Variable, where: str, tensor: Tensor) -> LoDTensor:
+    """Return a loaded tensor; OtherModel unless its shape and dtype are those of the variable.
+
+    `where` names the file in messages.
+    """
     array, lod = tensor
     dims = array.shape if var.dims is None else var.dims
     sizes_fit = all(want < 0 or want == size for want, size in zip(dims, array.shape, strict=False))

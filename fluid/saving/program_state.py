@@ -179,11 +179,12 @@ def _load_state(program: Program, prefix: str) -> None:
             if var.name not in state:
                 hint = did_you_mean(var.name, state) or "was it saved from another program?"
                 raise LookupError(f"Can not find {var.name!r} in {prefix}{suffix}; {hint}")
-            arrays[var.name] = _fitting(var, state[var.name], prefix + suffix)
+            arrays[var.name] = _checked_array(var, state[var.name], prefix + suffix)
     _set(arrays)
 
 
-def _fitting(var: Variable, value: Any, where: str) -> Array:
+def _checked_array(var: Variable, value: Any, where: str) -> Array:
+    """Return a loaded value; OtherModel unless it is an array of the variable's shape and dtype."""
     shape, dtype = var.shape, var.element.numpy
     if not isinstance(value, np.ndarray) or value.shape != shape or value.dtype != dtype:
         array = isinstance(value, np.ndarray)

@@ -49,13 +49,13 @@ class Agreement:
             return
         watchdog = self._runner.watchdog(ring, f"comparison of the schedules of ring {ring.number}")
 
-        def look() -> None:
-            watchdog.look()
+        def check() -> None:
+            watchdog.check()
             if watchdog.elapsed > SETTLING:
                 _expect_same_program(ring, text)
 
         with self._runner.publishing_errors():
-            exchange_schedules(ring.member, ring.number, len(ring.schedules), text, look)
+            exchange_schedules(ring.member, ring.number, len(ring.schedules), text, check)
         ring.schedules.add(digest)
 
     def expect_same_call(self, ring: Ring, call: str) -> None:
@@ -64,15 +64,15 @@ class Agreement:
             return
         member = ring.member
         name = f"calls/{ring.number}/{member.record.count(ring.number)}"
-        with self._runner.watched(ring, call) as look:
-            calls = member.exchange(name, call, look)
+        with self._runner.watched(ring, call) as check:
+            calls = member.exchange(name, call, check)
             different = [rank for rank, other in enumerate(calls) if other != call]
             if different:
                 other, count = different[0], member.record.count(ring.number)
                 raise different_calls(ring.number, count, (ring.rank, call), (other, calls[other]))
             ring.exchanges.append(name)
             if len(ring.exchanges) > 1:
-                member.forget(ring.exchanges.pop(0), look)
+                member.forget(ring.exchanges.pop(0), check)
         if len(ring.seen) >= MAX_CALLS:
             ring.seen.clear()
         ring.seen.add(call)

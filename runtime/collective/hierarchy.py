@@ -13,7 +13,7 @@ from runtime.collective.group import Work
 from runtime.collective.ring import Ring, Stage, host_group
 
 
-def make_hierarchy(ring: Ring, inner: int, look: Callable[[], None]) -> None:
+def make_hierarchy(ring: Ring, inner: int, check: Callable[[], None]) -> None:
     """Create the process groups of a ring for inner groups of `inner` consecutive ranks; the last
     may be smaller.
     """
@@ -21,10 +21,10 @@ def make_hierarchy(ring: Ring, inner: int, look: Callable[[], None]) -> None:
     neighbours = list(range(first, min(first + inner, ring.size)))
     prefix = f"ring{ring.number}/inner{first}"
     if len(neighbours) > 1:
-        ring.inner = host_group(ring.member, prefix, neighbours, look)
+        ring.inner = host_group(ring.member, prefix, neighbours, check)
     if ring.rank == first:
         firsts = list(range(0, ring.size, inner))
-        ring.outer = host_group(ring.member, f"ring{ring.number}/outer", firsts, look)
+        ring.outer = host_group(ring.member, f"ring{ring.number}/outer", firsts, check)
     ring.is_hierarchical = True
 
 

@@ -32,34 +32,34 @@ class Member:
         """Return a store key that is private to this rendezvous."""
         return "/".join([self.seat.name, str(self.seat.round), *map(str, parts)])
 
-    def exchange(self, name: str, text: str, look: Callable[[], None]) -> list[str]:
+    def exchange(self, name: str, text: str, check: Callable[[], None]) -> list[str]:
         """Publish a text under a name and wait for that of every rank; return them in rank order.
 
         Rank 0 hosts the store, so it waits until the others have read the texts.
         """
         keys = [self.key(name, rank) for rank in range(self.seat.size)]
         engine = self.store.engine
-        call_in_slices(lambda: engine.set(keys[self.seat.rank], text), look)
-        poll_in_slices(lambda: engine.check(keys), look)
-        texts: list[bytes] = call_in_slices(lambda: engine.multi_get(keys), look)
-        self._await_readers(self.key(name, "read"), look)
+        call_in_slices(lambda: engine.set(keys[self.seat.rank], text), check)
+        poll_in_slices(lambda: engine.check(keys), check)
+        texts: list[bytes] = call_in_slices(lambda: engine.multi_get(keys), check)
+        self._await_readers(self.key(name, "read"), check)
         return [data.decode() for data in texts]
 
-    def _await_readers(self, key: str, look: Callable[[], None]) -> None:
+    def _await_readers(self, key: str, check: Callable[[], None]) -> None:
         engine, size = self.store.engine, self.seat.size
-        call_in_slices(lambda: engine.add(key, 1), look)
+        call_in_slices(lambda: engine.add(key, 1), check)
         if not self.seat.rank:
-            poll_in_slices(lambda: engine.add(key, 0) == size, look)
-            call_in_slices(lambda: engine.delete_key(key), look)
+            poll_in_slices(lambda: engine.add(key, 0) == size, check)
+            call_in_slices(lambda: engine.delete_key(key), check)
 
-    def forget(self, name: str, look: Callable[[], None]) -> None:
+    def forget(self, name: str, check: Callable[[], None]) -> None:
         """Delete this rank's text of an exchange that all ranks have read."""
         key = self.key(name, self.seat.rank)
-        call_in_slices(lambda: self.store.engine.delete_key(key), look)
+        call_in_slices(lambda: self.store.engine.delete_key(key), check)
 
-    def call(self, function: Callable[[Any], T], look: Callable[[], None]) -> T:
+    def call(self, function: Callable[[Any], T], check: Callable[[], None]) -> T:
         """Call a function with the connection to the store, in slices."""
-        return call_in_slices(lambda: function(self.store.engine), look)
+        return call_in_slices(lambda: function(self.store.engine), check)
 
 
 def take_seat(
@@ -67,12 +67,12 @@ def take_seat(
     deadline: float,
     limit: float,
     store: StoreConnection | None,
-    look: Callable[[], None],
+    check: Callable[[], None],
 ) -> Member:
-    """Join the rendezvous within `limit` seconds. Raises what `rendezvous.join` and `look`
+    """Join the rendezvous within `limit` seconds. Raises what `rendezvous.join` and `check`
     raise.
     """
-    store, taken = join(seat, limit, store, look)
+    store, taken = join(seat, limit, store, check)
     own = store.connect(deadline)
     monitor = Monitor(f"{taken.name}/{taken.round}", RankRecord(taken.rank), taken.size, own)
     return Member(taken, store, monitor, deadline)

@@ -138,7 +138,7 @@ def _client(address: Address, limit: float) -> Any:
     endpoint = f"{address[0]}:{address[1]}"
     watch = Stopwatch()
 
-    def look() -> None:
+    def check() -> None:
         watch.tick()
         if watch.elapsed > limit:
             raise _stranger(endpoint, f"no answer in {limit:.1f} s")
@@ -151,7 +151,7 @@ def _client(address: Address, limit: float) -> Any:
         return store
 
     try:
-        return call_in_slices(connect, look)
+        return call_in_slices(connect, check)
     except RendezvousError:
         raise
     except (RuntimeError, ValueError) as error:
@@ -168,7 +168,7 @@ def _stranger(endpoint: str, why: str) -> RendezvousError:
 # Registrations
 
 
-def meet(store: StoreConnection, seat: Seat, limit: float, also_look: Callable[[], None]) -> Seat:
+def meet(store: StoreConnection, seat: Seat, limit: float, also_check: Callable[[], None]) -> Seat:
     """Register this rank and wait for all others, at most `limit` seconds; return the seat it took.
 
     Raises RendezvousError if a rank is taken, expects another size or other endpoints, or does not
@@ -176,8 +176,8 @@ def meet(store: StoreConnection, seat: Seat, limit: float, also_look: Callable[[
     """
     watch = Stopwatch()
 
-    def look() -> None:
-        also_look()
+    def check() -> None:
+        also_check()
         watch.tick()
         if watch.elapsed > limit + CONNECT_GRACE:
             raise RendezvousError(
@@ -186,8 +186,8 @@ def meet(store: StoreConnection, seat: Seat, limit: float, also_look: Callable[[
             )
 
     try:
-        seat = call_in_slices(lambda: _take_seat(store.engine, seat), look)
-        _meet_others(store.engine, seat, limit, look)
+        seat = call_in_slices(lambda: _take_seat(store.engine, seat), check)
+        _meet_others(store.engine, seat, limit, check)
     except CollectiveError:
         raise
     except RuntimeError as error:
@@ -233,7 +233,7 @@ def _expect_own(seat: Seat, other: dict[str, Any]) -> None:
     )
 
 
-def _meet_others(store: Any, seat: Seat, limit: float, look: Callable[[], None]) -> None:
+def _meet_others(store: Any, seat: Seat, limit: float, check: Callable[[], None]) -> None:
     """Wait for every rank; on failure, publish the reason for the others."""
     left, end = set(range(seat.size)) - {seat.rank}, monotonic() + limit
 
@@ -244,10 +244,10 @@ def _meet_others(store: Any, seat: Seat, limit: float, look: Callable[[], None])
         return not left
 
     try:
-        poll_in_slices(all_came, look)
+        poll_in_slices(all_came, check)
     except RendezvousError as error:
         message = error.message
-        call_in_slices(lambda: store.set(_key(seat, "refused"), message), look)
+        call_in_slices(lambda: store.set(_key(seat, "refused"), message), check)
         raise
 
 
@@ -300,11 +300,11 @@ def _did_not_come(seat: Seat, missing: Sequence[int], limit: float) -> Rendezvou
 
 
 def join(
-    seat: Seat, limit: float, store: StoreConnection | None, look: Callable[[], None]
+    seat: Seat, limit: float, store: StoreConnection | None, check: Callable[[], None]
 ) -> tuple[StoreConnection, Seat]:
     """Meet the other ranks within `limit` seconds, over `store` if one is passed in.
 
-    `look` is called in every slice, and may raise.
+    `check` is called in every slice, and may raise.
 
     Raises RendezvousError as `open_store` and `meet` do. A client that connected to the store of an
     earlier rendezvous, which is being closed, tries again.
@@ -314,7 +314,7 @@ def join(
         left = max(end - monotonic(), SLICE)
         rendezvous = store or open_store(seat, left)
         try:
-            return rendezvous, meet(rendezvous, seat, left, look)
+            return rendezvous, meet(rendezvous, seat, left, check)
         except LostStore:
             if store or not seat.rank or monotonic() + SLICE > end:
                 raise

@@ -56,7 +56,7 @@ class Ring:
     lines: tuple[str, ...] = ()
 
 
-def host_group(member: Member, prefix: str, ranks: list[int], look: Callable[[], None]) -> Group:
+def host_group(member: Member, prefix: str, ranks: list[int], check: Callable[[], None]) -> Group:
     """Create a Gloo group of these ranks of a rendezvous, including this one; all must call it."""
     rank, store = ranks.index(member.seat.rank), member.store
 
@@ -65,10 +65,10 @@ def host_group(member: Member, prefix: str, ranks: list[int], look: Callable[[],
             store.engine, member.key(prefix), rank, len(ranks), member.deadline, store.reached
         )
 
-    return Group(call_in_slices(make, look), rank, len(ranks))
+    return Group(call_in_slices(make, check), rank, len(ranks))
 
 
-def gpu_group(ring: Ring, tensor: Any, look: Callable[[], None]) -> Group | None:
+def gpu_group(ring: Ring, tensor: Any, check: Callable[[], None]) -> Group | None:
     """Create an NCCL group for the GPUs of a ring; None if two ranks share one, or NCCL is missing.
 
     Ranks decide together: they exchange the identity of their GPUs first.
@@ -78,7 +78,7 @@ def gpu_group(ring: Ring, tensor: Any, look: Callable[[], None]) -> Group | None
     usable = distributed().is_nccl_available()
     identity = str(torch.cuda.get_device_properties(tensor.device).uuid) if usable else ""
     own = f"{member.record.machine} {identity}" if usable else ""
-    gpus = member.exchange(f"gpus/{ring.number}", own, look)
+    gpus = member.exchange(f"gpus/{ring.number}", own, check)
     if "" in gpus or len(set(gpus)) < ring.size:
         return None
     prefix = member.key("nccl", ring.number)
@@ -87,13 +87,13 @@ def gpu_group(ring: Ring, tensor: Any, look: Callable[[], None]) -> Group | None
         engine = member.store.connect(member.deadline)
         return nccl_engine(engine, prefix, ring.rank, ring.size, member.deadline)
 
-    return Group(call_in_slices(make, look), ring.rank, ring.size, polls=True)
+    return Group(call_in_slices(make, check), ring.rank, ring.size, polls=True)
 
 
-def engine_tensor(ring: Ring, tensor: Any, look: Callable[[], None]) -> tuple[Any, Any]:
+def engine_tensor(ring: Ring, tensor: Any, check: Callable[[], None]) -> tuple[Any, Any]:
     """Return the group that moves a GPU tensor, and the tensor it moves: a host copy if staged."""
     if not ring.asked_gpus and ring.size > 1:
-        ring.gpus, ring.asked_gpus = gpu_group(ring, tensor, look), True
+        ring.gpus, ring.asked_gpus = gpu_group(ring, tensor, check), True
     return (ring.gpus, tensor) if ring.gpus is not None else (ring.group, tensor.cpu())
 
 

@@ -93,7 +93,7 @@ class Rings:
         limits = self.deadline, self.deadline if limit is None else limit
         member = take_seat(seat, *limits, store, self._look_at_hooks)
         watchdog = Watchdog(member.monitor, f"rendezvous {name!r}", -1, self.deadline, self.hooks)
-        member.exchange("met", "", watchdog.look)
+        member.exchange("met", "", watchdog.check)
         member.record.step = self._step
         member.monitor.start()
         self._members[name] = member
@@ -117,8 +117,8 @@ class Rings:
         if ring not in self._rings:
             new_ring = Ring(ring, member, rank, size, None)
             if size > 1:
-                with self._runner.watched(new_ring, f"initialisation of ring {ring}") as look:
-                    new_ring.group = host_group(member, f"ring{ring}", list(range(size)), look)
+                with self._runner.watched(new_ring, f"initialisation of ring {ring}") as check:
+                    new_ring.group = host_group(member, f"ring{ring}", list(range(size)), check)
             member.monitor.add_ring(ring)
             self._rings[ring] = new_ring
 
@@ -133,8 +133,8 @@ class Rings:
         if 1 < inner < members.size and not members.is_hierarchical:
             with self._runner.watched(
                 members, f"initialisation of the hierarchy of ring {ring}"
-            ) as look:
-                make_hierarchy(members, inner, look)
+            ) as check:
+                make_hierarchy(members, inner, check)
 
     def rank(self, ring: int = 0) -> int:
         """The rank of this process in a ring."""
@@ -191,7 +191,7 @@ class Rings:
     def watch(self, what: str, rank: int, ring: int = 0) -> Look:
         """Return a function that raises for a failed rank, while this one waits for `rank`."""
         members = self._ring(ring)
-        return self._runner.watchdog(members, what, waits_for=rank).look
+        return self._runner.watchdog(members, what, waits_for=rank).check
 
     def record_of(self, ring: int, rank: int) -> RankRecord | None:
         """The last known record of another rank; None before the ring was created."""

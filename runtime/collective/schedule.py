@@ -25,7 +25,7 @@ def schedule_digest(text: str) -> str:
 
 
 def exchange_schedules(
-    member: Member, ring: int, number: int, text: str, look: Callable[[], None]
+    member: Member, ring: int, number: int, text: str, check: Callable[[], None]
 ) -> None:
     """Compare a schedule with those of all ranks; `number` counts the comparisons of a ring.
 
@@ -37,17 +37,17 @@ def exchange_schedules(
             f"a schedule of {len(encoded)} bytes is longer than {MAX_SCHEDULE_BYTES}"
         )
     digest = schedule_digest(text)
-    member.call(lambda store: store.set(member.key("schedule", digest), text), look)
-    digests = member.exchange(f"schedules/{ring}/{number}", digest, look)
+    member.call(lambda store: store.set(member.key("schedule", digest), text), check)
+    digests = member.exchange(f"schedules/{ring}/{number}", digest, check)
     different = [rank for rank, other in enumerate(digests) if other != digest]
     if different:
-        other = read_schedule(member, digests[different[0]], look)
+        other = read_schedule(member, digests[different[0]], check)
         equal = [rank for rank, rank_digest in enumerate(digests) if rank_digest == digest]
         groups = [rank for rank in different if digests[rank] == digests[different[0]]]
         raise different_schedules(ring, text, other, equal, groups)
 
 
-def read_schedule(member: Member, digest: str, look: Callable[[], None]) -> str:
+def read_schedule(member: Member, digest: str, check: Callable[[], None]) -> str:
     """Return the text of a schedule that some rank published, or "".
 
     It uses a separate connection: that of the member may be blocked in an exchange.
@@ -58,7 +58,7 @@ def read_schedule(member: Member, digest: str, look: Callable[[], None]) -> str:
         engine = member.store.connect(member.deadline)
         return engine.get(key).decode() if engine.check([key]) else ""
 
-    return call_in_slices(read, look)
+    return call_in_slices(read, check)
 
 
 def different_schedules(

@@ -60,10 +60,10 @@ class Stopwatch:
         return passed
 
 
-def call_in_slices(function: Callable[[], T], look: Callable[[], None]) -> T:
-    """Call `function` in a daemon thread; `look` runs in every slice, and may raise.
+def call_in_slices(function: Callable[[], T], check: Callable[[], None]) -> T:
+    """Call `function` in a daemon thread; `check` runs in every slice, and may raise.
 
-    If `look` raises, the thread is abandoned: it may be blocked forever.
+    If `check` raises, the thread is abandoned: it may be blocked forever.
     """
     results: list[T] = []
     errors: list[BaseException] = []
@@ -80,20 +80,20 @@ def call_in_slices(function: Callable[[], T], look: Callable[[], None]) -> T:
         thread.join(SLICE)
         if not thread.is_alive():
             break
-        look()
+        check()
     if errors:
         raise errors[0]
     return results[0]
 
 
-def poll_in_slices(function: Callable[[], bool], look: Callable[[], None]) -> None:
-    """Call `function` until it returns True; `look` runs in every slice, and may raise."""
+def poll_in_slices(function: Callable[[], bool], check: Callable[[], None]) -> None:
+    """Call `function` until it returns True; `check` runs in every slice, and may raise."""
     pause, looked = PAUSE / 64, monotonic()
-    while not call_in_slices(function, look):
+    while not call_in_slices(function, check):
         sleep(pause)
         pause = min(2 * pause, PAUSE)
         if monotonic() - looked > SLICE:
-            look()
+            check()
             looked = monotonic()
 
 

@@ -38,8 +38,8 @@ class TensorMover:
         """Return the group that moves a tensor, and the tensor it moves, a copy if it is staged."""
         if not tensor.is_cuda:
             return ring.group, tensor
-        with self._runner.watched(ring, ring.member.record.call) as look:
-            return engine_tensor(ring, tensor, look)
+        with self._runner.watched(ring, ring.member.record.call) as check:
+            return engine_tensor(ring, tensor, check)
 
     @contextmanager
     def moved(

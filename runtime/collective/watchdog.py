@@ -53,7 +53,7 @@ class Watchdog:
     `waits_for` is the rank it waits for, if only one. `children` are ranks whose exit a hook
     detects, with its signal.
 
-    `look` is called in every slice. It raises RankError or ScheduleError if a rank failed.
+    `check` is called in every slice. It raises RankError or ScheduleError if a rank failed.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Watchdog:
         """Seconds waited so far."""
         return self._watch.elapsed
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Raise if a rank failed or the deadline has passed."""
         passed = self._watch.tick()
         self._run_hooks()
@@ -108,7 +108,7 @@ class Watchdog:
                 f"{self._what} failed: {why}",
                 hint=f"no rank is known to be at fault; {RESTART_HINT}",
             ) from error
-        self.look()
+        self.check()
 
     def _expect_no_schedule_error(self) -> None:
         """Raise ScheduleError if another rank did: no single rank is at fault."""

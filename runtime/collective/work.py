@@ -108,7 +108,7 @@ class WorkRunner:
         """
         with self.publishing_errors():
             try:
-                yield self.watchdog(ring, what).look
+                yield self.watchdog(ring, what).check
             except RuntimeError as error:
                 self._conclude(ring, what, error)
 
@@ -130,7 +130,7 @@ class WorkRunner:
             except RuntimeError as error:
                 self._conclude(ring, what, error)
             watchdog = watchdog or self.watchdog(ring, what)
-            watchdog.look()
+            watchdog.check()
 
     def _conclude(self, ring: Ring, what: str, error: Exception) -> NoReturn:
         """Raise for an engine error, once the failed rank is known."""

@@ -362,9 +362,12 @@ class BlockWalk:
         """Concatenate the LoD of the inputs for an op that concatenates rows, if all have LoD."""
         lods = [self.lod_of(var) for var in vars]
         levels = [*zip(*lods, strict=False)] if len({*map(len, lods)}) == 1 else []
-        self.lods[out] = [self._joined(out, i, level_lods) for i, level_lods in enumerate(levels)]
+        self.lods[out] = [
+            self._concatenated_level(out, i, level_lods) for i, level_lods in enumerate(levels)
+        ]
 
-    def _joined(self, out: Var, index: int, level: Sequence[Var]) -> Var:
+    def _concatenated_level(self, out: Var, index: int, level: Sequence[Var]) -> Var:
+        """Add the op that concatenates one LoD level of several vars."""
         count = sum((item.type.shape[0] - 1 for item in level[1:]), start=level[0].type.shape[0])
         joined = self.graph.another(f"{out.name}{LOD}{index}", level[0].type.with_shape((count,)))
         self.graph.op("join_offsets", {"X": list(level)}, {"Out": [joined]}, last=True)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from fleet.roles.general import GeneralRoleMaker
-from fleet.roles.mpi import MPISymetricRoleMaker, place_of
+from fleet.roles.mpi import MPISymetricRoleMaker, rank_from_environment
 from tests.fleet import programs
 from tests.fleet.programs import set_all
 from tests.support.ports import free_endpoints
@@ -89,7 +89,7 @@ def test_arguments_are_checked() -> None:
 )
 def test_launchers_variables_are_checked(environ: dict[str, str], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        place_of(environ)
+        rank_from_environment(environ)
 
 
 def test_mpi_needs_pairs_and_a_place(monkeypatch: pytest.MonkeyPatch) -> None:
