@@ -16,7 +16,7 @@ from compiler.ir.conversion.body_walk import CAPTURED, RUNS, WRITTEN
 from compiler.ir.dims import Dim, Size
 from compiler.ir.graph import Graph, Op, Var, without_tokens
 from compiler.ir.region import are_disjoint, at_most, end
-from compiler.plan import Buffer, Place, Plan, PlannedOp, Step, Tensor, Value, tensor
+from compiler.plan import Buffer, Plan, PlannedOp, PlannedValue, Step, StorageKind, Tensor, tensor
 from compiler.plan_check import check_plan
 
 
@@ -58,9 +58,11 @@ def _with_use(params: Iterable[Tensor], ops: Sequence[PlannedOp]) -> Iterator[Te
         yield replace(param, fixed=param.name not in written and not is_passed, escapes=is_passed)
 
 
-def _params_in(slots: Mapping[str, tuple[Value, ...]]) -> list[Value]:
+def _params_in(slots: Mapping[str, tuple[PlannedValue, ...]]) -> list[PlannedValue]:
     """Return the values that are persistable state, or views of it."""
-    return [value for values in slots.values() for value in values if value.place is Place.PARAM]
+    return [
+        value for values in slots.values() for value in values if value.place is StorageKind.PARAM
+    ]
 
 
 def _dim_names(g: Graph) -> tuple[str, ...]:
@@ -81,7 +83,7 @@ class _Freezer:
     lives: Mapping[Var, tuple[int, int]]
     on_device: frozenset[Var] = frozenset()
     buffers: list[Buffer] = field(default_factory=list[Buffer])
-    values: dict[Var, Value] = field(default_factory=dict[Var, Value])
+    values: dict[Var, PlannedValue] = field(default_factory=dict[Var, PlannedValue])
     buffer_of: dict[int, int] = field(default_factory=dict[int, int])
     held: dict[int, RegionIndex[Var]] = field(default_factory=lambda: dict[int, RegionIndex[Var]]())
 
@@ -104,12 +106,12 @@ class _Freezer:
                 Buffer(next(iter(sharing)).label, nbytes, start, stop, slot in on_device)
             )
 
-    def value(self, var: Var) -> Value:
+    def value(self, var: Var) -> PlannedValue:
         """Return the frozen form of a var, created once."""
         if var not in self.values:
             place, home = self._storage(var)
             on_device = var in self.on_device
-            self.values[var] = Value(var.label, var.type, place, home, on_device, var.region)
+            self.values[var] = PlannedValue(var.label, var.type, place, home, on_device, var.region)
         return self.values[var]
 
     def param(self, g: Graph, var: Var) -> Tensor:
@@ -117,14 +119,14 @@ class _Freezer:
         is_input = g.producer(var) is None
         return tensor(var.name, var.type, is_input, var in self.on_device)
 
-    def _storage(self, var: Var) -> tuple[Place, str | int]:
+    def _storage(self, var: Var) -> tuple[StorageKind, str | int]:
         if var.role == "feed":
-            return Place.FEED, var.name
+            return StorageKind.FEED, var.name
         if var.role == "param":
-            return Place.PARAM, var.name
+            return StorageKind.PARAM, var.name
         if var.slot is not None:
-            return Place.BUFFER, self.buffer_of[var.slot]
-        return (Place.LOCAL if var in self.lives else Place.INNER), var.storage.label
+            return StorageKind.BUFFER, self.buffer_of[var.slot]
+        return (StorageKind.LOCAL if var in self.lives else StorageKind.INNER), var.storage.label
 
     def step(self, index: int, ops: list[Op]) -> Step:
         """Return the step of one kernel at an index of the schedule."""
@@ -160,10 +162,10 @@ class _Freezer:
         self.values |= {inner: self.value(outer) for inner, outer in pairs}
         for inner, _ in pairs:
             first, (place, home, region) = inner.storage, self.values[inner].storage
-            value = Value(first.label, first.type, place, home, region=region)
+            value = PlannedValue(first.label, first.type, place, home, region=region)
             self.values.setdefault(first, value)
         for var in (var for var in _in_text_order(body) if var not in self.values):
-            place = Place.LOCAL if var in saved or var.type.is_open else Place.BUFFER
+            place = StorageKind.LOCAL if var in saved or var.type.is_open else StorageKind.BUFFER
             self.values[var] = self._local_value(body, var, place, index)
         saved_values = body.results[len(written) :] if RUNS in op.outputs else []
         return replace(
@@ -173,17 +175,17 @@ class _Freezer:
             kept=tuple(map(self.value, saved_values)),
         )
 
-    def _local_value(self, body: Graph, var: Var, place: Place, index: int) -> Value:
+    def _local_value(self, body: Graph, var: Var, place: StorageKind, index: int) -> PlannedValue:
         """Return a value local to a body; an overwritten one shares the later version's storage."""
         before = self.values.get(var.storage)
         if before is not None:
             place, home, region = before.storage
-            return Value(var.label, var.type, place, home, region=region)
+            return PlannedValue(var.label, var.type, place, home, region=region)
         name = f"{body.name}.{var.label}"
-        if place is Place.LOCAL:
-            return Value(var.label, var.type, place, name)
+        if place is StorageKind.LOCAL:
+            return PlannedValue(var.label, var.type, place, name)
         self.buffers.append(Buffer(name, var.type.nbytes, index, index + 1))
-        return Value(var.label, var.type, place, len(self.buffers) - 1)
+        return PlannedValue(var.label, var.type, place, len(self.buffers) - 1)
 
 
 def _in_text_order(body: Graph) -> dict[Var, None]:

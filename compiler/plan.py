@@ -48,7 +48,7 @@ class Buffer:
     on_device: bool = False
 
 
-class Place(Enum):
+class StorageKind(Enum):
     """Kind of storage that holds a value."""
 
     FEED = "feed"
@@ -58,11 +58,11 @@ class Place(Enum):
     INNER = "inner"
 
 
-Storage: TypeAlias = tuple[Place, "str | int", Region]
+Storage: TypeAlias = tuple[StorageKind, "str | int", Region]
 
 
 @dataclass(frozen=True)
-class Value:
+class PlannedValue:
     """A frozen var. Two values share memory only if `place` and `home` are equal.
 
     `home` is the buffer's index, the param's name, or the label of a separately allocated value;
@@ -72,7 +72,7 @@ class Value:
 
     label: str
     type: TensorType
-    place: Place
+    place: StorageKind
     home: str | int
     on_device: bool = False
     region: Region = WHOLE
@@ -80,7 +80,7 @@ class Value:
     @property
     def memory(self) -> int | None:
         """Index of its buffer; None if it is not in a buffer."""
-        return int(self.home) if self.place is Place.BUFFER else None
+        return int(self.home) if self.place is StorageKind.BUFFER else None
 
     @property
     def storage(self) -> Storage:
@@ -101,15 +101,15 @@ class PlannedOp:
 
     kind: str
     defn: OpDef
-    inputs: Mapping[str, tuple[Value, ...]]
-    outputs: Mapping[str, tuple[Value, ...]]
+    inputs: Mapping[str, tuple[PlannedValue, ...]]
+    outputs: Mapping[str, tuple[PlannedValue, ...]]
     source: str
     text: str
     target: str = ""
     part: int | None = None
     body: tuple[Step, ...] = ()
-    given: tuple[Value, ...] = ()
-    kept: tuple[Value, ...] = ()
+    given: tuple[PlannedValue, ...] = ()
+    kept: tuple[PlannedValue, ...] = ()
 
     @property
     def comment(self) -> str:
@@ -117,7 +117,7 @@ class PlannedOp:
         return self.text + f"  {self.source}" * bool(self.source)
 
     @property
-    def values(self) -> list[Value]:
+    def values(self) -> list[PlannedValue]:
         """All values it reads and writes."""
         both = (self.inputs, self.outputs)
         return [value for slots in both for values in slots.values() for value in values]
@@ -129,7 +129,7 @@ class Step:
 
     index: int
     ops: tuple[PlannedOp, ...]
-    dying: frozenset[Value] = frozenset()
+    dying: frozenset[PlannedValue] = frozenset()
 
     @property
     def parts(self) -> list[tuple[PlannedOp, ...]]:
@@ -151,9 +151,9 @@ class Plan:
 
     name: str
     dims: tuple[str, ...]
-    feeds: tuple[Value, ...]
+    feeds: tuple[PlannedValue, ...]
     params: tuple[Tensor, ...]
-    results: tuple[Value, ...]
+    results: tuple[PlannedValue, ...]
     fetches: tuple[str, ...]
     steps: tuple[Step, ...]
     buffers: tuple[Buffer, ...]
@@ -211,6 +211,6 @@ def _show_step(step: Step, indent: str) -> list[str]:
     return lines
 
 
-def _show_value(value: Value) -> str:
-    where = f"@{value.home}{value.region}" if value.place is Place.BUFFER else ""
+def _show_value(value: PlannedValue) -> str:
+    where = f"@{value.home}{value.region}" if value.place is StorageKind.BUFFER else ""
     return value.label + where

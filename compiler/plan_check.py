@@ -15,11 +15,11 @@ from compiler.ir.analysis.memory_writes import Aliases
 from compiler.ir.analysis.region_index import RegionIndex
 from compiler.ir.opdef import Pointwise
 from compiler.ir.region import are_disjoint
-from compiler.plan import Place, Plan, PlannedOp, Step, Storage, Value
+from compiler.plan import Plan, PlannedOp, PlannedValue, Step, Storage, StorageKind
 
-_Memory = tuple[Place, "str | int"]
+_Memory = tuple[StorageKind, "str | int"]
 
-KEPT = frozenset({Place.BUFFER, Place.PARAM, Place.LOCAL})
+KEPT = frozenset({StorageKind.BUFFER, StorageKind.PARAM, StorageKind.LOCAL})
 """Kinds of storage whose memory a later value may reuse."""
 
 
@@ -31,7 +31,7 @@ def check_plan(plan: Plan) -> None:
     names both values and the steps they are needed in.
     """
     for value in plan.feeds:
-        if value.place is not Place.FEED:
+        if value.place is not StorageKind.FEED:
             raise PlanError(
                 f"{value.label!r} is a feed, so its place cannot be {value.place.value!r}"
             )
@@ -55,8 +55,10 @@ class _Simulation:
     holders: dict[_Memory, RegionIndex[str]] = field(
         default_factory=lambda: dict[_Memory, RegionIndex[str]]()
     )
-    values: dict[str, Value] = field(default_factory=dict[str, Value])
-    lost: dict[str, tuple[Value, int]] = field(default_factory=dict[str, tuple[Value, int]])
+    values: dict[str, PlannedValue] = field(default_factory=dict[str, PlannedValue])
+    lost: dict[str, tuple[PlannedValue, int]] = field(
+        default_factory=dict[str, tuple[PlannedValue, int]]
+    )
     deleted: dict[str, int] = field(default_factory=dict[str, int])
 
     def run(self, step: Step, op: PlannedOp) -> None:
@@ -76,7 +78,9 @@ class _Simulation:
             self.values[value.label] = value
             self.lost.pop(value.label, None)
 
-    def _write(self, op: PlannedOp, aliases: Aliases[Value], value: Value, index: int) -> None:
+    def _write(
+        self, op: PlannedOp, aliases: Aliases[PlannedValue], value: PlannedValue, index: int
+    ) -> None:
         """Mark the values in the bytes that an op overwrites as lost."""
         regions = aliases.written(value) if not op.body else [value.region]
         if not regions:
@@ -94,16 +98,16 @@ class _Simulation:
 
     def finish(self) -> None:
         """Check that results are valid after the last step and share no memory."""
-        returned: dict[Storage, Value] = {}
+        returned: dict[Storage, PlannedValue] = {}
         for value in self.plan.results:
             self._expect_valid(value, len(self.plan.steps), None)
             other = returned.setdefault(value.storage, value)
-            if other.label != value.label and value.place is not Place.INNER:
+            if other.label != value.label and value.place is not StorageKind.INNER:
                 raise PlanError(
                     f"{other.label!r} and {value.label!r} are results that share memory"
                 )
 
-    def _expect_valid(self, value: Value, index: int, op: PlannedOp | None) -> None:
+    def _expect_valid(self, value: PlannedValue, index: int, op: PlannedOp | None) -> None:
         if value.place not in KEPT:
             return
         source, text = (op.source, op.text) if op is not None else ("", "")
@@ -116,11 +120,11 @@ class _Simulation:
             why = f"{holder.label!r} occupies its memory since step {since}"
             why += f"; {self._life(value)}, {self._life(holder)}"
         elif value.label not in self.holders.get(value.storage[:2], ()):
-            why = "" if value.place is Place.PARAM else "nothing has written it"
+            why = "" if value.place is StorageKind.PARAM else "nothing has written it"
         if why:
             raise PlanError(f"{reader} reads {value.label!r}, but {why}", op=text, source=source)
 
-    def _life(self, value: Value) -> str:
+    def _life(self, value: PlannedValue) -> str:
         """Describe the steps in which a value is written or read."""
         used = [
             step.index
@@ -131,7 +135,7 @@ class _Simulation:
         return f"{value.label!r} is needed in steps {used[0]} to {last}"
 
 
-def _data_read(op: PlannedOp) -> Iterator[Value]:
+def _data_read(op: PlannedOp) -> Iterator[PlannedValue]:
     """Yield the values whose data an op reads, not only their shapes."""
     for slot, values in op.inputs.items():
         if not op.defn.slots[slot].shape_only:
@@ -142,7 +146,7 @@ def _expect_live(plan: Plan, step: Step) -> None:
     """Check that every buffer a step uses, including its bodies, is live in it."""
     for op in _ops(step):
         used = _used(op)
-        for value in (value for value in op.values if value.place is Place.BUFFER):
+        for value in (value for value in op.values if value.place is StorageKind.BUFFER):
             buffer = plan.buffers[int(value.home)]
             if id(value) in used and not buffer.start <= step.index < buffer.stop:
                 live = f"in steps {buffer.start} to {buffer.stop - 1}"
@@ -178,13 +182,17 @@ def _expect_in_place(step: Step) -> None:
         for slot, values in op.outputs.items():
             allowed = op.defn.overwritable_inputs(slot)
             declared = tuple(v for input_slot in allowed for v in op.inputs.get(input_slot, ()))
-            buffered = (value for value in values if value.place is Place.BUFFER)
+            buffered = (value for value in values if value.place is StorageKind.BUFFER)
             for value in (value for value in buffered if aliases.written(value)):
                 _expect_may_write(step, index, value, declared, aliases.linked(value))
 
 
 def _expect_may_write(
-    step: Step, index: int, new: Value, declared: tuple[Value, ...], linked: Sequence[Value]
+    step: Step,
+    index: int,
+    new: PlannedValue,
+    declared: tuple[PlannedValue, ...],
+    linked: Sequence[PlannedValue],
 ) -> None:
     """Raise PlanError if `new` overwrites an input that the kernel may still read.
 

@@ -13,7 +13,7 @@ from compiler.freeze import freeze
 from compiler.ir.analysis.liveness import lives
 from compiler.ir.graph import Graph
 from compiler.ir.text.parser import parse
-from compiler.plan import Place, Plan, Value
+from compiler.plan import Plan, PlannedValue, StorageKind
 from compiler.plan_check import check_plan
 from tests.support.nets import timed
 
@@ -41,7 +41,7 @@ def graph(text: str = CHAIN, **slots: int) -> Graph:
 def moved(plan: Plan, label: str, **changes) -> Plan:
     """A plan in which one value is another, wherever it is read or written."""
 
-    def new(value: Value) -> Value:
+    def new(value: PlannedValue) -> PlannedValue:
         return replace(value, **changes) if value.label == label else value
 
     def new_op(op):
@@ -86,7 +86,7 @@ def test_what_is_returned_lasts_and_is_alone() -> None:
     plan = freeze(graph())
     home = next(value.home for value in plan.results if value.label == "c")
     assert refused(moved(plan, "d", home=home)).startswith("step 3 writes 'd' over 'c', which it")
-    both = tuple(replace(value, place=Place.FEED, home="x") for value in plan.results)
+    both = tuple(replace(value, place=StorageKind.FEED, home="x") for value in plan.results)
     assert refused(replace(plan, results=both)) == "'d' and 'c' are results that share memory"
 
 
@@ -99,7 +99,9 @@ def test_a_buffer_is_used_in_its_life_only() -> None:
 
 def test_what_is_fed_lies_in_no_buffer() -> None:
     plan = freeze(graph())
-    assert refused(moved(plan, "x", place=Place.BUFFER, home=0)).startswith("'x' is a feed, so")
+    assert refused(moved(plan, "x", place=StorageKind.BUFFER, home=0)).startswith(
+        "'x' is a feed, so"
+    )
 
 
 def test_what_nothing_wrote_is_not_read() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, cast
 
 from compiler.ir.opdef import GradOp, OpDef
-from compiler.plan import Plan, PlannedOp, Step, Value
+from compiler.plan import Plan, PlannedOp, PlannedValue, Step
 
 DESCRIBED = "described"
 """The attribute whose text describes an op in the schedule in place of its operand."""
@@ -59,6 +59,6 @@ _NOT_COMPARED = frozenset(
 """Attributes that the line contains already, or that differ between ranks."""
 
 
-def _type(value: Value) -> str:
+def _type(value: PlannedValue) -> str:
     sizes = (str(size) if isinstance(size, int) else "?" for size in value.type.shape)
     return f"{value.type.dtype.numpy.name}[{', '.join(sizes)}]"

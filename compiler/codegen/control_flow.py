@@ -11,7 +11,7 @@ from compiler.codegen.offset_checks import (
     offsets_of_iterations,
 )
 from compiler.ir.conversion.body_walk import CAPTURED, RUNS, WRITTEN
-from compiler.plan import PlannedOp, Step, Value
+from compiler.plan import PlannedOp, PlannedValue, Step
 
 BODIES = frozenset({"if", "loop", "unwind"})
 """The ops that own a body."""
@@ -61,6 +61,6 @@ def _runs(writer: ModuleWriter, op: PlannedOp) -> str:
     return writer.operand(op.inputs[RUNS][0]).name
 
 
-def _copy(writer: ModuleWriter, value: Value) -> str:
+def _copy(writer: ModuleWriter, value: PlannedValue) -> str:
     """Copy a value saved for the backward loop, since the next iteration overwrites it."""
     return writer.operand(value).name + ("" if value.type.is_array else ".copy()")

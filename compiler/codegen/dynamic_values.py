@@ -15,7 +15,7 @@ from compiler.codegen.reference_calls import attributes_name, pick, reference_bo
 from compiler.ir.opdef import GradOp, Pointwise, parameters, slot_of
 from compiler.ir.program import GRAD
 from compiler.ir.types import DType, Shape
-from compiler.plan import PlannedOp, Value
+from compiler.plan import PlannedOp, PlannedValue
 
 
 def owned(item: Any, inputs: Any) -> Any:
@@ -49,7 +49,7 @@ def emit_dynamic(writer: ModuleWriter, op: PlannedOp) -> None:
     emitter.emit()
 
 
-def _is_bfloat16(value: Value) -> bool:
+def _is_bfloat16(value: PlannedValue) -> bool:
     return value.type.dtype is DType.BF16 and not value.type.is_array
 
 
@@ -83,7 +83,7 @@ class _ReferenceCall:
         items = [self.text(slot, i, value, "Shape" in annotation) for i, value in enumerate(values)]
         return f"[{', '.join(items)}]" if self.op.defn.slots[slot].many else items[0]
 
-    def text(self, slot: str, index: int, value: Value, shape: bool) -> str:
+    def text(self, slot: str, index: int, value: PlannedValue, shape: bool) -> str:
         """One value, or its shape, as source text."""
         if shape:
             return (
@@ -91,11 +91,11 @@ class _ReferenceCall:
             )
         return self.computable(value)
 
-    def name(self, value: Value) -> str:
+    def name(self, value: PlannedValue) -> str:
         """The Python name of a value."""
         return self.writer.operand(value).name
 
-    def computable(self, value: Value) -> str:
+    def computable(self, value: PlannedValue) -> str:
         """The array to compute with: upcast to float32 for bfloat16."""
         name = self.name(value)
         return f"{name}.astype(np.float32)" if _is_bfloat16(value) else name
@@ -105,7 +105,7 @@ class _ReferenceCall:
         picked = f"{self.writer.function(pick)}(result, {result_key(self.op.defn, slot)!r})"
         return f"{picked}[{index}]" if self.op.defn.slots[slot].many else picked
 
-    def store(self, value: Value, item: str) -> None:
+    def store(self, value: PlannedValue, item: str) -> None:
         """Bind a result to the value's name, or copy it into the value's memory."""
         operand = self.writer.operand(value)
         if _is_bfloat16(value):
@@ -140,7 +140,7 @@ class _Pointwise(_ReferenceCall):
         self.types = self.defn.types_of(op.inputs)
         self.views = self.defn.views(self.types)
 
-    def text(self, slot: str, index: int, value: Value, shape: bool) -> str:
+    def text(self, slot: str, index: int, value: PlannedValue, shape: bool) -> str:
         """One value in its aligned shape, or that shape, as source text."""
         view = self.view(slot, index, value)
         if shape:
@@ -150,12 +150,12 @@ class _Pointwise(_ReferenceCall):
         array = self.computable(value)
         return array if same else f"{array}.reshape({view})"
 
-    def view(self, slot: str, index: int, value: Value) -> str:
+    def view(self, slot: str, index: int, value: PlannedValue) -> str:
         """The aligned shape of a value as source text."""
         aligned = self.views.get(slot) or self.views.get(f"{slot}.{index}") or value.type.shape
         return _shape(aligned, value, self.name(value) if value.type.is_open else "")
 
-    def store(self, value: Value, item: str) -> None:
+    def store(self, value: PlannedValue, item: str) -> None:
         """Convert the result to the value's type, then store it."""
         slot = next(slot for slot, values in self.op.outputs.items() if value in values)
         shape, view = self.result_shape(slot)
@@ -176,11 +176,11 @@ class _Pointwise(_ReferenceCall):
         shape = f"np.broadcast_shapes({', '.join(self.view(*operand) for operand in values)})"
         return shape, shape
 
-    def _own_shape(self, value: Value) -> str:
+    def _own_shape(self, value: PlannedValue) -> str:
         return _shape(value.type.shape, value, self.name(value) if value.type.is_open else "")
 
 
-def _shape(aligned: Shape, value: Value, name: str) -> str:
+def _shape(aligned: Shape, value: PlannedValue, name: str) -> str:
     """Format a shape; unknown sizes are read from the array, axis by axis."""
     open_axes = (axis for axis, size in enumerate(value.type.shape) if str(size) == "?")
     sizes = [f"{name}.shape[{next(open_axes)}]" if str(n) == "?" else str(n) for n in aligned]

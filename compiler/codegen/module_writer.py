@@ -26,9 +26,9 @@ from compiler.ir.opdef.size_comparison import Requirement
 from compiler.ir.opdef.slots import Share
 from compiler.ir.region import WHOLE, Region, leading_axes, strides, subregion
 from compiler.ir.types import DType, Shape, TensorType
-from compiler.plan import Buffer, Place, PlannedOp, Step, Storage, Value
+from compiler.plan import Buffer, PlannedOp, PlannedValue, Step, Storage, StorageKind
 
-Home: TypeAlias = "tuple[Place, str | int]"
+Home: TypeAlias = "tuple[StorageKind, str | int]"
 """The place and home of a value: what an op that writes it overwrites."""
 
 RESERVED = frozenset(
@@ -117,36 +117,38 @@ class ModuleWriter:
 
     # ---- values ----
 
-    def operand(self, value: Value) -> NumpyOperand:
+    def operand(self, value: PlannedValue) -> NumpyOperand:
         """Return the operand for a value, named (and taken from the arena) on first use."""
-        key = value if value.place is Place.BUFFER else value.storage
+        key = value if value.place is StorageKind.BUFFER else value.storage
         if key not in self._operands:
-            name = self.names.make(value.label if value.place is Place.BUFFER else str(value.home))
+            name = self.names.make(
+                value.label if value.place is StorageKind.BUFFER else str(value.home)
+            )
             self._operands[key] = self._place(value, name)
         return self._operands[key]
 
-    def _place(self, value: Value, name: str) -> NumpyOperand:
-        if value.place is Place.PARAM:
+    def _place(self, value: PlannedValue, name: str) -> NumpyOperand:
+        if value.place is StorageKind.PARAM:
             self.setup.line(f"{name} = params[{value.home!r}]")
-        elif value.place is Place.BUFFER:
+        elif value.place is StorageKind.BUFFER:
             self.setup.line(f"{name} = {_take_call(int(value.home), value.type, value.region)}")
-        elif value.place is Place.LOCAL and not value.type.is_open:
+        elif value.place is StorageKind.LOCAL and not value.type.is_open:
             dtype = value.type.dtype.numpy.name
             self.body.line(f"{name} = np.empty({shape_text(value.type.shape)}, {dtype!r})")
-        steady = value.place in (Place.PARAM, Place.BUFFER)
+        steady = value.place in (StorageKind.PARAM, StorageKind.BUFFER)
         operand = NumpyOperand(self, name, value.type, steady, value.storage)
-        if value.place is Place.BUFFER:
+        if value.place is StorageKind.BUFFER:
             self._in_buffer.setdefault(int(value.home), []).append(operand)
         return operand
 
-    def local(self, value: Value) -> NumpyOperand:
+    def local(self, value: PlannedValue) -> NumpyOperand:
         """Create the operand for a value that other code assigns, such as a loop variable."""
         name = self.names.make(value.label)
         operand = NumpyOperand(self, name, value.type, False, value.storage)
         self._operands[value.storage] = operand
         return operand
 
-    def free(self, value: Value) -> None:
+    def free(self, value: PlannedValue) -> None:
         """Delete a value that has an array outside the arena."""
         operand = self._operands.pop(value.storage, None)
         if operand is not None:
@@ -196,7 +198,7 @@ class ModuleWriter:
         name = self.names.make(f"t{self.step}")
         number = self.new_buffer(name, type, on_device)
         self.setup.line(f"{name} = {_take_call(number, type)}")
-        storage = (Place.BUFFER, number, WHOLE)
+        storage = (StorageKind.BUFFER, number, WHOLE)
         operand = NumpyOperand(self, name, type, True, storage)
         self._in_buffer[number] = [operand]
         return operand
@@ -210,15 +212,15 @@ class ModuleWriter:
     def at_bind(self, expression: str, uses: Sequence[Any], hint: str) -> str:
         """Name an expression, evaluated in `bind` if its inputs keep their address, else `step`."""
         unsteady = [operand.storage[0] for operand in uses if not operand.steady]
-        place = Place.LOCAL if Place.LOCAL in unsteady else Place.FEED
+        place = StorageKind.LOCAL if StorageKind.LOCAL in unsteady else StorageKind.FEED
         return self.keep(expression, not unsteady, place, hint)
 
-    def keep(self, expression: str, steady: bool, place: Place, hint: str) -> str:
+    def keep(self, expression: str, steady: bool, place: StorageKind, hint: str) -> str:
         """Name an expression in the right scope; equal expressions share one name.
 
         Values outside the arena are freed during the step, so no name keeps them alive.
         """
-        if not steady and place is Place.LOCAL:
+        if not steady and place is StorageKind.LOCAL:
             return expression
         names = self._kept[0] if steady else self._kept[-1]
         if expression not in names:
@@ -233,7 +235,7 @@ class ModuleWriter:
 
     def is_view_of(self, part: NumpyOperand, whole: NumpyOperand, share: Share) -> bool:
         """True if `part` already is the view of `whole` that `share` describes."""
-        if part.storage[:2] != whole.storage[:2] or part.storage[0] is not Place.BUFFER:
+        if part.storage[:2] != whole.storage[:2] or part.storage[0] is not StorageKind.BUFFER:
             return False
         return part.region == subregion(whole.region, whole.type, part.type, share)
 

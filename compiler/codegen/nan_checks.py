@@ -8,7 +8,7 @@ import numpy as np
 
 from compiler.codegen.control_flow import BODIES
 from compiler.codegen.module_writer import ModuleWriter
-from compiler.plan import Place, Step
+from compiler.plan import Step, StorageKind
 
 _UNWRITTEN = BODIES | {"delete_var"}
 """Ops that may leave their outputs unwritten; the ops in their bodies are checked there."""
@@ -33,5 +33,5 @@ def check_outputs(writer: ModuleWriter, step: Step) -> None:
     for op in (op for op in step.ops if op.kind not in _UNWRITTEN):
         for value in (value for values in op.outputs.values() for value in values):
             is_float = value.type.dtype.is_float and not value.type.is_array
-            if is_float and value.place is not Place.INNER:
+            if is_float and value.place is not StorageKind.INNER:
                 writer.line(f"{check}({writer.operand(value)}, {op.kind!r}, {value.label!r})")

@@ -18,7 +18,7 @@ from compiler.codegen.pointwise import emit_pointwise
 from compiler.codegen.reference_calls import ShapeOf, call_reference
 from compiler.ir.graph import Op
 from compiler.ir.opdef import OpDef, Pointwise, call, has
-from compiler.plan import Plan, PlannedOp, Step, Value
+from compiler.plan import Plan, PlannedOp, PlannedValue, Step
 
 _SCRIPT = (Path(__file__).parent / "script.py.txt").read_text(encoding="utf-8")
 """The code that runs when a module is executed as a script."""
@@ -86,7 +86,7 @@ def _emit_op(writer: ModuleWriter, op: PlannedOp) -> None:
     cast_back(writer, results)
 
 
-def _operands(writer: ModuleWriter, defn: OpDef, slot: str, values: Sequence[Value]) -> Any:
+def _operands(writer: ModuleWriter, defn: OpDef, slot: str, values: Sequence[PlannedValue]) -> Any:
     declared = defn.slots[slot]
     operands = [ShapeOf(v) if declared.shape_only else writer.operand(v) for v in values]
     return declared.hold(operands)

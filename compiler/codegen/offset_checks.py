@@ -19,7 +19,7 @@ from compiler.errors import CompileError
 from compiler.ir.opdef import Slot
 from compiler.ir.program import GRAD
 from compiler.ir.types import Array
-from compiler.plan import Place, PlannedOp, Step, Value
+from compiler.plan import PlannedOp, PlannedValue, Step, StorageKind
 
 
 def expect_offsets(
@@ -56,8 +56,8 @@ def fault_of(offsets: Array) -> str:
 class Divided:
     """LoD offsets with what they divide: the rows of a value, or the sequences of a level."""
 
-    offsets: Value
-    inner: Value
+    offsets: PlannedValue
+    inner: PlannedValue
     is_level: bool
 
 
@@ -115,7 +115,7 @@ def offsets_of_iterations(writer: ModuleWriter, op: PlannedOp) -> Generator[None
     writer.valid_offsets = before
 
 
-def _note(writer: ModuleWriter, offsets: Value, end: End) -> None:
+def _note(writer: ModuleWriter, offsets: PlannedValue, end: End) -> None:
     writer.valid_offsets[offsets.storage, end.key] = (_home(offsets), *end.homes)
 
 
@@ -142,7 +142,7 @@ def offsets_written(op: PlannedOp) -> Iterator[Divided]:
 
 
 def _divided(
-    op: PlannedOp, slot: Slot, levels: tuple[Value, ...], owners: tuple[Value, ...]
+    op: PlannedOp, slot: Slot, levels: tuple[PlannedValue, ...], owners: tuple[PlannedValue, ...]
 ) -> Iterator[Divided]:
     """The levels of a slot: nested ones of one value, or in a `many` slot one of each value.
 
@@ -172,7 +172,7 @@ def _end(writer: ModuleWriter, divided: Divided) -> End:
 
 
 def _is_fed(divided: Divided, end: End) -> bool:
-    return divided.offsets.place is Place.FEED and not end.homes
+    return divided.offsets.place is StorageKind.FEED and not end.homes
 
 
 def _check(writer: ModuleWriter, op: PlannedOp, divided: Divided, end: End) -> None:
@@ -194,15 +194,15 @@ def _check(writer: ModuleWriter, op: PlannedOp, divided: Divided, end: End) -> N
         writer.line(f"    {writer.function(expect_offsets)}({arguments}, {checked})")
 
 
-def _home(value: Value) -> Home:
+def _home(value: PlannedValue) -> Home:
     return value.place, value.home
 
 
-def _outputs(op: PlannedOp) -> Iterator[Value]:
+def _outputs(op: PlannedOp) -> Iterator[PlannedValue]:
     return (value for values in op.outputs.values() for value in values)
 
 
-def _written(step: Step) -> Iterator[Value]:
+def _written(step: Step) -> Iterator[PlannedValue]:
     """The values that a step writes, also in the bodies of its ops."""
     for op in step.ops:
         yield from _outputs(op)

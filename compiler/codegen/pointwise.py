@@ -19,7 +19,7 @@ from compiler.codegen.trace import BY_KEY, REDUCTIONS, Expr, Term, Tracer, all_p
 from compiler.ir.opdef import Pointwise, call, listed, reduced_axes
 from compiler.ir.philox import uniform_by_key
 from compiler.ir.types import DType, Shape, TensorType
-from compiler.plan import Place, PlannedOp, Step, Storage, Value
+from compiler.plan import PlannedOp, PlannedValue, Step, Storage, StorageKind
 
 
 def emit_pointwise(writer: ModuleWriter, step: Step) -> None:
@@ -31,7 +31,7 @@ def emit_pointwise(writer: ModuleWriter, step: Step) -> None:
 class Root:
     """An output of the kernel and the expression that computes it."""
 
-    value: Value
+    value: PlannedValue
     expr: Expr
 
 
@@ -44,19 +44,19 @@ def trace(step: Step) -> list[Root]:
     Of several outputs in the same storage only the last is observable, so only that is kept.
     """
     tracer = Tracer()
-    exprs: dict[Value, Expr] = {}
+    exprs: dict[PlannedValue, Expr] = {}
     roots: dict[Storage, Root] = {}
     for op in step.ops:
         for value, expr in _trace_op(tracer, op, exprs):
             exprs[value] = expr
-            if value.place is not Place.INNER:
+            if value.place is not StorageKind.INNER:
                 roots[value.storage] = Root(value, expr)
     return list(roots.values())
 
 
 def _trace_op(
-    tracer: Tracer, op: PlannedOp, known: dict[Value, Expr]
-) -> Iterator[tuple[Value, Expr]]:
+    tracer: Tracer, op: PlannedOp, known: dict[PlannedValue, Expr]
+) -> Iterator[tuple[PlannedValue, Expr]]:
     defn = cast(Pointwise, op.defn)
     types = defn.types_of(op.inputs)
     views = defn.views(types)
@@ -74,7 +74,7 @@ def _trace_op(
             yield value, _converted(tracer, result, value.type, aligned.get(slot))
 
 
-def _leaf(tracer: Tracer, value: Value, views: dict[str, Shape], location: str) -> Expr:
+def _leaf(tracer: Tracer, value: PlannedValue, views: dict[str, Shape], location: str) -> Expr:
     """Create the leaf of an input, in the view of its slot or of its position in that slot."""
     view = views.get(location.partition(".")[0]) or views.get(location)
     return tracer.leaf(value, view or value.type.shape, value.type.dtype)
@@ -103,7 +103,9 @@ def _converted(tracer: Tracer, result: Any, wanted: TensorType, view: Shape | No
 class _Emitter:
     """Writes the parts of a kernel's expressions and counts how often each is still read."""
 
-    def __init__(self, writer: ModuleWriter, roots: list[Root], dying: frozenset[Value]) -> None:
+    def __init__(
+        self, writer: ModuleWriter, roots: list[Root], dying: frozenset[PlannedValue]
+    ) -> None:
         self.writer = writer
         self.roots = ordered_roots(roots)
         self.outputs = {root.value.storage for root in roots}
@@ -251,7 +253,7 @@ class _Emitter:
             location = self._leaf(arg)
             whole = location.type.shape == arg.shape
             own = Counter({arg: self.remaining_uses[arg]})
-            free = location.storage in self.dying and location.storage[0] is Place.BUFFER
+            free = location.storage in self.dying and location.storage[0] is StorageKind.BUFFER
             return whole and free and not self._read_later(location.storage, own, arg.shape)
         return self.locations[arg].name in self.scratch
 
@@ -280,7 +282,7 @@ class _Emitter:
     def _recycle_input(self, leaf: Expr) -> None:
         """Add the memory of an input that is not read again to the scratch pool."""
         location = self._leaf(leaf)
-        free = location.storage in self.dying and location.storage[0] is Place.BUFFER
+        free = location.storage in self.dying and location.storage[0] is StorageKind.BUFFER
         taken = any(other.storage == location.storage for other in self.locations.values())
         if (
             free
@@ -306,7 +308,7 @@ class _Emitter:
         return self.locations[expr] if expr in self.locations else self._leaf(expr)
 
     def _leaf(self, leaf: Expr) -> NumpyOperand:
-        return self.writer.operand(cast(Value, leaf.extra))
+        return self.writer.operand(cast(PlannedValue, leaf.extra))
 
     def _text(self, term: Term) -> str:
         """Format a term as Python: a number, or the name of an array in the term's shape."""
@@ -369,4 +371,4 @@ def ordered_roots(roots: list[Root]) -> list[Root]:
 
 
 def _storage(leaf: Expr) -> Storage:
-    return cast(Value, leaf.extra).storage
+    return cast(PlannedValue, leaf.extra).storage

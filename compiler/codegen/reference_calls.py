@@ -9,13 +9,13 @@ from typing import Any, cast
 from compiler.codegen.module_writer import ModuleWriter, shape_text
 from compiler.ir.opdef import GradOp, OpDef, listed, parameters, slot_of
 from compiler.ir.program import GRAD
-from compiler.plan import PlannedOp, Value
+from compiler.plan import PlannedOp, PlannedValue
 
 
 class ShapeOf:
     """An input of which only the shape is available; its data may have been freed."""
 
-    def __init__(self, value: Value) -> None:
+    def __init__(self, value: PlannedValue) -> None:
         self.type = value.type
         self.shape = value.type.shape
 

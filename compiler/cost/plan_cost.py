@@ -32,7 +32,7 @@ from compiler.ir.analysis.placement import NATIVE, TO_DEVICE, TO_HOST, TRITON
 from compiler.ir.dims import evaluate, product
 from compiler.ir.opdef import GradOp
 from compiler.ir.types import DType, Shape
-from compiler.plan import Place, Plan, PlannedOp, Step, Storage, Value
+from compiler.plan import Plan, PlannedOp, PlannedValue, Step, Storage, StorageKind
 from compiler.support.cached_property import cached_property
 
 
@@ -209,18 +209,18 @@ def _minimum_cost(step: Step, sizes: Mapping[str, int], side: Side) -> StepCost:
     return StepCost((cost,), read, written)
 
 
-def _inputs(step: Step) -> list[Value]:
+def _inputs(step: Step) -> list[PlannedValue]:
     """Return the inputs that the step does not compute itself, each once."""
     computed = {value.label for value in _outputs(step)}
     values = _in_memory(value for op in step.ops for value in _data_inputs(op))
     return [value for value in values if value.label not in computed]
 
 
-def _outputs(step: Step) -> list[Value]:
+def _outputs(step: Step) -> list[PlannedValue]:
     return _in_memory(v for op in step.ops for slot in op.outputs.values() for v in slot)
 
 
-def _data_inputs(op: PlannedOp) -> list[Value]:
+def _data_inputs(op: PlannedOp) -> list[PlannedValue]:
     """Return the inputs of an op whose data it reads, not only their shapes."""
     slots = op.defn.slots
     return [
@@ -231,12 +231,12 @@ def _data_inputs(op: PlannedOp) -> list[Value]:
     ]
 
 
-def _in_memory(values: Iterable[Value]) -> list[Value]:
+def _in_memory(values: Iterable[PlannedValue]) -> list[PlannedValue]:
     """Return the distinct values that are in memory."""
-    return list(dict.fromkeys(value for value in values if value.place is not Place.INNER))
+    return list(dict.fromkeys(value for value in values if value.place is not StorageKind.INNER))
 
 
-def _bytes(value: Value, sizes: Mapping[str, int]) -> int:
+def _bytes(value: PlannedValue, sizes: Mapping[str, int]) -> int:
     return evaluate(value.type.nbytes, sizes)
 
 
@@ -379,7 +379,7 @@ def _by_storage(accesses: Iterable[MovedElements], sizes: Mapping[str, int]) -> 
 
 
 def _accessed_bytes(
-    values: Iterable[Value], touched: Mapping[Storage, int], sizes: Mapping[str, int]
+    values: Iterable[PlannedValue], touched: Mapping[Storage, int], sizes: Mapping[str, int]
 ) -> int:
     """Return the bytes of values that are accessed, each element once."""
     return sum(min(_bytes(value, sizes), touched.get(value.storage, 0)) for value in values)

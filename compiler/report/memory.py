@@ -8,7 +8,7 @@ from itertools import accumulate
 
 from compiler.ir.dims import Size, evaluate
 from compiler.pack import Packing
-from compiler.plan import Buffer, Place, Plan, PlannedOp
+from compiler.plan import Buffer, Plan, PlannedOp, StorageKind
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def _written(plan: Plan) -> Iterator[tuple[int, str | int, str]]:
 def _outputs(op: PlannedOp) -> Iterator[tuple[str | int, str]]:
     """Yield buffer and label of the values that an op or its body writes."""
     for values in op.outputs.values():
-        yield from ((v.home, v.label) for v in values if v.place is Place.BUFFER)
+        yield from ((v.home, v.label) for v in values if v.place is StorageKind.BUFFER)
     for step in op.body:
         for inner in step.ops:
             yield from _outputs(inner)

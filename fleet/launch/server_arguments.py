@@ -11,7 +11,7 @@ from typing import Any
 from compiler.support.settings.paddle import PADDLE_GLOO_ENDPOINT
 from compiler.support.settings.setting import is_endpoint
 
-__all__ = ["DESCRIPTION", "EXAMPLES", "ServerJob", "add_server_arguments", "server_job"]
+__all__ = ["DESCRIPTION", "EXAMPLES", "ServerLaunch", "add_server_arguments", "server_job"]
 
 DESCRIPTION = """\
 Start a script as the servers and the workers of a job with parameter servers, with the environment
@@ -34,7 +34,7 @@ examples:
 
 
 @dataclass(frozen=True)
-class ServerJob:
+class ServerLaunch:
     """A script to run as servers, one for each of `endpoints`, and as `workers` workers.
 
     `trainers` are the workers' endpoints, by default free ports of this machine. With `host`, only
@@ -131,7 +131,7 @@ def _add_machines(group: Any) -> None:
         help="all workers, with --servers; the first port is that of the rendezvous")  # fmt: skip
 
 
-def server_job(given: argparse.Namespace) -> ServerJob:
+def server_job(given: argparse.Namespace) -> ServerLaunch:
     """The job of parsed flags. Raises ValueError for incompatible flags."""
     if not given.script.is_file():
         raise ValueError(f"{given.script} is no file: name a script, and after it its arguments")
@@ -141,7 +141,7 @@ def server_job(given: argparse.Namespace) -> ServerJob:
     several = bool(given.servers or given.workers) or len(cluster) > 1
     servers, workers = _on_several(given, cluster) if several else (_endpoints(given), ())
     meeting = PADDLE_GLOO_ENDPOINT.read_or("".join(workers[:1]))
-    return ServerJob(
+    return ServerLaunch(
         script=given.script,
         arguments=tuple(given.arguments),
         endpoints=servers,

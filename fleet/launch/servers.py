@@ -22,7 +22,7 @@ from fleet.launch.logs import log_specs
 from fleet.launch.server_arguments import (
     DESCRIPTION,
     EXAMPLES,
-    ServerJob,
+    ServerLaunch,
     add_server_arguments,
     server_job,
 )
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         command.error(str(error))
 
 
-def run_server_job(job: ServerJob) -> int:
+def run_server_job(job: ServerLaunch) -> int:
     """Run a job to its end; return 0, or the exit code of the process that failed first.
 
     A process killed by a signal counts as 128 + its number, as in a shell. Raises CollectiveError
@@ -84,7 +84,7 @@ def _free_endpoints(count: int) -> list[str]:
         return [f"127.0.0.1:{sock.getsockname()[1]}" for sock in sockets]
 
 
-def _started(processes: Any, job: ServerJob) -> Any:
+def _started(processes: Any, job: ServerLaunch) -> Any:
     """Start the processes of a job, servers first."""
     variables = job.variables()
     command = ("-u", "-m", "fleet.launch.worker", *_worker_arguments(job))
@@ -98,18 +98,18 @@ def _started(processes: Any, job: ServerJob) -> Any:
     )
 
 
-def _worker_arguments(job: ServerJob) -> list[str]:
+def _worker_arguments(job: ServerLaunch) -> list[str]:
     """The command line of `fleet.launch.worker`."""
     flags = [f"--parent={os.getpid()}", *["--force"] * job.force, *["--cpu"] * job.cpu]
     return [*flags, "--", str(job.script), *job.arguments]
 
 
-def _shown(job: ServerJob) -> int:
+def _shown(job: ServerLaunch) -> int:
     """The process whose lines are printed here: the first worker, or the last server."""
     return min(len(job.own_servers), len(job.names) - 1)
 
 
-def _watch(context: Any, job: ServerJob) -> int:
+def _watch(context: Any, job: ServerLaunch) -> int:
     """Wait until a process fails or the workers have ended, and servers after them.
 
     Servers with workers on other machines exit by themselves, when all have completed.
@@ -124,13 +124,13 @@ def _watch(context: Any, job: ServerJob) -> int:
     return 0
 
 
-def _workers_ended(context: Any, job: ServerJob) -> bool:
+def _workers_ended(context: Any, job: ServerLaunch) -> bool:
     """Whether all workers of the job ran here and have succeeded."""
     handlers = list(context.subprocess_handlers.values())[len(job.own_servers) :]
     return len(handlers) == job.workers and all(handler.proc.poll() == 0 for handler in handlers)
 
 
-def _report(result: Any, job: ServerJob) -> int:
+def _report(result: Any, job: ServerLaunch) -> int:
     """Print the first failure of a job; returns the job's exit code."""
     first = min(result.failures.values(), key=lambda failure: failure.timestamp)
     name = job.names[first.local_rank].replace("log.", " ")

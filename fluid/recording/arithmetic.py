@@ -17,10 +17,10 @@ from compiler.support.tracebacks import entry_point
 from fluid.recording.annotations import Attributes, DTypeLike
 from fluid.recording.arguments import ArgumentError
 
-__all__ = ["Operand", "cast", "operator", "scaled"]
+__all__ = ["VariableOperand", "cast", "operator", "scaled"]
 
 
-class Operand(Protocol):
+class VariableOperand(Protocol):
     """What operators need of a variable, and which ops they can append."""
 
     name: str
@@ -57,7 +57,7 @@ class Operand(Protocol):
         ...
 
 
-V = TypeVar("V", bound=Operand)
+V = TypeVar("V", bound=VariableOperand)
 
 Factors = Callable[[float], tuple[float, float]]
 """Maps a number to the equivalent (scale, bias)."""
@@ -109,7 +109,7 @@ def _appended(op_type: str, x: V, y: V) -> V:
     return x.append(op_type, {"X": x, "Y": y}, out, {"axis": axis})
 
 
-def _as_element(var: Operand, number: Real) -> float:
+def _as_element(var: VariableOperand, number: Real) -> float:
     """Convert a number to the variable's dtype; raises ArgumentError for 0.5 with integers."""
     if not var.element.is_float and number != math.trunc(number):
         raise ArgumentError(f"{var.name!r} holds {var.element.text}, which cannot hold {number}")

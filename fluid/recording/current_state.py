@@ -18,7 +18,7 @@ __all__ = [
 ]
 
 
-class Message(Protocol):
+class ProtobufMessage(Protocol):
     """A protobuf message."""
 
     def FindInitializationErrors(self) -> list[str]:
@@ -55,7 +55,7 @@ def generate_control_dev_var_name() -> str:
     return unique_name.generate("__control_var@")
 
 
-def debug_string(proto: Message, throw_on_error: bool = True) -> str:
+def debug_string(proto: ProtobufMessage, throw_on_error: bool = True) -> str:
     """A message as text. ValueError where a required field is missing and that is an error."""
     missing = proto.FindInitializationErrors() if not proto.IsInitialized() else []
     if throw_on_error and missing:

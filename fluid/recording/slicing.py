@@ -13,7 +13,7 @@ from typing import Generic, TypeGuard
 
 from fluid.recording.annotations import DTypeLike
 from fluid.recording.arguments import is_list
-from fluid.recording.arithmetic import Operand, V, is_variable
+from fluid.recording.arithmetic import V, VariableOperand, is_variable
 
 __all__ = ["sliced"]
 
@@ -29,7 +29,7 @@ def sliced(var: V, item: object) -> V:
     return _Parts(var, _whole_index(var, item)).appended()
 
 
-def _whole_index(var: Operand, item: object) -> list[object]:
+def _whole_index(var: VariableOperand, item: object) -> list[object]:
     """The index as a list, with `...` expanded to full ranges."""
     items = list(item) if is_list(item) and isinstance(item, tuple) else [item]
     if any(entry is Ellipsis for entry in items):

@@ -17,7 +17,7 @@ import pytest
 from fleet.launch import agent, servers
 from fleet.launch.arguments import add_arguments, job_of
 from fleet.launch.logs import attempt_files
-from fleet.launch.server_arguments import ServerJob
+from fleet.launch.server_arguments import ServerLaunch
 from fleet.launch.variables import first_host, member_of
 
 ROOT = Path(__file__).parents[2]
@@ -114,7 +114,7 @@ def test_a_launcher_that_ends_leaves_no_process(tmp_path: Path, sent: signal.Sig
 def test_launchers_pass_their_pid_on() -> None:
     pid = f"--parent={os.getpid()}"
     assert pid in agent._worker_arguments(agent.LaunchJob(Path("t.py")))
-    assert pid in servers._worker_arguments(ServerJob(Path("t.py")))
+    assert pid in servers._worker_arguments(ServerLaunch(Path("t.py")))
 
 
 def test_a_process_whose_launcher_has_ended_does_not_run_its_script(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from compiler.codegen.ahead import build
 from compiler.codegen.ahead.jobs import KernelJob
 from compiler.codegen.ahead.kernel_cache import KernelCache
-from compiler.codegen.ahead.machine_code import MachineCode
+from compiler.codegen.ahead.machine_code import GpuCode
 from compiler.codegen.module_store import ModuleStore
 from compiler.options import Options
 from compiler.support.private_folders import NotPrivate, is_due, is_private, private_folder, trim
@@ -140,7 +140,7 @@ def object_of(folder):
 
 def kernel_of(folder):
     cache, job = KernelCache(folder, 1 << 20, "3"), KernelJob("k", "cuda:90", "", (), (), ())
-    put = partial(cache.put, job, MachineCode("k", {"ptx": b""}, 0, 0, 0, (8, 8)))
+    put = partial(cache.put, job, GpuCode("k", {"ptx": b""}, 0, 0, 0, (8, 8)))
     return put, partial(cache.find, job), f"{job.digest('3')}/about.json"
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from compiler.codegen.ahead.gpus import GpuArchitecture
 from compiler.codegen.ahead.jobs import KernelJob, index_type, kernel_jobs, launch_constants
 from compiler.codegen.ahead.kernel_cache import KernelCache
-from compiler.codegen.ahead.machine_code import MachineCode, code_of
+from compiler.codegen.ahead.machine_code import GpuCode, code_of
 from compiler.codegen.ahead.pool import compiled
 from compiler.codegen.module import KernelSpec, Module
 from compiler.errors import CompileError
@@ -37,7 +37,7 @@ class Built:
     kernel: str
     gpu: GpuArchitecture
     job: KernelJob
-    code: MachineCode
+    code: GpuCode
     constants: Mapping[str, object]
     variant: int = 0
 
@@ -97,7 +97,7 @@ def _kernel_cache(folder: Path, limit: int) -> KernelCache | None:
 
 def _compile_jobs(
     jobs: Sequence[KernelJob], progress: Progress, processes: int | None, cache: KernelCache | None
-) -> dict[KernelJob, MachineCode]:
+) -> dict[KernelJob, GpuCode]:
     codes = _cached(jobs, cache)
     missing = [job for job in jobs if job not in codes]
     failed: list[CompileError] = []
@@ -116,7 +116,7 @@ def _compile_jobs(
     return codes
 
 
-def _cached(jobs: Sequence[KernelJob], cache: KernelCache | None) -> dict[KernelJob, MachineCode]:
+def _cached(jobs: Sequence[KernelJob], cache: KernelCache | None) -> dict[KernelJob, GpuCode]:
     """The jobs found in the cache."""
     cached = {job: cache.find(job) for job in jobs} if cache else {}
     return {job: code for job, code in cached.items() if code is not None}

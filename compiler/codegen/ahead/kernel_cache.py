@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from compiler.codegen.ahead.jobs import KernelJob
-from compiler.codegen.ahead.machine_code import MachineCode, expect_parameters
+from compiler.codegen.ahead.machine_code import GpuCode, expect_parameters
 from compiler.errors import CompileError
 from compiler.support.private_folders import PrivateFolder, private_folder, trim
 
@@ -38,13 +38,13 @@ class KernelCache:
     limit: int
     triton: str
 
-    def find(self, job: KernelJob) -> MachineCode | None:
+    def find(self, job: KernelJob) -> GpuCode | None:
         """Return the cached result of a job; None if it is missing or damaged."""
         with suppress(OSError), private_folder(self.root) as folder:
             return _found(folder, job.digest(self.triton), job)
         return None
 
-    def put(self, job: KernelJob, code: MachineCode) -> None:
+    def put(self, job: KernelJob, code: GpuCode) -> None:
         """Store the result of a job. If the disk is full or locked, nothing is stored."""
         files = {f"kernel.{suffix}": content for suffix, content in code.files.items()}
         files |= {SOURCE: job.source.encode(), ABOUT: _about(self.triton, job, code).encode()}
@@ -64,7 +64,7 @@ class KernelCache:
             trim(folder, {name: f"{name}/{ABOUT}" for name in folder.names()}, self.limit)
 
 
-def _found(folder: PrivateFolder, name: str, job: KernelJob) -> MachineCode | None:
+def _found(folder: PrivateFolder, name: str, job: KernelJob) -> GpuCode | None:
     """The entry of a job; None if it is missing, or damaged, and then removed."""
     try:
         with folder.subfolder(name) as entry:
@@ -78,7 +78,7 @@ def _found(folder: PrivateFolder, name: str, job: KernelJob) -> MachineCode | No
     return None
 
 
-def _about(triton: str, job: KernelJob, code: MachineCode) -> str:
+def _about(triton: str, job: KernelJob, code: GpuCode) -> str:
     """The inputs and results of the compilation as JSON, with the digests of its files."""
     decided = {"triton": triton} | {k: v for k, v in asdict(job).items() if k != "source"}
     fields = {k: v for k, v in asdict(code).items() if k != "files"}
@@ -87,14 +87,14 @@ def _about(triton: str, job: KernelJob, code: MachineCode) -> str:
     return json.dumps(about | {"sum": _sum(fields, digests)}, indent=1) + "\n"
 
 
-def _code(entry: PrivateFolder, job: KernelJob, about: Mapping[str, Any]) -> MachineCode:
+def _code(entry: PrivateFolder, job: KernelJob, about: Mapping[str, Any]) -> GpuCode:
     """Load an entry; ValueError if its checksums do not match."""
     fields, digests = about["made"], about["sha256"]
     files = {suffix: entry.read(f"kernel.{suffix}", _LARGEST) for suffix in digests}
     actual = {suffix: _digest(content) for suffix, content in files.items()}
     if actual != digests or about["sum"] != _sum(fields, digests):
         raise ValueError(f"{entry.path} was damaged")
-    code = MachineCode(
+    code = GpuCode(
         fields["entry"], files, fields["registers"], fields["spilled"], fields["shared"],
         tuple(fields["parameters"]),
     )  # fmt: skip

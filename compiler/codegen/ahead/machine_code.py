@@ -15,7 +15,7 @@ SCRATCH = 8
 
 
 @dataclass(frozen=True)
-class MachineCode:
+class GpuCode:
     """A kernel compiled for one GPU.
 
     `files` are the assembly and the loadable binary, by suffix. `registers` are those of a thread,
@@ -31,7 +31,7 @@ class MachineCode:
     parameters: tuple[int, ...]
 
 
-def code_of(job: KernelJob, answer: Mapping[str, Any]) -> MachineCode:
+def code_of(job: KernelJob, answer: Mapping[str, Any]) -> GpuCode:
     """Decode a worker's answer; CompileError if it is an error or the code cannot be launched."""
     if "error" in answer:
         raise CompileError(f"{job.entry} does not compile for {job.gpu}: {answer['error']}")
@@ -39,7 +39,7 @@ def code_of(job: KernelJob, answer: Mapping[str, Any]) -> MachineCode:
     parameters = tuple(answer["parameters"])
     expect_parameters(job, parameters, answer["scratch"])
     usage = answer["registers"], answer["spilled"], answer["shared"]
-    return MachineCode(answer["entry"], files, *usage, parameters)
+    return GpuCode(answer["entry"], files, *usage, parameters)
 
 
 def expect_parameters(job: KernelJob, found: tuple[int, ...], scratch: int) -> None:

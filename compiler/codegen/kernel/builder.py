@@ -24,7 +24,7 @@ from compiler.ir.dims import Dim, Size
 from compiler.ir.opdef.kernel_builder import SpecialisedKernels
 from compiler.ir.opdef.slots import Share
 from compiler.ir.types import DType, Shape, TensorType
-from compiler.plan import PlannedOp, Value
+from compiler.plan import PlannedOp, PlannedValue
 
 Factors: TypeAlias = Callable[..., "tuple[Expr, Expr]"]
 """Returns the factors of products, for batch indices, a row, a column, and the K index of each."""
@@ -135,14 +135,14 @@ class OpKernels(SpecialisedKernels[KernelOperand], ABC):
         slots = {**self._op.inputs, **self._op.outputs}
         return {slot: self._slot_operands(slot, values) for slot, values in slots.items()}
 
-    def _slot_operands(self, slot: str, values: Sequence[Value]) -> Any:
+    def _slot_operands(self, slot: str, values: Sequence[PlannedValue]) -> Any:
         declared = self._op.defn.slots[slot]
         if declared.on_host:
             return declared.hold([self._writer.operand(v) for v in values])
         operands = [ShapeOf(v) if declared.shape_only else self._operand(v) for v in values]
         return declared.hold(operands)
 
-    def _operand(self, value: Value) -> KernelOperand:
+    def _operand(self, value: PlannedValue) -> KernelOperand:
         return KernelOperand(self, partial(self._writer.operand, value), value.type)
 
     def allocate_operands(self) -> None:

@@ -17,7 +17,7 @@ from compiler.codegen.module_writer import ModuleWriter
 from compiler.codegen.pointwise import Root, trace
 from compiler.codegen.trace import BY_KEY, Expr, Term, ordered
 from compiler.ir.types import Shape
-from compiler.plan import Place, PlannedOp, Step, Value
+from compiler.plan import PlannedOp, PlannedValue, Step, StorageKind
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class FusedEpilogue:
     """The ops fused after an anchor, as expressions of the anchor's `result`."""
 
     writer: ModuleWriter
-    result: Value
+    result: PlannedValue
     roots: list[Root]
 
     def replaces_store(self, name: str) -> bool:
@@ -47,7 +47,7 @@ class FusedEpilogue:
         for root in self.roots:
             for part in (part for part in ordered(root.expr) if part not in terms):
                 terms[part] = self._part(kernel, part, position, value, terms)
-        if self.result.place is not Place.INNER:
+        if self.result.place is not StorageKind.INNER:
             aligned = Ref(kernel, self.writer.operand(self.result), full)
             kernel.store(aligned, position, value, where)
         for root in self.roots:
@@ -66,7 +66,7 @@ class FusedEpilogue:
         aligned = zip(part.shape, position[len(position) - len(part.shape) :], strict=True)
         at = [0 if size == 1 else index for size, index in aligned]
         if part.fn == BY_KEY:
-            keys = self.writer.operand(cast(Value, part.parts()[0].extra))
+            keys = self.writer.operand(cast(PlannedValue, part.parts()[0].extra))
             return random_element(kernel, part, keys, part.shape, at)
         if part.fn == "astype":
             (inner,) = part.args
@@ -74,7 +74,7 @@ class FusedEpilogue:
         if not part.is_leaf:
             args = tuple(known[a] if isinstance(a, Expr) else a for a in part.args)
             return kernel.node(part.fn, args, part.dtype)
-        leaf = cast(Value, part.extra)
+        leaf = cast(PlannedValue, part.extra)
         if leaf == self.result:
             return kernel.astype(value, part.dtype)
         return Ref(kernel, self.writer.operand(leaf), part.shape).at(*at)
@@ -102,7 +102,7 @@ def without_unread_outputs(anchor: PlannedOp) -> PlannedOp:
     outputs = {
         slot: values
         for slot, values in anchor.outputs.items()
-        if slot == result or any(value.place is not Place.INNER for value in values)
+        if slot == result or any(value.place is not StorageKind.INNER for value in values)
     }
     return replace(anchor, outputs=outputs)
 
@@ -124,7 +124,7 @@ def fusible_epilogue(writer: ModuleWriter, step: Step) -> FusedEpilogue | None:
     )
 
 
-def _is_elementwise(root: Root, result: Value) -> bool:
+def _is_elementwise(root: Root, result: PlannedValue) -> bool:
     """True if each element of the root depends on just that element of the anchor's result."""
     parts = ordered(root.expr)
     if root.expr.shape != result.type.shape or root.value.type.numel != result.type.numel:

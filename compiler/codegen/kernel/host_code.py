@@ -16,7 +16,7 @@ from compiler.codegen.kernel.module_writer import KernelModuleWriter
 from compiler.codegen.module_writer import NumpyOperand, shape_text
 from compiler.ir.dims import Dim, Size, product
 from compiler.ir.types import Array
-from compiler.plan import Place
+from compiler.plan import StorageKind
 
 
 @dataclass(frozen=True)
@@ -67,9 +67,9 @@ class HostCode:
         listed = ", ".join(map(_argument, arguments))
         text, name = f"{writer.function(function)}({listed})", hint or function.__name__
         if self.is_bind_time(arguments):
-            return HostArrays(writer.keep(text, True, Place.FEED, name), True, True)
+            return HostArrays(writer.keep(text, True, StorageKind.FEED, name), True, True)
         if self.is_step_invariant(arguments):
-            return HostArrays(writer.keep(text, False, Place.FEED, name), True)
+            return HostArrays(writer.keep(text, False, StorageKind.FEED, name), True)
         return HostArrays(self.assign(text, name), False)
 
     def assign(self, text: str, hint: str) -> str:
@@ -89,7 +89,7 @@ class HostCode:
         if isinstance(argument, list | tuple):
             return all(map(self.is_step_invariant, cast("list[Any]", argument)))
         if isinstance(argument, NumpyOperand):
-            return argument.storage[0] is Place.FEED
+            return argument.storage[0] is StorageKind.FEED
         if isinstance(argument, Dim):
             return not self._writer.loop_sizes & {*argument.names}
         return not isinstance(argument, HostArrays) or argument.from_feeds

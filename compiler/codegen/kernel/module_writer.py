@@ -9,7 +9,7 @@ from compiler.codegen.module_writer import ModuleWriter
 from compiler.ir.dims import Dim, Size, names_of, renamed
 from compiler.ir.opdef.size_comparison import Relation, Requirement
 from compiler.ir.types import TensorType
-from compiler.plan import Plan, PlannedOp, Step, Value
+from compiler.plan import Plan, PlannedOp, PlannedValue, Step
 
 
 def expect_shape(found: tuple[int, ...], shape: tuple[int | None, ...], what: str) -> None:
@@ -61,7 +61,7 @@ class KernelModuleWriter(ModuleWriter):
         )
         return replace(op, inputs=inputs, outputs=outputs)
 
-    def _named(self, value: Value) -> Value:
+    def _named(self, value: PlannedValue) -> PlannedValue:
         if not value.type.is_open or value.type.is_array:
             return value
         shape = [renamed(size, self.sizes) for size in value.type.shape]
@@ -80,7 +80,7 @@ class KernelModuleWriter(ModuleWriter):
             if not is_new and {*shape} & self.defined_sizes:
                 self._check_shape(value, shape)
 
-    def _check_shape(self, value: Value, shape: Sequence[Size]) -> None:
+    def _check_shape(self, value: PlannedValue, shape: Sequence[Size]) -> None:
         """Write that a host result that kernels read has the sizes that were known before it."""
         sizes = ", ".join(str(size if self._is_known(size) else None) for size in shape)
         actual = f"{self.operand(value)}.shape, ({sizes}{',' * (len(shape) == 1)})"

@@ -17,7 +17,7 @@ from compiler.codegen.trace import BY_KEY, Expr, Term, all_parts, ordered
 from compiler.errors import CompileError
 from compiler.ir.dims import Size, product
 from compiler.ir.types import Shape
-from compiler.plan import Step, Storage, Value
+from compiler.plan import PlannedValue, Step, Storage
 
 Group: TypeAlias = "tuple[tuple[Shape, tuple[int, ...]], list[Root]]"
 """Roots over one iteration space that reduce the same axes."""
@@ -26,7 +26,7 @@ Group: TypeAlias = "tuple[tuple[Shape, tuple[int, ...]], list[Root]]"
 class Operands(Protocol):
     """Maps values to operands: usually a writer."""
 
-    def operand(self, value: Value) -> NumpyOperand:
+    def operand(self, value: PlannedValue) -> NumpyOperand:
         """The operand for a value."""
         ...
 
@@ -47,7 +47,7 @@ def kernels_of(step: Step, name: str, writer: Operands) -> list[KernelBody]:
 def _is_unchanged(root: Root) -> bool:
     """True for a root that is its input, in the same memory."""
     leaf = root.expr
-    return leaf.is_leaf and cast(Value, leaf.extra).storage == root.value.storage
+    return leaf.is_leaf and cast(PlannedValue, leaf.extra).storage == root.value.storage
 
 
 def _without_overwrites(groups: list[Group]) -> list[Group]:
@@ -71,7 +71,7 @@ def _without_overwrites(groups: list[Group]) -> list[Group]:
 def _storages(roots: Sequence[Root]) -> set[Storage]:
     """The storage of the roots' inputs."""
     leaves = (part for part in all_parts(root.expr for root in roots) if part.is_leaf)
-    return {cast(Value, leaf.extra).storage for leaf in leaves}
+    return {cast(PlannedValue, leaf.extra).storage for leaf in leaves}
 
 
 def _space(root: Root) -> Shape:
@@ -163,7 +163,7 @@ class _Kernel:
     def _part(self, part: Expr) -> Term:
         args = tuple(self.known[a] if isinstance(a, Expr) else a for a in part.args)
         if part.is_leaf:
-            operand = self.writer.operand(cast(Value, part.extra))
+            operand = self.writer.operand(cast(PlannedValue, part.extra))
             sizes, indices = self._access(part.shape)
             return Ref(self.kernel, operand, sizes).at(*indices)
         if part.fn == "full":
@@ -171,7 +171,7 @@ class _Kernel:
         if part.fn == "astype":
             return self.kernel.astype(args[0], part.dtype)
         if part.fn == BY_KEY:
-            keys = self.writer.operand(cast(Value, part.parts()[0].extra))
+            keys = self.writer.operand(cast(PlannedValue, part.parts()[0].extra))
             return random_element(self.kernel, part, keys, *self._access(part.shape))
         if part.fn.startswith("reduce_"):
             return self._reduced(part, args[0])

@@ -35,7 +35,7 @@ from compiler.ir.dims import Dim, Size
 from compiler.ir.region import WHOLE
 from compiler.ir.types import HALVES, DType, TensorType
 from compiler.ir.windows import ConvGeometry, PoolGeometry
-from compiler.plan import Place, PlannedOp
+from compiler.plan import PlannedOp, StorageKind
 
 P = ParamSpec("P")
 
@@ -189,13 +189,13 @@ class NativeKernelBuilder(OpKernels):
         if numbers is not None:
             text = self._checked(value, form, *numbers)
         if self._host.is_step_invariant(value):
-            name = self._writer.keep(text, False, Place.FEED, "array")
+            name = self._writer.keep(text, False, StorageKind.FEED, "array")
         else:
             name = self._host.assign(text, "array")
         if numbers is not None:
             self._native.accesses.has_numbers(name, *numbers)
         type = TensorType(dtype, tuple(shape))
-        return NumpyOperand(self._writer, name, type, False, (Place.LOCAL, name, WHOLE))
+        return NumpyOperand(self._writer, name, type, False, (StorageKind.LOCAL, name, WHOLE))
 
     def _checked(self, value: Any, form: str, low: int, below: Size) -> str:
         """The text of an array of indices: offsets are compared by their last one, which is the

@@ -14,7 +14,7 @@ from compiler.codegen.trace import Expr
 from compiler.ir.dims import Size
 from compiler.ir.opdef import call, listed
 from compiler.ir.opdef.global_reductions import KEY
-from compiler.plan import PlannedOp, Value
+from compiler.plan import PlannedOp, PlannedValue
 
 
 def global_reduction(writer: NativeModuleWriter, op: PlannedOp) -> list[KernelBody]:
@@ -66,7 +66,7 @@ def _trace(
 ) -> Any:  # fmt: skip
     """Trace a body of the op over the elements at an index."""
 
-    def element(value: Value) -> Expr:
+    def element(value: PlannedValue) -> Expr:
         operand = writer.operand(value)
         count, at = (1, 0) if value.type.numel == 1 else (width, index)
         loaded = Ref(kernel, operand, (count,)).at(at)

@@ -37,7 +37,7 @@ from compiler.codegen.writer import Writer
 from compiler.ir.dims import Dim, Size
 from compiler.ir.region import WHOLE
 from compiler.ir.types import DType, TensorType
-from compiler.plan import Place, Plan, PlannedOp
+from compiler.plan import Plan, PlannedOp, StorageKind
 from compiler.support.escape import one_line
 
 STEP_DEPTH = 2
@@ -98,7 +98,7 @@ class NativeModuleWriter(KernelModuleWriter):
         self.accesses.is_new(name)
         self.line(f"{name} = np.empty({shape_text(type.shape)}, {dtype.numpy.name!r})")
         self._loop.allocate(name, type.shape, dtype.numpy.name)
-        return NumpyOperand(self, name, type, False, (Place.LOCAL, name, WHOLE))
+        return NumpyOperand(self, name, type, False, (StorageKind.LOCAL, name, WHOLE))
 
     # ---- kernels ----
 
@@ -177,10 +177,10 @@ class NativeModuleWriter(KernelModuleWriter):
         if self.checks_bounds:
             form += f", site={site([*inputs, 'its output', *sizes], self.comments)}"
         text = f"native.prepared({self.kernel_name(kernel)!r}, ({listed}), {kernel.units}, {form})"
-        name = self.keep(text, True, Place.PARAM, "prepared")
+        name = self.keep(text, True, StorageKind.PARAM, "prepared")
         self._prepared[name] = watched
         type = TensorType(dtype, tuple(shape))
-        return NumpyOperand(self, name, type, True, (Place.LOCAL, name, WHOLE))
+        return NumpyOperand(self, name, type, True, (StorageKind.LOCAL, name, WHOLE))
 
     def _state_of(self, operand: NumpyOperand) -> tuple[str, ...]:
         """The watched state that a constant array is made of."""
@@ -243,9 +243,9 @@ class NativeModuleWriter(KernelModuleWriter):
         names = offset.names if isinstance(offset, Dim) else ()
         steady = operand.steady and {*names} <= self.bound_dims
         text = f"{operand}.reshape(-1)[{offset}:]"
-        name = self.keep(text, True, Place.BUFFER, f"{operand}_at") if steady else text
+        name = self.keep(text, True, StorageKind.BUFFER, f"{operand}_at") if steady else text
         self._loop.shift(text, operand, offset)
-        return NumpyOperand(self, name, operand.type, steady, (Place.LOCAL, name, WHOLE))
+        return NumpyOperand(self, name, operand.type, steady, (StorageKind.LOCAL, name, WHOLE))
 
     @contextmanager
     def loop(self) -> Generator[RowLoop]:
@@ -273,7 +273,9 @@ class NativeModuleWriter(KernelModuleWriter):
     def is_constant(self, operand: NumpyOperand) -> bool:
         """True for state whose values never change, or only between runs."""
         place, home, _ = operand.storage
-        return operand.name in self._prepared or (place is Place.PARAM and home in self.constants)
+        return operand.name in self._prepared or (
+            place is StorageKind.PARAM and home in self.constants
+        )
 
     def finish(self) -> None:
         """End the sequence begun, and the comparisons of the step, if it is compared."""
@@ -294,9 +296,9 @@ class NativeModuleWriter(KernelModuleWriter):
         self.setup.line("])")
         self.body.line(f"{name}({', '.join(begun.given)})")
 
-    def keep(self, expression: str, steady: bool, place: Place, hint: str) -> str:
+    def keep(self, expression: str, steady: bool, place: StorageKind, hint: str) -> str:
         """Name an expression as other writers do; of feeds, before the sequence begun."""
-        if steady or place is not Place.FEED or self.body.depth != STEP_DEPTH:
+        if steady or place is not StorageKind.FEED or self.body.depth != STEP_DEPTH:
             return super().keep(expression, steady, place, hint)
         step, self.body = self.body, Writer(STEP_DEPTH)
         name = super().keep(expression, steady, place, hint)

@@ -14,7 +14,7 @@ from compiler.codegen.native.module_writer import NativeModuleWriter
 from compiler.codegen.reference_calls import ShapeOf
 from compiler.ir.opdef import call, has, parameters
 from compiler.ir.program import GRAD
-from compiler.plan import Place, PlannedOp, Step, Value
+from compiler.plan import PlannedOp, PlannedValue, Step, StorageKind
 
 
 def check_values(writer: NativeModuleWriter, step: Step) -> None:
@@ -29,19 +29,19 @@ def check_values(writer: NativeModuleWriter, step: Step) -> None:
         numbers = [
             v for slot_values in values.values() for v in slot_values if not v.type.dtype.is_float
         ]
-        if any(value.place is Place.INNER for value in numbers):
+        if any(value.place is StorageKind.INNER for value in numbers):
             raise NotLowered(f"{op.kind} checks numbers that are not stored")
-        with writer.checks(op, all(value.place is Place.FEED for value in numbers)):
+        with writer.checks(op, all(value.place is StorageKind.FEED for value in numbers)):
             call(op.defn, "check_values", _operands(writer, op, values), writer)
 
 
-def _parameters(op: PlannedOp) -> dict[str, Sequence[Value]] | None:
+def _parameters(op: PlannedOp) -> dict[str, Sequence[PlannedValue]] | None:
     """The values of the body's parameters by slot; None if one is missing.
 
     Of a forward input that a gradient op does not have, the gradient has the shape.
     """
     owner, body = op.defn.body_owner("check_values")
-    result: dict[str, Sequence[Value]] = {}
+    result: dict[str, Sequence[PlannedValue]] = {}
     for name, kind in parameters(type(owner), body)[1:]:
         values = op.inputs.get(name) or op.outputs.get(name) or op.outputs.get(name + GRAD)
         if not values and "None" not in kind:
@@ -51,12 +51,14 @@ def _parameters(op: PlannedOp) -> dict[str, Sequence[Value]] | None:
 
 
 def _operands(
-    writer: NativeModuleWriter, op: PlannedOp, values: Mapping[str, Sequence[Value]]
+    writer: NativeModuleWriter, op: PlannedOp, values: Mapping[str, Sequence[PlannedValue]]
 ) -> dict[str, Any]:
     """The operands of values by slot; those that are never stored have a shape only."""
     slots = op.defn.body_owner("check_values")[0].slots
     operands = {
-        slot: [ShapeOf(v) if v.place is Place.INNER else writer.operand(v) for v in slot_values]
+        slot: [
+            ShapeOf(v) if v.place is StorageKind.INNER else writer.operand(v) for v in slot_values
+        ]
         for slot, slot_values in values.items()
     }
     return {slot: slots[slot].hold(slot_operands) for slot, slot_operands in operands.items()}

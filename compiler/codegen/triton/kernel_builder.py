@@ -16,7 +16,7 @@ from compiler.codegen.triton.tiling.split_reductions import split_kernel
 from compiler.ir.dims import Size
 from compiler.ir.region import WHOLE
 from compiler.ir.types import DType, TensorType
-from compiler.plan import Place, PlannedOp
+from compiler.plan import PlannedOp, StorageKind
 
 
 class TritonKernelBuilder(OpKernels):
@@ -60,10 +60,10 @@ class TritonKernelBuilder(OpKernels):
         writer, text = self._writer, f"uploaded(take, {self._host.sized(value, shape)})"
         type = TensorType(dtype, tuple(shape))
         if self._host.is_step_invariant(value):
-            name = writer.keep(text, self._host.is_bind_time(value), Place.FEED, "there")
+            name = writer.keep(text, self._host.is_bind_time(value), StorageKind.FEED, "there")
         else:
             name = self._host.assign(text, "there")
-        return NumpyOperand(writer, name, type, False, (Place.LOCAL, name, WHOLE))
+        return NumpyOperand(writer, name, type, False, (StorageKind.LOCAL, name, WHOLE))
 
     def _allocate(self, shape: Sequence[Size], dtype: DType) -> NumpyOperand:
         return self._writer.scratch(shape, dtype, on_device=True)

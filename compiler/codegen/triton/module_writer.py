@@ -13,7 +13,7 @@ from compiler.codegen.triton.kernel_sharing import Key, structural_key
 from compiler.ir.dims import Dim, Size
 from compiler.ir.region import WHOLE
 from compiler.ir.types import DType, TensorType
-from compiler.plan import Place, Plan, Step, Value
+from compiler.plan import Plan, PlannedValue, Step, StorageKind
 from compiler.support.escape import expect_one_line
 from compiler.support.thresholds import threshold
 
@@ -60,20 +60,20 @@ class TritonModuleWriter(KernelModuleWriter):
 
     # ---- values ----
 
-    def _place(self, value: Value, name: str) -> NumpyOperand:
-        if value.on_device and value.place is Place.LOCAL:
+    def _place(self, value: PlannedValue, name: str) -> NumpyOperand:
+        if value.on_device and value.place is StorageKind.LOCAL:
             return self.device_buffer(name, value.type, value)
         return super()._place(value, name)
 
     def device_buffer(
-        self, name: str, type: TensorType, value: Value | None = None
+        self, name: str, type: TensorType, value: PlannedValue | None = None
     ) -> NumpyOperand:
         """Allocate device memory outside the arena for the rest of the step."""
         arguments = f"{type.dtype.numpy.name!r}, {shape_text(type.shape)}"
         is_fixed = {*type.names} <= self.bound_dims
         text = f"take(None, {arguments})" if is_fixed else f"room(take, {arguments}, INDEX)"
         self.line(f"{name} = {text}")
-        storage = (Place.LOCAL, name, WHOLE) if value is None else value.storage
+        storage = (StorageKind.LOCAL, name, WHOLE) if value is None else value.storage
         return NumpyOperand(self, name, type, False, storage)
 
     def scratch(
@@ -92,9 +92,9 @@ class TritonModuleWriter(KernelModuleWriter):
         self._uploads.append(array)
         self._replayed_line(f"upload({out}, {array})")
 
-    def download(self, out: Value, tensor: NumpyOperand) -> None:
+    def download(self, out: PlannedValue, tensor: NumpyOperand) -> None:
         """Copy a tensor to the host, where `wait_for_downloads` must precede reads."""
-        if out.place is Place.BUFFER:
+        if out.place is StorageKind.BUFFER:
             self._downloads.add(out.home)
         self._replayed_line(f"download({self.operand(out)}, {tensor})")
 
@@ -159,7 +159,7 @@ class TritonModuleWriter(KernelModuleWriter):
             name = self.names.make(f"{kernel}_tile")
             self.line(f"{name} = {variants.choice}")
             return name
-        return self.keep(variants.choice, True, Place.FEED, f"{kernel}_tile")
+        return self.keep(variants.choice, True, StorageKind.FEED, f"{kernel}_tile")
 
     def _carry(self, source: KernelSource) -> None:
         for helper in with_needed(source.helpers):
@@ -178,6 +178,6 @@ class TritonModuleWriter(KernelModuleWriter):
 def _host_buffers(step: Step) -> Iterator[int | str]:
     """The buffers of the host that a step reads or writes, in bodies too."""
     for op in step.ops:
-        yield from (v.home for v in op.values if v.place is Place.BUFFER and not v.on_device)
+        yield from (v.home for v in op.values if v.place is StorageKind.BUFFER and not v.on_device)
         for inner in op.body:
             yield from _host_buffers(inner)

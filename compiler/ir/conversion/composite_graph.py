@@ -24,7 +24,7 @@ Values: TypeAlias = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class StepGraph:
+class ExpansionGraph:
     """The graph of the steps, with input vars by name and output vars by slot."""
 
     graph: Graph
@@ -49,7 +49,7 @@ def evaluate(op: OpDef, values: Values) -> dict[str, Any]:
     return {slot: _each(value, arrays.__getitem__) for slot, value in step_graph.outputs.items()}
 
 
-def _step_graph(op: OpDef, types: Values) -> StepGraph:
+def _step_graph(op: OpDef, types: Values) -> ExpansionGraph:
     """Build the graph; a CompileError of a step is prefixed with the kind of the composite op."""
     walk = BlockWalk(Program().blocks[0], Graph(op.kind))
     feeds = {name: walk.graph.feed(name, type) for name, type in _named(types)}
@@ -62,7 +62,7 @@ def _step_graph(op: OpDef, types: Values) -> StepGraph:
             walk.add(step)
     except CompileError as error:
         raise type(error)(_prefixed(op.kind, error.message), hint=error.hint) from None
-    return StepGraph(walk.graph, feeds, _outputs(op, walk, steps))
+    return ExpansionGraph(walk.graph, feeds, _outputs(op, walk, steps))
 
 
 def _steps(op: OpDef, types: Values) -> CompositeSteps:

@@ -13,13 +13,13 @@ from compiler.codegen.ahead.build import build
 from compiler.codegen.ahead.gpus import GpuArchitecture
 from compiler.codegen.ahead.jobs import KernelJob, kernel_jobs
 from compiler.codegen.ahead.kernel_cache import ABOUT, KernelCache
-from compiler.codegen.ahead.machine_code import MachineCode, expect_parameters
+from compiler.codegen.ahead.machine_code import GpuCode, expect_parameters
 from compiler.codegen.ahead.pool import compiled
 from compiler.codegen.module import KernelSpec
 from compiler.errors import CompileError
 
 H100 = GpuArchitecture("cuda", "90")
-CODE = MachineCode("relu", {"ptx": b"text", "cubin": b"\0code\xff"}, 24, 0, 0, (8, 8, 4, 8, 8))
+CODE = GpuCode("relu", {"ptx": b"text", "cubin": b"\0code\xff"}, 24, 0, 0, (8, 8, 4, 8, 8))
 SOURCE = """import triton
 import triton.language as tl
 

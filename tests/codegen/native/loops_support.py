@@ -16,7 +16,7 @@ from compiler.codegen.native.machine import Machine
 from compiler.ir.dims import Size, evaluate
 from compiler.ir.region import WHOLE, Region
 from compiler.ir.types import DType, Shape, TensorType
-from compiler.plan import Place
+from compiler.plan import StorageKind
 from runtime.native.bounds import CheckedCode
 from tests.support.compiled_kernels import load
 
@@ -29,7 +29,9 @@ def operand(
 ) -> NumpyOperand:
     """An operand of a kernel, in a buffer of its own."""
     type = TensorType(dtype, tuple(shape))
-    return NumpyOperand(cast(ModuleWriter, None), name, type, True, (Place.BUFFER, name, region))
+    return NumpyOperand(
+        cast(ModuleWriter, None), name, type, True, (StorageKind.BUFFER, name, region)
+    )
 
 
 class Case:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import fluid
-from fleet.launch.server_arguments import ServerJob, add_server_arguments, server_job
+from fleet.launch.server_arguments import ServerLaunch, add_server_arguments, server_job
 from tests.fleet import programs
 from tests.support.ports import free_endpoints, free_ports
 
@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[3]
 SCRIPTS = Path(__file__).parents[1] / "scripts"
 
 
-def parsed(*flags: str) -> ServerJob:
+def parsed(*flags: str) -> ServerLaunch:
     command = argparse.ArgumentParser()
     add_server_arguments(command)
     return server_job(command.parse_args([*flags, __file__, "--epochs", "5"]))
@@ -76,7 +76,7 @@ def test_a_script_must_be_there() -> None:
 
 
 def test_each_process_has_the_variables_of_its_role() -> None:
-    job = ServerJob(
+    job = ServerLaunch(
         Path("t.py"), endpoints=("a:1", "b:2"), workers=2, trainers=("a:4", "a:5"), meeting="a:3"
     )
     result = job.variables()

@@ -12,7 +12,7 @@ import compiler
 import fluid
 from compiler.errors import CompileError
 from compiler.options import Options
-from compiler.plan import Place
+from compiler.plan import StorageKind
 from fluid.inference.predictor import Predictor
 from fluid.saving.inference_model import read_inference_model
 
@@ -115,7 +115,7 @@ def test_recorded_models_agree_on_both_targets(
 def casts_of(exe: Any, program: Any) -> int:
     """How many parameters an executor's last step of a program casts."""
     ops = [op for step in exe.explain(program).compiled.plan.steps for op in step.ops]
-    return sum(op.kind == "cast" and op.inputs["X"][0].place is Place.PARAM for op in ops)
+    return sum(op.kind == "cast" and op.inputs["X"][0].place is StorageKind.PARAM for op in ops)
 
 
 @pytest.mark.parametrize("place", [fluid.CPUPlace(), fluid.CUDAPlace(0)], ids=["cpu", "cuda"])

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from compiler.ir.opdef import OpDef
 from compiler.ir.types import DType
-from compiler.plan import Place, Plan, PlannedOp, Step, Storage, Value
+from compiler.plan import Plan, PlannedOp, PlannedValue, Step, Storage, StorageKind
 
 CHECKS = "step_checks"
 """The global name of a module's checks; `runtime.load` may be given others under it."""
@@ -35,13 +35,13 @@ def _op_row(op: PlannedOp) -> tuple[Any, ...]:
     return (op.kind, _attributes(op.defn), reads, writes, op.text, op.source)
 
 
-def _labels(slots: Mapping[str, tuple[Value, ...]]) -> dict[str, list[str]]:
+def _labels(slots: Mapping[str, tuple[PlannedValue, ...]]) -> dict[str, list[str]]:
     return {slot: [value.label for value in values] for slot, values in slots.items()}
 
 
-def step_inputs(step: Step) -> list[tuple[Value, bool]]:
+def step_inputs(step: Step) -> list[tuple[PlannedValue, bool]]:
     """The values that a step reads and does not compute, and if only their shapes are read."""
-    computed, inputs = set[str](), dict[str, tuple[Value, bool]]()
+    computed, inputs = set[str](), dict[str, tuple[PlannedValue, bool]]()
     for op in step.ops:
         for slot, values in op.inputs.items():
             shapes = op.defn.slots[slot].shape_only
@@ -52,20 +52,20 @@ def step_inputs(step: Step) -> list[tuple[Value, bool]]:
     return list(inputs.values())
 
 
-def step_outputs(step: Step) -> dict[Storage, Value]:
+def step_outputs(step: Step) -> dict[Storage, PlannedValue]:
     """The values that a step leaves in memory, the last of each place."""
     values = (value for op in step.ops for some in op.outputs.values() for value in some)
-    return {v.storage: v for v in values if v.place is not Place.INNER and _is_data(v)}
+    return {v.storage: v for v in values if v.place is not StorageKind.INNER and _is_data(v)}
 
 
-def _is_data(value: Value) -> bool:
+def _is_data(value: PlannedValue) -> bool:
     return value.type.dtype is not DType.TOKEN and not value.type.is_array
 
 
 def _inner_types(ops: Iterable[PlannedOp]) -> tuple[str, ...]:
     """The element types of values that exist only between the ops of a step."""
     values = (value for op in ops for some in op.outputs.values() for value in some)
-    inner = (value.type.dtype.numpy.name for value in values if value.place is Place.INNER)
+    inner = (value.type.dtype.numpy.name for value in values if value.place is StorageKind.INNER)
     return tuple(dict.fromkeys(inner))
 
 

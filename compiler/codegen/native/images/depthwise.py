@@ -9,7 +9,7 @@ from compiler.codegen.native.images.integers import Integers
 from compiler.codegen.native.images.results import NO_EPILOGUE, Opened
 from compiler.codegen.native.images.sliding import ImageWindows, sliding_kernel
 from compiler.codegen.native.images.vectors import Piece
-from compiler.codegen.native.images.window_loops import Source, Tile, WindowBody
+from compiler.codegen.native.images.window_loops import ImageSource, WindowBody, WindowTile
 from compiler.codegen.native.kernel import NativeKernel, entry
 from compiler.codegen.native.llvm_ir import I64, POINTER, Function, Index, Value, zero
 from compiler.codegen.native.products.contraction import Call, Steps
@@ -33,9 +33,9 @@ def depthwise(
     element, channels = windows.channels.element, windows.channels
     pack = pack_filters(windows, flipped, filters_last)
 
-    def make(k: Opened) -> tuple[_Products, Sequence[Source]]:
+    def make(k: Opened) -> tuple[_Products, Sequence[ImageSource]]:
         images, filters = k.arrays
-        source = Source(
+        source = ImageSource(
             images, channels.count // multiplier, element.nbytes,
             lambda f, piece, pointer: load_repeated(f, piece, pointer, multiplier), multiplier,
         )  # fmt: skip
@@ -63,7 +63,9 @@ class _Products(WindowBody):
     filters: Value
     taps: tuple[int, int]
 
-    def begin_row(self, f: Function, tile: Tile, row: Index, taps: Sequence[Index]) -> list[Value]:
+    def begin_row(
+        self, f: Function, tile: WindowTile, row: Index, taps: Sequence[Index]
+    ) -> list[Value]:
         """A row of the filters."""
         n, (height, width) = self.n, self.taps
         type = tile.piece.type
@@ -72,8 +74,8 @@ class _Products(WindowBody):
         return [f.load(type, f.address(pointer, n.mul(u, tile.lanes), type.nbytes)) for u in taps]
 
     def tap(
-        self, f: Function, tile: Tile, state: list[Value], window: int, loaded: Sequence[Value],
-        operand: Value,
+        self, f: Function, tile: WindowTile, state: list[Value], window: int,
+        loaded: Sequence[Value], operand: Value,
     ) -> None:  # fmt: skip
         """Add a product."""
         state[window] = f.fma(loaded[0], operand, state[window])

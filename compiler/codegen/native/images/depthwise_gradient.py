@@ -21,7 +21,7 @@ from compiler.codegen.native.images.sliding import (
     sliding_kernel,
 )
 from compiler.codegen.native.images.vectors import Piece
-from compiler.codegen.native.images.window_loops import Source, Tile, WindowBody
+from compiler.codegen.native.images.window_loops import ImageSource, WindowBody, WindowTile
 from compiler.codegen.native.kernel import NativeKernel, entry
 from compiler.codegen.native.llvm_ir import POINTER, Function, Index, Value, zero
 from compiler.codegen.native.products.contraction import Call, Steps
@@ -56,11 +56,11 @@ def _summed(windows: ImageWindows, multiplier: int, epilogue: Epilogue) -> Steps
     single = replace(windows.channels, count=count // multiplier, limit=1)
     pack = pack_filters(grouped, flipped=True)
 
-    def make(k: Opened) -> tuple[_Grouped, Sequence[Source]]:
+    def make(k: Opened) -> tuple[_Grouped, Sequence[ImageSource]]:
         def load(f: Function, piece: Piece, pointer: Value) -> Value:
             return f.load(piece.type.vector(multiplier), pointer)
 
-        source = Source(k.arrays[0], count, element.nbytes, load, each=multiplier)
+        source = ImageSource(k.arrays[0], count, element.nbytes, load, each=multiplier)
         taps = (windows.rows.kernel, windows.columns.kernel)
         return _Grouped(k, taps, multiplier), [source]
 
@@ -79,14 +79,16 @@ class _Grouped(WindowBody):
     taps: tuple[int, int]
     multiplier: int
 
-    def start(self, f: Function, tile: Tile, given: list[Value] | None) -> list[Value]:
+    def start(self, f: Function, tile: WindowTile, given: list[Value] | None) -> list[Value]:
         """Zero, and what the epilogue says in the first lane."""
         none = zero(tile.piece.type.vector(self.multiplier))
         if given is None:
             return [none] * len(tile.places)
         return [f.insert(none, f.extract(vector, 0), 0) for vector in given]
 
-    def begin_row(self, f: Function, tile: Tile, row: Index, taps: Sequence[Index]) -> list[Value]:
+    def begin_row(
+        self, f: Function, tile: WindowTile, row: Index, taps: Sequence[Index]
+    ) -> list[Value]:
         """A row of the filters."""
         n, (height, width) = self.k.n, self.taps
         type = tile.piece.type.vector(self.multiplier)
@@ -95,13 +97,13 @@ class _Grouped(WindowBody):
         return [f.load(type, f.address(self.k.arrays[1], place, type.nbytes)) for place in places]
 
     def tap(
-        self, f: Function, tile: Tile, state: list[Value], window: int, loaded: Sequence[Value],
-        operand: Value,
+        self, f: Function, tile: WindowTile, state: list[Value], window: int,
+        loaded: Sequence[Value], operand: Value,
     ) -> None:  # fmt: skip
         """Add the products."""
         state[window] = f.fma(loaded[0], operand, state[window])
 
-    def finish(self, f: Function, tile: Tile, state: list[Value]) -> list[Value]:
+    def finish(self, f: Function, tile: WindowTile, state: list[Value]) -> list[Value]:
         """The sums over lanes."""
         return [f.insert(zero(tile.piece.type), f.reduce("fadd", total), 0) for total in state]
 

@@ -15,7 +15,7 @@ from compiler.codegen.native.images.integers import Integers
 from compiler.codegen.native.images.results import NO_EPILOGUE, Opened
 from compiler.codegen.native.images.sliding import ImageWindows, renamed, sliding_kernel
 from compiler.codegen.native.images.vectors import Piece
-from compiler.codegen.native.images.window_loops import Source, Tile, WindowBody
+from compiler.codegen.native.images.window_loops import ImageSource, WindowBody, WindowTile
 from compiler.codegen.native.llvm_ir import F64, I32, I64, Function, Index, Type, Value, zero
 from compiler.codegen.native.products.axes import EpilogueOperand
 from compiler.codegen.native.products.contraction import Call, Steps
@@ -44,7 +44,7 @@ def pool(
         body = _Largest() if has_maximum else _LargestNumber()
     element = windows.channels.element
 
-    def make(k: Opened) -> tuple[WindowBody, Sequence[Source]]:
+    def make(k: Opened) -> tuple[WindowBody, Sequence[ImageSource]]:
         if source in HALVES:
             return body, [_half_source(windows, k.arrays[0], source)]
         return body, [_source(windows, k.arrays[0], element)]
@@ -69,16 +69,16 @@ def pool_gradient(
     return _mean_gradient(windows, divisor, epilogue)
 
 
-def _source(windows: ImageWindows, pointer: Value, element: Type) -> Source:
+def _source(windows: ImageWindows, pointer: Value, element: Type) -> ImageSource:
     """An array with the channels of the windows."""
 
     def load(f: Function, piece: Piece, address: Value) -> Value:
         return replace(piece, type=piece.type.of(element)).load(f, address)
 
-    return Source(pointer, windows.channels.count, element.nbytes, load)
+    return ImageSource(pointer, windows.channels.count, element.nbytes, load)
 
 
-def _half_source(windows: ImageWindows, pointer: Value, dtype: DType) -> Source:
+def _half_source(windows: ImageWindows, pointer: Value, dtype: DType) -> ImageSource:
     """An array in half precision, widened to float32."""
     half = TYPES[dtype]
 
@@ -86,7 +86,7 @@ def _half_source(windows: ImageWindows, pointer: Value, dtype: DType) -> Source:
         stored = replace(piece, type=piece.type.of(half)).load(f, address)
         return cast(f, stored, dtype, DType.FP32)
 
-    return Source(pointer, windows.channels.count, half.nbytes, load)
+    return ImageSource(pointer, windows.channels.count, half.nbytes, load)
 
 
 def maximum(f: Function, a: Value, b: Value) -> Value:
@@ -104,13 +104,13 @@ def lowest(type: Type) -> float:
 class _Largest(WindowBody):
     """The maximum of a window."""
 
-    def start(self, f: Function, tile: Tile, given: list[Value] | None) -> list[Value]:
+    def start(self, f: Function, tile: WindowTile, given: list[Value] | None) -> list[Value]:
         """The lowest finite number."""
         return [f.constant(tile.piece.type, lowest(tile.piece.type))] * len(tile.places)
 
     def tap(
-        self, f: Function, tile: Tile, state: list[Value], window: int, loaded: Sequence[Value],
-        operand: Value,
+        self, f: Function, tile: WindowTile, state: list[Value], window: int,
+        loaded: Sequence[Value], operand: Value,
     ) -> None:  # fmt: skip
         """Keep the larger."""
         state[window] = maximum(f, state[window], loaded[0])
@@ -125,7 +125,7 @@ class _LargestNumber(_Largest):
 
     parts = 4
 
-    def start(self, f: Function, tile: Tile, given: list[Value] | None) -> list[Value]:
+    def start(self, f: Function, tile: WindowTile, given: list[Value] | None) -> list[Value]:
         """The lowest finite numbers, and the parts of the sum."""
         return [*super().start(f, tile, given), *[zero(tile.piece.type)] * self.parts]
 
@@ -134,8 +134,8 @@ class _LargestNumber(_Largest):
         state.append(f.add(state.pop(-self.parts), loaded[0]))
 
     def tap(
-        self, f: Function, tile: Tile, state: list[Value], window: int, loaded: Sequence[Value],
-        operand: Value,
+        self, f: Function, tile: WindowTile, state: list[Value], window: int,
+        loaded: Sequence[Value], operand: Value,
     ) -> None:  # fmt: skip
         """Keep the larger, of numbers."""
         is_larger = f.compare("ogt", loaded[0], state[window])
@@ -148,7 +148,7 @@ class _LargestNumber(_Largest):
             total = f.add(total, term)
         return f.reduce("or", f.compare("uno", total, total)), _Largest()
 
-    def finish(self, f: Function, tile: Tile, state: list[Value]) -> list[Value]:
+    def finish(self, f: Function, tile: WindowTile, state: list[Value]) -> list[Value]:
         """The maxima."""
         return state[: -self.parts]
 
@@ -172,7 +172,7 @@ class _Counts:
         )
         return _Counts(axes[0].kernel * axes[1].kernel if is_static else 0)
 
-    def shares(self, f: Function, tile: Tile, divisor: int) -> list[Value]:
+    def shares(self, f: Function, tile: WindowTile, divisor: int) -> list[Value]:
         """1 / the number of elements, at least one, for each window."""
         type, splats = tile.piece.type, dict[str, Value]()
         if divisor or self.fixed:
@@ -195,13 +195,13 @@ class _Mean(WindowBody):
     counts: _Counts
 
     def tap(
-        self, f: Function, tile: Tile, state: list[Value], window: int, loaded: Sequence[Value],
-        operand: Value,
+        self, f: Function, tile: WindowTile, state: list[Value], window: int,
+        loaded: Sequence[Value], operand: Value,
     ) -> None:  # fmt: skip
         """Add the element."""
         state[window] = f.add(state[window], loaded[0])
 
-    def finish(self, f: Function, tile: Tile, state: list[Value]) -> list[Value]:
+    def finish(self, f: Function, tile: WindowTile, state: list[Value]) -> list[Value]:
         """The means."""
         shares = self.counts.shares(f, tile, self.divisor)
         return [f.mul(total, share) for total, share in zip(state, shares, strict=True)]
@@ -213,11 +213,11 @@ def _largest_gradient(windows: ImageWindows, epilogue: Epilogue) -> Steps:
     position = I32 if element.nbytes == 4 else I64
     operands = (EpilogueOperand("out", position), EpilogueOperand("maxima", element))
 
-    def finding(k: Opened) -> tuple[_First, Sequence[Source]]:
+    def finding(k: Opened) -> tuple[_First, Sequence[ImageSource]]:
         body = _First(position, windows.columns.kernel, k.n)
         return body, [_source(windows, k.arrays[0], element)]
 
-    def gathering(k: Opened) -> tuple[_Gather, Sequence[Source]]:
+    def gathering(k: Opened) -> tuple[_Gather, Sequence[ImageSource]]:
         types = (element, position)
         sources = [_source(windows, p, t) for p, t in zip(k.arrays, types, strict=True)]
         return _Gather(windows.rows.kernel, windows.columns.kernel, position, k.n), sources
@@ -239,21 +239,23 @@ class _First(WindowBody):
     width: int
     n: Integers
 
-    def start(self, f: Function, tile: Tile, given: list[Value] | None) -> list[Value]:
+    def start(self, f: Function, tile: WindowTile, given: list[Value] | None) -> list[Value]:
         """-1 for each window, then the maxima, which lie as the numbers do."""
         none = f.constant(tile.piece.type.of(self.position), -1)
         maxima = [place.load("maxima") for place in tile.places]
         return [*[none] * len(maxima), *maxima]
 
-    def begin_row(self, f: Function, tile: Tile, row: Index, taps: Sequence[Index]) -> list[Value]:
+    def begin_row(
+        self, f: Function, tile: WindowTile, row: Index, taps: Sequence[Index]
+    ) -> list[Value]:
         """The numbers of the taps."""
         first = self.n.mul(row, self.width)
         numbers = [self.n.add(first, u) for u in taps]
         return [_splat_number(f, self.n, tile, self.position, number) for number in numbers]
 
     def tap(
-        self, f: Function, tile: Tile, state: list[Value], window: int, loaded: Sequence[Value],
-        operand: Value,
+        self, f: Function, tile: WindowTile, state: list[Value], window: int,
+        loaded: Sequence[Value], operand: Value,
     ) -> None:  # fmt: skip
         """Keep the first number."""
         largest, current = state[len(tile.places) + window], state[window]
@@ -261,12 +263,12 @@ class _First(WindowBody):
         is_first = f.compare("slt", current, zero(current.type))
         state[window] = f.select(f.binary("and", equal, is_first), operand, current)
 
-    def finish(self, f: Function, tile: Tile, state: list[Value]) -> list[Value]:
+    def finish(self, f: Function, tile: WindowTile, state: list[Value]) -> list[Value]:
         """The numbers."""
         return state[: len(tile.places)]
 
 
-def _splat_number(f: Function, n: Integers, tile: Tile, type: Type, number: Index) -> Value:
+def _splat_number(f: Function, n: Integers, tile: WindowTile, type: Type, number: Index) -> Value:
     scalar = n.value(number)
     if type != I64:
         scalar = f.convert("trunc", scalar, type)
@@ -282,15 +284,17 @@ class _Gather(WindowBody):
     position: Type
     n: Integers
 
-    def begin_row(self, f: Function, tile: Tile, row: Index, taps: Sequence[Index]) -> list[Value]:
+    def begin_row(
+        self, f: Function, tile: WindowTile, row: Index, taps: Sequence[Index]
+    ) -> list[Value]:
         """The numbers of the taps, which count backwards."""
         n, last = self.n, self.height * self.width - 1
         numbers = [n.sub(last, n.add(n.mul(row, self.width), u)) for u in taps]
         return [_splat_number(f, n, tile, self.position, number) for number in numbers]
 
     def tap(
-        self, f: Function, tile: Tile, state: list[Value], window: int, loaded: Sequence[Value],
-        operand: Value,
+        self, f: Function, tile: WindowTile, state: list[Value], window: int,
+        loaded: Sequence[Value], operand: Value,
     ) -> None:  # fmt: skip
         """Add the gradient if the window's maximum is here."""
         is_here = f.compare("eq", loaded[1], operand)
@@ -304,7 +308,7 @@ def _mean_gradient(windows: ImageWindows, divisor: int, epilogue: Epilogue) -> S
     fixed = divisor or counts.fixed
     source = "d_out" if fixed else "shares"
 
-    def make(k: Opened) -> tuple[_Mean, Sequence[Source]]:
+    def make(k: Opened) -> tuple[_Mean, Sequence[ImageSource]]:
         return _Mean(fixed or 1, counts), [_source(windows, k.arrays[0], element)]
 
     name = f"pool_mean_gradient{fixed or ''}"
@@ -319,7 +323,7 @@ def _scale(windows: ImageWindows, shares: str) -> Call:
     """Return the kernel that divides each window's gradient by its size."""
     epilogue = Epilogue("", (EpilogueOperand("d_out", windows.channels.element),), start="d_out")
 
-    def make(k: Opened) -> tuple[_Scale, Sequence[Source]]:
+    def make(k: Opened) -> tuple[_Scale, Sequence[ImageSource]]:
         return _Scale(0, _Counts(0)), []
 
     call = sliding_kernel("pool_mean_shares", windows, [], make, 6, epilogue)
@@ -330,7 +334,7 @@ class _Scale(_Mean):
     """The gradient of a window, from which it starts, times 1 / its size; no element is read."""
 
     def tap(
-        self, f: Function, tile: Tile, state: list[Value], window: int, loaded: Sequence[Value],
-        operand: Value,
+        self, f: Function, tile: WindowTile, state: list[Value], window: int,
+        loaded: Sequence[Value], operand: Value,
     ) -> None:  # fmt: skip
         """Nothing."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from compiler.codegen.native.images.results import NO_EPILOGUE, Opened, begin
 from compiler.codegen.native.images.vectors import Channels
-from compiler.codegen.native.images.window_loops import Source, WindowBody, WindowLoops
+from compiler.codegen.native.images.window_loops import ImageSource, WindowBody, WindowLoops
 from compiler.codegen.native.kernel import NativeKernel
 from compiler.codegen.native.llvm_ir import Value
 from compiler.codegen.native.products.contraction import Call
@@ -71,7 +71,7 @@ def _axis_name(axis: StaticWindow) -> str:
 
 def sliding_kernel(
     name: str, windows: ImageWindows, arrays: Sequence[str],
-    make: Callable[[Opened], tuple[WindowBody, Sequence[Source]]], width: int,
+    make: Callable[[Opened], tuple[WindowBody, Sequence[ImageSource]]], width: int,
     epilogue: Epilogue = NO_EPILOGUE, flops: int = 1,
 ) -> Call:  # fmt: skip
     """Return a kernel of windows over `arrays` that writes "out" and what the epilogue names.

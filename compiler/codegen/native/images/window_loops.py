@@ -27,7 +27,7 @@ from compiler.codegen.native.static_windows import StaticWindow
 
 
 @dataclass(frozen=True)
-class Source:
+class ImageSource:
     """An array [N, H, W, channels] under the windows: its address, and how a vector of it loads.
 
     `load` reads the vector for output channels of a piece; `per_channel` is how many output
@@ -47,7 +47,7 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Tile:
+class WindowTile:
     """A tile of windows in one vector of channels; `rows` is how many of their rows have elements.
 
     `columns` is the same for each window, ints or, for a tile of one window, an i64. `lanes` are
@@ -65,11 +65,13 @@ class Tile:
 class WindowBody(ABC):
     """What is computed for a tile; `state` holds its accumulators."""
 
-    def start(self, f: Function, tile: Tile, given: list[Value] | None) -> list[Value]:
+    def start(self, f: Function, tile: WindowTile, given: list[Value] | None) -> list[Value]:
         """Return the accumulators before the first tap: `given`, what sums begin from, or zero."""
         return given or [zero(tile.piece.type)] * len(tile.places)
 
-    def begin_row(self, f: Function, tile: Tile, row: Index, taps: Sequence[Index]) -> list[Value]:
+    def begin_row(
+        self, f: Function, tile: WindowTile, row: Index, taps: Sequence[Index]
+    ) -> list[Value]:
         """Return an operand for each tap of a row of the window; it has none by default."""
         return [zero(I64)] * len(taps)
 
@@ -79,8 +81,8 @@ class WindowBody(ABC):
 
     @abstractmethod
     def tap(
-        self, f: Function, tile: Tile, state: list[Value], window: int, loaded: Sequence[Value],
-        operand: Value,
+        self, f: Function, tile: WindowTile, state: list[Value], window: int,
+        loaded: Sequence[Value], operand: Value,
     ) -> None:  # fmt: skip
         """Add an element to a window's accumulators, in place."""
 
@@ -88,7 +90,7 @@ class WindowBody(ABC):
         """Whether the tile must be computed again by a slower body, and which."""
         return None
 
-    def finish(self, f: Function, tile: Tile, state: list[Value]) -> list[Value]:
+    def finish(self, f: Function, tile: WindowTile, state: list[Value]) -> list[Value]:
         """Return the results of the windows: the accumulators by default."""
         return state
 
@@ -103,7 +105,7 @@ class WindowLoops:
     columns: StaticWindow
     sizes: tuple[Index, Index, Index, Index]
     channels: Channels
-    sources: Sequence[Source]
+    sources: Sequence[ImageSource]
     results: Results
     body: WindowBody
     width: int
@@ -207,7 +209,7 @@ class _Row:
         places = loops.results.places(pixel, channel, piece, len(columns.counts))
         period = loops.rows.period
         rows = n.div(n.max(n.sub(n.add(self.end, period - 1), self.first), 0), period)
-        tile = Tile(piece, loops.channels.lanes, vector, places, rows, columns.counts)
+        tile = WindowTile(piece, loops.channels.lanes, vector, places, rows, columns.counts)
         pointers = [
             f.address(p, n.add(n.mul(base, s.channels), s.channel(n, channel)), s.nbytes)
             for p, s in zip(self.pointers, loops.sources, strict=True)
@@ -226,7 +228,7 @@ class _Row:
         loops.results.store(values, places)
 
     def taps(
-        self, tile: Tile, columns: _Columns | _OpenColumns, pointers: list[Value]
+        self, tile: WindowTile, columns: _Columns | _OpenColumns, pointers: list[Value]
     ) -> list[Value]:
         """Emit the loop over the rows of a tile's windows; returns the accumulators."""
         loops, count = self.loops, len(pointers)
@@ -257,7 +259,7 @@ class _Columns:
     uses: tuple[Use, ...]
 
     def emit(
-        self, loops: WindowLoops, tile: Tile, row: Value, pointers: Sequence[Value],
+        self, loops: WindowLoops, tile: WindowTile, row: Value, pointers: Sequence[Value],
         state: list[Value],
     ) -> list[Value]:  # fmt: skip
         """Emit all taps of one row; returns the accumulators."""
@@ -285,7 +287,7 @@ class _OpenColumns:
     end: Index
 
     def emit(
-        self, loops: WindowLoops, tile: Tile, row: Value, pointers: Sequence[Value],
+        self, loops: WindowLoops, tile: WindowTile, row: Value, pointers: Sequence[Value],
         state: list[Value],
     ) -> list[Value]:  # fmt: skip
         """Emit the loop over the taps of one row; returns the accumulators."""

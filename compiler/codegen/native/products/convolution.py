@@ -91,7 +91,7 @@ def _number(size: Size) -> int:
 
 
 @dataclass(frozen=True)
-class Source:
+class ConvolutionInput:
     """The input that a convolution reads: its strides, and where the first window begins."""
 
     image: Size
@@ -119,7 +119,9 @@ def convolution(
     return pads.then(packed_steps(spec, machine, constant, tiling=tiling, names=names))
 
 
-def padded_input(machine: Machine, element: Type, conv: Convolution) -> tuple[Steps, Source]:
+def padded_input(
+    machine: Machine, element: Type, conv: Convolution
+) -> tuple[Steps, ConvolutionInput]:
     """The kernel that pads the input, if that is needed, and the input to read."""
     before = tuple(window.before for window in conv.windows)
     after = tuple(window.after for window in conv.windows)
@@ -127,7 +129,7 @@ def padded_input(machine: Machine, element: Type, conv: Convolution) -> tuple[St
         halo = Margins((conv.halo,) * len(before), (conv.halo,) * len(before))
         image, channel, spatial = conv.input_strides(halo.around(conv.size))
         shifts = [conv.halo - size for size in before]
-        return Steps(()), Source(image, channel, spatial, _shift(shifts, spatial))
+        return Steps(()), ConvolutionInput(image, channel, spatial, _shift(shifts, spatial))
     margins = Margins(before, after)
     first = conv.channels_first
     images = product([conv.images, conv.channels]) if first else conv.images
@@ -137,7 +139,7 @@ def padded_input(machine: Machine, element: Type, conv: Convolution) -> tuple[St
     )  # fmt: skip
     around = margins.around(conv.size)
     scratch = {"padded": product([conv.images, *around, conv.channels])}
-    return Steps((call,), (), scratch), Source(*conv.input_strides(around), 0)
+    return Steps((call,), (), scratch), ConvolutionInput(*conv.input_strides(around), 0)
 
 
 def _shift(steps: Sequence[int], strides: Sequence[Size]) -> Size:
@@ -148,7 +150,7 @@ def _shift(steps: Sequence[int], strides: Sequence[Size]) -> Size:
 
 
 def _forward(
-    machine: Machine, element: Type, conv: Convolution, source: Source, epilogue: Epilogue
+    machine: Machine, element: Type, conv: Convolution, source: ConvolutionInput, epilogue: Epilogue
 ) -> Contraction:  # fmt: skip
     """The contraction of a convolution."""
     results = epilogue.strides(conv.out_strides)
@@ -181,7 +183,7 @@ def _groups(
 
 
 def _rows(
-    conv: Convolution, source: Source, results: Mapping[str, Sequence[Size]]
+    conv: Convolution, source: ConvolutionInput, results: Mapping[str, Sequence[Size]]
 ) -> tuple[Axis, ...]:
     """The axes of output pixels."""
     pairs = zip(conv.windows, source.spatial, strict=True)
@@ -195,7 +197,7 @@ def _rows(
     )
 
 
-def _sums(conv: Convolution, source: Source) -> list[Axis]:
+def _sums(conv: Convolution, source: ConvolutionInput) -> list[Axis]:
     """The axes of a window, in the order of the input's memory."""
     _, channel, spatial = conv.filter_strides()
     window = [

@@ -17,7 +17,12 @@ from compiler.codegen.native.llvm_ir import Type
 from compiler.codegen.native.machine import Machine
 from compiler.codegen.native.products.axes import Axis, contiguous, merged
 from compiler.codegen.native.products.contraction import Call, Contraction, Steps
-from compiler.codegen.native.products.convolution import Convolution, Source, label, padded_input
+from compiler.codegen.native.products.convolution import (
+    Convolution,
+    ConvolutionInput,
+    label,
+    padded_input,
+)
 from compiler.codegen.native.products.nest import contraction_kernel
 from compiler.codegen.native.products.packed import packed_steps
 from compiler.codegen.native.products.parts import sum_of_parts
@@ -109,7 +114,7 @@ def _divide_up(size: Size, by: int) -> Size:
 
 
 def _contraction(
-    element: Type, conv: Convolution, source: Source, division: Division, out: str
+    element: Type, conv: Convolution, source: ConvolutionInput, division: Division, out: str
 ) -> Contraction:
     """The contraction, with an axis of parts last in its batch."""
     strides = contiguous([*conv.kernel, conv.group_channels, conv.filters])
@@ -128,7 +133,7 @@ def _contraction(
     )  # fmt: skip
 
 
-def _groups(conv: Convolution, source: Source, out: str) -> list[Axis]:
+def _groups(conv: Convolution, source: ConvolutionInput, out: str) -> list[Axis]:
     if conv.groups == 1:
         return []
     a = product([source.channel, conv.group_channels])
@@ -136,7 +141,7 @@ def _groups(conv: Convolution, source: Source, out: str) -> list[Axis]:
 
 
 def _pixels(
-    conv: Convolution, source: Source, division: Division, out: str, size: Size
+    conv: Convolution, source: ConvolutionInput, division: Division, out: str, size: Size
 ) -> tuple[list[Axis], list[Axis], Size]:
     """The axes of parts, those of the sum, and the steps of the divided one."""
     image, *steps, _ = conv.out_strides

@@ -22,7 +22,7 @@ from compiler.codegen.triton.tiling.schedules import BLOCK_SIZE
 from compiler.ir.opdef import call, listed
 from compiler.ir.region import WHOLE
 from compiler.ir.types import DType, TensorType
-from compiler.plan import Place, PlannedOp, Step, Value
+from compiler.plan import PlannedOp, PlannedValue, Step, StorageKind
 
 _PARTIAL_SUMS = {
     "lane": "tl.arange(0, LANES)",
@@ -104,7 +104,7 @@ def _updates(
     kernel, scalars = KernelBody(name, (table.width,)), KernelBody(name, (1,))
     type = TensorType(held, (1,))
     totals = {
-        term: NumpyOperand(table.writer, term, type, True, (Place.INNER, term, WHOLE))
+        term: NumpyOperand(table.writer, term, type, True, (StorageKind.INNER, term, WHOLE))
         for term in terms
     }
     totals = {term: Ref(kernel, operand, (1,)).at(0) for term, operand in totals.items()}
@@ -130,7 +130,7 @@ def _trace_body(
     return call(op.defn, body, {**slots, **totals}, kernel)
 
 
-def _element(table: OperandTable, kernel: KernelBody, value: Value) -> Expr:
+def _element(table: OperandTable, kernel: KernelBody, value: PlannedValue) -> Expr:
     """Load an element or a scalar, cast to its accumulator type."""
     column = table.column(value)
     if column.is_number:

@@ -14,7 +14,7 @@ from compiler.codegen.triton.values import RESERVED
 from compiler.codegen.writer import Names
 from compiler.ir.dims import Size
 from compiler.ir.opdef.global_reductions import KEY, Whole
-from compiler.plan import Place, PlannedOp, Value
+from compiler.plan import PlannedOp, PlannedValue, StorageKind
 
 ALIGNED = 16
 """Bytes of the widest vector load of a thread."""
@@ -65,11 +65,11 @@ class OperandTable:
         self._known: dict[str, Column] = {}
         self._names = Names({*HELPERS, *RESERVED, *_TAKEN})
 
-    def operand(self, value: Value) -> NumpyOperand:
+    def operand(self, value: PlannedValue) -> NumpyOperand:
         """The operand for a value of the model, named after its slot."""
         return self.column(value).operand
 
-    def column(self, value: Value) -> Column:
+    def column(self, value: PlannedValue) -> Column:
         """The column for a value of the model."""
         operand = self.writer.operand(value)
         if operand.name not in self._known:
@@ -77,7 +77,7 @@ class OperandTable:
             self.all.append(self._known[operand.name])
         return self._known[operand.name]
 
-    def _column(self, value: Value, operand: NumpyOperand) -> Column:
+    def _column(self, value: PlannedValue, operand: NumpyOperand) -> Column:
         number, slot, index = _slot_of(self.model, value)
         counterparts = [(part[number], _slots(part[number])[slot][index]) for part in self.parts]
         parts = tuple(self.writer.operand(counterpart) for _, counterpart in counterparts)
@@ -111,16 +111,16 @@ def width(part: Sequence[PlannedOp]) -> Size:
     return next((count for count in counts if count != 1), 1)
 
 
-def _slots(op: PlannedOp) -> dict[str, tuple[Value, ...]]:
+def _slots(op: PlannedOp) -> dict[str, tuple[PlannedValue, ...]]:
     return {**op.inputs, **op.outputs}
 
 
-def _slot_of(part: Sequence[PlannedOp], value: Value) -> tuple[int, str, int]:
+def _slot_of(part: Sequence[PlannedOp], value: PlannedValue) -> tuple[int, str, int]:
     """The last op of a part with a value (or its state), the slot, and the index in the slot."""
     return next(
         (number, slot, index)
         for number, op in reversed(list(enumerate(part)))
         for slot, values in _slots(op).items()
         for index, var in enumerate(values)
-        if var == value or (var.place is Place.PARAM and var.storage == value.storage)
+        if var == value or (var.place is StorageKind.PARAM and var.storage == value.storage)
     )
