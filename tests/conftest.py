@@ -74,7 +74,7 @@ LONG = (
     "test_faults.py::test_fault_is_named[pool: SIGINT of the caller]",
     "test_faults.py::test_fault_is_named[separate: two of a rank]",
     "test_faults.py::test_fault_is_named[separate: SIGKILL of rank 0 before]",
-    "test_reductions.py::test_rows_are_held_or_run_through_or_split[67-33001-2]",
+    "test_reductions.py::test_reduction_schedules_persistent_looped_split[67-33001-2]",
     "test_servers.py::test_two_workers_train_by_collectives_as_one_process",
     "test_examples.py::test_example_learns[image_classification-vgg]",
     "test_examples.py::test_example_learns[machine_translation",

@@ -162,7 +162,7 @@ for code in sys.argv[1:]:
 """
 
 
-def test_what_is_missing_says_how_to_install_it(trained: Path) -> None:
+def test_missing_packages_name_the_extra(trained: Path) -> None:
     shown = printed(trained, "-c", TRY, *[code for code, _, _ in MISSING]).split("> ")[1:]
     for (code, what, extra), text in zip(MISSING, shown, strict=True):
         assert text.startswith(code)

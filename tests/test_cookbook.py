@@ -222,7 +222,7 @@ def test_ops_of_a_pass_after_placement_are_assigned_to_the_target() -> None:
     assert kinds == {"tanh": ("native", 0), "leaky_relu": ("native", 0)}
 
 
-def test_what_cannot_be_registered_is_an_error() -> None:
+def test_register_pass_errors() -> None:
     with pytest.raises(ValueError, match="pass exactly one of before and after"):
         register_pass()
     with pytest.raises(ValueError, match="has no name"):

@@ -138,7 +138,7 @@ def test_kernels_whose_lines_were_not_escaped_are_rejected() -> None:
         frame._carry(written)
 
 
-def test_python_names_are_names_whatever_they_are_made_from() -> None:
+def test_python_names_are_identifiers() -> None:
     names = Names(set())
     created = [names.make(each) for each in [*PAYLOADS.values(), *WORDS, "", "0", "x" * 1_000_000]]
     assert all(each.isidentifier() and len(each) < 120 for each in created)

@@ -107,7 +107,7 @@ def test_nothing_needs_nothing() -> None:
     assert lower_bound([]) == 0
 
 
-def test_lives_without_bytes_are_legal_and_in_nobodys_way() -> None:
+def test_empty_buffers_are_legal() -> None:
     lives = [Lifetime(0, 9, 0), Lifetime(0, 2, 64), Lifetime(1, 3, 0)]
     assert pack(lives) == Packing((0, 0, 0), 64, 64)
     check(lives, pack(lives))
@@ -142,7 +142,7 @@ def test_values_of_one_step_are_not_compared_in_pairs() -> None:
     assert pack(lives, 64).height == 64 * len(lives)
 
 
-def test_what_overhangs_is_laid_earlier() -> None:
+def test_overhanging_blocks_are_placed_first() -> None:
     assert laid(ORDERS_MISLEAD, tries=len(greedy.ORDERS)) == 4
     assert laid(ORDERS_MISLEAD, tries=8) == lower_bound(ORDERS_MISLEAD, align=1) == 3
 
@@ -314,7 +314,7 @@ def overlaps(lives: Sequence[Lifetime], packing: Packing) -> bool:
 
 
 @pytest.mark.parametrize("count", [63, 64, 65, 200, 700])
-def test_the_tree_sees_what_a_plain_scan_sees(count: int) -> None:
+def test_tree_matches_a_linear_scan(count: int) -> None:
     draw = random.Random(count)
     steps = [draw.choice([1, 2, 3, 30, 64, 128, 300]) for _ in range(count)]
     lives = [Lifetime(n, n + step, draw.randint(1, 99)) for n, step in enumerate(steps)]
@@ -364,7 +364,7 @@ def test_check_catches_one_fault_in_a_whole_network(seed: int) -> None:
         (Packing((0, 64), 127, 128), "life 1 must lie within 127 bytes, got bytes [64, 128)"),
     ],
 )
-def test_check_reports_what_lies_wrong(packing: Packing, message: str) -> None:
+def test_check_reports_overlaps(packing: Packing, message: str) -> None:
     with pytest.raises(PackError) as caught:
         check([Lifetime(0, 2, 64), Lifetime(1, 3, 64)], packing)
     assert str(caught.value) == message

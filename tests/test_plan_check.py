@@ -82,7 +82,7 @@ def test_a_product_may_not_write_over_what_it_still_reads() -> None:
         freeze(graph(d=1))
 
 
-def test_what_is_returned_lasts_and_is_alone() -> None:
+def test_results_share_memory_with_nothing() -> None:
     plan = freeze(graph())
     home = next(value.home for value in plan.results if value.label == "c")
     assert refused(moved(plan, "d", home=home)).startswith("step 3 writes 'd' over 'c', which it")
@@ -97,20 +97,20 @@ def test_a_buffer_is_used_in_its_life_only() -> None:
     assert refused(wrong) == "step 2 uses 'a', whose buffer is live in steps 0 to 1"
 
 
-def test_what_is_fed_lies_in_no_buffer() -> None:
+def test_feeds_have_no_buffer() -> None:
     plan = freeze(graph())
     assert refused(moved(plan, "x", place=StorageKind.BUFFER, home=0)).startswith(
         "'x' is a feed, so"
     )
 
 
-def test_what_nothing_wrote_is_not_read() -> None:
+def test_unwritten_values_are_not_read() -> None:
     plan = freeze(graph())
     steps = plan.steps[1:]
     assert refused(replace(plan, steps=steps)) == "step 1 reads 'a', but nothing has written it"
 
 
-def test_what_was_deleted_is_not_read() -> None:
+def test_deleted_values_are_not_read() -> None:
     text = CHAIN.replace(" @s0", "").replace("  (Out=c", "  () = delete_var(X=a)\n  (Out=c", 1)
     with pytest.raises(PlanError, match="step 3 reads 'a', but it was deleted in step 2"):
         freeze(graph(text))

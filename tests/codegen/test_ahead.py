@@ -61,7 +61,7 @@ def test_numpy_code_needs_no_gpu_and_no_triton(tmp_path):
     assert names == ["__model__", "kernels.json", "module.py", "params"]
 
 
-def test_ctrl_c_ends_all_processes_and_keeps_what_was_built(tmp_path):
+def test_ctrl_c_ends_all_processes_and_keeps_built_kernels(tmp_path):
     cache, temporary = tmp_path / "cache", tmp_path / "temporary"
     temporary.mkdir()
     names = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
@@ -118,13 +118,13 @@ def _mentions(process, text):
         return False
 
 
-def test_what_cannot_be_compiled_for(tmp_path):
+def test_unsupported_targets_are_errors(tmp_path):
     done = fluid("compile", MODEL, "--target", "cuda:x", "-o", tmp_path)
     assert done.returncode == 2
     assert "fluid compile: 'cuda:x' is not a known GPU" in done.stderr
 
 
 @pytest.mark.parametrize("text", ["", "90", "cuda", "cuda:", "hip:90", "metal:1", "cuda:90;80"])
-def test_what_is_no_gpu(text):
+def test_unknown_gpus_are_errors(text):
     with pytest.raises(CompileError, match="is not a known GPU"):
         gpus(text)

@@ -135,7 +135,7 @@ graph main {
 
 @pytest.mark.parametrize("options", EVERY.values(), ids=EVERY)
 @pytest.mark.parametrize("text", GRAPHS.values(), ids=GRAPHS)
-def test_a_kernel_with_a_head_computes_what_its_ops_mean(text, options):
+def test_epilogue_kernels_match_the_interpreter(text, options):
     compare(text, options)
 
 
@@ -153,11 +153,11 @@ def test_without_an_output_of_its_type_a_result_has_scratch_for_the_step():
     assert [buffer.name for buffer in module.buffers] == ["t0"]
 
 
-def test_a_head_may_wait_for_what_its_tail_needs():
+def test_anchor_may_wait_for_epilogue_operands():
     source = module_of(GRAPHS["what is added is made behind the product"]).source
     assert source.index("t = softmax(s)") < source.index("h = mul(x, w)")
 
 
-def test_a_head_does_not_read_what_its_own_tail_writes():
+def test_anchor_does_not_read_epilogue_results():
     source = module_of(GRAPHS["the head reads what the tail would write over"]).source
     assert "2 ops in 2 steps" in source

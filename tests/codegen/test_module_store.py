@@ -37,7 +37,7 @@ def store(tmp_path: Path) -> ModuleStore:
     return ModuleStore(tmp_path, 1 << 20)
 
 
-def test_what_was_put_is_found(store: ModuleStore) -> None:
+def test_module_store_returns_stored_modules(store: ModuleStore) -> None:
     module = made()
     store.put("a", module)
     result = store.find("a", OPTIONS)

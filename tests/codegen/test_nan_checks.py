@@ -40,7 +40,7 @@ def test_gradients_are_checked(exe: Any) -> None:
         exe.run(feed={"x": 0 * ONES}, fetch_list=[mean])
 
 
-def test_branches_and_what_nobody_fetches(exe: Any) -> None:
+def test_nan_checks_in_branches_and_of_unfetched_results(exe: Any) -> None:
     x, p = fluid.data("x", [None, 3]), fluid.data("p", [1])
     out = layers.cond(p > 0.0, lambda: layers.log(x), lambda: x)
     layers.relu(x) / p
@@ -52,7 +52,7 @@ def test_branches_and_what_nobody_fetches(exe: Any) -> None:
         exe.run(feed={"x": ONES, "p": zero}, fetch_list=[out])
 
 
-def test_what_is_compiled_follows_the_flag(exe: Any) -> None:
+def test_nan_checks_are_compiled_by_the_flag(exe: Any) -> None:
     out = layers.log(fluid.data("x", [None, 3]))
     fluid.set_flags({"FLAGS_check_nan_inf": 0})
     assert np.isnan(exe.run(feed={"x": -ONES}, fetch_list=[out])[0]).all()

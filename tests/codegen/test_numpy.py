@@ -243,7 +243,7 @@ def test_a_module_runs_alone_as_a_script(tmp_path):
 
 
 @pytest.mark.parametrize("text", GRAPHS.values(), ids=GRAPHS)
-def test_what_a_module_does_alone_is_what_it_does_loaded(text):
+def test_module_run_as_script_equals_loaded_module(text):
     module = module_of(text)
     space = {"__name__": "alone"}
     exec(module.source, space)
@@ -268,7 +268,7 @@ def test_an_optimizer_needs_no_memory_but_its_gradients():
     assert sum(int(buffer.nbytes) for buffer in module.buffers) <= 2 * 48
 
 
-def test_deletes_free_what_has_no_slot():
+def test_deletes_free_values_without_a_slot():
     source = module_of(GRAPHS["chain"], OFF).source
     assert "del " in source
     assert "take(" not in source.partition("def bind")[2].partition("def step")[0]

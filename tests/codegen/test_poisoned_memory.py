@@ -40,7 +40,7 @@ def computed(plan: Plan, dtype: str) -> np.ndarray:
     ("type", "dtype", "seen"),
     [("f32", "float32", np.isnan), ("i64", "int64", lambda sums: sums < -(2**62))],
 )
-def test_memory_given_away_too_early_shows(type: str, dtype: str, seen) -> None:
+def test_early_reuse_of_memory_is_detected(type: str, dtype: str, seen) -> None:
     right = plan(type)
     assert (computed(right, dtype) == 5).all()
     short = replace(right.buffers[0], stop=2)  # `a` is read in step 2
@@ -48,7 +48,7 @@ def test_memory_given_away_too_early_shows(type: str, dtype: str, seen) -> None:
     assert seen(computed(wrong, dtype)).all()
 
 
-def test_what_is_spoilt_is_in_the_source() -> None:
+def test_poisoned_values_are_listed_in_the_source() -> None:
     source = NumpyTarget().emit(plan("f32"), poison=True).source
     assert "a.fill(nan)" in source and "from math import inf, nan" in source
     assert "c.fill" not in source  # it is returned

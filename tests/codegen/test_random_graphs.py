@@ -26,7 +26,7 @@ def computed(graph, options, feed, state):
 
 
 @pytest.mark.parametrize("seed", range(80))
-def test_code_of_a_random_graph_computes_what_the_graph_means(seed):
+def test_generated_code_of_random_graphs_matches_the_interpreter(seed):
     rng = random.Random(seed)
     graph = random_graph(rng, 4 + seed % 25, labels=False)
     left_out = frozenset(name for name in NAMES if rng.random() < 0.3)

@@ -73,7 +73,7 @@ def test_the_same_graph_has_the_same_bytes():
     assert module_of(CHAIN).source == module_of(CHAIN).source
 
 
-def test_what_is_not_optimised_has_the_same_result():
+def test_unoptimised_graphs_have_the_same_result():
     off = frozenset({"fuse_pointwise", "schedule", "reuse_memory"})
     compare(CHAIN, Options(disable=off))
 
@@ -107,7 +107,7 @@ def test_rows_along_any_axis(axis):
 
 
 @pytest.mark.parametrize(("shape", "axis"), [("3", 1), ("3, 4", 1), ("4", -1), ("2", 0), ("1", 0)])
-def test_gradients_of_what_was_broadcast_are_summed(shape, axis):
+def test_gradients_of_broadcast_operands_are_summed(shape, axis):
     compare(
         f"""graph main {{
   feed x: f32[2, 3, 4]
@@ -162,7 +162,7 @@ Moment2=v, Beta1Pow=b1, Beta2Pow=b2)
     )
 
 
-def test_what_has_no_kernel_runs_on_the_host_and_the_report_reports_it():
+def test_ops_without_kernel_run_on_the_host_and_are_reported():
     context = Context()
     text = """graph main {
   feed x: f32[3, 4]
@@ -199,7 +199,7 @@ def test_ops_that_a_pass_put_into_one_place_stay_in_order():
     np.testing.assert_allclose(got, run(graph, feed, state)[0], rtol=2e-5)
 
 
-def test_helpers_come_with_what_they_call():
+def test_helpers_include_their_callees():
     for name in HELPERS:
         assert with_needed([name])[-1] == name
 

@@ -200,7 +200,7 @@ def test_each_gradient_of_a_product_is_as_much_work_as_the_product():
     assert cost.moved == 4 * (7 * 5 + 7 * 6 + 6 * 5 + 7 * 6 + 6 * 5)
 
 
-def test_an_op_of_several_kernels_counts_what_each_reads():
+def test_cost_counts_reads_of_each_kernel():
     result = account_of(MUL_GRAD)
     each = [(cost.read, cost.written) for cost in result.of(Side.DEVICE)]
     assert sorted(each) == sorted([(4 * (35 + 30), 4 * 42), (4 * (35 + 42), 4 * 30)])
@@ -234,7 +234,7 @@ def test_ops_of_the_host_and_the_copies_they_need_are_counted_apart():
     assert result.of(Side.HOST)[0].seconds(H200) == pytest.approx(480 / HOST)
 
 
-def test_what_data_sizes_is_named_and_left_out():
+def test_cost_omits_data_dependent_sizes():
     text = """graph main {
   feed x: f32[8]
   (Out=i: i64[?, 1]) = where_index(Condition=x)

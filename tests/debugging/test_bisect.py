@@ -58,7 +58,7 @@ def found(text: str = NETWORK, **how: Any) -> Finding | None:
     return bisect(graph, feed, state, Trial(**trial))
 
 
-def test_nothing_is_found_where_nothing_is_wrong() -> None:
+def test_bisect_finds_nothing_without_a_fault() -> None:
     assert found() is None
 
 
@@ -107,7 +107,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_the_pass_that_is_wrong_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bisect_finds_the_wrong_pass(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     breaks, source, smallest = FAULTS[name]
     breaks(monkeypatch)
     seen = found()
@@ -128,7 +128,7 @@ def test_the_smallest_program_shows_it_again(name: str, monkeypatch: pytest.Monk
     assert (again.fault.stage, again.program) == (name, seen.program)
 
 
-def test_a_pass_that_breaks_a_rule_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bisect_finds_a_pass_that_breaks_a_rule(monkeypatch: pytest.MonkeyPatch) -> None:
     def wrong(self: ReuseMemory, g: Graph, ctx: Context) -> None:
         for var in lives(g):
             var.slot = 0
@@ -141,7 +141,7 @@ def test_a_pass_that_breaks_a_rule_is_found(monkeypatch: pytest.MonkeyPatch) -> 
     assert seen.ops[1] <= 4
 
 
-def test_code_that_is_wrong_is_found_behind_the_passes() -> None:
+def test_bisect_finds_wrong_codegen() -> None:
     def lies(module: Module, feed: dict[str, Array], params: dict[str, Array]) -> list[Array]:
         results = run(module, feed, params)
         return [array + (" = mul(" in module.source) for array in results]
@@ -157,7 +157,7 @@ def test_a_program_that_cannot_run_reports_it() -> None:
         bisect(parse(NETWORK), {}, {})
 
 
-def test_ops_of_chance_are_given_a_seed_or_rejected() -> None:
+def test_bisect_seeds_or_rejects_random_ops() -> None:
     text = """graph main {
       feed x: f32[N, 4]
       (Out=y: f32[N, 4], Mask=m: u8[N, 4]) = dropout(X=x) {'dropout_prob': 0.5}

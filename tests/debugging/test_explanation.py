@@ -32,7 +32,7 @@ def trained():
         yield exe, main, loss, y, run
 
 
-def test_what_ran_explains_itself_at_the_sizes_it_ran_with(trained):
+def test_explain_uses_the_sizes_of_the_run(trained):
     exe, main, _, _, run = trained
     for rows in (5, 7):
         run(rows)
@@ -59,7 +59,7 @@ def test_a_cache_hit_explains_itself_and_nothing_is_compiled_for_it(trained):
     assert exe.counters.compiles == before
 
 
-def test_fetches_choose_among_what_was_compiled(trained):
+def test_explain_selects_a_module_by_fetches(trained):
     exe, main, loss, y, run = trained
     run(5)
     run(5, fetch=[loss, y])
@@ -69,7 +69,7 @@ def test_fetches_choose_among_what_was_compiled(trained):
         exe.explain(main, fetch_list=[y])
 
 
-def test_what_did_not_run_here_cannot_be_explained(trained):
+def test_explain_needs_a_run(trained):
     exe, main, _, _, run = trained
     with pytest.raises(RuntimeError, match="ran no such program: there is nothing to explain"):
         exe.explain(main)
@@ -107,7 +107,7 @@ def test_loops_and_their_gradients_are_explained(name):
 
 
 @pytest.mark.parametrize("name", ["static_rnn_lm", "sentiment_stacked_lstm", "unet"])
-def test_what_a_record_contains_compiles_to_the_same_module(name):
+def test_record_compiles_to_the_same_module(name):
     main = zoo.build(fluid, name, **zoo.small(name)).main
     feeds = [v.name for v in main.global_block().vars.values() if getattr(v, "is_data", False)]
     module = compiler.compile(main, feed=feeds)

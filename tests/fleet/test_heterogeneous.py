@@ -82,7 +82,7 @@ def test_one_program_reduces_dense_gradients_and_sends_those_of_tables(loss: Any
     assert {"fake_init", "c_comm_init"} <= {op.type for op in startup.global_block().ops}
 
 
-def test_servers_hold_the_tables_alone(loss: Any) -> None:
+def test_only_servers_store_tables(loss: Any) -> None:
     algorithm = minimized(loss, algorithm=an_algorithm(fleet.Role.SERVER))
     updated = {
         op.inputs["Param"][0].partition(".")[0]

@@ -100,7 +100,7 @@ def test_both_spellings_answer_the_same() -> None:
         algorithm.init("pserver")
 
 
-def test_one_worker_alone_needs_nobody() -> None:
+def test_single_worker_needs_no_rendezvous() -> None:
     algorithm = gpu(free_endpoints(1))
     output = [0.0, 0.0]
     algorithm.all_reduce_worker([1.0, 2.0], output)

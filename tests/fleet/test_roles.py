@@ -72,7 +72,7 @@ def test_roles_by_hand() -> None:
     assert collective.is_first_worker() and not collective.is_server()
 
 
-def test_one_worker_alone_meets_nobody() -> None:
+def test_single_worker_needs_no_rendezvous() -> None:
     """Servers take no part in it, so no variable has to say where."""
     worker, total = UserDefinedRoleMaker(0, Role.WORKER, 1, ["a:1"]), [0.0, 0.0]
     worker.barrier_worker()
@@ -196,7 +196,7 @@ print(json.dumps(found))
 
 
 @pytest.mark.parametrize(("workers", "servers"), [(1, 0), (3, 1)])
-def test_collectives_agree_with_numpy(workers: int, servers: int) -> None:
+def test_role_maker_collectives_match_numpy(workers: int, servers: int) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         endpoint = f"127.0.0.1:{free.getsockname()[1]}"

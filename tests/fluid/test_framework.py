@@ -253,7 +253,7 @@ def test_attributes_are_plain_values() -> None:
     assert (type(attrs["dtype"]), attrs["dtype"]) == (int, 5)
 
 
-def test_editing_ops_and_variables_ages_the_program(block: Block) -> None:
+def test_edits_increase_the_program_version(block: Block) -> None:
     op = product(block)
     versions = [block.program.version]
     for edit in (

@@ -68,7 +68,7 @@ REFUSALS: list[tuple[str, Mapping[str, Any], Mapping[str, Any], type[CompileErro
     REFUSALS,
     ids=[f"{refusal[0]}-{refusal[4]}" for refusal in REFUSALS],
 )
-def test_what_does_not_fit_is_an_error(
+def test_image_op_shape_errors(
     kind: str, shapes: Any, attrs: Any, error: type[CompileError], message: str
 ) -> None:
     with pytest.raises(error, match=message) as caught:
@@ -123,7 +123,7 @@ def test_no_detections_are_one_row() -> None:
 
 
 @pytest.mark.parametrize("kind", ["multiclass_nms", "multiclass_nms2"])
-def test_of_two_quadrangles_that_overlap_the_better_is_kept(kind: str) -> None:
+def test_quadrangle_nms_keeps_the_better(kind: str) -> None:
     """Two diamonds share most of their area, a third lies apart; scores of two axes take boxes."""
     diamond = np.array([1, 0, 2, 1, 1, 2, 0, 1], np.float32)
     boxes = np.stack([diamond, diamond + 0.1, diamond + 5])[None]
@@ -137,7 +137,7 @@ def test_of_two_quadrangles_that_overlap_the_better_is_kept(kind: str) -> None:
         find(kind)(attrs).infer_types(rows)
 
 
-def test_true_boxes_in_one_place_learn_together() -> None:
+def test_yolo_boxes_of_one_cell_share_the_loss() -> None:
     """Two true boxes in one place and of one anchor add up; the reference forgets the first."""
     head = numbers(1, 7, 2, 2)
     box = np.array([[0.3, 0.3, 0.4, 0.4]], np.float32)

@@ -106,7 +106,7 @@ def test_without_servers_the_error_reports_what_to_run():
         evaluated("send", {"epmap": ["a:1"], "X_names": ["g"]}, {"X": [numbers(2)]})
 
 
-def test_rows_of_a_whole_are_drawn_as_the_whole_is():
+def test_table_slices_are_initialised_as_the_whole_table():
     whole = find("uniform_random")({"shape": [6, 2], "seed": 3}).evaluate({})["Out"]
     part = {"shape": [2, 2], "seed": 3, "whole_shape": [6, 2], "first_row": 1, "row_step": 3}
     result = find("uniform_random")(part).evaluate({})["Out"]
@@ -140,7 +140,7 @@ DRAWN = {"num_total_classes": 5, "num_neg_samples": 3, "custom_neg_classes": [0,
         ("hierarchical_sigmoid", "W", {"X": numbers(2, 2), "Label": np.array([[3], [0]])}, TREE),
     ],
 )
-def test_rows_of_a_remote_table_are_asked_once_and_give_the_same(kind, slot, inputs, attrs):
+def test_remote_rows_are_requested_once(kind, slot, inputs, attrs):
     """As the reference's own tests of remote lookups, `nce` and `hierarchical_sigmoid` demand."""
     table = numbers(5, 2)
     local = find(kind)(attrs).evaluate({**inputs, slot: table})
@@ -200,7 +200,7 @@ def test_recv_save_writes_a_variable_whole():
     ],
     ids=["none", "few", "many", "large", "negative"],
 )
-def test_ids_are_asked_for_once(ids):
+def test_ids_are_requested_once(ids):
     unique, places = unique_ids(ids)
     expected, inverse = np.unique(ids, return_inverse=True)
     np.testing.assert_array_equal(unique, expected)

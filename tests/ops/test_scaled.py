@@ -78,7 +78,7 @@ def test_values_depend_on_name_and_seed_and_drift() -> None:
 
 
 @pytest.mark.parametrize("seed", [0, 1])
-def test_values_that_stand_for_cases_are_chosen_among_these(seed: int) -> None:
+def test_enumerated_values_are_kept(seed: int) -> None:
     mask = np.array([0, 1, 1, 0, 1, 0], np.float32)
     growth = Growth((("X", 0, 0),), 6)
     scaling = Scaling(Sample("relu", {"X": mask}, {}), (growth,), {})

@@ -212,7 +212,7 @@ def test_wrong_values(kind, inputs, attrs, message):
         ),
     ],
 )
-def test_shapes_that_do_not_go_together(kind, inputs, attrs, message):
+def test_sequence_shape_errors(kind, inputs, attrs, message):
     with pytest.raises(ShapeError, match=re.escape(message)):
         run(kind, inputs, **attrs)
 

@@ -65,7 +65,7 @@ def test_a_list_of_unknown_length_is_no_shape():
         inferred("reshape2", (2, 3), {}, Shape=(N,))
 
 
-def test_squeeze_drops_what_has_size_one_when_it_runs():
+def test_squeeze_drops_axes_of_size_one_at_run_time():
     assert evaluated("squeeze2", {"axes": []}, X=np.zeros((1, 3, 1))).shape == (3,)
 
 

@@ -23,7 +23,7 @@ UPDATES += "adadelta rmsprop adam lamb adamax dpsgd sgd_rows adagrad_rows adam_r
 
 
 @pytest.mark.parametrize("kind", UPDATES.split())
-def test_every_output_overwrites_what_it_updates(kind):
+def test_updates_overwrite_their_inputs(kind):
     outputs = find(kind).outputs()
     assert {slot: slot.removesuffix("Out") for slot in outputs} == {
         slot.name: slot.inplace for slot in outputs.values()

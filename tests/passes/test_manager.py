@@ -25,7 +25,7 @@ def test_the_whole_pipeline_keeps_its_own_contract():
     check_order([pass_() for pass_ in OPTIONAL])
 
 
-def test_a_pass_before_what_it_needs_is_rejected_before_anything_runs():
+def test_pass_order_is_checked_before_running():
     graph = parse(GRAPH)
     with pytest.raises(PassOrderError, match=r"pass 'reuse_memory' requires ORDERED") as caught:
         run_passes(graph, named(["fuse_pointwise", "reuse_memory"]), Context())
@@ -33,7 +33,7 @@ def test_a_pass_before_what_it_needs_is_rejected_before_anything_runs():
     assert all(op.kernel is None for op in graph.ops())
 
 
-def test_a_pass_after_one_that_loses_what_it_needs_names_the_loser():
+def test_pass_order_error_names_the_invalidating_pass():
     with pytest.raises(
         PassOrderError, match="pass 'fuse_pointwise' invalidates ORDERED: run it earlier"
     ):
@@ -89,7 +89,7 @@ class _ClaimsTooMuch(Pass):
                 var.slot = 0
 
 
-def test_a_fact_that_does_not_hold_is_found_where_it_is_claimed():
+def test_false_facts_are_found_after_their_pass():
     text = GRAPH.replace("return b", "return b, a")
     with pytest.raises(VerifyError) as caught:
         run_passes(parse(text), [_ClaimsTooMuch()], Context())

@@ -53,7 +53,7 @@ def test_a_pass_alone_keeps_every_number(name, graph, has_params):
 
 @settings(max_examples=100)
 @given(networks(), st.booleans(), st.sets(st.sampled_from(NAMES)), st.sampled_from([None, "60%"]))
-def test_code_computes_the_same_whatever_passes_are_left_out(graph, has_params, left_out, budget):
+def test_disabled_passes_change_no_number(graph, has_params, left_out, budget):
     feed, state = made_for(graph)
     want = numbers(parse(show(graph)), feed, state)
     params = {name: array.copy() for name, array in state.items()}

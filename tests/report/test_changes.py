@@ -32,7 +32,7 @@ def test_a_label_is_an_edit_of_its_own_line():
     assert result == [("EDITED", line, f"{line} @k0")]
 
 
-def test_what_moves_differs_from_what_is_removed_and_comes():
+def test_moves_differ_from_removals_and_additions():
     lines = GRAPH.splitlines(keepends=True)
     moved = "".join([*lines[:2], lines[4], *lines[2:4], *lines[5:]])
     assert [kind for kind, _, _ in changes(GRAPH, moved)] == ["MOVED_TO", "MOVED_FROM"]

@@ -51,11 +51,11 @@ def test_random_graphs_have_room_and_order(seed):
     assert result == layout(lanes, edges, [None] * count)
 
 
-def test_a_circle_is_drawn_all_the_same():
+def test_cycles_are_laid_out():
     assert len(set(place([FORWARD] * 3, [(0, 1), (1, 2), (2, 0)]))) == 3
 
 
-def test_what_nothing_touches_is_in_a_block():
+def test_isolated_nodes_form_a_block():
     count = 3 * MAX_LONERS
     places = place([FORWARD] * (count + 2), [(count, count + 1)])
     block = places[:count]
@@ -83,7 +83,7 @@ graph main {
 """
 
 
-def test_what_stays_keeps_its_node_and_what_is_removed_keeps_its_place():
+def test_nodes_keep_positions_across_stages():
     after = BEFORE.replace("relu(X=h)", "tanh(X=h)").replace(
         "  return", "  () = delete_var(X=h)\n  return"
     )

@@ -62,7 +62,7 @@ def test_bandwidth_is_interpolated_between_the_measured_sizes() -> None:
     assert LIMITS.bandwidth(round((small * large) ** 0.5)) == pytest.approx((50e9 * 10e9) ** 0.5)
 
 
-def test_the_chart_is_well_formed_whatever_the_names_are() -> None:
+def test_chart_escapes_names() -> None:
     points = [Point('<script>"&\n', 0.5, 3.0, 1e-3), Point("b", 64.0, 90.0, 1e-6)]
     root = ElementTree.fromstring(roofline_chart("a < b", 100.0, {"1 MiB": 50.0}, points))
     circles = [each for each in root if each.tag.endswith("circle")]

@@ -71,7 +71,7 @@ def test_a_limit_holds_for_every_step(written: list[int]) -> None:
     assert written == [1, 4, 1, 4]
 
 
-def test_the_number_comes_back_behind_a_step_that_fails(written: list[int]) -> None:
+def test_blas_threads_are_restored_after_a_failing_step(written: list[int]) -> None:
     step = with_few_threads(lambda: 1 // 0, [])
     with pytest.raises(ZeroDivisionError):
         step()

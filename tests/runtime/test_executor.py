@@ -110,7 +110,7 @@ def test_open_sizes_get_names(
 
 
 @given(st.lists(st.integers(0, 40), min_size=1, max_size=40))
-def test_names_stand_for_one_size_each(sizes: list[int]) -> None:
+def test_names_stand_for_one_size(sizes: list[int]) -> None:
     (named,) = name_sizes({"x": (ANY,) * len(sizes)}, {"x": sizes}).values()
     values = dict(zip(named, sizes, strict=True))
     assert [values[name] for name in named] == sizes
@@ -213,7 +213,7 @@ def test_nothing_keeps_a_scope_or_a_program_alive(drop: str) -> None:
     assert gone() is None
 
 
-def test_many_kinds_of_run_are_forgotten_and_found_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_executor_evicts_old_bindings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(executor, "MAX_RUNS", 3)
     exe, program, scope = make(), Program(), initialised()
     for size in [*range(2, 12), 2]:
@@ -232,7 +232,7 @@ def test_close_forgets() -> None:
 # Feeds
 
 
-def test_feeding_what_is_kept_sets_it() -> None:
+def test_feeding_state_sets_it() -> None:
     exe, program, scope = make(), Program(), initialised()
     before, rate = weight(scope), np.zeros(1, "float32")
     exe.run(program, batch(4) | {"learning_rate_0": rate}, LOSS, scope)
@@ -281,7 +281,7 @@ def test_a_run_rejected_can_be_repeated_once_it_is_mended() -> None:
     assert exe.counters.compiles == 1
 
 
-def test_what_cannot_be_compiled_is_tried_again() -> None:
+def test_failed_compilations_are_retried() -> None:
     class Refusing(Programs):
         def compile(self, program: Program, feed: Pattern, fetch: list[str]) -> Module:
             raise ValueError("no")
@@ -299,7 +299,7 @@ def test_another_place_is_rejected_when_loading() -> None:
         exe.run(Program(), batch(4), LOSS, initialised())
 
 
-def test_equal_programs_share_what_was_compiled() -> None:
+def test_equal_programs_share_modules() -> None:
     exe, scope = make(), initialised()
     for program in (Program(), Program()):
         exe.run(program, batch(4), LOSS, scope)

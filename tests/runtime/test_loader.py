@@ -202,7 +202,7 @@ def bind(take, params):
 
 
 @pytest.mark.parametrize("held", [None, np.zeros((1, 3), "float32"), np.zeros((2, 3))])
-def test_state_that_is_written_first_is_made(held: np.ndarray | None) -> None:
+def test_state_written_first_is_created(held: np.ndarray | None) -> None:
     params = {} if held is None else {"w": held}
     assert load(STARTUP, params=params)({}) == []
     assert params["w"].dtype == np.float32 and params["w"].tolist() == [[7] * 3] * 2

@@ -25,7 +25,7 @@ def test_items_come_in_order() -> None:
     assert list(prefetched(lambda: range(100), 3)) == list(range(100))
 
 
-def test_no_more_is_made_ahead_than_fits() -> None:
+def test_prefetching_is_bounded() -> None:
     created: list[int] = []
 
     def source() -> Iterator[int]:

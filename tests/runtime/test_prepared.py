@@ -106,7 +106,7 @@ def test_state_in_a_plain_mapping_is_used_every_time():
         assert out.tolist() == [2 * value] * 3
 
 
-def test_bindings_share_what_is_made_of_the_same_state():
+def test_bindings_share_prepared_arrays():
     bed = Bed(w=State())
     (out, first), (same, second) = bed.bind("w"), bed.bind("w")
     first.refresh()
@@ -174,7 +174,7 @@ def made_of_constants(shared, arrays):
     return (*code.bind(make, arrays)[0], fake.ran)
 
 
-def test_executables_share_what_is_made_of_constants():
+def test_executables_share_prepared_constants():
     kept = []
     shared = SharedArrays(keep=kept.append)
     arrays = {"w": np.ones(3, "f4")}

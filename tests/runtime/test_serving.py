@@ -53,7 +53,7 @@ def test_a_module_is_made_once_and_finds_the_parameters():
 
 
 @pytest.mark.parametrize(("added", "nbytes"), [(lambda _: np.ones(4), 32), (len, 16)])
-def test_what_is_added_is_shared_where_it_is_equal(added: Any, nbytes: int):
+def test_equal_added_parameters_are_shared(added: Any, nbytes: int):
     patterns = [{"x": ("N",)}, {"x": (1,), "y": (1,)}]
     library = Library(Compiler(lambda pattern: np.array(added(pattern), float)), scope := Scope())
     modules = [library.module(Plain(), pattern, []) for pattern in patterns]

@@ -79,7 +79,7 @@ def test_a_folder_of_another_user_is_not(tmp_path, name):
         assert not is_private(folder, "FLUID_CACHE")
 
 
-def test_what_cannot_be_opened_or_made_is_not_private(tmp_path):
+def test_unreadable_folders_are_not_private(tmp_path):
     (tmp_path / "file").write_text("")
     assert not quietly(tmp_path / "file" / "kernels")
     (tmp_path / "round").symlink_to("round")
@@ -258,7 +258,7 @@ def test_a_folder_that_is_read_by_path_is_safe_from_its_root_on(tmp_path):
     assert is_private(folder, "TRITON_CACHE_DIR", by_path=True)
 
 
-def test_what_was_used_least_recently_is_removed_whether_file_or_folder(tmp_path):
+def test_trim_removes_least_recently_used_entries(tmp_path):
     entry, file = tmp_path / "folder", tmp_path / "file"
     entry.mkdir()
     (entry / "about").write_bytes(bytes(60))

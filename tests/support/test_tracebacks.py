@@ -140,7 +140,7 @@ def test_a_debugger_sees_all_frames() -> None:
     assert "_check_parameter" in printed
 
 
-def test_what_caused_an_error_stays_reachable() -> None:
+def test_cause_of_an_error_is_kept() -> None:
     error = raised(failing_step)
     assert isinstance(error, StepError)
     assert error.__cause__ is None
@@ -274,7 +274,7 @@ def test_a_bug_of_ours_reports_where_and_how_to_see_more(line: str) -> None:
 @pytest.mark.parametrize(
     "line", ["raise KeyError('key')", "raise AssertionError('one')", "open('/nowhere')"]
 )
-def test_what_is_raised_on_purpose_has_no_such_hint(line: str) -> None:
+def test_expected_errors_have_no_hint(line: str) -> None:
     assert "FLUID_TRACEBACK" not in shown(raised(generated(line)))
 
 
@@ -285,7 +285,7 @@ def test_arguments_that_a_signature_lacks_are_no_bug() -> None:
     assert "FLUID_TRACEBACK" not in shown(error)
 
 
-def test_an_argument_that_nobody_foresaw_reports_what_it_caused() -> None:
+def test_unexpected_argument_has_a_hint() -> None:
     error = raised(fluid.layers.concat, [3])
     if "cannot take" in str(error):
         assert "hint: caused by" in shown(error)

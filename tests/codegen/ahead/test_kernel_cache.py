@@ -54,7 +54,7 @@ def small_job(name="fill", value="1.0"):
     )
 
 
-def test_what_was_put_is_found_again(tmp_path, job):
+def test_kernel_cache_returns_stored_code(tmp_path, job):
     known = kernel_cache(tmp_path)
     assert known.find(job) is None
     known.put(job, CODE)
@@ -70,7 +70,7 @@ def test_what_was_put_is_found_again(tmp_path, job):
 @pytest.mark.parametrize("change", [
     {"gpu": "cuda:80"}, {"source": "x"}, {"types": ()}, {"constants": ()}, {"options": ()},
 ])  # fmt: skip
-def test_whatever_decides_the_code_is_distinguished(tmp_path, job, change):
+def test_kernel_cache_key_covers_all_inputs(tmp_path, job, change):
     known = kernel_cache(tmp_path)
     known.put(job, CODE)
     assert known.find(replace(job, **change)) is None
@@ -78,7 +78,7 @@ def test_whatever_decides_the_code_is_distinguished(tmp_path, job, change):
 
 
 @pytest.mark.parametrize("name", ["about.json", "kernel.cubin", "kernel.ptx"])
-def test_what_is_damaged_is_thrown_away(tmp_path, job, name):
+def test_kernel_cache_drops_damaged_entries(tmp_path, job, name):
     known = kernel_cache(tmp_path)
     size = len((_put(known, job) / name).read_bytes())
     for position in range(0, size, max(1, size // 40)):
@@ -105,7 +105,7 @@ def _put(known, job):
     return place
 
 
-def test_what_was_not_used_for_longest_is_first(tmp_path):
+def test_kernel_cache_evicts_least_recently_used(tmp_path):
     known = kernel_cache(tmp_path)
     jobs = [small_job(value=str(i)) for i in range(4)]
     code = replace(CODE, parameters=(8, 8, 8), files={"ptx": b"", "cubin": bytes(50_000)})

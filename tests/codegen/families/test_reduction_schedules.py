@@ -45,7 +45,7 @@ def test_folds(data, shape, batch, fold, seed):
 
 @drawn(3)
 @given(st.data(), shapes(0, 2, SMALL), BATCHES, SEEDS)
-def test_softmax_and_places(data, shape, batch, seed):
+def test_softmax_and_argmax(data, shape, batch, seed):
     shape = (batch, *shape)
     axis = data.draw(st.integers(-len(shape), len(shape) - 1))
     x = numbers(*shape, low=-5, high=5, seed=seed)

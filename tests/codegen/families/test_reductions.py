@@ -61,7 +61,7 @@ def test_all_of_a_tensor(shape, op, batch):
 
 @drawn(8)
 @given(st.data(), shapes(1, 3), st.booleans(), SEEDS)
-def test_places_of_extremes(data, shape, most, seed):
+def test_argmax_and_argmin(data, shape, most, seed):
     x = integers(*shape, high=9, seed=seed).astype(data.draw(DTYPES))
     attrs = {"axis": data.draw(st.integers(-len(shape), len(shape) - 1))}
     assert_matches_reference(Sample("arg_max" if most else "arg_min", {"X": x}, attrs))

@@ -172,7 +172,7 @@ def test_depthwise_gradients(machine: Machine, element: Type, is_open: bool, cas
 
 
 @on_machines
-def test_depthwise_keeps_nan_where_it_is(machine: Machine) -> None:
+def test_depthwise_propagates_nan(machine: Machine) -> None:
     """A NaN reaches the windows that cover it, through the activation, and no others."""
     rows = axis(9, 3, 1, 1, 1)
     images = np.ones((1, 9, 9, 20), np.float32)
@@ -312,7 +312,7 @@ def test_the_tiles_of_an_axis_have_all_taps_inside_it(axis: StaticWindow) -> Non
         assert [*zip(taps, places, strict=True)] == expected
 
 
-def test_tiles_are_found_without_a_walk_over_the_axis() -> None:
+def test_tiles_are_computed_without_enumerating_the_axis() -> None:
     size = 1 << 40
     assert [tile.number for tile in known_tiles(StaticWindow(size, 3, 1, 1, 1, 1, size), 8)] == [
         1, size // 8 - 2, 1,

@@ -484,7 +484,7 @@ def test_equal_kernels_have_equal_text() -> None:
 
 
 @on_machines
-def test_bounds_checks_find_what_leaves_an_operand(machine: Machine) -> None:
+def test_bounds_checks_find_out_of_bounds_accesses(machine: Machine) -> None:
     case = Case((40,))
     (i,) = case.indices
     x, out = case.ref("X", (20,)), case.ref("Out", (40,))
@@ -494,7 +494,7 @@ def test_bounds_checks_find_what_leaves_an_operand(machine: Machine) -> None:
         run_checked(case.k, machine, arrays)
 
 
-def test_refusal_says_why() -> None:
+def test_not_lowered_has_a_reason() -> None:
     case = Case((40,))
     (i,) = case.indices
     region = Region(0, 4 * 4, 10 * 4)

@@ -60,7 +60,7 @@ def test_an_op_of_many_tensors_has_a_few_lines_of_code_for_each(kind: str) -> No
     np.testing.assert_allclose(actual.reshape(expected.shape), expected, rtol=1e-6)
 
 
-def test_what_may_alias_is_looked_up_once_for_all_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_aliases_are_computed_once_for_all_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[object] = []
     shares = Split.shares
     monkeypatch.setattr(Split, "shares", lambda *given: [calls.append(given), shares(*given)][1])

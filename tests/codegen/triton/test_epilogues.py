@@ -88,7 +88,7 @@ def test_a_batch_norm_is_fused_with_a_residual_and_an_activation(layout, shape, 
 
 
 @pytest.mark.parametrize("tested", [False, True])
-def test_statistics_that_nobody_reads_have_no_memory(tested):
+def test_unread_statistics_have_no_memory(tested):
     text = NORM.format(layout="NHWC", shape="N, 3, 5, 4", tested=tested)
     lines = [line for line in text.splitlines(keepends=True) if not line.startswith("  (Bias@GRAD")]
     kept = "".join(line for line in lines if "tanh" not in line and "scale(" not in line)
@@ -111,7 +111,7 @@ def test_bias_residual_and_activation_are_one_kernel(text):
     compare(text, size=7)
 
 
-def test_a_tail_waits_where_it_writes_over_what_the_head_reads():
+def test_epilogue_in_place_waits_for_anchor_reads():
     compare(RESIDUAL)
     compare(RESIDUAL, size=5)
 

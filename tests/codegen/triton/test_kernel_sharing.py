@@ -28,7 +28,7 @@ def test_equal_layers_share_their_kernels():
     assert set(launches) == set(names)
 
 
-def test_what_is_true_of_arguments_is_an_error():
+def test_kernel_sharing_rejects_specialised_arguments():
     spec, *variants = module(1).kernels
     assert {variant.name for variant in variants} == {spec.name}
     pointers = [kind for kind in spec.types.values() if kind.startswith("*")]
@@ -62,7 +62,7 @@ def test_other_code_is_another_kernel(change):
     assert structural_key(text.split("\n"), {}, {"num_warps": 8}) != one
 
 
-def test_a_first_step_compiles_what_is_compiled_ahead():
+def test_first_step_compiles_the_kernels_built_ahead():
     """Triton's specialisation of launch arguments equals the recorded one, for any batch size."""
     library = pytest.importorskip("triton._C.libtriton")
     backend = pytest.importorskip("triton.backends.nvidia.compiler").CUDABackend

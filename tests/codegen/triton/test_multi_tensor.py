@@ -90,7 +90,7 @@ def test_one_kernel_updates_parameters_of_all_sizes(kind):
 @given(
     shapes=st.lists(st.lists(st.integers(1, 37), min_size=1, max_size=2), min_size=1, max_size=5)
 )
-def test_updates_are_those_of_the_host_whatever_the_sizes(kind, shapes):
+def test_multi_tensor_updates_match_the_host(kind, shapes):
     compare(updates(kind, shapes))
 
 
@@ -100,7 +100,7 @@ def test_updates_in_float16_differ_by_rounding_only(kind):
     compare(updates(kind, [(5,), (33, 41)], "f16"), steps=1, rtol=2e-3, atol=2e-3)
 
 
-def test_noise_is_drawn_by_the_key_of_each():
+def test_multi_tensor_noise_uses_one_key_a_tensor():
     module = compare("""graph main {
   feed keys: i64[4]
   feed d: f32[5]
@@ -135,7 +135,7 @@ def test_numbers_that_advance_are_read_by_all_before():
     assert last.index("tl.store(beta1_pow_ptr") > 0
 
 
-def test_what_begins_anywhere_is_not_read_in_vectors():
+def test_unaligned_operands_are_not_vectorised():
     text = """graph main {
   feed d: f32[10]
   param a: f32[3]

@@ -56,7 +56,7 @@ def ones(n=11):
 # ---- the words ----------------------------------------------------------------------------------
 
 
-def test_kernels_draw_the_words_of_the_reference(tmp_path):
+def test_philox_words_match_the_reference(tmp_path):
     """Philox with whole counters, as a kernel of its own: Random123's vectors are test_philox.py's."""
     helpers = "\n\n".join("@triton.jit\n" + HELPERS[each] for each in with_needed(["philox"]))
     head = "import triton\nimport triton.language as tl\n\n"
@@ -223,7 +223,7 @@ PICTURE = """graph main {
 
 
 @pytest.mark.parametrize("text", [STACK, PICTURE], ids=["stack", "picture"])
-def test_tiles_draw_by_fours_what_lies_together(text):
+def test_tiles_use_all_four_philox_words(text):
     assert "uniform_tile(key" in compare(text).source
     compare(text, size=5)
 
@@ -254,7 +254,7 @@ def drawn_keys(text):
     return show(graph), [note.reason for note in context.missed]
 
 
-def test_a_mask_that_others_read_is_kept():
+def test_dropout_mask_is_stored_if_read():
     text = """graph main {
   feed x: f32[N, 4]
   (Out=y: f32[N, 4], Mask=m: u8[N, 4]) = dropout(X=x)
@@ -334,7 +334,7 @@ def test_training_without_a_seed_differs_from_run_to_run():
     assert not np.allclose(trained(0)[0], trained(0)[0], rtol=1e-2)
 
 
-def test_training_holds_no_mask():
+def test_dropout_mask_is_recomputed_in_training():
     """Only masks that are fetched take memory, a byte an element, from forward to backward."""
     sizes = []
     for wanted in (False, True):
@@ -347,7 +347,7 @@ def test_training_holds_no_mask():
     assert sizes[1] - sizes[0] >= 64 * (48 + 40)
 
 
-def test_what_is_computed_twice_draws_the_same():
+def test_rematerialised_dropout_draws_the_same():
     """Under a budget of memory dropouts are computed again, from the keys that they had."""
     lines = ["  (Out=h0: f32[N, 64]) = tanh(X=x)"]
     for i in range(8):

@@ -48,7 +48,7 @@ def launches(module):
     ("rows", "columns", "count"),
     [(3, 1, 2), (3, 1000, 2), (140, 5000, 2), (67, 33001, 2), (2, 70001, 7)],
 )
-def test_rows_are_held_or_run_through_or_split(rows, columns, count):
+def test_reduction_schedules_persistent_looped_split(rows, columns, count):
     module = compare(ROWS.format(rows=rows, columns=columns), steps=1, rtol=1e-4)
     assert launches(module) == count
     assert ("num_warps" in module.source) == (columns == 5000)
@@ -73,7 +73,7 @@ def test_long_sums_are_made_of_parts(shape):
         ("3000, 2, 50", [0, 2], "2"),
     ],
 )
-def test_what_is_left_may_lie_anywhere(shape, axes, left):
+def test_reductions_over_any_axes(shape, axes, left):
     compare(COLUMNS.format(shape=shape, axes=axes, left=left), steps=1, rtol=1e-4)
 
 
@@ -104,7 +104,7 @@ class TestForms:
 
         monkeypatch.setattr(Seen, "type", property(lambda s: TensorType(DType.FP32, s.shape)))
 
-    def test_neighbours_are_read_side_by_side(self):
+    def test_adjacent_elements_are_loaded_coalesced(self):
         assert not choose_schedule(self.kernel((100,), 50, (0, "r"))).across
         assert choose_schedule(self.kernel((100,), 50, ("r", 0))).across
 

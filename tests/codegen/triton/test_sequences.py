@@ -82,7 +82,7 @@ def test_no_op_of_sequences_waits_for_the_host(build) -> None:
     assert source.count("download(") - source.count("def download(") <= 1
 
 
-def test_what_is_made_of_fed_lod_is_made_and_sent_once_a_step() -> None:
+def test_values_from_lod_are_computed_and_copied_once_a_step() -> None:
     main, _, loss = layers(recurrent)
     source = compiler.compile(main, feed=["x", "y"], fetch=[loss], target="triton").source
     assert source.count("= steps_of(") == 2

@@ -35,7 +35,7 @@ def ordered(text, **feeds):
 
 @pytest.mark.parametrize("dtype", ["f32", "f16", "i32", "f64"])
 @pytest.mark.parametrize("descending", [False, True])
-def test_sorting_keeps_the_order_of_what_is_equal(dtype, descending):
+def test_sort_is_stable(dtype, descending):
     numpy = {"f32": "float32", "f16": "float16", "i32": "int32", "f64": "float64"}[dtype]
     x = np.random.default_rng(1).integers(-6, 6, (3, 37)).astype(numpy)
     if dtype == "f32":

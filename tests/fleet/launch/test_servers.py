@@ -143,7 +143,7 @@ def test_two_workers_and_two_servers_train_as_one_process(tmp_path: Path) -> Non
 @pytest.mark.ps
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["async", "half_async", "geo"])
-def test_workers_that_do_not_wait_come_near_one_process(tmp_path: Path, mode: str) -> None:
+def test_asynchronous_workers_approach_one_process(tmp_path: Path, mode: str) -> None:
     """Small steps move little, so that a worker which comes late moves the losses by less than 5 %."""
     done = launched(tmp_path, "train.py", str(tmp_path), mode)
     assert done.returncode == 0, done.stdout + done.stderr

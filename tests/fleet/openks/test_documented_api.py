@@ -21,7 +21,7 @@ PAGE = HERE.parents[1] / "docs/fleet.md"
 START, END = "<!-- table of OpenKS -->\n", "<!-- end of the table of OpenKS -->\n"
 ROLES, KS = "test_roles", "test_openks"
 CPU, GPU = "test_parameter_server", "test_collective"
-MEET = f"{ROLES}::test_collectives_agree_with_numpy"
+MEET = f"{ROLES}::test_role_maker_collectives_match_numpy"
 TRAIN = "launch/test_servers::test_two_workers_and_two_servers_train_as_one_process"
 TABLES = "test_heterogeneous::test_two_workers_equal_one_process"
 PHOTOS = "openks/test_few_shot::test_photographs_are_84_by_84_in_colour_between_0_and_1"
@@ -68,8 +68,8 @@ TABLE: dict[str, dict[str, str]] = {
         "is_server": f"{KS}::test_both_spellings_answer_the_same",
         "split_files": f"{KS}::test_split_files",
         "init": f"{KS}::test_both_spellings_answer_the_same",
-        "all_reduce_worker": f"{KS}::test_one_worker_alone_needs_nobody",
-        "barrier_workers": f"{KS}::test_one_worker_alone_needs_nobody",
+        "all_reduce_worker": f"{KS}::test_single_worker_needs_no_rendezvous",
+        "barrier_workers": f"{KS}::test_single_worker_needs_no_rendezvous",
     },
     "BaseDistributedOptimizer": {
         "__init__": f"{KS}::test_the_base_optimizer_does_not_define_how_to_distribute"

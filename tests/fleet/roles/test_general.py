@@ -118,7 +118,7 @@ def run_all(maker: str, marks: Path, environments: list[dict[str, str]]) -> list
     return [json.loads(each) for each in results]
 
 
-def test_processes_of_mpirun_meet(tmp_path: Path) -> None:
+def test_mpi_processes_rendezvous(tmp_path: Path) -> None:
     [place] = free_endpoints(1)
     ranks = [{"OMPI_COMM_WORLD_RANK": str(n), "OMPI_COMM_WORLD_SIZE": "2"} for n in range(2)]
     server, worker = run_all(
@@ -131,7 +131,7 @@ def test_processes_of_mpirun_meet(tmp_path: Path) -> None:
     assert worker["summed"] == [1.0, 0.0] and server["summed"] == [0.0, 0.0]
 
 
-def test_workers_and_servers_meet(tmp_path: Path) -> None:
+def test_workers_and_servers_rendezvous(tmp_path: Path) -> None:
     servers, trainers = free_endpoints(2), free_endpoints(2)
     common = {
         "PADDLE_PSERVERS_IP_PORT_LIST": ",".join(servers),

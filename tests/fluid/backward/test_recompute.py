@@ -69,7 +69,7 @@ def test_numbers_are_the_same(block: Any) -> None:
         np.testing.assert_array_equal(result[name], array, err_msg=name)
 
 
-def test_what_is_computed_again_precedes_its_first_reader() -> None:
+def test_recomputed_ops_precede_their_first_reader() -> None:
     main, _, _ = deep(True, plain, depth=4)
     ops = main.global_block().ops
     again = [op for op in ops if any(name.endswith(".subprog_0") for name in op.writes())]
@@ -80,7 +80,7 @@ def test_what_is_computed_again_precedes_its_first_reader() -> None:
     assert again[-1].writes()[0] in after.reads()
 
 
-def test_less_is_kept() -> None:
+def test_recompute_lowers_peak_memory() -> None:
     def peak(check: bool) -> int:
         main, _, loss = deep(check, plain, depth=30)
         graph = to_graph(main, {"x": (1000, WIDTH), "y": (1000, 1)}, [loss.name])
@@ -95,7 +95,7 @@ def test_state_moves_once() -> None:
         assert sum(name in op.writes() for op in main.global_block().ops) == 1
 
 
-def test_random_ops_are_kept() -> None:
+def test_recompute_skips_random_ops() -> None:
     main, _, _ = deep(True, dropped)
     kinds = [op.type for op in main.global_block().ops]
     assert kinds.count("dropout") == 9

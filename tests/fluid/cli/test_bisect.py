@@ -81,9 +81,7 @@ def test_feeds_come_from_files(program: Path, capsys: Any) -> None:
         (["--size", "M=3"], "has no open size 'M'; it has: N"),
     ],
 )
-def test_what_cannot_be_done_is_an_error(
-    program: Path, arguments: list[str], message: str, capsys: Any
-) -> None:
+def test_bisect_errors(program: Path, arguments: list[str], message: str, capsys: Any) -> None:
     assert main(["bisect", str(program), *arguments]) == 2
     assert message in capsys.readouterr().err
 
@@ -122,7 +120,7 @@ def test_a_generated_module_is_run(program: Path, capsys: Any) -> None:
     assert "passes cannot run on generated code" in capsys.readouterr().err
 
 
-def test_what_only_one_reads_must_be_given(program: Path, capsys: Any) -> None:
+def test_compare_needs_feeds_of_both_models(program: Path, capsys: Any) -> None:
     other = Path("other.ir")
     other.write_text(PROGRAM.replace("param w", "param v").replace("Y=w", "Y=v"))
     assert main(["compare", str(program), str(other)]) == 2

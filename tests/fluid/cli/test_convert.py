@@ -117,7 +117,7 @@ def test_call_stacks_go_and_unknown_fields_stay(capsys, tmp_path: Path):
     assert "without call stacks" in printed
 
 
-def test_what_is_an_error(capsys, tmp_path: Path):
+def test_convert_errors(capsys, tmp_path: Path):
     printed = run(capsys, LINE, tmp_path / "line.pdmodel").splitlines()
     assert (
         printed[0]

@@ -92,7 +92,7 @@ def with_ops(folder: Path, *ops: tuple[str, dict[str, Any], dict[str, Any]]) -> 
     return folder
 
 
-def test_ops_nobody_knows_are_named_before_anything_runs(capsys, tmp_path):
+def test_infer_names_unknown_ops(capsys, tmp_path):
     unknown = ("no_such_op", {"X": ["x"]}, {})
     shown = run(capsys, with_ops(tmp_path / "m", unknown, unknown), "--describe", code=1)
     assert "unsupported: 2 ops" in shown
@@ -104,7 +104,7 @@ def test_ops_nobody_knows_are_named_before_anything_runs(capsys, tmp_path):
     assert "no_such_op" in refused(capsys, tmp_path / "m", "--input", x)
 
 
-def test_attributes_and_slots_nobody_knows_are_named(capsys, tmp_path):
+def test_infer_names_unknown_attributes_and_slots(capsys, tmp_path):
     odd = ("relu", {"X": ["x"]}, {"slope": 1.0})
     bare = ("mul", {"X": ["x"]}, {})
     shown = run(capsys, with_ops(tmp_path / "m", odd, bare), "--describe", code=1)
@@ -264,7 +264,7 @@ def test_numbers_that_do_not_fit(capsys, model, given, message):
     assert message in refused(capsys, model, "--input", given)
 
 
-def test_what_is_no_text(capsys, tmp_path):
+def test_infer_rejects_invalid_text(capsys, tmp_path):
     path = tmp_path / "x.bin"
     path.write_bytes(b"\xff\xfe\x00\x01")
     assert "is neither an array" in refused(capsys, LINE, "--input", path)
@@ -295,7 +295,7 @@ def test_offsets_without_their_array_or_of_other_numbers(capsys, tmp_path):
 # ---- what comes out ----
 
 
-def test_every_row_is_shown_where_asked(capsys, tmp_path):
+def test_infer_shows_all_rows_on_request(capsys, tmp_path):
     feed = {name: array for name, array in recorded("lenet_bn").items() if name != "out"}
     np.savez(tmp_path / "feed.npz", **feed)
     shown = run(capsys, LENET, "--input", tmp_path / "feed.npz", "--show", "all")
@@ -395,7 +395,7 @@ def test_whole_numbers_and_offsets_must_be_equal(capsys, tmp_path):
     assert "differ" in run(capsys, *inputs, "--check", against(tmp_path, **other), code=1)
 
 
-def test_what_cannot_be_compared(capsys, feed, tmp_path):
+def test_infer_check_errors(capsys, feed, tmp_path):
     theirs = against(tmp_path, a=PRICES, b=PRICES)
     message = refused(capsys, LINE, "--input", feed, "--check", theirs)
     assert "is missing; there is a, b" in message

@@ -70,7 +70,7 @@ def test_sequences_that_no_op_reads_need_not_be_given(capsys, saved, tmp_path):
     assert result(capsys, saved(build), array).tolist() == [[2.0]] * 2
 
 
-def test_what_no_op_can_use_names_the_feed_and_the_op(capsys, saved, tmp_path):
+def test_unusable_feed_names_feed_and_op(capsys, saved, tmp_path):
     array = fed(tmp_path, np.ones((2, 4, 8, 8), "float32"))
     assert cli.main(["infer", str(saved(convolution)), "--input", str(array)]) == 2
     message = capsys.readouterr().err

@@ -47,7 +47,7 @@ def test_files_beyond_the_limit_are_not_read(capsys: pytest.CaptureFixture[str])
     assert "more than the memory limit of 100 B: nothing was read" in message
 
 
-def test_what_only_the_data_sizes_is_rejected_by_the_system(
+def test_data_dependent_sizes_are_limited_by_the_system(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     with fluid.program_guard(fluid.Program(), fluid.Program()), fluid.unique_name.guard():
@@ -65,7 +65,7 @@ def test_what_only_the_data_sizes_is_rejected_by_the_system(
 
 
 @pytest.mark.parametrize("limit", ["60%", "much"])
-def test_what_is_no_size_is_rejected(capsys: pytest.CaptureFixture[str], limit: str) -> None:
+def test_memory_limit_rejects_invalid_sizes(capsys: pytest.CaptureFixture[str], limit: str) -> None:
     with pytest.raises(SystemExit):
         cli.main(["infer", str(LINE), "--memory-limit", limit])
     assert "is not a size, like 500MB or 2GiB" in capsys.readouterr().err

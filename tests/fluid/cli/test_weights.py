@@ -86,7 +86,7 @@ def test_a_folder_of_parameters_alone(capsys, exe, tmp_path: Path):
     assert "  deep/w     float32  [3, 2]" in run(capsys, tmp_path)
 
 
-def test_what_cannot_be_read_or_written(capsys, tmp_path: Path):
+def test_weights_errors(capsys, tmp_path: Path):
     assert "holds no model" in refused(capsys, tmp_path)
     assert "does not exist" in refused(capsys, tmp_path / "none")
     assert "must end in .npz" in refused(capsys, LINE, "--npz", tmp_path / "w.txt")

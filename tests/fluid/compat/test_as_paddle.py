@@ -90,13 +90,13 @@ except ImportError as error:
 """
 
 
-def test_whatever_scripts_import_is_found(tmp_path: Path) -> None:
+def test_paddle_imports_are_served(tmp_path: Path) -> None:
     done = python("-c", IMPORTS, folder=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "cannot import name 'nothing_like_it' from 'paddle.fluid.layers'" in done.stdout
 
 
-def test_nothing_is_served_unasked(tmp_path: Path) -> None:
+def test_paddle_is_not_served_by_default(tmp_path: Path) -> None:
     done = python("-c", "import fluid, paddle", folder=tmp_path)
     assert "No module named 'paddle'" in done.stderr
 
@@ -275,7 +275,7 @@ print(importlib.util.find_spec("nothing_of_that_name"))
 """
 
 
-def test_what_there_is_not_reports_why(tmp_path: Path) -> None:
+def test_missing_modules_report_why(tmp_path: Path) -> None:
     done = python("-c", ABSENT, folder=tmp_path)
     assert done.returncode == 0, done.stderr
     contrib, dygraph, before, name, other = done.stdout.splitlines()

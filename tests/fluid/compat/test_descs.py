@@ -32,7 +32,7 @@ def test_a_description_reads_the_program(program):
     assert block.find_var(b"y") is None
 
 
-def test_what_a_description_changes_the_program_has(program):
+def test_desc_edits_change_the_program(program):
     block = program.desc.block(0)
     version = program.version
     block.op(0)._set_attr("y_num_col_dims", 2)
@@ -46,7 +46,7 @@ def test_what_a_description_changes_the_program_has(program):
     assert [op.type for op in program.global_block().ops] == ["mul"]
 
 
-def test_a_program_is_made_of_descriptions():
+def test_program_is_built_from_descs():
     desc = core.ProgramDesc()
     block = desc.block(0)
     for name, shape in ((b"x", [2, 3]), (b"y", [3, 4])):

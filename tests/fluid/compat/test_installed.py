@@ -11,7 +11,7 @@ from fluid.compat.installed import VersionError
 from fluid.running.flags import from_env
 
 
-def test_flags_keep_what_they_are_given() -> None:
+def test_flags_are_set() -> None:
     name = "FLAGS_eager_delete_tensor_gb"
     assert fluid.get_flags(name) == {name: 0.0}
     fluid.set_flags({name: 1, "FLAGS_benchmark": True})
@@ -40,7 +40,7 @@ def test_flags_that_are_rejected(flags: Any, error: type[Exception], message: st
     assert fluid.get_flags(list(before)) == before
 
 
-def test_flags_that_are_asked_for_wrongly() -> None:
+def test_flag_errors() -> None:
     with pytest.raises(ValueError, match=r"FLAGS_benchmarks cannot get its value.*did you mean"):
         fluid.get_flags("FLAGS_benchmarks")
     with pytest.raises(TypeError, match="must be str or list or tuple, but received int 3"):
@@ -104,7 +104,7 @@ def test_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
             places()
 
 
-def test_core_has_what_scripts_take_from_it() -> None:
+def test_core_has_names_that_scripts_import() -> None:
     assert core.CPUPlace() == fluid.CPUPlace()
     assert (core.LoDTensor, core.LoDTensorArray) == (fluid.LoDTensor, fluid.LoDTensorArray)
     assert fluid.Tensor is fluid.LoDTensor

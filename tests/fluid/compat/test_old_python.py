@@ -81,7 +81,7 @@ def test_each_is_reported_once(done: subprocess.CompletedProcess[str]) -> None:
     assert done.stderr.count("fluid run --cpu: CUDAPlace is taken as CPUPlace\n") == 1
 
 
-def test_what_stays_missing_reports_why(done: subprocess.CompletedProcess[str]) -> None:
+def test_missing_libraries_report_why(done: subprocess.CompletedProcess[str]) -> None:
     assert "cannot import name 'IrGraph'" in done.stderr
     assert "hint: graphs of the native library are not here; the blocks and ops" in done.stderr
 
@@ -163,7 +163,7 @@ def test_folders_and_files(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-def test_getargspec_of_what_it_cannot_describe() -> None:
+def test_getargspec_errors() -> None:
     with pytest.raises(ValueError, match="keyword-only"):
         getargspec(lambda *, a: a)
 

@@ -93,7 +93,7 @@ def test_training_is_that_of_the_reference() -> None:
     np.testing.assert_allclose(losses, RECORDED["out.losses"], rtol=1e-4)
 
 
-def test_beam_search_finds_what_the_reference_found() -> None:
+def test_beam_search_matches_the_reference() -> None:
     beams, place = [[1] * 3] * 2, fluid.CPUPlace()
     with fluid.scope_guard(fluid.Scope()):
         exe, main, fetched = ready(inference, "infer.")

@@ -31,7 +31,7 @@ def test_sizes_and_types() -> None:
     assert (core.AttrType.BOOL, core.AttrType.BOOLS, core.AttrType.LONGS) == (6, 7, 11)
 
 
-def test_what_is_accepted_and_changes_nothing() -> None:
+def test_ignored_settings_are_accepted() -> None:
     core.init_devices(True)
     core.set_num_threads(2)
     assert not core.is_compiled_with_mkldnn()

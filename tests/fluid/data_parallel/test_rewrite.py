@@ -105,7 +105,7 @@ def test_owned_parameters_have_the_same_values(name: str, optimizer: Any) -> Non
     assert set(shards.owner.values()) == {0, 1} and shards.state
 
 
-def test_each_rank_updates_what_it_owns() -> None:
+def test_ranks_update_owned_parameters() -> None:
     training("digits_mlp", fluid.optimizer.Adam(0.01))
     built = build(
         fluid.default_main_program(), strategy(reduce_strategy=Strategy.ReduceStrategy.Reduce), 2

@@ -100,7 +100,7 @@ def test_feeds_that_do_not_fit(
     assert len(runner.run([loss], feed={"x": X})[0]) == 2
 
 
-def test_what_cannot_be_fetched(loss: fluid.Variable) -> None:
+def test_fetch_errors(loss: fluid.Variable) -> None:
     runner = fluid.ParallelExecutor(False, loss_name=loss.name)
     with pytest.raises(EnforceNotMet, match="nobody"):
         runner.run(["nobody"], feed={"x": X})

@@ -146,7 +146,7 @@ def test_as_many_runs_at_once_as_asked_for():
     assert len(model.memory().lanes) == 1
 
 
-def test_memory_is_given_back():
+def test_predictor_frees_memory():
     model, feed = predictor("resnet_cifar8"), recorded("resnet_cifar8")[0]
     (before,) = model.run(feed)
     model.release()
@@ -262,7 +262,7 @@ def test_sequences_without_a_lod():
         predictor("tagger_gru_crf").run({"words": np.zeros((4, 1), "int64")})
 
 
-def test_what_is_no_model(tmp_path: Path):
+def test_predictor_load_errors(tmp_path: Path):
     with pytest.raises(ValueError, match="no directory"):
         fluid.create_predictor(tmp_path / "none")
     with pytest.raises(FileNotFoundError, match="no saved program"):

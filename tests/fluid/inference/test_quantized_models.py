@@ -94,7 +94,7 @@ def test_training_without_its_state_is_an_error() -> None:
         ranged({"bit_length": 17, "is_test": True})
 
 
-def test_what_quantizers_note_of_variables_has_no_effect() -> None:
+def test_quantizer_attributes_have_no_effect() -> None:
     main = fluid.Program()
     with fluid.program_guard(main, fluid.Program()):
         x = fluid.data("x", [2, 3])
@@ -108,7 +108,7 @@ def test_what_quantizers_note_of_variables_has_no_effect() -> None:
     assert got.tolist() == [[1.0] * 3] * 2
 
 
-def test_nothing_is_learnt_through_what_is_rounded() -> None:
+def test_rounding_has_a_straight_through_gradient() -> None:
     main = fluid.Program()
     with fluid.program_guard(main, fluid.Program()):
         x = fluid.data("x", [2, 3])

@@ -350,7 +350,7 @@ def test_a_function_that_only_looks(exe: fluid.Executor) -> None:
     np.testing.assert_allclose(got, 2 * value(3))
 
 
-def test_what_is_printed(exe: fluid.Executor, capsys: pytest.CaptureFixture[str]) -> None:
+def test_print_output(exe: fluid.Executor, capsys: pytest.CaptureFixture[str]) -> None:
     x = given(3)
     layers.Print(x, message="seen", summarize=2, first_n=2, print_tensor_lod=False)
     for _ in range(3):

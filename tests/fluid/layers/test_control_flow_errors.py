@@ -53,7 +53,7 @@ def refused(kind: type[Exception], match: str, build: Callable[[], Any]) -> None
         (lambda: layers.while_loop(lambda i: i, lambda i: i, [number()]), "return a boolean"),
     ],
 )
-def test_what_a_loop_cannot_take(build: Callable[[], Any], match: str) -> None:
+def test_loop_errors(build: Callable[[], Any], match: str) -> None:
     refused(TypeError, match, build)
 
 
@@ -109,9 +109,7 @@ def test_an_error_in_a_block_takes_it_out_again() -> None:
         ),
     ],
 )
-def test_what_a_branch_cannot_take(
-    kind: type[Exception], match: str, build: Callable[[], Any]
-) -> None:
+def test_branch_errors(kind: type[Exception], match: str, build: Callable[[], Any]) -> None:
     with pytest.raises(kind, match=match):
         build()
     assert default_main_program().current_block_idx == 0
@@ -277,11 +275,11 @@ def test_a_dynamic_rnn_over_rows_without_lod(exe: fluid.Executor) -> None:
         ("inputs", lambda: layers.rnn(layers.GRUCell(8), 3)),
     ],
 )
-def test_what_is_of_another_kind(match: str, build: Callable[[], Any]) -> None:
+def test_variable_kind_errors(match: str, build: Callable[[], Any]) -> None:
     refused(TypeError, match, build)
 
 
-def test_skipping_what_a_function_does_not_take() -> None:
+def test_skipped_arguments_are_errors() -> None:
     skip = lambda: layers.py_func(abs, x(3), x(3, name="y"), abs, x(3, name="z"))  # noqa: E731
     refused(ValueError, "Variable z is not found", skip)
 
@@ -295,7 +293,7 @@ def test_an_assertion_that_fails(exe: fluid.Executor) -> None:
         exe.run(feed={"x_0": failed}, fetch_list=[values])
 
 
-def test_a_step_output_that_nobody_declared(exe: fluid.Executor) -> None:
+def test_undeclared_step_output_is_an_error(exe: fluid.Executor) -> None:
     rnn = layers.StaticRNN()
     with rnn.step():
         rnn.step_output(rnn.step_input(x(2)) * 2.0)

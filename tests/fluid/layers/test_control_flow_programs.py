@@ -38,7 +38,7 @@ def slots(op: Any, held: dict[str, list[str]]) -> str:
     return ", ".join(f"{slot}={'+'.join(order(held[slot]))}" for slot in sorted(held) if held[slot])
 
 
-def test_every_block_of_gradients_lies_beside_its_forward_block() -> None:
+def test_grad_blocks_follow_their_forward_block() -> None:
     program = fluid.Program()
     with fluid.unique_name.guard(), fluid.program_guard(program, fluid.Program()):
         fluid.backward.append_backward(MODELS[2](fluid))

@@ -98,7 +98,7 @@ def test_adaptive_pools() -> None:
 # ---- normalisation
 
 
-def test_layer_norm_has_what_is_asked_for() -> None:
+def test_layer_norm_parameters() -> None:
     layers.layer_norm(image(), scale=False, begin_norm_axis=2)
     assert [(p.name, p.shape) for p in default_main_program().all_parameters()] == [
         ("layer_norm_0.b_0", (64,))

@@ -39,7 +39,7 @@ def server_program(endpoint, optimizer_mode=False):
     return created
 
 
-def test_a_client_receives_what_the_server_made_of_what_it_sent():
+def test_send_and_recv_round_trip():
     endpoint = free_endpoints(1)[0]
     program, scope = server_program(endpoint), fluid.Scope()
     run = {"target": fluid.Executor().run, "args": (program,), "kwargs": {"scope": scope}}

@@ -134,7 +134,7 @@ def test_embeddings_are_distinguished(exe: fluid.Executor) -> None:
 # ---- sequences ----------------------------------------------------------------------------------
 
 
-def test_tags_are_learnt_whatever_the_lengths(exe: fluid.Executor) -> None:
+def test_crf_learns_tags_of_any_lengths(exe: fluid.Executor) -> None:
     words, tags = data("words", 5, lod=1), data("tags", 1, dtype="int64", lod=1)
     scores = layers.fc(words, 3)
     transition = fluid.ParamAttr(name="transition")
@@ -234,7 +234,7 @@ def test_some_tokens_do_not_count(exe: fluid.Executor) -> None:
 # ---- many classes -------------------------------------------------------------------------------
 
 
-def test_nce_writes_what_1_8_5_writes() -> None:
+def test_nce_appends_the_ops_of_1_8_5() -> None:
     x, label = data("x", 3), data("label", 2, dtype="int64")
     out = layers.nce(x, label, 7, sampler="log_uniform", is_sparse=True, seed=5)
     op, *rest = written()
@@ -259,7 +259,7 @@ def test_nce_of_a_given_distribution() -> None:
     assert all(var.stop_gradient for var in table)
 
 
-def test_what_nce_rejects() -> None:
+def test_nce_errors() -> None:
     x, label = data("x", 3), data("label", 1, dtype="int64")
     with pytest.raises(ValueError, match=r"sampler of nce must be one of .* not 'zipf'"):
         layers.nce(x, label, 3, sampler="zipf")
@@ -334,7 +334,7 @@ def test_own_paths(exe: fluid.Executor) -> None:
         ({"num_classes": 4, "is_custom": True}, "needs path_table, path_code, num_classes"),
     ],
 )
-def test_what_a_tree_rejects(options: dict[str, Any], why: str) -> None:
+def test_hsigmoid_errors(options: dict[str, Any], why: str) -> None:
     with pytest.raises(ValueError, match=why):
         layers.hsigmoid(data("x", 3), data("label", 1, dtype="int64"), **options)
 

@@ -111,7 +111,7 @@ def test_other_layers(
     assert (out.name, out.shape) == (name, shape)
 
 
-def test_what_has_no_gradient_stops_them() -> None:
+def test_ops_without_gradient_stop_gradients() -> None:
     for out in (*layers.argsort(x()), *layers.topk(x(), 1), layers.argmin(x())):
         assert out.stop_gradient
 

@@ -83,7 +83,7 @@ def tagged(*wanted: int) -> dict[str, Any]:
     return {"x": EMBEDDED, "tags": tags, "wanted": np.array(wanted)}
 
 
-def test_what_filter_by_instag_records() -> None:
+def test_filter_by_instag_appends_one_op() -> None:
     passed, weights, _ = weighted_instances()
     (op,) = (op for op in default_main_program().global_block().ops if op.type == FILTER)
     assert (op.attr("is_lod"), op.attr("out_val_if_empty")) == (False, 7)

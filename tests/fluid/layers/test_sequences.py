@@ -215,7 +215,7 @@ def test_a_memory_learns_which_row_came_first(exe: fluid.Executor) -> None:
     assert np.mean(seen[-10:]) < 0.2 * np.mean(seen[:10])
 
 
-def test_padding_comes_off_again(exe: fluid.Executor) -> None:
+def test_sequence_unpad_inverts_pad(exe: fluid.Executor) -> None:
     x = rows(2)
     x.stop_gradient = False
     padded, length = layers.sequence_pad(x, layers.fill_constant([1], "float32", 9.0))

@@ -92,14 +92,14 @@ def test_concat_and_split_undo_each_other() -> None:
     np.testing.assert_array_equal(computed(whole, cube=CUBE), CUBE)
 
 
-def test_split_does_not_lose_what_remains() -> None:
+def test_split_keeps_the_remainder() -> None:
     table = fed("table", TABLE, batch=True)
     halves = layers.split(table, 2, dim=0)
     with pytest.raises(ValueError, match=r"size 3 cannot be split into \[1, 1\]"):
         computed(halves, table=TABLE[:3])
 
 
-def test_gradient_of_what_nobody_wants_among_others() -> None:
+def test_unread_outputs_have_zero_gradients() -> None:
     table, other = fed("table", TABLE), fed("other", TABLE)
     table.stop_gradient = True
     loss = layers.reduce_sum(layers.square(layers.concat([table, other], axis=1)))
@@ -130,7 +130,7 @@ def test_rows_that_are_taken_and_put_back() -> None:
     np.testing.assert_array_equal(result[1], want)
 
 
-def test_where_and_what_comes_of_it() -> None:
+def test_where_indices_feed_gather() -> None:
     table = fed("table", TABLE)
     places = layers.where(layers.greater_than(table, layers.fill_constant([1], "float32", 7.5)))
     chosen = layers.gather_nd(table, places)
@@ -140,7 +140,7 @@ def test_where_and_what_comes_of_it() -> None:
     np.testing.assert_array_equal(result[1], TABLE[TABLE > 7.5])
 
 
-def test_columns_of_places() -> None:
+def test_where_returns_index_rows() -> None:
     table = fed("table", TABLE)
     rows, columns = layers.nonzero(table, as_tuple=True)
     result = computed([rows, columns], table=TABLE)
@@ -242,7 +242,7 @@ def test_the_rank_is_one_number() -> None:
     assert computed(layers.rank(fed("cube", CUBE)), cube=CUBE) == 3
 
 
-def test_what_has_the_shape_of_another() -> None:
+def test_like_ops_take_the_shape_of_their_input() -> None:
     cube = fed("cube", CUBE, batch=True)
     result = computed(
         [
@@ -281,7 +281,7 @@ def test_random_crops_differ_from_step_to_step() -> None:
     assert len(corners) > 1
 
 
-def test_a_crop_without_a_seed_starts_by_chance() -> None:
+def test_random_crop_without_a_seed_varies() -> None:
     layers.random_crop(fed("image", CUBE), [2, 2])
     assert [op.type for op in default_startup_program().global_block().ops] == ["randint"]
 

@@ -84,7 +84,7 @@ def test_some_parameters_are_not_averaged() -> None:
     assert [op.input("param") for op in averaged] == [["fc_0.b_0"]]
 
 
-def test_every_k_steps_parameters_go_part_of_the_way_back() -> None:
+def test_lookahead_interpolates_every_k_steps() -> None:
     optimizer.LookaheadOptimizer(optimizer.SGD(0.1), alpha=0.5, k=2).minimize(falling())
     executor = steps(1)
     assert (value(), value("w@SLOW")) == pytest.approx((0.9, 1.0))
@@ -106,6 +106,6 @@ BAD: list[tuple[Any, type[Exception], str]] = [
 
 
 @pytest.mark.parametrize(("make", "error", "message"), BAD)
-def test_what_cannot_be_had(make: Any, error: type[Exception], message: str) -> None:
+def test_average_errors(make: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         make()

@@ -153,7 +153,7 @@ def test_padding_is_not_trained(sparse: bool) -> None:
         assert (result["emb"][[0, 1, 3, 4]] != start[[0, 1, 3, 4]]).all()
 
 
-def test_what_is_remembered() -> None:
+def test_optimizer_state_names() -> None:
     expected = {
         "adagrad": ["moment"],
         "decayed": ["moment"],

@@ -30,7 +30,7 @@ def described(folder, mode, **more):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_they_learn_what_one_process_does(tmp_path, mode):
+def test_asynchronous_training_matches_one_process(tmp_path, mode):
     job = described(tmp_path, mode, model="digits", rows=64, steps=100, rate=0.1)
     reached = held_out_loss(job, threads.trained(job)[0])
     assert abs(reached - held_out_loss(job, alone(job)[0])) <= 1.5 * BAND

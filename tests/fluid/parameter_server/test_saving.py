@@ -96,7 +96,7 @@ def test_counters_of_trainers_that_do_not_wait_are_loaded_as_their_sum():
     assert parts_of(created[1]) == {}
 
 
-def test_with_geo_trainers_save_what_optimizers_remember():
+def test_geo_trainers_save_optimizer_state():
     settings = config(sync_mode=False, geo_sgd_mode=True)
     build = wide(lambda: fluid.optimizer.Momentum(0.1, 0.9))
     transpiler, main, _, _ = transpiled(build, config=settings, sync_mode=False)

@@ -25,7 +25,7 @@ def parameters(program: fluid.Program) -> dict[str, tuple[bool, bool]]:
     return {p.name: (p.trainable, p.stop_gradient) for p in program.all_parameters()}
 
 
-def test_parameters_come_back_as_such() -> None:
+def test_parameters_round_trip() -> None:
     main = model()
     parsed = Program.parse_from_string(main.desc.serialize_to_string())
     assert parsed.global_block().var("x").stop_gradient
@@ -47,7 +47,7 @@ def test_a_parsed_program_trains() -> None:
     assert {"fc_0.w_0", "fc_0.b_0"} <= {param.name for param, _ in pairs}
 
 
-def test_what_is_added_is_unknown_to_the_format_of_1_8_5() -> None:
+def test_added_fields_are_unknown_to_1_8_5() -> None:
     main = model()
     (block,) = parse(main.desc.serialize_to_string()).many("blocks", Message)
     flags = {var.one("name", str): var.unknown for var in block.many("vars", Message)}
@@ -61,7 +61,7 @@ def plain(program: fluid.Program) -> fluid.Program:
     return Program.parse_from_string(dump_program(program))
 
 
-def test_without_a_word_parameters_are_what_is_only_read() -> None:
+def test_unmarked_parameters_are_read_only_variables() -> None:
     main = model()
     main.global_block().create_var(name="counter", shape=[1], dtype="int64", persistable=True)
     result = parameters(plain(main))
@@ -69,7 +69,7 @@ def test_without_a_word_parameters_are_what_is_only_read() -> None:
     assert not result["batch_norm_0.w_1"][0]
 
 
-def test_without_a_word_parameters_are_what_is_trained() -> None:
+def test_unmarked_parameters_are_trained_variables() -> None:
     main = model()
     loss = main.global_block().var(main.global_block().ops[-1].output("Out")[0])
     fluid.optimizer.Momentum(0.1, 0.9).minimize(loss)

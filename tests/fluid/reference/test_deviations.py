@@ -59,7 +59,7 @@ def test_a_feed_of_another_shape_is_rejected_at_once(exe: Any) -> None:
         exe.run(feed={"x": X[:, :2]}, fetch_list=[mean])
 
 
-def test_state_that_no_startup_made(exe: Any) -> None:
+def test_uninitialised_state_is_named(exe: Any) -> None:
     """The reference reports that a tensor holds no memory, and hints at the order of startup."""
     mean = net()
     with pytest.raises(NotInitialized, match=r"'fc_0\.w_0' is not initialised") as caught:
@@ -125,7 +125,7 @@ def test_parameters_of_a_parsed_program() -> None:
     assert [param.name for param in parsed.all_parameters()] == ["fc_0.w_0", "fc_0.b_0"]
 
 
-def test_a_prefix_precedes_every_name_that_is_made() -> None:
+def test_name_prefix_applies_to_generated_names() -> None:
     """As in the reference: files of checkpoints have these names."""
     with fluid.unique_name.guard("D/"):
         mean = net()
@@ -136,7 +136,7 @@ def test_a_prefix_precedes_every_name_that_is_made() -> None:
     ]
 
 
-def test_layers_of_one_shape_do_not_start_alike(exe: Any) -> None:
+def test_layers_of_one_shape_have_different_seeds(exe: Any) -> None:
     """Under a fixed seed they do in the reference."""
     fluid.default_startup_program().random_seed = 3
     x = fluid.layers.data("x", [3])

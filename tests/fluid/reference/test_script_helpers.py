@@ -20,7 +20,7 @@ from fluid.layers.layer_functions import (
 pytestmark = pytest.mark.usefixtures("fresh_programs")
 
 
-def test_a_network_is_drawn(tmp_path):
+def test_net_drawer_draws_a_network(tmp_path):
     layers.fc(fluid.data("x", [None, 3]), 4)
     path = tmp_path / "net.gv"
     programs = fluid.default_startup_program(), fluid.default_main_program()

@@ -33,7 +33,7 @@ def test_fetch_lists_are_nested(exe: Any) -> None:
     assert exe.run(feed={"x": X}, fetch_list=[[], a])[0][0, 0] == 2.0
 
 
-def test_what_minimize_returns_is_fetched_as_nothing(exe: Any) -> None:
+def test_fetching_the_result_of_minimize(exe: Any) -> None:
     loss, ops = trained(exe)
     for fetch in ([loss, ops], [loss, ops[0]], [ops, loss]):
         (value,) = exe.run(feed={"x": X}, fetch_list=fetch, use_prune=True)
@@ -116,7 +116,7 @@ def detection_map(exe: Any, found: Any, true: Any, lengths: Any = ([3], [2])) ->
 FOUND = [[1, 0.9, 0, 0, 1, 1], [1, 0.8, 0, 0, 0.9, 0.9], [2, 0.7, 0.1, 0.1, 0.3, 0.3]]
 
 
-def test_classes_of_which_nothing_is_found_count_as_nothing(exe: Any) -> None:
+def test_undetected_classes_count_as_zero(exe: Any) -> None:
     true = [[1, 0, 0, 1, 1], [3, 0, 0, 1, 1]]
     assert detection_map(exe, FOUND, true) == 0.5
 
@@ -161,7 +161,7 @@ def test_counts_of_auc_are_lists() -> None:
     assert auc.eval() == 1.0
 
 
-def test_names_of_what_optimizers_remember() -> None:
+def test_optimizer_state_names() -> None:
     loss = layers.mean(layers.fc(fluid.data("x", [None, 3]), 1))
     adam = fluid.optimizer.Adam(0.1)
     adam.minimize(loss)
@@ -226,7 +226,7 @@ def test_gates_are_clipped_as_in_the_reference(exe: Any) -> None:
     np.testing.assert_allclose(free, [3.783506e-44, 1.92875e-22, 1, 1], rtol=1e-4, atol=1e-43)
 
 
-def test_restored_places_have_no_sequences(exe: Any) -> None:
+def test_restored_indices_have_no_lod(exe: Any) -> None:
     boxes = layers.data("boxes", [4], lod_level=1)
     _, restore = layers.distribute_fpn_proposals(boxes, 2, 5, 4, 224)
     rows = np.array([[0, 0, 100, 100], [0, 0, 300, 300], [0, 0, 20, 20]], "float32")
@@ -247,7 +247,7 @@ def test_restored_places_have_no_sequences(exe: Any) -> None:
         (lambda: layers.fill_constant([], "float32", 1.0), AssertionError),
     ],
 )
-def test_what_is_rejected(layer: Any, error: type[Exception]) -> None:
+def test_rejected_calls(layer: Any, error: type[Exception]) -> None:
     with pytest.raises(error):
         layer()
 

@@ -39,7 +39,7 @@ def test_ranks_and_gradients(exe: Any) -> None:
         assert (by_sums == 0.5).all()
 
 
-def test_element_types_stay_what_they_are(exe: Any) -> None:
+def test_branch_results_keep_their_dtypes(exe: Any) -> None:
     x, p = inputs()
     out = layers.cond(p > 0.0, lambda: x, lambda: layers.cast(x, "int64"))
     (floats,) = exe.run(feed={"x": X, "p": number(1)}, fetch_list=[out])
@@ -117,7 +117,7 @@ def test_in_a_loop_it_is_an_error(exe: Any) -> None:
         exe.run(feed={"x": X}, fetch_list=[total])
 
 
-def test_what_ran_is_explained(exe: Any) -> None:
+def test_branches_are_explained(exe: Any) -> None:
     x, p = inputs()
     out = layers.cond(p > 0.0, lambda: layers.exp(x), lambda: layers.reduce_sum(x, 1))
     pages = []

@@ -46,7 +46,7 @@ def loading(block: Any, path: Path, **attrs: Any) -> Any:
     return out
 
 
-def test_what_is_computed_is_saved_and_loaded(block: Any, tmp_path: Path) -> None:
+def test_save_and_load_ops_round_trip(block: Any, tmp_path: Path) -> None:
     x = fluid.data("x", [None, 3])
     saving(block, tmp_path / "in" / "doubled", layers.scale(x, 2.0))
     out = layers.scale(loading(block, tmp_path / "in" / "doubled"), 10.0)

@@ -193,7 +193,7 @@ def test_a_time_limit_and_ctrl_c_on_a_system_without_alarms(
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "nan", "inf", "soon"])
-def test_what_is_no_time_limit(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_time_limit_errors(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         cli.main(["infer", "none", f"--time-limit={text}"])
     assert "is not a number of seconds above 0" in capsys.readouterr().err

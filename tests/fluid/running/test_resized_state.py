@@ -46,7 +46,7 @@ def test_a_model_trains_beside_it(exe: Any) -> None:
     np.testing.assert_allclose(results, [2.3333333, 0.45, -1.9476191], rtol=1e-5)
 
 
-def test_what_is_fed_is_taken_and_what_is_missing_is_an_error(exe: Any) -> None:
+def test_resized_state_is_fed_or_missing(exe: Any) -> None:
     rows = collected()
     with pytest.raises(NotInitialized, match="'rows' has no value"):
         exe.run(feed={"x": ROWS}, fetch_list=[rows])

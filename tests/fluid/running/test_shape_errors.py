@@ -62,7 +62,7 @@ def message(build: Build, shape: list[int]) -> str:
 
 @pytest.mark.skipif(detected() is None, reason="no native code for this CPU")
 @pytest.mark.parametrize("name", CASES)
-def test_native_code_names_what_numpy_names(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shape_errors_are_equal_on_all_targets(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     results: dict[str, str] = {}
     for target in ("numpy", "native"):
         monkeypatch.setenv("FLUID_TARGET", target)

@@ -65,7 +65,7 @@ def test_the_same_lengths_again_are_not_even_bound(fresh_programs: Any) -> None:
     assert exe.counters.bindings == 2  # the startup program's, and that of seven words in two
 
 
-def test_what_is_fetched_is_cut_as_it_was_fed(fresh_programs: Any) -> None:
+def test_fetched_sequences_have_the_lengths_of_the_feed(fresh_programs: Any) -> None:
     words = fluid.layers.data("words", shape=[1], dtype="int64", lod_level=1)
     vectors = fluid.layers.embedding(words, size=[5, 2])
     exe = fluid.Executor(PLACE)

@@ -61,7 +61,7 @@ def outputs(exe: Any, program: Any, names: list[str], fetches: list[Any]) -> np.
     return value
 
 
-def test_a_model_comes_back_and_computes_the_same(main: Any, exe: Any, tmp_path: Path):
+def test_inference_model_round_trip(main: Any, exe: Any, tmp_path: Path):
     assert save(main, exe, tmp_path) == ["save_infer_model/scale_0.tmp_0"]
     assert files(tmp_path) == ["__model__", "b", "w"]
     with fluid.scope_guard(fluid.Scope()):
@@ -73,7 +73,7 @@ def test_a_model_comes_back_and_computes_the_same(main: Any, exe: Any, tmp_path:
         assert fluid.global_scope().find_var("rate") is None
 
 
-def test_the_saved_program_holds_what_the_targets_need(main: Any, exe: Any, tmp_path: Path):
+def test_saved_program_is_pruned_to_targets(main: Any, exe: Any, tmp_path: Path):
     save(main, exe, tmp_path)
     with fluid.scope_guard(fluid.Scope()):
         block = fluid.io.load_inference_model(tmp_path, exe)[0].global_block()
@@ -86,7 +86,7 @@ def test_the_saved_program_holds_what_the_targets_need(main: Any, exe: Any, tmp_
     assert b"op_callstack" not in (tmp_path / "__model__").read_bytes()
 
 
-def test_the_given_program_stays_as_it_is(main: Any, exe: Any, tmp_path: Path):
+def test_save_leaves_the_program_unchanged(main: Any, exe: Any, tmp_path: Path):
     before, version = str(main), main.version
     again = [save(main, exe, tmp_path / folder) for folder in ("one", "two")]
     assert again[0] == again[1]
@@ -186,7 +186,7 @@ def test_targets_are_variables(targets: Any, main: Any, exe: Any, tmp_path: Path
         fluid.io.save_inference_model(tmp_path, ["x"], targets, exe, main)
 
 
-def test_feeds_are_what_the_targets_need(main: Any, exe: Any, tmp_path: Path):
+def test_feeds_are_those_that_targets_read(main: Any, exe: Any, tmp_path: Path):
     y, distance = [main.global_block().var(name) for name in ("y", "distance")]
     with pytest.raises(ValueError, match="feed 'label': var label not in this block"):
         fluid.io.save_inference_model(tmp_path, ["x", "label"], [y], exe, main)

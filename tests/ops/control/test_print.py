@@ -22,7 +22,7 @@ def test_what_is_printed(capsys):
     )
 
 
-def test_what_is_not_asked_for_is_not_printed(capsys):
+def test_print_options_select_fields(capsys):
     hidden = dict.fromkeys(["print_tensor_shape", "print_tensor_type", "print_tensor_lod"], False)
     assert (
         printed(capsys, print_tensor_name=False, summarize=-1, **hidden) == "\tdata: 1,2.5,3,4,\n"

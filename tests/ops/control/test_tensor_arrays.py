@@ -54,7 +54,7 @@ def test_reading_returns_an_item():
 
 
 @pytest.mark.parametrize("place", [1, 5])
-def test_reading_what_nobody_wrote(place):
+def test_reading_an_unwritten_item(place):
     with pytest.raises(IndexError, match=f"item {place} of the array was never written"):
         evaluate("read_from_array", X=[A, None], I=index(place))
 
@@ -65,7 +65,7 @@ def test_an_index_that_no_array_has(place):
         evaluate("write_to_array", X=A, I=index(place), Array=None)
 
 
-def test_a_gradient_nobody_gave_is_zeros_like_the_value():
+def test_missing_gradient_is_zeros_like_the_value():
     out = evaluate("read_from_array", X=[None, B.astype("float64")], I=index(0), X_W=A)["Out"]
     assert (out.tolist(), out.dtype) == (np.zeros((2, 3)).tolist(), np.float64)
 
@@ -87,7 +87,7 @@ def test_types_of_arrays_are_open_where_items_differ():
     assert read["Out"] == TensorType(DType.FP32, (UNKNOWN, 3))
 
 
-def test_items_of_other_ranks_do_not_go_together():
+def test_items_of_different_ranks_are_rejected():
     with pytest.raises(ShapeError, match="X is f32\\[3\\], but the items of the array are"):
         op = find("write_to_array")()
         op.infer_types({"X": TensorType(DType.FP32, (3,)), "Array": array_type(2, 3)})
@@ -135,7 +135,7 @@ def test_length_counts_holes():
 
 
 @pytest.mark.parametrize(("axis", "use_stack"), [(0, False), (1, False), (-1, False), (1, True)])
-def test_arrays_become_tensors_and_gradients_come_back(axis, use_stack):
+def test_array_to_tensor_and_its_gradient(axis, use_stack):
     items = [A, B, C] if use_stack else [A, numbers(2, 3, seed=7)]
     attrs = {"axis": axis, "use_stack": use_stack}
     out = evaluate("tensor_array_to_tensor", X=items, attrs=attrs)
@@ -201,7 +201,7 @@ def test_a_level_that_is_not_there():
         find("lod_rank_table")({"level": 1}).infer_types({"X_lod": [offsets]})
 
 
-def test_steps_nobody_gave_a_gradient_to_are_zeros():
+def test_missing_step_gradients_are_zeros():
     steps = [None, numbers(2, 1), None]
     back = evaluate("array_to_lod_tensor", X=steps, RankTable=TABLE)["Out"].ravel()
     assert np.flatnonzero(back).tolist() == [1, 5]

@@ -27,7 +27,7 @@ def keep_one_by_one(
 @pytest.mark.parametrize("normalized", [True, False])
 @pytest.mark.parametrize("eta", [1.0, 0.9])
 @pytest.mark.parametrize(("threshold", "top"), [(0.3, -1), (0.7, 300), (0.95, 129), (-0.1, 0)])
-def test_blocks_keep_what_the_definition_keeps(
+def test_block_suppression_matches_the_definition(
     threshold: float, top: int, eta: float, normalized: bool
 ) -> None:
     """500 boxes, four blocks of them, many with equal scores, one of them upside down."""
@@ -58,7 +58,7 @@ def test_the_surest_boxes_are_those_of_all_classes(
 
 
 @pytest.mark.parametrize("top", [-1, 0, 1, 7, 100])
-def test_the_best_come_in_order_and_equal_ones_by_number(top: int) -> None:
+def test_boxes_are_sorted_by_score_then_index(top: int) -> None:
     scores = np.array([0.5, 0.9, 0.5, 0.1, 0.9, 0.5, 0.7] * 3, np.float32)
     order = [int(i) for i in np.argsort(-scores, kind="stable") if scores[i] > 0.2]
     expected = order if top == -1 else order[:top]
@@ -108,7 +108,7 @@ def test_overlaps_are_those_of_each_pair(odd: str, normalized: bool) -> None:
 
 @pytest.mark.parametrize("gaussian", [True, False])
 @pytest.mark.parametrize("count", [0, 1, 128, 300])
-def test_scores_decay_by_what_is_shared_with_better_boxes(count: int, gaussian: bool) -> None:
+def test_scores_decay_by_overlap_with_better_boxes(count: int, gaussian: bool) -> None:
     random = np.random.default_rng(5)
     corner = random.random((count, 2))
     boxes = np.concatenate([corner, corner + random.random((count, 2)) * 0.5], axis=1)

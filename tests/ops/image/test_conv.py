@@ -121,7 +121,7 @@ def test_shapes_of_named_sizes() -> None:
         ((2, 3, 8, 8), (4, 3, 3, 3), {"padding_algorithm": "FULL"}, BadAttribute, "is 'FULL'"),
     ],
 )
-def test_what_does_not_fit_is_an_error(
+def test_conv_shape_errors(
     images: Shape, filters: Shape, attrs: dict[str, Any], error: type[CompileError], message: str
 ) -> None:
     with pytest.raises(error, match=message):

@@ -108,7 +108,7 @@ def made(op, attrs, values, **shapes):
     return runtime.load(TARGET.emit(freeze(graph)), runtime.CUDAPlace(0))(feed)
 
 
-def test_what_is_to_go_outside_of_an_image_is_dropped():
+def test_scatter_outside_an_image_is_dropped():
     places = np.array([0, -1, 15, 16, 2**30, 3, 5, 7, 9], np.int32).reshape(1, 1, 3, 3)
     attrs = {"ksize": [2, 2], "strides": [1, 1], "paddings": [0, 0], "unpooling_type": "max"}
     (out,) = made("unpool", attrs, {"X": numbers(1, 1, 3, 3), "Indices": places}, Out=(1, 1, 4, 4))
@@ -123,7 +123,7 @@ def test_grids_that_look_far_away_see_nothing():
     assert out.ravel()[3] == numbers(1, 1, 3, 3)[0, 0, 1, 1]
 
 
-def test_labels_that_are_no_class_cost_nan_and_others_what_they_cost():
+def test_invalid_labels_have_nan_loss():
     labels = np.array([1, 7, -3, 0])
     values = {"X": numbers(4, 3), "Label": labels}
     out, _ = made("nll_loss", {"reduction": "none"}, values, Out=(4,), Total_weight=(1,))
@@ -134,7 +134,7 @@ def test_labels_that_are_no_class_cost_nan_and_others_what_they_cost():
     assert np.isnan(out[:, 0]).tolist() == [False, True, True, False]
 
 
-def test_boxes_whose_edges_are_no_numbers_read_nothing_outside():
+def test_nan_boxes_read_nothing_outside():
     boxes = np.array([[np.nan, 0, 4, 4], [0, 0, np.inf, 4], [-1e30, -1e30, 1e30, 1e30]], np.float32)
     values = {"X": numbers(1, 2, 5, 7), "ROIs": boxes}
     for op in ("roi_pool", "psroi_pool"):

@@ -51,7 +51,7 @@ def test_gradient_reaches_the_first_largest(
     check(backward(sample))
 
 
-def test_windows_beside_the_image_hold_the_least_number_and_no_mean() -> None:
+def test_pool_windows_outside_the_image() -> None:
     """The reference divides 0 by 0 there; a number is better than poison."""
     attrs = {"ksize": [1, 1], "strides": [2, 2], "ceil_mode": True}
     images = np.ones((1, 1, 2, 2), np.float32)
@@ -115,7 +115,7 @@ def test_shapes_of_named_sizes() -> None:
         ((2, 3, 8, 8), {"paddings": [1, 2, 3]}, BadAttribute, r"paddings is \[1, 2, 3\]"),
     ],
 )
-def test_what_does_not_fit_is_an_error(
+def test_pool_shape_errors(
     images: Shape, attrs: dict[str, Any], error: type[CompileError], message: str
 ) -> None:
     with pytest.raises(error, match=message):

@@ -30,7 +30,7 @@ def added_up(values, rows, shape):
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS)
-def test_classes_are_drawn_as_often_as_specified(sampler):
+def test_samplers_draw_by_their_distribution(sampler):
     alias = np.array([3, -1, 3, 3, 3]), np.array([0.5, 1.0, 0.75, 1.0, 0.25], np.float32)
     chances = np.array([0.1, 0.2, 0.15, 0.5, 0.05], np.float32)
     drawn = draw_classes((40000,), sampler, 5, 3, *alias)
@@ -39,7 +39,7 @@ def test_classes_are_drawn_as_often_as_specified(sampler):
     np.testing.assert_allclose(shares[:4], want[:4], atol=0.01)
 
 
-def test_seed_decides_what_is_drawn():
+def test_samplers_repeat_by_seed():
     for sampler in SAMPLERS:
         inputs = CUSTOM["CustomDistAlias"], CUSTOM["CustomDistAliasProbs"]
         first, second, other, any_one = (
@@ -86,7 +86,7 @@ def test_sparse_gradient_of_nce_is_the_dense_one():
     assert types["Weight_rows@GRAD"].shape == (4 * 5,)
 
 
-def test_what_nce_rejects():
+def test_nce_errors():
     types = types_of(CLASSIFIED)
     with pytest.raises(BadAttribute, match="has 3 classes, but 'num_neg_samples' is 4"):
         find("nce")(NEGATIVE | {"num_neg_samples": 4}).infer_types(types)
@@ -100,7 +100,7 @@ def test_what_nce_rejects():
 
 
 @pytest.mark.parametrize("classes", [2, 5, 8, 11])
-def test_paths_of_all_classes_are_certain(classes):
+def test_hierarchical_probabilities_sum_to_one(classes):
     """The log(2) of each place beyond the end of a path is counted, as in the reference."""
     inputs = in_tree(classes, "W", "Bias")
     longest, total = (classes - 1).bit_length(), 0.0
@@ -146,7 +146,7 @@ def test_gradient_of_later_uses_passes_through():
         np.testing.assert_allclose(result["W@GRAD"], alone + more, rtol=1e-6)
 
 
-def test_what_a_tree_rejects():
+def test_hierarchical_sigmoid_errors():
     with pytest.raises(ValueError, match="label 6 is not a class: expected 0 to 5"):
         run("hierarchical_sigmoid", in_tree(6, "W") | {"Label": np.full((5, 1), 6)}, num_classes=6)
     wild = {**OWN_PATHS, "PathTable": OWN_PATHS["PathTable"] + 3}
@@ -171,7 +171,7 @@ def test_a_few_classes_of_many():
     assert result["SampledLabels"].tolist() == [[0], [0], [0]]
 
 
-def test_drawn_class_that_is_true_is_ruled_out():
+def test_accidental_hits_are_masked():
     inputs = {"Logits": numbers(2, 3), "Labels": np.array([[0], [2]])}
     result = run("sample_logits", inputs, num_samples=3, seed=2)
     hits = result["Samples"][:, 1:] == inputs["Labels"]

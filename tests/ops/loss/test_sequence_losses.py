@@ -64,7 +64,7 @@ def test_padding_changes_nothing():
     assert not right[1][1, 1:].any()
 
 
-def test_sequences_of_crf_must_be_known():
+def test_crf_needs_lod():
     inputs = {"Emission": EMISSION, "Transition": TRANSITION, "Label": np.zeros((STEPS, 1), int)}
     with pytest.raises(ValueError, match="need LoD or the input Length"):
         run("linear_chain_crf", inputs)
@@ -160,7 +160,7 @@ def test_ctc_as_recorded():
     np.testing.assert_allclose(backward[0], np.array(first) / 3, rtol=1e-5)
 
 
-def test_what_ctc_rejects():
+def test_ctc_errors():
     inputs = {"Logits": numbers(3, 4), "Logits_lod": lod(3), "Label": np.array([[4]], np.int32)}
     with pytest.raises(ValueError, match="needs LoD of Logits and Label, or both their lengths"):
         run("warpctc", inputs)
@@ -174,7 +174,7 @@ def test_what_ctc_rejects():
 
 
 @pytest.mark.parametrize("merge", [True, False])
-def test_what_remains_of_paths(merge):
+def test_ctc_align_merges_repeats(merge):
     paths = [[0, 1, 1, 0, 1], [2, 2, 2], [0, 0], [], [2, 0, 1]]
     rows = np.array([tag for path in paths for tag in path]).reshape(-1, 1)
     inputs = {"Input": rows, "Input_lod": lod(*map(len, paths))}
@@ -218,7 +218,7 @@ def test_distance_of_many_pairs(seed):
     assert result["SequenceNum"].tolist() == [6]
 
 
-def test_what_edit_distance_rejects():
+def test_edit_distance_errors():
     tokens = {"Hyps": integers(3, 1, high=3), "Refs": integers(3, 1, high=3)}
     with pytest.raises(ValueError, match="needs LoD of Hyps and Refs"):
         run("edit_distance", tokens)
@@ -280,7 +280,7 @@ def test_no_chunks_at_all():
     assert all(each.tolist() == [0] for each in result.values())
 
 
-def test_what_chunk_eval_rejects():
+def test_chunk_eval_errors():
     inputs = {"Inference": np.full((3, 1), 7), "Label": np.full((3, 1), 6)}
     attrs = {"num_chunk_types": 3, "chunk_scheme": "IOB"}
     with pytest.raises(ValueError, match="Inference has 7, expected labels from 0 to 6"):

@@ -69,7 +69,7 @@ def test_where_all_labels_are_ignored_there_is_no_loss():
     assert result.ravel().tolist() == [0, 0]
 
 
-def test_certainty_costs_no_more_than_a_hundred():
+def test_log_loss_is_clamped_to_a_hundred():
     with np.errstate(divide="ignore"):
         result = run("bce_loss", {"X": column(0, 1), "Label": column(1, 0)})["Out"]
     assert result.ravel().tolist() == [100, 100]

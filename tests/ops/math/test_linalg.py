@@ -110,7 +110,7 @@ def test_rows_of_zeros_have_a_length():
     assert (result["Out"][0, 0], result["XNorm"][0, 0]) == (0.0, 1e-4)
 
 
-def test_what_is_no_number_is_close_to_its_like_if_asked():
+def test_allclose_equal_nan():
     odd = np.array([np.nan, 1.0])
     for equal_nan in (False, True):
         op = find("allclose")({"equal_nan": equal_nan})

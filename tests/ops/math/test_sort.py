@@ -43,7 +43,7 @@ def test_k_that_only_data_decides(kind):
         find(kind)({}).evaluate({"X": ROW[:, :2], "K": THREE})
 
 
-def test_the_first_of_equals_comes_first():
+def test_argsort_is_stable():
     result = find("top_k")({"k": 3}).evaluate({"X": ROW})
     np.testing.assert_array_equal(result["Indices"], [[1, 2, 3]])
     result = find("argsort")({"descending": True}).evaluate({"X": ROW})
@@ -59,7 +59,7 @@ def test_axis_beyond_the_shape(kind):
         infer(kind, (3, 4), axis=2)
 
 
-def test_places_are_whole_numbers():
+def test_indices_are_integers():
     with pytest.raises(ShapeError, match=re.escape("arg_max: Out is f32[3, 4], expected element")):
         infer("arg_max", (3, 4), axis=0, dtype=DType.FP32.code)
 

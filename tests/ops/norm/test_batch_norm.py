@@ -91,7 +91,7 @@ def test_frozen_statistics_are_not_moved() -> None:
         (types((4, 3, 2), Variance=(3, 1)), r"and Variance f32\[3, 1\] do not fit"),
     ],
 )
-def test_what_does_not_fit_is_an_error(given: dict[str, TensorType], message: str) -> None:
+def test_batch_norm_shape_errors(given: dict[str, TensorType], message: str) -> None:
     with pytest.raises(ShapeError, match=message):
         find("batch_norm")().infer_types(given)
 

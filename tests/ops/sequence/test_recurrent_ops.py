@@ -124,12 +124,12 @@ def test_projection_is_activated_like_the_cell():
     np.testing.assert_array_equal(created[0]["Projection"], created[1]["Projection"])
 
 
-def test_no_gradient_comes_in_by_the_cell():
+def test_missing_cell_gradient_is_zero():
     assert "Cell@GRAD" not in find("lstm").grad_class.inputs()
     assert "Cell@GRAD" not in find("lstmp").grad_class.inputs()
 
 
-def test_dropped_outputs_are_drawn_by_the_seed():
+def test_lstm_dropout_repeats_by_seed():
     sample = layers(2, 1, dropout_prob=0.5, seed=3)
     first, again = (run("cudnn_lstm", sample.inputs, **sample.attrs) for _ in range(2))
     other = run("cudnn_lstm", sample.inputs, **{**sample.attrs, "seed": 4})
@@ -167,7 +167,7 @@ BAD_SHAPES = [
 
 
 @pytest.mark.parametrize(("sample", "change", "message"), BAD_SHAPES)
-def test_shapes_that_do_not_go_together(sample, change, message):
+def test_recurrent_shape_errors(sample, change, message):
     with pytest.raises(ShapeError, match=re.escape(message)):
         run(sample.op, {**sample.inputs, **change}, **sample.attrs)
 

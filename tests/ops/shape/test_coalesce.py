@@ -43,7 +43,7 @@ def run(block: Any, *fetches: Any) -> list[Any]:
     return fluid.Executor(fluid.CPUPlace()).run(block.program, {}, list(fetches))
 
 
-def test_a_write_to_the_whole_is_seen_in_its_parts(block: Any) -> None:
+def test_writes_to_the_fused_tensor_change_its_parts(block: Any) -> None:
     x, y = pair()
     coalesced(block, x, y)
     scaled(block, "whole", 3.0)
@@ -51,7 +51,7 @@ def test_a_write_to_the_whole_is_seen_in_its_parts(block: Any) -> None:
     assert [each.tolist() for each in result] == [[3, 3], [[6, 6, 6]], [6, 6]]
 
 
-def test_a_write_to_a_part_is_seen_in_the_whole(block: Any) -> None:
+def test_writes_to_parts_change_the_fused_tensor(block: Any) -> None:
     x, y = pair()
     whole = coalesced(block, x, y)
     scaled(block, x.name, 5.0)

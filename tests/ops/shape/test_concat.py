@@ -43,7 +43,7 @@ def test_a_known_size_precedes_an_unknown_one():
         (((2, 3), (2, 3)), [DType.FP32, DType.INT64]),
     ],
 )
-def test_tensors_that_do_not_go_together(kind, shapes, dtypes):
+def test_concat_shape_errors(kind, shapes, dtypes):
     with pytest.raises(ShapeError, match=r"their shapes differ|must have one element type"):
         joined(kind, *shapes, dtypes=dtypes)
 
@@ -77,7 +77,7 @@ def test_parts_that_are_not_the_whole(attrs):
 
 
 @pytest.mark.parametrize("attrs", [{}, {"sections": [-1, -1]}])
-def test_parts_nobody_specified(attrs):
+def test_split_needs_sections_or_num(attrs):
     with pytest.raises(BadAttribute, match="split: 'num' is 0 and 'sections'"):
         parts((2, 6), **attrs)
 

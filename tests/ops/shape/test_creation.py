@@ -48,7 +48,7 @@ def test_new_tensors_need_every_size(kind):
         find(kind)({"shape": [-1, 2]}).infer_types({})
 
 
-def test_text_holds_what_a_float_cannot():
+def test_fill_value_as_text_keeps_int64_precision():
     exact = find("fill_constant")({"shape": [1], "dtype": 3, "str_value": "9007199254740993"})
     assert exact.evaluate({})["Out"][0] == 2**53 + 1
 
@@ -89,7 +89,7 @@ def test_a_number_is_of_the_type_it_fills():
         find("fill_constant")({"shape": [2], "dtype": 3}).infer_types(inputs)
 
 
-def test_booleans_are_filled_with_what_they_can_hold():
+def test_bool_fill_values():
     inputs = {"X": TensorType(DType.FP32, (2,))}
     with pytest.raises(BadAttribute, match=r"'value' 1.5 is not representable as bool"):
         find("fill_any_like")({"value": 1.5, "dtype": 0}).infer_types(inputs)
@@ -115,7 +115,7 @@ def test_a_range_of_nothing():
     assert find("range")({}).evaluate(same)["Out"].shape == (0,)
 
 
-def test_one_hot_numbers_are_places():
+def test_one_hot_depth():
     op = find("one_hot")({"depth": 3})
     with pytest.raises(ValueError, match="one_hot: 3 is out of range, expected 0 to 2"):
         op.evaluate({"X": np.array([[1], [3]])})

@@ -34,14 +34,14 @@ def inferred(kind, attrs, slot="Input", **shapes):
 @pytest.mark.parametrize(
     ("kind", "name"), [("gather", "Index"), ("index_select", "Index"), ("scatter", "Ids")]
 )
-def test_places_beyond_the_axis_are_an_error(kind, name, places):
+def test_index_out_of_range_is_an_error(kind, name, places):
     others = {"Updates": X[: len(places)]} if kind == "scatter" else {}
     with pytest.raises(ValueError, match=rf"{kind}: index -?\d is out of range, expected 0 to 3"):
         evaluated(kind, X=X, **{name: np.array(places)}, **others)
 
 
 @pytest.mark.parametrize("kind", ["gather_nd", "scatter_nd_add"])
-def test_places_in_several_axes_are_checked_each(kind):
+def test_gather_nd_checks_each_axis(kind):
     others = {"Updates": X[0, :1]} if kind == "scatter_nd_add" else {}
     with pytest.raises(ValueError, match="index 3 is out of range, expected 0 to 2"):
         evaluated(kind, X=X, Index=np.array([[3, 3]]), **others)
@@ -80,7 +80,7 @@ def test_rows_that_are_written_twice(overwrite, want):
         ("index_sample", {"Index": (3, 3)}, "differ in the number of rows"),
     ],
 )
-def test_shapes_of_places(kind, shapes, message):
+def test_gather_nd_index_shapes(kind, shapes, message):
     types = {name: TensorType(DType.INT64, shape) for name, shape in shapes.items()}
     types |= {"X": TensorType(DType.FP32, (4, 3))}
     if "Updates" in types:
@@ -160,7 +160,7 @@ def test_the_last_place_whose_number_a_tensor_holds():
     np.testing.assert_array_equal(evaluated("slice", attrs, Input=X, **bounds), X[-1])
 
 
-def test_what_is_known_beside_tensors():
+def test_slice_bounds_partly_from_tensors():
     attrs = {"axes": [0, 1], "starts": [1, -1], "ends": [3, -1], "infer_flags": [1, -1]}
     types = {"Input": TensorType(DType.FP32, (5, 6))}
     types |= {"StartsTensorList": [TensorType(DType.INT32, (1,))] * 2}

@@ -131,7 +131,7 @@ def test_choices_by_weight():
     np.testing.assert_allclose(shares, [0.2, 0.0, 0.5, 0.3], atol=0.02)
 
 
-def test_crops_are_parts_at_places_of_their_own():
+def test_crops_have_random_offsets():
     image = np.arange(4 * 6 * 7).reshape(4, 6, 7)
     op = find("random_crop")({"shape": [2, 3]})
     result = op.evaluate({"X": image, "Seed": np.array([5])})
@@ -143,7 +143,7 @@ def test_crops_are_parts_at_places_of_their_own():
     assert (after["SeedOut"] != result["SeedOut"]).all()
 
 
-def test_rows_are_shuffled_and_come_back():
+def test_shuffle_has_an_inverse():
     rows = np.arange(12.0).reshape(6, 2)
     result = find("shuffle_batch")({}).evaluate({"X": rows, "Seed": np.array([5])})
     np.testing.assert_array_equal(result["Out"], rows[result["ShuffleIdx"]])

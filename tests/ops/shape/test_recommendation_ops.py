@@ -90,7 +90,7 @@ def test_show_and_click_become_logarithms() -> None:
     ("lengths", "rows"), [(None, (0, 1, 2)), ((2, 0, 1), (0, 0, 2)), ((0, 3), (1, 1, 1))]
 )
 @pytest.mark.parametrize("use_cvm", [True, False])
-def test_counts_go_back_in_the_place_of_a_gradient(lengths: Any, rows: Any, use_cvm: bool) -> None:
+def test_cvm_gradient_columns_are_counts(lengths: Any, rows: Any, use_cvm: bool) -> None:
     inputs = {"X": numbers(3, 4, low=1, high=2), "CVM": COUNTS}
     inputs |= {"X_lod": lod(lengths)} if lengths else {}
     attrs, weight = {"use_cvm": use_cvm}, numbers(3, 4 if use_cvm else 2, seed=3)
@@ -151,7 +151,7 @@ def test_a_sequence_without_rows_may_pass() -> None:
     assert result["LossWeight"].tolist() == [[1]]
 
 
-def test_what_has_no_list_of_tags_does_not_pass() -> None:
+def test_rows_without_tags_are_filtered() -> None:
     result = filtered([1], is_lod=False)
     assert result["IndexMap"].tolist() == [[0, 0, 1], [1, 3, 1]]
 
@@ -205,6 +205,6 @@ def test_columns_that_are_not_there(kind: str, start: int, length: int) -> None:
         ([numbers(2, 4), np.ones((2, 4))], "must have one element type"),
     ],
 )
-def test_tables_that_do_not_go_together(X: Any, says: str) -> None:
+def test_table_shape_errors(X: Any, says: str) -> None:
     with pytest.raises(ShapeError, match=re.escape(says)):
         run("partial_sum", {"X": X})

@@ -94,7 +94,7 @@ def test_rows_that_no_table_has_change_nothing(kind):
 
 
 @pytest.mark.parametrize("kind", ["adagrad_rows", "adam_rows"])
-def test_sums_of_rows_are_made_in_one_order(kind):
+def test_sparse_row_sums_are_deterministic(kind):
     rows = np.random.default_rng(0).integers(0, 3, 300)
     first, _ = both(kind, 5, 2, rows)
     again, _ = both(kind, 5, 2, rows)

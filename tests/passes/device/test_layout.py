@@ -103,7 +103,7 @@ def test_numpy_code_leaves_images_as_written():
     assert "layout" in [pass_.name for pass_ in pipeline(Options(), TritonTarget())]
 
 
-def test_dropout_lies_as_its_neighbours_do_unless_it_is_seeded():
+def test_dropout_takes_nhwc_unless_seeded():
     text = """graph main {
   feed x: f32[N, 16, 32, 32]
   param v: f32[64, 16, 3, 3]

@@ -164,7 +164,7 @@ def test_order_is_checked() -> None:
         verify(graph)
 
 
-def test_what_nobody_reads_is_sent_all_the_same() -> None:
+def test_unread_collectives_are_kept() -> None:
     text = (
         "graph main {\n feed x: f32[3]\n (Out=y: f32[3], After=t: token[]) = c_broadcast(X=x)\n}\n"
     )

@@ -155,7 +155,7 @@ def lines_of(module: Any) -> list[str]:
     return [line.strip() for line in body[: body.index("return (")].splitlines()]
 
 
-def test_gradients_lie_in_their_bucket() -> None:
+def test_gradients_are_written_into_their_bucket() -> None:
     module = training(2, "inside").module()
     assert not [line for line in lines_of(module) if "copyto" in line]
 

@@ -51,7 +51,7 @@ def test_frozen_programs_multiply_bytes(path: Path) -> None:
 
 @needs_bytes
 @pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.stem)
-def test_they_predict_what_the_reference_predicts(path: Path, tmp_path: Path) -> None:
+def test_quantized_models_match_the_reference(path: Path, tmp_path: Path) -> None:
     program, params, fetch = _frozen(path)
     recorded = np.load(path)
     feed = {n: recorded[f"feed5.{n}"] for n in ("img", "y")}

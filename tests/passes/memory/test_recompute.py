@@ -66,7 +66,7 @@ def test_numbers_stay_the_same_to_the_bit_and_fewer_bytes_are_alive(budget):
         np.testing.assert_array_equal(moved[name], array, err_msg=name)
 
 
-def test_what_is_missing_to_the_budget_is_an_error_with_the_op_that_is_in_the_way():
+def test_budget_too_low_names_bytes_and_op():
     stages = trained(1)[2]
     results = [note for note in stages.context.missed if note.name == "recompute"]
     assert len(results) == 1

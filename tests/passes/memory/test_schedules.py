@@ -43,7 +43,7 @@ def test_schedule_takes_none_that_needs_more_than_the_written_one(seed):
     assert after.peak(after.original()) <= before
 
 
-def test_branches_of_a_tree_come_one_after_the_other():
+def test_branches_of_a_tree_are_scheduled_depth_first():
     lines = [f"  (Out=a{i}: f32[N, 64]) = mul(X=x, Y=w)" for i in range(4)]
     lines += [f"  (Out=b{i}: f32[N, 1]) = mul(X=a{i}, Y=v)" for i in range(4)]
     text = "\n".join(["graph main {", "  feed x: f32[N, 8]", "  param w: f32[8, 64]",
@@ -55,7 +55,7 @@ def test_branches_of_a_tree_come_one_after_the_other():
         assert kernels.peak(order) < 2 * wide
 
 
-def test_what_is_written_in_place_counts_once():
+def test_in_place_values_count_once():
     text = """graph main {
       feed x: f32[N, 8]
       param w: f32[8, 8]

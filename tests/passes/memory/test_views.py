@@ -98,7 +98,7 @@ def rows(columns: int) -> TensorType:
 
 @settings(max_examples=150, deadline=None)
 @given(st.integers(0, 10**9), st.booleans())
-def test_cut_and_joined_values_are_what_they_would_be_by_themselves(seed, fused):
+def test_views_have_the_values_of_copies(seed, fused):
     graph = _Cutter(random.Random(seed)).graph
     feed = arrays(graph.feeds(), seed, 3)
     want = run(graph, feed, {})
@@ -152,7 +152,7 @@ JOINED = """graph main {
 """
 
 
-def test_a_sound_plan_of_parts_is_none_to_refuse():
+def test_valid_views_pass_the_check():
     check_stored(parse(JOINED))
 
 
@@ -166,7 +166,7 @@ def test_a_sound_plan_of_parts_is_none_to_refuse():
         ("@s1) = relu", "@s0[4]) = relu", "slot 0 holds 'c' and 'd', which live at once"),
     ],
 )  # fmt: skip
-def test_a_wrong_plan_of_parts_is_rejected(old, new, told):
+def test_invalid_views_are_rejected(old, new, told):
     graph = parse(JOINED.replace(old, new, 1))
     with pytest.raises(VerifyError) as caught:
         check_stored(graph)

@@ -296,7 +296,7 @@ def test_endpoints_that_are_elsewhere_or_differ() -> None:
         assert "expects 3" in error
 
 
-def test_an_address_that_is_not_here_and_what_is_none() -> None:
+def test_endpoint_errors() -> None:
     assert "has no such address" in joined([["192.0.2.1:7000"]])[0]
     assert "is host:port" in joined([["7000"]])[0]
     assert "the rank must be from 0 to 0" in joined([[*local(1)], [*local(1)]])[1]

@@ -339,7 +339,7 @@ def test_a_killed_save_in_a_folder_that_may_only_be_read(killed_save, readable):
     assert "load it once where you may write" in result
 
 
-def test_what_cannot_be_replaced_is_rejected_before_anything_is(tmp_path):
+def test_unreplaceable_files_are_rejected_first(tmp_path):
     put(tmp_path, "old")
     (tmp_path / "c").mkdir()
     with pytest.raises(IsADirectoryError, match=f"{tmp_path}/c"):

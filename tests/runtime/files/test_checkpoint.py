@@ -49,7 +49,7 @@ def saved_names(case: str) -> list[str]:
 
 
 @pytest.mark.parametrize("path", SINGLE, ids=lambda path: "/".join(path.parts[-2:]))
-def test_real_files_come_back_byte_for_byte(path: Path, tmp_path: Path):
+def test_files_round_trip_byte_for_byte(path: Path, tmp_path: Path):
     array, lod = load_tensor(path)
     assert array.dtype == np.float32 and lod == ()
     save_tensor(tmp_path / path.name, array, lod)
@@ -57,7 +57,7 @@ def test_real_files_come_back_byte_for_byte(path: Path, tmp_path: Path):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_real_combined_files_come_back_byte_for_byte(case: str, tmp_path: Path):
+def test_combined_files_round_trip_byte_for_byte(case: str, tmp_path: Path):
     names = saved_names(case)
     result = load_combined(GOLDEN / f"{case}__combined" / "params", reversed(names))
     for name in names:
@@ -265,7 +265,7 @@ HUGE = "ffffffffffffffff7f"  # 2**63 - 1
         (raw("08001002", b"\1\2"), "bools of 0 or 1, given 2"),
     ],
 )
-def test_a_refusal_names_byte_expected_and_given(data: bytes, message: str):
+def test_errors_name_offset_expected_and_actual(data: bytes, message: str):
     with pytest.raises(CheckpointError, match=message):
         read_tensor(BytesIO(data), "w")
 
@@ -286,7 +286,7 @@ def test_no_elements_take_no_memory_however_long_the_other_dims():
         (np.zeros(5), ((),), "expected LoD offsets that start at 0 and never fall"),
     ],
 )
-def test_what_the_format_cannot_hold_is_not_written(array: np.ndarray, lod, message: str):
+def test_unsupported_arrays_are_not_written(array: np.ndarray, lod, message: str):
     stream = BytesIO()
     with pytest.raises(CheckpointError, match=message):
         write_tensor(stream, array, lod, "fc_0.w_0")

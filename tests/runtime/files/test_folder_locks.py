@@ -75,7 +75,7 @@ def test_nothing_is_left_in_the_folder(system: str, folder: Path) -> None:
         assert list(folder.iterdir()) == []
 
 
-def test_a_folder_has_one_lock_whatever_its_path(system: str, folder: Path) -> None:
+def test_folder_lock_is_shared_by_all_paths(system: str, folder: Path) -> None:
     (folder.parent / "link").symlink_to(folder)
     with locked(folder.parent / "link", exclusive=True):
         assert not is_free(folder)

@@ -133,7 +133,7 @@ def test_the_event_of_the_copy_alone_does_not_free_a_slot(monkeypatch):
     assert fails(queued, monkeypatch)
 
 
-def test_what_is_uploaded_is_copied_while_the_step_before_runs(monkeypatch):
+def test_uploads_overlap_with_the_previous_step(monkeypatch):
     with fake(monkeypatch, "side first") as device:
         step, ran = Step(device), []
         step.upload(step.x, np.zeros(32, "f4"))

@@ -44,7 +44,7 @@ def test_an_arena_hands_out_tensors_over_its_bytes() -> None:
 
 @pytest.mark.device
 @pytest.mark.parametrize("make", [np.ascontiguousarray, np.asfortranarray])
-def test_what_is_fed_may_be_read_only_and_of_any_order(make: Any) -> None:
+def test_feeds_may_be_read_only_and_strided(make: Any) -> None:
     main = fluid.Program()
     with fluid.program_guard(main, fluid.Program()):
         x = fluid.data("x", [3, 5], "float32")
@@ -81,7 +81,7 @@ def test_a_device_that_is_not_there() -> None:
 
 
 @pytest.mark.gpu
-def test_what_is_fed_next_does_not_reach_the_step_before() -> None:
+def test_next_feed_does_not_change_the_running_step() -> None:
     main = fluid.Program()
     with fluid.program_guard(main, fluid.Program()):
         x = fluid.data("x", [4, 1 << 20], "float32")

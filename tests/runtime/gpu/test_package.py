@@ -215,7 +215,7 @@ class Tensor:
         return self.address
 
 
-def test_what_the_code_does_not_hold_for_is_rejected():
+def test_package_rejects_unsupported_shapes():
     kernel, driver = launcher(("*fp32:16", "i32"), LANES=8, INDEX="int32")
     kernel[(2,)](Tensor(32), 5, LANES=8, INDEX="int32")
     assert driver.grid == (2,)
@@ -244,7 +244,7 @@ def test_a_driver_is_entered_again_where_a_thread_does_not_know_it(package):
         predictor.run([FEED])
 
 
-def test_much_shared_memory_is_asked_for(package):
+def test_large_shared_memory_is_requested(package):
     library = stand_in.Library(package)
     driver = Driver("cuda", 0, library)
     row = package.rows[0]
@@ -256,7 +256,7 @@ def test_much_shared_memory_is_asked_for(package):
         driver.load(b"no code", row.entry, 0)
 
 
-def test_what_is_left_of_a_module_needs_no_triton(package):
+def test_module_without_kernels_needs_no_triton(package):
     source = package.module().source
     left = without_kernels(source)
     assert left.count("\n") == source.count("\n")

@@ -56,7 +56,7 @@ def test_an_arena_never_shrinks() -> None:
     assert (arena.nbytes, arena.take(0, "uint8", (1,)).ctypes.data) == (128, before)
 
 
-def test_poison_shows_what_nobody_wrote() -> None:
+def test_poison_fills_unwritten_memory() -> None:
     arena = reserved(64, poison=True)
     assert np.isnan(arena.take(0, "float32", (16,))).all()
     arena.take(0, "float32", (16,))[:] = 0
@@ -65,7 +65,7 @@ def test_poison_shows_what_nobody_wrote() -> None:
 
 
 @pytest.mark.parametrize(("offset", "shape"), [(0, (17,)), (64, (1,)), (32, (9,))])
-def test_what_does_not_fit_is_rejected(offset: int, shape: tuple[int, ...]) -> None:
+def test_arena_rejects_overflow(offset: int, shape: tuple[int, ...]) -> None:
     message = rf"an array of shape \({shape[0]},\) at byte {offset} does not fit in 64"
     with pytest.raises(ValueError, match=message):
         reserved(64).take(offset, "float32", shape)

@@ -154,7 +154,7 @@ def test_no_memory_in_a_step_is_an_error_with_the_op_and_the_line() -> None:
 
 
 @pytest.mark.parametrize("limit", ["60%", "many", "-1", "2 apples"])
-def test_what_is_no_size_is_no_limit(limit: str) -> None:
+def test_memory_limit_errors(limit: str) -> None:
     with pytest.raises(ValueError, match="memory_limit is"):
         Options(memory_limit=limit)
 

@@ -44,7 +44,7 @@ def test_near_sizes_share_a_packing(monkeypatch) -> None:
     assert len(created) <= 6
 
 
-def test_what_does_not_grow_with_its_names_is_packed_as_it_is() -> None:
+def test_fixed_sizes_are_packed_exactly() -> None:
     shrinking = (Buffer("a", N * 64, 0, 2), Buffer("b", (M - N) * 64, 1, 3))
     known = Packings(shrinking)
     find(known, shrinking, N=3, M=40)

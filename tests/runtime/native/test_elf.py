@@ -120,7 +120,7 @@ def test_llvm_s_linker_serves_other_systems(monkeypatch):
         (TEXT.replace("define", "define internal"), "does not define copy"),
     ],
 )
-def test_what_kernels_may_not_have_is_an_error(text, reason):
+def test_unsupported_sections_are_errors(text, reason):
     with pytest.raises(BadObject, match=reason):
         memory.load({"copy": built(text)}, {"copy": ["copy"]})
 

@@ -130,7 +130,7 @@ def test_calls_in_loops_are_shared_if_they_are_large(eight):
 
 
 @on_x86
-def test_work_given_in_each_call_decides_what_is_shared(eight):
+def test_thread_count_follows_the_work_of_a_call(eight):
     native = eight(record_thread())
     stacks, modes = np.zeros(64, "i8"), np.zeros(64, "i4")
     run = native([("record_thread", (stacks, modes), 64, native.number(0))])

@@ -47,7 +47,7 @@ def test_a_wait_without_a_message_takes_its_time_and_no_longer(spin: float) -> N
 
 
 @pytest.mark.parametrize("spin", [0.0, 5.0])
-def test_the_end_of_the_other_side_is_seen_at_once(spin: float) -> None:
+def test_closed_peer_is_detected(spin: float) -> None:
     start = monotonic()
     with ends(spin) as (here, there):
         there.connection.close()

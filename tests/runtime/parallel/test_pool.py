@@ -173,7 +173,7 @@ def test_a_pool_that_is_forgotten_ends_its_workers() -> None:
     assert not Path(f"/proc/{pid}").exists()
 
 
-def test_places_that_do_not_lie_in_the_memory() -> None:
+def test_offsets_outside_shared_memory() -> None:
     region = SharedRegion.create()
     places = region.write([np.arange(3), [np.ones(2), np.ones(0)]])
     array, parts = SharedRegion(os.dup(region.descriptor)).read(places, copies=True)

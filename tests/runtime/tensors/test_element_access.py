@@ -43,7 +43,7 @@ def test_a_part_is_a_copy_and_a_number_must_be_in_range() -> None:
 @pytest.mark.parametrize(
     ("kind", "dtype"), [("int", "int32"), ("float", "float32"), ("double", "float64")]
 )
-def test_sizes_come_first_then_memory(kind: str, dtype: str) -> None:
+def test_resize_then_mutable_data(kind: str, dtype: str) -> None:
     tensor = fluid.LoDTensor()
     tensor._set_dims([5, 2])
     assert tensor._get_dims() == [5, 2]
@@ -72,7 +72,7 @@ def test_two_tensors_share_elements_until_one_is_cleared() -> None:
     assert (tensor._is_initialized(), other._is_initialized()) == (False, True)
 
 
-def test_a_place_reports_what_it_is() -> None:
+def test_place_queries() -> None:
     place = core.Place()
     assert (place.is_gpu_place(), place._type()) == (True, 0)
     place.set_place(filled(1)._place())

@@ -111,7 +111,7 @@ def test_lengths_and_offsets_are_two_spellings() -> None:
 
 
 @given(st.lists(st.integers(0, 4), min_size=1, max_size=6))
-def test_any_lengths_come_back(lengths: list[int]) -> None:
+def test_lod_round_trip(lengths: list[int]) -> None:
     tensor = tensor_of(np.zeros((sum(lengths), 2)))
     tensor.set_recursive_sequence_lengths([lengths])
     assert tensor.recursive_sequence_lengths() == [lengths]

@@ -130,7 +130,7 @@ def test_deleting_an_array_erases_the_local_variable() -> None:
     assert scope.find_var("w") is None
 
 
-def test_a_scope_is_freed_at_once_when_nobody_holds_it() -> None:
+def test_scope_is_freed_without_references() -> None:
     gc.disable()
     try:
         scope = Scope()

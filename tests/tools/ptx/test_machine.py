@@ -17,7 +17,7 @@ def stored(body, threads=64, grid=1, head="", **more):
     return out
 
 
-def test_both_sides_of_a_branch_run_and_meet():
+def test_branch_sides_reconverge():
     body = (
         "and.b32 %r1, %r0, 1;\nsetp.eq.u32 %p1, %r1, 0;\n@%p1 bra $A;\n"
         "mov.u32 %r20, 7;\nbra.uni $B;\n$A: mov.u32 %r20, 9;\n$B: add.u32 %r20, %r20, %r0;"
@@ -35,7 +35,7 @@ def test_a_loop_runs_as_often_as_each_thread_asks():
     np.testing.assert_array_equal(stored(body), thread * (thread - 1) // 2)
 
 
-def test_lanes_of_a_warp_meet_before_they_shuffle():
+def test_lanes_reconverge_before_a_shuffle():
     body = (
         "setp.lt.u32 %p1, %r0, 10;\n@%p1 bra $A;\nmov.u32 %r1, 1;\nbra.uni $B;\n"
         "$A: mov.u32 %r1, 2;\n$B: shfl.sync.bfly.b32 %r20, %r1, 16, 31, -1;"
@@ -181,7 +181,7 @@ def test_local_memory_is_a_threads_own(to):
     np.testing.assert_array_equal(stored(body), np.arange(64))
 
 
-def test_atomics_give_what_was_there_and_add_up():
+def test_atomics_return_the_old_value():
     body = "mov.u32 %r1, 2;\natom.global.gpu.relaxed.add.u32 %r20, [%rd1], %r1;\nred.global.add.f32 [%rd2], 0f3F000000;"
     out, count, total = np.zeros(64, "u4"), np.zeros(1, "u4"), np.zeros(1, "f4")
     execute(kernel(f"{body}\n{STORE}", 3), "k", 1, 64, [out, count, total])

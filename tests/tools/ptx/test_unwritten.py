@@ -36,7 +36,7 @@ def marked(count):
     return array
 
 
-def test_a_read_of_what_nobody_wrote_is_found():
+def test_unwritten_read_is_found():
     source = marked(2)
     assert np.isnan(source.view("f4")).all()
     with pytest.raises(Unwritten, match=r"thread 0 and 1 more: .* nobody wrote, byte 0 of p0"):
@@ -48,7 +48,7 @@ def test_a_read_of_what_nobody_wrote_is_found():
     assert run(READ + WRITE, source).tolist() == [5, 6]
 
 
-def test_what_a_kernel_wrote_is_written():
+def test_written_memory_is_marked():
     again = "mov.u32 %r6, 3;\n" + WRITE + "ld.global.b32 %r7, [%rd4];\n"
     assert run(again, marked(2), marked(2)).tolist() == [3, 3]
 
@@ -60,13 +60,13 @@ def test_an_atomic_reads():
     run(add, np.zeros(2, "u4"))
 
 
-def test_halves_are_found_in_words_that_nobody_wrote():
+def test_unwritten_half_words_are_found():
     half = "mul.wide.u32 %rd2, %r0, 2;\nadd.u64 %rd3, %rd0, %rd2;\nld.global.b16 %rs1, [%rd3];\n"
     with pytest.raises(Unwritten, match="thread 0 and 1 more"):
         run(half, marked(1))
 
 
-def test_vectors_are_found_if_one_word_was_not_written():
+def test_partly_unwritten_vectors_are_found():
     source = marked(4)
     source[:3] = 1
     vector = "ld.global.v4.b32 {%r6, %r7, %r8, %r9}, [%rd0];\n"
@@ -122,13 +122,13 @@ def trained(place):
         return [executor.run(main_program, feed=feed, fetch_list=[loss])[0] for _ in range(2)]
 
 
-def test_a_step_reads_nothing_that_nobody_wrote(machine):
+def test_steps_read_no_unwritten_memory(machine):
     result = trained(fluid.CUDAPlace(0))
     np.testing.assert_allclose(result, trained(fluid.CPUPlace()), rtol=1e-5)
 
 
 @pytest.mark.usefixtures("one_launch_less")
-def test_a_launch_that_is_missing_is_found_with_the_op_and_its_line(machine):
+def test_missing_launch_names_op_and_line(machine):
     with pytest.raises(Unwritten, match="nobody wrote, byte 0 of argument") as result:
         trained(fluid.CUDAPlace(0))
     (note,) = result.value.__notes__

@@ -15,7 +15,7 @@ def test_what_is_written_is_read_in_every_way(tmp_path: Path) -> None:
     assert (row["failed"], row["outputs"], row["losses"]) == ({}, 0.0, 0.0)
 
 
-def test_what_fails_is_reported_with_its_way(tmp_path: Path) -> None:
+def test_exchange_failures_name_their_way(tmp_path: Path) -> None:
     np.savez(tmp_path / "numbers.npz", output=np.zeros(2), losses=np.ones(3))
     results = {"separate": np.zeros(2), "state": np.array("LookupError: no such name")}
     row = exchange.compared("word2vec", tmp_path, results)

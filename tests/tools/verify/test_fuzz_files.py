@@ -20,7 +20,7 @@ def test_damaged_files_are_rejected_or_read() -> None:
     assert "met     0 of 130 damaged files fail" in report(tallies)
 
 
-def test_the_same_chance_damages_the_same() -> None:
+def test_damage_repeats_by_seed() -> None:
     data = originals()[0].data
     message = parse(data)
     first, again = (

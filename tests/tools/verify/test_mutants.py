@@ -30,7 +30,7 @@ def test_harmless_changes_are_not_noticed(found):
     assert harmless and not any(noticed for _, noticed in harmless)
 
 
-def test_what_is_noticed_is_never_proven_harmless_and_the_rest_is(found):
+def test_noticed_mutants_are_not_proven_harmless(found):
     kinds, module = found
     for mutant, noticed in (pair for kind in kinds.values() for pair in kind):
         if mutant.place is not None and not mutant.is_harmless:

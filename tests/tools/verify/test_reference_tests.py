@@ -173,7 +173,7 @@ def test_a_wrong_one_is_reported(found: dict[str, Outcome], test: str, reason: s
     assert "test_all.py)" in found[test].reason
 
 
-def test_what_is_not_here_is_skipped(found: dict[str, Outcome]) -> None:
+def test_unsupported_reference_tests_are_skipped(found: dict[str, Outcome]) -> None:
     row = report.row("test_all", found.values())
     assert {name: row[name] for name in ("CUDA", "MKL-DNN", "dygraph", "other")} == {
         "CUDA": 1,

@@ -43,7 +43,7 @@ def test_names_differ_and_every_kind_occurs() -> None:
     assert {mutant.kind for mutant in MUTANTS} == set(KINDS)
 
 
-def test_a_mutant_that_is_applied_or_does_not_is_told() -> None:
+def test_mutant_application_is_reported() -> None:
     mutant = Mutant("one less", KINDS[0], "units", "a.py", "n + 1", "n", ("tests/a.py",))
     assert mutant.applied("return n + 1\n") == "return n\n"
     for text in ("return n\n", "n + 1 + n + 1\n"):
@@ -51,7 +51,7 @@ def test_a_mutant_that_is_applied_or_does_not_is_told() -> None:
             mutant.applied(text)
 
 
-def test_what_fails_first_is_read_from_the_output() -> None:
+def test_first_failure_is_parsed() -> None:
     output = "....F\nFAILED tests/a.py::test_b[x - y] - AssertionError: 2\n1 failed, 4 passed"
     assert size_mutants.first_failure(1, output) == "tests/a.py::test_b[x - y]"
     assert size_mutants.first_failure(-11, "") == "the process ended with -11"

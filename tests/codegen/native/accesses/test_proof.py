@@ -83,7 +83,7 @@ def test_a_size_that_the_host_checks_needs_nothing() -> None:
     assert conditions(kernel) == 0
 
 
-def test_indices_that_are_read_are_tested_unless_their_numbers_are_known() -> None:
+def test_loaded_indices_are_tested_unless_their_range_is_known() -> None:
     for facts, expected in ((Facts(), 1), (Facts({"ids": Range((0,), (N - 1,))}), 0)):
         case = Case((5,))
         row = case.ref("ids", (5,), DType.INT64)[case.indices[0]]

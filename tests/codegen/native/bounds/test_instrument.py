@@ -186,7 +186,7 @@ def test_the_error_names_kernel_argument_offset_and_op(shift: int, where: str) -
     assert (raised.value.op, raised.value.source) == ("y = copy(x)", "model.py:12")
 
 
-def test_a_neighbour_in_the_same_memory_is_another_array() -> None:
+def test_bounds_separate_arrays_of_one_arena() -> None:
     native, memory = code(copy(0, 16)), np.zeros(64, "f4")
     run = native([("copy", (memory[:16], memory[16:31]), 1)])
     with pytest.raises(OutOfBounds, match=r"writes 64 bytes at offset 0 .*has 60 bytes"):

@@ -241,7 +241,7 @@ def test_images_with_channels_first_or_zeros_around_them(
 
 
 @on_machines
-def test_gradients_can_be_added_to_what_is_there(machine: Machine) -> None:
+def test_gradients_accumulate(machine: Machine) -> None:
     """Pixels that no window reads keep what was there."""
     conv = CASES[6]
     x, w, d = drawn(conv)

@@ -117,7 +117,7 @@ def test_a_model_is_compared_with_the_roofline(
         (["absent.py", "--epochs", "3"], "absent.py is not a file"),
     ],
 )
-def test_what_cannot_be_profiled_is_an_error(
+def test_profile_errors(
     capsys: pytest.CaptureFixture[str], options: list[object], reason: str
 ) -> None:
     assert reason in refused(capsys, "profile", *options)

@@ -22,7 +22,7 @@ from fluid.cli.values.arrays import read_arrays, write_arrays
         np.array([True, False]),
     ],
 )
-def test_arrays_come_back(tmp_path, array):
+def test_arrays_round_trip(tmp_path, array):
     np.save(tmp_path / "x.npy", array)
     result = read_arrays(tmp_path / "x.npy")
     np.testing.assert_array_equal(result, array)
@@ -83,7 +83,7 @@ def test_archives_hold_any_name(tmp_path):
     ("name", "message"),
     [("x.txt", "must end in"), ("x.npy", "write a .npz"), ("none/x.npz", "make the folder first")],
 )
-def test_what_cannot_be_written(tmp_path, name, message):
+def test_array_write_errors(tmp_path, name, message):
     with pytest.raises(CommandError, match=message):
         write_arrays(tmp_path / name, {"a": np.zeros(1), "b": np.zeros(1)})
     assert list(tmp_path.iterdir()) == []
@@ -145,7 +145,7 @@ def test_an_array_larger_than_the_machine_is_not_read(tmp_path):
         ({"extract_version": 255}, r"x\.npz"),
     ],
 )
-def test_a_member_that_cannot_be_what_is_declared(tmp_path, fields, message):
+def test_archive_member_unlike_its_header_is_rejected(tmp_path, fields, message):
     path = archive(tmp_path / "x.npz", ("x.npy", SMALL), **fields)
     with pytest.raises(CommandError, match=message):
         read_arrays(path)

@@ -108,7 +108,7 @@ def test_models_that_take_any_size(save):
         read_images([path, other], var, AS_THEY_ARE)
 
 
-def test_images_that_lie_on_their_side_are_rotated(save, pillow, tmp_path):
+def test_exif_rotation_is_applied(save, pillow, tmp_path):
     picture = pillow.fromarray(pixels(4, 8))
     exif = picture.getexif()
     exif[0x0112] = 6
@@ -131,7 +131,7 @@ def test_which_feeds_take_images(shape, dtype, takes):
     assert accepts_images(feed(*shape, dtype=dtype)) is takes
 
 
-def test_what_is_rejected(save, tmp_path):
+def test_image_errors(save, tmp_path):
     path = save(pixels(4, 4))
     with pytest.raises(CommandError, match=r"does not accept images: it is float32 \[-1, 13\]"):
         read_images([path], feed(-1, 13), AS_THEY_ARE)

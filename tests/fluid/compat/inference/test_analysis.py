@@ -156,7 +156,7 @@ def test_clones_share_the_model_but_not_their_tensors():
         model.get_input_tensor("x").copy_to_cpu()
 
 
-def test_what_is_read_belongs_to_the_caller():
+def test_outputs_are_copies():
     model = predictor()
     (result,) = model.run([PaddleTensor(X)])
     output = model.get_output_tensor(result.name)
@@ -268,7 +268,7 @@ def nbytes_of(path: str) -> int:
         ("enable_profile", ()),
     ],
 )
-def test_what_cannot_be_had_is_warned_of(call: str, arguments: tuple[Any, ...]):
+def test_unsupported_settings_warn(call: str, arguments: tuple[Any, ...]):
     config = AnalysisConfig(folder("fit_a_line"))
     with pytest.warns(UserWarning, match=f"^{call}: "):
         getattr(config, call)(*arguments)

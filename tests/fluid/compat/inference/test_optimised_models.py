@@ -34,7 +34,7 @@ def lengths(array: Any) -> list[int]:
 
 
 @pytest.mark.parametrize("case", FUSED)
-def test_the_executor_computes_what_the_reference_does(case: str) -> None:
+def test_executor_matches_the_reference(case: str) -> None:
     exe, (feeds, wanted) = fluid.Executor(fluid.CPUPlace()), recorded(case)
     with fluid.scope_guard(fluid.Scope()):
         folder = str(GOLDEN / case)
@@ -53,7 +53,7 @@ def test_the_executor_computes_what_the_reference_does(case: str) -> None:
 
 
 @pytest.mark.parametrize("case", FUSED)
-def test_the_predictor_computes_what_the_reference_does(case: str) -> None:
+def test_predictor_matches_the_reference(case: str) -> None:
     feeds, wanted = recorded(case)
     config = AnalysisConfig(str(GOLDEN / case / "model"), str(GOLDEN / case / "params"))
     config.disable_gpu()

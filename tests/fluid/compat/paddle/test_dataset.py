@@ -84,7 +84,7 @@ def test_images_are_between_zero_and_one(home: Path) -> None:
     assert [len(list(each()())) for each in (cifar.train100, cifar.test100)] == [3, 3]
 
 
-def test_images_come_again_where_they_are_asked_to(home: Path) -> None:
+def test_image_readers_repeat_on_request(home: Path) -> None:
     cycled = cifar.test10(cycle=True)()
     labels = [next(cycled)[1] for _ in range(9)]
     assert labels[4:8] == labels[:4] and labels[8] == labels[0]

@@ -74,7 +74,7 @@ def test_text_and_bytes_are_those_of_protobuf() -> None:
 
 
 @pytest.mark.parametrize("path", sorted(MODELS.glob("*/__model__")), ids=lambda p: p.parent.name)
-def test_models_come_back_byte_for_byte(path: Path) -> None:
+def test_models_round_trip_byte_for_byte(path: Path) -> None:
     desc = pb.ProgramDesc()
     assert desc.ParseFromString(path.read_bytes()) == path.stat().st_size
     assert desc.SerializeToString() == path.read_bytes()
@@ -151,7 +151,7 @@ def assign(message: Any, name: str, value: Any) -> None:
         (pb.VarType, "type", 77, ValueError, "Unknown enum value: 77"),
     ],
 )
-def test_what_a_field_does_not_take(
+def test_field_type_errors(
     kind: Any, name: str, value: Any, error: type[Exception], text: str
 ) -> None:
     with pytest.raises(error, match=text):

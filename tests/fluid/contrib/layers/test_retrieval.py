@@ -71,7 +71,7 @@ def sampled(main: Any, drawn: list[int], rows: int = 4, **options: Any) -> list[
     return [result[at : at + count] for at in range(0, len(result), count)]
 
 
-def test_the_way_to_each_leaf_comes_first(programs: Any) -> None:
+def test_tree_paths_begin_at_the_root(programs: Any) -> None:
     out, labels, masks = sampled(programs, [1, 2])
     assert [each.shape for each in out] == [(4, 2, 1), (4, 3, 1)]
     assert np.concatenate([each[:, :1, 0] for each in out], axis=1).tolist() == WAYS
@@ -79,7 +79,7 @@ def test_the_way_to_each_leaf_comes_first(programs: Any) -> None:
     assert all(mask.all() for mask in masks)
 
 
-def test_others_are_of_the_layer_and_drawn_once(programs: Any) -> None:
+def test_negatives_are_distinct_and_of_one_layer(programs: Any) -> None:
     out, labels, _ = sampled(programs, [1, 2], rows=400, output_positive=False, seed=3)
     assert (out[0][:, 0, 0] == 3 - np.resize([1, 1, 2, 2], 400)).all()
     below = out[1][:, :, 0]
@@ -100,7 +100,7 @@ def test_all_layers_side_by_side(programs: Any) -> None:
     assert result[0].dtype == np.int64
 
 
-def test_a_way_that_ends_early_is_masked(programs: Any) -> None:
+def test_short_tree_paths_are_masked(programs: Any) -> None:
     x = fluid.data("x", [None, 1], "int32")
     ways, nodes = table([[1, 3], [2, 0]]), table([[1], [2], [3], [4]])
     out, labels, mask = more.tdm_sampler(x, [1, 1], [2, 2], 2, ways, nodes, output_list=False)

@@ -59,7 +59,7 @@ def gru(x: Any, h: Any, gate_weight: Any, weight: Any, gate_bias: Any, bias: Any
     return update * h + (1 - update) * candidate
 
 
-def test_lstm_backwards_over_steps_that_come_first(exe: fluid.Executor) -> None:
+def test_lstm_reversed_time_major(exe: fluid.Executor) -> None:
     x = fluid.data("x", [4, 3, 2])
     begin = [fluid.data(name, [3, 5]) for name in ("h", "c")]
     cell = layers.LSTMCell(5, forget_bias=0.5)
@@ -104,7 +104,7 @@ def log_chances(table: Any) -> Any:
     return table - np.log(np.exp(table).sum(1, keepdims=True))
 
 
-def test_decoding_what_is_known(exe: fluid.Executor) -> None:
+def test_teacher_forcing(exe: fluid.Executor) -> None:
     x, lengths = fluid.data("x", [2, 5, WORDS]), fluid.data("lengths", [2], "int32")
     cell, states = chain()
     decoder = layers.BasicDecoder(cell, layers.TrainingHelper(x, lengths), lambda x: x * 2.0)
@@ -120,7 +120,7 @@ def test_decoding_what_is_known(exe: fluid.Executor) -> None:
 
 
 @pytest.mark.parametrize("is_test", [False, True])
-def test_states_of_what_is_finished(exe: fluid.Executor, is_test: bool) -> None:
+def test_states_of_finished_beams(exe: fluid.Executor, is_test: bool) -> None:
     x, lengths = fluid.data("x", [5, 2, WORDS]), fluid.data("lengths", [2], "int32")
     cell, states = chain()
     helper = layers.TrainingHelper(x, lengths, time_major=True)
@@ -140,7 +140,7 @@ def test_states_of_what_is_finished(exe: fluid.Executor, is_test: bool) -> None:
 
 
 @pytest.mark.parametrize("sampled", [False, True])
-def test_decoding_what_is_likeliest(exe: fluid.Executor, sampled: bool) -> None:
+def test_greedy_decoding(exe: fluid.Executor, sampled: bool) -> None:
     cell, states = chain()
     starts = fluid.data("starts", [None], "int64")
     draws = {"softmax_temperature": 1e-3, "seed": 3}
@@ -210,7 +210,7 @@ def continued(beams: list[Beam], chances: Any, count: int) -> list[Beam]:
     return sorted(longer, key=lambda beam: -beam[0])[:count]
 
 
-def test_what_a_decoder_must_define() -> None:
+def test_decoder_subclass_errors() -> None:
     for method, count in (("initialize", 1), ("step", 3), ("finalize", 3)):
         with pytest.raises(NotImplementedError):
             getattr(layers.Decoder(), method)(*[None] * count)

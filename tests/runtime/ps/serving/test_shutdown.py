@@ -102,7 +102,7 @@ def test_a_restarted_server_knows_who_has_completed(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_server_says_only_to_other_servers_that_its_trainers_have_completed():
+def test_completion_is_told_to_servers_only():
     shutdown = Server(["a:1", "b:1"], 0, Settings())._shutdown
     assert shutdown.asked("b:1") is False  # it asks again
     for stranger in ("a:1", "c:1"):

@@ -86,7 +86,7 @@ def test_others_cannot_act_for_a_trainer(tmp_path):
         trainer.complete()
 
 
-def test_a_second_process_of_a_trainer_is_refused_with_words():
+def test_second_process_of_a_trainer_is_rejected():
     with world(1, reconnect=0.3, lost_after=30.0) as created:
         first, second = created.trainer(0), created.trainer(0)
         assert first.step == 0

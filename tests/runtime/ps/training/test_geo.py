@@ -44,7 +44,7 @@ def test_a_trainer_sends_its_share_of_how_far_it_moved():
     assert server.value.tolist() == [2.0, 1.5]
 
 
-def test_what_others_moved_is_added_and_the_rest_is_sent_later():
+def test_geo_adds_remote_deltas_and_sends_the_rest_later():
     server = OneServer([0.0])
     created = geo(server, 1)
     server.value += 10  # another trainer, after this one received 0 first
@@ -58,7 +58,7 @@ def test_what_others_moved_is_added_and_the_rest_is_sent_later():
     assert server.value.tolist() == [13.5]
 
 
-def test_stopping_sends_what_moved_since_the_last_exchange():
+def test_geo_stop_sends_pending_deltas():
     server = OneServer([0.0])
     created = geo(server, 3)
     for value in (1.0, 2.0, 3.0, 4.0):

@@ -277,7 +277,7 @@ COPY = [
 ]  # fmt: skip
 
 
-def test_misuse_is_found() -> None:
+def test_warpgroup_misuse_is_an_error() -> None:
     inputs, _ = arguments(PLAIN)
     with pytest.raises(MemoryFault, match="outside of 16384 bytes of shared"):
         short = (

@@ -67,7 +67,7 @@ def test_an_instruction_knows_the_line_of_its_source():
     assert second.line == first.line + 2
 
 
-def test_lanes_meet_after_both_sides_of_a_branch():
+def test_branch_sides_reconverge():
     body = "@%p1 bra $A;\nmov.u32 %r1, 1;\nbra.uni $B;\n$A: mov.u32 %r1, 2;\n$B: mov.u32 %r2, 3;"
     blocks = blocks_of(only(kernel(body)))
     assert [block.successors for block in blocks] == [(2, 1), (3,), (3,), ()]

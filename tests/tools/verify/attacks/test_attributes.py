@@ -114,7 +114,7 @@ def call_of(index: int) -> int:
     return 7
 
 
-def test_a_crash_and_a_hang_are_seen() -> None:
+def test_crashes_and_hangs_are_reported() -> None:
     limits = Limits(seconds=1.0, first_seconds=2.0)
     result = call_in_children(call_of, 3, limits, lambda index, why: why, workers=1)
     assert result == [7, "crash: exit code 3", "hang: more than 2 s"]

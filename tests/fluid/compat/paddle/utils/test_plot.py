@@ -11,7 +11,7 @@ from fluid.compat.paddle.utils import plot
 from fluid.layers.device import get_places
 
 
-def test_places() -> None:
+def test_get_places() -> None:
     assert get_places(2, "CPU") == [fluid.CPUPlace()] * 2
     assert get_places(device_count=1) == [fluid.CPUPlace()]
     assert get_places(2, "CUDA") == [fluid.CUDAPlace(0), fluid.CUDAPlace(1)]
@@ -42,7 +42,7 @@ class Drawn(ModuleType):
         self.calls.append(path)
 
 
-def test_curves_are_drawn_into_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plot_writes_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn = Drawn()
     monkeypatch.setitem(sys.modules, "matplotlib", ModuleType("matplotlib"))
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", drawn)
