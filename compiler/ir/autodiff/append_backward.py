@@ -37,7 +37,7 @@ def append_backward(
     _check_loss(block, loss, writer)
     tape = Tape(block, no_grad)
     for op in _seeds(block, loss, None, tape.grad(loss), OpRole.BACKWARD | OpRole.LOSS):
-        tape.append(op)
+        tape.gradients.append(op)
     tape.walk(_ops_up_to(block))
     writer.attrs["op_role"] = int(OpRole.FORWARD | OpRole.LOSS)
     return tape.write(on_append)
@@ -57,7 +57,7 @@ def append_gradients(
     tape = Tape(block, no_grad, _dependents(block.ops, inputs))
     for target, gradient in targets.items():
         for op in _seeds(block, target, gradient, tape.grad(target)):
-            tape.append(op)
+            tape.gradients.append(op)
     tape.walk(block.ops)
     return tape.write(None)
 

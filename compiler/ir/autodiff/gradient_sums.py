@@ -9,6 +9,7 @@ therefore be used in between, and is renamed there as well.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from compiler.ir.autodiff.loop_counters import renamed
@@ -51,8 +52,12 @@ class PartialGradients:
         """Return whether a gradient has any contribution."""
         return gradient in self.parts or gradient in self.given
 
-    def has_gradient_for(self, variable: str) -> bool:
-        """Return whether a variable's gradient is written in this block."""
+    def reaches(self, variable: str) -> bool:
+        """Return whether the gradient of a variable has any contribution."""
+        return variable in self.names and self.has(self.names[variable])
+
+    def writes_for(self, variable: str) -> bool:
+        """Return whether an op of this block writes a variable's gradient."""
         return self.names.get(variable) in self.parts
 
     def is_array(self, gradient: str) -> bool:
@@ -92,6 +97,20 @@ class PartialGradients:
         self.given.discard(name)
         attrs = {"use_mkldnn": False, "op_role": int(OpRole.BACKWARD)}
         self.append(OpDesc("sum", {"X": [*whole, *parts]}, {"Out": [name]}, attrs, source))
+
+    def end(self, variable: str, added: Sequence[OpDesc]) -> None:
+        """Drop the gradient of a variable that an op overwrites, except what `added` ops wrote."""
+        if variable not in self.names:
+            return
+        gradient = self.names[variable]
+        writes = self.parts.get(gradient, [])
+        own = [write for write in writes if any(self.ops[write.at] is op for op in added)]
+        if writes and not own:
+            self.accumulate(gradient)
+        self.parts.pop(gradient, None)
+        self.given.discard(gradient)
+        if own:
+            self.parts[gradient] = own
 
     def _rename_part(self, name: str, index: int) -> str:
         """Rename a part where it is written; an accumulator, up to the next part."""

@@ -26,14 +26,17 @@ OnAppend: TypeAlias = Callable[[Block, OpDesc, Mapping[str, str]], None]
 """A callback after each appended gradient op; the mapping is gradient name to variable."""
 
 
-class Tape(PartialGradients):
-    """The gradient ops of a block, built in reverse order of its ops."""
+class Tape:
+    """The gradients of a block, computed in reverse order of its ops.
+
+    `depending` are the variables that depend on the inputs of the derivative; None for all.
+    """
 
     def __init__(
         self, block: Block, no_grad: Collection[str] = (), depending: Collection[str] | None = None
     ) -> None:
-        super().__init__(block)
-        self.target = block
+        self.block = self.target = block
+        self.gradients = PartialGradients(block)
         self.no_grad = frozenset(no_grad)
         self.depending = depending
         self.inner: dict[OpDesc, InnerTape] = {}
@@ -44,12 +47,12 @@ class Tape(PartialGradients):
 
     def grad(self, variable: str) -> str:
         """Return the name of a variable's gradient: a new one if an earlier pass has used it."""
-        if variable not in self.names:
+        if variable not in self.gradients.names:
             name, count = variable + GRAD, 0
             while self.block.lookup(name) is not None:
                 name, count = f"{variable}{GRAD}_{count}", count + 1
-            self.set_gradient_name(variable, name)
-        return self.names[variable]
+            self.gradients.set_gradient_name(variable, name)
+        return self.gradients.names[variable]
 
     def requires_grad(self, variable: str) -> bool:
         """Return whether a variable requires a gradient."""
@@ -65,12 +68,12 @@ class Tape(PartialGradients):
         """Append the gradient ops of ops in reverse order, and sum gradients that no op reads."""
         self.overwritten = _overwritten_names(ops)
         for op in reversed(ops):
-            if any(self.has(self.names.get(name, EMPTY)) for name in op.writes()):
+            if any(self.gradients.reaches(name) for name in op.writes()):
                 self._differentiate(op)
             if hasattr(find(op.type), "undo"):
                 self.undo_increment(op)
-        for name in list(self.parts):
-            self.accumulate(name)
+        for name in list(self.gradients.parts):
+            self.gradients.accumulate(name)
 
     def _differentiate(self, op: OpDesc) -> None:
         self._check_double_grad(op)
@@ -79,9 +82,9 @@ class Tape(PartialGradients):
         added = [gradient_op for gradient_op in ops if self.add(gradient_op)]
         self.counters.read.update(op.reads())
         over = [name for name in op.writes() if name in self.overwritten]
-        self._end_overwritten(
-            [name for name in over if not self._keeps_previous(op, name, bool(ops))], added
-        )
+        for name in over:
+            if not self._keeps_previous(op, name, bool(ops)):
+                self.gradients.end(name, added)
 
     def _gradient_ops(self, op: OpDesc) -> list[OpDesc]:
         """Return the gradient ops of an op without block; none if `updates_if` disables them."""
@@ -128,7 +131,7 @@ class Tape(PartialGradients):
         if not differentiable:
             return name in op.reads()
         if SUB_BLOCK in op.attrs:
-            return _may_not_run(op) or self.is_array(self.grad(name))
+            return _may_not_run(op) or self.gradients.is_array(self.grad(name))
         previous = (slot.of for slot in cls.inputs().values() if slot.companion == "previous")
         return any(name in op.outputs.get(slot, ()) for slot in previous)
 
@@ -146,31 +149,33 @@ class Tape(PartialGradients):
         if desc.stop_gradient or name not in self.counters.read:
             self.counters.wait(name, undo)
         else:
-            self.append(as_backward(undo))
+            self.gradients.append(as_backward(undo))
 
     def add(self, op: OpDesc) -> bool:
         """Append a gradient op, unless it has no incoming gradient or no requested output."""
-        read = dict.fromkeys(name for name in op.reads() if name in self.variables)
-        if read and not any(self.has(name) for name in read):
+        read = dict.fromkeys(name for name in op.reads() if name in self.gradients.variables)
+        if read and not any(self.gradients.has(name) for name in read):
             return False
         op.outputs = {slot: self._required_outputs(names) for slot, names in op.outputs.items()}
         if not op.writes():
             return False
         for name in read:
-            if self.has(name):
-                self.accumulate(name)
+            if self.gradients.has(name):
+                self.gradients.accumulate(name)
             else:
                 self._supply_missing(op, name)
         for undo in self.counters.before(op):
-            self.append(as_backward(undo))
+            self.gradients.append(as_backward(undo))
         op.attrs = {**op.attrs, "op_role_var": []}
-        self.append(as_backward(op))
+        self.gradients.append(as_backward(op))
         return True
 
     def _required_outputs(self, names: Sequence[str]) -> list[str]:
         """Replace unneeded gradients in outputs by `EMPTY`; empty list if none is needed."""
         unwanted = {
-            n for n in names if n in self.variables and not self.requires_grad(self.variables[n])
+            n
+            for n in names
+            if n in self.gradients.variables and not self.requires_grad(self.gradients.variables[n])
         }
         replaced = [EMPTY if name in unwanted else name for name in names]
         return replaced if set(replaced) - {EMPTY} else []
@@ -180,48 +185,38 @@ class Tape(PartialGradients):
 
         An array of gradients is empty by itself.
         """
-        if self.is_array(name):
+        if self.gradients.is_array(name):
             return
         slots = find(op.type).slots
         for slot, names in op.inputs.items():
             if slots[slot].optional and names == [name] and op not in self.inner:
                 op.inputs[slot] = []
         if name in op.reads():
-            zeros = {"X": [self.variables[name]]}, {"Out": [name]}
+            zeros = {"X": [self.gradients.variables[name]]}, {"Out": [name]}
             role = {"op_role": int(OpRole.BACKWARD)}
-            self.append(OpDesc("fill_zeros_like", *zeros, role, op.source))
-
-    def _end_overwritten(self, names: Sequence[str], made: Sequence[OpDesc]) -> None:
-        """Drop gradients of overwritten variables, except those that the op's gradient wrote."""
-        for gradient in (self.names[name] for name in names if name in self.names):
-            writes = self.parts.get(gradient, [])
-            own = [p for p in writes if any(self.ops[p.at] is gradient_op for gradient_op in made)]
-            if writes and not own:
-                self.accumulate(gradient)
-            self.parts.pop(gradient, None)
-            self.given.discard(gradient)
-            if own:
-                self.parts[gradient] = own
+            self.gradients.append(OpDesc("fill_zeros_like", *zeros, role, op.source))
 
     # ---- blocks that ops own
 
     def _block_gradient(self, op: OpDesc, owner: BlockOwner) -> OpDesc:
         """Return the op that owns the gradient of an op's block; builds the nested tape."""
         block = self.block.owner.blocks[int(op.attrs[SUB_BLOCK])]
-        carried = [name for name in owner.carried(op) if not self._has_gradient(name)]
+        carried = [name for name in owner.carried(op) if not self.gradients.reaches(name)]
         idle = [name for name in carried if not self.requires_grad(name)]
-        arriving = [name for name in op.writes() if self._has_gradient(name)]
+        arriving = [name for name in op.writes() if self.gradients.reaches(name)]
         arriving = list(dict.fromkeys([*arriving, *owner.arriving(op)]))
         inner = self._inner_tape(block, arriving, idle, carried)
         inner.remove_zero_propagation(idle)
         passed = [
             n
             for n in arriving
-            if n in self.overwritten and self.requires_grad(n) and not inner.has_gradient_for(n)
+            if n in self.overwritten and self.requires_grad(n) and not inner.gradients.writes_for(n)
         ]
         inner.zero_gradients(passed, op.source)
-        local_gradients = frozenset(name for name in inner.names if inner.has_gradient_for(name))
-        written = frozenset(name for name in op.writes() if self._has_gradient(name))
+        local_gradients = frozenset(
+            name for name in inner.gradients.names if inner.gradients.writes_for(name)
+        )
+        written = frozenset(name for name in op.writes() if self.gradients.reaches(name))
         gradient_op = owner.block_grad(
             op, Inside(inner.asked(), written, local_gradients, passed, self.grad)
         )
@@ -237,13 +232,12 @@ class Tape(PartialGradients):
             inner = InnerTape(self, block, [*arriving, *idle])
             inner.walk(block.ops)
             names = {*arriving, *idle}
-            more = [name for name in carried if name not in names and inner.has_gradient_for(name)]
+            more = [
+                name for name in carried if name not in names and inner.gradients.writes_for(name)
+            ]
             if not more:
                 return inner
             arriving += more
-
-    def _has_gradient(self, variable: str) -> bool:
-        return self.has(self.names.get(variable, EMPTY))
 
     # ---- adding the ops to the program
 
@@ -251,12 +245,14 @@ class Tape(PartialGradients):
         """Add the ops to the program; returns the computed gradients by variable."""
         self._create_blocks()
         self._append_ops(on_append)
-        written = {name for op in self.ops for name in op.writes()}
-        return {variable: name for variable, name in self.names.items() if name in written}
+        written = {name for op in self.gradients.ops for name in op.writes()}
+        return {
+            variable: name for variable, name in self.gradients.names.items() if name in written
+        }
 
     def _create_blocks(self) -> None:
         """Create the gradient blocks, each nested block right after its parent."""
-        for op in self.ops:
+        for op in self.gradients.ops:
             inner = self.inner.get(op)
             if inner is not None:
                 inner.target = self.block.owner.add_block(self.target.idx)
@@ -265,17 +261,19 @@ class Tape(PartialGradients):
                 inner._create_blocks()
 
     def _append_ops(self, on_append: OnAppend | None) -> None:
-        for op in self.ops:
+        for op in self.gradients.ops:
             if op in self.inner:
                 self.inner[op]._append_ops(on_append)
             undeclared = [name for name in op.writes() if self.target.lookup(name) is None]
             for name in undeclared:
                 self._declare(name)
             appended = self.target.add_op(op.type, op.inputs, op.outputs, op.attrs, op.source)
-            if _may_be_sparse(op) or any(name not in self.variables for name in undeclared):
+            if _may_be_sparse(op) or any(
+                name not in self.gradients.variables for name in undeclared
+            ):
                 infer_op(self.view(), appended)
             if on_append is not None:
-                on_append(self.target, appended, self.variables)
+                on_append(self.target, appended, self.gradients.variables)
 
     def view(self) -> Block:
         """Return the block in which the types of all operands are found."""
@@ -287,7 +285,7 @@ class Tape(PartialGradients):
 
     def _declare(self, name: str) -> None:
         """Declare a gradient or a partial one like its variable, a counter as it is."""
-        like = self.block.lookup(self.variables.get(name, name))
+        like = self.block.lookup(self.gradients.variables.get(name, name))
         if like is None:
             self.target.add_var(name)
             return
@@ -305,15 +303,15 @@ class InnerTape(Tape):
         super().__init__(block)
         self.outer = outer
         for name in arriving:
-            self.set_gradient_name(name, name + GRAD)
-        self.arriving = frozenset(self.variables)
-        self.given = set(self.arriving)
+            self.gradients.set_gradient_name(name, name + GRAD)
+        self.arriving = frozenset(self.gradients.variables)
+        self.gradients.given = set(self.arriving)
 
     def grad(self, variable: str) -> str:
         """Return the name of a variable's gradient in this block."""
-        if variable not in self.names:
-            self.set_gradient_name(variable, variable + GRAD)
-        return self.names[variable]
+        if variable not in self.gradients.names:
+            self.gradients.set_gradient_name(variable, variable + GRAD)
+        return self.gradients.names[variable]
 
     def requires_grad(self, variable: str) -> bool:
         """Return True unless a local variable of the block stops gradients."""
@@ -322,15 +320,15 @@ class InnerTape(Tape):
 
     def undo_increment(self, op: OpDesc) -> None:
         """Decrement a counter in place, so that every iteration sees its forward value."""
-        self.append(as_backward(cast(Any, find(op.type)(op.attrs)).undo(op)))
+        self.gradients.append(as_backward(cast(Any, find(op.type)(op.attrs)).undo(op)))
 
     def asked(self) -> list[str]:
         """List the variables whose gradient is read from outside, in order of first read."""
         names, written = dict[str, None](), set[str]()
-        for op in self.ops:
+        for op in self.gradients.ops:
             names |= {n: None for n in op.reads() if n in self.arriving and n not in written}
             written.update(op.writes())
-        return [self.variables[name] for name in names]
+        return [self.gradients.variables[name] for name in names]
 
     def zero_gradients(self, variables: Iterable[str], source: str) -> None:
         """Zero the gradients of variables that the block overwrites.
@@ -339,9 +337,9 @@ class InnerTape(Tape):
         """
         for variable in variables:
             gradient = self.grad(variable)
-            if not self.is_array(gradient):
+            if not self.gradients.is_array(gradient):
                 names = {"X": [variable]}, {"Out": [gradient]}
-                self.append(as_backward(OpDesc("fill_zeros_like", *names, source=source)))
+                self.gradients.append(as_backward(OpDesc("fill_zeros_like", *names, source=source)))
 
     def remove_zero_propagation(self, idle: Iterable[str]) -> None:
         """Remove ops that only propagate gradients which are zero from outside.
@@ -350,15 +348,17 @@ class InnerTape(Tape):
         """
         zeros = {name + GRAD for name in idle}
         handing = list[OpDesc]()
-        for op in self.ops:
+        for op in self.gradients.ops:
             if op.reads() and zeros.issuperset(op.reads()):
                 handing.append(op)
                 zeros.update(op.writes())
         needed = set[str]()
-        for op in reversed(self.ops):
+        for op in reversed(self.gradients.ops):
             if op not in handing or needed.intersection(op.writes()):
                 needed.update(op.reads())
-        self.ops = [o for o in self.ops if o not in handing or needed.intersection(o.writes())]
+        self.gradients.ops = [
+            o for o in self.gradients.ops if o not in handing or needed.intersection(o.writes())
+        ]
 
     def view(self) -> Block:
         """Return a block with the gradients declared so far, nested in the forward block."""
