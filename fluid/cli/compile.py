@@ -7,19 +7,22 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
+from compiler.codegen.module import Module
 from compiler.cost.plan_cost import PlanCost, Side, account
 from compiler.ir.types import Array
 from compiler.options import Cache, Options
+from compiler.passes.base import MissedOptimization
 from compiler.report.memory import size_text
 from compiler.report.table import count, table
 from compiler.support.escape import one_line
 from fluid.cli.compile_cpu import compile_for_cpus, cpu_levels
 from fluid.cli.model import add_file_names, load_model
+from fluid.cli.subcommands import Commands
 from fluid.cli.terminal import progress_line
 from fluid.inference.packages import write_package
 from fluid.running.targets import chosen_target
@@ -52,7 +55,30 @@ examples:
 """
 
 
-def add_compile(commands: Any) -> None:
+class KernelRow(TypedDict):
+    """The table's row of a kernel, of those that `compiler.codegen.ahead.manifest` makes."""
+
+    kernel: str
+    gpu: str
+    registers: int | None
+    spilled: int | None
+    shared: int
+    bytes: int
+
+
+class KernelCost(TypedDict):
+    """What a kernel does in one run: its launches, bytes and operations."""
+
+    launches: int
+    moved: int
+    operations: int
+
+
+class CostedRow(KernelRow, KernelCost):
+    """A row with what the kernel does in one run."""
+
+
+def add_compile(commands: Commands) -> None:
     """Add `compile` to the subcommands."""
     command = commands.add_parser(
         "compile",
@@ -100,8 +126,8 @@ def compile_model(given: argparse.Namespace) -> int:
     model = load_model(given.model_dir, given.model_filename, given.params_filename)
     if levels:
         return compile_for_cpus(model, levels, given)
-    gpus: Any = None if target == "numpy" else import_module("compiler.codegen.ahead.gpus")
-    targets = gpus.gpus(target) if gpus else []
+    gpus = None if target == "numpy" else import_module("compiler.codegen.ahead.gpus")
+    targets: Sequence[object] = gpus.gpus(target) if gpus else []
     params: dict[str, Array] | None = None if given.without_params else dict(model.params)
     stages = import_module("compiler.driver").compile_stages(
         model.program, feed=[var.name for var in model.feeds], fetch=model.fetch_names,
@@ -115,23 +141,27 @@ def compile_model(given: argparse.Namespace) -> int:
     if given.json:
         print(json.dumps(table_rows, indent=1))
     else:
-        _report(stages, given, table_rows)
+        _report(stages.module, stages.context.missed, given, table_rows)
     return 0
 
 
-def _report(stages: Any, given: argparse.Namespace, rows: Sequence[Mapping[str, Any]]) -> None:
+def _report(
+    module: Module,
+    missed: Sequence[MissedOptimization],
+    given: argparse.Namespace,
+    rows: Sequence[CostedRow],
+) -> None:
     """Print what was written, the ops without a device kernel and why, and the kernel table."""
-    module = stages.module
     print(f"{given.out / 'module.py'}: {count(len(module.source.splitlines()), 'line')}")
     if module.target == "numpy":
         return
-    _report_host_ops(stages.context.missed)
+    _report_host_ops(missed)
     print(_shown(rows) if rows else "the model has no kernels: all of it runs on the host")
     spilled = sum(bool(row["spilled"]) for row in rows)
     print(f"{count(len(rows), 'kernel')} built, {spilled} spill; see {given.out / 'kernels.json'}")
 
 
-def _report_host_ops(missed: Sequence[Any]) -> None:
+def _report_host_ops(missed: Sequence[MissedOptimization]) -> None:
     """Print the ops that have no device kernel, with the reason for each."""
     mine = [note for note in missed if note.name == "assign_targets"]
     if mine:
@@ -141,8 +171,8 @@ def _report_host_ops(missed: Sequence[Any]) -> None:
 
 
 def _built(
-    module: Any, targets: Sequence[Any], given: argparse.Namespace
-) -> tuple[dict[str, bytes], list[dict[str, Any]]]:
+    module: Module, targets: Sequence[object], given: argparse.Namespace
+) -> tuple[dict[str, bytes], list[KernelRow]]:
     """Compile the kernels; return the binaries by file name and a table row for each kernel."""
     ahead = import_module("compiler.codegen.ahead.build")
     manifest = import_module("compiler.codegen.ahead.manifest")
@@ -168,12 +198,12 @@ def _progress() -> Callable[[int, int, str], None]:
     return show
 
 
-def _with_costs(rows: Sequence[Mapping[str, Any]], costs: PlanCost) -> list[dict[str, Any]]:
+def _with_costs(rows: Sequence[KernelRow], costs: PlanCost) -> list[CostedRow]:
     """Add to each kernel's row the launches, bytes and operations of one run."""
-    return [{**row, **_cost(str(row["kernel"]), costs)} for row in rows]
+    return [{**row, **_cost(row["kernel"], costs)} for row in rows]
 
 
-def _cost(kernel: str, costs: PlanCost) -> dict[str, int]:
+def _cost(kernel: str, costs: PlanCost) -> KernelCost:
     mine = [cost for cost in costs.of(Side.DEVICE) if cost.kernel == kernel]
     return {
         "launches": len(mine),
@@ -182,7 +212,7 @@ def _cost(kernel: str, costs: PlanCost) -> dict[str, int]:
     }
 
 
-def _shown(rows: Sequence[Mapping[str, Any]]) -> str:
+def _shown(rows: Sequence[CostedRow]) -> str:
     head = ("kernel", "gpu", "registers", "spilled", "shared", "code", "launches", "moved", "ops")
     cells = [
         (row["kernel"], row["gpu"], _number_text(row["registers"]), _number_text(row["spilled"]),

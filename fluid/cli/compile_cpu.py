@@ -6,7 +6,7 @@ import argparse
 import json
 from collections.abc import Mapping, Sequence
 from importlib import import_module
-from typing import Any
+from typing import TypedDict
 
 from compiler.codegen.module import Module
 from compiler.codegen.native.host import host_machine
@@ -15,6 +15,8 @@ from compiler.codegen.native.target import NativeTarget
 from compiler.cost.plan_cost import Cost, Side, account
 from compiler.errors import CompileError
 from compiler.ir.types import Array
+from compiler.passes.base import MissedOptimization
+from compiler.plan import Plan
 from compiler.report.memory import size_text
 from compiler.report.roofline import scaled
 from compiler.report.table import count, table
@@ -27,6 +29,17 @@ LISTED = 40
 """Kernels listed for each level, those with the most operations and bytes first."""
 
 _PREFIX = "cpu:"
+
+
+class KernelRow(TypedDict):
+    """The table's row of a kernel: its bytes of code; the calls, bytes and operations of a run."""
+
+    kernel: str
+    cpu: str
+    bytes: int
+    calls: int
+    moved: int
+    operations: int
 
 
 def cpu_levels(target: str) -> list[str]:
@@ -61,7 +74,9 @@ def compile_for_cpus(model: SavedModel, levels: Sequence[str], given: argparse.N
         model.program, feed=[var.name for var in model.feeds], fetch=model.fetch_names,
         params=params, target=f"native:{levels[0]}",
     )  # fmt: skip
-    modules = {levels[0]: stages.module} | {level: _module(stages, level) for level in levels[1:]}
+    modules = {levels[0]: stages.module} | {
+        level: _module(stages.plan, level) for level in levels[1:]
+    }
     objects = {level: build_objects(module.kernels_ir, level) for level, module in modules.items()}
     write_cpu_package(given.out, modules, model.path.read_bytes(), params, objects)
     dims: tuple[str, ...] = stages.plan.dims
@@ -69,33 +84,31 @@ def compile_for_cpus(model: SavedModel, levels: Sequence[str], given: argparse.N
     rows = [
         row
         for level in levels
-        for row in _rows(level, objects[level], _costs(stages, level, sizes))
+        for row in _rows(level, objects[level], _costs(stages.plan, level, sizes))
     ]
     if given.json:
         print(json.dumps(rows, indent=1))
     else:
-        _report(stages, given, rows, modules)
+        _report(stages.context.missed, given, rows, modules)
     return 0
 
 
-def _module(stages: Any, level: str) -> Module:
+def _module(plan: Plan, level: str) -> Module:
     """The module of another level; the passes ran once for all."""
-    return NativeTarget(MACHINES[level]).emit(stages.plan)
+    return NativeTarget(MACHINES[level]).emit(plan)
 
 
-def _costs(stages: Any, level: str, sizes: Mapping[str, int]) -> list[Cost]:
+def _costs(plan: Plan, level: str, sizes: Mapping[str, int]) -> list[Cost]:
     """The calls of native kernels in one run."""
-    return account(stages.plan, sizes, MACHINES[level]).of(Side.DEVICE)
+    return account(plan, sizes, MACHINES[level]).of(Side.DEVICE)
 
 
-def _rows(
-    level: str, objects: Mapping[str, bytes], costs: Sequence[Cost]
-) -> list[dict[str, object]]:
+def _rows(level: str, objects: Mapping[str, bytes], costs: Sequence[Cost]) -> list[KernelRow]:
     """A row for each kernel: the bytes of its object file, and its calls and cost in one run.
 
     Kernels without calls prepare constants, when the package is loaded.
     """
-    rows: list[dict[str, object]] = []
+    rows: list[KernelRow] = []
     for name, code in objects.items():
         mine = [cost for cost in costs if cost.kernel == name]
         moved, operations = sum(cost.moved for cost in mine), sum(cost.operations for cost in mine)
@@ -103,17 +116,17 @@ def _rows(
             "kernel": name, "cpu": level, "bytes": len(code), "calls": len(mine), "moved": moved,
             "operations": operations,
         })  # fmt: skip
-    return sorted(rows, key=lambda row: -int(str(row["moved"])) - int(str(row["operations"])))
+    return sorted(rows, key=lambda row: -row["moved"] - row["operations"])
 
 
 def _report(
-    stages: Any,
+    missed: Sequence[MissedOptimization],
     given: argparse.Namespace,
-    rows: Sequence[Mapping[str, Any]],
+    rows: Sequence[KernelRow],
     modules: Mapping[str, Module],
 ) -> None:
     """Print the kernels of each level, and the ops that run in NumPy with the reason."""
-    for note in (note for note in stages.context.missed if note.name == "assign_targets"):
+    for note in (note for note in missed if note.name == "assign_targets"):
         print(f"in NumPy: {one_line(note.op)}: {one_line(note.reason)}")
     for level, module in modules.items():
         mine = [row for row in rows if row["cpu"] == level]
@@ -123,7 +136,7 @@ def _report(
         print(f"{kernels} for CPUs with {level}, {code}: {given.out / level}\n")
 
 
-def _shown(rows: Sequence[Mapping[str, Any]]) -> str:
+def _shown(rows: Sequence[KernelRow]) -> str:
     cells = [
         (_short(row["kernel"]), row["cpu"], size_text(row["bytes"]), str(row["calls"]),
          f"{scaled(row['moved'])}B", scaled(row["operations"]))

@@ -11,7 +11,6 @@ import argparse
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from compiler.errors import CompileError
 from compiler.ir.model_format.program_desc import CALL_STACK, is_newer_release, program_version
@@ -28,6 +27,7 @@ from fluid.cli.layout import (
     saved_names,
 )
 from fluid.cli.model import CommandError
+from fluid.cli.subcommands import Commands
 from fluid.executor import Executor, scope_guard
 from fluid.saving.files import bytes_writer
 from fluid.saving.inference_model import MODEL_FILE
@@ -53,7 +53,7 @@ examples:
 """
 
 
-def add_convert(commands: Any) -> None:
+def add_convert(commands: Commands) -> None:
     """Add `convert` to the subcommands."""
     command = commands.add_parser(
         "convert",

@@ -6,7 +6,6 @@ import argparse
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from compiler.codegen.module import Module
 from compiler.debugging.compare import compare, comparison_text
@@ -20,6 +19,7 @@ from compiler.passes.pipeline import OPTIONAL, left_out, pipeline
 from fluid.cli.commands.infer import TOLERANCE, tolerance
 from fluid.cli.inspect import size
 from fluid.cli.model import CommandError
+from fluid.cli.subcommands import Commands
 from fluid.cli.subject import Subject, subject
 from fluid.cli.values.trials import TrialArrays, arrays_for, execute, read_input_arrays
 
@@ -54,7 +54,7 @@ class _Side:
     module: Module | None = None
 
 
-def add_compare(commands: Any) -> None:
+def add_compare(commands: Commands) -> None:
     """Add `compare` to the subcommands."""
     command = commands.add_parser(
         "compare",

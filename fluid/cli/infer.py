@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 import numpy as np
 
@@ -27,7 +26,7 @@ from fluid.cli.terminal import progress_line
 from fluid.cli.values.arrays import expect_output, read_arrays, write_arrays
 from fluid.cli.values.images import ImageOptions
 from fluid.cli.values.inputs import Feed, expect_sequences, read_feeds
-from fluid.cli.values.results import shown
+from fluid.cli.values.results import Result, shown
 from fluid.inference.packages import is_package
 from fluid.inference.predictor import Predictor
 from fluid.profiler import tracing
@@ -87,7 +86,7 @@ def _inferred(given: argparse.Namespace) -> int:
     return _kept(given, _arrays(outputs), theirs)
 
 
-def _run(model: SavedModel, predictor: Predictor, feed: Mapping[str, Feed]) -> list[Any]:
+def _run(model: SavedModel, predictor: Predictor, feed: Mapping[str, Feed]) -> list[Result]:
     """Run the model; if an op fails because a feed has no LoD, raise that as the error."""
     try:
         return predictor.run(feed)
@@ -151,7 +150,7 @@ def _comparable(arrays: Mapping[str, Array], theirs: Mapping[str, Array]) -> dic
     return {name: array for name, array in arrays.items() if has_lod or LOD not in name}
 
 
-def _arrays(outputs: Mapping[str, Any]) -> dict[str, Array]:
+def _arrays(outputs: Mapping[str, Result]) -> dict[str, Array]:
     """Results as arrays; each LoD level is an array of offsets named `NAME@LOD0`, `NAME@LOD1`, …"""
     arrays: dict[str, Array] = {}
     for name, value in outputs.items():
@@ -195,7 +194,7 @@ def _ms(seconds: float) -> str:
 
 
 @contextmanager
-def _progress(what: str) -> Iterator[Callable[[int, int], None]]:
+def _progress(what: str) -> Generator[Callable[[int, int], None]]:
     """Show a progress line on a terminal, cleared at the end."""
     shown = 0.0
 

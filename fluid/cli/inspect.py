@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
 from textwrap import fill
-from typing import Any
+from typing import Protocol
 
 from compiler.cost.gpu_limits import GPUS, Gpu
 from compiler.debugging.explanation import Study, study_graph
@@ -27,6 +27,7 @@ from compiler.report.user_lines import Sources
 from compiler.support.escape import one_line
 from fluid.cli.model import CommandError, SavedModel, shape_text
 from fluid.cli.profiling.native import native_report, write_kernels
+from fluid.cli.subcommands import Commands
 from fluid.cli.subject import Subject, add_pass_choice, add_subject, kinds, subject
 from runtime.gpu.drivers import ptx_machine
 from runtime.profiler import Span, trace
@@ -54,7 +55,15 @@ examples:
 """
 
 
-def add_inspect(commands: Any) -> None:
+class Counters(Protocol):
+    """What the PTX machine counts in a kernel."""
+
+    def data(self) -> object:
+        """The counts as plain data."""
+        ...
+
+
+def add_inspect(commands: Commands) -> None:
     """Add `inspect` to the subcommands."""
     command = commands.add_parser(
         "inspect",
@@ -116,7 +125,9 @@ def inspect(given: argparse.Namespace) -> int:
     model = subject(given.path, given.model_filename, given.params_filename, given.fetch)
     sizes = dict(given.size) | ({"N": given.batch} if given.batch else {})
     seen = compiled(model, sizes, target, options, given.dump)
-    counters = ptx_machine("inspection").gpu_counters(seen) if given.counters else []
+    counters: list[Counters] = []
+    if given.counters:
+        counters = ptx_machine("inspection").gpu_counters(seen)
     if given.json == Path("-"):
         print(_json(seen, GPUS[given.roofline], counters))
         return 0
@@ -169,7 +180,7 @@ def _target(given: argparse.Namespace) -> str:
     return given.target or ("triton" if given.roofline else "numpy")
 
 
-def _json(seen: Study, gpu: Gpu, counters: Sequence[Any]) -> str:
+def _json(seen: Study, gpu: Gpu, counters: Sequence[Counters]) -> str:
     """The account of every pass and kernel, and counters if there are any."""
     data = seen.roofline(gpu).data()
     if counters:

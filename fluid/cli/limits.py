@@ -10,11 +10,12 @@ from __future__ import annotations
 import os
 import signal
 from _thread import interrupt_main
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event, Timer
-from typing import Any, NoReturn
+from types import FrameType
+from typing import NoReturn
 
 import numpy as np
 
@@ -47,7 +48,7 @@ def check_model_size(layout: ModelFiles, limit: int | None) -> None:
         return
     data = layout.program.read_bytes()
     program = load_program(data, str(layout.program), factory=Program)
-    names = [var.name for var in program.all_vars() if is_persistable(var)]
+    names = [var.name for var in program.list_vars() if is_persistable(var)]
     files = [file for file in layout.files(names) if file.is_file()]
     total = sum(file.stat().st_size for file in files)
     if total > limit:
@@ -58,7 +59,7 @@ def check_model_size(layout: ModelFiles, limit: int | None) -> None:
 
 
 @contextmanager
-def at_most(limit: int | None) -> Iterator[None]:
+def at_most(limit: int | None) -> Generator[None]:
     """Limit this process to `limit` + `SPARE` more bytes of memory; beyond that, MemoryError.
 
     Does nothing without a limit, and on systems other than Linux.
@@ -85,7 +86,7 @@ class OutOfTime(KeyboardInterrupt):
 
 
 @contextmanager
-def within(seconds: float | None) -> Iterator[None]:
+def within(seconds: float | None) -> Generator[None]:
     """Raise OutOfTime here after `seconds`; requires the main thread.
 
     It is raised between NumPy calls, so a call in progress finishes first. On Windows a read that
@@ -99,9 +100,9 @@ def within(seconds: float | None) -> Iterator[None]:
 
 
 @contextmanager
-def _alarm(seconds: float) -> Iterator[None]:
+def _alarm(seconds: float) -> Generator[None]:
     """Raise OutOfTime by a signal of the system, on Unix."""
-    before = signal.signal(signal.SIGALRM, lambda *_: _stop(seconds))
+    before = signal.signal(signal.SIGALRM, lambda number, frame: _stop(seconds))
     signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
         yield
@@ -111,7 +112,7 @@ def _alarm(seconds: float) -> Iterator[None]:
 
 
 @contextmanager
-def _interruption(seconds: float) -> Iterator[None]:
+def _interruption(seconds: float) -> Generator[None]:
     """Raise OutOfTime by a thread that interrupts this one, as Ctrl-C does."""
     before = signal.getsignal(signal.SIGINT)
     expired = Event()
@@ -120,7 +121,7 @@ def _interruption(seconds: float) -> Iterator[None]:
         expired.set()
         interrupt_main()
 
-    def handle(number: int, frame: Any) -> None:
+    def handle(number: int, frame: FrameType | None) -> None:
         if expired.is_set():
             _stop(seconds)
         if callable(before):

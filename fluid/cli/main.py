@@ -15,7 +15,6 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 from importlib import import_module
-from typing import Any
 
 import numpy as np
 
@@ -134,9 +133,11 @@ def _teach(top: argparse.ArgumentParser, given: argparse.Namespace) -> int:
 class _Parser(argparse.ArgumentParser):
     """A parser that keeps the line breaks of its texts."""
 
-    def __init__(self, **settings: Any) -> None:
-        settings.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
-        super().__init__(**settings)
+    def __init__(
+        self, prog: str | None = None, description: str | None = None, epilog: str | None = None
+    ) -> None:
+        formatter = argparse.RawDescriptionHelpFormatter
+        super().__init__(prog, None, description, epilog, formatter_class=formatter)
 
 
 class _Version(argparse.Action):

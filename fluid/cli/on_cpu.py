@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from collections.abc import Iterable
 
 import fluid
 from fluid import core, framework
@@ -17,13 +17,13 @@ class CUDAPlace:
     instance of this class.
     """
 
-    def __new__(cls, device_id: int = 0) -> Any:
+    def __new__(cls, device_id: int = 0) -> CPUPlace:
         """Return a CPUPlace."""
         print_notice_once()
         return CPUPlace()
 
 
-def cuda_places(device_ids: Any = None) -> list[CPUPlace]:
+def cuda_places(device_ids: int | Iterable[int] | None = None) -> list[CPUPlace]:
     """One `CPUPlace` per device index; one without indices."""
     numbers = [0] if device_ids is None else device_ids
     return [CUDAPlace(number) for number in ([numbers] if isinstance(numbers, int) else numbers)]

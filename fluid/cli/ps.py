@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
-from typing import Any
 
+from fluid.cli.subcommands import Commands
 from fluid.saving.files import replace_file
 from fluid.transpiler.distribute.endpoints import parse_endpoints
 from runtime.errors import WireError
@@ -34,7 +34,7 @@ examples:
 NO_ANSWER = 1
 
 
-def add_ps(commands: Any) -> None:
+def add_ps(commands: Commands) -> None:
     """Add `ps` to the subcommands."""
     command = commands.add_parser(
         "ps",

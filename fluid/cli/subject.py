@@ -131,7 +131,8 @@ def _graph(program: Program, feeds: Sequence[str], fetches: Sequence[str]) -> Gr
         cut = [name for name in feeds if f"{name}{LOD}0" in shapes]
         if len(cut) < 2:
             raise
-    matching = {name: (Dim.named("rows"), *shapes[name][1:]) for name in cut}
+    declared = {name: shape for name, shape in shapes.items() if isinstance(shape, tuple)}
+    matching = {name: (Dim.named("rows"), *declared[name][1:]) for name in cut}
     return to_graph(program, {**shapes, **matching}, list(fetches))
 
 

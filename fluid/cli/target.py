@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
 
 from compiler.codegen.native.host import host_machine
 from compiler.errors import did_you_mean
@@ -30,10 +29,10 @@ GPU = "cuda"
 """The target of commands that run a model on the first GPU."""
 
 
-def add_target(command: Any, gpu: bool = False) -> None:
-    """Add `--target` to a command; with `gpu`, it runs on one for `--target cuda`."""
+def add_target(add: Callable[..., argparse.Action], gpu: bool = False) -> None:
+    """Add `--target` by a parser's `add_argument`; with `gpu`, `--target cuda` runs on a GPU."""
     choices, more = (*KNOWN, *([GPU] if gpu else [])), "; cuda runs on the first GPU" * gpu
-    command.add_argument(
+    add(
         "--target", type=partial(target, known=choices), metavar=f"{{{','.join(choices)}}}",
         help=HELP + more,
     )  # fmt: skip
@@ -73,7 +72,7 @@ def use_target(name: str | None) -> None:
 
 
 @contextmanager
-def on_target(name: str | None) -> Iterator[None]:
+def on_target(name: str | None) -> Generator[None]:
     """Compile for a target within a `with` block; raises as `use_target`."""
     with exported({FLUID_TARGET.name: FLUID_TARGET.text() or None}):
         use_target(name)

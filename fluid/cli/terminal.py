@@ -10,10 +10,10 @@ from __future__ import annotations
 import io
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from types import TracebackType
-from typing import Any, TextIO
+from typing import TextIO, cast
 
 from compiler.support.escape import one_line, printable_lines
 
@@ -37,23 +37,24 @@ class Shown:
         self.stream.write(printable_lines(text))
         return len(text)
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         return getattr(self.stream, name)
 
 
 @contextmanager
-def escaped_output() -> Iterator[None]:
+def escaped_output() -> Generator[None]:
     """Escape everything printed within a `with` block, and tracebacks that end the process."""
     _let_any_terminal_print()
     if sys.excepthook is sys.__excepthook__:
         sys.excepthook = _show_traceback
-    with redirect_stdout(Shown(sys.stdout)), redirect_stderr(Shown(sys.stderr)):
+    out, err = cast(TextIO, Shown(sys.stdout)), cast(TextIO, Shown(sys.stderr))
+    with redirect_stdout(out), redirect_stderr(err):
         yield
 
 
 def progress_line(text: str) -> None:
     """Replace the current progress line, if stderr is a terminal."""
-    stream: Any = sys.stderr
+    stream = sys.stderr
     if stream.isatty():
         bare = stream.stream if isinstance(stream, Shown) else stream
         print(f"{CLEAR}{one_line(text)}", end="", file=bare, flush=True)

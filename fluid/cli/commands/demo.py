@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from functools import partial
 from pathlib import Path
-from typing import Any
 
+from fluid.cli.subcommands import Commands
 from fluid.demo.story import EPOCHS, SEED, demo
 
 DEMO = """\
@@ -22,7 +22,7 @@ examples:
 """
 
 
-def add_demo(commands: Any) -> None:
+def add_demo(commands: Commands) -> None:
     """Add `demo` to the subcommands."""
     command = commands.add_parser(
         "demo",

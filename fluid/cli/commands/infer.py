@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 from math import inf
 from pathlib import Path
-from typing import Any
 
 from compiler.options import NARROW, limit_bytes
 from fluid.cli.infer import infer
 from fluid.cli.model import add_file_names
+from fluid.cli.subcommands import Commands
 from fluid.cli.target import add_target
 from fluid.cli.values.images import ImageOptions
 from fluid.cli.values.inputs import lod_lengths
@@ -50,7 +50,7 @@ TOLERANCE = 1e-4
 """Default tolerance of `--check`, relative to the largest magnitude."""
 
 
-def add_infer(commands: Any) -> None:
+def add_infer(commands: Commands) -> None:
     """Add `infer` to the subcommands."""
     command = commands.add_parser(
         "infer",
@@ -75,7 +75,7 @@ def _add_model(command: argparse.ArgumentParser) -> None:
         "--dtype", choices=["fp32", *NARROW],
         help="dtype of matrix products and the ops fused into them (default: fp32)",
     )  # fmt: skip
-    add_target(command, gpu=True)
+    add_target(command.add_argument, gpu=True)
     command.add_argument(
         "--memory-limit", type=memory_limit, metavar="BYTES",
         help="fail before a run allocates more than this, such as 2GiB or 500MB (default: none)",

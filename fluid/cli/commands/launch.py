@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
 from fleet.launch.agent import run_job
 from fleet.launch.arguments import DESCRIPTION as LAUNCH
@@ -14,9 +13,10 @@ from fleet.launch.server_arguments import EXAMPLES as LAUNCH_PS_EXAMPLES
 from fleet.launch.server_arguments import add_server_arguments, server_job
 from fleet.launch.servers import run_server_job
 from fluid.cli.model import CommandError
+from fluid.cli.subcommands import Commands
 
 
-def add_launch(commands: Any) -> None:
+def add_launch(commands: Commands) -> None:
     """Add `launch` to the subcommands."""
     command = commands.add_parser(
         "launch",
@@ -37,7 +37,7 @@ def _launch(given: argparse.Namespace) -> int:
     return run_job(job)
 
 
-def add_launch_ps(commands: Any) -> None:
+def add_launch_ps(commands: Commands) -> None:
     """Add `launch_ps` to the subcommands."""
     command = commands.add_parser(
         "launch_ps",

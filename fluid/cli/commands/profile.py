@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from fluid.cli.inspect import positive, size
 from fluid.cli.model import CommandError, add_file_names
 from fluid.cli.profiling.model import profile_model
 from fluid.cli.run import prepare
+from fluid.cli.subcommands import Commands
 from fluid.cli.target import add_target
 
 PROFILE = """\
@@ -28,7 +28,7 @@ examples:
 """
 
 
-def add_profile(commands: Any) -> None:
+def add_profile(commands: Commands) -> None:
     """Add `profile` to the subcommands."""
     command = commands.add_parser(
         "profile",
@@ -55,7 +55,7 @@ def _add_script(command: argparse.ArgumentParser) -> None:
     scripts.add_argument(
         "--force", action="store_true", help="use this package even if another paddle is installed"
     )
-    add_target(scripts)
+    add_target(scripts.add_argument)
 
 
 def _add_model(command: argparse.ArgumentParser) -> None:

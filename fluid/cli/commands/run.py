@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 from fluid.cli.run import prepare
+from fluid.cli.subcommands import Commands
 from fluid.cli.target import add_target
 
 RUN = """\
@@ -26,7 +26,7 @@ examples:
 """
 
 
-def add_run(commands: Any) -> None:
+def add_run(commands: Commands) -> None:
     """Add `run` to the subcommands."""
     command = commands.add_parser(
         "run",
@@ -44,7 +44,7 @@ def add_run(commands: Any) -> None:
     command.add_argument(
         "--trace", type=_file, metavar="FILE", help="write a Chrome trace: passes, steps, bytes"
     )
-    add_target(command)
+    add_target(command.add_argument)
     command.add_argument(
         "-m", "--module", action="store_true", help="SCRIPT is a module name, as with python -m"
     )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from functools import partial
 from importlib import import_module
-from typing import Any
 
 from compiler.support.lazy_loading import load
+from fluid.cli.subcommands import Commands
 
 SELFTEST = """\
 Run every family of native kernels on this machine and compare each step with the reference
@@ -30,7 +31,7 @@ NAMES = (
 """The families, in the order in which they run."""
 
 
-def add_selftest(commands: Any) -> None:
+def add_selftest(commands: Commands) -> None:
     """Add `selftest` to the subcommands."""
     command = commands.add_parser(
         "selftest",
@@ -57,7 +58,7 @@ def add_selftest(commands: Any) -> None:
     command.add_argument("--sizes", default="", choices=("small", "large"), help="these sizes only")
 
 
-def _positive(kind: type[float] | type[int]) -> Any:
+def _positive(kind: type[float] | type[int]) -> Callable[[str], float]:
     def parsed(text: str) -> float:
         try:
             number = kind(text)

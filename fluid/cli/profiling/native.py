@@ -44,8 +44,9 @@ def native_report(seen: Study, profile: bool, assembled: bool) -> NativeReport:
     """
     module = seen.module
     machine = MACHINES[module.machine]
-    shown = module.kernels_ir if assembled else {}
-    texts = {name: assembly(text, machine) for name, text in shown.items()}
+    texts: dict[str, str] = {}
+    if assembled:
+        texts = {name: assembly(text, machine) for name, text in module.kernels_ir.items()}
     if not profile:
         return seen.native(assembly=texts)
     return seen.native(step_seconds(seen), cpu_limits(module.machine), texts)

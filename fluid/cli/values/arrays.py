@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import zipfile
 from collections.abc import Mapping
-from io import BytesIO
+from io import BufferedIOBase, BytesIO
 from pathlib import Path, PurePosixPath
 from tokenize import TokenError
-from typing import IO, Any
+from typing import IO, cast
 
 import numpy as np
 from numpy.lib import format as npy
@@ -75,7 +75,7 @@ def _read_array(file: IO[bytes], held: int, where: str) -> Array:
     return np.frombuffer(data, dtype).reshape(shape, order="F" if fortran else "C")
 
 
-def _header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+def _header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[np.generic]]:
     """Read the shape, whether the order is Fortran's, and the dtype. NumPy reads a header of up to
     4 GiB before it refuses one that is too long. Raises ValueError, KeyError or TokenError for
     another file.
@@ -97,9 +97,9 @@ def write_arrays(path: Path, arrays: Mapping[str, Array]) -> None:
     save_files(path.parent, {path.name: lambda file: _write(file, path.suffix, arrays)})
 
 
-def _write(file: IO[bytes], suffix: str, arrays: Mapping[str, Array]) -> None:
+def _write(file: BufferedIOBase, suffix: str, arrays: Mapping[str, Array]) -> None:
     if suffix == _SUFFIX:
-        npy.write_array(file, next(iter(arrays.values())), allow_pickle=False)
+        npy.write_array(cast(IO[bytes], file), next(iter(arrays.values())), allow_pickle=False)
     else:
         _write_archive(file, arrays)
 
@@ -119,8 +119,8 @@ def member_name(name: str) -> str:
     return name + _SUFFIX
 
 
-def _write_archive(file: IO[bytes], arrays: Mapping[str, Array]) -> None:
-    with zipfile.ZipFile(file, "w") as archive:
+def _write_archive(file: BufferedIOBase, arrays: Mapping[str, Array]) -> None:
+    with zipfile.ZipFile(cast(IO[bytes], file), "w") as archive:
         for name, array in arrays.items():
             with archive.open(zipfile.ZipInfo(member_name(name)), "w", force_zip64=True) as member:
                 npy.write_array(member, np.asarray(array), allow_pickle=False)
@@ -142,6 +142,6 @@ def brief(array: Array, numbers: int = 6) -> str:
     >>> brief(np.arange(10) / 4)
     '0 0.25 0.5 0.75 1 1.25 …'
     """
-    shown: list[Any] = array.reshape(-1)[:numbers].tolist()
+    shown = array.reshape(-1)[:numbers].tolist()
     more = " …" if array.size > numbers else ""
     return " ".join(f"{value:.4g}" for value in shown) + more

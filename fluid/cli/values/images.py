@@ -10,7 +10,7 @@ import importlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Protocol, cast
 
 import numpy as np
 
@@ -26,6 +26,18 @@ ENDINGS = (
 """File suffixes of images."""
 
 COLOURS = (1, 3)
+
+
+class _Image(Protocol):
+    """What is used of Pillow's images."""
+
+    size: tuple[int, int]
+    width: int
+    height: int
+
+    def resize(self, size: Sequence[int], resample: int) -> _Image: ...
+
+    def crop(self, box: tuple[int, int, int, int]) -> _Image: ...
 
 
 @dataclass(frozen=True)
@@ -100,7 +112,7 @@ def _layout(var: Variable) -> _Layout | None:
     return None
 
 
-def _opened(path: Path, colours: int) -> Any:
+def _opened(path: Path, colours: int) -> _Image:
     """Open an image with Pillow, with its EXIF orientation applied."""
     try:
         pillow = importlib.import_module("PIL.Image")
@@ -115,7 +127,7 @@ def _opened(path: Path, colours: int) -> Any:
     )
     try:
         with pillow.open(path) as image:
-            return upright(image).convert("L" if colours == 1 else "RGB")
+            return cast(_Image, upright(image).convert("L" if colours == 1 else "RGB"))
     except decode_errors as error:
         raise CommandError(f"{path} is not a readable image: {error}") from error
     except OSError as error:
@@ -124,7 +136,7 @@ def _opened(path: Path, colours: int) -> Any:
         raise CommandError(f"{path} is not a readable image: {error}") from error
 
 
-def _prepared(image: Any, layout: _Layout, options: ImageOptions) -> Array:
+def _prepared(image: _Image, layout: _Layout, options: ImageOptions) -> Array:
     """Pixels [height, width, channels] at the target size, in RGB order."""
     height, width = layout.size if min(layout.size) > 0 else options.size or (-1, -1)
     if options.short:
@@ -138,7 +150,7 @@ def _prepared(image: Any, layout: _Layout, options: ImageOptions) -> Array:
     return pixels.reshape(*pixels.shape[:2], layout.colours)
 
 
-def _middle(image: Any, height: int, width: int) -> Any:
+def _middle(image: _Image, height: int, width: int) -> _Image:
     """Center crop of an image; raises CommandError if the image is smaller."""
     if image.width < width or image.height < height:
         raise CommandError(

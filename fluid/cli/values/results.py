@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 
@@ -21,8 +21,11 @@ ROWS = 10
 NUMBERS = 6
 """Number of elements shown of a result."""
 
+Result: TypeAlias = Array | LoDTensor
+"""A feed, or what a model returns."""
 
-def shown(feed: Mapping[str, Any], outputs: Mapping[str, Any], most: int = NUMBERS) -> str:
+
+def shown(feed: Mapping[str, Result], outputs: Mapping[str, Result], most: int = NUMBERS) -> str:
     """Format feeds and results with their first numbers; `most` per result, -1 for all."""
     outputs = {one_line(name): value for name, value in outputs.items()}
     rows = [
@@ -38,22 +41,18 @@ def shown(feed: Mapping[str, Any], outputs: Mapping[str, Any], most: int = NUMBE
     return "\n".join(lines)
 
 
-def _row(kind: str, name: str, value: Any, most: int) -> tuple[str, str, str]:
-    return f"{kind}  {name}", _kind(value), _numbers(value, most)
-
-
-def _kind(value: Any) -> str:
+def _kind(value: Result) -> str:
     array = np.asarray(value)
     lod = value.recursive_sequence_lengths() if isinstance(value, LoDTensor) else []
     cut = f" in {count(len(lod[0]), 'sequence')}" if lod else ""
     return f"{array.dtype} {list(array.shape)}{cut}"
 
 
-def _numbers(value: Any, most: int) -> str:
+def _numbers(value: Result, most: int) -> str:
     return brief(np.asarray(value), NUMBERS if most < 0 else most)
 
 
-def _sequences(name: str, value: Any, most: int) -> Iterator[str]:
+def _sequences(name: str, value: Result, most: int) -> Iterator[str]:
     """The first elements of each of the first sequences."""
     if not isinstance(value, LoDTensor) or not value.lod():
         return
@@ -66,7 +65,7 @@ def _sequences(name: str, value: Any, most: int) -> Iterator[str]:
         yield f"  … and {len(offsets) - 1 - shown} more"
 
 
-def _all(name: str, value: Any, most: int) -> Iterator[str]:
+def _all(name: str, value: Result, most: int) -> Iterator[str]:
     """Every row of a result, if all elements are requested and it has no LoD."""
     array = np.asarray(value)
     if most >= 0 or isinstance(value, LoDTensor) or array.size <= NUMBERS:
@@ -75,7 +74,7 @@ def _all(name: str, value: Any, most: int) -> Iterator[str]:
     yield from (f"  {name}, row {index}: {brief(row, row.size)}" for index, row in enumerate(rows))
 
 
-def _likeliest(name: str, value: Any) -> Iterator[str]:
+def _likeliest(name: str, value: Result) -> Iterator[str]:
     if isinstance(value, np.ndarray) and looks_like_probabilities(value):
         more = " …" if len(value) > ROWS else ""
         classes = " ".join(map(str, value.argmax(axis=1)[:ROWS]))

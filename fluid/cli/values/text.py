@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from math import prod
-from typing import Any
 
 import numpy as np
 
@@ -66,7 +65,7 @@ def _values(lines: Sequence[_Line], var: Variable, where: str) -> Array:
     """All numbers, flattened."""
     element = var.element.numpy
     read = {"f": float, "b": _truth}.get(element.kind, int)
-    values: list[Any] = []
+    values: list[float] = []
     for line in lines:
         try:
             values.extend(map(read, line.words))
