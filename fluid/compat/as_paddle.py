@@ -11,11 +11,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from importlib import import_module
+from importlib.abc import Loader
 from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import find_spec, module_from_spec, spec_from_loader
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import numpy as np
 
@@ -77,7 +77,7 @@ class _Absent:
     """
 
     @staticmethod
-    def find_spec(name: str, path: Any = None, target: Any = None) -> None:
+    def find_spec(name: str, path: object = None, target: object = None) -> None:
         """None for others' modules; ModuleNotFoundError with a reason for `paddle`'s."""
         if not name.startswith("paddle."):
             return
@@ -86,11 +86,11 @@ class _Absent:
         raise ModuleNotFoundError(f"No module named {name!r}{more}", name=name)
 
 
-class _OnDemand:
+class _OnDemand(Loader):
     """Shows what is in `ON_DEMAND`, and what is below it, when it is first imported."""
 
     @classmethod
-    def find_spec(cls, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+    def find_spec(cls, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
         """A spec for names of `ON_DEMAND` that exist below `fluid`; None for others."""
         own = _own_name(name)
         exists = own is not None and find_spec(own)
@@ -114,11 +114,11 @@ def _own_name(name: str) -> str | None:
     return None if prefix is None else ON_DEMAND[prefix] + name.removeprefix(prefix)
 
 
-class _Again:
+class _Again(Loader):
     """Finds a view anew where `importlib.reload` asks, which leaves what it shows as it is."""
 
     @classmethod
-    def find_spec(cls, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+    def find_spec(cls, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
         """A spec for views that are there; None for other modules."""
         exists = isinstance(sys.modules.get(name), _View)
         return spec_from_loader(name, cls(), is_package=True) if exists else None
@@ -138,7 +138,7 @@ class _View(ModuleType):
         super().__init__(name, shown.__doc__)
         vars(self).update(__path__=[], __all__=_public(shown), _shown=shown)
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         if f"{self.__name__}.{name}" in ON_DEMAND:
             return import_module(f"{self.__name__}.{name}")
         shown = vars(self)["_shown"]
@@ -150,7 +150,7 @@ class _View(ModuleType):
         )
         return getattr(next((module for module in modules if hasattr(module, name)), shown), name)
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         is_own = name.startswith("__") or isinstance(value, _View)
         if is_own:  # attributes set by the import system
             vars(self)[name] = value
@@ -198,10 +198,10 @@ def _keep_names_of_types() -> None:
 
     NumPy 2 compares types with the attribute of that name.
     """
-    namer: Any = sys.modules.get("numpy._core._dtype")
-    if getattr(namer, "np", None) is np:
-        namer.np = ModuleType("numpy")
-        vars(namer.np).update(vars(np))
+    namer = sys.modules.get("numpy._core._dtype")
+    if namer is not None and getattr(namer, "np", None) is np:
+        vars(namer)["np"] = copied = ModuleType("numpy")
+        vars(copied).update(vars(np))
 
 
 def _path(module: ModuleType) -> Path | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from fluid.recording.checks import check_type
 
@@ -60,7 +60,7 @@ def in_dygraph_mode() -> bool:
     return False
 
 
-def enable_dygraph(place: Any = None) -> NoReturn:
+def enable_dygraph(place: object = None) -> NoReturn:
     """Raises RuntimeError: ops are recorded in programs here, never run at once."""
     raise RuntimeError(
         "there is no dygraph mode: record the model in a Program and run it by fluid.Executor"

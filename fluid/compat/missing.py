@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from compiler.errors import did_you_mean
 
@@ -41,7 +41,7 @@ def why_absent(name: str) -> str:
     return _ABSENT.get(name, "")
 
 
-def not_yet(module: str, known: Mapping[str, Any]) -> Callable[[str], NoReturn]:
+def not_yet(module: str, known: Mapping[str, object]) -> Callable[[str], NoReturn]:
     """A `__getattr__` for a module whose AttributeError has a hint or the status of the name.
 
     >>> not_yet("fluid.layers", {"relu": None})("rellu")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
 
 from compiler.ir import program as ir
 from compiler.ir.autodiff.double_grad import SECOND
@@ -56,18 +55,20 @@ def infer_no_need_buffer_slots(
     op_type: str,
     inputs: Mapping[str, Sequence[str]],
     outputs: Mapping[str, Sequence[str]],
-    attrs: Mapping[str, Any],
+    attrs: Mapping[str, object],
 ) -> set[str]:
     """The input slots of which an op reads the shape and not the data."""
     return {name for name, slot in find(op_type).inputs().items() if slot.shape_only}
 
 
-def get_op_attrs_default_value(op_type: bytes) -> dict[str, Any]:
+def get_op_attrs_default_value(op_type: bytes) -> dict[str, object]:
     """The defaults of the attributes that have one, by name."""
     attrs = find(op_type.decode()).attrs.items()
     defaults = {n: a.default for n, a in attrs if a.default is not None and n not in GRAPH_ONLY}
+    always: dict[str, object]
     always = {"op_role": 4096, "op_role_var": [], "op_namescope": "", "op_callstack": []}
-    return {name: plain(value) for name, value in defaults.items()} | always | {"op_device": ""}
+    plain_values: dict[str, object] = {name: plain(value) for name, value in defaults.items()}
+    return plain_values | always | {"op_device": ""}
 
 
 def get_grad_op_desc(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
 
 from compiler.errors import BadAttribute, UnknownOp
 from compiler.ir.model_format.attributes import dump_attr
 from compiler.ir.model_format.protobuf import AttrType
 from compiler.ir.opdef import OpDef, find, is_registered, registered
-from compiler.ir.opdef.slots import GRAPH_ONLY, Attr, Slot
+from compiler.ir.opdef.slots import GRAPH_ONLY, Slot
+from compiler.ir.opdef.slots import Attr as DeclaredAttr
 
 __all__ = ["OpProto", "OpProtoHolder", "get_all_op_protos"]
 
@@ -85,9 +85,9 @@ class OpProto:
         generated: bool = False
 
     type: str
-    inputs: list[Var] = field(default_factory=list)
-    outputs: list[Var] = field(default_factory=list)
-    attrs: list[Attr] = field(default_factory=list)
+    inputs: list[Var] = field(default_factory=list[Var])
+    outputs: list[Var] = field(default_factory=list[Var])
+    attrs: list[Attr] = field(default_factory=list[Attr])
     comment: str = ""
 
 
@@ -119,7 +119,7 @@ def _comment(defn: type[OpDef]) -> str:
     return (vars(defn).get("__doc__") or "").partition("\n")[0]
 
 
-def _written(kind: str, name: str, attr: Attr[Any]) -> AttrType:
+def _written(kind: str, name: str, attr: DeclaredAttr[object]) -> AttrType:
     """How an attribute is written: as its default is, or where there is none, as a zero."""
     value = attr.default
     if value is None:

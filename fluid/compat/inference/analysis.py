@@ -8,12 +8,14 @@ one for another thread, which shares the model, its parameters and the compiled 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+
+import numpy as np
 
 from compiler.errors import CompileError, did_you_mean
+from compiler.ir.types import Array
 from compiler.options import Options
 from compiler.support.tracebacks import entry_point
 from fluid.compat.inference.analysis_config import AnalysisConfig, NativeConfig, missing_gpu
@@ -39,6 +41,10 @@ def create_paddle_predictor(config: AnalysisConfig | NativeConfig) -> PaddlePred
     Raises TypeError for an invalid config, ValueError if it names no model, and the errors of
     `load_inference_model`.
     """
+    return _predictor(config)
+
+
+def _predictor(config: object) -> PaddlePredictor:
     if isinstance(config, AnalysisConfig):
         return AnalysisPredictor(config)
     if isinstance(config, NativeConfig):
@@ -84,10 +90,9 @@ class PaddlePredictor:
     @entry_point
     def run(self, inputs: Sequence[PaddleTensor]) -> list[PaddleTensor]:
         """Run on tensors in the order of inputs, or by name if the config says so."""
-        values: Any = [fed(tensor) for tensor in inputs]
-        if self._by_name:
-            values = {tensor.name: value for tensor, value in zip(inputs, values, strict=True)}
-        results = self._run(values)
+        values = [fed(tensor) for tensor in inputs]
+        named = {tensor.name: value for tensor, value in zip(inputs, values, strict=True)}
+        results = self._run(named if self._by_name else values)
         pairs = zip(self._outputs, results, strict=True)
         return [PaddleTensor.result(name, value) for name, value in pairs]
 
@@ -97,7 +102,7 @@ class PaddlePredictor:
         PaddlePredictor.__init__(other, self._shared, self._by_name)
         return other
 
-    def _run(self, feed: Any) -> list[Any]:
+    def _run(self, feed: Mapping[str, object] | Sequence[object]) -> list[Array | LoDTensor]:
         results = self._shared.run(feed)
         for tensor, value in zip(self._outputs.values(), results, strict=True):
             _take(tensor, value)
@@ -155,8 +160,7 @@ def _named(tensors: dict[str, ZeroCopyTensor], name: str, kind: str) -> ZeroCopy
     return tensors[name]
 
 
-def _take(tensor: ZeroCopyTensor, value: Any) -> None:
+def _take(tensor: ZeroCopyTensor, value: Array | LoDTensor) -> None:
     """Store a result in an output tensor."""
-    cut = isinstance(value, LoDTensor)
-    tensor.hold(value.array if cut else value)
-    tensor.set_lod(value.lod() if cut else [])
+    tensor.hold(np.asarray(value))
+    tensor.set_lod(value.lod() if isinstance(value, LoDTensor) else [])

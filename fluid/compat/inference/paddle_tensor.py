@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from enum import IntEnum
-from typing import Any
+from typing import cast
 
 import numpy as np
 
@@ -35,7 +35,7 @@ class PaddleDType(IntEnum):
     INT32 = 2
 
     @property
-    def numpy(self) -> np.dtype[Any]:
+    def numpy(self) -> np.dtype[np.generic]:
         """The NumPy dtype."""
         return np.dtype(self.name.lower())
 
@@ -53,17 +53,18 @@ def paddle_dtype_size(dtype: PaddleDType) -> int:
     return PaddleDType(dtype).numpy.itemsize
 
 
-def _dtype_of(element: np.dtype[Any]) -> PaddleDType:
+def _dtype_of(element: np.dtype[np.generic]) -> PaddleDType:
     """The enum value of a dtype; raises TypeError if it has none, such as bool and float64."""
     if element not in _OF_NUMPY:
         raise TypeError(f"{element} has no PaddleDType: look at the array itself")
     return _OF_NUMPY[element]
 
 
-def _elements(data: Any, what: str) -> Array:
+def _elements(given: object, what: str) -> Array:
     """The array in row-major order, with small integers as int32."""
-    if not isinstance(data, np.ndarray):
-        raise TypeError(f"{what} takes a NumPy array, not {type(data).__name__}")
+    if not isinstance(given, np.ndarray):
+        raise TypeError(f"{what} takes a NumPy array, not {type(given).__name__}")
+    data = cast(Array, given)
     if data.dtype.kind in "biu" and data.dtype.itemsize <= 2:
         return np.ascontiguousarray(data, np.int32)
     if data.dtype not in _OF_NUMPY:
@@ -85,14 +86,14 @@ class PaddleBuf:
     8
     """
 
-    def __init__(self, data: Any) -> None:
+    def __init__(self, data: int | Sequence[float] | Array) -> None:
         self._bytes = np.zeros(0, np.uint8)
         if isinstance(data, int):
             self.resize(data)
         else:
             self.reset(data)
 
-    def reset(self, data: Any) -> None:
+    def reset(self, data: Sequence[float] | Array) -> None:
         """Replace the contents by a list of floats, or an array of float32, int64 or int32."""
         if isinstance(data, list | tuple):
             data = np.array(data, np.float32)
@@ -120,17 +121,17 @@ class PaddleBuf:
 
     def float_data(self) -> list[float]:
         """The bytes as float32."""
-        return self.tolist("float32")
+        return cast(list[float], self.tolist("float32"))
 
     def int64_data(self) -> list[int]:
         """The bytes as int64."""
-        return self.tolist("int64")
+        return cast(list[int], self.tolist("int64"))
 
     def int32_data(self) -> list[int]:
         """The bytes as int32."""
-        return self.tolist("int32")
+        return cast(list[int], self.tolist("int32"))
 
-    def tolist(self, dtype: str) -> list[Any]:
+    def tolist(self, dtype: str) -> list[int] | list[float]:
         """The bytes as `float32`, `int64` or `int32`; ValueError for another name."""
         if dtype not in map(str, _OF_NUMPY):
             raise ValueError(
@@ -138,7 +139,7 @@ class PaddleBuf:
             )
         return self.elements(np.dtype(dtype)).tolist()
 
-    def elements(self, dtype: np.dtype[Any]) -> Array:
+    def elements(self, dtype: np.dtype[np.generic]) -> Array:
         """The elements that fit into the buffer, without a copy."""
         return self._bytes[: self.length() // dtype.itemsize * dtype.itemsize].view(dtype)
 

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import count
 from pathlib import Path
-from typing import Any
 
 from compiler.support.escape import dot_string
 
 __all__ = ["Edge", "Graph", "GraphPreviewGenerator", "Node", "Rank", "crepr"]
 
 
-def crepr(v: Any) -> str:
+def crepr(v: object) -> str:
     """A value as DOT writes it: text in quotes, numbers as they are."""
     return dot_string(v) if isinstance(v, str) else str(v)
 
 
-def _attributes(attrs: dict[str, Any]) -> str:
+def _attributes(attrs: Mapping[str, object]) -> str:
     return ",".join(f"{key}={crepr(value)}" for key, value in attrs.items())
 
 
@@ -35,7 +35,7 @@ class Rank:
 class Node:
     """A node: its label, a unique name that begins with `prefix`, and attributes."""
 
-    def __init__(self, label: str, name: str, description: str = "", **attrs: Any) -> None:
+    def __init__(self, label: str, name: str, description: str = "", **attrs: object) -> None:
         self.label, self.name, self.description, self.attrs = label, name, description, attrs
 
     def __str__(self) -> str:
@@ -45,7 +45,7 @@ class Node:
 class Edge:
     """An edge between two nodes, with attributes."""
 
-    def __init__(self, source: Node, target: Node, **attrs: Any) -> None:
+    def __init__(self, source: Node, target: Node, **attrs: object) -> None:
         self.source, self.target, self.attrs = source, target, attrs
 
     def __str__(self) -> str:
@@ -56,7 +56,7 @@ class Edge:
 class Graph:
     """A directed graph; `str` is its text, nodes and edges in the order they came."""
 
-    def __init__(self, title: str, **attrs: Any) -> None:
+    def __init__(self, title: str, **attrs: object) -> None:
         self.title, self.attrs = title, attrs
         self.nodes: list[Node] = []
         self.edges: list[Edge] = []
@@ -73,16 +73,16 @@ class Graph:
         self.rank_groups[name] = Rank(kind, name, priority)
         return name
 
-    def node(self, label: str, prefix: str, description: str = "", **attrs: Any) -> Node:
+    def node(self, label: str, prefix: str, description: str = "", **attrs: object) -> Node:
         """Add a node."""
         rank = attrs.pop("rank", None)
         node = Node(label, f"{prefix}_{next(self._numbers)}", description, **attrs)
         if rank is not None:
-            self.rank_groups[rank].nodes.append(node)
+            self.rank_groups[str(rank)].nodes.append(node)
         self.nodes.append(node)
         return node
 
-    def edge(self, source: Node, target: Node, **attrs: Any) -> Edge:
+    def edge(self, source: Node, target: Node, **attrs: object) -> Edge:
         """Add an edge."""
         edge = Edge(source, target, **attrs)
         self.edges.append(edge)
@@ -113,14 +113,14 @@ class GraphPreviewGenerator:
         """Write the text to a file; the path of the picture that `dot -Tpdf` makes of it."""
         return self.graph.compile(path)
 
-    def add_param(self, name: str, data_type: Any, highlight: bool = False) -> Node:
+    def add_param(self, name: str, data_type: object, highlight: bool = False) -> Node:
         """Add a parameter with its element type."""
         label = f"{name}\n{data_type}"
         return self._node(label, "param", name, "#148b97", highlight)
 
-    def add_op(self, opType: str, **kwargs: Any) -> Node:
+    def add_op(self, opType: str, **kwargs: object) -> Node:
         """Add an op."""
-        return self._node(opType, "op", opType, "#303A3A", kwargs.pop("highlight", False))
+        return self._node(opType, "op", opType, "#303A3A", bool(kwargs.pop("highlight", False)))
 
     def add_arg(self, name: str, highlight: bool = False) -> Node:
         """Add a variable that is no parameter."""
@@ -131,7 +131,7 @@ class GraphPreviewGenerator:
         color = "orange" if highlight else color
         return self.graph.node(label, prefix, name, color=color, **style)
 
-    def add_edge(self, source: Node, target: Node, **kwargs: Any) -> Edge:
+    def add_edge(self, source: Node, target: Node, **kwargs: object) -> Edge:
         """Add an edge."""
         color = "orange" if kwargs.pop("highlight", False) else "#000000"
         return self.graph.edge(source, target, color=color, **kwargs)

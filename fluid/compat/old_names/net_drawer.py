@@ -13,12 +13,14 @@ OP_STYLE = {"shape": "oval", "color": "#0F9D58", "style": "filled", "fontcolor":
 GRAPH_STYLE = {"rankdir": "TB"}
 
 
-def parse_graph(program: Program, graph: Graph, var_dict: dict[str, Node], **kwargs: Any) -> None:
+def parse_graph(
+    program: Program, graph: Graph, var_dict: dict[str, Node], **kwargs: object
+) -> None:
     """Add the ops of a program's main block to a graph, with an edge for each variable they read.
 
     `var_dict` has the node that wrote each variable last, and is kept up to date.
     """
-    style = {**OP_STYLE, **kwargs}
+    style: dict[str, object] = {**OP_STYLE, **kwargs}
     for op in program.global_block().ops:
         node = graph.node(op.type, "op", op.type, **style)
         for slot in op.input_names:

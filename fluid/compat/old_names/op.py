@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import cast
 
 from compiler.ir.opdef import find
 from fluid.compat.old_names.op_variables import Result, declare, sparse_result
 from fluid.compat.op_protos import get_all_op_protos
 from fluid.executor import Executor
-from fluid.framework import Program, program_guard
+from fluid.framework import Block, Program, program_guard
 from fluid.recording.var_types import VarDesc
 from runtime.device import Place
 from runtime.tensors.scope import Scope
@@ -17,6 +17,10 @@ from runtime.tensors.scope import Scope
 __all__ = ["Operator", "get_all_op_protos"]
 
 Names = dict[str, list[str]]
+
+
+def _listed(names: object) -> list[str]:
+    return [names] if isinstance(names, str) else list(cast(Iterable[str], names))
 
 
 class Operator:
@@ -27,7 +31,7 @@ class Operator:
     slot nor an attribute of it.
     """
 
-    def __init__(self, type: str, **kwargs: Any) -> None:
+    def __init__(self, type: str, **kwargs: object) -> None:
         self._type, self._definition = type, find(type)
         self._inputs = self._taken(kwargs, self._definition.inputs())
         self._outputs = self._taken(kwargs, self._definition.outputs())
@@ -36,9 +40,8 @@ class Operator:
             raise TypeError(f"op {type} has neither a slot nor an attribute {unknown[0]!r}")
         self._attrs = kwargs
 
-    def _taken(self, kwargs: dict[str, Any], slots: Iterable[str]) -> Names:
-        names_by_slot = {slot: kwargs.pop(slot) for slot in slots if slot in kwargs}
-        return {s: [n] if isinstance(n, str) else list(n) for s, n in names_by_slot.items()}
+    def _taken(self, kwargs: dict[str, object], slots: Iterable[str]) -> Names:
+        return {slot: _listed(kwargs.pop(slot)) for slot in slots if slot in kwargs}
 
     def type(self) -> str:
         """The type of the op."""
@@ -77,7 +80,7 @@ class Operator:
         """
         program = Program()
         with program_guard(program, Program()):
-            block, feed = program.global_block(), {}
+            block, feed = program.global_block(), dict[str, object]()
             for name in dict.fromkeys(self.input_vars()):
                 feed |= declare(block, scope, name)
             for name in self.output_vars():
@@ -90,7 +93,7 @@ class Operator:
         for result in results:
             result.store(scope, place, [next(values) for _ in result.fetched])
 
-    def _result(self, block: Any, name: str) -> Result:
+    def _result(self, block: Block, name: str) -> Result:
         """What is fetched of an output."""
         var = block.var(name)
         if var.type != VarDesc.VarType.SELECTED_ROWS:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from compiler.ir.types import Array
+from fluid.framework import Block
 from runtime.device import Place
 from runtime.tensors.lod_tensor import LoDTensor
 from runtime.tensors.scope import Scope, Variable
@@ -37,7 +38,7 @@ class Result:
         rows.get_tensor().set(values[0].array, place)
 
 
-def declare(block: Any, scope: Scope, name: str) -> dict[str, LoDTensor]:
+def declare(block: Block, scope: Scope, name: str) -> dict[str, LoDTensor]:
     """Declare a variable of a scope in a block; returns what is fed for it.
 
     Raises ValueError where the scope has no value of this name.
@@ -58,7 +59,7 @@ def filled(name: str, var: Variable | None) -> LoDTensor:
     return tensor
 
 
-def create(block: Any, name: str, tensor: LoDTensor) -> None:
+def create(block: Block, name: str, tensor: LoDTensor) -> None:
     """Declare a variable of the type of a tensor."""
     array = np.asarray(tensor.read())
     block.create_var(
@@ -66,7 +67,7 @@ def create(block: Any, name: str, tensor: LoDTensor) -> None:
     )
 
 
-def declare_rows(block: Any, name: str, rows: SelectedRows) -> dict[str, LoDTensor]:
+def declare_rows(block: Block, name: str, rows: SelectedRows) -> dict[str, LoDTensor]:
     """Declare a sparse variable, which a lookup of its rows makes; returns what is fed.
 
     Raises ValueError where there are not as many values as row numbers, or a number is none of the
@@ -82,16 +83,16 @@ def declare_rows(block: Any, name: str, rows: SelectedRows) -> dict[str, LoDTens
     for variable_name, tensor in feed.items():
         create(block, variable_name, tensor)
     block.create_var(name=name)
-    slots = dict(zip(("W", "Ids", "Out@GRAD"), tensors, strict=True))
+    slots: dict[str, str] = dict(zip(("W", "Ids", "Out@GRAD"), tensors, strict=True))
     block.append_op("lookup_table_grad", slots, {"W@GRAD": [name]}, {"is_sparse": True})
     return feed
 
 
-def checked_values(name: str, rows: SelectedRows) -> Any:
+def checked_values(name: str, rows: SelectedRows) -> Array:
     """The values of sparse rows, an array of two axes."""
     values, numbers = rows.get_tensor().array, rows.rows()
     shape = () if values is None else values.shape
-    if len(shape) != 2 or shape[0] != len(numbers):
+    if values is None or len(shape) != 2 or shape[0] != len(numbers):
         raise ValueError(
             f"SelectedRows {name!r} has values of shape {shape} and {len(numbers)} row numbers: "
             "expected two axes, and a row for each number"
@@ -104,7 +105,7 @@ def checked_values(name: str, rows: SelectedRows) -> Any:
     return values
 
 
-def sparse_result(block: Any, name: str, merged: bool) -> Result:
+def sparse_result(block: Block, name: str, merged: bool) -> Result:
     """Fetch the values and the row numbers of a sparse variable, each row once if `merged`."""
     source, height = name, block.var(name).shape[0]
     if merged:

@@ -5,23 +5,22 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from contextlib import contextmanager
-from typing import Any
+from typing import TypeAlias, TypeVar, cast
 
 __all__ = ["signature_safe_contextmanager", "wrap_decorator"]
 
-Function = Callable[..., Any]
+Function: TypeAlias = Callable[..., object]
+D = TypeVar("D", bound=Function)
 
 
-def wrap_decorator(
-    decorator_func: Callable[[Function], Function],
-) -> Callable[[Function], Function]:
+def wrap_decorator(decorator_func: D) -> D:
     """The decorator, with results that have the name, text and signature of the function."""
 
     @functools.wraps(decorator_func)
     def decorate(func: Function) -> Function:
-        return functools.wraps(func)(decorator_func(func))
+        return functools.wraps(func)(cast(Function, decorator_func(func)))
 
-    return decorate
+    return cast(D, decorate)
 
 
 signature_safe_contextmanager = wrap_decorator(contextmanager)

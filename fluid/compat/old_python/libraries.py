@@ -8,7 +8,6 @@ from functools import wraps
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Any
 
 from fluid.compat.old_python.notices import Notices
 
@@ -21,7 +20,7 @@ def mend_pillow(image: ModuleType, notices: Notices) -> None:
     """Give `PIL.Image` the names that filters had."""
     before = vars(image).get("__getattr__")
 
-    def missing(name: str) -> Any:
+    def missing(name: str) -> object:
         if name in _FILTERS and hasattr(image, _FILTERS[name]):
             notices.tell(f"Image.{name}", "Pillow 10", f"Image.{_FILTERS[name]}")
             return getattr(image, _FILTERS[name])
@@ -38,11 +37,14 @@ def mend_yaml(yaml: ModuleType, notices: Notices) -> None:
         setattr(yaml, name, _with_loader(yaml, getattr(yaml, name), notices))
 
 
-def _with_loader(yaml: ModuleType, load: Callable[..., Any], notices: Notices) -> Any:
+def _with_loader(
+    yaml: ModuleType, load: Callable[[object, object], object], notices: Notices
+) -> Callable[..., object]:
     @wraps(load)
-    def loaded(stream: Any, Loader: Any = None) -> Any:
+    def loaded(stream: object, Loader: object = None) -> object:
         if Loader is None:
-            what = f"yaml.{load.__name__} without a Loader"
+            name: str = getattr(load, "__name__", "")
+            what = f"yaml.{name} without a Loader"
             notices.tell(what, "PyYAML 6", "Loader=yaml.FullLoader")
             Loader = getattr(yaml, "FullLoader", yaml.SafeLoader)
         return load(stream, Loader)
@@ -80,7 +82,7 @@ class Watcher(MetaPathFinder):
 class _Mending(Loader):
     """Loads a module as its loader does, and mends it then."""
 
-    def __init__(self, loader: Any, notices: Notices) -> None:
+    def __init__(self, loader: Loader, notices: Notices) -> None:
         self._loader, self._notices = loader, notices
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
@@ -92,5 +94,5 @@ class _Mending(Loader):
         self._loader.exec_module(module)
         MENDERS[module.__name__](module, self._notices)
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         return getattr(self._loader, name)

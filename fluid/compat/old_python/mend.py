@@ -9,7 +9,6 @@ from importlib.machinery import ModuleSpec
 from importlib.util import spec_from_file_location
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 from fluid.compat.old_python.libraries import MENDERS, Watcher
 from fluid.compat.old_python.names import GONE, Gone
@@ -37,9 +36,9 @@ def mend() -> None:
 
 def with_names(module: ModuleType, gone: Mapping[str, Gone], notices: Notices) -> None:
     """Add names to a module that former versions of it had."""
-    before: Callable[[str], Any] | None = vars(module).get("__getattr__")
+    before: Callable[[str], object] | None = vars(module).get("__getattr__")
 
-    def missing(name: str) -> Any:
+    def missing(name: str) -> object:
         entry = gone.get(name)
         if entry is not None:
             notices.tell(f"{module.__name__}.{name}", entry.since, entry.instead)

@@ -13,9 +13,10 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 __all__ = ["GONE", "Gone", "getargspec"]
 
@@ -25,7 +26,7 @@ class Gone:
     """A removed name: the release that removed it, its replacement, and how to write that."""
 
     since: str
-    value: Any
+    value: object
     instead: str
 
 
@@ -35,10 +36,10 @@ class ArgSpec(NamedTuple):
     args: list[str]
     varargs: str | None
     keywords: str | None
-    defaults: tuple[Any, ...] | None
+    defaults: tuple[object, ...] | None
 
 
-def getargspec(func: Callable[..., Any]) -> ArgSpec:
+def getargspec(func: Callable[..., object]) -> ArgSpec:
     """The parameters of a function; ValueError where it has keyword-only ones.
 
     >>> getargspec(lambda a, b=1, *c: a)
@@ -50,7 +51,7 @@ def getargspec(func: Callable[..., Any]) -> ArgSpec:
     return ArgSpec(spec.args, spec.varargs, spec.varkw, spec.defaults)
 
 
-def _asscalar(a: Any) -> Any:
+def _asscalar(a: ArrayLike) -> object:
     return np.asarray(a).item()
 
 
@@ -78,7 +79,7 @@ def _of_numpy() -> dict[str, Gone]:
 GONE: Mapping[ModuleType, Mapping[str, Gone]] = {
     collections: {
         name: Gone("Python 3.10", getattr(collections.abc, name), f"collections.abc.{name}")
-        for name in collections.abc.__all__
+        for name in cast(list[str], vars(collections.abc)["__all__"])
     },
     time: {"clock": Gone("Python 3.8", time.process_time, "time.process_time")},
     inspect: {"getargspec": Gone("Python 3.11", getargspec, "inspect.getfullargspec")},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar, cast
 
 __all__ = [
     "floor_division",
@@ -16,9 +16,10 @@ __all__ = [
 ]
 
 long_type = int
+C = TypeVar("C", list[object], set[object], dict[object, object])
 
 
-def to_text(obj: Any, encoding: str = "utf-8", inplace: bool = False) -> Any:
+def to_text(obj: object, encoding: str = "utf-8", inplace: bool = False) -> Any:
     """Bytes as text, alone or in a list, set or dict, which is changed itself if `inplace`.
 
     None, texts and numbers stay as they are; TypeError for anything else.
@@ -29,7 +30,7 @@ def to_text(obj: Any, encoding: str = "utf-8", inplace: bool = False) -> Any:
     return _mapped(obj, lambda each: _text(each, encoding), inplace)
 
 
-def to_bytes(obj: Any, encoding: str = "utf-8", inplace: bool = False) -> Any:
+def to_bytes(obj: object, encoding: str = "utf-8", inplace: bool = False) -> Any:
     """Text as bytes, alone or in a list, set or dict, which is changed itself if `inplace`.
 
     None and bytes stay as they are; TypeError for anything else.
@@ -40,7 +41,7 @@ def to_bytes(obj: Any, encoding: str = "utf-8", inplace: bool = False) -> Any:
     return _mapped(obj, lambda each: _bytes(each, encoding), inplace)
 
 
-def _text(value: Any, encoding: str) -> Any:
+def _text(value: object, encoding: str) -> object:
     if isinstance(value, bytes):
         return value.decode(encoding)
     if value is None or isinstance(value, (str, bool, int, float)):
@@ -48,7 +49,7 @@ def _text(value: Any, encoding: str) -> Any:
     raise TypeError(f"to_text takes bytes and texts, not {type(value).__name__}")
 
 
-def _bytes(value: Any, encoding: str) -> Any:
+def _bytes(value: object, encoding: str) -> object:
     if isinstance(value, str):
         return value.encode(encoding)
     if value is None or isinstance(value, bytes):
@@ -56,18 +57,27 @@ def _bytes(value: Any, encoding: str) -> Any:
     raise TypeError(f"to_bytes takes texts and bytes, not {type(value).__name__}")
 
 
-def _mapped(value: Any, convert: Callable[[Any], Any], inplace: bool) -> Any:
-    if not isinstance(value, (list, set, dict)):
-        return convert(value)
+def _mapped(value: object, convert: Callable[[object], object], inplace: bool) -> object:
+    if isinstance(value, list):
+        items = cast(list[object], value)
+        return _renewed(items, type(items)(map(convert, items)), items.extend, inplace)
+    if isinstance(value, set):
+        members = cast(set[object], value)
+        return _renewed(members, type(members)(map(convert, members)), members.update, inplace)
     if isinstance(value, dict):
-        new: Any = {convert(key): convert(item) for key, item in value.items()}
-    else:
-        new = type(value)(map(convert, value))
+        table = cast(dict[object, object], value)
+        new = {convert(key): convert(item) for key, item in table.items()}
+        return _renewed(table, new, table.update, inplace)
+    return convert(value)
+
+
+def _renewed(old: C, new: C, refill: Callable[[C], None], inplace: bool) -> C:
+    """The new container; with `inplace`, the old one filled by its method `refill`."""
     if not inplace:
         return new
-    value.clear()
-    value.extend(new) if isinstance(value, list) else value.update(new)
-    return value
+    old.clear()
+    refill(new)
+    return old
 
 
 def round(x: float, d: int = 0) -> float:

@@ -7,14 +7,13 @@ from importlib import reload
 from importlib.machinery import SourceFileLoader
 from importlib.util import cache_from_source, module_from_spec, source_from_cache, spec_from_loader
 from types import ModuleType
-from typing import Any
 
 __all__ = [
     "cache_from_source", "load_source", "new_module", "reload", "source_from_cache",
 ]  # fmt: skip
 
 
-def load_source(name: str, pathname: str, file: Any = None) -> ModuleType:
+def load_source(name: str, pathname: str, file: object = None) -> ModuleType:
     """The module that a file of Python makes, under a name."""
     loader = SourceFileLoader(name, pathname)
     spec = spec_from_loader(name, loader, origin=pathname)

@@ -10,8 +10,9 @@ import struct
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
+from gzip import GzipFile
 from typing import IO
 
 from .common import DatasetError, md5file
@@ -29,7 +30,7 @@ _DAMAGE = (
 
 
 @contextmanager
-def checked(path: str, md5: str = "") -> Iterator[None]:
+def checked(path: str, md5: str = "") -> Generator[None]:
     """Convert errors of the `with` block to DatasetError for a damaged file.
 
     The message has the actual and the expected checksum.
@@ -61,7 +62,7 @@ def members(path: str, pattern: str | re.Pattern[str]) -> Iterator[tuple[str, IO
         raise ValueError(f"it holds no file whose name matches {wanted.pattern!r}")
 
 
-def lines(file: IO[bytes]) -> Iterator[bytes]:
+def lines(file: IO[bytes] | GzipFile) -> Iterator[bytes]:
     """The lines of a file; ValueError for one that does not end."""
     while line := file.readline(LONGEST_LINE + 1):
         if len(line) > LONGEST_LINE:

@@ -6,10 +6,11 @@ The parts of the archives are pickles; they are parsed as data, and nothing in t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TypeAlias, cast
 
 import numpy as np
 
+from compiler.ir.types import Array
 from fluid.saving.state_file import load_tables
 
 from .archive import checked, members, whole
@@ -24,7 +25,7 @@ CIFAR100_URL = URL_PREFIX + "cifar-100-python.tar.gz"
 CIFAR100_MD5 = "eb9058c3a382ffc7106e4002c42a8d85"
 SIZE = 3 * 32 * 32
 
-Reader = Callable[[], Iterator[Any]]
+Reader: TypeAlias = Callable[[], Iterator[tuple[Array, int]]]
 
 
 def reader_creator(url: str, md5: str, sub_name: str, cycle: bool = False) -> Reader:
@@ -34,7 +35,7 @@ def reader_creator(url: str, md5: str, sub_name: str, cycle: bool = False) -> Re
     """
     path = download(url, "cifar", md5)
 
-    def samples() -> Iterator[Any]:
+    def samples() -> Iterator[tuple[Array, int]]:
         yield from _pictures(path, md5, sub_name)
         while cycle:
             yield from _pictures(path, md5, sub_name)
@@ -42,22 +43,23 @@ def reader_creator(url: str, md5: str, sub_name: str, cycle: bool = False) -> Re
     return samples
 
 
-def _pictures(path: str, md5: str, sub_name: str) -> Iterator[Any]:
+def _pictures(path: str, md5: str, sub_name: str) -> Iterator[tuple[Array, int]]:
     with checked(path, md5):
         for name, file in members(path, sub_name):
             for pixels, label in zip(*_part(whole(file), name), strict=True):
                 yield (pixels / 255.0).astype(np.float32), int(label)
 
 
-def _part(data: bytes, name: str) -> tuple[Any, Any]:
+def _part(data: bytes, name: str) -> tuple[Array, list[int]]:
     """Pixels uint8 [n, 3072] and labels of one part."""
     tables = load_tables(data, name)
     pixels, labels = tables.get("data"), tables.get("labels", tables.get("fine_labels"))
     if not isinstance(pixels, np.ndarray) or not isinstance(labels, list):
         raise ValueError(f"{name} has no 'data' and 'labels', but {', '.join(tables)}")
-    if pixels.shape != (len(labels), SIZE) or pixels.dtype != np.uint8:
-        raise ValueError(f"{name}: {pixels.dtype} {pixels.shape} for {len(labels)} labels")
-    return pixels, labels
+    images, kinds = cast(Array, pixels), cast(list[int], labels)
+    if images.shape != (len(kinds), SIZE) or images.dtype != np.uint8:
+        raise ValueError(f"{name}: {images.dtype} {images.shape} for {len(kinds)} labels")
+    return images, kinds
 
 
 def train10(cycle: bool = False) -> Reader:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import count, islice
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TypeAlias
 
 from compiler.support.settings.paddle import PADDLE_DATASET_HOME
 
@@ -24,7 +24,7 @@ def __getattr__(name: str) -> str:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-Reader = Callable[[], Iterator[Any]]
+Reader: TypeAlias = Callable[[], Iterator[object]]
 
 
 class DatasetError(RuntimeError):
@@ -57,7 +57,7 @@ def split(
     reader: Reader,
     line_count: int,
     suffix: str = "%05d.pickle",
-    dumper: Callable[[Any, IO[str]], Any] = json.dump,
+    dumper: Callable[[list[object], IO[str]], object] = json.dump,
 ) -> None:
     """Write the samples of a reader to files of `line_count` samples each.
 
@@ -65,8 +65,7 @@ def split(
     release 1.8 opens them, by default as JSON: what is read again is never unpickled. Raises
     TypeError for a dumper that cannot be called.
     """
-    if not callable(dumper):
-        raise TypeError("dumper should be callable.")
+    _expect_callable(dumper, "dumper")
     samples = iter(reader())
     for number in count():
         part = list(islice(samples, line_count))
@@ -76,21 +75,25 @@ def split(
             dumper(part, file)
 
 
+def _expect_callable(value: object, name: str) -> None:
+    if not callable(value):
+        raise TypeError(f"{name} should be callable.")
+
+
 def cluster_files_reader(
     files_pattern: str,
     trainer_count: int,
     trainer_id: int,
-    loader: Callable[[IO[str]], Any] = json.load,
+    loader: Callable[[IO[str]], Iterable[object]] = json.load,
 ) -> Reader:
     """A reader of the samples in every `trainer_count`-th file of a pattern, from `trainer_id` on.
 
     The files are those of `split`, in the order of their names. Raises TypeError for a loader that
     cannot be called.
     """
-    if not callable(loader):
-        raise TypeError("loader should be callable.")
+    _expect_callable(loader, "loader")
 
-    def samples() -> Iterator[Any]:
+    def samples() -> Iterator[object]:
         root = Path(files_pattern).anchor
         files = sorted(Path(root).glob(files_pattern.removeprefix(root)))
         for path in files[trainer_id::trainer_count]:

@@ -9,7 +9,7 @@ import gzip
 import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TypeAlias
 
 from .archive import checked, lines, members, whole
 from .common import download
@@ -57,6 +57,9 @@ def get_dict() -> tuple[dict[str, int], dict[str, int], dict[str, int]]:
 def get_embedding() -> str:
     """Where the file of word vectors lies: 16 bytes, then float32 values."""
     return download(EMB_URL, "conll05st", EMB_MD5)
+
+
+Sample: TypeAlias = tuple[list[int | None], ...]
 
 
 def corpus_reader(data_path: str, words_name: str, props_name: str) -> Corpus:
@@ -119,14 +122,14 @@ def reader_creator(
     word_dict: Mapping[str, int],
     predicate_dict: Mapping[str, int],
     label_dict: Mapping[str, int],
-) -> Callable[[], Iterator[Any]]:
+) -> Callable[[], Iterator[Sample]]:
     """A reader of nine lists a sentence, all of its length.
 
     They are: words, the five words around the verb (each the same all along), the verb, whether a
     word is among those five, and labels.
     """
 
-    def samples() -> Iterator[Any]:
+    def samples() -> Iterator[Sample]:
         for words, predicate, labels in corpus_reader():
             count, verb = len(words), labels.index("B-V")
             padded = ["bos"] * 2 + words + ["eos"] * 2
@@ -142,7 +145,7 @@ def reader_creator(
     return samples
 
 
-def test() -> Callable[[], Iterator[Any]]:
+def test() -> Callable[[], Iterator[Sample]]:
     """A reader of the sentences of the test part, nine lists a sentence and verb."""
     folder = "conll05st-release/test.wsj"
     corpus = corpus_reader(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 
+from compiler.ir.types import Array
 from fluid.reading.decorators import map_readers, xmap_readers
 
 from .archive import checked, members, whole
@@ -28,11 +29,11 @@ SETID_MD5 = "a5357ecc9cb78c4bef273ce3793fc85c"
 TRAIN_FLAG, TEST_FLAG, VALID_FLAG = "tstid", "trnid", "valid"
 """The names of the parts; as in release 1.8, the largest, `tstid`, is learnt from."""
 
-Mapper = Callable[[tuple[bytes, int]], Any]
-Reader = Callable[[], Iterator[Any]]
+Mapper: TypeAlias = Callable[[tuple[bytes, int]], object]
+Reader: TypeAlias = Callable[[], Iterable[object]]
 
 
-def default_mapper(is_train: bool, sample: tuple[bytes, int]) -> tuple[Any, int]:
+def default_mapper(is_train: bool, sample: tuple[bytes, int]) -> tuple[Array, int]:
     """224×224 pixels less their usual mean, float32 [150528], and the kind."""
     picture, label = sample
     mean = [103.94, 116.78, 123.68]

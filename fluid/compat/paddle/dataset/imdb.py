@@ -10,7 +10,7 @@ import re
 import string
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import TypeAlias
 
 from .archive import checked, members, whole
 from .common import download
@@ -21,7 +21,8 @@ URL = "https://dataset.bj.bcebos.com/imdb%2FaclImdb_v1.tar.gz"
 MD5 = "7c2ac02c03563afcf9b574c7e56c153a"
 PUNCTUATION = string.punctuation.encode()
 
-Reader = Callable[[], Iterator[Any]]
+Word: TypeAlias = bytes | str
+Reader: TypeAlias = Callable[[], Iterator[tuple[list[int], int]]]
 
 
 def tokenize(pattern: re.Pattern[str]) -> Iterator[list[bytes]]:
@@ -32,19 +33,19 @@ def tokenize(pattern: re.Pattern[str]) -> Iterator[list[bytes]]:
             yield whole(file).rstrip(b"\n\r").translate(None, PUNCTUATION).lower().split()
 
 
-def build_dict(pattern: re.Pattern[str], cutoff: int) -> dict[Any, int]:
+def build_dict(pattern: re.Pattern[str], cutoff: int) -> dict[Word, int]:
     """Word indices of the words that occur more than `cutoff` times, most frequent first.
 
     The last index is that of `<unk>`, which represents all other words.
     """
     counts = Counter(word for words in tokenize(pattern) for word in words)
     frequent = [(-count, word) for word, count in counts.items() if count > cutoff]
-    numbers: dict[Any, int] = {word: number for number, (_, word) in enumerate(sorted(frequent))}
+    numbers: dict[Word, int] = {word: number for number, (_, word) in enumerate(sorted(frequent))}
     return {**numbers, "<unk>": len(numbers)}
 
 
 def reader_creator(
-    pos_pattern: re.Pattern[str], neg_pattern: re.Pattern[str], word_idx: Mapping[Any, int]
+    pos_pattern: re.Pattern[str], neg_pattern: re.Pattern[str], word_idx: Mapping[Word, int]
 ) -> Reader:
     """A reader of the reviews whose file names match; they are read at once."""
     unknown = word_idx["<unk>"]
@@ -56,24 +57,24 @@ def reader_creator(
     return lambda: iter(samples)
 
 
-def train(word_idx: Mapping[Any, int]) -> Reader:
+def train(word_idx: Mapping[Word, int]) -> Reader:
     """A reader of reviews to learn from: numbers of words, and 0 if positive, 1 if negative."""
     return _part("train", word_idx)
 
 
-def test(word_idx: Mapping[Any, int]) -> Reader:
+def test(word_idx: Mapping[Word, int]) -> Reader:
     """A reader of reviews to test with: numbers of words, and 0 if positive, 1 if negative."""
     return _part("test", word_idx)
 
 
-def _part(part: str, word_idx: Mapping[Any, int]) -> Reader:
+def _part(part: str, word_idx: Mapping[Word, int]) -> Reader:
     positive, negative = (
         re.compile(rf"aclImdb/{part}/{label_name}/.*\.txt$") for label_name in ("pos", "neg")
     )
     return reader_creator(positive, negative, word_idx)
 
 
-def word_dict() -> dict[Any, int]:
+def word_dict() -> dict[Word, int]:
     """Numbers for the words found more than 150 times in all reviews."""
     return build_dict(re.compile(r"aclImdb/((train)|(test))/((pos)|(neg))/.*\.txt$"), 150)
 

@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
-from typing import Any
+from typing import TypeAlias
 
 from ..compat import to_bytes
 from .archive import checked, lines, members
@@ -21,7 +21,8 @@ URL = "https://dataset.bj.bcebos.com/imikolov%2Fsimple-examples.tgz"
 MD5 = "30177ea32e27c525793142b6bf2c8e2d"
 TRAIN, TEST = "./simple-examples/data/ptb.train.txt", "./simple-examples/data/ptb.valid.txt"
 
-Reader = Callable[[], Iterator[Any]]
+Word: TypeAlias = bytes | str
+Reader: TypeAlias = Callable[[], Iterator[tuple[object, ...]]]
 
 
 class DataType:
@@ -31,15 +32,15 @@ class DataType:
     SEQ = 2
 
 
-def word_count(f: Iterable[bytes], word_freq: Counter[Any] | None = None) -> Counter[Any]:
+def word_count(f: Iterable[bytes], word_freq: Counter[Word] | None = None) -> Counter[Word]:
     """How often each word is in some lines, added to `word_freq`; the marks once a line."""
-    counts = Counter() if word_freq is None else word_freq
+    counts: Counter[Word] = Counter() if word_freq is None else word_freq
     for line in f:
         counts.update([*line.split(), "<s>", "<e>"])
     return counts
 
 
-def build_dict(min_word_freq: int = 50) -> dict[Any, int]:
+def build_dict(min_word_freq: int = 50) -> dict[Word, int]:
     """Word indices of the words that occur more than `min_word_freq` times, most frequent first.
 
     The last index is that of `<unk>`, which represents all other words.
@@ -58,7 +59,7 @@ def _sentences(name: str) -> Iterator[bytes]:
 
 
 def reader_creator(
-    filename: str, word_idx: Mapping[Any, int], n: int, data_type: int = DataType.NGRAM
+    filename: str, word_idx: Mapping[Word, int], n: int, data_type: int = DataType.NGRAM
 ) -> Reader:
     """A reader of the samples that the sentences of a file make, each a tuple.
 
@@ -70,7 +71,7 @@ def reader_creator(
         raise AssertionError(f"an n-gram has at least one word, not {n}")
     make_samples = _ngrams if data_type == DataType.NGRAM else _pairs
 
-    def samples() -> Iterator[Any]:
+    def samples() -> Iterator[tuple[object, ...]]:
         unknown = word_idx["<unk>"]
         for line in _sentences(filename):
             words = [word_idx.get(word, unknown) for word in line.split()]
@@ -79,25 +80,25 @@ def reader_creator(
     return samples
 
 
-def _ngrams(words: list[int], word_idx: Mapping[Any, int], n: int) -> Iterator[tuple[int, ...]]:
+def _ngrams(words: list[int], word_idx: Mapping[Word, int], n: int) -> Iterator[tuple[int, ...]]:
     unknown = word_idx["<unk>"]
     marked = [word_idx.get("<s>", unknown), *words, word_idx.get("<e>", unknown)]
     return (tuple(marked[start : start + n]) for start in range(len(marked) - n + 1))
 
 
 def _pairs(
-    words: list[int], word_idx: Mapping[Any, int], n: int
+    words: list[int], word_idx: Mapping[Word, int], n: int
 ) -> Iterator[tuple[list[int], list[int]]]:
     if n <= 0 or len(words) < n:
         yield [word_idx["<s>"], *words], [*words, word_idx["<e>"]]
 
 
-def train(word_idx: Mapping[Any, int], n: int, data_type: int = DataType.NGRAM) -> Reader:
+def train(word_idx: Mapping[Word, int], n: int, data_type: int = DataType.NGRAM) -> Reader:
     """A reader of sentences to learn from: `n` words in a row, or sentences of at most n words."""
     return reader_creator(TRAIN, word_idx, n, data_type)
 
 
-def test(word_idx: Mapping[Any, int], n: int, data_type: int = DataType.NGRAM) -> Reader:
+def test(word_idx: Mapping[Word, int], n: int, data_type: int = DataType.NGRAM) -> Reader:
     """A reader of sentences to test with: `n` words in a row, or sentences of at most n words."""
     return reader_creator(TEST, word_idx, n, data_type)
 

@@ -10,22 +10,23 @@ import math
 import struct
 import zlib
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
+
+from compiler.ir.types import Array
 
 from .archive import MOST_BYTES
 
 __all__ = ["load_arrays"]
 
 HEADER = 128
-NUMBERS = dict(
+NUMBERS: dict[int, str] = dict(
     zip((1, 2, 3, 4, 5, 6, 7, 9, 12, 13), "i1 u1 i2 u2 i4 u4 f4 f8 i8 u8".split(), strict=True)
 )
 MATRIX, COMPRESSED = 14, 15
 
 
-def load_arrays(data: bytes) -> dict[str, Any]:
+def load_arrays(data: bytes) -> dict[str, Array]:
     """The arrays of numbers in the bytes of a file by name; other things in it are passed over.
 
     Raises ValueError for what is no such file.
@@ -36,7 +37,7 @@ def load_arrays(data: bytes) -> dict[str, Any]:
     return dict(_arrays(data[HEADER:], order))
 
 
-def _arrays(data: bytes, order: str) -> Iterator[tuple[str, Any]]:
+def _arrays(data: bytes, order: str) -> Iterator[tuple[str, Array]]:
     for kind, content in _elements(data, order):
         if kind == COMPRESSED:
             yield from _arrays(zlib.decompressobj().decompress(content, MOST_BYTES), order)
@@ -60,7 +61,7 @@ def _elements(data: bytes, order: str) -> Iterator[tuple[int, bytes]]:
         start = begin + size + padding
 
 
-def _array(parts: list[tuple[int, bytes]], order: str) -> Iterator[tuple[str, Any]]:
+def _array(parts: list[tuple[int, bytes]], order: str) -> Iterator[tuple[str, Array]]:
     """The array of flags, sizes, a name and numbers, if that is what they are."""
     if len(parts) < 4 or parts[3][0] not in NUMBERS:
         return

@@ -6,9 +6,11 @@ import gzip
 import math
 import struct
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
+
+from compiler.ir.types import Array
 
 from .archive import MOST_BYTES, checked
 from .common import download
@@ -25,7 +27,7 @@ TRAIN_IMAGE_MD5 = "f68b3c2dcbeaaa9fbdd348bbdeb94873"
 TRAIN_LABEL_URL = URL_PREFIX + "train-labels-idx1-ubyte.gz"
 TRAIN_LABEL_MD5 = "d53e105ee54ea40749a09fcbcd1e9432"
 
-Reader = Callable[[], Iterator[Any]]
+Reader: TypeAlias = Callable[[], Iterator[tuple[Array, int]]]
 
 
 def train() -> Reader:
@@ -49,7 +51,7 @@ def reader_creator(image: tuple[str, str], label: tuple[str, str]) -> Reader:
     images = download(image[0], "mnist", image[1])
     labels = download(label[0], "mnist", label[1])
 
-    def samples() -> Iterator[Any]:
+    def samples() -> Iterator[tuple[Array, int]]:
         pixels, digits = _idx(images, image[1], rank=3), _idx(labels, label[1], rank=1)
         for picture, digit in zip(pixels, digits, strict=False):
             yield picture.reshape(-1).astype(np.float32) / 255.0 * 2.0 - 1.0, int(digit)
@@ -57,7 +59,7 @@ def reader_creator(image: tuple[str, str], label: tuple[str, str]) -> Reader:
     return samples
 
 
-def _idx(path: str, md5: str, rank: int) -> Any:
+def _idx(path: str, md5: str, rank: int) -> Array:
     """Read a gzipped IDX file as an array with the shape in its header."""
     with checked(path, md5), gzip.open(path) as file:
         magic, *shape = struct.unpack(f">{1 + rank}I", file.read(4 * (1 + rank)))

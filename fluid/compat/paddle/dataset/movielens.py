@@ -7,7 +7,7 @@ import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 
@@ -35,7 +35,8 @@ MD5 = "c4d9eecfca2ab87c1945afe126590906"
 age_table = [1, 18, 25, 35, 45, 50, 56]
 """The lower bound of each age group; a sample contains the index of the group."""
 
-Reader = Callable[[], Iterator[Any]]
+Features: TypeAlias = list[int | list[int] | list[float]]
+Reader: TypeAlias = Callable[[], Iterator[Features]]
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class MovieInfo:
     categories: list[str]
     title: str
 
-    def value(self) -> list[Any]:
+    def value(self) -> Features:
         """Its number, the numbers of its categories and of the words of its title."""
         genres, words = movie_categories(), get_movie_title_dict()
         title = [words[word] for word in self.title.lower().split()]
@@ -144,15 +145,15 @@ def max_job_id() -> int:
     return max(user.job_id for user in user_info().values())
 
 
-def _ratings(rand_seed: int, test_ratio: float, is_test: bool) -> Iterator[list[Any]]:
+def _ratings(rand_seed: int, test_ratio: float, is_test: bool) -> Iterator[Features]:
     """What is known of person and film and the rating, -3 to 5, of one part of the ratings."""
     path = download(URL, "movielens", MD5)
     users, movies, draw = user_info(), movie_info(), np.random.RandomState(rand_seed)
     with checked(path, MD5):
         for user, movie, stars, _ in _records("ml-1m/ratings.dat"):
             if (draw.random_sample() < test_ratio) == is_test:
-                features = users[int(user)].value() + movies[int(movie)].value()
-                yield [*features, [float(stars) * 2 - 5.0]]
+                about = users[int(user)].value(), movies[int(movie)].value()
+                yield [*about[0], *about[1], [float(stars) * 2 - 5.0]]
 
 
 def _reader(rand_seed: int = 0, test_ratio: float = 0.1, is_test: bool = False) -> Reader:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
+
+from compiler.ir.types import Array
 
 from .archive import checked, whole
 from .common import download
@@ -17,10 +19,10 @@ URL = "http://paddlemodels.bj.bcebos.com/uci_housing/housing.data"
 MD5 = "d4accdce7a25600298819f8e28e8d593"
 feature_names = "CRIM ZN INDUS CHAS NOX RM AGE DIS RAD TAX PTRATIO B LSTAT".split()
 
-Reader = Callable[[], Iterator[Any]]
+Reader: TypeAlias = Callable[[], Iterator[tuple[Array, Array]]]
 
 
-def load_data(filename: str, feature_num: int = 14, ratio: float = 0.8) -> tuple[Any, Any]:
+def load_data(filename: str, feature_num: int = 14, ratio: float = 0.8) -> tuple[Array, Array]:
     """Rows to learn from and rows to test with, float64 [n, feature_num], the price last.
 
     The others are brought to mean 0 and range 1 over both. Raises DatasetError for what is no such
@@ -50,7 +52,7 @@ def test() -> Reader:
     return _reader(1)
 
 
-def predict_reader() -> tuple[Any]:
+def predict_reader() -> tuple[Array]:
     """The properties of one house."""
     return (next(test()())[0],)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import Any
+from typing import Any, TypeAlias
 
 from .archive import checked, lines, members
 from .common import download
@@ -20,7 +20,8 @@ UNK = "<unk>"
 UNK_IDX = 2
 LONGEST = 80
 
-Reader = Callable[[], Iterator[Any]]
+Sentences: TypeAlias = tuple[list[int], list[int], list[int]]
+Reader: TypeAlias = Callable[[], Iterator[Sentences]]
 
 
 def get_dict(dict_size: int, reverse: bool = True) -> tuple[dict[Any, Any], dict[Any, Any]]:
@@ -45,7 +46,7 @@ def _dictionary(path: str, side: str, size: int) -> dict[str, int]:
 def reader_creator(tar_file: str, file_name: str, dict_size: int) -> Reader:
     """A reader of pairs of sentences in the files whose names end so, without long ones."""
 
-    def samples() -> Iterator[Any]:
+    def samples() -> Iterator[Sentences]:
         source, target = get_dict(dict_size, reverse=False)
         with checked(tar_file, MD5_TRAIN):
             for _, file in members(tar_file, rf"{file_name}$"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from .archive import checked, lines, members
 from .common import download
@@ -24,7 +24,8 @@ MARKS = [START_MARK, END_MARK, UNK_MARK]
 COLUMNS = {"en": 0, "de": 1}
 MOST = {"en": TOTAL_EN_WORDS, "de": TOTAL_DE_WORDS}
 
-Reader = Callable[[], Iterator[Any]]
+Sentences: TypeAlias = tuple[list[int], list[int], list[int]]
+Reader: TypeAlias = Callable[[], Iterator[Sentences]]
 
 
 def get_dict(lang: str, dict_size: int, reverse: bool = False) -> dict[Any, Any]:
@@ -70,7 +71,7 @@ def _reader(name: str, src_dict_size: int, trg_dict_size: int, src_lang: str) ->
     archive = _archive()
     trg_lang = "de" if src_lang == "en" else "en"
 
-    def samples() -> Iterator[Any]:
+    def samples() -> Iterator[Sentences]:
         source, target = get_dict(src_lang, src_dict_size), get_dict(trg_lang, trg_dict_size)
         start, end, unknown = (source[mark] for mark in MARKS)
         for pair in _pairs(archive, name):

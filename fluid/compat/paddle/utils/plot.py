@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
-from typing import Any
+from types import ModuleType
 
 from compiler.support.settings.paddle import DISABLE_PLOT
 
@@ -17,7 +17,7 @@ class PlotData:
     def __init__(self) -> None:
         self.reset()
 
-    def append(self, step: float, value: Any) -> None:
+    def append(self, step: float, value: object) -> None:
         """Add a point."""
         self.step.append(step)
         self.value.append(value)
@@ -25,7 +25,7 @@ class PlotData:
     def reset(self) -> None:
         """Forget all points."""
         self.step: list[float] = []
-        self.value: list[Any] = []
+        self.value: list[object] = []
 
 
 class Ploter:
@@ -45,7 +45,7 @@ class Ploter:
     def __getitem__(self, title: str) -> PlotData:
         return self._curves[title]
 
-    def append(self, title: str, step: float, value: Any) -> None:
+    def append(self, title: str, step: float, value: object) -> None:
         """Add a point to a curve; KeyError for a title that was not given."""
         if title not in self._curves:
             titles = ", ".join(self._curves) or "none"
@@ -73,7 +73,7 @@ class Ploter:
             curve.reset()
 
 
-def _pyplot() -> Any:
+def _pyplot() -> ModuleType:
     try:
         return import_module("matplotlib.pyplot")
     except ImportError as error:
@@ -81,7 +81,7 @@ def _pyplot() -> Any:
         raise ImportError(f"Ploter draws with matplotlib: {hint}") from error
 
 
-def _show(pyplot: Any) -> None:
+def _show(pyplot: ModuleType) -> None:
     """Show the picture in the notebook that runs this, if one does."""
     display = sys.modules.get("IPython.display")
     if display is not None:
