@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Collection
+from typing import Any, cast
 
-from fluid.framework import Variable, name_scope
+from fluid.framework import Operator, Program, Variable, name_scope
 from fluid.layers.mathematics.arithmetic import elementwise_sub
 from fluid.layers.tensor import assign
-from fluid.optimizer.base import Optimizer
+from fluid.optimizer.base import Optimizer, ParamGrad
+from fluid.recording.variable import VariableOrName
 
 __all__ = ["DecoupledWeightDecay", "extend_with_decoupled_weight_decay"]
+
+
+def _always(name: str) -> bool:
+    return True
+
+
+def _expect_coefficient(coeff: object) -> None:
+    if not isinstance(coeff, float | Variable):
+        raise TypeError(f"coeff must be a float or a Variable, not {type(coeff).__name__}")
+
+
+def _expect_optimizer(base: object) -> None:
+    if not (isinstance(base, type) and issubclass(base, Optimizer)):
+        raise TypeError(f"base_optimizer must be a class of optimizers, not {base!r}")
 
 
 class DecoupledWeightDecay:
@@ -25,27 +40,26 @@ class DecoupledWeightDecay:
         self,
         coeff: float | Variable = 0.0,
         apply_decay_param_fun: Callable[[str], bool] | None = None,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> None:
-        if not isinstance(coeff, float | Variable):
-            raise TypeError(f"coeff must be a float or a Variable, not {type(coeff).__name__}")
+        _expect_coefficient(coeff)
         self._coeff = coeff
-        self._applies = apply_decay_param_fun or (lambda _name: True)
+        self._applies = apply_decay_param_fun or _always
         self._decayed: set[str] = set()
         super().__init__(**kwargs)
 
     def minimize(
         self,
         loss: Variable,
-        startup_program: Any = None,
-        parameter_list: Any = None,
-        no_grad_set: Any = None,
-    ) -> tuple[Any, list[tuple[Variable, Any]]]:
+        startup_program: Program | None = None,
+        parameter_list: list[VariableOrName] | None = None,
+        no_grad_set: Collection[VariableOrName] | None = None,
+    ) -> tuple[list[Operator], list[ParamGrad]]:
         """Append gradients, decay and updates; return the update ops and (parameter, gradient)
         pairs.
         """
-        base: Any = super()
-        pairs = base.backward(
+        base = cast(Optimizer, super())
+        pairs: list[ParamGrad] = base.backward(
             loss=loss, startup_program=startup_program, parameter_list=parameter_list,
             no_grad_set=no_grad_set,
         )  # fmt: skip
@@ -59,10 +73,10 @@ class DecoupledWeightDecay:
         )  # fmt: skip
         return ops, pairs
 
-    def _decays(self, param: Variable, grad: Any) -> bool:
+    def _decays(self, param: Variable, grad: Variable | None) -> bool:
         return grad is not None and self._applies(param.name)
 
-    def _scaled(self, param: Variable, grad: Any) -> Variable:
+    def _scaled(self, param: Variable, grad: Variable) -> Variable:
         """Return the amount to subtract; ValueError for a parameter that decays twice."""
         if param.name in self._decayed:
             raise ValueError(f"parameter {param.name!r} decays already in this optimizer")
@@ -85,8 +99,7 @@ def extend_with_decoupled_weight_decay(base_optimizer: type[Any]) -> type[Any]:
     >>> AdamW(weight_decay=0.01, learning_rate=0.001).type
     'adam'
     """
-    if not (isinstance(base_optimizer, type) and issubclass(base_optimizer, Optimizer)):
-        raise TypeError(f"base_optimizer must be a class of optimizers, not {base_optimizer!r}")
+    _expect_optimizer(base_optimizer)
 
     class OptimizerWithDecoupledWeightDecay(DecoupledWeightDecay, base_optimizer):
         """An optimizer with decoupled weight decay."""
@@ -95,7 +108,7 @@ def extend_with_decoupled_weight_decay(base_optimizer: type[Any]) -> type[Any]:
             self,
             weight_decay: float | Variable,
             apply_decay_param_fun: Callable[[str], bool] | None = None,
-            **kwargs: Any,
+            **kwargs: object,
         ) -> None:
             super().__init__(weight_decay, apply_decay_param_fun, **kwargs)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
+from fluid.contrib.arguments import expect_program
 from fluid.framework import Program, Variable
 from fluid.recording.var_types import VarDesc
 
@@ -21,8 +22,7 @@ def memory_usage(program: Program, batch_size: int) -> tuple[float, float, str]:
     Raises TypeError for anything but a Program, ValueError for a batch size that is not positive
     and for a variable with two dynamic sizes.
     """
-    if not isinstance(program, Program):
-        raise TypeError(f"memory_usage takes a Program, not {type(program).__name__}")
+    expect_program(program, "memory_usage")
     if batch_size <= 0:
         raise ValueError(f"the batch size must be positive, not {batch_size}")
     block = program.global_block()

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import cast
 
-from fluid.framework import Operator, Program
+from fluid.contrib.arguments import expect_program
+from fluid.framework import Block, Operator, Program
 from fluid.recording.variable import Variable
 
 __all__ = ["summary"]
@@ -41,8 +43,7 @@ def summary(main_prog: Program) -> None:
     Counts are those of 1.8.5: a product counts k·n, a convolution two per weight and output pixel,
     and of `mul` only layers called `fc` are counted. Raises TypeError for anything but a Program.
     """
-    if not isinstance(main_prog, Program):
-        raise TypeError(f"summary takes a Program, not {type(main_prog).__name__}")
+    expect_program(main_prog, "summary")
     rows = [row for block in main_prog.blocks for op in block.ops if (row := _count(op))]
     print("\n".join(_table([op_row.cells(i) for i, op_row in enumerate(rows)])))
     params, flops = sum(op_row.params for op_row in rows), sum(op_row.flops for op_row in rows)
@@ -63,7 +64,7 @@ def _count(op: Operator) -> OpCounts | None:
 
 
 def _var(op: Operator, name: str) -> Variable:
-    return op.block.var_recursive(name)
+    return cast(Block, op.block).var_recursive(name)
 
 
 Sizes = Sequence[int]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from fluid.contrib.arguments import expect_program
 from fluid.framework import Program
 
 __all__ = ["op_freq_statistic"]
@@ -16,8 +17,7 @@ def op_freq_statistic(program: Program) -> tuple[Counts, Counts]:
 
     Parameters are not counted as results. Raises TypeError for anything but a Program.
     """
-    if not isinstance(program, Program):
-        raise TypeError(f"op_freq_statistic takes a Program, not {type(program).__name__}")
+    expect_program(program, "op_freq_statistic")
     parameters = {param.name for param in program.blocks[0].all_parameters()}
     single, pairs, writers = Counter[str](), Counter[str](), dict[str, str]()
     for op in program.global_block().ops:

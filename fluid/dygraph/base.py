@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import Any, NoReturn, TypeVar
+from typing import NoReturn, TypeVar
 
 from fluid.compat.installed import (
     disable_dygraph,
@@ -19,20 +19,20 @@ __all__ = [
     "guard", "no_grad", "to_variable",
 ]  # fmt: skip
 
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., object])
 
 enabled = in_dygraph_mode
 
 
 @contextmanager
-def guard(place: Any = None) -> Iterator[None]:
+def guard(place: object = None) -> Generator[None]:
     """Raise RuntimeError: dygraph mode is not supported."""
     enable_dygraph(place)
     yield
 
 
 def to_variable(
-    value: Any, block: Any = None, name: str | None = None, zero_copy: Any = None
+    value: object, block: object = None, name: str | None = None, zero_copy: object = None
 ) -> NoReturn:
     """Raise AssertionError, as the reference does outside dygraph mode."""
     raise AssertionError(

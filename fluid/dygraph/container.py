@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import cast
 
-from fluid.dygraph.layers import Layer
+from fluid.dygraph.layers import Layer, expect_instance
 from fluid.framework import Parameter
 
 __all__ = ["LayerList", "ParameterList", "Sequential"]
@@ -14,7 +14,7 @@ __all__ = ["LayerList", "ParameterList", "Sequential"]
 class Sequential(Layer):
     """Layers called in sequence; arguments are layers or (name, layer) pairs."""
 
-    def __init__(self, *layers: Any) -> None:
+    def __init__(self, *layers: Layer | tuple[str, Layer]) -> None:
         super().__init__()
         for index, entry in enumerate(layers):
             name, layer = entry if isinstance(entry, tuple) else (str(index), entry)
@@ -22,11 +22,11 @@ class Sequential(Layer):
 
     def __getitem__(self, name: str | int) -> Layer:
         """Return a layer by name or index."""
-        return self._sub_layers[str(name)]
+        return cast(Layer, self._sub_layers[str(name)])
 
     def __setitem__(self, name: str | int, layer: Layer) -> None:
         """Replace or append a layer."""
-        assert isinstance(layer, Layer), f"{name!r} must be a Layer, not {layer!r:.60}"
+        expect_instance(layer, Layer, f"{name!r} must be a Layer, not {layer!r:.60}")
         self._sub_layers[str(name)] = layer
 
     def __delitem__(self, name: str | int) -> None:
@@ -38,10 +38,10 @@ class Sequential(Layer):
         """Return the number of layers."""
         return len(self._sub_layers)
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: object) -> object:
         """Call the layers in sequence; return the output of the last one."""
         for layer in self._sub_layers.values():
-            input = layer(input)
+            input = cast(Layer, layer)(input)
         return input
 
 
@@ -55,11 +55,11 @@ class ParameterList(Layer):
 
     def __getitem__(self, idx: int) -> Parameter:
         """Return the parameter at an index."""
-        return self._parameters[str(idx)]
+        return cast(Parameter, self._parameters[str(idx)])
 
     def __setitem__(self, idx: int, param: Parameter) -> None:
         """Replace the parameter at an index."""
-        assert isinstance(param, Parameter), f"{param!r:.60} is no Parameter"
+        expect_instance(param, Parameter, f"{param!r:.60} is no Parameter")
         self.add_parameter(str(idx), param)
 
     def __len__(self) -> int:
@@ -68,11 +68,11 @@ class ParameterList(Layer):
 
     def __iter__(self) -> Iterator[Parameter]:
         """Iterate over the parameters in order."""
-        return iter(self._parameters.values())
+        return iter(cast(dict[str, Parameter], self._parameters).values())
 
     def append(self, parameter: Parameter) -> ParameterList:
         """Append a parameter; return self."""
-        assert isinstance(parameter, Parameter), f"{parameter!r:.60} is no Parameter"
+        expect_instance(parameter, Parameter, f"{parameter!r:.60} is no Parameter")
         self.add_parameter(str(len(self)), parameter)
         return self
 
@@ -87,7 +87,7 @@ class LayerList(Layer):
 
     def __getitem__(self, idx: int) -> Layer:
         """Return the layer at an index."""
-        return self._sub_layers[str(idx)]
+        return cast(Layer, self._sub_layers[str(idx)])
 
     def __setitem__(self, idx: int, sublayer: Layer) -> None:
         """Replace the layer at an index."""
@@ -104,7 +104,7 @@ class LayerList(Layer):
 
     def __iter__(self) -> Iterator[Layer]:
         """Iterate over the layers in order."""
-        return iter(self._sub_layers.values())
+        return iter(cast(dict[str, Layer], self._sub_layers).values())
 
     def append(self, sublayer: Layer) -> LayerList:
         """Append a layer; return self."""
@@ -113,7 +113,7 @@ class LayerList(Layer):
 
     def insert(self, index: int, sublayer: Layer) -> None:
         """Insert a layer before an index; AssertionError if the index is out of range."""
-        assert isinstance(sublayer, Layer), f"{sublayer!r:.60} is no Layer"
+        expect_instance(sublayer, Layer, f"{sublayer!r:.60} is no Layer")
         assert 0 <= index <= len(self), f"index {index} of a list of {len(self)} layers"
         layers = list(self)
         layers.insert(index, sublayer)

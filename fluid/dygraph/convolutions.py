@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from fluid.dygraph.layers import Layer
 from fluid.framework import Variable
 from fluid.initializer import Normal
 from fluid.layers.control.nested import convert_to_list
+from fluid.param_attr import ParamAttrLike
+from fluid.recording.annotations import DTypeLike, IntOrInts
 from fluid.recording.checks import FLOATS, check_variable_and_dtype
 
 __all__ = ["Conv2D", "Conv2DTranspose", "Conv3D", "Conv3DTranspose", "Pool2D"]
+
+
+def _expect_bool(use_cudnn: object) -> None:
+    if not isinstance(use_cudnn, bool):
+        raise ValueError("use_cudnn should be True or False")
 
 
 class _Conv(Layer):
@@ -20,18 +25,17 @@ class _Conv(Layer):
 
     def __init__(
         self,
-        sizes: tuple[int, int, Any, int | None],
-        window: tuple[Any, Any, Any],
-        attrs: tuple[Any, Any],
+        sizes: tuple[int, int, IntOrInts, int | None],
+        window: tuple[IntOrInts, IntOrInts, IntOrInts],
+        attrs: tuple[ParamAttrLike, ParamAttrLike],
         use_cudnn: bool,
         act: str | None,
-        dtype: Any,
+        dtype: DTypeLike,
     ) -> None:
         channels, filters, filter_size, groups = sizes
         if attrs[0] is False:
             raise AssertionError("param_attr should not be False here.")
-        if not isinstance(use_cudnn, bool):
-            raise ValueError("use_cudnn should be True or False")
+        _expect_bool(use_cudnn)
         if channels % (groups or 1):
             raise ValueError(f"num_channels {channels} must be divisible by groups {groups}")
         super().__init__(dtype=dtype)
@@ -44,10 +48,12 @@ class _Conv(Layer):
         self.bias = self.create_parameter([filters], attrs[1], dtype, is_bias=True)
         self._op = self._op_type(channels, filters)
 
-    def _listed(self, value: Any, name: str) -> list[int]:
+    def _listed(self, value: IntOrInts, name: str) -> list[int]:
         return convert_to_list(value, self._rank, name)
 
-    def _filter(self, channels: int, filters: int, kernel: list[int], attr: Any) -> Any:
+    def _filter(
+        self, channels: int, filters: int, kernel: list[int], attr: ParamAttrLike
+    ) -> Variable | None:
         if self._transposed:
             shape = [channels, filters // self._groups, *kernel]
             return self.create_parameter(shape, attr, self._dtype)
@@ -74,7 +80,7 @@ class _Conv(Layer):
         )
         return self._helper.append_activation(self._append_bias(out), self._act)
 
-    def _extra_attributes(self) -> dict[str, Any]:
+    def _extra_attributes(self) -> dict[str, object]:
         return {}
 
     def _append_bias(self, out: Variable) -> Variable:
@@ -92,16 +98,16 @@ class Conv2D(_Conv):
         self,
         num_channels: int,
         num_filters: int,
-        filter_size: Any,
-        stride: Any = 1,
-        padding: Any = 0,
-        dilation: Any = 1,
+        filter_size: IntOrInts,
+        stride: IntOrInts = 1,
+        padding: IntOrInts = 0,
+        dilation: IntOrInts = 1,
         groups: int | None = None,
-        param_attr: Any = None,
-        bias_attr: Any = None,
+        param_attr: ParamAttrLike = None,
+        bias_attr: ParamAttrLike = None,
         use_cudnn: bool = True,
         act: str | None = None,
-        dtype: Any = "float32",
+        dtype: DTypeLike = "float32",
     ) -> None:
         sizes = (num_channels, num_filters, filter_size, groups)
         window = (stride, padding, dilation)
@@ -123,17 +129,17 @@ class Conv2DTranspose(_Conv):
         self,
         num_channels: int,
         num_filters: int,
-        filter_size: Any,
-        output_size: Any = None,
-        padding: Any = 0,
-        stride: Any = 1,
-        dilation: Any = 1,
+        filter_size: IntOrInts,
+        output_size: IntOrInts | None = None,
+        padding: IntOrInts = 0,
+        stride: IntOrInts = 1,
+        dilation: IntOrInts = 1,
         groups: int | None = None,
-        param_attr: Any = None,
-        bias_attr: Any = None,
+        param_attr: ParamAttrLike = None,
+        bias_attr: ParamAttrLike = None,
         use_cudnn: bool = True,
         act: str | None = None,
-        dtype: Any = "float32",
+        dtype: DTypeLike = "float32",
     ) -> None:
         if not isinstance(output_size, list | int | None):
             raise ValueError("output_size should be list or int")
@@ -144,7 +150,7 @@ class Conv2DTranspose(_Conv):
         window = (stride, padding, dilation)
         super().__init__(sizes, window, (param_attr, bias_attr), use_cudnn, act, dtype)
 
-    def _extra_attributes(self) -> dict[str, Any]:
+    def _extra_attributes(self) -> dict[str, object]:
         return {"output_size": self._output_size}
 
 
@@ -160,16 +166,16 @@ class Conv3DTranspose(_Conv):
         self,
         num_channels: int,
         num_filters: int,
-        filter_size: Any,
-        padding: Any = 0,
-        stride: Any = 1,
-        dilation: Any = 1,
+        filter_size: IntOrInts,
+        padding: IntOrInts = 0,
+        stride: IntOrInts = 1,
+        dilation: IntOrInts = 1,
         groups: int | None = None,
-        param_attr: Any = None,
-        bias_attr: Any = None,
+        param_attr: ParamAttrLike = None,
+        bias_attr: ParamAttrLike = None,
         use_cudnn: bool = True,
         act: str | None = None,
-        dtype: Any = "float32",
+        dtype: DTypeLike = "float32",
     ) -> None:
         sizes = (num_channels, num_filters, filter_size, groups)
         window = (stride, padding, dilation)
@@ -184,10 +190,10 @@ class Pool2D(Layer):
 
     def __init__(
         self,
-        pool_size: Any = -1,
+        pool_size: IntOrInts = -1,
         pool_type: str = "max",
-        pool_stride: Any = 1,
-        pool_padding: Any = 0,
+        pool_stride: IntOrInts = 1,
+        pool_padding: IntOrInts = 0,
         global_pooling: bool = False,
         use_cudnn: bool = True,
         ceil_mode: bool = False,
@@ -197,8 +203,7 @@ class Pool2D(Layer):
             raise ValueError(f"pool_type should be 'max' or 'avg', but received {pool_type!r}")
         if not global_pooling and pool_size == -1:
             raise ValueError("pool_size must be given where global_pooling is False")
-        if not isinstance(use_cudnn, bool):
-            raise ValueError("use_cudnn should be True or False")
+        _expect_bool(use_cudnn)
         super().__init__()
         self._attrs = {
             "pooling_type": pool_type,

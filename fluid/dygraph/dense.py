@@ -6,12 +6,13 @@ Arguments, parameters and ops are those of release 1.8.5.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from fluid.dygraph.layers import Layer
 from fluid.framework import Variable, default_main_program
 from fluid.initializer import Constant
 from fluid.layers.recommending.sampling import custom_distribution
+from fluid.param_attr import ParamAttrLike
+from fluid.recording.annotations import DTypeLike, SlotValue
 from fluid.recording.checks import FLOATS, check_variable, check_variable_and_dtype
 
 __all__ = [
@@ -29,10 +30,10 @@ class Linear(Layer):
         self,
         input_dim: int,
         output_dim: int,
-        param_attr: Any = None,
-        bias_attr: Any = None,
+        param_attr: ParamAttrLike = None,
+        bias_attr: ParamAttrLike = None,
         act: str | None = None,
-        dtype: Any = "float32",
+        dtype: DTypeLike = "float32",
     ) -> None:
         super().__init__(dtype=dtype)
         self._act = act
@@ -91,8 +92,8 @@ class Embedding(Layer):
         is_sparse: bool = False,
         is_distributed: bool = False,
         padding_idx: int | None = None,
-        param_attr: Any = None,
-        dtype: Any = "float32",
+        param_attr: ParamAttrLike = None,
+        dtype: DTypeLike = "float32",
     ) -> None:
         super().__init__(dtype=dtype)
         row = -1 if padding_idx is None else padding_idx % size[0]
@@ -120,12 +121,12 @@ class GRUUnit(Layer):
     def __init__(
         self,
         size: int,
-        param_attr: Any = None,
-        bias_attr: Any = None,
+        param_attr: ParamAttrLike = None,
+        bias_attr: ParamAttrLike = None,
         activation: str = "tanh",
         gate_activation: str = "sigmoid",
         origin_mode: bool = False,
-        dtype: Any = "float32",
+        dtype: DTypeLike = "float32",
     ) -> None:
         super().__init__(dtype=dtype)
         self.activation, self.gate_activation = _GATES[activation], _GATES[gate_activation]
@@ -154,22 +155,22 @@ class NCE(Layer):
         num_total_classes: int,
         dim: int,
         sample_weight: Variable | None = None,
-        param_attr: Any = None,
-        bias_attr: Any = None,
+        param_attr: ParamAttrLike = None,
+        bias_attr: ParamAttrLike = None,
         num_neg_samples: int | None = None,
         sampler: str = "uniform",
         custom_dist: Sequence[float] | None = None,
         seed: int = 0,
         is_sparse: bool = False,
-        dtype: Any = "float32",
+        dtype: DTypeLike = "float32",
     ) -> None:
         super().__init__(dtype=dtype)
         samplers = {"uniform": 0, "log_uniform": 1, "custom_dist": 2}
         if sampler not in samplers:
             raise ValueError(f"sampler should be one of {[*samplers]}, but received {sampler!r}")
-        self._inputs: dict[str, Any] = {}
+        self._inputs: dict[str, SlotValue] = {}
         if sampler == "custom_dist":
-            self._inputs = custom_distribution(self._helper, custom_dist, num_total_classes)
+            self._inputs |= custom_distribution(self._helper, custom_dist, num_total_classes)
         self._attrs = {
             "num_total_classes": int(num_total_classes),
             "num_neg_samples": int(10 if num_neg_samples is None else num_neg_samples),
@@ -206,8 +207,8 @@ class PRelu(Layer):
         mode: str,
         channel: int | None = None,
         input_shape: Sequence[int] | None = None,
-        param_attr: Any = None,
-        dtype: Any = "float32",
+        param_attr: ParamAttrLike = None,
+        dtype: DTypeLike = "float32",
     ) -> None:
         super().__init__("prelu", dtype)
         self._mode = mode
@@ -245,9 +246,9 @@ class BilinearTensorProduct(Layer):
         output_dim: int,
         name: str | None = None,
         act: str | None = None,
-        param_attr: Any = None,
-        bias_attr: Any = None,
-        dtype: Any = "float32",
+        param_attr: ParamAttrLike = None,
+        bias_attr: ParamAttrLike = None,
+        dtype: DTypeLike = "float32",
     ) -> None:
         super().__init__(dtype=dtype)
         self._act, self._name = act, name
@@ -279,10 +280,10 @@ class TreeConv(Layer):
         num_filters: int = 1,
         max_depth: int = 2,
         act: str | None = "tanh",
-        param_attr: Any = None,
-        bias_attr: Any = None,
+        param_attr: ParamAttrLike = None,
+        bias_attr: ParamAttrLike = None,
         name: str | None = None,
-        dtype: Any = "float32",
+        dtype: DTypeLike = "float32",
     ) -> None:
         super().__init__(dtype=dtype)
         self._act, self._name, self._max_depth = act, name, max_depth

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 from fluid.framework import Variable
 from fluid.layer_helper import LayerHelper
+from fluid.recording.variable import VarType
 
 __all__ = ["LayerObjectHelper"]
 
@@ -16,7 +17,10 @@ class LayerObjectHelper(LayerHelper):
     def __init__(self, name: str) -> None:
         super().__init__(name, name=name)
 
-    def input_dtype(self, inputs: Any) -> Any:
+    # Paddle's class of this name, which derives from another one, takes the variables themselves.
+    def input_dtype(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, inputs: Variable | Sequence[Variable]
+    ) -> VarType:
         """Return the dtype of one or several variables; ValueError if they differ."""
         self.kwargs["input"] = inputs
         return super().input_dtype("input")

@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Callable, Iterator, MutableMapping
-from typing import Any, NoReturn
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
+from typing import Any, NoReturn, TypeAlias, cast
 
 from fluid import unique_name
 from fluid.dygraph.layer_object_helper import LayerObjectHelper
 from fluid.framework import Parameter, Variable
+from fluid.initializer import Initializer
+from fluid.param_attr import ParamAttrLike
+from fluid.recording.annotations import DTypeLike
 from fluid.recording.var_types import VarDesc
 
 __all__ = ["HookRemoveHelper", "Layer"]
 
 VarType = VarDesc.VarType
-Named = dict[str, Any]
+Hook: TypeAlias = Callable[..., object]
 
 
 class HookRemoveHelper:
     """Handle returned on registration of a hook, which removes it."""
 
-    def __init__(self, hooks: list[Callable[..., Any]], hook: Callable[..., Any]) -> None:
+    def __init__(self, hooks: list[Hook], hook: Hook) -> None:
         self._hooks, self._hook = hooks, hook
 
     def remove(self) -> None:
@@ -38,11 +41,17 @@ class Layer:
     """
 
     training = True
+    _parameters: dict[str, Parameter | None]
+    _sub_layers: dict[str, Layer | None]
+    _pre_hooks: list[Hook]
+    _post_hooks: list[Hook]
+    _built: bool
+    _dtype: DTypeLike
 
-    def __init__(self, name_scope: str | None = None, dtype: Any = VarType.FP32) -> None:
+    def __init__(self, name_scope: str | None = None, dtype: DTypeLike = VarType.FP32) -> None:
         scope = name_scope or _snake_case(type(self).__name__)
-        fields: Named = {"_parameters": {}, "_sub_layers": {}, "_built": False, "_dtype": dtype}
-        vars(self).update(fields, _pre_hooks=[], _post_hooks=[])
+        vars(self).update(_parameters={}, _sub_layers={}, _pre_hooks=[], _post_hooks=[])
+        self._built, self._dtype = False, dtype
         self._full_name = unique_name.generate(scope)
         self._helper = LayerObjectHelper(self._full_name)
 
@@ -54,21 +63,22 @@ class Layer:
         """Append the layer's ops; NotImplementedError unless overridden."""
         raise NotImplementedError(f"{type(self).__name__} does not define forward")
 
-    def backward(self, *inputs: Any) -> NoReturn:
+    def backward(self, *inputs: object) -> NoReturn:
         """Raise ValueError: gradients are recorded by `append_backward`."""
         raise ValueError("Layer shouldn't implement backward")
 
     def _build_once(self, *inputs: Any, **kwargs: Any) -> None:
         """Create what depends on the first inputs; called before the first `forward`."""
 
-    def __call__(self, *inputs: Any, **kwargs: Any) -> Any:
+    def __call__(self, *inputs: object, **kwargs: object) -> Any:
         """Append the layer's ops to the current program; return its output, as modified by
         hooks.
         """
         for hook in self._pre_hooks:
             changed = hook(self, inputs)
             if changed is not None:
-                inputs = changed if isinstance(changed, tuple) else (changed,)
+                several = isinstance(changed, tuple)
+                inputs = cast(tuple[object, ...], changed) if several else (changed,)
         if not self._built:
             self._build_once(*inputs, **kwargs)
             self._built = True
@@ -78,12 +88,12 @@ class Layer:
             outputs = outputs if changed is None else changed
         return outputs
 
-    def register_forward_pre_hook(self, hook: Callable[..., Any]) -> HookRemoveHelper:
+    def register_forward_pre_hook(self, hook: Hook) -> HookRemoveHelper:
         """Register `hook(layer, inputs)`, called before `forward`; it may return new inputs."""
         self._pre_hooks.append(hook)
         return HookRemoveHelper(self._pre_hooks, hook)
 
-    def register_forward_post_hook(self, hook: Callable[..., Any]) -> HookRemoveHelper:
+    def register_forward_post_hook(self, hook: Hook) -> HookRemoveHelper:
         """Register `hook(layer, inputs, outputs)`, called after `forward`; it may return new
         outputs.
         """
@@ -106,12 +116,12 @@ class Layer:
 
     def create_parameter(
         self,
-        shape: Any,
-        attr: Any = None,
-        dtype: Any = "float32",
+        shape: Sequence[int],
+        attr: ParamAttrLike = None,
+        dtype: DTypeLike = "float32",
         is_bias: bool = False,
-        default_initializer: Any = None,
-    ) -> Any:
+        default_initializer: Initializer | None = None,
+    ) -> Variable | None:
         """Create a parameter of the layer in both programs; None if `attr` is False."""
         attr = None if isinstance(attr, str) and not attr else copy.deepcopy(attr)
         return self._helper.create_parameter(attr, shape, dtype, is_bias, default_initializer)
@@ -120,7 +130,7 @@ class Layer:
         self,
         name: str | None = None,
         persistable: bool | None = None,
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
         type: int = VarType.LOD_TENSOR,
     ) -> Variable:
         """Create a variable in the current block, named after the layer."""
@@ -158,7 +168,7 @@ class Layer:
         layers_set: set[Layer] | None = None,
     ) -> Iterator[tuple[str, Layer]]:
         """Yield each sublayer once, with its qualified name: `block.conv`."""
-        seen = set() if layers_set is None else layers_set
+        seen: set[Layer] = set() if layers_set is None else layers_set
         if include_self and self not in seen:
             seen.add(self)
             yield prefix, self
@@ -185,7 +195,7 @@ class Layer:
 
     def add_sublayer(self, name: str, sublayer: Layer) -> Layer:
         """Register a sublayer under a name; AssertionError for anything but a Layer."""
-        assert isinstance(sublayer, Layer), f"{name!r} must be a Layer, not {sublayer!r:.60}"
+        expect_instance(sublayer, Layer, f"{name!r} must be a Layer, not {sublayer!r:.60}")
         self._sub_layers[name] = sublayer
         return sublayer
 
@@ -203,9 +213,9 @@ class Layer:
                 return vars(self)[field][name]
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         for field, kind in (("_parameters", Parameter), ("_sub_layers", Layer)):
-            members = vars(self).get(field)
+            members: dict[str, object] | None = vars(self).get(field)
             if isinstance(value, kind) and members is None:
                 raise ValueError("super(YourLayer, self).__init__() should be called first")
             if isinstance(value, kind) or name in (members or ()):
@@ -221,6 +231,7 @@ class Layer:
 
     def _remove_attribute(self, name: str) -> bool:
         """Remove an attribute of any kind; return whether it existed."""
+        holders: tuple[dict[str, Any], ...]
         holders = (vars(self), self._parameters, self._sub_layers)
         holders_of_name = [holder for holder in holders if name in holder]
         for holder in holders_of_name:
@@ -234,7 +245,12 @@ def _snake_case(name: str) -> str:
     return re.sub(r"([a-z])([A-Z])", r"\1_\2", words).lower()
 
 
-def _expect(value: Any, kind: type, name: str) -> None:
+def expect_instance(value: object, kind: type, message: str) -> None:
+    """Raise AssertionError with this message unless a value is an instance of `kind`."""
+    assert isinstance(value, kind), message
+
+
+def _expect(value: object, kind: type, name: str) -> None:
     if value is not None and not isinstance(value, kind):
         kind_name = type(value).__name__
         raise TypeError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from fluid.dygraph.layers import Layer
 from fluid.framework import Variable
@@ -14,7 +14,16 @@ from fluid.recording.checks import check_variable_and_dtype
 
 __all__ = ["BCELoss", "L1Loss", "MSELoss", "NLLLoss"]
 
-_REDUCTIONS = {"mean": reduce_mean, "sum": reduce_sum, "none": lambda value: value}
+
+def _unreduced(loss: Variable) -> Variable:
+    return loss
+
+
+_REDUCTIONS: dict[str, Callable[[Variable], Variable]] = {
+    "mean": reduce_mean,
+    "sum": reduce_sum,
+    "none": _unreduced,
+}
 _FLOATS = ("float32", "float64")
 
 
@@ -37,9 +46,14 @@ class _Loss(Layer):
     def _reduce(self, loss: Variable) -> Variable:
         return _REDUCTIONS[self.reduction](loss)
 
-    def _check(self, input: Variable, label: Variable, dtypes: Any) -> None:
+    def _check(self, input: Variable, label: Variable, dtypes: Sequence[str]) -> None:
         for name, variable in (("input", input), ("label", label)):
             check_variable_and_dtype(variable, name, dtypes, type(self).__name__)
+
+
+def _expect_variable(weight: object) -> None:
+    if not isinstance(weight, Variable):
+        raise ValueError(f"the weight must be a Variable, not {weight!r:.60}")
 
 
 class MSELoss(_Loss):
@@ -78,8 +92,7 @@ class BCELoss(_Loss):
         self._check(input, label, _FLOATS)
         loss = self._helper.append_result("bce_loss", {"X": input, "Label": label})
         if self.weight is not None:
-            if not isinstance(self.weight, Variable):
-                raise ValueError(f"the weight must be a Variable, not {self.weight!r:.60}")
+            _expect_variable(self.weight)
             loss = elementwise_mul(loss, self.weight)
         return self._reduce(loss)
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import prod
-from typing import Any
+from typing import cast
 
 from fluid.dygraph.layers import Layer
 from fluid.framework import Variable
 from fluid.initializer import Constant, Normal
-from fluid.param_attr import ParamAttr
+from fluid.param_attr import ParamAttr, ParamAttrLike
+from fluid.recording.annotations import Attributes, DTypeLike, Slots
 from fluid.recording.checks import FLOATS, check_variable_and_dtype
 
 __all__ = ["BatchNorm", "GroupNorm", "InstanceNorm", "LayerNorm", "SpectralNorm"]
@@ -20,18 +21,18 @@ class _Norm(Layer):
 
     _statistics = ("Mean", "Variance")
 
-    def _ones(self, size: int, attr: Any) -> Any:
+    def _ones(self, size: int, attr: ParamAttrLike) -> Variable | None:
         return self.create_parameter([size], attr, self._dtype, default_initializer=Constant(1.0))
 
-    def _zeros(self, size: int, attr: Any) -> Any:
+    def _zeros(self, size: int, attr: ParamAttrLike) -> Variable | None:
         return self.create_parameter([size], attr, self._dtype, is_bias=True)
 
     def _normalized(
         self,
         op: str,
-        inputs: Mapping[str, Any],
-        attrs: Mapping[str, Any],
-        outputs: Mapping[str, Any] | None = None,
+        inputs: Slots,
+        attrs: Attributes,
+        outputs: Slots | None = None,
         into: Variable | None = None,
     ) -> Variable:
         make = self._helper.create_variable_for_type_inference
@@ -53,9 +54,9 @@ class BatchNorm(_Norm):
         is_test: bool = False,
         momentum: float = 0.9,
         epsilon: float = 1e-5,
-        param_attr: Any = None,
-        bias_attr: Any = None,
-        dtype: Any = "float32",
+        param_attr: ParamAttrLike = None,
+        bias_attr: ParamAttrLike = None,
+        dtype: DTypeLike = "float32",
         data_layout: str = "NCHW",
         in_place: bool = False,
         moving_mean_name: str | None = None,
@@ -81,9 +82,9 @@ class BatchNorm(_Norm):
         self._mean = self._moving(num_channels, moving_mean_name, 0.0, averaged)
         self._variance = self._moving(num_channels, moving_variance_name, 1.0, averaged)
 
-    def _moving(self, size: int, name: str | None, start: float, averaged: bool) -> Any:
+    def _moving(self, size: int, name: str | None, start: float, averaged: bool) -> Variable:
         attr = ParamAttr(name, Constant(start), trainable=False, do_model_average=averaged)
-        statistic = self.create_parameter([size], attr, self._dtype)
+        statistic = cast(Variable, self.create_parameter([size], attr, self._dtype))
         statistic.stop_gradient = True
         return statistic
 
@@ -112,9 +113,9 @@ class InstanceNorm(_Norm):
         self,
         num_channels: int,
         epsilon: float = 1e-5,
-        param_attr: Any = None,
-        bias_attr: Any = None,
-        dtype: Any = "float32",
+        param_attr: ParamAttrLike = None,
+        bias_attr: ParamAttrLike = None,
+        dtype: DTypeLike = "float32",
     ) -> None:
         assert bias_attr is not False, "bias_attr should not be False in InstanceNorm."
         super().__init__(dtype=dtype)
@@ -138,10 +139,10 @@ class LayerNorm(_Norm):
         scale: bool = True,
         shift: bool = True,
         epsilon: float = 1e-5,
-        param_attr: Any = None,
-        bias_attr: Any = None,
+        param_attr: ParamAttrLike = None,
+        bias_attr: ParamAttrLike = None,
         act: str | None = None,
-        dtype: Any = "float32",
+        dtype: DTypeLike = "float32",
     ) -> None:
         super().__init__(dtype=dtype)
         self._act, self._epsilon = act, epsilon
@@ -178,11 +179,11 @@ class GroupNorm(_Norm):
         channels: int,
         groups: int,
         epsilon: float = 1e-5,
-        param_attr: Any = None,
-        bias_attr: Any = None,
+        param_attr: ParamAttrLike = None,
+        bias_attr: ParamAttrLike = None,
         act: str | None = None,
         data_layout: str = "NCHW",
-        dtype: Any = "float32",
+        dtype: DTypeLike = "float32",
     ) -> None:
         super().__init__(dtype=dtype)
         if data_layout != "NCHW":
@@ -208,7 +209,7 @@ class SpectralNorm(Layer):
         dim: int = 0,
         power_iters: int = 1,
         eps: float = 1e-12,
-        dtype: Any = "float32",
+        dtype: DTypeLike = "float32",
     ) -> None:
         super().__init__(dtype=dtype)
         self._attrs = {"dim": dim, "power_iters": power_iters, "eps": eps}
@@ -216,9 +217,10 @@ class SpectralNorm(Layer):
         self.weight_u = self._vector(rows)
         self.weight_v = self._vector(prod(weight_shape) // rows)
 
-    def _vector(self, size: int) -> Any:
+    def _vector(self, size: int) -> Variable:
         start = Normal(0.0, 1.0)
         vector = self.create_parameter([size], ParamAttr(), self._dtype, default_initializer=start)
+        vector = cast(Variable, vector)
         vector.stop_gradient = True
         return vector
 

@@ -10,13 +10,14 @@ print(accuracy.eval())
 from __future__ import annotations
 
 import copy
-from typing import Any
+from typing import Annotated, Any, TypeAlias, cast
 
 import numpy as np
 
 from compiler.ir.opdef import find
+from compiler.ir.types import Array
 from fluid.metrics.detection_map import DetectionMAP
-from fluid.recording.arguments import typed
+from fluid.recording.arguments import UNCHECKED, typed
 
 __all__ = [
     "Accuracy",
@@ -30,25 +31,30 @@ __all__ = [
     "Recall",
 ]
 
+Number: TypeAlias = Any
+"""A Python or NumPy number, or an array of them: what they compute is typed by NumPy only."""
+Values: TypeAlias = Annotated[Array, UNCHECKED]
+"""An array, which the metric checks."""
 
-def _check_array(value: Any, name: str) -> None:
+
+def _check_array(value: object, name: str) -> None:
     if not isinstance(value, np.ndarray | np.generic):
         raise ValueError(f"The '{name}' must be a numpy ndarray, not {type(value).__name__}")
 
 
-def is_number(value: Any) -> bool:
+def is_number(value: object) -> bool:
     """Return whether a value is a scalar: a Python or NumPy number, or an array of shape [1]."""
     if isinstance(value, np.ndarray):
-        return value.shape == (1,)
+        return cast(Array, value).shape == (1,)
     return isinstance(value, int | float | np.number)
 
 
-def _check_number(value: Any, name: str) -> None:
+def _check_number(value: object, name: str) -> None:
     if not is_number(value):
         raise ValueError(f"The '{name}' must be a number, not {type(value).__name__}")
 
 
-def _check_number_or_array(value: Any, name: str) -> None:
+def _check_number_or_array(value: object, name: str) -> None:
     if not is_number(value) and not isinstance(value, np.ndarray):
         kind = type(value).__name__
         raise ValueError(f"The '{name}' must be a number or a numpy ndarray, not {kind}")
@@ -67,7 +73,7 @@ class MetricBase:
         """Return the name."""
         return self._name
 
-    def _states(self) -> dict[str, Any]:
+    def _states(self) -> dict[str, object]:
         return {name: value for name, value in vars(self).items() if not name.startswith("_")}
 
     def reset(self) -> None:
@@ -75,25 +81,26 @@ class MetricBase:
         for name, value in self._states().items():
             setattr(self, name, _zero_like(value))
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> dict[str, object]:
         """Return the name and a copy of the state, as `{"name": …, "states": {…}}`."""
         return {"name": self._name, "states": copy.deepcopy(self._states())}
 
-    def update(self, preds: Any, labels: Any) -> None:
+    def update(self, preds: Values, labels: Values) -> None:
         """Accumulate a batch; NotImplementedError unless overridden."""
         raise NotImplementedError(f"{type(self).__name__} must implement update")
 
-    def eval(self) -> Any:
+    def eval(self) -> object:
         """Return the metric over all batches; NotImplementedError unless overridden."""
         raise NotImplementedError(f"{type(self).__name__} must implement eval")
 
 
-def _zero_like(value: Any) -> Any:
+def _zero_like(value: object) -> object:
     if isinstance(value, int):
         return 0
     if isinstance(value, float):
         return 0.0
-    return np.zeros_like(value) if isinstance(value, np.ndarray | np.generic) else None
+    is_array = isinstance(value, np.ndarray | np.generic)
+    return np.zeros_like(cast(Array, value)) if is_array else None
 
 
 @typed
@@ -114,17 +121,17 @@ class CompositeMetric(MetricBase):
         for metric in self._metrics:
             metric.reset()
 
-    def update(self, preds: Any, labels: Any) -> None:
+    def update(self, preds: Values, labels: Values) -> None:
         """Update every metric with a batch."""
         for metric in self._metrics:
             metric.update(preds, labels)
 
-    def eval(self) -> list[Any]:
+    def eval(self) -> list[object]:
         """Return the value of each metric, in the order they were added."""
         return [metric.eval() for metric in self._metrics]
 
 
-def _binary_predictions(preds: Any, labels: Any) -> tuple[Any, Any]:
+def _binary_predictions(preds: Values, labels: Values) -> tuple[Array, Array]:
     """Return predictions rounded to 0 or 1, and labels; ValueError if the sizes differ."""
     _check_array(preds, "preds")
     _check_array(labels, "labels")
@@ -149,7 +156,7 @@ class Precision(MetricBase):
         self.tp = 0
         self.fp = 0
 
-    def update(self, preds: Any, labels: Any) -> None:
+    def update(self, preds: Values, labels: Values) -> None:
         """Accumulate probabilities of class 1 [N, 1] and labels [N, 1]."""
         guessed, true = _binary_predictions(preds, labels)
         right = int(np.sum((guessed == 1) & (true == 1)))
@@ -171,7 +178,7 @@ class Recall(MetricBase):
         self.tp = 0
         self.fn = 0
 
-    def update(self, preds: Any, labels: Any) -> None:
+    def update(self, preds: Values, labels: Values) -> None:
         """Accumulate probabilities of class 1 [N, 1] and labels [N, 1]."""
         guessed, true = _binary_predictions(preds, labels)
         right = int(np.sum((guessed == 1) & (true == 1)))
@@ -197,10 +204,13 @@ class Accuracy(MetricBase):
 
     def __init__(self, name: str | None = None) -> None:
         super().__init__(name)
-        self.value: Any = 0.0
-        self.weight: Any = 0.0
+        self.value: Number = 0.0
+        self.weight: Number = 0.0
 
-    def update(self, value: Any, weight: Any) -> None:
+    # The parameters of `update` and their names are Paddle's.
+    def update(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, value: Number, weight: Number
+    ) -> None:
         """Accumulate a batch's result of `layers.accuracy` and its weight (usually the batch
         size).
         """
@@ -211,7 +221,7 @@ class Accuracy(MetricBase):
         self.value += value * weight
         self.weight += weight
 
-    def eval(self) -> Any:
+    def eval(self) -> object:
         """Return the weighted mean; ValueError without batches."""
         if self.weight == 0:
             raise ValueError(
@@ -226,11 +236,14 @@ class ChunkEvaluator(MetricBase):
 
     def __init__(self, name: str | None = None) -> None:
         super().__init__(name)
-        self.num_infer_chunks: Any = 0
-        self.num_label_chunks: Any = 0
-        self.num_correct_chunks: Any = 0
+        self.num_infer_chunks: Number = 0
+        self.num_label_chunks: Number = 0
+        self.num_correct_chunks: Number = 0
 
-    def update(self, num_infer_chunks: Any, num_label_chunks: Any, num_correct_chunks: Any) -> None:
+    # The parameters of `update` and their names are Paddle's.
+    def update(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, num_infer_chunks: Number, num_label_chunks: Number, num_correct_chunks: Number
+    ) -> None:
         """Accumulate the counts of a batch: numbers or arrays [1]."""
         _check_number_or_array(num_infer_chunks, "num_infer_chunks")
         _check_number_or_array(num_label_chunks, "num_label_chunks")
@@ -239,7 +252,7 @@ class ChunkEvaluator(MetricBase):
         self.num_label_chunks += num_label_chunks
         self.num_correct_chunks += num_correct_chunks
 
-    def eval(self) -> tuple[Any, Any, Any]:
+    def eval(self) -> tuple[Number, Number, Number]:
         """Return precision, recall and F1; 0 where the denominator is 0."""
         correct = self.num_correct_chunks
         precision = correct / self.num_infer_chunks if self.num_infer_chunks else 0
@@ -254,11 +267,14 @@ class EditDistance(MetricBase):
 
     def __init__(self, name: str | None) -> None:
         super().__init__(name)
-        self.total_distance: Any = 0.0
-        self.seq_num: Any = 0
-        self.instance_error: Any = 0
+        self.total_distance: Number = 0.0
+        self.seq_num: Number = 0
+        self.instance_error: Number = 0
 
-    def update(self, distances: Any, seq_num: Any) -> None:
+    # The parameters of `update` and their names are Paddle's.
+    def update(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, distances: Values, seq_num: Number
+    ) -> None:
         """Accumulate the distances of a batch [N, 1] and its number of sequences."""
         _check_array(distances, "distances")
         _check_number(seq_num, "seq_num")
@@ -266,7 +282,7 @@ class EditDistance(MetricBase):
         self.instance_error += seq_num - np.sum(distances == 0)
         self.total_distance += np.sum(distances)
 
-    def eval(self) -> tuple[Any, Any]:
+    def eval(self) -> tuple[Number, Number]:
         """Return the mean distance and the fraction of distances above 0; ValueError without
         batches.
         """
@@ -303,7 +319,7 @@ class Auc(MetricBase):
         super().reset()
         self._stat_pos, self._stat_neg = ([0] * (self._num_thresholds + 1) for _ in range(2))
 
-    def update(self, preds: Any, labels: Any) -> None:
+    def update(self, preds: Values, labels: Values) -> None:
         """Accumulate probabilities of both classes [N, 2] and labels [N, 1].
 
         Raises ValueError for a probability outside [0, 1].
@@ -329,7 +345,7 @@ class Auc(MetricBase):
         """
         return abs(x1 - x2) * (y1 + y2) / 2.0
 
-    def _accumulate(self, scores: Any, labels: Any) -> dict[str, Any]:
+    def _accumulate(self, scores: Array, labels: Array) -> dict[str, Array]:
         statistics = {"StatPos": self._stat_pos, "StatNeg": self._stat_neg}
         counts = {
             slot: np.array(stat, np.int64).reshape(1, -1) for slot, stat in statistics.items()

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 
 from compiler.ir.opdef import find
+from compiler.ir.types import Array
 from fluid import layers, unique_name
+from fluid.executor import Executor
 from fluid.framework import Program, Variable, program_guard
 from fluid.initializer import Constant
 from fluid.layer_helper import LayerHelper
+from fluid.recording.annotations import Attributes
+from runtime.tensors.lod_tensor import LoDTensor
 
 __all__ = ["DetectionMAP"]
 
@@ -54,8 +57,8 @@ class DetectionMAP:
         }
         self.cur_map, *counts = self._of_batch({"DetectRes": input, "Label": label}, attrs)
         self._op = find("detection_map")(attrs)
-        self._rows: list[Any] = []
-        self._totals: Any = 0
+        self._rows: list[Array] = []
+        self._totals: Array | int = 0
         self.has_state = self._state()
         self.accum_map = self.helper.create_variable(
             name=unique_name.generate("detection_map.tmp"), shape=[1], dtype="float32"
@@ -63,7 +66,7 @@ class DetectionMAP:
         layers.py_func(self._add, [self.has_state, *counts], self.accum_map)
         layers.fill_constant([1], "int32", 1, out=self.has_state)
 
-    def _of_batch(self, inputs: dict[str, Variable], attrs: dict[str, Any]) -> list[Variable]:
+    def _of_batch(self, inputs: dict[str, Variable], attrs: Attributes) -> list[Variable]:
         """Return the batch's mAP, ground-truth count per class, judged scores, and their count per
         class.
         """
@@ -89,7 +92,9 @@ class DetectionMAP:
         self.helper.set_variable_initializer(state, Constant(0))
         return state
 
-    def _add(self, has_state: Any, totals: Any, right: Any, judged: Any) -> Any:
+    def _add(
+        self, has_state: LoDTensor, totals: LoDTensor, right: LoDTensor, judged: LoDTensor
+    ) -> Array:
         """Accumulate a batch, if `has_state`; return the mean average precision of all.
 
         `right` has rows (score, is correct), grouped by class; `judged` [classes, 2] has the number
@@ -98,13 +103,13 @@ class DetectionMAP:
         """
         counts = np.asarray(judged)[:, 1].astype(np.int64)
         rows = np.split(np.asarray(right), np.cumsum(counts)[:-1])
-        totals = np.asarray(totals)
+        summed = np.asarray(totals)
         if np.asarray(has_state).any():
             rows = [np.concatenate(both) for both in zip(self._rows, rows, strict=True)]
-            totals = totals + self._totals
-        self._rows, self._totals = rows, totals
+            summed = summed + self._totals
+        self._rows, self._totals = rows, summed
         every = {"TruePos": np.concatenate(rows), "TruePos_lod": [_offsets(map(len, rows))]}
-        state = {"HasState": np.ones(1, np.int32), "PosCount": totals, **every}
+        state = {"HasState": np.ones(1, np.int32), "PosCount": summed, **every}
         return self._op.evaluate(_NOTHING | state)["MAP"]
 
     def get_map_var(self) -> tuple[Variable, Variable]:
@@ -113,7 +118,7 @@ class DetectionMAP:
         """
         return self.cur_map, self.accum_map
 
-    def reset(self, executor: Any, reset_program: Program | None = None) -> None:
+    def reset(self, executor: Executor, reset_program: Program | None = None) -> None:
         """Reset the accumulated state, by running an op in `reset_program`."""
         program = Program() if reset_program is None else reset_program
         with program_guard(program):
@@ -122,7 +127,7 @@ class DetectionMAP:
         executor.run(program)
 
 
-def _offsets(lengths: Iterable[int]) -> Any:
+def _offsets(lengths: Iterable[int]) -> Array:
     return np.cumsum([0, *lengths], dtype=np.int64)
 
 

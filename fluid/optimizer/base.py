@@ -299,6 +299,11 @@ class Optimizer:
             return self._learning_rate
         return self._learning_rate_map.get(program or default_main_program())
 
+    def replace_constant_rate(self, variable: Callable[[float], Variable]) -> None:
+        """Use a variable in the default main program for a learning rate that is a float."""
+        if isinstance(self._learning_rate, float):
+            self._learning_rate_map[default_main_program()] = variable(self._learning_rate)
+
     def _create_global_learning_rate(self) -> None:
         if self._global_learning_rate() is not None:
             return

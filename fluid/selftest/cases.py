@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from fluid.data import data
 from fluid.framework import Program, Variable, program_guard
 
 Shape = tuple[int, ...]
-Build = Callable[..., Any]
+Build: TypeAlias = Callable[..., Variable | Sequence[Variable]]
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def record(case: Case, is_large: bool, seed: int = 0) -> Recorded:
     with program_guard(main, startup), unique_name.guard():
         variables = [_declared(case, number, shape) for number, shape in enumerate(shapes)]
         built = case.build(*variables)
-        results = list(built) if isinstance(built, list | tuple) else [built]
+        results = [built] if isinstance(built, Variable) else list(built)
         results += _gradients(results, variables) if case.has_gradients else []
     feeds = _drawn(case, shapes, np.random.default_rng(seed))
     return Recorded(main, startup, tuple(result.name for result in results), feeds)

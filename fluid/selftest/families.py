@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from itertools import combinations
-from typing import Any
 
 from fluid import layers
+from fluid.framework import Variable
 from fluid.selftest.cases import Case, Shape
 
 CUBE: tuple[Shape, Shape] = (5, 7, 37), (33, 41, 503)
@@ -15,16 +15,16 @@ CUBE: tuple[Shape, Shape] = (5, 7, 37), (33, 41, 503)
 
 
 def _pointwise() -> list[Case]:
-    def chain(x: Any, y: Any) -> Any:
+    def chain(x: Variable, y: Variable) -> Variable:
         return layers.relu(layers.tanh(x * 0.5) + layers.sigmoid(y) - layers.exp(0.1 * x) / 3.0)
 
-    def broadcast(x: Any, row: Any) -> Any:
+    def broadcast(x: Variable, row: Variable) -> Variable:
         return layers.elementwise_mul(layers.elementwise_add(x, row), row)
 
-    def roots(x: Any, y: Any) -> Any:
+    def roots(x: Variable, y: Variable) -> Variable:
         return layers.sqrt(x) + layers.log(y) + layers.pow(x, 1.7) + layers.rsqrt(y)
 
-    def clips(x: Any, y: Any) -> Any:
+    def clips(x: Variable, y: Variable) -> Variable:
         return layers.elementwise_max(layers.clip(x, -1.0, 0.7), layers.leaky_relu(y, 0.1))
 
     small, large = CUBE
@@ -69,10 +69,10 @@ def _norms() -> list[Case]:
 
 
 def _products() -> list[Case]:
-    def transposed(x: Any, y: Any) -> Any:
+    def transposed(x: Variable, y: Variable) -> Variable:
         return layers.matmul(x, y, transpose_y=True)
 
-    def dense(x: Any) -> Any:
+    def dense(x: Variable) -> Variable:
         return layers.fc(layers.fc(x, 70, act="relu"), 10)
 
     return [
@@ -85,10 +85,18 @@ def _products() -> list[Case]:
 
 
 def _convolutions() -> list[Case]:
-    def conv(x: Any, filters: int, size: int, **more: Any) -> Any:
-        return layers.conv2d(x, filters, size, act="relu", **more)
+    def conv(
+        x: Variable,
+        filters: int,
+        size: int,
+        stride: int = 1,
+        padding: int = 0,
+        dilation: int = 1,
+        groups: int = 1,
+    ) -> Variable:
+        return layers.conv2d(x, filters, size, stride, padding, dilation, groups, act="relu")
 
-    def depthwise(x: Any, size: int, stride: int) -> Any:
+    def depthwise(x: Variable, size: int, stride: int) -> Variable:
         channels = x.shape[1]
         padding = size // 2
         return layers.conv2d(x, channels, size, stride, padding, groups=channels)
@@ -114,7 +122,7 @@ def _convolutions() -> list[Case]:
 def _pooling() -> list[Case]:
     image, images = (2, 5, 9, 11), (3, 64, 57, 59)
 
-    def pool(name: str, **settings: Any) -> Case:
+    def pool(name: str, **settings: int | str) -> Case:
         return Case(name, partial(layers.pool2d, **settings), (image,), (images,))
 
     return [

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import compiler
 import runtime
 from compiler.debugging.difference import difference
+from compiler.ir.types import Array
 from compiler.options import Options
 from fluid.core import get_cuda_device_count
 from fluid.selftest.cases import Case, record
@@ -34,13 +35,13 @@ def _outcome(case: Case) -> Outcome:
 def _largest(case: Case) -> float:
     """The largest relative difference of an output of a case from that of NumPy code."""
     recorded = record(case, is_large=False)
-    results: list[list[object]] = []
+    results: list[list[Array]] = []
     for target, place in (("triton", CUDAPlace(0)), ("numpy", None)):
         module = compiler.compile(
             recorded.main, feed=list(recorded.feeds), fetch=list(recorded.fetches),
             target=target, options=Options(),
         )  # fmt: skip
-        params: dict[str, object] = {}
+        params: dict[str, Array] = {}
         results.append(runtime.load(module, place, params=params)(recorded.feeds))
     pairs = zip(*results, strict=True)
     return max(difference(case.name, a, b, TOLERANCE).relative for a, b in pairs)

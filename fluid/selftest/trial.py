@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 import compiler
 import runtime
+from compiler.codegen.module import Module
 from compiler.codegen.native.machine import MACHINES
 from compiler.codegen.native.target import NativeTarget
 from compiler.debugging.step_checks import StepChecks
@@ -71,7 +71,7 @@ def run_case(case: Case, settings: list[TrialSetting]) -> list[Outcome]:
     return [_run(recorded, module, setting.threads, set(names)) for setting in settings]
 
 
-def _run(recorded: Recorded, module: Any, threads: int, names: set[str]) -> Outcome:
+def _run(recorded: Recorded, module: Module, threads: int, names: set[str]) -> Outcome:
     checks = StepChecks("selftest", log=lambda text: None)
     outcome = Outcome(thresholds=names)
     try:
@@ -90,7 +90,7 @@ def _described(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def _compiled(recorded: Recorded, machine: str) -> Any:
+def _compiled(recorded: Recorded, machine: str) -> Module:
     target = NativeTarget(MACHINES[machine], compares=True)
     return compiler.compile(
         recorded.main, feed=list(recorded.feeds), fetch=list(recorded.fetches),

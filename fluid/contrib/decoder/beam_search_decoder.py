@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import cast
 
 from fluid import layers, unique_name
 from fluid.contrib.decoder.states import InitState, StateCell
 from fluid.contrib.decoder.training import TrainingDecoder
-from fluid.framework import default_main_program
+from fluid.framework import Block, default_main_program
+from fluid.recording.annotations import DTypeLike
 from fluid.recording.var_types import VarDesc
 from fluid.recording.variable import Variable
 
@@ -19,7 +20,7 @@ __all__ = ["BeamSearchDecoder", "InitState", "StateCell", "TrainingDecoder"]
 class _ArrayState:
     """A state in a tensor array of the parent block, with its own counter."""
 
-    def __init__(self, block: Any, init: InitState) -> None:
+    def __init__(self, block: Block, init: InitState) -> None:
         self._array = _array(block, "array_state_array", init.value.dtype)
         name = unique_name.generate("array_state_counter")
         self._counter = block.create_var(name=name, dtype="int64", stop_gradient=True)
@@ -37,12 +38,17 @@ class _ArrayState:
         layers.array_write(state, array=self._array, i=self._counter)
 
 
-def _array(block: Any, name: str, dtype: Any) -> Variable:
+def _array(block: Block, name: str, dtype: DTypeLike) -> Variable:
     kind = VarDesc.VarType.LOD_TENSOR_ARRAY
     return block.create_var(name=unique_name.generate(name), type=kind, dtype=dtype)
 
 
-def _write(block: Any, value: Variable, index: Variable, array: Variable) -> None:
+def _expect_variable(value: object, name: str) -> None:
+    if not isinstance(value, Variable):
+        raise TypeError(f"{name} must be a Variable, not {type(value).__name__}")
+
+
+def _write(block: Block, value: Variable, index: Variable, array: Variable) -> None:
     inputs = {"X": [value], "I": [index]}
     block.append_op(type="write_to_array", inputs=inputs, outputs={"Out": [array]})
 
@@ -98,7 +104,7 @@ class BeamSearchDecoder:
         return _ArrayState(self._parent_block(), init)
 
     @contextmanager
-    def block(self) -> Iterator[None]:
+    def block(self) -> Generator[None]:
         """Context manager for the loop body; ValueError if used twice."""
         if self._status != self.BEFORE_BEAM_SEARCH_DECODER:
             raise ValueError("block() can only be invoked once")
@@ -151,7 +157,7 @@ class BeamSearchDecoder:
             state = self._cell.get_state(name)
             self._cell.set_state(name, layers.sequence_expand(state, scores))
 
-    def _search(self, ids: Variable, scores: Variable) -> tuple[Variable, Variable]:
+    def _search(self, ids: Variable, scores: Variable) -> tuple[Variable, ...]:
         """Return the selected words and their accumulated scores."""
         state = layers.lod_reset(x=self._cell.out_state(), y=scores)
         likely = layers.fc(state, size=self._words, act="softmax")
@@ -177,8 +183,7 @@ class BeamSearchDecoder:
         self._check_inside("read_array")
         if is_ids and is_scores:
             raise ValueError("an array holds ids or scores, not both")
-        if not isinstance(init, Variable):
-            raise TypeError(f"init must be a Variable, not {type(init).__name__}")
+        _expect_variable(init, "init")
         block = self._parent_block()
         array = _array(block, "beam_search_decoder_array", init.dtype)
         _write(block, init, self._first, array)
@@ -194,8 +199,7 @@ class BeamSearchDecoder:
         """Store a value for the next step; `array` was returned by `read_array`."""
         self._check_inside("update_array")
         for name, variable in (("array", array), ("value", value)):
-            if not isinstance(variable, Variable):
-                raise TypeError(f"{name} must be a Variable, not {type(variable).__name__}")
+            _expect_variable(variable, name)
         if array.name not in self._arrays:
             raise ValueError("invoke read_array before update_array")
         self._writes.append((value, self._arrays[array.name]))
@@ -207,8 +211,8 @@ class BeamSearchDecoder:
         if self._status != self.AFTER_BEAM_SEARCH_DECODER:
             raise ValueError("the output of BeamSearchDecoder is available after its block only")
         return layers.beam_search_decode(
-            ids=self._ids_array,
-            scores=self._scores_array,
+            ids=cast(Variable, self._ids_array),
+            scores=cast(Variable, self._scores_array),
             beam_size=self._beam_size,
             end_id=self._end_id,
         )
@@ -219,7 +223,7 @@ class BeamSearchDecoder:
         self._check_inside("state_cell")
         return self._cell
 
-    def _parent_block(self) -> Any:
+    def _parent_block(self) -> Block:
         """Return the parent of the current block."""
         program = default_main_program()
         return program.block(program.current_block().parent_idx)

@@ -12,10 +12,11 @@ The names and the checks of each call are those of fluid 1.8.5.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol, cast
 
 from fluid import layers
+from fluid.recording.annotations import DTypeLike
 from fluid.recording.variable import Variable
 
 __all__ = ["LoopState", "Decoder", "InitState", "StateCell"]
@@ -31,16 +32,18 @@ class InitState:
     def __init__(
         self,
         init: Variable | None = None,
-        shape: Any = None,
+        shape: Sequence[int] | None = None,
         value: float = 0.0,
         init_boot: Variable | None = None,
         need_reorder: bool = False,
-        dtype: Any = "float32",
+        dtype: DTypeLike = "float32",
     ) -> None:
-        if init is None and init_boot is None:
-            raise ValueError("init_boot must be provided to infer the shape of InitState")
         if init is None:
-            init = layers.fill_constant_batch_size_like(init_boot, shape, dtype, value)
+            if init_boot is None:
+                raise ValueError("init_boot must be provided to infer the shape of InitState")
+            init = layers.fill_constant_batch_size_like(
+                init_boot, cast(Sequence[int], shape), dtype, value
+            )
         self._init, self._need_reorder = init, need_reorder
 
     @property
@@ -52,6 +55,11 @@ class InitState:
     def need_reorder(self) -> bool:
         """Whether rows must be reordered."""
         return self._need_reorder
+
+
+def _expect_initial(state: object) -> None:
+    if not isinstance(state, InitState):
+        raise ValueError(f"state must be an InitState object, not {type(state).__name__}")
 
 
 class LoopState(Protocol):
@@ -89,12 +97,11 @@ class StateCell:
         name: str | None = None,
     ) -> None:
         for state in states.values():
-            if not isinstance(state, InitState):
-                raise ValueError(f"state must be an InitState object, not {type(state).__name__}")
+            _expect_initial(state)
         if out_state not in states:
             raise ValueError(f"out_state is {out_state!r}, expected one of {', '.join(states)}")
         self._inputs, self._out_state = inputs, out_state
-        self._states: dict[str, Any] = dict(states)
+        self._states: dict[str, InitState | Variable] = dict(states)
         self._initial = dict(states)
         self._carried: dict[str, LoopState] = {}
         self._decoder: Decoder | None = None
@@ -133,7 +140,7 @@ class StateCell:
         self._load_states()
         if state_name not in self._states:
             raise ValueError(f"unknown state {state_name!r}, there are {', '.join(self._states)}")
-        return self._states[state_name]
+        return cast(Variable, self._states[state_name])
 
     def get_input(self, input_name: str) -> Variable:
         """Return an input by name; ValueError if unknown or not set."""
@@ -166,8 +173,8 @@ class StateCell:
         """Store the states for the next step."""
         self._load_states()
         for name, carried in self._carried.items():
-            carried.update_state(self._states[name])
+            carried.update_state(cast(Variable, self._states[name]))
 
     def out_state(self) -> Variable:
         """Return the state from which scores are computed."""
-        return self._states[self._out_state]
+        return cast(Variable, self._states[self._out_state])

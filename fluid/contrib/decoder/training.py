@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
-from typing import Any
 
 from fluid import layers
 from fluid.contrib.decoder.states import InitState, StateCell
@@ -16,7 +15,7 @@ __all__ = ["TrainingDecoder"]
 class _Memory:
     """A state stored as a memory of a `DynamicRNN`."""
 
-    def __init__(self, rnn: Any, init: InitState) -> None:
+    def __init__(self, rnn: layers.DynamicRNN, init: InitState) -> None:
         self._rnn = rnn
         self._memory = rnn.memory(init=init.value, need_reorder=init.need_reorder)
 
@@ -55,7 +54,7 @@ class TrainingDecoder:
         return _Memory(self._rnn, init)
 
     @contextmanager
-    def block(self) -> Iterator[None]:
+    def block(self) -> Generator[None]:
         """Context manager for the loop body; ValueError if used twice."""
         if self._status != self.BEFORE_DECODER:
             raise ValueError("decoder.block() can only be invoked once")
@@ -72,7 +71,7 @@ class TrainingDecoder:
         return self._cell
 
     @property
-    def dynamic_rnn(self) -> Any:
+    def dynamic_rnn(self) -> layers.DynamicRNN:
         """The recurrent network that runs the steps."""
         return self._rnn
 
@@ -91,11 +90,11 @@ class TrainingDecoder:
         self._check_inside("output")
         self._rnn.output(*outputs)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self) -> Variable | list[Variable]:
         """Return the collected outputs; ValueError before the block is complete."""
         if self._status != self.AFTER_DECODER:
             raise ValueError("the output of TrainingDecoder is available after its block only")
-        return self._rnn(*args, **kwargs)
+        return self._rnn()
 
     def _check_inside(self, method: str) -> None:
         if self._status != self.IN_DECODER:

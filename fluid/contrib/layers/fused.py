@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import cast
 
 from fluid.framework import Variable
 from fluid.layer_helper import LayerHelper
+from fluid.param_attr import ParamAttrLike
+from fluid.recording.annotations import DTypeLike
 
 __all__ = ["fused_elemwise_activation", "fused_embedding_seq_pool"]
 
@@ -25,18 +27,23 @@ def fused_elemwise_activation(
     `scale`), relu, tanh or sigmoid. Raises ValueError unless there are two names.
     """
     names = functor_list.split(",") if isinstance(functor_list, str) else functor_list
-    if not isinstance(names, list) or len(names) != 2:
-        raise ValueError(f"functor_list is {functor_list!r}, expected a list of two names of ops")
+    _expect_two(names, functor_list)
     helper = LayerHelper("fused_elemwise_activation")
     outputs = {
         slot: helper.create_variable_for_type_inference(x.dtype)
         for slot in ("Out", "IntermediateOut")
     }
+    attrs: dict[str, object]
     attrs = {"axis": axis, "scale": scale, "save_intermediate_out": save_intermediate_out}
-    attrs["functor_list"] = names
+    attrs |= {"functor_list": names}
     inputs = {"X": x, "Y": y}
     helper.append_op("fused_elemwise_activation", inputs=inputs, outputs=outputs, attrs=attrs)
     return outputs["Out"]
+
+
+def _expect_two(names: object, text: str | list[str]) -> None:
+    if not isinstance(names, list) or len(cast(list[object], names)) != 2:
+        raise ValueError(f"functor_list is {text!r}, expected a list of two names of ops")
 
 
 def fused_embedding_seq_pool(
@@ -45,8 +52,8 @@ def fused_embedding_seq_pool(
     is_sparse: bool = False,
     padding_idx: int | None = None,
     combiner: str = "sum",
-    param_attr: Any = None,
-    dtype: Any = "float32",
+    param_attr: ParamAttrLike = None,
+    dtype: DTypeLike = "float32",
 ) -> Variable:
     """Sum the rows of a new table of shape `size` over each sequence of int64 ids.
 

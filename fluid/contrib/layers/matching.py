@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from fluid.framework import Variable
 from fluid.layer_helper import LayerHelper
 from fluid.layers.control.nested import convert_to_list
+from fluid.param_attr import ParamAttrLike
+from fluid.recording.annotations import DTypeLike
 
 __all__ = ["match_matrix_tensor", "sequence_topk_avg_pooling", "tree_conv", "var_conv_2d"]
 
@@ -16,8 +16,8 @@ def match_matrix_tensor(
     y: Variable,
     channel_num: int,
     act: str | None = None,
-    param_attr: Any = None,
-    dtype: Any = "float32",
+    param_attr: ParamAttrLike = None,
+    dtype: DTypeLike = "float32",
     name: str | None = None,
 ) -> tuple[Variable, Variable]:
     """Compute `channel_num` match matrices between the rows of sequences of `x` and `y`.
@@ -70,9 +70,9 @@ def var_conv_2d(
     output_channel: int,
     filter_size: int | tuple[int, int],
     stride: int | tuple[int, int] = 1,
-    param_attr: Any = None,
+    param_attr: ParamAttrLike = None,
     act: str | None = None,
-    dtype: Any = "float32",
+    dtype: DTypeLike = "float32",
     name: str | None = None,
 ) -> Variable:
     """Zero-padded 2-D convolution of images of different sizes.
@@ -106,8 +106,8 @@ def tree_conv(
     num_filters: int = 1,
     max_depth: int = 2,
     act: str | None = "tanh",
-    param_attr: Any = None,
-    bias_attr: Any = None,
+    param_attr: ParamAttrLike = None,
+    bias_attr: ParamAttrLike = None,
     name: str | None = None,
 ) -> Variable:
     """Tree convolution: each node depends on its descendants up to `max_depth` - 1 levels below.

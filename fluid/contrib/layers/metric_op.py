@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from fluid import layers
 from fluid.framework import Variable
 from fluid.initializer import Constant
 from fluid.layer_helper import LayerHelper
 from fluid.layers.mathematics.arithmetic import elementwise_sub
 from fluid.layers.mathematics.reductions import reduce_sum
-from fluid.layers.ops import sigmoid
 from fluid.layers.tensor import fill_constant_batch_size_like
 
 __all__ = ["ctr_metric_bundle"]
@@ -27,7 +27,7 @@ def ctr_metric_bundle(input: Variable, label: Variable) -> tuple[Variable, ...]:
     of_batch = (
         helper.append_result("squared_l2_norm", {"X": difference}),
         helper.append_result("l1_norm", {"X": difference}),
-        *(reduce_sum(variable) for variable in (input, sigmoid(input), label, ones)),
+        *(reduce_sum(variable) for variable in (input, layers.sigmoid(input), label, ones)),
     )
     return tuple(_accumulate(helper, variable) for variable in of_batch)
 

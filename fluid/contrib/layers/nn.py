@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -54,7 +53,7 @@ def partial_concat(
 
     `length` -1 takes all columns from `start_index`. Returns [batch, inputs × length].
     """
-    inputs = list(input) if isinstance(input, list | tuple) else [input]
+    inputs = [input] if isinstance(input, Variable) else list(input)
     return _append_partial("partial_concat", inputs, start_index, length, ["float16", *NUMBERS])
 
 
@@ -83,7 +82,7 @@ def shuffle_batch(x: Variable, seed: int | Variable | None = None) -> Variable:
     the program's random seed, else a random one.
     """
     helper = LayerHelper("shuffle_batch")
-    attrs: dict[str, Any] = {}
+    attrs: dict[str, object] = {}
     if seed is None:
         seed = helper.main_program.random_seed or int(np.random.randint(-65536, 65535))
     if isinstance(seed, int):
@@ -116,7 +115,7 @@ def multiclass_nms2(
     background_label: int = 0,
     return_index: bool = False,
     name: str | None = None,
-) -> Variable | tuple[Variable, Variable]:
+) -> Variable | tuple[Variable, ...]:
     """`layers.multiclass_nms`; with `return_index` also the index of each box that is kept."""
     attrs = {
         "background_label": background_label, "score_threshold": score_threshold,

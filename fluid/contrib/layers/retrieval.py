@@ -4,23 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import TypeAlias, cast
 
 from fluid.framework import Variable, convert_np_dtype_to_dtype_
 from fluid.initializer import Constant
 from fluid.layer_helper import LayerHelper
 from fluid.layers.mathematics.indexing import slice
 from fluid.layers.nn import reshape
-from fluid.param_attr import ParamAttr
+from fluid.param_attr import ParamAttr, ParamAttrLike
+from fluid.recording.annotations import DTypeLike
 from fluid.recording.checks import check_dtype
 
 __all__ = ["rank_attention", "search_pyramid_hash", "tdm_child", "tdm_sampler"]
 
 INDICES = ["int32", "int64"]
 
+LayerSamples: TypeAlias = Variable | list[Variable]
+"""A result of `tdm_sampler`: of all layers, or a list with one for each."""
+
 
 def tdm_child(
-    x: Variable, node_nums: int, child_nums: int, param_attr: Any = None, dtype: Any = "int32"
+    x: Variable,
+    node_nums: int,
+    child_nums: int,
+    param_attr: ParamAttrLike = None,
+    dtype: DTypeLike = "int32",
 ) -> tuple[Variable, Variable]:
     """Children of the nodes `x` of a tree, [*x, child_nums], and a mask of those with an item.
 
@@ -48,14 +56,14 @@ def tdm_sampler(
     neg_samples_num_list: Sequence[int],
     layer_node_num_list: Sequence[int],
     leaf_node_num: int,
-    tree_travel_attr: Any = None,
-    tree_layer_attr: Any = None,
+    tree_travel_attr: ParamAttrLike = None,
+    tree_layer_attr: ParamAttrLike = None,
     output_positive: bool = True,
     output_list: bool = True,
     seed: int = 0,
-    tree_dtype: Any = "int32",
-    dtype: Any = "int32",
-) -> tuple[Any, Any, Any]:
+    tree_dtype: DTypeLike = "int32",
+    dtype: DTypeLike = "int32",
+) -> tuple[LayerSamples, LayerSamples, LayerSamples]:
     """Sample nodes per tree layer for each leaf `x` [rows, 1]; return nodes, labels and masks.
 
     New parameters have the path to each leaf, [leaf_node_num, layers], and the nodes of all layers,
@@ -90,10 +98,13 @@ def tdm_sampler(
     return out, labels, mask
 
 
-def _create_table(helper: LayerHelper, attr: Any, shape: list[int], dtype: Any) -> Variable:
+def _create_table(
+    helper: LayerHelper, attr: ParamAttrLike, shape: list[int], dtype: DTypeLike
+) -> Variable:
     """Create a parameter of indices, zeros by default."""
     param_attr = ParamAttr.to_attr(attr)
-    return helper.create_parameter(param_attr, shape, dtype, default_initializer=Constant(0))
+    table = helper.create_parameter(param_attr, shape, dtype, default_initializer=Constant(0))
+    return cast(Variable, table)
 
 
 def _layer_offsets(drawn: Sequence[int], nodes: Sequence[int]) -> list[int]:
@@ -127,7 +138,7 @@ def rank_attention(
     input: Variable,
     rank_offset: Variable,
     rank_param_shape: Sequence[int],
-    rank_param_attr: Any,
+    rank_param_attr: ParamAttrLike,
     max_rank: int = 3,
 ) -> Variable:
     """Multiply rows of `input` by matrices selected by ranks, and sum them.
@@ -142,6 +153,7 @@ def rank_attention(
     helper = LayerHelper("rank_attention", input=input)
     dtype = helper.input_dtype()
     param = helper.create_parameter(rank_param_attr, list(rank_param_shape), dtype)
+    param = cast(Variable, param)
     param.stop_gradient = False
     inputs = {"X": input, "RankOffset": rank_offset, "RankParam": param}
     return helper.append_result("rank_attention", inputs, {"MaxRank": max_rank})
@@ -160,12 +172,12 @@ def search_pyramid_hash(
     black_list_len: int,
     seed: int,
     lr: float,
-    param_attr: Any = None,
-    param_attr_wl: Any = None,
-    param_attr_bl: Any = None,
+    param_attr: ParamAttrLike = None,
+    param_attr_wl: ParamAttrLike = None,
+    param_attr_bl: ParamAttrLike = None,
     name: str | None = None,
     distribute_update_vars: list[str] | None = None,
-    dtype: Any = "float32",
+    dtype: DTypeLike = "float32",
 ) -> Variable:
     """Embed each n-gram of 2 to `pyramid_layer` ids of a sequence in `num_emb` dimensions.
 
@@ -176,7 +188,7 @@ def search_pyramid_hash(
     `distribute_update_vars` names a parameter that is none of these.
     """
     helper = LayerHelper("search_pyramid_hash", name=name)
-    tables = {"W": (param_attr, space_len + rand_len)}
+    tables: dict[str, tuple[ParamAttrLike, int]] = {"W": (param_attr, space_len + rand_len)}
     if white_list_len > 0:
         tables["WhiteList"] = (param_attr_wl, white_list_len)
     if black_list_len > 0:
@@ -198,19 +210,20 @@ def search_pyramid_hash(
 
 
 def _create_tables(
-    helper: LayerHelper, tables: Mapping[str, tuple[Any, int]], dtype: Any
+    helper: LayerHelper, tables: Mapping[str, tuple[ParamAttrLike, int]], dtype: DTypeLike
 ) -> dict[str, Variable]:
     """Create the parameters [length, 1] of slots, whose gradients are not computed."""
     created: dict[str, Variable] = {}
     for slot, (attr, length) in tables.items():
-        created[slot] = helper.create_parameter(ParamAttr.to_attr(attr), [length, 1], dtype)
+        param = helper.create_parameter(ParamAttr.to_attr(attr), [length, 1], dtype)
+        created[slot] = cast(Variable, param)
         created[slot].stop_gradient = True
     return created
 
 
-def _updated_names(names: list[str] | None, attrs: Sequence[Any]) -> str:
+def _updated_names(names: list[str] | None, attrs: Sequence[ParamAttrLike]) -> str:
     """Return the names of updated parameters as an attribute; ValueError for an unknown name."""
-    param_names = [attr.name for attr in attrs if attr]
+    param_names = [attr.name for attr in attrs if isinstance(attr, ParamAttr)]
     for name in names or ():
         if name not in param_names:
             raise ValueError(f"search_pyramid_hash has no parameter {name!r}, but {param_names}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TypeAlias
 
 from fluid.framework import Variable
 from fluid.layers.control.static_rnn import StaticRNN
@@ -15,7 +15,8 @@ from fluid.layers.mathematics.shapes import shape as shape_of
 from fluid.layers.nn import dropout, reshape
 from fluid.layers.sequences.cells import Activation, GRUCell, LSTMCell
 from fluid.layers.sequences.sequence import sequence_mask
-from fluid.param_attr import ParamAttr
+from fluid.param_attr import ParamAttr, ParamAttrLike
+from fluid.recording.annotations import DTypeLike
 
 __all__ = ["BasicGRUUnit", "BasicLSTMUnit", "basic_gru", "basic_lstm"]
 
@@ -31,11 +32,11 @@ class BasicGRUUnit:
         self,
         name_scope: str,
         hidden_size: int,
-        param_attr: Any = None,
-        bias_attr: Any = None,
+        param_attr: ParamAttrLike = None,
+        bias_attr: ParamAttrLike = None,
         gate_activation: Activation | None = None,
         activation: Activation | None = None,
-        dtype: Any = "float32",
+        dtype: DTypeLike = "float32",
     ) -> None:
         self._cell = GRUCell(
             hidden_size, param_attr, bias_attr, gate_activation, activation, dtype, name_scope
@@ -58,12 +59,12 @@ class BasicLSTMUnit:
         self,
         name_scope: str,
         hidden_size: int,
-        param_attr: Any = None,
-        bias_attr: Any = None,
+        param_attr: ParamAttrLike = None,
+        bias_attr: ParamAttrLike = None,
         gate_activation: Activation | None = None,
         activation: Activation | None = None,
         forget_bias: float = 1.0,
-        dtype: Any = "float32",
+        dtype: DTypeLike = "float32",
     ) -> None:
         self._cell = LSTMCell(
             hidden_size, param_attr, bias_attr, gate_activation, activation, forget_bias, dtype,
@@ -87,11 +88,11 @@ def basic_gru(
     dropout_prob: float = 0.0,
     bidirectional: bool = False,
     batch_first: bool = True,
-    param_attr: Any = None,
-    bias_attr: Any = None,
+    param_attr: ParamAttrLike = None,
+    bias_attr: ParamAttrLike = None,
     gate_activation: Activation | None = None,
     activation: Activation | None = None,
-    dtype: Any = "float32",
+    dtype: DTypeLike = "float32",
     name: str = "basic_gru",
 ) -> tuple[Variable, Variable]:
     """GRU over [batch, time, features]: the outputs of all steps and the last hidden states.
@@ -122,12 +123,12 @@ def basic_lstm(
     dropout_prob: float = 0.0,
     bidirectional: bool = False,
     batch_first: bool = True,
-    param_attr: Any = None,
-    bias_attr: Any = None,
+    param_attr: ParamAttrLike = None,
+    bias_attr: ParamAttrLike = None,
     gate_activation: Activation | None = None,
     activation: Activation | None = None,
     forget_bias: float = 1.0,
-    dtype: Any = "float32",
+    dtype: DTypeLike = "float32",
     name: str = "basic_lstm",
 ) -> tuple[Variable, Variable, Variable]:
     """LSTM over [batch, time, features]: outputs of all steps, last hidden and cell states.
@@ -151,9 +152,9 @@ def basic_lstm(
 
 # ---- shared by LSTM and GRU ---------------------------------------------------------------------
 
-Attrs = tuple[Any, Any]
+Attrs: TypeAlias = tuple[ParamAttrLike, ParamAttrLike]
 """The attributes of weights and of biases."""
-Unit = Callable[[Variable, list[Variable]], list[Variable]]
+Unit: TypeAlias = Callable[[Variable, list[Variable]], list[Variable]]
 """One step: (input, previous states) to the new states, of which the first is the output."""
 
 
@@ -172,7 +173,7 @@ def _create_units(
     ]  # fmt: skip
 
 
-def _with_suffix(attr: Any, suffix: str) -> Any:
+def _with_suffix(attr: ParamAttrLike, suffix: str) -> ParamAttrLike:
     """Return a parameter attribute with a suffix appended to its name, if it has one."""
     attr = copy.copy(attr)
     if isinstance(attr, ParamAttr) and attr.name is not None:

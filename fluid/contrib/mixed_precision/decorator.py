@@ -9,7 +9,7 @@ fluid.contrib.mixed_precision.decorator of release 1.8.5; `dtype` is as in relea
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import Any
+from typing import Annotated
 
 from compiler.ir.types import DType
 from fluid import layers, unique_name
@@ -26,9 +26,10 @@ from fluid.framework import (
     default_main_program,
     default_startup_program,
 )
-from fluid.optimizer.base import ParamGrad
-from fluid.recording.arguments import typed
+from fluid.optimizer.base import Optimizer, ParamGrad
+from fluid.recording.arguments import UNCHECKED, typed
 from fluid.recording.atomic import atomic
+from fluid.recording.variable import VariableOrName
 
 __all__ = ["OptimizerWithMixedPrecision", "decorate"]
 
@@ -44,7 +45,7 @@ class OptimizerWithMixedPrecision:
 
     def __init__(
         self,
-        optimizer: Any,
+        optimizer: Optimizer,
         amp_lists: AutoMixedPrecisionLists,
         init_loss_scaling: float,
         use_dynamic_loss_scaling: bool,
@@ -63,19 +64,20 @@ class OptimizerWithMixedPrecision:
         self._loss_scaling = _state("loss_scaling", init_loss_scaling, "float32")
         self._use_dynamic_loss_scaling = use_dynamic_loss_scaling
         if use_dynamic_loss_scaling:
-            every = incr_every_n_steps, decr_every_n_nan_or_inf
-            self._every = [layers.fill_constant([1], "int32", steps) for steps in every]
+            self._every = (
+                layers.fill_constant([1], "int32", incr_every_n_steps),
+                layers.fill_constant([1], "int32", decr_every_n_nan_or_inf),
+            )
             self._ratios = incr_ratio, decr_ratio
-            counted = "num_good_steps", "num_bad_steps"
-            self._counters = [_state(name, 0, "int32") for name in counted]
+            self._counters = (
+                _state("num_good_steps", 0, "int32"),
+                _state("num_bad_steps", 0, "int32"),
+            )
         self._create_float32_learning_rate()
 
     def _create_float32_learning_rate(self) -> None:
         """Create the learning rate as float32, like the parameters."""
-        rate = self._optimizer._learning_rate
-        if isinstance(rate, float):
-            variable = _state("learning_rate", rate, "float32")
-            self._optimizer._learning_rate_map[default_main_program()] = variable
+        self._optimizer.replace_constant_rate(lambda rate: _state("learning_rate", rate, "float32"))
 
     def get_loss_scaling(self) -> Variable:
         """Return the current loss scale: float32 [1], persistable."""
@@ -91,8 +93,8 @@ class OptimizerWithMixedPrecision:
         self,
         loss: Variable,
         startup_program: Program | None = None,
-        parameter_list: list[Any] | None = None,
-        no_grad_set: Collection[Any] | None = None,
+        parameter_list: list[VariableOrName] | None = None,
+        no_grad_set: Collection[VariableOrName] | None = None,
     ) -> tuple[list[Operator], list[ParamGrad]]:
         """Rewrite the program and append backward and update ops; returns as
         `Optimizer.minimize`.
@@ -106,9 +108,9 @@ class OptimizerWithMixedPrecision:
         self,
         loss: Variable,
         startup_program: Program | None = None,
-        parameter_list: list[Any] | None = None,
-        no_grad_set: Collection[Any] | None = None,
-        callbacks: list[Callable[..., Any]] | None = None,
+        parameter_list: list[VariableOrName] | None = None,
+        no_grad_set: Collection[VariableOrName] | None = None,
+        callbacks: list[Callable[..., object]] | None = None,
     ) -> list[ParamGrad]:
         """First half of `minimize`: return parameters with their unscaled gradients.
 
@@ -182,7 +184,7 @@ def _state(name: str, value: float, dtype: str) -> Variable:
 
 @typed
 def decorate(
-    optimizer: Any,
+    optimizer: Annotated[Optimizer, UNCHECKED],
     amp_lists: AutoMixedPrecisionLists | None = None,
     init_loss_scaling: float = 2**15,
     incr_every_n_steps: int = 1000,

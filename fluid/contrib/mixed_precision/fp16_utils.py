@@ -7,6 +7,8 @@ that was made for it.
 
 from __future__ import annotations
 
+from typing import cast
+
 from compiler.ir.program import BlockRef, OpRole
 from compiler.ir.types import DType
 from fluid import layers
@@ -113,7 +115,8 @@ def _replace_by_cast(block: Block, index: int, op: Operator, var: Variable, want
 def _owned_blocks(op: Operator) -> list[Block]:
     """Return the blocks an op owns, recursively."""
     refs = [value for value in op.attrs.values() if isinstance(value, BlockRef)]
-    blocks = [op.block.program.block(int(ref)) for ref in refs]
+    program = cast(Program, op.block.owner)
+    blocks = [program.block(int(ref)) for ref in refs]
     return blocks + [
         owned for block in blocks for inner in block.ops for owned in _owned_blocks(inner)
     ]
