@@ -91,16 +91,16 @@ class CompiledProgram:
         AssertionError for places of another kind than the executor's.
         """
         if self.is_parallel:
-            self._runner(scope, place)
+            self.runner(scope, place)
         return self
 
     def local_program(self, scope: Scope, place: Place, fetch: tuple[str, ...] = ()) -> Program:
         """Return the program that this process runs; with data parallelism, that of device 0."""
         if not self.is_parallel:
             return self.program
-        return self._runner(scope, place).local_program(fetch)
+        return self.runner(scope, place).local_program(fetch)
 
-    def _runner(self, scope: Scope, place: Place) -> Any:
+    def runner(self, scope: Scope, place: Place) -> Any:
         """Return the runner of the program in a scope on a place; raises as `_compile`."""
         if self._compiled is None:
             self._compiled = scope, place, self._made(scope, place)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import TypeAlias, TypeVar, cast, get_type_hints
 
 __all__ = ["DataFeed", "DataFeedDesc", "MultiSlot", "FeedSlot", "feed_text"]
 
@@ -25,14 +25,14 @@ class FeedSlot:
     type: str = ""
     is_dense: bool = False
     is_used: bool = False
-    shape: list[int] = field(default_factory=list)
+    shape: list[int] = field(default_factory=list[int])
 
 
 @dataclass
 class MultiSlot:
     """The slots of a line, in order."""
 
-    slots: list[FeedSlot] = field(default_factory=list)
+    slots: list[FeedSlot] = field(default_factory=list[FeedSlot])
 
 
 @dataclass
@@ -48,20 +48,27 @@ class DataFeed:
     pv_batch_size: int | None = None
 
 
-def feed_text(message: Any) -> str:
+Message: TypeAlias = DataFeed | MultiSlot | FeedSlot
+M = TypeVar("M", DataFeed, MultiSlot, FeedSlot)
+
+
+def feed_text(message: Message) -> str:
     """Format a description in protobuf's text format; unset fields are omitted."""
     return "".join(f"{line}\n" for line in _lines(message))
 
 
-def _lines(message: Any) -> Iterator[str]:
+def _lines(message: Message) -> Iterator[str]:
     for declared in fields(message):
-        value = getattr(message, declared.name)
-        for item in value if isinstance(value, list) else [value]:
+        for item in _items(getattr(message, declared.name)):
             if isinstance(item, MultiSlot | FeedSlot):
                 inner = [f"  {line}" for line in _lines(item)]
                 yield from [f"{declared.name} {{", *inner, "}"] if inner else []
             elif item is not None:
                 yield f"{declared.name}: {json.dumps(item)}"
+
+
+def _items(value: object) -> Sequence[object]:
+    return cast(list[object], value) if isinstance(value, list) else [value]
 
 
 _TOKEN = re.compile(r'\s*(?:#[^\n]*\n\s*)*("(?:[^"\\\n]|\\.)*"|[{}:]|[\w.+-]+)')
@@ -74,7 +81,7 @@ class _Parser:
     def __init__(self, text: str, where: str) -> None:
         self._text, self._where, self._at = text, where, 0
 
-    def parse(self, message: Any) -> Any:
+    def parse(self, message: M) -> M:
         """Parse fields up to the end of the text into `message`."""
         while self._peek():
             self._field(message)
@@ -96,17 +103,18 @@ class _Parser:
         self._at = matched.end()
         return token
 
-    def _field(self, message: Any) -> None:
+    def _field(self, message: Message) -> None:
         name = self._next()
         if name not in get_type_hints(type(message)):
             raise self._error(f"{type(message).__name__} has no field {name!r:.40}")
         value = self._message(name) if name in _MESSAGES else self._scalar(message, name)
-        if isinstance(getattr(message, name), list):
-            getattr(message, name).append(value)
+        before: object = getattr(message, name)
+        if isinstance(before, list):
+            cast(list[object], before).append(value)
         else:
             setattr(message, name, value)
 
-    def _message(self, name: str) -> Any:
+    def _message(self, name: str) -> Message:
         self._next("{")
         message = _MESSAGES[name]()
         while self._peek() != "}":
@@ -114,7 +122,7 @@ class _Parser:
         self._next("}")
         return message
 
-    def _scalar(self, message: Any, name: str) -> Any:
+    def _scalar(self, message: Message, name: str) -> bool | int | str:
         self._next(":")
         token, hint = self._next(), str(get_type_hints(type(message))[name])
         kind = next(candidate for candidate in (bool, int, str) if candidate.__name__ in hint)
@@ -143,7 +151,7 @@ class DataFeedDesc:
         text = Path(proto_file).read_text(encoding="utf-8")
         self.proto_desc = _Parser(text, proto_file).parse(DataFeed(pipe_command="cat"))
 
-    def set_batch_size(self, batch_size: int) -> None:
+    def set_batch_size(self, batch_size: object) -> None:
         """Set the number of samples per batch; TypeError unless an integer."""
         if not isinstance(batch_size, int):
             raise TypeError(f"batch_size must be int, not {type(batch_size).__name__}")

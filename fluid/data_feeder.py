@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Any
+from typing import TypeAlias, cast
 
 import numpy as np
 
+from compiler.ir.types import Array
 from fluid.framework import Program, Variable, default_main_program
+from fluid.recording.annotations import DTypeLike
 from fluid.recording.arguments import typed
 from fluid.recording.checks import check_dtype, check_type, check_variable_and_dtype, convert_dtype
 from fluid.running.places import cpu_places, cuda_places
@@ -17,8 +19,8 @@ from runtime.tensors.lod_tensor import LoDTensor
 
 __all__ = ["DataFeeder", "check_dtype", "check_type", "check_variable_and_dtype", "convert_dtype"]
 
-Batch = Iterable[Sequence[Any]]
-Feed = dict[str, LoDTensor]
+Batch: TypeAlias = Iterable[Sequence[object]]
+Feed: TypeAlias = dict[str, LoDTensor]
 
 
 class SampleError(ValueError, AssertionError):
@@ -79,7 +81,7 @@ class DataFeeder:
         multi_devices: bool,
         num_places: int | None = None,
         drop_last: bool = True,
-    ) -> Callable[[], Iterator[Any]]:
+    ) -> Callable[[], Iterator[Feed | list[Feed]]]:
         """Return a reader of feeds from a reader of batches.
 
         With `multi_devices` it yields lists of feeds, one per device, as `feed_parallel`; a
@@ -87,7 +89,7 @@ class DataFeeder:
         `drop_last`.
         """
 
-        def feeds() -> Iterator[Any]:
+        def feeds() -> Iterator[Feed | list[Feed]]:
             if not multi_devices:
                 yield from map(self.feed, reader())
                 return
@@ -105,10 +107,10 @@ class DataFeeder:
     def _places(self, count: int | None) -> list[Place]:
         if not isinstance(self.place, CUDAPlace):
             return [*cpu_places(count)]
-        return cuda_places() if count is None else [CUDAPlace(number) for number in range(count)]
+        return [*(cuda_places() if count is None else map(CUDAPlace, range(count)))]
 
     def _feed(self, batch: Batch, place: Place) -> Feed:
-        columns: list[list[Any]] = [[] for _ in self.variables]
+        columns: list[list[object]] = [[] for _ in self.variables]
         for sample in batch:
             if not hasattr(sample, "__len__"):
                 kind = type(sample).__name__
@@ -126,12 +128,17 @@ class DataFeeder:
 class DataToLoDTensorConverter:
     """Converts samples of one variable, passed one by one, to a tensor."""
 
-    def __init__(self, place: Place, lod_level: int, shape: Sequence[int], dtype: Any) -> None:
-        about = {"name": "data", "shape": shape, "dtype": dtype, "lod_level": lod_level}
-        self._variable, self._place = Program().global_block().create_var(**about), place
-        self._values: list[Any] = []
+    def __init__(
+        self, place: Place, lod_level: int, shape: Sequence[int], dtype: DTypeLike
+    ) -> None:
+        block = Program().global_block()
+        self._variable = block.create_var(
+            name="data", shape=shape, dtype=dtype, lod_level=lod_level
+        )
+        self._place = place
+        self._values: list[object] = []
 
-    def feed(self, data: Any) -> None:
+    def feed(self, data: object) -> None:
         """Add a sample: a value, or a sequence nested according to the LoD level."""
         self._values.append(data)
 
@@ -141,7 +148,7 @@ class DataToLoDTensorConverter:
         return to_tensor(self._variable, values, self._place)
 
 
-def to_tensor(var: Variable, values: list[Any], place: Place) -> LoDTensor:
+def to_tensor(var: Variable, values: list[object], place: Place) -> LoDTensor:
     """Return the tensor to feed: one value per sample, nested according to the LoD level.
 
     Raises ValueError if they do not match the variable's shape, and TypeError if a sequence is
@@ -149,8 +156,9 @@ def to_tensor(var: Variable, values: list[Any], place: Place) -> LoDTensor:
     """
     lengths: list[list[int]] = []
     for _ in range(var.lod_level):
-        lengths.append([_length(var, sequence) for sequence in values])
-        values = [value for sequence in values for value in sequence]
+        sequences = [_sequence(var, value) for value in values]
+        lengths.append([len(sequence) for sequence in sequences])
+        values = [value for sequence in sequences for value in sequence]
     tensor = LoDTensor()
     tensor.set(_array(var, values), place)
     if lengths:
@@ -158,16 +166,16 @@ def to_tensor(var: Variable, values: list[Any], place: Place) -> LoDTensor:
     return tensor
 
 
-def _length(var: Variable, sequence: Any) -> int:
+def _sequence(var: Variable, sequence: object) -> Sequence[object]:
     if not hasattr(sequence, "__len__"):
         kind = type(sequence).__name__
         raise TypeError(
             f"{var.name!r} has LoD level {var.lod_level}, so each sample is a sequence, not {kind}"
         )
-    return len(sequence)
+    return cast(Sequence[object], sequence)
 
 
-def _array(var: Variable, values: list[Any]) -> np.ndarray:
+def _array(var: Variable, values: list[object]) -> Array:
     """Return the values in the shape of the variable, which may have one dynamic dim."""
     try:
         array = np.array(values, dtype=var.element.numpy)

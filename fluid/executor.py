@@ -6,10 +6,10 @@ of the first two. Defaults, checks and messages of fluid are here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
 import compiler
 from compiler.ir.program import OpRole
@@ -22,9 +22,9 @@ from fluid.data_parallel.merge_fetches import merged, unmerged
 from fluid.dataset import DatasetBase
 from fluid.framework import Program, Variable, default_main_program
 from fluid.running import feed_checks, flags
-from fluid.running.feeds import feed_arrays, with_batches
-from fluid.running.fetch_names import names_of
-from fluid.running.fetched_values import as_numpy, as_tensor, number_like
+from fluid.running.feeds import Feeds, feed_arrays, with_batches
+from fluid.running.fetch_names import FetchList, names_of
+from fluid.running.fetched_values import NestedArrays, Value, as_numpy, as_tensor, number_like
 from fluid.running.programs import FluidPrograms
 from fluid.running.routes import Routes
 from fluid.running.train_from_dataset import FetchHandler, for_inference, run_over
@@ -35,6 +35,9 @@ from runtime.tensors.lod_tensor import LoDTensor
 from runtime.tensors.scope import Scope
 
 __all__ = ["Executor", "FetchHandler", "as_numpy", "global_scope", "scope_guard"]
+
+T = TypeVar("T")
+_PruningKey: TypeAlias = tuple[tuple[str, ...], tuple[str, ...]]
 
 _global_scope = Scope()
 
@@ -52,7 +55,7 @@ def _switch_scope(scope: Scope) -> Scope:
 
 
 @contextmanager
-def scope_guard(scope: Scope) -> Iterator[None]:
+def scope_guard(scope: Scope) -> Generator[None]:
     """Set the global scope within a `with` block."""
     before = _switch_scope(_expect(scope, Scope, "the scope of scope_guard"))
     try:
@@ -74,7 +77,8 @@ class Executor:
         programs = FluidPrograms(self.place, self)
         self._core = core.Executor(programs, self.place)
         self._routes = Routes(self.run, programs, self._core)
-        self._pruned: PerVersion[Program, dict[Any, Program]] = PerVersion(lambda program: {})
+        self._pruned: PerVersion[Program, dict[_PruningKey, Program]]
+        self._pruned = PerVersion(lambda program: {})
         self._closed = False
         self._checks_numbers = flags.checks_numbers()
 
@@ -86,8 +90,8 @@ class Executor:
     def run(
         self,
         program: Program | CompiledProgram | None = None,
-        feed: Mapping[str, Any] | list[Mapping[str, Any]] | None = None,
-        fetch_list: Any = None,
+        feed: Feeds | None = None,
+        fetch_list: FetchList = None,
         feed_var_name: str = "feed",
         fetch_var_name: str = "fetch",
         scope: Scope | None = None,
@@ -124,8 +128,8 @@ class Executor:
     def _run(
         self,
         program: Program | CompiledProgram | None,
-        feed: Any,
-        fetch_list: Any,
+        feed: Feeds | None,
+        fetch_list: FetchList,
         scope: Scope | None,
         return_numpy: bool,
         use_prune: bool,
@@ -139,7 +143,7 @@ class Executor:
         _expect(scope, Scope, "the scope of Executor.run")
         if isinstance(program, CompiledProgram):
             if program.is_parallel:
-                return self._run_parallel(
+                return self.run_parallel(
                     program, feed, fetch_list, scope, return_numpy, return_merged
                 )
             program = program.program
@@ -158,11 +162,11 @@ class Executor:
         if self._closed:
             raise RuntimeError("this Executor is closed: create a new one")
 
-    def _run_parallel(
+    def run_parallel(
         self,
         compiled: CompiledProgram,
-        feed: Any,
-        fetch_list: Any,
+        feed: Feeds | None,
+        fetch_list: FetchList,
         scope: Scope,
         return_numpy: bool = True,
         return_merged: bool = True,
@@ -171,7 +175,7 @@ class Executor:
         """Run a program on all its devices; values concatenated along axis 0, or a list of each."""
         self._expect_open()
         fetch = compiled.program.current_names(names_of(fetch_list))
-        results = compiled._runner(scope, self.place).run(self._core, feed, fetch, strict)
+        results = compiled.runner(scope, self.place).run(self._core, feed, fetch, strict)
         if return_merged:
             values = merged(fetch, results) if len(results) > 1 else results[0]
             return _as_numpy(fetch, values) if return_numpy else list(map(as_tensor, values))
@@ -191,7 +195,7 @@ class Executor:
     def explain(
         self,
         program: Program | CompiledProgram | None = None,
-        fetch_list: Any = None,
+        fetch_list: FetchList = None,
         scope: Scope | None = None,
     ) -> Any:
         """Return the compilation of a program that this Executor ran, as a `Study`.
@@ -227,9 +231,9 @@ class Executor:
     @entry_point
     def train_from_dataset(
         self,
-        program: Any = None,
+        program: Program | CompiledProgram | None = None,
         dataset: DatasetBase | None = None,
-        scope: Any = None,
+        scope: Scope | None = None,
         thread: int = 0,
         debug: bool = False,
         fetch_list: Sequence[Variable] | None = None,
@@ -259,9 +263,9 @@ class Executor:
     @entry_point
     def infer_from_dataset(
         self,
-        program: Any = None,
+        program: Program | CompiledProgram | None = None,
         dataset: DatasetBase | None = None,
-        scope: Any = None,
+        scope: Scope | None = None,
         thread: int = 0,
         debug: bool = False,
         fetch_list: Sequence[Variable] | None = None,
@@ -303,7 +307,7 @@ class Executor:
         return pruned[key]
 
 
-def _expect(value: Any, kind: type, what: str) -> Any:
+def _expect(value: object, kind: type[T], what: str) -> T:
     """Return the value; TypeError unless it is an instance of `kind`."""
     if not isinstance(value, kind):
         raise TypeError(f"{what} must be a {kind.__name__}, not {type(value).__name__}")
@@ -313,7 +317,9 @@ def _expect(value: Any, kind: type, what: str) -> Any:
 # What is fetched
 
 
-def fetch_var(name: str | Variable, scope: Scope | None = None, return_numpy: bool = True) -> Any:
+def fetch_var(
+    name: str | Variable, scope: Scope | None = None, return_numpy: bool = True
+) -> NestedArrays | LoDTensor:
     """Return the value of a variable of a scope, by default the global one.
 
     Raises AssertionError, as the reference does, if there is none.
@@ -336,11 +342,11 @@ has_feed_operators = feed_checks.has_feed_operators
 has_fetch_operators = feed_checks.has_fetch_operators
 
 
-def _as_numpy(fetch: tuple[str, ...], values: Sequence[Any]) -> list[Any]:
+def _as_numpy(fetch: tuple[str, ...], values: Sequence[Value]) -> list[Value]:
     """Convert values to arrays; RuntimeError for those with LoD, which an array cannot
     represent.
     """
-    arrays: list[Any] = []
+    arrays: list[Value] = []
     for name, value in zip(fetch, values, strict=False):  # a server has no values
         if isinstance(value, LoDTensor):
             raise RuntimeError(

@@ -94,7 +94,7 @@ class ParallelExecutor:
                 "share_vars_from has not run yet, so it has no variables to share: it is not "
                 "compiled and executed"
             )
-        results = self._executor._run_parallel(
+        results = self._executor.run_parallel(
             self._program,
             _named(feed, feed_dict),
             fetch_list,
@@ -112,7 +112,7 @@ class ParallelExecutor:
         """
         if not self._has_run:
             raise TypeError("drop_local_exe_scopes: this ParallelExecutor has not run yet")
-        self._program._runner(self._scope, self._places[0]).drop_temporaries()
+        self._program.runner(self._scope, self._places[0]).drop_temporaries()
         self._executor.release_memory()
         self._is_dropped = True
 

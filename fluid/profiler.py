@@ -6,14 +6,14 @@ one time, under the names of all of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn
 
 from fluid.recording.arguments import typed
 from fluid.saving.files import replace_file
-from runtime.profiler import SORTS, SpanRecorder, rows, table, trace
+from runtime.profiler import SORTS, Span, SpanRecorder, rows, table, trace
 
 __all__ = [
     "cuda_profiler",
@@ -27,11 +27,16 @@ __all__ = [
 _PLACES = {"CPU": "CPU", "GPU": "CUDA", "All": "All"}
 """What the table's line `Place:` says, by `state`."""
 
-_NAMES = {
-    "Default": lambda span: f"thread0::{span.kinds}",
-    "OpDetail": lambda span: f"thread0::{span.kinds}",
-    "AllOpDetail": lambda span: f"thread0::{' + '.join(span.ops)}",
-}
+
+def _kinds(span: Span) -> str:
+    return f"thread0::{span.kinds}"
+
+
+def _ops(span: Span) -> str:
+    return f"thread0::{' + '.join(span.ops)}"
+
+
+_NAMES = {"Default": _kinds, "OpDetail": _kinds, "AllOpDetail": _ops}
 """Row names of spans in the table, by `tracer_option`."""
 
 
@@ -95,7 +100,7 @@ def profiler(
     sorted_key: str | None = None,
     profile_path: str = "/tmp/profile",
     tracer_option: str = "Default",
-) -> Iterator[None]:
+) -> Generator[None]:
     """Profile a `with` block: `start_profiler`, then `stop_profiler`."""
     _as_key(sorted_key)
     start_profiler(state, tracer_option)
@@ -106,7 +111,7 @@ def profiler(
 
 
 @contextmanager
-def recording(recorder: SpanRecorder | None = None) -> Iterator[SpanRecorder]:
+def recording(recorder: SpanRecorder | None = None) -> Generator[SpanRecorder]:
     """Record times within a `with` block, apart from those of a profiler that is on.
 
     Not in the reference.
@@ -120,7 +125,7 @@ def recording(recorder: SpanRecorder | None = None) -> Iterator[SpanRecorder]:
 
 
 @contextmanager
-def tracing(path: Path | None) -> Iterator[None]:
+def tracing(path: Path | None) -> Generator[None]:
     """Write a Chrome trace of a `with` block and its compiler passes to a file.
 
     Does nothing if `path` is None. Not in the reference.

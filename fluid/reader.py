@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
-from typing import Any
 
 from fluid.dataloader import BatchSampler, Dataset, default_collate_fn
-from fluid.dataset import DatasetBase
+from fluid.dataset import BatchFeed, DatasetBase
 from fluid.framework import Variable
 from fluid.reading.decorators import in_processes
 from fluid.reading.generator_loader import (
     DataLoaderBase,
+    DeviceFeed,
     GeneratorLoader,
+    Places,
+    SampleLists,
     Source,
     as_places,
     device_feeds,
@@ -51,20 +53,20 @@ class DataLoader(DataLoaderBase):
         self,
         dataset: Dataset,
         feed_list: Sequence[Variable] | None = None,
-        places: Any = None,
+        places: Places = None,
         return_list: bool = False,
         batch_sampler: BatchSampler | None = None,
         batch_size: int = 1,
         shuffle: bool = False,
         drop_last: bool = False,
-        collate_fn: Callable[[list[Any]], Sequence[Any]] | None = None,
+        collate_fn: Callable[[list[object]], Sequence[object]] | None = None,
         num_workers: int = 0,
         use_buffer_reader: bool = True,
         use_shared_memory: bool = True,
         timeout: float = 0,
         worker_init_fn: Callable[[int], None] | None = None,
     ) -> None:
-        _expect(isinstance(dataset, Dataset), "dataset should be a fluid.dataloader.Dataset")
+        _expect_instance(dataset, Dataset, "dataset should be a fluid.dataloader.Dataset")
         _expect(return_list or bool(feed_list), "feed_list should be set when return_list=False")
         _expect(num_workers >= 0, "num_workers should be a non-negative value")
         _expect(timeout >= 0, "timeout should be a non-negative value")
@@ -90,7 +92,7 @@ class DataLoader(DataLoaderBase):
         """Return the number of batches."""
         return len(self.batch_sampler)
 
-    def __iter__(self) -> Iterator[list[Any]]:
+    def __iter__(self) -> Iterator[list[DeviceFeed]]:
         """Iterate over the feeds from the first: lists with one for each place."""
         places = len(self.places)
         names = None if self.return_list else [var.name for var in self.feed_list]
@@ -102,19 +104,19 @@ class DataLoader(DataLoaderBase):
             names = [var.name for var in self.feed_list] or [str(i) for i in range(len(batch))]
             yield to_tensors(batch, names)
 
-    def _in_processes(self) -> Iterator[Sequence[Any]]:
+    def _in_processes(self) -> Iterator[Sequence[object]]:
         """Yield the batches in order, loaded by the worker processes round-robin."""
         chosen = list(self.batch_sampler)
         shares = [chosen[number :: self.num_workers] for number in range(self.num_workers)]
         workers = [partial(self._work, number, share) for number, share in enumerate(shares)]
         return in_processes(workers, self.timeout)
 
-    def _work(self, number: int, chosen: list[list[int]]) -> Iterator[Sequence[Any]]:
+    def _work(self, number: int, chosen: list[list[int]]) -> Iterator[Sequence[object]]:
         if self.worker_init_fn is not None:
             self.worker_init_fn(number)
         return self._load(chosen)
 
-    def _load(self, chosen: Iterable[list[int]]) -> Iterator[Sequence[Any]]:
+    def _load(self, chosen: Iterable[list[int]]) -> Iterator[Sequence[object]]:
         return (self.collate_fn([self.dataset[index] for index in indices]) for indices in chosen)
 
     @staticmethod
@@ -141,7 +143,7 @@ class DataLoader(DataLoaderBase):
         return GeneratorLoader(feed_list or [], capacity or 0, iterable, return_list, drop_last)
 
     @staticmethod
-    def from_dataset(dataset: DatasetBase, places: Any, drop_last: bool = True) -> DatasetLoader:
+    def from_dataset(dataset: DatasetBase, places: Places, drop_last: bool = True) -> DatasetLoader:
         """Return an iterable loader of the batches of a QueueDataset or an InMemoryDataset.
 
         It yields a feed for each place at a time. `drop_last` drops batches of fewer samples, and a
@@ -154,30 +156,30 @@ class DataLoader(DataLoaderBase):
 class DatasetLoader(DataLoaderBase):
     """The loader returned by `DataLoader.from_dataset`."""
 
-    def __init__(self, dataset: DatasetBase, places: Any, drop_last: bool) -> None:
-        _expect(isinstance(dataset, DatasetBase), "dataset must be type of DatasetBase")
+    def __init__(self, dataset: DatasetBase, places: Places, drop_last: bool) -> None:
+        _expect_instance(dataset, DatasetBase, "dataset must be type of DatasetBase")
         self._places = as_places(places)
         files, needed = len(dataset.filelist), len(self._places)
         _expect(files >= needed, f"a dataset of {files} files is not enough for {needed} places")
         self._dataset = dataset
         self._drop_last = drop_last
 
-    def __iter__(self) -> Iterator[list[dict[str, Any]]]:
+    def __iter__(self) -> Iterator[list[BatchFeed]]:
         """Iterate over the feeds from the first: lists with one for each place."""
         return self._remembered(self._groups(len(self._places)))
 
-    def _groups(self, places: int) -> Iterator[list[dict[str, Any]]]:
-        feeds = (feed for feed in self._dataset._feeds() if self._is_taken(feed))
+    def _groups(self, places: int) -> Iterator[list[BatchFeed]]:
+        feeds = (feed for feed in self._dataset.feeds() if self._is_taken(feed))
         while group := list(islice(feeds, places)):
             if len(group) == places or not self._drop_last:
                 yield group
 
-    def _is_taken(self, feed: dict[str, Any]) -> bool:
+    def _is_taken(self, feed: BatchFeed) -> bool:
         """Return whether a batch is complete, or may be incomplete."""
         values = next(iter(feed.values()))
-        levels = values.lod() if isinstance(values, LoDTensor) else []
-        rows = len(levels[0]) - 1 if levels else len(values)
-        return not self._drop_last or rows == self._dataset._batch_size
+        is_lod = isinstance(values, LoDTensor)
+        rows = len(values.lod()[0]) - 1 if is_lod else len(values)
+        return not self._drop_last or rows == self._dataset.batch_size
 
 
 class PyReader(DataLoaderBase):
@@ -209,7 +211,7 @@ class PyReader(DataLoaderBase):
         """Return the reader itself, for `for feed in reader()`."""
         return self
 
-    def __iter__(self) -> Iterator[list[Any]]:
+    def __iter__(self) -> Iterator[list[DeviceFeed]]:
         """Iterate over the feeds from the first: lists with one for each place."""
         return self._remembered(iter(self._loader))
 
@@ -226,18 +228,22 @@ class PyReader(DataLoaderBase):
         sample_generator: Source,
         batch_size: float,
         drop_last: bool = True,
-        places: Any = None,
+        places: Places = None,
     ) -> None:
         """Set a generator of single samples, each with one field per variable, to be batched."""
         self._loader.set_sample_generator(sample_generator, batch_size, drop_last, places)
 
-    def decorate_sample_list_generator(self, reader: Source, places: Any = None) -> None:
+    def decorate_sample_list_generator(self, reader: SampleLists, places: Places = None) -> None:
         """Set a generator of lists of samples, each with one field per variable."""
         self._loader.set_sample_list_generator(reader, places)
 
-    def decorate_batch_generator(self, reader: Source, places: Any = None) -> None:
+    def decorate_batch_generator(self, reader: Source, places: Places = None) -> None:
         """Set a generator of batches: an array or a LoDTensor per variable."""
         self._loader.set_batch_generator(reader, places)
+
+
+def _expect_instance(value: object, kind: type, wanted: str) -> None:
+    _expect(isinstance(value, kind), wanted)
 
 
 def _expect(holds: bool, wanted: str) -> None:

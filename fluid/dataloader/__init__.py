@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from types import NoneType
+from typing import cast
 
 import numpy as np
+from numpy.typing import ArrayLike
+
+from compiler.ir.types import Array
 
 __all__ = ["BatchSampler", "Dataset", "default_collate_fn"]
 
@@ -13,7 +17,7 @@ __all__ = ["BatchSampler", "Dataset", "default_collate_fn"]
 class Dataset:
     """A map-style dataset; subclasses define `__getitem__` and `__len__`."""
 
-    def __getitem__(self, idx: int) -> Any:
+    def __getitem__(self, idx: int) -> object:
         """The sample at an index: a tuple of fields, or a single array."""
         raise NotImplementedError(f"{type(self).__name__} does not define __getitem__")
 
@@ -44,13 +48,13 @@ class BatchSampler:
     ) -> None:
         if (dataset is None) == (indices is None):
             raise AssertionError("either dataset or indices should be set, and not both")
-        _expect(dataset is None or isinstance(dataset, Dataset), "dataset", "a Dataset", dataset)
-        _expect(isinstance(indices, list | tuple | None), "indices", "a list or tuple", indices)
+        _expect("dataset", "a Dataset", dataset, (Dataset, NoneType))
+        _expect("indices", "a list or tuple", indices, (list, tuple, NoneType))
         size_fits = type(batch_size) is int and batch_size > 0
-        _expect(size_fits, "batch_size", "a positive integer", batch_size)
-        _expect(isinstance(shuffle, bool), "shuffle", "a boolean value", shuffle)
-        _expect(isinstance(drop_last, bool), "drop_last", "a boolean value", drop_last)
-        self.indices = list(range(len(dataset)) if indices is None else indices)
+        _expect("batch_size", "a positive integer", batch_size, (int,) if size_fits else ())
+        _expect("shuffle", "a boolean value", shuffle, (bool,))
+        _expect("drop_last", "a boolean value", drop_last, (bool,))
+        self.indices = list(range(len(dataset)) if dataset is not None else indices or ())
         self.shuffle = shuffle
         self.batch_size = batch_size
         self.drop_last = drop_last
@@ -66,17 +70,18 @@ class BatchSampler:
         return whole + (left > 0 and not self.drop_last)
 
 
-def default_collate_fn(batch: Sequence[Any]) -> list[np.ndarray]:
+def default_collate_fn(batch: Sequence[object]) -> list[Array]:
     """The fields of a batch of samples, each stacked along a new first axis.
 
     >>> [field.tolist() for field in default_collate_fn([(1, [2, 3]), (4, [5, 6])])]
     [[1, 4], [[2, 3], [5, 6]]]
     """
     if isinstance(batch[0], np.ndarray):
-        return [np.stack(batch)]
-    return [np.stack(field) for field in zip(*batch, strict=True)]
+        return [np.stack(cast(Sequence[Array], batch))]
+    samples = cast(Sequence[Iterable[ArrayLike]], batch)
+    return [np.stack(field) for field in zip(*samples, strict=True)]
 
 
-def _expect(holds: bool, name: str, wanted: str, given: Any) -> None:
-    if not holds:
-        raise AssertionError(f"{name} should be {wanted}, but received {given!r:.60}")
+def _expect(name: str, wanted: str, value: object, kinds: tuple[type, ...]) -> None:
+    if not isinstance(value, kinds):
+        raise AssertionError(f"{name} should be {wanted}, but received {value!r:.60}")

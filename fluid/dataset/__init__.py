@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from typing import Any
+from typing import Protocol, TypeAlias
 
 import numpy as np
 
@@ -27,8 +27,28 @@ from fluid.dataset.multi_slot import (
 from fluid.reading.decorators import in_processes
 from fluid.recording.variable import Variable
 from runtime.prefetching_reader import prefetched
+from runtime.tensors.lod_tensor import LoDTensor
 
 __all__ = ["DatasetBase", "DatasetFactory", "InMemoryDataset", "QueueDataset"]
+
+BatchFeed: TypeAlias = dict[str, Array | LoDTensor]
+"""A batch by variable: arrays, and LoDTensors for slots of any length."""
+
+
+class Workers(Protocol):
+    """What is used of a fleet, whose workers exchange samples."""
+
+    def worker_num(self) -> int:
+        """Return the number of workers."""
+        ...
+
+    def worker_index(self) -> int:
+        """Return the index of this worker."""
+        ...
+
+    def all_reduce_worker(self, input: Array, output: Array) -> None:
+        """Sum an array over all workers into `output`."""
+        ...
 
 
 class DatasetFactory:
@@ -56,7 +76,7 @@ class DatasetBase:
 
     def __init__(self) -> None:
         self.thread_num, self.filelist = 1, list[str]()
-        self._batch_size, self._command = 1, "cat"
+        self.batch_size, self._command = 1, "cat"
         self._slots: list[SampleSlot] = []
         self._marks = 0
         self.fea_eval = False
@@ -69,7 +89,7 @@ class DatasetBase:
         """Set the batch size; raises ValueError unless it is positive."""
         if batch_size < 1:
             raise ValueError(f"a batch has one sample at least, not {batch_size}")
-        self._batch_size = batch_size
+        self.batch_size = batch_size
 
     def set_thread(self, thread_num: int) -> None:
         """Set the number of reader processes; training steps run sequentially."""
@@ -116,7 +136,7 @@ class DatasetBase:
             )
             for slot in self._slots
         ]
-        feed = DataFeed(batch_size=self._batch_size, pipe_command=self._command)
+        feed = DataFeed(batch_size=self.batch_size, pipe_command=self._command)
         feed.multi_slot_desc.slots = slots
         return feed
 
@@ -138,7 +158,7 @@ class DatasetBase:
         count = max(1, min(self.thread_num, len(self.filelist)))
         return [self.filelist[number::count] for number in range(count)]
 
-    def _feeds(self) -> Iterator[dict[str, Any]]:
+    def feeds(self) -> Iterator[BatchFeed]:
         """Batches as feeds, prefetched while steps run."""
         raise NotImplementedError
 
@@ -152,11 +172,12 @@ class QueueDataset(DatasetBase):
         """Raise NotImplementedError: a streamed dataset cannot be shuffled."""
         raise NotImplementedError("QueueDataset keeps no samples to shuffle: use InMemoryDataset")
 
-    def global_shuffle(self, fleet: Any = None) -> None:
+    def global_shuffle(self, fleet: Workers | None = None) -> None:
         """Raise NotImplementedError: a streamed dataset cannot be shuffled."""
         self.local_shuffle()
 
-    def _feeds(self) -> Iterator[dict[str, Any]]:
+    def feeds(self) -> Iterator[BatchFeed]:
+        """Batches as feeds, prefetched while steps run."""
         self._expect_ready()
         for rows in prefetched(self._batches, 2 * len(self._shares())):
             yield as_feed(rows, self._slots)
@@ -168,7 +189,7 @@ class QueueDataset(DatasetBase):
         return in_processes([partial(self._batches_of, share) for share in shares])
 
     def _batches_of(self, files: Sequence[str]) -> Iterator[list[Row]]:
-        return batches(self._rows(files), self._batch_size)
+        return batches(self._rows(files), self.batch_size)
 
 
 class InMemoryDataset(DatasetBase):
@@ -211,7 +232,7 @@ class InMemoryDataset(DatasetBase):
         """Shuffle the samples of this process with NumPy's generator (`numpy.random.seed`)."""
         self._kept = [self._kept[i] for i in np.random.permutation(len(self._kept))]
 
-    def global_shuffle(self, fleet: Any = None, thread_num: int = 12) -> None:
+    def global_shuffle(self, fleet: Workers | None = None, thread_num: int = 12) -> None:
         """Shuffle the samples of all workers of a fleet, and redistribute them.
 
         Collective: every worker must call it. Without a fleet it is `local_shuffle`.
@@ -222,7 +243,7 @@ class InMemoryDataset(DatasetBase):
         lines = [as_line(row, self._slots) for row in self._kept]
         everyone, seed = _gathered(fleet, b"\n".join(lines)), int(np.random.randint(1 << 30))
         order = np.random.RandomState(_sum(fleet, [seed])[0] % (1 << 32)).permutation(len(everyone))
-        mine = order[fleet.worker_index() :: fleet.worker_num()]
+        mine: list[int] = order[fleet.worker_index() :: fleet.worker_num()].tolist()
         self._kept = [parsed(everyone[i], self._slots, "a shuffled sample") for i in mine]
 
     def slots_shuffle(self, slots: Iterable[str]) -> None:
@@ -255,12 +276,12 @@ class InMemoryDataset(DatasetBase):
         """Free the samples."""
         self._kept = []
 
-    def get_memory_data_size(self, fleet: Any = None) -> int:
+    def get_memory_data_size(self, fleet: Workers | None = None) -> int:
         """Number of samples in memory, here or over all workers of a fleet."""
         count = len(self._kept)
         return count if fleet is None else int(_sum(fleet, [count])[0])
 
-    def get_shuffle_data_size(self, fleet: Any = None) -> int:
+    def get_shuffle_data_size(self, fleet: Workers | None = None) -> int:
         """Number of samples after shuffling, here or over all workers of a fleet."""
         return self.get_memory_data_size(fleet)
 
@@ -273,20 +294,21 @@ class InMemoryDataset(DatasetBase):
     def set_fleet_send_sleep_seconds(self, fleet_send_sleep_seconds: int = 0) -> None:
         """Accepted without effect: samples are exchanged in one message."""
 
-    def _feeds(self) -> Iterator[dict[str, Any]]:
+    def feeds(self) -> Iterator[BatchFeed]:
+        """Batches of the samples in memory, once they are read."""
         self.wait_preload_done()
-        for rows in batches(self._kept, self._batch_size):
+        for rows in batches(self._kept, self.batch_size):
             yield as_feed(rows, self._slots)
 
 
-def _sum(fleet: Any, numbers: Sequence[int] | Array) -> Array:
+def _sum(fleet: Workers, numbers: Sequence[int] | Array) -> Array:
     """Element-wise sum of integers over all workers."""
     total = np.zeros(len(numbers), np.int64)
-    fleet._role_maker.all_reduce_worker(np.asarray(numbers, np.int64), total, "sum")
+    fleet.all_reduce_worker(np.asarray(numbers, np.int64), total)
     return total
 
 
-def _gathered(fleet: Any, text: bytes) -> list[bytes]:
+def _gathered(fleet: Workers, text: bytes) -> list[bytes]:
     """Gather the lines of all workers, in rank order."""
     words = _as_words(text)
     sizes = np.zeros(fleet.worker_num() + 1, np.int64)

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from itertools import islice
 from math import prod
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -167,7 +166,7 @@ def batches(rows: Iterable[Row], size: int) -> Iterator[list[Row]]:
         yield taken
 
 
-def as_feed(rows: Sequence[Row], slots: Sequence[SampleSlot]) -> dict[str, Any]:
+def as_feed(rows: Sequence[Row], slots: Sequence[SampleSlot]) -> dict[str, Array | LoDTensor]:
     """Convert a batch to feeds: arrays, and LoDTensors [values, 1] for slots of any length."""
     return {slot.name: _fed(slot, [row[index] for row in rows]) for index, slot in enumerate(slots)}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -28,7 +28,7 @@ digits.npy       digits to feed it: fluid infer model --input digits.npy
 
 
 @contextmanager
-def replacing(folder: Path) -> Iterator[Path]:
+def replacing(folder: Path) -> Generator[Path]:
     """Yield a temporary folder whose contents replace `folder` at the end, on success.
 
     Raises CommandError for a folder that contains anything but an earlier demo; OSError.

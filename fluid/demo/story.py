@@ -156,7 +156,8 @@ def _predict(executor: Executor, network: Network, digits: Digits) -> Array:
 
 def accuracy(predictions: Array, digits: Digits) -> float:
     """The fraction of digits that are classified correctly."""
-    return float(np.mean(predictions.argmax(axis=1) == digits.labels[:, 0]))
+    hits: Array = predictions.argmax(axis=1) == digits.labels[:, 0]
+    return float(hits.mean())
 
 
 def _marked(predictions: Array, digits: Digits) -> str:

@@ -14,7 +14,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from io import BytesIO
 from pathlib import Path
-from typing import Any
 
 from compiler.codegen.module import Module
 from compiler.errors import CompileError
@@ -113,7 +112,7 @@ def write_package(
     program: bytes,
     params: Mapping[str, Array] | None,
     code: Mapping[str, bytes],
-    rows: Sequence[Mapping[str, Any]],
+    rows: Sequence[Mapping[str, object]],
 ) -> None:
     """Write a package atomically, even if the process is killed.
 
@@ -147,7 +146,7 @@ def write_cpu_package(
 
 def _write(
     out: Path, module: Module, files: dict[str, bytes], params: Mapping[str, Array] | None,
-    table: Mapping[str, Any],
+    table: Mapping[str, object],
 ) -> None:  # fmt: skip
     """Write files, the parameters of a module, and the manifest, which also has a table."""
     names = sorted(param.name for param in module.params if param.given) if params else []

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import compiler
 from compiler.codegen.module import Module
 from compiler.errors import did_you_mean
 from compiler.ir.text.program_printer import recorded_digest
+from compiler.ir.types import Array
 from compiler.options import Options
 from compiler.support.escape import one_line
 from compiler.support.tracebacks import entry_point
@@ -35,6 +35,7 @@ from runtime.loader import Params
 from runtime.program_source import LoadableModule
 from runtime.serving import Lanes, Library
 from runtime.sizes import Pattern
+from runtime.tensors.lod_tensor import LoDTensor
 from runtime.tensors.scope import Scope
 
 __all__ = ["Predictor", "PredictorMemory", "create_predictor"]
@@ -83,7 +84,7 @@ class Ready:
 
     module: Module
     place: Place
-    names: Mapping[str, Any]
+    names: Mapping[str, object]
 
     def limited(self, memory_limit: int | None) -> Module:
         """The module, with a memory limit for its steps."""
@@ -101,7 +102,7 @@ class PredictorPrograms(LibraryPrograms):
         """Return the digest of the program as it was recorded."""
         return recorded_digest(program)
 
-    def globals(self, program: Program, scope: Scope) -> dict[str, Any]:
+    def globals(self, program: Program, scope: Scope) -> dict[str, object]:
         """Return the names that a module compiled in advance requires."""
         return {} if self.ready is None else dict(self.ready.names)
 
@@ -122,8 +123,7 @@ class Predictor:
         self, model: InferenceModel, at_once: int | None = None, options: Options | None = None,
         ready: Ready | None = None, place: Place | None = None,
     ) -> None:  # fmt: skip
-        if at_once is not None and (not isinstance(at_once, int) or at_once < 1):
-            raise ValueError(f"at_once is how many runs may be under way, not {at_once!r}")
+        _expect_number(at_once)
         self.feeds = model.feeds
         self.fetches = model.fetches
         self._program = model.program
@@ -160,7 +160,7 @@ class Predictor:
         return len(self._library)
 
     @entry_point
-    def run(self, feed: Mapping[str, Any] | Sequence[Any]) -> list[Any]:
+    def run(self, feed: Mapping[str, object] | Sequence[object]) -> list[Array | LoDTensor]:
         """Run the model on arrays or LoDTensors by name, or in the order of `feed_names`.
 
         Results are in the order of `fetch_names` and owned by the caller: arrays, or LoDTensors if
@@ -181,7 +181,7 @@ class Predictor:
     def _lane(self) -> Executor[Program]:
         return Executor(self._programs, self._place)
 
-    def _named(self, feed: Mapping[str, Any] | Sequence[Any]) -> Mapping[str, Any]:
+    def _named(self, feed: Mapping[str, object] | Sequence[object]) -> Mapping[str, object]:
         """The feeds by name, checked to be complete."""
         names = self.feed_names
         if not isinstance(feed, Mapping):
@@ -195,7 +195,7 @@ class Predictor:
             raise missing_feed([_needed(var) for var in missing])
         return feed
 
-    def _in_order(self, feed: Sequence[Any]) -> dict[str, Any]:
+    def _in_order(self, feed: Sequence[object]) -> dict[str, object]:
         if not isinstance(feed, list | tuple):
             kind = type(feed).__name__
             raise TypeError(f"feed must be a dict by name or a list in order, not {kind}")
@@ -204,6 +204,11 @@ class Predictor:
             expected = ", ".join(map(one_line, names))
             raise FeedError(f"the model is fed {len(names)} ({expected}), not {len(feed)}")
         return dict(zip(names, feed, strict=True))
+
+
+def _expect_number(at_once: object) -> None:
+    if at_once is not None and (not isinstance(at_once, int) or at_once < 1):
+        raise ValueError(f"at_once is how many runs may be under way, not {at_once!r}")
 
 
 def _needed(var: Variable) -> tuple[str, str, tuple[int, ...]]:

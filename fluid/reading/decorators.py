@@ -18,7 +18,7 @@ from contextlib import suppress
 from functools import partial
 from multiprocessing.connection import Connection
 from threading import Thread
-from typing import Any
+from typing import TypeAlias, TypeVar, cast
 
 from compiler.support.tracebacks import entry_point
 from fluid.recording.arguments import typed
@@ -40,7 +40,10 @@ __all__ = [
     "xmap_readers",
 ]
 
-Reader = Callable[[], Iterable[Any]]
+S = TypeVar("S")
+T = TypeVar("T")
+
+Reader: TypeAlias = Callable[[], Iterable[T]]
 
 _LAST_SAMPLE = 1.0
 """Seconds to wait for a thread whose samples nobody reads any more."""
@@ -51,7 +54,7 @@ class ComposeNotAligned(ValueError):
 
 
 @typed
-def cache(reader: Reader) -> Reader:
+def cache(reader: Reader[T]) -> Reader[T]:
     """Cache the samples of a reader in memory; they are read immediately.
 
     >>> numbers = cache(lambda: range(3))
@@ -62,7 +65,7 @@ def cache(reader: Reader) -> Reader:
     return lambda: iter(samples)
 
 
-def map_readers(func: Callable[..., Any], *readers: Reader) -> Reader:
+def map_readers(func: Callable[..., T], *readers: Reader[object]) -> Reader[T]:
     """Apply `func` to one sample of each reader; ends with the shortest.
 
     >>> list(map_readers(max, lambda: [1, 5], lambda: [3, 4])())
@@ -72,14 +75,14 @@ def map_readers(func: Callable[..., Any], *readers: Reader) -> Reader:
 
 
 @typed
-def shuffle(reader: Reader, buf_size: int) -> Reader:
+def shuffle(reader: Reader[T], buf_size: int) -> Reader[T]:
     """Shuffle samples within a buffer of `buf_size`.
 
     Uses Python's `random`, as the reference does: `random.seed` makes it repeatable.
     """
 
     @entry_point
-    def shuffled() -> Iterator[Any]:
+    def shuffled() -> Iterator[T]:
         for samples in batch(reader, max(buf_size, 1))():
             random.shuffle(samples)
             yield from samples
@@ -87,7 +90,7 @@ def shuffle(reader: Reader, buf_size: int) -> Reader:
     return shuffled
 
 
-def chain(*readers: Reader) -> Reader:
+def chain(*readers: Reader[T]) -> Reader[T]:
     """Concatenate readers.
 
     >>> list(chain(lambda: "ab", lambda: "c")())
@@ -96,7 +99,7 @@ def chain(*readers: Reader) -> Reader:
     return lambda: itertools.chain.from_iterable([reader() for reader in readers])
 
 
-def compose(*readers: Reader, **kwargs: Any) -> Reader:
+def compose(*readers: Reader[object], **kwargs: bool) -> Reader[tuple[object, ...]]:
     """Zip readers: each sample is a tuple of the fields of all readers.
 
     With `check_alignment=False` the surplus of longer readers is dropped; otherwise, and if a
@@ -111,22 +114,22 @@ def compose(*readers: Reader, **kwargs: Any) -> Reader:
     together = itertools.zip_longest if aligned else zip
 
     @entry_point
-    def composed() -> Iterator[tuple[Any, ...]]:
+    def composed() -> Iterator[tuple[object, ...]]:
         for samples in together(*[reader() for reader in readers]):
             if aligned and any(sample is None for sample in samples):
                 left = [index for index, sample in enumerate(samples) if sample is not None]
                 raise ComposeNotAligned(f"of {len(samples)} readers only {left} have samples left")
-            yield sum(map(_as_tuple, samples), ())
+            yield tuple(itertools.chain.from_iterable(map(_as_tuple, samples)))
 
     return composed
 
 
-def _as_tuple(sample: Any) -> tuple[Any, ...]:
-    return sample if isinstance(sample, tuple) else (sample,)
+def _as_tuple(sample: object) -> tuple[object, ...]:
+    return cast(tuple[object, ...], sample) if isinstance(sample, tuple) else (sample,)
 
 
 @typed
-def buffered(reader: Reader, size: int) -> Reader:
+def buffered(reader: Reader[T], size: int) -> Reader[T]:
     """Prefetch up to `size` samples in a thread.
 
     Errors of the reader are raised in the consumer.
@@ -135,7 +138,7 @@ def buffered(reader: Reader, size: int) -> Reader:
 
 
 @typed
-def firstn(reader: Reader, n: int) -> Reader:
+def firstn(reader: Reader[T], n: int) -> Reader[T]:
     """Take the first `n` samples.
 
     >>> list(firstn(itertools.count, 3)())
@@ -145,7 +148,7 @@ def firstn(reader: Reader, n: int) -> Reader:
 
 
 @typed
-def batch(reader: Reader, batch_size: float, drop_last: bool = False) -> Reader:
+def batch(reader: Reader[T], batch_size: float, drop_last: bool = False) -> Reader[list[T]]:
     """Group samples into lists of `batch_size`; the last one may be shorter, or is dropped.
 
     A fractional size such as 10 / 4 is truncated. Raises ValueError for a size below 1.
@@ -158,7 +161,7 @@ def batch(reader: Reader, batch_size: float, drop_last: bool = False) -> Reader:
         raise ValueError(f"batch_size should be a positive integer, but received {batch_size}")
 
     @entry_point
-    def batches() -> Iterator[list[Any]]:
+    def batches() -> Iterator[list[T]]:
         samples = iter(reader())
         while samples_of_batch := list(itertools.islice(samples, size)):
             if len(samples_of_batch) == size or not drop_last:
@@ -172,12 +175,12 @@ def batch(reader: Reader, batch_size: float, drop_last: bool = False) -> Reader:
 
 @typed
 def xmap_readers(
-    mapper: Callable[[Any], Any],
-    reader: Reader,
+    mapper: Callable[[S], T],
+    reader: Reader[S],
     process_num: int,
     buffer_size: int,
     order: bool = False,
-) -> Reader:
+) -> Reader[T]:
     """Map samples with `process_num` threads and at most `buffer_size` samples in flight.
 
     With `order` the reader's order is preserved; otherwise samples come as they are ready. Errors
@@ -188,7 +191,7 @@ def xmap_readers(
     """
 
     @entry_point
-    def mapped() -> Iterator[Any]:
+    def mapped() -> Iterator[T]:
         samples = prefetched(reader, max(buffer_size, 1))
         pool = ThreadPoolExecutor(process_num)
         try:
@@ -206,7 +209,7 @@ def xmap_readers(
     return mapped
 
 
-def _first_ready(waiting: deque[Future[Any]]) -> Future[Any]:
+def _first_ready(waiting: deque[Future[T]]) -> Future[T]:
     """Wait until one future is done, and remove and return it."""
     done = wait(waiting, return_when=FIRST_COMPLETED).done
     first = next(future for future in waiting if future in done)
@@ -215,20 +218,24 @@ def _first_ready(waiting: deque[Future[Any]]) -> Future[Any]:
 
 
 def multiprocess_reader(
-    readers: list[Reader], use_pipe: bool = True, queue_size: int = 1000
-) -> Reader:
+    readers: list[Reader[T]], use_pipe: bool = True, queue_size: int = 1000
+) -> Reader[T]:
     """Interleave the samples of several readers, each read in its own process.
 
     `use_pipe` and `queue_size` are ignored: each process has a pipe. Raises AssertionError if
     `readers` is not a list; otherwise as `in_processes`.
     """
-    if not isinstance(readers, list) or not readers:
-        raise AssertionError(f"multiprocess_reader takes a list of readers, not {readers!r}")
+    _expect_list(readers)
     return partial(in_processes, readers)
 
 
+def _expect_list(readers: object) -> None:
+    if not isinstance(readers, list) or not readers:
+        raise AssertionError(f"multiprocess_reader takes a list of readers, not {readers!r}")
+
+
 @entry_point
-def in_processes(readers: Iterable[Reader], timeout: float = 0) -> Iterator[Any]:
+def in_processes(readers: Iterable[Reader[T]], timeout: float = 0) -> Iterator[T]:
     """Interleave one sample of each reader round-robin, each read in its own process.
 
     The processes are forked, so readers may be any functions; samples must be picklable and not
@@ -239,14 +246,15 @@ def in_processes(readers: Iterable[Reader], timeout: float = 0) -> Iterator[Any]
     start = _fork if hasattr(os, "fork") else _start_thread
     sources = [start(reader) for reader in readers]
     try:
-        yield from _in_turns([connection for connection, _ in sources], timeout)
+        samples = _in_turns([connection for connection, _ in sources], timeout)
+        yield from cast(Iterator[T], samples)
     finally:
         for connection, stop in sources:
             connection.close()
             stop()
 
 
-def _fork(reader: Reader) -> tuple[Connection, Callable[[], None]]:
+def _fork(reader: Reader[object]) -> tuple[Connection, Callable[[], None]]:
     """Start a process that sends the samples of a reader; returns its connection, and a function
     that ends it.
     """
@@ -265,7 +273,7 @@ def _fork(reader: Reader) -> tuple[Connection, Callable[[], None]]:
     return ours, stop
 
 
-def _start_thread(reader: Reader) -> tuple[Connection, Callable[[], None]]:
+def _start_thread(reader: Reader[object]) -> tuple[Connection, Callable[[], None]]:
     """Start a thread instead, which ends with its sample once nobody reads the connection."""
     ours, theirs = multiprocessing.Pipe(duplex=False)
 
@@ -278,13 +286,13 @@ def _start_thread(reader: Reader) -> tuple[Connection, Callable[[], None]]:
     return ours, lambda: thread.join(_LAST_SAMPLE)
 
 
-def _send_until_end_of(parent: int, reader: Reader, connection: Connection) -> None:
+def _send_until_end_of(parent: int, reader: Reader[object], connection: Connection) -> None:
     """Send samples from a child, which ends with its parent even if that is killed."""
     watch(parent)
     _send(reader, connection)
 
 
-def _send(reader: Reader, connection: Connection) -> None:
+def _send(reader: Reader[object], connection: Connection) -> None:
     try:
         for sample in reader():
             if sample is None:
@@ -296,7 +304,7 @@ def _send(reader: Reader, connection: Connection) -> None:
         raise SystemExit(1) from error
 
 
-def _in_turns(connections: list[Connection], timeout: float) -> Iterator[Any]:
+def _in_turns(connections: list[Connection], timeout: float) -> Iterator[object]:
     """Receive one sample per reader, round-robin; a string in place of a sample
     ends that reader.
     """
@@ -307,14 +315,14 @@ def _in_turns(connections: list[Connection], timeout: float) -> Iterator[Any]:
         message = _receive(left[0])
         if isinstance(message, tuple):
             left.rotate(-1)
-            yield message[0]
+            yield cast(tuple[object], message)[0]
         elif message:
             raise ValueError(f"a process that reads failed:\n{message}")
         else:
             left.popleft()
 
 
-def _receive(connection: Connection) -> Any:
+def _receive(connection: Connection) -> object:
     try:
         return connection.recv()
     except EOFError:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Any
+from typing import TypeAlias, TypeVar, cast
 from weakref import ref
 
 import numpy as np
@@ -26,7 +26,16 @@ from runtime.tensors.lod_tensor import LoDTensor
 __all__ = ["GeneratorLoader", "Reading", "as_places", "device_feeds", "to_tensors"]
 
 Batch = list[LoDTensor]
-Source = Callable[[], Iterable[Any]]
+Value: TypeAlias = object
+"""A value of a batch: a LoDTensor, or what NumPy makes an array of."""
+Sample: TypeAlias = Sequence[Value]
+"""A sample with a field per variable, or a batch with a value per variable."""
+Source: TypeAlias = Callable[[], Iterable[Sample]]
+SampleLists: TypeAlias = Callable[[], Iterable[Iterable[Sample]]]
+DeviceFeed: TypeAlias = dict[str, LoDTensor] | list[LoDTensor]
+"""The feed of a place: by name, or a list in the order of the variables."""
+Places: TypeAlias = Place | Sequence[Place] | None
+S = TypeVar("S", bound=Sequence[object])
 
 
 class Reading:
@@ -41,7 +50,7 @@ class Reading:
     ) -> None:
         self.drop_last = drop_last
         self.variables = list(variables)
-        self.names = [var.name for var in variables]
+        self.names: Sequence[str] = [var.name for var in variables]
         self.capacity = capacity
         self.source: Source | None = None
         self._running: Prefetcher[Batch] | None = None
@@ -51,7 +60,7 @@ class Reading:
         """Use a source of batches: each is a list of arrays or LoDTensors, one per variable."""
         self.source = source
 
-    def take_samples(self, source: Source) -> None:
+    def take_samples(self, source: SampleLists) -> None:
         """Use a source of sample lists; a sample has a field per variable."""
         feeder = DataFeeder(self.variables, CPUPlace())
         self.source = lambda: ([*feeder.feed(samples).values()] for samples in source())
@@ -104,19 +113,19 @@ class Reading:
 class DataLoaderBase:
     """Base class of loaders: calling or iterating over one yields its batches."""
 
-    _begun: ref[Iterator[Any]] | None = None
-    _own: Iterator[Any] | None = None
+    _begun: ref[Iterator[Sequence[object]]] | None = None
+    _own: Iterator[Sequence[object]] | None = None
 
-    def __call__(self) -> Any:
+    def __call__(self) -> Iterable[Sequence[object]]:
         """The same as `iter(loader)`."""
         return iter(self)
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Sequence[object]]:
         """Iterate from the first batch."""
         raise NotImplementedError
 
     @entry_point
-    def __next__(self) -> Any:
+    def __next__(self) -> Sequence[object]:
         """The next batch of the most recent iteration, or of a new one.
 
         Raises StopIteration after the last batch.
@@ -126,11 +135,11 @@ class DataLoaderBase:
             batches = self._own = iter(self)
         return next(batches)
 
-    def next(self) -> Any:
+    def next(self) -> Sequence[object]:
         """The same as `next(loader)`."""
         return self.__next__()
 
-    def _remembered(self, batches: Iterator[Any]) -> Iterator[Any]:
+    def _remembered(self, batches: Iterator[S]) -> Iterator[S]:
         """The batches, also available to `next` while the iteration is alive."""
         self._begun = ref(batches)
         return batches
@@ -160,7 +169,7 @@ class GeneratorLoader(DataLoaderBase):
         self._drop_last = drop_last
         self._places: list[Place] = []
         if not iterable:
-            default_main_program().read_from(self._reading, self._reading.names)
+            default_main_program().read_from(self._reading, [*self._reading.names])
 
     @property
     def iterable(self) -> bool:
@@ -176,7 +185,7 @@ class GeneratorLoader(DataLoaderBase):
         """Return the loader itself, for `for feed in loader()`."""
         return self
 
-    def __iter__(self) -> Iterator[list[Any]]:
+    def __iter__(self) -> Iterator[list[DeviceFeed]]:
         """Iterate over feeds from the first batch: a list with one per place.
 
         A feed is a dict by name, or a list with `return_list`. Leaving the loop ends the prefetch
@@ -204,7 +213,7 @@ class GeneratorLoader(DataLoaderBase):
             raise AssertionError(f"DataLoader has iterable={self._iterable}: you cannot {what}")
 
     def set_sample_generator(
-        self, reader: Source, batch_size: float, drop_last: bool = True, places: Any = None
+        self, reader: Source, batch_size: float, drop_last: bool = True, places: Places = None
     ) -> GeneratorLoader:
         """Use a source of single samples, with a field per variable, and batch them."""
         if batch_size <= 0:
@@ -212,43 +221,48 @@ class GeneratorLoader(DataLoaderBase):
         batches = reader_decorators.batch(reader, batch_size, drop_last)
         return self.set_sample_list_generator(batches, places)
 
-    def set_sample_list_generator(self, reader: Source, places: Any = None) -> GeneratorLoader:
+    def set_sample_list_generator(
+        self, reader: SampleLists, places: Places = None
+    ) -> GeneratorLoader:
         """Use a source of sample lists; a sample has a field per variable."""
         self._reading.take_samples(reader)
         return self._set_places(places)
 
-    def set_batch_generator(self, reader: Source, places: Any = None) -> GeneratorLoader:
+    def set_batch_generator(self, reader: Source, places: Places = None) -> GeneratorLoader:
         """Use a source of whole batches: an array or a LoDTensor per variable."""
         self._reading.take_batches(reader)
         return self._set_places(places)
 
-    def _set_places(self, places: Any) -> GeneratorLoader:
+    def _set_places(self, places: Places) -> GeneratorLoader:
         if self._iterable:
             self._places = as_places(places)
         return self
 
 
-def as_places(places: Any) -> list[Place]:
+def as_places(places: object) -> list[Place]:
     """A list of one or several places; raises AssertionError for none, TypeError
     for invalid ones.
     """
     if places is None:
         raise AssertionError("Places cannot be None when DataLoader is iterable")
-    devices = [*places] if isinstance(places, list | tuple) else [places]
-    for place in devices:
-        if not isinstance(place, PLACES):
-            raise TypeError(f"places are CPUPlace() or CUDAPlace(i), not {type(place).__name__}")
-    return devices
+    several = isinstance(places, list | tuple)
+    return [*map(_as_place, cast(Sequence[object], places) if several else [places])]
 
 
-def to_tensors(batch: Sequence[Any], names: Sequence[str]) -> Batch:
+def _as_place(place: object) -> Place:
+    if not isinstance(place, PLACES):
+        raise TypeError(f"places are CPUPlace() or CUDAPlace(i), not {type(place).__name__}")
+    return place
+
+
+def to_tensors(batch: Sequence[Value], names: Sequence[str]) -> Batch:
     """Convert a batch of arrays to LoDTensors; raises ValueError if the number of names differs."""
     if len(batch) != len(names):
         raise ValueError(f"a batch has {len(batch)} values, but one each is fed to: {names}")
     return [_tensor(value, name) for value, name in zip(batch, names, strict=True)]
 
 
-def _tensor(value: Any, name: str) -> LoDTensor:
+def _tensor(value: Value, name: str) -> LoDTensor:
     if isinstance(value, LoDTensor):
         return value
     try:
@@ -266,8 +280,8 @@ def _tensor(value: Any, name: str) -> LoDTensor:
 
 @entry_point
 def device_feeds(
-    batches: Iterator[Batch], names: list[str] | None, places: int, drop_last: bool
-) -> Iterator[list[Any]]:
+    batches: Iterator[Batch], names: Sequence[str] | None, places: int, drop_last: bool
+) -> Iterator[list[DeviceFeed]]:
     """One batch per place, by `names` or as lists; a last group with too few batches is
     yielded as it is, or dropped with `drop_last`.
     """

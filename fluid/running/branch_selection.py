@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import cast
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from compiler.ir.types import Array
 from compiler.support.per_version import PerVersion
 from fluid.framework import Block, Operator, Program
 from fluid.recording.pruning import drop_blocks
+from fluid.running.fetched_values import Value
 from fluid.running.route import Route
 from runtime import executor as core
 from runtime.device import CPUPlace
@@ -38,7 +39,9 @@ class _Choice:
     """
 
     mask: str
-    conditions: dict[tuple[str, ...], Program] = field(default_factory=dict[Any, Program])
+    conditions: dict[tuple[str, ...], Program] = field(
+        default_factory=dict[tuple[str, ...], Program]
+    )
     branches: dict[int, Program] = field(default_factory=dict[int, Program])
     latest: Program | None = None
 
@@ -60,7 +63,7 @@ class BranchesTaken:
 
     def run(
         self, program: Program, feed: Mapping[str, Array], fetch: tuple[str, ...], scope: Scope
-    ) -> Sequence[Any]:
+    ) -> Sequence[Value]:
         """Run the specialised program; raises ShapeError as `settled`, and what its run raises."""
         settled = self.settled(program, feed, scope)
         return self._routes(settled).run(settled, feed, fetch, scope)
@@ -89,7 +92,7 @@ class BranchesTaken:
 
     def _condition(
         self, program: Program, choice: _Choice, feed: Mapping[str, Array], scope: Scope
-    ) -> Any:
+    ) -> Value:
         """Compute the condition of a choice in a run of the program pruned to it."""
         names = tuple(sorted(feed))
         if names not in choice.conditions:
@@ -128,7 +131,8 @@ def expect_one_type(program: Program) -> None:
 
 def _differing(op: Operator, where: str, hint: str) -> ShapeError:
     """The error for branches with results of different types."""
-    listed = ", ".join(str(op.block.var_recursive(name).shape) for name in op.inputs["X"])
+    block = cast(Block, op.block)
+    listed = ", ".join(str(block.var_recursive(name).shape) for name in op.inputs["X"])
     what = f"the branches have the shapes {listed} or differ in dtype, {where}"
     return ShapeError(f"select_input: {what}", op=op_text(op), source=op.source, hint=hint)
 
@@ -138,8 +142,8 @@ def _decides(block: Block, op: Operator) -> bool:
     if op.type != "select_input":
         return False
     ways = [block.find_var_recursive(name) for name in op.inputs["X"]]
-    typed = [var for var in ways if var is not None and var.dims is not None]
-    return len({(len(var.dims), var.element) for var in typed}) > 1
+    typed = {(len(v.dims), v.element) for v in ways if v is not None and v.dims is not None}
+    return len(typed) > 1
 
 
 def _makes(op: Operator, names: list[str]) -> bool:
@@ -155,7 +159,7 @@ def _holds(program: Program, op: Operator, wanted: list[Operator]) -> bool:
     return False
 
 
-def saved_state(program: Program, scope: Scope) -> dict[str, Any]:
+def saved_state(program: Program, scope: Scope) -> dict[str, Array]:
     """Copies of the persistable variables that a program writes."""
     written = {name for op in program.global_block().ops for name in op.writes()}
     names = [var.name for var in program.list_vars() if var.persistable and var.name in written]
@@ -163,10 +167,10 @@ def saved_state(program: Program, scope: Scope) -> dict[str, Any]:
     return {n: np.array(var.get_tensor()) for n, var in variables.items() if var is not None}
 
 
-def restore(state: dict[str, Any], scope: Scope) -> None:
+def restore(state: dict[str, Array], scope: Scope) -> None:
     """Restore variables to the values of `saved_state`."""
     for name, value in state.items():
-        scope.find_var(name).get_tensor().set(value, CPUPlace())
+        scope.var(name).get_tensor().set(value, CPUPlace())
 
 
 # ---- a program with one branch of a choice
@@ -241,7 +245,7 @@ class _Taking:
         """Inline the block of an op in its place; `names` are new names of the
         block's variables.
         """
-        block = self.program.blocks[op.attrs["sub_block"]]
+        block = self.program.block(op.attrs["sub_block"])
         for name, var in block.vars.items():
             moved = var.copied_to(self.main)
             moved.name = names.get(name, name)
@@ -258,7 +262,7 @@ class _Taking:
 
     def _inline_grad(self, op: Operator) -> None:
         """Inline the gradient of a branch, with its captured variables renamed."""
-        block = self.program.blocks[op.attrs["sub_block"]]
+        block = self.program.block(op.attrs["sub_block"])
         written = {name for inner in block.ops for name in inner.writes() if name in block.vars}
         names = {name: f"{name}@BLOCK{block.idx}" for name in written}
         self._inline(op, names)

@@ -5,13 +5,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
+from compiler.ir import program as ir
 from compiler.ir.program import OpDesc
 from compiler.ir.types import DType
+from fluid.compat.descs import VarDesc
 from fluid.framework import Block, Operator, Program, Variable
+from fluid.recording.annotations import DTypeLike
 from fluid.recording.variable import convert_np_dtype_to_dtype_
 from runtime.device import Place
 from runtime.errors import FeedError
@@ -53,7 +56,7 @@ def _is_known(size: int | None) -> bool:
     return size is not None and size >= 0
 
 
-def diff_tensor_shape(tensor: LoDTensor, var_desc: Any, num_places: int) -> list[int] | None:
+def diff_tensor_shape(tensor: LoDTensor, var_desc: VarDesc, num_places: int) -> list[int] | None:
     """The shape of a tensor if it differs from the declared one, else None.
 
     `var_desc` is a `var.desc`. The first axis is divided by the number of devices `num_places`.
@@ -74,8 +77,8 @@ def check_feed_shape_type(var: Variable, feed: LoDTensor, num_places: int = 1) -
             f"The fed Variable {var.name!r} should have dimensions = {len(var.shape)}, "
             f"shape = {var.shape}, but received fed shape {shape} on each device"
         )
-    if not dtype_is_compatible_with(feed._dtype(), var.dtype):
-        wanted, dtype = var.element.numpy, DType.of(feed._dtype()).numpy
+    if feed.element is not var.element:
+        wanted, dtype = var.element.numpy, feed.element.numpy
         raise FeedError(
             f"The data type of fed Variable {var.name!r} must be '{wanted}', but received '{dtype}'"
         )
@@ -83,7 +86,7 @@ def check_feed_shape_type(var: Variable, feed: LoDTensor, num_places: int = 1) -
 
 
 def has_feed_operators(
-    block: Block, feed_targets: Mapping[str, Any], feed_holder_name: str
+    block: Block, feed_targets: Mapping[str, object], feed_holder_name: str
 ) -> bool:
     """Whether a block starts with feed ops; raises ValueError if they are for other variables."""
     ops = [op for op in block.ops if op.type == "feed"]
@@ -113,7 +116,7 @@ def _expect_holder(holders: Sequence[str], name: str) -> None:
     assert set(holders) <= {name}, f"the holder is {holders[0]!r}, but {name!r} is expected"
 
 
-def lod_tensor_of(data: Any, place: Place, dtype: Any = None) -> LoDTensor:
+def lod_tensor_of(data: object, place: Place, dtype: DTypeLike | None = None) -> LoDTensor:
     """Convert an array, or a number with a dtype, to a LoDTensor.
 
     Raises RuntimeError for a list, which has no LoD, and AssertionError for a number without
@@ -129,15 +132,15 @@ def lod_tensor_of(data: Any, place: Place, dtype: Any = None) -> LoDTensor:
     return tensor
 
 
-def name_text(var: Any) -> str:
+def name_text(var: object) -> str:
     """The name of a fetch: of a variable, comma-separated of several, or the name itself.
 
     Raises TypeError for anything else.
     """
     if isinstance(var, tuple):
-        var = var[0]
+        var = cast(tuple[object, ...], var)[0]
     if isinstance(var, list):
-        return ",".join(map(name_text, var))
+        return ",".join(map(name_text, cast(list[object], var)))
     if isinstance(var, str):
         return var
     if isinstance(var, Operator):
@@ -150,7 +153,7 @@ def name_text(var: Any) -> str:
 def declared_feed(program: Program, name: str) -> tuple[str, str, tuple[int, ...]]:
     """Name, dtype and shape of a variable, for an error about its feed."""
     var = program.blocks[0].vars[name]
-    return name, str(var.element.numpy), var.shape
+    return name, str(var.element.numpy), var.dims or ()
 
 
 def missing_feeds(program: Program, known: set[str]) -> dict[str, OpDesc]:
@@ -165,6 +168,6 @@ def missing_feeds(program: Program, known: set[str]) -> dict[str, OpDesc]:
     return missing
 
 
-def _is_temporary(var: Variable | None) -> bool:
+def _is_temporary(var: ir.VarDesc | None) -> bool:
     """Whether a declared variable is a tensor that lives for one run only."""
     return var is not None and var.holds_tensor and not var.persistable

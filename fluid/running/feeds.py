@@ -3,35 +3,48 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 
 from compiler.errors import did_you_mean
+from compiler.ir.program import VarDesc
 from compiler.ir.types import Array
-from fluid.framework import Program, Variable
+from fluid.framework import Program
 from runtime.errors import FeedError
 from runtime.sizes import LOD
 from runtime.tensors.lod_tensor import LoDTensor
 
-__all__ = ["expect_names", "feed_arrays", "sole", "with_batches"]
+__all__ = ["Feeds", "expect_names", "feed_arrays", "sole", "with_batches"]
+
+T = TypeVar("T")
+
+_NUMBERS: tuple[type, ...] = (int, float, np.number, np.bool_)
+
+Feeds: TypeAlias = (
+    Mapping[str, object] | list[Mapping[str, object]] | tuple[Mapping[str, object], ...]
+)
+"""Values by variable, or a list of one such mapping."""
 
 
-def feed_arrays(program: Program, feed: Any) -> dict[str, Array]:
+def feed_arrays(
+    program: Program, feed: Feeds | Sequence[Mapping[str, object]] | None
+) -> dict[str, Array]:
     """Convert feeds to arrays; raises if `feed` is not a dict or a value is not an array."""
     if feed is None:
         return {}
     if isinstance(feed, list | tuple):
         feed = sole(feed)
-    if type(feed) is not dict and not isinstance(feed, Mapping):
+    if not isinstance(feed, dict) and not isinstance(feed, Mapping):
         raise TypeError(f"feed must be a dict from names to arrays, not {type(feed).__name__}")
     variables = program.blocks[0].vars
-    if not feed.keys() <= variables.keys():
-        feed = _known(feed, variables)
+    named: Mapping[str, object] = feed
+    if not named.keys() <= variables.keys():
+        named = _known(named, variables)
     arrays: dict[str, Array] = {}
     offsets: dict[str, Array] = {}
-    for name, value in feed.items():
+    for name, value in named.items():
         if type(value) is np.ndarray:
             arrays[name] = value
             continue
@@ -49,15 +62,16 @@ def _offsets(name: str, value: LoDTensor) -> dict[str, Array]:
     return {f"{name}{LOD}{i}": level for i, level in enumerate(offsets)}
 
 
-def expect_names(feed: Mapping[Any, Any]) -> Mapping[str, Any]:
+def expect_names(feed: Mapping[str, T]) -> Mapping[str, T]:
     """Return the feeds; raises TypeError for a key that is not a string."""
-    for name in feed:
+    names: list[object] = [*feed]
+    for name in names:
         if not isinstance(name, str):
             raise TypeError(f"a key of feed must be a name, not {type(name).__name__}")
     return feed
 
 
-def _known(feed: Mapping[Any, Any], variables: Mapping[str, Variable]) -> dict[str, Any]:
+def _known(feed: Mapping[str, object], variables: Mapping[str, VarDesc]) -> dict[str, object]:
     """The feeds of variables the program has; warns about each of the others."""
     for name in expect_names(feed):
         if name not in variables:
@@ -67,7 +81,7 @@ def _known(feed: Mapping[Any, Any], variables: Mapping[str, Variable]) -> dict[s
     return {name: value for name, value in feed.items() if name in variables}
 
 
-def sole(feed: Any) -> Any:
+def sole(feed: Sequence[T]) -> T:
     """The single dict of a list with one entry per device."""
     if len(feed) != 1:
         raise AssertionError(
@@ -77,14 +91,14 @@ def sole(feed: Any) -> Any:
     return feed[0]
 
 
-def _array(var: Variable, value: Any) -> Array:
+def _array(var: VarDesc, value: object) -> Array:
     """Convert a feed to an array: without a copy from a LoDTensor, else a copy."""
     if isinstance(value, list):
         raise RuntimeError(
             f"feed {var.name!r} is a Python list: feed np.array(…, dtype='{var.element.numpy}'), "
             "or fluid.create_lod_tensor(…) for sequences of several lengths"
         )
-    if isinstance(value, int | float | np.number | np.bool_):
+    if isinstance(value, _NUMBERS):
         return _number(var, value)
     if isinstance(value, LoDTensor):
         if (array := value.read()) is None:
@@ -99,15 +113,15 @@ def _array(var: Variable, value: Any) -> Array:
     return array
 
 
-def _number(var: Variable, value: Any) -> Array:
+def _number(var: VarDesc, value: object) -> Array:
     """Convert a number to the dtype of a feed; raises FeedError if it does not fit."""
     try:
-        return np.full((1,) * max(1, len(var.shape)), value, var.element.numpy)
+        return np.full((1,) * max(1, len(var.dims or ())), value, var.element.numpy)
     except (OverflowError, ValueError) as error:
         what = f"feed {var.name!r} must be {var.element.numpy}, which cannot hold {value!r:.60}"
         raise FeedError(what) from error
 
 
-def with_batches(program: Program, feed: Any) -> Any:
+def with_batches(program: Program, feed: Feeds | None) -> dict[str, object]:
     """A feed completed with the next batch of every reader whose variables it lacks."""
     return program.feed_with_batches(sole(feed) if isinstance(feed, list | tuple) else feed or {})

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TypeAlias, cast
 
 from fluid.framework import Variable
 from fluid.recording.operator import Operator
 
+FetchList: TypeAlias = Sequence[object] | Variable | str | None
+"""A variable or name, or a list: its items are checked when it is read."""
 
-def names_of(fetch_list: Any) -> tuple[str, ...]:
+
+def names_of(fetch_list: FetchList) -> tuple[str, ...]:
     """The names in a fetch list, or of a single variable or name."""
-    if type(fetch_list) is not list:
-        fetch_list = _listed(fetch_list)
+    items = fetch_list if isinstance(fetch_list, list) else _listed(fetch_list)
     names: list[str] = []
-    for item in fetch_list:
+    for item in items:
         if isinstance(item, Variable):
             names.append(item.name)
         else:
@@ -22,7 +24,7 @@ def names_of(fetch_list: Any) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _listed(fetch_list: Any) -> Sequence[Any]:
+def _listed(fetch_list: FetchList) -> Sequence[object]:
     """The items of a fetch list, which may be a single one, or None for no fetches."""
     if fetch_list is None:
         return ()
@@ -34,7 +36,7 @@ def _listed(fetch_list: Any) -> Sequence[Any]:
     return fetch_list
 
 
-def _nested_names(item: Any) -> list[str]:
+def _nested_names(item: object) -> list[str]:
     """The names in an item of a fetch list: a variable, a name, or a list of them.
 
     The result of `minimize`, or its ops, fetches nothing: updates run in any case.
@@ -42,13 +44,19 @@ def _nested_names(item: Any) -> list[str]:
     if type(item) is str:
         return [item]
     if isinstance(item, list):
-        return [name for entry in item for name in _single_name(entry)]
-    if isinstance(item, tuple) and item and isinstance(item[0], list):
-        return _nested_names(item[0])
+        return [name for entry in cast(list[object], item) for name in _single_name(entry)]
+    first = _first(item)
+    if isinstance(first, list):
+        return _nested_names(cast(list[object], first))
     return _single_name(item)
 
 
-def _single_name(item: Any) -> list[str]:
+def _first(item: object) -> object:
+    """The first item of a tuple; None for anything else."""
+    return next(iter(cast(tuple[object, ...], item)), None) if isinstance(item, tuple) else None
+
+
+def _single_name(item: object) -> list[str]:
     """The name of a variable, nothing for a parameter update op; raises TypeError otherwise."""
     if isinstance(item, Variable | str):
         return [item if isinstance(item, str) else item.name]

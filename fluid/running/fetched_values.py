@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, SupportsIndex, TypeAlias
 
 import numpy as np
 
+from compiler.ir.types import Array
 from runtime.tensors.lod_tensor import LoDTensor
 
 __all__ = ["OneValue", "number_like"]
 
+Value: TypeAlias = Array | LoDTensor | list[Array]
+"""A fetched value: an array, a LoDTensor if it has LoD, or the arrays of a tensor array."""
+NestedTensors: TypeAlias = "LoDTensor | list[NestedTensors]"
+NestedArrays: TypeAlias = "Array | list[NestedArrays] | None"
 
-class OneValue(np.ndarray):
+
+class OneValue(np.ndarray[tuple[int, ...], np.dtype[np.generic]]):
     """An array of one element (such as a loss), or with rows of one, that converts to a number.
 
     Scripts use `"%f" % loss` and `float(loss)` on a loss of shape [1] and on rows of a prediction
@@ -32,14 +38,14 @@ class OneValue(np.ndarray):
     def __int__(self) -> int:
         return int(self._number())
 
-    def _number(self) -> Any:
+    def _number(self) -> float:
         if self.size != 1:
             raise TypeError(
                 f"an array of shape {self.shape} is not a number: it must have one element"
             )
         return self.item()
 
-    def __reduce_ex__(self, protocol: Any) -> Any:
+    def __reduce_ex__(self, protocol: SupportsIndex) -> str | tuple[object, ...]:
         return self.view(np.ndarray).__reduce_ex__(protocol)
 
     def __repr__(self) -> str:
@@ -51,7 +57,7 @@ class OneValue(np.ndarray):
         return number_like(array.view(np.ndarray))
 
 
-def number_like(value: Any) -> Any:
+def number_like(value: Value) -> Value:
     """Wrap an array with one element, or with rows of one, in `OneValue`; return others unchanged.
 
     >>> number_like(np.zeros(2))
@@ -63,7 +69,7 @@ def number_like(value: Any) -> Any:
     return value.view(OneValue) if has_such_rows or value.size == 1 else value
 
 
-def as_numpy(tensor: Any) -> Any:
+def as_numpy(tensor: NestedTensors) -> NestedArrays:
     """The array of a LoDTensor, None if it is empty; for a list, a list of arrays.
 
     Raises RuntimeError for a tensor with LoD, which an array cannot represent.
@@ -75,7 +81,7 @@ def as_numpy(tensor: Any) -> Any:
     return None if tensor.read() is None else np.array(tensor)
 
 
-def as_tensor(value: Any) -> Any:
+def as_tensor(value: Value) -> LoDTensor | list[LoDTensor]:
     """A LoDTensor, or a list of them for a tensor array."""
     if isinstance(value, list):
         return [LoDTensor(array) for array in value]

@@ -26,6 +26,7 @@ from compiler.support.per_version import PerVersion
 from compiler.support.settings.fluid import FLUID_MODEL_FILES
 from fluid.framework import Operator, Program
 from fluid.recording.pruning import drop_blocks, reads_of
+from fluid.running.fetched_values import Value
 from fluid.running.route import Run
 from runtime.device import CPUPlace
 from runtime.errors import FileAccessError, NotInitialized
@@ -54,7 +55,7 @@ class FileStages:
 
     def run(
         self, program: Program, feed: Mapping[str, Array], fetch: tuple[str, ...], scope: Scope
-    ) -> list[Any]:
+    ) -> list[Value]:
         """Run all stages of a program; returns and raises as `Stages.run`."""
         stages = self._stages[program]
         if fetch not in stages:
@@ -80,7 +81,7 @@ class Stages:
 
     def run(
         self, run: Run, feed: Mapping[str, Array], fetch: tuple[str, ...], scope: Scope
-    ) -> list[Any]:
+    ) -> list[Value]:
         """Run all stages; returns the fetched values, arrays or LoDTensors.
 
         Raises FileAccessError before anything runs if an op may not access its file; then the
@@ -102,7 +103,7 @@ class Stages:
         results = [value_of(name, values, scope) for name in fetch]
         return [tensor if tensor.lod() else np.asarray(tensor) for tensor in results]
 
-    def _set(self, found: Mapping[str, Tensor], values: dict[str, Any], scope: Scope) -> None:
+    def _set(self, found: Mapping[str, Tensor], values: dict[str, LoDTensor], scope: Scope) -> None:
         """Store the values read, in the scope if the variable is persistable."""
         for name, (array, lod) in found.items():
             tensor = scope.var(name).get_tensor() if name in self.kept else LoDTensor()
@@ -112,7 +113,7 @@ class Stages:
                 values[name] = tensor
 
 
-def with_lod(feed: Mapping[str, Array]) -> dict[str, Any]:
+def with_lod(feed: Mapping[str, Array]) -> dict[str, LoDTensor]:
     """Feeds by name, with their LoD offsets attached."""
     values = {name: LoDTensor(array) for name, array in feed.items() if LOD not in name}
     for name, tensor in values.items():
@@ -122,7 +123,7 @@ def with_lod(feed: Mapping[str, Array]) -> dict[str, Any]:
     return values
 
 
-def value_of(name: str, values: Mapping[str, Any], scope: Scope) -> LoDTensor:
+def value_of(name: str, values: Mapping[str, LoDTensor], scope: Scope) -> LoDTensor:
     """The current value of a variable; raises NotInitialized without one."""
     value = values.get(name)
     variable = scope.find_var(name) if value is None else None
@@ -214,7 +215,8 @@ def part_of(op: Operator, tensor: Tensor) -> Tensor:
     """The tensor, or the elements selected by `seek` and `shape`; FileAccessError
     beyond its end.
     """
-    start, shape = op.attrs.get("seek", -1), op.attrs.get("shape") or []
+    start: int = op.attrs.get("seek", -1)
+    shape: list[int] = op.attrs.get("shape") or []
     if start < 0:
         return tensor
     flat, count = tensor[0].reshape(-1), prod(shape)

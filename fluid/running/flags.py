@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator, Mapping, MutableMapping
 from functools import cache
 from types import NoneType
-from typing import Any
+from typing import TypeAlias, cast
 
 from compiler.errors import did_you_mean
 from compiler.support.settings.paddle import CPU_NUM, FLAGS, FLAGS_check_nan_inf
@@ -20,11 +20,13 @@ from fluid.recording.arguments import typed
 
 __all__ = ["Flags", "cpu_count", "get_flags", "set_flags"]
 
-DEFAULTS: dict[str, bool | int | float | str] = {each.name: each.default for each in FLAGS}
+FlagValue: TypeAlias = bool | int | float | str
+
+DEFAULTS: dict[str, FlagValue] = {each.name: each.default for each in FLAGS}
 """The flags of release 1.8.5 for CPU and GPU, with their defaults."""
 
 
-def from_env(environ: Environ = None) -> dict[str, bool | int | float | str]:
+def from_env(environ: Environ = None) -> dict[str, FlagValue]:
     """The flags with values from environment variables of the same names.
 
     >>> from_env({"FLAGS_check_nan_inf": "true"})["FLAGS_check_nan_inf"]
@@ -43,7 +45,7 @@ def checks_numbers() -> bool:
 
 
 @typed
-def set_flags(flags: Mapping[str, Any]) -> None:
+def set_flags(flags: Mapping[str, object]) -> None:
     """Set flags, all of them or, on an error, none; values are converted to the flag's type.
 
     Raises TypeError for no dict and for a value of another type, ValueError for an unknown flag.
@@ -58,7 +60,7 @@ def set_flags(flags: Mapping[str, Any]) -> None:
 
 
 @typed
-def get_flags(flags: str | list[str] | tuple[str, ...]) -> dict[str, Any]:
+def get_flags(flags: str | list[str] | tuple[str, ...]) -> dict[str, FlagValue]:
     """The values of flags by name; ValueError for an unknown one.
 
     >>> get_flags(["FLAGS_benchmark", "FLAGS_paddle_num_threads"])
@@ -68,13 +70,13 @@ def get_flags(flags: str | list[str] | tuple[str, ...]) -> dict[str, Any]:
     return {name: _values()[_known(name, "get")] for name in names}
 
 
-class Flags(MutableMapping[str, Any]):
+class Flags(MutableMapping[str, FlagValue]):
     """All flags as a mapping; assignment calls `set_flags`, and flags cannot be removed."""
 
-    def __getitem__(self, name: str) -> Any:
+    def __getitem__(self, name: str) -> FlagValue:
         return _values()[_known(name, "get")]
 
-    def __setitem__(self, name: str, value: Any) -> None:
+    def __setitem__(self, name: str, value: FlagValue) -> None:
         set_flags({name: value})
 
     def __delitem__(self, name: str) -> None:
@@ -87,7 +89,7 @@ class Flags(MutableMapping[str, Any]):
         return len(_values())
 
 
-def _known(name: Any, verb: str) -> str:
+def _known(name: str, verb: str) -> str:
     if name not in DEFAULTS:
         hint = did_you_mean(str(name), DEFAULTS)
         raise ValueError(
@@ -96,15 +98,16 @@ def _known(name: Any, verb: str) -> str:
     return name
 
 
-def _as_flag(name: str, value: Any) -> bool | int | float | str:
+def _as_flag(name: str, value: object) -> FlagValue:
     kind = type(DEFAULTS[name])
     if kind is str and isinstance(value, str):
         return value
     if kind is bool and isinstance(value, int | float | NoneType):
         return bool(value)
-    if kind is str or isinstance(value, str) or kind(value) != value:
+    number = cast(float, value)
+    if kind is str or isinstance(value, str) or kind(number) != number:
         raise TypeError(f"{name} takes a value of type {kind.__name__}, but received {value!r}")
-    return kind(value)
+    return kind(number)
 
 
 def cpu_count() -> int:

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from compiler.ir.types import Array
 from compiler.support.per_version import PerVersion
 from fluid.framework import Program
+from fluid.running.fetched_values import Value
 from fluid.running.programs import FluidPrograms, LibraryPrograms
 from fluid.running.single_step import changes_state
 from runtime import executor as core
@@ -51,7 +51,7 @@ class ConstantParamStep:
 
     def run(
         self, program: Program, feed: Mapping[str, Array], fetch: tuple[str, ...], scope: Scope
-    ) -> Sequence[Any]:
+    ) -> Sequence[Value]:
         """Run the step; returns and raises as `runtime.executor.Executor.run`."""
         valid = None if _sets_state(program, feed) else self._executors(scope)[program]
         if valid is not None and valid.written != scope.clock.written:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import Any
 
 from compiler.codegen.module import Module
 from compiler.options import Cache
@@ -18,7 +17,7 @@ from runtime.gpu.package import driver_of, with_launchers
 __all__ = ["launchers", "with_machine_code"]
 
 
-def with_machine_code(module: Module, place: Place) -> tuple[Module, Mapping[str, Any]]:
+def with_machine_code(module: Module, place: Place) -> tuple[Module, Mapping[str, object]]:
     """The module and the globals that replace its kernels, if they are compiled ahead.
 
     Raises CompileError if Triton is missing or a kernel does not compile, and

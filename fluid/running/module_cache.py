@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMappin
 from dataclasses import replace
 from functools import partial
 from threading import Thread
-from typing import Any
 
 from compiler.codegen.module import Module
 from compiler.codegen.module_store import ModuleStore, module_key, params_digest
@@ -31,7 +30,7 @@ __all__ = ["compiled_once", "compiled_over"]
 KEPT = 32
 """Maximum number of cached modules (LRU). Executors also hold the modules they run."""
 
-_modules: dict[tuple[Any, ...], Module] = {}
+_modules: dict[tuple[object, ...], Module] = {}
 
 
 def compiled_once(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from compiler.support.settings.paddle import FLAGS_selected_gpus
 from compiler.support.settings.setting import Environ
@@ -83,6 +83,6 @@ class Place:
         expect_place(core_place)
         self._place = core_place
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         """Forward attribute access to the place."""
         return getattr(vars(self)["_place"], name)

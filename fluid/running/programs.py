@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import compiler
 from compiler.codegen.module import Module
@@ -39,7 +38,7 @@ class FluidPrograms(ProgramSource[Program]):
     Raises PlaceError for a place where no program runs.
     """
 
-    def __init__(self, place: Place, user: Any) -> None:
+    def __init__(self, place: Place, user: object) -> None:
         self.place = place
         self.user = user
         self._target = target_of(place)
@@ -82,7 +81,7 @@ class FluidPrograms(ProgramSource[Program]):
             options = replace(options, check_numbers=True)
         return chosen_target(self._target, options), options
 
-    def globals(self, program: Program, scope: Scope) -> dict[str, Any]:
+    def globals(self, program: Program, scope: Scope) -> dict[str, object]:
         """Return what a program's code calls: functions of `py_func`, rings, parameter servers.
 
         Collectives use the rings that a startup program made in the scope, or those of the devices
@@ -105,7 +104,7 @@ class FluidPrograms(ProgramSource[Program]):
 class LibraryPrograms(FluidPrograms):
     """Programs whose modules are those of a library, over parameters that it computed."""
 
-    def __init__(self, place: Place, user: Any, library: Library[Program]) -> None:
+    def __init__(self, place: Place, user: object, library: Library[Program]) -> None:
         super().__init__(place, user)
         self._library = library
 

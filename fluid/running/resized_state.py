@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -17,6 +16,7 @@ from compiler.ir.types import Array
 from compiler.support.per_version import PerVersion
 from fluid.framework import Program, Variable
 from fluid.running.feed_checks import missing_feeds
+from fluid.running.fetched_values import Value
 from fluid.running.file_ops import value_of, with_lod
 from fluid.running.route import Run
 from runtime.device import CPUPlace
@@ -35,7 +35,7 @@ class Resized:
 
     def run(
         self, run: Run, feed: Mapping[str, Array], fetch: tuple[str, ...], scope: Scope
-    ) -> list[Any]:
+    ) -> list[Value]:
         """Run the program; return the fetched values, arrays or LoDTensors.
 
         Raises NotInitialized if the scope has no value for a variable, and what a run raises.
@@ -64,7 +64,7 @@ class ResizedState:
 
     def run(
         self, program: Program, feed: Mapping[str, Array], fetch: tuple[str, ...], scope: Scope
-    ) -> list[Any]:
+    ) -> list[Value]:
         """Run a program; returns and raises as `Resized.run`."""
         resized = self._resized[program]
         assert resized is not None
@@ -96,8 +96,8 @@ def _is_dynamic(var: Variable) -> bool:
     return var.persistable and var.dims is not None and -1 in var.shape
 
 
-def _set(scope: Scope, name: str, value: Any) -> None:
+def _set(scope: Scope, name: str, value: LoDTensor) -> None:
     """Set a value in the scope."""
     tensor = scope.var(name).get_tensor()
     tensor.set(np.array(value), CPUPlace())
-    tensor.set_lod(value.lod() if isinstance(value, LoDTensor) else [])
+    tensor.set_lod(value.lod())

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Protocol, TypeAlias
 
 from compiler.ir.types import Array
 from fluid.framework import Program
+from fluid.running.fetched_values import Value
+from runtime.tensors.lod_tensor import LoDTensor
 from runtime.tensors.scope import Scope
 
 __all__ = ["Route", "Run"]
 
-Run = Callable[..., list[Any]]
-"""`Executor.run`."""
+Run: TypeAlias = Callable[..., list[LoDTensor]]
+"""`Executor.run` with `return_numpy=False`."""
 
 
 class Route(Protocol):
@@ -24,8 +26,8 @@ class Route(Protocol):
 
     def run(
         self, program: Program, feed: Mapping[str, Array], fetch: tuple[str, ...], scope: Scope
-    ) -> Sequence[Any]:
-        """Run a program once; returns the values of `fetch`: arrays, LoDTensors, lists of arrays.
+    ) -> Sequence[Value]:
+        """Run a program once; returns the values of `fetch`.
 
         `feed` has arrays and their LoD offsets by name.
         """

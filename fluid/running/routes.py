@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from compiler.ir.types import Array
 from compiler.options import NARROW, Options
@@ -11,6 +10,7 @@ from compiler.support.per_version import PerVersion
 from fluid import parameter_server
 from fluid.framework import Program
 from fluid.running.branch_selection import BranchesTaken
+from fluid.running.fetched_values import Value
 from fluid.running.file_ops import FileStages
 from fluid.running.half_precision_weights import ConstantParamStep
 from fluid.running.programs import FluidPrograms
@@ -61,7 +61,7 @@ class ServerRoute:
 
     def run(
         self, program: Program, feed: Mapping[str, Array], fetch: tuple[str, ...], scope: Scope
-    ) -> Sequence[Any]:
+    ) -> Sequence[Value]:
         """Serve; returns nothing. Raises as `parameter_server.serve`."""
         before = parameter_server.before_serving(program)
         if before is not None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from compiler.ir.program import OpDesc
 from compiler.ir.types import Array
 from fluid.framework import Program
+from fluid.running.fetched_values import Value
 from runtime import executor as core
 from runtime.tensors.scope import Scope
 
@@ -42,7 +42,7 @@ class SingleStep:
 
     def run(
         self, program: Program, feed: Mapping[str, Array], fetch: tuple[str, ...], scope: Scope
-    ) -> Sequence[Any]:
+    ) -> Sequence[Value]:
         """Run the step; returns and raises as `runtime.executor.Executor.run`."""
         try:
             return self._core.run(program, feed, fetch, scope)
@@ -62,7 +62,7 @@ class NoOps:
 
     def run(
         self, program: Program, feed: Mapping[str, Array], fetch: tuple[str, ...], scope: Scope
-    ) -> Sequence[Any]:
+    ) -> Sequence[Value]:
         """Warn at the user's line; returns what is fed or state, as a step does."""
         what = "the program has no ops: were its layers added to another one?"
         warnings.warn(what, stacklevel=4)

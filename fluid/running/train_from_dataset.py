@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TypeAlias
 
 from compiler.ir.program import OpRole
-from fluid.dataset import DatasetBase
+from compiler.ir.types import Array
+from fluid.dataset import BatchFeed, DatasetBase
 from fluid.framework import Program, Variable
 
 __all__ = ["FetchHandler", "for_inference", "run_over"]
 
-Run = Callable[[dict[str, Any], list[Any]], list[Any]]
+Run: TypeAlias = Callable[[BatchFeed, list[Variable]], list[Array]]
 """Runs a step on feeds and returns the fetched values."""
 
 
@@ -43,7 +44,7 @@ class FetchHandler:
         """Print an example handler."""
         print(HELP)
 
-    def handler(self, res_dict: Mapping[str, Any]) -> None:
+    def handler(self, res_dict: Mapping[str, Array | None]) -> None:
         """Called with the arrays of the last step by name; None before the first step."""
         for name, value in res_dict.items():
             print(f"{name}[0]: {None if value is None else value.ravel()[0]}")
@@ -65,7 +66,7 @@ def run_over(
     if len(labels) != len(fetch_list):
         raise ValueError(f"fetch_info has {len(labels)} texts for {len(fetch_list)} variables")
     with _Periodic(handler) as periodic:
-        for step, feed in enumerate(dataset._feeds()):
+        for step, feed in enumerate(dataset.feeds()):
             printed = list(fetch_list) if step % print_period == 0 else []
             values = run(feed, printed + periodic.wanted)
             if printed:
@@ -79,10 +80,10 @@ class _Periodic:
 
     def __init__(self, handler: FetchHandler | None) -> None:
         self.handler, self.ended = handler, threading.Event()
-        self.wanted: list[Any] = [] if handler is None else list(handler.var_dict.values())
-        self.newest: list[Any] = [None] * len(self.wanted)
+        self.wanted: list[Variable] = [] if handler is None else list(handler.var_dict.values())
+        self.newest: list[Array | None] = [None] * len(self.wanted)
 
-    def take(self, values: Sequence[Any]) -> None:
+    def take(self, values: Sequence[Array]) -> None:
         self.newest = list(values)
 
     def __enter__(self) -> _Periodic:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TypeAlias, cast
 
 from runtime.files.atomic_saves import Writer, save_files
 
 __all__ = ["PathName", "as_path", "bytes_writer", "replace_file"]
 
-PathName = str | PathLike[str]
+PathName: TypeAlias = str | PathLike[str]
 """A file or folder name, as users pass it."""
 
 
-def as_path(given: Any, argument: str) -> Path:
+def as_path(given: object, argument: str) -> Path:
     """Convert an argument to a path; raises TypeError for anything else.
 
     >>> as_path(3, "dirname")
@@ -23,7 +23,7 @@ def as_path(given: Any, argument: str) -> Path:
     """
     if not isinstance(given, str | PathLike):
         raise TypeError(f"{argument} must be a path, but received {given!r:.60}")
-    return Path(given)
+    return Path(cast(PathName, given))
 
 
 def replace_file(path: Path, data: bytes) -> None:

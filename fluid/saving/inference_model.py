@@ -7,12 +7,12 @@ what the other saved.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from compiler.errors import CompileError, did_you_mean
 from compiler.ir.model_format.program_desc import dump_program, load_program
@@ -51,7 +51,7 @@ VarType = VarDesc.VarType
 @entry_point
 def save_inference_model(
     dirname: PathName,
-    feeded_var_names: str | list[str],
+    feeded_var_names: str | list[str] | None,
     target_vars: Variable | list[Variable],
     executor: Executor,
     main_program: Program | None = None,
@@ -76,6 +76,7 @@ def save_inference_model(
     feeds = [] if feeds is None and not export_for_deployment else feeds
     targets = [target_vars] if isinstance(target_vars, Variable) else target_vars
     _check_ends(feeds, targets, some=export_for_deployment)
+    assert feeds is not None
     expect_executor(executor)
     program = expect_program(main_program).clone()
     program.undo_renaming()
@@ -173,13 +174,17 @@ def append_fetch_ops(
         block.add_op("fetch", *slots, {"col": index, "op_role": 0})
 
 
-def _check_ends(feeds: Any, targets: Any, some: bool) -> None:
+def _check_ends(feeds: object, targets: object, some: bool) -> None:
     """Raise ValueError if feeds are not names or targets not variables; `some` requires targets."""
-    if not isinstance(feeds, list | tuple) or not all(isinstance(name, str) for name in feeds):
+    if not _is_list_of(feeds, str):
         raise ValueError(f"'feed_var_names' should be a list of str, but received {feeds!r}")
-    variables = isinstance(targets, list | tuple) and all(isinstance(v, Variable) for v in targets)
-    if (some and not targets) or not variables:
+    if (some and not targets) or not _is_list_of(targets, Variable):
         raise ValueError(f"'target_vars' should be a list of Variable, but received {targets!r}")
+
+
+def _is_list_of(values: object, kind: type) -> bool:
+    is_list = isinstance(values, list | tuple)
+    return is_list and all(isinstance(v, kind) for v in cast(Sequence[object], values))
 
 
 def _expect_other_names(program: Program, file: str) -> None:
@@ -208,7 +213,7 @@ def _deployable(program: Program, feeds: list[str], results: list[str]) -> Progr
     for index in reversed(range(len(block.ops))):
         if block.ops[index].type in ("feed", "fetch"):
             block.remove_op(index)
-    pruned = program.prune_with_input(list(feeds), results).inference_optimize()
+    pruned = program.prune_with_input(list(feeds), [*results]).inference_optimize()
     _check_feeds(pruned, feeds)
     prepend_feed_ops(pruned, feeds)
     append_fetch_ops(pruned, results)
@@ -227,7 +232,9 @@ def _check_feeds(program: Program, feeds: list[str]) -> None:
             raise ValueError(f"the targets need the data {var.name!r}: add it to feeded_var_names")
 
 
-def _model(dirname: Any, model: Any, params: Any) -> tuple[bytes, str, str | None, Any]:
+def _model(
+    dirname: PathName | None, model: str | bytes | None, params: str | bytes | None
+) -> tuple[bytes, str, str | None, str | bytes | None]:
     """The bytes of a saved program, their origin, and the location of its parameters."""
     if dirname is None:
         if not isinstance(model, bytes) or not isinstance(params, bytes):
@@ -236,8 +243,8 @@ def _model(dirname: Any, model: Any, params: Any) -> tuple[bytes, str, str | Non
                 f"{what}, but received {type(model).__name__}, {type(params).__name__}"
             )
         return model, IN_MEMORY, None, params
-    folder, model, params = _located(as_path(dirname, "dirname"), model, params)
-    path = folder / (model or MODEL_FILE)
+    folder, name, params = _located(as_path(dirname, "dirname"), model, params)
+    path = folder / (name or MODEL_FILE)
     if not path.is_file():
         hint = "give its name as model_filename, if it has another"
         raise FileNotFoundError(f"there is no saved program {path}: {hint}")
@@ -249,7 +256,9 @@ def _folder(path: Path) -> Path:
     return path if path.is_dir() else path.parent
 
 
-def _located(path: Path, model: str | None, params: str | None) -> tuple[Path, Any, Any]:
+def _located(
+    path: Path, model: str | bytes | None, params: str | bytes | None
+) -> tuple[Path, str | None, str | None]:
     """The folder of a saved model, and the names of its files."""
     if path.is_dir():
         return path, _base_name(model), _base_name(params)
@@ -273,5 +282,5 @@ def edges(program: Program, kind: str, where: str) -> list[Variable]:
     return [block.vars[name] for _, (name,) in ordered]
 
 
-def _base_name(filename: str | None) -> str | None:
+def _base_name(filename: str | bytes | None) -> str | None:
     return as_path(filename, "a file name").name if filename else None

@@ -10,9 +10,10 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Protocol
 
 from compiler.ir.program import VarKind
+from compiler.ir.types import Array
 from compiler.support.escape import one_line
 from compiler.support.tracebacks import entry_point
 from fluid import parameter_server
@@ -155,7 +156,7 @@ def _save_with(
     program: Program,
     predicate: Callable[[Variable], bool],
     filename: str | None,
-    remote: Mapping[str, Any],
+    remote: Mapping[str, Array],
 ) -> bytes | None:
     """Save variables of a trainer's program: its own, and those fetched from servers."""
     expect_executor(executor)
@@ -212,6 +213,16 @@ def load_params(
     load_vars(executor, dirname, main_program, None, is_parameter, filename)
 
 
+class _Part(Protocol):
+    """A variable of a parameter server, which is cut from another one."""
+
+    origin: str
+
+    def cut(self, array: Array) -> Array:
+        """Return this part of the values of `origin`."""
+        ...
+
+
 @entry_point
 def load_persistables(
     executor: Executor,
@@ -225,7 +236,9 @@ def load_persistables(
     program loads the variables that trainers hold.
     """
     program = expect_program(main_program)
-    parts = parameter_server.parts_of(program) if parameter_server.has_placement(program) else {}
+    parts: dict[str, _Part] = {}
+    if parameter_server.has_placement(program):
+        parts = parameter_server.parts_of(program)
     if parts:
         place = expect_executor(executor)
         wholes = list(dict.fromkeys(part.origin for part in parts.values()))
@@ -241,7 +254,7 @@ def load_persistables(
 # ---- what they take, where it lies ----
 
 
-def _remote_values(program: Program) -> Mapping[str, Any]:
+def _remote_values(program: Program) -> Mapping[str, Array]:
     """The variables of a trainer's program that are on servers, whole, by name."""
     on_servers = parameter_server.has_placement(program)
     return parameter_server.merged_values(program) if on_servers else {}
@@ -253,7 +266,7 @@ def _local_names(program: Program, names: Iterable[str]) -> list[str]:
     return parameter_server.local_names(program, iter(names)) if on_servers else list(names)
 
 
-def expect_program(given: Any) -> Program:
+def expect_program(given: object) -> Program:
     """The program, that of a CompiledProgram, or the default main program.
 
     Raises TypeError for anything else.
@@ -267,7 +280,7 @@ def expect_program(given: Any) -> Program:
     return program
 
 
-def expect_executor(executor: Any) -> Place:
+def expect_executor(executor: object) -> Place:
     """The place of an executor; raises TypeError for anything else."""
     if not isinstance(executor, Executor):
         raise TypeError(
@@ -283,10 +296,15 @@ def _chosen(
 ) -> dict[str, Variable]:
     program = expect_program(main_program)
     variables = list(filter(predicate, program.list_vars()) if vars is None else vars)
-    for var in variables:
-        if not isinstance(var, Variable):
-            raise TypeError(f"vars must be Variables, but received {type(var).__name__}")
+    expect_variables(variables, "vars must be Variables, but received")
     return {var.name: var for var in variables if var.kind is not VarKind.RAW}
+
+
+def expect_variables(values: Iterable[object], text: str) -> None:
+    """Raise TypeError, a text and the type, if a value is not a Variable."""
+    for value in values:
+        if not isinstance(value, Variable):
+            raise TypeError(f"{text} {type(value).__name__}")
 
 
 def value_of(name: str) -> Tensor:
@@ -332,7 +350,7 @@ def read_variables(
         return {name: (one_line(str(path)), load_tensor(path)) for name, path in paths.items()}
 
 
-def _unpack(data: Any, names: list[str]) -> list[tuple[str, Tensor]]:
+def _unpack(data: object, names: list[str]) -> list[tuple[str, Tensor]]:
     if not isinstance(data, bytes):
         raise TypeError(f"without dirname, filename is bytes, but received {type(data).__name__}")
     stream = BytesIO(data)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from fluid.saving.files import PathName, as_path, bytes_writer
 from fluid.saving.persistables import (
     expect_executor,
     expect_program,
+    expect_variables,
     is_parameter,
     is_persistable,
     load_vars,
@@ -30,7 +31,7 @@ from fluid.saving.persistables import (
     set_variables,
     value_of,
 )
-from fluid.saving.state_file import dump_state, load_state
+from fluid.saving.state_file import StateValue, dump_state, load_state
 from fluid.saving.variables import is_belong_to_optimizer
 from runtime.device import CPUPlace
 from runtime.errors import NotInitialized, OtherModel
@@ -112,7 +113,7 @@ def load_program_state(
     prefix, path = _prefix(model_path), Path(model_path)
     with reading(Path(prefix).parent):
         if Path(prefix + PARAMETERS).is_file():
-            return _state_of(prefix)
+            return cast(dict[str, Array], _state_of(prefix))
     variables = None if var_list is None else _expect_variables(var_list)
     if path.is_file() and variables is None:
         raise ValueError(f"{path} has no names: pass the variables it was saved with as var_list")
@@ -161,7 +162,9 @@ def _prefix(model_path: PathName) -> str:
     return path
 
 
-def _state_of(prefix: str, suffixes: Iterable[str] = (PARAMETERS, OPTIMIZER)) -> dict[str, Any]:
+def _state_of(
+    prefix: str, suffixes: Iterable[str] = (PARAMETERS, OPTIMIZER)
+) -> dict[str, StateValue]:
     files = [Path(prefix + suffix) for suffix in suffixes]
     states = [load_state(file.read_bytes(), str(file)) for file in files if file.is_file()]
     return {name: value for state in states for name, value in state.items()}
@@ -183,7 +186,7 @@ def _load_state(program: Program, prefix: str) -> None:
     _set(arrays)
 
 
-def _checked_array(var: Variable, value: Any, where: str) -> Array:
+def _checked_array(var: Variable, value: StateValue, where: str) -> Array:
     """Return a loaded value; OtherModel unless it is an array of the variable's shape and dtype."""
     shape, dtype = var.shape, var.element.numpy
     if not isinstance(value, np.ndarray) or value.shape != shape or value.dtype != dtype:
@@ -229,9 +232,7 @@ def _set(arrays: Mapping[str, Array]) -> None:
 
 def _expect_variables(var_list: Iterable[Variable]) -> list[Variable]:
     variables = list(var_list)
-    for var in variables:
-        if not isinstance(var, Variable):
-            raise TypeError(f"var_list holds Variables, but received {type(var).__name__}")
+    expect_variables(variables, "var_list holds Variables, but received")
     return variables
 
 

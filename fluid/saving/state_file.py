@@ -13,17 +13,20 @@ import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import Literal, TypeAlias, cast
 
 import numpy as np
 
 from compiler.ir.types import Array, DType
 from runtime.files.checkpoint import CheckpointError
 
-__all__ = ["dump_state", "load_state", "load_tables"]
+__all__ = ["StateValue", "dump_state", "load_state", "load_tables"]
 
 
-def load_state(data: bytes, where: str) -> dict[str, Any]:
+StateValue: TypeAlias = Array | dict[str, str]
+
+
+def load_state(data: bytes, where: str) -> dict[str, StateValue]:
     """Read a dict of arrays from the bytes of a file; later releases add dicts of strings.
 
     Raises CheckpointError, with the file's name, for anything else.
@@ -35,7 +38,7 @@ def load_state(data: bytes, where: str) -> dict[str, Any]:
     return {_text(name, where): _value(value, f"{where} ({name})") for name, value in state.items()}
 
 
-def load_tables(data: bytes, where: str) -> dict[str, Any]:
+def load_tables(data: bytes, where: str) -> dict[str, object]:
     r"""Read a dict of arrays, strings and lists from the bytes of a file, as data sets store them.
 
     Names may be bytes, as in files of Python 2. Raises CheckpointError for anything else.
@@ -49,25 +52,26 @@ def load_tables(data: bytes, where: str) -> dict[str, Any]:
     return dict(zip((_text(name, where) for name in names), arrays, strict=True))
 
 
-def _read(data: bytes, where: str) -> dict[Any, Any]:
+def _read(data: bytes, where: str) -> dict[object, object]:
     try:
         state = _Machine(2 * len(data)).run(data)
     except (ValueError, TypeError, LookupError, AttributeError) as error:
         raise CheckpointError(f"{where} is not a file of named arrays: {error}") from error
     if not isinstance(state, dict):
         raise CheckpointError(f"{where}: expected arrays by name, got {type(state).__name__}")
-    return state
+    return cast(dict[object, object], state)
 
 
-def _text(value: Any, where: str) -> str:
+def _text(value: object, where: str) -> str:
     if not isinstance(value, str):
         raise CheckpointError(f"{where}: expected a string, got {type(value).__name__}")
     return value
 
 
-def _value(value: Any, where: str) -> Array | dict[str, str]:
+def _value(value: object, where: str) -> StateValue:
     if isinstance(value, dict):
-        return {_text(name, where): _text(text, where) for name, text in value.items()}
+        texts = cast(dict[object, object], value)
+        return {_text(name, where): _text(text, where) for name, text in texts.items()}
     if not isinstance(value, _Shell) or value.array is None:
         raise CheckpointError(f"{where}: expected an array, got {type(value).__name__}")
     return value.array
@@ -81,10 +85,10 @@ class _Type:
     """A NumPy dtype under construction."""
 
     code: str
-    order: str = "="
+    order: Literal["<", ">", "=", "|"] = "="
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> np.dtype[np.generic]:
         """The finished dtype; raises TypeError for one that fluid does not have."""
         native = np.dtype(self.code).newbyteorder("=")
         return DType.of(native).numpy.newbyteorder(self.order)
@@ -103,10 +107,18 @@ def _encoded(text: str, codec: str) -> bytes:
     return text.encode(codec)
 
 
-_CALLS: dict[str, Callable[..., Any]] = {
-    "numpy.core.multiarray _reconstruct": lambda *_: _Shell(),
-    "numpy._core.multiarray _reconstruct": lambda *_: _Shell(),
-    "numpy dtype": lambda code, *_: _Type(code),
+def _type(code: str, *_: object) -> _Type:
+    return _Type(code)
+
+
+def _shell(*_: object) -> _Shell:
+    return _Shell()
+
+
+_CALLS: dict[str, Callable[..., object]] = {
+    "numpy.core.multiarray _reconstruct": _shell,
+    "numpy._core.multiarray _reconstruct": _shell,
+    "numpy dtype": _type,
     "_codecs encode": _encoded,
     "__builtin__ bytes": bytes,
     "builtins bytes": bytes,
@@ -122,6 +134,10 @@ _LITERALS = set(
 _MARK = object()
 
 
+ArrayState: TypeAlias = tuple[tuple[int, ...], _Type, bool, str | bytes]
+"""The state of an array: its shape, its dtype, whether its order is Fortran's, its data."""
+
+
 class _Machine:
     """The restricted pickle machine, with its stack and memo.
 
@@ -131,16 +147,16 @@ class _Machine:
 
     def __init__(self, left: int) -> None:
         self.left = left
-        self.stack: list[Any] = []
-        self.memo: dict[int, Any] = {}
+        self.stack: list[object] = []
+        self.memo: dict[object, object] = {}
 
-    def run(self, data: bytes) -> Any:
+    def run(self, data: bytes) -> object:
         """Run the pickle; returns the resulting object."""
         for opcode, argument, _ in pickletools.genops(data):
             self.step(opcode.name, argument)
         return self.stack.pop()
 
-    def step(self, name: str, argument: Any) -> None:
+    def step(self, name: str, argument: object) -> None:
         """Execute an opcode; raises ValueError for one that dicts of arrays do not need."""
         if name in _LITERALS:
             self.stack.append(argument)
@@ -151,32 +167,34 @@ class _Machine:
         else:
             raise ValueError(f"it takes the step {name}")
 
-    def pop(self, count: int) -> list[Any]:
+    def pop(self, count: int) -> list[object]:
         """Pop the topmost items."""
         return [self.stack.pop() for _ in range(count)][::-1]
 
-    def pop_to_mark(self) -> list[Any]:
+    def pop_to_mark(self) -> list[object]:
         """Pop the items above the last mark."""
         index = len(self.stack) - 1 - self.stack[::-1].index(_MARK)
         items = self.stack[index + 1 :]
         del self.stack[index:]
         return items
 
-    def join(self, items: list[Any]) -> None:
+    def join(self, items: list[object]) -> None:
         """Push a tuple of the items."""
         self.stack.append(tuple(items))
 
-    def add(self, items: list[Any]) -> None:
+    def add(self, items: list[object]) -> None:
         """Add alternating keys and values to the dict on top."""
-        if not isinstance(self.stack[-1], dict):
+        top = self.stack[-1]
+        if not isinstance(top, dict):
             raise ValueError("it adds items to something other than a dict")
-        self.stack[-1].update(zip(items[::2], items[1::2], strict=True))
+        cast(dict[object, object], top).update(zip(items[::2], items[1::2], strict=True))
 
-    def extend(self, items: list[Any]) -> None:
+    def extend(self, items: list[object]) -> None:
         """Add items to the list on top."""
-        if not isinstance(self.stack[-1], list):
+        top = self.stack[-1]
+        if not isinstance(top, list):
             raise ValueError("it adds items to something other than a list")
-        self.stack[-1].extend(items)
+        cast(list[object], top).extend(items)
 
     def name(self, name: str) -> None:
         """Push a global, if it is one that arrays need."""
@@ -187,7 +205,7 @@ class _Machine:
     def call(self) -> None:
         """Replace a global and its arguments by the result of the call."""
         name, arguments = self.pop(2)
-        result = _CALLS[name](*arguments)
+        result = _CALLS[cast(str, name)](*cast(tuple[object, ...], arguments))
         self.spend(len(result) if isinstance(result, bytes) else 0)
         self.stack.append(result)
 
@@ -199,16 +217,18 @@ class _Machine:
 
     def build(self) -> None:
         """Set the byte order of a dtype, or the data of an array."""
-        target, state = self.pop(2)
+        target, fields = self.pop(2)
+        state = cast(tuple[object, ...], fields)
         if isinstance(target, _Type):
-            target.order = state[1]
+            target.order = cast(Literal["<", ">", "=", "|"], state[1])
         elif isinstance(target, _Shell):
-            target.array = self.array(*state[1:])
+            _, *data = state
+            target.array = self.array(*cast(ArrayState, tuple(data)))
         else:
             raise ValueError(f"it sets the state of {target!r}")
         self.stack.append(target)
 
-    def array(self, shape: tuple[int, ...], kind: _Type, fortran: bool, data: Any) -> Array:
+    def array(self, shape: tuple[int, ...], kind: _Type, fortran: bool, data: str | bytes) -> Array:
         """An array with a copy of the data."""
         raw = data.encode("latin1") if isinstance(data, str) else data
         if math.prod(shape) * kind.dtype.itemsize != len(raw):
@@ -218,7 +238,7 @@ class _Machine:
         return np.array(view, view.dtype.newbyteorder("="), order="C")
 
 
-_STEPS: dict[str, Callable[[_Machine, Any], object]] = {
+_STEPS: dict[str, Callable[[_Machine, object], object]] = {
     "PROTO": lambda machine, _: None,
     "FRAME": lambda machine, _: None,
     "STOP": lambda machine, _: None,
@@ -238,8 +258,8 @@ _STEPS: dict[str, Callable[[_Machine, Any], object]] = {
     "MEMOIZE": lambda machine, _: machine.memo.update({len(machine.memo): machine.stack[-1]}),
     "BINGET": lambda machine, index: machine.stack.append(machine.memo[index]),
     "LONG_BINGET": lambda machine, index: machine.stack.append(machine.memo[index]),
-    "GLOBAL": lambda machine, name: machine.name(name),
-    "STACK_GLOBAL": lambda machine, _: machine.name(" ".join(machine.pop(2))),
+    "GLOBAL": lambda machine, name: machine.name(cast(str, name)),
+    "STACK_GLOBAL": lambda machine, _: machine.name(" ".join(cast(list[str], machine.pop(2)))),
     "REDUCE": lambda machine, _: machine.call(),
     "BUILD": lambda machine, _: machine.build(),
 }
@@ -272,10 +292,10 @@ class _Writer:
 
     def __init__(self) -> None:
         self.out = bytearray(b"\x80\x02")
-        self.memo: dict[Any, int] = {}
+        self.memo: dict[object, int] = {}
         self.count = 0
 
-    def put(self, step: bytes, key: Any) -> None:
+    def put(self, step: bytes, key: object) -> None:
         """Write an opcode and memoize its result under a key, if it may be used again."""
         if key is not None:
             self.memo[key] = self.count
@@ -283,7 +303,7 @@ class _Writer:
         self.out += step + (b"q%c" % index if index < 256 else b"r" + struct.pack("<I", index))
         self.count += 1
 
-    def got(self, key: Any) -> bool:
+    def got(self, key: object) -> bool:
         """Whether a result is memoized under a key; if so, it is fetched."""
         index = self.memo.get(key)
         if index is not None:
@@ -337,7 +357,7 @@ class _Writer:
         self.put(b"\x86", None)
         self.put(b"R", key)
 
-    def dtype(self, dtype: np.dtype[Any]) -> None:
+    def dtype(self, dtype: np.dtype[np.generic]) -> None:
         """Write a dtype."""
         if self.got(dtype):
             return

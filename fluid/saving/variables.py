@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypeGuard, cast
 
 from compiler.ir.program import VarKind
+from compiler.ir.types import Array
 from fluid.executor import Executor, fetch_var
 from fluid.framework import Parameter, Program, Variable, default_main_program
 
@@ -21,7 +22,7 @@ __all__ = [
 _NEVER_SAVED = (VarKind.FEED, VarKind.FETCH, VarKind.READER)
 
 
-def is_parameter(var: Variable) -> bool:
+def is_parameter(var: Variable) -> TypeGuard[Parameter]:
     """True for parameters, including the running statistics stored with them."""
     return isinstance(var, Parameter)
 
@@ -36,18 +37,18 @@ def is_belong_to_optimizer(var: Variable) -> bool:
     return is_persistable(var) and not is_parameter(var) and not var.need_check_feed
 
 
-def get_parameter_value(para: Variable, executor: Executor) -> Any:
+def get_parameter_value(para: Variable, executor: Executor) -> Array:
     """A copy of a parameter's array in the global scope; `executor` is not used.
 
     Raises AssertionError for a variable that is not a parameter or has no value yet.
     """
     assert is_parameter(para), "The input variable is not parameter."
-    return fetch_var(para.name)
+    return cast(Array, fetch_var(para.name))
 
 
 def get_parameter_value_by_name(
     name: str, executor: Executor, program: Program | None = None
-) -> Any:
+) -> Array:
     """`get_parameter_value` by name in a program, by default the main program."""
     parameter = (program or default_main_program()).global_block().var(name)
     return get_parameter_value(parameter, executor)

@@ -155,12 +155,17 @@ class LoDTensor(ElementVersions):
         self._read_back()
         return [0] if self._array is None else list(self._array.shape)
 
-    def _dtype(self) -> VarTypeId:
-        """The dtype as numbered in files; CompileError while empty."""
+    @property
+    def element(self) -> DType:
+        """The element type; CompileError while empty."""
         self._read_back()
         if self._array is None:
             raise CompileError("an empty LoDTensor has no element type: call set first")
-        return VarTypeId(DType.of(self._array.dtype).code)
+        return DType.of(self._array.dtype)
+
+    def _dtype(self) -> VarTypeId:
+        """The dtype as numbered in files; CompileError while empty."""
+        return VarTypeId(self.element.code)
 
     def is_initialized(self) -> bool:
         """Whether anything was set."""

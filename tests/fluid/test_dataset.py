@@ -105,9 +105,9 @@ def test_several_processes_read_every_sample_and_the_result_is_one(tmp_path):
     runs = []
     for _ in range(2):
         dataset = make("QueueDataset", variables, files, threads=3)
-        seen = [feed["label"].shape[0] for feed in dataset._feeds()]
+        seen = [feed["label"].shape[0] for feed in dataset.feeds()]
         assert sum(seen) == 62
-        runs.append([feed["dense"].sum() for feed in dataset._feeds()])
+        runs.append([feed["dense"].sum() for feed in dataset.feeds()])
     assert runs[0] == runs[1]
 
 
@@ -118,7 +118,7 @@ def test_samples_in_memory_are_shuffled(tmp_path, capsys):
     assert dataset.get_memory_data_size() == dataset.get_shuffle_data_size() == 62
 
     def order():
-        return np.concatenate([feed["dense"] for feed in dataset._feeds()])
+        return np.concatenate([feed["dense"] for feed in dataset.feeds()])
 
     before = order()
     dataset.local_shuffle()
@@ -152,7 +152,7 @@ def test_zeros_of_slots_of_any_length_are_left_out_in_memory(tmp_path, kind, ids
     dataset = make(kind, variables, [str(tmp_path / "part")])
     if kind == "InMemoryDataset":
         dataset.load_into_memory()
-    (feed,) = dataset._feeds()
+    (feed,) = dataset.feeds()
     for name, rows in (("a", ids), ("f", floats)):
         assert feed[name].recursive_sequence_lengths() == [[len(row) for row in rows]]
         result = np.array(feed[name]).ravel()
@@ -212,7 +212,7 @@ def test_a_pipe_command_makes_the_lines(tmp_path):
     )
     dataset = make("QueueDataset", [x, y], [str(tmp_path / "raw.csv")])
     dataset.set_pipe_command(f"{sys.executable} {script}")
-    (feed,) = dataset._feeds()
+    (feed,) = dataset.feeds()
     assert feed["x"].tolist() == [[1.5, 2], [3, 4]]
     assert feed["y"].tolist() == [[7], [8]] and feed["y"].dtype == np.int64
 
@@ -236,7 +236,7 @@ def test_a_wrong_line_is_named(tmp_path, line, message):
     path = tmp_path / "part"
     path.write_text("1 1 2 0.5 1 1 1\n" + line + "\n")
     with pytest.raises(ValueError, match="line 2") as error:
-        list(make("QueueDataset", variables, [str(path)])._feeds())
+        list(make("QueueDataset", variables, [str(path)]).feeds())
     assert message in str(error.value)
 
 
@@ -245,7 +245,7 @@ def test_a_command_that_fails_is_named(tmp_path):
     dataset = make("QueueDataset", variables, write_files(tmp_path))
     dataset.set_pipe_command("exit 3")
     with pytest.raises(RuntimeError, match=r"`exit 3` ended with 3 on .*part-0"):
-        list(dataset._feeds())
+        list(dataset.feeds())
 
 
 def test_what_a_dataset_needs():

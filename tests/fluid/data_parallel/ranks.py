@@ -108,7 +108,7 @@ def parallel_step(training: Training, rank: int, ranks: int) -> tuple[Any, Any]:
         trainer_id=rank,
         scope=training.scope,
     )
-    devices = runner._program._runner(training.scope, fluid.CPUPlace()).devices
+    devices = runner._program.runner(training.scope, fluid.CPUPlace()).devices
     rings = devices.pool().rings if ranks > 1 else None
     return lambda feed: runner.run([training.loss.name], feed)[0], rings
 
