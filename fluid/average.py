@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
 
 import numpy as np
 
 from fluid.metrics import is_number
+from fluid.recording.annotations import Array
 
 __all__ = ["WeightedAverage"]
 
@@ -25,22 +25,21 @@ class WeightedAverage:
 
     def reset(self) -> None:
         """Reset the sums."""
-        self.numerator: Any = None
-        self.denominator: Any = None
+        self.numerator: float | Array | None = None
+        self.denominator: float | None = None
 
-    def add(self, value: Any, weight: Any) -> None:
+    def add(self, value: float | Array, weight: float) -> None:
         """Add a value with its weight; ValueError for other types."""
         if not is_number(value) and not isinstance(value, np.ndarray):
             kind = type(value).__name__
             raise ValueError(f"The 'value' must be a number or a numpy ndarray, not {kind}")
         if not is_number(weight):
             raise ValueError(f"The 'weight' must be a number, not {type(weight).__name__}")
-        empty = self.numerator is None
-        self.numerator = value * weight + (0 if empty else self.numerator)
-        self.denominator = weight + (0 if empty else self.denominator)
+        self.numerator = value * weight + (0 if self.numerator is None else self.numerator)
+        self.denominator = weight + (self.denominator or 0)
 
-    def eval(self) -> Any:
+    def eval(self) -> float | Array:
         """Return the weighted mean; ValueError without values."""
-        if self.numerator is None:
+        if self.numerator is None or self.denominator is None:
             raise ValueError("There is no data to be averaged in WeightedAverage.")
         return self.numerator / self.denominator

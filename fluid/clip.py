@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 
 from compiler.ir.autodiff.append_backward import PART
 from fluid import layers
-from fluid.framework import Parameter, Program, Variable, default_main_program, name_scope
+from fluid.framework import Block, Parameter, Program, Variable, default_main_program, name_scope
+from fluid.recording.annotations import AttributeValue
 from fluid.recording.arguments import typed
 from fluid.recording.var_types import VarDesc
+from fluid.recording.variable import AbstractBlock, ParameterAndGradient
 
 __all__ = [
     "ErrorClipByValue",
@@ -21,14 +23,19 @@ __all__ = [
     "set_gradient_clip",
 ]
 
-Pairs = list[tuple[Any, Any]]
+Pair = tuple[Parameter, Variable]
+Pairs = list[Pair]
 """Parameters with their gradients; a gradient may be None."""
 
 
 class BaseErrorClipAttr:
     """Base class of error clips, which clip the gradient of one variable."""
 
-    def _append_clip_op(self, block: Any, grad_name: str) -> None:
+    def append_clip_op(self, block: AbstractBlock, grad_name: str) -> None:
+        """Append the ops that clip a gradient."""
+        self._append_clip_op(block, grad_name)
+
+    def _append_clip_op(self, block: AbstractBlock, grad_name: str) -> None:
         raise NotImplementedError(f"{type(self).__name__} does not define _append_clip_op")
 
 
@@ -43,7 +50,7 @@ class ErrorClipByValue(BaseErrorClipAttr):
     def __str__(self) -> str:
         return f"ByValue, min={self.min:f}, max={self.max:f}"
 
-    def _append_clip_op(self, block: Any, grad_name: str) -> None:
+    def _append_clip_op(self, block: AbstractBlock, grad_name: str) -> None:
         with block.program.backward_role_guard():
             block.append_op(
                 "clip",
@@ -53,20 +60,20 @@ class ErrorClipByValue(BaseErrorClipAttr):
             )
 
 
-def error_clip_callback(block: Any, context: dict[str, Any]) -> None:
+def error_clip_callback(block: AbstractBlock, context: Mapping[str, AttributeValue]) -> None:
     """Clip each gradient that the last op completed if its variable has an error clip.
 
     Raises TypeError if the attribute is no error clip.
     """
     for gradient in context["__current_op_desc__"].output_arg_names():
         variable = block.find_var_recursive(context.get(gradient, ""))
-        error_clip = getattr(variable, "error_clip", None)
-        if error_clip is None or PART in gradient:
+        error_clip = None if variable is None else variable.error_clip
+        if variable is None or error_clip is None or PART in gradient:
             continue
         if not isinstance(error_clip, BaseErrorClipAttr):
             kind = type(error_clip).__name__
             raise TypeError(f"error_clip of {variable.name!r} must be an ErrorClip, not {kind}")
-        error_clip._append_clip_op(block, gradient)
+        error_clip.append_clip_op(block, gradient)
 
 
 class GradientClipBase:
@@ -79,7 +86,7 @@ class GradientClipBase:
     def __init__(self, need_clip: Callable[[Parameter], bool] | None = None) -> None:
         self._need_clip_func = need_clip
 
-    def __call__(self, params_grads: Iterable[tuple[Any, Any]]) -> Pairs:
+    def __call__(self, params_grads: Iterable[ParameterAndGradient]) -> Pairs:
         """Return the pairs with clipped gradients; pairs without a gradient are omitted."""
         pairs = [(param, grad) for param, grad in params_grads if grad is not None]
         if any(param.gradient_clip_attr is not None for param, _ in pairs):
@@ -88,17 +95,18 @@ class GradientClipBase:
                 stacklevel=2,
             )
         with name_scope("gradient_clip"):
-            return self._clip(pairs)
+            return self.clipped_pairs(pairs)
 
     def _needed(self, param: Parameter) -> bool:
         return self._need_clip_func is None or self._need_clip_func(param)
 
-    def _clip(self, pairs: Pairs, beforehand: bool = False) -> Pairs:
+    def clipped_pairs(self, pairs: Pairs, beforehand: bool = False) -> Pairs:
+        """Return the pairs with clipped gradients."""
         return [self._clip_pair(param, grad, self._clipped) for param, grad in pairs]
 
     def _clip_pair(
-        self, param: Any, grad: Any, clipped: Callable[[Variable], Variable]
-    ) -> tuple[Any, Any]:
+        self, param: Parameter, grad: Variable, clipped: Callable[[Variable], Variable]
+    ) -> Pair:
         """Return the parameter with its clipped gradient, if it needs clipping."""
         if not self._needed(param):
             return param, grad
@@ -167,7 +175,7 @@ class GradientClipByGlobalNorm(GradientClipBase):
     def __str__(self) -> str:
         return f"Gradient Clip By GlobalNorm, global_norm={self.clip_norm:f}"
 
-    def _clip(self, pairs: Pairs, beforehand: bool = False) -> Pairs:
+    def clipped_pairs(self, pairs: Pairs, beforehand: bool = False) -> Pairs:
         """Return the scaled pairs; if `beforehand`, the clip norm is appended before the global
         norm.
         """
@@ -183,12 +191,12 @@ class GradientClipByGlobalNorm(GradientClipBase):
         rescale = functools.partial(layers.elementwise_mul, y=factor)
         return [self._clip_pair(param, grad, rescale) for param, grad in pairs]
 
-    def _limit(self, pair: tuple[Any, Any]) -> Variable:
+    def _limit(self, pair: Pair) -> Variable:
         with _update_guard(*pair):
             return layers.fill_constant([1], "float32", self.clip_norm)
 
 
-def _square(param: Any, grad: Any) -> Variable:
+def _square(param: Parameter, grad: Variable) -> Variable:
     """Return the sum of a gradient's squares; duplicate rows of a sparse one are merged."""
     with _update_guard(param, grad):
         if grad.type == VarDesc.VarType.SELECTED_ROWS:
@@ -221,44 +229,50 @@ def set_gradient_clip(
         if not isinstance(param, Parameter):
             raise TypeError(f"param_list takes Parameters or names, not {type(param).__name__}")
     for param in params:
-        param.gradient_clip_attr = clip
+        vars(param)["gradient_clip_attr"] = clip
 
 
-def append_gradient_clip_ops(params_grads: Iterable[tuple[Any, Any]]) -> Pairs:
+def append_gradient_clip_ops(params_grads: Iterable[ParameterAndGradient]) -> Pairs:
     """Append the clips set by `set_gradient_clip`; the pairs keep their order.
 
     Global norms are computed per group: parameters whose clips have the same `group_name`. Raises
     ValueError if clips of a group differ in their norm.
     """
     pairs = [(param, grad) for param, grad in params_grads if grad is not None]
-    clips = {_group(param.gradient_clip_attr): param.gradient_clip_attr for param, _ in pairs}
-    clips.pop(None, None)
-    renewed: dict[str, Any] = {}
+    clips = {_group(clip): clip for clip in (_clip_of(param) for param, _ in pairs) if clip}
+    renewed: dict[str, Variable] = {}
     with name_scope("gradient_clip_@CLIP"):
         for group, clip in clips.items():
-            members = [pair for pair in pairs if _group(pair[0].gradient_clip_attr) == group]
-            _check_group(clip, members)
-            renewed |= {param.name: grad for param, grad in clip._clip(members, True)}
+            members = [pair for pair in pairs if _group(_clip_of(pair[0])) == group]
+            _check_group(members)
+            renewed |= {param.name: grad for param, grad in clip.clipped_pairs(members, True)}
     return [(param, renewed.get(param.name, grad)) for param, grad in pairs]
 
 
-def _group(clip: GradientClipBase | None) -> Any:
+def _clip_of(param: Parameter) -> GradientClipBase | None:
+    clip = param.gradient_clip_attr
+    return clip if isinstance(clip, GradientClipBase) else None
+
+
+def _group(clip: GradientClipBase | None) -> GradientClipBase | str | None:
     """Return the key by which clips are grouped."""
     return clip.group_name if isinstance(clip, GradientClipByGlobalNorm) else clip
 
 
-def _check_group(clip: Any, members: Pairs) -> None:
-    norms = {getattr(param.gradient_clip_attr, "clip_norm", None) for param, _ in members}
-    if len(norms) > 1:
-        raise ValueError(f"all clips of group {clip.group_name!r} should have one 'clip_norm'")
+def _check_group(members: Pairs) -> None:
+    clips = [_clip_of(param) for param, _ in members]
+    of_group = [clip for clip in clips if isinstance(clip, GradientClipByGlobalNorm)]
+    if len({clip.clip_norm for clip in of_group}) > 1:
+        name = of_group[0].group_name
+        raise ValueError(f"all clips of group {name!r} should have one 'clip_norm'")
 
 
-def _update_guard(param: Any, grad: Any) -> Any:
+def _update_guard(param: Parameter, grad: Variable) -> AbstractContextManager[None]:
     """Context manager in which appended ops belong to the update of this parameter."""
     return param.block.program.optimized_guard([param, grad])
 
 
-def correct_role_vars(block: Any, start: int, params_grads: Pairs) -> None:
+def correct_role_vars(block: Block, start: int, params_grads: Iterable[Pair]) -> None:
     """Set the role variables of clip ops, from index `start`, to the final gradients."""
     used = {param.name: grad.name for param, grad in params_grads}
     for op in block.ops[start:]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from fluid.framework import Variable
 from fluid.layer_helper import LayerHelper
+from fluid.recording.annotations import DTypeLike
 from fluid.recording.arguments import typed
 from fluid.recording.atomic import atomic
 
@@ -16,7 +16,7 @@ __all__ = ["data"]
 @typed
 @atomic
 def data(
-    name: str, shape: Sequence[int | None], dtype: Any = "float32", lod_level: int = 0
+    name: str, shape: Sequence[int | None], dtype: DTypeLike = "float32", lod_level: int = 0
 ) -> Variable:
     """Declare a variable to feed with exactly this shape; None and -1 mean any size.
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from fluid import layers, unique_name
-from fluid.framework import Program, Variable, program_guard
+from fluid.executor import Executor
+from fluid.framework import Block, Program, Variable, program_guard
 from fluid.layer_helper import LayerHelper
 from fluid.metrics import detection_map
+from fluid.recording.annotations import Array
 
 __all__ = ["ChunkEvaluator", "DetectionMAP", "EditDistance"]
 
@@ -31,7 +32,7 @@ class Evaluator:
     current block is not the root.
     """
 
-    def __init__(self, name: str, **kwargs: Any) -> None:
+    def __init__(self, name: str, **kwargs: object) -> None:
         _warn(type(self).__name__)
         self.states: list[Variable] = []
         self.metrics: list[Variable] = []
@@ -53,7 +54,7 @@ class Evaluator:
         layers.sums([state, of_batch], out=state)
         return state
 
-    def _sums(self, executor: Any, eval_program: Program | None) -> list[Any]:
+    def _sums(self, executor: Executor, eval_program: Program | None) -> list[Array]:
         """Return the values of the states, as arrays [1]."""
         program = Program() if eval_program is None else eval_program
         with program_guard(program):
@@ -61,7 +62,7 @@ class Evaluator:
             copies = [layers.assign(_here(block, state)) for state in self.states]
         return executor.run(program, fetch_list=copies)
 
-    def reset(self, executor: Any, reset_program: Program | None = None) -> None:
+    def reset(self, executor: Executor, reset_program: Program | None = None) -> None:
         """Fill all states with 0, by running ops in `reset_program`."""
         program = Program() if reset_program is None else reset_program
         with program_guard(program):
@@ -70,12 +71,12 @@ class Evaluator:
                 layers.fill_constant([1], var.dtype, 0.0, out=var)
         executor.run(program)
 
-    def eval(self, executor: Any, eval_program: Program | None = None) -> Any:
+    def eval(self, executor: Executor, eval_program: Program | None = None) -> object:
         """Return the metric over all batches; NotImplementedError unless overridden."""
         raise NotImplementedError(f"{type(self).__name__} must implement eval")
 
 
-def _here(block: Any, state: Variable) -> Variable:
+def _here(block: Block, state: Variable) -> Variable:
     return block.clone_variable(state)
 
 
@@ -88,7 +89,7 @@ class ChunkEvaluator(Evaluator):
         label: Variable,
         chunk_scheme: str,
         num_chunk_types: int,
-        excluded_chunk_types: Any = None,
+        excluded_chunk_types: Sequence[int] | None = None,
     ) -> None:
         super().__init__("chunk_eval")
         scheme = chunk_scheme, num_chunk_types, excluded_chunk_types
@@ -98,7 +99,9 @@ class ChunkEvaluator(Evaluator):
         self.num_correct_chunks = self._adding("num_correct_chunks", "int64", correct)
         self.metrics.extend(shares)
 
-    def eval(self, executor: Any, eval_program: Program | None = None) -> tuple[Any, Any, Any]:
+    def eval(
+        self, executor: Executor, eval_program: Program | None = None
+    ) -> tuple[Array, Array, Array]:
         """Return precision, recall and F1 of all batches: [1] float32 each."""
         inferred, real, correct = (int(total[0]) for total in self._sums(executor, eval_program))
         precision = correct / inferred if inferred else 0.0
@@ -112,7 +115,11 @@ class EditDistance(Evaluator):
     """Mean edit distance and sequence error rate; see `layers.edit_distance`."""
 
     def __init__(
-        self, input: Variable, label: Variable, ignored_tokens: Any = None, **kwargs: Any
+        self,
+        input: Variable,
+        label: Variable,
+        ignored_tokens: Sequence[int] | None = None,
+        **kwargs: object,
     ) -> None:
         super().__init__("edit_distance", **kwargs)
         distances, count = layers.edit_distance(input, label, ignored_tokens=ignored_tokens)
@@ -125,7 +132,7 @@ class EditDistance(Evaluator):
         self.instance_error = self._adding("instance_error", "int64", wrong)
         self.metrics += [total, wrong]
 
-    def eval(self, executor: Any, eval_program: Program | None = None) -> tuple[Any, Any]:
+    def eval(self, executor: Executor, eval_program: Program | None = None) -> tuple[Array, Array]:
         """Return the mean distance and the sequence error rate of all batches: [1] float32 each."""
         total, count, wrong = self._sums(executor, eval_program)
         return (total / count).astype(np.float32), (wrong / count).astype(np.float32)

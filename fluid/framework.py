@@ -87,8 +87,12 @@ _dygraph_tracer = current_state.dygraph_tracer
 class Reader(Protocol):
     """A reader whose batches are the values of variables."""
 
-    names: Sequence[str]
     drop_last: bool
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The names of the variables."""
+        ...
 
     def next_batch(self) -> Sequence[object]:
         """The next value of each variable; EOFException after the last."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from fluid.framework import Variable
 from fluid.layers.mathematics.indexing import one_hot_rows
 from fluid.layers.recommending.lookup import append_lookup, lookup_attributes
+from fluid.param_attr import ParamAttrLike
+from fluid.recording.annotations import DTypeLike
 from fluid.recording.arguments import typed
 from fluid.recording.atomic import atomic
 
@@ -22,8 +23,8 @@ def embedding(
     is_sparse: bool = False,
     is_distributed: bool = False,
     padding_idx: int | None = None,
-    param_attr: Any = None,
-    dtype: Any = "float32",
+    param_attr: ParamAttrLike = None,
+    dtype: DTypeLike = "float32",
 ) -> Variable:
     """Look up rows of a new parameter of shape `size` [rows, width].
 

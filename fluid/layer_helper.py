@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Sequence
-from typing import Unpack
+from typing import Unpack, overload
 
 from compiler.support.tracebacks import entry_point
 from fluid import unique_name
@@ -139,6 +139,28 @@ class LayerHelper:
 
     # ---- variables
 
+    @overload
+    def create_parameter(
+        self,
+        attr: ParamAttr | list[OneAttr],
+        shape: Sequence[int],
+        dtype: DTypeLike,
+        is_bias: bool = False,
+        default_initializer: Initializer | None = None,
+        stop_gradient: bool = False,
+        type: int = VarDesc.VarType.LOD_TENSOR,
+    ) -> Variable: ...
+    @overload
+    def create_parameter(
+        self,
+        attr: ParamAttrLike,
+        shape: Sequence[int],
+        dtype: DTypeLike,
+        is_bias: bool = False,
+        default_initializer: Initializer | None = None,
+        stop_gradient: bool = False,
+        type: int = VarDesc.VarType.LOD_TENSOR,
+    ) -> Variable | None: ...
     @entry_point
     def create_parameter(
         self,

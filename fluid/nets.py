@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, TypeVar, cast
 
 from fluid import layers
 from fluid.framework import Variable
-from fluid.recording.arguments import typed
+from fluid.param_attr import ParamAttrLike
+from fluid.recording.annotations import IntOrInts
+from fluid.recording.arguments import UNCHECKED, is_list, typed
 from fluid.recording.atomic import atomic
 from fluid.recording.checks import FLOATS, check_variable_and_dtype
 
@@ -19,6 +21,11 @@ __all__ = [
     "simple_img_conv_pool",
 ]
 
+T = TypeVar("T")
+
+Padding = Annotated[int | str | Sequence[IntOrInts], UNCHECKED]
+"""The padding of a convolution or of pooling, see `fluid.layers.conv2d`."""
+
 
 @typed
 @atomic
@@ -28,15 +35,15 @@ def simple_img_conv_pool(
     filter_size: int | Sequence[int],
     pool_size: int | Sequence[int],
     pool_stride: int | Sequence[int],
-    pool_padding: Any = 0,
+    pool_padding: Padding = 0,
     pool_type: str = "max",
     global_pooling: bool = False,
     conv_stride: int | Sequence[int] = 1,
-    conv_padding: Any = 0,
+    conv_padding: Padding = 0,
     conv_dilation: int | Sequence[int] = 1,
     conv_groups: int = 1,
-    param_attr: Any = None,
-    bias_attr: Any = None,
+    param_attr: ParamAttrLike = None,
+    bias_attr: ParamAttrLike = None,
     act: str | None = None,
     use_cudnn: bool = True,
 ) -> Variable:
@@ -71,10 +78,10 @@ def img_conv_group(
     input: Variable,
     conv_num_filter: Sequence[int],
     pool_size: int | Sequence[int],
-    conv_padding: Any = 1,
-    conv_filter_size: Any = 3,
+    conv_padding: Padding = 1,
+    conv_filter_size: IntOrInts = 3,
     conv_act: str | None = None,
-    param_attr: Any = None,
+    param_attr: ParamAttrLike = None,
     conv_with_batchnorm: bool | Sequence[bool] = False,
     conv_batchnorm_drop_rate: float | Sequence[float] = 0.0,
     pool_stride: int | Sequence[int] = 1,
@@ -88,23 +95,22 @@ def img_conv_group(
     lengths.
     """
     count = len(conv_num_filter)
-    columns = [conv_num_filter, conv_filter_size, conv_padding, param_attr]
-    columns += [conv_with_batchnorm, conv_batchnorm_drop_rate]
-    rows = zip(*(_repeat(column, count) for column in columns), strict=True)
+    rows = zip(
+        _repeat(conv_num_filter, count),
+        _repeat(conv_filter_size, count),
+        _repeat(conv_padding, count),
+        _repeat(param_attr, count),
+        _repeat(conv_with_batchnorm, count),
+        _repeat(conv_batchnorm_drop_rate, count),
+        strict=True,
+    )
     out = input
     for filters, size, padding, attr, normalised, drop_rate in rows:
+        act = None if normalised else conv_act
         out = layers.conv2d(
-            out,
-            filters,
-            size,
-            padding=padding,
-            param_attr=attr,
-            act=None if normalised else conv_act,
-            use_cudnn=use_cudnn,
+            out, filters, size, padding=padding, param_attr=attr, act=act, use_cudnn=use_cudnn
         )
-        if normalised:
-            out = layers.batch_norm(out, act=conv_act)
-            out = layers.dropout(out, drop_rate) if abs(drop_rate) > 1e-5 else out
+        out = _normalised(out, conv_act, drop_rate) if normalised else out
     return layers.pool2d(
         out,
         pool_size=pool_size,
@@ -114,13 +120,18 @@ def img_conv_group(
     )
 
 
-def _repeat(value: Any, count: int) -> list[Any]:
+def _normalised(input: Variable, act: str | None, drop_rate: float) -> Variable:
+    out = layers.batch_norm(input, act=act)
+    return layers.dropout(out, drop_rate) if abs(drop_rate) > 1e-5 else out
+
+
+def _repeat(value: T | Sequence[T], count: int) -> list[T]:
     """Return a list of `count` entries unchanged; repeat anything else `count` times."""
-    if not isinstance(value, list | tuple):
-        return [value] * count
+    if not is_list(value):
+        return [cast(T, value)] * count
     if len(value) != count:
         raise ValueError(f"img_conv_group has {count} convolutions, but {value!r} has {len(value)}")
-    return list(value)
+    return cast(list[T], list(value))
 
 
 @typed
@@ -129,10 +140,10 @@ def sequence_conv_pool(
     input: Variable,
     num_filters: int,
     filter_size: int,
-    param_attr: Any = None,
+    param_attr: ParamAttrLike = None,
     act: str | None = "sigmoid",
     pool_type: str = "max",
-    bias_attr: Any = None,
+    bias_attr: ParamAttrLike = None,
 ) -> Variable:
     """Sequence convolution with activation, followed by pooling: [count, num_filters]."""
     check_variable_and_dtype(input, "input", ("float32", "float64"), "sequence_conv_pool")

@@ -28,6 +28,11 @@ class WeightDecayRegularizer:
     def __init__(self, regularization_coeff: float = 0.0) -> None:
         self._regularization_coeff = regularization_coeff
 
+    @property
+    def coefficient(self) -> float:
+        """The factor of the term."""
+        return self._regularization_coeff
+
     def __call__(self, param: Parameter, grad: Variable, block: AbstractBlock) -> Variable:
         """Return the term to add to `grad`, of the shape of `param`."""
         raise NotImplementedError(f"{type(self).__name__} does not define __call__")

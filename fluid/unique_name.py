@@ -7,9 +7,8 @@ has the same names twice.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
-from typing import Any
 
 from fluid.recording.arguments import typed
 
@@ -49,8 +48,8 @@ def generate(key: str) -> str:
 
 @typed
 def switch(
-    new_generator: UniqueNameGenerator | None = None, new_para_name_checker: Any = None
-) -> tuple[UniqueNameGenerator, Any]:
+    new_generator: UniqueNameGenerator | None = None, new_para_name_checker: object = None
+) -> tuple[UniqueNameGenerator, object]:
     """Set the current generator (default: a new one); returns the previous one.
 
     The result is a pair as in the reference, and can be passed back: the second item, a name
@@ -66,7 +65,7 @@ def switch(
 
 @typed
 @contextmanager
-def guard(new_generator: UniqueNameGenerator | str | bytes | None = None) -> Iterator[None]:
+def guard(new_generator: UniqueNameGenerator | str | bytes | None = None) -> Generator[None]:
     """Use another generator within a `with` block; a string is the prefix of its names."""
     if isinstance(new_generator, bytes):
         new_generator = new_generator.decode()

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any
+from typing import cast
 
+from compiler.ir import program as ir
 from compiler.ir.autodiff import append_backward as autodiff
 from compiler.support.tracebacks import entry_point
 from fluid.backward import paths as backward_paths
 from fluid.backward.recompute import recompute_segments
+from fluid.compat.descs import BlockDesc, OpDesc
 from fluid.framework import Parameter, Variable
+from fluid.recording.arguments import is_list
 from fluid.recording.atomic import atomic
 from fluid.recording.checks import check_type, check_variable
+from fluid.recording.variable import AbstractBlock
 
 __all__ = ["append_backward", "calc_gradient", "gradients"]
 
@@ -32,7 +36,7 @@ def append_backward(
     loss: Variable,
     parameter_list: Iterable[Variable | str] | None = None,
     no_grad_set: Collection[Variable | str] | None = None,
-    callbacks: list[Callable[..., Any]] | None = None,
+    callbacks: list[Callable[..., object]] | None = None,
     checkpoints: list[Variable | str] | None = None,
 ) -> list[tuple[Parameter, Variable]]:
     """Append the gradient ops of `loss`; return (parameter, gradient) pairs.
@@ -54,9 +58,12 @@ def append_backward(
     checkpoint_names = [_name(checkpoint, "checkpoints") for checkpoint in checkpoints or ()]
     forward = list(loss.block.ops)
 
-    def call_back(block: Any, op: Any, context: Mapping[str, str]) -> None:
+    def call_back(block: ir.Block, op: ir.OpDesc, context: Mapping[str, str]) -> None:
         for callback in callbacks or ():
-            callback(block=block, context={**context, "__current_op_desc__": op.desc})
+            callback(
+                block=block,
+                context={**context, "__current_op_desc__": OpDesc(op, BlockDesc(block))},
+            )
 
     gradients_by_name = autodiff.append_backward(
         loss.block, loss.name, no_grad_names(no_grad_set), call_back
@@ -65,7 +72,12 @@ def append_backward(
     autodiff.note_parameters(loss.block, pairs)
     recompute_segments(loss.block, forward, checkpoint_names)
     block = loss.block.program.global_block()
-    return [(block.var(param), loss.block.var(gradient)) for param, gradient in pairs]
+    return [(_parameter(block, param), loss.block.var(gradient)) for param, gradient in pairs]
+
+
+def _parameter(block: AbstractBlock, name: str) -> Parameter:
+    """Return a variable that a loss is minimized by: a Parameter, or one that scripts list."""
+    return cast(Parameter, block.var(name))
 
 
 @entry_point
@@ -90,7 +102,7 @@ def gradients(
         check_type(seed, "target_gradients", (Variable, type(None)), "gradients")
     if len(seed_gradients) != len(targets):
         raise ValueError("Should have the same number of target_gradients as targets")
-    seeds = {}
+    seeds: dict[str, str | None] = {}
     for target, seed in zip(targets, seed_gradients, strict=True):
         if seed is not None and seed.shape != target.shape:
             raise ValueError(
@@ -109,8 +121,11 @@ def gradients(
 
 @entry_point
 def calc_gradient(
-    targets: Any, inputs: Any, target_gradients: Any = None, no_grad_set: Any = None
-) -> Any:
+    targets: Variable | list[Variable],
+    inputs: Variable | list[Variable],
+    target_gradients: Variable | list[Variable | None] | None = None,
+    no_grad_set: Collection[Variable | str] | None = None,
+) -> Variable | list[Variable | None] | None:
     """`gradients`; returns a single variable for a single input."""
     results = gradients(targets, inputs, target_gradients, no_grad_set)
     return results[0] if len(results) == 1 else results
@@ -129,21 +144,19 @@ def no_grad_names(no_grad_set: Collection[Variable | str] | None) -> set[str]:
     return {_name(variable, "no_grad_set") for variable in no_grad_set or ()}
 
 
-def _name(item: Any, argument: str) -> str:
+def _name(item: Variable | str, argument: str) -> str:
     check_type(item, argument, (Variable, str), "append_backward")
     return item if isinstance(item, str) else item.name
 
 
 def _parameters(loss: Variable, listed: Iterable[Variable | str] | None) -> list[str]:
     if listed is None:
-        params = loss.block.program.global_block().all_parameters()
+        params = loss.block.program.all_parameters()
         return [param.name for param in params if param.trainable]
     check_type(listed, "parameter_list", (list, tuple, set), "append_backward")
     return [_name(parameter, "parameter_list") for parameter in listed]
 
 
-def _listed(value: Any, argument: str) -> list[Variable]:
-    items = list(value) if isinstance(value, list | tuple) else [value]
-    for item in items:
-        check_variable(item, argument, "gradients")
-    return items
+def _listed(value: object, argument: str) -> list[Variable]:
+    items = value if is_list(value) else [value]
+    return [check_variable(item, argument, "gradients") for item in items]

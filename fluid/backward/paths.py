@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any
+from typing import cast
 
 from compiler.ir.program import GRAD
 from fluid.compat.native_ops import has_non_empty_grad_op_maker
-from fluid.framework import Block, Operator, Program, Variable
+from fluid.framework import Block, Operator, Program, Variable, block_of
 
 __all__ = [
     "all_in_set", "as_list", "find_no_grad_vars", "find_op_path", "is_grad_var",
@@ -29,11 +29,11 @@ def is_grad_var(name: str) -> bool:
     return GRAD in name
 
 
-def as_list(value: Any) -> list[Any]:
+def as_list(value: object) -> list[object]:
     """Return a value, a sequence of values or None as a list."""
     if value is None:
         return []
-    return list(value) if isinstance(value, Sequence) else [value]
+    return list(cast(Sequence[object], value)) if isinstance(value, Sequence) else [value]
 
 
 def some_in_set(names: Collection[str], known: Collection[str]) -> bool:
@@ -46,20 +46,21 @@ def all_in_set(names: Collection[str], known: Collection[str]) -> bool:
     return bool(names) and set(names) <= set(known)
 
 
-def no_grad_set_names(no_grad_set: Any) -> set[str]:
+def no_grad_set_names(no_grad_set: object) -> set[str]:
     """Return the names in a `no_grad_set`; TypeError unless a set, list or tuple of variables."""
     if no_grad_set is None:
         return set()
     if not isinstance(no_grad_set, set | list | tuple):
         kind = type(no_grad_set).__name__
         raise TypeError(f"no_grad_set must be a set, list or tuple, but received {kind}")
-    for variable in no_grad_set:
-        if not isinstance(variable, Variable | str):
-            kind = type(variable).__name__
-            raise TypeError(f"members of no_grad_set must be Variable or str, but received {kind}")
-    return {
-        variable.name if isinstance(variable, Variable) else variable for variable in no_grad_set
-    }
+    return {_member_name(member) for member in cast(Collection[object], no_grad_set)}
+
+
+def _member_name(member: object) -> str:
+    if not isinstance(member, Variable | str):
+        kind = type(member).__name__
+        raise TypeError(f"members of no_grad_set must be Variable or str, but received {kind}")
+    return member.name if isinstance(member, Variable) else member
 
 
 def stop_gradients(program: Program) -> dict[int, set[str]]:
@@ -125,7 +126,7 @@ def find_no_grad_vars(
 def _target_names(block: Block, targets: Sequence[Variable]) -> set[str]:
     """Return the targets, and for those of an inner block the inputs of its ops."""
     names = {var.name for var in targets}
-    inner = targets[0].block if targets else block
+    inner = block_of(targets[0]) if targets else block
     if _is_inside(inner=block, outer=inner):
         return set()
     while inner.idx != block.idx and inner.parent is not None:

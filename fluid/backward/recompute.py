@@ -13,12 +13,14 @@ from collections.abc import Iterable, Sequence
 
 from compiler.ir.opdef import find
 from compiler.ir.program import OpDesc, OpRole
-from fluid.recording.block import Block
+from fluid.recording.variable import AbstractBlock
 
 __all__ = ["recompute_segments"]
 
 
-def recompute_segments(block: Block, forward: Sequence[OpDesc], checkpoints: Iterable[str]) -> None:
+def recompute_segments(
+    block: AbstractBlock, forward: Sequence[OpDesc], checkpoints: Iterable[str]
+) -> None:
     """Rewrite the gradient ops of a block, those after `forward`, to read recomputed values.
 
     A checkpoint that no forward op computes has no effect.
@@ -36,7 +38,7 @@ def recompute_segments(block: Block, forward: Sequence[OpDesc], checkpoints: Ite
         _repeat(block, len(forward), segment, again, f".subprog_{number}")
 
 
-def _repeatable(block: Block, forward: Sequence[OpDesc]) -> set[int]:
+def _repeatable(block: AbstractBlock, forward: Sequence[OpDesc]) -> set[int]:
     """Return the ids of ops that produce the same results when run again at the end."""
     renewed: set[str] = set()
     repeatable: set[int] = set()
@@ -49,13 +51,13 @@ def _repeatable(block: Block, forward: Sequence[OpDesc]) -> set[int]:
     return repeatable
 
 
-def _is_state(block: Block, name: str) -> bool:
+def _is_state(block: AbstractBlock, name: str) -> bool:
     var = block.lookup(name)
     return var is None or var.persistable
 
 
 def _repeat(
-    block: Block, start: int, segment: Sequence[OpDesc], again: set[str], suffix: str
+    block: AbstractBlock, start: int, segment: Sequence[OpDesc], again: set[str], suffix: str
 ) -> None:
     """Insert copies of the ops of a segment that gradient ops need; rename the latter's inputs.
 
@@ -65,7 +67,7 @@ def _repeat(
     if not readers:
         return
     needed = {name for op in readers for name in _data_read(op)} & again
-    repeated = []
+    repeated: list[OpDesc] = []
     for op in reversed(segment):
         if needed.intersection(op.writes()):
             repeated.insert(0, op)
@@ -84,7 +86,9 @@ def _data_read(op: OpDesc) -> list[str]:
     return [name for names in read for name in names]
 
 
-def _insert_copy(block: Block, index: int, op: OpDesc, again: set[str], suffix: str) -> None:
+def _insert_copy(
+    block: AbstractBlock, index: int, op: OpDesc, again: set[str], suffix: str
+) -> None:
     """Insert a copy of an op on renamed variables; state that the op updates is not updated
     twice.
     """
@@ -95,9 +99,14 @@ def _insert_copy(block: Block, index: int, op: OpDesc, again: set[str], suffix: 
     for name in op.writes():
         like = block.lookup(name)
         if like is not None and block.lookup(name + suffix) is None:
-            fields = {"dtype": like.dtype, "shape": like.shape, "lod_level": like.lod_level}
-            block.create_var(name=name + suffix, stop_gradient=like.stop_gradient, **fields)
-    attrs = {**op.attrs, "op_role": int(OpRole.BACKWARD), "op_role_var": []}
+            block.create_var(
+                name=name + suffix,
+                stop_gradient=like.stop_gradient,
+                dtype=like.dtype,
+                shape=like.shape,
+                lod_level=like.lod_level,
+            )
+    attrs: dict[str, object] = {**op.attrs, "op_role": int(OpRole.BACKWARD), "op_role_var": []}
     block.add_op(op.type, inputs, outputs, attrs, op.source, index)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Any
 
 from compiler.ir.types import DType
 
@@ -67,7 +66,7 @@ def loaded_var_suffix() -> str:
     return "@LOADED"
 
 
-def size_of_dtype(dtype: Any) -> int:
+def size_of_dtype(dtype: int) -> int:
     """Bytes of an element; raises TypeError for an invalid dtype.
 
     >>> size_of_dtype(5), size_of_dtype(3)

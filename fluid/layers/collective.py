@@ -6,11 +6,12 @@ and strategies that build distributed programs.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 from fluid import unique_name
 from fluid.framework import Variable
 from fluid.layer_helper import LayerHelper
+from fluid.recording.annotations import Attributes
 
 __all__: list[str] = []
 
@@ -18,7 +19,7 @@ REDUCTIONS = {"sum": 0, "prod": 1, "max": 2, "min": 3}
 """Enum values of the reductions of `allreduce`."""
 
 
-def _allreduce(
+def _allreduce(  # pyright: ignore[reportUnusedFunction] - a name of Paddle
     x: Variable, out: Variable | None = None, reduce_type: str = "sum", sync_mode: bool = False
 ) -> Variable:
     """All-reduce `x` over ring 0, written to `out` if it is not None.
@@ -27,17 +28,21 @@ def _allreduce(
     """
     if reduce_type not in REDUCTIONS:
         raise TypeError(f"reduce type can only be [sum|prod|max|min], got {reduce_type!r}")
-    out = out or _like(x, "tmp", list(x.shape), stop_gradient=True)
+    out = out or _like(x, "tmp", x.shape, stop_gradient=True)
     attrs = {"reduce_type": REDUCTIONS[reduce_type], "sync_mode": sync_mode}
     return _appended("allreduce", x, out, attrs)
 
 
-def _broadcast(x: Variable, root: int, sync_mode: bool = False) -> Variable:
+def _broadcast(  # pyright: ignore[reportUnusedFunction] - a name of Paddle
+    x: Variable,
+    root: int,
+    sync_mode: bool = False,
+) -> Variable:
     """Broadcast `x` from rank `root` to all ranks of ring 0, in place."""
     return _appended("broadcast", x, x, {"sync_mode": sync_mode, "root": root})
 
 
-def _c_allreduce(
+def _c_allreduce(  # pyright: ignore[reportUnusedFunction] - a name of Paddle
     x: Variable,
     out: Variable | None = None,
     reduce_type: str = "sum",
@@ -56,7 +61,7 @@ def _c_allreduce(
     return _appended(kind, x, out or _like(x, kind, list(x.shape)), attrs)
 
 
-def _c_broadcast(
+def _c_broadcast(  # pyright: ignore[reportUnusedFunction] - a name of Paddle
     x: Variable, root: int = 0, ring_id: int = 0, use_calc_stream: bool = False
 ) -> Variable:
     """Broadcast `x` from rank `root` to all ranks of a ring, in place."""
@@ -64,7 +69,7 @@ def _c_broadcast(
     return _appended("c_broadcast", x, x, attrs)
 
 
-def _c_allgather(
+def _c_allgather(  # pyright: ignore[reportUnusedFunction] - a name of Paddle
     x: Variable, nranks: int, ring_id: int = 0, use_calc_stream: bool = False
 ) -> Variable:
     """Concatenate the rows of `x` of all `nranks` ranks of a ring, in rank order."""
@@ -74,14 +79,14 @@ def _c_allgather(
     return _appended("c_allgather", x, out, attrs)
 
 
-def _c_reducescatter(
+def _c_reducescatter(  # pyright: ignore[reportUnusedFunction] - a name of Paddle
     x: Variable, nranks: int, ring_id: int = 0, use_calc_stream: bool = False
 ) -> Variable:
     """Sum `x` over the `nranks` ranks of a ring and return this rank's share of the rows.
 
     Raises TypeError if `x` is no Variable and ValueError if its rows are not divisible by `nranks`.
     """
-    if not isinstance(x, Variable):
+    if not isinstance(x, Variable):  # pyright: ignore[reportUnnecessaryIsInstance] - checked
         raise TypeError(f"x must be a Variable, got {type(x).__name__}")
     rows, *rest = x.shape
     if rows > 0 and rows % nranks:
@@ -91,24 +96,34 @@ def _c_reducescatter(
     return _appended("c_reducescatter", x, out, attrs)
 
 
-def _c_sync_calc_stream(x: Variable) -> Variable:
+def _c_sync_calc_stream(  # pyright: ignore[reportUnusedFunction] - a name of Paddle
+    x: Variable,
+) -> Variable:
     """Synchronize the computation stream; returns `x`, in place."""
     return _appended("c_sync_calc_stream", x, x, {})
 
 
-def _c_sync_comm_stream(x: Variable, ring_id: int) -> Variable:
+def _c_sync_comm_stream(  # pyright: ignore[reportUnusedFunction] - a name of Paddle
+    x: Variable,
+    ring_id: int,
+) -> Variable:
     """Synchronize the communication stream of a ring; returns `x`, in place."""
     return _appended("c_sync_comm_stream", x, x, {"ring_id": ring_id})
 
 
-def _like(x: Variable, kind: str, shape: list[int], **fields: Any) -> Variable:
+def _like(x: Variable, kind: str, shape: Sequence[int], stop_gradient: bool = False) -> Variable:
     """Create a variable like `x` with a unique name."""
-    name = unique_name.generate(f"{x.name}.{kind}")
-    fields = {"dtype": x.dtype, "type": x.type, "persistable": x.persistable, **fields}
-    return LayerHelper(kind).create_variable(name=name, shape=shape, **fields)
+    return LayerHelper(kind).create_variable(
+        name=unique_name.generate(f"{x.name}.{kind}"),
+        shape=shape,
+        dtype=x.dtype,
+        type=x.type,
+        persistable=x.persistable,
+        stop_gradient=stop_gradient,
+    )
 
 
-def _appended(kind: str, x: Variable, out: Variable, attrs: dict[str, Any]) -> Variable:
+def _appended(kind: str, x: Variable, out: Variable, attrs: Attributes) -> Variable:
     helper = LayerHelper(kind)
     helper.append_op(type=kind, inputs={"X": [x]}, outputs={"Out": [out]}, attrs=attrs)
     return out

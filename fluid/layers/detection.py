@@ -6,10 +6,10 @@ Boxes are (x1, y1, x2, y2). Only the losses are differentiable.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from fluid.framework import Variable
 from fluid.layer_helper import LayerHelper, append_simple_op
+from fluid.recording.annotations import Attributes, DTypeLike, Slots
 from fluid.recording.checks import FLOATS, check_type, check_variable, check_variable_and_dtype
 
 __all__ = [
@@ -33,9 +33,9 @@ _FULL_PRECISION = FLOATS[1:]
 
 def append_outputs(
     helper: LayerHelper,
-    inputs: Mapping[str, Any],
-    outputs: Mapping[str, Any],
-    attrs: Mapping[str, Any],
+    inputs: Slots,
+    outputs: Mapping[str, DTypeLike],
+    attrs: Attributes,
     *,
     learns: bool = False,
 ) -> tuple[Variable, ...]:
@@ -82,7 +82,8 @@ def box_coder(
     check_variable(prior_box, "prior_box", "box_coder")
     check_type(prior_box_var, "prior_box_var", (Variable, list), "box_coder")
     inputs = {"PriorBox": prior_box, "TargetBox": target_box}
-    attrs = {"code_type": code_type, "box_normalized": box_normalized, "axis": axis}
+    attrs: dict[str, object] = {"code_type": code_type, "box_normalized": box_normalized}
+    attrs["axis"] = axis
     if isinstance(prior_box_var, Variable):
         inputs["PriorBoxVar"] = prior_box_var
     else:
@@ -119,7 +120,7 @@ def box_decoder_and_assign(
     helper = LayerHelper("box_decoder_and_assign", name=name)
     inputs = {"PriorBox": prior_box, "PriorBoxVar": prior_box_var}
     inputs |= {"TargetBox": target_box, "BoxScore": box_score}
-    outputs = dict.fromkeys(("DecodeBox", "OutputAssignBox"), prior_box.dtype)
+    outputs = {"DecodeBox": prior_box.dtype, "OutputAssignBox": prior_box.dtype}
     decoded, assigned = append_outputs(helper, inputs, outputs, {"box_clip": box_clip}, learns=True)
     return decoded, assigned
 
@@ -170,7 +171,9 @@ def target_assign(
 # ---- non-maximum suppression --------------------------------------------------------------------
 
 
-def _check_nms(op: str, boxes: Any, scores: Any, numbers: Mapping[str, tuple[Any, type]]) -> None:
+def _check_nms(
+    op: str, boxes: object, scores: object, numbers: Mapping[str, tuple[object, type]]
+) -> None:
     check_variable_and_dtype(boxes, "bboxes", _FULL_PRECISION, op)
     check_variable_and_dtype(scores, "scores", _FULL_PRECISION, op)
     for label, (value, kind) in numbers.items():
@@ -185,7 +188,7 @@ def _nms_attributes(
     normalized: bool,
     nms_eta: float,
     background_label: int,
-) -> dict[str, tuple[Any, type]]:
+) -> dict[str, tuple[object, type]]:
     """Return the attributes of non-maximum suppression with their required types."""
     return {
         "score_threshold": (score_threshold, float),

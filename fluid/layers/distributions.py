@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -34,19 +34,23 @@ from fluid.layers.tensor import (
     ones,
     zeros,
 )
+from fluid.recording.annotations import Array
+from fluid.recording.arguments import UNCHECKED, is_numpy
 from fluid.recording.checks import check_type, check_variable_and_dtype
 
 __all__ = ["Categorical", "MultivariateNormalDiag", "Normal", "Uniform"]
 
 _TENSORS = (np.ndarray, Variable, list)
 _NUMBERS = (float, *_TENSORS)
+Parameter = Annotated[float | Array | Variable | list[float], UNCHECKED]
+"""A parameter of a distribution."""
 _REALS = ("float32", "float64")
 
 
 # ---- parameters ---------------------------------------------------------------------------------
 
 
-def _parameters(owner: str, kinds: tuple[type, ...], **parameters: Any) -> list[Variable]:
+def _parameters(owner: str, kinds: tuple[type, ...], **parameters: object) -> list[Variable]:
     """Return the parameters as variables, constants broadcast to one shape.
 
     Raises TypeError for other types and ValueError if variables and constants are mixed. Arrays are
@@ -54,18 +58,18 @@ def _parameters(owner: str, kinds: tuple[type, ...], **parameters: Any) -> list[
     """
     for name, value in parameters.items():
         check_type(value, name, kinds, owner)
-        if isinstance(value, np.ndarray) and value.dtype != np.float32:
+        if is_numpy(value) and value.dtype != np.float32:
             warnings.warn(f"{owner}: {name} is {value.dtype}, and is cast to float32", stacklevel=3)
-    are_variables = {isinstance(value, Variable) for value in parameters.values()}
-    if len(are_variables) > 1:
+    variables = [value for value in parameters.values() if isinstance(value, Variable)]
+    if 0 < len(variables) < len(parameters):
         raise ValueError(f"{owner}: {' and '.join(parameters)} must all be variables, or none")
-    if True in are_variables:
-        return list(parameters.values())
+    if variables:
+        return variables
     arrays = [np.atleast_1d(np.asarray(value, np.float32)) for value in parameters.values()]
     return [assign(array, create_tensor("float32")) for array in np.broadcast_arrays(*arrays)]
 
 
-def _check_sample(shape: Any, seed: Any) -> None:
+def _check_sample(shape: object, seed: object) -> None:
     check_type(shape, "shape", list, "sample")
     check_type(seed, "seed", int, "sample")
 
@@ -94,7 +98,7 @@ class Distribution:
         """Return the log density at `value`; NotImplementedError if unsupported."""
         raise self._unsupported("log_prob")
 
-    def kl_divergence(self, other: Any) -> Variable:
+    def kl_divergence(self, other: Distribution) -> Variable:
         """Return KL(self || other); NotImplementedError if unsupported."""
         raise self._unsupported("kl_divergence")
 
@@ -111,7 +115,7 @@ class Uniform(Distribution):
     ((5, 2), (2,))
     """
 
-    def __init__(self, low: Any, high: Any) -> None:
+    def __init__(self, low: Parameter, high: Parameter) -> None:
         self.low, self.high = _parameters("Uniform", _NUMBERS, low=low, high=high)
         self._of_variables = isinstance(low, Variable)
         self._of_numbers = isinstance(low, float) and isinstance(high, float)
@@ -162,7 +166,7 @@ class Normal(Distribution):
     ((5, 2), (2,))
     """
 
-    def __init__(self, loc: Any, scale: Any) -> None:
+    def __init__(self, loc: Parameter, scale: Parameter) -> None:
         self.loc, self.scale = _parameters("Normal", _NUMBERS, loc=loc, scale=scale)
         self._of_variables = isinstance(loc, Variable)
         self._of_numbers = isinstance(loc, float) and isinstance(scale, float)
@@ -204,9 +208,10 @@ class Normal(Distribution):
         squared = (value - self.loc) * (value - self.loc)
         return -1.0 * squared / (2.0 * variance) - log_scale - math.log(math.sqrt(2 * math.pi))
 
-    def kl_divergence(self, other: Normal) -> Variable:
+    def kl_divergence(self, other: Distribution) -> Variable:
         """Return the Kullback-Leibler divergence KL(self || other)."""
         check_type(other, "other", Normal, "kl_divergence")
+        assert isinstance(other, Normal)
         ratio = self.scale / other.scale
         ratio = ratio * ratio
         shift = (self.loc - other.loc) / other.scale
@@ -221,7 +226,7 @@ class Categorical(Distribution):
     (2, 1)
     """
 
-    def __init__(self, logits: Any) -> None:
+    def __init__(self, logits: Array | Variable | list[float]) -> None:
         (self.logits,) = _parameters("Categorical", _TENSORS, logits=logits)
 
     def _shifted(self) -> Variable:
@@ -235,9 +240,10 @@ class Categorical(Distribution):
         total = _total(powers)
         return -1.0 * _total(powers / total * (logits - log(total)))
 
-    def kl_divergence(self, other: Categorical) -> Variable:
+    def kl_divergence(self, other: Distribution) -> Variable:
         """Return the Kullback-Leibler divergence KL(self || other); the last axis has size 1."""
         check_type(other, "other", Categorical, "kl_divergence")
+        assert isinstance(other, Categorical)
         logits, others = self._shifted(), other._shifted()
         powers, other_powers = exp(logits), exp(others)
         total, other_total = _total(powers), _total(other_powers)
@@ -258,7 +264,7 @@ class MultivariateNormalDiag(Distribution):
     (1,)
     """
 
-    def __init__(self, loc: Any, scale: Any) -> None:
+    def __init__(self, loc: Parameter, scale: Parameter) -> None:
         parameters = {"loc": loc, "scale": scale}
         self.loc, self.scale = _parameters("MultivariateNormalDiag", _TENSORS, **parameters)
 
@@ -281,9 +287,10 @@ class MultivariateNormalDiag(Distribution):
         constant = self.scale.shape[0] * (1.0 + math.log(2 * math.pi))
         return 0.5 * (constant + log(self._determinant()))
 
-    def kl_divergence(self, other: MultivariateNormalDiag) -> Variable:
+    def kl_divergence(self, other: Distribution) -> Variable:
         """Return the Kullback-Leibler divergence KL(self || other), [1]."""
         check_type(other, "other", MultivariateNormalDiag, "kl_divergence")
+        assert isinstance(other, MultivariateNormalDiag)
         trace = reduce_sum(other._inverse() * self.scale)
         scaled = matmul(other.loc - self.loc, other._inverse())
         squared = matmul(scaled, other.loc - self.loc)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from fluid.framework import Variable
 from fluid.layer_helper import LayerHelper
+from fluid.recording.annotations import Attributes, Slots
 from fluid.recording.checks import check_type
 
 __all__ = ["load_combine", "save", "save_combine"]
@@ -34,5 +35,5 @@ def load_combine(out: Sequence[Variable], file_path: str) -> None:
     _append("load_combine", {}, {"Out": list(out)}, {"file_path": file_path})
 
 
-def _append(kind: str, inputs: object, outputs: object, attrs: object) -> None:
+def _append(kind: str, inputs: Slots, outputs: Slots, attrs: Attributes) -> None:
     LayerHelper(kind).append_op(kind, inputs=inputs, outputs=outputs, attrs=attrs)

@@ -13,6 +13,7 @@ from compiler.ir.program import BlockRef
 from fluid.framework import Variable
 from fluid.layer_helper import LayerHelper
 from fluid.layers.control.blocks import BlockGuard
+from fluid.recording.annotations import DTypeLike, SlotValue
 from fluid.recording.checks import check_type
 from fluid.recording.var_types import VarDesc
 
@@ -25,7 +26,7 @@ def load(out: Variable, file_path: str, load_as_fp16: bool | None = None) -> Non
     The file was written by `save_vars` or a `save` op. Paddle 1.8.5 ignores `out`.
     """
     helper = LayerHelper("load")
-    attrs: dict[str, Any] = {"file_path": file_path}
+    attrs: dict[str, object] = {"file_path": file_path}
     if load_as_fp16 is not None:
         attrs["load_as_fp16"] = load_as_fp16
     helper.append_op("load", inputs={}, outputs={"Out": out}, attrs=attrs)
@@ -35,7 +36,7 @@ def data(
     name: str,
     shape: Sequence[int | None],
     append_batch_size: Any = True,
-    dtype: Any = "float32",
+    dtype: DTypeLike = "float32",
     lod_level: int = 0,
     type: int = VarDesc.VarType.LOD_TENSOR,
     stop_gradient: bool = True,
@@ -95,7 +96,7 @@ class ListenAndServ:
         if self.optimizer_mode:
             read = [op.inputs["Grad"][0] for op in body.ops if "Param" in op.inputs]
             names = list(dict.fromkeys(read))
-        attrs: dict[str, Any] = {
+        attrs: dict[str, object] = {
             "endpoint": self.endpoint,
             "Fanin": self.fan_in,
             "sync_mode": True,
@@ -119,7 +120,7 @@ class BlockGuardServ(BlockGuard):
 
 
 def Send(
-    endpoints: str, send_vars: Sequence[Variable], dummy_output: Any = None, sync: bool = True
+    endpoints: str, send_vars: Sequence[Variable], dummy_output: SlotValue = None, sync: bool = True
 ) -> None:
     """Send variables to servers, variable i to endpoint i of "host:port,host:port".
 
@@ -129,15 +130,15 @@ def Send(
     check_type(send_vars, "send_vars", list, "Send")
     epmap = _endpoints(endpoints, len(send_vars), "Send")
     helper = LayerHelper("Send")
-    slots = {"inputs": {"X": send_vars}, "outputs": {"Out": _control(helper, dummy_output)}}
-    helper.append_op("send", **slots, attrs={"epmap": epmap})
+    out = _control(helper, dummy_output)
+    helper.append_op("send", {"X": send_vars}, {"Out": out}, {"epmap": epmap})
     if sync:
         done = {"Out": _control(helper, None)}
         helper.append_op("send_barrier", outputs=done, attrs={"endpoints": _distinct(epmap)})
 
 
 def Recv(
-    endpoints: str, get_vars: Sequence[Variable], dummy_input: Any = None, sync: bool = True
+    endpoints: str, get_vars: Sequence[Variable], dummy_input: SlotValue = None, sync: bool = True
 ) -> Sequence[Variable]:
     """Receive variables by name, variable i from endpoint i; returns them.
 
@@ -169,5 +170,5 @@ def _distinct(epmap: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(epmap))
 
 
-def _control(helper: LayerHelper, given: Any) -> Any:
+def _control(helper: LayerHelper, given: SlotValue) -> SlotValue:
     return helper.create_variable_for_type_inference("float32") if given is None else given

@@ -5,15 +5,18 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar, cast
 
 from compiler.ir.opdef import find
 from fluid.framework import Variable
 from fluid.layer_helper import LayerHelper, append_simple_op
+from fluid.recording.arguments import is_list
+from fluid.recording.checks import check_variable
+from fluid.recording.op_records import slot_names
 
 __all__ = ["autodoc", "deprecated", "generate_activation_fn", "generate_layer_fn", "templatedoc"]
 
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., object])
 
 
 def generate_layer_fn(op_type: str) -> Callable[..., Variable]:
@@ -26,7 +29,7 @@ def generate_layer_fn(op_type: str) -> Callable[..., Variable]:
     slots = [name for name, slot in defn.inputs().items() if not slot.companion]
     outputs = [name for name, slot in defn.outputs().items() if not slot.companion]
 
-    def layer(*args: Any, **kwargs: Any) -> Variable:
+    def layer(*args: object, **kwargs: object) -> Variable:
         act, name = kwargs.pop("act", None), kwargs.pop("name", None)
         helper = LayerHelper(op_type, act=act, name=name)
         inputs = dict(zip(slots, args, strict=False))
@@ -35,9 +38,9 @@ def generate_layer_fn(op_type: str) -> Callable[..., Variable]:
             if keyword in kwargs:
                 inputs[slot] = kwargs.pop(keyword)
         first = next(iter(inputs.values()))
-        dtype = (first[0] if isinstance(first, list | tuple) else first).dtype
+        dtype = check_variable(first[0] if is_list(first) else first, slots[0], op_type).dtype
         results = {slot: helper.create_variable_for_type_inference(dtype) for slot in outputs}
-        helper.append_op(op_type, inputs, results, kwargs)
+        helper.append_op(op_type, slot_names(op_type, inputs), results, kwargs)
         return helper.append_activation(results[outputs[0]])
 
     layer.__name__ = op_type
@@ -64,12 +67,12 @@ def deprecated(func_or_class: F) -> F:
     """Decorate a function or class to warn on each call that it is deprecated."""
 
     @functools.wraps(func_or_class)
-    def call(*args: Any, **kwargs: Any) -> Any:
+    def call(*args: object, **kwargs: object) -> object:
         name = func_or_class.__name__
         warnings.warn(f"API {name} is deprecated since 1.0.0", DeprecationWarning, stacklevel=2)
         return func_or_class(*args, **kwargs)
 
-    return call  # type: ignore[return-value]
+    return cast(F, call)
 
 
 def autodoc(comment: str = "") -> Callable[[F], F]:

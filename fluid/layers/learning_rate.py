@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar, cast
 
 from fluid.framework import Variable, default_main_program
 from fluid.layers import control_flow, nn, ops, tensor
@@ -36,11 +36,11 @@ def _with_schedule_role(schedule: Schedule) -> Schedule:
     """Decorate a schedule so that its ops have the role LRSched."""
 
     @functools.wraps(schedule)
-    def marked(*args: Any, **kwargs: Any) -> Variable:
+    def marked(*args: object, **kwargs: object) -> Variable:
         with default_main_program().lr_schedule_guard():
             return schedule(*args, **kwargs)
 
-    return marked  # type: ignore[return-value]
+    return cast(Schedule, marked)
 
 
 def _decay_step_counter(begin: int = 0) -> Variable:

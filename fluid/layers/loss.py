@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from fluid.framework import Variable
 from fluid.initializer import Constant
 from fluid.layer_helper import LayerHelper, append_simple_op
@@ -12,6 +10,8 @@ from fluid.layers.mathematics.linalg import matmul
 from fluid.layers.mathematics.reductions import reduce_mean, reduce_sum
 from fluid.layers.mathematics.shapes import expand, transpose
 from fluid.layers.nn import reshape
+from fluid.param_attr import ParamAttrLike
+from fluid.recording.annotations import DTypeLike
 from fluid.recording.checks import FLOATS, check_type, check_variable_and_dtype
 
 __all__ = [
@@ -109,7 +109,7 @@ def label_smooth(
     label: Variable,
     prior_dist: Variable | None = None,
     epsilon: float = 0.1,
-    dtype: Any = "float32",
+    dtype: DTypeLike = "float32",
     name: str | None = None,
 ) -> Variable:
     """Return `(1 - epsilon) * label + epsilon * prior_dist` (default: the uniform distribution).
@@ -142,7 +142,7 @@ def center_loss(
     label: Variable,
     num_classes: int,
     alpha: float | Variable,
-    param_attr: Any,
+    param_attr: ParamAttrLike,
     update_center: bool = True,
 ) -> Variable:
     """Half the squared distance of each row [N, D] to the center of its class: [N, 1].
@@ -154,8 +154,9 @@ def center_loss(
     check_type(alpha, "alpha", (float, Variable), "center_loss")
     helper = LayerHelper("center_loss", input=input, param_attr=param_attr)
     dtype = helper.input_dtype()
-    centers = helper.create_parameter(param_attr, [num_classes, input.shape[1]], dtype)
-    centers.stop_gradient = True
+    centers = helper.create_parameter(
+        param_attr, [num_classes, input.shape[1]], dtype, stop_gradient=True
+    )
     rate = alpha if isinstance(alpha, Variable) else _center_rate(helper, alpha)
     difference, loss = (helper.create_variable_for_type_inference(dtype) for _ in range(2))
     helper.append_op(
@@ -169,7 +170,8 @@ def center_loss(
 
 def _center_rate(helper: LayerHelper, alpha: float) -> Variable:
     """Return the rate as a variable that the main program fills in each step."""
-    return helper.create_variable(
+    block = helper.main_program.current_block()
+    return block.create_var(
         name="centerloss_alpha",
         shape=[1],
         dtype="float32",

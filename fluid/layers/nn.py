@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 from fluid.framework import Variable
 from fluid.initializer import Constant
 from fluid.layer_helper import LayerHelper
 from fluid.layers.size_arguments import Sizes, size_operands
+from fluid.param_attr import ParamAttrLike
 from fluid.recording.checks import (
     FLOATS,
     SizesError,
@@ -30,8 +30,8 @@ def fc(
     input: Variable | Sequence[Variable],
     size: int,
     num_flatten_dims: int = 1,
-    param_attr: Any = None,
-    bias_attr: Any = None,
+    param_attr: ParamAttrLike = None,
+    bias_attr: ParamAttrLike = None,
     act: str | None = None,
     name: str | None = None,
 ) -> Variable:
@@ -43,7 +43,7 @@ def fc(
         "fc", input=input, param_attr=param_attr, bias_attr=bias_attr, act=act, name=name
     )
     check_dtype(helper.input_dtype(), "input", FLOATS, "fc")
-    products = []
+    products: list[Variable] = []
     for variable, attr in helper.iter_inputs_and_params():
         if num_flatten_dims == -1:
             num_flatten_dims = len(variable.shape) - 1
@@ -53,7 +53,7 @@ def fc(
 
 
 def _product(
-    helper: LayerHelper, input: Variable, attr: Any, size: int, num_flatten_dims: int
+    helper: LayerHelper, input: Variable, attr: ParamAttrLike, size: int, num_flatten_dims: int
 ) -> Variable:
     shape = [math.prod(input.shape[num_flatten_dims:]), size]
     weight = helper.create_parameter(attr, shape, input.dtype)

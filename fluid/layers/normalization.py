@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Mapping
-from typing import Any
 
 from compiler.ir.types import HALVES
 from fluid.framework import Variable
 from fluid.initializer import Constant
 from fluid.layer_helper import LayerHelper
 from fluid.layers.images.windows import check_layout, is_channels_last
-from fluid.param_attr import ParamAttr
+from fluid.param_attr import ParamAttr, ParamAttrLike
+from fluid.recording.annotations import Attributes, DTypeLike
 from fluid.recording.checks import FLOATS, check_variable_and_dtype
 
 __all__ = [
@@ -34,8 +34,8 @@ def batch_norm(
     is_test: bool = False,
     momentum: float | Variable = 0.9,
     epsilon: float = 1e-05,
-    param_attr: Any = None,
-    bias_attr: Any = None,
+    param_attr: ParamAttrLike = None,
+    bias_attr: ParamAttrLike = None,
     data_layout: str = "NCHW",
     in_place: bool = False,
     name: str | None = None,
@@ -75,8 +75,8 @@ def inplace_abn(
     is_test: bool = False,
     momentum: float | Variable = 0.9,
     epsilon: float = 1e-05,
-    param_attr: Any = None,
-    bias_attr: Any = None,
+    param_attr: ParamAttrLike = None,
+    bias_attr: ParamAttrLike = None,
     data_layout: str = "NCHW",
     name: str | None = None,
     moving_mean_name: str | None = None,
@@ -112,7 +112,7 @@ def _batch_norm_variables(
     layout: str,
     names: tuple[str | None, str | None],
     average: bool,
-) -> dict[str, Variable]:
+) -> dict[str, Variable | None]:
     """Create the parameters, running statistics and batch statistics of each channel, by slot."""
     op = helper.layer_type
     check_layout(layout, op)
@@ -133,8 +133,8 @@ def _append_batch_norm(
     input: Variable,
     out: Variable,
     momentum: float | Variable,
-    slots: Mapping[str, Variable],
-    attrs: Mapping[str, Any],
+    slots: Mapping[str, Variable | None],
+    attrs: Attributes,
 ) -> None:
     tensor = isinstance(momentum, Variable)
     saved = {slot: var for slot, var in slots.items() if slot.startswith("Saved")}
@@ -153,20 +153,25 @@ def _append_batch_norm(
 
 
 def _running_statistic(
-    helper: LayerHelper, name: str | None, start: float, shape: list[int], dtype: Any, average: bool
+    helper: LayerHelper,
+    name: str | None,
+    start: float,
+    shape: list[int],
+    dtype: DTypeLike,
+    average: bool,
 ) -> Variable:
     """Create a running statistic: a parameter that is not trained."""
     attr = ParamAttr(name, Constant(start), trainable=False, do_model_average=average)
     return helper.create_parameter(attr, shape, dtype, stop_gradient=True)
 
 
-def _scale(helper: LayerHelper, shape: list[int], dtype: Any) -> Variable:
+def _scale(helper: LayerHelper, shape: list[int], dtype: DTypeLike) -> Variable | None:
     """Create a parameter initialized to 1."""
     start = Constant(1.0)
     return helper.create_parameter(helper.param_attr, shape, dtype, default_initializer=start)
 
 
-def _bias(helper: LayerHelper, shape: list[int], dtype: Any) -> Variable:
+def _bias(helper: LayerHelper, shape: list[int], dtype: DTypeLike) -> Variable | None:
     """Create a parameter initialized to 0."""
     return helper.create_parameter(helper.bias_attr, shape, dtype, is_bias=True)
 
@@ -180,8 +185,8 @@ def layer_norm(
     shift: bool = True,
     begin_norm_axis: int = 1,
     epsilon: float = 1e-05,
-    param_attr: Any = None,
-    bias_attr: Any = None,
+    param_attr: ParamAttrLike = None,
+    bias_attr: ParamAttrLike = None,
     act: str | None = None,
     name: str | None = None,
 ) -> Variable:
@@ -216,7 +221,7 @@ def layer_norm(
     return helper.append_activation(out)
 
 
-def _check_parameter_attr(what: str, enabled: bool, name: str, attr: Any) -> None:
+def _check_parameter_attr(what: str, enabled: bool, name: str, attr: ParamAttrLike) -> None:
     if enabled and attr is False:
         raise ValueError(f"layer_norm with {what} has a parameter: {name} can not be False")
     if not enabled and attr:
@@ -234,8 +239,8 @@ def _create_temporaries(helper: LayerHelper, input: Variable, count: int) -> lis
 def instance_norm(
     input: Variable,
     epsilon: float = 1e-05,
-    param_attr: Any = None,
-    bias_attr: Any = None,
+    param_attr: ParamAttrLike = None,
+    bias_attr: ParamAttrLike = None,
     name: str | None = None,
 ) -> Variable:
     """Return `(input - mean) / sqrt(variance + epsilon) * scale + bias` per channel and image.
@@ -260,8 +265,8 @@ def group_norm(
     input: Variable,
     groups: int,
     epsilon: float = 1e-05,
-    param_attr: Any = None,
-    bias_attr: Any = None,
+    param_attr: ParamAttrLike = None,
+    bias_attr: ParamAttrLike = None,
     act: str | None = None,
     data_layout: str = "NCHW",
     name: str | None = None,

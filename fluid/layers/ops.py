@@ -2,41 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Protocol
 
 from fluid.framework import Variable
 from fluid.layer_helper import LayerHelper, append_simple_op
 from fluid.recording.checks import FLOATS, check_variable_and_dtype
 
-_LAYERS = {
-    "sigmoid": "Return `1 / (1 + exp(-x))`.",
-    "logsigmoid": "Return `log(1 / (1 + exp(-x)))`.",
-    "exp": "Return `e ** x`.",
-    "tanh": "Return the hyperbolic tangent of `x`.",
-    "atan": "Return the arc tangent of `x`, between -π/2 and π/2.",
-    "tanh_shrink": "Return `x - tanh(x)`.",
-    "sqrt": "Return the square root of `x`.",
-    "rsqrt": "Return `1 / sqrt(x)`.",
-    "abs": "Return `|x|`; its gradient at 0 is 0.",
-    "ceil": "Round up to an integer; the gradient is 0 everywhere.",
-    "floor": "Round down to an integer; the gradient is 0 everywhere.",
-    "cos": "Return the cosine of `x` in radians.",
-    "acos": "Return the arc cosine of `x`, between 0 and π.",
-    "asin": "Return the arc sine of `x`, between -π/2 and π/2.",
-    "sin": "Return the sine of `x` in radians.",
-    "round": "Round to the nearest integer, halves to even; the gradient is 0 everywhere.",
-    "reciprocal": "Return `1 / x`.",
-    "square": "Return `x * x`.",
-    "softplus": "Return `log(1 + exp(x))`.",
-    "softsign": "Return `x / (1 + |x|)`.",
-}
 _INTEGER_OPS = {"abs", "exp", "square"}
 _FLOATS_WITHOUT_FP16 = ("float32", "float64")
 
-__all__ = [*_LAYERS, "erf", "log", "log1p", "relu"]
+__all__ = [
+    "sigmoid",
+    "logsigmoid",
+    "exp",
+    "tanh",
+    "atan",
+    "tanh_shrink",
+    "sqrt",
+    "rsqrt",
+    "abs",
+    "ceil",
+    "floor",
+    "cos",
+    "acos",
+    "asin",
+    "sin",
+    "round",
+    "reciprocal",
+    "square",
+    "softplus",
+    "softsign",
+    "erf",
+    "log",
+    "log1p",
+    "relu",
+]
 
 
-def _layer(op_type: str, text: str) -> Callable[..., Variable]:
+class _Elementwise(Protocol):
+    """A layer that applies an op to each element."""
+
+    def __call__(self, x: Variable, name: str | None = None) -> Variable:
+        """Return the op's output."""
+        ...
+
+
+def _layer(op_type: str, text: str) -> _Elementwise:
     allowed = (*(("int32", "int64") if op_type in _INTEGER_OPS else ()), *FLOATS)
 
     def layer(x: Variable, name: str | None = None) -> Variable:
@@ -48,7 +59,28 @@ def _layer(op_type: str, text: str) -> Callable[..., Variable]:
     return layer
 
 
-globals().update({name: _layer(name, text) for name, text in _LAYERS.items()})
+sigmoid = _layer("sigmoid", "Return `1 / (1 + exp(-x))`.")
+logsigmoid = _layer("logsigmoid", "Return `log(1 / (1 + exp(-x)))`.")
+exp = _layer("exp", "Return `e ** x`.")
+tanh = _layer("tanh", "Return the hyperbolic tangent of `x`.")
+atan = _layer("atan", "Return the arc tangent of `x`, between -π/2 and π/2.")
+tanh_shrink = _layer("tanh_shrink", "Return `x - tanh(x)`.")
+sqrt = _layer("sqrt", "Return the square root of `x`.")
+rsqrt = _layer("rsqrt", "Return `1 / sqrt(x)`.")
+abs = _layer("abs", "Return `|x|`; its gradient at 0 is 0.")
+ceil = _layer("ceil", "Round up to an integer; the gradient is 0 everywhere.")
+floor = _layer("floor", "Round down to an integer; the gradient is 0 everywhere.")
+cos = _layer("cos", "Return the cosine of `x` in radians.")
+acos = _layer("acos", "Return the arc cosine of `x`, between 0 and π.")
+asin = _layer("asin", "Return the arc sine of `x`, between -π/2 and π/2.")
+sin = _layer("sin", "Return the sine of `x` in radians.")
+round = _layer(
+    "round", "Round to the nearest integer, halves to even; the gradient is 0 everywhere."
+)
+reciprocal = _layer("reciprocal", "Return `1 / x`.")
+square = _layer("square", "Return `x * x`.")
+softplus = _layer("softplus", "Return `log(1 + exp(x))`.")
+softsign = _layer("softsign", "Return `x / (1 + |x|)`.")
 
 
 def relu(x: Variable, name: str | None = None) -> Variable:

@@ -7,12 +7,12 @@ registers the reader with the program, which takes one batch per run.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from fluid import unique_name
 from fluid.framework import Program, Variable, default_main_program
 from fluid.layer_helper import LayerHelper
 from fluid.reading.generator_loader import Reading, Source
+from fluid.recording.annotations import DTypeLike
 from fluid.recording.checks import check_type
 from runtime.device import Place
 from runtime.prefetching_reader import Queue
@@ -56,7 +56,7 @@ class Reader:
 def py_reader(
     capacity: int,
     shapes: Sequence[Sequence[int]],
-    dtypes: Sequence[Any],
+    dtypes: Sequence[DTypeLike],
     lod_levels: Sequence[int] | None = None,
     name: str | None = None,
     use_double_buffer: bool = True,

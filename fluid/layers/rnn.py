@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 from fluid.framework import Variable
 from fluid.layers.control.nested import (
+    Structure,
     assert_same_structure,
     flatten,
     map_structure,
@@ -30,6 +30,7 @@ from fluid.layers.sequences.decoding import (
     swap_batch_and_time,
 )
 from fluid.layers.sequences.sequence import sequence_mask
+from fluid.recording.arguments import is_list
 from fluid.recording.checks import check_type, check_variable_and_dtype
 
 __all__ = [
@@ -53,13 +54,13 @@ __all__ = [
 
 def rnn(
     cell: RNNCell,
-    inputs: Any,
-    initial_states: Any = None,
+    inputs: Structure,
+    initial_states: Structure = None,
     sequence_length: Variable | None = None,
     time_major: bool = False,
     is_reverse: bool = False,
-    **kwargs: Any,
-) -> tuple[Any, Any]:
+    **kwargs: object,
+) -> tuple[Structure, Structure]:
     """Run a cell over all steps of `inputs`; returns (outputs, final states).
 
     `inputs` is [batch, steps, …], or [steps, batch, …] if `time_major`, or a structure of such, and
@@ -93,9 +94,9 @@ def rnn(
     return outputs, states
 
 
-def _check(inputs: Any, initial_states: Any, sequence_length: Any) -> None:
+def _check(inputs: object, initial_states: Structure, sequence_length: object) -> None:
     check_type(inputs, "inputs", (Variable, list, tuple), "rnn")
-    for index, variable in enumerate(inputs if isinstance(inputs, list | tuple) else ()):
+    for index, variable in enumerate(inputs if is_list(inputs) else ()):
         check_variable_and_dtype(variable, f"inputs[{index}]", FLOATS, "rnn")
     kinds = (Variable, list, tuple, type(None))
     check_type(initial_states, "initial_states", kinds, "rnn")
@@ -104,7 +105,7 @@ def _check(inputs: Any, initial_states: Any, sequence_length: Any) -> None:
     check_type(sequence_length, "sequence_length", (Variable, type(None)), "rnn")
 
 
-def _mask(sequence_length: Variable, inputs: Any, states: Any) -> Variable:
+def _mask(sequence_length: Variable, inputs: Structure, states: Structure) -> Variable:
     """Return a mask [steps, batch], 1 for valid steps."""
     steps = shape(flatten(inputs)[0])[0]
     mask = sequence_mask(sequence_length, maxlen=steps, dtype=flatten(states)[0].dtype)
@@ -116,8 +117,12 @@ def _reverse(x: Variable) -> Variable:
 
 
 def _run(
-    cell: RNNCell, inputs: Any, initial_states: Any, mask: Variable | None, kwargs: dict[str, Any]
-) -> tuple[Any, Any]:
+    cell: RNNCell,
+    inputs: Structure,
+    initial_states: Structure,
+    mask: Variable | None,
+    kwargs: dict[str, object],
+) -> tuple[Structure, Structure]:
     """Return the outputs [steps, …] and final states of a cell; `inputs` is [steps, …]."""
     net = StaticRNN()
     with net.step():

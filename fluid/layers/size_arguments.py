@@ -7,13 +7,14 @@ with one variable per size; in the last case integers become constants of the pr
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from compiler.ir.types import DType
 from fluid.framework import Variable
 from fluid.layer_helper import LayerHelper
+from fluid.recording.annotations import SlotValue
+from fluid.recording.arguments import is_list
 from fluid.recording.checks import SizesError, check_dtype
 
 __all__ = ["Sizes", "has_variable", "size_operands", "shape_operands"]
@@ -22,9 +23,9 @@ Sizes = Variable | Sequence[int | Variable]
 """Sizes as the user passes them."""
 
 
-def has_variable(values: Any) -> bool:
+def has_variable(values: object) -> bool:
     """Return whether a value is a variable or a list that contains one."""
-    listed = values if isinstance(values, list | tuple) else [values]
+    listed = values if is_list(values) else [values]
     return any(isinstance(value, Variable) for value in listed)
 
 
@@ -35,7 +36,7 @@ def size_operands(
     slots: tuple[str, str],
     dtype: str = "int32",
     unknown: int = -1,
-) -> tuple[dict[str, Any], list[int]]:
+) -> tuple[dict[str, SlotValue], list[int]]:
     """Return the inputs of an op for these sizes, and the attribute (empty for a single variable).
 
     `slots` are the one for a variable with all sizes and the one for a variable per size; integers
@@ -52,7 +53,7 @@ def size_operands(
     return {slots[1]: [_tensor(helper, value, dtype) for value in values]}, numbers
 
 
-def shape_operands(helper: LayerHelper, shape: Sizes) -> tuple[dict[str, Any], list[int]]:
+def shape_operands(helper: LayerHelper, shape: Sizes) -> tuple[dict[str, SlotValue], list[int]]:
     """Return the inputs and attribute of an op for its output shape; int64 is cast to int32.
 
     Raises SizesError for an empty list.
@@ -68,16 +69,17 @@ def shape_operands(helper: LayerHelper, shape: Sizes) -> tuple[dict[str, Any], l
     return {"ShapeTensorList": tensors}, numbers
 
 
-def _numbers(values: Sequence[Any], name: str, op: str, unknown: int) -> list[int]:
+def _numbers(values: Sequence[int | Variable], name: str, op: str, unknown: int) -> list[int]:
     for value in values:
-        if not isinstance(value, int | np.integer | Variable) or isinstance(value, bool):
+        is_size = isinstance(value, int | np.integer | Variable)  # pyright: ignore[reportUnnecessaryIsInstance] - 2.0
+        if not is_size or isinstance(value, bool):
             raise TypeError(
                 f"{name} of {op} must contain integers or variables, but received {value!r}"
             )
     return [unknown if isinstance(value, Variable) else int(value) for value in values]
 
 
-def _tensor(helper: LayerHelper, value: Any, dtype: str) -> Variable:
+def _tensor(helper: LayerHelper, value: int | Variable, dtype: str) -> Variable:
     """Return a variable for a size, marked to stop gradients."""
     if isinstance(value, Variable):
         value.stop_gradient = True

@@ -13,6 +13,7 @@ from fluid.initializer import Constant, Initializer
 from fluid.layer_helper import LayerHelper, append_simple_op
 from fluid.layers.size_arguments import Sizes, shape_operands
 from fluid.param_attr import ParamAttr
+from fluid.recording.annotations import Array, Attributes, DTypeLike
 from fluid.recording.checks import (
     check_dtype,
     check_type,
@@ -59,7 +60,7 @@ LARGEST_ARRAY = 1024 * 1024
 # ---- variables ----------------------------------------------------------------------------------
 
 
-def create_tensor(dtype: Any, name: str | None = None, persistable: bool = False) -> Variable:
+def create_tensor(dtype: DTypeLike, name: str | None = None, persistable: bool = False) -> Variable:
     """Create a variable without a shape, to be written by `assign` or another layer."""
     helper = LayerHelper("create_tensor", name=name)
     return helper.create_variable(name=helper.name, dtype=dtype, persistable=persistable)
@@ -67,7 +68,7 @@ def create_tensor(dtype: Any, name: str | None = None, persistable: bool = False
 
 def create_parameter(
     shape: Sequence[int],
-    dtype: Any,
+    dtype: DTypeLike,
     name: str | None = None,
     attr: ParamAttr | None = None,
     is_bias: bool = False,
@@ -82,8 +83,8 @@ def create_parameter(
 
 def create_global_var(
     shape: Sequence[int],
-    value: float | np.ndarray,
-    dtype: Any,
+    value: float | Array,
+    dtype: DTypeLike,
     persistable: bool = False,
     force_cpu: bool = False,
     name: str | None = None,
@@ -103,7 +104,7 @@ def create_global_var(
 # ---- copies -------------------------------------------------------------------------------------
 
 
-def cast(x: Variable, dtype: Any) -> Variable:
+def cast(x: Variable, dtype: DTypeLike) -> Variable:
     """Cast a tensor to another dtype."""
     check_variable_and_dtype(x, "x", (*FILLED, "uint8"), "cast")
     check_dtype(dtype, "dtype", (*FILLED, "int8", "uint8"), "cast")
@@ -127,7 +128,7 @@ def sums(input: Variable | Sequence[Variable], out: Variable | None = None) -> V
     return out
 
 
-def assign(input: Variable | np.ndarray, output: Variable | None = None) -> Variable:
+def assign(input: Variable | Array, output: Variable | None = None) -> Variable:
     """Copy a variable, or the elements of an array, to `output` if not None.
 
     Raises TypeError for variables of int8, int16 and uint8, and for arrays of dtypes other than
@@ -146,7 +147,7 @@ def assign(input: Variable | np.ndarray, output: Variable | None = None) -> Vari
     return output
 
 
-def _array_attributes(array: np.ndarray) -> dict[str, Any]:
+def _array_attributes(array: Array) -> dict[str, object]:
     if array.dtype.name not in _VALUES:
         dtypes = ", ".join(_VALUES)
         raise TypeError(f"assign takes arrays of {dtypes}, but received {array.dtype.name}")
@@ -159,7 +160,7 @@ def _array_attributes(array: np.ndarray) -> dict[str, Any]:
 # ---- constant tensors ---------------------------------------------------------------------------
 
 
-def _value_attributes(value: float, dtype: Any) -> dict[str, Any]:
+def _value_attributes(value: float, dtype: DTypeLike) -> dict[str, object]:
     """Return the attributes of a constant: as a float, and as text with full precision."""
     whole = convert_dtype(dtype) in ("int32", "int64")
     return {"value": float(value), "str_value": str(int(value) if whole else float(value))}
@@ -167,7 +168,7 @@ def _value_attributes(value: float, dtype: Any) -> dict[str, Any]:
 
 def fill_constant(
     shape: Sizes,
-    dtype: Any,
+    dtype: DTypeLike,
     value: float | Variable,
     force_cpu: bool = False,
     out: Variable | None = None,
@@ -200,7 +201,7 @@ def fill_constant(
 def fill_constant_batch_size_like(
     input: Variable,
     shape: Sequence[int],
-    dtype: Any,
+    dtype: DTypeLike,
     value: float,
     input_dim_idx: int = 0,
     output_dim_idx: int = 0,
@@ -226,7 +227,7 @@ def fill_constant_batch_size_like(
     return out
 
 
-def ones(shape: Sequence[int | Variable], dtype: Any, force_cpu: bool = False) -> Variable:
+def ones(shape: Sequence[int | Variable], dtype: DTypeLike, force_cpu: bool = False) -> Variable:
     """Return a tensor of ones; ValueError for a shape without elements."""
     check_type(shape, "shape", (list, tuple), "ones")
     if math.prod(size for size in shape if not isinstance(size, Variable)) <= 0:
@@ -234,7 +235,7 @@ def ones(shape: Sequence[int | Variable], dtype: Any, force_cpu: bool = False) -
     return fill_constant(shape, dtype, 1.0, force_cpu)
 
 
-def zeros(shape: Sequence[int | Variable], dtype: Any, force_cpu: bool = False) -> Variable:
+def zeros(shape: Sequence[int | Variable], dtype: DTypeLike, force_cpu: bool = False) -> Variable:
     """Return a tensor of zeros."""
     check_type(shape, "shape", (list, tuple), "zeros")
     return fill_constant(shape, dtype, 0.0, force_cpu)
@@ -244,7 +245,7 @@ def full(
     shape: Sizes,
     fill_value: float | Variable,
     out: Variable | None = None,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
     device: str | None = None,
     stop_gradient: bool = True,
     name: str | None = None,
@@ -260,7 +261,7 @@ def full(
     return out
 
 
-def _like(op_type: str, x: Variable, out: Variable | None, attrs: dict[str, Any]) -> Variable:
+def _like(op_type: str, x: Variable, out: Variable | None, attrs: Attributes) -> Variable:
     check_variable_and_dtype(x, "x", ("bool", *NUMBERS), op_type)
     helper = LayerHelper(op_type)
     if out is None:
@@ -286,7 +287,7 @@ def full_like(
     input: Variable,
     fill_value: float,
     out: Variable | None = None,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
     device: str | None = None,
     stop_gradient: bool = True,
     name: str | None = None,
@@ -307,12 +308,12 @@ def full_like(
 # ---- ranges -------------------------------------------------------------------------------------
 
 
-def _number(value: float | Variable, dtype: Any) -> Variable:
+def _number(value: float | Variable, dtype: DTypeLike) -> Variable:
     return value if isinstance(value, Variable) else fill_constant([1], dtype, value)
 
 
 def range(
-    start: float | Variable, end: float | Variable, step: float | Variable, dtype: Any
+    start: float | Variable, end: float | Variable, step: float | Variable, dtype: DTypeLike
 ) -> Variable:
     """Return the vector `start`, `start + step`, … up to but excluding `end`.
 
@@ -321,7 +322,7 @@ def range(
     (-1,)
     """
     check_dtype(dtype, "dtype", NUMBERS, "range")
-    numbers = []
+    numbers: list[Variable] = []
     for name, value in (("start", start), ("end", end), ("step", step)):
         check_type(value, name, (float, int, Variable), "range")
         number = _number(value, dtype)
@@ -336,7 +337,7 @@ def arange(
     start: float | Variable,
     end: float | Variable,
     step: float | Variable = 1,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
     name: str | None = None,
 ) -> Variable:
     """`range` with a default `dtype` of float32."""
@@ -344,7 +345,7 @@ def arange(
 
 
 def linspace(
-    start: float | Variable, stop: float | Variable, num: int | Variable, dtype: Any
+    start: float | Variable, stop: float | Variable, num: int | Variable, dtype: DTypeLike
 ) -> Variable:
     """Return `num` evenly spaced values from `start` to `stop` inclusive, float32 or float64."""
     for name, value in (("start", start), ("stop", stop), ("num", num)):
@@ -363,7 +364,7 @@ def eye(
     num_rows: int,
     num_columns: int | None = None,
     batch_shape: Sequence[int] | None = None,
-    dtype: Any = "float32",
+    dtype: DTypeLike = "float32",
 ) -> Variable:
     """Return an identity matrix, repeated over the leading axes `batch_shape`.
 
@@ -373,7 +374,8 @@ def eye(
     """
     columns = num_rows if num_columns is None else num_columns
     for name, value in (("num_rows", num_rows), ("num_columns", columns)):
-        if not isinstance(value, int) or value < 0:
+        is_number = isinstance(value, int)  # pyright: ignore[reportUnnecessaryIsInstance] - 2.0
+        if not is_number or value < 0:
             raise TypeError(f"{name} of eye must be a non-negative number, not {value!r}")
     if batch_shape is not None and not (isinstance(batch_shape, list) and min(batch_shape) > 0):
         raise TypeError(

@@ -7,16 +7,16 @@ The base class is in `base`, parameter averages in `averages`, wrappers of other
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from fluid.clip import GradientClipBase
 from fluid.compat.missing import not_yet
 from fluid.framework import Block, Parameter, Variable, name_scope
 from fluid.optimizer.averages import ExponentialMovingAverage, ModelAverage
-from fluid.optimizer.base import Optimizer, ParamGrad
+from fluid.optimizer.base import AccumulatorFields, Optimizer, ParamGrad
 from fluid.optimizer.dgc import DGCMomentumOptimizer
 from fluid.optimizer.wrappers import LookaheadOptimizer, PipelineOptimizer, RecomputeOptimizer
 from fluid.recording.arguments import typed
+from fluid.recording.variable import VariableOrName
 from fluid.regularizer import WeightDecayRegularizer
 
 __all__ = [
@@ -72,7 +72,7 @@ class MomentumOptimizer(Optimizer):
         self,
         learning_rate: float | Variable,
         momentum: float,
-        parameter_list: list[Any] | None = None,
+        parameter_list: list[VariableOrName] | None = None,
         use_nesterov: bool = False,
         regularization: WeightDecayRegularizer | None = None,
         grad_clip: GradientClipBase | None = None,
@@ -82,10 +82,10 @@ class MomentumOptimizer(Optimizer):
         self._momentum = momentum
         self._use_nesterov = bool(use_nesterov)
 
-    def _accumulator_slots(self) -> dict[str, dict[str, Any]]:
+    def _accumulator_slots(self) -> dict[str, AccumulatorFields]:
         return {"Velocity": {"name": "velocity"}}
 
-    def _attrs(self, param: Parameter) -> dict[str, Any]:
+    def _attrs(self, param: Parameter) -> dict[str, object]:
         return {"mu": self._momentum, "use_nesterov": self._use_nesterov}
 
 
@@ -103,7 +103,7 @@ class LarsMomentumOptimizer(Optimizer):
         momentum: float,
         lars_coeff: float = 0.001,
         lars_weight_decay: float = 0.0005,
-        parameter_list: list[Any] | None = None,
+        parameter_list: list[VariableOrName] | None = None,
         regularization: WeightDecayRegularizer | None = None,
         grad_clip: GradientClipBase | None = None,
         name: str | None = None,
@@ -113,10 +113,10 @@ class LarsMomentumOptimizer(Optimizer):
         self._lars_coeff = float(lars_coeff)
         self._lars_weight_decay = float(lars_weight_decay)
 
-    def _accumulator_slots(self) -> dict[str, dict[str, Any]]:
+    def _accumulator_slots(self) -> dict[str, AccumulatorFields]:
         return {"Velocity": {"name": "velocity"}}
 
-    def _attrs(self, param: Parameter) -> dict[str, Any]:
+    def _attrs(self, param: Parameter) -> dict[str, object]:
         rates = {"lars_coeff": self._lars_coeff, "lars_weight_decay": self._lars_weight_decay}
         return {"mu": self._momentum, **rates}
 
@@ -136,7 +136,7 @@ class AdagradOptimizer(Optimizer):
         self,
         learning_rate: float | Variable,
         epsilon: float = 1e-6,
-        parameter_list: list[Any] | None = None,
+        parameter_list: list[VariableOrName] | None = None,
         regularization: WeightDecayRegularizer | None = None,
         grad_clip: GradientClipBase | None = None,
         name: str | None = None,
@@ -146,10 +146,10 @@ class AdagradOptimizer(Optimizer):
         self._epsilon = epsilon
         self.initial_accumulator_value = initial_accumulator_value
 
-    def _accumulator_slots(self) -> dict[str, dict[str, Any]]:
+    def _accumulator_slots(self) -> dict[str, AccumulatorFields]:
         return {"Moment": {"name": "moment", "fill_value": self.initial_accumulator_value}}
 
-    def _attrs(self, param: Parameter) -> dict[str, Any]:
+    def _attrs(self, param: Parameter) -> dict[str, object]:
         return {"epsilon": self._epsilon}
 
 
@@ -166,7 +166,7 @@ class DecayedAdagradOptimizer(Optimizer):
         learning_rate: float | Variable,
         decay: float = 0.95,
         epsilon: float = 1e-6,
-        parameter_list: list[Any] | None = None,
+        parameter_list: list[VariableOrName] | None = None,
         regularization: WeightDecayRegularizer | None = None,
         grad_clip: GradientClipBase | None = None,
         name: str | None = None,
@@ -175,10 +175,10 @@ class DecayedAdagradOptimizer(Optimizer):
         self._decay = decay
         self._epsilon = epsilon
 
-    def _accumulator_slots(self) -> dict[str, dict[str, Any]]:
+    def _accumulator_slots(self) -> dict[str, AccumulatorFields]:
         return {"Moment": {"name": "moment"}}
 
-    def _attrs(self, param: Parameter) -> dict[str, Any]:
+    def _attrs(self, param: Parameter) -> dict[str, object]:
         return {"decay": self._decay, "epsilon": self._epsilon}
 
 
@@ -199,7 +199,7 @@ class AdadeltaOptimizer(Optimizer):
         learning_rate: float | Variable,
         epsilon: float = 1e-6,
         rho: float = 0.95,
-        parameter_list: list[Any] | None = None,
+        parameter_list: list[VariableOrName] | None = None,
         regularization: WeightDecayRegularizer | None = None,
         grad_clip: GradientClipBase | None = None,
         name: str | None = None,
@@ -208,13 +208,13 @@ class AdadeltaOptimizer(Optimizer):
         self._epsilon = epsilon
         self._rho = rho
 
-    def _accumulator_slots(self) -> dict[str, dict[str, Any]]:
+    def _accumulator_slots(self) -> dict[str, AccumulatorFields]:
         return {
             "AvgSquaredGrad": {"name": "_avg_squared_grad"},
             "AvgSquaredUpdate": {"name": "_avg_squared_update"},
         }
 
-    def _attrs(self, param: Parameter) -> dict[str, Any]:
+    def _attrs(self, param: Parameter) -> dict[str, object]:
         return {"epsilon": self._epsilon, "rho": self._rho}
 
 
@@ -238,7 +238,7 @@ class RMSPropOptimizer(Optimizer):
         epsilon: float = 1e-6,
         momentum: float = 0.0,
         centered: bool = False,
-        parameter_list: list[Any] | None = None,
+        parameter_list: list[VariableOrName] | None = None,
         regularization: WeightDecayRegularizer | None = None,
         grad_clip: GradientClipBase | None = None,
         name: str | None = None,
@@ -249,11 +249,11 @@ class RMSPropOptimizer(Optimizer):
         self._momentum = momentum
         self._centered = centered
 
-    def _accumulator_slots(self) -> dict[str, dict[str, Any]]:
+    def _accumulator_slots(self) -> dict[str, AccumulatorFields]:
         slots = {"Moment": "momentum", "MeanSquare": "mean_square", "MeanGrad": "mean_grad"}
         return {slot: {"name": name} for slot, name in slots.items()}
 
-    def _attrs(self, param: Parameter) -> dict[str, Any]:
+    def _attrs(self, param: Parameter) -> dict[str, object]:
         moving = {"decay": self._rho, "momentum": self._momentum, "centered": self._centered}
         return {"epsilon": self._epsilon, **moving}
 
@@ -276,7 +276,7 @@ class FtrlOptimizer(Optimizer):
         l1: float = 0.0,
         l2: float = 0.0,
         lr_power: float = -0.5,
-        parameter_list: list[Any] | None = None,
+        parameter_list: list[VariableOrName] | None = None,
         regularization: WeightDecayRegularizer | None = None,
         grad_clip: GradientClipBase | None = None,
         name: str | None = None,
@@ -286,10 +286,10 @@ class FtrlOptimizer(Optimizer):
         self._l2 = l2
         self._lr_power = lr_power
 
-    def _accumulator_slots(self) -> dict[str, dict[str, Any]]:
+    def _accumulator_slots(self) -> dict[str, AccumulatorFields]:
         return {"SquaredAccumulator": {"name": "squared"}, "LinearAccumulator": {"name": "linear"}}
 
-    def _attrs(self, param: Parameter) -> dict[str, Any]:
+    def _attrs(self, param: Parameter) -> dict[str, object]:
         return {"l1": self._l1, "l2": self._l2, "lr_power": self._lr_power}
 
 
@@ -308,7 +308,7 @@ class DpsgdOptimizer(Optimizer):
         clip: float = 0.9,
         batch_size: float = 0.999,
         sigma: float = 1e-8,
-        parameter_list: list[Any] | None = None,
+        parameter_list: list[VariableOrName] | None = None,
     ) -> None:
         super().__init__(learning_rate, parameter_list)
         self._clip = clip
@@ -316,7 +316,7 @@ class DpsgdOptimizer(Optimizer):
         self._sigma = sigma
         self._seed: int | None = None
 
-    def _attrs(self, param: Parameter) -> dict[str, Any]:
+    def _attrs(self, param: Parameter) -> dict[str, object]:
         noise = {"batch_size": self._batch_size, "sigma": self._sigma, "seed": self._seed or 0}
         return {"clip": self._clip, **noise}
 
@@ -331,7 +331,7 @@ class _Moments(Optimizer):
         beta1: float | Variable = 0.9,
         beta2: float | Variable = 0.999,
         epsilon: float = 1e-8,
-        parameter_list: list[Any] | None = None,
+        parameter_list: list[VariableOrName] | None = None,
         regularization: WeightDecayRegularizer | None = None,
         grad_clip: GradientClipBase | None = None,
         name: str | None = None,
@@ -341,7 +341,7 @@ class _Moments(Optimizer):
         self._beta2 = beta2
         self._epsilon = epsilon
 
-    def _attrs(self, param: Parameter) -> dict[str, Any]:
+    def _attrs(self, param: Parameter) -> dict[str, object]:
         return {"beta1": self._beta1, "beta2": self._beta2, "epsilon": self._epsilon}
 
 
@@ -366,7 +366,7 @@ class AdamOptimizer(_Moments):
         beta1: float | Variable = 0.9,
         beta2: float | Variable = 0.999,
         epsilon: float = 1e-8,
-        parameter_list: list[Any] | None = None,
+        parameter_list: list[VariableOrName] | None = None,
         regularization: WeightDecayRegularizer | None = None,
         grad_clip: GradientClipBase | None = None,
         name: str | None = None,
@@ -376,7 +376,7 @@ class AdamOptimizer(_Moments):
         super().__init__(learning_rate, beta1, beta2, epsilon, *rest)
         self._lazy_mode = lazy_mode
 
-    def _accumulator_slots(self) -> dict[str, dict[str, Any]]:
+    def _accumulator_slots(self) -> dict[str, AccumulatorFields]:
         first = 0.9 if isinstance(self._beta1, Variable) else self._beta1
         second = 0.999 if isinstance(self._beta2, Variable) else self._beta2
         return {
@@ -390,7 +390,7 @@ class AdamOptimizer(_Moments):
         betas = {"Beta1Tensor": self._beta1, "Beta2Tensor": self._beta2}
         return {slot: beta for slot, beta in betas.items() if isinstance(beta, Variable)}
 
-    def _attrs(self, param: Parameter) -> dict[str, Any]:
+    def _attrs(self, param: Parameter) -> dict[str, object]:
         attrs = {**super()._attrs(param), "lazy_mode": self._lazy_mode}
         return {name: value for name, value in attrs.items() if not isinstance(value, Variable)}
 
@@ -412,7 +412,7 @@ class LambOptimizer(AdamOptimizer):
         beta1: float = 0.9,
         beta2: float = 0.999,
         epsilon: float = 1e-6,
-        parameter_list: list[Any] | None = None,
+        parameter_list: list[VariableOrName] | None = None,
         regularization: WeightDecayRegularizer | None = None,
         grad_clip: GradientClipBase | None = None,
         exclude_from_weight_decay_fn: Callable[[Parameter], bool] | None = None,
@@ -423,7 +423,7 @@ class LambOptimizer(AdamOptimizer):
         self._weight_decay = lamb_weight_decay
         self._exclude_from_weight_decay_fn = exclude_from_weight_decay_fn
 
-    def _attrs(self, param: Parameter) -> dict[str, Any]:
+    def _attrs(self, param: Parameter) -> dict[str, object]:
         excluded = self._exclude_from_weight_decay_fn
         decay = 0.0 if excluded is not None and excluded(param) else self._weight_decay
         betas = {"beta1": self._beta1, "beta2": self._beta2}
@@ -439,22 +439,25 @@ class AdamaxOptimizer(_Moments):
 
     type = "adamax"
 
-    def _accumulator_slots(self) -> dict[str, dict[str, Any]]:
+    def _accumulator_slots(self) -> dict[str, AccumulatorFields]:
+        beta1 = self._beta1
+        if isinstance(beta1, Variable):
+            raise TypeError("beta1 of AdamaxOptimizer must be a number, not a Variable")
         return {
             "Moment": {"name": "moment"},
             "InfNorm": {"name": "inf_norm"},
-            "Beta1Pow": {"name": "beta1_pow_acc", "fill_value": self._beta1, "shape": [1]},
+            "Beta1Pow": {"name": "beta1_pow_acc", "fill_value": beta1, "shape": [1]},
         }
 
     def _finish_update(self, block: Block, parameters_and_grads: list[ParamGrad]) -> None:
         """Append the update of beta1's power for every updated parameter."""
-        updated = [pair for pair in parameters_and_grads if pair[1] is not None]
-        for param, grad in (pair for pair in updated if pair[0].trainable):
+        for param, grad in parameters_and_grads:
+            if grad is None or not param.trainable:
+                continue
             power = self._get_accumulator("beta1_pow_acc", param)
             guard = block.program.optimized_guard([param, grad])
-            slots = {"inputs": {"X": power}, "outputs": {"Out": power}}
             with guard, name_scope("adamx"):
-                block.append_op("scale", **slots, attrs={"scale": self._beta1})
+                block.append_op("scale", {"X": power}, {"Out": power}, {"scale": self._beta1})
 
 
 SGD = SGDOptimizer

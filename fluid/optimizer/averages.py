@@ -7,9 +7,8 @@ separate programs, whose variables are in the same scope as the parameters.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, contextmanager
 
 import numpy as np
 
@@ -42,7 +41,7 @@ class _Averages:
     restore_program: Program
 
     @contextmanager
-    def apply(self, executor: Executor, need_restore: bool = True) -> Iterator[None]:
+    def apply(self, executor: Executor, need_restore: bool = True) -> Generator[None]:
         """Replace parameters by their averages within a `with` block, or permanently."""
         executor.run(self.apply_program)
         try:
@@ -148,7 +147,7 @@ class ExponentialMovingAverage(_Averages):
                 moved = average * self._decay_var + param * (1 - self._decay_var)
                 layers.assign(moved, output=average)
 
-    def _guard(self, param: Parameter, backup: Variable) -> Any:
+    def _guard(self, param: Parameter, backup: Variable) -> AbstractContextManager[None]:
         return param.block.program.optimized_guard([param, backup])
 
     def _get_ema_decay(self) -> Variable:
@@ -192,8 +191,8 @@ class ExponentialMovingAverage(_Averages):
     def _step(self, block: Block) -> Variable:
         """Return the number of updates so far, as a float."""
         if not block.has_var(self._step_counter_name):
-            fields: dict[str, Any] = {"shape": [1], "dtype": "int64", "persistable": True}
-            layers.create_global_var(value=0, name=self._step_counter_name, **fields)
+            name = self._step_counter_name
+            layers.create_global_var([1], 0, "int64", persistable=True, name=name)
         return layers.cast(block.var(self._step_counter_name), "float32")
 
 
@@ -212,7 +211,7 @@ def _backups(prefix: str, suffix: str) -> Backups:
     ]  # fmt: skip
 
 
-def _program(backups: Backups, append: Any) -> Program:
+def _program(backups: Backups, append: Callable[[Block, Variable, Variable], None]) -> Program:
     """Build a program by calling `append` for every parameter and its backup."""
     program = Program()
     block = program.global_block()

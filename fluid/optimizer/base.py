@@ -8,9 +8,9 @@ per-parameter learning rates, updates. Accumulators are persistable variables
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Required, TypedDict
 
 import numpy as np
 
@@ -33,19 +33,30 @@ from fluid.framework import (
     default_main_program,
     name_scope,
     program_guard,
+    program_of,
 )
 from fluid.initializer import Constant
 from fluid.layer_helper import LayerHelper
+from fluid.recording.annotations import Array, DTypeLike
 from fluid.recording.arguments import typed
 from fluid.recording.atomic import atomic
 from fluid.recording.checks import check_type
+from fluid.recording.variable import ParameterAndGradient, VariableOrName
 from fluid.regularizer import WeightDecayRegularizer, append_regularization_ops
 from runtime.device import CPUPlace
 
 __all__ = ["Optimizer", "ParamGrad"]
 
-ParamGrad = tuple[Parameter, Any]
+ParamGrad = ParameterAndGradient
 """A parameter and its gradient, or None if it has none."""
+
+
+class AccumulatorFields(TypedDict, total=False):
+    """The arguments of `Optimizer._add_accumulator` for an accumulator of every parameter."""
+
+    name: Required[str]
+    fill_value: float
+    shape: list[int]
 
 
 class Optimizer:
@@ -61,7 +72,7 @@ class Optimizer:
     def __init__(
         self,
         learning_rate: float | Variable,
-        parameter_list: list[Any] | None = None,
+        parameter_list: list[VariableOrName] | None = None,
         regularization: WeightDecayRegularizer | None = None,
         grad_clip: GradientClipBase | None = None,
         name: str | None = None,
@@ -76,7 +87,7 @@ class Optimizer:
         self._learning_rate_map: dict[Program, Variable] = {}
         self._accumulators: dict[str, dict[str, Variable]] = defaultdict(dict)
         self._opti_name_list: list[str] = []
-        self._dtype: Any = None
+        self._dtype: DTypeLike | None = None
 
     # ---- public methods
 
@@ -86,8 +97,8 @@ class Optimizer:
         self,
         loss: Variable,
         startup_program: Program | None = None,
-        parameter_list: list[Any] | None = None,
-        no_grad_set: Collection[Any] | None = None,
+        parameter_list: list[VariableOrName] | None = None,
+        no_grad_set: Collection[VariableOrName] | None = None,
     ) -> tuple[list[Operator], list[ParamGrad]]:
         """Append backward and update ops; return the update ops and (parameter, gradient) pairs.
 
@@ -102,9 +113,9 @@ class Optimizer:
         self,
         loss: Variable,
         startup_program: Program | None = None,
-        parameter_list: list[Any] | None = None,
-        no_grad_set: Collection[Any] | None = None,
-        callbacks: list[Callable[..., Any]] | None = None,
+        parameter_list: list[VariableOrName] | None = None,
+        no_grad_set: Collection[VariableOrName] | None = None,
+        callbacks: list[Callable[..., object]] | None = None,
     ) -> list[ParamGrad]:
         """First half of `minimize`: append the ops that compute gradients.
 
@@ -116,15 +127,16 @@ class Optimizer:
                 "Maybe you should call fluid.layers.mean to process the current loss."
             )
         self._dtype = loss.dtype
-        program = loss.block.program
+        program = program_of(loss)
         fixed = {param.name for param in program.all_parameters() if not param.trainable}
         with program_guard(program, startup_program):
-            return append_backward(
+            pairs = append_backward(
                 loss,
                 parameter_list or self._parameter_list,
                 fixed | no_grad_names(no_grad_set),
                 [error_clip_callback] if callbacks is None else callbacks,
             )
+            return list[ParamGrad](pairs)
 
     @typed
     @atomic
@@ -148,14 +160,14 @@ class Optimizer:
         self,
         loss: Variable,
         startup_program: Program | None,
-        params_grads: Iterable[ParamGrad],
+        params_grads: Sequence[ParamGrad],
     ) -> list[Operator]:
         """Call `apply_gradients` in the program of `loss`."""
-        with program_guard(loss.block.program, startup_program):
+        with program_guard(program_of(loss), startup_program):
             return self.apply_gradients(params_grads)
 
     @contextmanager
-    def _restored_on_error(self) -> Iterator[None]:
+    def _restored_on_error(self) -> Generator[None]:
         """Context manager that restores the accumulators if an error discards the program's
         changes.
         """
@@ -178,7 +190,7 @@ class Optimizer:
         by_name = {var.name: var for var in accumulators}
         return {name: by_name[name] for name in self._opti_name_list}
 
-    def set_dict(self, state_dict: Mapping[str, Any]) -> None:
+    def set_dict(self, state_dict: Mapping[str, object]) -> None:
         """Set the accumulators in the global scope to arrays, by name.
 
         Raises AssertionError, before anything is set, if a name is missing or an array does not
@@ -191,14 +203,14 @@ class Optimizer:
 
     # ---- overridden by subclasses
 
-    def _accumulator_slots(self) -> dict[str, dict[str, Any]]:
+    def _accumulator_slots(self) -> dict[str, AccumulatorFields]:
         """Return the accumulators of a parameter, by input slot of the op.
 
         Each is a dict of arguments for `_add_accumulator`: name, optionally fill_value and shape.
         """
         return {}
 
-    def _attrs(self, param: Parameter) -> dict[str, Any]:
+    def _attrs(self, param: Parameter) -> dict[str, object]:
         """Return the attributes of the op that updates a parameter."""
         return {}
 
@@ -216,7 +228,8 @@ class Optimizer:
         if not self.type:
             raise NotImplementedError(f"{type(self).__name__} does not declare an op")
         param, grad = param_and_grad
-        inputs = {"Param": param, "Grad": grad, **self._extra_inputs()}
+        inputs: dict[str, Variable | None] = {"Param": param, "Grad": grad}
+        inputs |= self._extra_inputs()
         for slot, fields in self._accumulator_slots().items():
             inputs[slot] = self._get_accumulator(fields["name"], param)
         definition = find(self.type)
@@ -254,7 +267,7 @@ class Optimizer:
         self,
         name: str,
         param: Parameter,
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
         fill_value: float = 0.0,
         shape: Iterable[int] | None = None,
         type: int | None = None,
@@ -281,7 +294,7 @@ class Optimizer:
         self._opti_name_list.append(var.name)
         return var
 
-    def _get_accumulator(self, name: str, param: Parameter) -> Variable:
+    def _get_accumulator(self, name: str, param: Variable) -> Variable:
         """Return an accumulator of a parameter by name; ValueError if it does not exist."""
         accumulators = self._accumulators[self._accumulator_key(name)]
         if param.name not in accumulators:
@@ -305,7 +318,7 @@ class Optimizer:
             self._learning_rate_map[default_main_program()] = variable(self._learning_rate)
 
     def _create_global_learning_rate(self) -> None:
-        if self._global_learning_rate() is not None:
+        if isinstance(self._learning_rate, Variable) or self._global_learning_rate() is not None:
             return
         self._learning_rate_map[default_main_program()] = layers.create_global_var(
             name=unique_name.generate("learning_rate"),
@@ -315,12 +328,13 @@ class Optimizer:
             persistable=True,
         )
 
-    def _create_param_lr(self, param_and_grad: ParamGrad) -> Any:
+    def _create_param_lr(self, param_and_grad: ParamGrad) -> Variable:
         """Return a parameter's learning rate: the global one times its own factor."""
         factor = param_and_grad[0].optimize_attr["learning_rate"]
         if isinstance(factor, Variable):
             return factor
         rate = self._global_learning_rate()
+        assert rate is not None
         if factor == 1.0:
             return rate
         program = default_main_program()
@@ -328,7 +342,7 @@ class Optimizer:
             return rate * factor
 
 
-def _state_array(var: Variable, value: Any) -> np.ndarray:
+def _state_array(var: Variable, value: object) -> Array:
     """Return the array for an accumulator; AssertionError if shape or dtype do not match."""
     array = None if value is None else np.asarray(value)
     if array is None or (array.shape, array.dtype) != (var.shape, var.element.numpy):

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from math import prod
-from typing import Any
 
-from fluid.clip import GradientClipByNorm
+from fluid.clip import GradientClipBase, GradientClipByNorm
 from fluid.framework import (
     Block,
     Operator,
@@ -20,13 +19,16 @@ from fluid.framework import (
     Variable,
     default_main_program,
     program_guard,
+    program_of,
 )
 from fluid.initializer import Constant
 from fluid.layer_helper import LayerHelper
 from fluid.optimizer.base import Optimizer, ParamGrad
+from fluid.recording.annotations import SlotValue
 from fluid.recording.arguments import typed
 from fluid.recording.atomic import atomic
 from fluid.recording.var_types import VarDesc
+from fluid.recording.variable import VariableOrName
 from fluid.regularizer import L1DecayRegularizer, L2DecayRegularizer, WeightDecayRegularizer
 
 __all__ = ["DGCMomentumOptimizer"]
@@ -67,14 +69,15 @@ class DGCMomentumOptimizer(Optimizer):
         rampup_begin_step: int,
         rampup_step: int = 1,
         sparsity: list[float] = [0.999],  # noqa: B006
-        parameter_list: list[Any] | None = None,
+        parameter_list: list[VariableOrName] | None = None,
         use_nesterov: bool = False,
         num_trainers: int | None = None,
         regularization: WeightDecayRegularizer | None = None,
-        grad_clip: Any = None,
+        grad_clip: object = None,
         name: str | None = None,
     ) -> None:
-        super().__init__(learning_rate, parameter_list, regularization, grad_clip, name)
+        clip = grad_clip if isinstance(grad_clip, GradientClipBase) else None
+        super().__init__(learning_rate, parameter_list, regularization, clip, name)
         if rampup_begin_step < 0:
             raise AssertionError(f"rampup_begin_step must >= 0, but it is {rampup_begin_step}")
         if not sparsity or not all(0.0 < ratio <= 1.0 for ratio in sparsity):
@@ -90,15 +93,15 @@ class DGCMomentumOptimizer(Optimizer):
         self,
         loss: Variable,
         startup_program: Program | None = None,
-        parameter_list: list[Any] | None = None,
-        no_grad_set: Collection[Any] | None = None,
-        callbacks: list[Callable[..., Any]] | None = None,
+        parameter_list: list[VariableOrName] | None = None,
+        no_grad_set: Collection[VariableOrName] | None = None,
+        callbacks: list[Callable[..., object]] | None = None,
     ) -> list[ParamGrad]:
         """As in `Optimizer`, followed by compression of the gradients."""
         param_grads = super().backward(
             loss, startup_program, parameter_list, no_grad_set, callbacks
         )
-        with program_guard(loss.block.program, startup_program):
+        with program_guard(program_of(loss), startup_program):
             self._append_dgc_ops(param_grads)
         return param_grads
 
@@ -123,9 +126,10 @@ class DGCMomentumOptimizer(Optimizer):
         param, grad = param_and_grad
         velocity = self._get_accumulator("_dgc_u_", param)
         rate = self._create_param_lr(param_and_grad)
-        inputs = {"Param": param, "Grad": grad, "Velocity": velocity, "LearningRate": rate}
-        outputs = {"ParamOut": param, "VelocityOut": velocity}
-        attrs = {"mu": self._momentum, "use_nesterov": self._use_nesterov}
+        inputs: dict[str, SlotValue] = {"Param": param, "Grad": grad}
+        inputs |= {"Velocity": velocity, "LearningRate": rate}
+        outputs: dict[str, SlotValue] = {"ParamOut": param, "VelocityOut": velocity}
+        attrs: dict[str, object] = {"mu": self._momentum, "use_nesterov": self._use_nesterov}
         if not _is_compressed(param, grad):
             return block.append_op("momentum", inputs=inputs, outputs=outputs, attrs=attrs)
         inputs |= {"current_step": self._step, "nranks": self._ranks}
@@ -137,7 +141,7 @@ class DGCMomentumOptimizer(Optimizer):
 
     def _append_dgc_ops(self, params_grads: Sequence[ParamGrad]) -> None:
         program = default_main_program()
-        program._enable_dgc = True
+        vars(program)["_enable_dgc"] = True
         self._step, self._ranks = _counter(), _create_global(RANKS, -1.0)
         self.helper = LayerHelper(self.__class__.__name__)
         for param, grad in params_grads:
@@ -168,7 +172,7 @@ class DGCMomentumOptimizer(Optimizer):
     def _counter_inputs(self) -> dict[str, Variable]:
         return {"current_step": self._step, "nranks": self._ranks}
 
-    def _dgc_attributes(self, param: Parameter) -> dict[str, Any]:
+    def _dgc_attributes(self, param: Parameter) -> dict[str, object]:
         """Return the attributes of a gradient's `dgc` op; a parameter's own regularizer has
         priority.
         """
@@ -195,13 +199,13 @@ def _is_compressed(param: Parameter, grad: Variable | None) -> bool:
 def _remove_role(block: Block, param_name: str) -> None:
     """Remove the op role variable of a parameter's gradient from all ops but `dgc`."""
     for op in block.ops:
-        names = op.attrs.get("op_role_var") or []
+        names: list[str] = op.attrs.get("op_role_var") or []
         if op.role == 1 and param_name in names[::2]:
             place = names.index(param_name)
             op.set_attr("op_role_var", [*names[:place], *names[place + 2 :]])
 
 
-def _rank_clip_norm(clip: Any, trainers: int | None) -> float | None:
+def _rank_clip_norm(clip: object, trainers: int | None) -> float | None:
     """Return the norm to which a rank's gradient is clipped."""
     if clip is None:
         return None
@@ -215,14 +219,15 @@ def _rank_clip_norm(clip: Any, trainers: int | None) -> float | None:
     return float(clip.clip_norm * trainers**-0.5)
 
 
-def _decay(regularizer: WeightDecayRegularizer | None) -> tuple[int, float]:
+def _decay(regularizer: object) -> tuple[int, float]:
     """Return the kind of weight decay as an enum value of `dgc`, and its coefficient."""
-    kinds = {L1DecayRegularizer: 1, L2DecayRegularizer: 2}
     if regularizer is None:
         return 0, 0.0
-    if type(regularizer) not in kinds:
-        raise AssertionError("regularization must be None|L1Decay|L2Deacy")
-    return kinds[type(regularizer)], float(regularizer._regularization_coeff)
+    if type(regularizer) is L1DecayRegularizer:
+        return 1, float(regularizer.coefficient)
+    if type(regularizer) is L2DecayRegularizer:
+        return 2, float(regularizer.coefficient)
+    raise AssertionError("regularization must be None|L1Decay|L2Deacy")
 
 
 def _create_global(name: str, value: float) -> Variable:

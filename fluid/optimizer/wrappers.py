@@ -6,8 +6,8 @@ the forward pass in the backward pass instead of storing them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
-from typing import Any, NoReturn
+from collections.abc import Callable, Collection, Sequence
+from typing import Annotated, NoReturn, Protocol
 
 from fluid import layers
 from fluid.backward import append_backward
@@ -17,12 +17,15 @@ from fluid.framework import (
     Operator,
     Program,
     Variable,
+    block_of,
     default_startup_program,
     program_guard,
+    program_of,
 )
 from fluid.optimizer.base import Optimizer, ParamGrad
-from fluid.recording.arguments import typed
+from fluid.recording.arguments import UNCHECKED, typed
 from fluid.recording.checks import check_type, check_variable
+from fluid.recording.variable import VariableFields, VariableOrName
 
 __all__ = [
     "LookaheadOptimizer",
@@ -50,7 +53,7 @@ class RecomputeOptimizer(Optimizer):
         check_type(checkpoints, "checkpoints", list, "_set_checkpoints")
         self._checkpoints = checkpoints
 
-    def load(self, stat_dict: Any) -> NoReturn:
+    def load(self, stat_dict: object) -> NoReturn:
         """Raise NotImplementedError, as in the reference."""
         raise NotImplementedError(
             "RecomputeOptimizer cannot load state: load that of the optimizer it wraps (fluid.load)"
@@ -60,8 +63,8 @@ class RecomputeOptimizer(Optimizer):
         self,
         loss: Variable,
         startup_program: Program | None = None,
-        parameter_list: list[Any] | None = None,
-        no_grad_set: Collection[Any] | None = None,
+        parameter_list: list[VariableOrName] | None = None,
+        no_grad_set: Collection[VariableOrName] | None = None,
     ) -> tuple[list[Operator], list[ParamGrad]]:
         """As in the wrapped optimizer; AssertionError if no checkpoints were set."""
         check_variable(loss, "loss", "minimize")
@@ -74,17 +77,18 @@ class RecomputeOptimizer(Optimizer):
         self,
         loss: Variable,
         startup_program: Program | None = None,
-        parameter_list: list[Any] | None = None,
-        no_grad_set: Collection[Any] | None = None,
-        callbacks: list[Callable[..., Any]] | None = None,
+        parameter_list: list[VariableOrName] | None = None,
+        no_grad_set: Collection[VariableOrName] | None = None,
+        callbacks: list[Callable[..., object]] | None = None,
     ) -> list[ParamGrad]:
         """Append the ops that compute gradients, preceded by recomputed forward ops."""
         self._dtype = self._optimizer._dtype = loss.dtype
         callbacks = [error_clip_callback] if callbacks is None else callbacks
-        with program_guard(loss.block.program, startup_program):
-            return append_backward(loss, parameter_list, no_grad_set, callbacks, self._checkpoints)
+        with program_guard(program_of(loss), startup_program):
+            rest = no_grad_set, callbacks, self._checkpoints
+            return list[ParamGrad](append_backward(loss, parameter_list, *rest))
 
-    def apply_gradients(self, params_grads: Iterable[ParamGrad]) -> list[Operator]:
+    def apply_gradients(self, params_grads: Sequence[ParamGrad]) -> list[Operator]:
         """As in the wrapped optimizer."""
         return self._optimizer.apply_gradients(params_grads)
 
@@ -92,10 +96,20 @@ class RecomputeOptimizer(Optimizer):
         self,
         loss: Variable,
         startup_program: Program | None,
-        params_grads: Iterable[ParamGrad],
+        params_grads: Sequence[ParamGrad],
     ) -> list[Operator]:
         """As in the wrapped optimizer."""
         return self._optimizer.apply_optimize(loss, startup_program, params_grads)
+
+
+class _Minimizer(Protocol):
+    def minimize(self, loss: Variable, *, startup_program: Program | None = None) -> object:
+        """Append the ops that minimize a loss."""
+        ...
+
+
+Minimizer = Annotated[_Minimizer | None, UNCHECKED]
+"""An optimizer, or an object with its method `minimize`."""
 
 
 class LookaheadOptimizer:
@@ -109,25 +123,26 @@ class LookaheadOptimizer:
     type = "lookahead"
 
     @typed
-    def __init__(self, inner_optimizer: Any, alpha: float = 0.5, k: int = 5) -> None:
+    def __init__(self, inner_optimizer: Minimizer, alpha: float = 0.5, k: int = 5) -> None:
         if inner_optimizer is None:
             raise AssertionError("inner optimizer can not be None")
         if not 0.0 <= alpha <= 1.0:
             raise AssertionError(f"alpha should be from 0 to 1, but it is {alpha}")
-        if not isinstance(k, int) or k <= 0:
+        is_number = isinstance(k, int)  # pyright: ignore[reportUnnecessaryIsInstance] - 2.0
+        if not is_number or k <= 0:
             raise AssertionError(f"k should be a positive integer, but it is {k!r}")
         self.inner_optimizer = inner_optimizer
         self.alpha = alpha
         self.k = k
 
-    def minimize(self, loss: Variable, startup_program: Program | None = None) -> Any:
+    def minimize(self, loss: Variable, startup_program: Program | None = None) -> object:
         """Append the inner optimizer's ops and the updates of the slow copies; returns as it
         does.
         """
         result = self.inner_optimizer.minimize(loss, startup_program=startup_program)
         startup = startup_program or default_startup_program()
-        with program_guard(loss.block.program, startup):
-            slow = _slow_copies(loss.block, startup.global_block())
+        with program_guard(program_of(loss), startup):
+            slow = _slow_copies(block_of(loss), startup.global_block())
             self._append_look(slow)
         return result
 
@@ -151,11 +166,15 @@ class LookaheadOptimizer:
 def _slow_copies(main: Block, startup: Block) -> dict[str, tuple[Variable, Variable]]:
     """Create a slow copy of every parameter, initialized to the parameter's initial value."""
     copies: dict[str, tuple[Variable, Variable]] = {}
-    for param in main.program.global_block().all_parameters():
-        fields = {"shape": param.shape, "dtype": param.dtype, "persistable": True}
-        name = f"{param.name}@SLOW"
-        copies[param.name] = (param, main.program.global_block().create_var(name=name, **fields))
-        started = startup.create_var(name=name, **fields)
+    for param in main.program.all_parameters():
+        fields: VariableFields = {
+            "name": f"{param.name}@SLOW",
+            "shape": param.shape,
+            "dtype": param.dtype,
+            "persistable": True,
+        }
+        copies[param.name] = (param, main.program.global_block().create_var(**fields))
+        started = startup.create_var(**fields)
         startup.append_op("assign", inputs={"X": param.name}, outputs={"Out": started})
     return copies
 
@@ -170,8 +189,8 @@ class PipelineOptimizer:
     def __init__(
         self,
         optimizer: Optimizer,
-        cut_list: list[Any] | None = None,
-        place_list: list[Any] | None = None,
+        cut_list: list[object] | None = None,
+        place_list: list[object] | None = None,
         concurrency_list: list[int] | None = None,
         queue_size: int = 30,
         sync_steps: int = 1,
@@ -187,8 +206,8 @@ class PipelineOptimizer:
         self,
         loss: Variable,
         startup_program: Program | None = None,
-        parameter_list: list[Any] | None = None,
-        no_grad_set: Collection[Any] | None = None,
+        parameter_list: list[VariableOrName] | None = None,
+        no_grad_set: Collection[VariableOrName] | None = None,
     ) -> NoReturn:
         """Never called: the class cannot be instantiated."""
         raise NotImplementedError("PipelineOptimizer cannot be created")

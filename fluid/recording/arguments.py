@@ -168,8 +168,10 @@ def _plain(value: object, hint: object) -> object:
 
 def _accepts_arrays(hint: object) -> bool:
     """Whether NumPy values fit an annotation as they are."""
-    kinds = [_kind(part) for part in (hint, *get_args(hint))]
-    return object in kinds or np.ndarray in kinds
+    kind, kinds = _kind(hint), [_kind(arg) for arg in get_args(hint)]
+    if kind is Union or kind is UnionType:
+        return object in kinds or np.ndarray in kinds
+    return kind is object or kind is np.ndarray or np.ndarray in kinds
 
 
 # ---- messages -----------------------------------------------------------------------------------

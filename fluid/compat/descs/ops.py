@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Protocol
 
 from compiler.errors import CompileError, did_you_mean
 from compiler.ir import program as ir
@@ -14,9 +14,16 @@ from compiler.ir.opdef import check_attributes
 from compiler.ir.opdef.slots import GRAPH_ONLY
 from compiler.ir.opdef.type_inference import bind, check_slots, infer_op
 from compiler.ir.program import BlockRef
+from fluid.recording.annotations import AttributeValue
 from fluid.recording.op_records import plain, plain_values
 
 __all__ = ["OpDesc"]
+
+
+class Owner(Protocol):
+    """The description of the block of an op, a `BlockDesc`."""
+
+    described_block: ir.Block
 
 
 class OpDesc:
@@ -26,7 +33,7 @@ class OpDesc:
     `infer_var_type` or `infer_shape` is called.
     """
 
-    def __init__(self, op: ir.OpDesc | None = None, owner: Any = None) -> None:
+    def __init__(self, op: ir.OpDesc | None = None, owner: Owner | None = None) -> None:
         self.described_op = ir.OpDesc("", {}, {}) if op is None else op
         self._owner = owner
 
@@ -43,7 +50,7 @@ class OpDesc:
         self.described_op.type = type
         self._touch()
 
-    def block(self) -> Any:
+    def block(self) -> Owner | None:
         """Description of the block that it is in; None where it is in none."""
         return self._owner
 
@@ -125,7 +132,7 @@ class OpDesc:
         """Whether it has an attribute."""
         return name in self.described_op.attrs
 
-    def attr(self, name: str) -> Any:
+    def attr(self, name: str) -> AttributeValue:
         """The value of an attribute; CompileError where it has none of this name."""
         if name not in self.described_op.attrs:
             hint = did_you_mean(name, self.described_op.attrs)
@@ -136,7 +143,7 @@ class OpDesc:
         """The serialised type of an attribute; CompileError if it has none of this name."""
         return AttrType(dump_attr(self.described_op.type, name, self.attr(name)).one("type", int))
 
-    def set_attr(self, name: str, value: Any) -> None:
+    def set_attr(self, name: str, value: object) -> None:
         """Set an attribute; TypeError for a value that cannot be serialised."""
         value_to_set = plain(_target(value))
         try:
@@ -160,11 +167,11 @@ class OpDesc:
         self.described_op.attrs[name] = load_attr(parse(value, "OpDesc.Attr"))
         self._touch()
 
-    def set_block_attr(self, name: str, block: Any) -> None:
+    def set_block_attr(self, name: str, block: Owner | ir.Block) -> None:
         """Let an attribute refer to a block."""
         self.set_attr(name, block)
 
-    def set_blocks_attr(self, name: str, blocks: Sequence[Any]) -> None:
+    def set_blocks_attr(self, name: str, blocks: Sequence[Owner | ir.Block]) -> None:
         """Let an attribute refer to several blocks."""
         self.set_attr(name, [_target(block) for block in blocks])
 
@@ -174,7 +181,7 @@ class OpDesc:
     def _blocks_attr_ids(self, name: str) -> list[int]:
         return [int(self._ref(name, block)) for block in self.attr(name)]
 
-    def _ref(self, name: str, value: Any) -> BlockRef:
+    def _ref(self, name: str, value: object) -> BlockRef:
         if not isinstance(value, BlockRef):
             kind = self.described_op.type
             raise CompileError(f"attribute {name!r} of {kind} is {value!r:.60}, not a block")
@@ -196,19 +203,19 @@ class OpDesc:
         bound = {n: v for n, v in bind(self.described_op).attributes.items() if n not in GRAPH_ONLY}
         self.described_op.attrs = {**plain_values(bound), **self.described_op.attrs}
 
-    def infer_var_type(self, block: Any) -> None:
+    def infer_var_type(self, block: Owner | ir.Block) -> None:
         """Infer the variable types of the outputs (tensor, SelectedRows, array), as `infer_shape`
         does.
         """
         self.infer_shape(block)
 
-    def infer_shape(self, block: Any) -> None:
+    def infer_shape(self, block: Owner | ir.Block) -> None:
         """Infer shapes and element types of the outputs from the inputs declared in a block.
 
         Raises UnknownOp, MissingSlot, BadAttribute or ShapeError.
         """
         check_slots(self.described_op)
-        infer_op(_target(block), self.described_op)
+        infer_op(block if isinstance(block, ir.Block) else block.described_block, self.described_op)
         self._touch()
 
     def serialize_to_string(self) -> bytes:
@@ -225,7 +232,7 @@ class OpDesc:
         return hash(id(self.described_op))
 
 
-def _target(value: Any) -> Any:
+def _target(value: object) -> object:
     """The block that a description is of; other values as they are."""
     return getattr(value, "described_block", value)
 
@@ -234,7 +241,8 @@ def _with_slot(
     slots: Mapping[str, list[str]], slot: str, names: Sequence[str]
 ) -> dict[str, list[str]]:
     """Slots in alphabetical order, one of them with other variables."""
-    if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+    are_names = all(isinstance(name, str) for name in names)  # pyright: ignore[reportUnnecessaryIsInstance] - users pass bytes
+    if isinstance(names, str) or not are_names:
         raise TypeError(f"slot {slot!r} takes a list of names, but received {names!r:.60}")
     updated = {**slots, slot: list(names)}
     return {slot_name: updated[slot_name] for slot_name in sorted(updated)}

@@ -208,6 +208,6 @@ class ProgramDesc:
 
 def _text(name: bytes) -> str:
     """The name of a variable; TypeError where it is not given as bytes, as the reference has it."""
-    if not isinstance(name, bytes):
+    if not isinstance(name, bytes):  # pyright: ignore[reportUnnecessaryIsInstance] - users pass str
         raise TypeError(f"names of variables are bytes here, but received {name!r:.60}")
     return name.decode()

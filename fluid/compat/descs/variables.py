@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from compiler.errors import CompileError
 from compiler.ir import program as ir
 from compiler.ir.model_format.program_desc import dump_program
 from compiler.ir.model_format.protobuf import Message, dump, parse
-from compiler.ir.types import DType
+from compiler.ir.types import DType, VarTypeId
 from fluid.recording.var_types import VarDesc as VarTypes
 from fluid.recording.var_types import kind_of, var_type
 
@@ -45,7 +44,7 @@ class VarDesc(VarTypes):
             self._block.vars = {name if n == old else n: var for n, var in variables.items()}
         self._touch()
 
-    def type(self) -> Any:
+    def type(self) -> VarTypeId:
         """What it holds, as a `VarType`."""
         return VarType[self._var.kind.value]
 
@@ -87,7 +86,7 @@ class VarDesc(VarTypes):
         self._var.dims = tuple(int(size) for size in shape)
         self._touch()
 
-    def dtype(self) -> Any:
+    def dtype(self) -> VarTypeId:
         """The element type, as a `VarType`."""
         self._expect(reader=False, what="one element type")
         return var_type(self._var.element)
@@ -121,7 +120,7 @@ class VarDesc(VarTypes):
         for field, dims in zip(self._resized(len(sizes)), sizes, strict=True):
             field.dims = dims
 
-    def dtypes(self) -> list[Any]:
+    def dtypes(self) -> list[VarTypeId]:
         """The element type of each field of a reader."""
         return [var_type(field.element) for field in self._fields()]
 

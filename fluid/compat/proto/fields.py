@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from numbers import Integral, Real
 from struct import pack, unpack
-from typing import Any
+from typing import Any, Self, SupportsIndex
 
 from compiler.ir.model_format.schema import AttrType, Field, VarTypeId
 
@@ -18,7 +18,7 @@ _EXPECTED = {
 }  # fmt: skip
 
 
-def checked(field: Field, value: Any) -> Any:
+def checked(field: Field, value: object) -> int | float | str:
     """A value as a scalar field keeps it: floats in 32 bits, bytes as text.
 
     Raises TypeError for a value of another type and ValueError for one that is out of range, or
@@ -76,7 +76,7 @@ class Repeated(list[Any]):
         super().__init__()
         self._field, self._make, self._touch = field, make, touch
 
-    def add(self, **fields: Any) -> Any:
+    def add(self, **fields: object) -> Any:
         """Append a message with these fields and return it."""
         if self._make is None:
             raise AttributeError(f"{self._field.where} holds no messages: use append")
@@ -85,24 +85,28 @@ class Repeated(list[Any]):
         self._touch()
         return message
 
-    def append(self, value: Any) -> None:
+    def append(self, value: object) -> None:
         """Append a value, a message as a copy."""
         super().append(self._own(value))
         self._touch()
 
-    def insert(self, index: Any, value: Any) -> None:
+    def append_read(self, value: object) -> None:
+        """Append a value that was read from bytes, which is valid."""
+        super().append(value)
+
+    def insert(self, index: SupportsIndex, value: object) -> None:
         """Insert a value before an index."""
         super().insert(index, self._own(value))
         self._touch()
 
-    def extend(self, values: Iterable[Any]) -> None:
+    def extend(self, values: Iterable[object]) -> None:
         """Append values; TypeError leaves the field as it was."""
         super().extend([self._own(value) for value in values])
         self._touch()
 
     MergeFrom = extend
 
-    def __iadd__(self, values: Iterable[Any]) -> Repeated:  # type: ignore[override,misc]
+    def __iadd__(self, values: Iterable[object]) -> Self:
         self.extend(values)
         return self
 
@@ -112,10 +116,10 @@ class Repeated(list[Any]):
         many = isinstance(key, slice)
         super().__setitem__(key, [self._own(item) for item in value] if many else self._own(value))
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return list, (list(self),)
 
-    def _own(self, value: Any) -> Any:
+    def _own(self, value: object) -> Any:
         if self._make is None:
             return checked(self._field, value)
         message = self._make()

@@ -58,7 +58,7 @@ class FieldDescriptor:
     name: str
     number: int
     label: int
-    default_value: Any
+    default_value: object
 
     LABEL_OPTIONAL: ClassVar[int] = 1
     LABEL_REQUIRED: ClassVar[int] = 2
@@ -94,11 +94,11 @@ class ProtoMessage:
 
     def __init_subclass__(cls) -> None:
         kind = cls.__qualname__
-        cls.DESCRIPTOR = Descriptor(kind)
+        cls.DESCRIPTOR = Descriptor(kind)  # pyright: ignore[reportConstantRedefinition] - its name
         cls._fields = {field.name: field for field in SCHEMA[kind]}
         cls._kinds[kind] = cls
 
-    def __init__(self, **fields: Any) -> None:
+    def __init__(self, **fields: object) -> None:
         self._forget()
         vars(self)["_above"] = None
         for name, value in fields.items():
@@ -107,7 +107,7 @@ class ProtoMessage:
     def _forget(self) -> None:
         vars(self).update(_values={}, _unknown=(), _is_set=False)
 
-    def _fill(self, name: str, value: Any) -> None:
+    def _fill(self, name: str, value: object) -> None:
         field = self._field(name, ValueError)
         if field.repeated:
             getattr(self, name).extend(value)
@@ -124,7 +124,7 @@ class ProtoMessage:
             self._values[name] = self._part(field)
         return self._values.get(name, field.default)
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         field = self._field(name, AttributeError)
         if field.repeated or field.kind in SCHEMA:
             what = "repeated field" if field.repeated else "field"
@@ -139,7 +139,7 @@ class ProtoMessage:
             raise error(f"{type(self).__name__!r} object has no attribute {name!r}")
         return self._fields[name]
 
-    def _part(self, field: Field) -> Any:
+    def _part(self, field: Field) -> Repeated | ProtoMessage:
         """An empty repeated field, or an unset message, that notifies this message of changes."""
         make = self._kinds.get(field.kind)
         if field.repeated:
@@ -204,14 +204,15 @@ class ProtoMessage:
             self.Clear()
             self.MergeFrom(other)
 
-    def __deepcopy__(self, memo: Any) -> ProtoMessage:
+    def __deepcopy__(self, memo: object) -> ProtoMessage:
         copied = type(self)()
         copied.CopyFrom(self)
         return copied
 
-    __copy__ = lambda self: self.__deepcopy__(None)  # noqa: E731
+    def __copy__(self) -> ProtoMessage:
+        return self.__deepcopy__(None)
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return type(self).FromString, (self.SerializePartialToString(),)
 
     def __eq__(self, other: object) -> bool:
@@ -223,7 +224,8 @@ class ProtoMessage:
 
     def MergeFromString(self, data: bytes) -> int:
         """Take over what bytes hold; how many there are. Raises ProtoError for malformed ones."""
-        if not isinstance(data, bytes | bytearray | memoryview):
+        is_bytes = isinstance(data, bytes | bytearray | memoryview)  # pyright: ignore[reportUnnecessaryIsInstance] - str
+        if not is_bytes:
             kind = type(data).__name__
             raise TypeError(f"a bytes-like object is required, not {kind!r}")
         self._read(parse(bytes(data), type(self).__qualname__))
@@ -248,25 +250,31 @@ class ProtoMessage:
         vars(self)["_unknown"] = (*self._unknown, *message.unknown)
         self._touch()
 
-    def _read_item(self, field: Field, item: Any) -> None:
+    def _read_item(self, field: Field, item: object) -> None:
         if field.kind in SCHEMA:
             part = getattr(self, field.name)
             (part.add() if field.repeated else part)._read(item)
         elif field.repeated:
-            list.append(getattr(self, field.name), item)
+            getattr(self, field.name).append_read(item)
         else:
             self._values[field.name] = item
 
     def _message(self) -> Message:
         pairs = [(field.name, value) for field, value in self.ListFields()]
-        values = {name: _frozen(value) for name, value in pairs}
+        values = {name: self._frozen(value) for name, value in pairs}
         return Message(type(self).__qualname__, values, self._unknown)
 
-    def SerializeToString(self, **options: Any) -> bytes:
+    @staticmethod
+    def _frozen(value: object) -> Any:
+        if isinstance(value, ProtoMessage):
+            return value._message()
+        return tuple(map(ProtoMessage._frozen, value)) if isinstance(value, Repeated) else value
+
+    def SerializeToString(self, **options: object) -> bytes:
         """The bytes of the message; ProtoError where a required field is not set."""
         return dump(self._message())
 
-    def SerializePartialToString(self, **options: Any) -> bytes:
+    def SerializePartialToString(self, **options: object) -> bytes:
         """The bytes of the message, complete or not."""
         return dump(self._message(), partial=True)
 
@@ -286,9 +294,3 @@ class ProtoMessage:
         return message_text(self._message())
 
     __repr__ = __str__
-
-
-def _frozen(value: Any) -> Any:
-    if isinstance(value, ProtoMessage):
-        return value._message()
-    return tuple(map(_frozen, value)) if isinstance(value, list) else value

@@ -8,6 +8,7 @@ from typing import Any
 from fluid import unique_name
 from fluid.framework import Variable
 from fluid.layer_helper import LayerHelper
+from fluid.recording.annotations import DTypeLike
 from fluid.recording.checks import check_type, check_variable, check_variable_and_dtype
 from fluid.recording.var_types import VarDesc
 
@@ -24,7 +25,7 @@ ARRAY = VarDesc.VarType.LOD_TENSOR_ARRAY
 RANK_TABLE = VarDesc.VarType.LOD_RANK_TABLE
 
 
-def create_array(dtype: Any) -> Variable:
+def create_array(dtype: DTypeLike) -> Variable:
     """Create an empty tensor array for `array_write`.
 
     >>> import fluid

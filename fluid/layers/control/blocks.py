@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Any
+from typing import Unpack
 
 from fluid.framework import Block, Operator, Program, Variable
 from fluid.layer_helper import LayerHelper
 from fluid.recording.checks import check_type, check_variable
 from fluid.recording.var_types import VarDesc
+from fluid.recording.variable import VariableFields
 
 __all__ = [
     "BlockGuard",
@@ -124,7 +125,9 @@ class ConditionalBlockGuard(BlockGuard):
         self.block.complete()
 
 
-def create_parent_variable(program: Program, like: Variable, **fields: Any) -> Variable:
+def create_parent_variable(
+    program: Program, like: Variable, **fields: Unpack[VariableFields]
+) -> Variable:
     """Create a variable in the parent block with the type of `like`."""
-    fields = {"dtype": like.dtype, "shape": like.shape, "type": like.type, **fields}
-    return parent_block(program).create_var(**fields)
+    declared: VariableFields = {"dtype": like.dtype, "shape": like.shape, "type": like.type}
+    return parent_block(program).create_var(**{**declared, **fields})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Any
 
 from fluid import unique_name
 from fluid.framework import Block, Variable
@@ -17,8 +16,9 @@ from fluid.layers.control.blocks import (
     parent_block,
 )
 from fluid.layers.control.logic import equal, logical_and, logical_not
-from fluid.layers.control.nested import assert_same_structure, map_structure
+from fluid.layers.control.nested import Structure, assert_same_structure, is_dict, map_structure
 from fluid.layers.tensor import assign, cast, fill_constant
+from fluid.recording.arguments import is_list
 from fluid.recording.checks import (
     check_type,
     check_variable,
@@ -28,7 +28,7 @@ from fluid.recording.checks import (
 
 __all__ = ["IfElse", "Switch", "case", "cond", "switch_case"]
 
-Branch = Callable[[], Any]
+Branch = Callable[[], object]
 
 
 def cond(
@@ -36,7 +36,7 @@ def cond(
     true_fn: Branch | None = None,
     false_fn: Branch | None = None,
     name: str | None = None,
-) -> Any:
+) -> Structure:
     """Return the result of `true_fn` if `pred` (one boolean) is true, else that of `false_fn`.
 
     Only the selected branch runs. Both return the same structure of variables, or None. Raises
@@ -65,7 +65,7 @@ def cond(
     return map_structure(lambda no, yes: select_input([no, yes], mask), other, taken)
 
 
-def _check_function(function: Any, argument: str) -> None:
+def _check_function(function: object, argument: str) -> None:
     if not callable(function):
         kind = type(function).__name__
         raise TypeError(f"The {argument} in cond must be callable, but received {kind}")
@@ -73,7 +73,7 @@ def _check_function(function: Any, argument: str) -> None:
 
 def _append_branch(
     condition: Variable, function: Branch, argument: str, helper: LayerHelper
-) -> Any:
+) -> Structure:
     """Append a conditional block; copy the results of `function` to variables of this block."""
     _check_function(function, argument)
     block = ConditionalBlock([condition], is_scalar_condition=True)
@@ -93,7 +93,7 @@ def _copy_to_parent(var: Variable | None, helper: LayerHelper) -> Variable | Non
     return outside
 
 
-def _check_same(taken: Any, other: Any) -> None:
+def _check_same(taken: Structure, other: Structure) -> None:
     """Raise ValueError if the branches of `cond` return different structures."""
     intro = "Incompatible return values of true_fn and false_fn in cond: "
     if taken is None or other is None:
@@ -109,7 +109,7 @@ def case(
     pred_fn_pairs: Sequence[tuple[Variable, Branch]],
     default: Branch | None = None,
     name: str | None = None,
-) -> Any:
+) -> Structure:
     """Return the result of the first pair (predicate, function) whose predicate is true.
 
     If none is true, `default` runs; without it, the last pair's function. Raises TypeError for
@@ -132,8 +132,8 @@ def case(
     return _nested_cond(list(reversed(pred_fn_pairs)), default)
 
 
-def _check_pair(pair: Any) -> None:
-    if not isinstance(pair, tuple):
+def _check_pair(pair: object) -> None:
+    if not is_list(pair) or not isinstance(pair, tuple):
         kind = type(pair).__name__
         raise TypeError(f"The elements of 'pred_fn_pairs' in case must be tuples, not {kind}")
     if len(pair) != 2:
@@ -146,7 +146,7 @@ def _check_pair(pair: Any) -> None:
         raise TypeError(f"The fn for {pred.name} of pred_fn_pairs in Op(case) must be callable.")
 
 
-def _nested_cond(pairs: Sequence[tuple[Variable, Branch]], default: Branch) -> Any:
+def _nested_cond(pairs: Sequence[tuple[Variable, Branch]], default: Branch) -> Structure:
     """Append nested `cond` layers, the last pair outermost."""
     function = default
     for pred, branch in pairs:
@@ -163,7 +163,7 @@ def switch_case(
     branch_fns: Mapping[int, Branch] | Sequence[Branch] | Sequence[tuple[int, Branch]],
     default: Branch | None = None,
     name: str | None = None,
-) -> Any:
+) -> Structure:
     """Return the result of the branch with index `branch_index`, else that of `default`.
 
     Branches are listed with their indices, or have indices 0, 1, …; without `default`, the branch
@@ -185,33 +185,39 @@ def switch_case(
         *branches, (_, default) = sorted(branches, key=lambda branch: branch[0])
     elif not callable(default):
         raise TypeError("The default in Op(case) must be callable.")
-    pairs = []
+    pairs: list[tuple[Variable, Branch]] = []
     for index, function in branches:
         number = fill_constant(shape=[1], dtype="int64", value=index)
         pairs.append((equal(branch_index, number), function))
     return _nested_cond(pairs, default)
 
 
-def _branches_by_index(branches: Any) -> list[tuple[int, Branch]]:
+def _branches_by_index(branches: object) -> list[tuple[int, Branch]]:
     """Return branches with their indices; TypeError or ValueError if malformed."""
     check_type(branches, "branch_fns", (list, tuple, dict), "switch_case")
-    items = list(branches.items() if isinstance(branches, dict) else branches)
+    listed = list(branches.items()) if is_dict(branches) else branches
+    items: list[object] = list(listed) if is_list(listed) else []
     if all(callable(item) for item in items):
         items = list(enumerate(items))
-    seen: set[int] = set()
+    by_index: dict[int, Branch] = {}
     for item in items:
-        if not isinstance(item, tuple) or len(item) != 2:
-            raise TypeError(f"'branch_fns' in switch_case holds {item!r}, not (index, function)")
-        index, function = item
-        if not isinstance(index, int):
-            kind = type(index).__name__
-            raise TypeError(f"The key of 'branch_fns' in switch_case must be an int, not {kind}")
-        if index in seen:
+        index, function = _checked_branch(item)
+        if index in by_index:
             raise ValueError(f"The key in 'branch_fns' must be unique, but {index} appears twice")
         if not callable(function):
             raise TypeError(f"The function for key {index} in switch_case must be callable")
-        seen.add(index)
-    return items
+        by_index[index] = function
+    return list(by_index.items())
+
+
+def _checked_branch(item: object) -> tuple[int, object]:
+    if not is_list(item) or not isinstance(item, tuple) or len(item) != 2:
+        raise TypeError(f"'branch_fns' in switch_case holds {item!r}, not (index, function)")
+    index, function = item
+    if not isinstance(index, int):
+        kind = type(index).__name__
+        raise TypeError(f"The key of 'branch_fns' in switch_case must be an int, not {kind}")
+    return index, function
 
 
 class Switch:

@@ -6,9 +6,8 @@ t, so that the batch shrinks as sequences end.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 from fluid import unique_name
 from fluid.framework import Block, Variable
@@ -25,8 +24,10 @@ from fluid.layers.control.blocks import parent_block
 from fluid.layers.control.logic import increment, less_than
 from fluid.layers.control.loops import While
 from fluid.layers.tensor import fill_constant
+from fluid.recording.annotations import DTypeLike
 from fluid.recording.checks import check_variable
 from fluid.recording.var_types import VarDesc
+from fluid.recording.variable import VarType
 
 __all__ = ["DynamicRNN"]
 
@@ -53,15 +54,25 @@ class DynamicRNN:
         self.status = self.BEFORE_RNN
         self.lod_rank_table: Variable | None = None
         self.max_seq_len: Variable | None = None
-        self.step_idx: Any = None
-        self.zero_idx: Any = None
+        self._step_idx: Variable | None = None
+        self.zero_idx: Variable | None = None
         self.mem_dict: dict[str, Variable] = {}
         self.output_array: list[Variable] = []
         self.outputs: list[Variable] = []
         self.cond = self.helper.create_variable_for_type_inference("bool")
         self.while_op = While(self.cond)
-        self.input_array: list[tuple[Variable, Any]] = []
+        self.input_array: list[tuple[Variable, VarType]] = []
         self.mem_link: list[tuple[Variable, Variable]] = []
+
+    @property
+    def step_idx(self) -> Variable:
+        """The number of the step, int64 [1]; it exists since the block was entered."""
+        assert self._step_idx is not None
+        return self._step_idx
+
+    def _rank_table(self) -> Variable:
+        """Return the rank table of the first input; TypeError before it."""
+        return check_variable(self.lod_rank_table, "table", "dynamic_rnn")
 
     def step_input(self, x: Variable, level: int = 0) -> Variable:
         """Return this step's items of `x`, which has LoD; the loop steps through level `level`."""
@@ -123,20 +134,20 @@ class DynamicRNN:
         return ranked
 
     @contextmanager
-    def block(self) -> Iterator[None]:
+    def block(self) -> Generator[None]:
         """Append the layers called in this `with` block to the loop body; ValueError if called
         twice.
         """
         if self.status != self.BEFORE_RNN:
             raise ValueError("rnn.block() can only be invoke once")
-        self.step_idx = fill_constant(shape=[1], dtype="int64", value=0, force_cpu=True)
+        self._step_idx = fill_constant(shape=[1], dtype="int64", value=0, force_cpu=True)
         self.step_idx.stop_gradient = False
         self.status = self.IN_RNN
         with self.while_op.block():
             yield
             self._end_step()
         self.status = self.AFTER_RNN
-        table = self.lod_rank_table
+        table = self._rank_table()
         self.outputs += [array_to_lod_tensor(array, table) for array in self.output_array]
 
     def _end_step(self) -> None:
@@ -149,7 +160,7 @@ class DynamicRNN:
             array_write(state, self.step_idx, array)
         less_than(self.step_idx, self.max_seq_len, force_cpu=True, cond=self.cond)
 
-    def __call__(self) -> Any:
+    def __call__(self) -> Variable | list[Variable]:
         """Return the output, or a list of them; ValueError inside the block."""
         if self.status != self.AFTER_RNN:
             raise ValueError("Output of the dynamic RNN can only be visited outside the rnn block.")
@@ -161,7 +172,7 @@ class DynamicRNN:
         shape: Sequence[int] | None = None,
         value: float = 0.0,
         need_reorder: bool = False,
-        dtype: Any = "float32",
+        dtype: DTypeLike = "float32",
     ) -> Variable:
         """Return a recurrent state, initially `init`, or `value` in `shape` for each row.
 
@@ -182,7 +193,7 @@ class DynamicRNN:
         inputs = {"X": init, "I": self.zero_idx}
         parent.append_op("write_to_array", inputs=inputs, outputs={"Out": array})
         whole = array_read(array, self.step_idx)
-        state = shrink_memory(whole, self.step_idx, self.lod_rank_table)
+        state = shrink_memory(whole, self.step_idx, self._rank_table())
         self.mem_dict[state.name] = array
         return state
 
@@ -194,7 +205,7 @@ class DynamicRNN:
             )
         return self._reorder(init, "dynamic_rnn_mem_init_reordered")
 
-    def _first_state(self, shape: Sequence[int], value: float, dtype: Any) -> Variable:
+    def _first_state(self, shape: Sequence[int], value: float, dtype: DTypeLike) -> Variable:
         """Return a constant initial state with one row per sequence."""
         if not self.input_array:
             raise ValueError("step_input should be invoked before memory(shape=..., value=...)")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
-from fluid.framework import Variable, default_main_program
+from fluid.framework import Operator, Variable, default_main_program
 from fluid.layer_helper import LayerHelper
+from fluid.recording.annotations import Array
+from fluid.recording.arguments import is_list
 from fluid.recording.checks import check_type, check_variable, check_variable_and_dtype
 from runtime.tensors.lod_tensor import LoDTensor
 
@@ -55,8 +56,11 @@ def Print(
 
 
 def Assert(
-    cond: Variable, data: Sequence[Variable] | None = None, summarize: int = 20, name: Any = None
-) -> Any:
+    cond: Variable,
+    data: Sequence[Variable] | None = None,
+    summarize: int = 20,
+    name: str | None = None,
+) -> Operator:
     """Abort the program unless `cond` is true, printing `summarize` elements of each of `data`.
 
     >>> import fluid
@@ -74,10 +78,10 @@ def Assert(
 
 
 def py_func(
-    func: Callable[..., Any],
+    func: Callable[..., object],
     x: Variables,
     out: Variables,
-    backward_func: Callable[..., Any] | None = None,
+    backward_func: Callable[..., object] | None = None,
     skip_vars_in_backward_input: Variables = None,
 ) -> Variables:
     """Call a Python function that computes `out`, variables with declared shape and dtype.
@@ -127,7 +131,7 @@ def _listed(variables: Variables, name: str) -> list[Variable]:
     return listed
 
 
-def _register_function(function: Callable[..., Any], name: str) -> int:
+def _register_function(function: Callable[..., object], name: str) -> int:
     """Register a function in the program and return its id."""
     if not callable(function):
         raise TypeError(f"{name} of py_func must be a Python function, not {function!r}")
@@ -141,10 +145,10 @@ class _ArrayFunction:
     arrays.
     """
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., object]) -> None:
         self.function = function
 
-    def __call__(self, arrays: Sequence[Any]) -> list[Any]:
+    def __call__(self, arrays: Sequence[Array]) -> list[Array | None]:
         result = self.function(*map(LoDTensor, arrays))
-        values = list(result) if isinstance(result, list | tuple) else [result]
+        values = result if is_list(result) else [result]
         return [None if value is None else np.asarray(value) for value in values]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from fluid.framework import Variable
 from fluid.layer_helper import LayerHelper
 from fluid.recording.checks import check_type, check_variable_and_dtype
@@ -46,7 +44,7 @@ def increment(x: Variable, value: float = 1.0, in_place: bool = True) -> Variabl
 
 
 def _append_comparison(
-    op_type: str, x: Variable, y: Variable, cond: Variable | None, **attrs: Any
+    op_type: str, x: Variable, y: Variable, cond: Variable | None, **attrs: object
 ) -> Variable:
     """Append a comparison, writing to `cond` if not None; its result stops gradients."""
     for name, var in (("x", x), ("y", y)):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 from fluid.framework import Variable
 from fluid.layer_helper import LayerHelper
 from fluid.layers.control.blocks import BlockGuard, inputs_and_outputs, parent_block
 from fluid.layers.control.nested import (
+    Structure,
     assert_same_structure,
     flatten,
     is_sequence,
@@ -17,6 +17,7 @@ from fluid.layers.control.nested import (
     pack_sequence_as,
 )
 from fluid.layers.tensor import assign
+from fluid.recording.arguments import is_list
 from fluid.recording.checks import check_type
 from fluid.recording.var_types import VarDesc
 
@@ -49,7 +50,7 @@ class While:
         """Return a guard: layers called in its `with` statement are appended to the loop body."""
         return WhileGuard(self)
 
-    def _complete(self) -> None:
+    def complete(self) -> None:
         """Append the op that owns the current block to its parent block."""
         program = self.helper.main_program
         inside, parent = program.current_block(), parent_block(program)
@@ -64,7 +65,7 @@ class While:
         )
 
 
-def _check_condition(cond: Any, what: str, must: str) -> None:
+def _check_condition(cond: object, what: str, must: str) -> None:
     if not isinstance(cond, Variable):
         raise TypeError(f"{what} should {must} a variable, but received {type(cond).__name__}")
     if cond.dtype != VarDesc.VarType.BOOL:
@@ -88,16 +89,16 @@ class WhileGuard(BlockGuard):
     def complete(self) -> None:
         """Append the op that owns the block."""
         self.while_op.status = While.AFTER_WHILE_BLOCK
-        self.while_op._complete()
+        self.while_op.complete()
 
 
 def while_loop(
     cond: Callable[..., Variable],
-    body: Callable[..., Any],
-    loop_vars: list[Any] | tuple[Any, ...],
+    body: Callable[..., Structure],
+    loop_vars: list[Structure] | tuple[Structure, ...],
     is_test: bool = False,
     name: str | None = None,
-) -> Any:
+) -> list[Structure] | tuple[Structure, ...]:
     """Run `loop_vars = body(*loop_vars)` while `cond(*loop_vars)` is true.
 
     `body` returns as many variables as it takes, in the same structure. Returns `loop_vars`, which
@@ -121,13 +122,18 @@ def while_loop(
     return loop_vars
 
 
-def _append_step(cond: Any, body: Any, loop_vars: Any, condition: Variable) -> None:
+def _append_step(
+    cond: Callable[..., Variable],
+    body: Callable[..., Structure],
+    loop_vars: list[Structure] | tuple[Structure, ...],
+    condition: Variable,
+) -> None:
     """Append one iteration: the body, then copies of its results to the loop variables."""
     # The body receives copies of lists and dicts, which it may modify.
     nested = any(is_sequence(variable) for variable in loop_vars)
     arguments = pack_sequence_as(loop_vars, flatten(loop_vars)) if nested else loop_vars
-    results = body(*arguments)
-    results = results if isinstance(results, list | tuple) else [results]
+    result: object = body(*arguments)
+    results = result if is_list(result) else [result]
     try:
         assert_same_structure(results, loop_vars, check_types=False)
     except ValueError as error:

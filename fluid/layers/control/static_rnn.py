@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from fluid import unique_name
 from fluid.framework import Block, Variable
 from fluid.layer_helper import LayerHelper
 from fluid.layers.control.blocks import BlockGuard, inputs_and_outputs, parent_block
+from fluid.recording.annotations import Attributes
 from fluid.recording.checks import check_type, check_variable
 from fluid.recording.var_types import VarDesc
 
@@ -85,7 +85,7 @@ class StaticRNN:
         return before
 
     def _first_state(
-        self, shape: Sequence[int], batch_ref: Variable, attrs: dict[str, Any]
+        self, shape: Sequence[int], batch_ref: Variable, attrs: Attributes
     ) -> Variable:
         parent = self._parent_block()
         name = unique_name.generate(f"{self.helper.name}@memory_boot")
@@ -109,8 +109,9 @@ class StaticRNN:
                 f"Static RNN only take fix seq_len input: {x.name!r} has {x.shape[0]} steps, an "
                 f"input before {self.seq_len}"
             )
-        fields = {"dtype": x.dtype, "shape": x.shape[1:], "type": x.type}
-        step = self.helper.create_variable(name=x.name, **fields)
+        step = self.helper.create_variable(
+            name=x.name, dtype=x.dtype, shape=x.shape[1:], type=x.type
+        )
         self.inputs.append(step)
         return step
 
@@ -119,8 +120,9 @@ class StaticRNN:
         self._assert_in_rnn_block_("step_output")
         check_variable(o, "o", "fluid.layers.StaticRNN.step_output")
         step = self._copy(o)
-        fields = {"shape": [self.seq_len, *step.shape], "dtype": step.dtype}
-        self.outputs.append(self._parent_block().create_var(name=step.name, **fields))
+        shape = None if self.seq_len is None else [self.seq_len, *step.shape]
+        parent = self._parent_block()
+        self.outputs.append(parent.create_var(name=step.name, shape=shape, dtype=step.dtype))
 
     def _copy(self, var: Variable) -> Variable:
         copy = self.helper.create_variable_for_type_inference(var.dtype)
@@ -143,7 +145,7 @@ class StaticRNN:
             raise ValueError(f"{mem.name!r} is no memory of this StaticRNN: make it by memory()")
         self.memories[mem.name].mem = var
 
-    def __call__(self) -> Any:
+    def __call__(self) -> Variable | list[Variable]:
         """Return the outputs of all steps, one or a list; ValueError before the block or without
         any.
         """
@@ -160,7 +162,7 @@ class StaticRNN:
     def _parent_block(self) -> Block:
         return parent_block(self.helper.main_program)
 
-    def _complete_op(self) -> None:
+    def complete_op(self) -> None:
         """Append the op that owns the current block to its parent block."""
         inside, parent = self.helper.main_program.current_block(), self._parent_block()
         local = {name for op in inside.ops for name in op.writes()}
@@ -208,4 +210,4 @@ class StaticRNNGuard(BlockGuard):
     def complete(self) -> None:
         """Append the op that owns the block."""
         self.rnn.status = StaticRNN.AFTER_RNN_BLOCK
-        self.rnn._complete_op()
+        self.rnn.complete_op()

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from fluid.framework import Variable
 from fluid.initializer import Normal
@@ -19,6 +18,8 @@ from fluid.layers.images.windows import (
     padding_pairs,
     sizes_per_axis,
 )
+from fluid.param_attr import ParamAttrLike
+from fluid.recording.annotations import AttributeValue
 from fluid.recording.checks import FLOATS, check_type, check_variable, check_variable_and_dtype
 
 __all__ = ["conv2d", "conv2d_transpose", "conv3d", "conv3d_transpose", "deformable_conv"]
@@ -32,8 +33,8 @@ def conv2d(
     padding: Padding = 0,
     dilation: int | Sequence[int] = 1,
     groups: int | None = None,
-    param_attr: Any = None,
-    bias_attr: Any = None,
+    param_attr: ParamAttrLike = None,
+    bias_attr: ParamAttrLike = None,
     use_cudnn: bool = True,
     act: str | None = None,
     name: str | None = None,
@@ -74,8 +75,8 @@ def conv3d(
     padding: Padding = 0,
     dilation: int | Sequence[int] = 1,
     groups: int | None = None,
-    param_attr: Any = None,
-    bias_attr: Any = None,
+    param_attr: ParamAttrLike = None,
+    bias_attr: ParamAttrLike = None,
     use_cudnn: bool = True,
     act: str | None = None,
     name: str | None = None,
@@ -110,13 +111,13 @@ def conv3d(
 
 def _attributes(
     axes: int,
-    stride: Any,
+    stride: int | Sequence[int],
     padding: Padding,
-    dilation: Any,
+    dilation: int | Sequence[int],
     groups: int | None,
     use_cudnn: bool,
     layout: str,
-) -> dict[str, Any]:
+) -> dict[str, AttributeValue]:
     """Return the attributes common to all convolutions; ValueError for invalid values."""
     check_flag(use_cudnn, "use_cudnn", f"conv{axes}d")
     paddings, algorithm = padding_attributes(padding, layout, axes)
@@ -132,7 +133,7 @@ def _attributes(
 
 
 def _append_convolution(
-    helper: LayerHelper, input: Variable, shape: Sequence[int], attrs: Mapping[str, Any]
+    helper: LayerHelper, input: Variable, shape: Sequence[int], attrs: dict[str, AttributeValue]
 ) -> Variable:
     """Append the convolution, bias and activation; `shape` is the filter shape without groups."""
     filters = _filters(helper, input, shape, attrs["groups"] or 1)
@@ -143,7 +144,8 @@ def _append_convolution(
 
 def _filters(helper: LayerHelper, input: Variable, shape: Sequence[int], groups: int) -> Variable:
     """Create the filter parameter, initialized from a variance-preserving normal distribution."""
-    if helper.param_attr is False:
+    attr = helper.param_attr
+    if attr is False:
         raise ValueError(f"{helper.layer_type} has filters: param_attr can not be False")
     count, channels, *kernel_size = shape
     if channels % groups:
@@ -157,7 +159,7 @@ def _filters(helper: LayerHelper, input: Variable, shape: Sequence[int], groups:
         )
     deviation = math.sqrt(2.0 / (math.prod(kernel_size) * channels))
     return helper.create_parameter(
-        helper.param_attr,
+        attr,
         [count, channels // groups, *kernel_size],
         input.dtype,
         default_initializer=Normal(0.0, deviation),
@@ -181,8 +183,8 @@ def conv2d_transpose(
     stride: int | Sequence[int] = 1,
     dilation: int | Sequence[int] = 1,
     groups: int | None = None,
-    param_attr: Any = None,
-    bias_attr: Any = None,
+    param_attr: ParamAttrLike = None,
+    bias_attr: ParamAttrLike = None,
     use_cudnn: bool = True,
     act: str | None = None,
     name: str | None = None,
@@ -225,8 +227,8 @@ def conv3d_transpose(
     stride: int | Sequence[int] = 1,
     dilation: int | Sequence[int] = 1,
     groups: int | None = None,
-    param_attr: Any = None,
-    bias_attr: Any = None,
+    param_attr: ParamAttrLike = None,
+    bias_attr: ParamAttrLike = None,
     use_cudnn: bool = True,
     act: str | None = None,
     name: str | None = None,
@@ -256,8 +258,8 @@ def conv3d_transpose(
 
 
 def _transposed_geometry(
-    input: Variable, axes: int, sizes: tuple[Any, ...], use_cudnn: bool, layout: str
-) -> tuple[list[int], dict[str, Any]]:
+    input: Variable, axes: int, sizes: tuple[AttributeValue, ...], use_cudnn: bool, layout: str
+) -> tuple[list[int], dict[str, AttributeValue]]:
     """Return the filter size and the attributes of a transposed convolution."""
     check_flag(use_cudnn, "use_cudnn", f"conv{axes}d_transpose")
     output_size, filter_size, padding, stride, dilation = sizes
@@ -306,17 +308,18 @@ def _append_transposed(
     helper: LayerHelper,
     input: Variable,
     shape: Sequence[int],
-    attrs: Mapping[str, Any],
+    attrs: dict[str, AttributeValue],
     layout: str,
 ) -> Variable:
     """Append the transposed convolution, bias and activation; `shape` is one group's filter
     shape.
     """
-    if helper.param_attr is False:
+    attr = helper.param_attr
+    if attr is False:
         raise ValueError(f"{helper.layer_type} has filters: param_attr can not be False")
     channels, count, *kernel_size = shape
     sizes = [channels, count // attrs["groups"], *kernel_size]
-    filters = helper.create_parameter(helper.param_attr, sizes, input.dtype)
+    filters = helper.create_parameter(attr, sizes, input.dtype)
     inputs = {"Input": input, "Filter": filters}
     out = helper.append_result(helper.layer_type, inputs, attrs, slot="Output")
     return helper.append_activation(_append_bias(helper, out, layout))
@@ -334,8 +337,8 @@ def deformable_conv(
     groups: int | None = None,
     deformable_groups: int | None = None,
     im2col_step: int | None = None,
-    param_attr: Any = None,
-    bias_attr: Any = None,
+    param_attr: ParamAttrLike = None,
+    bias_attr: ParamAttrLike = None,
     modulated: bool = True,
     name: str | None = None,
 ) -> Variable:

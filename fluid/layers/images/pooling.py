@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from fluid.framework import Variable
 from fluid.layer_helper import LayerHelper, append_simple_op
 from fluid.layers.images.windows import Padding, check_layout, padding_attributes, sizes_per_axis
+from fluid.recording.annotations import Attributes
 from fluid.recording.checks import FLOATS, check_type, check_variable, check_variable_and_dtype
 
 __all__ = ["adaptive_pool2d", "adaptive_pool3d", "pool2d", "pool3d"]
@@ -67,11 +67,11 @@ def pool3d(
 def _attributes(
     axes: int,
     pool_type: str,
-    sizes: tuple[Any, Any, Padding],
+    sizes: tuple[int | Sequence[int], int | Sequence[int], Padding],
     global_pooling: bool,
     ceil_mode: bool,
     layout: str,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Return the attributes of a pooling op; ValueError for invalid values."""
     op, (pool_size, stride, padding) = f"pool{axes}d", sizes
     _check_kind(pool_type, op)
@@ -96,16 +96,16 @@ def _attributes(
 def _append_pool(
     op: str,
     input: Variable,
-    attrs: dict[str, Any],
+    attrs: Attributes,
     use_cudnn: bool,
     exclusive: bool,
     name: str | None,
 ) -> Variable:
     check_variable(input, "input", op)
-    if not isinstance(use_cudnn, bool):
+    if not isinstance(use_cudnn, bool):  # pyright: ignore[reportUnnecessaryIsInstance] - an int
         raise TypeError(f"use_cudnn of {op} must be True or False, not {use_cudnn!r}")
-    attrs |= {"use_cudnn": use_cudnn, "use_mkldnn": False, "exclusive": exclusive}
-    return append_simple_op(op, {"X": input}, attrs, name=name)
+    flags = {"use_cudnn": use_cudnn, "use_mkldnn": False, "exclusive": exclusive}
+    return append_simple_op(op, {"X": input}, {**attrs, **flags}, name=name)
 
 
 def _check_kind(pool_type: str, op: str) -> None:
@@ -161,7 +161,8 @@ def _append_adaptive_pool(
     check_type(pool_size, "pool_size", (int, list, tuple), op)
     check_type(require_index, "require_index", bool, op)
     _check_kind(pool_type, op)
-    attrs = {"ksize": sizes_per_axis(pool_size, axes, "pool_size"), "adaptive": True}
+    ksize = sizes_per_axis(pool_size, axes, "pool_size")
+    attrs: dict[str, object] = {"ksize": ksize, "adaptive": True}
     if pool_type == "avg":
         if require_index:
             raise ValueError(f"{op}: require_index needs pool_type 'max': an average has no index")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from fluid.framework import Variable
 from fluid.layer_helper import LayerHelper
 from fluid.layers.detection import append_outputs
 from fluid.layers.mathematics.indexing import gather
 from fluid.layers.nn import reshape
+from fluid.recording.annotations import DTypeLike
 from fluid.recording.checks import FLOATS, check_type, check_variable, check_variable_and_dtype
 
 __all__ = [
@@ -65,11 +65,13 @@ def anchor_generator(
     return anchors, variances
 
 
-def _floats(values: Any) -> list[float]:
-    return [float(value) for value in (values if isinstance(values, list | tuple) else [values])]
+def _floats(values: float | Sequence[float] | None) -> list[float]:
+    if values is None:
+        raise TypeError("anchor_generator takes sizes and ratios, but received None")
+    return [float(value) for value in (values if isinstance(values, Sequence) else [values])]
 
 
-def _check_all(op: str, kinds: Sequence[str], **values: Any) -> None:
+def _check_all(op: str, kinds: Sequence[str], **values: object) -> None:
     """Raise TypeError if an argument is not a variable or has a dtype that is not in `kinds`."""
     for label, value in values.items():
         check_variable_and_dtype(value, label, kinds, op)
@@ -121,7 +123,7 @@ def rpn_target_assign(
     return gather(logits, scores), gather(boxes, positions), labels, codes, weights
 
 
-_TARGETS: dict[str, Any] = {
+_TARGETS: dict[str, DTypeLike] = {
     "LocationIndex": "int32",
     "ScoreIndex": "int32",
     "TargetLabel": "int32",

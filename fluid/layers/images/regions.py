@@ -6,7 +6,6 @@ Boxes `rois` are [R, 4], (x1, y1, x2, y2), one LoD sequence per image.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from fluid.framework import Variable
 from fluid.layer_helper import LayerHelper, append_simple_op
@@ -198,11 +197,11 @@ def deformable_roi_pooling(
     return out
 
 
-def _cells(height: int, width: int, scale: float) -> dict[str, Any]:
+def _cells(height: int, width: int, scale: float) -> dict[str, object]:
     return {"pooled_height": height, "pooled_width": width, "spatial_scale": scale}
 
 
-def _checked_cells(op: str, height: int, width: int, scale: float) -> dict[str, Any]:
+def _checked_cells(op: str, height: int, width: int, scale: float) -> dict[str, object]:
     check_type(scale, "spatial_scale", float, op)
     check_type(height, "pooled_height", int, op)
     check_type(width, "pooled_width", int, op)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import Any
 
 from fluid.framework import Variable
 from fluid.layer_helper import LayerHelper
 from fluid.layers.images.windows import check_layout, is_channels_last
+from fluid.layers.size_arguments import Sizes
 from fluid.layers.tensor import fill_constant
+from fluid.recording.annotations import SlotValue
 from fluid.recording.checks import SizesError, check_variable
 
 __all__ = [
@@ -144,8 +145,8 @@ def _append_resize(
     input: Variable,
     resample: str,
     methods: Sequence[str],
-    out_shape: Any,
-    scale: Any,
+    out_shape: Sizes | None,
+    scale: object,
     actual_shape: Variable | None,
     options: tuple[bool, int, str],
     name: str | None,
@@ -156,7 +157,7 @@ def _append_resize(
     check_layout(layout, f"images of {_AXES[resample]} axes", _AXES[resample])
     method = resample.lower()
     helper = LayerHelper(f"{method}_interp", name=name)
-    attrs = {
+    attrs: dict[str, object] = {
         **dict.fromkeys(("out_d", "out_h", "out_w"), -1),
         "interp_method": method,
         "align_corners": align_corners,
@@ -178,7 +179,7 @@ def _check_images(input: Variable, resample: str, methods: Sequence[str]) -> Non
         raise ValueError(f"{resample} takes {wanted} axes, but received {list(input.shape)}")
 
 
-def _check_options(align_corners: Any, align_mode: Any) -> None:
+def _check_options(align_corners: object, align_mode: object) -> None:
     if not isinstance(align_corners, bool):
         raise TypeError(f"align_corners must be True or False, not {align_corners!r}")
     if align_mode not in (0, 1):
@@ -195,8 +196,8 @@ def _actual(actual_shape: Variable | None) -> dict[str, Variable]:
 
 
 def _sizes(
-    helper: LayerHelper, out_shape: Any, scale: Any, axes: int
-) -> tuple[dict[str, Any], dict[str, Any]]:
+    helper: LayerHelper, out_shape: Sizes | None, scale: object, axes: int
+) -> tuple[dict[str, SlotValue], dict[str, object]]:
     """Return the inputs and attributes that specify the output size."""
     if out_shape is not None:
         return _shape(helper, out_shape, axes)
@@ -212,7 +213,9 @@ def _sizes(
     return {}, {"scale": float(scale)}
 
 
-def _shape(helper: LayerHelper, out_shape: Any, axes: int) -> tuple[dict[str, Any], dict[str, Any]]:
+def _shape(
+    helper: LayerHelper, out_shape: Sizes, axes: int
+) -> tuple[dict[str, SlotValue], dict[str, object]]:
     if isinstance(out_shape, Variable):
         out_shape.stop_gradient = True
         return {"OutSize": out_shape}, {}
@@ -226,7 +229,7 @@ def _shape(helper: LayerHelper, out_shape: Any, axes: int) -> tuple[dict[str, An
     for size, requested in zip(sizes, out_shape, strict=True):
         if size < 1 and not isinstance(requested, Variable):
             raise SizesError(f"sizes of out_shape must be more than 0, but received {size}")
-    attrs = dict(zip(("out_d", "out_h", "out_w")[-axes:], sizes, strict=True))
+    attrs: dict[str, object] = dict(zip(("out_d", "out_h", "out_w")[-axes:], sizes, strict=True))
     return ({"SizeTensor": [_tensor(helper, n) for n in out_shape]} if tensors else {}), attrs
 
 

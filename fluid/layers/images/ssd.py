@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated
 
 from fluid.framework import Variable
 from fluid.layer_helper import LayerHelper
@@ -22,6 +22,8 @@ from fluid.layers.mathematics.reductions import reduce_sum
 from fluid.layers.mathematics.shapes import concat, flatten, shape, transpose
 from fluid.layers.nn import reshape
 from fluid.layers.tensor import cast
+from fluid.recording.annotations import Attributes
+from fluid.recording.arguments import UNCHECKED, is_list
 from fluid.recording.checks import FLOATS, check_type, check_variable, check_variable_and_dtype
 
 __all__ = ["density_prior_box", "detection_output", "multi_box_head", "prior_box", "ssd_loss"]
@@ -31,13 +33,17 @@ _SQUARE = [1.0]
 _VARIANCE = [0.1, 0.1, 0.2, 0.2]
 _STEPS = [0.0, 0.0]
 """Default values in the signatures."""
+_Size = Annotated[float | Sequence[float], UNCHECKED]
+"""The sizes of the priors of a feature map."""
 
 
-def _listed(value: Any) -> list[Any]:
-    return list(value) if isinstance(value, list | tuple) else [value]
+def _listed(value: Sequence[float] | float | None) -> list[float]:
+    if value is None:
+        raise TypeError("sizes, densities and ratios must be numbers, but received None")
+    return list(value) if isinstance(value, Sequence) else [value]
 
 
-def _steps(steps: Any) -> list[float]:
+def _steps(steps: Sequence[float]) -> list[float]:
     if not isinstance(steps, list | tuple) or len(steps) != 2:
         raise ValueError(f"steps must be a width and a height, but received {steps!r}")
     return [float(step) for step in steps]
@@ -72,7 +78,7 @@ def prior_box(
     """
     check_variable_and_dtype(input, "input", ("uint8", "int8", *_FULL_PRECISION), "prior_box")
     width, height = _steps(steps)
-    attrs: dict[str, Any] = {
+    attrs: dict[str, object] = {
         "min_sizes": [float(size) for size in _listed(min_sizes)],
         "aspect_ratios": [float(ratio) for ratio in _listed(aspect_ratios)],
         "variances": list(variance),
@@ -129,7 +135,7 @@ def density_prior_box(
 
 
 def _priors(
-    op: str, input: Variable, image: Variable, attrs: dict[str, Any], name: str | None
+    op: str, input: Variable, image: Variable, attrs: Attributes, name: str | None
 ) -> tuple[Variable, Variable]:
     check_variable(image, "image", op)
     inputs = {"Input": input, "Image": image}
@@ -146,11 +152,11 @@ def multi_box_head(
     image: Variable,
     base_size: int,
     num_classes: int,
-    aspect_ratios: Sequence[Any],
+    aspect_ratios: Sequence[_Size],
     min_ratio: int | None = None,
     max_ratio: int | None = None,
-    min_sizes: Sequence[Any] | None = None,
-    max_sizes: Sequence[Any] | None = None,
+    min_sizes: Sequence[_Size] | None = None,
+    max_sizes: Sequence[_Size] | None = None,
     steps: Sequence[float] | None = None,
     step_w: Sequence[float] | None = None,
     step_h: Sequence[float] | None = None,
@@ -188,12 +194,12 @@ def multi_box_head(
     return _concat_maps(locations, logits, priors, num_classes)
 
 
-def _checked_maps(inputs: Any, *lists: Any) -> int:
+def _checked_maps(inputs: object, *lists: object) -> int:
     """Return the number of feature maps; ValueError if a list's length differs from it."""
-    if not isinstance(inputs, list | tuple):
+    if not is_list(inputs):
         raise ValueError("inputs of multi_box_head must be a list or a tuple")
     for option in lists:
-        if option and not (isinstance(option, list | tuple) and len(option) == len(inputs)):
+        if option and not (is_list(option) and len(option) == len(inputs)):
             wanted = f"{len(inputs)} entries, one per feature map"
             raise ValueError(f"multi_box_head needs {wanted}, not {option!r}")
     return len(inputs)
@@ -203,9 +209,9 @@ def _prior_sizes(
     maps: int,
     base: int,
     ratios: tuple[int | None, int | None],
-    low: Sequence[Any] | None,
-    high: Sequence[Any] | None,
-) -> tuple[Sequence[Any], Sequence[Any]]:
+    low: Sequence[_Size] | None,
+    high: Sequence[_Size] | None,
+) -> tuple[Sequence[_Size], Sequence[_Size]]:
     """Return the minimum and maximum sizes per map; ValueError if they cannot be determined."""
     first, last = ratios
     if low is None and high is None and maps > 2 and first is not None and last is not None:
@@ -310,12 +316,12 @@ def ssd_loss(
     first, _ = target_assign(labels, matches, mismatch_value=background_label)
     logits = _flatten_rows(confidence)
     first = _without_gradient(_flatten_rows(cast(first, "int64")))
-    costs = softmax_with_cross_entropy(logits, first)
+    costs = _costs(logits, first)
     rows = _without_gradient(slice_axes(sizes, axes=[0], starts=[0], ends=[2]))
     costs = _without_gradient(reshape(costs, [-1, 0], actual_shape=rows))
     ratios = {"neg_pos_ratio": neg_pos_ratio, "neg_dist_threshold": neg_overlap}
     negatives, matches = _mine_negatives(costs, matches, near, ratios, sample_size)
-    codes = box_coder(prior_box, prior_box_var, gt_box, "encode_center_size")
+    codes = _encoded(prior_box, prior_box_var, gt_box)
     box_targets = target_assign(codes, matches, mismatch_value=background_label)
     label_targets = target_assign(labels, matches, negatives, background_label)
     conf_loss = _confidence_loss(logits, *label_targets)
@@ -329,6 +335,18 @@ def _confidence_loss(logits: Variable, labels: Variable, weights: Variable) -> V
     """Weighted softmax cross entropy of each prior: [N * M, 1]."""
     labels = _without_gradient(cast(_flatten_rows(labels), "int64"))
     return softmax_with_cross_entropy(logits, labels) * _without_gradient(_flatten_rows(weights))
+
+
+def _costs(logits: Variable, labels: Variable) -> Variable:
+    costs = softmax_with_cross_entropy(logits, labels)
+    assert isinstance(costs, Variable)
+    return costs
+
+
+def _encoded(priors: Variable, variances: Variable | None, boxes: Variable) -> Variable:
+    if variances is None:
+        raise TypeError("ssd_loss needs the variances of the priors, but prior_box_var is None")
+    return box_coder(priors, variances, boxes, "encode_center_size")
 
 
 def _location_loss(

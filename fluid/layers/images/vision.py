@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from fluid.framework import Variable
 from fluid.layer_helper import LayerHelper, append_simple_op
@@ -55,7 +54,7 @@ def shuffle_channel(x: Variable, group: int, name: str | None = None) -> Variabl
 
 def space_to_depth(x: Variable, blocksize: int, name: str | None = None) -> Variable:
     """Move blocks of pixels to channels: [N, C, H, W] to [N, C·b², H/b, W/b]; b² must divide C."""
-    if not isinstance(blocksize, int):
+    if not isinstance(blocksize, int):  # pyright: ignore[reportUnnecessaryIsInstance] - 2.0
         raise ValueError(f"blocksize of space_to_depth must be an int, not {blocksize!r}")
     check_variable_and_dtype(x, "x", (*FLOATS, "int32", "int64"), "space_to_depth")
     return append_simple_op("space_to_depth", {"X": x}, {"blocksize": blocksize}, name=name)
@@ -127,7 +126,7 @@ def im2sequence(
     """
     check_variable_and_dtype(input, "input", ["float32"], "im2sequence")
     edges = [padding] * 2 if isinstance(padding, int) else list(padding)
-    attrs: dict[str, Any] = {
+    attrs: dict[str, object] = {
         "kernels": sizes_per_axis(filter_size, 2, "filter_size"),
         "strides": sizes_per_axis(stride, 2, "stride"),
         "paddings": edges * 2 if len(edges) == 2 else edges,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from fluid.framework import Variable
+from fluid.recording.annotations import IntOrInts
+from fluid.recording.arguments import is_list
 
-Padding = int | str | Sequence[Any]
+Padding = int | str | Sequence[IntOrInts]
 
 LAYOUTS = {2: ("NCHW", "NHWC"), 3: ("NCDHW", "NDHWC")}
 """Layouts by number of spatial axes: channels first, channels last."""
@@ -20,7 +21,7 @@ def check_layout(layout: str, op: str, axes: int = 2) -> None:
         raise ValueError(f"the layout of {op} must be {first!r} or {last!r}, not {layout!r}")
 
 
-def check_flag(value: Any, name: str, op: str) -> None:
+def check_flag(value: object, name: str, op: str) -> None:
     """Raise ValueError if an argument is not a bool."""
     if not isinstance(value, bool):
         raise ValueError(f"{name} of {op} must be True or False, not {value!r}")
@@ -48,18 +49,18 @@ def channel_count(input: Variable, layout: str, op: str, axes: int = 2) -> int:
     return channels
 
 
-def sizes_per_axis(value: Any, count: int, name: str) -> list[int]:
+def sizes_per_axis(value: object, count: int, name: str) -> list[int]:
     """Expand a number to one per axis, or check a list of one per axis; ValueError otherwise.
 
     >>> sizes_per_axis(3, 2, "stride"), sizes_per_axis((1, 2), 2, "stride")
     ([3, 3], [1, 2])
     """
-    several = isinstance(value, list | tuple)
-    sizes = list(value) if several else [value] * count
-    if len(sizes) != count or not all(isinstance(size, int) for size in sizes):
+    sizes = list(value) if is_list(value) else [value] * count
+    numbers = [size for size in sizes if isinstance(size, int)]
+    if len(sizes) != count or len(numbers) != count:
         wanted = ("two", "three", "four", "five", "six")[count - 2]
         raise ValueError(f"{name} must be a number or {wanted}, but received {value!r}")
-    return sizes
+    return numbers
 
 
 def padding_attributes(padding: Padding, layout: str, axes: int = 2) -> tuple[list[int], str]:
@@ -82,8 +83,9 @@ def padding_pairs(padding: Padding, layout: str, axes: int = 2) -> tuple[list[in
             raise ValueError(f"padding must be numbers, 'SAME' or 'VALID', not {padding!r}")
         return [0, 0] * axes, padding.upper()
     several = list(padding) if isinstance(padding, list | tuple) else []
-    if len(several) == axes + 2 and isinstance(several[0], list | tuple):
-        return sizes_per_axis(_spatial(several, layout), 2 * axes, "padding"), "EXPLICIT"
+    per_axis = [pair for pair in several if isinstance(pair, list | tuple)]
+    if len(several) == len(per_axis) == axes + 2:
+        return sizes_per_axis(_spatial(per_axis, layout), 2 * axes, "padding"), "EXPLICIT"
     if len(several) == 2 * axes:
         return sizes_per_axis(several, 2 * axes, "padding"), "EXPLICIT"
     return [size for size in sizes_per_axis(padding, axes, "padding") for _ in range(2)], "EXPLICIT"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from fluid.framework import Variable, convert_np_dtype_to_dtype_
 from fluid.initializer import Constant
 from fluid.layer_helper import LayerHelper, append_simple_op
+from fluid.param_attr import ParamAttrLike
+from fluid.recording.annotations import Attributes, DTypeLike
 from fluid.recording.checks import (
     FLOATS,
     check_dtype,
@@ -41,7 +41,7 @@ _FULL_PRECISION = FLOATS[1:]
 
 
 def _activation(
-    op_type: str, x: Variable, attrs: dict[str, Any], name: str | None = None, *, half: bool = True
+    op_type: str, x: Variable, attrs: Attributes, name: str | None = None, *, half: bool = True
 ) -> Variable:
     check_variable_and_dtype(x, "x", FLOATS if half else _FULL_PRECISION, op_type)
     return append_simple_op(op_type, {"X": x}, attrs, name=name)
@@ -113,7 +113,9 @@ def mish(x: Variable, threshold: float = 20, name: str | None = None) -> Variabl
     return _activation("mish", x, {"threshold": float(threshold)}, name, half=False)
 
 
-def prelu(x: Variable, mode: str, param_attr: Any = None, name: str | None = None) -> Variable:
+def prelu(
+    x: Variable, mode: str, param_attr: ParamAttrLike = None, name: str | None = None
+) -> Variable:
     """Parametric ReLU: `x` where x > 0, else `slope * x` with a learned slope (initially 0.25).
 
     `mode` is "all" for one slope, "channel" for one slope per channel (axis 1), or "element" for
@@ -190,7 +192,10 @@ def softmax(
 
 
 def log_softmax(
-    input: Variable, axis: int | None = None, dtype: Any = None, name: str | None = None
+    input: Variable,
+    axis: int | None = None,
+    dtype: DTypeLike | None = None,
+    name: str | None = None,
 ) -> Variable:
     """Logarithm of the softmax along `axis` (default: the last axis), cast to `dtype` if not
     None.

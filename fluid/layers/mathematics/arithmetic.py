@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from fluid.framework import Variable
 from fluid.layer_helper import LayerHelper, append_simple_op
 from fluid.layers.tensor import assign
-from fluid.recording.checks import check_dtype, check_type, check_variable_and_dtype
+from fluid.recording.annotations import Array, Attributes
+from fluid.recording.checks import check_dtype, check_type, check_variable, check_variable_and_dtype
 
 __all__ = [
     "addcmul",
@@ -157,7 +158,7 @@ def pow(x: Variable, factor: float | Variable = 1.0, name: str | None = None) ->
     return append_simple_op("pow", {"X": x, "FactorTensor": factor}, name=name)
 
 
-def sign(x: Variable | np.ndarray) -> Variable:
+def sign(x: Variable | Array) -> Variable:
     """Return the sign of `x` elementwise: -1, 0 or 1."""
     check_type(x, "x", (Variable, np.ndarray), "sign")
     helper = LayerHelper("sign")
@@ -212,7 +213,7 @@ def clip_by_norm(x: Variable, max_norm: float, name: str | None = None) -> Varia
 
 
 def append_named(
-    name: str | None, op_type: str, inputs: dict[str, Variable], attrs: dict[str, float]
+    name: str | None, op_type: str, inputs: Mapping[str, Variable], attrs: Attributes
 ) -> Variable:
     """Append an op whose result is named exactly `name`, or a generated name if None."""
     helper = LayerHelper(op_type, name=name)
@@ -228,9 +229,10 @@ def append_named(
 
 def sum(x: Variable | Sequence[Variable]) -> Variable:
     """Return the elementwise sum of tensors of the same shape."""
-    terms = list(x) if isinstance(x, list | tuple) else [x]
-    for term in terms:
+    terms: list[Variable] = []
+    for term in x if isinstance(x, list | tuple) else [x]:
         check_variable_and_dtype(term, "x", _WITHOUT_HALF, "sum")
+        terms.append(check_variable(term, "x", "sum"))
     return append_simple_op("sum", {"X": terms}, {"use_mkldnn": False})
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from fluid.framework import Variable, convert_np_dtype_to_dtype_
 from fluid.layer_helper import LayerHelper, append_simple_op
@@ -11,6 +10,7 @@ from fluid.layers.mathematics.arithmetic import append_named
 from fluid.layers.nn import reshape
 from fluid.layers.size_arguments import Sizes, has_variable, size_operands
 from fluid.layers.tensor import NUMBERS, zeros
+from fluid.recording.annotations import DTypeLike, SlotValue
 from fluid.recording.checks import check_dtype, check_type, check_variable, check_variable_and_dtype
 
 __all__ = [
@@ -47,8 +47,8 @@ def _append_slice(
     helper: LayerHelper, op_type: str, input: Variable, axes: Sequence[int], **lists: Sizes
 ) -> Variable:
     """Append a slice op; each entry of `lists` is starts, ends or strides."""
-    inputs: dict[str, Any] = {"Input": input}
-    attrs: dict[str, Any] = {"axes": list(axes)}
+    inputs: dict[str, SlotValue] = {"Input": input}
+    attrs: dict[str, object] = {"axes": list(axes)}
     flags = [1] * len(axes)
     for name, values in lists.items():
         slot = name.capitalize()
@@ -57,7 +57,8 @@ def _append_slice(
         )
         inputs |= tensors
         attrs[name] = numbers
-        is_dynamic = [has_variable(value) for value in values] if numbers else [True] * len(axes)
+        single = isinstance(values, Variable)
+        is_dynamic = [True] * len(axes) if single else [has_variable(value) for value in values]
         flags = [-1 if dynamic else flag for dynamic, flag in zip(is_dynamic, flags, strict=False)]
     return helper.append_result(op_type, inputs, {**attrs, "infer_flags": flags})
 
@@ -109,7 +110,7 @@ def crop(
     check_variable_and_dtype(x, "x", ["float32"], "crop")
     check_type(shape, "shape", (list, tuple, Variable), "crop")
     offsets = [0] * len(x.shape) if offsets is None else offsets
-    inputs, attrs = {"X": x}, dict[str, Any]()
+    inputs, attrs = {"X": x}, dict[str, object]()
     for value, slot, attr in ((shape, "Y", "shape"), (offsets, "Offsets", "offsets")):
         if isinstance(value, Variable):
             inputs[slot] = value
@@ -134,6 +135,8 @@ def crop_tensor(
     (-1, 2, 3)
     """
     check_variable_and_dtype(x, "x", NUMBERS, "crop_tensor")
+    if shape is None:
+        raise TypeError("The type of 'shape' in crop_tensor must be list or tuple or Variable")
     check_type(shape, "shape", (list, tuple, Variable), "crop_tensor")
     check_type(offsets, "offsets", (list, tuple, Variable, type(None)), "crop_tensor")
     helper = LayerHelper("crop_tensor", name=name)
@@ -146,8 +149,8 @@ def crop_tensor(
     return helper.append_result("crop_tensor", inputs, {"offsets": first, "shape": attr})
 
 
-def _check_numbers(values: Any, name: str, allowed: Any) -> None:
-    listed = [] if isinstance(values, Variable) else values
+def _check_numbers(values: Sizes, name: str, allowed: Callable[[int], bool]) -> None:
+    listed: Sequence[int | Variable] = [] if isinstance(values, Variable) else values
     wrong = [value for value in listed if isinstance(value, int) and not allowed(value)]
     if wrong:
         raise ValueError(f"{name} of crop_tensor can not hold {wrong[0]}: {list(listed)}")
@@ -330,8 +333,8 @@ def one_hot_rows(
     """Append `one_hot` or `one_hot_v2`, which differ in their treatment of the last axis."""
     check_variable_and_dtype(input, "input", INDEX_DTYPES, "one_hot")
     check_type(depth, "depth", (int, Variable), "one_hot")
-    inputs: dict[str, Any] = {"X": input}
-    attrs: dict[str, Any] = {"allow_out_of_range": allow_out_of_range}
+    inputs: dict[str, SlotValue] = {"X": input}
+    attrs: dict[str, object] = {"allow_out_of_range": allow_out_of_range}
     if isinstance(depth, Variable):
         depth.stop_gradient = True
         inputs["depth_tensor"] = depth
@@ -357,23 +360,29 @@ def shard_index(
     return append_simple_op("shard_index", {"X": input}, {**attrs, "ignore_value": ignore_value})
 
 
-def unique(x: Variable, dtype: Any = "int32") -> tuple[Variable, Variable]:
+def unique(x: Variable, dtype: DTypeLike = "int32") -> tuple[Variable, Variable]:
     """Return the distinct values of a vector by first occurrence, and each element's index in
     them.
     """
-    return _unique("unique", x, dtype, ("Index",))
+    values, index = _unique("unique", x, dtype, ("Index",))
+    return values, index
 
 
-def unique_with_counts(x: Variable, dtype: Any = "int32") -> tuple[Variable, Variable, Variable]:
+def unique_with_counts(
+    x: Variable, dtype: DTypeLike = "int32"
+) -> tuple[Variable, Variable, Variable]:
     """Return the results of `unique` and the count of each distinct value."""
     check_dtype(dtype, "dtype", INDEX_DTYPES, "unique_with_counts")
     check_variable_and_dtype(x, "x", NUMBERS, "unique_with_counts")
     if len(x.shape) != 1:
         raise ValueError(f"unique_with_counts takes a vector, but {x.name!r} is {list(x.shape)}")
-    return _unique("unique_with_counts", x, dtype, ("Index", "Count"))
+    values, index, count = _unique("unique_with_counts", x, dtype, ("Index", "Count"))
+    return values, index, count
 
 
-def _unique(op_type: str, x: Variable, dtype: Any, slots: Sequence[str]) -> Any:
+def _unique(
+    op_type: str, x: Variable, dtype: DTypeLike, slots: Sequence[str]
+) -> tuple[Variable, ...]:
     check_variable_and_dtype(x, "x", NUMBERS, op_type)
     helper = LayerHelper(op_type)
     outputs = {"Out": helper.create_variable_for_type_inference(x.dtype)}

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from fluid.framework import Variable
 from fluid.layer_helper import LayerHelper, append_simple_op
 from fluid.layers.mathematics.arithmetic import append_named
+from fluid.param_attr import ParamAttrLike
 from fluid.recording.checks import (
     FLOATS,
     asserting_shapes,
@@ -177,8 +177,8 @@ def bilinear_tensor_product(
     size: int,
     act: str | None = None,
     name: str | None = None,
-    param_attr: Any = None,
-    bias_attr: Any = None,
+    param_attr: ParamAttrLike = None,
+    bias_attr: ParamAttrLike = None,
 ) -> Variable:
     """Return `act(x @ weight[k] @ y + bias[k])` for k < `size`: [N, I] and [N, J] to [N, size]."""
     helper = LayerHelper(

@@ -6,15 +6,21 @@ program's seed applies only to parameters and dropout, as in the reference.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 from fluid import unique_name
 from fluid.framework import Variable, convert_np_dtype_to_dtype_, device_guard
 from fluid.initializer import Constant
 from fluid.layer_helper import LayerHelper, append_simple_op
 from fluid.layers.size_arguments import Sizes, shape_operands, size_operands
-from fluid.recording.checks import check_dtype, check_type, check_variable, check_variable_and_dtype
+from fluid.recording.annotations import AttributeValue, DTypeLike, Slots
+from fluid.recording.checks import (
+    check_dtype,
+    check_type,
+    check_variable,
+    check_variable_and_dtype,
+    convert_dtype,
+)
 
 __all__ = [
     "gaussian_random",
@@ -35,22 +41,24 @@ SHAPE_SLOTS = ("ShapeTensor", "ShapeTensorList")
 # ---- tensors of a given shape -------------------------------------------------------------------
 
 
-def _expect_sizes(shape: Any, layer: str) -> None:
+def _expect_sizes(shape: Sizes, layer: str) -> None:
     """Raise ValueError for an empty shape or sizes below 1."""
-    listed = [] if isinstance(shape, Variable) else list(shape)
+    listed: list[int | Variable] = [] if isinstance(shape, Variable) else list(shape)
     wrong = [size for size in listed if isinstance(size, int) and size < 1]
     if wrong or (not listed and not isinstance(shape, Variable)):
         raise ValueError(f"shape of {layer} must have sizes of at least 1, but received {listed}")
 
 
-def _append_random(helper: LayerHelper, inputs: dict[str, Any], attrs: dict[str, Any]) -> Variable:
+def _append_random(
+    helper: LayerHelper, inputs: Slots, attrs: Mapping[str, AttributeValue]
+) -> Variable:
     out = helper.create_variable_for_type_inference(attrs["dtype"])
     helper.append_op(helper.layer_type, inputs=inputs, outputs={"Out": out}, attrs=attrs)
     return out
 
 
 def uniform_random(
-    shape: Sizes, dtype: Any = "float32", min: float = -1.0, max: float = 1.0, seed: int = 0
+    shape: Sizes, dtype: DTypeLike = "float32", min: float = -1.0, max: float = 1.0, seed: int = 0
 ) -> Variable:
     """Sample uniformly from [`min`, `max`); sizes may be variables, see `fill_constant`.
 
@@ -69,7 +77,7 @@ def uniform_random(
 
 
 def gaussian_random(
-    shape: Sizes, mean: float = 0.0, std: float = 1.0, seed: int = 0, dtype: Any = "float32"
+    shape: Sizes, mean: float = 0.0, std: float = 1.0, seed: int = 0, dtype: DTypeLike = "float32"
 ) -> Variable:
     """Sample from a normal distribution of mean `mean` and standard deviation `std`.
 
@@ -85,11 +93,11 @@ def gaussian_random(
 
 
 def _output_variable(
-    helper: LayerHelper, name: str | None, out: Variable | None, dtype: Any
+    helper: LayerHelper, name: str | None, out: Variable | None, dtype: DTypeLike
 ) -> Variable:
     """Return the variable to write to: `out`, a new one named `name`, or a temporary."""
     if out is not None:
-        check_variable_and_dtype(out, "out", [dtype], helper.layer_type)
+        check_variable_and_dtype(out, "out", [convert_dtype(dtype)], helper.layer_type)
         return out
     if name is None:
         return helper.create_variable_for_type_inference(dtype)
@@ -101,7 +109,7 @@ def randint(
     high: int | None = None,
     shape: Sizes | None = None,
     out: Variable | None = None,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
     device: str | None = None,
     stop_gradient: bool = False,
     seed: int = 0,
@@ -132,7 +140,7 @@ def randint(
 def randn(
     shape: Sequence[int],
     out: Variable | None = None,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
     device: str | None = None,
     stop_gradient: bool = True,
     name: str | None = None,
@@ -154,7 +162,7 @@ def randn(
 def randperm(
     n: int,
     out: Variable | None = None,
-    dtype: Any = "int64",
+    dtype: DTypeLike = "int64",
     device: str | None = None,
     stop_gradient: bool = True,
     seed: int = 0,
@@ -176,7 +184,9 @@ def randperm(
 # ---- sized like another tensor ------------------------------------------------------------------
 
 
-def _batch_like(op_type: str, input: Variable, dtype: Any, attrs: dict[str, Any]) -> Variable:
+def _batch_like(
+    op_type: str, input: Variable, dtype: DTypeLike, attrs: dict[str, AttributeValue]
+) -> Variable:
     check_variable(input, "input", op_type)
     check_type(attrs["shape"], "shape", (list, tuple), op_type)
     check_dtype(dtype, "dtype", REALS, op_type)
@@ -187,7 +197,7 @@ def _batch_like(op_type: str, input: Variable, dtype: Any, attrs: dict[str, Any]
 def uniform_random_batch_size_like(
     input: Variable,
     shape: Sequence[int],
-    dtype: Any = "float32",
+    dtype: DTypeLike = "float32",
     input_dim_idx: int = 0,
     output_dim_idx: int = 0,
     min: float = -1.0,
@@ -211,7 +221,7 @@ def gaussian_random_batch_size_like(
     mean: float = 0.0,
     std: float = 1.0,
     seed: int = 0,
-    dtype: Any = "float32",
+    dtype: DTypeLike = "float32",
 ) -> Variable:
     """`gaussian_random` with axis `output_dim_idx` sized like axis `input_dim_idx` of `input`."""
     attrs = {"shape": shape, "input_dim_idx": input_dim_idx, "output_dim_idx": output_dim_idx}
@@ -223,7 +233,11 @@ def gaussian_random_batch_size_like(
 
 
 def sampling_id(
-    x: Variable, min: float = 0.0, max: float = 1.0, seed: int = 0, dtype: Any = "float32"
+    x: Variable,
+    min: float = 0.0,
+    max: float = 1.0,
+    seed: int | None = 0,
+    dtype: DTypeLike = "float32",
 ) -> Variable:
     """Sample one column index per row of `x`, whose elements are the probabilities."""
     check_variable(x, "x", "sampling_id")
@@ -240,11 +254,11 @@ def random_crop(x: Variable, shape: Sequence[int], seed: int | Variable | None =
     dtypes = ("float32", "float64", "uint8", "int16", "int32")
     check_variable_and_dtype(x, "x", dtypes, "random_crop")
     check_type(shape, "shape", (list, tuple), "random_crop")
-    if not isinstance(seed, int | Variable | None):
+    if not isinstance(seed, int | Variable | None):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ValueError(f"seed of random_crop must be a number or a variable, not {seed!r}")
     helper = LayerHelper("random_crop")
     out = helper.create_variable_for_type_inference(x.dtype)
-    attrs: dict[str, Any] = {"shape": list(shape), "startup_seed": seed}
+    attrs: dict[str, object] = {"shape": list(shape), "startup_seed": seed}
     if isinstance(seed, Variable):
         attrs["startup_seed"] = None
     else:

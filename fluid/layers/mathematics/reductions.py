@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any
 
 from fluid.framework import Variable
 from fluid.layer_helper import LayerHelper, append_simple_op
@@ -133,5 +132,5 @@ def cumsum(
 
     `exclusive` omits the element itself from its sum; `reverse` sums from the end.
     """
-    attrs: dict[str, Any] = {"axis": axis, "exclusive": exclusive, "reverse": reverse}
+    attrs: dict[str, object] = {"axis": axis, "exclusive": exclusive, "reverse": reverse}
     return append_simple_op("cumsum", {"X": x}, attrs)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -13,6 +12,8 @@ from fluid.layer_helper import LayerHelper, append_simple_op
 from fluid.layers.mathematics.arithmetic import append_named
 from fluid.layers.size_arguments import Sizes, size_operands
 from fluid.layers.tensor import NUMBERS, assign
+from fluid.recording.annotations import Array, Attributes, Slots, SlotValue
+from fluid.recording.arguments import is_list
 from fluid.recording.checks import (
     AxisError,
     SizesError,
@@ -60,8 +61,8 @@ def append_xshape(
     helper: LayerHelper,
     op_type: str,
     x: Variable,
-    attrs: dict[str, Any],
-    inputs: dict[str, Any] | None = None,
+    attrs: Attributes,
+    inputs: Slots | None = None,
     out: Variable | None = None,
 ) -> Variable:
     """Append an op that stores its input's shape in XShape for the gradient; return Out."""
@@ -94,7 +95,8 @@ def transpose(x: Variable, perm: Sequence[int], name: str | None = None) -> Vari
 def flatten(x: Variable, axis: int = 1, name: str | None = None) -> Variable:
     """Flatten to a matrix: axes before `axis` become the rows, the others the columns."""
     check_variable_and_dtype(x, "x", ("int8", *NUMBERS), "flatten")
-    if not isinstance(axis, int) or not 0 <= axis <= len(x.shape):
+    is_number = isinstance(axis, int)  # pyright: ignore[reportUnnecessaryIsInstance] - 2.0
+    if not is_number or not 0 <= axis <= len(x.shape):
         raise ValueError(f"axis of flatten must be from 0 to {len(x.shape)}, not {axis!r}")
     return append_xshape(LayerHelper("flatten", name=name), "flatten2", x, {"axis": axis})
 
@@ -147,7 +149,9 @@ def _is_array(var: Variable) -> bool:
     return var.type == VarDesc.VarType.LOD_TENSOR_ARRAY
 
 
-def _concat_array(helper: LayerHelper, x: list[Variable], axis: int, use_stack: bool) -> Variable:
+def _concat_array(
+    helper: LayerHelper, x: list[Variable], axis: int | Variable, use_stack: bool
+) -> Variable:
     """Concatenate or stack the tensors of one tensor array; ValueError for more than one array."""
     if len(x) != 1:
         raise ValueError(f"{helper.layer_type} takes one array, but received {len(x)} variables")
@@ -159,11 +163,9 @@ def _concat_array(helper: LayerHelper, x: list[Variable], axis: int, use_stack: 
     return out
 
 
-def _listed(input: Any, name: str, op: str) -> list[Variable]:
-    listed = list(input) if isinstance(input, list | tuple) else [input]
-    for index, variable in enumerate(listed):
-        check_variable(variable, f"{name}[{index}]", op)
-    return listed
+def _listed(input: object, name: str, op: str) -> list[Variable]:
+    listed = input if is_list(input) else [input]
+    return [check_variable(item, f"{name}[{index}]", op) for index, item in enumerate(listed)]
 
 
 def concat(
@@ -210,8 +212,9 @@ def split(
     check_type(num_or_sections, "num_or_sections", (int, list, tuple), "split")
     check_type(dim, "dim", (int, Variable), "split")
     helper = LayerHelper("split", name=name)
-    inputs: dict[str, Any] = {"X": input}
-    attrs: dict[str, Any] = {"num": 0}
+    inputs: dict[str, SlotValue] = {"X": input}
+    attrs: dict[str, object] = {"num": 0}
+    size = -1
     if isinstance(dim, Variable):
         dim.stop_gradient = True
         inputs["AxisTensor"] = dim
@@ -219,10 +222,10 @@ def split(
         if not -len(input.shape) <= dim < len(input.shape):
             raise AxisError(f"split: dim is {dim}, expected an axis of {list(input.shape)}")
         attrs["axis"] = dim + len(input.shape) if dim < 0 else dim
+        size = input.shape[dim]
     if isinstance(num_or_sections, int):
         if num_or_sections < 2:
             raise SizesError(f"split makes two parts or more, but received {num_or_sections}")
-        size = input.shape[attrs["axis"]] if "axis" in attrs else -1
         if size > 0 and size % num_or_sections:
             raise SizesError(
                 f"split: an axis of size {size} cannot be split into {num_or_sections} equal parts"
@@ -241,7 +244,7 @@ def split(
     return parts
 
 
-def stack(x: Variable | Sequence[Variable], axis: int = 0) -> Variable:
+def stack(x: Variable | Sequence[Variable], axis: int | None = 0) -> Variable:
     """Stack tensors of the same shape, or those of a tensor array, along a new axis."""
     listed = _listed(x, "x", "stack")
     helper = LayerHelper("stack")
@@ -251,12 +254,13 @@ def stack(x: Variable | Sequence[Variable], axis: int = 0) -> Variable:
     return helper.append_result("stack", {"X": listed}, {"axis": axis}, slot="Y")
 
 
-def unstack(x: Variable, axis: int = 0, num: int | None = None) -> list[Variable]:
+def unstack(x: Variable, axis: int | None = 0, num: int | None = None) -> list[Variable]:
     """Split along `axis` and remove it; `num` is required if its size is dynamic."""
     check_variable(x, "x", "unstack")
-    if num is None and (axis is None or x.shape[axis] <= 0):
+    size = -1 if axis is None else x.shape[axis]
+    if num is None and size <= 0:
         raise ValueError(f"unstack of {x.name!r} {list(x.shape)} needs num: axis {axis} is dynamic")
-    num = x.shape[axis] if num is None else num
+    num = size if num is None else num
     helper = LayerHelper("unstack")
     parts = [helper.create_variable_for_type_inference(x.dtype) for _ in range(num)]
     attrs = {"axis": axis, "num": num}
@@ -330,8 +334,9 @@ def pad2d(
     check_variable_and_dtype(input, "input", SHAPE_OP_DTYPES, "pad2d")
     if mode not in ("reflect", "edge", "constant"):
         raise ValueError(f"mode of pad2d must be constant, reflect or edge, not {mode!r}")
-    attrs = {"mode": mode, "pad_value": float(pad_value), "data_format": data_format}
-    inputs: dict[str, Any] = {"X": input}
+    attrs: dict[str, object] = {"mode": mode, "data_format": data_format}
+    attrs["pad_value"] = float(pad_value)
+    inputs: dict[str, SlotValue] = {"X": input}
     if isinstance(paddings, Variable):
         inputs["Paddings"], attrs["paddings"] = paddings, []
     else:
@@ -352,7 +357,7 @@ def pad_constant_like(
 # ---- matrices -----------------------------------------------------------------------------------
 
 
-def diag(diagonal: Variable | np.ndarray) -> Variable:
+def diag(diagonal: Variable | Array) -> Variable:
     """Return a square matrix with the vector on its diagonal."""
     check_type(diagonal, "diagonal", (Variable, np.ndarray), "diag")
     check_dtype(diagonal.dtype, "diagonal", NUMBERS, "diag")
@@ -363,7 +368,7 @@ def diag(diagonal: Variable | np.ndarray) -> Variable:
 
 
 def diag_embed(
-    input: Variable | np.ndarray, offset: int = 0, dim1: int = -2, dim2: int = -1
+    input: Variable | Array, offset: int = 0, dim1: int = -2, dim2: int = -1
 ) -> Variable:
     """Return matrices with the last axis of `input` on diagonal `offset` (positive: above the main
     one).

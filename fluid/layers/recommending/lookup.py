@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from fluid.framework import Variable
 from fluid.layer_helper import LayerHelper, append_simple_op
+from fluid.param_attr import ParamAttrLike
+from fluid.recording.annotations import Attributes, DTypeLike
 from fluid.recording.checks import check_dtype, check_type, check_variable, check_variable_and_dtype
 from fluid.recording.var_types import VarDesc
 
@@ -19,8 +20,8 @@ def embedding(
     is_sparse: bool = False,
     is_distributed: bool = False,
     padding_idx: int | None = None,
-    param_attr: Any = None,
-    dtype: Any = "float32",
+    param_attr: ParamAttrLike = None,
+    dtype: DTypeLike = "float32",
 ) -> Variable:
     """Look up rows of a new parameter of shape `size` [rows, width].
 
@@ -39,7 +40,7 @@ def embedding(
 
 def lookup_attributes(
     size: Sequence[int], is_sparse: bool, is_distributed: bool, padding_idx: int | None
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Return the attributes of a lookup op; a `padding_idx` of None becomes -1."""
     padding = -1 if padding_idx is None else padding_idx
     if padding_idx is not None and padding_idx < 0:
@@ -52,9 +53,9 @@ def append_lookup(
     op_type: str,
     input: Variable,
     size: Sequence[int],
-    param_attr: Any,
-    dtype: Any,
-    attrs: Mapping[str, Any],
+    param_attr: ParamAttrLike,
+    dtype: DTypeLike,
+    attrs: Attributes,
 ) -> Variable:
     """Create a table and append the lookup op; TypeError for invalid arguments."""
     check_variable_and_dtype(input, "input", ["int64"], "embedding")

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from fluid.framework import Variable
 from fluid.initializer import NumpyArrayInitializer
 from fluid.layer_helper import LayerHelper
-from fluid.param_attr import ParamAttr
+from fluid.param_attr import ParamAttr, ParamAttrLike
+from fluid.recording.annotations import Array
 from fluid.recording.checks import check_variable_and_dtype
 
 __all__ = ["hsigmoid", "nce", "sampled_softmax_with_cross_entropy"]
@@ -24,8 +24,8 @@ def nce(
     label: Variable,
     num_total_classes: int,
     sample_weight: Variable | None = None,
-    param_attr: Any = None,
-    bias_attr: Any = None,
+    param_attr: ParamAttrLike = None,
+    bias_attr: ParamAttrLike = None,
     num_neg_samples: int | None = None,
     name: str | None = None,
     sampler: str = "uniform",
@@ -74,7 +74,9 @@ def nce(
     return cost / (drawn + 1)
 
 
-def _weights(helper: LayerHelper, slot: str, rows: int, input: Variable) -> dict[str, Any]:
+def _weights(
+    helper: LayerHelper, slot: str, rows: int, input: Variable
+) -> dict[str, Variable | None]:
     """Create a weight with a row per class, and a bias, None if disabled."""
     shape = [rows, input.shape[1]]
     weight = helper.create_parameter(helper.param_attr, shape, input.dtype)
@@ -98,7 +100,7 @@ def custom_distribution(
     return {slot: _constant(helper, array) for slot, array in arrays.items()}
 
 
-def _constant(helper: LayerHelper, array: Any) -> Variable:
+def _constant(helper: LayerHelper, array: Array) -> Variable:
     start = NumpyArrayInitializer(array)
     parameter = helper.create_parameter(
         ParamAttr(), array.shape, array.dtype, default_initializer=start
@@ -132,8 +134,8 @@ def hsigmoid(
     input: Variable,
     label: Variable,
     num_classes: int,
-    param_attr: Any = None,
-    bias_attr: Any = None,
+    param_attr: ParamAttrLike = None,
+    bias_attr: ParamAttrLike = None,
     name: str | None = None,
     path_table: Variable | None = None,
     path_code: Variable | None = None,
@@ -156,7 +158,7 @@ def hsigmoid(
     )
     cost, scores = (helper.create_variable_for_type_inference(input.dtype) for _ in range(2))
     forks = num_classes if is_custom else num_classes - 1
-    inputs = {"X": input, "Label": label} | _weights(helper, "W", forks, input)
+    inputs = _weights(helper, "W", forks, input) | {"X": input, "Label": label}
     inputs |= {"PathTable": path_table, "PathCode": path_code}
     helper.append_op(
         "hierarchical_sigmoid",

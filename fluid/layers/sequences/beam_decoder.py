@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from fluid.framework import Variable
 from fluid.layers.control.logic import equal, logical_not, logical_or
-from fluid.layers.control.nested import flatten, map_structure
+from fluid.layers.control.nested import Structure, flatten, map_structure
 from fluid.layers.mathematics.activation import softmax
 from fluid.layers.mathematics.arithmetic import (
     elementwise_add,
@@ -51,26 +51,26 @@ class BeamSearchDecoder(Decoder):
     class OutputWrapper(NamedTuple):
         """Outputs of a step per beam: score, word id and parent beam."""
 
-        scores: Any
-        predicted_ids: Any
-        parent_ids: Any
+        scores: Variable
+        predicted_ids: Variable
+        parent_ids: Variable
 
     class StateWrapper(NamedTuple):
         """Loop state: cell states, log-probabilities, finished flags and lengths of the beams."""
 
-        cell_states: Any
-        log_probs: Any
-        finished: Any
-        lengths: Any
+        cell_states: Structure
+        log_probs: Variable
+        finished: Variable
+        lengths: Variable
 
     def __init__(
         self,
-        cell: Any,
+        cell: Structure,
         start_token: int,
         end_token: int,
         beam_size: int,
-        embedding_fn: Callable[[Variable], Any] | None = None,
-        output_fn: Callable[[Any], Any] | None = None,
+        embedding_fn: Callable[[Variable], Structure] | None = None,
+        output_fn: Callable[[Structure], Structure] | None = None,
     ) -> None:
         self.cell = cell
         self.embedding_fn = embedding_fn
@@ -124,13 +124,13 @@ class BeamSearchDecoder(Decoder):
         both.stop_gradient = True
         return gather_nd(x, both)
 
-    def initialize(self, initial_cell_states: Any) -> tuple[Any, Any, Variable]:
+    def initialize(self, inits: Structure) -> tuple[Structure, Structure, Variable]:
         """Start every beam with `start_token`; only beam 0 has a finite score."""
-        state = flatten(initial_cell_states)[0]
+        state = flatten(inits)[0]
         self.batch_size = shape(state)[0]
         self.start_token_tensor = fill_constant([1], "int64", self.start_token)
         self.end_token_tensor = fill_constant([1], "int64", self.end_token)
-        states = map_structure(self._expand_to_beam_size, initial_cell_states)
+        states = map_structure(self._expand_to_beam_size, inits)
         starts = unsqueeze(expand(self.start_token_tensor, [self.batch_size]), [1])
         inputs = expand(starts, [1, self.beam_size])
         initial_scores = np.array([[0.0] + [-SCORE_PENALTY] * (self.beam_size - 1)], "float32")
@@ -142,7 +142,9 @@ class BeamSearchDecoder(Decoder):
         inputs = self.embedding_fn(inputs) if self.embedding_fn else inputs
         return inputs, self.StateWrapper(states, log_probs, finished, lengths), finished
 
-    def step(self, time: Variable, inputs: Any, states: Any, **kwargs: Any) -> Any:
+    def step(
+        self, time: Variable, inputs: Structure, states: Structure, **kwargs: object
+    ) -> Structure:
         """Run the cell for all beams, then select the best continuations."""
         inputs = map_structure(self._merge_batch_beams, inputs)
         cell_states = map_structure(self._merge_batch_beams, states.cell_states)
@@ -158,8 +160,8 @@ class BeamSearchDecoder(Decoder):
         return step_output, after, next_inputs, after.finished
 
     def _beam_search_step(
-        self, time: Variable, logits: Variable, next_cell_states: Any, beam_state: Any
-    ) -> tuple[Any, Any]:
+        self, time: Variable, logits: Variable, next_cell_states: Structure, beam_state: Structure
+    ) -> tuple[Structure, Structure]:
         """Select the top words over all beams; return the step outputs and the new state."""
         self._set_vocabulary(logits.shape[-1])
         step_log_probs = self._mask_probs(log(softmax(logits)), beam_state.finished)
@@ -188,7 +190,9 @@ class BeamSearchDecoder(Decoder):
         mask[self.end_token] = 0.0
         self.noend_mask_tensor = assign(mask)
 
-    def finalize(self, outputs: Any, final_states: Any, sequence_lengths: Any) -> tuple[Any, Any]:
+    def finalize(
+        self, outputs: Structure, final_states: Structure, sequence_lengths: Structure
+    ) -> tuple[Structure, Structure]:
         """Backtrack to the sentences of all beams [steps, batch, beams]; return them and the
         states.
         """

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from fluid import unique_name
 from fluid.framework import Variable
 from fluid.layer_helper import LayerHelper
-from fluid.layers.control.nested import flatten, map_structure
+from fluid.layers.control.nested import Structure, flatten, is_dict, map_structure
 from fluid.layers.mathematics.arithmetic import elementwise_add, elementwise_mul
 from fluid.layers.mathematics.linalg import matmul
 from fluid.layers.mathematics.shapes import concat, split
 from fluid.layers.ops import sigmoid, tanh
 from fluid.layers.tensor import fill_constant, fill_constant_batch_size_like
-from fluid.param_attr import ParamAttr
-from fluid.recording.checks import check_dtype, check_type, check_variable_and_dtype
+from fluid.param_attr import OneAttr, ParamAttr, ParamAttrLike
+from fluid.recording.annotations import DTypeLike
+from fluid.recording.checks import check_dtype, check_type, check_variable, check_variable_and_dtype
 
 __all__ = ["GRUCell", "LSTMCell", "RNNCell"]
 
@@ -27,22 +27,22 @@ Activation = Callable[[Variable], Variable]
 class RNNCell:
     """Base class of recurrent cells; subclasses implement `call` and `state_shape`."""
 
-    def call(self, inputs: Any, states: Any, **kwargs: Any) -> Any:
+    def call(self, inputs: Structure, states: Structure, **kwargs: object) -> Structure:
         """Compute one step; returns (outputs, new states)."""
         raise NotImplementedError("RNNCell must implement the call function.")
 
-    def __call__(self, inputs: Any, states: Any, **kwargs: Any) -> Any:
+    def __call__(self, inputs: Structure, states: Structure, **kwargs: object) -> Structure:
         """Call `call`."""
         return self.call(inputs, states, **kwargs)
 
     def get_initial_states(
         self,
-        batch_ref: Any,
-        shape: Any = None,
-        dtype: Any = "float32",
+        batch_ref: Structure,
+        shape: Structure = None,
+        dtype: Structure = "float32",
         init_value: float = 0,
         batch_dim_idx: int = 0,
-    ) -> Any:
+    ) -> Structure:
         """Return states filled with `init_value`, with the batch size of `batch_ref`.
 
         `shape` is a shape without the batch axis, or a structure of shapes; default: `state_shape`.
@@ -60,25 +60,26 @@ class RNNCell:
             check_dtype(only, "dtype", FLOATS, "RNNCell")
             kind = map_structure(lambda _: only, shapes)
 
-        def filled(shape: _Shape, dtype: Any) -> Variable:
-            place = {"input_dim_idx": batch_dim_idx}
-            return fill_constant_batch_size_like(first, shape.sizes, dtype, init_value, **place)
+        def filled(shape: _Shape, dtype: DTypeLike) -> Variable:
+            return fill_constant_batch_size_like(
+                first, shape.sizes, dtype, init_value, input_dim_idx=batch_dim_idx
+            )
 
         return map_structure(filled, shapes, kind)
 
-    def _state_dtypes(self) -> Any:
+    def _state_dtypes(self) -> Structure:
         try:
             return self.state_dtype
         except NotImplementedError:
             return "float32"
 
     @property
-    def state_shape(self) -> Any:
+    def state_shape(self) -> Structure:
         """Shape of the states without the batch axis, or a structure of shapes."""
         raise NotImplementedError("Please add implementation for `state_shape` in the used cell.")
 
     @property
-    def state_dtype(self) -> Any:
+    def state_dtype(self) -> Structure:
         """Dtype of the states, or a structure of dtypes."""
         raise NotImplementedError("Please add implementation for `state_dtype` in the used cell.")
 
@@ -90,11 +91,11 @@ class _Shape:
         self.sizes = list(sizes) if sizes[0] == -1 else [-1, *sizes]
 
 
-def _with_batch_axis(shape: Any) -> Any:
+def _with_batch_axis(shape: Structure) -> Structure:
     """Prepend the batch axis to each shape of a structure."""
     if isinstance(shape, int):
         return _Shape([shape])
-    if isinstance(shape, dict):
+    if is_dict(shape):
         return {key: _with_batch_axis(item) for key, item in shape.items()}
     if all(isinstance(size, int) for size in shape):
         return _Shape(shape)
@@ -105,13 +106,20 @@ def _with_batch_axis(shape: Any) -> Any:
 class _Weights:
     """The parameters of a cell, created on the first call, when the input size is known."""
 
-    def __init__(self, name: str, kind: str, param_attr: Any, bias_attr: Any, dtype: Any) -> None:
+    def __init__(
+        self,
+        name: str,
+        kind: str,
+        param_attr: ParamAttrLike,
+        bias_attr: ParamAttrLike,
+        dtype: DTypeLike,
+    ) -> None:
         self.helper = LayerHelper(kind, name=unique_name.generate(f"{name}/{kind}"))
         self.attrs = ParamAttr.to_attr(param_attr), ParamAttr.to_attr(bias_attr)
         self.dtype = dtype
-        self.made: list[Any] = []
+        self.made: list[Variable] = []
 
-    def get(self, sizes: Sequence[tuple[int, int]], suffixes: Sequence[str]) -> list[Any]:
+    def get(self, sizes: Sequence[tuple[int, int]], suffixes: Sequence[str]) -> list[Variable]:
         """Return a weight of each size, then a bias for each; `suffixes` make the names unique."""
         if not self.made:
             for is_bias, attr in enumerate(self.attrs):
@@ -120,14 +128,17 @@ class _Weights:
                     self.made.append(self._create(attr, suffix, shape, bool(is_bias)))
         return self.made
 
-    def _create(self, attr: Any, suffix: str, shape: list[int], is_bias: bool) -> Any:
+    def _create(
+        self, attr: OneAttr | list[OneAttr], suffix: str, shape: list[int], is_bias: bool
+    ) -> Variable:
         attr = copy.copy(attr)
-        if getattr(attr, "name", None) is not None:
+        if isinstance(attr, ParamAttr) and attr.name is not None:
             attr.name += suffix
-        return self.helper.create_parameter(attr, shape, self.dtype, is_bias)
+        made = self.helper.create_parameter(attr, shape, self.dtype, is_bias)
+        return check_variable(made, "bias" if is_bias else "weight", self.helper.layer_type)
 
 
-def _check_cell(hidden_size: Any, dtype: Any, cell: str) -> None:
+def _check_cell(hidden_size: object, dtype: DTypeLike, cell: str) -> None:
     check_type(hidden_size, "hidden_size", int, cell)
     check_dtype(dtype, "dtype", FLOATS, cell)
 
@@ -147,11 +158,11 @@ class GRUCell(RNNCell):
     def __init__(
         self,
         hidden_size: int,
-        param_attr: Any = None,
-        bias_attr: Any = None,
+        param_attr: ParamAttrLike = None,
+        bias_attr: ParamAttrLike = None,
         gate_activation: Activation | None = None,
         activation: Activation | None = None,
-        dtype: Any = "float32",
+        dtype: DTypeLike = "float32",
         name: str = "GRUCell",
     ) -> None:
         _check_cell(hidden_size, dtype, "GRUCell")
@@ -160,7 +171,9 @@ class GRUCell(RNNCell):
         self._activation = activation or tanh
         self._weights = _Weights(name, "BasicGRUUnit", param_attr, bias_attr, dtype)
 
-    def call(self, inputs: Variable, states: Variable) -> tuple[Variable, Variable]:
+    def call(
+        self, inputs: Variable, states: Variable, **kwargs: object
+    ) -> tuple[Variable, Variable]:
         """Return the new hidden state as output and as state."""
         check_variable_and_dtype(inputs, "inputs", FLOATS, "GRUCell")
         check_variable_and_dtype(states, "states", FLOATS, "GRUCell")
@@ -201,12 +214,12 @@ class LSTMCell(RNNCell):
     def __init__(
         self,
         hidden_size: int,
-        param_attr: Any = None,
-        bias_attr: Any = None,
+        param_attr: ParamAttrLike = None,
+        bias_attr: ParamAttrLike = None,
         gate_activation: Activation | None = None,
         activation: Activation | None = None,
         forget_bias: float = 1.0,
-        dtype: Any = "float32",
+        dtype: DTypeLike = "float32",
         name: str = "LSTMCell",
     ) -> None:
         _check_cell(hidden_size, dtype, "LSTMCell")
@@ -215,7 +228,9 @@ class LSTMCell(RNNCell):
         self._forget_bias = fill_constant([1], dtype=dtype, value=forget_bias)
         self._forget_bias.stop_gradient = False
 
-    def call(self, inputs: Variable, states: list[Variable]) -> tuple[Variable, list[Variable]]:
+    def call(
+        self, inputs: Variable, states: list[Variable], **kwargs: object
+    ) -> tuple[Variable, list[Variable]]:
         """Return the new hidden state and both new states."""
         check_variable_and_dtype(inputs, "inputs", FLOATS, "LSTMCell")
         check_type(states, "states", list, "LSTMCell")

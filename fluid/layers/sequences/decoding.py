@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from fluid.framework import Variable, default_main_program
 from fluid.layers.control.arrays import (
@@ -23,7 +23,7 @@ from fluid.layers.control.logic import (
     logical_or,
 )
 from fluid.layers.control.loops import While
-from fluid.layers.control.nested import map_structure
+from fluid.layers.control.nested import Structure, map_structure
 from fluid.layers.mathematics.activation import softmax
 from fluid.layers.mathematics.arithmetic import elementwise_add, elementwise_mul
 from fluid.layers.mathematics.indexing import slice
@@ -38,6 +38,7 @@ from fluid.layers.tensor import (
     fill_constant_batch_size_like,
     zeros_like,
 )
+from fluid.recording.annotations import DTypeLike
 from fluid.recording.checks import convert_dtype
 
 __all__ = [
@@ -54,29 +55,33 @@ __all__ = [
 class Decoder:
     """Interface of the decoders that `dynamic_decode` runs."""
 
-    def initialize(self, inits: Any) -> Any:
+    def initialize(self, inits: Structure) -> Structure:
         """Return the initial (inputs, states, finished)."""
         raise NotImplementedError
 
-    def step(self, time: Variable, inputs: Any, states: Any, **kwargs: Any) -> Any:
+    def step(
+        self, time: Variable, inputs: Structure, states: Structure, **kwargs: object
+    ) -> Structure:
         """Run one step; returns (outputs, next states, next inputs, finished)."""
         raise NotImplementedError
 
-    def finalize(self, outputs: Any, final_states: Any, sequence_lengths: Variable) -> Any:
+    def finalize(
+        self, outputs: Structure, final_states: Structure, sequence_lengths: Variable
+    ) -> Structure:
         """Return the final (outputs, states); override to post-process those of all steps."""
         raise NotImplementedError
 
 
 def dynamic_decode(
     decoder: Decoder,
-    inits: Any = None,
+    inits: Structure = None,
     max_step_num: int | None = None,
     output_time_major: bool = False,
     impute_finished: bool = False,
     is_test: bool = False,
     return_length: bool = False,
-    **kwargs: Any,
-) -> Any:
+    **kwargs: object,
+) -> Structure:
     """Run a decoder until all batch entries are finished, or for `max_step_num` steps.
 
     Returns (outputs, final states), and also the lengths if `return_length`. Outputs are [batch,
@@ -107,7 +112,7 @@ class _Decoding:
     overwritten.
     """
 
-    def __init__(self, decoder: Decoder, inits: Any, max_step_num: int | None, is_test: bool):
+    def __init__(self, decoder: Decoder, inits: Structure, max_step_num: int | None, is_test: bool):
         self.decoder, self.is_test = decoder, is_test
         self.inputs, self.states, self.finished = decoder.initialize(inits)
         self.finished.stop_gradient = True
@@ -119,13 +124,13 @@ class _Decoding:
         self.while_op = While(self.condition, is_test=is_test)
         self.lengths = cast(zeros_like(self.finished), "int64")
         self.lengths.stop_gradient = True
-        self.arrays: Any = None
+        self.arrays: Structure = None
         if not is_test:
             write = partial(array_write, i=self.time)
             self.arrays = map_structure(write, self.inputs), map_structure(write, self.states)
-        self.outputs: Any = None
+        self.outputs: Structure = None
 
-    def step(self, impute_finished: bool, kwargs: dict[str, Any]) -> None:
+    def step(self, impute_finished: bool, kwargs: dict[str, object]) -> None:
         """Append the layers of one step to the loop body."""
         inputs, states = self.inputs, self.states
         if self.arrays is not None:
@@ -148,10 +153,10 @@ class _Decoding:
         assign(lengths, self.lengths)
         self._update_condition()
 
-    def _collect(self, values: Any, arrays: Any) -> None:
+    def _collect(self, values: Structure, arrays: Structure) -> None:
         map_structure(lambda x, array: array_write(x, self.time, array), values, arrays)
 
-    def _update_loop_variables(self, inputs: Any, states: Any) -> None:
+    def _update_loop_variables(self, inputs: Structure, states: Structure) -> None:
         if self.arrays is None:
             map_structure(assign, inputs, self.inputs)
             map_structure(assign, states, self.states)
@@ -165,7 +170,7 @@ class _Decoding:
         if self.last is not None:
             logical_and(unfinished, less_equal(self.time, self.last), self.condition)
 
-    def results(self) -> tuple[Any, Any]:
+    def results(self) -> tuple[Structure, Structure]:
         """Return the outputs of all steps, and the final states."""
 
         def stacked(array: Variable) -> Variable:
@@ -177,7 +182,7 @@ class _Decoding:
         return outputs, map_structure(lambda array: array_read(array, self.time), self.arrays[1])
 
 
-def _array_in_parent(dtype: Any) -> Variable:
+def _array_in_parent(dtype: DTypeLike) -> Variable:
     """Create a tensor array in the parent block."""
     program = default_main_program()
     inside = program.current_block_idx
@@ -208,13 +213,15 @@ def _select_rows(state: Variable, new_state: Variable, mask: Variable) -> Variab
 class DecodeHelper:
     """Interface of the helpers of `BasicDecoder`, which sample and select the next inputs."""
 
-    def initialize(self) -> Any:
+    def initialize(self) -> Structure:
         """Return the initial (inputs, finished)."""
 
-    def sample(self, time: Variable, outputs: Any, states: Any) -> Any:
+    def sample(self, time: Variable, outputs: Structure, states: Structure) -> Structure:
         """Return the samples (such as word ids) for the outputs of a step."""
 
-    def next_inputs(self, time: Variable, outputs: Any, states: Any, sample_ids: Any) -> Any:
+    def next_inputs(
+        self, time: Variable, outputs: Structure, states: Structure, sample_ids: Structure
+    ) -> Structure:
         """Return (finished, inputs, states) of the next step."""
 
 
@@ -225,7 +232,9 @@ class TrainingHelper(DecodeHelper):
     `sequence_length` [batch] is the number of valid steps.
     """
 
-    def __init__(self, inputs: Any, sequence_length: Variable, time_major: bool = False) -> None:
+    def __init__(
+        self, inputs: Structure, sequence_length: Variable, time_major: bool = False
+    ) -> None:
         self.inputs = inputs
         self.sequence_length = sequence_length
         self.time_major = time_major
@@ -236,20 +245,20 @@ class TrainingHelper(DecodeHelper):
         around = [0, 1] if self.time_major else [0, 0, 0, 1]
         return pad(x, paddings=around + [0, 0] * (len(x.shape) - len(around) // 2))
 
-    def initialize(self) -> tuple[Any, Variable]:
+    def initialize(self) -> tuple[Structure, Variable]:
         """Return the first step's inputs; sequences of length 0 are finished."""
         none = fill_constant(shape=[1], dtype=self.sequence_length.dtype, value=0)
         finished = equal(self.sequence_length, none)
         first = map_structure(lambda x: x[0] if self.time_major else x[:, 0], self.inputs)
         return first, finished
 
-    def sample(self, time: Variable, outputs: Any, states: Any) -> Variable:
+    def sample(self, time: Variable, outputs: Structure, states: Structure) -> Variable:
         """Return the argmax of the outputs."""
         return argmax(outputs, axis=-1)
 
     def next_inputs(
-        self, time: Variable, outputs: Any, states: Any, sample_ids: Any
-    ) -> tuple[Variable, Any, Any]:
+        self, time: Variable, outputs: Structure, states: Structure, sample_ids: Structure
+    ) -> tuple[Variable, Structure, Structure]:
         """Return the ground-truth inputs of the next step, independent of the samples."""
         if convert_dtype(time.dtype) != "int32":
             time = cast(time, "int32")
@@ -273,26 +282,26 @@ class GreedyEmbeddingHelper(DecodeHelper):
     """
 
     def __init__(
-        self, embedding_fn: Callable[[Variable], Any], start_tokens: Variable, end_token: int
+        self, embedding_fn: Callable[[Variable], Structure], start_tokens: Variable, end_token: int
     ) -> None:
         self.embedding_fn = embedding_fn
         self.start_tokens = start_tokens
         self.end_token = fill_constant(shape=[1], dtype="int64", value=end_token)
 
-    def initialize(self) -> tuple[Any, Variable]:
+    def initialize(self) -> tuple[Structure, Variable]:
         """Return the embedding of the start tokens; nothing is finished."""
         finished = fill_constant_batch_size_like(
             input=self.start_tokens, shape=[-1], dtype="bool", value=False, force_cpu=True
         )
         return self.embedding_fn(self.start_tokens), finished
 
-    def sample(self, time: Variable, outputs: Any, states: Any) -> Variable:
+    def sample(self, time: Variable, outputs: Structure, states: Structure) -> Variable:
         """Return the most probable word."""
         return argmax(outputs, axis=-1)
 
     def next_inputs(
-        self, time: Variable, outputs: Any, states: Any, sample_ids: Any
-    ) -> tuple[Variable, Any, Any]:
+        self, time: Variable, outputs: Structure, states: Structure, sample_ids: Structure
+    ) -> tuple[Variable, Structure, Structure]:
         """Return the embedding of the selected words."""
         finished = equal(sample_ids, self.end_token)
         return finished, self.embedding_fn(sample_ids), states
@@ -306,7 +315,7 @@ class SampleEmbeddingHelper(GreedyEmbeddingHelper):
 
     def __init__(
         self,
-        embedding_fn: Callable[[Variable], Any],
+        embedding_fn: Callable[[Variable], Structure],
         start_tokens: Variable,
         end_token: int,
         softmax_temperature: float | None = None,
@@ -315,11 +324,10 @@ class SampleEmbeddingHelper(GreedyEmbeddingHelper):
         super().__init__(embedding_fn, start_tokens, end_token)
         self.softmax_temperature = None
         if softmax_temperature is not None:
-            number = {"dtype": "float32", "value": softmax_temperature}
-            self.softmax_temperature = fill_constant(shape=[1], **number)
+            self.softmax_temperature = fill_constant([1], "float32", softmax_temperature)
         self.seed = seed
 
-    def sample(self, time: Variable, outputs: Any, states: Any) -> Variable:
+    def sample(self, time: Variable, outputs: Structure, states: Structure) -> Variable:
         """Return word ids sampled from the distribution."""
         if self.softmax_temperature is not None:
             outputs = outputs / self.softmax_temperature
@@ -334,22 +342,27 @@ class BasicDecoder(Decoder):
     class OutputWrapper(NamedTuple):
         """Outputs of a step: cell outputs and samples."""
 
-        cell_outputs: Any
-        sample_ids: Any
+        cell_outputs: Structure
+        sample_ids: Structure
 
     def __init__(
-        self, cell: Any, helper: DecodeHelper, output_fn: Callable[[Any], Any] | None = None
+        self,
+        cell: Structure,
+        helper: DecodeHelper,
+        output_fn: Callable[[Structure], Structure] | None = None,
     ) -> None:
         self.cell = cell
         self.helper = helper
         self.output_fn = output_fn
 
-    def initialize(self, initial_cell_states: Any) -> tuple[Any, Any, Variable]:
+    def initialize(self, inits: Structure) -> tuple[Structure, Structure, Variable]:
         """Return the helper's initial inputs and the initial cell states."""
         inputs, finished = self.helper.initialize()
-        return inputs, initial_cell_states, finished
+        return inputs, inits, finished
 
-    def step(self, time: Variable, inputs: Any, states: Any, **kwargs: Any) -> Any:
+    def step(
+        self, time: Variable, inputs: Structure, states: Structure, **kwargs: object
+    ) -> Structure:
         """Run the cell, then sample and select the next inputs with the helper."""
         outputs, states = self.cell(inputs, states, **kwargs)
         if self.output_fn is not None:

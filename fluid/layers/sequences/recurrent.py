@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from fluid.framework import Variable
 from fluid.initializer import Initializer
 from fluid.layer_helper import LayerHelper, append_simple_op
 from fluid.layers.nn import fc
+from fluid.param_attr import ParamAttrLike
+from fluid.recording.annotations import DTypeLike
 from fluid.recording.checks import check_type, check_variable_and_dtype
 
 __all__ = ["dynamic_gru", "dynamic_lstm", "dynamic_lstmp", "gru_unit", "lstm", "lstm_unit"]
@@ -31,7 +31,7 @@ def _check_state(state: Variable | None, name: str, sequences: str, width: int, 
 def _check_lstm(
     layer: str,
     input: Variable,
-    bias_attr: Any,
+    bias_attr: ParamAttrLike,
     h_0: Variable | None,
     c_0: Variable | None,
     widths: tuple[int, int],
@@ -52,7 +52,7 @@ def _check_clip(name: str, value: float | None) -> None:
         raise ValueError(f"{name} of dynamic_lstmp is {value}, but can not be negative")
 
 
-def _create_outputs(helper: LayerHelper, dtype: Any, *slots: str) -> dict[str, Variable]:
+def _create_outputs(helper: LayerHelper, dtype: DTypeLike, *slots: str) -> dict[str, Variable]:
     """Create a temporary for each output slot."""
     return {slot: helper.create_variable_for_type_inference(dtype) for slot in slots}
 
@@ -62,14 +62,14 @@ def dynamic_lstm(
     size: int,
     h_0: Variable | None = None,
     c_0: Variable | None = None,
-    param_attr: Any = None,
-    bias_attr: Any = None,
+    param_attr: ParamAttrLike = None,
+    bias_attr: ParamAttrLike = None,
     use_peepholes: bool = True,
     is_reverse: bool = False,
     gate_activation: str = "sigmoid",
     cell_activation: str = "tanh",
     candidate_activation: str = "tanh",
-    dtype: Any = "float32",
+    dtype: DTypeLike = "float32",
     name: str | None = None,
 ) -> tuple[Variable, Variable]:
     """LSTM over LoD sequences: hidden state and cell [rows, size / 4].
@@ -110,15 +110,15 @@ def dynamic_lstmp(
     input: Variable,
     size: int,
     proj_size: int,
-    param_attr: Any = None,
-    bias_attr: Any = None,
+    param_attr: ParamAttrLike = None,
+    bias_attr: ParamAttrLike = None,
     use_peepholes: bool = True,
     is_reverse: bool = False,
     gate_activation: str = "sigmoid",
     cell_activation: str = "tanh",
     candidate_activation: str = "tanh",
     proj_activation: str = "tanh",
-    dtype: Any = "float32",
+    dtype: DTypeLike = "float32",
     name: str | None = None,
     h_0: Variable | None = None,
     c_0: Variable | None = None,
@@ -158,8 +158,8 @@ def dynamic_lstmp(
 def dynamic_gru(
     input: Variable,
     size: int,
-    param_attr: Any = None,
-    bias_attr: Any = None,
+    param_attr: ParamAttrLike = None,
+    bias_attr: ParamAttrLike = None,
     is_reverse: bool = False,
     gate_activation: str = "sigmoid",
     candidate_activation: str = "tanh",
@@ -205,8 +205,8 @@ def gru_unit(
     input: Variable,
     hidden: Variable,
     size: int,
-    param_attr: Any = None,
-    bias_attr: Any = None,
+    param_attr: ParamAttrLike = None,
+    bias_attr: ParamAttrLike = None,
     activation: str = "tanh",
     gate_activation: str = "sigmoid",
     origin_mode: bool = False,
@@ -250,8 +250,8 @@ def lstm_unit(
     hidden_t_prev: Variable,
     cell_t_prev: Variable,
     forget_bias: float = 0.0,
-    param_attr: Any = None,
-    bias_attr: Any = None,
+    param_attr: ParamAttrLike = None,
+    bias_attr: ParamAttrLike = None,
     name: str | None = None,
 ) -> tuple[Variable, Variable]:
     """One LSTM step: hidden state and cell [n, width].

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from fluid.framework import Variable
 from fluid.layer_helper import LayerHelper, append_simple_op
+from fluid.param_attr import ParamAttrLike
+from fluid.recording.annotations import DTypeLike
 from fluid.recording.checks import check_dtype, check_type, check_variable, check_variable_and_dtype
 
 __all__ = [
@@ -47,8 +48,8 @@ def sequence_conv(
     filter_stride: int = 1,
     padding: bool = True,
     padding_start: int | None = None,
-    bias_attr: Any = None,
-    param_attr: Any = None,
+    bias_attr: ParamAttrLike = None,
+    param_attr: ParamAttrLike = None,
     act: str | None = None,
     name: str | None = None,
 ) -> Variable:
@@ -79,7 +80,10 @@ def sequence_conv(
 
 
 def row_conv(
-    input: Variable, future_context_size: int, param_attr: Any = None, act: str | None = None
+    input: Variable,
+    future_context_size: int,
+    param_attr: ParamAttrLike = None,
+    act: str | None = None,
 ) -> Variable:
     """Lookahead convolution: a per-column weighted sum of each row and the next rows.
 
@@ -294,7 +298,7 @@ def sequence_unpad(x: Variable, length: Variable, name: str | None = None) -> Va
 def sequence_mask(
     x: Variable,
     maxlen: int | Variable | None = None,
-    dtype: Any = "int64",
+    dtype: DTypeLike = "int64",
     name: str | None = None,
 ) -> Variable:
     """Return a mask [..., maxlen], 1 where j < x, else 0; `maxlen` None is the maximum of x.

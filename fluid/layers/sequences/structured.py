@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from fluid.framework import Variable
 from fluid.layer_helper import LayerHelper
 from fluid.layers.mathematics.order import topk
 from fluid.layers.mathematics.shapes import squeeze
-from fluid.param_attr import ParamAttr
+from fluid.param_attr import ParamAttr, ParamAttrLike
 from fluid.recording.checks import check_variable_and_dtype
 
 __all__ = [
@@ -25,7 +24,10 @@ _FULL_PRECISION = ("float32", "float64")
 
 
 def linear_chain_crf(
-    input: Variable, label: Variable, param_attr: Any = None, length: Variable | None = None
+    input: Variable,
+    label: Variable,
+    param_attr: ParamAttrLike = None,
+    length: Variable | None = None,
 ) -> Variable:
     """Negative log-likelihood of tag sequences under a linear-chain CRF: [count, 1].
 
@@ -65,7 +67,7 @@ def crf_decoding(
     """
     check_variable_and_dtype(input, "input", _FULL_PRECISION, "crf_decoding")
     helper = LayerHelper("crf_decoding")
-    transition = helper.get_parameter(param_attr.name)
+    transition = helper.get_parameter(str(param_attr.name))
     inputs = {"Emission": input, "Transition": transition, "Label": label, "Length": length}
     return helper.append_result("crf_decoding", inputs, dtype="int64", slot="ViterbiPath")
 
@@ -115,7 +117,7 @@ def ctc_greedy_decoder(
     """
     helper = LayerHelper("ctc_greedy_decoder", name=name)
     _, path = topk(input, k=1)
-    attrs: dict[str, Any] = {"merge_repeated": True, "blank": blank}
+    attrs: dict[str, object] = {"merge_repeated": True, "blank": blank}
     if input_length is None:
         return helper.append_result("ctc_align", {"Input": path}, attrs, slot="Output")
     labels, counts = (helper.create_variable_for_type_inference("int64") for _ in range(2))
