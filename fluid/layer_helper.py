@@ -20,8 +20,8 @@ from fluid.framework import (
 from fluid.initializer import Constant, Initializer, Xavier
 from fluid.param_attr import OneAttr, ParamAttr, ParamAttrLike, WeightNormParamAttr
 from fluid.recording.annotations import Attributes, DTypeLike, Slots
-from fluid.recording.arguments import is_list
 from fluid.recording.checks import check_type, check_variable
+from fluid.recording.narrowing import is_sequence
 from fluid.recording.var_types import VarDesc
 from fluid.recording.variable import (
     NamedFields,
@@ -76,7 +76,7 @@ class LayerHelper:
     def multiple_input(self, input_param_name: str = "input") -> list[Variable]:
         """Return the variables of an argument that may be one or a list; TypeError otherwise."""
         value = self.kwargs.get(input_param_name)
-        inputs = value if is_list(value) else [value]
+        inputs = value if is_sequence(value) else [value]
         return [check_variable(item, input_param_name, self.layer_type) for item in inputs]
 
     def input(self, input_param_name: str = "input") -> Variable:

@@ -9,9 +9,10 @@ from fluid import layers
 from fluid.framework import Variable
 from fluid.param_attr import ParamAttrLike
 from fluid.recording.annotations import IntOrInts
-from fluid.recording.arguments import UNCHECKED, is_list, typed
+from fluid.recording.arguments import UNCHECKED, typed
 from fluid.recording.atomic import atomic
 from fluid.recording.checks import FLOATS, check_variable_and_dtype
+from fluid.recording.narrowing import is_sequence
 
 __all__ = [
     "glu",
@@ -127,7 +128,7 @@ def _normalised(input: Variable, act: str | None, drop_rate: float) -> Variable:
 
 def _repeat(value: T | Sequence[T], count: int) -> list[T]:
     """Return a list of `count` entries unchanged; repeat anything else `count` times."""
-    if not is_list(value):
+    if not is_sequence(value):
         return [cast(T, value)] * count
     if len(value) != count:
         raise ValueError(f"img_conv_group has {count} convolutions, but {value!r} has {len(value)}")

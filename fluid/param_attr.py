@@ -8,7 +8,8 @@ from typing import Annotated, Literal, TypeAlias, TypedDict
 from weakref import WeakValueDictionary
 
 from fluid.initializer import Initializer
-from fluid.recording.arguments import UNCHECKED, is_list, typed
+from fluid.recording.arguments import UNCHECKED, typed
+from fluid.recording.narrowing import is_sequence
 from fluid.recording.variable import Variable
 from fluid.regularizer import WeightDecayRegularizer
 
@@ -58,7 +59,7 @@ class ParamAttr:
         A string is a name; an initializer or a regularizer becomes an attribute; None and True mean
         the defaults. Raises TypeError for anything else.
         """
-        return [_to_one(item) for item in arg] if is_list(arg) else _to_one(arg)
+        return [_to_one(item) for item in arg] if is_sequence(arg) else _to_one(arg)
 
     def to_kwargs(self) -> ParamAttrFields:
         """Return the arguments for `Block.create_parameter`, except the initializer."""

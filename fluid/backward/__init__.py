@@ -12,9 +12,9 @@ from fluid.backward import paths as backward_paths
 from fluid.backward.recompute import recompute_segments
 from fluid.compat.descs import BlockDesc, OpDesc
 from fluid.framework import Parameter, Variable
-from fluid.recording.arguments import is_list
 from fluid.recording.atomic import atomic
 from fluid.recording.checks import check_type, check_variable
+from fluid.recording.narrowing import is_sequence
 from fluid.recording.variable import AbstractBlock
 
 __all__ = ["append_backward", "calc_gradient", "gradients"]
@@ -158,5 +158,5 @@ def _parameters(loss: Variable, listed: Iterable[Variable | str] | None) -> list
 
 
 def _listed(value: object, argument: str) -> list[Variable]:
-    items = value if is_list(value) else [value]
+    items = value if is_sequence(value) else [value]
     return [check_variable(item, argument, "gradients") for item in items]

@@ -10,8 +10,8 @@ from typing import TypeVar, cast
 from compiler.ir.opdef import find
 from fluid.framework import Variable
 from fluid.layer_helper import LayerHelper, append_simple_op
-from fluid.recording.arguments import is_list
 from fluid.recording.checks import check_variable
+from fluid.recording.narrowing import is_sequence
 from fluid.recording.op_records import slot_names
 
 __all__ = ["autodoc", "deprecated", "generate_activation_fn", "generate_layer_fn", "templatedoc"]
@@ -38,7 +38,7 @@ def generate_layer_fn(op_type: str) -> Callable[..., Variable]:
             if keyword in kwargs:
                 inputs[slot] = kwargs.pop(keyword)
         first = next(iter(inputs.values()))
-        dtype = check_variable(first[0] if is_list(first) else first, slots[0], op_type).dtype
+        dtype = check_variable(first[0] if is_sequence(first) else first, slots[0], op_type).dtype
         results = {slot: helper.create_variable_for_type_inference(dtype) for slot in outputs}
         helper.append_op(op_type, slot_names(op_type, inputs), results, kwargs)
         return helper.append_activation(results[outputs[0]])

@@ -30,8 +30,8 @@ from fluid.layers.sequences.decoding import (
     swap_batch_and_time,
 )
 from fluid.layers.sequences.sequence import sequence_mask
-from fluid.recording.arguments import is_list
 from fluid.recording.checks import check_type, check_variable_and_dtype
+from fluid.recording.narrowing import is_sequence
 
 __all__ = [
     "BasicDecoder",
@@ -96,7 +96,7 @@ def rnn(
 
 def _check(inputs: object, initial_states: Structure, sequence_length: object) -> None:
     check_type(inputs, "inputs", (Variable, list, tuple), "rnn")
-    for index, variable in enumerate(inputs if is_list(inputs) else ()):
+    for index, variable in enumerate(inputs if is_sequence(inputs) else ()):
         check_variable_and_dtype(variable, f"inputs[{index}]", FLOATS, "rnn")
     kinds = (Variable, list, tuple, type(None))
     check_type(initial_states, "initial_states", kinds, "rnn")

@@ -14,8 +14,8 @@ from compiler.ir.types import DType
 from fluid.framework import Variable
 from fluid.layer_helper import LayerHelper
 from fluid.recording.annotations import SlotValue
-from fluid.recording.arguments import is_list
 from fluid.recording.checks import SizesError, check_dtype
+from fluid.recording.narrowing import is_sequence
 
 __all__ = ["Sizes", "has_variable", "size_operands", "shape_operands"]
 
@@ -25,7 +25,7 @@ Sizes = Variable | Sequence[int | Variable]
 
 def has_variable(values: object) -> bool:
     """Return whether a value is a variable or a list that contains one."""
-    listed = values if is_list(values) else [values]
+    listed = values if is_sequence(values) else [values]
     return any(isinstance(value, Variable) for value in listed)
 
 

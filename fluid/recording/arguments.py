@@ -22,8 +22,9 @@ import numpy as np
 
 from compiler.ir.types import Array
 from compiler.support.tracebacks import hide_frames, passes_arguments
+from fluid.recording.narrowing import is_sequence
 
-__all__ = ["UNCHECKED", "ArgumentError", "is_list", "is_numpy", "typed"]
+__all__ = ["UNCHECKED", "ArgumentError", "is_numpy", "typed"]
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -38,11 +39,6 @@ _NUMBERS: Mapping[object, tuple[type, ...]] = {
 }
 _WRITTEN = (int, float, str, bytes, list, tuple, dict, np.generic, np.ndarray)
 """Types whose values are shown in messages; of anything else the type is shown."""
-
-
-def is_list(value: object) -> TypeGuard[list[object] | tuple[object, ...]]:
-    """Whether an argument is a list or a tuple."""
-    return isinstance(value, list | tuple)
 
 
 def is_numpy(value: object) -> TypeGuard[np.generic | Array]:
@@ -156,12 +152,12 @@ def _is(value: object, kind: object) -> bool:
 
 
 def _is_list(value: object) -> TypeGuard[Sequence[object]]:
-    return is_list(value) or (isinstance(value, np.ndarray) and value.ndim > 0)
+    return is_sequence(value) or (isinstance(value, np.ndarray) and value.ndim > 0)
 
 
 def _plain(value: object, hint: object) -> object:
     """Convert a NumPy number, or a list of them, to Python's."""
-    if is_list(value) and any(isinstance(item, np.generic) for item in value):
+    if is_sequence(value) and any(isinstance(item, np.generic) for item in value):
         return [_plain(item, hint) for item in value]
     return value.tolist() if is_numpy(value) and not _accepts_arrays(hint) else value
 

@@ -13,7 +13,8 @@ from typing import cast
 from compiler.ir.program import Block, BlockRef, VarDesc
 from compiler.support import tracebacks
 from fluid.recording.annotations import Attributes, AttributeValue
-from fluid.recording.arguments import is_list, is_numpy
+from fluid.recording.arguments import is_numpy
+from fluid.recording.narrowing import is_sequence
 
 _GUARDS = str(contextlib.__file__)
 """The file with the frames between a `with` line and our context managers."""
@@ -37,7 +38,7 @@ def slot_names(op_type: str, slots: object) -> dict[str, list[str]]:
 
 
 def _names(op_type: str, slot: str, value: object) -> list[str]:
-    return [_name(op_type, slot, item) for item in (value if is_list(value) else [value])]
+    return [_name(op_type, slot, item) for item in (value if is_sequence(value) else [value])]
 
 
 def _name(op_type: str, slot: str, item: object) -> str:

@@ -12,7 +12,7 @@ from compiler.ir.opdef.type_inference import op_text as short_text
 from compiler.ir.program import BlockRef, OpRole
 from fluid.compat.descs import BlockDesc, OpDesc
 from fluid.recording.annotations import Attributes, AttributeValue
-from fluid.recording.arguments import is_list
+from fluid.recording.narrowing import is_sequence
 from fluid.recording.op_records import must_be_bool, plain, plain_values
 from fluid.recording.proto_text import op_text
 
@@ -110,7 +110,7 @@ class Operator(ir.OpDesc):
         return {name: self._with_blocks(value) for name, value in self.attrs.items()}
 
     def _with_blocks(self, value: object) -> object:
-        if is_list(value) and isinstance(value, list):
+        if is_sequence(value) and isinstance(value, list):
             return [self._with_blocks(item) for item in value]
         return self.block.owner.blocks[value] if isinstance(value, BlockRef) else value
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeGuard
 
 from fluid.recording.annotations import DTypeLike
-from fluid.recording.arguments import is_list
 from fluid.recording.arithmetic import V, VariableOperand, is_variable
+from fluid.recording.narrowing import is_sequence
 
 __all__ = ["sliced"]
 
@@ -31,7 +31,7 @@ def sliced(var: V, item: object) -> V:
 
 def _whole_index(var: VariableOperand, item: object) -> list[object]:
     """The index as a list, with `...` expanded to full ranges."""
-    items = list(item) if is_list(item) and isinstance(item, tuple) else [item]
+    items = list(item) if is_sequence(item) and isinstance(item, tuple) else [item]
     if any(entry is Ellipsis for entry in items):
         at = next(i for i, entry in enumerate(items) if entry is Ellipsis)
         items[at : at + 1] = [slice(None)] * (len(var.shape) - len(items) + 1)

@@ -18,13 +18,13 @@ from fluid.layers.control.blocks import (
 from fluid.layers.control.logic import equal, logical_and, logical_not
 from fluid.layers.control.nested import Structure, assert_same_structure, is_dict, map_structure
 from fluid.layers.tensor import assign, cast, fill_constant
-from fluid.recording.arguments import is_list
 from fluid.recording.checks import (
     check_type,
     check_variable,
     check_variable_and_dtype,
     convert_dtype,
 )
+from fluid.recording.narrowing import is_sequence
 
 __all__ = ["IfElse", "Switch", "case", "cond", "switch_case"]
 
@@ -133,7 +133,7 @@ def case(
 
 
 def _check_pair(pair: object) -> None:
-    if not is_list(pair) or not isinstance(pair, tuple):
+    if not is_sequence(pair) or not isinstance(pair, tuple):
         kind = type(pair).__name__
         raise TypeError(f"The elements of 'pred_fn_pairs' in case must be tuples, not {kind}")
     if len(pair) != 2:
@@ -196,7 +196,7 @@ def _branches_by_index(branches: object) -> list[tuple[int, Branch]]:
     """Return branches with their indices; TypeError or ValueError if malformed."""
     check_type(branches, "branch_fns", (list, tuple, dict), "switch_case")
     listed = list(branches.items()) if is_dict(branches) else branches
-    items: list[object] = list(listed) if is_list(listed) else []
+    items: list[object] = list(listed) if is_sequence(listed) else []
     if all(callable(item) for item in items):
         items = list(enumerate(items))
     by_index: dict[int, Branch] = {}
@@ -211,7 +211,7 @@ def _branches_by_index(branches: object) -> list[tuple[int, Branch]]:
 
 
 def _checked_branch(item: object) -> tuple[int, object]:
-    if not is_list(item) or not isinstance(item, tuple) or len(item) != 2:
+    if not is_sequence(item) or not isinstance(item, tuple) or len(item) != 2:
         raise TypeError(f"'branch_fns' in switch_case holds {item!r}, not (index, function)")
     index, function = item
     if not isinstance(index, int):

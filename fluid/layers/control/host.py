@@ -9,8 +9,8 @@ import numpy as np
 from fluid.framework import Operator, Variable, default_main_program
 from fluid.layer_helper import LayerHelper
 from fluid.recording.annotations import Array
-from fluid.recording.arguments import is_list
 from fluid.recording.checks import check_type, check_variable, check_variable_and_dtype
+from fluid.recording.narrowing import is_sequence
 from runtime.tensors.lod_tensor import LoDTensor
 
 __all__ = ["Assert", "Print", "py_func"]
@@ -150,5 +150,5 @@ class _ArrayFunction:
 
     def __call__(self, arrays: Sequence[Array]) -> list[Array | None]:
         result = self.function(*map(LoDTensor, arrays))
-        values = result if is_list(result) else [result]
+        values = result if is_sequence(result) else [result]
         return [None if value is None else np.asarray(value) for value in values]

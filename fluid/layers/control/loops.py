@@ -17,7 +17,7 @@ from fluid.layers.control.nested import (
     pack_sequence_as,
 )
 from fluid.layers.tensor import assign
-from fluid.recording.arguments import is_list
+from fluid.recording import narrowing
 from fluid.recording.checks import check_type
 from fluid.recording.var_types import VarDesc
 
@@ -133,7 +133,7 @@ def _append_step(
     nested = any(is_sequence(variable) for variable in loop_vars)
     arguments = pack_sequence_as(loop_vars, flatten(loop_vars)) if nested else loop_vars
     result: object = body(*arguments)
-    results = result if is_list(result) else [result]
+    results = result if narrowing.is_sequence(result) else [result]
     try:
         assert_same_structure(results, loop_vars, check_types=False)
     except ValueError as error:

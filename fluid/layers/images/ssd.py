@@ -23,8 +23,9 @@ from fluid.layers.mathematics.shapes import concat, flatten, shape, transpose
 from fluid.layers.nn import reshape
 from fluid.layers.tensor import cast
 from fluid.recording.annotations import Attributes
-from fluid.recording.arguments import UNCHECKED, is_list
+from fluid.recording.arguments import UNCHECKED
 from fluid.recording.checks import FLOATS, check_type, check_variable, check_variable_and_dtype
+from fluid.recording.narrowing import is_sequence
 
 __all__ = ["density_prior_box", "detection_output", "multi_box_head", "prior_box", "ssd_loss"]
 
@@ -196,10 +197,10 @@ def multi_box_head(
 
 def _checked_maps(inputs: object, *lists: object) -> int:
     """Return the number of feature maps; ValueError if a list's length differs from it."""
-    if not is_list(inputs):
+    if not is_sequence(inputs):
         raise ValueError("inputs of multi_box_head must be a list or a tuple")
     for option in lists:
-        if option and not (is_list(option) and len(option) == len(inputs)):
+        if option and not (is_sequence(option) and len(option) == len(inputs)):
             wanted = f"{len(inputs)} entries, one per feature map"
             raise ValueError(f"multi_box_head needs {wanted}, not {option!r}")
     return len(inputs)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from fluid.framework import Variable
 from fluid.recording.annotations import IntOrInts
-from fluid.recording.arguments import is_list
+from fluid.recording.narrowing import is_sequence
 
 Padding = int | str | Sequence[IntOrInts]
 
@@ -55,7 +55,7 @@ def sizes_per_axis(value: object, count: int, name: str) -> list[int]:
     >>> sizes_per_axis(3, 2, "stride"), sizes_per_axis((1, 2), 2, "stride")
     ([3, 3], [1, 2])
     """
-    sizes = list(value) if is_list(value) else [value] * count
+    sizes = list(value) if is_sequence(value) else [value] * count
     numbers = [size for size in sizes if isinstance(size, int)]
     if len(sizes) != count or len(numbers) != count:
         wanted = ("two", "three", "four", "five", "six")[count - 2]

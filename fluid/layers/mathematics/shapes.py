@@ -13,7 +13,6 @@ from fluid.layers.mathematics.arithmetic import append_named
 from fluid.layers.size_arguments import Sizes, size_operands
 from fluid.layers.tensor import NUMBERS, assign
 from fluid.recording.annotations import Array, Attributes, Slots, SlotValue
-from fluid.recording.arguments import is_list
 from fluid.recording.checks import (
     AxisError,
     SizesError,
@@ -24,6 +23,7 @@ from fluid.recording.checks import (
     check_variable_and_dtype,
     convert_dtype,
 )
+from fluid.recording.narrowing import is_sequence
 from fluid.recording.var_types import VarDesc
 
 __all__ = [
@@ -164,7 +164,7 @@ def _concat_array(
 
 
 def _listed(input: object, name: str, op: str) -> list[Variable]:
-    listed = input if is_list(input) else [input]
+    listed = input if is_sequence(input) else [input]
     return [check_variable(item, f"{name}[{index}]", op) for index, item in enumerate(listed)]
 
 
