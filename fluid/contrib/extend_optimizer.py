@@ -63,8 +63,8 @@ class DecoupledWeightDecay:
             loss=loss, startup_program=startup_program, parameter_list=parameter_list,
             no_grad_set=no_grad_set,
         )  # fmt: skip
-        chosen = [] if self._coeff == 0.0 else [pair for pair in pairs if self._decays(*pair)]
-        scaled = [(*pair, self._scaled(*pair)) for pair in chosen]
+        chosen = [] if self._coeff == 0.0 else self._decaying(pairs)
+        scaled = [(param, grad, self._scaled(param, grad)) for param, grad in chosen]
         for param, grad, decay in scaled:
             with param.block.program.optimized_guard([param, grad]), name_scope("weight decay"):
                 assign(elementwise_sub(param, decay), output=param)
@@ -73,8 +73,9 @@ class DecoupledWeightDecay:
         )  # fmt: skip
         return ops, pairs
 
-    def _decays(self, param: Variable, grad: Variable | None) -> bool:
-        return grad is not None and self._applies(param.name)
+    def _decaying(self, pairs: list[ParamGrad]) -> list[tuple[Variable, Variable]]:
+        """Return the parameters that decay, with their gradients."""
+        return [(p, grad) for p, grad in pairs if grad is not None and self._applies(p.name)]
 
     def _scaled(self, param: Variable, grad: Variable) -> Variable:
         """Return the amount to subtract; ValueError for a parameter that decays twice."""

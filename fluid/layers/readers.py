@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from fluid import unique_name
 from fluid.framework import Program, Variable, default_main_program
 from fluid.layer_helper import LayerHelper
-from fluid.reading.generator_loader import Reading, Source
+from fluid.reading.generator_loader import Reading, SampleLists, Source
 from fluid.recording.annotations import DTypeLike
 from fluid.recording.checks import check_type
 from runtime.device import Place
@@ -28,7 +28,7 @@ class Reader:
         self.name = name
         self.reading = reading
 
-    def decorate_sample_list_generator(self, reader: Source) -> None:
+    def decorate_sample_list_generator(self, reader: SampleLists) -> None:
         """Set a generator of lists of samples, each with one field per variable."""
         self.reading.take_samples(reader)
 

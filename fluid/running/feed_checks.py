@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 
@@ -31,7 +31,7 @@ __all__ = [
 Sizes = Sequence[int | None]
 
 
-def dtype_is_compatible_with(first: Any, second: Any) -> bool:
+def dtype_is_compatible_with(first: DTypeLike, second: DTypeLike) -> bool:
     """Whether two dtypes are the same, in any notation.
 
     >>> dtype_is_compatible_with("float32", np.float32), dtype_is_compatible_with("int64", "int32")

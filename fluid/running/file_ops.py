@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from functools import partial
 from math import prod
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -139,7 +138,7 @@ def value_of(name: str, values: Mapping[str, LoDTensor], scope: Scope) -> LoDTen
 
 def cut(program: Program, fetch: tuple[str, ...]) -> Stages:
     """Split a program into stages at its file ops."""
-    ops: list[Any] = program.global_block().ops
+    ops = program.global_block().ops
     positions = [at for at, op in enumerate(ops) if op.type in READS + WRITES]
     persistable = frozenset(var.name for var in program.list_vars() if var.persistable)
     steps: list[Computed | Operator] = []
@@ -156,7 +155,7 @@ def computed(program: Program, start: int, end: int, later: set[str]) -> Compute
     read.
     """
     copied = program.copied()
-    main: Any = copied.global_block()
+    main = copied.global_block()
     main.ops = main.ops[start:end]
     copied.readers = []
     reads = frozenset(name for op in main.ops for name in reads_of(copied, op))

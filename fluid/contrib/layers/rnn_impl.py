@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 from fluid.framework import Variable
 from fluid.layers.control.static_rnn import StaticRNN
@@ -264,7 +264,7 @@ class _Stack:
                     rnn.step_output(new)
                 x = self._dropout(after[0])
             rnn.step_output(x)
-        return list(rnn())
+        return [*cast(list[Variable], rnn())]
 
     def _memory(self, rnn: StaticRNN, input: Variable, initial: Variable | None) -> Variable:
         if initial is not None:

@@ -145,7 +145,9 @@ class OptimizerWithMixedPrecision:
                 "fluid.layers.mean"
             )
 
-    def _unscaled(self, param: Variable, grad: Variable) -> Variable:
+    def _unscaled(self, param: Variable, grad: Variable | None) -> Variable | None:
+        if grad is None:
+            return None
         with self._train_program.optimized_guard([param, grad]):
             return grad / self._loss_scaling
 
@@ -158,7 +160,8 @@ class OptimizerWithMixedPrecision:
         If any gradient is not finite, all count as zeros.
         """
         if self._use_dynamic_loss_scaling:
-            self._append_scaling([grad for _, grad in scaled_params_grads])
+            grads = [grad for _, grad in scaled_params_grads if grad is not None]
+            self._append_scaling(grads)
         return self._optimizer.apply_gradients(scaled_params_grads)
 
     def _append_scaling(self, grads: list[Variable]) -> None:

@@ -139,6 +139,8 @@ def update_role_var_grad(main_prog: Program, params_grads: list[ParamGrad]) -> N
     """
     block = main_prog.global_block()
     for param, grad in params_grads:
+        if grad is None:
+            continue
         writers = [op for op in block.ops if grad.name in op.writes()]
         op = writers[-1]
         if grad.element is not DType.FP32 or op.type != "cast":
