@@ -113,23 +113,17 @@ def translations_are_right(module: ModuleType, printed: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "model"), LESSONS)
-def test_example_reads_data_sets(
+def test_example_reads_data_sets_and_saves_a_model(
     name: str,
     model: str | None,
     home: Path,
     fresh_programs: object,
     monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
     monkeypatch.setattr(common, "DATA_HOME", common.DATA_HOME)
-    losses = losses_of(loaded(name), model, steps=3, folder=str(home))
+    losses = losses_of(loaded(name), model, steps=3, folder=str(home), save=str(tmp_path))
     assert len(losses) == 3 and np.isfinite(losses).all()
-
-
-@pytest.mark.parametrize(("name", "model"), LESSONS)
-def test_example_saves_what_it_learnt(
-    name: str, model: str | None, fresh_programs: object, tmp_path: Path
-) -> None:
-    losses_of(loaded(name), model, steps=2, save=str(tmp_path))
     executor = fluid.Executor()
     program, feeds, (result,) = fluid.io.load_inference_model(str(tmp_path), executor)
     assert set(feeds) <= set(program.global_block().vars)
