@@ -60,12 +60,12 @@ def test_numbers_do_not_depend_on_the_variant(monkeypatch):
         y = fluid.layers.fc(fluid.data("x", [None, 32]), 24)
     executor, x = (
         fluid.Executor(fluid.CUDAPlace(0)),
-        np.random.default_rng(0).random((70, 32), "f4"),
+        np.random.default_rng(0).random((40, 32), "f4"),
     )
     with fluid.scope_guard(fluid.Scope()):
         executor.run(startup)
         (whole,) = executor.run(main, {"x": x}, [y])
-        for rows in (1, 20, 40):
+        for rows in (1, 20):
             (result,) = executor.run(main, {"x": x[:rows]}, [y])
             np.testing.assert_array_equal(result, whole[:rows])
 

@@ -57,7 +57,7 @@ def test_a_program_is_trained_as_on_the_cpu():
             fluid.Executor(fluid.CPUPlace()).run(startup)
             values = np.random.default_rng(2)
             feed = {"x": values.random((6, 13), "f4"), "y": values.random((6, 1), "f4")}
-            return [executor.run(main_program, feed=feed, fetch_list=[loss])[0] for _ in range(3)]
+            return [executor.run(main_program, feed=feed, fetch_list=[loss])[0] for _ in range(2)]
 
     result = losses(fluid.CUDAPlace(0))
     np.testing.assert_allclose(result, losses(fluid.CPUPlace()), rtol=2e-5)
