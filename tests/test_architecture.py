@@ -472,7 +472,6 @@ def cycles(modules: dict[str, Module]) -> list[list[str]]:
 
 # All modules
 
-MODULES = parse_modules(ROOT)
 LATE = (
     "torch", "triton", "llvmlite", "grpc", "networkx", "matplotlib", "PIL", "compiler.ops", "compiler.driver",
     "compiler.ir.graph", "fluid.transpiler", "fluid.communicator", "fluid.data_parallel.runner",
@@ -483,9 +482,13 @@ LATE = (
 """What `import fluid` may not load."""
 
 
-@pytest.mark.parametrize("name", MODULES)
-def test_module_follows_the_rules(name: str) -> None:
-    result = violations(MODULES[name])
+@pytest.fixture(scope="module")
+def modules() -> dict[str, Module]:
+    return parse_modules(ROOT)
+
+
+def test_modules_follow_the_rules(modules: dict[str, Module]) -> None:
+    result = [text for module in modules.values() for text in violations(module)]
     assert not result, "\n".join(result)
 
 
@@ -495,17 +498,17 @@ def test_commands_have_short_files_and_functions() -> None:
     assert not results, "\n".join(results)
 
 
-def test_no_circular_imports() -> None:
-    assert cycles(MODULES) == []
+def test_no_circular_imports(modules: dict[str, Module]) -> None:
+    assert cycles(modules) == []
 
 
-def test_import_fluid_is_light() -> None:
+def test_import_fluid_is_light(modules: dict[str, Module]) -> None:
     """What compiles and what connects processes is loaded when a script first needs it."""
     source = f"import fluid, sys; print(*[each for each in {LATE} if each in sys.modules])"
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     shown = subprocess.check_output([sys.executable, "-c", source], env=environment, text=True)
     assert shown.split() == []
-    known = {*MODULES, *IMPORTERS}
+    known = {*modules, *IMPORTERS}
     assert [each for each in LATE if each not in known] == []
 
 
