@@ -37,6 +37,8 @@ from runtime.tensors.scope import Scope
 __all__ = ["Executor", "FetchHandler", "as_numpy", "global_scope", "scope_guard"]
 
 T = TypeVar("T")
+Results: TypeAlias = list[Any]
+"""Arrays or LoDTensors, or a list of them for each fetch."""
 _PruningKey: TypeAlias = tuple[tuple[str, ...], tuple[str, ...]]
 
 _global_scope = Scope()
@@ -99,7 +101,7 @@ class Executor:
         use_program_cache: bool = False,
         return_merged: bool = True,
         use_prune: bool = False,
-    ) -> list[Any]:
+    ) -> Results:
         """Run all ops of a program once; return the values of `fetch_list` in order.
 
         A program that reads from a PyReader or a DataLoader takes its next batch. `feed` maps names
@@ -134,7 +136,7 @@ class Executor:
         return_numpy: bool,
         use_prune: bool,
         return_merged: bool,
-    ) -> list[Any]:
+    ) -> Results:
         """Check the arguments, run the program, and convert the fetched values."""
         self._expect_open()
         self._follow_flags()
@@ -171,7 +173,7 @@ class Executor:
         return_numpy: bool = True,
         return_merged: bool = True,
         strict: bool = False,
-    ) -> list[Any]:
+    ) -> Results:
         """Run a program on all its devices; values concatenated along axis 0, or a list of each."""
         self._expect_open()
         fetch = compiled.program.current_names(names_of(fetch_list))

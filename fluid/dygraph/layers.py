@@ -231,7 +231,6 @@ class Layer:
 
     def _remove_attribute(self, name: str) -> bool:
         """Remove an attribute of any kind; return whether it existed."""
-        holders: tuple[dict[str, Any], ...]
         holders = (vars(self), self._parameters, self._sub_layers)
         holders_of_name = [holder for holder in holders if name in holder]
         for holder in holders_of_name:

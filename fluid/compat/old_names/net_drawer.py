@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from fluid.compat.old_names.graphviz import Graph, Node
 from fluid.framework import Program
@@ -31,15 +32,23 @@ def parse_graph(
         var_dict.update(dict.fromkeys(op.output_arg_names, node))
 
 
-def draw_graph(startup_program: Program, main_program: Program, **kwargs: Any) -> Graph:
+def draw_graph(
+    startup_program: Program,
+    main_program: Program,
+    *,
+    filename: str = "",
+    graph_attr: Mapping[str, object] = MappingProxyType({}),
+    node_attr: Mapping[str, object] = MappingProxyType({}),
+    **others: object,
+) -> Graph:
     """Draw two programs into one graph, and write it to the file `filename` if that is given.
 
     `graph_attr` and `node_attr` are attributes of the graph and of its ops.
     """
-    graph = Graph("programs", **{**GRAPH_STYLE, **kwargs.get("graph_attr", {})})
+    graph = Graph("programs", **{**GRAPH_STYLE, **graph_attr})
     writers: dict[str, Node] = {}
     for program in (startup_program, main_program):
-        parse_graph(program, graph, writers, **kwargs.get("node_attr", {}))
-    if kwargs.get("filename"):
-        graph.compile(kwargs["filename"])
+        parse_graph(program, graph, writers, **node_attr)
+    if filename:
+        graph.compile(filename)
     return graph

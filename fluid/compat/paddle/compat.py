@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
 __all__ = [
     "floor_division",
@@ -19,7 +19,7 @@ long_type = int
 C = TypeVar("C", list[object], set[object], dict[object, object])
 
 
-def to_text(obj: object, encoding: str = "utf-8", inplace: bool = False) -> Any:
+def to_text(obj: object, encoding: str = "utf-8", inplace: bool = False) -> object:
     """Bytes as text, alone or in a list, set or dict, which is changed itself if `inplace`.
 
     None, texts and numbers stay as they are; TypeError for anything else.
@@ -30,7 +30,7 @@ def to_text(obj: object, encoding: str = "utf-8", inplace: bool = False) -> Any:
     return _mapped(obj, lambda each: _text(each, encoding), inplace)
 
 
-def to_bytes(obj: object, encoding: str = "utf-8", inplace: bool = False) -> Any:
+def to_bytes(obj: object, encoding: str = "utf-8", inplace: bool = False) -> object:
     """Text as bytes, alone or in a list, set or dict, which is changed itself if `inplace`.
 
     None and bytes stay as they are; TypeError for anything else.

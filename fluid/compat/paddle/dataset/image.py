@@ -106,7 +106,7 @@ def center_crop(im: Array, size: int, is_color: bool = True) -> Array:
 
 
 def random_crop(im: Array, size: int, is_color: bool = True) -> Array:
-    """Any `size`×`size` pixels, drawn from NumPy's global generator as release 1.8 does."""
+    """A random crop of `size`×`size` pixels, by NumPy's global generator as in release 1.8."""
     top, left = (int(np.random.randint(0, int(side) - size + 1)) for side in im.shape[:2])
     return im[top : top + size, left : left + size]
 

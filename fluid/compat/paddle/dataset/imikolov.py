@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
 from typing import TypeAlias
 
-from ..compat import to_bytes
 from .archive import checked, lines, members
 from .common import download
 
@@ -47,8 +46,12 @@ def build_dict(min_word_freq: int = 50) -> dict[Word, int]:
     """
     counts = word_count(chain(_sentences(TRAIN), _sentences(TEST)))
     words = [word for word, count in counts.items() if count > min_word_freq]
-    words.sort(key=lambda word: (-counts[word], to_bytes(word)))
+    words.sort(key=lambda word: (-counts[word], _as_bytes(word)))
     return {word: number for number, word in enumerate([*words, "<unk>"])}
+
+
+def _as_bytes(word: Word) -> bytes:
+    return word if isinstance(word, bytes) else word.encode()
 
 
 def _sentences(name: str) -> Iterator[bytes]:

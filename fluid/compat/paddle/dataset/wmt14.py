@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from .archive import checked, lines, members
 from .common import download
@@ -24,16 +24,22 @@ Sentences: TypeAlias = tuple[list[int], list[int], list[int]]
 Reader: TypeAlias = Callable[[], Iterator[Sentences]]
 
 
-def get_dict(dict_size: int, reverse: bool = True) -> tuple[dict[Any, Any], dict[Any, Any]]:
+def get_dict(
+    dict_size: int, reverse: bool = True
+) -> tuple[dict[str, int], dict[str, int]] | tuple[dict[int, str], dict[int, str]]:
     """Numbers of the words of both languages, or the words of the numbers."""
-    path = download(URL_TRAIN, "wmt14", MD5_TRAIN)
-    dictionaries = _dictionary(path, "src", dict_size), _dictionary(path, "trg", dict_size)
+    dictionaries = _dictionaries(dict_size)
     if not reverse:
         return dictionaries
     source, target = (
         {number: word for word, number in dictionary.items()} for dictionary in dictionaries
     )
     return source, target
+
+
+def _dictionaries(size: int) -> tuple[dict[str, int], dict[str, int]]:
+    path = download(URL_TRAIN, "wmt14", MD5_TRAIN)
+    return _dictionary(path, "src", size), _dictionary(path, "trg", size)
 
 
 def _dictionary(path: str, side: str, size: int) -> dict[str, int]:
@@ -47,7 +53,7 @@ def reader_creator(tar_file: str, file_name: str, dict_size: int) -> Reader:
     """A reader of pairs of sentences in the files whose names end so, without long ones."""
 
     def samples() -> Iterator[Sentences]:
-        source, target = get_dict(dict_size, reverse=False)
+        source, target = _dictionaries(dict_size)
         with checked(tar_file, MD5_TRAIN):
             for _, file in members(tar_file, rf"{file_name}$"):
                 for pair in (line.decode().strip().split("\t") for line in lines(file)):

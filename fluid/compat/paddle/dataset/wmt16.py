@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from .archive import checked, lines, members
 from .common import download
@@ -28,19 +28,23 @@ Sentences: TypeAlias = tuple[list[int], list[int], list[int]]
 Reader: TypeAlias = Callable[[], Iterator[Sentences]]
 
 
-def get_dict(lang: str, dict_size: int, reverse: bool = False) -> dict[Any, Any]:
+def get_dict(lang: str, dict_size: int, reverse: bool = False) -> dict[str, int] | dict[int, str]:
     """Indices of the most frequent words of a language, marks first; with `reverse`, the inverse.
 
     A dictionary that release 1.8 stored next to the archive is used. Raises ValueError for
     languages other than `en` and `de`.
     """
+    numbers = _numbers(lang, dict_size)
+    return {number: word for word, number in numbers.items()} if reverse else numbers
+
+
+def _numbers(lang: str, dict_size: int) -> dict[str, int]:
     _expect_language(lang)
     archive, size = _archive(), min(dict_size, MOST[lang])
     left = Path(archive).with_name(f"{lang}_{size}.dict")
     words = left.read_text("utf-8").splitlines() if left.is_file() else []
     words = words if len(words) == size else _frequent(archive, lang, size)
-    pairs = enumerate(words)
-    return dict(pairs) if reverse else {word: number for number, word in pairs}
+    return {word: number for number, word in enumerate(words)}
 
 
 def _frequent(archive: str, lang: str, size: int) -> list[str]:
@@ -72,7 +76,7 @@ def _reader(name: str, src_dict_size: int, trg_dict_size: int, src_lang: str) ->
     trg_lang = "de" if src_lang == "en" else "en"
 
     def samples() -> Iterator[Sentences]:
-        source, target = get_dict(src_lang, src_dict_size), get_dict(trg_lang, trg_dict_size)
+        source, target = _numbers(src_lang, src_dict_size), _numbers(trg_lang, trg_dict_size)
         start, end, unknown = (source[mark] for mark in MARKS)
         for pair in _pairs(archive, name):
             words = [source.get(word, unknown) for word in pair[COLUMNS[src_lang]].split()]
