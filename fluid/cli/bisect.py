@@ -17,7 +17,7 @@ from compiler.report.table import count
 from fluid.cli.commands.infer import TOLERANCE, tolerance
 from fluid.cli.inspect import size
 from fluid.cli.model import CommandError
-from fluid.cli.subcommands import Commands
+from fluid.cli.subcommands import Subcommands
 from fluid.cli.subject import add_pass_choice, add_subject, subject
 from fluid.cli.values.arrays import write_arrays
 from fluid.cli.values.trials import arrays_for, execute, read_input_arrays
@@ -43,7 +43,7 @@ examples:
 """
 
 
-def add_bisect(commands: Commands) -> None:
+def add_bisect(commands: Subcommands) -> None:
     """Add `bisect` to the subcommands."""
     command = commands.add_parser(
         "bisect",

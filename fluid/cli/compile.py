@@ -22,7 +22,7 @@ from compiler.report.table import count, table
 from compiler.support.escape import one_line
 from fluid.cli.compile_cpu import compile_for_cpus, cpu_levels
 from fluid.cli.model import add_file_names, load_model
-from fluid.cli.subcommands import Commands
+from fluid.cli.subcommands import Subcommands
 from fluid.cli.terminal import progress_line
 from fluid.inference.packages import write_package
 from fluid.running.targets import chosen_target
@@ -78,7 +78,7 @@ class CostedRow(KernelRow, KernelCost):
     """A row with what the kernel does in one run."""
 
 
-def add_compile(commands: Commands) -> None:
+def add_compile(commands: Subcommands) -> None:
     """Add `compile` to the subcommands."""
     command = commands.add_parser(
         "compile",

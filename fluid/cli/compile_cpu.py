@@ -31,7 +31,7 @@ LISTED = 40
 _PREFIX = "cpu:"
 
 
-class KernelRow(TypedDict):
+class CpuKernelRow(TypedDict):
     """The table's row of a kernel: its bytes of code; the calls, bytes and operations of a run."""
 
     kernel: str
@@ -103,12 +103,12 @@ def _costs(plan: Plan, level: str, sizes: Mapping[str, int]) -> list[Cost]:
     return account(plan, sizes, MACHINES[level]).of(Side.DEVICE)
 
 
-def _rows(level: str, objects: Mapping[str, bytes], costs: Sequence[Cost]) -> list[KernelRow]:
+def _rows(level: str, objects: Mapping[str, bytes], costs: Sequence[Cost]) -> list[CpuKernelRow]:
     """A row for each kernel: the bytes of its object file, and its calls and cost in one run.
 
     Kernels without calls prepare constants, when the package is loaded.
     """
-    rows: list[KernelRow] = []
+    rows: list[CpuKernelRow] = []
     for name, code in objects.items():
         mine = [cost for cost in costs if cost.kernel == name]
         moved, operations = sum(cost.moved for cost in mine), sum(cost.operations for cost in mine)
@@ -122,7 +122,7 @@ def _rows(level: str, objects: Mapping[str, bytes], costs: Sequence[Cost]) -> li
 def _report(
     missed: Sequence[MissedOptimization],
     given: argparse.Namespace,
-    rows: Sequence[KernelRow],
+    rows: Sequence[CpuKernelRow],
     modules: Mapping[str, Module],
 ) -> None:
     """Print the kernels of each level, and the ops that run in NumPy with the reason."""
@@ -136,7 +136,7 @@ def _report(
         print(f"{kernels} for CPUs with {level}, {code}: {given.out / level}\n")
 
 
-def _shown(rows: Sequence[KernelRow]) -> str:
+def _shown(rows: Sequence[CpuKernelRow]) -> str:
     cells = [
         (_short(row["kernel"]), row["cpu"], size_text(row["bytes"]), str(row["calls"]),
          f"{scaled(row['moved'])}B", scaled(row["operations"]))

@@ -27,7 +27,7 @@ from fluid.cli.layout import (
     saved_names,
 )
 from fluid.cli.model import CommandError
-from fluid.cli.subcommands import Commands
+from fluid.cli.subcommands import Subcommands
 from fluid.executor import Executor, scope_guard
 from fluid.saving.files import bytes_writer
 from fluid.saving.inference_model import MODEL_FILE
@@ -53,7 +53,7 @@ examples:
 """
 
 
-def add_convert(commands: Commands) -> None:
+def add_convert(commands: Subcommands) -> None:
     """Add `convert` to the subcommands."""
     command = commands.add_parser(
         "convert",

@@ -19,7 +19,7 @@ from compiler.passes.pipeline import OPTIONAL, left_out, pipeline
 from fluid.cli.commands.infer import TOLERANCE, tolerance
 from fluid.cli.inspect import size
 from fluid.cli.model import CommandError
-from fluid.cli.subcommands import Commands
+from fluid.cli.subcommands import Subcommands
 from fluid.cli.subject import Subject, subject
 from fluid.cli.values.trials import TrialArrays, arrays_for, execute, read_input_arrays
 
@@ -54,7 +54,7 @@ class _Side:
     module: Module | None = None
 
 
-def add_compare(commands: Commands) -> None:
+def add_compare(commands: Subcommands) -> None:
     """Add `compare` to the subcommands."""
     command = commands.add_parser(
         "compare",

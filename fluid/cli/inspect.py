@@ -27,7 +27,7 @@ from compiler.report.user_lines import Sources
 from compiler.support.escape import one_line
 from fluid.cli.model import CommandError, SavedModel, shape_text
 from fluid.cli.profiling.native import native_report, write_kernels
-from fluid.cli.subcommands import Commands
+from fluid.cli.subcommands import Subcommands
 from fluid.cli.subject import Subject, add_pass_choice, add_subject, kinds, subject
 from runtime.gpu.drivers import ptx_machine
 from runtime.profiler import Span, trace
@@ -55,7 +55,7 @@ examples:
 """
 
 
-class Counters(Protocol):
+class KernelCounters(Protocol):
     """What the PTX machine counts in a kernel."""
 
     def data(self) -> object:
@@ -63,7 +63,7 @@ class Counters(Protocol):
         ...
 
 
-def add_inspect(commands: Commands) -> None:
+def add_inspect(commands: Subcommands) -> None:
     """Add `inspect` to the subcommands."""
     command = commands.add_parser(
         "inspect",
@@ -125,7 +125,7 @@ def inspect(given: argparse.Namespace) -> int:
     model = subject(given.path, given.model_filename, given.params_filename, given.fetch)
     sizes = dict(given.size) | ({"N": given.batch} if given.batch else {})
     seen = compiled(model, sizes, target, options, given.dump)
-    counters: list[Counters] = []
+    counters: list[KernelCounters] = []
     if given.counters:
         counters = ptx_machine("inspection").gpu_counters(seen)
     if given.json == Path("-"):
@@ -180,7 +180,7 @@ def _target(given: argparse.Namespace) -> str:
     return given.target or ("triton" if given.roofline else "numpy")
 
 
-def _json(seen: Study, gpu: Gpu, counters: Sequence[Counters]) -> str:
+def _json(seen: Study, gpu: Gpu, counters: Sequence[KernelCounters]) -> str:
     """The account of every pass and kernel, and counters if there are any."""
     data = seen.roofline(gpu).data()
     if counters:

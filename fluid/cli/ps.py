@@ -6,7 +6,7 @@ import argparse
 import json
 from pathlib import Path
 
-from fluid.cli.subcommands import Commands
+from fluid.cli.subcommands import Subcommands
 from fluid.saving.files import replace_file
 from fluid.transpiler.distribute.endpoints import parse_endpoints
 from runtime.errors import WireError
@@ -34,7 +34,7 @@ examples:
 NO_ANSWER = 1
 
 
-def add_ps(commands: Commands) -> None:
+def add_ps(commands: Subcommands) -> None:
     """Add `ps` to the subcommands."""
     command = commands.add_parser(
         "ps",

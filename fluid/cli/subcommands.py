@@ -5,10 +5,10 @@ from __future__ import annotations
 from argparse import ArgumentParser
 from typing import Protocol
 
-__all__ = ["Commands"]
+__all__ = ["Subcommands"]
 
 
-class Commands(Protocol):
+class Subcommands(Protocol):
     """What `ArgumentParser.add_subparsers` returns, a class without a public name."""
 
     def add_parser(

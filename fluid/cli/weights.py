@@ -14,7 +14,7 @@ from compiler.report.memory import size_text
 from compiler.report.table import count, table
 from fluid.cli.layout import locate
 from fluid.cli.model import CommandError, add_file_names, load_model
-from fluid.cli.subcommands import Commands
+from fluid.cli.subcommands import Subcommands
 from fluid.cli.values.arrays import expect_output, write_arrays
 from runtime.errors import CheckpointError
 from runtime.files.atomic_saves import reading, saved_files
@@ -35,7 +35,7 @@ examples:
 """
 
 
-def add_weights(commands: Commands) -> None:
+def add_weights(commands: Subcommands) -> None:
     """Add `weights` to the subcommands."""
     command = commands.add_parser(
         "weights",

@@ -35,7 +35,7 @@ BatchFeed: TypeAlias = dict[str, Array | LoDTensor]
 """A batch by variable: arrays, and LoDTensors for slots of any length."""
 
 
-class Workers(Protocol):
+class ExchangingWorkers(Protocol):
     """What is used of a fleet, whose workers exchange samples."""
 
     def worker_num(self) -> int:
@@ -172,7 +172,7 @@ class QueueDataset(DatasetBase):
         """Raise NotImplementedError: a streamed dataset cannot be shuffled."""
         raise NotImplementedError("QueueDataset keeps no samples to shuffle: use InMemoryDataset")
 
-    def global_shuffle(self, fleet: Workers | None = None) -> None:
+    def global_shuffle(self, fleet: ExchangingWorkers | None = None) -> None:
         """Raise NotImplementedError: a streamed dataset cannot be shuffled."""
         self.local_shuffle()
 
@@ -232,7 +232,7 @@ class InMemoryDataset(DatasetBase):
         """Shuffle the samples of this process with NumPy's generator (`numpy.random.seed`)."""
         self._kept = [self._kept[i] for i in np.random.permutation(len(self._kept))]
 
-    def global_shuffle(self, fleet: Workers | None = None, thread_num: int = 12) -> None:
+    def global_shuffle(self, fleet: ExchangingWorkers | None = None, thread_num: int = 12) -> None:
         """Shuffle the samples of all workers of a fleet, and redistribute them.
 
         Collective: every worker must call it. Without a fleet it is `local_shuffle`.
@@ -276,12 +276,12 @@ class InMemoryDataset(DatasetBase):
         """Free the samples."""
         self._kept = []
 
-    def get_memory_data_size(self, fleet: Workers | None = None) -> int:
+    def get_memory_data_size(self, fleet: ExchangingWorkers | None = None) -> int:
         """Number of samples in memory, here or over all workers of a fleet."""
         count = len(self._kept)
         return count if fleet is None else int(_sum(fleet, [count])[0])
 
-    def get_shuffle_data_size(self, fleet: Workers | None = None) -> int:
+    def get_shuffle_data_size(self, fleet: ExchangingWorkers | None = None) -> int:
         """Number of samples after shuffling, here or over all workers of a fleet."""
         return self.get_memory_data_size(fleet)
 
@@ -301,14 +301,14 @@ class InMemoryDataset(DatasetBase):
             yield as_feed(rows, self._slots)
 
 
-def _sum(fleet: Workers, numbers: Sequence[int] | Array) -> Array:
+def _sum(fleet: ExchangingWorkers, numbers: Sequence[int] | Array) -> Array:
     """Element-wise sum of integers over all workers."""
     total = np.zeros(len(numbers), np.int64)
     fleet.all_reduce_worker(np.asarray(numbers, np.int64), total)
     return total
 
 
-def _gathered(fleet: Workers, text: bytes) -> list[bytes]:
+def _gathered(fleet: ExchangingWorkers, text: bytes) -> list[bytes]:
     """Gather the lines of all workers, in rank order."""
     words = _as_words(text)
     sizes = np.zeros(fleet.worker_num() + 1, np.int64)

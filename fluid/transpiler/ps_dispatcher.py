@@ -8,10 +8,10 @@ from zlib import crc32
 
 from compiler.ir.program import GRAD
 
-__all__ = ["HashName", "Named", "PSDispatcher", "RoundRobin"]
+__all__ = ["HashName", "NamedBlock", "PSDispatcher", "RoundRobin"]
 
 
-class Named(Protocol):
+class NamedBlock(Protocol):
     """What has a name: a variable, or a slice of one."""
 
     @property
@@ -36,7 +36,7 @@ class PSDispatcher:
         """Restart with the first endpoint."""
         self._step = 0
 
-    def dispatch(self, varlist: Iterable[Named | str]) -> list[str]:
+    def dispatch(self, varlist: Iterable[NamedBlock | str]) -> list[str]:
         """The endpoint of each variable. Raises NotImplementedError in the base class."""
         raise NotImplementedError(f"{type(self).__name__} does not say how variables are spread")
 
@@ -55,7 +55,7 @@ class RoundRobin(PSDispatcher):
     (['a:1', 'b:1', 'a:1'], ['b:1'])
     """
 
-    def dispatch(self, varlist: Iterable[Named | str]) -> list[str]:
+    def dispatch(self, varlist: Iterable[NamedBlock | str]) -> list[str]:
         """The endpoint of each of the variables or names; IndexError without endpoints."""
         endpoints: list[str] = []
         for _ in varlist:
@@ -72,7 +72,7 @@ class HashName(PSDispatcher):
     True
     """
 
-    def dispatch(self, varlist: Iterable[Named | str]) -> list[str]:
+    def dispatch(self, varlist: Iterable[NamedBlock | str]) -> list[str]:
         """The endpoint of each of the variables or names; IndexError without endpoints."""
         names = [var if isinstance(var, str) else var.name for var in varlist]
         return [self._endpoint(crc32(name.replace(GRAD, "").encode())) for name in names]

@@ -6,7 +6,7 @@ import argparse
 from functools import partial
 from pathlib import Path
 
-from fluid.cli.subcommands import Commands
+from fluid.cli.subcommands import Subcommands
 from fluid.demo.story import EPOCHS, SEED, demo
 
 DEMO = """\
@@ -22,7 +22,7 @@ examples:
 """
 
 
-def add_demo(commands: Commands) -> None:
+def add_demo(commands: Subcommands) -> None:
     """Add `demo` to the subcommands."""
     command = commands.add_parser(
         "demo",

@@ -9,7 +9,7 @@ from pathlib import Path
 from compiler.options import NARROW, limit_bytes
 from fluid.cli.infer import infer
 from fluid.cli.model import add_file_names
-from fluid.cli.subcommands import Commands
+from fluid.cli.subcommands import Subcommands
 from fluid.cli.target import add_target
 from fluid.cli.values.images import ImageOptions
 from fluid.cli.values.inputs import lod_lengths
@@ -50,7 +50,7 @@ TOLERANCE = 1e-4
 """Default tolerance of `--check`, relative to the largest magnitude."""
 
 
-def add_infer(commands: Commands) -> None:
+def add_infer(commands: Subcommands) -> None:
     """Add `infer` to the subcommands."""
     command = commands.add_parser(
         "infer",

@@ -13,10 +13,10 @@ from fleet.launch.server_arguments import EXAMPLES as LAUNCH_PS_EXAMPLES
 from fleet.launch.server_arguments import add_server_arguments, server_job
 from fleet.launch.servers import run_server_job
 from fluid.cli.model import CommandError
-from fluid.cli.subcommands import Commands
+from fluid.cli.subcommands import Subcommands
 
 
-def add_launch(commands: Commands) -> None:
+def add_launch(commands: Subcommands) -> None:
     """Add `launch` to the subcommands."""
     command = commands.add_parser(
         "launch",
@@ -37,7 +37,7 @@ def _launch(given: argparse.Namespace) -> int:
     return run_job(job)
 
 
-def add_launch_ps(commands: Commands) -> None:
+def add_launch_ps(commands: Subcommands) -> None:
     """Add `launch_ps` to the subcommands."""
     command = commands.add_parser(
         "launch_ps",

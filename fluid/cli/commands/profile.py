@@ -10,7 +10,7 @@ from fluid.cli.inspect import positive, size
 from fluid.cli.model import CommandError, add_file_names
 from fluid.cli.profiling.model import profile_model
 from fluid.cli.run import prepare
-from fluid.cli.subcommands import Commands
+from fluid.cli.subcommands import Subcommands
 from fluid.cli.target import add_target
 
 PROFILE = """\
@@ -28,7 +28,7 @@ examples:
 """
 
 
-def add_profile(commands: Commands) -> None:
+def add_profile(commands: Subcommands) -> None:
     """Add `profile` to the subcommands."""
     command = commands.add_parser(
         "profile",

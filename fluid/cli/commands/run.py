@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from fluid.cli.run import prepare
-from fluid.cli.subcommands import Commands
+from fluid.cli.subcommands import Subcommands
 from fluid.cli.target import add_target
 
 RUN = """\
@@ -26,7 +26,7 @@ examples:
 """
 
 
-def add_run(commands: Commands) -> None:
+def add_run(commands: Subcommands) -> None:
     """Add `run` to the subcommands."""
     command = commands.add_parser(
         "run",

@@ -8,7 +8,7 @@ from functools import partial
 from importlib import import_module
 
 from compiler.support.lazy_loading import load
-from fluid.cli.subcommands import Commands
+from fluid.cli.subcommands import Subcommands
 
 SELFTEST = """\
 Run every family of native kernels on this machine and compare each step with the reference
@@ -31,7 +31,7 @@ NAMES = (
 """The families, in the order in which they run."""
 
 
-def add_selftest(commands: Commands) -> None:
+def add_selftest(commands: Subcommands) -> None:
     """Add `selftest` to the subcommands."""
     command = commands.add_parser(
         "selftest",
