@@ -38,7 +38,7 @@ from compiler.codegen.native.llvm_ir import F32
 from compiler.codegen.native.machine import MACHINES, Machine
 from compiler.codegen.native.products.axes import EpilogueOperand
 from compiler.codegen.native.products.epilogue import Epilogue
-from compiler.codegen.native.static_windows import StaticWindow
+from compiler.ir.windows import StaticWindow
 from tests.support.image_kernels import Runner
 
 COLUMNS = {"layer": "", "µs": ".0f", "GFLOP/s": ".0f", "peer µs": ".0f", "ours ÷ peer": ".2f"}

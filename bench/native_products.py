@@ -29,7 +29,7 @@ from compiler.codegen.native.kernel import NativeKernel, entry
 from compiler.codegen.native.llvm_ir import F32, POINTER, Value
 from compiler.codegen.native.machine import MACHINES, Machine
 from compiler.codegen.native.products import Convolution, Steps, bias, convolution, matmul
-from compiler.codegen.native.static_windows import StaticWindow
+from compiler.ir.windows import StaticWindow
 from tests.support.compiled_kernels import load
 
 PRODUCTS = {

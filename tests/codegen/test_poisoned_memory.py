@@ -8,9 +8,13 @@ import pytest
 import fluid
 import runtime
 from compiler import Options
+from compiler.codegen.native.target import NativeTarget
 from compiler.codegen.numpy import NumpyTarget
 from compiler.freeze import freeze
 from compiler.ir.text.parser import parse
+from compiler.passes.base import Context
+from compiler.passes.manager import run_passes
+from compiler.passes.pipeline import pipeline
 from compiler.plan import Plan
 from tests.support.compiled_networks import Subject, initial_state
 from tests.support.nets import timed
@@ -53,6 +57,20 @@ def test_poisoned_values_are_listed_in_the_source() -> None:
     assert "a.fill(nan)" in source and "from math import inf, nan" in source
     assert "c.fill" not in source  # it is returned
     assert "fill" not in NumpyTarget().emit(plan("f32")).source
+
+
+def test_scratch_before_a_product_that_is_written_as_loops_is_spoilt() -> None:
+    graph = parse("""graph main {
+  feed x: f32[2, 1, 3, 3]
+  feed o: f32[2, 4, 2, 3]
+  feed w: f32[1, 1, 2, 1]
+  feed dy: f32[2, 1, 2, 3]
+  (Input@GRAD=dx: f32[2, 1, 3, 3]) = deformable_conv_v1_grad(Input=x, Offset=o, Filter=w, Output@GRAD=dy)
+  return dx
+}
+""")
+    run_passes(graph, pipeline(Options(), NativeTarget()), Context())
+    assert "t0.fill(nan)" in NativeTarget().emit(freeze(graph), poison=True).source
 
 
 @pytest.mark.parametrize("name", ["lenet_bn", "word2vec", "transformer_encoder"])

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from compiler.codegen.native.products.image_gradient import phases
-from compiler.codegen.native.static_windows import StaticWindow
 from compiler.driver import compile_graph
 from compiler.errors import CompileError, MissingSlot, ShapeError
 from compiler.ir.graph import Graph
@@ -13,6 +12,7 @@ from compiler.ir.opdef import find, listed
 from compiler.ir.opdef.type_inference import bind, infer_types
 from compiler.ir.program import OpDesc
 from compiler.ir.types import DType, TensorType
+from compiler.ir.windows import StaticWindow
 from compiler.support.limits import MAX_OUTPUTS
 
 LINE = "model.py:7"

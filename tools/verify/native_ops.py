@@ -27,7 +27,7 @@ def reasons(case: Case) -> list[str]:
     graph, _ = graph_of(case, outputs, NOBODY)
     run_passes(graph, pipeline(Options(), target), context)
     fallbacks = [why for op in graph.ops() if (why := target.supports(op))]
-    return fallbacks or list(target.frame(freeze(graph)).fallbacks.values())
+    return fallbacks or list(target.module_writer(freeze(graph)).fallbacks.values())
 
 
 def main() -> None:

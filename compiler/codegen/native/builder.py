@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
+from collections.abc import Callable, Generator, Hashable, Sequence
 from contextlib import contextmanager
 from typing import Any, Concatenate, ParamSpec
 
@@ -10,27 +10,18 @@ from compiler.codegen.kernel.body import KernelBody, MatmulBody
 from compiler.codegen.kernel.builder import KernelOperand, OpKernels
 from compiler.codegen.kernel.epilogues import FusedEpilogue
 from compiler.codegen.module_writer import NumpyOperand
-from compiler.codegen.native.image_ops import (
-    ImageKernelBuilder,
-    emit_convolution,
-    emit_filter_gradient,
-    emit_image_gradient,
-    emit_largest_gradient,
-    emit_mean_gradient,
-    emit_pool,
-    emit_transpose,
-)
-from compiler.codegen.native.llvm_ir import Type
+from compiler.codegen.native import image_ops
+from compiler.codegen.native.image_ops import ImageKernelBuilder
 from compiler.codegen.native.loops import NotLowered
 from compiler.codegen.native.module_writer import NativeModuleWriter
-from compiler.codegen.native.narrow_factors import product_type
 from compiler.codegen.native.products.contraction import Steps
-from compiler.codegen.native.products_of_tiles import emit_product
+from compiler.codegen.native.products_of_tiles import product_draft
 from compiler.codegen.native.register_epilogues import (
     RegisterEpilogue,
     placed_result,
 )
-from compiler.codegen.native.separate_products import separated
+from compiler.codegen.native.separate_products import separate_products
+from compiler.codegen.native.step_draft import StepDraft
 from compiler.ir.dims import Dim, Size
 from compiler.ir.region import WHOLE
 from compiler.ir.types import HALVES, DType, TensorType
@@ -62,63 +53,63 @@ class NativeKernelBuilder(OpKernels):
         outputs: KernelOperand, bias: KernelOperand | None = None,
     ) -> bool:  # fmt: skip
         """Emit a convolution as products, by channel, or by Winograd's algorithm."""
-        return self._lowered(emit_convolution, conv, images, filters, outputs, bias)
+        return self._written(image_ops.forward, conv, images, filters, outputs, bias)
 
     def convolution_image_gradient(
         self, conv: ConvGeometry, outputs: KernelOperand, filters: KernelOperand,
         images: KernelOperand, bias: KernelOperand | None = None,
     ) -> bool:  # fmt: skip
         """Emit the gradient of a convolution by its images."""
-        return self._lowered(emit_image_gradient, conv, outputs, filters, images, bias)
+        return self._written(image_ops.gradient_by_images, conv, outputs, filters, images, bias)
 
     def convolution_filter_gradient(
         self, conv: ConvGeometry, images: KernelOperand, outputs: KernelOperand,
         filters: KernelOperand,
     ) -> bool:  # fmt: skip
         """Emit the gradient of a convolution by its filters."""
-        return self._lowered(emit_filter_gradient, conv, images, outputs, filters)
+        return self._written(image_ops.gradient_by_filters, conv, images, outputs, filters)
 
     def max_pooling(
         self, pool: PoolGeometry, images: KernelOperand, outputs: KernelOperand
     ) -> bool:
         """Emit the maximum of each window."""
-        return self._lowered(emit_pool, True, pool, images, outputs)
+        return self._written(image_ops.pooling, True, pool, images, outputs)
 
     def max_pooling_gradient(
         self, pool: PoolGeometry, images: KernelOperand, maxima: KernelOperand,
         outputs: KernelOperand, gradient: KernelOperand,
     ) -> bool:  # fmt: skip
         """Emit the gradient of `max_pooling`."""
-        return self._lowered(emit_largest_gradient, pool, images, maxima, outputs, gradient)
+        return self._written(image_ops.maximum_gradient, pool, images, maxima, outputs, gradient)
 
     def mean_pooling(
         self, pool: PoolGeometry, images: KernelOperand, outputs: KernelOperand
     ) -> bool:
         """Emit the mean of each window."""
-        return self._lowered(emit_pool, False, pool, images, outputs)
+        return self._written(image_ops.pooling, False, pool, images, outputs)
 
     def mean_pooling_gradient(
         self, pool: PoolGeometry, outputs: KernelOperand, images: KernelOperand
     ) -> bool:
         """Emit the gradient of `mean_pooling`."""
-        return self._lowered(emit_mean_gradient, pool, outputs, images)
+        return self._written(image_ops.mean_gradient, pool, outputs, images)
 
     def transposition(
         self, order: Sequence[int], source: KernelOperand, outputs: KernelOperand
     ) -> bool:
         """Emit a transposed copy."""
-        return self._lowered(emit_transpose, order, source, outputs)
+        return self._written(image_ops.transposition, order, source, outputs)
 
-    def _lowered(
-        self, emit: Callable[Concatenate[ImageKernelBuilder, P], None], *args: P.args,
+    def _written(
+        self, draft: Callable[Concatenate[ImageKernelBuilder, P], StepDraft], *args: P.args,
         **kwargs: P.kwargs,
     ) -> bool:  # fmt: skip
-        """Emit kernels by a function; false, with nothing emitted, if it raises NotLowered."""
+        """Write kernels that a function drafts; false if it raises NotLowered."""
         try:
-            with self._native.attempt():
-                emit(self, *args, **kwargs)
+            drafted = draft(self, *args, **kwargs)
         except NotLowered:
             return False
+        drafted.write(self._native)
         return True
 
     def result_epilogue(
@@ -131,30 +122,15 @@ class NativeKernelBuilder(OpKernels):
         result = placed_result(kernel, DType.FP32 if dtype in HALVES else dtype)
         self.store(out, indices, result if bias is None else result + bias[indices[-1]])
         self._current = None
-        self._native.accesses.check_kernel(kernel, exactly=True)
         return RegisterEpilogue(kernel, result, self.machine)
-
-    def expect_shape(self, operand: KernelOperand, shape: Sequence[Size]) -> None:
-        """Require an operand to have a shape, now or when the module is bound."""
-        self._native.accesses.check_shape(operand.operand.name, operand.shape, shape)
 
     def is_constant(self, operand: KernelOperand) -> bool:
         """True for state whose values never change."""
         return self._native.is_constant(operand.operand)
 
-    def factors(
-        self, left: KernelOperand, right: KernelOperand, side_by_side: bool = True
-    ) -> tuple[Type, NumpyOperand, NumpyOperand]:
-        """The element type of a product's kernels, and its factors in that type."""
-        return product_type(self._native, left.operand, right.operand, side_by_side)
-
     def made(self, make: Callable[..., Steps], *arguments: Hashable, **more: Hashable) -> Steps:
         """What a function returns, which is called once for equal arguments."""
         return self._native.made(make, *arguments, **more)
-
-    def emit_steps(self, steps: Steps, arrays: Mapping[str, NumpyOperand], element: Type) -> None:
-        """Append calls to the step; `arrays` are the operands by name."""
-        self._native.steps(steps, arrays, element)
 
     def _emit(self, kernel: KernelBody) -> None:
         if isinstance(kernel, MatmulBody):
@@ -214,16 +190,17 @@ def _emit_tiles(writer: NativeModuleWriter, kernel: MatmulBody) -> None:
     if kernel.is_empty:
         return
     try:
-        with writer.attempt():
-            emit_product(writer, kernel)
+        draft = product_draft(writer, kernel)
     except NotLowered:
         writer.loops(_separated(writer, kernel))
+    else:
+        draft.write(writer)
 
 
 def _separated(writer: NativeModuleWriter, kernel: MatmulBody) -> KernelBody:
     """The kernel of what follows its products, which are appended; itself if they cannot be."""
     try:
-        with writer.attempt():
-            return separated(writer, kernel)
+        products = separate_products(writer, kernel)
     except NotLowered:
         return kernel
+    return products.write(writer)

@@ -7,7 +7,6 @@ from math import prod
 from typing import Protocol
 
 from compiler.codegen.kernel.builder import KernelOperand
-from compiler.codegen.module_writer import NumpyOperand
 from compiler.codegen.native.element_types import COMPUTED, TYPES
 from compiler.codegen.native.images.depthwise import depthwise
 from compiler.codegen.native.images.depthwise_gradient import (
@@ -22,6 +21,7 @@ from compiler.codegen.native.images.winograd import BlockedSteps, pays, winograd
 from compiler.codegen.native.llvm_ir import F32, I8, I16, I32, I64, Type
 from compiler.codegen.native.loops import NotLowered
 from compiler.codegen.native.machine import Machine
+from compiler.codegen.native.narrow_factors import product_factors
 from compiler.codegen.native.products.contraction import Steps
 from compiler.codegen.native.products.convolution import Convolution, convolution
 from compiler.codegen.native.products.epilogue import Epilogue
@@ -32,10 +32,10 @@ from compiler.codegen.native.products.image_gradient import (
     listed_phases,
 )
 from compiler.codegen.native.register_epilogues import RegisterEpilogue
-from compiler.codegen.native.static_windows import StaticWindow
+from compiler.codegen.native.step_draft import ExpectedShape, StepDraft
 from compiler.ir.dims import Size
 from compiler.ir.types import HALVES
-from compiler.ir.windows import HWIO, ConvGeometry, PoolGeometry, Window
+from compiler.ir.windows import HWIO, ConvGeometry, PoolGeometry, StaticWindow, Window
 from compiler.support.thresholds import threshold
 
 MAX_PHASES = threshold(
@@ -53,7 +53,7 @@ MAX_ROW_OF_TAPS = threshold(
 
 
 class ImageKernelBuilder(Protocol):
-    """The part of a kernel builder that emits kernels which are not written in the kernel IR."""
+    """The part of a kernel builder that makes kernels which are not written in the kernel IR."""
 
     machine: Machine
     winograd: bool
@@ -64,26 +64,12 @@ class ImageKernelBuilder(Protocol):
         """What follows a result that a specialised kernel computes, and how it is stored."""
         ...
 
-    def expect_shape(self, operand: KernelOperand, shape: Sequence[Size]) -> None:
-        """Require an operand to have the shape that a specialised kernel reads it in."""
-        ...
-
     def is_constant(self, operand: KernelOperand) -> bool:
         """True for state whose values never change."""
         ...
 
-    def factors(
-        self, left: KernelOperand, right: KernelOperand, side_by_side: bool = True
-    ) -> tuple[Type, NumpyOperand, NumpyOperand]:
-        """The element type of a product's kernels, and its factors in that type."""
-        ...
-
     def made(self, make: Callable[..., Steps], *arguments: Hashable, **more: Hashable) -> Steps:
         """What a function returns, which is called once for equal arguments."""
-        ...
-
-    def emit_steps(self, steps: Steps, arrays: Mapping[str, NumpyOperand], element: Type) -> None:
-        """Append calls to the step; `arrays` are the operands by name."""
         ...
 
 
@@ -118,14 +104,17 @@ def _number(size: Size) -> int:
 # ---- pooling -----------------------------------------------------------------------------------
 
 
-def _expect_pooled(
-    k: ImageKernelBuilder, p: PoolGeometry, images: KernelOperand, *outputs: KernelOperand
-) -> None:
-    """Require the shapes of images, and of what has an element for each window."""
+def _pooled_shapes(
+    p: PoolGeometry, images: KernelOperand, *outputs: KernelOperand
+) -> tuple[ExpectedShape, ...]:
+    """The shapes of images, and of what has an element for each position."""
     batch, channels = outputs[0].shape[0], outputs[0].shape[-1]
-    k.expect_shape(images, (batch, *(axis.size for axis in p.windows), channels))
-    for output in outputs:
-        k.expect_shape(output, (batch, *(axis.count for axis in p.windows), channels))
+    sizes = (batch, *(window.size for window in p.windows), channels)
+    counts = (batch, *(window.count for window in p.windows), channels)
+    return (
+        ExpectedShape.of(images, sizes),
+        *(ExpectedShape.of(output, counts) for output in outputs),
+    )
 
 
 def _static(window: Window) -> StaticWindow:
@@ -153,87 +142,91 @@ def _image_windows(
     return ImageWindows(outputs.shape[0], rows, columns, channels)
 
 
-def emit_pool(
+def pooling(
     k: ImageKernelBuilder,
     largest: bool,
     p: PoolGeometry,
     images: KernelOperand,
     outputs: KernelOperand,
-) -> None:
-    """Append a pooling with what is fused after it."""
+) -> StepDraft:
+    """A pooling with what is fused after it."""
     _expect_channels_last(p)
     windows = _image_windows(k.machine, p.windows, outputs, _pooled(images, outputs))
-    _expect_pooled(k, p, images, outputs)
+    shapes = _pooled_shapes(p, images, outputs)
     after = k.result_epilogue(outputs)
     source = images.type.dtype
     steps = k.made(pool, windows, largest, p.divisor, after.epilogue, source=source)
-    k.emit_steps(steps, {**after.arrays, "images": images.operand}, windows.channels.element)
+    arrays = {**after.arrays, "images": images.operand}
+    element = windows.channels.element
+    return StepDraft(steps, element, arrays, shapes=shapes, stores=after.kernel)
 
 
-def emit_mean_gradient(
+def mean_gradient(
     k: ImageKernelBuilder, p: PoolGeometry, outputs: KernelOperand, images: KernelOperand
-) -> None:
-    """Append the gradient of a mean."""
+) -> StepDraft:
+    """The gradient of a mean."""
     _expect_channels_last(p)
     windows = _image_windows(k.machine, p.windows, outputs)
-    _expect_pooled(k, p, images, outputs)
+    shapes = _pooled_shapes(p, images, outputs)
     after = k.result_epilogue(images)
     steps = k.made(pool_gradient, windows, False, p.divisor, after.epilogue)
     arrays = {**after.arrays, "d_out": outputs.operand, "d_images": after.arrays["out"]}
-    k.emit_steps(steps, arrays, windows.channels.element)
+    element = windows.channels.element
+    return StepDraft(steps, element, arrays, shapes=shapes, stores=after.kernel)
 
 
-def emit_largest_gradient(
-    k: ImageKernelBuilder, p: PoolGeometry, images: KernelOperand, found: KernelOperand,
+def maximum_gradient(
+    k: ImageKernelBuilder, p: PoolGeometry, images: KernelOperand, maxima: KernelOperand,
     outputs: KernelOperand, gradient: KernelOperand,
-) -> None:  # fmt: skip
-    """Append the gradient of a maximum; `found` are the maxima, `outputs` their gradients."""
+) -> StepDraft:  # fmt: skip
+    """The gradient of a maximum, from those of `outputs`."""
     _expect_channels_last(p)
     windows = _image_windows(k.machine, p.windows, outputs)
-    _expect_pooled(k, p, images, outputs, found)
-    _expect_pooled(k, p, gradient, outputs)
+    shapes = (
+        *_pooled_shapes(p, images, outputs, maxima), *_pooled_shapes(p, gradient, outputs)
+    )  # fmt: skip
     after = k.result_epilogue(gradient)
     steps = k.made(pool_gradient, windows, True, p.divisor, after.epilogue)
     arrays = {
-        **after.arrays, "images": images.operand, "out": found.operand, "d_out": outputs.operand,
+        **after.arrays, "images": images.operand, "out": maxima.operand, "d_out": outputs.operand,
         "d_images": after.arrays["out"],
     }  # fmt: skip
-    k.emit_steps(steps, arrays, windows.channels.element)
+    element = windows.channels.element
+    return StepDraft(steps, element, arrays, shapes=shapes, stores=after.kernel)
 
 
 # ---- convolutions ------------------------------------------------------------------------------
 
 
 def _convolution(
-    k: ImageKernelBuilder, g: ConvGeometry, images: KernelOperand, filters: KernelOperand,
-    outputs: KernelOperand,
-) -> Convolution:  # fmt: skip
-    """The convolution of operands, which have the shapes that it reads."""
+    g: ConvGeometry, images: KernelOperand, filters: KernelOperand, outputs: KernelOperand
+) -> tuple[Convolution, tuple[ExpectedShape, ...]]:
+    """The convolution of operands, and the shapes of them that it reads."""
     _expect_channels_last(g)
     windows = tuple(map(_static, g.windows))
     channels, count = _number(images.shape[-1]), _number(outputs.shape[-1])
     conv = Convolution(
         images.shape[0], channels, count, windows, g.groups, filters_last=g.filters == HWIO
     )
-    k.expect_shape(images, (conv.images, *conv.size, conv.channels))
-    k.expect_shape(outputs, (conv.images, *conv.out_size, conv.filters))
     sides = conv.filters, conv.channels // conv.groups
     ordered = (*conv.kernel, *reversed(sides)) if conv.filters_last else (*sides, *conv.kernel)
-    k.expect_shape(filters, ordered)
-    return conv
+    return conv, (
+        ExpectedShape.of(images, (conv.images, *conv.size, conv.channels)),
+        ExpectedShape.of(outputs, (conv.images, *conv.out_size, conv.filters)),
+        ExpectedShape.of(filters, ordered),
+    )
 
 
-def emit_convolution(
+def forward(
     k: ImageKernelBuilder, g: ConvGeometry, images: KernelOperand, filters: KernelOperand,
     outputs: KernelOperand, bias: KernelOperand | None = None,
-) -> None:  # fmt: skip
-    """Append a convolution with what is fused after it."""
-    conv = _convolution(k, g, images, filters, outputs)
+) -> StepDraft:  # fmt: skip
+    """A convolution with what is fused after it."""
+    conv, shapes = _convolution(g, images, filters, outputs)
     by_channel = _is_depthwise(conv)
-    element, left, right = k.factors(images, filters, side_by_side=not by_channel)
+    factors = product_factors(k.machine, images.operand, filters.operand, not by_channel)
+    element, constant = factors.element, k.is_constant(filters)
     after = k.result_epilogue(outputs, bias)
-    constant = k.is_constant(filters)
-    arrays = {**after.arrays, "images": left, "input": left, "filters": right, "filter": right}
     if by_channel:
         windows = _image_windows(k.machine, g.windows, outputs, element)
         multiplier = conv.filters // conv.groups
@@ -244,7 +237,8 @@ def emit_convolution(
     else:
         epilogue = after.epilogue
         steps = k.made(convolution, k.machine, element, conv, epilogue=epilogue, constant=constant)
-    k.emit_steps(steps, arrays, element)
+    left, right = ("images", "input"), ("filters", "filter")
+    return StepDraft(steps, element, after.arrays, factors, left, right, shapes, after.kernel)
 
 
 def _is_depthwise(conv: Convolution) -> bool:
@@ -277,13 +271,13 @@ def _winograd(
     )  # fmt: skip
 
 
-def emit_image_gradient(
+def gradient_by_images(
     k: ImageKernelBuilder, g: ConvGeometry, outputs: KernelOperand, filters: KernelOperand,
     images: KernelOperand, bias: KernelOperand | None = None,
-) -> None:  # fmt: skip
-    """Append the gradient of a convolution by its images, with what is fused after it."""
+) -> StepDraft:  # fmt: skip
+    """The gradient of a convolution by its images, with what is fused after it."""
     element = _floats(images, filters, outputs)
-    conv = _convolution(k, g, images, filters, outputs)
+    conv, shapes = _convolution(g, images, filters, outputs)
     after = k.result_epilogue(images, bias)
     arrays = {**after.arrays, "d_out": outputs.operand}
     if _is_depthwise(conv) and not conv.filters_last:
@@ -291,14 +285,15 @@ def emit_image_gradient(
         multiplier = conv.filters // conv.groups
         steps = k.made(depthwise_image_gradient, windows, multiplier, after.epilogue)
         arrays |= {"filters": filters.operand, "d_images": after.arrays["out"]}
-        return k.emit_steps(steps, arrays, element)
+        return StepDraft(steps, element, arrays, shapes=shapes, stores=after.kernel)
     if not _has_few_phases(conv):
         raise NotLowered("its windows are so far apart that many pixels are read by other taps")
     constant = k.is_constant(filters)
     steps = k.made(
         image_gradient, k.machine, element, conv, epilogue=after.epilogue, constant=constant
     )
-    return k.emit_steps(steps, {**arrays, "filter": filters.operand}, element)
+    arrays["filter"] = filters.operand
+    return StepDraft(steps, element, arrays, shapes=shapes, stores=after.kernel)
 
 
 def _has_few_phases(conv: Convolution) -> bool:
@@ -307,13 +302,13 @@ def _has_few_phases(conv: Convolution) -> bool:
     return listable and prod(map(len, axis_phases(conv))) <= MAX_PHASES.value
 
 
-def emit_filter_gradient(
+def gradient_by_filters(
     k: ImageKernelBuilder, g: ConvGeometry, images: KernelOperand, outputs: KernelOperand,
     filters: KernelOperand,
-) -> None:  # fmt: skip
-    """Append the gradient of a convolution by its filters."""
+) -> StepDraft:  # fmt: skip
+    """The gradient of a convolution by its filters."""
     element = _floats(images, filters, outputs)
-    conv = _convolution(k, g, images, filters, outputs)
+    conv, shapes = _convolution(g, images, filters, outputs)
     if _is_depthwise(conv) and not conv.filters_last:
         if conv.kernel[-1] > MAX_ROW_OF_TAPS.value:
             raise NotLowered("its kernels would keep a sum for each of many taps")
@@ -322,9 +317,10 @@ def emit_filter_gradient(
         steps = k.made(depthwise_filter_gradient, windows, multiplier)
         operands = {"images": images, "d_out": outputs, "d_filters": filters}
         arrays = {name: operand.operand for name, operand in operands.items()}
-        return k.emit_steps(steps, arrays, element)
+        return StepDraft(steps, element, arrays, shapes=shapes)
     arrays = {"input": images.operand, "d_out": outputs.operand, "out": filters.operand}
-    return k.emit_steps(k.made(filter_gradient, k.machine, element, conv), arrays, element)
+    steps = k.made(filter_gradient, k.machine, element, conv)
+    return StepDraft(steps, element, arrays, shapes=shapes)
 
 
 # ---- transposes --------------------------------------------------------------------------------
@@ -334,11 +330,12 @@ _BITS: Mapping[int, Type] = {1: I8, 2: I16, 4: I32, 8: I64}
 """An integer type for elements of each size in bytes."""
 
 
-def emit_transpose(
+def transposition(
     k: ImageKernelBuilder, order: Sequence[int], source: KernelOperand, outputs: KernelOperand
-) -> None:
-    """Append a transposition; axis i of the output is axis order[i] of the source."""
+) -> StepDraft:
+    """A transposed copy; axis i of the output is axis order[i] of the source."""
     element = _BITS[source.type.dtype.itemsize]
-    k.expect_shape(outputs, tuple(source.shape[axis] for axis in order))
+    shape = ExpectedShape.of(outputs, tuple(source.shape[axis] for axis in order))
     steps = k.made(transpose, k.machine, element, source.shape, tuple(order))
-    k.emit_steps(steps, {"X": source.operand, "Out": outputs.operand}, element)
+    arrays = {"X": source.operand, "Out": outputs.operand}
+    return StepDraft(steps, element, arrays, shapes=(shape,))

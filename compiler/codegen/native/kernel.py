@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from compiler.codegen.native.llvm_ir import I64, POINTER, Function, Type, Value, module_text
 from compiler.codegen.native.machine import Machine
@@ -69,11 +69,6 @@ class KernelTexts:
     _known: dict[int, tuple[NativeKernel, str]] = field(
         default_factory=dict[int, tuple[NativeKernel, str]]
     )
-
-    @property
-    def tables(self) -> tuple[dict[Any, Any], ...]:
-        """What grows with each kernel, to be cut off if a step is written otherwise."""
-        return self.texts, self._names, self._known
 
     def name(self, kernel: NativeKernel) -> str:
         """The name of a kernel in the module; its text is kept."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 from compiler.codegen.kernel.body import KernelBody
 from compiler.codegen.kernel.module_writer import KernelModuleWriter
@@ -30,7 +29,6 @@ from compiler.codegen.native.sequences import (
     RowLoop,
     StepWriter,
     site,
-    truncate,
     tuple_text,
 )
 from compiler.codegen.writer import Writer
@@ -50,7 +48,8 @@ class NativeModuleWriter(KernelModuleWriter):
     """Writes a module with native kernels, which it collects; their calls are sequences.
 
     With `checks_bounds` the kernels check all their accesses, and each call has what errors name.
-    `on_kernel` is called with each kernel that is written.
+    `on_kernel` is called with each kernel that is written. `fallbacks` are the steps that run in
+    NumPy since they have no kernels, with the reasons.
     """
 
     def __init__(
@@ -59,13 +58,14 @@ class NativeModuleWriter(KernelModuleWriter):
         machine: Machine,
         checks_bounds: bool = False,
         on_kernel: OnKernel | None = None,
+        fallbacks: Mapping[int, str] | None = None,
     ) -> None:
         super().__init__(plan, _TAKEN)
         self.machine = machine
         self.checks_bounds = checks_bounds
         finish = with_bounds_checks if checks_bounds else str
         self.written = KernelTexts(machine, self.names.make, finish, on_kernel)
-        self.fallbacks: dict[int, str] = {}
+        self.fallbacks = fallbacks or {}
         self.comments: list[str] = []
         self.constants = plan.constants | plan.watched
         self.winograd, self.watched = plan.winograd, plan.watched
@@ -340,53 +340,6 @@ class NativeModuleWriter(KernelModuleWriter):
     def expect_at_most(self, size: Size, limit: Size) -> None:
         """Take it that a size that the host computes is at most another."""
         self.accesses.expect_at_most(size, limit)
-
-    # ---- attempts ----
-
-    @contextmanager
-    def attempt(self) -> Generator[None]:
-        """Undo what is written inside if an exception leaves it."""
-        lists = self._appended()
-        marks, begun = [len(table) for table in lists], self._begun and self._begun.copy()
-        depth, blocks, looped = self.body.depth, len(self._kept), {*self.loop_sizes}
-        repeats, called = self._repeats, self._called_step
-        numbers = {**self.accesses.facts.numbers}
-        try:
-            yield
-        except Exception:
-            for table, mark in zip(lists, marks, strict=True):
-                truncate(table, mark)
-            self._begun, self.body.depth, self.loop_sizes = begun, depth, looped
-            self._repeats, self._called_step = repeats, called
-            self.accesses.facts.numbers = numbers
-            del self._kept[blocks:]
-            self._forget_operands()
-            raise
-
-    def _appended(self) -> list[list[Any] | dict[Any, Any]]:
-        """What only grows while a step is written."""
-        tables = [*self._kept, self._operands, *self.written.tables, self._carried]
-        lists: list[list[Any] | dict[Any, Any]] = [
-            self._expected,
-            self.setup.lines,
-            self.body.lines,
-            self.buffers,
-            self.costs,
-            self._loop.scratch,
-            self._loop.calls,
-            self._loop.checks,
-            self.accesses.facts.sizes,
-            self.required,
-        ]
-        return [*tables, *lists, self.functions, self.globals]
-
-    def _forget_operands(self) -> None:
-        """Forget the views of buffers that are no longer there."""
-        names = {operand.name for operand in self._operands.values()}
-        for number, operands in [*self._in_buffer.items()]:
-            self._in_buffer[number] = [operand for operand in operands if operand.name in names]
-            if number >= len(self.buffers):
-                del self._in_buffer[number]
 
     # ---- blocks ----
 

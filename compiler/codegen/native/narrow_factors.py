@@ -6,6 +6,8 @@ results agree to the rounding of sums.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from compiler.codegen.module_writer import NumpyOperand
 from compiler.codegen.native.element_types import COMPUTED, TYPES
 from compiler.codegen.native.functions import cast
@@ -26,26 +28,61 @@ BLOCK = threshold(
 )  # fmt: skip
 
 
-def product_type(
-    writer: NativeModuleWriter, left: NumpyOperand, right: NumpyOperand, side_by_side: bool = True
-) -> tuple[Type, NumpyOperand, NumpyOperand]:
-    """The element type of a product's kernels, and its factors in that type.
+@dataclass(frozen=True)
+class Factors:
+    """The factors of a product, and the element type that its kernels compute in.
+
+    Factors in half precision are widened to float32 first if there is a reason `why`.
+    """
+
+    left: NumpyOperand
+    right: NumpyOperand
+    element: Type
+    why: str = ""
+
+    def write(self, writer: NativeModuleWriter) -> tuple[NumpyOperand, NumpyOperand]:
+        """Return the factors in the element type; append kernels that widen them, if needed."""
+        if not self.why:
+            return self.left, self.right
+        writer.comments.append(f"factors widened to float32: {self.why}")
+        return _widened(writer, self.left), _widened(writer, self.right)
+
+
+def product_factors(
+    machine: Machine, left: NumpyOperand, right: NumpyOperand, side_by_side: bool = True
+) -> Factors:
+    """The factors of a product and the type to compute in.
 
     `side_by_side` says that the left one's elements along the sum are neighbours, as dot products
     read them. Raises NotLowered for types that no product computes in.
     """
-    dtypes = {left.type.dtype, right.type.dtype}
+    element, why = product_type(machine, left.type.dtype, right.type.dtype, side_by_side)
+    if why and any(map(has_gaps, (left, right))):
+        raise NotLowered("a factor in half precision has gaps")
+    return Factors(left, right, element, why)
+
+
+def product_type(
+    machine: Machine, left: DType, right: DType, side_by_side: bool
+) -> tuple[Type, str]:
+    """The type that a product computes in, and why its factors are widened to it, if they are.
+
+    Raises NotLowered for types that no product computes in.
+    """
+    dtypes = {left, right}
     if len(dtypes) == 1 and dtypes <= COMPUTED:
-        return TYPES[left.type.dtype], left, right
-    if dtypes == {DType.INT8} and side_by_side and dot_of(writer.machine, I8):
-        return I8, left, right
+        return TYPES[left], ""
+    if dtypes == {DType.INT8} and side_by_side and dot_of(machine, I8):
+        return I8, ""
     if not dtypes <= {*HALVES, DType.FP32}:
         raise NotLowered("its factors are neither of one type nor in half precision")
-    element, why = TYPES[left.type.dtype], _why_widened(writer.machine, dtypes, side_by_side)
-    if not why:
-        return element, left, right
-    writer.comments.append(f"factors widened to float32: {why}")
-    return F32, widened(writer, left), widened(writer, right)
+    why = _why_widened(machine, dtypes, side_by_side)
+    return (F32, why) if why else (TYPES[left], "")
+
+
+def has_gaps(factor: NumpyOperand) -> bool:
+    """True for factors in half precision that cannot be widened, since they have gaps."""
+    return factor.type.dtype in HALVES and factor.region.is_strided
 
 
 def _why_widened(machine: Machine, dtypes: set[DType], side_by_side: bool) -> str:
@@ -58,13 +95,11 @@ def _why_widened(machine: Machine, dtypes: set[DType], side_by_side: bool) -> st
     return "" if side_by_side else "no neighbours of the left one are summed"
 
 
-def widened(writer: NativeModuleWriter, half: NumpyOperand) -> NumpyOperand:
+def _widened(writer: NativeModuleWriter, half: NumpyOperand) -> NumpyOperand:
     """An array in half precision as float32, once if it is constant; other arrays as they are."""
     if half.type.dtype not in HALVES:
         return half
     count = product(half.shape)
-    if half.region.is_strided:
-        raise NotLowered("a factor in half precision has gaps")
     nbytes = product([count, 6])
     function = _widening(writer.machine, half.type.dtype)
     kernel = NativeKernel([function], (count + (BLOCK.value - 1)) // BLOCK.value, 0, nbytes)

@@ -9,16 +9,17 @@ from compiler.codegen.module_writer import NumpyOperand
 from compiler.codegen.native.affine import strides
 from compiler.codegen.native.loops import NotLowered
 from compiler.codegen.native.module_writer import NativeModuleWriter
-from compiler.codegen.native.narrow_factors import product_type
+from compiler.codegen.native.narrow_factors import product_factors
 from compiler.codegen.native.products.matmul import matmul
 from compiler.codegen.native.register_epilogues import RegisterEpilogue, products_of
+from compiler.codegen.native.step_draft import StepDraft
 from compiler.codegen.trace import Expr
 from compiler.ir.dims import Size
 from compiler.ir.types import HALVES, DType
 
 
-def emit_product(writer: NativeModuleWriter, tiles: MatmulBody) -> None:
-    """Append the kernels of a product to the step.
+def product_draft(writer: NativeModuleWriter, tiles: MatmulBody) -> StepDraft:
+    """The kernels of a product.
 
     Raises NotLowered unless its factors are loads that move with rows, columns and K alone.
     """
@@ -33,15 +34,13 @@ def emit_product(writer: NativeModuleWriter, tiles: MatmulBody) -> None:
     *batch, i, j = tiles.indices
     a_strides, a_array = _factor(a, [*batch, i, left])
     b_strides, b_array = _factor(b, [*batch, right, j])
-    element, a_array, b_array = product_type(writer, a_array, b_array, a_strides[-1] == 1)
-    fused = epilogue.epilogue
-    arrays = {"a": a_array, "b": b_array, **epilogue.arrays}
+    factors = product_factors(writer.machine, a_array, b_array, a_strides[-1] == 1)
     steps = writer.made(
-        matmul, writer.machine, element, tuple(stack), rows, tiles.loops[0], columns,
-        a=tuple(a_strides), b=tuple(b_strides), epilogue=fused,
+        matmul, writer.machine, factors.element, tuple(stack), rows, tiles.loops[0], columns,
+        a=tuple(a_strides), b=tuple(b_strides), epilogue=epilogue.epilogue,
         constant=writer.is_constant(b_array), few_rows=writer.varies_in_loop(rows),
     )  # fmt: skip
-    writer.steps(steps, arrays, element)
+    return StepDraft(steps, factors.element, epilogue.arrays, factors, ("a",), ("b",))
 
 
 def _before_widening(factor: Expr) -> Expr:

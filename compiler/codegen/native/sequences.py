@@ -6,8 +6,8 @@ A command is a call of a kernel with its arguments.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from dataclasses import dataclass
+from typing import TypeAlias
 
 from compiler.codegen.module_writer import NumpyOperand
 from compiler.codegen.native.kernel import NativeKernel
@@ -41,10 +41,6 @@ class Commands:
     given: list[str]
     step: int | None = None
     """The step of the last command, whose ops have been named."""
-
-    def copy(self) -> Commands:
-        """The sequence as it is now."""
-        return replace(self, lines=[*self.lines], given=[*self.given])
 
     def argument(self, argument: Argument) -> str:
         """The text of an argument; arrays that are new in every step are numbered."""
@@ -150,14 +146,6 @@ class StepWriter(Writer):
 def tuple_text(items: Sequence[str]) -> str:
     """A tuple of expressions."""
     return f"({', '.join(items)}{',' * (len(items) == 1)})"
-
-
-def truncate(grown: list[Any] | dict[Any, Any], mark: int) -> None:
-    """Remove what was appended to a list or a dict after it had `mark` items."""
-    if isinstance(grown, list):
-        del grown[mark:]
-    while isinstance(grown, dict) and len(grown) > mark:
-        grown.popitem()
 
 
 def site(arguments: Sequence[Argument | str], comments: Sequence[str]) -> str:

@@ -48,8 +48,8 @@ class NativeTarget:
 
     `machine` is the CPU to generate for, by default the most capable level that this one has.
     `on_kernel`, if not None, is called with the name, the IR text and the machine of each kernel as
-    soon as it is written; one whose op then runs in NumPy is not in the module. With
-    `compares`, all plans are `compared`.
+    soon as it is written: again where a module is written once more, and also for ops that then run
+    in NumPy. With `compares`, all plans are `compared`.
     """
 
     name = "native"
@@ -92,15 +92,30 @@ class NativeTarget:
         """
         plan = replace(plan, compared=plan.compared or self._compares)
         bounds = poison and not plan.compared
-        writer = NativeModuleWriter(plan, self._machine or host_machine(), bounds, self._on_kernel)
-        writer.expects_numbers = check_numbers
-        return _module(plan, writer, poison)
+        return self._written(plan, poison, bounds, check_numbers)[1]
 
     def module_writer(self, plan: Plan) -> NativeModuleWriter:
         """The writer of a plan's module: its kernels, their costs, and the steps in NumPy."""
-        writer = NativeModuleWriter(plan, self._machine or host_machine())
-        _module(plan, writer)
-        return writer
+        return self._written(plan)[0]
+
+    def _written(
+        self, plan: Plan, poison: bool = False, bounds: bool = False, check_numbers: bool = False
+    ) -> tuple[NativeModuleWriter, Module]:
+        """Write the module of a plan.
+
+        A step that has no kernels after all runs in NumPy: the module is then written once more,
+        so that nothing of what was written for the step is left.
+        """
+        machine, fallbacks = self._machine or host_machine(), dict[int, str]()
+        while True:
+            writer = NativeModuleWriter(plan, machine, bounds, self._on_kernel, fallbacks)
+            writer.expects_numbers = check_numbers
+            try:
+                return writer, _module(plan, writer, poison)
+            except NotLowered as why:
+                if writer.step in fallbacks:
+                    raise
+                fallbacks[writer.step] = why.message
 
 
 def _module(plan: Plan, writer: NativeModuleWriter, poison: bool = False) -> Module:
@@ -133,30 +148,27 @@ MANY_OPERANDS = threshold(
 
 
 def _emit(writer: ModuleWriter, step: Step) -> None:
-    """Emit kernels for a step of native ops; NumPy for other ops, and where lowering refuses."""
+    """Emit kernels for a step of native ops, NumPy for others; NotLowered if it has no kernels."""
     assert isinstance(writer, NativeModuleWriter)
-    if not step.ops[0].target:
+    why = writer.fallbacks.get(step.index)
+    if why is not None:
+        writer.line(f"# in NumPy: {one_line(why)}")
+    if why is not None or not step.ops[0].target:
         _emit_in_numpy(writer, step)
         writer.define_output_sizes(step)
         return
     named = replace(step, ops=tuple(map(writer.named, step.ops)))
     writer.comments = [op.comment for op in step.ops]
     try:
-        with writer.attempt():
-            check_values(writer, named)
-            with compared_with_reference(writer, named):
-                _emit_native(writer, named)
+        check_values(writer, named)
+        with compared_with_reference(writer, named):
+            _emit_native(writer, named)
     except ShapeError as error:
         texts, source = " and ".join(op.text for op in step.ops), step.ops[-1].source
         raise ShapeError(
             error.message, op=error.op or texts, source=error.source or source
         ) from error
-    except NotLowered as why:
-        writer.fallbacks[step.index] = str(why)
-        writer.line(f"# in NumPy: {one_line(str(why))}")
-        _emit_in_numpy(writer, step)
-    else:
-        check_outputs(writer, named)
+    check_outputs(writer, named)
     writer.define_output_sizes(step)
 
 

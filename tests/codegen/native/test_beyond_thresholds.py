@@ -16,9 +16,9 @@ from compiler.codegen.native.llvm_ir import F32, I8, I32
 from compiler.codegen.native.machine import Machine
 from compiler.codegen.native.products.convolution import Convolution
 from compiler.codegen.native.products.matmul import matmul
-from compiler.codegen.native.static_windows import StaticWindow
 from compiler.ir.dims import Size
 from compiler.ir.types import DType
+from compiler.ir.windows import StaticWindow
 from compiler.support.thresholds import all_thresholds, lowered
 from tests.codegen.native import test_images, test_loops, test_products
 from tests.codegen.native.images import test_transposes as test_image_transposes

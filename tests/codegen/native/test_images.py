@@ -22,12 +22,12 @@ from compiler.codegen.native.llvm_ir import F32, F64, Type
 from compiler.codegen.native.machine import NEON, Machine
 from compiler.codegen.native.products.axes import EpilogueOperand
 from compiler.codegen.native.products.epilogue import Epilogue
-from compiler.codegen.native.static_windows import StaticWindow
 from compiler.codegen.native.target import NativeTarget
 from compiler.freeze import freeze
 from compiler.ir.dims import Dim
 from compiler.ir.graph import Graph
 from compiler.ir.types import DType, TensorType
+from compiler.ir.windows import StaticWindow
 from compiler.ops.image import pool_numpy
 from compiler.options import Options
 from compiler.passes.base import Context

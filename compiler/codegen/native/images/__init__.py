@@ -19,7 +19,7 @@ everywhere; heights and widths everywhere but in Winograd's convolution. Channel
 | `cells.pool_cells_gradient` | its gradient | images, d_out, d_images | |
 | `transposes.transpose` | any order of axes | X, Out | |
 
-Windows on rows and columns are `static_windows.StaticWindow`, in `sliding.ImageWindows` with the
+Windows on rows and columns are `ir.windows.StaticWindow`, in `sliding.ImageWindows` with the
 channels, `vectors.Channels`.
 `winograd.winograd` returns `BlockedSteps`, whose calls run for each `winograd.BLOCK` = 0, 1, …
 below `blocks`; `winograd.pays` says whether it beats direct convolution. The gradient of a 3 × 3

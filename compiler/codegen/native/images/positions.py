@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from compiler.codegen.native.images.integers import Integers
 from compiler.codegen.native.llvm_ir import Index, Value
-from compiler.codegen.native.static_windows import StaticWindow
+from compiler.ir.windows import StaticWindow
 from compiler.support.thresholds import threshold
 
 Use = tuple[int, tuple[tuple[int, int], ...]]

@@ -13,8 +13,8 @@ from compiler.codegen.native.llvm_ir import Value
 from compiler.codegen.native.products.contraction import Call
 from compiler.codegen.native.products.epilogue import Epilogue
 from compiler.codegen.native.products.nest import named
-from compiler.codegen.native.static_windows import StaticWindow
 from compiler.ir.dims import Size
+from compiler.ir.windows import StaticWindow
 from compiler.support.thresholds import threshold
 
 TILE_WINDOWS = threshold(

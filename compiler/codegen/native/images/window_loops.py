@@ -23,7 +23,7 @@ from compiler.codegen.native.images.positions import (
 from compiler.codegen.native.images.results import PiecePlace, Pixel, Results
 from compiler.codegen.native.images.vectors import Channels, Piece
 from compiler.codegen.native.llvm_ir import I64, Function, Index, Value, zero
-from compiler.codegen.native.static_windows import StaticWindow
+from compiler.ir.windows import StaticWindow
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from compiler.codegen.native.products.one_column import is_one_column, one_colum
 from compiler.codegen.native.products.packed import packed_steps
 from compiler.codegen.native.products.padding import Margins, pad_call
 from compiler.codegen.native.products.tiles import Tiling
-from compiler.codegen.native.static_windows import StaticWindow
 from compiler.ir.dims import Size, product
+from compiler.ir.windows import StaticWindow
 
 
 @dataclass(frozen=True)

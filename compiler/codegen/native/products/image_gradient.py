@@ -22,8 +22,8 @@ from compiler.codegen.native.products.nest import contraction_kernel
 from compiler.codegen.native.products.packed import packed_steps
 from compiler.codegen.native.products.padding import Margins, pad_call
 from compiler.codegen.native.products.tiles import choose_tiling, extent
-from compiler.codegen.native.static_windows import StaticWindow
 from compiler.ir.dims import Size, product
+from compiler.ir.windows import StaticWindow
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from compiler.codegen.native.products.convolution import Convolution, convolutio
 from compiler.codegen.native.products.epilogue import Epilogue, bias
 from compiler.codegen.native.products.filter_gradient import filter_gradient
 from compiler.codegen.native.products.image_gradient import image_gradient
-from compiler.codegen.native.static_windows import StaticWindow
 from compiler.ir.dims import Dim, Size, evaluate
+from compiler.ir.windows import StaticWindow
 from compiler.support.thresholds import all_thresholds, lowered
 from tests.codegen.native.support import run_checked_steps, run_steps
 from tests.support.compiled_kernels import assembly, on_machines
