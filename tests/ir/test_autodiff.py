@@ -12,11 +12,11 @@ from compiler.interpret import run
 from compiler.ir.autodiff.append_backward import append_backward, append_gradients, note_parameters
 from compiler.ir.autodiff.grad_ops import gradient_ops
 from compiler.ir.conversion.program_to_graph import to_graph
-from compiler.ir.opdef import OpDef, reads, writes
+from compiler.ir.opdef import OpDef, Slots, reads, writes
 from compiler.ir.opdef import definition as opdef
 from compiler.ir.opdef.type_inference import infer_op
 from compiler.ir.program import Block, OpDesc, OpRole, Program
-from compiler.ir.types import DType
+from compiler.ir.types import DType, TensorType
 
 SIZE = 3
 LINE = "net.py:7"
@@ -231,8 +231,8 @@ def two_outputs() -> Iterator[None]:
         Right = writes()
         Rest = writes(optional=True)
 
-        def infer(self, X: Any) -> Any:
-            return {"Left": X, "Right": X, "Rest": X}
+        def infer(self, s: Slots[TensorType]) -> Any:
+            return {"Left": s.X, "Right": s.X, "Rest": s.X}
 
         def numpy(self, X: Any) -> Any:
             return {"Left": X * 0.25, "Right": X * 0.75, "Rest": X}

@@ -7,8 +7,9 @@ from collections.abc import Container
 from compiler.ir.analysis.data_dependent_sizes import infer_with_distinct_sizes, numbers_of
 from compiler.ir.dims import UNKNOWN
 from compiler.ir.graph import Op, Var
-from compiler.ir.opdef import GradOp, OpDef, Pointwise, listed, parameters, slot_of
+from compiler.ir.opdef import GradOp, OpDef, Pointwise, listed, slot_of
 from compiler.ir.opdef.global_reductions import Whole
+from compiler.ir.opdef.slot_values import slot_reads
 from compiler.ir.types import TOKEN, DType
 
 
@@ -73,7 +74,7 @@ def _unaccepted_inputs(op: Op) -> list[str]:
     body = _body(type(op.defn))
     if body is None or isinstance(op.defn, Pointwise):
         return []
-    taken = {slot_of(name) for name, _ in parameters(*body)}
+    taken = {*map(slot_of, slot_reads(*body).names), *body[0].unread_by_kernels}
     inputs = {s: op.defn.inputs().get(s) for s, vars in op.inputs.items() if vars}
     slots = {s: slot for s, slot in inputs.items() if slot is not None and s not in taken}
     unread = {s for s, d in slots.items() if d.companion or d.shape_only}

@@ -12,7 +12,8 @@ from typing import Any
 from compiler.codegen.native.loops import NotLowered
 from compiler.codegen.native.module_writer import NativeModuleWriter
 from compiler.codegen.reference_calls import ShapeOf
-from compiler.ir.opdef import call, has, parameters
+from compiler.ir.opdef import call, has
+from compiler.ir.opdef.slot_values import slot_reads
 from compiler.ir.program import GRAD
 from compiler.plan import PlannedOp, PlannedValue, Step, StorageKind
 
@@ -36,15 +37,16 @@ def check_values(writer: NativeModuleWriter, step: Step) -> None:
 
 
 def _parameters(op: PlannedOp) -> dict[str, Sequence[PlannedValue]] | None:
-    """The values of the body's parameters by slot; None if one is missing.
+    """The values that the body reads by slot; None if one that it needs is missing.
 
     Of a forward input that a gradient op does not have, the gradient has the shape.
     """
     owner, body = op.defn.body_owner("check_values")
     result: dict[str, Sequence[PlannedValue]] = {}
-    for name, kind in parameters(type(owner), body)[1:]:
+    reads = slot_reads(type(owner), body)
+    for name in (name for name in owner.slots if name in reads.names):
         values = op.inputs.get(name) or op.outputs.get(name) or op.outputs.get(name + GRAD)
-        if not values and "None" not in kind:
+        if not values and name in reads.needed:
             return None
         result[name] = values or ()
     return result

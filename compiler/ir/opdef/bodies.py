@@ -1,6 +1,7 @@
-"""Calling the bodies of an op class (`compute`, `numpy`, `lower`, …) with the values of slots.
+"""Calling the bodies of an op class (`compute`, `infer`, `lower`, …) with the values of slots.
 
-The parameters of a body are named after slots, so its signature declares what it reads.
+The parameters of `compute`, `numpy` and `grad` are named after slots, so their signatures declare
+what they read; the other bodies take all slots as one object, `Slots`.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from typing import Any, ClassVar, Protocol
 
 from compiler.errors import CompileError, MissingSlot
 from compiler.ir.opdef.half_precision import map_value
-from compiler.ir.program import GRAD
+from compiler.ir.opdef.kernel_builder import KernelSlots
+from compiler.ir.opdef.slot_values import Slots, slot_of
+from compiler.ir.opdef.slots import Slot
 
 GRADIENT_BODIES = {
     "compute": "grad",
@@ -25,16 +28,19 @@ GRADIENT_BODIES = {
 """The methods of the forward op's class that implement the bodies of its gradient op."""
 
 
-_PRESENT = frozenset({"Array", "DeviceOperand", "Operand", "TensorType"})
-"""Annotations of parameters that cannot be None; `Value` of a `compute` body may be."""
+NAMED = frozenset({"compute", "grad", "measure", "numpy"})
+"""The methods whose parameters are named after slots."""
+_PRESENT = "Array"
+"""The annotation of parameters that cannot be None; `Value` of a `compute` body may be."""
 
 
 class HasBodies(Protocol):
     """An op that can locate the implementation of a body."""
 
     kind: ClassVar[str]
+    slots: ClassVar[dict[str, Slot]]
 
-    def body_owner(self, body: str) -> tuple[object, str]:
+    def body_owner(self, body: str) -> tuple[HasBodies, str]:
         """Return the op whose class implements a body, and the method's name there."""
         ...
 
@@ -46,18 +52,22 @@ def has(op: HasBodies, body: str) -> bool:
 
 
 def call(op: HasBodies, body: str, values: Mapping[str, Any], *first: Any) -> Any:
-    """Call a body with the arguments `first` and the values of its parameters' slots.
+    """Call a body with the arguments `first` and the values of its slots.
 
     Raises CompileError if the op does not implement the body, and MissingSlot if there is nothing
-    in an optional slot that this body requires: its parameter cannot be None.
+    in an optional slot that this body requires.
     """
     owner, name = op.body_owner(body)
     if not has(op, body):
         raise CompileError(f"{op.kind} has no {name!r}")
+    if name not in NAMED:
+        declared = op.slots if owner is op else {**owner.slots, **op.slots}
+        slots = KernelSlots if body == "kernel" else Slots
+        return getattr(owner, name)(*first, slots(op.kind, declared, values))
     rest = parameters(type(owner), name)[len(first) :]
     kwargs = {n: _given(values, n, kind) for n, kind in rest}
     for parameter, annotation in rest:
-        if kwargs[parameter] is None and annotation in _PRESENT:
+        if kwargs[parameter] is None and annotation == _PRESENT:
             raise MissingSlot(f"{op.kind} needs {slot_of(parameter)}, which it was not passed")
     return getattr(owner, name)(*first, **kwargs)
 
@@ -72,8 +82,3 @@ def parameters(cls: type, body: str) -> tuple[tuple[str, str], ...]:
     """Return the names and annotations of a body's parameters, without `self`."""
     signature = inspect.signature(getattr(cls, body)).parameters.values()
     return tuple((p.name, str(p.annotation)) for p in list(signature)[1:])
-
-
-def slot_of(parameter: str) -> str:
-    """Return the slot of a body's parameter: `d_Out` is `Out@GRAD`."""
-    return parameter.removeprefix("d_") + GRAD if parameter.startswith("d_") else parameter

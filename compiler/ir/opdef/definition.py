@@ -16,15 +16,17 @@ op with its attributes bound, so bodies read `self.axis`. There are four kinds:
 
 - `Pointwise`: `compute(self, xp, …)`; types are inferred by broadcasting, and ops can be fused.
 - `Rowwise`: the same, and may also reduce axes it keeps (`xp.sum(X, axis=-1, keepdims=True)`).
-- `OpDef`: `infer(self, …)` returns types, `numpy(self, …)` returns values.
+- `OpDef`: `infer(self, s)` returns types, `numpy(self, …)` returns values.
 - `HostOp`: an `OpDef` with side effects, which is never removed.
 
-Bodies name slots by their parameters and receive the value: a list for `many=True`, None for an
-empty optional slot; `d_Out` is the slot `Out@GRAD`. They return the only output, or a dict from
-slot to value (`grad` uses the forward slot's name). A parameter annotated `Shape` receives only the
-shape, since the data may have been freed. `grad_ops` defines a gradient that consists of other ops.
-`lower(self, k, …)` and `lower_grad` may emit faster NumPy code than a call of `numpy`, see
-`kernel_builder`; there, outputs are parameters too, and None if they are unused.
+`compute`, `numpy` and `grad` name slots by their parameters and receive the value: a list for
+`many=True`, None for an empty optional slot; `d_Out` is the slot `Out@GRAD`. They return the only
+output, or a dict from slot to value (`grad` uses the forward slot's name). A parameter annotated
+`Shape` receives only the shape, since the data may have been freed. The other bodies take one
+object with all slots, `Slots`: `s.X`, `s.get("Bias")`, `s.all("X_lod")`, `s.d_Out`. `grad_ops`
+defines a gradient that consists of other ops. `lower(self, k, s)` and `lower_grad` may emit faster
+NumPy code than a call of `numpy`, see `kernel_builder`; there, outputs are slots too, and
+`s.get` returns None if they are unused.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ from typing import Any, ClassVar, Protocol, TypeAlias, cast
 import numpy as np
 
 from compiler.errors import BadAttribute, UnknownOp, did_you_mean
-from compiler.ir.opdef.bodies import GRADIENT_BODIES, call, has, parameters, slot_of
+from compiler.ir.opdef.bodies import GRADIENT_BODIES, call, has, parameters
 from compiler.ir.opdef.broadcasting import broadcast, fit, reduced_axes
 from compiler.ir.opdef.half_precision import cast_results, map_value, upcast_to_fp32
 from compiler.ir.opdef.layout_rules import (
@@ -46,6 +48,7 @@ from compiler.ir.opdef.layout_rules import (
     permute_all_operands,
     permuted_gradient,
 )
+from compiler.ir.opdef.slot_values import Slots, slot_of
 from compiler.ir.opdef.slots import (
     BOOKKEEPING,
     Attr,
@@ -76,7 +79,7 @@ __all__ = [
     "Attr", "BOOKKEEPING", "GradOp", "HostOp", "OpDef", "Pointwise", "PointwiseGrad",
     "RecomputeRule",
     "Rowwise",
-    "RowwiseGrad", "Share", "Slot", "Types", "Value", "Xp", "attr", "attr_list",
+    "RowwiseGrad", "Share", "Slot", "Slots", "Types", "Value", "Xp", "attr", "attr_list",
     "broadcast",
     "call", "check_attributes", "find", "fit", "has", "is_registered", "listed", "loaded",
     "parameters",
@@ -154,6 +157,8 @@ class OpDef:
     """The axis of size 0 of an output XShape, 0 or -1; its other sizes are those of X."""
     grad_like: ClassVar[Mapping[str, str]] = {}
     """Inputs that the gradient op lacks, each with an operand that it has of the same shape."""
+    unread_by_kernels: ClassVar[tuple[str, ...]] = ()
+    """Optional inputs that the kernel bodies accept without reading them."""
     no_kernel_reason: ClassVar[str] = ""
     """Why the op has no device kernel by design (host fallback); empty if it may have one."""
 

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from compiler.errors import ShapeError
-from compiler.ir.opdef.bodies import parameters, slot_of
 from compiler.ir.opdef.definition import GradOp, OpDef, listed
 from compiler.ir.opdef.size_comparison import differ, shapes_differ
+from compiler.ir.opdef.slot_values import slot_reads
 from compiler.ir.opdef.slots import Slot
 from compiler.ir.program import GRAD
 from compiler.ir.types import TensorType
@@ -48,7 +48,8 @@ def _inferred_from(forward: type[OpDef]) -> list[str]:
     """Return the inputs that an op's outputs are inferred from."""
     if forward.infer_types is not OpDef.infer_types:
         return list(forward.inputs())
-    return [slot_of(name) for name, _ in parameters(forward, "infer")]
+    names = slot_reads(forward, "infer").names
+    return [slot for slot in forward.inputs() if slot in names]
 
 
 def _is_missing(slot: Slot, types: Mapping[str, Any], defn: GradOp) -> bool:

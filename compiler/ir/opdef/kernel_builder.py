@@ -1,20 +1,21 @@
 """Interfaces between ops and code generators: source builder, kernel builder, operands.
 
-An op's `lower(self, k, X, Out)` receives a `SourceBuilder` and one `Operand` per slot, and emits
+An op's `lower(self, k, s)` receives a `SourceBuilder` and the operands in its slots, and emits
 lines of the generated module. Buffers, offsets and devices are hidden, so an op file depends on
 `ir` only.
 
-    def lower(self, k, X, Y, Out):
-        k.line(f"np.matmul({X.view((rows, inner))}, {Y.view((inner, cols))}, out={Out})")
+    def lower(self, k, s):
+        k.line(f"np.matmul({s.X.view((rows, inner))}, {s.Y.view((inner, cols))}, out={s.Out})")
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar, cast
 
 from compiler.ir.dims import Size
+from compiler.ir.opdef.slot_values import Slots
 from compiler.ir.opdef.slots import Share
 from compiler.ir.types import DType, Shape, TensorType
 from compiler.ir.windows import ConvGeometry, PoolGeometry
@@ -110,6 +111,15 @@ class DeviceOperand(Protocol):
         ...
 
 
+class KernelSlots(Slots[DeviceOperand]):
+    """The operands of a kernel body: on the device, except those of `on_host` slots such as LoD."""
+
+    @property
+    def host(self) -> Slots[Operand]:
+        """The operands in `on_host` slots."""
+        return cast("Slots[Operand]", self)
+
+
 class HostValue(Protocol):
     """The result of a host function at run time; `value[0]` is its first item."""
 
@@ -187,10 +197,10 @@ class SpecialisedKernels(Protocol[AnyOperand]):
 class KernelBuilder(SpecialisedKernels[DeviceOperand], Protocol):
     """A builder of device kernels in scalar form, one program per element of a shape.
 
-        def kernel(self, k, X, Out):            # each row's sum
-            i, = k.grid(X.shape[0])
-            j = k.loop(X.shape[1])
-            k.store(Out, (i,), k.sum(X[i, j], j))
+        def kernel(self, k, s):                 # each row's sum
+            i, = k.grid(s.X.shape[0])
+            j = k.loop(s.X.shape[1])
+            k.store(s.Out, (i,), k.sum(s.X[i, j], j))
 
     It is also the namespace of functions: `k.exp(x)`, `k.maximum(x, 0.0)`, `k.where(c, a, b)`.
     """

@@ -5,8 +5,13 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from compiler.errors import ShapeError
-from compiler.ir.opdef import HostOp, attr, reads, reads_token, writes, writes_token
-from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
+from compiler.ir.opdef import HostOp, Slots, attr, reads, reads_token, writes, writes_token
+from compiler.ir.opdef.kernel_builder import (
+    KernelBuilder,
+    KernelSlots,
+    Operand,
+    SourceBuilder,
+)
 from compiler.ir.types import Array, TensorType
 from compiler.ops.collective.single_rank import SingleRank
 
@@ -33,19 +38,21 @@ class InPlaceCollective(Collective):
     X = reads()
     Out = writes(inplace="X")
 
-    def infer(self, X: TensorType) -> dict[str, TensorType]:
-        return {"Out": X}
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        return {"Out": s.X}
 
     def call(self, out: str) -> str:
         """Return source text of the `collective` call that updates an array in place."""
         raise NotImplementedError
 
-    def lower(self, k: SourceBuilder, X: Operand, Out: Operand) -> None:
+    def lower(self, k: SourceBuilder, s: Slots[Operand]) -> None:
+        X, Out = s.X, s.Out
         if not k.aliased(X, Out):
             k.line(f"np.copyto({Out}, {X})")
         k.line(self.call(str(Out)))
 
-    def kernel(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        X, Out = s.X, s.Out
         if not k.aliased(X, Out):
             k.line(f"{Out}.copy_({X})")
         k.line(self.call(str(Out)))

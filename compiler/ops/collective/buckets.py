@@ -13,8 +13,14 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 
 from compiler.errors import ShapeError
-from compiler.ir.opdef import HostOp, OpDef, Share, Types, attr, reads, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
+from compiler.ir.opdef import HostOp, OpDef, Share, Slots, Types, attr, reads, writes
+from compiler.ir.opdef.kernel_builder import (
+    DeviceOperand,
+    KernelBuilder,
+    KernelSlots,
+    Operand,
+    SourceBuilder,
+)
 from compiler.ir.types import Array, TensorType
 from compiler.ops.collective.base import InPlaceCollective
 from compiler.ops.collective.data_movement import CBroadcast
@@ -69,7 +75,8 @@ class PackBucket(OpDef, op="pack_bucket"):
     X = reads(many=True)
     Out = writes()
 
-    def infer(self, X: list[TensorType]) -> TensorType:
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        X = s.all("X")
         if any(tensor_type.dtype is not X[0].dtype for tensor_type in X):
             raise ShapeError(f"pack_bucket: X is {', '.join(map(str, X))}, expected one dtype")
         return X[0].with_shape((part_offsets(known_sizes(X))[-1],))
@@ -84,15 +91,19 @@ class PackBucket(OpDef, op="pack_bucket"):
     def shares(self, types: Types) -> list[Share]:
         return bucket_shares("Out", "X", known_sizes(types["X"]))
 
-    def lower(self, k: SourceBuilder, X: list[Operand], Out: Operand) -> None:
-        for part, share, cut in bucket_parts("Out", "X", X):
+    def lower(self, k: SourceBuilder, s: Slots[Operand]) -> None:
+        Out = s.Out
+        for part, share, cut in bucket_parts("Out", "X", s.all("X")):
             if not k.is_view_of(part, Out, share):
                 target = k.at_bind(f"{Out}[{cut}]", [Out], "place")
                 k.line(f"np.copyto({target}, {part.view((part.type.numel,))})")
 
-    def kernel(self, k: KernelBuilder, X: list[DeviceOperand], Out: DeviceOperand) -> None:
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        Out = s.Out
         moved = [
-            part for part in bucket_parts("Out", "X", X) if not k.is_view_of(part[0], Out, part[1])
+            part
+            for part in bucket_parts("Out", "X", s.all("X"))
+            if not k.is_view_of(part[0], Out, part[1])
         ]
         multi_tensor_copy(k, [(f"{Out}[{cut}]", f"{part}.reshape(-1)") for part, _, cut in moved])
 
@@ -108,7 +119,8 @@ class UnpackBucket(OpDef, op="unpack_bucket"):
     Out = writes(many=True)
     shapes = attr(list[list[int]]())
 
-    def infer(self, X: TensorType) -> dict[str, list[TensorType]]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, list[TensorType]]:
+        X = s.X
         out = [X.with_shape(shape) for shape in self.shapes]
         if part_offsets(known_sizes(out))[-1] != X.shape[0]:
             raise ShapeError(
@@ -124,15 +136,19 @@ class UnpackBucket(OpDef, op="unpack_bucket"):
     def shares(self, types: Types) -> list[Share]:
         return bucket_shares("X", "Out", known_sizes(types["Out"]))
 
-    def lower(self, k: SourceBuilder, X: Operand, Out: list[Operand]) -> None:
-        for part, share, cut in bucket_parts("X", "Out", Out):
+    def lower(self, k: SourceBuilder, s: Slots[Operand]) -> None:
+        X = s.X
+        for part, share, cut in bucket_parts("X", "Out", s.all("Out")):
             if not k.is_view_of(part, X, share):
                 target = k.at_bind(f"{X}[{cut}]", [X], "place")
                 k.line(f"np.copyto({part.view((part.type.numel,))}, {target})")
 
-    def kernel(self, k: KernelBuilder, X: DeviceOperand, Out: list[DeviceOperand]) -> None:
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        X = s.X
         moved = [
-            part for part in bucket_parts("X", "Out", Out) if not k.is_view_of(part[0], X, part[1])
+            part
+            for part in bucket_parts("X", "Out", s.all("Out"))
+            if not k.is_view_of(part[0], X, part[1])
         ]
         multi_tensor_copy(k, [(f"{part}.reshape(-1)", f"{X}[{cut}]") for part, _, cut in moved])
 
@@ -209,8 +225,8 @@ class WaitAllReduce(HostOp, op="wait_all_reduce"):
     variable = attr("")
     collective: ClassVar[Any] = SingleRank()
 
-    def infer(self, X: TensorType) -> dict[str, TensorType]:
-        return {"Out": X}
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        return {"Out": s.X}
 
     def call(self) -> str:
         """Return source text of the `collective` call that waits."""
@@ -220,12 +236,14 @@ class WaitAllReduce(HostOp, op="wait_all_reduce"):
         self.collective.wait(self.ring_id, self.variable)
         return {"Out": X}
 
-    def lower(self, k: SourceBuilder, X: Operand, Out: Operand) -> None:
+    def lower(self, k: SourceBuilder, s: Slots[Operand]) -> None:
+        X, Out = s.X, s.Out
         k.line(self.call())
         if not k.aliased(X, Out):
             k.line(f"np.copyto({Out}, {X})")
 
-    def kernel(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        X, Out = s.X, s.Out
         k.line(self.call())
         if not k.aliased(X, Out):
             k.line(f"{Out}.copy_({X})")

@@ -7,8 +7,13 @@ from collections.abc import Callable
 import numpy as np
 
 from compiler.errors import ShapeError
-from compiler.ir.opdef import attr, reads, required, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
+from compiler.ir.opdef import Slots, attr, reads, required, writes
+from compiler.ir.opdef.kernel_builder import (
+    KernelBuilder,
+    KernelSlots,
+    Operand,
+    SourceBuilder,
+)
 from compiler.ir.program import OpDesc
 from compiler.ir.types import Array, TensorType
 from compiler.ops.collective.base import Collective, InPlaceCollective, expect_rows, rows_per_rank
@@ -77,10 +82,12 @@ class ResizingCollective(Collective):
         """Return source text of the `collective` call that returns the result."""
         raise NotImplementedError
 
-    def lower(self, k: SourceBuilder, X: Operand, Out: Operand) -> None:
+    def lower(self, k: SourceBuilder, s: Slots[Operand]) -> None:
+        X, Out = s.X, s.Out
         k.line(f"np.copyto({Out}, {self.call(str(X))})")
 
-    def kernel(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        X, Out = s.X, s.Out
         k.line(f"{Out}.copy_({self.call(str(X))})")
 
 
@@ -94,7 +101,8 @@ class CAllGather(ResizingCollective, op="c_allgather"):
     use_calc_stream = attr(False)
     nranks = required(int)
 
-    def infer(self, X: TensorType) -> dict[str, TensorType]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        X = s.X
         if X.rank == 0 or self.nranks < 1:
             raise ShapeError(
                 f"c_allgather: X is {X}, nranks {self.nranks}; expected rank and nranks >= 1"
@@ -124,8 +132,8 @@ class CReduceScatter(ResizingCollective, op="c_reducescatter"):
     use_calc_stream = attr(False)
     nranks = attr(1)
 
-    def infer(self, X: TensorType) -> dict[str, TensorType]:
-        return {"Out": rows_per_rank("c_reducescatter", X, self.nranks)}
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        return {"Out": rows_per_rank("c_reducescatter", s.X, self.nranks)}
 
     def call(self, given: str) -> str:
         where = f"{self.ring_id}, {self.variable!r}, 'sum'"
@@ -148,8 +156,8 @@ class CScatter(ResizingCollective, op="c_scatter"):
     nranks = attr(1)
     use_calc_stream = attr(False)
 
-    def infer(self, X: TensorType) -> dict[str, TensorType]:
-        return {"Out": rows_per_rank("c_scatter", X, self.nranks)}
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        return {"Out": rows_per_rank("c_scatter", s.X, self.nranks)}
 
     def call(self, given: str) -> str:
         where = f"{self.ring_id}, {self.variable!r}, {self.root}"

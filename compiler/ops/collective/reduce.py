@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from compiler.ir.dims import UNKNOWN
-from compiler.ir.opdef import attr, reads, reads_rows, writes, writes_rows
+from compiler.ir.opdef import Slots, attr, reads, reads_rows, writes, writes_rows
 from compiler.ir.program import OpDesc
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.collective.base import Collective, InPlaceCollective
@@ -104,9 +104,9 @@ class CAllReduceSumRows(Collective, op="c_allreduce_sum_rows"):
     ring_id = attr(0)
     use_calc_stream = attr(False)
 
-    def infer(self, X: TensorType) -> dict[str, TensorType]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
         rows = TensorType(DType.INT64, (UNKNOWN,))
-        return {"Out": X.with_shape((UNKNOWN, *X.shape[1:])), "Out_rows": rows}
+        return {"Out": s.X.with_shape((UNKNOWN, *s.X.shape[1:])), "Out_rows": rows}
 
     def numpy(self, X: Array, X_rows: Array) -> dict[str, Array]:
         arguments = np.ascontiguousarray(X_rows), np.ascontiguousarray(X)

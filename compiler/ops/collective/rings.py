@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from compiler.ir.opdef import attr, reads, required, writes
+from compiler.ir.opdef import Slots, attr, reads, required, writes
 from compiler.ir.opdef.attribute_bounds import between
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.collective.base import Collective
@@ -27,7 +27,7 @@ class CGenNcclId(Collective, op="c_gen_nccl_id"):
     other_endpoints = attr(list[str]())
     rank = required(int)
 
-    def infer(self) -> dict[str, TensorType]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
         return {"Out": MARK}
 
     def numpy(self) -> dict[str, Array]:
@@ -60,7 +60,7 @@ class GenNcclId(Collective, op="gen_nccl_id"):
     use_hierarchical_allreduce = attr(False)
     hierarchical_allreduce_inter_nranks = attr(-1)
 
-    def infer(self) -> dict[str, TensorType]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
         return {"NCCLID": MARK}
 
     def numpy(self) -> dict[str, Array]:
@@ -93,7 +93,7 @@ class CCommInit(Collective, op="c_comm_init"):
     rank = required(int)
     ring_id = attr(0)
 
-    def infer(self) -> dict[str, TensorType]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
         return {}
 
     def numpy(self) -> dict[str, Array]:
@@ -113,7 +113,7 @@ class CCommInitAll(Collective, op="c_comm_init_all"):
     devices = attr(list[int]())
     ring_id = attr(0)
 
-    def infer(self) -> dict[str, TensorType]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
         return {}
 
     def numpy(self) -> dict[str, Array]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from compiler.errors import ShapeError
 from compiler.ir.dims import UNKNOWN
-from compiler.ir.opdef import OpDef, attr, reads, reads_lod, required, writes, writes_lod
+from compiler.ir.opdef import OpDef, Slots, attr, reads, reads_lod, required, writes, writes_lod
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.control.rank_table import OFFSETS
 from compiler.ops.type_checks import require_same_shape
@@ -47,11 +47,11 @@ class BeamSearch(OpDef, op="beam_search"):
     end_id = required(int)
     is_accumulated = attr(True)
 
-    def infer(self, pre_scores: TensorType) -> dict[str, Any]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, Any]:
         return {
             "selected_ids": TensorType(DType.INT64, (UNKNOWN, 1)),
             "selected_ids_lod": [OFFSETS, OFFSETS],
-            "selected_scores": TensorType(pre_scores.dtype, (UNKNOWN, 1)),
+            "selected_scores": TensorType(s.pre_scores.dtype, (UNKNOWN, 1)),
             "selected_scores_lod": [OFFSETS, OFFSETS],
             "parent_idx": TensorType(DType.INT32, (UNKNOWN,)),
         }
@@ -112,7 +112,8 @@ class BeamSearchDecode(OpDef, op="beam_search_decode"):
     beam_size = required(int)
     end_id = required(int)
 
-    def infer(self, Ids_lod: list[TensorType], Scores: TensorType | None) -> dict[str, Any]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, Any]:
+        Ids_lod, Scores = s.all("Ids_lod"), s.get("Scores")
         if len(Ids_lod) < 2:
             raise ShapeError(f"{self.kind}: Ids has {len(Ids_lod)} levels of LoD, expected 2")
         dtype = DType.FP32 if Scores is None else Scores.dtype
@@ -158,9 +159,9 @@ class GatherTree(OpDef, op="gather_tree"):
     Parents = reads(no_grad=True)
     Out = writes(shares_lod=False)
 
-    def infer(self, Ids: TensorType, Parents: TensorType) -> TensorType:
-        require_same_shape(self.kind, Ids=Ids, Parents=Parents)
-        return Ids
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        require_same_shape(self.kind, Ids=s.Ids, Parents=s.Parents)
+        return s.Ids
 
     def numpy(self, Ids: Array, Parents: Array) -> Array:
         Out = Ids.copy()

@@ -9,7 +9,7 @@ import numpy as np
 
 from compiler.errors import ShapeError
 from compiler.ir.dims import UNKNOWN
-from compiler.ir.opdef import OpDef, attr, reads, reads_lod, writes, writes_lod
+from compiler.ir.opdef import OpDef, Slots, attr, reads, reads_lod, writes, writes_lod
 from compiler.ir.program import OpDesc
 from compiler.ir.types import Array, TensorType
 from compiler.ops.control.rank_table import OFFSETS
@@ -28,7 +28,8 @@ class SelectInput(OpDef, op="select_input"):
     Out = writes()
     Out_lod = writes_lod("Out")
 
-    def infer(self, X: list[TensorType], X_lod: list[TensorType] | None) -> dict[str, Any]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, Any]:
+        X = s.all("X")
         if _differ(X):
             listed = ", ".join(map(str, X))
             raise ShapeError(
@@ -36,7 +37,7 @@ class SelectInput(OpDef, op="select_input"):
             )
         sizes = zip(*(tensor_type.shape for tensor_type in X), strict=True)
         shape = tuple(n[0] if all(size == n[0] for size in n) else UNKNOWN for n in sizes)
-        return {"Out": X[0].with_shape(shape), "Out_lod": [OFFSETS] if X_lod else []}
+        return {"Out": X[0].with_shape(shape), "Out_lod": [OFFSETS] if s.all("X_lod") else []}
 
     def declared_types(self, types: Mapping[str, Any]) -> dict[str, Any]:
         """Return the first branch's type if the branches differ, as in the reference."""
@@ -65,8 +66,8 @@ class SelectOutput(OpDef, op="select_output"):
     Mask = reads(no_grad=True)
     Out = writes(many=True)
 
-    def infer(self, X: TensorType) -> dict[str, list[TensorType]]:
-        return {"Out": [X, X]}
+    def infer(self, s: Slots[TensorType]) -> dict[str, list[TensorType]]:
+        return {"Out": [s.X, s.X]}
 
     def declared_types(self, types: Mapping[str, Any]) -> dict[str, Any]:
         """Return no types: gradients have the types of their variables, which may differ."""
@@ -100,9 +101,9 @@ class SplitLodTensor(OpDef, op="split_lod_tensor"):
     OutFalse_lod = writes_lod("OutFalse")
     level = attr(0)
 
-    def infer(self, X: TensorType, X_lod: list[TensorType] | None) -> dict[str, Any]:
-        part = X.with_shape((UNKNOWN, *X.shape[1:]))
-        levels = [OFFSETS] * len((X_lod or [])[self.level :])
+    def infer(self, s: Slots[TensorType]) -> dict[str, Any]:
+        part = s.X.with_shape((UNKNOWN, *s.X.shape[1:]))
+        levels = [OFFSETS] * len(s.all("X_lod")[self.level :])
         return {
             "OutTrue": part,
             "OutTrue_lod": levels,
@@ -146,17 +147,12 @@ class MergeLodTensorInfer(OpDef, op="merge_lod_tensor_infer"):
     Out_lod = writes_lod("Out")
     level = attr(0)
 
-    def infer(
-        self,
-        X_lod: list[TensorType] | None,
-        Mask: TensorType,
-        InTrue: TensorType,
-        InTrue_lod: list[TensorType] | None,
-    ) -> dict[str, Any]:
-        rows = UNKNOWN if InTrue_lod else Mask.shape[0]
-        inner = [OFFSETS] * len(InTrue_lod or ())
-        Out_lod = [*(X_lod or [])[: self.level], *inner]
-        return {"Out": InTrue.with_shape((rows, *InTrue.shape[1:])), "Out_lod": Out_lod}
+    def infer(self, s: Slots[TensorType]) -> dict[str, Any]:
+        InTrue_lod = s.all("InTrue_lod")
+        rows = UNKNOWN if InTrue_lod else s.Mask.shape[0]
+        inner = [OFFSETS] * len(InTrue_lod)
+        Out_lod = [*s.all("X_lod")[: self.level], *inner]
+        return {"Out": s.InTrue.with_shape((rows, *s.InTrue.shape[1:])), "Out_lod": Out_lod}
 
     def numpy(
         self,

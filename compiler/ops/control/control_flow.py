@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from compiler.ir.autodiff.grad_ops import Inside
-from compiler.ir.opdef import Attr, OpDef, Slot, attr, attr_list, reads, writes
+from compiler.ir.opdef import Attr, OpDef, Slot, Slots, attr, attr_list, reads, writes
 from compiler.ir.program import GRAD, BlockRef, OpDesc
 from compiler.ir.types import Array, DType, Shape, TensorType
 
@@ -35,7 +35,7 @@ class BlockOwner(OpDef):
     sub_block = attr(BlockRef(0))
     skip_eager_deletion_vars = attr_list(str)
 
-    def infer(self) -> dict[str, TensorType]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
         return {}
 
 
@@ -198,14 +198,14 @@ class RnnMemoryHelper(OpDef, op="rnn_memory_helper"):
     Out = writes()
     dtype = attr(DType.FP32.code)
 
-    def infer(self, X: TensorType) -> TensorType:
-        return X
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        return s.X
 
     def numpy(self, X: Array) -> Array:
         return X
 
-    def infer_grad(self, X: TensorType, Out: TensorType) -> dict[str, TensorType]:
-        return {"X": X}
+    def infer_grad(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        return {"X": s.X}
 
     def grad(self, X: Shape, Out: Shape, d_Out: Array) -> dict[str, Array]:
         return {"X": d_Out}

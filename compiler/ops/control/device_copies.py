@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from compiler.ir.opdef import OpDef, reads, writes
+from compiler.ir.opdef import OpDef, Slots, reads, writes
 from compiler.ir.types import Array, TensorType
 
 
@@ -14,8 +14,8 @@ class ToDevice(OpDef, op="to_device"):
     X = reads()
     Out = writes()
 
-    def infer(self, X: TensorType) -> TensorType:
-        return X
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        return s.X
 
     def numpy(self, X: Array) -> Array:
         return X
@@ -29,8 +29,8 @@ class ToHost(OpDef, op="to_host"):
     X = reads()
     Out = writes()
 
-    def infer(self, X: TensorType) -> TensorType:
-        return X
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        return s.X
 
     def numpy(self, X: Array) -> Array:
         return X

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from compiler.ir.opdef import HostOp, reads, required, writes
+from compiler.ir.opdef import HostOp, Slots, reads, required, writes
 from compiler.ir.types import TensorType
 
 
@@ -15,7 +15,7 @@ class Feed(HostOp, op="feed"):
     Out = writes()
     col = required(int)
 
-    def infer(self) -> dict[str, TensorType]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
         return {}
 
 
@@ -28,7 +28,7 @@ class Fetch(HostOp, op="fetch"):
     Out = writes()
     col = required(int)
 
-    def infer(self) -> dict[str, TensorType]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
         return {}
 
 
@@ -39,5 +39,5 @@ class DeleteVar(HostOp, op="delete_var"):
 
     X = reads(many=True)
 
-    def infer(self) -> dict[str, TensorType]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
         return {}

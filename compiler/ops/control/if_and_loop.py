@@ -8,7 +8,7 @@ around it.
 
 from __future__ import annotations
 
-from compiler.ir.opdef import OpDef, attr, reads, reads_token, writes, writes_token
+from compiler.ir.opdef import OpDef, Slots, attr, reads, reads_token, writes, writes_token
 from compiler.ir.types import TensorType
 
 
@@ -29,7 +29,7 @@ class If(OpDef, op="if"):
     Before = reads_token()
     After = writes_token()
 
-    def infer(self) -> dict[str, TensorType]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
         return {}
 
 
@@ -50,5 +50,5 @@ class Unwind(OpDef, op="unwind"):
     Before = reads_token()
     After = writes_token()
 
-    def infer(self) -> dict[str, TensorType]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
         return {}

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from compiler.ir.opdef import HostOp, attr, reads, reads_lod, writes
+from compiler.ir.opdef import HostOp, Slots, attr, reads, reads_lod, writes
 from compiler.ir.program import OpDesc
 from compiler.ir.types import Array, TensorType
 from compiler.support.escape import one_line, printable_lines
@@ -39,8 +39,8 @@ class Print(HostOp, op="print"):
     is_forward = attr(True)
     printed: int
 
-    def infer(self, In: TensorType) -> TensorType:
-        return In
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        return s.In
 
     def numpy(self, In: Array, In_lod: list[Array] | None) -> Array:
         phases = FORWARD if self.is_forward else BACKWARD
@@ -112,7 +112,7 @@ class Assert(HostOp, op="assert"):
     Data = reads(many=True, optional=True)
     summarize = attr(-1)
 
-    def infer(self) -> dict[str, TensorType]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
         return {}
 
     def numpy(self, Cond: Array, Data: list[Array] | None) -> dict[str, Array]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import ClassVar
 
-from compiler.ir.opdef import HostOp, attr, attr_list, reads, writes
+from compiler.ir.opdef import HostOp, Slots, attr, attr_list, reads, writes
 from compiler.ir.program import OpDesc
 from compiler.ir.types import Array, TensorType
 
@@ -27,7 +27,7 @@ class PyFunc(HostOp, op="py_func"):
     backward_skip_vars = attr_list(str)
     callables: ClassVar[Sequence[Callable[[list[Array]], list[Array]]]] = ()
 
-    def infer(self) -> dict[str, TensorType]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
         return {}
 
     def numpy(self, X: list[Array] | None) -> dict[str, list[Array]]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from compiler.errors import ShapeError
 from compiler.ir.dims import UNKNOWN
-from compiler.ir.opdef import OpDef, attr, reads, reads_lod, writes, writes_lod
+from compiler.ir.opdef import OpDef, Slots, attr, reads, reads_lod, writes, writes_lod
 from compiler.ir.program import OpDesc
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.control.tensor_arrays import LEVEL
@@ -37,7 +37,8 @@ class LodRankTable(OpDef, op="lod_rank_table"):
     Out_lod = writes_lod("Out")
     level = attr(0)
 
-    def infer(self, X_lod: list[TensorType]) -> dict[str, Any]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, Any]:
+        X_lod = s.all("X_lod")
         if not 0 <= self.level < len(X_lod):
             raise ShapeError(
                 f"{self.kind}: X has {len(X_lod)} LoD levels, expected a level {self.level}"
@@ -62,7 +63,7 @@ class MaxSequenceLen(OpDef, op="max_sequence_len"):
     RankTable = reads(no_grad=True)
     Out = writes()
 
-    def infer(self) -> TensorType:
+    def infer(self, s: Slots[TensorType]) -> TensorType:
         return TensorType(DType.INT64, (1,))
 
     def numpy(self, RankTable: Array) -> Array:
@@ -86,12 +87,10 @@ class LodTensorToArray(OpDef, op="lod_tensor_to_array"):
     Out = writes()
     Out_lod = writes_lod("Out")
 
-    def infer(
-        self, X: TensorType, X_lod: list[TensorType], RankTable_lod: list[TensorType] | None
-    ) -> dict[str, Any]:
-        item = (UNKNOWN, *X.shape[1:])
-        inner = X_lod[len(RankTable_lod or ()) + 1 :]
-        return {"Out": TensorType(X.dtype, item, is_array=True), "Out_lod": [LEVEL] * len(inner)}
+    def infer(self, s: Slots[TensorType]) -> dict[str, Any]:
+        item = (UNKNOWN, *s.X.shape[1:])
+        inner = s.all("X_lod")[len(s.all("RankTable_lod")) + 1 :]
+        return {"Out": TensorType(s.X.dtype, item, is_array=True), "Out_lod": [LEVEL] * len(inner)}
 
     def numpy(
         self, X: Array, X_lod: list[Array], RankTable: Array, RankTable_lod: list[Array] | None
@@ -127,16 +126,11 @@ class ArrayToLodTensor(OpDef, op="array_to_lod_tensor"):
     Out = writes()
     Out_lod = writes_lod("Out")
 
-    def infer(
-        self,
-        X: TensorType | None,
-        X_lod: list[TensorType] | None,
-        RankTable: TensorType | None,
-        RankTable_lod: list[TensorType] | None,
-    ) -> dict[str, Any]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, Any]:
+        X, RankTable = s.get("X"), s.get("RankTable")
         count = UNKNOWN if RankTable is None else RankTable.shape[0] + 1
-        inner = [OFFSETS] * len(X_lod or ())
-        levels = [*(RankTable_lod or ()), TensorType(DType.INT64, (count,)), *inner]
+        inner = [OFFSETS] * len(s.all("X_lod"))
+        levels = [*s.all("RankTable_lod"), TensorType(DType.INT64, (count,)), *inner]
         if X is None:
             return {"Out_lod": levels}
         return {"Out": TensorType(X.dtype, (UNKNOWN, *X.shape[1:])), "Out_lod": levels}
@@ -179,12 +173,12 @@ class ShrinkRnnMemory(OpDef, op="shrink_rnn_memory"):
     Out = writes()
     Out_lod = writes_lod("Out")
 
-    def infer(self, X: TensorType, X_lod: list[TensorType] | None) -> dict[str, Any]:
-        levels = [OFFSETS] * len(X_lod or ())
-        return {"Out": X.with_shape((UNKNOWN, *X.shape[1:])), "Out_lod": levels}
+    def infer(self, s: Slots[TensorType]) -> dict[str, Any]:
+        levels = [OFFSETS] * len(s.all("X_lod"))
+        return {"Out": s.X.with_shape((UNKNOWN, *s.X.shape[1:])), "Out_lod": levels}
 
-    def infer_grad(self, X: TensorType, d_Out: TensorType) -> dict[str, TensorType]:
-        return {"X": X}
+    def infer_grad(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        return {"X": s.X}
 
     def numpy(
         self,
@@ -217,8 +211,8 @@ class ReorderByRank(OpDef, op="reorder_lod_tensor_by_rank"):
     Out = writes()
     Out_lod = writes_lod("Out")
 
-    def infer(self, X: TensorType, X_lod: list[TensorType] | None) -> dict[str, Any]:
-        return {"Out": X, "Out_lod": X_lod or []}
+    def infer(self, s: Slots[TensorType]) -> dict[str, Any]:
+        return {"Out": s.X, "Out_lod": s.all("X_lod")}
 
     def numpy(self, X: Array, X_lod: list[Array] | None, RankTable: Array) -> dict[str, Any]:
         levels, rows = picked(X_lod or [], RankTable[:, 0])
@@ -239,8 +233,8 @@ class ReorderByRankGrad(OpDef, op="reorder_lod_tensor_by_rank_grad"):
     Out = writes()
     Out_lod = writes_lod("Out")
 
-    def infer(self, X: TensorType, X_lod: list[TensorType] | None) -> dict[str, Any]:
-        return {"Out": X, "Out_lod": X_lod or []}
+    def infer(self, s: Slots[TensorType]) -> dict[str, Any]:
+        return {"Out": s.X, "Out_lod": s.all("X_lod")}
 
     def numpy(self, X: Array, X_lod: list[Array] | None, RankTable: Array) -> dict[str, Any]:
         levels, rows = picked(X_lod or [], np.argsort(RankTable[:, 0], kind="stable"))

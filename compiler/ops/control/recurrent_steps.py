@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from compiler.ir.dims import parse_size
-from compiler.ir.opdef import OpDef, attr, attr_list, reads, writes
+from compiler.ir.opdef import OpDef, Slots, attr, attr_list, reads, writes
 from compiler.ir.types import Array, DType, Shape, TensorType
 
 COUNTER = TensorType(DType.INT64, (1,))
@@ -23,7 +23,7 @@ class StepCount(OpDef, op="step_count"):
     X = reads(shape_only=True)
     Out = writes()
 
-    def infer(self, X: TensorType) -> TensorType:
+    def infer(self, s: Slots[TensorType]) -> TensorType:
         return COUNTER
 
     def numpy(self, X: Shape) -> Array:
@@ -40,7 +40,7 @@ class StepIndex(OpDef, op="step_index"):
     Out = writes()
     reverse = attr(False)
 
-    def infer(self, I: TensorType, Count: TensorType) -> TensorType:  # noqa: E741
+    def infer(self, s: Slots[TensorType]) -> TensorType:
         return COUNTER
 
     def numpy(self, I: Array, Count: Array) -> Array:  # noqa: E741
@@ -58,8 +58,8 @@ class TakeStep(OpDef, op="take_step"):
     I = reads()  # noqa: E741
     Out = writes()
 
-    def infer(self, X: TensorType, I: TensorType) -> TensorType:  # noqa: E741
-        return X.with_shape(X.shape[1:])
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        return s.X.with_shape(s.X.shape[1:])
 
     def numpy(self, X: Array, I: Array) -> Array:  # noqa: E741
         return X[int(I[0])]
@@ -79,8 +79,8 @@ class StackSteps(OpDef, op="stack_steps"):
     Out = writes()
     sizes = attr_list(str)
 
-    def infer(self, X: TensorType) -> TensorType:
-        return TensorType(X.dtype, tuple(map(parse_size, self.sizes)))
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        return TensorType(s.X.dtype, tuple(map(parse_size, self.sizes)))
 
     def numpy(self, X: list[Array]) -> Array:
         return np.stack(X) if X else np.zeros([0] * len(self.sizes))
@@ -98,8 +98,8 @@ class EmptyArray(OpDef, op="empty_array"):
     dtype = attr(DType.FP32.code)
     sizes = attr_list(str)
 
-    def infer(self, X: TensorType | None) -> TensorType:
-        if X is not None:
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        if (X := s.get("X")) is not None:
             return TensorType(X.dtype, X.shape, is_array=True)
         return TensorType(DType.of(self.dtype), tuple(map(parse_size, self.sizes)), is_array=True)
 
@@ -117,8 +117,8 @@ class CopyArray(OpDef, op="copy_array"):
     X = reads()
     Out = writes()
 
-    def infer(self, X: TensorType) -> TensorType:
-        return X
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        return s.X
 
     def numpy(self, X: list[Array]) -> list[Array]:
         return [*X]
@@ -134,8 +134,8 @@ class SumArrays(OpDef, op="sum_arrays"):
     X = reads(many=True)
     Out = writes()
 
-    def infer(self, X: list[TensorType]) -> TensorType:
-        return X[0]
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        return s.all("X")[0]
 
     def numpy(self, X: list[list[Array | None]]) -> list[Array | None]:
         Out: list[Array | None] = [None] * max(map(len, X))

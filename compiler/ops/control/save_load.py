@@ -6,7 +6,7 @@ fluid/running/file_ops.py.
 
 from __future__ import annotations
 
-from compiler.ir.opdef import HostOp, attr, attr_list, reads, required, writes
+from compiler.ir.opdef import HostOp, Slots, attr, attr_list, reads, required, writes
 from compiler.ir.types import TensorType
 
 
@@ -17,7 +17,7 @@ class FileOp(HostOp):
 
     file_path = required(str)
 
-    def infer(self) -> dict[str, TensorType]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
         return {}
 
 

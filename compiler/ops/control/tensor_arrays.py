@@ -13,7 +13,16 @@ import numpy as np
 
 from compiler.errors import ShapeError
 from compiler.ir.dims import UNKNOWN, Size
-from compiler.ir.opdef import OpDef, attr, reads, reads_lod, reads_previous, writes, writes_lod
+from compiler.ir.opdef import (
+    OpDef,
+    Slots,
+    attr,
+    reads,
+    reads_lod,
+    reads_previous,
+    writes,
+    writes_lod,
+)
 from compiler.ir.program import OpDesc
 from compiler.ir.types import Array as Tensor
 from compiler.ir.types import DType, Shape, TensorType
@@ -39,15 +48,9 @@ class WriteToArray(OpDef, op="write_to_array"):
     Array = reads_previous("Out")
     Array_lod = reads_lod("Array", optional=True)
 
-    def infer(
-        self,
-        X: TensorType,
-        X_lod: list[TensorType] | None,
-        Array: TensorType | None,
-        Array_lod: list[TensorType] | None,
-    ) -> dict[str, Any]:
-        levels = max(len(X_lod or ()), len(Array_lod or ()))
-        return {"Out": appended_type(self.kind, Array, X), "Out_lod": [LEVEL] * levels}
+    def infer(self, s: Slots[TensorType]) -> dict[str, Any]:
+        levels = max(len(s.all("X_lod")), len(s.all("Array_lod")))
+        return {"Out": appended_type(self.kind, s.get("Array"), s.X), "Out_lod": [LEVEL] * levels}
 
     def numpy(
         self,
@@ -88,13 +91,12 @@ class ReadFromArray(OpDef, op="read_from_array"):
     Out = writes()
     Out_lod = writes_lod("Out")
 
-    def infer(
-        self, X: TensorType | None, X_lod: list[TensorType] | None, X_W: TensorType | None
-    ) -> dict[str, Any]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, Any]:
+        X = s.get("X")
         if X is None:
             return {}
-        levels = [TensorType(DType.INT64, (UNKNOWN,))] * len(X_lod or ())
-        return {"Out": X_W or TensorType(X.dtype, X.shape), "Out_lod": levels}
+        levels = [TensorType(DType.INT64, (UNKNOWN,))] * len(s.all("X_lod"))
+        return {"Out": s.get("X_W") or TensorType(X.dtype, X.shape), "Out_lod": levels}
 
     def numpy(
         self,
@@ -123,7 +125,7 @@ class LodArrayLength(OpDef, op="lod_array_length"):
     X = reads(no_grad=True)
     Out = writes()
 
-    def infer(self) -> TensorType:
+    def infer(self, s: Slots[TensorType]) -> TensorType:
         return TensorType(DType.INT64, (1,))
 
     def numpy(self, X: list[Tensor | None]) -> Tensor:
@@ -146,7 +148,8 @@ class TensorArrayToTensor(OpDef, op="tensor_array_to_tensor"):
     axis = attr(0)
     use_stack = attr(False)
 
-    def infer(self, X: TensorType | None) -> dict[str, TensorType]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        X = s.get("X")
         index = TensorType(DType.INT32, (UNKNOWN,))
         if X is None:
             return {"OutIndex": index}
@@ -158,8 +161,8 @@ class TensorArrayToTensor(OpDef, op="tensor_array_to_tensor"):
         sizes[position : position + int(not self.use_stack)] = [UNKNOWN]
         return {"Out": TensorType(X.dtype, tuple(sizes)), "OutIndex": index}
 
-    def infer_grad(self, X: TensorType, d_Out: TensorType) -> dict[str, TensorType]:
-        return {"X": X}
+    def infer_grad(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        return {"X": s.X}
 
     def numpy(self, X: list[Tensor]) -> dict[str, Tensor]:
         join = np.stack if self.use_stack else np.concatenate
@@ -191,8 +194,8 @@ class AddToArray(OpDef, op="add_to_array"):
     Out = writes()
     Array = reads_previous("Out")
 
-    def infer(self, X: TensorType, Array: TensorType | None) -> TensorType:
-        return appended_type(self.kind, Array, X)
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        return appended_type(self.kind, s.get("Array"), s.X)
 
     def numpy(self, X: Tensor, I: Tensor, Array: list[Tensor | None] | None) -> Any:  # noqa: E741
         position = array_index(I)
@@ -217,8 +220,8 @@ class TakeFromArray(OpDef, op="take_from_array"):
     Out = writes()
     XOut = writes()
 
-    def infer(self, X: TensorType, X_W: TensorType) -> dict[str, TensorType]:
-        return {"Out": X_W, "XOut": X}
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        return {"Out": s.X_W, "XOut": s.X}
 
     def numpy(self, X: list[Tensor | None], I: Tensor, X_W: Shape) -> dict[str, Any]:  # noqa: E741
         position = array_index(I)

@@ -9,7 +9,7 @@ import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import Size
-from compiler.ir.opdef import OpDef, attr, reads, reads_lod, writes
+from compiler.ir.opdef import OpDef, Slots, attr, reads, reads_lod, writes
 from compiler.ir.types import Array, DType, TensorType
 
 LEAST_MATCH = 1e-6
@@ -56,9 +56,9 @@ class BipartiteMatch(OpDef, op="bipartite_match"):
     match_type = attr("bipartite")
     dist_threshold = attr(0.5)
 
-    def infer(
-        self, DistMat: TensorType, DistMat_lod: list[TensorType] | None
-    ) -> dict[str, TensorType]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        DistMat = s.DistMat
+        DistMat_lod = s.all("DistMat_lod")
         if DistMat.rank != 2:
             raise ShapeError(f"bipartite_match: DistMat is {DistMat}, expected [rows, columns]")
         if self.match_type not in ("bipartite", "per_prediction"):

@@ -9,8 +9,22 @@ from __future__ import annotations
 import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
-from compiler.ir.opdef import Attr, OpDef, attr, attr_list, reads, reads_lod, required, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number, Operand
+from compiler.ir.opdef import (
+    Attr,
+    OpDef,
+    Slots,
+    attr,
+    attr_list,
+    reads,
+    reads_lod,
+    required,
+    writes,
+)
+from compiler.ir.opdef.kernel_builder import (
+    KernelBuilder,
+    KernelSlots,
+    Number,
+)
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.detection import box_coder_kernels
 from compiler.ops.detection.box_coder_kernels import edges, overlap, put
@@ -55,7 +69,8 @@ class IouSimilarity(OpDef, op="iou_similarity"):
     Out = writes()
     box_normalized = attr(True)
 
-    def infer(self, X: TensorType, Y: TensorType) -> TensorType:
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        X, Y = s.X, s.Y
         require_boxes(self.kind, "X", X)
         require_boxes(self.kind, "Y", Y)
         require_same_dtype(self.kind, X=X, Y=Y)
@@ -66,12 +81,10 @@ class IouSimilarity(OpDef, op="iou_similarity"):
     def numpy(self, X: Array, Y: Array) -> Array:
         return overlaps(X, Y, 0.0 if self.box_normalized else 1.0).astype(X.dtype)
 
-    def kernel(
-        self, k: KernelBuilder, X: DeviceOperand, Y: DeviceOperand, Out: DeviceOperand
-    ) -> None:
-        i, j = k.grid(*Out.shape)
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        i, j = k.grid(*s.Out.shape)
         extra = 0.0 if self.box_normalized else 1.0
-        k.store(Out, (i, j), overlap(k, edges(X, i), edges(Y, j), extra))
+        k.store(s.Out, (i, j), overlap(k, edges(s.X, i), edges(s.Y, j), extra))
 
 
 def centre_and_size(boxes: Array, extra: float) -> tuple[Array, Array]:
@@ -114,9 +127,9 @@ class BoxCoder(OpDef, op="box_coder"):
     axis = attr(0)
     variance = attr_list(float)
 
-    def infer(
-        self, PriorBox: TensorType, PriorBoxVar: TensorType | None, TargetBox: TensorType
-    ) -> TensorType:
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        PriorBox, TargetBox = s.PriorBox, s.TargetBox
+        PriorBoxVar = s.get("PriorBoxVar")
         require_boxes(self.kind, "PriorBox", PriorBox)
         require_boxes(self.kind, "TargetBox", TargetBox)
         if PriorBoxVar is not None and self.variance:
@@ -151,29 +164,22 @@ class BoxCoder(OpDef, op="box_coder"):
             weights = weights[:, None] if weights.ndim == 2 else weights
         return decoded(TargetBox * weights, priors, extra).astype(TargetBox.dtype)
 
-    def kernel(
-        self,
-        k: KernelBuilder,
-        PriorBox: DeviceOperand,
-        PriorBoxVar: DeviceOperand | None,
-        TargetBox: DeviceOperand,
-        OutputBox: DeviceOperand,
-    ) -> None:
-        i, j = k.grid(*OutputBox.shape[:2])
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        i, j = k.grid(*s.OutputBox.shape[:2])
         encode = self.code_type == "encode_center_size"
         own, extra = i if self.axis == 1 and not encode else j, 1.0 - self.box_normalized
         weights: list[Number] = self.variance or [1.0] * 4
-        if PriorBoxVar is not None:
+        if (PriorBoxVar := s.get("PriorBoxVar")) is not None:
             has_rows = PriorBoxVar.type.rank == 2
             weights = [PriorBoxVar[(own, a) if has_rows else a] for a in range(4)]
-        prior, target = edges(PriorBox, own), edges(TargetBox, *((i,) if encode else (i, j)))
+        prior, target = edges(s.PriorBox, own), edges(s.TargetBox, *((i,) if encode else (i, j)))
         if encode:
             code = box_coder_kernels.encoded(k, target, prior, extra)
             box = [part / weight for part, weight in zip(code, weights, strict=True)]
         else:
             code = [part * weight for part, weight in zip(target, weights, strict=True)]
             box = box_coder_kernels.decoded(k, code, prior, extra)
-        put(k, OutputBox, (i, j), box)
+        put(k, s.OutputBox, (i, j), box)
 
 
 class BoxClip(OpDef, op="box_clip"):
@@ -188,14 +194,14 @@ class BoxClip(OpDef, op="box_clip"):
     ImInfo = reads(no_grad=True)
     Output = writes()
 
-    def infer(
-        self, Input: TensorType, Input_lod: list[TensorType] | None, ImInfo: TensorType
-    ) -> TensorType:
-        require_boxes(self.kind, "Input", Input)
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        ImInfo = s.ImInfo
+        Input_lod = s.all("Input_lod")
+        require_boxes(self.kind, "Input", s.Input)
         images = count_of(Input_lod[-1]) if Input_lod else ImInfo.shape[0] if ImInfo.rank else 0
         if ImInfo.rank != 2 or differ(ImInfo.shape[1], 3) or differ(ImInfo.shape[0], images):
             raise ShapeError(f"box_clip: ImInfo is {ImInfo}, expected [{images}, 3]")
-        return Input
+        return s.Input
 
     def numpy(self, Input: Array, Input_lod: list[Array] | None, ImInfo: Array) -> Array:
         sizes = np.floor(ImInfo[:, :2] / ImInfo[:, 2:] + 0.5) - 1
@@ -204,21 +210,16 @@ class BoxClip(OpDef, op="box_clip"):
         most = most.reshape(len(Input), *[1] * (Input.ndim - 2), 4)
         return np.clip(Input, 0, most).astype(Input.dtype)
 
-    def kernel(
-        self,
-        k: KernelBuilder,
-        Input: DeviceOperand,
-        Input_lod: list[Operand] | None,
-        ImInfo: DeviceOperand,
-        Output: DeviceOperand,
-    ) -> None:
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        Input, ImInfo = s.Input, s.ImInfo
+        Input_lod = s.host.all("Input_lod")
         owners = owner_rows(k, Input_lod[-1], Input.shape[0]) if Input_lod else None
         at, last = k.grid(*Input.shape), k.size(ImInfo.shape[0]) - 1
         image = k.clip(at[0] if owners is None else owners[at[0]], 0, last)
         size = k.where(k.equal(k.mod(at[-1], 2), 0), ImInfo[image, 1], ImInfo[image, 0])
         whole = k.astype(size, DType.FP64) / k.astype(ImInfo[image, 2], DType.FP64)
         edge = k.floor(k.astype(whole, ImInfo.type.dtype) + 0.5) - 1.0
-        k.store(Output, at, k.clip(Input[at], 0.0, edge))
+        k.store(s.Output, at, k.clip(Input[at], 0.0, edge))
 
 
 class PolygonBoxTransform(OpDef, op="polygon_box_transform"):
@@ -231,9 +232,9 @@ class PolygonBoxTransform(OpDef, op="polygon_box_transform"):
     Input = reads(no_grad=True)
     Output = writes(shares_lod=False)
 
-    def infer(self, Input: TensorType) -> TensorType:
-        require_images(self.kind, "Input", Input)
-        return Input
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        require_images(self.kind, "Input", s.Input)
+        return s.Input
 
     def numpy(self, Input: Array) -> Array:
         positions = np.empty(Input.shape[1:], Input.dtype)
@@ -241,10 +242,11 @@ class PolygonBoxTransform(OpDef, op="polygon_box_transform"):
         positions[1::2] = 4 * np.arange(Input.shape[2])[:, None]
         return positions - Input
 
-    def kernel(self, k: KernelBuilder, Input: DeviceOperand, Output: DeviceOperand) -> None:
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        Input = s.Input
         _, c, y, x = at = k.grid(*Input.shape)
         position = k.where(k.equal(k.mod(c, 2), 0), x, y) * 4
-        k.store(Output, at, k.astype(position, Input.type.dtype) - Input[at])
+        k.store(s.Output, at, k.astype(position, Input.type.dtype) - Input[at])
 
 
 class BoxDecoderAndAssign(OpDef, op="box_decoder_and_assign"):
@@ -262,15 +264,10 @@ class BoxDecoderAndAssign(OpDef, op="box_decoder_and_assign"):
     OutputAssignBox = writes()
     box_clip: Attr[float] = required(float)
 
-    def infer(
-        self,
-        PriorBox: TensorType,
-        PriorBoxVar: TensorType | None,
-        TargetBox: TensorType,
-        BoxScore: TensorType,
-    ) -> dict[str, TensorType]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        PriorBox, TargetBox, BoxScore = s.PriorBox, s.TargetBox, s.BoxScore
         require_boxes(self.kind, "PriorBox", PriorBox)
-        if PriorBoxVar is not None:
+        if (PriorBoxVar := s.get("PriorBoxVar")) is not None:
             require_weights(self.kind, PriorBoxVar)
         inputs = {"PriorBox": PriorBox, "TargetBox": TargetBox, "BoxScore": BoxScore}
         rows = PriorBox.shape[0]
@@ -296,33 +293,25 @@ class BoxDecoderAndAssign(OpDef, op="box_decoder_and_assign"):
         assigned = PriorBox if best is None else boxes[rows, best]
         return {"DecodeBox": boxes.reshape(TargetBox.shape), "OutputAssignBox": assigned}
 
-    def kernel(
-        self,
-        k: KernelBuilder,
-        PriorBox: DeviceOperand,
-        PriorBoxVar: DeviceOperand | None,
-        TargetBox: DeviceOperand,
-        BoxScore: DeviceOperand,
-        DecodeBox: DeviceOperand | None,
-        OutputAssignBox: DeviceOperand | None,
-    ) -> None:
-        rows, classes = BoxScore.shape
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        PriorBoxVar = s.get("PriorBoxVar")
+        rows, classes = s.BoxScore.shape
         table = (rows, classes, 4)
 
         def box(row: Number, of: Number) -> list[Number]:
-            code = edges(TargetBox.reshaped(table), row, of)
+            code = edges(s.TargetBox.reshaped(table), row, of)
             if PriorBoxVar is not None:
                 code = [part * PriorBoxVar[edge] for edge, part in enumerate(code)]
             code[2:] = (k.minimum(part, self.box_clip) for part in code[2:])
-            return box_coder_kernels.decoded(k, code, edges(PriorBox, row), 1.0)
+            return box_coder_kernels.decoded(k, code, edges(s.PriorBox, row), 1.0)
 
-        if DecodeBox is not None:
+        if (DecodeBox := s.get("DecodeBox")) is not None:
             row, of = k.grid(rows, classes)
             put(k, DecodeBox.reshaped(table), (row, of), box(row, of))
-        if OutputAssignBox is not None:
+        if (OutputAssignBox := s.get("OutputAssignBox")) is not None:
             (row,) = k.grid(rows)
             r = k.loop(classes)
-            score = k.where(r > 0, BoxScore[row, r], float("-inf"))
+            score = k.where(r > 0, s.BoxScore[row, r], float("-inf"))
             best = k.clip(k.argmax(score, r), 0, k.size(classes) - 1)
-            own = zip(edges(PriorBox, row), box(row, best), strict=True)
+            own = zip(edges(s.PriorBox, row), box(row, best), strict=True)
             put(k, OutputAssignBox, (row,), [k.where(best > 0, a, b) for b, a in own])

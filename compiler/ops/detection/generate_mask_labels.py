@@ -6,7 +6,7 @@ import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import UNKNOWN
-from compiler.ir.opdef import Attr, OpDef, reads, reads_lod, required, writes, writes_lod
+from compiler.ir.opdef import Attr, OpDef, Slots, reads, reads_lod, required, writes, writes_lod
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.detection.box_coder import overlaps, require_boxes
 from compiler.ops.detection.nms import lod_offsets
@@ -95,20 +95,19 @@ class GenerateMaskLabels(OpDef, op="generate_mask_labels"):
     num_classes: Attr[int] = required(int)
     resolution: Attr[int] = required(int)
 
-    def infer(
-        self, ImInfo: TensorType, GtSegms: TensorType, Rois: TensorType, LabelsInt32: TensorType
-    ) -> dict[str, object]:
-        require_boxes(self.kind, "Rois", Rois)
-        require_dtype(self.kind, "LabelsInt32", LabelsInt32, DType.INT32)
+    def infer(self, s: Slots[TensorType]) -> dict[str, object]:
+        GtSegms = s.GtSegms
+        require_boxes(self.kind, "Rois", s.Rois)
+        require_dtype(self.kind, "LabelsInt32", s.LabelsInt32, DType.INT32)
         if GtSegms.rank != 2 or differ(GtSegms.shape[1], 2):
             raise ShapeError(f"{self.kind}: GtSegms is {GtSegms}, expected points [total, 2]")
         if min(self.num_classes, self.resolution) < 1:
             actual = f"num_classes and resolution are {self.num_classes} and {self.resolution}"
             raise BadAttribute(f"{self.kind}: {actual}, expected at least 1")
         width = self.num_classes * self.resolution * self.resolution
-        offsets = [TensorType(DType.INT64, (ImInfo.shape[0] + 1,))]
+        offsets = [TensorType(DType.INT64, (s.ImInfo.shape[0] + 1,))]
         return {
-            "MaskRois": Rois.with_shape((UNKNOWN, 4)),
+            "MaskRois": s.Rois.with_shape((UNKNOWN, 4)),
             "MaskRois_lod": offsets,
             "RoiHasMaskInt32": TensorType(DType.INT32, (UNKNOWN, 1)),
             "RoiHasMaskInt32_lod": offsets,

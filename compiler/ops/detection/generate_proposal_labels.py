@@ -9,6 +9,7 @@ from compiler.ir.dims import UNKNOWN
 from compiler.ir.opdef import (
     Attr,
     OpDef,
+    Slots,
     reads,
     reads_lod,
     required,
@@ -69,18 +70,12 @@ class GenerateProposalLabels(OpDef, op="generate_proposal_labels"):
     is_cascade_rcnn: Attr[bool] = required(bool)
     is_cls_agnostic: Attr[bool] = required(bool)
 
-    def infer(
-        self,
-        RpnRois: TensorType,
-        GtClasses: TensorType,
-        IsCrowd: TensorType,
-        GtBoxes: TensorType,
-        ImInfo: TensorType,
-    ) -> dict[str, object]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, object]:
+        RpnRois, ImInfo = s.RpnRois, s.ImInfo
         require_boxes(self.kind, "RpnRois", RpnRois)
-        require_boxes(self.kind, "GtBoxes", GtBoxes)
-        require_dtype(self.kind, "GtClasses", GtClasses, DType.INT32)
-        require_dtype(self.kind, "IsCrowd", IsCrowd, DType.INT32)
+        require_boxes(self.kind, "GtBoxes", s.GtBoxes)
+        require_dtype(self.kind, "GtClasses", s.GtClasses, DType.INT32)
+        require_dtype(self.kind, "IsCrowd", s.IsCrowd, DType.INT32)
         if ImInfo.rank != 2 or differ(ImInfo.shape[1], 3):
             raise ShapeError(f"{self.kind}: {shown(ImInfo=ImInfo)}, expected [N, 3]")
         codes = RpnRois.with_shape((UNKNOWN, 4 * self.class_nums))

@@ -10,7 +10,7 @@ import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import UNKNOWN
-from compiler.ir.opdef import Attr, OpDef, reads, reads_lod, required, writes, writes_lod
+from compiler.ir.opdef import Attr, OpDef, Slots, reads, reads_lod, required, writes, writes_lod
 from compiler.ir.opdef.attribute_bounds import between
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.detection.box_coder import centre_and_size, require_boxes
@@ -67,14 +67,13 @@ class GenerateProposals(OpDef, op="generate_proposals"):
     min_size: Attr[float] = required(float)
     eta: Attr[float] = required(float)
 
-    def infer(
-        self, Scores: TensorType, BboxDeltas: TensorType, ImInfo: TensorType, Anchors: TensorType
-    ) -> dict[str, object]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, object]:
+        Scores, BboxDeltas = s.Scores, s.BboxDeltas
         require_images(self.kind, "Scores", Scores)
         require_images(self.kind, "BboxDeltas", BboxDeltas)
-        require_boxes(self.kind, "Anchors", Anchors)
-        if differ(BboxDeltas.shape[1], Scores.shape[1] * 4) or differ(ImInfo.shape[1], 3):
-            shapes = shown(Scores=Scores, BboxDeltas=BboxDeltas, ImInfo=ImInfo)
+        require_boxes(self.kind, "Anchors", s.Anchors)
+        if differ(BboxDeltas.shape[1], Scores.shape[1] * 4) or differ(s.ImInfo.shape[1], 3):
+            shapes = shown(Scores=Scores, BboxDeltas=BboxDeltas, ImInfo=s.ImInfo)
             raise ShapeError(f"generate_proposals: {shapes}, expected 4 codes per score and [N, 3]")
         offsets = [TensorType(DType.INT64, (Scores.shape[0] + 1,))]
         return {
@@ -142,7 +141,9 @@ class DistributeFpnProposals(OpDef, op="distribute_fpn_proposals"):
     refer_level: Attr[int] = required(int)
     refer_scale: Attr[int] = required(int)
 
-    def infer(self, FpnRois: TensorType, FpnRois_lod: list[TensorType] | None) -> dict[str, object]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, object]:
+        FpnRois = s.FpnRois
+        FpnRois_lod = s.all("FpnRois_lod")
         require_boxes(self.kind, "FpnRois", FpnRois)
         levels = self.max_level - self.min_level + 1
         if levels < 1:
@@ -190,12 +191,9 @@ class CollectFpnProposals(OpDef, op="collect_fpn_proposals"):
     FpnRois_lod = writes_lod("FpnRois")
     post_nms_topN: Attr[int] = required(int)
 
-    def infer(
-        self,
-        MultiLevelRois: list[TensorType],
-        MultiLevelRois_lod: list[TensorType] | None,
-        MultiLevelScores: list[TensorType],
-    ) -> dict[str, object]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, object]:
+        MultiLevelRois, MultiLevelRois_lod = s.all("MultiLevelRois"), s.all("MultiLevelRois_lod")
+        MultiLevelScores = s.all("MultiLevelScores")
         if len(MultiLevelRois) != len(MultiLevelScores):
             counts = f"{len(MultiLevelRois)} levels of boxes and {len(MultiLevelScores)} of scores"
             raise ShapeError(f"collect_fpn_proposals: {counts}, expected equal numbers")
@@ -244,20 +242,15 @@ class RetinanetDetectionOutput(OpDef, op="retinanet_detection_output"):
     nms_eta: Attr[float] = required(float)
     keep_top_k: Attr[int] = required(int)
 
-    def infer(
-        self,
-        BBoxes: list[TensorType],
-        Scores: list[TensorType],
-        Anchors: list[TensorType],
-        ImInfo: TensorType,
-    ) -> dict[str, object]:
-        if not len(BBoxes) == len(Scores) == len(Anchors):
+    def infer(self, s: Slots[TensorType]) -> dict[str, object]:
+        BBoxes = s.all("BBoxes")
+        if not len(BBoxes) == len(s.all("Scores")) == len(s.all("Anchors")):
             raise ShapeError("retinanet_detection_output: inputs have different numbers of levels")
         for tensor_type in BBoxes:
             require_boxes(self.kind, "BBoxes", tensor_type)
         return {
             "Out": BBoxes[0].with_shape((UNKNOWN, 6)),
-            "Out_lod": [TensorType(DType.INT64, (ImInfo.shape[0] + 1,))],
+            "Out_lod": [TensorType(DType.INT64, (s.ImInfo.shape[0] + 1,))],
         }
 
     def numpy(

@@ -6,7 +6,7 @@ import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import UNKNOWN
-from compiler.ir.opdef import OpDef, attr, reads, writes, writes_lod
+from compiler.ir.opdef import OpDef, Slots, attr, reads, writes, writes_lod
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.type_checks import (
     differ,
@@ -38,12 +38,11 @@ class MineHardExamples(OpDef, op="mine_hard_examples"):
     sample_size = attr(0)
     mining_type = attr("max_negative")
 
-    def infer(
-        self, ClsLoss: TensorType, MatchIndices: TensorType, MatchDist: TensorType
-    ) -> dict[str, object]:
-        require_same_shape(self.kind, MatchIndices=MatchIndices, MatchDist=MatchDist)
-        if differ(ClsLoss.shape[0], MatchIndices.shape[0]):
-            actual = shown(ClsLoss=ClsLoss, MatchIndices=MatchIndices)
+    def infer(self, s: Slots[TensorType]) -> dict[str, object]:
+        MatchIndices = s.MatchIndices
+        require_same_shape(self.kind, MatchIndices=MatchIndices, MatchDist=s.MatchDist)
+        if differ(s.ClsLoss.shape[0], MatchIndices.shape[0]):
+            actual = shown(ClsLoss=s.ClsLoss, MatchIndices=MatchIndices)
             raise ShapeError(f"mine_hard_examples: {actual}, expected equal batch sizes")
         if self.mining_type not in ("max_negative", "hard_example"):
             actual = f"mine_hard_examples: mining_type is {self.mining_type!r}"

@@ -12,7 +12,17 @@ import numpy as np
 
 from compiler.errors import ShapeError
 from compiler.ir.dims import UNKNOWN
-from compiler.ir.opdef import Attr, OpDef, attr, reads, reads_lod, required, writes, writes_lod
+from compiler.ir.opdef import (
+    Attr,
+    OpDef,
+    Slots,
+    attr,
+    reads,
+    reads_lod,
+    required,
+    writes,
+    writes_lod,
+)
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.detection.box_coder import require_boxes
 from compiler.ops.detection.nms_classes_numpy import best_of_classes
@@ -45,7 +55,7 @@ class Detections(OpDef):
     takes_polygons: ClassVar[bool] = True
 
     def kept(
-        self, BBoxes: TensorType, BBoxes_lod: list[TensorType] | None, Scores: TensorType
+        self, BBoxes: TensorType, BBoxes_lod: list[TensorType], Scores: TensorType
     ) -> dict[str, object]:
         """Return the types of Out and its LoD; raises ShapeError for incompatible inputs."""
         both_rank_3 = BBoxes.rank == 3 and Scores.rank == 3
@@ -106,10 +116,8 @@ class MulticlassNms(Detections, op="multiclass_nms"):
     nms_threshold = attr(0.3)
     nms_eta = attr(1.0)
 
-    def infer(
-        self, BBoxes: TensorType, BBoxes_lod: list[TensorType] | None, Scores: TensorType
-    ) -> dict[str, object]:
-        return {**self.kept(BBoxes, BBoxes_lod, Scores), "Out_lod": [NO_OFFSETS]}
+    def infer(self, s: Slots[TensorType]) -> dict[str, object]:
+        return {**self.kept(s.BBoxes, s.all("BBoxes_lod"), s.Scores), "Out_lod": [NO_OFFSETS]}
 
     def numpy(
         self, BBoxes: Array, BBoxes_lod: list[Array] | None, Scores: Array
@@ -135,7 +143,7 @@ class IndexedNms(Detections):
     nms_eta = attr(1.0)
 
     def both(
-        self, BBoxes: TensorType, BBoxes_lod: list[TensorType] | None, Scores: TensorType
+        self, BBoxes: TensorType, BBoxes_lod: list[TensorType], Scores: TensorType
     ) -> dict[str, object]:
         """Return the types of Out and Index."""
         result = self.kept(BBoxes, BBoxes_lod, Scores)
@@ -171,10 +179,8 @@ class MulticlassNms2(IndexedNms, op="multiclass_nms2"):
 
     no_kernel_reason = "boxes are suppressed sequentially"
 
-    def infer(
-        self, BBoxes: TensorType, BBoxes_lod: list[TensorType] | None, Scores: TensorType
-    ) -> dict[str, object]:
-        return self.both(BBoxes, BBoxes_lod, Scores)
+    def infer(self, s: Slots[TensorType]) -> dict[str, object]:
+        return self.both(s.BBoxes, s.all("BBoxes_lod"), s.Scores)
 
     def numpy(
         self, BBoxes: Array, BBoxes_lod: list[Array] | None, Scores: Array
@@ -192,14 +198,10 @@ class MulticlassNms3(IndexedNms, op="multiclass_nms3"):
     RoisNum = reads(optional=True, no_grad=True)
     NmsRoisNum = writes(optional=True)
 
-    def infer(
-        self,
-        BBoxes: TensorType,
-        BBoxes_lod: list[TensorType] | None,
-        Scores: TensorType,
-        RoisNum: TensorType | None,
-    ) -> dict[str, object]:
-        result = self.both(BBoxes, BBoxes_lod, Scores)
+    def infer(self, s: Slots[TensorType]) -> dict[str, object]:
+        Scores = s.Scores
+        RoisNum = s.get("RoisNum")
+        result = self.both(s.BBoxes, s.all("BBoxes_lod"), Scores)
         images = Scores.shape[0] if Scores.rank == 3 else UNKNOWN
         images = images if RoisNum is None else RoisNum.shape[0]
         return {**result, "NmsRoisNum": TensorType(DType.INT32, (images,))}
@@ -232,12 +234,11 @@ class LocalityAwareNms(Detections, op="locality_aware_nms"):
     nms_threshold = attr(0.3)
     nms_eta = attr(1.0)
 
-    def infer(
-        self, BBoxes: TensorType, BBoxes_lod: list[TensorType] | None, Scores: TensorType
-    ) -> dict[str, object]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, object]:
+        Scores = s.Scores
         if Scores.rank != 3:
             raise ShapeError(f"locality_aware_nms: Scores is {Scores}, expected [N, 1, M]")
-        return {**self.kept(BBoxes, BBoxes_lod, Scores), "Out_lod": [NO_OFFSETS]}
+        return {**self.kept(s.BBoxes, s.all("BBoxes_lod"), Scores), "Out_lod": [NO_OFFSETS]}
 
     def numpy(self, BBoxes: Array, Scores: Array) -> dict[str, object]:
         limits = (self.score_threshold, self.nms_threshold, self.nms_eta, self.nms_top_k)
@@ -270,12 +271,11 @@ class MatrixNms(Detections, op="matrix_nms"):
     use_gaussian = attr(False)
     gaussian_sigma = attr(2.0)
 
-    def infer(
-        self, BBoxes: TensorType, BBoxes_lod: list[TensorType] | None, Scores: TensorType
-    ) -> dict[str, object]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, object]:
+        Scores = s.Scores
         if Scores.rank != 3:
             raise ShapeError(f"matrix_nms: Scores is {Scores}, expected [N, C, M]")
-        result = self.kept(BBoxes, BBoxes_lod, Scores)
+        result = self.kept(s.BBoxes, s.all("BBoxes_lod"), Scores)
         index = TensorType(DType.INT32, (UNKNOWN, 1))
         return {**result, "Index": index, "Index_lod": result["Out_lod"]}
 

@@ -11,9 +11,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
-from compiler.ir.opdef import Attr, OpDef, attr, attr_list, reads, required_list, writes
+from compiler.ir.opdef import Attr, OpDef, Slots, attr, attr_list, reads, required_list, writes
 from compiler.ir.opdef.attribute_bounds import FLOAT32, POSITIVE, between
-from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
+from compiler.ir.opdef.kernel_builder import KernelBuilder, KernelSlots, Number
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.detection.prior_box_kernels import image_coordinates, priors, spread
 from compiler.ops.image.layouts import require_images
@@ -111,13 +111,13 @@ class PriorBox(Priors, op="prior_box"):
     step_h = attr(0.0, between(0.0, FLOAT32))
     min_max_aspect_ratios_order = attr(False)
 
-    def infer(self, Input: TensorType, Image: TensorType) -> dict[str, TensorType]:
-        require_images(self.kind, "Image", Image)
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        require_images(self.kind, "Image", s.Image)
         if self.max_sizes and len(self.max_sizes) != len(self.min_sizes):
             actual = f"prior_box: max_sizes is {self.max_sizes}"
             raise BadAttribute(f"{actual}, expected one for each of min_sizes {self.min_sizes}")
         ratios = len(expanded_ratios(self.aspect_ratios, self.flip))
-        return self.output_types(Input, ratios * len(self.min_sizes) + len(self.max_sizes))
+        return self.output_types(s.Input, ratios * len(self.min_sizes) + len(self.max_sizes))
 
     def numpy(self, Input: Array, Image: Array) -> dict[str, Array]:
         image, steps = Image.shape[2:], (self.step_h, self.step_w)
@@ -142,19 +142,12 @@ class PriorBox(Priors, op="prior_box"):
         sizes = prior_sizes(self.min_sizes, self.max_sizes, ratios, order)
         return [(-w / 2, -h / 2, w / 2, h / 2) for w, h in sizes]
 
-    def kernel(
-        self,
-        k: KernelBuilder,
-        Input: DeviceOperand,
-        Image: DeviceOperand,
-        Boxes: DeviceOperand | None,
-        Variances: DeviceOperand | None,
-    ) -> None:
-        sizes, steps = Input.shape[2:], (self.step_h, self.step_w)
-        position = image_coordinates(k, sizes, Image.shape[2:], steps, self.offset)
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        sizes, steps = s.Input.shape[2:], (self.step_h, self.step_w)
+        position = image_coordinates(k, sizes, s.Image.shape[2:], steps, self.offset)
         clip = (0.0, 1.0) if self.clip else None
-        priors(k, self.halves(), sizes, position, Image.shape[2:], clip, Boxes)
-        spread(k, self.variances, Variances)
+        priors(k, self.halves(), sizes, position, s.Image.shape[2:], clip, s.get("Boxes"))
+        spread(k, self.variances, s.get("Variances"))
 
     def host_only(self, types: Mapping[str, Any]) -> str:
         return too_many(len(self.halves()))
@@ -178,8 +171,9 @@ class DensityPriorBox(Priors, op="density_prior_box"):
     fixed_ratios = attr_list(float, POSITIVE)
     densities = attr_list(int, between(1, 256))
 
-    def infer(self, Input: TensorType, Image: TensorType) -> dict[str, TensorType]:
-        require_images(self.kind, "Image", Image)
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        Input = s.Input
+        require_images(self.kind, "Image", s.Image)
         if len(self.fixed_sizes) != len(self.densities):
             actual = f"density_prior_box: densities is {self.densities}"
             raise BadAttribute(f"{actual}, expected one for each of fixed_sizes {self.fixed_sizes}")
@@ -219,20 +213,15 @@ class DensityPriorBox(Priors, op="density_prior_box"):
         positions = dense_offsets(*settings, int(sum(steps) * 0.5)) if all(steps) else []
         return [(x - w, y - h, x + w, y + h) for x, y, w, h in positions]
 
-    def kernel(
-        self,
-        k: KernelBuilder,
-        Input: DeviceOperand,
-        Image: DeviceOperand,
-        Boxes: DeviceOperand | None,
-        Variances: DeviceOperand | None,
-    ) -> None:
-        sizes, steps = Input.shape[2:], (self.step_h, self.step_w)
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        Image = s.Image
+        Boxes = s.get("Boxes")
+        sizes, steps = s.Input.shape[2:], (self.step_h, self.step_w)
         position = image_coordinates(k, sizes, Image.shape[2:], steps, self.offset)
-        around = self.around(Input.shape, Image.shape)
+        around = self.around(s.Input.shape, Image.shape)
         view = Boxes and Boxes.reshaped((*sizes, len(around), 4))
         priors(k, around, sizes, position, Image.shape[2:], (0.0, 1.0), view)
-        spread(k, self.variances, Variances)
+        spread(k, self.variances, s.get("Variances"))
 
     def host_only(self, types: Mapping[str, Any]) -> str:
         boxes = self.around(types["Input"].shape, types["Image"].shape)
@@ -270,11 +259,11 @@ class AnchorGenerator(Priors, op="anchor_generator"):
     aspect_ratios = attr_list(float, POSITIVE)
     stride = attr_list(float, POSITIVE)
 
-    def infer(self, Input: TensorType) -> dict[str, TensorType]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
         if len(self.stride) != 2 or min(self.stride) <= 0:
             expected = "expected two positive steps, right and down"
             raise BadAttribute(f"anchor_generator: stride is {self.stride}, {expected}")
-        return self.output_types(Input, len(self.anchor_sizes) * len(self.aspect_ratios))
+        return self.output_types(s.Input, len(self.anchor_sizes) * len(self.aspect_ratios))
 
     def numpy(self, Input: Array) -> dict[str, Array]:
         (right, down), (height, width) = self.stride, Input.shape[2:]
@@ -296,19 +285,13 @@ class AnchorGenerator(Priors, op="anchor_generator"):
         pairs = [((wide - 1) / 2, (tall - 1) / 2) for wide, tall in sizes]
         return [(-w, -h, w, h) for w, h in pairs]
 
-    def kernel(
-        self,
-        k: KernelBuilder,
-        Input: DeviceOperand,
-        Anchors: DeviceOperand | None,
-        Variances: DeviceOperand | None,
-    ) -> None:
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
         def position(axis: int, at: Number) -> Number:
             step = self.stride[axis]
             return k.astype(at, DType.FP64) * step + self.offset * (step - 1)
 
-        priors(k, self.halves(), Input.shape[2:], position, None, None, Anchors)
-        spread(k, self.variances, Variances)
+        priors(k, self.halves(), s.Input.shape[2:], position, None, None, s.get("Anchors"))
+        spread(k, self.variances, s.get("Variances"))
 
     def host_only(self, types: Mapping[str, Any]) -> str:
         return too_many(len(self.halves()))

@@ -12,7 +12,7 @@ import numpy as np
 
 from compiler.errors import ShapeError
 from compiler.ir.dims import UNKNOWN
-from compiler.ir.opdef import OpDef, attr, reads, reads_lod, writes, writes_lod
+from compiler.ir.opdef import OpDef, Slots, attr, reads, reads_lod, writes, writes_lod
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.detection.box_coder import centre_and_size, overlaps, require_boxes
 from compiler.ops.detection.nms import lod_offsets
@@ -162,10 +162,8 @@ class RpnTargetAssign(TargetAssignment, op="rpn_target_assign"):
     rpn_fg_fraction = attr(0.25)
     use_random = attr(True)
 
-    def infer(
-        self, Anchor: TensorType, GtBoxes: TensorType, IsCrowd: TensorType, ImInfo: TensorType
-    ) -> dict[str, object]:
-        return self.targets(Anchor, GtBoxes, IsCrowd, ImInfo)
+    def infer(self, s: Slots[TensorType]) -> dict[str, object]:
+        return self.targets(s.Anchor, s.GtBoxes, s.IsCrowd, s.ImInfo)
 
     def numpy(
         self,
@@ -220,16 +218,10 @@ class RetinanetTargetAssign(TargetAssignment, op="retinanet_target_assign"):
     positive_overlap = attr(0.5)
     negative_overlap = attr(0.4)
 
-    def infer(
-        self,
-        Anchor: TensorType,
-        GtBoxes: TensorType,
-        IsCrowd: TensorType,
-        ImInfo: TensorType,
-        GtLabels: TensorType,
-    ) -> dict[str, object]:
-        require_dtype(self.kind, "GtLabels", GtLabels, DType.INT32)
-        result = self.targets(Anchor, GtBoxes, IsCrowd, ImInfo)
+    def infer(self, s: Slots[TensorType]) -> dict[str, object]:
+        ImInfo = s.ImInfo
+        require_dtype(self.kind, "GtLabels", s.GtLabels, DType.INT32)
+        result = self.targets(s.Anchor, s.GtBoxes, s.IsCrowd, ImInfo)
         count = TensorType(DType.INT32, (ImInfo.shape[0], 1))
         offsets = [TensorType(DType.INT64, (ImInfo.shape[0] + 1,))]
         return {**result, "ForegroundNumber": count, "ForegroundNumber_lod": offsets}

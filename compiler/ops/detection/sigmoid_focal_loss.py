@@ -7,11 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from compiler.errors import ShapeError
-from compiler.ir.opdef import OpDef, attr, reads, writes
+from compiler.ir.opdef import OpDef, Slots, attr, reads, writes
 from compiler.ir.opdef.attribute_bounds import FINITE
 from compiler.ir.opdef.kernel_builder import (
     DeviceOperand,
     KernelBuilder,
+    KernelSlots,
     Number,
 )
 from compiler.ir.opdef.size_comparison import shapes_differ
@@ -38,17 +39,18 @@ class SigmoidFocalLoss(OpDef, op="sigmoid_focal_loss"):
     gamma = attr(2.0, FINITE)
     alpha = attr(0.25, FINITE)
 
-    def infer(self, X: TensorType, Label: TensorType, FgNum: TensorType) -> TensorType:
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        X, Label = s.X, s.Label
         require_dtype(self.kind, "Label", Label, DType.INT32)
-        require_dtype(self.kind, "FgNum", FgNum, DType.INT32)
-        require_scalar(self.kind, FgNum=FgNum)
+        require_dtype(self.kind, "FgNum", s.FgNum, DType.INT32)
+        require_scalar(self.kind, FgNum=s.FgNum)
         if X.rank != 2 or shapes_differ(Label, Label.with_shape((X.shape[0], 1))):
             shapes = shown(X=X, Label=Label)
             raise ShapeError(f"sigmoid_focal_loss: {shapes}, expected a label per row")
         return X
 
-    def infer_grad(self, X: TensorType) -> dict[str, TensorType]:
-        return {"X": X}
+    def infer_grad(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        return {"X": s.X}
 
     def numpy(self, X: Array, Label: Array, FgNum: Array) -> Array:
         true, wrong = focal_weights(X, Label, FgNum, self.alpha)
@@ -63,35 +65,22 @@ class SigmoidFocalLoss(OpDef, op="sigmoid_focal_loss"):
         falling = p**self.gamma * (log_rest * (1 - p) * self.gamma - p)
         return {"X": (d_Out * (-true * rising - wrong * falling)).astype(X.dtype)}
 
-    def kernel(
-        self,
-        k: KernelBuilder,
-        X: DeviceOperand,
-        Label: DeviceOperand,
-        FgNum: DeviceOperand,
-        Out: DeviceOperand,
-    ) -> None:
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        X = s.X
         at = k.grid(*X.shape)
-        true, wrong = self.weights(k, Label, FgNum, at, X.type.dtype)
+        true, wrong = self.weights(k, s.Label, s.FgNum, at, X.type.dtype)
         p, log_p, log_rest = focal_terms(k, X[at])
         falling = k.power(p, self.gamma) * log_rest * wrong
-        k.store(Out, at, -(k.power(1.0 - p, self.gamma) * log_p * true) - falling)
+        k.store(s.Out, at, -(k.power(1.0 - p, self.gamma) * log_p * true) - falling)
 
-    def kernel_grad(
-        self,
-        k: KernelBuilder,
-        X: DeviceOperand,
-        Label: DeviceOperand,
-        FgNum: DeviceOperand,
-        d_Out: DeviceOperand,
-        d_X: DeviceOperand,
-    ) -> None:
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        X = s.X
         at = k.grid(*X.shape)
-        true, wrong = self.weights(k, Label, FgNum, at, X.type.dtype)
+        true, wrong = self.weights(k, s.Label, s.FgNum, at, X.type.dtype)
         p, log_p, log_rest = focal_terms(k, X[at])
         rising = k.power(1.0 - p, self.gamma) * (1.0 - p - p * log_p * self.gamma)
         falling = k.power(p, self.gamma) * (log_rest * (1.0 - p) * self.gamma - p)
-        k.store(d_X, at, -(d_Out[at] * (true * rising + wrong * falling)))
+        k.store(s.d_X, at, -(s.d_Out[at] * (true * rising + wrong * falling)))
 
     def weights(
         self,

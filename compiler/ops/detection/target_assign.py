@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from compiler.errors import ShapeError
-from compiler.ir.opdef import OpDef, attr, reads, reads_lod, writes
+from compiler.ir.opdef import OpDef, Slots, attr, reads, reads_lod, writes
 from compiler.ir.opdef.kernel_builder import (
-    DeviceOperand,
     KernelBuilder,
+    KernelSlots,
     Operand,
     SourceBuilder,
 )
@@ -51,19 +51,17 @@ class TargetAssign(OpDef, op="target_assign"):
     lod_source = ""
     mismatch_value = attr(0)
 
-    def infer(
-        self,
-        X: TensorType,
-        X_lod: list[TensorType],
-        MatchIndices: TensorType,
-        NegIndices_lod: list[TensorType] | None,
-    ) -> dict[str, TensorType]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        X, MatchIndices = s.X, s.MatchIndices
+        NegIndices_lod = s.all("NegIndices_lod")
         if X.rank != 3 or MatchIndices.rank != 2:
             shapes = shown(X=X, MatchIndices=MatchIndices)
             raise ShapeError(f"target_assign: {shapes}, expected [rows, P, K] and [N, M]")
         require_dtype(self.kind, "MatchIndices", MatchIndices, DType.INT32)
         rows, negatives = MatchIndices.shape[0], NegIndices_lod[-1:] if NegIndices_lod else []
-        if is_less(count_of(X_lod[-1]), rows) or any(differ(count_of(n), rows) for n in negatives):
+        if is_less(count_of(s.all("X_lod")[-1]), rows) or any(
+            differ(count_of(n), rows) for n in negatives
+        ):
             expected = "expected a sequence of X, and of NegIndices, for each row"
             raise ShapeError(f"target_assign: MatchIndices is {MatchIndices}, {expected}")
         out = X.with_shape((*MatchIndices.shape, X.shape[2]))
@@ -94,34 +92,22 @@ class TargetAssign(OpDef, op="target_assign"):
             out[number, chosen], weight[number, chosen] = self.mismatch_value, 1
         return {"Out": out, "OutWeight": weight}
 
-    def check_values(
-        self,
-        k: SourceBuilder,
-        X: Operand,
-        X_lod: list[Operand],
-        MatchIndices: Operand,
-        NegIndices: Operand | None,
-    ) -> None:
+    def check_values(self, k: SourceBuilder, s: Slots[Operand]) -> None:
+        X, MatchIndices = s.X, s.MatchIndices
+        X_lod, NegIndices = s.all("X_lod"), s.get("NegIndices")
         k.line(f"{k.function(expect_rows_of)}({MatchIndices}, {X_lod[-1]}, {X.shape[0]})")
         if NegIndices is not None:
             priors = MatchIndices.shape[1]
             k.line(f"{k.function(check_indices)}({NegIndices}, {priors}, {self.kind!r})")
 
-    def kernel(
-        self,
-        k: KernelBuilder,
-        X: DeviceOperand,
-        X_lod: list[Operand],
-        MatchIndices: DeviceOperand,
-        NegIndices: DeviceOperand | None,
-        NegIndices_lod: list[Operand] | None,
-        Out: DeviceOperand | None,
-        OutWeight: DeviceOperand | None,
-    ) -> None:
-        starts = lod_on_device(k, X_lod[-1], X.shape[0])
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        X = s.X
+        NegIndices_lod, Out = s.host.all("NegIndices_lod"), s.get("Out")
+        OutWeight = s.get("OutWeight")
+        starts = lod_on_device(k, s.host.all("X_lod")[-1], X.shape[0])
         for result in (output for output in (Out, OutWeight) if output is not None):
             n, m, part = k.grid(*result.shape)
-            match = MatchIndices[n, m]
+            match = s.MatchIndices[n, m]
             row, prior = match + starts[n], k.mod(m, k.size(X.shape[1]))
             if result is Out:
                 matched = (match >= 0) & inside(k, row, X.shape[0])
@@ -129,7 +115,7 @@ class TargetAssign(OpDef, op="target_assign"):
             else:
                 value = k.where(match >= 0, 1.0, 0.0)
             k.store(result, (n, m, part), value)
-        if NegIndices is not None and NegIndices_lod:
+        if (NegIndices := s.get("NegIndices")) is not None and NegIndices_lod:
             rows = NegIndices.type.numel
             owners = owner_rows(k, NegIndices_lod[-1], rows)
             for result, value in ((Out, self.mismatch_value), (OutWeight, 1.0)):

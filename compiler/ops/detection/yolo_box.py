@@ -11,9 +11,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
-from compiler.ir.opdef import Attr, OpDef, attr, reads, required, required_list, writes
+from compiler.ir.opdef import Attr, OpDef, Slots, attr, reads, required, required_list, writes
 from compiler.ir.opdef.attribute_bounds import at_least
-from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
+from compiler.ir.opdef.kernel_builder import KernelBuilder, KernelSlots
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.detection import yolo_box_kernels
 from compiler.ops.image.layouts import require_images
@@ -64,7 +64,8 @@ class YoloBox(OpDef, op="yolo_box"):
     clip_bbox = attr(True)
     scale_x_y = attr(1.0)
 
-    def infer(self, X: TensorType, ImgSize: TensorType) -> dict[str, TensorType]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        X, ImgSize = s.X, s.ImgSize
         require_images(self.kind, "X", X)
         require_dtype(self.kind, "ImgSize", ImgSize, DType.INT32)
         count = require_head(self.kind, X, self.anchors, len(self.anchors) // 2, self.class_num)
@@ -95,20 +96,14 @@ class YoloBox(OpDef, op="yolo_box"):
             "Scores": scores.astype(X.dtype).reshape(*rows, self.class_num),
         }
 
-    def kernel(
-        self,
-        k: KernelBuilder,
-        X: DeviceOperand,
-        ImgSize: DeviceOperand,
-        Boxes: DeviceOperand | None,
-        Scores: DeviceOperand | None,
-    ) -> None:
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        X = s.X
         rows, size = X.shape[2], X.shape[2] * self.downsample_ratio
         anchors = [(float(w), float(h)) for w, h in anchor_pairs(self.anchors)]
         head = yolo_box_kernels.Head(X, anchors, self.class_num, self.scale_x_y, rows, size)
-        if Boxes is not None:
-            yolo_box_kernels.boxes(k, head, ImgSize, self.conf_thresh, self.clip_bbox, Boxes)
-        if Scores is not None:
+        if (Boxes := s.get("Boxes")) is not None:
+            yolo_box_kernels.boxes(k, head, s.ImgSize, self.conf_thresh, self.clip_bbox, Boxes)
+        if (Scores := s.get("Scores")) is not None:
             yolo_box_kernels.scores(k, head, self.conf_thresh, Scores)
 
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
-from compiler.ir.opdef import Attr, OpDef, attr, reads, required, required_list, writes
+from compiler.ir.opdef import Attr, OpDef, Slots, attr, reads, required, required_list, writes
 from compiler.ir.opdef.attribute_bounds import at_least
-from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, KernelSlots
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.detection import yolov3_loss_kernels
 from compiler.ops.detection.yolo_box import anchor_pairs, predicted_boxes, require_head, sigmoid
@@ -118,9 +118,9 @@ class Yolov3Loss(OpDef, op="yolov3_loss"):
     use_label_smooth = attr(True)
     scale_x_y = attr(1.0)
 
-    def infer(
-        self, X: TensorType, GTBox: TensorType, GTLabel: TensorType, GTScore: TensorType | None
-    ) -> dict[str, TensorType]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        X, GTBox, GTLabel = s.X, s.GTBox, s.GTLabel
+        GTScore = s.get("GTScore")
         require_images(self.kind, "X", X)
         require_dtype(self.kind, "GTLabel", GTLabel, DType.INT32)
         if len(self.anchors) > 2 * MAX_ANCHORS or len(self.anchor_mask) > MAX_ANCHORS:
@@ -147,8 +147,8 @@ class Yolov3Loss(OpDef, op="yolov3_loss"):
         match = GTLabel.with_shape(GTBox.shape[:2])
         return {"Loss": X.with_shape(X.shape[:1]), "ObjectnessMask": mask, "GTMatchMask": match}
 
-    def infer_grad(self, X: TensorType) -> dict[str, TensorType]:
-        return {"X": X}
+    def infer_grad(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        return {"X": s.X}
 
     def numpy(
         self, X: Array, GTBox: Array, GTLabel: Array, GTScore: Array | None
@@ -226,40 +226,19 @@ class Yolov3Loss(OpDef, op="yolov3_loss"):
         less = min(1 / self.class_num, SMOOTHEST) if self.use_label_smooth else 0.0
         return Truth(boxes, labels, scores, SMALLEST, less)
 
-    def kernel(
-        self,
-        k: KernelBuilder,
-        X: DeviceOperand,
-        GTBox: DeviceOperand,
-        GTLabel: DeviceOperand,
-        GTScore: DeviceOperand | None,
-        Loss: DeviceOperand | None,
-        ObjectnessMask: DeviceOperand | None,
-        GTMatchMask: DeviceOperand | None,
-    ) -> None:
-        head, truth = self.head(X), self.truth(GTBox, GTLabel, GTScore)
-        match = GTMatchMask or k.scratch(GTLabel.shape, DType.INT32)
-        mask = ObjectnessMask or k.scratch(head.positions, X.type.dtype)
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        head, truth = self.head(s.X), self.truth(s.GTBox, s.GTLabel, s.get("GTScore"))
+        match = s.get("GTMatchMask") or k.scratch(s.GTLabel.shape, DType.INT32)
+        mask = s.get("ObjectnessMask") or k.scratch(head.positions, s.X.type.dtype)
         pairs = [(float(w), float(h)) for w, h in anchor_pairs(self.anchors)]
         yolov3_loss_kernels.matches(k, truth, pairs, self.anchor_mask, head.size, match)
         yolov3_loss_kernels.objectness(k, head, truth, match, self.ignore_thresh, mask)
-        if Loss is not None:
+        if (Loss := s.get("Loss")) is not None:
             yolov3_loss_kernels.losses(k, head, truth, match, mask, COUNTS, Loss)
 
-    def kernel_grad(
-        self,
-        k: KernelBuilder,
-        X: DeviceOperand,
-        GTBox: DeviceOperand,
-        GTLabel: DeviceOperand,
-        GTScore: DeviceOperand | None,
-        ObjectnessMask: DeviceOperand,
-        GTMatchMask: DeviceOperand,
-        d_Loss: DeviceOperand,
-        d_X: DeviceOperand,
-    ) -> None:
-        head, truth = self.head(X), self.truth(GTBox, GTLabel, GTScore)
-        operands = (GTMatchMask, ObjectnessMask, COUNTS, d_Loss, d_X)
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        head, truth = self.head(s.X), self.truth(s.GTBox, s.GTLabel, s.get("GTScore"))
+        operands = (s.GTMatchMask, s.ObjectnessMask, COUNTS, s.d_Loss, s.d_X)
         yolov3_loss_kernels.gradient(k, head, truth, *operands)
 
 

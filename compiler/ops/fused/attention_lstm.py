@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from compiler.ir.opdef import OpDef, attr, reads, reads_lod, writes
+from compiler.ir.opdef import OpDef, Slots, attr, reads, reads_lod, writes
 from compiler.ir.opdef.composite import Composite, CompositeSteps
 from compiler.ir.types import Array, TensorType
 from compiler.ops.sequence.offsets import count_of, require_one_level, require_rank, run_rows
@@ -120,34 +120,30 @@ class AttentionLstmSteps(AttentionLstmBase, op="attention_lstm_steps"):
 
     no_kernel_reason = "its attention over the sequence is sequential"
 
-    def infer(
-        self,
-        X: TensorType,
-        X_lod: list[TensorType],
-        C0: TensorType,
-        H0: TensorType | None,
-        AttentionWeight: TensorType,
-        AttentionBias: TensorType | None,
-        AttentionScalar: TensorType | None,
-        AttentionScalarBias: TensorType | None,
-        LSTMWeight: TensorType,
-        LSTMBias: TensorType,
-    ) -> dict[str, TensorType]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        X, C0 = s.X, s.C0
+        X_lod = s.all("X_lod")
         kind = "attention_lstm"
         require_one_level(kind, "X", X_lod)
         require_rank(kind, "X", X, 2)
         require_rank(kind, "C0", C0, 2)
-        require_same_dtype(kind, X=X, C0=C0, LSTMWeight=LSTMWeight)
+        require_same_dtype(kind, X=X, C0=C0, LSTMWeight=s.LSTMWeight)
         inner, width = X.shape[1], C0.shape[1]
         require_shape(kind, "C0", C0, count_of(X_lod[0]), width)
-        require_shape(kind, "AttentionWeight", AttentionWeight, inner + width, 1)
-        require_shape(kind, "LSTMWeight", LSTMWeight, inner + width, 4 * width)
-        require_shape(kind, "LSTMBias", LSTMBias, 1, 4 * width)
-        singles = {"AttentionBias": AttentionBias, "AttentionScalar": AttentionScalar}
-        for slot, tensor_type in {**singles, "AttentionScalarBias": AttentionScalarBias}.items():
+        require_shape(kind, "AttentionWeight", s.AttentionWeight, inner + width, 1)
+        require_shape(kind, "LSTMWeight", s.LSTMWeight, inner + width, 4 * width)
+        require_shape(kind, "LSTMBias", s.LSTMBias, 1, 4 * width)
+        singles = {
+            "AttentionBias": s.get("AttentionBias"),
+            "AttentionScalar": s.get("AttentionScalar"),
+        }
+        for slot, tensor_type in {
+            **singles,
+            "AttentionScalarBias": s.get("AttentionScalarBias"),
+        }.items():
             if tensor_type is not None:
                 require_shape(kind, slot, tensor_type, 1, 1)
-        if H0 is not None:
+        if (H0 := s.get("H0")) is not None:
             require_shape(kind, "H0", H0, count_of(X_lod[0]), width)
         self.check_activations()
         hidden = X.with_shape((X.shape[0], width))

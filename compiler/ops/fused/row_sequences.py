@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from compiler.ir.opdef import OpDef, reads, writes, writes_lod
-from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand
+from compiler.ir.opdef import OpDef, Slots, reads, writes, writes_lod
+from compiler.ir.opdef.kernel_builder import KernelBuilder, KernelSlots
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.sequence.offsets import offsets_of
 from compiler.ops.shared_kernels import copy
@@ -25,8 +25,8 @@ class RowSequences(OpDef, op="row_sequences"):
     Out = writes(inplace="X")
     Out_lod = writes_lod("Out")
 
-    def infer(self, X: TensorType) -> dict[str, object]:
-        return {"Out": X, "Out_lod": [offsets_of(X.shape[0])]}
+    def infer(self, s: Slots[TensorType]) -> dict[str, object]:
+        return {"Out": s.X, "Out_lod": [offsets_of(s.X.shape[0])]}
 
     def numpy(self, X: Array) -> dict[str, object]:
         return {"Out": X, "Out_lod": [one_row_offsets(len(X))]}
@@ -34,11 +34,9 @@ class RowSequences(OpDef, op="row_sequences"):
     def grad(self, X: Shape, d_Out: Array) -> dict[str, Array]:
         return {"X": d_Out}
 
-    def kernel(
-        self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand, Out_lod: list[Operand]
-    ) -> None:
-        k.write_host(Out_lod[0], k.on_host(one_row_offsets, X.shape[0]))
-        copy(k, X, Out)
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        k.write_host(s.host.all("Out_lod")[0], k.on_host(one_row_offsets, s.X.shape[0]))
+        copy(k, s.X, s.Out)
 
-    def kernel_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
-        copy(k, d_Out, d_X)
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        copy(k, s.d_Out, s.d_X)

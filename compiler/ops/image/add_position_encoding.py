@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from compiler.errors import ShapeError
-from compiler.ir.opdef import Attr, OpDef, reads, reads_lod, required, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand
+from compiler.ir.opdef import Attr, OpDef, Slots, reads, reads_lod, required, writes
+from compiler.ir.opdef.kernel_builder import KernelBuilder, KernelSlots
 from compiler.ir.types import Array, TensorType
 from compiler.ops.sequence.sequence_kernels import rows_bounds
 
@@ -38,7 +38,8 @@ class AddPositionEncoding(OpDef, op="add_position_encoding"):
     alpha: Attr[float] = required(float)
     beta: Attr[float] = required(float)
 
-    def infer(self, X: TensorType) -> TensorType:
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        X = s.X
         odd = X.rank in (2, 3) and isinstance(X.shape[-1], int) and X.shape[-1] % 2
         if X.rank not in (2, 3) or not X.dtype.is_float or odd:
             expected = "expected [N, T, D] or sequences [total, D], D even"
@@ -56,13 +57,9 @@ class AddPositionEncoding(OpDef, op="add_position_encoding"):
     def grad(self, d_Out: Array) -> dict[str, Array]:
         return {"X": self.alpha * d_Out}
 
-    def kernel(
-        self,
-        k: KernelBuilder,
-        X: DeviceOperand,
-        X_lod: list[Operand] | None,
-        Out: DeviceOperand,
-    ) -> None:
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        X = s.X
+        X_lod = s.host.all("X_lod")
         in_rows = X.type.rank == 2 and X_lod
         bounds = rows_bounds(k, X_lod[-1], X.shape[0]) if in_rows and X_lod else None
         *batch, row, column = k.grid(*X.shape)
@@ -72,11 +69,11 @@ class AddPositionEncoding(OpDef, op="add_position_encoding"):
         angle = position / k.exp(power * math.log(10000.0))
         wave = k.where(column < half, k.sin(angle), k.cos(angle))
         at = (*batch, row, column)
-        k.store(Out, at, X[at] * self.alpha + wave * self.beta)
+        k.store(s.Out, at, X[at] * self.alpha + wave * self.beta)
 
-    def kernel_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
-        indices = k.grid(*d_X.shape)
-        k.store(d_X, indices, d_Out[indices] * self.alpha)
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        indices = k.grid(*s.d_X.shape)
+        k.store(s.d_X, indices, s.d_Out[indices] * self.alpha)
 
     def host_only(self, types: Mapping[str, Any]) -> str:
         named = "X" in types and not isinstance(types["X"].shape[-1], int)

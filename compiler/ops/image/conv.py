@@ -8,8 +8,14 @@ from typing import ClassVar
 
 from compiler.errors import ShapeError
 from compiler.ir.dims import Size, product
-from compiler.ir.opdef import OpDef, Types, attr, reads, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
+from compiler.ir.opdef import OpDef, Slots, Types, attr, reads, writes
+from compiler.ir.opdef.kernel_builder import (
+    DeviceOperand,
+    KernelBuilder,
+    KernelSlots,
+    Operand,
+    SourceBuilder,
+)
 from compiler.ir.opdef.layout_rules import Order, PermutedOp, Prepermuted
 from compiler.ir.opdef.size_comparison import is_no_multiple
 from compiler.ir.types import Array, Shape, TensorType
@@ -157,24 +163,14 @@ class Conv3d(Convolution, op="conv3d"):
     paddings = attr([0, 0, 0])
     dilations = attr([1, 1, 1])
 
-    def infer(self, Input: TensorType, Filter: TensorType) -> TensorType:
-        return self.output(Input, Filter)
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        return self.output(s.Input, s.Filter)
 
-    def kernel(
-        self, k: KernelBuilder, Input: DeviceOperand, Filter: DeviceOperand, Output: DeviceOperand
-    ) -> None:
-        convolve_kernel(k, self.geometry(Input, Filter), Input, Filter, Output)
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        convolve_kernel(k, self.geometry(s.Input, s.Filter), s.Input, s.Filter, s.Output)
 
-    def kernel_grad(
-        self,
-        k: KernelBuilder,
-        Input: DeviceOperand,
-        Filter: DeviceOperand,
-        d_Output: DeviceOperand,
-        d_Input: DeviceOperand | None,
-        d_Filter: DeviceOperand | None,
-    ) -> None:
-        self.gradients(k, Input, Filter, d_Output, d_Input, d_Filter)
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        self.gradients(k, s.Input, s.Filter, s.d_Output, s.get("d_Input"), s.get("d_Filter"))
 
     def numpy(self, Input: Array, Filter: Array) -> Array:
         images = view_channels_first(self.data_format, Input)
@@ -200,12 +196,13 @@ class Conv2d(Convolution, op="conv2d"):
     Bias = reads(optional=True)
     gaps = frozenset({"Input", "Output"})
 
-    def infer(self, Input: TensorType, Filter: TensorType, Bias: TensorType | None) -> TensorType:
-        if Bias is not None:
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        Filter = s.Filter
+        if (Bias := s.get("Bias")) is not None:
             first = filters_first(self.filter_format, Filter.shape)[:1]
             filters = Filter.with_shape(first)
             require_same_shape(self.kind, Bias=Bias, Filters=filters)
-        return self.output(Input, Filter)
+        return self.output(s.Input, Filter)
 
     def numpy(self, Input: Array, Filter: Array, Bias: Array | None) -> Array:
         images = view_channels_first(self.data_format, Input)
@@ -228,10 +225,8 @@ class Conv2d(Convolution, op="conv2d"):
         gradients = {"Input": to_layout(self.data_format, d_images), "Filter": d_filters}
         return gradients if Bias is None else {**gradients, "Bias": upstream.sum(axis=(0, 2, 3))}
 
-    def lower(
-        self, k: SourceBuilder, Input: Operand, Filter: Operand, Bias: Operand | None,
-        Output: Operand,
-    ) -> None:  # fmt: skip
+    def lower(self, k: SourceBuilder, s: Slots[Operand]) -> None:
+        Input, Filter, Output = s.Input, s.Filter, s.Output
         Filter = self.filters(k, Filter)
         g = self.products(Input, Filter)
         check_windows_at_bind(k, self.kind, (g.rows, g.columns))
@@ -244,21 +239,20 @@ class Conv2d(Convolution, op="conv2d"):
                 f"{self.nchw(k, Input)}, {Filter.view(g.filter_matrix)}, {self.nchw(k, Output)}"
             )
             self.lower_windows(k, g, operands)
-        if Bias is not None:
+        if (Bias := s.get("Bias")) is not None:
             bias = Bias.view(in_layout(self.data_format, (1, g.filters, 1, 1)))
             k.line(f"np.add({Output}, {bias}, out={Output})")
 
-    def lower_grad(
-        self, k: SourceBuilder, Input: Operand, Filter: Operand, d_Output: Operand,
-        d_Input: Operand | None, d_Filter: Operand | None, d_Bias: Operand | None,
-    ) -> None:  # fmt: skip
+    def lower_grad(self, k: SourceBuilder, s: Slots[Operand]) -> None:
+        Input, Filter = s.Input, s.Filter
+        d_Input, d_Filter, d_Bias = s.get("d_Input"), s.get("d_Filter"), s.get("d_Bias")
         Filter = self.filters(k, Filter)
-        g, upstream = self.products(Input, Filter), self.nchw(k, d_Output)
+        g, upstream = self.products(Input, Filter), self.nchw(k, s.d_Output)
         if d_Bias is not None:
             k.line(f"np.einsum('ncyx->c', {upstream}, out={d_Bias})")
         if self.is_product(g):
             wanted = (d_Input, d_Filter)
-            d_Input, d_Filter = self.lower_product_grad(k, g, Input, Filter, d_Output, *wanted)
+            d_Input, d_Filter = self.lower_product_grad(k, g, Input, Filter, s.d_Output, *wanted)
         if d_Input is None and d_Filter is None:
             return
         tiling = backward_tiling(g)
@@ -273,25 +267,15 @@ class Conv2d(Convolution, op="conv2d"):
             target = f"{Filter.view(g.filter_matrix)}, {self.nchw(k, d_Input)}, {work}, {position}"
             k.line(f"{k.function(image_gradient_tiles)}({upstream}, {target})")
 
-    def kernel(
-        self, k: KernelBuilder, Input: DeviceOperand, Filter: DeviceOperand,
-        Bias: DeviceOperand | None, Output: DeviceOperand,
-    ) -> None:  # fmt: skip
-        convolve_kernel(k, self.geometry(Input, Filter), Input, Filter, Output, Bias)
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        convolve_kernel(
+            k, self.geometry(s.Input, s.Filter), s.Input, s.Filter, s.Output, s.get("Bias")
+        )
 
-    def kernel_grad(
-        self,
-        k: KernelBuilder,
-        Input: DeviceOperand,
-        Filter: DeviceOperand,
-        d_Output: DeviceOperand,
-        d_Input: DeviceOperand | None,
-        d_Filter: DeviceOperand | None,
-        d_Bias: DeviceOperand | None,
-    ) -> None:
-        self.gradients(k, Input, Filter, d_Output, d_Input, d_Filter)
-        if d_Bias is not None:
-            channel_sums(k, self.data_format, d_Output, d_Bias)
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        self.gradients(k, s.Input, s.Filter, s.d_Output, s.get("d_Input"), s.get("d_Filter"))
+        if (d_Bias := s.get("d_Bias")) is not None:
+            channel_sums(k, self.data_format, s.d_Output, d_Bias)
 
     def lower_product_grad(
         self,

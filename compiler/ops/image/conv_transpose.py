@@ -11,8 +11,8 @@ from typing import Any, ClassVar, overload
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import Size, product
-from compiler.ir.opdef import OpDef, Types, attr, attr_list, reads, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
+from compiler.ir.opdef import OpDef, Slots, Types, attr, attr_list, reads, writes
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, KernelSlots
 from compiler.ir.opdef.layout_rules import Order, PermutedOp
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ir.windows import ConvGeometry, KnownWindow, Window
@@ -208,9 +208,9 @@ class Conv2dTranspose(ConvTranspose, op="conv2d_transpose"):
     Bias = reads(optional=True)
     is_test = attr(False)
 
-    def infer(self, Input: TensorType, Filter: TensorType, Bias: TensorType | None) -> TensorType:
-        result = self.output(Input, Filter)
-        if Bias is not None:
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        result = self.output(s.Input, s.Filter)
+        if (Bias := s.get("Bias")) is not None:
             filters = channels_first(self.data_format, result.shape)[1:2]
             require_same_shape(self.kind, Bias=Bias, Filters=Bias.with_shape(filters))
         return result
@@ -237,29 +237,20 @@ class Conv2dTranspose(ConvTranspose, op="conv2d_transpose"):
         gradients = {"Input": d_images, "Filter": d_filters}
         return gradients if Bias is None else {**gradients, "Bias": upstream.sum(axis=(0, 2, 3))}
 
-    def kernel(
-        self,
-        k: KernelBuilder,
-        Input: DeviceOperand,
-        Filter: DeviceOperand,
-        Bias: DeviceOperand | None,
-        Output: DeviceOperand,
-    ) -> None:
-        image_gradient(k, self.geometry(Input, Filter, Output), Input, Filter, Output, Bias)
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        image_gradient(
+            k,
+            self.geometry(s.Input, s.Filter, s.Output),
+            s.Input,
+            s.Filter,
+            s.Output,
+            s.get("Bias"),
+        )
 
-    def kernel_grad(
-        self,
-        k: KernelBuilder,
-        Input: DeviceOperand,
-        Filter: DeviceOperand,
-        d_Output: DeviceOperand,
-        d_Input: DeviceOperand | None,
-        d_Filter: DeviceOperand | None,
-        d_Bias: DeviceOperand | None,
-    ) -> None:
-        self.gradients(k, Input, Filter, d_Output, d_Input, d_Filter)
-        if d_Bias is not None:
-            channel_sums(k, self.data_format, d_Output, d_Bias)
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        self.gradients(k, s.Input, s.Filter, s.d_Output, s.get("d_Input"), s.get("d_Filter"))
+        if (d_Bias := s.get("d_Bias")) is not None:
+            channel_sums(k, self.data_format, s.d_Output, d_Bias)
 
 
 class DepthwiseConv2dTranspose(Conv2dTranspose, op="depthwise_conv2d_transpose"):
@@ -274,24 +265,14 @@ class Conv3dTranspose(ConvTranspose, op="conv3d_transpose"):
     paddings = attr([0, 0, 0])
     dilations = attr([1, 1, 1])
 
-    def infer(self, Input: TensorType, Filter: TensorType) -> TensorType:
-        return self.output(Input, Filter)
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        return self.output(s.Input, s.Filter)
 
-    def kernel(
-        self, k: KernelBuilder, Input: DeviceOperand, Filter: DeviceOperand, Output: DeviceOperand
-    ) -> None:
-        image_gradient(k, self.geometry(Input, Filter, Output), Input, Filter, Output)
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        image_gradient(k, self.geometry(s.Input, s.Filter, s.Output), s.Input, s.Filter, s.Output)
 
-    def kernel_grad(
-        self,
-        k: KernelBuilder,
-        Input: DeviceOperand,
-        Filter: DeviceOperand,
-        d_Output: DeviceOperand,
-        d_Input: DeviceOperand | None,
-        d_Filter: DeviceOperand | None,
-    ) -> None:
-        self.gradients(k, Input, Filter, d_Output, d_Input, d_Filter)
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        self.gradients(k, s.Input, s.Filter, s.d_Output, s.get("d_Input"), s.get("d_Filter"))
 
     def numpy(self, Input: Array, Filter: Array) -> Array:
         images = view_channels_first(self.data_format, Input)

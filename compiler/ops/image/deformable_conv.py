@@ -11,8 +11,8 @@ import numpy as np
 
 from compiler.errors import ShapeError
 from compiler.ir.dims import Size
-from compiler.ir.opdef import OpDef, attr, reads, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
+from compiler.ir.opdef import OpDef, Slots, attr, reads, writes
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, KernelSlots
 from compiler.ir.opdef.size_comparison import is_no_multiple
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ir.windows import ConvGeometry
@@ -182,10 +182,8 @@ class DeformableConv(DeformableConvolution, op="deformable_conv"):
 
     Mask = reads()
 
-    def infer(
-        self, Input: TensorType, Offset: TensorType, Mask: TensorType, Filter: TensorType
-    ) -> TensorType:
-        return self.output(Input, Filter, Offset=Offset, Mask=Mask)
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        return self.output(s.Input, s.Filter, Offset=s.Offset, Mask=s.Mask)
 
     def numpy(self, Input: Array, Offset: Array, Mask: Array, Filter: Array) -> Array:
         sliding = (self.strides, self.paddings, self.dilations, "EXPLICIT")
@@ -200,40 +198,26 @@ class DeformableConv(DeformableConvolution, op="deformable_conv"):
         operands, parts = (Input, Offset, Mask, Filter, d_Output), self.deformable_groups
         return deformable_gradient(*operands, windows, parts)
 
-    def kernel(
-        self,
-        k: KernelBuilder,
-        Input: DeviceOperand,
-        Offset: DeviceOperand,
-        Mask: DeviceOperand,
-        Filter: DeviceOperand,
-        Output: DeviceOperand,
-    ) -> None:
-        d = self.deformed(Input, Offset, Mask, Filter.shape)
-        deformable_conv_kernels.forward(k, d, Filter, Output)
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        d = self.deformed(s.Input, s.Offset, s.Mask, s.Filter.shape)
+        deformable_conv_kernels.forward(k, d, s.Filter, s.Output)
 
-    def kernel_grad(
-        self,
-        k: KernelBuilder,
-        Input: DeviceOperand,
-        Offset: DeviceOperand,
-        Mask: DeviceOperand,
-        Filter: DeviceOperand,
-        d_Output: DeviceOperand,
-        d_Input: DeviceOperand | None,
-        d_Offset: DeviceOperand | None,
-        d_Mask: DeviceOperand | None,
-        d_Filter: DeviceOperand | None,
-    ) -> None:
-        d = self.deformed(Input, Offset, Mask, Filter.shape)
-        gradients(k, d, Filter, d_Output, (d_Input, d_Offset, d_Mask, d_Filter))
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        d = self.deformed(s.Input, s.Offset, s.Mask, s.Filter.shape)
+        gradients(
+            k,
+            d,
+            s.Filter,
+            s.d_Output,
+            (s.get("d_Input"), s.get("d_Offset"), s.get("d_Mask"), s.get("d_Filter")),
+        )
 
 
 class DeformableConvV1(DeformableConvolution, op="deformable_conv_v1"):
     """Deformable convolution without a mask."""
 
-    def infer(self, Input: TensorType, Offset: TensorType, Filter: TensorType) -> TensorType:
-        return self.output(Input, Filter, Offset=Offset)
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        return self.output(s.Input, s.Filter, Offset=s.Offset)
 
     def numpy(self, Input: Array, Offset: Array, Filter: Array) -> Array:
         sliding = (self.strides, self.paddings, self.dilations, "EXPLICIT")
@@ -247,27 +231,16 @@ class DeformableConvV1(DeformableConvolution, op="deformable_conv_v1"):
         all_gradients = deformable_gradient(*operands, windows, parts)
         return {slot: all_gradients[slot] for slot in ("Input", "Offset", "Filter")}
 
-    def kernel(
-        self,
-        k: KernelBuilder,
-        Input: DeviceOperand,
-        Offset: DeviceOperand,
-        Filter: DeviceOperand,
-        Output: DeviceOperand,
-    ) -> None:
-        d = self.deformed(Input, Offset, None, Filter.shape)
-        deformable_conv_kernels.forward(k, d, Filter, Output)
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        d = self.deformed(s.Input, s.Offset, None, s.Filter.shape)
+        deformable_conv_kernels.forward(k, d, s.Filter, s.Output)
 
-    def kernel_grad(
-        self,
-        k: KernelBuilder,
-        Input: DeviceOperand,
-        Offset: DeviceOperand,
-        Filter: DeviceOperand,
-        d_Output: DeviceOperand,
-        d_Input: DeviceOperand | None,
-        d_Offset: DeviceOperand | None,
-        d_Filter: DeviceOperand | None,
-    ) -> None:
-        d = self.deformed(Input, Offset, None, Filter.shape)
-        gradients(k, d, Filter, d_Output, (d_Input, d_Offset, None, d_Filter))
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        d = self.deformed(s.Input, s.Offset, None, s.Filter.shape)
+        gradients(
+            k,
+            d,
+            s.Filter,
+            s.d_Output,
+            (s.get("d_Input"), s.get("d_Offset"), None, s.get("d_Filter")),
+        )

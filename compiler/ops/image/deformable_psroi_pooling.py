@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from compiler.errors import ShapeError
-from compiler.ir.opdef import Attr, OpDef, reads, reads_lod, required, required_list, writes
+from compiler.ir.opdef import Attr, OpDef, Slots, reads, reads_lod, required, required_list, writes
 from compiler.ir.opdef.attribute_bounds import at_least, between
-from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, KernelSlots, Operand
 from compiler.ir.opdef.size_comparison import is_no_multiple
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.image import deformable_psroi_pooling_kernels
@@ -81,24 +81,19 @@ class DeformablePsroiPooling(OpDef, op="deformable_psroi_pooling"):
     sample_per_part: Attr[int] = required(int, between(0, MAX_SAMPLES))
     trans_std: Attr[float] = required(float, between(-1e6, 1e6))
 
-    def infer(
-        self,
-        Input: TensorType,
-        ROIs: TensorType,
-        ROIs_lod: list[TensorType] | None,
-        Trans: TensorType,
-    ) -> dict[str, TensorType]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        Input, ROIs = s.Input, s.ROIs
         require_images(self.kind, "Input", Input)
-        require_count(self.kind, "Input", Input, images_of(None, ROIs_lod))
+        require_count(self.kind, "Input", Input, images_of(None, s.all("ROIs_lod")))
         require_pixels(self.kind, "Input", Input)
         if ROIs.rank != 2 or differ(ROIs.shape[1], 4):
             raise ShapeError(f"{self.kind}: ROIs is {ROIs}, expected boxes [R, 4]")
         wanted = self.output_dim * self.group_size[0] * self.group_size[1]
         if differ(Input.shape[1], wanted):
             raise ShapeError(f"{self.kind}: Input is {Input}, expected {wanted} channels")
-        require_images(self.kind, "Trans", Trans)
+        require_images(self.kind, "Trans", s.Trans)
         if not self.no_trans:
-            self.check_parts(ROIs, Trans)
+            self.check_parts(ROIs, s.Trans)
         cells = (self.pooled_height, self.pooled_width)
         result = Input.with_shape((ROIs.shape[0], self.output_dim, *cells))
         return {"TopCount": result, "Output": result}
@@ -116,8 +111,8 @@ class DeformablePsroiPooling(OpDef, op="deformable_psroi_pooling"):
                 f"which divide output_dim={self.output_dim}"
             )
 
-    def infer_grad(self, Input: TensorType, Trans: TensorType) -> dict[str, TensorType]:
-        return {"Input": Input, "Trans": Trans}
+    def infer_grad(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        return {"Input": s.Input, "Trans": s.Trans}
 
     def numpy(
         self, Input: Array, ROIs: Array, ROIs_lod: list[Array] | None, Trans: Array
@@ -185,7 +180,7 @@ class DeformablePsroiPooling(OpDef, op="deformable_psroi_pooling"):
         k: KernelBuilder,
         Input: Shape,
         ROIs: DeviceOperand,
-        ROIs_lod: list[Operand] | None,
+        ROIs_lod: list[Operand],
         Trans: DeviceOperand,
     ) -> PartSampling:
         """Return the sampling parameters of the device kernels."""
@@ -200,37 +195,19 @@ class DeformablePsroiPooling(OpDef, op="deformable_psroi_pooling"):
         one = types.get("ROIs_lod") or types["Input"].shape[0] == 1
         return "" if one else "no LoD or offsets assign the boxes to images"
 
-    def kernel(
-        self,
-        k: KernelBuilder,
-        Input: DeviceOperand,
-        ROIs: DeviceOperand,
-        ROIs_lod: list[Operand] | None,
-        Trans: DeviceOperand,
-        TopCount: DeviceOperand | None,
-        Output: DeviceOperand | None,
-    ) -> None:
-        p = self.parts(k, Input.shape, ROIs, ROIs_lod, Trans)
-        deformable_psroi_pooling_kernels.pooled(k, p, Input, self.output_dim, Output, TopCount)
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        p = self.parts(k, s.Input.shape, s.ROIs, s.host.all("ROIs_lod"), s.Trans)
+        deformable_psroi_pooling_kernels.pooled(
+            k, p, s.Input, self.output_dim, s.get("Output"), s.get("TopCount")
+        )
 
-    def kernel_grad(
-        self,
-        k: KernelBuilder,
-        Input: DeviceOperand,
-        ROIs: DeviceOperand,
-        ROIs_lod: list[Operand] | None,
-        Trans: DeviceOperand,
-        TopCount: DeviceOperand,
-        d_Output: DeviceOperand,
-        d_Input: DeviceOperand | None,
-        d_Trans: DeviceOperand | None,
-    ) -> None:
-        p = self.parts(k, Input.shape, ROIs, ROIs_lod, Trans)
-        if d_Input is not None:
-            deformable_psroi_pooling_kernels.image_gradient(k, p, TopCount, d_Output, d_Input)
-        if d_Trans is not None:
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        p = self.parts(k, s.Input.shape, s.ROIs, s.host.all("ROIs_lod"), s.Trans)
+        if (d_Input := s.get("d_Input")) is not None:
+            deformable_psroi_pooling_kernels.image_gradient(k, p, s.TopCount, s.d_Output, d_Input)
+        if (d_Trans := s.get("d_Trans")) is not None:
             deformable_psroi_pooling_kernels.offset_gradient(
-                k, p, Input, TopCount, d_Output, d_Trans
+                k, p, s.Input, s.TopCount, s.d_Output, d_Trans
             )
 
 

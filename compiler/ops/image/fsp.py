@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from compiler.errors import ShapeError
 from compiler.ir.dims import product
-from compiler.ir.opdef import OpDef, reads, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
+from compiler.ir.opdef import OpDef, Slots, reads, writes
+from compiler.ir.opdef.kernel_builder import KernelBuilder, KernelSlots
 from compiler.ir.types import Array, TensorType
 from compiler.ops.image.layouts import flat_image_shape, require_images
 from compiler.ops.type_checks import differ, require_same_dtype, shown
@@ -21,7 +21,8 @@ class Fsp(OpDef, op="fsp"):
     Y = reads()
     Out = writes()
 
-    def infer(self, X: TensorType, Y: TensorType) -> TensorType:
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        X, Y = s.X, s.Y
         require_images(self.kind, "X", X)
         require_images(self.kind, "Y", Y)
         require_same_dtype(self.kind, X=X, Y=Y)
@@ -40,27 +41,20 @@ class Fsp(OpDef, op="fsp"):
         share = d_Out / x.dtype.type(x.shape[2])
         return {"X": (share @ y).reshape(X.shape), "Y": (share.mT @ x).reshape(Y.shape)}
 
-    def kernel(
-        self, k: KernelBuilder, X: DeviceOperand, Y: DeviceOperand, Out: DeviceOperand
-    ) -> None:
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        X = s.X
         x, y, positions = (
-            *(operand.reshaped(flat_image_shape(operand.shape)) for operand in (X, Y)),
+            *(operand.reshaped(flat_image_shape(operand.shape)) for operand in (X, s.Y)),
             X.shape[2:],
         )
-        (n,), i, j, left, right = k.tiles(Out.shape[:1], X.shape[1], Y.shape[1], product(positions))
+        (n,), i, j, left, right = k.tiles(
+            s.Out.shape[:1], X.shape[1], s.Y.shape[1], product(positions)
+        )
         share = k.astype(k.size(product(positions)), X.type.dtype)
-        k.store(Out, (n, i, j), k.contract(x[n, i, left], y[n, j, right]) / share)
+        k.store(s.Out, (n, i, j), k.contract(x[n, i, left], y[n, j, right]) / share)
 
-    def kernel_grad(
-        self,
-        k: KernelBuilder,
-        X: DeviceOperand,
-        Y: DeviceOperand,
-        d_Out: DeviceOperand,
-        d_X: DeviceOperand | None,
-        d_Y: DeviceOperand | None,
-    ) -> None:
-        for other, result, is_transposed in ((Y, d_X, False), (X, d_Y, True)):
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        for other, result, is_transposed in ((s.Y, s.get("d_X"), False), (s.X, s.get("d_Y"), True)):
             if result is None:
                 continue
             table, rest = (
@@ -68,7 +62,7 @@ class Fsp(OpDef, op="fsp"):
                 other.reshaped(flat_image_shape(other.shape)),
             )
             (n,), c, p, left, right = k.tiles(table[:1], *table[1:], other.shape[1])
-            upstream = d_Out[n, left, c] if is_transposed else d_Out[n, c, left]
+            upstream = s.d_Out[n, left, c] if is_transposed else s.d_Out[n, c, left]
             share = k.astype(k.size(table[2]), result.type.dtype)
             k.store(
                 result.reshaped(table), (n, c, p), k.contract(upstream, rest[n, right, p]) / share

@@ -9,8 +9,8 @@ import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import UNKNOWN, Size, product
-from compiler.ir.opdef import OpDef, attr, attr_list, reads, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
+from compiler.ir.opdef import OpDef, Slots, attr, attr_list, reads, writes
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, KernelSlots, Number
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.image.layouts import require_images
 from compiler.ops.math.bilinear_sampling_kernels import Corner, corners, looked, moved
@@ -45,21 +45,21 @@ class AffineGrid(OpDef, op="affine_grid"):
     output_shape = attr_list(int)
     align_corners = attr(True)
 
-    def infer(self, Theta: TensorType, OutputShape: TensorType | None) -> TensorType:
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        Theta = s.Theta
         if Theta.rank != 3 or differ(Theta.shape[1], 2) or differ(Theta.shape[2], 3):
             raise ShapeError(f"affine_grid: Theta is {Theta}, expected maps [N, 2, 3]")
         sizes: list[Size] = [UNKNOWN, UNKNOWN]
-        if OutputShape is None:
+        if s.get("OutputShape") is None:
             if len(self.output_shape) != 4:
                 actual = f"affine_grid: output_shape is {self.output_shape}"
                 raise BadAttribute(actual, hint="expected [N, C, H, W]")
             sizes = [*self.output_shape[2:]]
         return Theta.with_shape((Theta.shape[0], *sizes, 2))
 
-    def infer_grad(
-        self, OutputShape: TensorType | None, d_Output: TensorType
-    ) -> dict[str, TensorType]:
-        if OutputShape is None:
+    def infer_grad(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        d_Output = s.d_Output
+        if s.get("OutputShape") is None:
             sizes = tuple(self.output_shape[2:])
             wanted = d_Output.with_shape((d_Output.shape[0], *sizes, 2))
             require_same_shape(self.kind + "_grad", d_Output=d_Output, grid=wanted)
@@ -76,22 +76,22 @@ class AffineGrid(OpDef, op="affine_grid"):
         base = even_grid(height, width, self.align_corners, d_Output.dtype)
         return {"Theta": d_Output.reshape(batch, height * width, 2).mT @ base}
 
-    def kernel(self, k: KernelBuilder, Theta: DeviceOperand, Output: DeviceOperand) -> None:
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        Theta, Output = s.Theta, s.Output
         n, y, x, axis = k.grid(*Output.shape)
         right, down = self.positions(k, y, x, Output.type.dtype)
         result = Theta[n, axis, 0] * right + Theta[n, axis, 1] * down + Theta[n, axis, 2]
         k.store(Output, (n, y, x, axis), result)
 
-    def kernel_grad(
-        self, k: KernelBuilder, d_Output: DeviceOperand, d_Theta: DeviceOperand
-    ) -> None:
-        n, axis, part = k.grid(*d_Theta.shape)
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        d_Output = s.d_Output
+        n, axis, part = k.grid(*s.d_Theta.shape)
         _, *sizes, _ = d_Output.shape
         r = k.loop(product(sizes))
         y, x = k.unravel(r, sizes)
         right, down = self.positions(k, y, x, d_Output.type.dtype)
         base = k.where(k.equal(part, 0), right, k.where(k.equal(part, 1), down, 1.0))
-        k.store(d_Theta, (n, axis, part), k.sum(d_Output[n, y, x, axis] * base, r))
+        k.store(s.d_Theta, (n, axis, part), k.sum(d_Output[n, y, x, axis] * base, r))
 
     def positions(
         self, k: KernelBuilder, y: Number, x: Number, dtype: DType
@@ -127,7 +127,8 @@ class GridSampler(OpDef, op="grid_sampler"):
     mode = attr("bilinear")
     padding_mode = attr("zeros")
 
-    def infer(self, X: TensorType, Grid: TensorType) -> TensorType:
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        X, Grid = s.X, s.Grid
         require_images(self.kind, "X", X)
         require_same_dtype(self.kind, X=X, Grid=Grid)
         if Grid.rank != 4 or differ(Grid.shape[3], 2) or differ(X.shape[0], Grid.shape[0]):
@@ -151,37 +152,28 @@ class GridSampler(OpDef, op="grid_sampler"):
         positions = np.stack([d_columns, d_rows], axis=-1) * steps
         return {"X": np.ascontiguousarray(np.moveaxis(d_images, -1, 1)), "Grid": positions}
 
-    def kernel(
-        self, k: KernelBuilder, X: DeviceOperand, Grid: DeviceOperand, Output: DeviceOperand
-    ) -> None:
-        n, c, i, j = k.grid(*Output.shape)
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        n, c, i, j = k.grid(*s.Output.shape)
         samples = looked(
-            self.corners(k, Grid, (n, i, j), X.shape[2:]),
-            lambda at: X.at(n, c, at.row, at.column, where=at.inside, other=0),
+            self.corners(k, s.Grid, (n, i, j), s.X.shape[2:]),
+            lambda at: s.X.at(n, c, at.row, at.column, where=at.inside, other=0),
         )
-        k.store(Output, (n, c, i, j), samples)
+        k.store(s.Output, (n, c, i, j), samples)
 
-    def kernel_grad(
-        self,
-        k: KernelBuilder,
-        X: DeviceOperand,
-        Grid: DeviceOperand,
-        d_Output: DeviceOperand,
-        d_X: DeviceOperand | None,
-        d_Grid: DeviceOperand | None,
-    ) -> None:
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        X, d_Output = s.X, s.d_Output
         sizes = X.shape[2:]
-        if d_X is not None:
+        if (d_X := s.get("d_X")) is not None:
             fill(k, d_X, 0)
             n, c, i, j = k.grid(*d_Output.shape)
-            for at in self.corners(k, Grid, (n, i, j), sizes):
+            for at in self.corners(k, s.Grid, (n, i, j), sizes):
                 share = d_Output[n, c, i, j] * at.share
                 k.add(d_X, (n, c, at.row, at.column), share, at.inside)
-        if d_Grid is not None:
+        if (d_Grid := s.get("d_Grid")) is not None:
             n, i, j = k.grid(*d_Grid.shape[:3])
             r = k.loop(X.shape[1])
             slopes = moved(
-                self.corners(k, Grid, (n, i, j), sizes),
+                self.corners(k, s.Grid, (n, i, j), sizes),
                 lambda at: X.at(n, r, at.row, at.column, where=at.inside, other=0),
             )
             less = 1 if self.align_corners else 0

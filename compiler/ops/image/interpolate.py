@@ -12,8 +12,8 @@ import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import UNKNOWN, Size
-from compiler.ir.opdef import OpDef, Types, attr, attr_list, reads, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
+from compiler.ir.opdef import OpDef, Slots, Types, attr, attr_list, reads, writes
+from compiler.ir.opdef.kernel_builder import KernelBuilder, KernelSlots
 from compiler.ir.opdef.layout_rules import Order, PermutedOp
 from compiler.ir.opdef.size_comparison import is_less
 from compiler.ir.types import Array, DType, Shape, TensorType
@@ -62,13 +62,9 @@ class Interpolation(OpDef):
     def permuted(self, types: Types, order: Order) -> PermutedOp | None:
         return permuted_layout("data_layout", self.data_layout, order, "X", "Out")
 
-    def infer(
-        self,
-        X: TensorType,
-        OutSize: TensorType | None,
-        SizeTensor: list[TensorType] | None,
-        Scale: TensorType | None,
-    ) -> TensorType:
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        X = s.X
+        SizeTensor = s.all("SizeTensor")
         axes = X.rank - 2
         self.require_method(X, axes)
         if self.align_mode not in (0, 1):
@@ -78,7 +74,7 @@ class Interpolation(OpDef):
         batch, channels, *sizes = channels_first(self.data_layout, X.shape)
         if any(is_less(size, 1) for size in sizes):
             raise ShapeError(f"{self.kind}: X is {X}, expected images of one element or more")
-        has_size_input = SizeTensor or OutSize is not None or Scale is not None
+        has_size_input = SizeTensor or s.get("OutSize") is not None or s.get("Scale") is not None
         output_sizes = [UNKNOWN] * axes if has_size_input else self.sizes(sizes)
         return X.with_shape(in_layout(self.data_layout, (batch, channels, *output_sizes)))
 
@@ -108,8 +104,8 @@ class Interpolation(OpDef):
             raise BadAttribute(f"{actual}, expected sizes of at least 1, or a scale")
         return [*requested]
 
-    def infer_grad(self, X: TensorType) -> dict[str, TensorType]:
-        return {"X": X}
+    def infer_grad(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        return {"X": s.X}
 
     def steps(self, axes: int) -> list[float]:
         """Return the scale of each axis from the attributes; empty if the sizes define it."""
@@ -124,13 +120,13 @@ class Interpolation(OpDef):
         steps, is_wide = self.steps(len(sizes)), X.dtype is DType.FP64
         return interpolate_kernels.axes_of(sizes, counts, method, steps, is_wide)
 
-    def kernel(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
-        axes = self.resampling(X.type, Out.type)
-        interpolate_kernels.resize(k, self.data_layout, axes, X, Out)
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        axes = self.resampling(s.X.type, s.Out.type)
+        interpolate_kernels.resize(k, self.data_layout, axes, s.X, s.Out)
 
-    def kernel_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
-        axes = self.resampling(d_X.type, d_Out.type)
-        interpolate_kernels.resize_gradient(k, self.data_layout, axes, d_Out, d_X)
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        axes = self.resampling(s.d_X.type, s.d_Out.type)
+        interpolate_kernels.resize_gradient(k, self.data_layout, axes, s.d_Out, s.d_X)
 
 
 def _scaled(size: Size, factor: float) -> Size:

@@ -8,10 +8,10 @@ from typing import ClassVar
 import numpy as np
 
 from compiler.errors import BadAttribute
-from compiler.ir.opdef import Attr, OpDef, attr, reads, required_list, writes
+from compiler.ir.opdef import Attr, OpDef, Slots, attr, reads, required_list, writes
 from compiler.ir.opdef.kernel_builder import (
-    DeviceOperand,
     KernelBuilder,
+    KernelSlots,
 )
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ir.windows import PoolGeometry, Window
@@ -85,7 +85,8 @@ class MaxPoolWithIndex(OpDef):
     global_pooling = attr(False)
     adaptive = attr(False)
 
-    def infer(self, X: TensorType) -> dict[str, TensorType]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        X = s.X
         require_images(self.kind, "X", X, self.image_axes + 2)
         axes = self.image_axes
         if len(self.ksize) != axes or (min(self.ksize) < 1 and not self.global_pooling):
@@ -95,8 +96,8 @@ class MaxPoolWithIndex(OpDef):
         out = X.with_shape((*X.shape[:2], *counts))
         return {"Out": out, "Mask": out.with_dtype(DType.INT32)}
 
-    def infer_grad(self, X: TensorType) -> dict[str, TensorType]:
-        return {"X": X}
+    def infer_grad(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        return {"X": s.X}
 
     def numpy(self, X: Array) -> dict[str, Array]:
         sliding = (self.ksize, self.strides, self.paddings, "EXPLICIT", False)
@@ -108,15 +109,11 @@ class MaxPoolWithIndex(OpDef):
     def grad(self, X: Shape, Mask: Array, d_Out: Array) -> dict[str, Array]:
         return {"X": add_at(d_Out, Mask, concrete_shape(X))}
 
-    def kernel(
-        self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand, Mask: DeviceOperand
-    ) -> None:
-        pool_kernels.largest(k, self.geometry(X.shape), X, Out, Mask)
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        pool_kernels.largest(k, self.geometry(s.X.shape), s.X, s.Out, s.Mask)
 
-    def kernel_grad(
-        self, k: KernelBuilder, Mask: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
-    ) -> None:
-        pool_kernels.largest_gradient(k, self.geometry(d_X.shape), Mask, d_Out, d_X)
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        pool_kernels.largest_gradient(k, self.geometry(s.d_X.shape), s.Mask, s.d_Out, s.d_X)
 
     def geometry(self, X: Shape) -> PoolGeometry:
         """Return the windows of images of this shape."""

@@ -9,9 +9,9 @@ import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import Size
-from compiler.ir.opdef import Attr, OpDef, attr, reads, required, writes
+from compiler.ir.opdef import Attr, OpDef, Slots, attr, reads, required, writes
 from compiler.ir.opdef.attribute_bounds import WIDE
-from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, KernelSlots, Number
 from compiler.ir.opdef.size_comparison import is_no_multiple
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.image.layouts import (
@@ -42,7 +42,8 @@ class PixelShuffle(OpDef, op="pixel_shuffle"):
     upscale_factor = attr(1)
     data_format = attr("NCHW")
 
-    def infer(self, X: TensorType) -> TensorType:
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        X = s.X
         require_images(self.kind, "X", X)
         times = self.upscale_factor
         batch, channels, height, width = channels_first(self.data_format, X.shape)
@@ -50,7 +51,8 @@ class PixelShuffle(OpDef, op="pixel_shuffle"):
         shape = (batch, channels // (times * times), height * times, width * times)
         return X.with_shape(in_layout(self.data_format, shape))
 
-    def infer_grad(self, d_Out: TensorType) -> dict[str, TensorType]:
+    def infer_grad(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        d_Out = s.d_Out
         require_images(f"{self.kind}_grad", "Out@GRAD", d_Out)
         times = self.upscale_factor
         batch, channels, height, width = channels_first(self.data_format, d_Out.shape)
@@ -79,11 +81,11 @@ class PixelShuffle(OpDef, op="pixel_shuffle"):
         )
         return {"X": to_layout(self.data_format, result)}
 
-    def kernel(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
-        self.copy_elements(k, X, Out, True)
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        self.copy_elements(k, s.X, s.Out, True)
 
-    def kernel_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
-        self.copy_elements(k, d_X, d_Out, False)
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        self.copy_elements(k, s.d_X, s.d_Out, False)
 
     def copy_elements(
         self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand, forth: bool
@@ -115,7 +117,8 @@ class ShuffleChannel(OpDef, op="shuffle_channel"):
     Out = writes()
     group = attr(1)
 
-    def infer(self, X: TensorType) -> TensorType:
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        X = s.X
         require_images(self.kind, "X", X)
         require_divisible(self.kind, X, "channels", X.shape[1], self.group)
         return X
@@ -126,14 +129,15 @@ class ShuffleChannel(OpDef, op="shuffle_channel"):
     def grad(self, d_Out: Array) -> dict[str, Array]:
         return {"X": shuffled_channels(d_Out, self.group)}
 
-    def kernel(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        X = s.X
         n, c, y, x = indices = k.grid(*X.shape)
         rows = k.size(X.shape[1] // self.group)
         source = k.mod(c, self.group) * rows + k.div(c, self.group)
-        k.store(Out, indices, X[n, source, y, x])
+        k.store(s.Out, indices, X[n, source, y, x])
 
-    def kernel_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
-        self.kernel(k, d_Out, d_X)
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        self.kernel(k, KernelSlots.of(self.kind, X=s.d_Out, Out=s.d_X))
 
 
 def shuffled_channels(X: Array, group: int) -> Array:
@@ -155,7 +159,8 @@ class SpaceToDepth(OpDef, op="space_to_depth"):
     Out = writes()
     blocksize: Attr[int] = required(int, WIDE)
 
-    def infer(self, X: TensorType) -> TensorType:
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        X = s.X
         require_images(self.kind, "X", X)
         times, (batch, channels, height, width) = self.blocksize, X.shape
         require_divisible(self.kind, X, "rows", height, times)
@@ -164,8 +169,8 @@ class SpaceToDepth(OpDef, op="space_to_depth"):
         result = (batch, channels * times * times, height // times, width // times)
         return X.with_shape(result)
 
-    def infer_grad(self, X: TensorType) -> dict[str, TensorType]:
-        return {"X": X}
+    def infer_grad(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        return {"X": s.X}
 
     def numpy(self, X: Array) -> Array:
         times, (batch, channels, height, width) = self.blocksize, X.shape
@@ -180,13 +185,15 @@ class SpaceToDepth(OpDef, op="space_to_depth"):
         result = np.ascontiguousarray(parts.transpose(0, 3, 5, 1, 2, 4))
         return {"X": result.reshape(batch, channels // (times * times), height, width)}
 
-    def kernel(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        X = s.X
         parts, indices = self.parts(X.shape), k.grid(*X.shape)
-        k.store(Out.reshaped(parts), self.target_index(k, X.shape, indices), X[indices])
+        k.store(s.Out.reshaped(parts), self.target_index(k, X.shape, indices), X[indices])
 
-    def kernel_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        d_X = s.d_X
         parts, indices = self.parts(d_X.shape), k.grid(*d_X.shape)
-        k.store(d_X, indices, d_Out.reshaped(parts)[self.target_index(k, d_X.shape, indices)])
+        k.store(d_X, indices, s.d_Out.reshaped(parts)[self.target_index(k, d_X.shape, indices)])
 
     def parts(self, X: Shape) -> Shape:
         """Return the shape of the rearranged X: [N, C/b², H, b, W, b]."""

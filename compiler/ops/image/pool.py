@@ -13,8 +13,23 @@ import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import Size, product
-from compiler.ir.opdef import Attr, OpDef, Types, attr, reads, required, required_list, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
+from compiler.ir.opdef import (
+    Attr,
+    OpDef,
+    Slots,
+    Types,
+    attr,
+    reads,
+    required,
+    required_list,
+    writes,
+)
+from compiler.ir.opdef.kernel_builder import (
+    KernelBuilder,
+    KernelSlots,
+    Operand,
+    SourceBuilder,
+)
 from compiler.ir.opdef.layout_rules import Order, PermutedOp
 from compiler.ir.opdef.size_comparison import is_less
 from compiler.ir.types import Array, DType, Shape, TensorType
@@ -71,7 +86,8 @@ class Pooling(OpDef):
     padding_algorithm = attr("EXPLICIT")
     data_format = attr("NCHW")
 
-    def infer(self, X: TensorType) -> TensorType:
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        X = s.X
         require_images(self.kind, "X", X, self.image_axes + 2)
         if self.pooling_type not in ("max", "avg"):
             actual = f"{self.kind}: pooling_type is {self.pooling_type!r}"
@@ -143,7 +159,8 @@ class Pooling(OpDef):
         fixed = not (self.exclusive or self.adaptive or self.global_pooling)
         return math.prod(self.ksize) if fixed else 0
 
-    def lower(self, k: SourceBuilder, X: Operand, Out: Operand) -> None:
+    def lower(self, k: SourceBuilder, s: Slots[Operand]) -> None:
+        X, Out = s.X, s.Out
         windows = self.windows(X.shape)
         check_windows_at_bind(k, self.kind, windows)
         images, outputs = self.nchw(k, X), self.nchw(k, Out)
@@ -159,9 +176,9 @@ class Pooling(OpDef):
             taps, share = self.taps(k, windows, [X], [Out]), self.share(k, windows, X)
             k.line(f"{k.function(pool_sum)}({taps}, {outputs}, {share})")
 
-    def lower_grad(
-        self, k: SourceBuilder, X: Operand, Out: Operand, d_Out: Operand, d_X: Operand | None
-    ) -> None:
+    def lower_grad(self, k: SourceBuilder, s: Slots[Operand]) -> None:
+        X, Out, d_Out = s.X, s.Out, s.d_Out
+        d_X = s.get("d_X")
         if d_X is None:
             return
         windows = self.windows(X.shape)
@@ -179,7 +196,8 @@ class Pooling(OpDef):
             upstream = f"{self.nchw(k, d_Out)}, {share}, {self.nchw(k, part)}"
             k.line(f"{k.function(pool_sum_gradient)}({taps}, {upstream}, {d_X})")
 
-    def kernel(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        X, Out = s.X, s.Out
         p = PoolGeometry(self.data_format, self.windows(X.shape), self.divisor)
         if self.largest:
             if not k.max_pooling(p, X, Out):
@@ -187,17 +205,11 @@ class Pooling(OpDef):
         elif not k.mean_pooling(p, X, Out):
             pool_kernels.means(k, p, X, Out)
 
-    def kernel_grad(
-        self,
-        k: KernelBuilder,
-        X: DeviceOperand,
-        Out: DeviceOperand,
-        d_Out: DeviceOperand,
-        d_X: DeviceOperand,
-    ) -> None:
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        X, d_Out, d_X = s.X, s.d_Out, s.d_X
         p = PoolGeometry(self.data_format, self.windows(X.shape), self.divisor)
         if self.largest:
-            if not k.max_pooling_gradient(p, X, Out, d_Out, d_X):
+            if not k.max_pooling_gradient(p, X, s.Out, d_Out, d_X):
                 positions = k.scratch(d_Out.shape, DType.INT32)
                 pool_kernels.largest(k, p, X, None, positions)
                 pool_kernels.largest_gradient(k, p, positions, d_Out, d_X)

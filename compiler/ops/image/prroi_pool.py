@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from compiler.ir.opdef import reads
+from compiler.ir.opdef import Slots, reads
 from compiler.ir.opdef.kernel_builder import (
-    DeviceOperand,
     KernelBuilder,
+    KernelSlots,
     Operand,
     SourceBuilder,
 )
@@ -32,15 +32,10 @@ class PrroiPool(RegionPooling, op="prroi_pool"):
     ROIs = reads()
     BatchRoINums = reads(optional=True, no_grad=True, on_host=True)
 
-    def infer(
-        self,
-        X: TensorType,
-        ROIs: TensorType,
-        BatchRoINums: TensorType | None,
-        ROIs_lod: list[TensorType] | None,
-    ) -> TensorType:
-        images = images_of(None, ROIs_lod) if BatchRoINums is None else BatchRoINums.numel
-        return self.pooled(X, ROIs, X.shape[1], images)
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        BatchRoINums = s.get("BatchRoINums")
+        images = images_of(None, s.all("ROIs_lod")) if BatchRoINums is None else BatchRoINums.numel
+        return self.pooled(s.X, s.ROIs, s.X.shape[1], images)
 
     def numpy(
         self, X: Array, ROIs: Array, BatchRoINums: Array | None, ROIs_lod: list[Array] | None
@@ -88,44 +83,27 @@ class PrroiPool(RegionPooling, op="prroi_pool"):
             d_rois[number] = np.array(box) * self.spatial_scale
         return {"X": d_x, "ROIs": d_rois}
 
-    def check_values(
-        self, k: SourceBuilder, X: Operand, ROIs: Operand, BatchRoINums: Operand | None
-    ) -> None:
+    def check_values(self, k: SourceBuilder, s: Slots[Operand]) -> None:
+        X, ROIs = s.X, s.ROIs
+        BatchRoINums = s.get("BatchRoINums")
         if BatchRoINums is not None:
             starts = f"{k.function(offsets_of_counts)}({BatchRoINums})"
             k.line(f"{k.function(image_indices)}({ROIs.shape[0]}, {X.shape[0]}, {starts}, None)")
 
-    def kernel(
-        self,
-        k: KernelBuilder,
-        X: DeviceOperand,
-        ROIs: DeviceOperand,
-        BatchRoINums: Operand | None,
-        ROIs_lod: list[Operand] | None,
-        Out: DeviceOperand,
-    ) -> None:
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        BatchRoINums = s.host.get("BatchRoINums")
         starts = BatchRoINums and k.on_host(offsets_of_counts, BatchRoINums)
-        boxes = self.boxes(k, X.shape, ROIs, starts, innermost_offsets(ROIs_lod))
-        prroi_pool_kernels.integrals(k, boxes, X, Out)
+        boxes = self.boxes(k, s.X.shape, s.ROIs, starts, innermost_offsets(s.host.all("ROIs_lod")))
+        prroi_pool_kernels.integrals(k, boxes, s.X, s.Out)
 
-    def kernel_grad(
-        self,
-        k: KernelBuilder,
-        X: DeviceOperand,
-        ROIs: DeviceOperand,
-        BatchRoINums: Operand | None,
-        ROIs_lod: list[Operand] | None,
-        Out: DeviceOperand,
-        d_Out: DeviceOperand,
-        d_X: DeviceOperand | None,
-        d_ROIs: DeviceOperand | None,
-    ) -> None:
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        BatchRoINums = s.host.get("BatchRoINums")
         starts = BatchRoINums and k.on_host(offsets_of_counts, BatchRoINums)
-        boxes = self.boxes(k, X.shape, ROIs, starts, innermost_offsets(ROIs_lod))
-        if d_X is not None:
-            prroi_pool_kernels.input_gradient(k, boxes, d_Out, d_X)
-        if d_ROIs is not None:
-            prroi_pool_kernels.box_gradient(k, boxes, X, Out, d_Out, d_ROIs)
+        boxes = self.boxes(k, s.X.shape, s.ROIs, starts, innermost_offsets(s.host.all("ROIs_lod")))
+        if (d_X := s.get("d_X")) is not None:
+            prroi_pool_kernels.input_gradient(k, boxes, s.d_Out, d_X)
+        if (d_ROIs := s.get("d_ROIs")) is not None:
+            prroi_pool_kernels.box_gradient(k, boxes, s.X, s.Out, s.d_Out, d_ROIs)
 
 
 def offsets_of_counts(counts: Array | None) -> Array | None:

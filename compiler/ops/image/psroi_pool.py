@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from compiler.errors import ShapeError
-from compiler.ir.opdef import Attr, required
-from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand
+from compiler.ir.opdef import Attr, Slots, required
+from compiler.ir.opdef.kernel_builder import KernelBuilder, KernelSlots
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.image import roi_pool_kernels
 from compiler.ops.image.layouts import concrete_shape
@@ -48,10 +48,9 @@ class PsroiPool(RegionPooling, op="psroi_pool"):
 
     output_channels: Attr[int] = required(int)
 
-    def infer(
-        self, X: TensorType, ROIs: TensorType, ROIs_lod: list[TensorType] | None
-    ) -> TensorType:
-        result = self.pooled(X, ROIs, self.output_channels, images_of(None, ROIs_lod))
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        X = s.X
+        result = self.pooled(X, s.ROIs, self.output_channels, images_of(None, s.all("ROIs_lod")))
         expected = self.output_channels * self.pooled_height * self.pooled_width
         if differ(X.shape[1], expected):
             raise ShapeError(f"psroi_pool: X is {X}, expected {expected} channels")
@@ -83,24 +82,10 @@ class PsroiPool(RegionPooling, op="psroi_pool"):
                 cell += (d_Out[number, :, i, j] / max(cell[0].size, 1))[:, None, None]
         return {"X": d_x.reshape(shape)}
 
-    def kernel(
-        self,
-        k: KernelBuilder,
-        X: DeviceOperand,
-        ROIs: DeviceOperand,
-        ROIs_lod: list[Operand] | None,
-        Out: DeviceOperand,
-    ) -> None:
-        boxes = self.boxes(k, X.shape, ROIs, innermost_offsets(ROIs_lod))
-        roi_pool_kernels.sensitive_means(k, boxes, X, Out)
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        boxes = self.boxes(k, s.X.shape, s.ROIs, innermost_offsets(s.host.all("ROIs_lod")))
+        roi_pool_kernels.sensitive_means(k, boxes, s.X, s.Out)
 
-    def kernel_grad(
-        self,
-        k: KernelBuilder,
-        ROIs: DeviceOperand,
-        ROIs_lod: list[Operand] | None,
-        d_Out: DeviceOperand,
-        d_X: DeviceOperand,
-    ) -> None:
-        boxes = self.boxes(k, d_X.shape, ROIs, innermost_offsets(ROIs_lod))
-        roi_pool_kernels.sensitive_gradient(k, boxes, d_Out, d_X)
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        boxes = self.boxes(k, s.d_X.shape, s.ROIs, innermost_offsets(s.host.all("ROIs_lod")))
+        roi_pool_kernels.sensitive_gradient(k, boxes, s.d_Out, s.d_X)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from compiler.ir.opdef import attr, reads
+from compiler.ir.opdef import Slots, attr, reads
 from compiler.ir.opdef.attribute_bounds import at_most
-from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand
+from compiler.ir.opdef.kernel_builder import KernelBuilder, KernelSlots
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.image import roi_pool_kernels
 from compiler.ops.image.layouts import concrete_shape
@@ -30,14 +30,10 @@ class RoiAlign(RegionPooling, op="roi_align"):
     RoisLod = reads(optional=True, no_grad=True, on_host=True)
     sampling_ratio = attr(-1, at_most(MAX_SAMPLES))
 
-    def infer(
-        self,
-        X: TensorType,
-        ROIs: TensorType,
-        RoisLod: TensorType | None,
-        ROIs_lod: list[TensorType] | None,
-    ) -> TensorType:
-        return self.pooled(X, ROIs, X.shape[1], images_of(RoisLod, ROIs_lod))
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        return self.pooled(
+            s.X, s.ROIs, s.X.shape[1], images_of(s.get("RoisLod"), s.all("ROIs_lod"))
+        )
 
     def numpy(
         self, X: Array, ROIs: Array, RoisLod: Array | None, ROIs_lod: list[Array] | None
@@ -68,26 +64,14 @@ class RoiAlign(RegionPooling, op="roi_align"):
             d_x[numbers[number]] += down.T @ d_Out[number] @ across
         return {"X": d_x}
 
-    def kernel(
-        self,
-        k: KernelBuilder,
-        X: DeviceOperand,
-        ROIs: DeviceOperand,
-        RoisLod: Operand | None,
-        ROIs_lod: list[Operand] | None,
-        Out: DeviceOperand,
-    ) -> None:
-        boxes = self.boxes(k, X.shape, ROIs, RoisLod, innermost_offsets(ROIs_lod))
-        roi_pool_kernels.aligned_means(k, boxes, X, self.sampling_ratio, Out)
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        boxes = self.boxes(
+            k, s.X.shape, s.ROIs, s.host.get("RoisLod"), innermost_offsets(s.host.all("ROIs_lod"))
+        )
+        roi_pool_kernels.aligned_means(k, boxes, s.X, self.sampling_ratio, s.Out)
 
-    def kernel_grad(
-        self,
-        k: KernelBuilder,
-        ROIs: DeviceOperand,
-        RoisLod: Operand | None,
-        ROIs_lod: list[Operand] | None,
-        d_Out: DeviceOperand,
-        d_X: DeviceOperand,
-    ) -> None:
-        boxes = self.boxes(k, d_X.shape, ROIs, RoisLod, innermost_offsets(ROIs_lod))
-        roi_pool_kernels.aligned_gradient(k, boxes, d_Out, self.sampling_ratio, d_X)
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        boxes = self.boxes(
+            k, s.d_X.shape, s.ROIs, s.host.get("RoisLod"), innermost_offsets(s.host.all("ROIs_lod"))
+        )
+        roi_pool_kernels.aligned_gradient(k, boxes, s.d_Out, self.sampling_ratio, s.d_X)

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
-from compiler.ir.opdef import Attr, OpDef, attr, reads, reads_lod, required, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand
+from compiler.ir.opdef import Attr, OpDef, Slots, attr, reads, reads_lod, required, writes
+from compiler.ir.opdef.kernel_builder import KernelBuilder, KernelSlots
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.image import roi_perspective_transform_kernels
 from compiler.ops.image.layouts import concrete_shape, require_images, require_pixels
@@ -112,12 +112,11 @@ class RoiPerspectiveTransform(OpDef, op="roi_perspective_transform"):
     transformed_height: Attr[int] = required(int)
     transformed_width: Attr[int] = required(int)
 
-    def infer(
-        self, X: TensorType, ROIs: TensorType, ROIs_lod: list[TensorType] | None
-    ) -> dict[str, TensorType]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        X, ROIs = s.X, s.ROIs
         require_images(self.kind, "X", X)
         require_pixels(self.kind, "X", X)
-        require_count(self.kind, "X", X, images_of(None, ROIs_lod))
+        require_count(self.kind, "X", X, images_of(None, s.all("ROIs_lod")))
         if ROIs.rank != 2 or differ(ROIs.shape[1], 8):
             raise ShapeError(f"{self.kind}: ROIs is {ROIs}, expected four corners [R, 8]")
         height, width = self.transformed_height, self.transformed_width
@@ -135,8 +134,8 @@ class RoiPerspectiveTransform(OpDef, op="roi_perspective_transform"):
             "Out2InWeights": reads_of,
         }
 
-    def infer_grad(self, X: TensorType) -> dict[str, TensorType]:
-        return {"X": X}
+    def infer_grad(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        return {"X": s.X}
 
     def numpy(self, X: Array, ROIs: Array, ROIs_lod: list[Array] | None) -> dict[str, Array]:
         height, width = self.transformed_height, self.transformed_width
@@ -187,18 +186,9 @@ class RoiPerspectiveTransform(OpDef, op="roi_perspective_transform"):
         np.add.at(d_x, (numbers[:, None, None], Out2InIdx), share)
         return {"X": np.moveaxis(d_x, 2, 1).reshape(batch, channels, *sizes)}
 
-    def kernel(
-        self,
-        k: KernelBuilder,
-        X: DeviceOperand,
-        ROIs: DeviceOperand,
-        ROIs_lod: list[Operand] | None,
-        Out: DeviceOperand | None,
-        Mask: DeviceOperand | None,
-        TransformMatrix: DeviceOperand | None,
-        Out2InIdx: DeviceOperand | None,
-        Out2InWeights: DeviceOperand | None,
-    ) -> None:
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        X, ROIs = s.X, s.ROIs
+        ROIs_lod, TransformMatrix = s.host.all("ROIs_lod"), s.get("TransformMatrix")
         height, width = self.transformed_height, self.transformed_width
         corners = Corners(ROIs, self.spatial_scale, NEAR, FLAT)
         image = owner_rows(k, ROIs_lod[-1], ROIs.shape[0]) if ROIs_lod else None
@@ -206,28 +196,22 @@ class RoiPerspectiveTransform(OpDef, op="roi_perspective_transform"):
         matrix = k.scratch((count, 9), DType.FP32)
         outs = [matrix, *([] if TransformMatrix is None else [TransformMatrix])]
         roi_perspective_transform_kernels.maps(k, corners, height, width, outs)
-        mask = Mask or k.scratch((count, positions), DType.INT32)
-        indices = Out2InIdx or k.scratch((count, positions, 4), DType.INT32)
-        weights = Out2InWeights or k.scratch((count, positions, 4), X.type.dtype)
+        mask = s.get("Mask") or k.scratch((count, positions), DType.INT32)
+        indices = s.get("Out2InIdx") or k.scratch((count, positions, 4), DType.INT32)
+        weights = s.get("Out2InWeights") or k.scratch((count, positions, 4), X.type.dtype)
         table = (mask.reshaped((count, positions)), indices, weights)
         roi_perspective_transform_kernels.sampling_table(
             k, corners, matrix, X.shape[2:], width, table
         )
-        if Out is not None:
+        if (Out := s.get("Out")) is not None:
             roi_perspective_transform_kernels.drawings(k, X, image, indices, weights, Out)
 
-    def kernel_grad(
-        self,
-        k: KernelBuilder,
-        ROIs: DeviceOperand,
-        ROIs_lod: list[Operand] | None,
-        Out2InIdx: DeviceOperand,
-        Out2InWeights: DeviceOperand,
-        d_Out: DeviceOperand,
-        d_X: DeviceOperand,
-    ) -> None:
-        image = owner_rows(k, ROIs_lod[-1], ROIs.shape[0]) if ROIs_lod else None
-        roi_perspective_transform_kernels.gradient(k, image, Out2InIdx, Out2InWeights, d_Out, d_X)
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        ROIs_lod = s.host.all("ROIs_lod")
+        image = owner_rows(k, ROIs_lod[-1], s.ROIs.shape[0]) if ROIs_lod else None
+        roi_perspective_transform_kernels.gradient(
+            k, image, s.Out2InIdx, s.Out2InWeights, s.d_Out, s.d_X
+        )
 
     def host_only(self, types: Mapping[str, Any]) -> str:
         one = types.get("ROIs_lod") or types["X"].shape[0] == 1

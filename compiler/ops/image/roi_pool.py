@@ -13,9 +13,15 @@ import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import Size
-from compiler.ir.opdef import OpDef, attr, reads, reads_lod, writes
+from compiler.ir.opdef import OpDef, Slots, attr, reads, reads_lod, writes
 from compiler.ir.opdef.attribute_bounds import between
-from compiler.ir.opdef.kernel_builder import DeviceOperand, HostValue, KernelBuilder, Operand
+from compiler.ir.opdef.kernel_builder import (
+    DeviceOperand,
+    HostValue,
+    KernelBuilder,
+    KernelSlots,
+    Operand,
+)
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.image import roi_pool_kernels
 from compiler.ops.image.layouts import concrete_shape, require_images
@@ -33,7 +39,7 @@ SCALES = between(1e-6, 1e6)
 """Allowed range of elements of X per unit of box coordinates."""
 
 
-def images_of(offsets: TensorType | None, lod: list[TensorType] | None) -> Size | None:
+def images_of(offsets: TensorType | None, lod: list[TensorType]) -> Size | None:
     """Return the number of images that offsets, or a LoD, assign boxes to; None for neither."""
     if offsets is not None:
         return offsets.numel - 1
@@ -76,8 +82,8 @@ class RegionPooling(OpDef):
             )
         return X.with_shape((ROIs.shape[0], channels, self.pooled_height, self.pooled_width))
 
-    def infer_grad(self, X: TensorType, ROIs: TensorType) -> dict[str, TensorType]:
-        return {"X": X, "ROIs": ROIs}
+    def infer_grad(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        return {"X": s.X, "ROIs": s.ROIs}
 
     def boxes(
         self, k: KernelBuilder, X: Shape, ROIs: DeviceOperand, *offsets: Operand | HostValue | None
@@ -103,14 +109,10 @@ class RoiPool(RegionPooling, op="roi_pool"):
     RoisLod = reads(optional=True, no_grad=True, on_host=True)
     Argmax = writes(optional=True)
 
-    def infer(
-        self,
-        X: TensorType,
-        ROIs: TensorType,
-        RoisLod: TensorType | None,
-        ROIs_lod: list[TensorType] | None,
-    ) -> dict[str, TensorType]:
-        result = self.pooled(X, ROIs, X.shape[1], images_of(RoisLod, ROIs_lod))
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        result = self.pooled(
+            s.X, s.ROIs, s.X.shape[1], images_of(s.get("RoisLod"), s.all("ROIs_lod"))
+        )
         return {"Out": result, "Argmax": result.with_dtype(DType.INT64)}
 
     def numpy(
@@ -145,33 +147,19 @@ class RoiPool(RegionPooling, op="roi_pool"):
             d_x[image] += add_at(d_Out[one], Argmax[one], (1, *shape[1:]))[0]
         return {"X": d_x}
 
-    def kernel(
-        self,
-        k: KernelBuilder,
-        X: DeviceOperand,
-        ROIs: DeviceOperand,
-        RoisLod: Operand | None,
-        ROIs_lod: list[Operand] | None,
-        Out: DeviceOperand | None,
-        Argmax: DeviceOperand | None,
-    ) -> None:
-        boxes = self.boxes(k, X.shape, ROIs, RoisLod, innermost_offsets(ROIs_lod))
-        roi_pool_kernels.largest(k, boxes, X, Out, Argmax)
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        boxes = self.boxes(
+            k, s.X.shape, s.ROIs, s.host.get("RoisLod"), innermost_offsets(s.host.all("ROIs_lod"))
+        )
+        roi_pool_kernels.largest(k, boxes, s.X, s.get("Out"), s.get("Argmax"))
 
-    def kernel_grad(
-        self,
-        k: KernelBuilder,
-        ROIs: DeviceOperand,
-        RoisLod: Operand | None,
-        ROIs_lod: list[Operand] | None,
-        Argmax: DeviceOperand,
-        d_Out: DeviceOperand,
-        d_X: DeviceOperand,
-    ) -> None:
-        boxes = self.boxes(k, d_X.shape, ROIs, RoisLod, innermost_offsets(ROIs_lod))
-        roi_pool_kernels.largest_gradient(k, boxes, Argmax, d_Out, d_X)
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        boxes = self.boxes(
+            k, s.d_X.shape, s.ROIs, s.host.get("RoisLod"), innermost_offsets(s.host.all("ROIs_lod"))
+        )
+        roi_pool_kernels.largest_gradient(k, boxes, s.Argmax, s.d_Out, s.d_X)
 
 
-def innermost_offsets(levels: list[Operand] | None) -> Operand | None:
+def innermost_offsets(levels: list[Operand]) -> Operand | None:
     """Return the innermost offsets of a LoD, if there is one."""
     return levels[-1] if levels else None

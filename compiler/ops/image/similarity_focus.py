@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from compiler.errors import BadAttribute
-from compiler.ir.opdef import Attr, OpDef, reads, required, required_list, writes
+from compiler.ir.opdef import Attr, OpDef, Slots, reads, required, required_list, writes
 from compiler.ir.types import Array, TensorType
 from compiler.ops.image.layouts import require_images
 
@@ -39,7 +39,8 @@ class SimilarityFocus(OpDef, op="similarity_focus"):
     axis: Attr[int] = required(int)
     indexes: Attr[list[int]] = required_list(int)
 
-    def infer(self, X: TensorType) -> TensorType:
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        X = s.X
         require_images(self.kind, "X", X)
         if self.axis not in (1, 2, 3):
             raise BadAttribute(f"similarity_focus: axis is {self.axis}, expected 1, 2 or 3")

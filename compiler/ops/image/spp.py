@@ -8,11 +8,12 @@ import numpy as np
 
 from compiler.errors import BadAttribute
 from compiler.ir.dims import product
-from compiler.ir.opdef import Attr, OpDef, reads, required, writes
+from compiler.ir.opdef import Attr, OpDef, Slots, reads, required, writes
 from compiler.ir.opdef.attribute_bounds import between
 from compiler.ir.opdef.kernel_builder import (
     DeviceOperand,
     KernelBuilder,
+    KernelSlots,
     Number,
 )
 from compiler.ir.types import Array, DType, Shape, TensorType, lowest
@@ -42,7 +43,8 @@ class Spp(OpDef, op="spp"):
     pyramid_height: Attr[int] = required(int, between(1, 15))
     pooling_type: Attr[str] = required(str)
 
-    def infer(self, X: TensorType) -> TensorType:
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        X = s.X
         require_images(self.kind, "X", X)
         require_pixels(self.kind, "X", X)
         if self.pooling_type not in ("max", "avg"):
@@ -70,7 +72,8 @@ class Spp(OpDef, op="spp"):
             first += width
         return {"X": d_x}
 
-    def kernel(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        X = s.X
         largest, least = self.pooling_type == "max", lowest(X.type.dtype)
         for level, (batch, channels, *_) in enumerate([X.shape] * self.pyramid_height):
             p, (n, c, *y) = self.geometry(X.shape, level), k.grid(batch, channels, *[2**level] * 2)
@@ -83,11 +86,10 @@ class Spp(OpDef, op="spp"):
             pooled = reduction.fold("max" if largest else "sum", values)
             if not largest:
                 pooled = pooled / mean_divisor(k, p, y, compute_dtype(X.type.dtype))
-            k.store(Out, self.cell(k, X.shape, level, (n, c, *y)), pooled)
+            k.store(s.Out, self.cell(k, X.shape, level, (n, c, *y)), pooled)
 
-    def kernel_grad(
-        self, k: KernelBuilder, X: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
-    ) -> None:
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        X = s.X
         batch, channels, *_ = X.shape
         positions: list[DeviceOperand] = []
         for level in range(self.pyramid_height if self.pooling_type == "max" else 0):
@@ -98,7 +100,7 @@ class Spp(OpDef, op="spp"):
         for level in range(self.pyramid_height):
             p = self.geometry(X.shape, level)
             y, covered = positions_over(k, p, x, (0, 0))
-            upstream = d_Out.at(*self.cell(k, X.shape, level, (n, c, *y)), where=covered, other=0)
+            upstream = s.d_Out.at(*self.cell(k, X.shape, level, (n, c, *y)), where=covered, other=0)
             if positions:
                 own = k.equal(
                     positions[level].at(n, c, *y, where=covered, other=-1), flat_index(k, p, x)
@@ -106,7 +108,7 @@ class Spp(OpDef, op="spp"):
                 total = k.where(own, upstream, 0) + total
             else:
                 total = upstream / mean_divisor(k, p, y, X.type.dtype) + total
-        k.store(d_X, (n, c, *x), total)
+        k.store(s.d_X, (n, c, *x), total)
 
     def geometry(self, X: Shape, level: int) -> PoolGeometry:
         """Return the windows of a level: adjacent, with each element in exactly one."""

@@ -8,8 +8,8 @@ from typing import ClassVar
 import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
-from compiler.ir.opdef import Attr, OpDef, attr, reads, required, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
+from compiler.ir.opdef import Attr, OpDef, Slots, attr, reads, required, writes
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, KernelSlots
 from compiler.ir.types import Array, TensorType
 from compiler.ops.image.layouts import (
     require_images,
@@ -32,7 +32,8 @@ class TemporalShift(OpDef, op="temporal_shift"):
     seg_num: Attr[int] = required(int)
     shift_ratio = attr(0.25)
 
-    def infer(self, X: TensorType) -> TensorType:
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        X = s.X
         require_images(self.kind, "X", X)
         require_divisible(self.kind, X, "frames", X.shape[0], self.seg_num)
         if not 0 < self.shift_ratio < 0.5:
@@ -46,11 +47,11 @@ class TemporalShift(OpDef, op="temporal_shift"):
     def grad(self, d_Out: Array) -> dict[str, Array]:
         return {"X": shifted_in_time(d_Out, self.seg_num, self.shift_ratio, -1)}
 
-    def kernel(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
-        self.move(k, X, Out, 1)
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        self.move(k, s.X, s.Out, 1)
 
-    def kernel_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
-        self.move(k, d_Out, d_X, -1)
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        self.move(k, s.d_Out, s.d_X, -1)
 
     def move(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand, step: int) -> None:
         """Emit `shifted_in_time` over the elements of X."""

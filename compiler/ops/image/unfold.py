@@ -8,8 +8,8 @@ import numpy as np
 
 from compiler.errors import BadAttribute
 from compiler.ir.dims import UNKNOWN, product
-from compiler.ir.opdef import Attr, OpDef, attr, reads, required_list, writes, writes_lod
-from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand
+from compiler.ir.opdef import Attr, OpDef, Slots, attr, reads, required_list, writes, writes_lod
+from compiler.ir.opdef.kernel_builder import KernelBuilder, KernelSlots
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ir.windows import Window
 from compiler.ops.image.conv_geometry import input_positions, output_positions
@@ -59,7 +59,8 @@ class Unfold(OpDef, op="unfold"):
     paddings: Attr[list[int]] = required_list(int)
     dilations: Attr[list[int]] = required_list(int)
 
-    def infer(self, X: TensorType) -> TensorType:
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        X = s.X
         require_images(self.kind, "X", X)
         require_pair(self.kind, "kernel_sizes", self.kernel_sizes)
         paddings = paddings_by_axis(self.paddings)
@@ -93,21 +94,23 @@ class Unfold(OpDef, op="unfold"):
         sliding = WindowAttributes(self.kind, self.strides, paddings, self.dilations)
         return sliding.over(X[2:], self.kernel_sizes)
 
-    def kernel(self, k: KernelBuilder, X: DeviceOperand, Y: DeviceOperand) -> None:
-        n, depth, position = k.grid(*Y.shape)
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        X = s.X
+        n, depth, position = k.grid(*s.Y.shape)
         windows = self.windows(X.shape)
         c, *taps = k.unravel(depth, (X.shape[1], *self.kernel_sizes))
         at, inside = input_positions(
             k, windows, k.unravel(position, [window.count for window in windows]), taps
         )
-        k.store(Y, (n, depth, position), X.at(n, c, *at, where=inside, other=0))
+        k.store(s.Y, (n, depth, position), X.at(n, c, *at, where=inside, other=0))
 
-    def kernel_grad(self, k: KernelBuilder, d_Y: DeviceOperand, d_X: DeviceOperand) -> None:
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        d_X = s.d_X
         n, c, *position = k.grid(*d_X.shape)
         windows, taps = self.windows(d_X.shape), product(self.kernel_sizes)
         iteration = k.loop(taps)
         at, inside = output_positions(k, windows, position, k.unravel(iteration, self.kernel_sizes))
-        columns = d_Y.reshaped((*d_X.shape[:2], taps, *(window.count for window in windows)))
+        columns = s.d_Y.reshaped((*d_X.shape[:2], taps, *(window.count for window in windows)))
         upstream = columns.at(n, c, iteration, *at, where=inside, other=0)
         k.store(d_X, (n, c, *position), k.sum(upstream, iteration))
 
@@ -135,12 +138,13 @@ class Im2Sequence(OpDef, op="im2sequence"):
     paddings = attr([0, 0, 0, 0])
     out_stride = attr([1, 1])
 
-    def infer(self, X: TensorType, Y: TensorType | None) -> dict[str, object]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, object]:
+        X = s.X
         require_images(self.kind, "X", X)
         require_pair(self.kind, "kernels", self.kernels)
         require_pair(self.kind, "out_stride", self.out_stride)
         rows, columns = self.windows(X.shape)
-        positions = UNKNOWN if Y is not None else X.shape[0] * rows.count * columns.count
+        positions = UNKNOWN if s.get("Y") is not None else X.shape[0] * rows.count * columns.count
         depth = X.shape[1] * self.kernels[0] * self.kernels[1]
         offsets = TensorType(DType.INT64, (X.shape[0] + 1,))
         return {"Out": X.with_shape((positions, depth)), "Out_lod": [offsets]}
@@ -150,14 +154,15 @@ class Im2Sequence(OpDef, op="im2sequence"):
         paddings = paddings_by_axis(self.paddings)
         return WindowAttributes(self.kind, self.strides, paddings, [1, 1]).over(X[2:], self.kernels)
 
-    def infer_grad(self, X: TensorType, d_Out: TensorType) -> dict[str, TensorType]:
+    def infer_grad(self, s: Slots[TensorType]) -> dict[str, TensorType]:
         """Infer the gradient's type; d_Out covers all windows, as without Y."""
+        X = s.X
         require_images(self.kind, "X", X)
         require_pair(self.kind, "kernels", self.kernels)
         rows, columns = self.windows(X.shape)
         positions = X.shape[0] * rows.count * columns.count
         expected = X.with_shape((positions, X.shape[1] * self.kernels[0] * self.kernels[1]))
-        require_same_shape(self.kind + "_grad", d_Out=d_Out, windows=expected)
+        require_same_shape(self.kind + "_grad", d_Out=s.d_Out, windows=expected)
         return {"X": X}
 
     def numpy(self, X: Array, Y: Array | None) -> dict[str, object]:
@@ -183,16 +188,12 @@ class Im2Sequence(OpDef, op="im2sequence"):
         parts = d_Out.reshape(batch, rows.count, columns.count, channels, -1)
         return {"X": scatter_images(parts.transpose(0, 3, 4, 1, 2), windows)}
 
-    def kernel(
-        self,
-        k: KernelBuilder,
-        X: DeviceOperand,
-        Out: DeviceOperand | None,
-        Out_lod: list[Operand] | None,
-    ) -> None:
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        X = s.X
+        Out = s.get("Out")
         windows = self.windows(X.shape)
         counts = [window.count for window in windows]
-        for offsets in Out_lod or []:
+        for offsets in s.host.all("Out_lod"):
             k.write_host(offsets, k.on_host(even_offsets, X.shape[0], product(counts)))
         if Out is None:
             return
@@ -202,12 +203,13 @@ class Im2Sequence(OpDef, op="im2sequence"):
         at, inside = input_positions(k, windows, y, taps)
         k.store(Out, (position, depth), X.at(n, c, *at, where=inside, other=0))
 
-    def kernel_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        d_X = s.d_X
         n, c, *position = k.grid(*d_X.shape)
         windows, taps = self.windows(d_X.shape), product(self.kernels)
         iteration = k.loop(taps)
         at, inside = output_positions(k, windows, position, k.unravel(iteration, self.kernels))
         counts = [window.count for window in windows]
-        rows = d_Out.reshaped((d_X.shape[0], *counts, d_X.shape[1], taps))
+        rows = s.d_Out.reshaped((d_X.shape[0], *counts, d_X.shape[1], taps))
         upstream = rows.at(n, *at, c, iteration, where=inside, other=0)
         k.store(d_X, (n, c, *position), k.sum(upstream, iteration))

@@ -8,10 +8,10 @@ import numpy as np
 
 from compiler.errors import BadAttribute
 from compiler.ir.dims import product
-from compiler.ir.opdef import Attr, OpDef, attr, reads, required, required_list, writes
+from compiler.ir.opdef import Attr, OpDef, Slots, attr, reads, required, required_list, writes
 from compiler.ir.opdef.kernel_builder import (
-    DeviceOperand,
     KernelBuilder,
+    KernelSlots,
     Operand,
     SourceBuilder,
 )
@@ -41,9 +41,10 @@ class Unpool(OpDef, op="unpool"):
     paddings = attr([0, 0])
     unpooling_type: Attr[str] = required(str)
 
-    def infer(self, X: TensorType, Indices: TensorType) -> TensorType:
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        X = s.X
         require_images(self.kind, "X", X)
-        require_same_shape(self.kind, X=X, Indices=Indices)
+        require_same_shape(self.kind, X=X, Indices=s.Indices)
         if self.unpooling_type != "max":
             actual = f"unpool: unpooling_type is {self.unpooling_type!r}"
             raise BadAttribute(actual, hint="expected 'max'")
@@ -64,30 +65,28 @@ class Unpool(OpDef, op="unpool"):
         expect_positions(Indices, d_Out.shape[2] * d_Out.shape[3])
         return {"X": take_at(d_Out, Indices)}
 
-    def check_values(self, k: SourceBuilder, X: Operand, Indices: Operand) -> None:
-        size = product(self.image_sizes(X.shape))
+    def check_values(self, k: SourceBuilder, s: Slots[Operand]) -> None:
+        Indices = s.Indices
+        size = product(self.image_sizes(s.X.shape))
         k.line(f"{k.function(expect_positions)}({Indices}, {size})")
 
-    def kernel(
-        self, k: KernelBuilder, X: DeviceOperand, Indices: DeviceOperand, Out: DeviceOperand
-    ) -> None:
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        Out = s.Out
         fill(k, Out, 0)
-        table, whole = flat_image_shape(X.shape), flat_image_shape(Out.shape)
+        table, whole = flat_image_shape(s.X.shape), flat_image_shape(Out.shape)
         n, c, i = k.grid(*table)
-        position = Indices.reshaped(table)[n, c, i]
+        position = s.Indices.reshaped(table)[n, c, i]
         valid = inside(k, position, whole[2])
-        k.store(Out.reshaped(whole), (n, c, position), X.reshaped(table)[n, c, i], valid)
+        k.store(Out.reshaped(whole), (n, c, position), s.X.reshaped(table)[n, c, i], valid)
 
-    def kernel_grad(
-        self, k: KernelBuilder, Indices: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
-    ) -> None:
-        table, whole = flat_image_shape(d_X.shape), flat_image_shape(d_Out.shape)
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        table, whole = flat_image_shape(s.d_X.shape), flat_image_shape(s.d_Out.shape)
         n, c, i = k.grid(*table)
-        position = Indices.reshaped(table)[n, c, i]
-        upstream = d_Out.reshaped(whole).at(
+        position = s.Indices.reshaped(table)[n, c, i]
+        upstream = s.d_Out.reshaped(whole).at(
             n, c, position, where=inside(k, position, whole[2]), other=0
         )
-        k.store(d_X.reshaped(table), (n, c, i), upstream)
+        k.store(s.d_X.reshaped(table), (n, c, i), upstream)
 
 
 def expect_positions(Indices: Array, size: int) -> None:

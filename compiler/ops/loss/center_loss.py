@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from compiler.errors import ShapeError
-from compiler.ir.opdef import OpDef, reads, required, writes
+from compiler.ir.opdef import OpDef, Slots, reads, required, writes
 from compiler.ir.opdef.kernel_builder import (
-    DeviceOperand,
     KernelBuilder,
+    KernelSlots,
     Operand,
     SourceBuilder,
 )
@@ -52,11 +52,10 @@ class CenterLoss(OpDef, op="center_loss"):
     cluster_num = required(int)
     need_update = required(bool)
 
-    def infer(
-        self, X: TensorType, Label: TensorType, Centers: TensorType, CenterUpdateRate: TensorType
-    ) -> dict[str, TensorType]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        X, Label, Centers = s.X, s.Label, s.Centers
         require_dtype(self.kind, "Label", Label, DType.INT64)
-        require_scalar(self.kind, CenterUpdateRate=CenterUpdateRate)
+        require_scalar(self.kind, CenterUpdateRate=s.CenterUpdateRate)
         require_same_dtype(self.kind, X=X, Centers=Centers)
         odd = (X.rank, Centers.rank) != (2, 2) or differ(X.shape[1], Centers.shape[1])
         if odd or differ(X.shape[0], Label.numel):
@@ -65,13 +64,12 @@ class CenterLoss(OpDef, op="center_loss"):
         column = X.with_shape((X.shape[0], 1))
         return {"CentersOut": Centers, "SampleCenterDiff": X, "Loss": column}
 
-    def infer_grad(
-        self, X: TensorType, SampleCenterDiff: TensorType, d_Loss: TensorType
-    ) -> dict[str, TensorType]:
-        require_same_shape(f"{self.kind}_grad", X=X, SampleCenterDiff=SampleCenterDiff)
-        if differ(d_Loss.numel, X.shape[0]):
+    def infer_grad(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        d_Loss = s.d_Loss
+        require_same_shape(f"{self.kind}_grad", X=s.X, SampleCenterDiff=s.SampleCenterDiff)
+        if differ(d_Loss.numel, s.X.shape[0]):
             raise ShapeError(f"{self.kind}_grad: Loss@GRAD is {d_Loss}, expected a row for each")
-        return {"X": SampleCenterDiff}
+        return {"X": s.SampleCenterDiff}
 
     def numpy(
         self, X: Array, Label: Array, Centers: Array, CenterUpdateRate: Array
@@ -91,27 +89,20 @@ class CenterLoss(OpDef, op="center_loss"):
     def grad(self, X: Shape, SampleCenterDiff: Array, d_Loss: Array) -> dict[str, Array]:
         return {"X": SampleCenterDiff * d_Loss}
 
-    def check_values(self, k: SourceBuilder, Label: Operand, Centers: Operand) -> None:
+    def check_values(self, k: SourceBuilder, s: Slots[Operand]) -> None:
+        Label, Centers = s.Label, s.Centers
         k.line(f"{k.function(expect_centers)}({Label}, {Centers.shape[0]})")
 
-    def kernel(
-        self,
-        k: KernelBuilder,
-        X: DeviceOperand,
-        Label: DeviceOperand,
-        Centers: DeviceOperand,
-        CenterUpdateRate: DeviceOperand,
-        CentersOut: DeviceOperand | None,
-        SampleCenterDiff: DeviceOperand | None,
-        Loss: DeviceOperand | None,
-    ) -> None:
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        X, Centers = s.X, s.Centers
+        CentersOut = s.get("CentersOut")
         (rows, width), classes = X.shape, Centers.shape[0]
-        difference = SampleCenterDiff or k.scratch(X.shape, X.type.dtype)
-        labels = Label.reshaped((rows,))
+        difference = s.get("SampleCenterDiff") or k.scratch(X.shape, X.type.dtype)
+        labels = s.Label.reshaped((rows,))
         i, j = k.grid(rows, width)
         in_range, nan = inside(k, labels[i], classes), float("nan")
         k.store(difference, (i, j), X[i, j] - Centers.at(labels[i], j, where=in_range, other=nan))
-        if Loss is not None:
+        if (Loss := s.get("Loss")) is not None:
             (i,) = k.grid(rows)
             r = k.loop(width)
             k.store(Loss, (i, 0), k.sum(difference[i, r] * difference[i, r], r) * 0.5)
@@ -125,15 +116,9 @@ class CenterLoss(OpDef, op="center_loss"):
         own = k.equal(labels[r], c)
         total = k.sum(difference.at(r, j, where=own, other=0), r)
         count = k.sum(k.astype(own, X.type.dtype), r) + 1.0
-        moved = total * number(k, CenterUpdateRate) / count
+        moved = total * number(k, s.CenterUpdateRate) / count
         k.store(CentersOut, (c, j), Centers[c, j] + moved)
 
-    def kernel_grad(
-        self,
-        k: KernelBuilder,
-        SampleCenterDiff: DeviceOperand,
-        d_Loss: DeviceOperand,
-        d_X: DeviceOperand,
-    ) -> None:
-        i, j = k.grid(*d_X.shape)
-        k.store(d_X, (i, j), SampleCenterDiff[i, j] * d_Loss[i, 0])
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        i, j = k.grid(*s.d_X.shape)
+        k.store(s.d_X, (i, j), s.SampleCenterDiff[i, j] * s.d_Loss[i, 0])

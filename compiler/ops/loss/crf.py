@@ -10,10 +10,10 @@ import numpy as np
 
 from compiler.errors import ShapeError
 from compiler.ir.dims import UNKNOWN, Size
-from compiler.ir.opdef import OpDef, reads, reads_lod, writes, writes_lod
+from compiler.ir.opdef import OpDef, Slots, reads, reads_lod, writes, writes_lod
 from compiler.ir.opdef.kernel_builder import (
-    DeviceOperand,
     KernelBuilder,
+    KernelSlots,
     Operand,
     SourceBuilder,
 )
@@ -153,33 +153,25 @@ class LinearChainCrf(OpDef, op="linear_chain_crf"):
     LogLikelihood = writes()
     LogLikelihood_lod = writes_lod("LogLikelihood")
 
-    def infer(
-        self,
-        Emission: TensorType,
-        Transition: TensorType,
-        Label: TensorType,
-        Length: TensorType | None,
-        Emission_lod: list[TensorType] | None,
-        Label_lod: list[TensorType] | None,
-    ) -> dict[str, TensorType | list[TensorType]]:
-        require_field(self.kind, Emission, Transition, Length)
-        require_tags(self.kind, Label, Emission)
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType | list[TensorType]]:
+        Emission = s.Emission
+        Length = s.get("Length")
+        require_field(self.kind, Emission, s.Transition, Length)
+        require_tags(self.kind, s.Label, Emission)
         count: Size = UNKNOWN if Length is None else Emission.shape[0]
-        levels = Emission_lod or Label_lod
+        levels = s.all("Emission_lod") or s.all("Label_lod")
         if Length is None and levels:
             count = levels[-1].shape[0] - 1
         return {
             "Alpha": Emission,
             "EmissionExps": Emission,
-            "TransitionExps": Transition,
+            "TransitionExps": s.Transition,
             "LogLikelihood": Emission.with_shape((count, 1)),
             "LogLikelihood_lod": [],
         }
 
-    def infer_grad(
-        self, EmissionExps: TensorType, TransitionExps: TensorType
-    ) -> dict[str, TensorType]:
-        return {"Emission": EmissionExps, "Transition": TransitionExps}
+    def infer_grad(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        return {"Emission": s.EmissionExps, "Transition": s.TransitionExps}
 
     def numpy(
         self,
@@ -234,65 +226,52 @@ class LinearChainCrf(OpDef, op="linear_chain_crf"):
         d_Emission[row_at[valid]] = (likely[0] - real[0])[valid]
         return {"Emission": d_Emission.reshape(shape), "Transition": likely[1] - real[1]}
 
-    def check_values(
-        self, k: SourceBuilder, Emission: Operand, Label: Operand, Length: Operand | None
-    ) -> None:
+    def check_values(self, k: SourceBuilder, s: Slots[Operand]) -> None:
+        Emission, Label = s.Emission, s.Label
+        Length = s.get("Length")
         check = k.function(expect_labels_of_lines)
         k.line(f"{check}({Label}, {Length}, {Emission.shape[-1]}, 'tags')")
 
-    def kernel(
-        self,
-        k: KernelBuilder,
-        Emission: DeviceOperand,
-        Transition: DeviceOperand,
-        Label: DeviceOperand,
-        Length: Operand | None,
-        Emission_lod: list[Operand] | None,
-        Label_lod: list[Operand] | None,
-        Alpha: DeviceOperand | None,
-        EmissionExps: DeviceOperand | None,
-        TransitionExps: DeviceOperand | None,
-        LogLikelihood: DeviceOperand | None,
-    ) -> None:
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        Emission, Transition = s.Emission, s.Transition
         dtype = Emission.type.dtype
-        field = crf_kernels.CrfSteps(k, Emission_lod, Label_lod, Length, Emission.shape[1])
-        powers = EmissionExps or k.scratch(Emission.shape, dtype)
-        weights = TransitionExps or k.scratch(Transition.shape, dtype)
-        alpha = Alpha or k.scratch(Emission.shape, dtype)
+        field = crf_kernels.CrfSteps(
+            k,
+            s.host.all("Emission_lod") or None,
+            s.host.all("Label_lod") or None,
+            s.host.get("Length"),
+            Emission.shape[1],
+        )
+        powers = s.get("EmissionExps") or k.scratch(Emission.shape, dtype)
+        weights = s.get("TransitionExps") or k.scratch(Transition.shape, dtype)
+        alpha = s.get("Alpha") or k.scratch(Emission.shape, dtype)
         highest = crf_kernels.exp_rows(k, Emission, powers)
         a, b = k.grid(*Transition.shape)
         k.store(weights, (a, b), k.exp(Transition[a, b]))
         shares = k.scratch(crf_kernels.tag_rows(Emission).shape, dtype)
         crf_kernels.forward_pass(field, crf_kernels.tag_rows(powers), weights, shares)
         logs = crf_kernels.normalise(k, shares, field, alpha)
-        if LogLikelihood is not None:
-            operands = Emission, Transition, Label, highest, logs, alpha, weights
+        if (LogLikelihood := s.get("LogLikelihood")) is not None:
+            operands = Emission, Transition, s.Label, highest, logs, alpha, weights
             crf_kernels.likelihood(field, *operands, LogLikelihood)
 
-    def kernel_grad(
-        self,
-        k: KernelBuilder,
-        Label: DeviceOperand,
-        Alpha: DeviceOperand,
-        EmissionExps: DeviceOperand,
-        TransitionExps: DeviceOperand,
-        Length: Operand | None,
-        Emission_lod: list[Operand] | None,
-        Label_lod: list[Operand] | None,
-        d_LogLikelihood: DeviceOperand,
-        d_Emission: DeviceOperand | None,
-        d_Transition: DeviceOperand | None,
-    ) -> None:
-        dtype, longest = Alpha.type.dtype, EmissionExps.shape[1]
-        field = crf_kernels.CrfSteps(k, Emission_lod, Label_lod, Length, longest)
-        alpha, powers = crf_kernels.tag_rows(Alpha), crf_kernels.tag_rows(EmissionExps)
-        upstream = d_LogLikelihood.reshaped((d_LogLikelihood.type.numel,))
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        dtype, longest = s.Alpha.type.dtype, s.EmissionExps.shape[1]
+        field = crf_kernels.CrfSteps(
+            k,
+            s.host.all("Emission_lod") or None,
+            s.host.all("Label_lod") or None,
+            s.host.get("Length"),
+            longest,
+        )
+        alpha, powers = crf_kernels.tag_rows(s.Alpha), crf_kernels.tag_rows(s.EmissionExps)
+        upstream = s.d_LogLikelihood.reshaped((s.d_LogLikelihood.type.numel,))
         after = k.scratch(alpha.shape, dtype)
-        crf_kernels.backward_pass(field, powers, TransitionExps, after)
-        d_rows = d_Emission or k.scratch(alpha.shape, dtype)
-        crf_kernels.emission_gradient(field, alpha, powers, after, Label, upstream, d_rows)
-        if d_Transition is not None:
-            operands = TransitionExps, Label, upstream, crf_kernels.tag_rows(d_rows)
+        crf_kernels.backward_pass(field, powers, s.TransitionExps, after)
+        d_rows = s.get("d_Emission") or k.scratch(alpha.shape, dtype)
+        crf_kernels.emission_gradient(field, alpha, powers, after, s.Label, upstream, d_rows)
+        if (d_Transition := s.get("d_Transition")) is not None:
+            operands = s.TransitionExps, s.Label, upstream, crf_kernels.tag_rows(d_rows)
             crf_kernels.transition_gradient(field, alpha, after, *operands, d_Transition)
 
 
@@ -331,15 +310,11 @@ class CrfDecoding(OpDef, op="crf_decoding"):
     Emission_lod = reads_lod("Emission", optional=True)
     ViterbiPath = writes()
 
-    def infer(
-        self,
-        Emission: TensorType,
-        Transition: TensorType,
-        Label: TensorType | None,
-        Length: TensorType | None,
-    ) -> TensorType:
-        require_field(self.kind, Emission, Transition, Length)
-        if Label is not None:
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        Emission = s.Emission
+        Length = s.get("Length")
+        require_field(self.kind, Emission, s.Transition, Length)
+        if (Label := s.get("Label")) is not None:
             require_tags(self.kind, Label, Emission)
         rows = Emission.shape[:-1]
         return TensorType(DType.INT64, (*rows, 1) if Length is None else rows)
@@ -361,15 +336,8 @@ class CrfDecoding(OpDef, op="crf_decoding"):
             path[real] = decoded if Label is None else decoded == Label.reshape(-1)[real]
         return path.reshape(-1, 1) if Length is None else path.reshape(Emission.shape[:-1])
 
-    def kernel(
-        self,
-        k: KernelBuilder,
-        Emission: DeviceOperand,
-        Transition: DeviceOperand,
-        Label: DeviceOperand | None,
-        Length: Operand | None,
-        Emission_lod: list[Operand] | None,
-        ViterbiPath: DeviceOperand,
-    ) -> None:
-        field = crf_kernels.CrfSteps(k, Emission_lod, None, Length, Emission.shape[1])
-        crf_kernels.viterbi(field, Emission, Transition, Label, ViterbiPath)
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        field = crf_kernels.CrfSteps(
+            k, s.host.all("Emission_lod") or None, None, s.host.get("Length"), s.Emission.shape[1]
+        )
+        crf_kernels.viterbi(field, s.Emission, s.Transition, s.get("Label"), s.ViterbiPath)

@@ -10,8 +10,13 @@ import numpy as np
 
 from compiler.errors import ShapeError
 from compiler.ir.dims import Size, product
-from compiler.ir.opdef import OpDef, attr, reads, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
+from compiler.ir.opdef import OpDef, Slots, attr, reads, writes
+from compiler.ir.opdef.kernel_builder import (
+    KernelBuilder,
+    KernelSlots,
+    Operand,
+    SourceBuilder,
+)
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.loss import cross_entropy_kernels as cross_entropy_kernels
 from compiler.ops.type_checks import (
@@ -126,7 +131,8 @@ class CrossEntropy(OpDef, op="cross_entropy"):
     soft_label = attr(False)
     ignore_index = attr(-100)
 
-    def infer(self, X: TensorType, Label: TensorType) -> TensorType:
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        X, Label = s.X, s.Label
         if not self.soft_label:
             require_label_a_row(self.kind, X, Label)
             return X.with_shape(Label.shape)
@@ -134,8 +140,8 @@ class CrossEntropy(OpDef, op="cross_entropy"):
         require_same_shape(self.kind, X=X, Label=Label)
         return X.with_shape((*X.shape[:-1], 1))
 
-    def infer_grad(self, X: TensorType) -> dict[str, TensorType]:
-        return {"X": X}
+    def infer_grad(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        return {"X": s.X}
 
     def numpy(self, X: Array, Label: Array) -> Array:
         if self.soft_label:
@@ -153,30 +159,23 @@ class CrossEntropy(OpDef, op="cross_entropy"):
             np.put_along_axis(d_X, safe_labels, np.where(counted, share / picked, 0), axis=-1)
         return {"X": d_X}
 
-    def check_values(self, k: SourceBuilder, X: Operand, Label: Operand) -> None:
+    def check_values(self, k: SourceBuilder, s: Slots[Operand]) -> None:
         if not self.soft_label:
-            check_labels(k, Label, X.shape[-1], self.ignore_index)
+            check_labels(k, s.Label, s.X.shape[-1], self.ignore_index)
 
-    def kernel(
-        self, k: KernelBuilder, X: DeviceOperand, Label: DeviceOperand, Y: DeviceOperand
-    ) -> None:
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
         if self.soft_label:
-            cross_entropy_kernels.soft_label_loss(k, X, Label, Y)
+            cross_entropy_kernels.soft_label_loss(k, s.X, s.Label, s.Y)
         else:
-            cross_entropy_kernels.hard_label_loss(k, X, Label, self.ignore_index, Y)
+            cross_entropy_kernels.hard_label_loss(k, s.X, s.Label, self.ignore_index, s.Y)
 
-    def kernel_grad(
-        self,
-        k: KernelBuilder,
-        X: DeviceOperand,
-        Label: DeviceOperand,
-        d_Y: DeviceOperand,
-        d_X: DeviceOperand,
-    ) -> None:
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
         if self.soft_label:
-            cross_entropy_kernels.soft_label_gradient(k, X, Label, d_Y, d_X)
+            cross_entropy_kernels.soft_label_gradient(k, s.X, s.Label, s.d_Y, s.d_X)
         else:
-            cross_entropy_kernels.hard_label_gradient(k, X, Label, d_Y, d_X, self.ignore_index)
+            cross_entropy_kernels.hard_label_gradient(
+                k, s.X, s.Label, s.d_Y, s.d_X, self.ignore_index
+            )
 
 
 class CrossEntropy2(OpDef, op="cross_entropy2", grad_op="cross_entropy_grad2"):
@@ -194,14 +193,15 @@ class CrossEntropy2(OpDef, op="cross_entropy2", grad_op="cross_entropy_grad2"):
     ignore_index = attr(-100)
     x_shape_axis = -1
 
-    def infer(self, X: TensorType, Label: TensorType) -> dict[str, TensorType]:
-        require_label_a_row(self.kind, X, Label)
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        X = s.X
+        require_label_a_row(self.kind, X, s.Label)
         rows = (*X.shape[:-1], 1)
         shapes = X.with_shape((*X.shape, 0))
-        return {"Y": X.with_shape(Label.shape), "XShape": shapes, "MatchX": X.with_shape(rows)}
+        return {"Y": X.with_shape(s.Label.shape), "XShape": shapes, "MatchX": X.with_shape(rows)}
 
-    def infer_grad(self, XShape: TensorType) -> dict[str, TensorType]:
-        return {"X": XShape.with_shape(XShape.shape[:-1])}
+    def infer_grad(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        return {"X": s.XShape.with_shape(s.XShape.shape[:-1])}
 
     def numpy(self, X: Array, Label: Array) -> dict[str, Array]:
         _, counted, picked = pick_probabilities(X, Label, self.ignore_index)
@@ -218,17 +218,12 @@ class CrossEntropy2(OpDef, op="cross_entropy2", grad_op="cross_entropy_grad2"):
         np.put_along_axis(d_X, safe_labels, share * counted, axis=-1)
         return {"X": d_X}
 
-    def lower(
-        self,
-        k: SourceBuilder,
-        X: Operand,
-        Label: Operand,
-        Y: Operand | None,
-        MatchX: Operand | None,
-    ) -> None:
+    def lower(self, k: SourceBuilder, s: Slots[Operand]) -> None:
+        X = s.X
+        Y = s.get("Y")
         rows, classes = product(X.shape[:-1]), X.shape[-1]
-        index, counted = lower_labels(k, Label, (rows, classes), self.ignore_index)
-        picked = (MatchX or k.scratch((rows,), X.type.dtype)).view((rows,))
+        index, counted = lower_labels(k, s.Label, (rows, classes), self.ignore_index)
+        picked = (s.get("MatchX") or k.scratch((rows,), X.type.dtype)).view((rows,))
         k.line(f"{X.view((rows * classes,))}.take({index}, out={picked}, mode='clip')")
         k.line(f"np.multiply({picked}, {counted}, out={picked})")
         if Y is None:
@@ -239,38 +234,27 @@ class CrossEntropy2(OpDef, op="cross_entropy2", grad_op="cross_entropy_grad2"):
         k.line(f"np.multiply({loss}, -1.0, out={loss})")
         k.line(f"np.minimum({loss}, 1e20, out={loss})")
 
-    def lower_grad(
-        self, k: SourceBuilder, Label: Operand, MatchX: Operand, d_Y: Operand, d_X: Operand
-    ) -> None:
+    def lower_grad(self, k: SourceBuilder, s: Slots[Operand]) -> None:
+        d_X = s.d_X
         rows, classes = product(d_X.shape[:-1]), d_X.shape[-1]
-        index, counted = lower_labels(k, Label, (rows, classes), self.ignore_index)
+        index, counted = lower_labels(k, s.Label, (rows, classes), self.ignore_index)
         share = k.scratch((rows,), d_X.type.dtype)
-        upstream, picked = d_Y.view((rows,)), MatchX.view((rows,))
+        upstream, picked = s.d_Y.view((rows,)), s.MatchX.view((rows,))
         k.line(f"{share}.fill(0.0)")
         k.line(f"np.divide({upstream}, {picked}, out={share}, where={counted})")
         k.line(f"np.multiply({share}, -1.0, out={share})")
         k.line(f"{d_X}.fill(0.0)")
         k.line(f"{d_X.view((rows * classes,))}.put({index}, {share})")
 
-    def check_values(self, k: SourceBuilder, X: Operand, Label: Operand) -> None:
-        check_labels(k, Label, X.shape[-1], self.ignore_index)
+    def check_values(self, k: SourceBuilder, s: Slots[Operand]) -> None:
+        check_labels(k, s.Label, s.X.shape[-1], self.ignore_index)
 
-    def kernel(
-        self,
-        k: KernelBuilder,
-        X: DeviceOperand,
-        Label: DeviceOperand,
-        Y: DeviceOperand | None,
-        MatchX: DeviceOperand | None,
-    ) -> None:
-        cross_entropy_kernels.hard_label_loss(k, X, Label, self.ignore_index, Y, MatchX)
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        cross_entropy_kernels.hard_label_loss(
+            k, s.X, s.Label, self.ignore_index, s.get("Y"), s.get("MatchX")
+        )
 
-    def kernel_grad(
-        self,
-        k: KernelBuilder,
-        Label: DeviceOperand,
-        MatchX: DeviceOperand,
-        d_Y: DeviceOperand,
-        d_X: DeviceOperand,
-    ) -> None:
-        cross_entropy_kernels.hard_label_gradient(k, MatchX, Label, d_Y, d_X, self.ignore_index)
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        cross_entropy_kernels.hard_label_gradient(
+            k, s.MatchX, s.Label, s.d_Y, s.d_X, self.ignore_index
+        )

@@ -13,10 +13,10 @@ import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import UNKNOWN, Size
-from compiler.ir.opdef import OpDef, attr, reads, reads_lod, writes, writes_lod
+from compiler.ir.opdef import OpDef, Slots, attr, reads, reads_lod, writes, writes_lod
 from compiler.ir.opdef.kernel_builder import (
-    DeviceOperand,
     KernelBuilder,
+    KernelSlots,
     Operand,
     SourceBuilder,
 )
@@ -155,14 +155,10 @@ class WarpCtc(OpDef, op="warpctc"):
     blank = attr(0)
     norm_by_times = attr(False)
 
-    def infer(
-        self,
-        Logits: TensorType,
-        Label: TensorType,
-        LogitsLength: TensorType | None,
-        LabelLength: TensorType | None,
-        Logits_lod: list[TensorType] | None,
-    ) -> dict[str, TensorType | list[TensorType]]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType | list[TensorType]]:
+        Logits, Label = s.Logits, s.Label
+        LogitsLength, LabelLength = s.get("LogitsLength"), s.get("LabelLength")
+        Logits_lod = s.all("Logits_lod")
         require_dtype(self.kind, "Label", Label, DType.INT32)
         padded = LogitsLength is not None and LabelLength is not None
         if Logits.rank != 2 + padded:
@@ -187,20 +183,17 @@ class WarpCtc(OpDef, op="warpctc"):
             "Loss_lod": [],
         }
 
-    def infer_grad(
-        self,
-        Logits: TensorType,
-        WarpCTCGrad: TensorType,
-        LogitsLength: TensorType | None,
-        Logits_lod: list[TensorType] | None,
-        d_Loss: TensorType,
-    ) -> dict[str, TensorType]:
+    def infer_grad(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        Logits = s.Logits
+        Logits_lod = s.all("Logits_lod")
         count: Size = Logits_lod[-1].shape[0] - 1 if Logits_lod else UNKNOWN
-        shape = (UNKNOWN, count, *Logits.shape[-1:]) if LogitsLength is None else Logits.shape
+        shape = (
+            (UNKNOWN, count, *Logits.shape[-1:]) if s.get("LogitsLength") is None else Logits.shape
+        )
         wide = Logits.with_shape(shape)
-        require_same_shape("warpctc_grad", WarpCTCGrad=WarpCTCGrad, Logits=wide)
+        require_same_shape("warpctc_grad", WarpCTCGrad=s.WarpCTCGrad, Logits=wide)
         loss = wide.with_shape((wide.shape[1], 1))
-        require_same_shape("warpctc_grad", **{"Loss@GRAD": d_Loss, "Loss": loss})
+        require_same_shape("warpctc_grad", **{"Loss@GRAD": s.d_Loss, "Loss": loss})
         return {"Logits": Logits}
 
     def numpy(
@@ -257,28 +250,21 @@ class WarpCtc(OpDef, op="warpctc"):
         d_Logits[label_at[valid]] = scaled.transpose(1, 0, 2)[valid]
         return {"Logits": d_Logits.astype(d_Loss.dtype)}
 
-    def check_values(
-        self, k: SourceBuilder, Logits: Operand, Label: Operand, LabelLength: Operand | None
-    ) -> None:
+    def check_values(self, k: SourceBuilder, s: Slots[Operand]) -> None:
+        Logits, Label = s.Logits, s.Label
+        LabelLength = s.get("LabelLength")
         check = k.function(expect_labels_of_lines)
         k.line(f"{check}({Label}, {LabelLength}, {Logits.shape[-1]}, 'classes')")
 
-    def kernel(
-        self,
-        k: KernelBuilder,
-        Logits: DeviceOperand,
-        Label: DeviceOperand,
-        LogitsLength: Operand | None,
-        LabelLength: Operand | None,
-        Logits_lod: list[Operand] | None,
-        Label_lod: list[Operand] | None,
-        WarpCTCGrad: DeviceOperand | None,
-        Loss: DeviceOperand | None,
-    ) -> None:
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        WarpCTCGrad, Loss = s.get("WarpCTCGrad"), s.get("Loss")
         output = next(candidate for candidate in (WarpCTCGrad, Loss) if candidate is not None)
         lines = output.shape[0 if output is Loss else 1]
-        levels, lengths = (Logits_lod, Label_lod), (LogitsLength, LabelLength)
-        operands = Logits, Label, levels, lengths, lines, self.blank
+        levels, lengths = (
+            (s.host.all("Logits_lod") or None, s.host.all("Label_lod") or None),
+            (s.host.get("LogitsLength"), s.host.get("LabelLength")),
+        )
+        operands = s.Logits, s.Label, levels, lengths, lines, self.blank
         lattices = ctc_kernels.Lattices(k, *operands)
         if WarpCTCGrad is not None:
             k.set_size(WarpCTCGrad.shape[0], lattices.steps)
@@ -287,29 +273,22 @@ class WarpCtc(OpDef, op="warpctc"):
         if WarpCTCGrad is not None:
             ctc_kernels.gradient(lattices, forward, backward, totals, WarpCTCGrad)
 
-    def kernel_grad(
-        self,
-        k: KernelBuilder,
-        WarpCTCGrad: DeviceOperand,
-        LogitsLength: Operand | None,
-        Logits_lod: list[Operand] | None,
-        d_Loss: DeviceOperand,
-        d_Logits: DeviceOperand,
-    ) -> None:
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        WarpCTCGrad, d_Logits = s.WarpCTCGrad, s.d_Logits
         lines = WarpCTCGrad.shape[1]
-        if LogitsLength is not None:
+        if (LogitsLength := s.host.get("LogitsLength")) is not None:
             lengths = k.to_device(LogitsLength, (lines,), LogitsLength.type.dtype)
             step, line, c = position = k.grid(*d_Logits.shape)
             length = lengths[line]
         else:
-            level = (Logits_lod or [])[-1]
+            level = s.host.all("Logits_lod")[-1]
             k.on_host(expect_steps, level, WarpCTCGrad.shape[0])
             rows = d_Logits.shape[0]
             owners, rows_in = owner_rows(k, level, rows), rows_bounds(k, level, rows)
             row, c = position = k.grid(*d_Logits.shape)
             line, begin = owners[row], rows_in[0, row]
             step, length = row - begin, rows_in[1, row] - begin
-        value = WarpCTCGrad[step, line, c] * d_Loss[line, 0]
+        value = WarpCTCGrad[step, line, c] * s.d_Loss[line, 0]
         if self.norm_by_times:
             value = value / k.astype(k.maximum(length, 1), value.dtype)
         k.store(d_Logits, position, value)
@@ -350,16 +329,13 @@ class CtcAlign(OpDef, op="ctc_align"):
     merge_repeated = attr(True)
     padding_value = attr(0)
 
-    def infer(
-        self,
-        Input: TensorType,
-        InputLength: TensorType | None,
-        Input_lod: list[TensorType] | None,
-    ) -> dict[str, TensorType | list[TensorType]]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType | list[TensorType]]:
+        Input = s.Input
+        Input_lod = s.all("Input_lod")
         require_dtype(self.kind, "Input", Input, DType.INT32, DType.INT64)
         if Input.rank != 2:
             raise ShapeError(f"{self.kind}: Input is {Input}, expected two axes")
-        if InputLength is not None:
+        if s.get("InputLength") is not None:
             lengths = Input.with_shape((Input.shape[0], 1))
             return {"Output": Input, "Output_lod": [], "OutputLength": lengths}
         if differ(Input.shape[1], 1):

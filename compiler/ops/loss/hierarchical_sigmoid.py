@@ -6,9 +6,15 @@ import numpy as np
 
 from compiler.errors import ShapeError
 from compiler.ir.dims import Size, product
-from compiler.ir.opdef import OpDef, attr, attr_list, reads, writes
+from compiler.ir.opdef import OpDef, Slots, attr, attr_list, reads, writes
 from compiler.ir.opdef.attribute_bounds import WIDE, at_least
-from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
+from compiler.ir.opdef.kernel_builder import (
+    DeviceOperand,
+    KernelBuilder,
+    KernelSlots,
+    Operand,
+    SourceBuilder,
+)
 from compiler.ir.opdef.size_comparison import is_less
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.loss import hierarchical_sigmoid_kernels, sampled_class_kernels
@@ -100,6 +106,8 @@ class HierarchicalSigmoid(OpDef, op="hierarchical_sigmoid"):
     sparse gradient. Reference: hierarchical_sigmoid_op.h.
     """
 
+    unread_by_kernels = ("Bias",)
+
     sparse_grads = ("W",)
 
     X = reads()
@@ -119,15 +127,9 @@ class HierarchicalSigmoid(OpDef, op="hierarchical_sigmoid"):
     epmap = attr_list(str)
     table_names = attr_list(str)
 
-    def infer(
-        self,
-        X: TensorType,
-        W: TensorType,
-        Label: TensorType,
-        PathTable: TensorType | None,
-        PathCode: TensorType | None,
-        Bias: TensorType | None,
-    ) -> dict[str, TensorType]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        X, W, Label = s.X, s.W, s.Label
+        PathTable, PathCode, Bias = s.get("PathTable"), s.get("PathCode"), s.get("Bias")
         require_dtype(self.kind, "Label", Label, DType.INT64)
         require_same_dtype(self.kind, X=X, W=W)
         if (PathTable is None) != (PathCode is None):
@@ -150,19 +152,13 @@ class HierarchicalSigmoid(OpDef, op="hierarchical_sigmoid"):
         rows = X.shape[0]
         return {"Out": X.with_shape((rows, 1)), "PreOut": X.with_shape((rows, longest)), "W_Out": W}
 
-    def infer_grad(
-        self,
-        X: TensorType,
-        W: TensorType,
-        Bias: TensorType | None,
-        PreOut: TensorType,
-        d_W_Out: TensorType | None,
-    ) -> dict[str, TensorType]:
-        types = {"X": X, "W": W}
-        if Bias is not None:
+    def infer_grad(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        W = s.W
+        types = {"X": s.X, "W": W}
+        if (Bias := s.get("Bias")) is not None:
             types["Bias"] = Bias
-        if self.is_sparse and d_W_Out is None:
-            count = product(PreOut.shape)
+        if self.is_sparse and s.get("d_W_Out") is None:
+            count = product(s.PreOut.shape)
             types |= {"W": W.with_shape((count, W.shape[1])), "W_rows": rows_type(count)}
         return types
 
@@ -214,79 +210,44 @@ class HierarchicalSigmoid(OpDef, op="hierarchical_sigmoid"):
         longest = (self.num_classes - 1).bit_length() if PathTable is None else PathTable.shape[1]
         return TreePaths(Label, PathTable, PathCode, self.num_classes, W.shape[0], longest)
 
-    def check_values(
-        self, k: SourceBuilder, W: Operand, Label: Operand, PathTable: Operand | None
-    ) -> None:
+    def check_values(self, k: SourceBuilder, s: Slots[Operand]) -> None:
+        W, Label = s.W, s.Label
+        PathTable = s.get("PathTable")
         if PathTable is not None:
             k.line(f"{k.function(expect_nodes)}({PathTable}, {W.shape[0]})")
         else:
             k.line(f"{k.function(expect_leaves)}({Label}, {self.num_classes})")
 
-    def kernel(
-        self,
-        k: KernelBuilder,
-        X: DeviceOperand,
-        W: DeviceOperand,
-        Label: DeviceOperand,
-        PathTable: DeviceOperand | None,
-        PathCode: DeviceOperand | None,
-        Bias: DeviceOperand | None,
-        Out: DeviceOperand | None,
-        PreOut: DeviceOperand | None,
-        W_Out: DeviceOperand | None,
-    ) -> None:
-        paths = self.paths(W, Label, PathTable, PathCode)
-        passed = PreOut or k.scratch((X.shape[0], paths.longest), X.type.dtype)
-        hierarchical_sigmoid_kernels.costs(k, paths, (X, W, Bias), passed, Out)
-        if W_Out is not None:
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        X, W = s.X, s.W
+        paths = self.paths(W, s.Label, s.get("PathTable"), s.get("PathCode"))
+        passed = s.get("PreOut") or k.scratch((X.shape[0], paths.longest), X.type.dtype)
+        hierarchical_sigmoid_kernels.costs(k, paths, (X, W, s.get("Bias")), passed, s.get("Out"))
+        if (W_Out := s.get("W_Out")) is not None:
             copy(k, W, W_Out)
 
-    def kernel_grad(
-        self,
-        k: KernelBuilder,
-        X: DeviceOperand,
-        W: DeviceOperand,
-        Label: DeviceOperand,
-        PathTable: DeviceOperand | None,
-        PathCode: DeviceOperand | None,
-        Bias: DeviceOperand | None,
-        PreOut: DeviceOperand,
-        d_Out: DeviceOperand,
-        d_W_Out: DeviceOperand | None,
-        d_X: DeviceOperand | None,
-        d_W: DeviceOperand | None,
-        d_Bias: DeviceOperand | None,
-        d_W_rows: DeviceOperand | None,
-    ) -> None:
-        paths = self.paths(W, Label, PathTable, PathCode)
-        slope, forks = hierarchical_sigmoid_kernels.score_gradients(k, paths, PreOut, d_Out)
-        if d_X is not None:
-            sampled_class_kernels.input_gradient(k, slope, forks, W, d_X)
-        if d_Bias is not None:
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        d_W_rows = s.get("d_W_rows")
+        paths = self.paths(s.W, s.Label, s.get("PathTable"), s.get("PathCode"))
+        slope, forks = hierarchical_sigmoid_kernels.score_gradients(k, paths, s.PreOut, s.d_Out)
+        if (d_X := s.get("d_X")) is not None:
+            sampled_class_kernels.input_gradient(k, slope, forks, s.W, d_X)
+        if (d_Bias := s.get("d_Bias")) is not None:
             sampled_class_kernels.bias_gradient(k, slope, forks, d_Bias)
         if d_W_rows is not None:
             copy(k, forks, d_W_rows)
-        if d_W is not None:
+        if (d_W := s.get("d_W")) is not None:
             sampled_class_kernels.weight_gradient(
-                k, slope, forks, X, d_W_Out, d_W, d_W_rows is not None
+                k, slope, forks, s.X, s.get("d_W_Out"), d_W, d_W_rows is not None
             )
 
-    def lower(
-        self,
-        k: SourceBuilder,
-        X: Operand,
-        W: Operand,
-        Label: Operand,
-        PathTable: Operand | None,
-        PathCode: Operand | None,
-        Bias: Operand | None,
-        Out: Operand | None,
-        PreOut: Operand | None,
-        W_Out: Operand | None,
-    ) -> None:
+    def lower(self, k: SourceBuilder, s: Slots[Operand]) -> None:
+        X, W, Label = s.X, s.W, s.Label
+        PathTable, PathCode, Bias = s.get("PathTable"), s.get("PathCode"), s.get("Bias")
+        W_Out = s.get("W_Out")
         arguments = f"{X}, {W}, {Bias}, {Label}, {PathTable}, {PathCode}, {self.num_classes}"
         k.line(f"found = {k.function(tree_costs)}({arguments})")
-        for place, output in enumerate((Out, PreOut)):
+        for place, output in enumerate((s.get("Out"), s.get("PreOut"))):
             if output is not None:
                 k.line(f"np.copyto({output}, found[{place}])")
         if W_Out is not None and not k.aliased(W, W_Out):

@@ -6,10 +6,10 @@ import numpy as np
 
 from compiler.errors import BadAttribute
 from compiler.ir.dims import Size, product
-from compiler.ir.opdef import OpDef, attr, reads, writes
+from compiler.ir.opdef import OpDef, Slots, attr, reads, writes
 from compiler.ir.opdef.kernel_builder import (
-    DeviceOperand,
     KernelBuilder,
+    KernelSlots,
 )
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.type_checks import (
@@ -34,17 +34,18 @@ class KldivLoss(OpDef, op="kldiv_loss"):
     Loss = writes()
     reduction = attr("mean")
 
-    def infer(self, X: TensorType, Target: TensorType) -> TensorType:
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        X = s.X
         if self.reduction not in REDUCTIONS:
             raise BadAttribute(
                 f"{self.kind}: 'reduction' is {self.reduction!r}, not one of {list(REDUCTIONS)}"
             )
-        require_same_shape(self.kind, X=X, Target=Target)
-        require_same_dtype(self.kind, X=X, Target=Target)
+        require_same_shape(self.kind, X=X, Target=s.Target)
+        require_same_dtype(self.kind, X=X, Target=s.Target)
         return X if self.reduction == "none" else X.with_shape((1,))
 
-    def infer_grad(self, X: TensorType) -> dict[str, TensorType]:
-        return {"X": X}
+    def infer_grad(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        return {"X": s.X}
 
     def numpy(self, X: Array, Target: Array) -> Array:
         counts = Target > 0
@@ -62,26 +63,24 @@ class KldivLoss(OpDef, op="kldiv_loss"):
         """Return the divisor of the reduced sum."""
         return {"mean": product(X), "batchmean": X[0]}.get(self.reduction, 1)
 
-    def kernel(
-        self, k: KernelBuilder, X: DeviceOperand, Target: DeviceOperand, Loss: DeviceOperand
-    ) -> None:
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        X = s.X
         flat = (X.type.numel,)
         output_index = k.grid(*(flat if self.reduction == "none" else (1,)))
         i = output_index[0] if self.reduction == "none" else k.loop(X.type.numel)
-        target = Target.reshaped(flat)[i]
+        target = s.Target.reshaped(flat)[i]
         log_ratio = k.log(k.where(target > 0, target, 1)) - X.reshaped(flat)[i]
         loss = k.where(target > 0, target * log_ratio, 0)
         if self.reduction != "none":
             loss = k.sum(loss, i) / k.astype(k.size(self.divisor(X.shape)), X.type.dtype)
-        k.store(Loss.reshaped(flat if self.reduction == "none" else (1,)), output_index, loss)
+        k.store(s.Loss.reshaped(flat if self.reduction == "none" else (1,)), output_index, loss)
 
-    def kernel_grad(
-        self, k: KernelBuilder, Target: DeviceOperand, d_Loss: DeviceOperand, d_X: DeviceOperand
-    ) -> None:
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        d_X = s.d_X
         flat = (d_X.type.numel,)
         (i,) = k.grid(*flat)
         upstream = (
-            d_Loss.reshaped(flat)[i] if self.reduction == "none" else d_Loss.reshaped((1,))[0]
+            s.d_Loss.reshaped(flat)[i] if self.reduction == "none" else s.d_Loss.reshaped((1,))[0]
         )
         share = upstream / k.astype(k.size(self.divisor(d_X.shape)), d_X.type.dtype)
-        k.store(d_X.reshaped(flat), (i,), -k.maximum(Target.reshaped(flat)[i], 0) * share)
+        k.store(d_X.reshaped(flat), (i,), -k.maximum(s.Target.reshaped(flat)[i], 0) * share)

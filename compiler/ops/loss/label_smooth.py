@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from compiler.errors import ShapeError
-from compiler.ir.opdef import OpDef, attr, reads, writes
+from compiler.ir.opdef import OpDef, Slots, attr, reads, writes
 from compiler.ir.opdef.kernel_builder import (
-    DeviceOperand,
     KernelBuilder,
+    KernelSlots,
     Operand,
     SourceBuilder,
 )
@@ -30,8 +30,9 @@ class LabelSmooth(OpDef, op="label_smooth"):
     Out = writes()
     epsilon = attr(0.0)
 
-    def infer(self, X: TensorType, PriorDist: TensorType | None) -> TensorType:
-        if PriorDist is not None and differ(PriorDist.numel, X.shape[-1]):
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        X = s.X
+        if (PriorDist := s.get("PriorDist")) is not None and differ(PriorDist.numel, X.shape[-1]):
             shapes = shown(X=X, PriorDist=PriorDist)
             raise ShapeError(f"{self.kind}: {shapes}, expected one prior per class")
         return X
@@ -43,25 +44,23 @@ class LabelSmooth(OpDef, op="label_smooth"):
     def grad(self, d_Out: Array) -> dict[str, Array]:
         return {"X": (1 - self.epsilon) * d_Out}
 
-    def kernel(
-        self,
-        k: KernelBuilder,
-        X: DeviceOperand,
-        PriorDist: DeviceOperand | None,
-        Out: DeviceOperand,
-    ) -> None:
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        X = s.X
+        PriorDist = s.get("PriorDist")
         indices, classes = k.grid(*X.shape), X.shape[-1]
         if PriorDist is None:
             smooth = 1.0 / k.astype(k.size(classes), X.type.dtype)
         else:
             smooth = PriorDist.reshaped((classes,))[indices[-1]]
-        k.store(Out, indices, X[indices] * (1 - self.epsilon) + smooth * self.epsilon)
+        k.store(s.Out, indices, X[indices] * (1 - self.epsilon) + smooth * self.epsilon)
 
-    def kernel_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
-        indices = k.grid(*d_X.shape)
-        k.store(d_X, indices, d_Out[indices] * (1 - self.epsilon))
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        indices = k.grid(*s.d_X.shape)
+        k.store(s.d_X, indices, s.d_Out[indices] * (1 - self.epsilon))
 
-    def lower(self, k: SourceBuilder, X: Operand, PriorDist: Operand | None, Out: Operand) -> None:
+    def lower(self, k: SourceBuilder, s: Slots[Operand]) -> None:
+        X, Out = s.X, s.Out
+        PriorDist = s.get("PriorDist")
         k.line(f"np.multiply({X}, {1 - self.epsilon!r}, out={Out})")
         if PriorDist is None:
             k.line(f"np.add({Out}, {self.epsilon!r} / ({X.shape[-1]}), out={Out})")
@@ -69,5 +68,6 @@ class LabelSmooth(OpDef, op="label_smooth"):
             prior = PriorDist.view((X.shape[-1],))
             k.line(f"np.add({Out}, {self.epsilon!r} * {prior}, out={Out})")
 
-    def lower_grad(self, k: SourceBuilder, d_Out: Operand, d_X: Operand) -> None:
+    def lower_grad(self, k: SourceBuilder, s: Slots[Operand]) -> None:
+        d_Out, d_X = s.d_Out, s.d_X
         k.line(f"np.multiply({d_Out}, {1 - self.epsilon!r}, out={d_X})")

@@ -8,11 +8,12 @@ import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import Size, product
-from compiler.ir.opdef import OpDef, attr, attr_list, reads, required, writes
+from compiler.ir.opdef import OpDef, Slots, attr, attr_list, reads, required, writes
 from compiler.ir.opdef.attribute_bounds import WIDE, at_least
 from compiler.ir.opdef.kernel_builder import (
     DeviceOperand,
     KernelBuilder,
+    KernelSlots,
     Operand,
     SourceBuilder,
 )
@@ -94,6 +95,8 @@ class Nce(OpDef, op="nce"):
     Reference: nce_op.h.
     """
 
+    unread_by_kernels = ("Bias",)
+
     lod_source = ""
     is_random = True
     sparse_grads = ("Weight",)
@@ -123,15 +126,8 @@ class Nce(OpDef, op="nce"):
     epmap = attr_list(str)
     table_names = attr_list(str)
 
-    def infer(
-        self,
-        Input: TensorType,
-        Label: TensorType,
-        Weight: TensorType,
-        Bias: TensorType | None,
-        SampleWeight: TensorType | None,
-        CustomDistProbs: TensorType | None,
-    ) -> dict[str, TensorType]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        Input, Label, Weight = s.Input, s.Label, s.Weight
         require_dtype(self.kind, "Label", Label, DType.INT64)
         require_same_dtype(self.kind, Input=Input, Weight=Weight)
         negatives = self.custom_neg_classes
@@ -140,7 +136,7 @@ class Nce(OpDef, op="nce"):
                 f"{self.kind}: 'custom_neg_classes' has {len(negatives)} classes, but "
                 f"'num_neg_samples' is {self.num_neg_samples}"
             )
-        samplers = (UNIFORM, LOG_UNIFORM) if CustomDistProbs is None else SAMPLERS
+        samplers = (UNIFORM, LOG_UNIFORM) if s.get("CustomDistProbs") is None else SAMPLERS
         if self.sampler not in samplers:
             raise BadAttribute(
                 f"{self.kind}: 'sampler' is {self.sampler}, expected 0, 1, or 2 and CustomDistProbs"
@@ -151,7 +147,7 @@ class Nce(OpDef, op="nce"):
                 f"{self.kind}: {shown(Input=Input, Label=Label, Weight=Weight)}, expected "
                 f"[rows, width], labels per row, and [{self.num_total_classes}, width]"
             )
-        self.check_rows(Input, Label, Bias, SampleWeight)
+        self.check_rows(Input, Label, s.get("Bias"), s.get("SampleWeight"))
         trues = Label.shape[1] if Label.rank == 2 else 1
         drawn = (Input.shape[0], trues + self.num_neg_samples)
         return {
@@ -177,22 +173,17 @@ class Nce(OpDef, op="nce"):
             shapes = shown(Input=Input, SampleWeight=SampleWeight)
             raise ShapeError(f"{self.kind}: {shapes}, expected a weight for each row")
 
-    def infer_grad(
-        self,
-        Input: TensorType,
-        Weight: TensorType,
-        Bias: TensorType | None,
-        SampleLabels: TensorType,
-    ) -> dict[str, TensorType]:
+    def infer_grad(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        Weight = s.Weight
         if differ(Weight.shape[0], self.num_total_classes):
             raise ShapeError(
                 f"{self.kind}_grad: Weight is {Weight}, expected {self.num_total_classes} rows"
             )
-        types = {"Input": Input, "Weight": Weight}
-        if Bias is not None:
+        types = {"Input": s.Input, "Weight": Weight}
+        if (Bias := s.get("Bias")) is not None:
             types["Bias"] = Bias
         if self.is_sparse:
-            count: Size = product(SampleLabels.shape)
+            count: Size = product(s.SampleLabels.shape)
             types |= {"Weight": Weight.with_shape((count, Weight.shape[1]))}
             types["Weight_rows"] = rows_type(count)
         return types
@@ -263,62 +254,43 @@ class Nce(OpDef, op="nce"):
         """Return why it has no device kernel; empty if it has one."""
         return too_many(len(self.custom_neg_classes))
 
-    def check_values(self, k: SourceBuilder, Label: Operand) -> None:
+    def check_values(self, k: SourceBuilder, s: Slots[Operand]) -> None:
+        Label = s.Label
         k.line(f"{k.function(row_labels)}({Label}, {self.num_total_classes})")
 
-    def kernel(
-        self,
-        k: KernelBuilder,
-        Input: DeviceOperand,
-        Label: DeviceOperand,
-        Weight: DeviceOperand,
-        Bias: DeviceOperand | None,
-        SampleWeight: DeviceOperand | None,
-        CustomDistProbs: DeviceOperand | None,
-        CustomDistAlias: DeviceOperand | None,
-        CustomDistAliasProbs: DeviceOperand | None,
-        Key: DeviceOperand | None,
-        Cost: DeviceOperand | None,
-        SampleLogits: DeviceOperand | None,
-        SampleLabels: DeviceOperand | None,
-    ) -> None:
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        Input, Label = s.Input, s.Label
         rows, drawn = Input.shape[0], self.num_neg_samples
         count = Label.shape[1] if Label.type.rank == 2 else 1
-        sampler = self.kernel_sampler(CustomDistProbs, CustomDistAlias, CustomDistAliasProbs)
-        labels = SampleLabels or k.scratch((rows, count + drawn), DType.INT64)
-        shares = SampleLogits or k.scratch(labels.shape, Input.type.dtype)
+        sampler = self.kernel_sampler(
+            s.get("CustomDistProbs"), s.get("CustomDistAlias"), s.get("CustomDistAliasProbs")
+        )
+        labels = s.get("SampleLabels") or k.scratch((rows, count + drawn), DType.INT64)
+        shares = s.get("SampleLogits") or k.scratch(labels.shape, Input.type.dtype)
         trues = Label.reshaped((rows, count))
-        nce_kernels.choose(k, sampler, trues, (Key, self.place), labels)
-        operands = (Input, Weight, Bias)
-        nce_kernels.costs(k, sampler, operands, labels, count, drawn, SampleWeight, shares, Cost)
+        nce_kernels.choose(k, sampler, trues, (s.get("Key"), self.place), labels)
+        operands = (Input, s.Weight, s.get("Bias"))
+        nce_kernels.costs(
+            k, sampler, operands, labels, count, drawn, s.get("SampleWeight"), shares, s.get("Cost")
+        )
 
-    def kernel_grad(
-        self,
-        k: KernelBuilder,
-        Input: DeviceOperand,
-        Weight: DeviceOperand,
-        SampleWeight: DeviceOperand | None,
-        CustomDistProbs: DeviceOperand | None,
-        CustomDistAlias: DeviceOperand | None,
-        CustomDistAliasProbs: DeviceOperand | None,
-        Bias: DeviceOperand | None,
-        SampleLogits: DeviceOperand,
-        SampleLabels: DeviceOperand,
-        d_Cost: DeviceOperand,
-        d_Input: DeviceOperand | None,
-        d_Bias: DeviceOperand | None,
-        d_Weight: DeviceOperand | None,
-        d_Weight_rows: DeviceOperand | None,
-    ) -> None:
-        sampler = self.kernel_sampler(CustomDistProbs, CustomDistAlias, CustomDistAliasProbs)
-        drawn = (self.num_neg_samples, SampleWeight, d_Cost)
-        slope, numbers = nce_kernels.score_gradients(k, sampler, SampleLogits, SampleLabels, *drawn)
-        if d_Input is not None:
-            sampled_class_kernels.input_gradient(k, slope, numbers, Weight, d_Input)
-        if d_Bias is not None:
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        d_Weight_rows = s.get("d_Weight_rows")
+        sampler = self.kernel_sampler(
+            s.get("CustomDistProbs"), s.get("CustomDistAlias"), s.get("CustomDistAliasProbs")
+        )
+        drawn = (self.num_neg_samples, s.get("SampleWeight"), s.d_Cost)
+        slope, numbers = nce_kernels.score_gradients(
+            k, sampler, s.SampleLogits, s.SampleLabels, *drawn
+        )
+        if (d_Input := s.get("d_Input")) is not None:
+            sampled_class_kernels.input_gradient(k, slope, numbers, s.Weight, d_Input)
+        if (d_Bias := s.get("d_Bias")) is not None:
             sampled_class_kernels.bias_gradient(k, slope, numbers, d_Bias)
         if d_Weight_rows is not None:
             copy(k, numbers, d_Weight_rows)
-        if d_Weight is not None:
+        if (d_Weight := s.get("d_Weight")) is not None:
             sparse = d_Weight_rows is not None
-            sampled_class_kernels.weight_gradient(k, slope, numbers, Input, None, d_Weight, sparse)
+            sampled_class_kernels.weight_gradient(
+                k, slope, numbers, s.Input, None, d_Weight, sparse
+            )

@@ -6,10 +6,11 @@ import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import Size, product
-from compiler.ir.opdef import OpDef, attr, reads, writes
+from compiler.ir.opdef import OpDef, Slots, attr, reads, writes
 from compiler.ir.opdef.kernel_builder import (
     DeviceOperand,
     KernelBuilder,
+    KernelSlots,
     Number,
     Operand,
     SourceBuilder,
@@ -45,9 +46,8 @@ class NllLoss(OpDef, op="nll_loss"):
     ignore_index = attr(-100)
     reduction = attr("mean")
 
-    def infer(
-        self, X: TensorType, Label: TensorType, Weight: TensorType | None
-    ) -> dict[str, TensorType]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        X, Label = s.X, s.Label
         require_dtype(self.kind, "Label", Label, DType.INT64)
         if self.reduction not in ("none", "mean", "sum"):
             raise BadAttribute(
@@ -56,13 +56,13 @@ class NllLoss(OpDef, op="nll_loss"):
         labels = (*X.shape[:1], *X.shape[2:])
         if X.rank not in (2, 4) or differ(product(labels), Label.numel):
             raise ShapeError(f"{self.kind}: {shown(X=X, Label=Label)}, expected a label per row")
-        if Weight is not None:
+        if (Weight := s.get("Weight")) is not None:
             require_same_dtype(self.kind, X=X, Weight=Weight)
         out = labels if self.reduction == "none" else (1,)
         return {"Out": X.with_shape(out), "Total_weight": X.with_shape((1,))}
 
-    def infer_grad(self, X: TensorType) -> dict[str, TensorType]:
-        return {"X": X}
+    def infer_grad(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        return {"X": s.X}
 
     def numpy(self, X: Array, Label: Array, Weight: Array | None) -> dict[str, Array]:
         labels = Label.reshape(X.shape[:1] + X.shape[2:])
@@ -88,25 +88,19 @@ class NllLoss(OpDef, op="nll_loss"):
         np.put_along_axis(d_X, np.expand_dims(safe_labels, 1), np.expand_dims(share, 1), 1)
         return {"X": d_X}
 
-    def check_values(self, k: SourceBuilder, X: Operand, Label: Operand) -> None:
-        check_labels(k, Label, X.shape[1], self.ignore_index)
+    def check_values(self, k: SourceBuilder, s: Slots[Operand]) -> None:
+        check_labels(k, s.Label, s.X.shape[1], self.ignore_index)
 
-    def kernel(
-        self,
-        k: KernelBuilder,
-        X: DeviceOperand,
-        Label: DeviceOperand,
-        Weight: DeviceOperand | None,
-        Out: DeviceOperand | None,
-        Total_weight: DeviceOperand | None,
-    ) -> None:
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        X = s.X
+        Total_weight = s.get("Total_weight")
         table = (X.shape[0], X.shape[1], product(X.shape[2:]))
         is_elementwise = self.reduction == "none"
         at = k.grid(*((table[0], table[2]) if is_elementwise else (1,)))
         loop = None if is_elementwise else k.loop(product((table[0], table[2])))
         n, position = at if loop is None else k.unravel(loop, (table[0], table[2]))
-        label = Label.reshaped((table[0], table[2]))[n, position]
-        weight, is_valid = self.weight(k, label, Weight, table[1], X.type.dtype)
+        label = s.Label.reshaped((table[0], table[2]))[n, position]
+        weight, is_valid = self.weight(k, label, s.get("Weight"), table[1], X.type.dtype)
         lost = X.reshaped(table).at(n, label, position, where=is_valid, other=0)
         lost = label_loss(k, -lost * weight, label, is_valid, self.ignore_index)
         total: Number = 0.0
@@ -114,32 +108,25 @@ class NllLoss(OpDef, op="nll_loss"):
             lost, total = k.sum(lost, loop), k.sum(weight, loop)
             if self.reduction == "mean":
                 lost = lost / k.where(k.not_equal(total, 0), total, 1)
-        if Out is not None:
+        if (Out := s.get("Out")) is not None:
             k.store(Out.reshaped((table[0], table[2]) if is_elementwise else (1,)), at, lost)
         if Total_weight is not None and not is_elementwise:
             k.store(Total_weight, at, total)
         elif Total_weight is not None:
             fill(k, Total_weight, 0)
 
-    def kernel_grad(
-        self,
-        k: KernelBuilder,
-        Label: DeviceOperand,
-        Weight: DeviceOperand | None,
-        Total_weight: DeviceOperand,
-        d_Out: DeviceOperand,
-        d_X: DeviceOperand,
-    ) -> None:
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        d_X = s.d_X
         table = (d_X.shape[0], d_X.shape[1], product(d_X.shape[2:]))
         n, c, position = k.grid(*table)
-        label = Label.reshaped((table[0], table[2]))[n, position]
-        weight, is_valid = self.weight(k, label, Weight, table[1], d_X.type.dtype)
+        label = s.Label.reshaped((table[0], table[2]))[n, position]
+        weight, is_valid = self.weight(k, label, s.get("Weight"), table[1], d_X.type.dtype)
         if self.reduction == "none":
-            share = d_Out.reshaped((table[0], table[2]))[n, position] * weight
+            share = s.d_Out.reshaped((table[0], table[2]))[n, position] * weight
         else:
-            share = d_Out.reshaped((1,))[0] * weight
+            share = s.d_Out.reshaped((1,))[0] * weight
         if self.reduction == "mean":
-            share = share / k.where(k.not_equal(Total_weight[0], 0), Total_weight[0], 1)
+            share = share / k.where(k.not_equal(s.Total_weight[0], 0), s.Total_weight[0], 1)
         own = k.equal(label, c) & is_valid
         k.store(d_X.reshaped(table), (n, c, position), k.where(own, -share, 0))
 

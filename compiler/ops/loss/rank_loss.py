@@ -9,10 +9,11 @@ import numpy as np
 
 from compiler.errors import ShapeError
 from compiler.ir.dims import Size
-from compiler.ir.opdef import OpDef, Value, Xp, attr, reads, writes
+from compiler.ir.opdef import OpDef, Slots, Value, Xp, attr, reads, writes
 from compiler.ir.opdef.kernel_builder import (
     DeviceOperand,
     KernelBuilder,
+    KernelSlots,
     Number,
     Operand,
     SourceBuilder,
@@ -115,16 +116,17 @@ class BprLoss(OpDef, op="bpr_loss"):
     Label = reads(no_grad=True)
     Y = writes()
 
-    def infer(self, X: TensorType, Label: TensorType) -> TensorType:
-        require_dtype(self.kind, "Label", Label, DType.INT64)
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        X = s.X
+        require_dtype(self.kind, "Label", s.Label, DType.INT64)
         if X.rank < 1 or X.shape[-1] == 1:
             raise ShapeError(f"{self.kind}: X is {X}, expected at least two classes")
         loss = X.with_shape((*X.shape[:-1], 1))
-        require_same_shape(self.kind, Y=loss, Label=Label)
+        require_same_shape(self.kind, Y=loss, Label=s.Label)
         return loss
 
-    def infer_grad(self, X: TensorType) -> dict[str, TensorType]:
-        return {"X": X}
+    def infer_grad(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        return {"X": s.X}
 
     def numpy(self, X: Array, Label: Array) -> Array:
         labels = true_labels(Label, X.shape[-1])
@@ -139,35 +141,29 @@ class BprLoss(OpDef, op="bpr_loss"):
         np.put_along_axis(slope, labels, -slope.sum(-1, keepdims=True), axis=-1)
         return {"X": slope * d_Y / X.dtype.type(X.shape[-1] - 1)}
 
-    def check_values(self, k: SourceBuilder, X: Operand, Label: Operand) -> None:
+    def check_values(self, k: SourceBuilder, s: Slots[Operand]) -> None:
+        X, Label = s.X, s.Label
         k.line(f"{k.function(true_labels)}({Label}, {X.shape[-1]})")
 
-    def kernel(
-        self, k: KernelBuilder, X: DeviceOperand, Label: DeviceOperand, Y: DeviceOperand
-    ) -> None:
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        X = s.X
         rows, classes = row_table(X.shape)
         (i,) = k.grid(rows)
         r = k.loop(classes)
-        lead, _, other = margin_at(k, X, Label, i, r)
+        lead, _, other = margin_at(k, X, s.Label, i, r)
         total = k.sum(k.where(other, softplus(k, lead), 0), r)
-        k.store(Y.reshaped((rows,)), (i,), total / other_classes(k, X))
+        k.store(s.Y.reshaped((rows,)), (i,), total / other_classes(k, X))
 
-    def kernel_grad(
-        self,
-        k: KernelBuilder,
-        X: DeviceOperand,
-        Label: DeviceOperand,
-        d_Y: DeviceOperand,
-        d_X: DeviceOperand,
-    ) -> None:
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        X = s.X
         rows, classes = row_table(X.shape)
         (i,) = k.grid(rows)
         r = k.loop(classes)
-        lead, is_valid, other = margin_at(k, X, Label, i, r)
+        lead, is_valid, other = margin_at(k, X, s.Label, i, r)
         slope = k.where(other & is_valid, sigmoid(k, lead), 0)
         slope = k.where(other, slope, -k.sum(slope, r))
-        share = d_Y.reshaped((rows,))[i] / other_classes(k, X)
-        k.store(d_X.reshaped((rows, classes)), (i, r), slope * share)
+        share = s.d_Y.reshaped((rows,))[i] / other_classes(k, X)
+        k.store(s.d_X.reshaped((rows, classes)), (i, r), slope * share)
 
 
 def margin_at(

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
-from compiler.ir.opdef import OpDef, attr, reads, required, writes
+from compiler.ir.opdef import OpDef, Slots, attr, reads, required, writes
 from compiler.ir.opdef.kernel_builder import (
-    DeviceOperand,
     KernelBuilder,
+    KernelSlots,
     Operand,
     SourceBuilder,
 )
@@ -55,13 +55,10 @@ class SampleLogits(OpDef, op="sample_logits"):
     num_samples = required(int)
     seed = attr(0)
 
-    def infer(
-        self,
-        Logits: TensorType,
-        Labels: TensorType,
-        CustomizedSamples: TensorType | None,
-        CustomizedProbabilities: TensorType | None,
-    ) -> dict[str, TensorType]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        Logits, Labels = s.Logits, s.Labels
+        CustomizedSamples = s.get("CustomizedSamples")
+        CustomizedProbabilities = s.get("CustomizedProbabilities")
         require_dtype(self.kind, "Labels", Labels, DType.INT64)
         if (Logits.rank, Labels.rank) != (2, 2) or differ(Logits.shape[0], Labels.shape[0]):
             actual = shown(Logits=Logits, Labels=Labels)
@@ -90,10 +87,9 @@ class SampleLogits(OpDef, op="sample_logits"):
             "SampledLabels": Labels,
         }
 
-    def infer_grad(
-        self, Samples: TensorType, LogitsDim: TensorType, d_SampledLogits: TensorType
-    ) -> dict[str, TensorType]:
-        samples = {"Samples": Samples, "SampledLogits@GRAD": d_SampledLogits}
+    def infer_grad(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        Samples, LogitsDim = s.Samples, s.LogitsDim
+        samples = {"Samples": Samples, "SampledLogits@GRAD": s.d_SampledLogits}
         require_same_shape(f"{self.kind}_grad", **samples)
         if LogitsDim.rank != 3 or Samples.rank != 2 or differ(Samples.shape[0], LogitsDim.shape[0]):
             shapes = shown(LogitsDim=LogitsDim, **samples)
@@ -145,54 +141,40 @@ class SampleLogits(OpDef, op="sample_logits"):
         given_samples = "Samples" in types or types.get("CustomizedSamples")
         return "" if given_samples else "it samples until enough distinct classes are found"
 
-    def check_values(
-        self,
-        k: SourceBuilder,
-        Logits: Operand,
-        Labels: Operand,
-        CustomizedSamples: Operand | None,
-    ) -> None:
-        classes = Logits.shape[1]
+    def check_values(self, k: SourceBuilder, s: Slots[Operand]) -> None:
+        Labels = s.Labels
+        CustomizedSamples = s.get("CustomizedSamples")
+        classes = s.Logits.shape[1]
         k.line(f"{k.function(row_labels)}({Labels}, {classes})")
         if CustomizedSamples is not None:
             k.line(f"{k.function(check_indices)}({CustomizedSamples}, {classes}, {self.kind!r})")
 
-    def kernel(
-        self,
-        k: KernelBuilder,
-        Logits: DeviceOperand,
-        Labels: DeviceOperand,
-        CustomizedSamples: DeviceOperand,
-        CustomizedProbabilities: DeviceOperand,
-        Samples: DeviceOperand | None,
-        Probabilities: DeviceOperand | None,
-        SampledLogits: DeviceOperand | None,
-        SampledLabels: DeviceOperand | None,
-    ) -> None:
-        if SampledLogits is not None:
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        Labels = s.Labels
+        if (SampledLogits := s.get("SampledLogits")) is not None:
             i, c = k.grid(*SampledLogits.shape)
-            r, number = k.loop(Labels.shape[1]), CustomizedSamples[i, c]
-            in_range = inside(k, number, Logits.shape[1])
-            value = Logits.at(i, number, where=in_range, other=float("nan"))
-            value = value - k.log(CustomizedProbabilities[i, c])
+            r, number = k.loop(Labels.shape[1]), s.CustomizedSamples[i, c]
+            in_range = inside(k, number, s.Logits.shape[1])
+            value = s.Logits.at(i, number, where=in_range, other=float("nan"))
+            value = value - k.log(s.CustomizedProbabilities[i, c])
             if self.remove_accidental_hits:
                 hit = k.max(k.astype(k.equal(Labels[i, r], number), DType.INT32), r) > 0
                 hit = hit & (c >= k.size(Labels.shape[1]))
                 value = value - k.where(hit, HIT, 0.0)
             k.store(SampledLogits, (i, c), value)
-        if SampledLabels is not None:
+        if (SampledLabels := s.get("SampledLabels")) is not None:
             i, c = k.grid(*SampledLabels.shape)
             k.store(SampledLabels, (i, c), c)
-        pairs = ((CustomizedSamples, Samples), (CustomizedProbabilities, Probabilities))
+        pairs = (
+            (s.CustomizedSamples, s.get("Samples")),
+            (s.CustomizedProbabilities, s.get("Probabilities")),
+        )
         for source, out in pairs:
             if out is not None:
                 copy(k, source, out)
 
-    def kernel_grad(
-        self, k: KernelBuilder, Samples: DeviceOperand, d_SampledLogits: DeviceOperand,
-        d_Logits: DeviceOperand,
-    ) -> None:  # fmt: skip
-        i, c = k.grid(*d_Logits.shape)
-        r = k.loop(Samples.shape[1])
-        share = k.where(k.equal(Samples[i, r], c), d_SampledLogits[i, r], 0)
-        k.store(d_Logits, (i, c), k.sum(share, r))
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        i, c = k.grid(*s.d_Logits.shape)
+        r = k.loop(s.Samples.shape[1])
+        share = k.where(k.equal(s.Samples[i, r], c), s.d_SampledLogits[i, r], 0)
+        k.store(s.d_Logits, (i, c), k.sum(share, r))

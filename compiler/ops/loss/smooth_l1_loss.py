@@ -9,10 +9,10 @@ import numpy as np
 
 from compiler.errors import ShapeError
 from compiler.ir.dims import product
-from compiler.ir.opdef import OpDef, attr, reads, writes
+from compiler.ir.opdef import OpDef, Slots, attr, reads, writes
 from compiler.ir.opdef.kernel_builder import (
-    DeviceOperand,
     KernelBuilder,
+    KernelSlots,
 )
 from compiler.ir.types import Array, TensorType
 from compiler.ops.type_checks import (
@@ -48,25 +48,20 @@ class SmoothL1Loss(OpDef, op="smooth_l1_loss"):
     Out = writes()
     sigma = attr(1.0)
 
-    def infer(
-        self,
-        X: TensorType,
-        Y: TensorType,
-        InsideWeight: TensorType | None,
-        OutsideWeight: TensorType | None,
-    ) -> dict[str, TensorType]:
-        weights = {"InsideWeight": InsideWeight, "OutsideWeight": OutsideWeight}
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        X = s.X
+        weights = {"InsideWeight": s.get("InsideWeight"), "OutsideWeight": s.get("OutsideWeight")}
         present = {slot: type for slot, type in weights.items() if type is not None}
         if X.rank < 2:
             raise ShapeError(f"{self.kind}: X is {X}, expected at least 2 axes")
         if len(present) == 1:
             raise ShapeError(f"{self.kind}: {shown(**present)} needs both weights")
-        require_same_shape(self.kind, X=X, Y=Y, **present)
-        require_same_dtype(self.kind, X=X, Y=Y, **present)
+        require_same_shape(self.kind, X=X, Y=s.Y, **present)
+        require_same_dtype(self.kind, X=X, Y=s.Y, **present)
         return {"Diff": X, "Out": X.with_shape((X.shape[0], 1))}
 
-    def infer_grad(self, Diff: TensorType) -> dict[str, TensorType]:
-        return {"X": Diff, "Y": Diff}
+    def infer_grad(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        return {"X": s.Diff, "Y": s.Diff}
 
     def numpy(
         self, X: Array, Y: Array, InsideWeight: Array | None, OutsideWeight: Array | None
@@ -92,51 +87,34 @@ class SmoothL1Loss(OpDef, op="smooth_l1_loss"):
         pull = slope * d_Out.reshape(-1, *[1] * (Diff.ndim - 1))
         return {"X": pull, "Y": -pull}
 
-    def kernel(
-        self,
-        k: KernelBuilder,
-        X: DeviceOperand,
-        Y: DeviceOperand,
-        InsideWeight: DeviceOperand | None,
-        OutsideWeight: DeviceOperand | None,
-        Diff: DeviceOperand | None,
-        Out: DeviceOperand | None,
-    ) -> None:
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        X = s.X
         table = (X.shape[0], product(X.shape[1:]))
         (i,) = k.grid(table[0])
         r, square = k.loop(table[1]), self.sigma * self.sigma
-        difference = X.reshaped(table)[i, r] - Y.reshaped(table)[i, r]
-        if InsideWeight is not None:
+        difference = X.reshaped(table)[i, r] - s.Y.reshaped(table)[i, r]
+        if (InsideWeight := s.get("InsideWeight")) is not None:
             difference = difference * InsideWeight.reshaped(table)[i, r]
         size = k.absolute(difference)
         loss = k.where(
             size < 1.0 / square, 0.5 * square * difference * difference, size - 0.5 / square
         )
-        if OutsideWeight is not None:
+        if (OutsideWeight := s.get("OutsideWeight")) is not None:
             loss = loss * OutsideWeight.reshaped(table)[i, r]
-        if Diff is not None:
+        if (Diff := s.get("Diff")) is not None:
             k.store(Diff.reshaped(table), (i, r), difference)
-        if Out is not None:
+        if (Out := s.get("Out")) is not None:
             k.store(Out, (i, 0), k.sum(loss, r))
 
-    def kernel_grad(
-        self,
-        k: KernelBuilder,
-        Diff: DeviceOperand,
-        InsideWeight: DeviceOperand | None,
-        OutsideWeight: DeviceOperand | None,
-        d_Out: DeviceOperand,
-        d_X: DeviceOperand | None,
-        d_Y: DeviceOperand | None,
-    ) -> None:
-        indices, square = k.grid(*Diff.shape), self.sigma * self.sigma
-        difference = Diff[indices]
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        indices, square = k.grid(*s.Diff.shape), self.sigma * self.sigma
+        difference = s.Diff[indices]
         slope = k.where(
             k.absolute(difference) < 1.0 / square, square * difference, k.sign(difference)
         )
-        for weight in (InsideWeight, OutsideWeight):
+        for weight in (s.get("InsideWeight"), s.get("OutsideWeight")):
             slope = slope if weight is None else slope * weight[indices]
-        pull = slope * d_Out[indices[0], 0]
-        for result, value in ((d_X, pull), (d_Y, -pull)):
+        pull = slope * s.d_Out[indices[0], 0]
+        for result, value in ((s.get("d_X"), pull), (s.get("d_Y"), -pull)):
             if result is not None:
                 k.store(result, indices, value)

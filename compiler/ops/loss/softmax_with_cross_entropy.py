@@ -9,8 +9,13 @@ import numpy as np
 
 from compiler.errors import BadAttribute
 from compiler.ir.dims import Size, product
-from compiler.ir.opdef import OpDef, attr, reads, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
+from compiler.ir.opdef import OpDef, Slots, attr, reads, writes
+from compiler.ir.opdef.kernel_builder import (
+    KernelBuilder,
+    KernelSlots,
+    Operand,
+    SourceBuilder,
+)
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.loss import cross_entropy_kernels as cross_entropy_kernels
 from compiler.ops.loss.cross_entropy import check_labels, known_labels, lower_labels
@@ -42,7 +47,8 @@ class SoftmaxWithCrossEntropy(OpDef, op="softmax_with_cross_entropy"):
     axis = attr(-1)
     use_softmax = attr(True)
 
-    def infer(self, Logits: TensorType, Label: TensorType) -> dict[str, TensorType]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        Logits, Label = s.Logits, s.Label
         if not self.use_softmax:
             raise BadAttribute(
                 f"{self.kind}: 'use_softmax' is False", hint="cross_entropy takes probabilities"
@@ -57,9 +63,10 @@ class SoftmaxWithCrossEntropy(OpDef, op="softmax_with_cross_entropy"):
             require_same_shape(self.kind, Loss=loss, Label=Label)
         return {"Softmax": Logits, "Loss": loss}
 
-    def infer_grad(self, Label: TensorType, Softmax: TensorType) -> dict[str, TensorType]:
+    def infer_grad(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        Softmax = s.Softmax
         if self.soft_label:
-            require_same_dtype(self.kind + "_grad", Label=Label, Softmax=Softmax)
+            require_same_dtype(self.kind + "_grad", Label=s.Label, Softmax=Softmax)
         normalize_axis(self.kind, self.axis, Softmax.rank)
         return {"Logits": Softmax}
 
@@ -93,20 +100,14 @@ class SoftmaxWithCrossEntropy(OpDef, op="softmax_with_cross_entropy"):
         np.put_along_axis(d_Logits, safe_labels, at_label, self.axis)
         return {"Logits": d_Logits}
 
-    def lower(
-        self,
-        k: SourceBuilder,
-        Logits: Operand,
-        Label: Operand,
-        Softmax: Operand | None,
-        Loss: Operand | None,
-    ) -> None:
+    def lower(self, k: SourceBuilder, s: Slots[Operand]) -> None:
+        Logits, Label = s.Logits, s.Label
         table, dtype = self.table(Logits.shape), Logits.type.dtype
         column = (table[0], 1, *table[2:])
-        softmax = Softmax or k.scratch(table, dtype)
+        softmax = s.get("Softmax") or k.scratch(table, dtype)
         shares = softmax.view(table)
         shifted = k.scratch(table, dtype).view(table) if self.soft_label else shares
-        total, loss = k.scratch(column, dtype), Loss or k.scratch(column, dtype)
+        total, loss = k.scratch(column, dtype), s.get("Loss") or k.scratch(column, dtype)
         logits = Logits.view(table)
         k.line(f"np.maximum.reduce({logits}, axis=1, keepdims=True, out={total})")
         k.line(f"np.subtract({logits}, {total}, out={shifted})")
@@ -131,9 +132,8 @@ class SoftmaxWithCrossEntropy(OpDef, op="softmax_with_cross_entropy"):
         k.line(f"np.divide({shares}, {total}, out={shares})")
         k.line(f"np.log({total}, out={total})")
 
-    def lower_grad(
-        self, k: SourceBuilder, Label: Operand, Softmax: Operand, d_Loss: Operand, d_Logits: Operand
-    ) -> None:
+    def lower_grad(self, k: SourceBuilder, s: Slots[Operand]) -> None:
+        Label, Softmax, d_Loss, d_Logits = s.Label, s.Softmax, s.d_Loss, s.d_Logits
         if self.soft_label:
             k.line(f"np.subtract({Softmax}, {Label}, out={d_Logits})")
             k.line(f"np.multiply({d_Logits}, {d_Loss}, out={d_Logits})")
@@ -148,35 +148,25 @@ class SoftmaxWithCrossEntropy(OpDef, op="softmax_with_cross_entropy"):
         k.line(f"np.multiply({Softmax.view(table)}, {column}, out={d_Logits.view(table)})")
         k.line(f"{flat}[{index}] -= {share}")
 
-    def check_values(self, k: SourceBuilder, Logits: Operand, Label: Operand) -> None:
+    def check_values(self, k: SourceBuilder, s: Slots[Operand]) -> None:
         if not self.soft_label:
-            check_labels(k, Label, Logits.shape[self.axis % Logits.type.rank], self.ignore_index)
+            check_labels(
+                k, s.Label, s.Logits.shape[self.axis % s.Logits.type.rank], self.ignore_index
+            )
 
-    def kernel(
-        self,
-        k: KernelBuilder,
-        Logits: DeviceOperand,
-        Label: DeviceOperand,
-        Softmax: DeviceOperand | None,
-        Loss: DeviceOperand | None,
-    ) -> None:
-        logits = Logits.reshaped((*self.table(Logits.shape), 1)[:3])
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        logits = s.Logits.reshaped((*self.table(s.Logits.shape), 1)[:3])
         ignore = None if self.soft_label else self.ignore_index
-        cross_entropy_kernels.softmax_loss(k, logits, Label, ignore, Softmax, Loss)
+        cross_entropy_kernels.softmax_loss(
+            k, logits, s.Label, ignore, s.get("Softmax"), s.get("Loss")
+        )
 
-    def kernel_grad(
-        self,
-        k: KernelBuilder,
-        Label: DeviceOperand,
-        Softmax: DeviceOperand,
-        d_Loss: DeviceOperand,
-        d_Logits: DeviceOperand,
-    ) -> None:
-        table = (*self.table(Softmax.shape), 1)[:3]
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        table = (*self.table(s.Softmax.shape), 1)[:3]
         beyond = not self.ignore_index >= 0 or self.ignores_beyond(table[1])
         ignore = None if self.soft_label else self.ignore_index if beyond else NO_CLASS
         cross_entropy_kernels.softmax_loss_gradient(
-            k, Softmax.reshaped(table), Label, ignore, d_Loss, d_Logits
+            k, s.Softmax.reshaped(table), s.Label, ignore, s.d_Loss, s.d_Logits
         )
 
     def ignores_beyond(self, classes: Size) -> bool:

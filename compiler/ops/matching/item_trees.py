@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
-from compiler.ir.opdef import OpDef, attr, reads, required, required_list, writes
+from compiler.ir.opdef import OpDef, Slots, attr, reads, required, required_list, writes
 from compiler.ir.opdef.attribute_bounds import Accepted
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.math.axes import element_type
@@ -49,13 +49,14 @@ class TdmChild(OpDef, op="tdm_child"):
     child_nums = required(int, Accepted(low=1))
     dtype = attr(DType.INT32.code)
 
-    def infer(self, X: TensorType, TreeInfo: TensorType) -> dict[str, TensorType]:
-        require_dtype(self.kind, "X", X, DType.INT32, DType.INT64)
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        TreeInfo = s.TreeInfo
+        require_dtype(self.kind, "X", s.X, DType.INT32, DType.INT64)
         require_dtype(self.kind, "TreeInfo", TreeInfo, DType.INT32, DType.INT64)
         width = BEFORE_CHILDREN + self.child_nums
         if TreeInfo.rank != 2 or differ(TreeInfo.shape[1], width):
             raise ShapeError(f"tdm_child: TreeInfo is {TreeInfo}, expected [nodes, {width}]")
-        result = TensorType(index_type(self.kind, self.dtype), (*X.shape, self.child_nums))
+        result = TensorType(index_type(self.kind, self.dtype), (*s.X.shape, self.child_nums))
         return {"Child": result, "LeafMask": result}
 
     def numpy(self, X: Array, TreeInfo: Array) -> dict[str, Array]:
@@ -117,7 +118,8 @@ class TdmSampler(OpDef, op="tdm_sampler"):
     seed = attr(0)
     dtype = attr(DType.INT32.code)
 
-    def infer(self, X: TensorType, Travel: TensorType, Layer: TensorType) -> dict[str, TensorType]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        X, Travel, Layer = s.X, s.Travel, s.Layer
         for slot, type in (("X", X), ("Travel", Travel), ("Layer", Layer)):
             require_dtype(self.kind, slot, type, DType.INT32, DType.INT64)
         require_same_dtype(self.kind, Travel=Travel, Layer=Layer)

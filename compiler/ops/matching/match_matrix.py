@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from compiler.errors import ShapeError
-from compiler.ir.opdef import OpDef, attr, reads, reads_lod, writes, writes_lod
+from compiler.ir.opdef import OpDef, Slots, attr, reads, reads_lod, writes, writes_lod
 from compiler.ir.opdef.attribute_bounds import Accepted
 from compiler.ir.types import Array, TensorType
 from compiler.ops.matching.ragged_images import column_like, offsets_by, ragged_sizes, require_pair
@@ -31,15 +31,10 @@ class MatchMatrixTensor(OpDef, op="match_matrix_tensor"):
     Tmp = writes()
     dim_t = attr(1, Accepted(low=1))
 
-    def infer(
-        self,
-        X: TensorType,
-        X_lod: list[TensorType],
-        Y: TensorType,
-        Y_lod: list[TensorType],
-        W: TensorType,
-    ) -> dict[str, object]:
-        require_pair("match_matrix_tensor", X=X_lod, Y=Y_lod)
+    def infer(self, s: Slots[TensorType]) -> dict[str, object]:
+        X, Y, W = s.X, s.Y, s.W
+        X_lod = s.all("X_lod")
+        require_pair("match_matrix_tensor", X=X_lod, Y=s.all("Y_lod"))
         require_same_dtype("match_matrix_tensor", X=X, Y=Y, W=W)
         fits = X.rank == Y.rank == 2 and W.rank == 3
         pairs = zip(W.shape, (X.shape[-1], self.dim_t, Y.shape[-1]), strict=False)

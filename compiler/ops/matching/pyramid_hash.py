@@ -10,7 +10,7 @@ import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import UNKNOWN
-from compiler.ir.opdef import OpDef, Slot, attr, reads, reads_lod, writes, writes_lod
+from compiler.ir.opdef import OpDef, Slot, Slots, attr, reads, reads_lod, writes, writes_lod
 from compiler.ir.opdef.attribute_bounds import Accepted
 from compiler.ir.program import GRAD, OpDesc
 from compiler.ir.types import Array, DType, TensorType
@@ -127,7 +127,9 @@ class PyramidHash(OpDef, op="pyramid_hash"):
     lr = attr(0.0, AT_LEAST_0)
     distribute_update_vars = attr("")
 
-    def infer(self, X: TensorType, X_lod: list[TensorType], W: TensorType) -> dict[str, object]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, object]:
+        X, W = s.X, s.W
+        X_lod = s.all("X_lod")
         kind = "pyramid_hash"
         require_one_level(kind, "X", X_lod)
         require_dtype(kind, "X", X, DType.INT32)
@@ -209,10 +211,11 @@ class PyramidHashGrad(OpDef, op="pyramid_hash_grad"):
     rand_len = attr(0, AT_LEAST_0)
     lr = attr(0.0, AT_LEAST_0)
 
-    def infer(self, X: TensorType, W: TensorType, d_Out: TensorType) -> dict[str, TensorType]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        d_Out = s.d_Out
         if d_Out.rank != 2 or differ(d_Out.shape[1], self.num_emb):
             raise ShapeError(f"{self.kind}: Out@GRAD is {d_Out}, expected [rows, {self.num_emb}]")
-        return {"WOut": W, "X@GRAD": X}
+        return {"WOut": s.W, "X@GRAD": s.X}
 
     def numpy(
         self, X_lod: list[Array], W: Array, DropPos: Array, X_Temp_Out: Array, d_Out: Array

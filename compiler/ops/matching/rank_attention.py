@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from compiler.errors import ShapeError
-from compiler.ir.opdef import OpDef, attr, reads, writes
+from compiler.ir.opdef import OpDef, Slots, attr, reads, writes
 from compiler.ir.opdef.attribute_bounds import Accepted
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.type_checks import differ, require_dtype, require_same_dtype, shown
@@ -54,7 +54,8 @@ class RankAttention(OpDef, op="rank_attention"):
     Out = writes()
     MaxRank = attr(3, Accepted(low=1))
 
-    def infer(self, X: TensorType, RankOffset: TensorType, RankParam: TensorType) -> TensorType:
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        X, RankOffset, RankParam = s.X, s.RankOffset, s.RankParam
         require_same_dtype(self.kind, X=X, RankParam=RankParam)
         require_dtype(self.kind, "X", X, DType.FP32, DType.FP64)
         require_dtype(self.kind, "RankOffset", RankOffset, DType.INT32)

@@ -6,7 +6,7 @@ import numpy as np
 
 from compiler.errors import BadAttribute
 from compiler.ir.dims import UNKNOWN
-from compiler.ir.opdef import OpDef, reads, reads_lod, required, required_list, writes
+from compiler.ir.opdef import OpDef, Slots, reads, reads_lod, required, required_list, writes
 from compiler.ir.opdef.attribute_bounds import Accepted
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.matching.ragged_images import (
@@ -42,20 +42,13 @@ class SequenceTopkAvgPooling(OpDef, op="sequence_topk_avg_pooling"):
     topks = required_list(int, AT_LEAST_1)
     channel_num = required(int, AT_LEAST_1)
 
-    def infer(
-        self,
-        X: TensorType,
-        X_lod: list[TensorType],
-        ROW: TensorType,
-        ROW_lod: list[TensorType],
-        COLUMN_lod: list[TensorType],
-    ) -> dict[str, TensorType]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
         kind = "sequence_topk_avg_pooling"
-        require_pair(kind, X=X_lod, ROW=ROW_lod, COLUMN=COLUMN_lod)
-        require_column(kind, X)
+        require_pair(kind, X=s.all("X_lod"), ROW=s.all("ROW_lod"), COLUMN=s.all("COLUMN_lod"))
+        require_column(kind, s.X)
         if not self.topks:
             raise BadAttribute(f"{kind}: attribute 'topks' is empty, expected at least one number")
-        out = X.with_shape((ROW.shape[0], self.channel_num * len(self.topks)))
+        out = s.X.with_shape((s.ROW.shape[0], self.channel_num * len(self.topks)))
         return {"Out": out, "pos": TensorType(DType.INT32, (UNKNOWN,))}
 
     def numpy(self, X: Array, ROW_lod: list[Array], COLUMN_lod: list[Array]) -> dict[str, Array]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from compiler.errors import ShapeError
-from compiler.ir.opdef import OpDef, attr, reads, writes
+from compiler.ir.opdef import OpDef, Slots, attr, reads, writes
 from compiler.ir.opdef.attribute_bounds import Accepted
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.type_checks import differ, require_dtype, require_same_dtype, shown
@@ -106,7 +106,8 @@ class TreeConv(OpDef, op="tree_conv"):
     Out = writes(shares_lod=False)
     max_depth = attr(2, Accepted(low=2))
 
-    def infer(self, NodesVector: TensorType, EdgeSet: TensorType, Filter: TensorType) -> TensorType:
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        NodesVector, EdgeSet, Filter = s.NodesVector, s.EdgeSet, s.Filter
         require_same_dtype("tree_conv", NodesVector=NodesVector, Filter=Filter)
         require_dtype("tree_conv", "EdgeSet", EdgeSet, DType.INT32)
         nodes, edges, parts = NodesVector.shape, EdgeSet.shape, Filter.shape

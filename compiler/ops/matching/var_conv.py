@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from compiler.errors import ShapeError
-from compiler.ir.opdef import OpDef, attr, reads, reads_lod, writes, writes_lod
+from compiler.ir.opdef import OpDef, Slots, attr, reads, reads_lod, writes, writes_lod
 from compiler.ir.opdef.attribute_bounds import Accepted
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.matching.ragged_images import (
@@ -74,15 +74,10 @@ class VarConv2d(OpDef, op="var_conv_2d"):
     KernelH = attr(1, AT_LEAST_1)
     KernelW = attr(1, AT_LEAST_1)
 
-    def infer(
-        self,
-        X: TensorType,
-        X_lod: list[TensorType],
-        ROW_lod: list[TensorType],
-        COLUMN_lod: list[TensorType],
-        W: TensorType,
-    ) -> dict[str, object]:
-        require_pair("var_conv_2d", X=X_lod, ROW=ROW_lod, COLUMN=COLUMN_lod)
+    def infer(self, s: Slots[TensorType]) -> dict[str, object]:
+        X, W = s.X, s.W
+        X_lod = s.all("X_lod")
+        require_pair("var_conv_2d", X=X_lod, ROW=s.all("ROW_lod"), COLUMN=s.all("COLUMN_lod"))
         require_column("var_conv_2d", X)
         require_same_dtype("var_conv_2d", X=X, W=W)
         expected = self.OutputChannel, self.InputChannel * self.KernelH * self.KernelW

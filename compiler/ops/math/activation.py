@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from compiler.errors import BadAttribute
-from compiler.ir.opdef import Pointwise, Value, Xp, attr, reads, required, writes
+from compiler.ir.opdef import Pointwise, Slots, Value, Xp, attr, reads, required, writes
 from compiler.ir.opdef.attribute_bounds import FINITE
 from compiler.ir.opdef.global_reductions import Whole
 from compiler.ir.program import OpDesc
@@ -94,8 +94,8 @@ class ClipByNorm(Whole, op="clip_by_norm"):
     in_place: ClassVar[Mapping[str, tuple[str, ...]]] = {"Out": ("X",)}
     max_norm = required(float, FINITE)
 
-    def infer(self, X: TensorType) -> TensorType:
-        return X
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        return s.X
 
     def sparse_variant(self) -> str:
         """A sparse X yields a sparse Out."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from compiler.errors import ShapeError
-from compiler.ir.opdef import OpDef, reads, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
+from compiler.ir.opdef import OpDef, Slots, reads, writes
+from compiler.ir.opdef.kernel_builder import KernelBuilder, KernelSlots
 from compiler.ir.types import Array, TensorType
 from compiler.ops.type_checks import differ, require_same_dtype, shown
 
@@ -26,7 +26,8 @@ class ConvShift(OpDef, op="conv_shift"):
     Y = reads()
     Out = writes()
 
-    def infer(self, X: TensorType, Y: TensorType) -> TensorType:
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        X, Y = s.X, s.Y
         require_same_dtype("conv_shift", X=X, Y=Y)
         fits = X.rank == Y.rank == 2 and not differ(X.shape[0], Y.shape[0])
         sizes = [size for size in (X.shape + Y.shape)[1::2] if isinstance(size, int)]
@@ -47,32 +48,22 @@ class ConvShift(OpDef, op="conv_shift"):
             d_X[:, indices[:, step]] += d_Out * Y[:, step : step + 1]
         return {"X": d_X, "Y": np.einsum("bij,bi->bj", X[:, indices], d_Out)}
 
-    def kernel(
-        self, k: KernelBuilder, X: DeviceOperand, Y: DeviceOperand, Out: DeviceOperand
-    ) -> None:
-        (batch, width), steps = X.shape, Y.shape[1]
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        (batch, width), steps = s.X.shape, s.Y.shape[1]
         b, i = k.grid(batch, width)
         j = k.loop(steps)
         index = k.mod(i + j + k.size(width) - k.size((steps - 1) // 2), k.size(width))
-        k.store(Out, (b, i), k.sum(X[b, index] * Y[b, j], j))
+        k.store(s.Out, (b, i), k.sum(s.X[b, index] * s.Y[b, j], j))
 
-    def kernel_grad(
-        self,
-        k: KernelBuilder,
-        X: DeviceOperand,
-        Y: DeviceOperand,
-        d_Out: DeviceOperand,
-        d_X: DeviceOperand | None,
-        d_Y: DeviceOperand | None,
-    ) -> None:
-        (batch, width), steps = X.shape, Y.shape[1]
-        if d_X is not None:
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        (batch, width), steps = s.X.shape, s.Y.shape[1]
+        if (d_X := s.get("d_X")) is not None:
             b, i = k.grid(batch, width)
             j = k.loop(steps)
             index = k.mod(i - j + k.size(width) + k.size((steps - 1) // 2), k.size(width))
-            k.store(d_X, (b, i), k.sum(d_Out[b, index] * Y[b, j], j))
-        if d_Y is not None:
+            k.store(d_X, (b, i), k.sum(s.d_Out[b, index] * s.Y[b, j], j))
+        if (d_Y := s.get("d_Y")) is not None:
             b, j = k.grid(batch, steps)
             i = k.loop(width)
             index = k.mod(i + j + k.size(width) - k.size((steps - 1) // 2), k.size(width))
-            k.store(d_Y, (b, j), k.sum(X[b, index] * d_Out[b, i], i))
+            k.store(d_Y, (b, j), k.sum(s.X[b, index] * s.d_Out[b, i], i))

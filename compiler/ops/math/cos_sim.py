@@ -12,8 +12,8 @@ import numpy as np
 
 from compiler.errors import ShapeError
 from compiler.ir.dims import Size, product
-from compiler.ir.opdef import OpDef, reads, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
+from compiler.ir.opdef import OpDef, Slots, reads, writes
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, KernelSlots, Number
 from compiler.ir.types import Array, TensorType
 from compiler.ops.math.reduce import sum_to_shape
 from compiler.ops.type_checks import differ, require_same_dtype, shown
@@ -62,9 +62,10 @@ class CosSim(OpDef, op="cos_sim"):
     XNorm = writes()
     YNorm = writes()
 
-    def infer(self, X: TensorType, Y: TensorType) -> dict[str, TensorType]:
-        check_rows(self.kind, X, Y)
-        column, other = X.with_shape((X.shape[0], 1)), X.with_shape((Y.shape[0], 1))
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        X = s.X
+        check_rows(self.kind, X, s.Y)
+        column, other = X.with_shape((X.shape[0], 1)), X.with_shape((s.Y.shape[0], 1))
         return {"Out": column, "XNorm": column, "YNorm": other}
 
     def numpy(self, X: Array, Y: Array) -> dict[str, Array]:
@@ -84,15 +85,9 @@ class CosSim(OpDef, op="cos_sim"):
         by_y = d_Out * (x / both - y * (Out / (YNorm * YNorm)))
         return {"X": by_x.reshape(X.shape), "Y": sum_to_shape(by_y, y.shape).reshape(Y.shape)}
 
-    def kernel(
-        self,
-        k: KernelBuilder,
-        X: DeviceOperand,
-        Y: DeviceOperand,
-        Out: DeviceOperand,
-        XNorm: DeviceOperand | None,
-        YNorm: DeviceOperand | None,
-    ) -> None:
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        X, Y = s.X, s.Y
+        YNorm = s.get("YNorm")
         rows, width = X.shape[0], product(X.shape[1:])
         (i,) = k.grid(rows)
         r, mine = k.loop(width), k.mod(i, k.size(Y.shape[0]))
@@ -100,8 +95,8 @@ class CosSim(OpDef, op="cos_sim"):
         x_norm, y_norm = (
             k.maximum(k.sqrt(k.sum(operand * operand, r)), 1e-4) for operand in (x, y)
         )
-        k.store(Out, (i, 0), k.sum(x * y, r) / (x_norm * y_norm))
-        if XNorm is not None:
+        k.store(s.Out, (i, 0), k.sum(x * y, r) / (x_norm * y_norm))
+        if (XNorm := s.get("XNorm")) is not None:
             k.store(XNorm, (i, 0), x_norm)
         if YNorm is not None and Y.shape[0] == rows:
             k.store(YNorm, (i, 0), y_norm)
@@ -116,30 +111,20 @@ class CosSim(OpDef, op="cos_sim"):
         y = Y.reshaped((Y.shape[0], width))[i, r]
         k.store(YNorm, (i, 0), k.maximum(k.sqrt(k.sum(y * y, r)), 1e-4))
 
-    def kernel_grad(
-        self,
-        k: KernelBuilder,
-        X: DeviceOperand,
-        Y: DeviceOperand,
-        Out: DeviceOperand,
-        XNorm: DeviceOperand,
-        YNorm: DeviceOperand,
-        d_Out: DeviceOperand,
-        d_X: DeviceOperand | None,
-        d_Y: DeviceOperand | None,
-    ) -> None:
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        X, Y = s.X, s.Y
         rows, width = X.shape[0], product(X.shape[1:])
         tables = X.reshaped((rows, width)), Y.reshaped((Y.shape[0], width))
 
         def slope(i: Number, c: Number, of_x: bool) -> Number:
             at = i, k.mod(i, k.size(Y.shape[0]))
             own, other = (0, 1) if of_x else (1, 0)
-            norms = XNorm[at[0], 0], YNorm[at[1], 0]
-            along = Out[i, 0] / (norms[own] * norms[own])
+            norms = s.XNorm[at[0], 0], s.YNorm[at[1], 0]
+            along = s.Out[i, 0] / (norms[own] * norms[own])
             straight = tables[other][at[other], c] / (norms[0] * norms[1])
-            return d_Out[i, 0] * (straight - tables[own][at[own], c] * along)
+            return s.d_Out[i, 0] * (straight - tables[own][at[own], c] * along)
 
-        if d_X is not None:
+        if (d_X := s.get("d_X")) is not None:
             sum_rows_kernel(k, rows, d_X, lambda i, c: slope(i, c, True))
-        if d_Y is not None:
+        if (d_Y := s.get("d_Y")) is not None:
             sum_rows_kernel(k, rows, d_Y, lambda i, c: slope(i, c, False))

@@ -8,8 +8,8 @@ import numpy as np
 
 from compiler.errors import CompileError
 from compiler.ir.dims import Size
-from compiler.ir.opdef import OpDef, attr, reads, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
+from compiler.ir.opdef import OpDef, Slots, attr, reads, writes
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, KernelSlots, Number
 from compiler.ir.program import OpDesc
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.math.elementwise import gradient_op
@@ -52,7 +52,8 @@ class Cumsum(OpDef, op="cumsum"):
     reverse = attr(False)
     flatten = attr(False)
 
-    def infer(self, X: TensorType) -> TensorType:
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        X = s.X
         check_axis(self.kind, X, self.axis)
         return X.with_shape((X.numel,)) if self.flatten else X
 
@@ -61,10 +62,11 @@ class Cumsum(OpDef, op="cumsum"):
             return running_sum(X.reshape(-1), 0, self.exclusive, self.reverse)
         return running_sum(X, self.axis, self.exclusive, self.reverse)
 
-    def kernel(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        X = s.X
         axis = self.axis % X.type.rank
         whole = (1, X.type.numel, 1) if self.flatten else split_at(X.shape, axis)
-        x, out = X.reshaped(whole), Out.reshaped(whole)
+        x, out = X.reshaped(whole), s.Out.reshaped(whole)
         outer, size, inner = whole
         part = BLOCK.value if inner == 1 else STRIDED_BLOCK.value
         if isinstance(size, int) and size <= part:

@@ -12,8 +12,8 @@ from typing import ClassVar, cast
 import numpy as np
 
 from compiler.errors import ShapeError
-from compiler.ir.opdef import OpDef, Pointwise, Value, Xp, attr, reads, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
+from compiler.ir.opdef import OpDef, Pointwise, Slots, Value, Xp, attr, reads, writes
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, KernelSlots, Number
 from compiler.ir.opdef.size_comparison import is_not_broadcast
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.math.reduce import sum_to
@@ -74,24 +74,18 @@ class AddDoubleGrad(OpDef):
 
     sign: ClassVar[int] = 1
 
-    def infer(self, DOut: TensorType, DDX: TensorType | None, DDY: TensorType | None) -> TensorType:
-        expect_terms(self.kind, DOut, self.axis, DDX=DDX, DDY=DDY)
-        return DOut
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        expect_terms(self.kind, s.DOut, self.axis, DDX=s.get("DDX"), DDY=s.get("DDY"))
+        return s.DOut
 
-    def kernel(
-        self,
-        k: KernelBuilder,
-        DDX: DeviceOperand | None,
-        DDY: DeviceOperand | None,
-        DDOut: DeviceOperand,
-    ) -> None:
-        indices, total = k.grid(*DDOut.shape), None
-        for term, sign in ((DDX, 1), (DDY, self.sign)):
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        indices, total = k.grid(*s.DDOut.shape), None
+        for term, sign in ((s.get("DDX"), 1), (s.get("DDY"), self.sign)):
             if term is not None:
                 value = at_element(term, indices, self.axis)
                 value = value if sign > 0 else -value
                 total = value if total is None else total + value
-        k.store(DDOut, indices, 0.0 if total is None else total)
+        k.store(s.DDOut, indices, 0.0 if total is None else total)
 
 
 class ElementwiseAddGradGrad(AddDoubleGrad, op="elementwise_add_grad_grad"):
@@ -127,17 +121,11 @@ class ElementwiseDivGradGrad(OpDef, op="elementwise_div_grad_grad"):
     DDOut = writes(optional=True)
     axis = attr(-1)
 
-    def infer(
-        self,
-        Y: TensorType,
-        Out: TensorType,
-        DOut: TensorType,
-        DDX: TensorType | None,
-        DDY: TensorType | None,
-    ) -> dict[str, TensorType]:
-        require_same_shape(self.kind, Out=Out, DOut=DOut)
-        expect_terms(self.kind, Out, self.axis, Y=Y, DDX=DDX)
-        if DDY is not None:
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        Y, Out = s.Y, s.Out
+        require_same_shape(self.kind, Out=Out, DOut=s.DOut)
+        expect_terms(self.kind, Out, self.axis, Y=Y, DDX=s.get("DDX"))
+        if (DDY := s.get("DDY")) is not None:
             require_same_shape(self.kind, Y=Y, DDY=DDY)
         return {"DY": Y, "DOutNew": Out, "DDOut": Out}
 
@@ -153,22 +141,17 @@ class ElementwiseDivGradGrad(OpDef, op="elementwise_div_grad_grad"):
         by_y = -(by_x * upstream).sum(axis=axes, keepdims=True)
         return {"DY": by_y.reshape(Y.shape), "DOutNew": -(by_x * from_y), "DDOut": upstream}
 
-    def kernel(
-        self,
-        k: KernelBuilder,
-        Y: DeviceOperand,
-        Out: DeviceOperand,
-        DOut: DeviceOperand,
-        DDX: DeviceOperand | None,
-        DDY: DeviceOperand | None,
-        DY: DeviceOperand | None,
-        DOutNew: DeviceOperand | None,
-        DDOut: DeviceOperand | None,
-    ) -> None:
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        Out = s.Out
+        DOutNew, DDOut = s.get("DOutNew"), s.get("DDOut")
+
         def parts(at: tuple[Number, ...]) -> tuple[Number, Number, Number]:
-            y = at_element(Y, at, self.axis)
-            from_x, from_y = (0 if t is None else at_element(t, at, self.axis) for t in (DDX, DDY))
-            return DOut[at] / y, from_y, (from_x - Out[at] * from_y) / y
+            y = at_element(s.Y, at, self.axis)
+            from_x, from_y = (
+                0 if t is None else at_element(t, at, self.axis)
+                for t in (s.get("DDX"), s.get("DDY"))
+            )
+            return s.DOut[at] / y, from_y, (from_x - Out[at] * from_y) / y
 
         if DOutNew is not None or DDOut is not None:
             at = k.grid(*Out.shape)
@@ -177,7 +160,7 @@ class ElementwiseDivGradGrad(OpDef, op="elementwise_div_grad_grad"):
                 k.store(DOutNew, at, -(by_x * from_y))
             if DDOut is not None:
                 k.store(DDOut, at, upstream)
-        if DY is not None:
+        if (DY := s.get("DY")) is not None:
             viewed = DY.reshaped(padded_shape(DY.shape, Out.type.rank, self.axis))
             sum_to(k, Out.shape, viewed, lambda at: -(parts(at)[0] * parts(at)[2]))
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from compiler.ir.opdef import OpDef, Pointwise, Value, Xp, reads, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
+from compiler.ir.opdef import OpDef, Pointwise, Slots, Value, Xp, reads, writes
+from compiler.ir.opdef.kernel_builder import KernelBuilder, KernelSlots
 from compiler.ir.types import Array, DType, TensorType
 
 
@@ -19,7 +19,7 @@ class TensorTest(OpDef):
     Out = writes()
     lod_source = ""
 
-    def infer(self, X: TensorType) -> TensorType:
+    def infer(self, s: Slots[TensorType]) -> TensorType:
         return TensorType(DType.BOOL, (1,))
 
 
@@ -29,11 +29,12 @@ class IsFinite(TensorTest, op="isfinite"):
     def numpy(self, X: Array) -> Array:
         return np.isfinite(X).all(keepdims=True).reshape(1)
 
-    def kernel(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        X = s.X
         (one,) = k.grid(1)
         r = k.loop(X.type.numel)
         flags = k.astype(k.isfinite(X.reshaped((X.type.numel,))[r]), DType.INT32)
-        k.store(Out, (one,), k.not_equal(k.min(flags, r), 0))
+        k.store(s.Out, (one,), k.not_equal(k.min(flags, r), 0))
 
 
 class IsInf(TensorTest, op="isinf"):
@@ -42,11 +43,12 @@ class IsInf(TensorTest, op="isinf"):
     def numpy(self, X: Array) -> Array:
         return np.isinf(X).any(keepdims=True).reshape(1)
 
-    def kernel(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        X = s.X
         (one,) = k.grid(1)
         r = k.loop(X.type.numel)
         flags = k.astype(k.isinf(X.reshaped((X.type.numel,))[r]), DType.INT32)
-        k.store(Out, (one,), k.greater(k.max(flags, r), 0))
+        k.store(s.Out, (one,), k.greater(k.max(flags, r), 0))
 
 
 class IsNan(TensorTest, op="isnan"):
@@ -55,11 +57,12 @@ class IsNan(TensorTest, op="isnan"):
     def numpy(self, X: Array) -> Array:
         return np.isnan(X).any(keepdims=True).reshape(1)
 
-    def kernel(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        X = s.X
         (one,) = k.grid(1)
         r = k.loop(X.type.numel)
         flags = k.astype(k.isnan(X.reshaped((X.type.numel,))[r]), DType.INT32)
-        k.store(Out, (one,), k.greater(k.max(flags, r), 0))
+        k.store(s.Out, (one,), k.greater(k.max(flags, r), 0))
 
 
 class ElementTest(Pointwise):

@@ -13,8 +13,19 @@ import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import Size, product
-from compiler.ir.opdef import OpDef, Pointwise, Types, Value, Xp, attr, reads, required, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
+from compiler.ir.opdef import (
+    OpDef,
+    Pointwise,
+    Slots,
+    Types,
+    Value,
+    Xp,
+    attr,
+    reads,
+    required,
+    writes,
+)
+from compiler.ir.opdef.kernel_builder import KernelBuilder, KernelSlots
 from compiler.ir.opdef.layout_rules import Order, PermutedOp
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.image.layouts import permuted_layout
@@ -214,7 +225,8 @@ class Maxout(OpDef, op="maxout"):
     groups = required(int)
     axis = attr(1)
 
-    def infer(self, X: TensorType) -> TensorType:
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        X = s.X
         if not -X.rank <= self.axis < X.rank:
             raise ShapeError(f"maxout: X is {X}, which has no axis {self.axis}")
         axis = self.axis % X.rank
@@ -242,22 +254,20 @@ class Maxout(OpDef, op="maxout"):
         groups = X[axis] // self.groups
         return product(X[:axis]), groups, self.groups, product(X[axis + 1 :])
 
-    def kernel(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
-        outer, groups, group, inner = self.grouped_shape(X.shape)
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        outer, groups, group, inner = self.grouped_shape(s.X.shape)
         i, c, j = k.grid(outer, groups, inner)
         r = k.loop(group)
-        maximum = k.max(X.reshaped((outer, groups, group, inner))[i, c, r, j], r)
-        k.store(Out.reshaped((outer, groups, inner)), (i, c, j), maximum)
+        maximum = k.max(s.X.reshaped((outer, groups, group, inner))[i, c, r, j], r)
+        k.store(s.Out.reshaped((outer, groups, inner)), (i, c, j), maximum)
 
-    def kernel_grad(
-        self, k: KernelBuilder, X: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
-    ) -> None:
-        outer, groups, group, inner = self.grouped_shape(X.shape)
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        outer, groups, group, inner = self.grouped_shape(s.X.shape)
         i, c, j = k.grid(outer, groups, inner)
         r = k.loop(group)
-        first = k.argmax(X.reshaped((outer, groups, group, inner))[i, c, r, j], r)
-        share = k.where(k.equal(r, first), d_Out.reshaped((outer, groups, inner))[i, c, j], 0)
-        k.store(d_X.reshaped((outer, groups, group, inner)), (i, c, r, j), share)
+        first = k.argmax(s.X.reshaped((outer, groups, group, inner))[i, c, r, j], r)
+        share = k.where(k.equal(r, first), s.d_Out.reshaped((outer, groups, inner))[i, c, j], 0)
+        k.store(s.d_X.reshaped((outer, groups, group, inner)), (i, c, r, j), share)
 
 
 def group_channels(X: Array, groups: int, axis: int) -> Array:

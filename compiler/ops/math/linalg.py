@@ -12,8 +12,8 @@ import numpy as np
 
 from compiler.errors import ShapeError
 from compiler.ir.dims import product
-from compiler.ir.opdef import OpDef, attr, reads, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
+from compiler.ir.opdef import OpDef, Slots, attr, reads, writes
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, KernelSlots, Number
 from compiler.ir.opdef.size_comparison import is_not_broadcast, known_to_differ
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.math.reduce import sum_to, sum_to_shape
@@ -28,7 +28,8 @@ class Dot(OpDef, op="dot"):
     Y = reads()
     Out = writes()
 
-    def infer(self, X: TensorType, Y: TensorType) -> TensorType:
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        X, Y = s.X, s.Y
         require_same_dtype(self.kind, X=X, Y=Y)
         require_same_shape(self.kind, X=X, Y=Y)
         if X.rank not in (1, 2):
@@ -41,25 +42,16 @@ class Dot(OpDef, op="dot"):
     def grad(self, X: Array, Y: Array, d_Out: Array) -> dict[str, Array]:
         return {"X": d_Out * Y, "Y": d_Out * X}
 
-    def kernel(
-        self, k: KernelBuilder, X: DeviceOperand, Y: DeviceOperand, Out: DeviceOperand
-    ) -> None:
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        X = s.X
         indices = k.grid(*X.shape[:-1])
         r = k.loop(X.shape[-1])
-        k.store(Out, (*indices, 0), k.sum(X[(*indices, r)] * Y[(*indices, r)], r))
+        k.store(s.Out, (*indices, 0), k.sum(X[(*indices, r)] * s.Y[(*indices, r)], r))
 
-    def kernel_grad(
-        self,
-        k: KernelBuilder,
-        X: DeviceOperand,
-        Y: DeviceOperand,
-        d_Out: DeviceOperand,
-        d_X: DeviceOperand | None,
-        d_Y: DeviceOperand | None,
-    ) -> None:
-        indices = k.grid(*X.shape)
-        upstream = d_Out[(*indices[:-1], 0)]
-        for other, result in ((Y, d_X), (X, d_Y)):
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        indices = k.grid(*s.X.shape)
+        upstream = s.d_Out[(*indices[:-1], 0)]
+        for other, result in ((s.Y, s.get("d_X")), (s.X, s.get("d_Y"))):
             if result is not None:
                 k.store(result, indices, upstream * other[indices])
 
@@ -74,7 +66,8 @@ class Addmm(OpDef, op="addmm"):
     Alpha = attr(1.0)
     Beta = attr(1.0)
 
-    def infer(self, Input: TensorType, X: TensorType, Y: TensorType) -> TensorType:
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        Input, X, Y = s.Input, s.X, s.Y
         require_same_dtype(self.kind, Input=Input, X=X, Y=Y)
         shapes = shown(Input=Input, X=X, Y=Y)
         if (Input.rank, X.rank, Y.rank) != (2, 2, 2) or differ(X.shape[1], Y.shape[0]):
@@ -94,34 +87,20 @@ class Addmm(OpDef, op="addmm"):
         by_factors = {"X": np.matmul(scaled, Y.T), "Y": np.matmul(X.T, scaled)}
         return {"Input": sum_to_shape(d_Out * self.Beta, Input)} | by_factors
 
-    def kernel(
-        self,
-        k: KernelBuilder,
-        Input: DeviceOperand,
-        X: DeviceOperand,
-        Y: DeviceOperand,
-        Out: DeviceOperand,
-    ) -> None:
-        _, i, j, left, right = k.tiles((), Out.shape[0], Out.shape[1], X.shape[1])
-        total = k.contract(X[i, left], Y[right, j]) * self.Alpha
-        k.store(Out, (i, j), total + Input[broadcast_at(Input.shape, (i, j))] * self.Beta)
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        Out = s.Out
+        _, i, j, left, right = k.tiles((), Out.shape[0], Out.shape[1], s.X.shape[1])
+        total = k.contract(s.X[i, left], s.Y[right, j]) * self.Alpha
+        k.store(Out, (i, j), total + s.Input[broadcast_at(s.Input.shape, (i, j))] * self.Beta)
 
-    def kernel_grad(
-        self,
-        k: KernelBuilder,
-        X: DeviceOperand,
-        Y: DeviceOperand,
-        d_Out: DeviceOperand,
-        d_Input: DeviceOperand | None,
-        d_X: DeviceOperand | None,
-        d_Y: DeviceOperand | None,
-    ) -> None:
-        if d_Input is not None:
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        d_Out = s.d_Out
+        if (d_Input := s.get("d_Input")) is not None:
             sum_to(k, d_Out.shape, d_Input, lambda at: d_Out[at] * self.Beta)
-        if d_X is not None:
-            k.matmul(d_X, d_Out, Y, transposed=(False, True), scale=self.Alpha)
-        if d_Y is not None:
-            k.matmul(d_Y, X, d_Out, transposed=(True, False), scale=self.Alpha)
+        if (d_X := s.get("d_X")) is not None:
+            k.matmul(d_X, d_Out, s.Y, transposed=(False, True), scale=self.Alpha)
+        if (d_Y := s.get("d_Y")) is not None:
+            k.matmul(d_Y, s.X, d_Out, transposed=(True, False), scale=self.Alpha)
 
 
 class Cross(OpDef, op="cross"):
@@ -135,9 +114,10 @@ class Cross(OpDef, op="cross"):
     Out = writes()
     dim = attr(9)
 
-    def infer(self, X: TensorType, Y: TensorType) -> TensorType:
-        require_same_dtype(self.kind, X=X, Y=Y)
-        require_same_shape(self.kind, X=X, Y=Y)
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        X = s.X
+        require_same_dtype(self.kind, X=X, Y=s.Y)
+        require_same_shape(self.kind, X=X, Y=s.Y)
         axes = range(X.rank) if self.dim == 9 else [self.dim]
         if not any(-X.rank <= a < X.rank and not known_to_differ(X.shape[a], 3) for a in axes):
             where = "some axis" if self.dim == 9 else f"axis {self.dim}"
@@ -151,24 +131,14 @@ class Cross(OpDef, op="cross"):
         axis = vector_axis(X.shape, self.dim)
         return {"X": cross_products(Y, d_Out, axis), "Y": cross_products(d_Out, X, axis)}
 
-    def kernel(
-        self, k: KernelBuilder, X: DeviceOperand, Y: DeviceOperand, Out: DeviceOperand
-    ) -> None:
-        cross_kernel(k, X, Y, self.dim, Out)
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        cross_kernel(k, s.X, s.Y, self.dim, s.Out)
 
-    def kernel_grad(
-        self,
-        k: KernelBuilder,
-        X: DeviceOperand,
-        Y: DeviceOperand,
-        d_Out: DeviceOperand,
-        d_X: DeviceOperand | None,
-        d_Y: DeviceOperand | None,
-    ) -> None:
-        if d_X is not None:
-            cross_kernel(k, Y, d_Out, self.dim, d_X)
-        if d_Y is not None:
-            cross_kernel(k, d_Out, X, self.dim, d_Y)
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        if (d_X := s.get("d_X")) is not None:
+            cross_kernel(k, s.Y, s.d_Out, self.dim, d_X)
+        if (d_Y := s.get("d_Y")) is not None:
+            cross_kernel(k, s.d_Out, s.X, self.dim, d_Y)
 
     def host_only(self, types: Mapping[str, Any]) -> str:
         named = any(not isinstance(size, int) for size in types["X"].shape)
@@ -218,7 +188,8 @@ class Kron(OpDef, op="kron"):
     Y = reads()
     Out = writes()
 
-    def infer(self, X: TensorType, Y: TensorType) -> TensorType:
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        X, Y = s.X, s.Y
         require_same_dtype(self.kind, X=X, Y=Y)
         rank = max(X.rank, Y.rank)
         x, y = (1,) * (rank - X.rank) + X.shape, (1,) * (rank - Y.rank) + Y.shape
@@ -236,34 +207,25 @@ class Kron(OpDef, op="kron"):
         by_x, by_y = np.sum(viewed * y, axis=inner), np.sum(viewed * x, axis=outer)
         return {"X": by_x.reshape(X.shape), "Y": by_y.reshape(Y.shape)}
 
-    def kernel(
-        self, k: KernelBuilder, X: DeviceOperand, Y: DeviceOperand, Out: DeviceOperand
-    ) -> None:
-        x, y = (with_rank(operand, Out.type.rank) for operand in (X, Y))
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        Out = s.Out
+        x, y = (with_rank(operand, Out.type.rank) for operand in (s.X, s.Y))
         indices = k.grid(*Out.shape)
         pairs = [(i, k.size(size)) for i, size in zip(indices, y.shape, strict=True)]
         outer, inner = (tuple(part(*pair) for pair in pairs) for part in (k.div, k.mod))
         k.store(Out, indices, x[outer] * y[inner])
 
-    def kernel_grad(
-        self,
-        k: KernelBuilder,
-        X: DeviceOperand,
-        Y: DeviceOperand,
-        d_Out: DeviceOperand,
-        d_X: DeviceOperand | None,
-        d_Y: DeviceOperand | None,
-    ) -> None:
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
         def upstream(outer: Sequence[Number], inner: Sequence[Number]) -> Number:
             sizes = [k.size(size) for size in y.shape]
-            return d_Out[tuple(i * n + j for i, n, j in zip(outer, sizes, inner, strict=True))]
+            return s.d_Out[tuple(i * n + j for i, n, j in zip(outer, sizes, inner, strict=True))]
 
-        x, y = (with_rank(operand, d_Out.type.rank) for operand in (X, Y))
-        if d_X is not None:
+        x, y = (with_rank(operand, s.d_Out.type.rank) for operand in (s.X, s.Y))
+        if (d_X := s.get("d_X")) is not None:
             i, r = k.grid(*x.shape), k.loop(product(y.shape))
             j = k.unravel(r, y.shape)
             k.store(d_X.reshaped(x.shape), i, k.sum(upstream(i, j) * y[j], r))
-        if d_Y is not None:
+        if (d_Y := s.get("d_Y")) is not None:
             j, r = k.grid(*y.shape), k.loop(product(x.shape))
             i = k.unravel(r, x.shape)
             k.store(d_Y.reshaped(y.shape), j, k.sum(upstream(i, j) * x[i], r))
@@ -297,7 +259,8 @@ class Trace(OpDef, op="trace"):
     dim1 = attr(-2)
     dim2 = attr(-1)
 
-    def infer(self, Input: TensorType) -> TensorType:
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        Input = s.Input
         rank, axes = Input.rank, (self.dim1, self.dim2)
         if rank < 2 or any(not -rank <= axis < rank for axis in axes):
             raise ShapeError(f"trace: Input is {Input}, which has no axes {self.dim1}, {self.dim2}")
@@ -316,7 +279,8 @@ class Trace(OpDef, op="trace"):
         axes = diagonal_axes(len(Input), self.dim1, self.dim2)
         return {"Input": scatter_diagonal(d_Out, Input, self.offset, axes)}
 
-    def kernel(self, k: KernelBuilder, Input: DeviceOperand, Out: DeviceOperand) -> None:
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        Input = s.Input
         rows, columns = diagonal_axes(Input.type.rank, self.dim1, self.dim2)
         remaining = [size for a, size in enumerate(Input.shape) if a not in (rows, columns)]
         output_index = k.grid(*remaining)
@@ -325,14 +289,17 @@ class Trace(OpDef, op="trace"):
         at.insert(rows, r)
         at.insert(columns, r + self.offset)
         value = Input.at(*at, where=inside(k, r + self.offset, Input.shape[columns]), other=0)
-        k.store(Out.reshaped(remaining), output_index, k.sum(value, r))
+        k.store(s.Out.reshaped(remaining), output_index, k.sum(value, r))
 
-    def kernel_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_Input: DeviceOperand) -> None:
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        d_Input = s.d_Input
         rows, columns = diagonal_axes(d_Input.type.rank, self.dim1, self.dim2)
         at = k.grid(*d_Input.shape)
         removed = (rows, columns)
         remaining = [size for a, size in enumerate(d_Input.shape) if a not in removed]
-        upstream = d_Out.reshaped(remaining)[tuple(i for a, i in enumerate(at) if a not in removed)]
+        upstream = s.d_Out.reshaped(remaining)[
+            tuple(i for a, i in enumerate(at) if a not in removed)
+        ]
         own = k.equal(at[columns] - at[rows], self.offset)
         k.store(d_Input, at, k.where(own, upstream, 0))
 

@@ -9,9 +9,15 @@ import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import Size, product
-from compiler.ir.opdef import OpDef, attr, attr_list, broadcast, reads, reduced_axes, writes
+from compiler.ir.opdef import OpDef, Slots, attr, attr_list, broadcast, reads, reduced_axes, writes
 from compiler.ir.opdef.attribute_bounds import at_least
-from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
+from compiler.ir.opdef.kernel_builder import (
+    DeviceOperand,
+    KernelBuilder,
+    KernelSlots,
+    Operand,
+    SourceBuilder,
+)
 from compiler.ir.opdef.size_comparison import known_to_differ
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.math.reduce import sum_axes, sum_to_shape
@@ -36,7 +42,7 @@ class Product(OpDef):
     Y = reads()
     Out = writes()
 
-    def infer(self, X: TensorType, Y: TensorType) -> TensorType:
+    def infer(self, s: Slots[TensorType]) -> TensorType:
         raise NotImplementedError(self.kind)
 
     def views(self, X: Shape, Y: Shape) -> Views:
@@ -75,40 +81,22 @@ class Product(OpDef):
         rows, columns = views["X"][-2:]
         return rows if self.options()[0] else columns
 
-    def lower(self, k: SourceBuilder, X: Operand, Y: Operand, Out: Operand) -> None:
-        self.write(k, self.products()["Out"], {"X": X, "Y": Y}, "Out", Out)
+    def lower(self, k: SourceBuilder, s: Slots[Operand]) -> None:
+        self.write(k, self.products()["Out"], {"X": s.X, "Y": s.Y}, "Out", s.Out)
 
-    def lower_grad(
-        self,
-        k: SourceBuilder,
-        X: Operand,
-        Y: Operand,
-        d_Out: Operand,
-        d_X: Operand | None,
-        d_Y: Operand | None,
-    ) -> None:
-        operands, pairs = {"X": X, "Y": Y, "Out": d_Out}, self.gradients()
-        if d_X is not None:
+    def lower_grad(self, k: SourceBuilder, s: Slots[Operand]) -> None:
+        operands, pairs = {"X": s.X, "Y": s.Y, "Out": s.d_Out}, self.gradients()
+        if (d_X := s.get("d_X")) is not None:
             self.write(k, pairs["X"], operands, "X", d_X)
-        if d_Y is not None:
+        if (d_Y := s.get("d_Y")) is not None:
             self.write(k, pairs["Y"], operands, "Y", d_Y)
 
-    def kernel(
-        self, k: KernelBuilder, X: DeviceOperand, Y: DeviceOperand, Out: DeviceOperand
-    ) -> None:
-        self.launch(k, self.products()["Out"], {"X": X, "Y": Y}, "Out", Out)
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        self.launch(k, self.products()["Out"], {"X": s.X, "Y": s.Y}, "Out", s.Out)
 
-    def kernel_grad(
-        self,
-        k: KernelBuilder,
-        X: DeviceOperand,
-        Y: DeviceOperand,
-        d_Out: DeviceOperand,
-        d_X: DeviceOperand | None,
-        d_Y: DeviceOperand | None,
-    ) -> None:
-        operands, pairs = {"X": X, "Y": Y, "Out": d_Out}, self.gradients()
-        for slot, result in (("X", d_X), ("Y", d_Y)):
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        operands, pairs = {"X": s.X, "Y": s.Y, "Out": s.d_Out}, self.gradients()
+        for slot, result in (("X", s.get("d_X")), ("Y", s.get("d_Y"))):
             if result is not None:
                 self.launch(k, pairs[slot], operands, slot, result)
 
@@ -197,7 +185,8 @@ class Mul(Product, op="mul"):
     x_num_col_dims = attr(1)
     y_num_col_dims = attr(1)
 
-    def infer(self, X: TensorType, Y: TensorType) -> TensorType:
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        X, Y = s.X, s.Y
         require_same_dtype("mul", X=X, Y=Y)
         split, cut = self.x_num_col_dims, self.y_num_col_dims
         if not (0 < split < X.rank and 0 < cut < Y.rank):
@@ -251,7 +240,8 @@ class Matmul(Product, op="matmul"):
         """Return the multi-head op if there are several heads."""
         return "matmul_heads" if self.head_number > 1 else ""
 
-    def infer(self, X: TensorType, Y: TensorType) -> TensorType:
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        X, Y = s.X, s.Y
         require_same_dtype("matmul", X=X, Y=Y)
         if self.fused_reshape_Out or self.fused_transpose_Out:
             raise BadAttribute("matmul: 'fused_…' attributes must be left at their defaults")

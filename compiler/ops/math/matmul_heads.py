@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from compiler.ir.opdef import Slot, attr, reads, writes
+from compiler.ir.opdef import Slot, Slots, attr, reads, writes
 from compiler.ir.opdef.attribute_bounds import at_least
 from compiler.ir.opdef.composite import Composite, CompositeSteps
 from compiler.ir.program import GRAD
+from compiler.ir.types import TensorType
 from compiler.ops.math.matmul import Matmul
 
 
@@ -24,7 +25,7 @@ class Heads(Composite):
         """Return the split axis of each operand; raise ShapeError if the shapes do not match."""
         x, y = steps.type("X"), steps.type("Y")
         whole = Matmul(self.attributes)
-        whole.infer(x, y)
+        whole.infer(Slots[TensorType].of(self.kind, X=x, Y=y))
         columns = whole.cuts_columns(x.shape, y.shape)
         from_end = {"X": 2 if self.transpose_X else 1, "Y": 1 if columns != self.transpose_Y else 2}
         return {"X": x.rank - from_end["X"], "Y": y.rank - from_end["Y"]}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from compiler.errors import ShapeError
-from compiler.ir.opdef import attr, broadcast
+from compiler.ir.opdef import Slots, attr, broadcast
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.math.matmul import (
     Product,
@@ -20,7 +20,8 @@ from compiler.ops.type_checks import differ, require_same_dtype, shown
 class Bmm(Product, op="bmm"):
     """Out[n] = X[n] @ Y[n]. Reference: bmm_op.h."""
 
-    def infer(self, X: TensorType, Y: TensorType) -> TensorType:
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        X, Y = s.X, s.Y
         require_same_dtype("bmm", X=X, Y=Y)
         pairs = [(X.shape[0], Y.shape[0]), (X.shape[-1], Y.shape[-2 % Y.rank])]
         if X.rank != 3 or Y.rank != 3 or any(differ(a, b) for a, b in pairs):
@@ -57,7 +58,8 @@ class MatmulV2(Product, op="matmul_v2"):
         x = X if len(X) > 1 else matrix_shape(X, self.trans_x)
         return x, Y if len(Y) > 1 else matrix_shape(Y, not self.trans_y)
 
-    def infer(self, X: TensorType, Y: TensorType) -> TensorType:
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        X, Y = s.X, s.Y
         require_same_dtype("matmul_v2", X=X, Y=Y)
         x, y = self.matrices(X.shape, Y.shape)
         rows, inner = x[-2:][::-1] if self.trans_x else x[-2:]

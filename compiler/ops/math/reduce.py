@@ -13,10 +13,11 @@ import numpy as np
 
 from compiler.errors import ShapeError
 from compiler.ir.dims import Size, product
-from compiler.ir.opdef import OpDef, Types, attr, reads, writes
+from compiler.ir.opdef import OpDef, Slots, Types, attr, reads, writes
 from compiler.ir.opdef.kernel_builder import (
     DeviceOperand,
     KernelBuilder,
+    KernelSlots,
     Number,
     Operand,
     SourceBuilder,
@@ -138,7 +139,8 @@ class Reduction(OpDef):
         """Return the shape of Out with size 1 in every reduced axis."""
         return keepdims_shape(X, self.axes(len(X)))
 
-    def infer(self, X: TensorType) -> TensorType:
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        X = s.X
         axes = self.axes(X.rank)
         return X.with_shape([size for a, size in enumerate(X.shape) if a not in axes] or [1])
 
@@ -157,7 +159,8 @@ class UfuncReduction(Reduction):
         """Return the type in which results of a type are accumulated."""
         return dtype
 
-    def lower(self, k: SourceBuilder, X: Operand, Out: Operand) -> None:
+    def lower(self, k: SourceBuilder, s: Slots[Operand]) -> None:
+        X, Out = s.X, s.Out
         axes = self.axes(X.type.rank)
         if len(axes) == X.type.rank:
             source, axis, target = X.view((X.type.numel,)), "0", Out.view((1,))
@@ -175,7 +178,8 @@ class UfuncReduction(Reduction):
             divide = f"np.divide({Out}, {self.divisor(k, X.shape, Out)}, out={Out}"
             k.line(divide + ("" if Out.type.dtype.is_float else ", casting='unsafe'") + ")")
 
-    def kernel(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        X, Out = s.X, s.Out
         loop, whole, left = reduction_kernel(k, X.shape, self.axes(X.type.rank))
         value, wide = X[whole], self.accumulator(Out.type.dtype)
         if wide is not X.type.dtype:
@@ -202,7 +206,8 @@ class Summation(UfuncReduction):
 
     linear_in = (("X",),)
 
-    def lower_grad(self, k: SourceBuilder, d_Out: Operand, d_X: Operand) -> None:
+    def lower_grad(self, k: SourceBuilder, s: Slots[Operand]) -> None:
+        d_Out, d_X = s.d_Out, s.d_X
         whole = d_Out.type.numel == 1
         share = str(d_Out) if whole else d_Out.view(self.spread(d_X.shape))
         if self.averages:
@@ -210,11 +215,12 @@ class Summation(UfuncReduction):
         else:
             k.line(f"np.copyto({d_X}, {share})")
 
-    def kernel_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        d_X = s.d_X
         axes = self.axes(d_X.type.rank)
         whole = k.grid(*d_X.shape)
         left = tuple(0 if axis in axes else index for axis, index in enumerate(whole))
-        share = d_Out.reshaped(self.spread(d_X.shape))[left]
+        share = s.d_Out.reshaped(self.spread(d_X.shape))[left]
         count = k.astype(k.size(self.count(d_X.shape)), d_X.type.dtype)
         k.store(d_X, whole, share / count if self.averages else share)
 
@@ -225,9 +231,9 @@ class Mean(Summation, op="mean"):
     averages = True
     lod_source = ""
 
-    def infer(self, X: TensorType) -> TensorType:
-        require_dtype(self.kind, "X", X, DType.FP32, DType.FP64, DType.FP16, DType.BF16)
-        return super().infer(X)
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        require_dtype(self.kind, "X", s.X, DType.FP32, DType.FP64, DType.FP16, DType.BF16)
+        return super().infer(s)
 
     def numpy(self, X: Array) -> Array:
         return X.mean(keepdims=True).reshape(1)
@@ -265,8 +271,9 @@ class AxisReduction(Reduction):
             PermutedOp(frozenset(slots), {"dim": permuted_axes(self.dim, order)}) if fits else None
         )
 
-    def infer(self, X: TensorType) -> TensorType:
-        result = super().infer(X)
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        X = s.X
+        result = super().infer(s)
         if self.keep_dim:
             result = X.with_shape(self.spread(X.shape))
         return result if self.out_dtype < 0 else result.with_dtype(DType.of(self.out_dtype))
@@ -307,20 +314,14 @@ class MinMaxReduction(AxisReduction, UfuncReduction):
         chosen = np.equal(X, expand_reduced(Out, X.shape, axes))
         return {"X": expand_reduced(d_Out, X.shape, axes) * chosen}
 
-    def kernel_grad(
-        self,
-        k: KernelBuilder,
-        X: DeviceOperand,
-        Out: DeviceOperand,
-        d_Out: DeviceOperand,
-        d_X: DeviceOperand,
-    ) -> None:
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        X = s.X
         axes, whole = self.axes(X.type.rank), k.grid(*X.shape)
         left = tuple(0 if axis in axes else index for axis, index in enumerate(whole))
         extreme, upstream = (
-            operand.reshaped(self.spread(X.shape))[left] for operand in (Out, d_Out)
+            operand.reshaped(self.spread(X.shape))[left] for operand in (s.Out, s.d_Out)
         )
-        k.store(d_X, whole, k.where(k.equal(X[whole], extreme), upstream, 0))
+        k.store(s.d_X, whole, k.where(k.equal(X[whole], extreme), upstream, 0))
 
 
 class ReduceMax(MinMaxReduction, op="reduce_max"):
@@ -381,9 +382,8 @@ class ReduceProd(AxisReduction, UfuncReduction, op="reduce_prod"):
         axes = normalize_axes(X.ndim, self.dim, self.reduce_all)
         return {"X": product_gradient(X, d_Out, axes)}
 
-    def kernel_grad(
-        self, k: KernelBuilder, X: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
-    ) -> None:
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        X = s.X
         axes, spread = self.axes(X.type.rank), self.spread(X.shape)
         whole, zeros = k.scratch(spread, DType.FP64), k.scratch(spread, DType.INT32)
         loop, at, left = reduction_kernel(k, X.shape, axes)
@@ -393,8 +393,8 @@ class ReduceProd(AxisReduction, UfuncReduction, op="reduce_prod"):
         left = tuple(0 if axis in axes else index for axis, index in enumerate(at))
         alone = k.equal(zeros[left], k.astype(k.equal(X[at], 0), DType.INT32))
         others = k.where(alone, whole[left] / _factor(k, X[at]), 0.0)
-        upstream = k.astype(d_Out.reshaped(spread)[left], DType.FP64)
-        k.store(d_X, at, k.astype(upstream * others, d_X.type.dtype))
+        upstream = k.astype(s.d_Out.reshaped(spread)[left], DType.FP64)
+        k.store(s.d_X, at, k.astype(upstream * others, s.d_X.type.dtype))
 
 
 def _factor(k: KernelBuilder, value: Number) -> Number:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from compiler.ir.opdef import Slots
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.math.reduce import AxisReduction, UfuncReduction, normalize_axes, reduce_axes
 from compiler.ops.type_checks import require_dtype
@@ -12,9 +13,9 @@ from compiler.ops.type_checks import require_dtype
 class LogicalReduction(AxisReduction, UfuncReduction):
     """A reduction of booleans over axes."""
 
-    def infer(self, X: TensorType) -> TensorType:
-        require_dtype(self.kind, "X", X, DType.BOOL)
-        return super().infer(X).with_dtype(DType.BOOL)
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        require_dtype(self.kind, "X", s.X, DType.BOOL)
+        return super().infer(s).with_dtype(DType.BOOL)
 
 
 class ReduceAll(LogicalReduction, op="reduce_all"):

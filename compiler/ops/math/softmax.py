@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from compiler.errors import ShapeError
-from compiler.ir.opdef import OpDef, Rowwise, Types, Value, Xp, attr, reads, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
+from compiler.ir.opdef import OpDef, Rowwise, Slots, Types, Value, Xp, attr, reads, writes
+from compiler.ir.opdef.kernel_builder import KernelBuilder, KernelSlots
 from compiler.ir.opdef.layout_rules import Order, PermutedOp, permuted_axes
 from compiler.ir.opdef.size_comparison import is_less
 from compiler.ir.types import Array, TensorType
@@ -45,8 +45,8 @@ class Softmax(Rowwise, op="softmax"):
     def result(self, operand: TensorType) -> TensorType:
         return require_classes(self.kind, operand, self.axis)
 
-    def infer_grad(self, Out: TensorType) -> dict[str, TensorType]:
-        return {"X": self.result(Out)}
+    def infer_grad(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        return {"X": self.result(s.Out)}
 
     def compute(self, xp: Xp, X: Value) -> Value:
         shifted = xp.maximum(X - xp.max(X, axis=self.axis, keepdims=True), -64.0)
@@ -69,8 +69,8 @@ class LogSoftmax(Rowwise, op="log_softmax"):
     def result(self, operand: TensorType) -> TensorType:
         return require_classes(self.kind, operand, self.axis)
 
-    def infer_grad(self, Out: TensorType) -> dict[str, TensorType]:
-        return {"X": self.result(Out)}
+    def infer_grad(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        return {"X": self.result(s.Out)}
 
     def compute(self, xp: Xp, X: Value) -> Value:
         shifted = X - xp.max(X, axis=self.axis, keepdims=True)
@@ -92,7 +92,8 @@ class LogSumExp(OpDef, op="logsumexp"):
     keepdim = attr(False)
     reduce_all = attr(False)
 
-    def infer(self, X: TensorType) -> TensorType:
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        X = s.X
         if any(not -X.rank <= axis < X.rank for axis in self.axis):
             raise ShapeError(f"logsumexp: axis {self.axis} is out of range for X {X}")
         axes = normalize_axes(X.rank, self.axis, self.reduce_all)
@@ -111,24 +112,19 @@ class LogSumExp(OpDef, op="logsumexp"):
         share = np.exp(X - expand_reduced(Out, X.shape, axes))
         return {"X": expand_reduced(d_Out, X.shape, axes) * share}
 
-    def kernel(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        X = s.X
         axes = normalize_axes(X.type.rank, self.axis, self.reduce_all)
         r, whole, left = reduction_kernel(k, X.shape, axes)
         maximum = k.max(X[whole], r)
         total = k.log(k.sum(k.exp(X[whole] - maximum), r)) + maximum
-        k.store(Out.reshaped(keepdims_shape(X.shape, axes)), left, total)
+        k.store(s.Out.reshaped(keepdims_shape(X.shape, axes)), left, total)
 
-    def kernel_grad(
-        self,
-        k: KernelBuilder,
-        X: DeviceOperand,
-        Out: DeviceOperand,
-        d_Out: DeviceOperand,
-        d_X: DeviceOperand,
-    ) -> None:
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        X = s.X
         axes, whole = normalize_axes(X.type.rank, self.axis, self.reduce_all), k.grid(*X.shape)
         left = tuple(0 if axis in axes else i for axis, i in enumerate(whole))
         out, upstream = (
-            operand.reshaped(keepdims_shape(X.shape, axes))[left] for operand in (Out, d_Out)
+            operand.reshaped(keepdims_shape(X.shape, axes))[left] for operand in (s.Out, s.d_Out)
         )
-        k.store(d_X, whole, upstream * k.exp(X[whole] - out))
+        k.store(s.d_X, whole, upstream * k.exp(X[whole] - out))

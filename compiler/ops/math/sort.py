@@ -13,9 +13,15 @@ import numpy as np
 
 from compiler.errors import ShapeError
 from compiler.ir.dims import UNKNOWN, Size, product
-from compiler.ir.opdef import OpDef, attr, reads, required, writes
+from compiler.ir.opdef import OpDef, Slots, attr, reads, required, writes
 from compiler.ir.opdef.attribute_bounds import WIDE
-from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
+from compiler.ir.opdef.kernel_builder import (
+    DeviceOperand,
+    KernelBuilder,
+    KernelSlots,
+    Operand,
+    SourceBuilder,
+)
 from compiler.ir.opdef.size_comparison import is_less
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.math import sort_kernels as sort_kernels
@@ -96,7 +102,9 @@ class TopK(OpDef, op="top_k"):
     Indices = writes()
     k = attr(1)
 
-    def infer(self, X: TensorType, K: TensorType | None) -> dict[str, TensorType]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        X = s.X
+        K = s.get("K")
         columns = X.shape[-1]
         if K is None and (self.k < 1 or is_less(columns, self.k)):
             raise ShapeError(f"top_k: X is {X}, expected at least k={self.k} columns, k >= 1")
@@ -106,21 +114,19 @@ class TopK(OpDef, op="top_k"):
     def numpy(self, X: Array, K: Array | None) -> dict[str, Array]:
         return top_values(X, self.k if K is None else int(K.reshape(-1)[0]), -1, True)
 
-    def infer_grad(
-        self, X: TensorType, Indices: TensorType, d_Out: TensorType
-    ) -> dict[str, TensorType]:
-        expect_selected("top_k_grad", X, Indices, d_Out, -1)
-        return {"X": X}
+    def infer_grad(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        expect_selected("top_k_grad", s.X, s.Indices, s.d_Out, -1)
+        return {"X": s.X}
 
     def grad(self, X: Shape, Indices: Array, d_Out: Array) -> dict[str, Array]:
         return {"X": scatter_along(d_Out, Indices, X, -1)}
 
-    def lower(
-        self, k: SourceBuilder, X: Operand, Out: Operand | None, Indices: Operand | None
-    ) -> None:
+    def lower(self, k: SourceBuilder, s: Slots[Operand]) -> None:
+        X = s.X
+        Out = s.get("Out")
         rows, columns = product(X.shape[:-1]), X.shape[-1]
         table = X.view((rows, columns))
-        indices = Indices or k.scratch((rows, self.k), DType.INT64)
+        indices = s.get("Indices") or k.scratch((rows, self.k), DType.INT64)
         if self.k == 1:
             k.line(f"{table}.argmax(axis=1, out={indices.view((rows,))})")
         else:
@@ -130,7 +136,8 @@ class TopK(OpDef, op="top_k"):
             taken = f"np.take_along_axis({table}, {indices.view((rows, self.k))}, axis=1)"
             k.line(f"np.copyto({Out.view((rows, self.k))}, {taken})")
 
-    def lower_grad(self, k: SourceBuilder, Indices: Operand, d_Out: Operand, d_X: Operand) -> None:
+    def lower_grad(self, k: SourceBuilder, s: Slots[Operand]) -> None:
+        Indices, d_Out, d_X = s.Indices, s.d_Out, s.d_X
         k.line(f"{d_X}.fill(0)")
         k.line(f"np.put_along_axis({d_X}, {Indices}, {d_Out}, axis=-1)")
 
@@ -138,20 +145,13 @@ class TopK(OpDef, op="top_k"):
         """Return why a call has no device kernel: the rows are too long."""
         return sort_kernels.host_reason(types, -1, self.k)
 
-    def kernel(
-        self,
-        k: KernelBuilder,
-        X: DeviceOperand,
-        Out: DeviceOperand | None,
-        Indices: DeviceOperand | None,
-    ) -> None:
-        values, indices = both_outputs(k, X, self.k, -1, Out, Indices)
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        X = s.X
+        values, indices = both_outputs(k, X, self.k, -1, s.get("Out"), s.get("Indices"))
         sort_kernels.top_values(k, X, self.k, -1 % X.type.rank, True, values, indices)
 
-    def kernel_grad(
-        self, k: KernelBuilder, Indices: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
-    ) -> None:
-        sort_kernels.scatter_along(k, d_Out, Indices, d_X, -1 % d_X.type.rank)
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        sort_kernels.scatter_along(k, s.d_Out, s.Indices, s.d_X, -1 % s.d_X.type.rank)
 
 
 class TopKV2(OpDef, op="top_k_v2"):
@@ -169,7 +169,9 @@ class TopKV2(OpDef, op="top_k_v2"):
     largest = attr(True)
     sorted = attr(True)
 
-    def infer(self, X: TensorType, K: TensorType | None) -> dict[str, TensorType]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        X = s.X
+        K = s.get("K")
         check_axis(self.kind, X, self.axis)
         axis = self.axis % X.rank
         size = X.shape[axis]
@@ -183,11 +185,10 @@ class TopKV2(OpDef, op="top_k_v2"):
         count = self.k if K is None else int(K.reshape(-1)[0])
         return top_values(X, count, self.axis, self.largest)
 
-    def infer_grad(
-        self, X: TensorType, Indices: TensorType, d_Out: TensorType
-    ) -> dict[str, TensorType]:
+    def infer_grad(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        X = s.X
         check_axis(self.kind, X, self.axis)
-        expect_selected("top_k_v2_grad", X, Indices, d_Out, self.axis)
+        expect_selected("top_k_v2_grad", X, s.Indices, s.d_Out, self.axis)
         return {"X": X}
 
     def grad(self, X: Shape, Indices: Array, d_Out: Array) -> dict[str, Array]:
@@ -197,22 +198,15 @@ class TopKV2(OpDef, op="top_k_v2"):
         """Return why a call has no device kernel: the rows are too long."""
         return sort_kernels.host_reason(types, self.axis, self.k)
 
-    def kernel(
-        self,
-        k: KernelBuilder,
-        X: DeviceOperand,
-        Out: DeviceOperand | None,
-        Indices: DeviceOperand | None,
-    ) -> None:
-        values, indices = both_outputs(k, X, self.k, self.axis, Out, Indices)
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        X = s.X
+        values, indices = both_outputs(k, X, self.k, self.axis, s.get("Out"), s.get("Indices"))
         sort_kernels.top_values(
             k, X, self.k, self.axis % X.type.rank, self.largest, values, indices
         )
 
-    def kernel_grad(
-        self, k: KernelBuilder, Indices: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
-    ) -> None:
-        sort_kernels.scatter_along(k, d_Out, Indices, d_X, self.axis % d_X.type.rank)
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        sort_kernels.scatter_along(k, s.d_Out, s.Indices, s.d_X, self.axis % s.d_X.type.rank)
 
 
 class Argsort(OpDef, op="argsort"):
@@ -224,7 +218,8 @@ class Argsort(OpDef, op="argsort"):
     axis = attr(-1)
     descending = attr(False)
 
-    def infer(self, X: TensorType) -> dict[str, TensorType]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        X = s.X
         check_axis(self.kind, X, self.axis)
         return {"Out": X, "Indices": X.with_dtype(DType.INT64)}
 
@@ -232,9 +227,9 @@ class Argsort(OpDef, op="argsort"):
         order = argsort_along(X, self.axis, self.descending)
         return {"Out": np.take_along_axis(X, order, axis=self.axis), "Indices": order}
 
-    def infer_grad(self, X: TensorType, Indices: TensorType) -> dict[str, TensorType]:
-        check_axis(self.kind, X, self.axis)
-        return {"X": X}
+    def infer_grad(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        check_axis(self.kind, s.X, self.axis)
+        return {"X": s.X}
 
     def grad(self, X: Shape, Indices: Array, d_Out: Array) -> dict[str, Array]:
         return {"X": scatter_along(d_Out, Indices, X, self.axis)}
@@ -243,24 +238,17 @@ class Argsort(OpDef, op="argsort"):
         """Return why a call has no device kernel: the rows are too long."""
         return sort_kernels.host_reason(types, self.axis, None)
 
-    def kernel(
-        self,
-        k: KernelBuilder,
-        X: DeviceOperand,
-        Out: DeviceOperand | None,
-        Indices: DeviceOperand | None,
-    ) -> None:
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        X = s.X
         axis = self.axis % X.type.rank
         size = X.shape[axis]
-        values, indices = both_outputs(k, X, size, axis, Out, Indices)
+        values, indices = both_outputs(k, X, size, axis, s.get("Out"), s.get("Indices"))
         whole = split_at(X.shape, axis)
         x, values, indices = (operand.reshaped(whole) for operand in (X, values, indices))
         sort_kernels.sort_rows(k, x, self.descending, values, indices, size)
 
-    def kernel_grad(
-        self, k: KernelBuilder, Indices: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
-    ) -> None:
-        sort_kernels.scatter_along(k, d_Out, Indices, d_X, self.axis % d_X.type.rank)
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        sort_kernels.scatter_along(k, s.d_Out, s.Indices, s.d_X, self.axis % s.d_X.type.rank)
 
 
 class ArgMinMax(OpDef):
@@ -277,7 +265,8 @@ class ArgMinMax(OpDef):
     dtype = attr(-1)
     flatten = attr(False)
 
-    def infer(self, X: TensorType) -> TensorType:
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        X = s.X
         check_axis(self.kind, X, 0 if self.flatten else self.axis)
         dtype = DType.INT64 if self.dtype < 0 else DType.of(self.dtype)
         require_dtype(self.kind, "Out", X.with_dtype(dtype), DType.INT32, DType.INT64)
@@ -313,8 +302,8 @@ class ArgMax(ArgMinMax, op="arg_max"):
         indices = np.argmax(X, axis=axis, keepdims=self.keepdims)
         return typed_indices(indices, X.ndim, self.keepdims, self.dtype)
 
-    def kernel(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
-        self.find(k, X, Out, True)
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        self.find(k, s.X, s.Out, True)
 
 
 class ArgMin(ArgMinMax, op="arg_min"):
@@ -325,5 +314,5 @@ class ArgMin(ArgMinMax, op="arg_min"):
         indices = np.argmin(X, axis=axis, keepdims=self.keepdims)
         return typed_indices(indices, X.ndim, self.keepdims, self.dtype)
 
-    def kernel(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
-        self.find(k, X, Out, False)
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        self.find(k, s.X, s.Out, False)

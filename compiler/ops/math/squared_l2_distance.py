@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from compiler.ir.opdef import OpDef, reads, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
+from compiler.ir.opdef import OpDef, Slots, reads, writes
+from compiler.ir.opdef.kernel_builder import KernelBuilder, KernelSlots, Number
 from compiler.ir.types import Array, TensorType
 from compiler.ops.math.cos_sim import check_rows, row_size, sum_rows_kernel
 
@@ -24,8 +24,9 @@ class SquaredL2Distance(OpDef, op="squared_l2_distance"):
     sub_result = writes()
     Out = writes()
 
-    def infer(self, X: TensorType, Y: TensorType) -> dict[str, TensorType]:
-        check_rows(self.kind, X, Y)
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        X = s.X
+        check_rows(self.kind, X, s.Y)
         rows = X.shape[0]
         return {"sub_result": X.with_shape((rows, row_size(X))), "Out": X.with_shape((rows, 1))}
 
@@ -42,36 +43,23 @@ class SquaredL2Distance(OpDef, op="squared_l2_distance"):
         by_y = -slope if len(Y) == len(X) else -slope.sum(axis=0)
         return {"X": slope.reshape(X.shape), "Y": by_y.reshape(Y.shape)}
 
-    def kernel(
-        self,
-        k: KernelBuilder,
-        X: DeviceOperand,
-        Y: DeviceOperand,
-        sub_result: DeviceOperand | None,
-        Out: DeviceOperand | None,
-    ) -> None:
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        X, Y = s.X, s.Y
         rows, width = X.shape[0], row_size(X.type)
         (i,) = k.grid(rows)
         r, mine = k.loop(width), k.mod(i, k.size(Y.shape[0]))
         between = X.reshaped((rows, width))[i, r] - Y.reshaped((Y.shape[0], width))[mine, r]
-        if sub_result is not None:
+        if (sub_result := s.get("sub_result")) is not None:
             k.store(sub_result, (i, r), between)
-        if Out is not None:
+        if (Out := s.get("Out")) is not None:
             k.store(Out, (i, 0), k.sum(between * between, r))
 
-    def kernel_grad(
-        self,
-        k: KernelBuilder,
-        sub_result: DeviceOperand,
-        d_Out: DeviceOperand,
-        d_X: DeviceOperand | None,
-        d_Y: DeviceOperand | None,
-    ) -> None:
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
         def slope(i: Number, c: Number) -> Number:
-            return sub_result[i, c] * (d_Out[i, 0] * 2.0)
+            return s.sub_result[i, c] * (s.d_Out[i, 0] * 2.0)
 
-        rows = sub_result.shape[0]
-        if d_X is not None:
+        rows = s.sub_result.shape[0]
+        if (d_X := s.get("d_X")) is not None:
             sum_rows_kernel(k, rows, d_X, slope)
-        if d_Y is not None:
+        if (d_Y := s.get("d_Y")) is not None:
             sum_rows_kernel(k, rows, d_Y, lambda i, c: -slope(i, c))

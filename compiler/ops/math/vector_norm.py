@@ -13,9 +13,9 @@ import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import product
-from compiler.ir.opdef import OpDef, Value, Xp, attr, broadcast, reads, required, writes
+from compiler.ir.opdef import OpDef, Slots, Value, Xp, attr, broadcast, reads, required, writes
 from compiler.ir.opdef.global_reductions import Whole
-from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, KernelSlots, Number
 from compiler.ir.opdef.size_comparison import is_less
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.math.reduce import (
@@ -44,7 +44,8 @@ class Norm(OpDef, op="norm"):
     epsilon = attr(1e-10)
     is_test = attr(False)
 
-    def infer(self, X: TensorType) -> dict[str, TensorType]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        X = s.X
         check_axis(self.kind, X, self.axis)
         axis = self.axis % X.rank
         norms = X.with_shape((*X.shape[:axis], 1, *X.shape[axis + 1 :]))
@@ -58,38 +59,27 @@ class Norm(OpDef, op="norm"):
         along = np.sum(X * d_Out, axis=self.axis, keepdims=True)
         return {"X": (d_Out - X * (along / (Norm * Norm))) / Norm}
 
-    def kernel(
-        self,
-        k: KernelBuilder,
-        X: DeviceOperand,
-        Norm: DeviceOperand | None,
-        Out: DeviceOperand | None,
-    ) -> None:
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        X = s.X
         whole = split_at(X.shape, self.axis % X.type.rank)
         i, j = k.grid(whole[0], whole[2])
         r = k.loop(whole[1])
         x = X.reshaped(whole)[i, r, j]
         length = k.sqrt(k.sum(x * x, r) + self.epsilon)
-        if Norm is not None:
+        if (Norm := s.get("Norm")) is not None:
             k.store(Norm.reshaped((whole[0], whole[2])), (i, j), length)
-        if Out is not None:
+        if (Out := s.get("Out")) is not None:
             k.store(Out.reshaped(whole), (i, r, j), x / length)
 
-    def kernel_grad(
-        self,
-        k: KernelBuilder,
-        X: DeviceOperand,
-        Norm: DeviceOperand,
-        d_Out: DeviceOperand,
-        d_X: DeviceOperand,
-    ) -> None:
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        X = s.X
         whole = split_at(X.shape, self.axis % X.type.rank)
         i, j = k.grid(whole[0], whole[2])
         r = k.loop(whole[1])
-        x, upstream = (operand.reshaped(whole)[i, r, j] for operand in (X, d_Out))
-        length = Norm.reshaped((whole[0], whole[2]))[i, j]
+        x, upstream = (operand.reshaped(whole)[i, r, j] for operand in (X, s.d_Out))
+        length = s.Norm.reshaped((whole[0], whole[2]))[i, j]
         along = k.sum(x * upstream, r) / (length * length)
-        k.store(d_X.reshaped(whole), (i, r, j), (upstream - x * along) / length)
+        k.store(s.d_X.reshaped(whole), (i, r, j), (upstream - x * along) / length)
 
 
 # ---- p-norms -----------------------------------------------------------------------------------
@@ -151,7 +141,8 @@ class PNorm(OpDef, op="p_norm"):
     keepdim = attr(False)
     asvector = attr(False)
 
-    def infer(self, X: TensorType) -> TensorType:
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        X = s.X
         check_axis(self.kind, X, self.axis)
         axes = range(X.rank) if self.asvector else [self.axis % X.rank]
         if math.isinf(self.porder) and is_less(product(X.shape[axis] for axis in axes), 1):
@@ -170,37 +161,35 @@ class PNorm(OpDef, op="p_norm"):
         slope = p_norm_slope(X, expand_reduced(Out, X.shape, axes), self.porder)
         return {"X": expand_reduced(d_Out, X.shape, axes) * slope}
 
-    def kernel(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        X = s.X
         axes, p = normalize_axes(X.type.rank, [self.axis], self.asvector), self.porder
         r, whole, left = reduction_kernel(k, X.shape, axes)
-        k.store(Out.reshaped(keepdims_shape(X.shape, axes)), left, kernel_p_norm(k, X[whole], p, r))
+        k.store(
+            s.Out.reshaped(keepdims_shape(X.shape, axes)), left, kernel_p_norm(k, X[whole], p, r)
+        )
 
-    def kernel_grad(
-        self,
-        k: KernelBuilder,
-        X: DeviceOperand,
-        Out: DeviceOperand,
-        d_Out: DeviceOperand,
-        d_X: DeviceOperand,
-    ) -> None:
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        X = s.X
         axes, p = normalize_axes(X.type.rank, [self.axis], self.asvector), self.porder
         whole = k.grid(*X.shape)
         left = tuple(0 if axis in axes else i for axis, i in enumerate(whole))
         norm, upstream = (
-            operand.reshaped(keepdims_shape(X.shape, axes))[left] for operand in (Out, d_Out)
+            operand.reshaped(keepdims_shape(X.shape, axes))[left] for operand in (s.Out, s.d_Out)
         )
-        k.store(d_X, whole, upstream * kernel_p_norm_slope(k, X[whole], norm, p))
+        k.store(s.d_X, whole, upstream * kernel_p_norm_slope(k, X[whole], norm, p))
 
 
 class FrobeniusNorm(AxisReduction, op="frobenius_norm"):
     """Out = the square root of the sum of squares over axes."""
 
-    def infer(self, X: TensorType) -> TensorType:
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        X = s.X
         if self.out_dtype >= 0 and DType.of(self.out_dtype) is not X.dtype:
             raise BadAttribute(
                 f"{self.kind}: 'out_dtype' is {self.out_dtype}, expected that of X {X}, or -1"
             )
-        return super().infer(X)
+        return super().infer(s)
 
     def numpy(self, X: Array) -> Array:
         axes = normalize_axes(X.ndim, self.dim, self.reduce_all)
@@ -212,22 +201,19 @@ class FrobeniusNorm(AxisReduction, op="frobenius_norm"):
         slope = p_norm_slope(X, expand_reduced(Out, X.shape, axes), 2.0)
         return {"X": expand_reduced(d_Out, X.shape, axes) * slope}
 
-    def kernel(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        X = s.X
         r, whole, left = reduction_kernel(k, X.shape, self.axes(X.type.rank))
-        k.store(Out.reshaped(self.spread(X.shape)), left, k.sqrt(k.sum(X[whole] * X[whole], r)))
+        k.store(s.Out.reshaped(self.spread(X.shape)), left, k.sqrt(k.sum(X[whole] * X[whole], r)))
 
-    def kernel_grad(
-        self,
-        k: KernelBuilder,
-        X: DeviceOperand,
-        Out: DeviceOperand,
-        d_Out: DeviceOperand,
-        d_X: DeviceOperand,
-    ) -> None:
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        X = s.X
         axes, whole = self.axes(X.type.rank), k.grid(*X.shape)
         left = tuple(0 if axis in axes else i for axis, i in enumerate(whole))
-        norm, upstream = (operand.reshaped(self.spread(X.shape))[left] for operand in (Out, d_Out))
-        k.store(d_X, whole, upstream * X[whole] / k.where(norm > 0, norm, 1))
+        norm, upstream = (
+            operand.reshaped(self.spread(X.shape))[left] for operand in (s.Out, s.d_Out)
+        )
+        k.store(s.d_X, whole, upstream * X[whole] / k.where(norm > 0, norm, 1))
 
 
 class Dist(OpDef, op="dist"):
@@ -239,9 +225,10 @@ class Dist(OpDef, op="dist"):
     p = attr(2.0)
     lod_source = ""
 
-    def infer(self, X: TensorType, Y: TensorType) -> TensorType:
-        require_same_dtype(self.kind, X=X, Y=Y)
-        broadcast(self.kind, [X.shape, Y.shape])
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        X = s.X
+        require_same_dtype(self.kind, X=X, Y=s.Y)
+        broadcast(self.kind, [X.shape, s.Y.shape])
         return X.with_shape((1,))
 
     def numpy(self, X: Array, Y: Array) -> Array:
@@ -251,30 +238,23 @@ class Dist(OpDef, op="dist"):
         slope = d_Out * p_norm_slope(X - Y, Out, self.p)
         return {"X": sum_to_shape(slope, X.shape), "Y": -sum_to_shape(slope, Y.shape)}
 
-    def kernel(
-        self, k: KernelBuilder, X: DeviceOperand, Y: DeviceOperand, Out: DeviceOperand
-    ) -> None:
-        whole, (one,) = broadcast(self.kind, [X.shape, Y.shape]), k.grid(1)
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        whole, (one,) = broadcast(self.kind, [s.X.shape, s.Y.shape]), k.grid(1)
         r = k.loop(product(whole))
-        k.store(Out, (one,), kernel_p_norm(k, difference_at(X, Y, k.unravel(r, whole)), self.p, r))
+        k.store(
+            s.Out, (one,), kernel_p_norm(k, difference_at(s.X, s.Y, k.unravel(r, whole)), self.p, r)
+        )
 
-    def kernel_grad(
-        self,
-        k: KernelBuilder,
-        X: DeviceOperand,
-        Y: DeviceOperand,
-        Out: DeviceOperand,
-        d_Out: DeviceOperand,
-        d_X: DeviceOperand | None,
-        d_Y: DeviceOperand | None,
-    ) -> None:
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
         def slope(at: tuple[Number, ...]) -> Number:
-            return kernel_p_norm_slope(k, difference_at(X, Y, at), Out[0], self.p) * d_Out[0]
+            return (
+                kernel_p_norm_slope(k, difference_at(s.X, s.Y, at), s.Out[0], self.p) * s.d_Out[0]
+            )
 
-        whole = broadcast(self.kind, [X.shape, Y.shape])
-        if d_X is not None:
+        whole = broadcast(self.kind, [s.X.shape, s.Y.shape])
+        if (d_X := s.get("d_X")) is not None:
             sum_to(k, whole, d_X, slope)
-        if d_Y is not None:
+        if (d_Y := s.get("d_Y")) is not None:
             sum_to(k, whole, d_Y, lambda at: -slope(at))
 
 
@@ -290,8 +270,8 @@ class GlobalNorm(Whole):
     Out = writes()
     lod_source = ""
 
-    def infer(self, X: TensorType) -> TensorType:
-        return X.with_shape((1,))
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        return s.X.with_shape((1,))
 
 
 class SquaredL2Norm(GlobalNorm, op="squared_l2_norm"):
@@ -307,11 +287,9 @@ class SquaredL2Norm(GlobalNorm, op="squared_l2_norm"):
     def compute(self, xp: Xp, squares: Value) -> Value:
         return squares
 
-    def kernel_grad(
-        self, k: KernelBuilder, X: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
-    ) -> None:
-        indices = k.grid(*X.shape)
-        k.store(d_X, indices, X[indices] * (d_Out[0] * 2.0))
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        indices = k.grid(*s.X.shape)
+        k.store(s.d_X, indices, s.X[indices] * (s.d_Out[0] * 2.0))
 
     def grad(self, X: Array, d_Out: Array) -> dict[str, Array]:
         return {"X": X * (d_Out * 2)}
@@ -329,11 +307,9 @@ class L1Norm(GlobalNorm, op="l1_norm"):
     def compute(self, xp: Xp, sizes: Value) -> Value:
         return sizes
 
-    def kernel_grad(
-        self, k: KernelBuilder, X: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
-    ) -> None:
-        indices = k.grid(*X.shape)
-        k.store(d_X, indices, k.sign(X[indices]) * d_Out[0])
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        indices = k.grid(*s.X.shape)
+        k.store(s.d_X, indices, k.sign(s.X[indices]) * s.d_Out[0])
 
     def grad(self, X: Array, d_Out: Array) -> dict[str, Array]:
         return {"X": np.sign(X) * d_Out}

@@ -6,8 +6,13 @@ import numpy as np
 
 from compiler.errors import ShapeError
 from compiler.ir.dims import product
-from compiler.ir.opdef import OpDef, reads, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
+from compiler.ir.opdef import OpDef, Slots, reads, writes
+from compiler.ir.opdef.kernel_builder import (
+    KernelBuilder,
+    KernelSlots,
+    Operand,
+    SourceBuilder,
+)
 from compiler.ir.opdef.size_comparison import is_less
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.type_checks import (
@@ -30,11 +35,12 @@ class Accuracy(OpDef, op="accuracy"):
     Correct = writes()
     Total = writes()
 
-    def infer(self, Indices: TensorType, Label: TensorType) -> dict[str, TensorType]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        Indices = s.Indices
         require_dtype("accuracy", "Indices", Indices, DType.INT64)
-        require_dtype("accuracy", "Label", Label, DType.INT64)
+        require_dtype("accuracy", "Label", s.Label, DType.INT64)
         rows = Indices.with_shape((*Indices.shape[:1], 1))
-        require_same_shape("accuracy", rows=rows, Label=Label)
+        require_same_shape("accuracy", rows=rows, Label=s.Label)
         if is_less(Indices.shape[-1], 1):
             raise ShapeError(f"accuracy: Indices is {Indices}, expected one or more for each row")
         count = TensorType(DType.INT32, (1,))
@@ -48,15 +54,9 @@ class Accuracy(OpDef, op="accuracy"):
             "Total": np.array([len(Label)], np.int32),
         }
 
-    def lower(
-        self,
-        k: SourceBuilder,
-        Indices: Operand,
-        Label: Operand,
-        Accuracy: Operand | None,
-        Correct: Operand | None,
-        Total: Operand | None,
-    ) -> None:
+    def lower(self, k: SourceBuilder, s: Slots[Operand]) -> None:
+        Indices, Label = s.Indices, s.Label
+        Accuracy, Correct, Total = s.get("Accuracy"), s.get("Correct"), s.get("Total")
         rows, hits = product(Label.shape), k.scratch(Indices.shape, DType.BOOL)
         k.line(f"np.equal({Indices}, {Label}, out={hits})")
         best = Indices.shape[-1] == 1
@@ -68,27 +68,20 @@ class Accuracy(OpDef, op="accuracy"):
         if Total is not None:
             k.line(f"{Total}.fill({rows})")
 
-    def kernel(
-        self,
-        k: KernelBuilder,
-        Indices: DeviceOperand,
-        Label: DeviceOperand,
-        Accuracy: DeviceOperand | None,
-        Correct: DeviceOperand | None,
-        Total: DeviceOperand | None,
-    ) -> None:
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        Indices = s.Indices
         hits = k.scratch(Indices.shape[:1], DType.INT32)
         (row,) = k.grid(Indices.shape[0])
         r = k.loop(Indices.shape[1])
-        hit = k.equal(Indices[row, r], Label[row, 0])
+        hit = k.equal(Indices[row, r], s.Label[row, 0])
         k.store(hits, (row,), k.max(k.astype(hit, DType.INT32), r))
         (one,) = k.grid(1)
         r = k.loop(Indices.shape[0])
         count = k.sum(hits[r], r)
-        rows = k.size(Label.type.numel)
-        if Accuracy is not None:
+        rows = k.size(s.Label.type.numel)
+        if (Accuracy := s.get("Accuracy")) is not None:
             k.store(Accuracy, (one,), k.astype(count, DType.FP32) / k.astype(rows, DType.FP32))
-        if Correct is not None:
+        if (Correct := s.get("Correct")) is not None:
             k.store(Correct, (one,), count)
-        if Total is not None:
+        if (Total := s.get("Total")) is not None:
             k.store(Total, (one,), rows)

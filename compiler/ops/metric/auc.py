@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from compiler.errors import ShapeError
-from compiler.ir.opdef import OpDef, attr, reads, writes
+from compiler.ir.opdef import OpDef, Slots, attr, reads, writes
 from compiler.ir.opdef.kernel_builder import Operand, SourceBuilder
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.type_checks import differ, require_dtype, shown
@@ -83,9 +83,8 @@ class Auc(OpDef, op="auc"):
 
     lod_source = ""
 
-    def infer(
-        self, Predict: TensorType, Label: TensorType, StatPos: TensorType, StatNeg: TensorType
-    ) -> dict[str, TensorType]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        Predict, Label = s.Predict, s.Label
         require_dtype("auc", "Label", Label, DType.INT64)
         width = Predict.shape[-1] if Predict.rank == 2 else 0
         odd = isinstance(width, int) and width not in (1, 2)
@@ -94,11 +93,15 @@ class Auc(OpDef, op="auc"):
             raise ShapeError(f"auc: {shapes}, expected [rows, 2] or [rows, 1], and a label per row")
         bins = self.num_thresholds + 1
         count = (self.slide_steps + 1) * bins + 1 if self.slide_steps else bins
-        for slot, counts in (("StatPos", StatPos), ("StatNeg", StatNeg)):
+        for slot, counts in (("StatPos", s.StatPos), ("StatNeg", s.StatNeg)):
             require_dtype("auc", slot, counts, DType.INT64)
             if differ(counts.numel, count):
                 raise ShapeError(f"auc: {slot} is {counts}, expected {count} elements")
-        return {"AUC": TensorType(DType.FP64, (1,)), "StatPosOut": StatPos, "StatNegOut": StatNeg}
+        return {
+            "AUC": TensorType(DType.FP64, (1,)),
+            "StatPosOut": s.StatPos,
+            "StatNegOut": s.StatNeg,
+        }
 
     def numpy(
         self, Predict: Array, Label: Array, StatPos: Array, StatNeg: Array
@@ -108,19 +111,11 @@ class Auc(OpDef, op="auc"):
         area = count_area(Predict, Label, positive, negative, *settings)
         return {"AUC": np.array([area]), "StatPosOut": positive, "StatNegOut": negative}
 
-    def lower(
-        self,
-        k: SourceBuilder,
-        Predict: Operand,
-        Label: Operand,
-        StatPos: Operand,
-        StatNeg: Operand,
-        AUC: Operand | None,
-        StatPosOut: Operand | None,
-        StatNegOut: Operand | None,
-    ) -> None:
+    def lower(self, k: SourceBuilder, s: Slots[Operand]) -> None:
+        Predict, Label = s.Predict, s.Label
+        AUC = s.get("AUC")
         counts: list[Operand] = []
-        for before, after in ((StatPos, StatPosOut), (StatNeg, StatNegOut)):
+        for before, after in ((s.StatPos, s.get("StatPosOut")), (s.StatNeg, s.get("StatNegOut"))):
             counts.append(after or k.scratch(before.shape, before.type.dtype))
             if not k.aliased(before, counts[-1]):
                 k.line(f"np.copyto({counts[-1]}, {before})")

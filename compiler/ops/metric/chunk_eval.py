@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
-from compiler.ir.opdef import OpDef, Slot, attr_list, reads, reads_lod, required, writes
+from compiler.ir.opdef import OpDef, Slot, Slots, attr_list, reads, reads_lod, required, writes
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.loss.padded import rows_by_length
 from compiler.ops.type_checks import require_dtype, require_same_shape, shown
@@ -101,18 +101,17 @@ class ChunkEval(OpDef, op="chunk_eval"):
 
     lod_source = ""
 
-    def infer(
-        self, Inference: TensorType, Label: TensorType, SeqLength: TensorType | None
-    ) -> dict[str, TensorType]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        Inference = s.Inference
         if self.chunk_scheme not in dict(CHUNK_SCHEMES):
             names = ", ".join(dict(CHUNK_SCHEMES))
             raise BadAttribute(
                 f"{self.kind}: 'chunk_scheme' is {self.chunk_scheme!r}, not one of {names}"
             )
-        for slot, labels in (("Inference", Inference), ("Label", Label)):
+        for slot, labels in (("Inference", Inference), ("Label", s.Label)):
             require_dtype(self.kind, slot, labels, DType.INT64)
-        require_same_shape(self.kind, Inference=Inference, Label=Label)
-        if SeqLength is not None and Inference.rank < 2:
+        require_same_shape(self.kind, Inference=Inference, Label=s.Label)
+        if (SeqLength := s.get("SeqLength")) is not None and Inference.rank < 2:
             shapes = shown(Inference=Inference, SeqLength=SeqLength)
             raise ShapeError(f"{self.kind}: {shapes}, expected padded lines")
         share, count = TensorType(DType.FP32, (1,)), TensorType(DType.INT64, (1,))

@@ -6,7 +6,7 @@ import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import UNKNOWN
-from compiler.ir.opdef import OpDef, attr, reads, reads_lod, required, writes, writes_lod
+from compiler.ir.opdef import OpDef, Slots, attr, reads, reads_lod, required, writes, writes_lod
 from compiler.ir.opdef.attribute_bounds import at_least
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.type_checks import shown
@@ -151,9 +151,8 @@ class DetectionMap(OpDef, op="detection_map"):
 
     lod_source = ""
 
-    def infer(
-        self, DetectRes: TensorType, Label: TensorType
-    ) -> dict[str, TensorType | list[TensorType]]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType | list[TensorType]]:
+        DetectRes, Label = s.DetectRes, s.Label
         if self.ap_type not in ("integral", "11point"):
             raise BadAttribute(
                 f"{self.kind}: 'ap_type' is {self.ap_type!r}, not 'integral' or '11point'"

@@ -6,7 +6,7 @@ import numpy as np
 
 from compiler.errors import ShapeError
 from compiler.ir.dims import UNKNOWN, Size
-from compiler.ir.opdef import OpDef, attr, reads, reads_lod, writes, writes_lod
+from compiler.ir.opdef import OpDef, Slots, attr, reads, reads_lod, writes, writes_lod
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.loss.padded import rows_by_length, rows_by_lod
 from compiler.ops.type_checks import differ, require_dtype, shown
@@ -52,17 +52,12 @@ class EditDistance(OpDef, op="edit_distance"):
     Out_lod = writes_lod("Out")
     normalized = attr(False)
 
-    def infer(
-        self,
-        Hyps: TensorType,
-        Refs: TensorType,
-        HypsLength: TensorType | None,
-        RefsLength: TensorType | None,
-        Refs_lod: list[TensorType] | None,
-    ) -> dict[str, TensorType | list[TensorType]]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType | list[TensorType]]:
+        Hyps, Refs = s.Hyps, s.Refs
+        Refs_lod = s.all("Refs_lod")
         for slot, tokens in (("Hyps", Hyps), ("Refs", Refs)):
             require_dtype(self.kind, slot, tokens, DType.INT64)
-        padded = HypsLength is not None and RefsLength is not None
+        padded = s.get("HypsLength") is not None and s.get("RefsLength") is not None
         fits = (Hyps.rank, Refs.rank) == (2, 2)
         if not fits or (
             not padded and any(differ(tensor_type.shape[-1], 1) for tensor_type in (Hyps, Refs))

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from compiler.ir.opdef import OpDef, reads, required, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
+from compiler.ir.opdef import OpDef, Slots, reads, required, writes
+from compiler.ir.opdef.kernel_builder import (
+    KernelBuilder,
+    KernelSlots,
+    Operand,
+    SourceBuilder,
+)
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.metric.precision_recall import checked_classes
 from compiler.ops.type_checks import (
@@ -36,22 +41,16 @@ class MeanIou(OpDef, op="mean_iou"):
 
     lod_source = ""
 
-    def infer(
-        self,
-        Predictions: TensorType,
-        Labels: TensorType,
-        InWrongs: list[TensorType] | None,
-        InCorrects: list[TensorType] | None,
-        InMeanIou: list[TensorType] | None,
-    ) -> dict[str, TensorType]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        Predictions = s.Predictions
         require_dtype(self.kind, "Predictions", Predictions, DType.INT32, DType.INT64)
-        require_same_dtype(self.kind, Predictions=Predictions, Labels=Labels)
-        require_same_shape(self.kind, Predictions=Predictions, Labels=Labels)
+        require_same_dtype(self.kind, Predictions=Predictions, Labels=s.Labels)
+        require_same_shape(self.kind, Predictions=Predictions, Labels=s.Labels)
         counts = TensorType(DType.INT32, (self.num_classes,))
-        for slot, sums in (("InWrongs", InWrongs), ("InCorrects", InCorrects)):
+        for slot, sums in (("InWrongs", s.all("InWrongs")), ("InCorrects", s.all("InCorrects"))):
             for tensor_type in sums or []:
                 require_same_shape(self.kind, **{slot: tensor_type, "counts": counts})
-        for tensor_type in InMeanIou or []:
+        for tensor_type in s.all("InMeanIou"):
             require_scalar(self.kind, InMeanIou=tensor_type)
         mean = TensorType(DType.FP32, (1,))
         return {"OutMeanIou": mean, "OutWrong": counts, "OutCorrect": counts}
@@ -77,35 +76,27 @@ class MeanIou(OpDef, op="mean_iou"):
         total = np.array([mean], np.float32) + sum(InMeanIou or [])
         return {"OutMeanIou": total, "OutWrong": wrong, "OutCorrect": correct}
 
-    def check_values(self, k: SourceBuilder, Predictions: Operand, Labels: Operand) -> None:
+    def check_values(self, k: SourceBuilder, s: Slots[Operand]) -> None:
+        Predictions, Labels = s.Predictions, s.Labels
         check = k.function(checked_classes)
         k.line(f"{check}({Predictions}, 'Predictions', {self.num_classes})")
         k.line(f"{check}({Labels}, 'Labels', {self.num_classes})")
 
-    def kernel(
-        self,
-        k: KernelBuilder,
-        Predictions: DeviceOperand,
-        Labels: DeviceOperand,
-        InWrongs: list[DeviceOperand] | None,
-        InCorrects: list[DeviceOperand] | None,
-        InMeanIou: list[DeviceOperand] | None,
-        OutMeanIou: DeviceOperand | None,
-        OutWrong: DeviceOperand | None,
-        OutCorrect: DeviceOperand | None,
-    ) -> None:
-        classes, count = self.num_classes, Labels.type.numel
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        OutMeanIou = s.get("OutMeanIou")
+        classes, count = self.num_classes, s.Labels.type.numel
         wrong, correct = (
-            output or k.scratch((classes,), DType.INT32) for output in (OutWrong, OutCorrect)
+            output or k.scratch((classes,), DType.INT32)
+            for output in (s.get("OutWrong"), s.get("OutCorrect"))
         )
         (c,) = k.grid(classes)
         r = k.loop(count)
         predicted, true = (
-            k.equal(operand.reshaped((count,))[r], c) for operand in (Predictions, Labels)
+            k.equal(operand.reshaped((count,))[r], c) for operand in (s.Predictions, s.Labels)
         )
         for out, flags, before in (
-            (wrong, k.logical_xor(predicted, true), InWrongs),
-            (correct, predicted & true, InCorrects),
+            (wrong, k.logical_xor(predicted, true), s.all("InWrongs")),
+            (correct, predicted & true, s.all("InCorrects")),
         ):
             total = k.sum(k.astype(flags, DType.INT32), r)
             for operand in before or []:
@@ -119,6 +110,6 @@ class MeanIou(OpDef, op="mean_iou"):
         share = k.astype(right, DType.FP64) / k.astype(k.maximum(every, 1), DType.FP64)
         there = k.sum(k.astype(k.not_equal(every, 0), DType.INT32), r)
         mean = k.sum(share, r) / k.astype(k.maximum(there, 1), DType.FP64)
-        for operand in InMeanIou or []:
+        for operand in s.all("InMeanIou"):
             mean = mean + operand[0]
         k.store(OutMeanIou, (one,), mean)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from compiler.errors import ShapeError
-from compiler.ir.opdef import OpDef, attr, reads, writes
+from compiler.ir.opdef import OpDef, Slots, attr, reads, writes
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.type_checks import (
     require_dtype,
@@ -68,11 +68,10 @@ class PositiveNegativePair(OpDef, op="positive_negative_pair"):
 
     lod_source = ""
 
-    def infer(
-        self, Score: TensorType, Label: TensorType, QueryID: TensorType
-    ) -> dict[str, TensorType]:
-        require_dtype(self.kind, "QueryID", QueryID, DType.INT64)
-        require_same_shape(self.kind, Label=Label, QueryID=QueryID)
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        Score = s.Score
+        require_dtype(self.kind, "QueryID", s.QueryID, DType.INT64)
+        require_same_shape(self.kind, Label=s.Label, QueryID=s.QueryID)
         width = Score.shape[-1]
         if Score.rank != 2 or (isinstance(width, int) and not -width <= self.column < width):
             raise ShapeError(f"{self.kind}: Score is {Score}, expected a column {self.column}")

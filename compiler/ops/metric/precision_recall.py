@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from compiler.ir.opdef import OpDef, reads, required, writes
+from compiler.ir.opdef import OpDef, Slots, reads, required, writes
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.type_checks import (
     require_dtype,
@@ -65,10 +65,10 @@ class PrecisionRecall(OpDef, op="precision_recall"):
 
     lod_source = ""
 
-    def infer(self, Indices: TensorType, Labels: TensorType) -> dict[str, TensorType]:
-        require_dtype(self.kind, "Indices", Indices, DType.INT32)
-        require_dtype(self.kind, "Labels", Labels, DType.INT32)
-        require_same_shape(self.kind, Indices=Indices, Labels=Labels)
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        require_dtype(self.kind, "Indices", s.Indices, DType.INT32)
+        require_dtype(self.kind, "Labels", s.Labels, DType.INT32)
+        require_same_shape(self.kind, Indices=s.Indices, Labels=s.Labels)
         metrics = TensorType(DType.FP64, (6,))
         states = TensorType(DType.FP32, (self.class_number, 4))
         return {"BatchMetrics": metrics, "AccumMetrics": metrics, "AccumStatesInfo": states}

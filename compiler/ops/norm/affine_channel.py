@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from compiler.ir.opdef import OpDef, Types, attr, reads, writes
+from compiler.ir.opdef import OpDef, Slots, Types, attr, reads, writes
 from compiler.ir.opdef.kernel_builder import (
-    DeviceOperand,
     KernelBuilder,
+    KernelSlots,
     Number,
     Operand,
     SourceBuilder,
@@ -43,12 +43,12 @@ class AffineChannel(OpDef, op="affine_channel"):
     def permuted(self, types: Types, order: Order) -> PermutedOp | None:
         return permuted_layout("data_layout", self.data_layout, order, "X", "Out")
 
-    def infer(self, X: TensorType, Scale: TensorType, Bias: TensorType) -> TensorType:
-        require_channels(self.kind, X, self.data_layout, Scale=Scale, Bias=Bias)
-        return X
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        require_channels(self.kind, s.X, self.data_layout, Scale=s.Scale, Bias=s.Bias)
+        return s.X
 
-    def infer_grad(self, Scale: TensorType, d_Out: TensorType) -> dict[str, TensorType]:
-        return {"X": d_Out, "Scale": Scale, "Bias": Scale}
+    def infer_grad(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        return {"X": s.d_Out, "Scale": s.Scale, "Bias": s.Scale}
 
     def numpy(self, X: Array, Scale: Array, Bias: Array) -> Array:
         shape = channel_shape(X, self.data_layout)
@@ -60,54 +60,38 @@ class AffineChannel(OpDef, op="affine_channel"):
         d_scale, d_bias = (d_Out * X).sum(axis=axes), d_Out.sum(axis=axes)
         return {"X": d_Out * Scale.reshape(shape), "Scale": d_scale, "Bias": d_bias}
 
-    def lower(
-        self, k: SourceBuilder, X: Operand, Scale: Operand, Bias: Operand, Out: Operand
-    ) -> None:
+    def lower(self, k: SourceBuilder, s: Slots[Operand]) -> None:
+        X, Scale, Bias, Out = s.X, s.Scale, s.Bias, s.Out
         channels = channels_first(self.data_layout, X.shape)[1]
         shape = in_layout(self.data_layout, (1, channels, *[1] * (X.type.rank - 2)))
         k.line(f"np.multiply({X}, {Scale.view(shape)}, out={Out})")
         k.line(f"np.add({Out}, {Bias.view(shape)}, out={Out})")
 
-    def kernel(
-        self,
-        k: KernelBuilder,
-        X: DeviceOperand,
-        Scale: DeviceOperand,
-        Bias: DeviceOperand,
-        Out: DeviceOperand,
-    ) -> None:
-        s = Channels.of(self.data_layout, X.shape)
-        s.expect(k, Scale, Bias)
-        position = k.grid(*s.view)
-        result = X.reshaped(s.view)[position] * Scale[position[1]] + Bias[position[1]]
-        k.store(Out.reshaped(s.view), position, result)
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        channels = Channels.of(self.data_layout, s.X.shape)
+        channels.expect(k, s.Scale, s.Bias)
+        position = k.grid(*channels.view)
+        result = s.X.reshaped(channels.view)[position] * s.Scale[position[1]] + s.Bias[position[1]]
+        k.store(s.Out.reshaped(channels.view), position, result)
 
-    def kernel_grad(
-        self,
-        k: KernelBuilder,
-        X: DeviceOperand,
-        Scale: DeviceOperand,
-        d_Out: DeviceOperand,
-        d_X: DeviceOperand | None,
-        d_Scale: DeviceOperand | None,
-        d_Bias: DeviceOperand | None,
-    ) -> None:
-        s = Channels.of(self.data_layout, X.shape)
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        d_Scale, d_Bias = s.get("d_Scale"), s.get("d_Bias")
+        channels = Channels.of(self.data_layout, s.X.shape)
 
         def values(c: Number, position: Number) -> list[Number]:
-            upstream = s.read(k, d_Out, c, position)
-            pairs = ((d_Scale, upstream * s.read(k, X, c, position)), (d_Bias, upstream))
+            upstream = channels.read(k, s.d_Out, c, position)
+            pairs = ((d_Scale, upstream * channels.read(k, s.X, c, position)), (d_Bias, upstream))
             return [value for out, value in pairs if out is not None]
 
         requested = [out for out in (d_Scale, d_Bias) if out is not None]
         if requested:
-            sums(k, s, values, requested)
-        if d_X is not None:
-            position = k.grid(*s.view)
+            sums(k, channels, values, requested)
+        if (d_X := s.get("d_X")) is not None:
+            position = k.grid(*channels.view)
             k.store(
-                d_X.reshaped(s.view),
+                d_X.reshaped(channels.view),
                 position,
-                d_Out.reshaped(s.view)[position] * Scale[position[1]],
+                s.d_Out.reshaped(channels.view)[position] * s.Scale[position[1]],
             )
 
 

@@ -9,8 +9,14 @@ import numpy as np
 
 from compiler.errors import ShapeError
 from compiler.ir.dims import product
-from compiler.ir.opdef import OpDef, RecomputeRule, Types, attr, reads, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
+from compiler.ir.opdef import OpDef, RecomputeRule, Slots, Types, attr, reads, writes
+from compiler.ir.opdef.kernel_builder import (
+    DeviceOperand,
+    KernelBuilder,
+    KernelSlots,
+    Operand,
+    SourceBuilder,
+)
 from compiler.ir.opdef.layout_rules import Order, PermutedOp
 from compiler.ir.types import HALVES, Array, DType, Shape, TensorType
 from compiler.ir.windows import is_channels_last
@@ -105,19 +111,17 @@ class BatchNormalisation(Layouts):
     use_global_stats = attr(False)
     trainable_statistics = attr(False)
 
-    def infer(
-        self,
-        X: TensorType,
-        Scale: TensorType,
-        Bias: TensorType,
-        Mean: TensorType,
-        Variance: TensorType,
-    ) -> dict[str, TensorType]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        X, Mean = s.X, s.Mean
         if X.rank < 2 or not X.dtype.is_float:
             raise ShapeError(f"{self.kind}: X is {X}, expected floats with a batch and channels")
-        self.expect_vectors(X, Scale=Scale, Bias=Bias, Mean=Mean, Variance=Variance)
+        self.expect_vectors(X, Scale=s.Scale, Bias=s.Bias, Mean=Mean, Variance=s.Variance)
         saved = dict.fromkeys(("SavedMean", "SavedVariance"), Mean)
-        statistics = {"MeanOut": Mean, "VarianceOut": Variance, "ReserveSpace": X.with_shape((0,))}
+        statistics = {
+            "MeanOut": Mean,
+            "VarianceOut": s.Variance,
+            "ReserveSpace": X.with_shape((0,)),
+        }
         return {"Y": X, **statistics, **saved}
 
     @property
@@ -125,39 +129,28 @@ class BatchNormalisation(Layouts):
         """True if the statistics are the running ones, not those of the batch."""
         return self.use_global_stats or (self.is_test and not self.trainable_statistics)
 
-    def kernel(
-        self,
-        k: KernelBuilder,
-        X: DeviceOperand,
-        Scale: DeviceOperand,
-        Bias: DeviceOperand,
-        Mean: DeviceOperand,
-        Variance: DeviceOperand,
-        MomentumTensor: DeviceOperand | None,
-        Y: DeviceOperand | None,
-        MeanOut: DeviceOperand | None,
-        VarianceOut: DeviceOperand | None,
-        SavedMean: DeviceOperand | None,
-        SavedVariance: DeviceOperand | None,
-    ) -> None:
-        s, running = Channels.of(self.data_layout, X.shape), (Mean, Variance)
-        s.expect(k, Scale, Bias, *running)
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        X, Scale, Bias, Mean = s.X, s.Scale, s.Bias, s.Mean
+        Y, MeanOut, VarianceOut = s.get("Y"), s.get("MeanOut"), s.get("VarianceOut")
+        SavedMean, SavedVariance = s.get("SavedMean"), s.get("SavedVariance")
+        channels, running = Channels.of(self.data_layout, X.shape), (Mean, s.Variance)
+        channels.expect(k, Scale, Bias, *running)
         if self.is_frozen:
             outs = [
                 out if out and not k.aliased(out, a) else None
                 for a, out in zip(running, (MeanOut, VarianceOut), strict=True)
             ]
-            kernels.normalise_by_running(k, s, X, (Scale, Bias), running, self.epsilon, Y)
+            kernels.normalise_by_running(k, channels, X, (Scale, Bias), running, self.epsilon, Y)
             saved = (SavedMean, SavedVariance)
             kernels.store_running(k, running, self.epsilon, saved, (outs[0], outs[1]))
             return
         outs, numbers = (MeanOut, VarianceOut), (self.momentum, self.epsilon)
-        statistics = kernels.Statistics(running, outs, *numbers, MomentumTensor)
+        statistics = kernels.Statistics(running, outs, *numbers, s.get("MomentumTensor"))
         mean, inverse = (
             output or k.scratch(Mean.shape, Mean.type.dtype)
             for output in (SavedMean, SavedVariance)
         )
-        self.triton_batch(k, s, X, (Scale, Bias), Y, (mean, inverse), statistics)
+        self.triton_batch(k, channels, X, (Scale, Bias), Y, (mean, inverse), statistics)
 
     def triton_batch(
         self,
@@ -219,24 +212,15 @@ class BatchNorm(BatchNormalisation, op="batch_norm"):
         d_x, d_scale, d_bias = rows_gradient(normal, upstream, Scale * SavedVariance, frozen)
         return {"X": rows_like(d_x, X, self.data_layout), "Scale": d_scale, "Bias": d_bias}
 
-    def lower(
-        self,
-        k: SourceBuilder,
-        X: Operand,
-        Scale: Operand,
-        Bias: Operand,
-        Mean: Operand,
-        Variance: Operand,
-        MomentumTensor: Operand | None,
-        Y: Operand | None,
-        MeanOut: Operand | None,
-        VarianceOut: Operand | None,
-        SavedMean: Operand | None,
-        SavedVariance: Operand | None,
-    ) -> None:
+    def lower(self, k: SourceBuilder, s: Slots[Operand]) -> None:
+        X, Scale, Bias, Mean, Variance = s.X, s.Scale, s.Bias, s.Mean, s.Variance
+        MomentumTensor, Y = s.get("MomentumTensor"), s.get("Y")
         images = f"{self.npc(k, X)}, {self.npc(k, Y or like(k, X))}, {Scale}, {Bias}"
-        saved = [vector or like(k, Mean) for vector in (SavedMean, SavedVariance)]
-        running = [(Mean, MeanOut or like(k, Mean)), (Variance, VarianceOut or like(k, Mean))]
+        saved = [vector or like(k, Mean) for vector in (s.get("SavedMean"), s.get("SavedVariance"))]
+        running = [
+            (Mean, s.get("MeanOut") or like(k, Mean)),
+            (Variance, s.get("VarianceOut") or like(k, Mean)),
+        ]
         if self.is_frozen:
             vectors = f"{Mean}, {Variance}, {self.epsilon}, {_tuple(saved)}, {like(k, Mean)}"
             k.line(f"{k.function(normalize_by_running)}({images}, {vectors})")
@@ -257,40 +241,22 @@ class BatchNorm(BatchNormalisation, op="batch_norm"):
         """Return the function of the gradient, and its last argument."""
         return k.function(normalize_gradient), f"{self.is_frozen}"
 
-    def lower_grad(
-        self,
-        k: SourceBuilder,
-        X: Operand,
-        Scale: Operand,
-        SavedMean: Operand,
-        SavedVariance: Operand,
-        d_Y: Operand,
-        d_X: Operand | None,
-        d_Scale: Operand | None,
-        d_Bias: Operand | None,
-    ) -> None:
-        operands = [X, d_Y, d_X or like(k, X)]
+    def lower_grad(self, k: SourceBuilder, s: Slots[Operand]) -> None:
+        Scale, SavedMean, SavedVariance = s.Scale, s.SavedMean, s.SavedVariance
+        d_Scale, d_Bias = s.get("d_Scale"), s.get("d_Bias")
+        operands = [s.X, s.d_Y, s.get("d_X") or like(k, s.X)]
         images = ", ".join(self.npc(k, operand) for operand in operands)
         vectors = f"{Scale}, {SavedMean}, {SavedVariance}"
         result = f"{d_Scale or like(k, Scale)}, {d_Bias or like(k, Scale)}, {like(k, Scale)}"
         name, last = self.gradient_function(k)
         k.line(f"{name}({images}, {vectors}, {result}, {last})")
 
-    def kernel_grad(
-        self,
-        k: KernelBuilder,
-        X: DeviceOperand,
-        Scale: DeviceOperand,
-        SavedMean: DeviceOperand,
-        SavedVariance: DeviceOperand,
-        d_Y: DeviceOperand,
-        d_X: DeviceOperand | None,
-        d_Scale: DeviceOperand | None,
-        d_Bias: DeviceOperand | None,
-    ) -> None:
-        s = Channels.of(self.data_layout, X.shape)
-        operands = (X, d_Y, Scale, SavedMean, SavedVariance)
-        self.kernel_gradient(k, s, operands, (d_X, d_Scale, d_Bias))
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        channels = Channels.of(self.data_layout, s.X.shape)
+        operands = (s.X, s.d_Y, s.Scale, s.SavedMean, s.SavedVariance)
+        self.kernel_gradient(
+            k, channels, operands, (s.get("d_X"), s.get("d_Scale"), s.get("d_Bias"))
+        )
 
     def kernel_gradient(
         self,
@@ -319,17 +285,10 @@ class BatchNormRecomputed(Layouts, op="batch_norm_again"):
     frozen = attr(False)
     in_place: ClassVar[Mapping[str, tuple[str, ...]]] = {"Y": ("X",)}
 
-    def infer(
-        self,
-        X: TensorType,
-        Scale: TensorType,
-        Bias: TensorType,
-        SavedMean: TensorType,
-        SavedVariance: TensorType,
-    ) -> TensorType:
-        saved = {"SavedMean": SavedMean, "SavedVariance": SavedVariance}
-        self.expect_vectors(X, Scale=Scale, Bias=Bias, **saved)
-        return X
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        saved = {"SavedMean": s.SavedMean, "SavedVariance": s.SavedVariance}
+        self.expect_vectors(s.X, Scale=s.Scale, Bias=s.Bias, **saved)
+        return s.X
 
     def numpy(
         self, X: Array, Scale: Array, Bias: Array, SavedMean: Array, SavedVariance: Array
@@ -339,32 +298,16 @@ class BatchNormRecomputed(Layouts, op="batch_norm_again"):
             return X
         return rows_like((x - SavedMean) * SavedVariance * Scale + Bias, X, self.data_layout)
 
-    def lower(
-        self,
-        k: SourceBuilder,
-        X: Operand,
-        Scale: Operand,
-        Bias: Operand,
-        SavedMean: Operand,
-        SavedVariance: Operand,
-        Y: Operand,
-    ) -> None:
+    def lower(self, k: SourceBuilder, s: Slots[Operand]) -> None:
+        X, Scale, Bias, SavedMean = s.X, s.Scale, s.Bias, s.SavedMean
+        SavedVariance, Y = s.SavedVariance, s.Y
         images = f"{self.npc(k, X)}, {self.npc(k, Y)}, {Scale}, {Bias}"
         rest = f"{SavedMean}, {SavedVariance}, {like(k, Scale)}, {like(k, Scale)}, {self.frozen}"
         k.line(f"{k.function(renormalize)}({images}, {rest})")
 
-    def kernel(
-        self,
-        k: KernelBuilder,
-        X: DeviceOperand,
-        Scale: DeviceOperand,
-        Bias: DeviceOperand,
-        SavedMean: DeviceOperand,
-        SavedVariance: DeviceOperand,
-        Y: DeviceOperand,
-    ) -> None:
-        s, saved = Channels.of(self.data_layout, X.shape), (SavedMean, SavedVariance)
-        kernels.again(k, s, X, (Scale, Bias), saved, Y, self.frozen)
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        channels, saved = Channels.of(self.data_layout, s.X.shape), (s.SavedMean, s.SavedVariance)
+        kernels.again(k, channels, s.X, (s.Scale, s.Bias), saved, s.Y, self.frozen)
 
 
 def like(k: SourceBuilder, value: Operand) -> Operand:

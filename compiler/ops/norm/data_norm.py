@@ -8,8 +8,8 @@ from typing import ClassVar
 import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
-from compiler.ir.opdef import OpDef, attr, reads, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
+from compiler.ir.opdef import OpDef, Slots, attr, reads, writes
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, KernelSlots, Number
 from compiler.ir.types import Array, TensorType
 from compiler.ops.norm.channel_kernels import Channels
 from compiler.ops.norm.group_norm import require_channels
@@ -35,6 +35,8 @@ class DataNorm(OpDef, op="data_norm"):
     averaged over the rows if there are slots. Reference: data_norm_op.cc.
     """
 
+    unread_by_kernels = ("bias",)
+
     grad_like: ClassVar[Mapping[str, str]] = {
         "BatchSize": "Means",
         "BatchSum": "Means",
@@ -57,28 +59,21 @@ class DataNorm(OpDef, op="data_norm"):
     data_layout = attr("NCHW")
     sync_stats = attr(False)
 
-    def infer(
-        self,
-        X: TensorType,
-        BatchSize: TensorType,
-        BatchSum: TensorType,
-        BatchSquareSum: TensorType,
-        scale_w: TensorType | None,
-        bias: TensorType | None,
-    ) -> dict[str, TensorType]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        X, BatchSize = s.X, s.BatchSize
         if isinstance(X.shape[-1], int) and self.slot_dim > X.shape[-1]:
             raise BadAttribute(
                 f"data_norm: 'slot_dim' is {self.slot_dim}, expected at most the columns of X {X}"
             )
         if X.rank != 2:
             raise ShapeError(f"data_norm: X is {X}, expected features [N, C]")
-        sums = {"BatchSize": BatchSize, "BatchSum": BatchSum, "BatchSquareSum": BatchSquareSum}
-        require_channels(self.kind, X, "NCHW", **sums, scale_w=scale_w, bias=bias)
+        sums = {"BatchSize": BatchSize, "BatchSum": s.BatchSum, "BatchSquareSum": s.BatchSquareSum}
+        require_channels(self.kind, X, "NCHW", **sums, scale_w=s.get("scale_w"), bias=s.get("bias"))
         return {"Y": X, "Means": BatchSize, "Scales": BatchSize}
 
-    def infer_grad(self, X: TensorType, Means: TensorType) -> dict[str, TensorType]:
+    def infer_grad(self, s: Slots[TensorType]) -> dict[str, TensorType]:
         names = ("BatchSize", "BatchSum", "BatchSquareSum", "scale_w", "bias")
-        return {"X": X, **dict.fromkeys(names, Means)}
+        return {"X": s.X, **dict.fromkeys(names, s.Means)}
 
     def numpy(
         self,
@@ -117,29 +112,19 @@ class DataNorm(OpDef, op="data_norm"):
         learnt = {"scale_w": (d_Y * centred * Scales * shown).sum(axis=0)}
         return {"X": d_x, **result, **learnt, "bias": (d_Y * shown).sum(axis=0)}
 
-    def kernel(
-        self,
-        k: KernelBuilder,
-        X: DeviceOperand,
-        BatchSize: DeviceOperand,
-        BatchSum: DeviceOperand,
-        BatchSquareSum: DeviceOperand,
-        scale_w: DeviceOperand | None,
-        bias: DeviceOperand | None,
-        Y: DeviceOperand,
-        Means: DeviceOperand,
-        Scales: DeviceOperand,
-    ) -> None:
-        operands = (BatchSize, BatchSum, BatchSquareSum, scale_w, bias)
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        X, BatchSize = s.X, s.BatchSize
+        scale_w, bias = s.get("scale_w"), s.get("bias")
+        operands = (BatchSize, s.BatchSum, s.BatchSquareSum, scale_w, bias)
         Channels(X.shape).expect(k, *operands)
         (c,) = k.grid(X.shape[1])
-        k.store(Means, (c,), BatchSum[c] / BatchSize[c])
-        k.store(Scales, (c,), k.sqrt(BatchSize[c] / BatchSquareSum[c]))
+        k.store(s.Means, (c,), s.BatchSum[c] / BatchSize[c])
+        k.store(s.Scales, (c,), k.sqrt(BatchSize[c] / s.BatchSquareSum[c]))
         n, c = k.grid(*X.shape)
-        y = (X[n, c] - Means[c]) * Scales[c]
+        y = (X[n, c] - s.Means[c]) * s.Scales[c]
         if self.enable_scale_and_shift and scale_w is not None and bias is not None:
             y = y * scale_w[c] + bias[c]
-        k.store(Y, (n, c), y * self.shown(k, X, n, c, None))
+        k.store(s.Y, (n, c), y * self.shown(k, X, n, c, None))
 
     def shown(
         self, k: KernelBuilder, X: DeviceOperand, n: Number, c: Number, inside: Number | None
@@ -151,41 +136,31 @@ class DataNorm(OpDef, op="data_norm"):
         near = k.abs(X.at(n, first, where=inside, other=0)) < NOT_SHOWN
         return k.astype(k.where(near, 0.0, 1.0), X.type.dtype)
 
-    def kernel_grad(
-        self,
-        k: KernelBuilder,
-        X: DeviceOperand,
-        Means: DeviceOperand,
-        Scales: DeviceOperand,
-        scale_w: DeviceOperand | None,
-        bias: DeviceOperand | None,
-        d_Y: DeviceOperand,
-        d_X: DeviceOperand | None,
-        d_BatchSize: DeviceOperand | None,
-        d_BatchSum: DeviceOperand | None,
-        d_BatchSquareSum: DeviceOperand | None,
-        d_scale_w: DeviceOperand | None,
-        d_bias: DeviceOperand | None,
-    ) -> None:
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
         """Emit one pass over the features for X, and one for all sums over the batch."""
-        if d_X is not None:
+        X = s.X
+        scale_w = s.get("scale_w")
+        if (d_X := s.get("d_X")) is not None:
             n, c = k.grid(*X.shape)
-            upstream = d_Y[n, c] * Scales[c]
+            upstream = s.d_Y[n, c] * s.Scales[c]
             if self.enable_scale_and_shift and scale_w is not None:
                 upstream = upstream * scale_w[c] * self.shown(k, X, n, c, None)
             k.store(d_X, (n, c), upstream)
         (c,) = k.grid(X.shape[1])
         n = k.loop(X.shape[0])
         shown, x = self.shown(k, X, n, c, None), X[n, c]
-        centred, upstream = x - Means[c], d_Y[n, c] * shown
+        centred, upstream = x - s.Means[c], s.d_Y[n, c] * shown
         count = k.sum(shown, n)
         over = k.maximum(count, 1) if self.slot_dim > 0 else 1.0
         outputs = (
-            (d_BatchSize, count / over),
-            (d_BatchSum, k.sum(x * shown, n) / over),
-            (d_BatchSquareSum, k.sum(centred * centred * shown, n) / over + count * self.epsilon),
-            (d_scale_w, k.sum(upstream * centred * Scales[c], n)),
-            (d_bias, k.sum(upstream, n)),
+            (s.get("d_BatchSize"), count / over),
+            (s.get("d_BatchSum"), k.sum(x * shown, n) / over),
+            (
+                s.get("d_BatchSquareSum"),
+                k.sum(centred * centred * shown, n) / over + count * self.epsilon,
+            ),
+            (s.get("d_scale_w"), k.sum(upstream * centred * s.Scales[c], n)),
+            (s.get("d_bias"), k.sum(upstream, n)),
         )
         for out, value in outputs:
             if out is not None:

@@ -9,9 +9,9 @@ import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import Size, product
-from compiler.ir.opdef import OpDef, attr, reads, writes
+from compiler.ir.opdef import OpDef, Slots, attr, reads, writes
 from compiler.ir.opdef.attribute_bounds import at_least
-from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, KernelSlots, Number
 from compiler.ir.opdef.size_comparison import is_less
 from compiler.ir.types import Array, TensorType
 from compiler.ops.image.layouts import channels_first, to_layout, view_channels_first
@@ -63,15 +63,15 @@ class InstanceNorm(OpDef, op="instance_norm"):
     SavedVariance = writes(optional=True)
     epsilon = attr(1e-5)
 
-    def infer(
-        self, X: TensorType, Scale: TensorType | None, Bias: TensorType | None
-    ) -> dict[str, TensorType]:
-        require_channels(self.kind, X, "NCHW", Scale=Scale, Bias=Bias)
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        X = s.X
+        require_channels(self.kind, X, "NCHW", Scale=s.get("Scale"), Bias=s.get("Bias"))
         require_positions(self.kind, X, "NCHW")
         saved = X.with_shape((X.shape[0] * X.shape[1],))
         return {"Y": X, "SavedMean": saved, "SavedVariance": saved}
 
-    def infer_grad(self, X: TensorType) -> dict[str, TensorType]:
+    def infer_grad(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        X = s.X
         vector = X.with_shape(X.shape[1:2])
         return {"X": X, "Scale": vector, "Bias": vector}
 
@@ -97,16 +97,9 @@ class InstanceNorm(OpDef, op="instance_norm"):
         d_bias = upstream.sum(axis=1).reshape(X.shape[:2]).sum(axis=0)
         return {"X": d_x.reshape(X.shape), "Scale": d_scale, "Bias": d_bias}
 
-    def kernel(
-        self,
-        k: KernelBuilder,
-        X: DeviceOperand,
-        Scale: DeviceOperand | None,
-        Bias: DeviceOperand | None,
-        Y: DeviceOperand | None,
-        SavedMean: DeviceOperand | None,
-        SavedVariance: DeviceOperand | None,
-    ) -> None:
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        X = s.X
+        Scale, Bias = s.get("Scale"), s.get("Bias")
         images = (X.shape[0], X.shape[1], product(X.shape[2:]))
         Channels(images).expect(k, Scale, Bias)
         n, c = k.grid(*images[:2])
@@ -114,49 +107,47 @@ class InstanceNorm(OpDef, op="instance_norm"):
         x = upcast(k, X.reshaped(images)[n, c, r])
         mean, variance = k.moments(x, r)
         inverse = 1.0 / k.sqrt(variance + self.epsilon)
-        for out, value in ((SavedMean, mean), (SavedVariance, inverse)):
+        for out, value in ((s.get("SavedMean"), mean), (s.get("SavedVariance"), inverse)):
             if out is not None:
                 k.store(out.reshaped(images[:2]), (n, c), value)
-        if Y is not None:
+        if (Y := s.get("Y")) is not None:
             y = (x - mean) * inverse
             y = y if Scale is None else y * Scale[c]
             k.store(Y.reshaped(images), (n, c, r), y if Bias is None else y + Bias[c])
 
-    def kernel_grad(
-        self,
-        k: KernelBuilder,
-        X: DeviceOperand,
-        Scale: DeviceOperand | None,
-        SavedMean: DeviceOperand,
-        SavedVariance: DeviceOperand,
-        d_Y: DeviceOperand,
-        d_X: DeviceOperand | None,
-        d_Scale: DeviceOperand | None,
-        d_Bias: DeviceOperand | None,
-    ) -> None:
-        s = Channels((X.shape[0], X.shape[1], product(X.shape[2:])))
-        means, inverses = SavedMean.reshaped(s.view[:2]), SavedVariance.reshaped(s.view[:2])
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        X = s.X
+        Scale, d_X, d_Scale = s.get("Scale"), s.get("d_X"), s.get("d_Scale")
+        d_Bias = s.get("d_Bias")
+        channels = Channels((X.shape[0], X.shape[1], product(X.shape[2:])))
+        means, inverses = (
+            s.SavedMean.reshaped(channels.view[:2]),
+            s.SavedVariance.reshaped(channels.view[:2]),
+        )
 
         def values(c: Number, position: Number) -> list[Number]:
-            n = k.div(position, k.size(s.view[2]))
-            upstream = s.read(k, d_Y, c, position)
+            n = k.div(position, k.size(channels.view[2]))
+            upstream = channels.read(k, s.d_Y, c, position)
             mean, inverse = (upcast(k, operand[n, c]) for operand in (means, inverses))
-            normal = (s.read(k, X, c, position) - mean) * inverse
+            normal = (channels.read(k, X, c, position) - mean) * inverse
             pairs = ((d_Scale, upstream * normal), (d_Bias, upstream))
             return [value for out, value in pairs if out is not None]
 
         requested = [out for out in (d_Scale, d_Bias) if out is not None]
         if requested:
-            sums(k, s, values, requested)
+            sums(k, channels, values, requested)
         if d_X is None:
             return
-        n, c = k.grid(*s.view[:2])
-        r = k.loop(s.view[2])
-        scaled, inverse = upcast(k, d_Y.reshaped(s.view)[n, c, r]), upcast(k, inverses[n, c])
-        normal = (upcast(k, X.reshaped(s.view)[n, c, r]) - means[n, c]) * inverse
+        n, c = k.grid(*channels.view[:2])
+        r = k.loop(channels.view[2])
+        scaled, inverse = (
+            upcast(k, s.d_Y.reshaped(channels.view)[n, c, r]),
+            upcast(k, inverses[n, c]),
+        )
+        normal = (upcast(k, X.reshaped(channels.view)[n, c, r]) - means[n, c]) * inverse
         scaled = scaled if Scale is None else scaled * Scale[c]
-        result = row_gradient(k, r, _count(k, s.view[2], X), scaled, normal, inverse)
-        k.store(d_X.reshaped(s.view), (n, c, r), result)
+        result = row_gradient(k, r, _count(k, channels.view[2], X), scaled, normal, inverse)
+        k.store(d_X.reshaped(channels.view), (n, c, r), result)
 
 
 def _count(k: KernelBuilder, size: Size, like: DeviceOperand) -> Number:
@@ -206,10 +197,9 @@ class GroupNorm(OpDef, op="group_norm"):
     groups = attr(1, at_least(1))
     data_layout = attr("NCHW")
 
-    def infer(
-        self, X: TensorType, Scale: TensorType | None, Bias: TensorType | None
-    ) -> dict[str, TensorType]:
-        require_channels(self.kind, X, self.data_layout, Scale=Scale, Bias=Bias)
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        X = s.X
+        require_channels(self.kind, X, self.data_layout, Scale=s.get("Scale"), Bias=s.get("Bias"))
         require_positions(self.kind, X, self.data_layout)
         channels = channels_first(self.data_layout, X.shape)[1]
         if self.groups < 1 or is_less(channels, self.groups):
@@ -256,36 +246,25 @@ class GroupNorm(OpDef, op="group_norm"):
         sums = {"Scale": (upstream * normal).sum(axis=axes), "Bias": upstream.sum(axis=axes)}
         return {"X": to_layout(self.data_layout, d_x), **sums}
 
-    def kernel(
-        self,
-        k: KernelBuilder,
-        X: DeviceOperand,
-        Scale: DeviceOperand | None,
-        Bias: DeviceOperand | None,
-        Y: DeviceOperand | None,
-        Mean: DeviceOperand | None,
-        Variance: DeviceOperand | None,
-    ) -> None:
-        g, outs = Groups(self.data_layout, X.shape, self.groups), (Y, Mean, Variance)
-        group_norm_kernels.normalise(k, g, X, (Scale, Bias), self.epsilon, outs)
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        g, outs = (
+            Groups(self.data_layout, s.X.shape, self.groups),
+            (s.get("Y"), s.get("Mean"), s.get("Variance")),
+        )
+        group_norm_kernels.normalise(k, g, s.X, (s.get("Scale"), s.get("Bias")), self.epsilon, outs)
 
-    def kernel_grad(
-        self,
-        k: KernelBuilder,
-        Y: DeviceOperand,
-        Scale: DeviceOperand | None,
-        Bias: DeviceOperand | None,
-        Variance: DeviceOperand,
-        d_Y: DeviceOperand,
-        d_X: DeviceOperand | None,
-        d_Scale: DeviceOperand | None,
-        d_Bias: DeviceOperand | None,
-    ) -> None:
-        g, result = Groups(self.data_layout, Y.shape, self.groups), (d_X, d_Scale, d_Bias)
-        group_norm_kernels.gradient(k, g, (Y, d_Y, Variance), (Scale, Bias), self.epsilon, result)
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        g, result = (
+            Groups(self.data_layout, s.Y.shape, self.groups),
+            (s.get("d_X"), s.get("d_Scale"), s.get("d_Bias")),
+        )
+        group_norm_kernels.gradient(
+            k, g, (s.Y, s.d_Y, s.Variance), (s.get("Scale"), s.get("Bias")), self.epsilon, result
+        )
 
-    def infer_grad(self, Y: TensorType, Variance: TensorType) -> dict[str, TensorType]:
+    def infer_grad(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        Y = s.Y
         groups = Y.with_shape((Y.shape[0], self.groups))
-        require_same_shape(self.kind + "_grad", Variance=Variance, groups=groups)
+        require_same_shape(self.kind + "_grad", Variance=s.Variance, groups=groups)
         vector = Y.with_shape(channels_first(self.data_layout, Y.shape)[1:2])
         return {"X": Y, "Scale": vector, "Bias": vector}

@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 
 from compiler.errors import BadAttribute
-from compiler.ir.opdef import attr
-from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
+from compiler.ir.opdef import Slots, attr
+from compiler.ir.opdef.kernel_builder import KernelBuilder, KernelSlots, Number
 from compiler.ir.types import Array, TensorType
 from compiler.ops.norm import batch_norm_kernels as kernels
 from compiler.ops.norm.batch_norm import BatchNormalisation
@@ -48,18 +48,11 @@ class InplaceAbn(BatchNormalisation, op="inplace_abn"):
     alpha = attr(0.1)
     use_sync_bn = attr(False)
 
-    def infer(
-        self,
-        X: TensorType,
-        Scale: TensorType,
-        Bias: TensorType,
-        Mean: TensorType,
-        Variance: TensorType,
-    ) -> dict[str, TensorType]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
         if self.activation not in ACTIVATIONS:
             actual = f"inplace_abn: activation is {self.activation!r}"
             raise BadAttribute(actual, hint="expected identity, leaky_relu or elu")
-        return super().infer(X, Scale, Bias, Mean, Variance)
+        return super().infer(s)
 
     def numpy(
         self,
@@ -95,52 +88,29 @@ class InplaceAbn(BatchNormalisation, op="inplace_abn"):
             "Bias": result[2],
         }
 
-    def kernel(
-        self,
-        k: KernelBuilder,
-        X: DeviceOperand,
-        Scale: DeviceOperand,
-        Bias: DeviceOperand,
-        Mean: DeviceOperand,
-        Variance: DeviceOperand,
-        MomentumTensor: DeviceOperand | None,
-        Y: DeviceOperand | None,
-        MeanOut: DeviceOperand | None,
-        VarianceOut: DeviceOperand | None,
-        SavedMean: DeviceOperand | None,
-        SavedVariance: DeviceOperand | None,
-    ) -> None:
-        operands = (X, Scale, Bias, Mean, Variance, MomentumTensor, Y, MeanOut, VarianceOut)
-        super().kernel(k, *operands, SavedMean, SavedVariance)
-        if Y is not None and self.activation in ("leaky_relu", "elu"):
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        super().kernel(k, s)
+        if (Y := s.get("Y")) is not None and self.activation in ("leaky_relu", "elu"):
             at = k.grid(*Y.shape)
             k.store(Y, at, activated_value(k, Y[at], self.activation, self.alpha))
 
-    def kernel_grad(
-        self,
-        k: KernelBuilder,
-        Y: DeviceOperand,
-        Scale: DeviceOperand,
-        Bias: DeviceOperand,
-        SavedVariance: DeviceOperand,
-        d_Y: DeviceOperand,
-        d_X: DeviceOperand | None,
-        d_Scale: DeviceOperand | None,
-        d_Bias: DeviceOperand | None,
-    ) -> None:
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        Y, Scale = s.Y, s.Scale
         straight, upstream = (k.scratch(Y.shape, Y.type.dtype) for _ in range(2))
         at = k.grid(*Y.shape)
-        values = inverted_value(k, Y[at], d_Y[at], self.activation, self.alpha)
+        values = inverted_value(k, Y[at], s.d_Y[at], self.activation, self.alpha)
         for out, value in zip((straight, upstream), values, strict=True):
             k.store(out, at, value)
         factor, inverse = (k.scratch(Scale.shape, Scale.type.dtype) for _ in range(2))
         (c,) = k.grid(*Scale.shape)
-        k.store(factor, (c,), Scale[c] * Scale[c] * SavedVariance[c])
+        k.store(factor, (c,), Scale[c] * Scale[c] * s.SavedVariance[c])
         k.store(inverse, (c,), 1.0 / Scale[c])
-        s = Channels.of(self.data_layout, Y.shape)
+        channels = Channels.of(self.data_layout, Y.shape)
         # With Bias as the mean and 1/Scale as 1/deviation, Y normalises to the values of X.
-        operands = (straight, upstream, factor, Bias, inverse)
-        kernels.gradient(k, s, operands, (d_X, d_Scale, d_Bias), self.is_frozen)
+        operands = (straight, upstream, factor, s.Bias, inverse)
+        kernels.gradient(
+            k, channels, operands, (s.get("d_X"), s.get("d_Scale"), s.get("d_Bias")), self.is_frozen
+        )
 
 
 def activated_value(k: KernelBuilder, x: Number, activation: str, alpha: float) -> Number:

@@ -6,10 +6,10 @@ import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import Size, product
-from compiler.ir.opdef import OpDef, attr, reads, writes
+from compiler.ir.opdef import OpDef, Slots, attr, reads, writes
 from compiler.ir.opdef.kernel_builder import (
-    DeviceOperand,
     KernelBuilder,
+    KernelSlots,
     Number,
     Operand,
     SourceBuilder,
@@ -40,16 +40,15 @@ class LayerNorm(OpDef, op="layer_norm"):
     begin_norm_axis = attr(1)
     is_test = attr(False)
 
-    def infer(
-        self, X: TensorType, Scale: TensorType | None, Bias: TensorType | None
-    ) -> dict[str, TensorType]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        X = s.X
         if not 0 < self.begin_norm_axis < X.rank:
             actual = f"layer_norm: begin_norm_axis is {self.begin_norm_axis}"
             raise BadAttribute(f"{actual}, expected an axis of X {X} after the first")
         rows, columns = self.table(X.shape)
         if is_less(columns, 1):
             raise ShapeError(f"layer_norm: X is {X}, expected one element or more in a row")
-        for slot, vector in (("Scale", Scale), ("Bias", Bias)):
+        for slot, vector in (("Scale", s.get("Scale")), ("Bias", s.get("Bias"))):
             if vector is not None and (vector.rank != 1 or differ(vector.shape[0], columns)):
                 actual = shown(X=X, **{slot: vector})
                 raise ShapeError(f"layer_norm: {actual} do not fit: a row has {columns} elements")
@@ -85,20 +84,15 @@ class LayerNorm(OpDef, op="layer_norm"):
         d_scale, d_bias = (upstream * normal).sum(axis=0), upstream.sum(axis=0)
         return {"X": d_x.reshape(X.shape), "Scale": d_scale, "Bias": d_bias}
 
-    def lower(
-        self,
-        k: SourceBuilder,
-        X: Operand,
-        Scale: Operand | None,
-        Bias: Operand | None,
-        Y: Operand | None,
-        Mean: Operand | None,
-        Variance: Operand | None,
-    ) -> None:
+    def lower(self, k: SourceBuilder, s: Slots[Operand]) -> None:
+        X = s.X
+        Scale, Bias, Y = s.get("Scale"), s.get("Bias"), s.get("Y")
         table = self.table(X.shape)
         rows, columns = table
         dtype = X.type.dtype
-        mean, variance = (output or k.scratch((rows,), dtype) for output in (Mean, Variance))
+        mean, variance = (
+            output or k.scratch((rows,), dtype) for output in (s.get("Mean"), s.get("Variance"))
+        )
         x, y = X.view(table), (Y or k.scratch(table, dtype)).view(table)
         deviation = k.scratch((rows,), dtype)
         k.line(f"np.matmul({x}, {_share(k, columns, X)}, out={mean})")
@@ -115,22 +109,14 @@ class LayerNorm(OpDef, op="layer_norm"):
         if Bias is not None:
             k.line(f"np.add({y}, {Bias}, out={y})")
 
-    def lower_grad(
-        self,
-        k: SourceBuilder,
-        X: Operand,
-        Scale: Operand | None,
-        Mean: Operand,
-        Variance: Operand,
-        d_Y: Operand,
-        d_X: Operand | None,
-        d_Scale: Operand | None,
-        d_Bias: Operand | None,
-    ) -> None:
+    def lower_grad(self, k: SourceBuilder, s: Slots[Operand]) -> None:
         """Emit sums over rows and columns as products with a vector; both use d_Y * normal."""
+        X, Mean, Variance = s.X, s.Mean, s.Variance
+        Scale, d_X, d_Scale = s.get("Scale"), s.get("d_X"), s.get("d_Scale")
+        d_Bias = s.get("d_Bias")
         table = self.table(X.shape)
         rows, columns = table
-        dtype, upstream = X.type.dtype, d_Y.view(table)
+        dtype, upstream = X.type.dtype, s.d_Y.view(table)
         ones = k.at_bind(f"np.ones({rows}, np.{dtype.numpy.name})", [], "ones")
         if d_Bias is not None:
             k.line(f"np.matmul({ones}, {upstream}, out={d_Bias})")
@@ -147,56 +133,40 @@ class LayerNorm(OpDef, op="layer_norm"):
             k.line(f"np.matmul({ones}, {part}, out={d_Scale})")
         if d_X is not None:
             share = self.share(k, columns, X, Scale)
-            self.lower_image(k, [d_Y, d_X], Scale, share, [inverse, normal, part])
+            self.lower_image(k, [s.d_Y, d_X], Scale, share, [inverse, normal, part])
 
-    def kernel(
-        self,
-        k: KernelBuilder,
-        X: DeviceOperand,
-        Scale: DeviceOperand | None,
-        Bias: DeviceOperand | None,
-        Y: DeviceOperand | None,
-        Mean: DeviceOperand | None,
-        Variance: DeviceOperand | None,
-    ) -> None:
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
         """Emit one program per row, which is read once if it fits into a tile."""
-        rows, columns = self.table(X.shape)
+        Scale, Bias = s.get("Scale"), s.get("Bias")
+        rows, columns = self.table(s.X.shape)
         Channels((rows, columns)).expect(k, Scale, Bias)
         (i,) = k.grid(rows)
         r = k.loop(columns)
-        x = upcast(k, X.reshaped((rows, columns))[i, r])
+        x = upcast(k, s.X.reshaped((rows, columns))[i, r])
         mean, variance = k.moments(x, r)
-        for out, value in ((Mean, mean), (Variance, variance)):
+        for out, value in ((s.get("Mean"), mean), (s.get("Variance"), variance)):
             if out is not None:
                 k.store(out, (i,), value)
-        if Y is not None:
+        if (Y := s.get("Y")) is not None:
             y = (x - mean) / k.sqrt(variance + self.epsilon)
             y = y if Scale is None else y * Scale[r]
             y = y if Bias is None else y + Bias[r]
             k.store(Y.reshaped((rows, columns)), (i, r), y)
 
-    def kernel_grad(
-        self,
-        k: KernelBuilder,
-        X: DeviceOperand,
-        Scale: DeviceOperand | None,
-        Mean: DeviceOperand,
-        Variance: DeviceOperand,
-        d_Y: DeviceOperand,
-        d_X: DeviceOperand | None,
-        d_Scale: DeviceOperand | None,
-        d_Bias: DeviceOperand | None,
-    ) -> None:
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
         """Emit sums over rows for Scale and Bias, sums over columns for X."""
+        X, Variance = s.X, s.Variance
+        Scale, d_X, d_Scale = s.get("Scale"), s.get("d_X"), s.get("d_Scale")
+        d_Bias = s.get("d_Bias")
         table = self.table(X.shape)
-        x, upstream = X.reshaped(table), d_Y.reshaped(table)
+        x, upstream = X.reshaped(table), s.d_Y.reshaped(table)
 
         def normal(i: Number, value: Number) -> Number:
-            return (value - Mean[i]) / k.sqrt(Variance[i] + self.epsilon)
+            return (value - s.Mean[i]) / k.sqrt(Variance[i] + self.epsilon)
 
         def values(j: Number, i: Number) -> list[Number]:
             share = upcast(k, upstream[i, j])
-            mean = upcast(k, Mean[i])
+            mean = upcast(k, s.Mean[i])
             variance = upcast(k, Variance[i])
             centred = upcast(k, x[i, j]) - mean
             result = {"s": share * (centred / k.sqrt(variance + self.epsilon)), "b": share}

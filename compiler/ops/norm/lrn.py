@@ -6,11 +6,11 @@ import numpy as np
 
 from compiler.errors import BadAttribute
 from compiler.ir.dims import Size
-from compiler.ir.opdef import OpDef, Types, attr, reads, writes
+from compiler.ir.opdef import OpDef, Slots, Types, attr, reads, writes
 from compiler.ir.opdef.attribute_bounds import FINITE
 from compiler.ir.opdef.kernel_builder import (
-    DeviceOperand,
     KernelBuilder,
+    KernelSlots,
     Number,
 )
 from compiler.ir.opdef.layout_rules import Order, PermutedOp
@@ -54,7 +54,8 @@ class Lrn(OpDef, op="lrn"):
     def permuted(self, types: Types, order: Order) -> PermutedOp | None:
         return permuted_layout("data_format", self.data_format, order, "X", "Out", "MidOut")
 
-    def infer(self, X: TensorType) -> dict[str, TensorType]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        X = s.X
         require_images(self.kind, "X", X)
         if self.n < 1 or self.n % 2 == 0:
             raise BadAttribute(f"lrn: n is {self.n}, expected an odd number of channels")
@@ -72,33 +73,25 @@ class Lrn(OpDef, op="lrn"):
         around = to_layout(self.data_format, neighbour_sum(share, reach, reach))
         return {"X": d_Out * MidOut**-self.beta - 2 * self.alpha * self.beta * X * around}
 
-    def kernel(
-        self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand, MidOut: DeviceOperand
-    ) -> None:
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        X = s.X
         position = k.grid(*X.shape)
         t = k.loop(2 * self.reach(X.shape) + 1)
         near, inside = self.neighbour(k, X.shape, position, t)
         around = k.sum(k.square(X.at(*near, where=inside, other=0)), t)
         middle = around * self.alpha + self.k
-        k.store(MidOut, position, middle)
-        k.store(Out, position, X[position] * k.power(middle, -self.beta))
+        k.store(s.MidOut, position, middle)
+        k.store(s.Out, position, X[position] * k.power(middle, -self.beta))
 
-    def kernel_grad(
-        self,
-        k: KernelBuilder,
-        X: DeviceOperand,
-        Out: DeviceOperand,
-        MidOut: DeviceOperand,
-        d_Out: DeviceOperand,
-        d_X: DeviceOperand,
-    ) -> None:
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        X = s.X
         position = k.grid(*X.shape)
         t = k.loop(2 * self.reach(X.shape) + 1)
         near, inside = self.neighbour(k, X.shape, position, t)
-        upstream, out = (operand.at(*near, where=inside, other=0) for operand in (d_Out, Out))
-        around = k.sum(upstream * out / MidOut.at(*near, where=inside, other=1), t)
-        own = d_Out[position] * k.power(MidOut[position], -self.beta)
-        k.store(d_X, position, own - X[position] * around * (2 * self.alpha * self.beta))
+        upstream, out = (operand.at(*near, where=inside, other=0) for operand in (s.d_Out, s.Out))
+        around = k.sum(upstream * out / s.MidOut.at(*near, where=inside, other=1), t)
+        own = s.d_Out[position] * k.power(s.MidOut[position], -self.beta)
+        k.store(s.d_X, position, own - X[position] * around * (2 * self.alpha * self.beta))
 
     def reach(self, shape: Shape) -> int:
         """Number of channels summed on each side, limited to the number of channels if known."""

@@ -6,9 +6,9 @@ import numpy as np
 
 from compiler.errors import BadAttribute
 from compiler.ir.dims import product
-from compiler.ir.opdef import OpDef, attr, reads, writes
+from compiler.ir.opdef import OpDef, Slots, attr, reads, writes
 from compiler.ir.opdef.attribute_bounds import between
-from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, KernelSlots, Number
 from compiler.ir.types import Array, TensorType
 from compiler.ops.shared_kernels import split_at
 from compiler.ops.type_checks import require_same_shape
@@ -45,13 +45,14 @@ class SpectralNorm(OpDef, op="spectral_norm"):
     power_iters = attr(1, between(0, MAX_STEPS))
     eps = attr(1e-12)
 
-    def infer(self, Weight: TensorType, U: TensorType, V: TensorType) -> TensorType:
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        Weight = s.Weight
         if self.dim not in (0, 1) or self.dim >= Weight.rank:
             raise BadAttribute(f"spectral_norm: dim is {self.dim}, expected 0 or 1 of {Weight}")
         rows = Weight.shape[self.dim]
         columns = product(size for axis, size in enumerate(Weight.shape) if axis != self.dim)
-        require_same_shape(self.kind, U=U, rows=U.with_shape((rows,)))
-        require_same_shape(self.kind, V=V, columns=V.with_shape((columns,)))
+        require_same_shape(self.kind, U=s.U, rows=s.U.with_shape((rows,)))
+        require_same_shape(self.kind, V=s.V, columns=s.V.with_shape((columns,)))
         return Weight
 
     def numpy(self, Weight: Array, U: Array, V: Array) -> Array:
@@ -66,39 +67,26 @@ class SpectralNorm(OpDef, op="spectral_norm"):
         result = (upstream - (upstream * matrix).sum() / sigma * np.outer(u, v)) / sigma
         return {"Weight": np.moveaxis(result.reshape(permuted.shape), 0, self.dim)}
 
-    def kernel(
-        self,
-        k: KernelBuilder,
-        Weight: DeviceOperand,
-        U: DeviceOperand,
-        V: DeviceOperand,
-        Out: DeviceOperand,
-    ) -> None:
-        sigma = self.iterate(k, Weight, U, V)[2]
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        Weight = s.Weight
+        sigma = self.iterate(k, Weight, s.U, s.V)[2]
         at = k.grid(*Weight.shape)
-        k.store(Out, at, Weight[at] / sigma[0])
+        k.store(s.Out, at, Weight[at] / sigma[0])
 
-    def kernel_grad(
-        self,
-        k: KernelBuilder,
-        Weight: DeviceOperand,
-        U: DeviceOperand,
-        V: DeviceOperand,
-        d_Out: DeviceOperand,
-        d_Weight: DeviceOperand,
-    ) -> None:
-        u, v, sigma = self.iterate(k, Weight, U, V)
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        Weight = s.Weight
+        u, v, sigma = self.iterate(k, Weight, s.U, s.V)
         split = split_at(Weight.shape, self.dim)
         along = k.scratch((split[1],), Weight.type.dtype)
         (row,) = k.grid(split[1])
         r = k.loop(product((split[0], split[2])))
         at = self.at(k, Weight, row, r)
-        k.store(along, (row,), k.sum(d_Out.reshaped(split)[at] * Weight.reshaped(split)[at], r))
+        k.store(along, (row,), k.sum(s.d_Out.reshaped(split)[at] * Weight.reshaped(split)[at], r))
         total = vector_sum(k, along)
         i, row, j = k.grid(*split)
         outer = u[row] * v[i * k.size(split[2]) + j] * total[0] / sigma[0]
-        result = (d_Out.reshaped(split)[i, row, j] - outer) / sigma[0]
-        k.store(d_Weight.reshaped(split), (i, row, j), result)
+        result = (s.d_Out.reshaped(split)[i, row, j] - outer) / sigma[0]
+        k.store(s.d_Weight.reshaped(split), (i, row, j), result)
 
     def at(
         self, k: KernelBuilder, Weight: DeviceOperand, row: Number, column: Number

@@ -7,7 +7,16 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from compiler.ir.opdef import HostOp, attr, reads, reads_rows, reads_token, writes, writes_token
+from compiler.ir.opdef import (
+    HostOp,
+    Slots,
+    attr,
+    reads,
+    reads_rows,
+    reads_token,
+    writes,
+    writes_token,
+)
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.ps.server_interface import ServerInterface, connected
 
@@ -85,7 +94,7 @@ class Send(Exchange, op="send"):
     share = attr(1.0)
     X_names = attr(list[str]())
 
-    def infer(self) -> dict[str, Any]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, Any]:
         return {"Out": [CONTROL], "Scale": TensorType(DType.FP32, (1,))}
 
     def numpy(
@@ -151,7 +160,7 @@ class Recv(Exchange, op="recv"):
     do_not_run = attr(0)
     Out_names = attr(list[str]())
 
-    def infer(self) -> dict[str, TensorType]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
         return {}
 
     def numpy(self) -> dict[str, list[Array]]:
@@ -174,7 +183,7 @@ class SendBarrier(Exchange, op="send_barrier"):
     endpoints = attr(list[str]())
     half_async = attr(False)
 
-    def infer(self) -> dict[str, Any]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, Any]:
         return {"Out": [CONTROL]}
 
     def numpy(self) -> dict[str, list[Array]]:
@@ -190,7 +199,7 @@ class EndOfReceive(Exchange):
     trainer_id = attr(0)
     endpoints = attr(list[str]())
 
-    def infer(self) -> dict[str, Any]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, Any]:
         return {}
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from compiler.ir.opdef import attr, attr_list, reads, required, writes
+from compiler.ir.opdef import Slots, attr, attr_list, reads, required, writes
 from compiler.ir.opdef.attribute_bounds import WIDE, at_least
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.loss.hierarchical_sigmoid import HierarchicalSigmoid, node_costs, node_paths
@@ -69,17 +69,8 @@ class RemoteNce(Exchange, op="remote_nce"):
     epmap = attr_list(str)
     table_names = attr_list(str)
 
-    def infer(
-        self,
-        Input: TensorType,
-        Label: TensorType,
-        Weight: TensorType,
-        Bias: TensorType | None,
-        SampleWeight: TensorType | None,
-        CustomDistProbs: TensorType | None,
-    ) -> dict[str, TensorType]:
-        plain = Nce(self.attributes)
-        return plain.infer(Input, Label, Weight, Bias, SampleWeight, CustomDistProbs)
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        return Nce(self.attributes).infer(s)
 
     def numpy(
         self,
@@ -129,17 +120,8 @@ class RemoteHierarchicalSigmoid(Exchange, op="remote_hierarchical_sigmoid"):
     epmap = attr_list(str)
     table_names = attr_list(str)
 
-    def infer(
-        self,
-        X: TensorType,
-        W: TensorType,
-        Label: TensorType,
-        PathTable: TensorType | None,
-        PathCode: TensorType | None,
-        Bias: TensorType | None,
-    ) -> dict[str, TensorType]:
-        plain = HierarchicalSigmoid(self.attributes)
-        types = plain.infer(X, W, Label, PathTable, PathCode, Bias)
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        types = HierarchicalSigmoid(self.attributes).infer(s)
         return {"Out": types["Out"], "PreOut": types["PreOut"]}
 
     def numpy(

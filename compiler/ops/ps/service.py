@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from compiler.ir.opdef import HostOp, OpDef, attr, reads, required, writes
+from compiler.ir.opdef import HostOp, OpDef, Slots, attr, reads, required, writes
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.math.axes import element_type
 from compiler.ops.ps.exchange import Exchange
@@ -45,7 +45,7 @@ class ListenAndServ(HostOp, op="listen_and_serv"):
     rpc_send_thread_num = attr(1)
     rpc_prefetch_thread_num = attr(1)
 
-    def infer(self) -> dict[str, TensorType]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
         return {}
 
     def numpy(self) -> dict[str, Array]:
@@ -62,8 +62,8 @@ class SumOverServers(Exchange, op="sum_over_servers"):
     Out = writes(inplace="X")
     X_names = attr(list[str]())
 
-    def infer(self, X: TensorType) -> dict[str, TensorType]:
-        return {"Out": X}
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        return {"Out": s.X}
 
     def numpy(self, X: Array) -> dict[str, Array]:
         name = self.X_names[0] if self.X_names else ""
@@ -79,8 +79,8 @@ class RefByTrainerId(OpDef, op="ref_by_trainer_id"):
     TrainerId = reads(no_grad=True)
     Out = writes()
 
-    def infer(self, X: list[TensorType]) -> TensorType:
-        return X[0]
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        return s.all("X")[0]
 
     def numpy(self, X: list[Array], TrainerId: Array) -> Array:
         number = int(TrainerId.reshape(-1)[0])
@@ -102,7 +102,7 @@ class FakeInit(OpDef, op="fake_init"):
     Out = writes()
     shape = attr(list[int]())
 
-    def infer(self) -> TensorType:
+    def infer(self, s: Slots[TensorType]) -> TensorType:
         return TensorType(DType.FP32, literal_shape(self.kind, self.shape))
 
     def numpy(self) -> Array:
@@ -120,7 +120,7 @@ class CheckpointNotify(Exchange, op="checkpoint_notify"):
     lookup_table = attr("")
     trainer_id = attr(0)
 
-    def infer(self) -> dict[str, TensorType]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
         return {}
 
     def numpy(self) -> dict[str, Array]:
@@ -149,7 +149,7 @@ class RecvSave(Exchange, op="recv_save"):
     endpoints = attr(list[str]())
     trainer_id = attr(0)
 
-    def infer(self) -> dict[str, TensorType]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
         return {}
 
     def numpy(self) -> dict[str, Array]:

@@ -8,7 +8,17 @@ import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import UNKNOWN, Size
-from compiler.ir.opdef import OpDef, Share, Types, attr, reads, reads_rows, writes, writes_rows
+from compiler.ir.opdef import (
+    OpDef,
+    Share,
+    Slots,
+    Types,
+    attr,
+    reads,
+    reads_rows,
+    writes,
+    writes_rows,
+)
 from compiler.ir.opdef.attribute_bounds import between
 from compiler.ir.opdef.kernel_builder import Operand, SourceBuilder
 from compiler.ir.types import Array, TensorType
@@ -43,7 +53,8 @@ class SplitByref(OpDef, op="split_byref"):
     sections = attr(list[int]())
     num = attr(0, between(0, MAX_PARTS))
 
-    def infer(self, X: TensorType) -> dict[str, list[TensorType]]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, list[TensorType]]:
+        X = s.X
         return {"Out": [X.with_shape((rows, *X.shape[1:])) for rows in self.rows(X)]}
 
     def rows(self, X: TensorType) -> list[Size]:
@@ -61,10 +72,10 @@ class SplitByref(OpDef, op="split_byref"):
         sections = [len(X) // self.num] * self.num if self.num else self.sections
         return {"Out": split_rows(sections, X)}
 
-    def lower(self, k: SourceBuilder, X: Operand, Out: list[Operand]) -> None:
-        parts = shares_along("X", "Out", self.rows(X.type), 0)
-        for part, share in zip(Out, parts, strict=True):
-            copy_part(k, part, X, share)
+    def lower(self, k: SourceBuilder, s: Slots[Operand]) -> None:
+        parts = shares_along("X", "Out", self.rows(s.X.type), 0)
+        for part, share in zip(s.all("Out"), parts, strict=True):
+            copy_part(k, part, s.X, share)
 
     def shares(self, types: Types) -> list[Share]:
         """Return each part as a view of X."""
@@ -85,10 +96,10 @@ class SplitSelectedRows(OpDef, op="split_selected_rows"):
     Out_rows = writes_rows("Out")
     height_sections = attr(list[int]())
 
-    def infer(self, X: TensorType) -> dict[str, list[TensorType]]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, list[TensorType]]:
         count = len(self.height_sections)
         _expect_few_parts(self.kind, "height_sections", count)
-        part = X.with_shape((UNKNOWN, *X.shape[1:]))
+        part = s.X.with_shape((UNKNOWN, *s.X.shape[1:]))
         return {"Out": [part] * count, "Out_rows": [rows_type(UNKNOWN)] * count}
 
     def numpy(self, X: Array, X_rows: Array | None) -> dict[str, list[Array]]:
@@ -114,12 +125,11 @@ class SplitIds(OpDef, op="split_ids"):
     Out_rows = writes_rows("Out")
     Out_names = attr(list[str]())
 
-    def infer(
-        self, Ids: list[TensorType], Ids_rows: list[TensorType] | None
-    ) -> dict[str, list[TensorType]]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, list[TensorType]]:
+        Ids = s.all("Ids")
         count = max(1, len(self.Out_names))
         _expect_few_parts(self.kind, "Out_names", count)
-        if Ids_rows:
+        if s.all("Ids_rows"):
             part = Ids[0].with_shape((UNKNOWN, *Ids[0].shape[1:]))
             return {"Out": [part] * count, "Out_rows": [rows_type(UNKNOWN)] * count}
         return {"Out": [Ids[0].with_shape((UNKNOWN, 1))] * count}
@@ -147,9 +157,14 @@ class MergeIds(OpDef, op="merge_ids"):
     X = reads(many=True)
     Out = writes(many=True)
 
-    def infer(self, Ids: list[TensorType], X: list[TensorType]) -> dict[str, list[TensorType]]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, list[TensorType]]:
+        X = s.all("X")
         width = X[0].shape[-1]
-        return {"Out": [X[0].with_shape((*tensor_type.shape[:-1], width)) for tensor_type in Ids]}
+        return {
+            "Out": [
+                X[0].with_shape((*tensor_type.shape[:-1], width)) for tensor_type in s.all("Ids")
+            ]
+        }
 
     def numpy(self, Ids: list[Array], Rows: list[Array], X: list[Array]) -> dict[str, list[Array]]:
         ids = np.concatenate([rows.reshape(-1) for rows in Rows])

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from compiler.ir.opdef import OpDef, attr, reads, reads_lod, writes, writes_lod
+from compiler.ir.opdef import OpDef, Slots, attr, reads, reads_lod, writes, writes_lod
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.ps.exchange import Exchange, split_sparse_rows
 from compiler.ops.ps.server_interface import ServerInterface, connected
@@ -37,13 +37,11 @@ class DistributedLookupTable(Exchange, op="distributed_lookup_table"):
     padding_idx = attr(-1)
     dtype = attr(DType.FP32.code)
 
-    def infer(
-        self, Ids: list[TensorType], Ids_lod: list[TensorType] | None, W: TensorType
-    ) -> dict[str, Any]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, Any]:
         drop = 1 if self.lookup_table_version == OLD else 0
-        shapes = [tensor_type.shape[: tensor_type.rank - drop] for tensor_type in Ids]
-        outputs = [W.with_shape((*shape, W.shape[1])) for shape in shapes]
-        return {"Outputs": outputs, "Outputs_lod": Ids_lod or []}
+        shapes = [tensor_type.shape[: tensor_type.rank - drop] for tensor_type in s.all("Ids")]
+        outputs = [s.W.with_shape((*shape, s.W.shape[1])) for shape in shapes]
+        return {"Outputs": outputs, "Outputs_lod": s.all("Ids_lod")}
 
     def numpy(
         self, Ids: list[Array], Ids_lod: list[Array] | None, W: Shape
@@ -115,7 +113,7 @@ class Prefetch(Exchange, op="prefetch"):
     epmap = attr(list[str]())
     X_names = attr(list[str]())
 
-    def infer(self) -> dict[str, TensorType]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
         return {}
 
     def numpy(self, X: list[Array]) -> dict[str, list[Array]]:
@@ -142,8 +140,8 @@ class LookupSparseTable(OpDef, op="lookup_sparse_table"):
     servers = attr(1)
     no_kernel_reason = "its table is in host memory"
 
-    def infer(self, W: TensorType, Ids: TensorType) -> TensorType:
-        return W.with_shape((Ids.shape[0], W.shape[1]))
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        return s.W.with_shape((s.Ids.shape[0], s.W.shape[1]))
 
     def numpy(self, W: Array, Ids: Array) -> Array:
         positions = Ids.reshape(-1) // self.servers

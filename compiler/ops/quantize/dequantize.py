@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
-from compiler.ir.opdef import OpDef, Pointwise, Value, Xp, attr, reads, required, writes
+from compiler.ir.opdef import OpDef, Pointwise, Slots, Value, Xp, attr, reads, required, writes
 from compiler.ir.opdef.attribute_bounds import WIDE, between
-from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
+from compiler.ir.opdef.kernel_builder import KernelBuilder, KernelSlots
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.quantize.levels import level_count, require_count, require_float
 from compiler.ops.type_checks import differ, require_dtype, require_same_dtype
@@ -80,7 +80,9 @@ class FakeChannelWiseDequantizeMaxAbs(OpDef, op="fake_channel_wise_dequantize_ma
     Out = writes()
     quant_bits = attr([8], between(1, MAX_BITS))
 
-    def infer(self, X: TensorType, Scales: list[TensorType]) -> TensorType:
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        X = s.X
+        Scales = s.all("Scales")
         require_float(self.kind, "X", X)
         if not 1 <= len(Scales) <= 2:
             raise ShapeError(f"{self.kind}: Scales are {len(Scales)}, expected 1 or 2")
@@ -110,14 +112,14 @@ class FakeChannelWiseDequantizeMaxAbs(OpDef, op="fake_channel_wise_dequantize_ma
         with np.errstate(divide="ignore", invalid="ignore"):
             return X * factor / X.dtype.type(divisor(self.quant_bits, len(Scales)))
 
-    def kernel(
-        self, k: KernelBuilder, X: DeviceOperand, Scales: list[DeviceOperand], Out: DeviceOperand
-    ) -> None:
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        X = s.X
+        Scales = s.all("Scales")
         indices, axis = k.grid(*X.shape), len(Scales) - 1
         factor = Scales[0].reshaped((X.shape[axis],))[indices[axis]]
         for scale in Scales[1:]:
             factor = factor * scale.reshaped((1,))[0]
-        k.store(Out, indices, X[indices] * factor / divisor(self.quant_bits, len(Scales)))
+        k.store(s.Out, indices, X[indices] * factor / divisor(self.quant_bits, len(Scales)))
 
 
 def divisor(bits: list[int], scales: int) -> float:
@@ -132,23 +134,21 @@ class DequantizeLog(OpDef, op="dequantize_log"):
     Dict = reads()
     Out = writes()
 
-    def infer(self, X: TensorType, Dict: TensorType) -> TensorType:
-        require_dtype(self.kind, "X", X, DType.INT8)
-        require_dtype(self.kind, "Dict", Dict, DType.FP32)
-        require_count(self.kind, "Dict", Dict, 128)
-        return X.with_dtype(DType.FP32)
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        require_dtype(self.kind, "X", s.X, DType.INT8)
+        require_dtype(self.kind, "Dict", s.Dict, DType.FP32)
+        require_count(self.kind, "Dict", s.Dict, 128)
+        return s.X.with_dtype(DType.FP32)
 
     def numpy(self, X: Array, Dict: Array) -> Array:
         entries = Dict.reshape(-1)[X.astype(np.int64) % 128]
         return np.where(X < 0, -entries, entries)
 
-    def kernel(
-        self, k: KernelBuilder, X: DeviceOperand, Dict: DeviceOperand, Out: DeviceOperand
-    ) -> None:
-        indices = k.grid(*X.shape)
-        x = k.astype(X[indices], DType.INT32)
-        entry = Dict.reshaped((128,))[k.where(x < 0, x + 128, x)]
-        k.store(Out, indices, k.where(x < 0, -entry, entry))
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        indices = k.grid(*s.X.shape)
+        x = k.astype(s.X[indices], DType.INT32)
+        entry = s.Dict.reshaped((128,))[k.where(x < 0, x + 128, x)]
+        k.store(s.Out, indices, k.where(x < 0, -entry, entry))
 
 
 class LookupTableDequant(OpDef, op="lookup_table_dequant"):
@@ -166,7 +166,8 @@ class LookupTableDequant(OpDef, op="lookup_table_dequant"):
     Out = writes()
     padding_idx = attr(-1, WIDE)
 
-    def infer(self, W: TensorType, Ids: TensorType) -> TensorType:
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        W, Ids = s.W, s.Ids
         require_dtype(self.kind, "W", W, DType.FP32)
         require_dtype(self.kind, "Ids", Ids, DType.INT64)
         if W.rank != 2 or (isinstance(W.shape[1], int) and W.shape[1] < 2):

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from compiler.errors import ShapeError
 from compiler.ir.dims import product
-from compiler.ir.opdef import OpDef, attr, reads, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
+from compiler.ir.opdef import OpDef, Slots, attr, reads, writes
+from compiler.ir.opdef.kernel_builder import KernelBuilder, KernelSlots
 from compiler.ir.types import Array, TensorType
 from compiler.ops.quantize.levels import (
     BITS,
@@ -39,7 +39,8 @@ class FakeQuantize(OpDef):
 class FakeQuantizeAbsMax(FakeQuantize, op="fake_quantize_abs_max"):
     """Out = round(X / s * (2 ** (bit_length - 1) - 1)); OutScale [1] = s, the maximum of |X|."""
 
-    def infer(self, X: TensorType) -> dict[str, TensorType]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        X = s.X
         require_float(self.kind, "X", X)
         return {"Out": X, "OutScale": X.with_shape((1,))}
 
@@ -47,23 +48,19 @@ class FakeQuantizeAbsMax(FakeQuantize, op="fake_quantize_abs_max"):
         scale = largest(X, tuple(range(X.ndim))).reshape(1)
         return {"Out": quantized(X, scale, self.bit_length), "OutScale": scale}
 
-    def kernel(
-        self,
-        k: KernelBuilder,
-        X: DeviceOperand,
-        Out: DeviceOperand | None,
-        OutScale: DeviceOperand | None,
-    ) -> None:
-        scale = OutScale or k.scratch((1,), X.type.dtype)
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        X = s.X
+        scale = s.get("OutScale") or k.scratch((1,), X.type.dtype)
         k.store(scale, (0,), start_global_abs_max(k, X))
-        if Out is not None:
+        if (Out := s.get("Out")) is not None:
             quantize_kernel(k, X, scale, self.bit_length, Out)
 
 
 class FakeChannelWiseQuantizeAbsMax(FakeQuantize, op="fake_channel_wise_quantize_abs_max"):
     """`fake_quantize_abs_max` per channel, an index of the first axis; OutScale [channels]."""
 
-    def infer(self, X: TensorType) -> dict[str, TensorType]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        X = s.X
         require_float(self.kind, "X", X)
         if X.rank < 1:
             raise ShapeError(f"{self.kind}: X is {X}, expected an axis of channels")
@@ -73,18 +70,13 @@ class FakeChannelWiseQuantizeAbsMax(FakeQuantize, op="fake_channel_wise_quantize
         scale = largest(X, tuple(range(1, X.ndim)))
         return {"Out": quantized(X, scale, self.bit_length), "OutScale": scale.reshape(-1)}
 
-    def kernel(
-        self,
-        k: KernelBuilder,
-        X: DeviceOperand,
-        Out: DeviceOperand | None,
-        OutScale: DeviceOperand | None,
-    ) -> None:
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        X = s.X
         rows = X.reshaped((X.shape[0], product(X.shape[1:])))
-        scale = OutScale or k.scratch(X.shape[:1], X.type.dtype)
+        scale = s.get("OutScale") or k.scratch(X.shape[:1], X.type.dtype)
         left, top = start_abs_max(k, rows, (1,))
         k.store(scale, left[:1], top)
-        if Out is not None:
+        if (Out := s.get("Out")) is not None:
             i, j = k.grid(*rows.shape)
             rounded = level(k, rows[i, j], scale[i], self.bit_length)
             k.store(Out.reshaped(rows.shape), (i, j), rounded)

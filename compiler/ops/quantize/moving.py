@@ -10,8 +10,8 @@ from typing import ClassVar
 import numpy as np
 
 from compiler.errors import ShapeError
-from compiler.ir.opdef import OpDef, attr, reads, reads_previous, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
+from compiler.ir.opdef import OpDef, Slots, attr, reads, reads_previous, writes
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, KernelSlots
 from compiler.ir.types import Array, TensorType
 from compiler.ops.quantize.levels import (
     BITS,
@@ -105,37 +105,23 @@ class FakeQuantizeMovingAverage(MovingAverage):
 
     dequantizes: ClassVar[bool] = False
 
-    def infer(
-        self,
-        X: TensorType,
-        InScale: TensorType,
-        InAccum: TensorType | None,
-        InState: TensorType | None,
-    ) -> dict[str, TensorType]:
-        types = self.check(X, InAccum=InAccum, InState=InState)
-        require_scale(self.kind, "InScale", InScale, X)
-        return {**types, "OutScale": InScale}
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        types = self.check(s.X, InAccum=s.get("InAccum"), InState=s.get("InState"))
+        require_scale(self.kind, "InScale", s.InScale, s.X)
+        return {**types, "OutScale": s.InScale}
 
-    def kernel(
-        self,
-        k: KernelBuilder,
-        X: DeviceOperand,
-        InScale: DeviceOperand,
-        InAccum: DeviceOperand | None,
-        InState: DeviceOperand | None,
-        Out: DeviceOperand | None,
-        OutScale: DeviceOperand | None,
-        OutState: DeviceOperand | None,
-        OutAccum: DeviceOperand | None,
-    ) -> None:
-        scale = OutScale or k.scratch((1,), X.type.dtype)
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        X = s.X
+        InAccum, InState, OutState = s.get("InAccum"), s.get("InState"), s.get("OutState")
+        OutAccum = s.get("OutAccum")
+        scale = s.get("OutScale") or k.scratch((1,), X.type.dtype)
         if self.is_test:
-            copy(k, InScale, scale)
+            copy(k, s.InScale, scale)
             copy_state(k, InState, OutState)
             copy_state(k, InAccum, OutAccum)
         else:
             self.move(k, X, (InState, InAccum), (OutState, OutAccum), scale)
-        if Out is not None:
+        if (Out := s.get("Out")) is not None:
             quantize_kernel(k, X, scale, self.bit_length, Out, self.dequantizes)
 
 
@@ -182,14 +168,10 @@ class MovingAverageAbsMaxScale(MovingAverage, op="moving_average_abs_max_scale")
     Scale = reads_previous("OutScale")
     OutScale = writes(inplace="Scale")
 
-    def infer(
-        self,
-        X: TensorType,
-        InAccum: TensorType | None,
-        InState: TensorType | None,
-        Scale: TensorType | None,
-    ) -> dict[str, TensorType]:
-        types = self.check(X, InAccum=InAccum, InState=InState)
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        X = s.X
+        Scale = s.get("Scale")
+        types = self.check(X, InAccum=s.get("InAccum"), InState=s.get("InState"))
         if Scale is not None:
             require_scale(self.kind, "OutScale", Scale, X)
         return {**types, "OutScale": Scale or X.with_shape((1,))}
@@ -203,22 +185,14 @@ class MovingAverageAbsMaxScale(MovingAverage, op="moving_average_abs_max_scale")
             scale = Scale.copy() if self.is_test else scale.reshape(Scale.shape)
         return {"Out": X.copy(), "OutScale": scale, "OutState": state, "OutAccum": accum}
 
-    def kernel(
-        self,
-        k: KernelBuilder,
-        X: DeviceOperand,
-        InAccum: DeviceOperand | None,
-        InState: DeviceOperand | None,
-        Scale: DeviceOperand | None,
-        Out: DeviceOperand | None,
-        OutScale: DeviceOperand | None,
-        OutState: DeviceOperand | None,
-        OutAccum: DeviceOperand | None,
-    ) -> None:
-        if Out is not None:
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        X = s.X
+        InAccum, InState, OutScale = s.get("InAccum"), s.get("InState"), s.get("OutScale")
+        OutState, OutAccum = s.get("OutState"), s.get("OutAccum")
+        if (Out := s.get("Out")) is not None:
             copy(k, X, Out)
         if self.is_test:
-            copy_state(k, Scale, OutScale)
+            copy_state(k, s.get("Scale"), OutScale)
             copy_state(k, InState, OutState)
             copy_state(k, InAccum, OutAccum)
         else:

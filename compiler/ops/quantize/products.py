@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from compiler.ir.dims import Size
-from compiler.ir.opdef import OpDef, Pointwise, Value, Xp, attr, reads, required, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
+from compiler.ir.opdef import OpDef, Pointwise, Slots, Value, Xp, attr, reads, required, writes
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, KernelSlots
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.image.conv import Convolution
 from compiler.ops.image.conv_kernels import convolve, expect_channels
@@ -58,10 +58,10 @@ class QuantizedConv2d(Convolution, op="quantized_conv2d"):
 
     gaps: ClassVar[frozenset[str]] = frozenset({"Input", "Output"})
 
-    def infer(self, Input: TensorType, Filter: TensorType) -> TensorType:
-        require_dtype(self.kind, "Input", Input, DType.INT8)
-        require_dtype(self.kind, "Filter", Filter, DType.INT8)
-        wide = (tensor_type.with_dtype(DType.FP32) for tensor_type in (Input, Filter))
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        require_dtype(self.kind, "Input", s.Input, DType.INT8)
+        require_dtype(self.kind, "Filter", s.Filter, DType.INT8)
+        wide = (tensor_type.with_dtype(DType.FP32) for tensor_type in (s.Input, s.Filter))
         return self.output(*wide)
 
     def numpy(self, Input: Array, Filter: Array) -> Array:
@@ -72,9 +72,8 @@ class QuantizedConv2d(Convolution, op="quantized_conv2d"):
         sums = convolution(images, filters, windows, self.groups)
         return to_layout(self.data_format, sums).astype(np.float32)
 
-    def kernel(
-        self, k: KernelBuilder, Input: DeviceOperand, Filter: DeviceOperand, Output: DeviceOperand
-    ) -> None:
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        Input, Filter, Output = s.Input, s.Filter, s.Output
         g = self.geometry(Input, Filter)
         expect_channels(k, g, Input, Filter, Output)
         if not k.convolution(g, Input, Filter, Output):
@@ -100,9 +99,9 @@ class QuantizedMul(OpDef, op="quantized_mul"):
     x_num_col_dims = attr(1)
     y_num_col_dims = attr(1)
 
-    def infer(self, X: TensorType, Y: TensorType) -> TensorType:
-        require_dtype(self.kind, "X", X, DType.INT8)
-        return Mul(self.attributes).infer(X, Y).with_dtype(DType.FP32)
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        require_dtype(self.kind, "X", s.X, DType.INT8)
+        return Mul(self.attributes).infer(s).with_dtype(DType.FP32)
 
     def multiplications(self, shapes: Mapping[str, Shape]) -> Size:
         """Return the number of multiplications for Out, from the shapes of X and Y."""
@@ -114,8 +113,8 @@ class QuantizedMul(OpDef, op="quantized_mul"):
         sums = np.matmul(x.astype(np.float64), y.astype(np.float64))
         return sums.astype(np.float32).reshape(shape)
 
-    def kernel(
-        self, k: KernelBuilder, X: DeviceOperand, Y: DeviceOperand, Out: DeviceOperand
-    ) -> None:
-        views = Mul(self.attributes).views(X.shape, Y.shape)
-        k.matmul(*(operand.reshaped(views[n]) for n, operand in (("Out", Out), ("X", X), ("Y", Y))))
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        views = Mul(self.attributes).views(s.X.shape, s.Y.shape)
+        k.matmul(
+            *(operand.reshaped(views[n]) for n, operand in (("Out", s.Out), ("X", s.X), ("Y", s.Y)))
+        )

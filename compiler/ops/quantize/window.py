@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from compiler.errors import ShapeError
-from compiler.ir.opdef import attr, reads, reads_previous, writes
+from compiler.ir.opdef import Slots, attr, reads, reads_previous, writes
 from compiler.ir.opdef.attribute_bounds import at_least
-from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, KernelSlots
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.quantize.fake import FakeQuantize
 from compiler.ops.quantize.levels import (
@@ -40,16 +40,12 @@ class FakeQuantizeRangeAbsMax(FakeQuantize, op="fake_quantize_range_abs_max"):
     window_size = attr(10000, at_least(1))
     is_test = attr(False)
 
-    def infer(
-        self,
-        X: TensorType,
-        InScale: TensorType,
-        Iter: TensorType | None,
-        Scales: TensorType | None,
-    ) -> dict[str, TensorType]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        X = s.X
+        Scales = s.get("Scales")
         require_float(self.kind, "X", X)
-        require_scale(self.kind, "InScale", InScale, X)
-        if Iter is not None:
+        require_scale(self.kind, "InScale", s.InScale, X)
+        if (Iter := s.get("Iter")) is not None:
             require_count(self.kind, "Iter", Iter, 1)
             require_dtype(self.kind, "Iter", Iter, DType.INT64)
         elif not self.is_test:
@@ -57,7 +53,7 @@ class FakeQuantizeRangeAbsMax(FakeQuantize, op="fake_quantize_range_abs_max"):
         if Scales is not None:
             require_count(self.kind, "OutScales", Scales, self.window_size)
         window = Scales or X.with_shape((self.window_size,))
-        return {"Out": X, "OutScale": InScale, "OutScales": window}
+        return {"Out": X, "OutScale": s.InScale, "OutScales": window}
 
     def numpy(
         self, X: Array, InScale: Array, Iter: Array | None, Scales: Array | None
@@ -73,24 +69,16 @@ class FakeQuantizeRangeAbsMax(FakeQuantize, op="fake_quantize_range_abs_max"):
             "OutScales": window,
         }
 
-    def kernel(
-        self,
-        k: KernelBuilder,
-        X: DeviceOperand,
-        InScale: DeviceOperand,
-        Iter: DeviceOperand | None,
-        Scales: DeviceOperand | None,
-        Out: DeviceOperand | None,
-        OutScale: DeviceOperand | None,
-        OutScales: DeviceOperand | None,
-    ) -> None:
-        scale = OutScale or k.scratch((1,), X.type.dtype)
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        X = s.X
+        Iter, Scales, OutScales = s.get("Iter"), s.get("Scales"), s.get("OutScales")
+        scale = s.get("OutScale") or k.scratch((1,), X.type.dtype)
         if self.is_test or Iter is None:
-            copy(k, InScale, scale)
+            copy(k, s.InScale, scale)
             copy_state(k, Scales, OutScales)
         else:
-            self.track(k, X, (InScale, Iter, Scales), scale, OutScales)
-        if Out is not None:
+            self.track(k, X, (s.InScale, Iter, Scales), scale, OutScales)
+        if (Out := s.get("Out")) is not None:
             quantize_kernel(k, X, scale, self.bit_length, Out)
 
     def track(

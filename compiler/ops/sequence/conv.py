@@ -10,8 +10,14 @@ from __future__ import annotations
 import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
-from compiler.ir.opdef import OpDef, attr, reads, reads_lod, required, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
+from compiler.ir.opdef import OpDef, Slots, attr, reads, reads_lod, required, writes
+from compiler.ir.opdef.kernel_builder import (
+    DeviceOperand,
+    KernelBuilder,
+    KernelSlots,
+    Operand,
+    SourceBuilder,
+)
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.sequence import conv_kernels
 from compiler.ops.sequence.offsets import require_one_level, row_places, window_values
@@ -50,14 +56,9 @@ class SequenceConv(OpDef, op="sequence_conv"):
     contextStride = attr(1)
     paddingTrainable = attr(False)
 
-    def infer(
-        self,
-        X: TensorType,
-        X_lod: list[TensorType],
-        PaddingData: TensorType | None,
-        Filter: TensorType,
-    ) -> TensorType:
-        require_one_level("sequence_conv", "X", X_lod)
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        X, Filter = s.X, s.Filter
+        require_one_level("sequence_conv", "X", s.all("X_lod"))
         require_same_dtype("sequence_conv", X=X, Filter=Filter)
         if self.contextStride != 1 or self.contextLength < 1:
             raise BadAttribute(
@@ -70,7 +71,7 @@ class SequenceConv(OpDef, op="sequence_conv"):
                 f"[rows, size] and Filter [{self.contextLength} · size, filters]"
             )
         if self.paddingTrainable:
-            self.require_padding(X, PaddingData)
+            self.require_padding(X, s.get("PaddingData"))
         return X.with_shape((X.shape[0], Filter.shape[1]))
 
     def misfits(self, X: TensorType, Filter: TensorType) -> bool:
@@ -135,68 +136,41 @@ class SequenceConv(OpDef, op="sequence_conv"):
             gradients["PaddingData"] = np.zeros_like(PaddingData)
         return gradients
 
-    def kernel(
-        self,
-        k: KernelBuilder,
-        X: DeviceOperand,
-        X_lod: list[Operand],
-        PaddingData: DeviceOperand | None,
-        Filter: DeviceOperand,
-        Out: DeviceOperand,
-    ) -> None:
-        padding = self.trained_padding(k, X, PaddingData)
-        window = conv_kernels.Window(k, X_lod[0], X.shape, self.contextStart, self.contextLength)
-        conv_kernels.convolve(k, window, X, padding, Filter, Out)
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        X = s.X
+        padding = self.trained_padding(k, X, s.get("PaddingData"))
+        window = conv_kernels.Window(
+            k, s.host.all("X_lod")[0], X.shape, self.contextStart, self.contextLength
+        )
+        conv_kernels.convolve(k, window, X, padding, s.Filter, s.Out)
 
-    def kernel_grad(
-        self,
-        k: KernelBuilder,
-        X: DeviceOperand,
-        X_lod: list[Operand],
-        PaddingData: DeviceOperand | None,
-        Filter: DeviceOperand,
-        d_Out: DeviceOperand,
-        d_X: DeviceOperand | None,
-        d_PaddingData: DeviceOperand | None,
-        d_Filter: DeviceOperand | None,
-    ) -> None:
-        padding = self.trained_padding(k, X, PaddingData)
-        window = conv_kernels.Window(k, X_lod[0], X.shape, self.contextStart, self.contextLength)
-        if d_X is not None:
-            conv_kernels.rows_gradient(k, window, Filter, d_Out, d_X)
-        if d_Filter is not None:
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        X, d_Out = s.X, s.d_Out
+        d_PaddingData = s.get("d_PaddingData")
+        padding = self.trained_padding(k, X, s.get("PaddingData"))
+        window = conv_kernels.Window(
+            k, s.host.all("X_lod")[0], X.shape, self.contextStart, self.contextLength
+        )
+        if (d_X := s.get("d_X")) is not None:
+            conv_kernels.rows_gradient(k, window, s.Filter, d_Out, d_X)
+        if (d_Filter := s.get("d_Filter")) is not None:
             conv_kernels.filter_gradient(k, window, X, padding, d_Out, d_Filter)
         if d_PaddingData is not None:
             fill(k, d_PaddingData, 0.0)
         if d_PaddingData is not None and self.paddingTrainable:
-            conv_kernels.padding_gradient(k, window, Filter, d_Out, d_PaddingData)
+            conv_kernels.padding_gradient(k, window, s.Filter, d_Out, d_PaddingData)
 
-    def lower(
-        self,
-        k: SourceBuilder,
-        X: Operand,
-        X_lod: list[Operand],
-        PaddingData: Operand | None,
-        Filter: Operand,
-        Out: Operand,
-    ) -> None:
+    def lower(self, k: SourceBuilder, s: Slots[Operand]) -> None:
+        X, Filter, Out = s.X, s.Filter, s.Out
         start, length, padded = self.contextStart, self.contextLength, self.paddingTrainable
-        index = lower_index(k, X_lod[0], start, length, padded)
-        seen = lower_windows(k, X, index, length, PaddingData if padded else None)
+        index = lower_index(k, s.all("X_lod")[0], start, length, padded)
+        seen = lower_windows(k, X, index, length, s.get("PaddingData") if padded else None)
         k.line(f"np.matmul({seen.view((X.shape[0], Filter.shape[0]))}, {Filter}, out={Out})")
 
-    def lower_grad(
-        self,
-        k: SourceBuilder,
-        X: Operand,
-        X_lod: list[Operand],
-        PaddingData: Operand | None,
-        Filter: Operand,
-        d_Out: Operand,
-        d_X: Operand | None,
-        d_PaddingData: Operand | None,
-        d_Filter: Operand | None,
-    ) -> None:
+    def lower_grad(self, k: SourceBuilder, s: Slots[Operand]) -> None:
+        X, Filter, d_Out = s.X, s.Filter, s.d_Out
+        X_lod, PaddingData, d_X = s.all("X_lod"), s.get("PaddingData"), s.get("d_X")
+        d_PaddingData, d_Filter = s.get("d_PaddingData"), s.get("d_Filter")
         start, length = self.contextStart, self.contextLength
         if PaddingData is not None and self.paddingTrainable:
             places = f"{k.function(row_places)}({X_lod[0]})"

@@ -12,7 +12,7 @@ from typing import TypeAlias
 import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
-from compiler.ir.opdef import OpDef, attr, reads, required, writes
+from compiler.ir.opdef import OpDef, Slots, attr, reads, required, writes
 from compiler.ir.opdef.attribute_bounds import at_least, between
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.sequence.lstm_cell import memory_gradient, run_memory
@@ -166,10 +166,9 @@ class CudnnLstm(OpDef, op="cudnn_lstm"):
     is_test = attr(False)
     seed = attr(-1)
 
-    def infer(
-        self, Input: TensorType, InitH: TensorType, InitC: TensorType, W: TensorType
-    ) -> dict[str, TensorType]:
-        require_same_dtype("cudnn_lstm", Input=Input, InitH=InitH, InitC=InitC, W=W)
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        Input, InitH, InitC = s.Input, s.InitH, s.InitC
+        require_same_dtype("cudnn_lstm", Input=Input, InitH=InitH, InitC=InitC, W=s.W)
         if Input.rank != 3:
             raise ShapeError(f"cudnn_lstm: Input is {Input}, expected [length, batch, size]")
         if not 0.0 <= self.dropout_prob < 1.0:
@@ -184,7 +183,7 @@ class CudnnLstm(OpDef, op="cudnn_lstm"):
             require_shape("cudnn_lstm", slot, type, layers, batch, self.hidden_size)
         if isinstance(size, int):
             *_, last = weight_places(size, self.hidden_size, self.num_layers, directions)
-            require_shape("cudnn_lstm", "W", W, last[1] + 8 * self.hidden_size)
+            require_shape("cudnn_lstm", "W", s.W, last[1] + 8 * self.hidden_size)
         mask = TensorType(DType.UINT8, (self.num_layers - 1, length, batch, width))
         out = Input.with_shape((length, batch, width))
         return {"Out": out, "last_h": InitH, "last_c": InitC, "DropoutMask": mask}

@@ -6,8 +6,8 @@ import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import UNKNOWN, Size
-from compiler.ir.opdef import OpDef, attr, attr_list, reads, reads_lod, writes, writes_lod
-from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand
+from compiler.ir.opdef import OpDef, Slots, attr, attr_list, reads, reads_lod, writes, writes_lod
+from compiler.ir.opdef.kernel_builder import KernelBuilder, KernelSlots
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.sequence import pool_kernels
 from compiler.ops.sequence.offsets import (
@@ -64,13 +64,9 @@ class SequenceExpand(OpDef, op="sequence_expand"):
     Out_lod = writes_lod("Out")
     ref_level = attr(-1)
 
-    def infer(
-        self,
-        X: TensorType,
-        X_lod: list[TensorType] | None,
-        Y: TensorType,
-        Y_lod: list[TensorType],
-    ) -> dict[str, object]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, object]:
+        X = s.X
+        X_lod, Y_lod = s.all("X_lod"), s.all("Y_lod")
         require_rank("sequence_expand", "X", X, 2)
         if X_lod:
             require_one_level("sequence_expand", "X", X_lod)
@@ -84,8 +80,8 @@ class SequenceExpand(OpDef, op="sequence_expand"):
                 f"sequence_expand: X has {count} sequences, and level {self.ref_level} of Y has "
                 f"{count_of(Y_lod[self.ref_level])}, expected as many"
             )
-        rows = UNKNOWN if X_lod else self.items_of(Y, Y_lod)
-        Out_lod = [offsets_of(self.items_of(Y, Y_lod))] if X_lod else []
+        rows = UNKNOWN if X_lod else self.items_of(s.Y, Y_lod)
+        Out_lod = [offsets_of(self.items_of(s.Y, Y_lod))] if X_lod else []
         return {"Out": X.with_shape((rows, *X.shape[1:])), "Out_lod": Out_lod}
 
     def items_of(self, Y: TensorType, Y_lod: list[TensorType]) -> Size:
@@ -105,31 +101,20 @@ class SequenceExpand(OpDef, op="sequence_expand"):
         np.add.at(d_X, expanded_rows(X_lod, Y_lod[self.ref_level], len(d_X)), d_Out)
         return {"X": d_X}
 
-    def kernel(
-        self,
-        k: KernelBuilder,
-        X: DeviceOperand,
-        X_lod: list[Operand] | None,
-        Y_lod: list[Operand],
-        Out: DeviceOperand,
-        Out_lod: list[Operand] | None,
-    ) -> None:
-        level = Y_lod[self.ref_level]
-        rows = k.on_host(expanded_rows, X_lod, level, X.shape[0])
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        Out = s.Out
+        X_lod, Out_lod = s.host.all("X_lod"), s.host.all("Out_lod")
+        level = s.host.all("Y_lod")[self.ref_level]
+        rows = k.on_host(expanded_rows, X_lod or None, level, s.X.shape[0])
         k.set_size(Out.shape[0], rows.length())
-        gather_slices(k, X, k.to_device(rows, Out.shape[:1]), Out, 0)
+        gather_slices(k, s.X, k.to_device(rows, Out.shape[:1]), Out, 0)
         if X_lod and Out_lod:
             k.write_host(Out_lod[0], k.on_host(expanded_offsets, X_lod[0], level))
 
-    def kernel_grad(
-        self,
-        k: KernelBuilder,
-        X_lod: list[Operand] | None,
-        Y_lod: list[Operand],
-        d_Out: DeviceOperand,
-        d_X: DeviceOperand,
-    ) -> None:
-        level = Y_lod[self.ref_level]
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        d_Out, d_X = s.d_Out, s.d_X
+        X_lod = s.host.all("X_lod")
+        level = s.host.all("Y_lod")[self.ref_level]
         if not X_lod:
             pool_kernels.pooled(k, d_Out, level, "SUM", 0.0, d_X, None)
             return
@@ -151,7 +136,9 @@ class SequenceExpandAs(OpDef, op="sequence_expand_as"):
     Y_lod = reads_lod("Y")
     Out = writes()
 
-    def infer(self, X: TensorType, Y: TensorType, Y_lod: list[TensorType]) -> TensorType:
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        X = s.X
+        Y_lod = s.all("Y_lod")
         require_rank("sequence_expand_as", "X", X, 2)
         require_one_level("sequence_expand_as", "Y", Y_lod)
         if differ(X.shape[0], count_of(Y_lod[0])):
@@ -159,7 +146,7 @@ class SequenceExpandAs(OpDef, op="sequence_expand_as"):
                 f"sequence_expand_as: {shown(X=X)} has {X.shape[0]} rows, and Y "
                 f"{count_of(Y_lod[0])} sequences, expected as many"
             )
-        return X.with_shape((Y.shape[0], *X.shape[1:]))
+        return X.with_shape((s.Y.shape[0], *X.shape[1:]))
 
     def numpy(self, X: Array, Y_lod: list[Array]) -> Array:
         return np.repeat(X, np.diff(Y_lod[0]), axis=0)
@@ -167,15 +154,11 @@ class SequenceExpandAs(OpDef, op="sequence_expand_as"):
     def grad(self, X: Shape, Y: Shape, Y_lod: list[Array], d_Out: Array) -> dict[str, Array]:
         return {"X": segment_sums(d_Out, Y_lod[0])}
 
-    def kernel(
-        self, k: KernelBuilder, X: DeviceOperand, Y_lod: list[Operand], Out: DeviceOperand
-    ) -> None:
-        gather_slices(k, X, owner_rows(k, Y_lod[0], Out.shape[0]), Out, 0)
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        gather_slices(k, s.X, owner_rows(k, s.host.all("Y_lod")[0], s.Out.shape[0]), s.Out, 0)
 
-    def kernel_grad(
-        self, k: KernelBuilder, Y_lod: list[Operand], d_Out: DeviceOperand, d_X: DeviceOperand
-    ) -> None:
-        pool_kernels.pooled(k, d_Out, Y_lod[0], "SUM", 0.0, d_X, None)
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        pool_kernels.pooled(k, s.d_Out, s.host.all("Y_lod")[0], "SUM", 0.0, s.d_X, None)
 
 
 def require_offsets(offsets: Array, rows: int) -> Array:
@@ -224,20 +207,15 @@ class LodReset(OpDef, op="lod_reset"):
     target_lod = attr_list(int)
     append = attr(False)
 
-    def infer(
-        self,
-        X: TensorType,
-        X_lod: list[TensorType] | None,
-        Y: TensorType | None,
-        Y_lod: list[TensorType] | None,
-    ) -> dict[str, object]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, object]:
+        Y, Y_lod = s.get("Y"), s.all("Y_lod")
         if Y_lod:
-            return {"Out": X, "Out_lod": Y_lod}
+            return {"Out": s.X, "Out_lod": Y_lod}
         if Y is None and len(self.target_lod) < 2:
             raise BadAttribute(f"lod_reset: 'target_lod' is {self.target_lod}, expected offsets")
         count = len(self.target_lod) if Y is None else Y.numel
-        outer = X_lod or [] if self.append else []
-        return {"Out": X, "Out_lod": [*outer, offsets_of(count - 1)]}
+        outer = s.all("X_lod") if self.append else []
+        return {"Out": s.X, "Out_lod": [*outer, offsets_of(count - 1)]}
 
     def numpy(
         self,
@@ -251,28 +229,27 @@ class LodReset(OpDef, op="lod_reset"):
             "Out_lod": new_levels(X_lod, Y, Y_lod, self.target_lod, self.append, len(X)),
         }
 
-    def infer_grad(self, X: TensorType, d_Out: TensorType) -> dict[str, TensorType]:
-        require_same_shape("lod_reset_grad", **{"X": X, "Out@GRAD": d_Out})
-        return {"X": X}
+    def infer_grad(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        require_same_shape("lod_reset_grad", **{"X": s.X, "Out@GRAD": s.d_Out})
+        return {"X": s.X}
 
     def grad(self, X: Shape, d_Out: Array) -> dict[str, Array]:
         return {"X": d_Out}
 
-    def kernel(
-        self,
-        k: KernelBuilder,
-        X: DeviceOperand,
-        X_lod: list[Operand] | None,
-        Y: Operand | None,
-        Y_lod: list[Operand] | None,
-        Out: DeviceOperand,
-        Out_lod: list[Operand],
-    ) -> None:
-        arguments = X_lod, None if Y_lod else Y, Y_lod, self.target_lod, self.append, X.shape[0]
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        Y_lod = s.host.all("Y_lod")
+        arguments = (
+            s.host.all("X_lod") or None,
+            None if Y_lod else s.host.get("Y"),
+            Y_lod or None,
+            self.target_lod,
+            self.append,
+            s.X.shape[0],
+        )
         levels = k.on_host(new_levels, *arguments)
-        for index, level in enumerate(Out_lod):
+        for index, level in enumerate(s.host.all("Out_lod")):
             k.write_host(level, levels[index])
-        copy(k, X, Out)
+        copy(k, s.X, s.Out)
 
-    def kernel_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
-        copy(k, d_Out, d_X)
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        copy(k, s.d_Out, s.d_X)

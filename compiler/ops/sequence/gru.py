@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from compiler.ir.opdef import OpDef, attr, reads, reads_lod, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand
+from compiler.ir.opdef import OpDef, Slots, attr, reads, reads_lod, writes
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, KernelSlots
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.sequence import gru_kernels
 from compiler.ops.sequence.offsets import count_of, require_one_level
@@ -105,6 +105,8 @@ class Gru(OpDef, op="gru"):
     order of `by_time_step`. Reference: gru_op.h.
     """
 
+    unread_by_kernels = ("Bias",)
+
     Input = reads()
     Input_lod = reads_lod("Input")
     H0 = reads(optional=True)
@@ -119,23 +121,18 @@ class Gru(OpDef, op="gru"):
     is_reverse = attr(False)
     origin_mode = attr(False)
 
-    def infer(
-        self,
-        Input: TensorType,
-        Input_lod: list[TensorType],
-        H0: TensorType | None,
-        Weight: TensorType,
-        Bias: TensorType | None,
-    ) -> dict[str, TensorType]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        Input, Weight = s.Input, s.Weight
+        Input_lod = s.all("Input_lod")
         require_one_level("gru", "Input", Input_lod)
         require_same_dtype("gru", Input=Input, Weight=Weight)
         require_activations("gru", activation=self.activation, gate_activation=self.gate_activation)
         width = Weight.shape[0]
         require_shape("gru", "Weight", Weight, width, width * 3)
         require_shape("gru", "Input", Input, Input.shape[0], width * 3)
-        if Bias is not None:
+        if (Bias := s.get("Bias")) is not None:
             require_shape("gru", "Bias", Bias, 1, width * 3)
-        if H0 is not None:
+        if (H0 := s.get("H0")) is not None:
             require_shape("gru", "H0", H0, count_of(Input_lod[0]), width)
         state = Input.with_shape((Input.shape[0], width))
         batch = {"BatchGate": Input, "BatchResetHiddenPrev": state, "BatchHidden": state}
@@ -195,63 +192,38 @@ class Gru(OpDef, op="gru"):
             gradients["H0"] = initial_gradient(d_state, order, len(H0))
         return gradients
 
-    def kernel(
-        self,
-        k: KernelBuilder,
-        Input: DeviceOperand,
-        Input_lod: list[Operand],
-        H0: DeviceOperand | None,
-        Weight: DeviceOperand,
-        Bias: DeviceOperand | None,
-        BatchGate: DeviceOperand | None,
-        BatchResetHiddenPrev: DeviceOperand | None,
-        BatchHidden: DeviceOperand | None,
-        Hidden: DeviceOperand | None,
-    ) -> None:
-        rows, width = Input.shape[0], Weight.shape[0]
-        steps = Steps(k, Input_lod[0], rows, self.is_reverse)
-        unit = self.unit(k, Weight, steps)
-        gates = BatchGate or k.scratch((rows, width * 3), Input.type.dtype)
-        reset_hidden = BatchResetHiddenPrev or k.scratch((rows, width), Input.type.dtype)
-        state = steps.stack(H0, width, Input.type.dtype)
-        wanted = ((state, "stack"), (BatchHidden, "step"), (Hidden, "row"))
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        Input = s.Input
+        rows, width = Input.shape[0], s.Weight.shape[0]
+        steps = Steps(k, s.host.all("Input_lod")[0], rows, self.is_reverse)
+        unit = self.unit(k, s.Weight, steps)
+        gates = s.get("BatchGate") or k.scratch((rows, width * 3), Input.type.dtype)
+        reset_hidden = s.get("BatchResetHiddenPrev") or k.scratch((rows, width), Input.type.dtype)
+        state = steps.stack(s.get("H0"), width, Input.type.dtype)
+        wanted = ((state, "stack"), (s.get("BatchHidden"), "step"), (s.get("Hidden"), "row"))
         news = [(out, by) for out, by in wanted if out is not None]
         with steps.each(steps.onwards) as block:
-            gru_kernels.step(unit, block, Input, Bias, state, gates, reset_hidden, news)
+            gru_kernels.step(unit, block, Input, s.get("Bias"), state, gates, reset_hidden, news)
 
-    def kernel_grad(
-        self,
-        k: KernelBuilder,
-        Input_lod: list[Operand],
-        H0: DeviceOperand | None,
-        Weight: DeviceOperand,
-        Bias: DeviceOperand | None,
-        BatchGate: DeviceOperand,
-        BatchResetHiddenPrev: DeviceOperand,
-        BatchHidden: DeviceOperand,
-        d_Hidden: DeviceOperand,
-        d_Input: DeviceOperand | None,
-        d_H0: DeviceOperand | None,
-        d_Weight: DeviceOperand | None,
-        d_Bias: DeviceOperand | None,
-    ) -> None:
-        steps = Steps(k, Input_lod[0], d_Hidden.shape[0], self.is_reverse)
-        unit = self.unit(k, Weight, steps)
-        state = steps.stack(H0, Weight.shape[0], BatchHidden.type.dtype)
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        BatchGate, BatchHidden = s.BatchGate, s.BatchHidden
+        steps = Steps(k, s.host.all("Input_lod")[0], s.d_Hidden.shape[0], self.is_reverse)
+        unit = self.unit(k, s.Weight, steps)
+        state = steps.stack(s.get("H0"), s.Weight.shape[0], BatchHidden.type.dtype)
         p, j = k.grid(*BatchHidden.shape)
         k.store(state, (p + k.size(steps.first), j), BatchHidden[p, j])
         d_gates = k.scratch(BatchGate.shape, BatchGate.type.dtype)
         carry = k.scratch(BatchHidden.shape, BatchGate.type.dtype)
-        back = gru_kernels.Backward(state, BatchGate, d_Hidden, d_gates, carry, d_Input)
+        back = gru_kernels.Backward(state, BatchGate, s.d_Hidden, d_gates, carry, s.get("d_Input"))
         with steps.each(steps.back) as block:
             gru_kernels.backward_step(unit, block, back)
-        if d_H0 is not None:
+        if (d_H0 := s.get("d_H0")) is not None:
             cleared = steps.cleared(d_H0)
             gru_kernels.initial_gradient(unit, steps.first, d_gates, carry, steps.order, cleared)
-        if d_Weight is not None:
-            before, reset_hidden = steps.places_before(), BatchResetHiddenPrev
+        if (d_Weight := s.get("d_Weight")) is not None:
+            before, reset_hidden = steps.places_before(), s.BatchResetHiddenPrev
             gru_kernels.weight_gradient(unit, state, before, reset_hidden, d_gates, d_Weight)
-        if d_Bias is not None:
+        if (d_Bias := s.get("d_Bias")) is not None:
             gru_kernels.bias_gradient(k, d_gates, d_Bias)
 
     def unit(self, k: KernelBuilder, Weight: DeviceOperand, steps: Steps) -> gru_kernels.Unit:

@@ -9,10 +9,20 @@ import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import UNKNOWN
-from compiler.ir.opdef import OpDef, attr, attr_list, reads, reads_lod, required, writes, writes_lod
+from compiler.ir.opdef import (
+    OpDef,
+    Slots,
+    attr,
+    attr_list,
+    reads,
+    reads_lod,
+    required,
+    writes,
+    writes_lod,
+)
 from compiler.ir.opdef.kernel_builder import (
-    DeviceOperand,
     KernelBuilder,
+    KernelSlots,
     Operand,
     SourceBuilder,
 )
@@ -44,10 +54,11 @@ class SequenceErase(OpDef, op="sequence_erase"):
     Out_lod = writes_lod("Out")
     tokens = attr_list(int)
 
-    def infer(self, X: TensorType, X_lod: list[TensorType]) -> dict[str, object]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, object]:
+        X = s.X
         require_dtype("sequence_erase", "X", X, DType.INT32, DType.INT64)
         require_column("sequence_erase", X)
-        return {"Out": X.with_shape((UNKNOWN, 1)), "Out_lod": X_lod}
+        return {"Out": X.with_shape((UNKNOWN, 1)), "Out_lod": s.all("X_lod")}
 
     def numpy(self, X: Array, X_lod: list[Array]) -> dict[str, object]:
         mask = ~np.isin(X[:, 0], self.tokens)
@@ -68,8 +79,9 @@ class SequenceEnumerate(OpDef, op="sequence_enumerate"):
     win_size = required(int)
     pad_value = attr(0)
 
-    def infer(self, X: TensorType, X_lod: list[TensorType]) -> TensorType:
-        require_one_level("sequence_enumerate", "X", X_lod)
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        X = s.X
+        require_one_level("sequence_enumerate", "X", s.all("X_lod"))
         require_dtype("sequence_enumerate", "X", X, DType.INT32, DType.INT64)
         require_column("sequence_enumerate", X)
         if self.win_size < 2:
@@ -79,13 +91,11 @@ class SequenceEnumerate(OpDef, op="sequence_enumerate"):
     def numpy(self, X: Array, X_lod: list[Array]) -> Array:
         return window_values(X[:, 0], X_lod[0], 0, self.win_size, self.pad_value)
 
-    def kernel(
-        self, k: KernelBuilder, X: DeviceOperand, X_lod: list[Operand], Out: DeviceOperand
-    ) -> None:
-        rows_in = rows_bounds(k, X_lod[0], X.shape[0])
-        i, step = k.grid(*Out.shape)
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        rows_in = rows_bounds(k, s.host.all("X_lod")[0], s.X.shape[0])
+        i, step = k.grid(*s.Out.shape)
         inside = i + step < rows_in[1, i]
-        k.store(Out, (i, step), X.at(i + step, 0, where=inside, other=self.pad_value))
+        k.store(s.Out, (i, step), s.X.at(i + step, 0, where=inside, other=self.pad_value))
 
 
 def scatter_places(ids: Array, offsets: Array, width: int) -> tuple[Array, Array]:
@@ -122,9 +132,9 @@ class SequenceScatter(OpDef, op="sequence_scatter"):
     Updates = reads()
     Out = writes()
 
-    def infer(
-        self, X: TensorType, Ids: TensorType, Ids_lod: list[TensorType], Updates: TensorType
-    ) -> TensorType:
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        X, Ids, Updates = s.X, s.Ids, s.Updates
+        Ids_lod = s.all("Ids_lod")
         require_one_level("sequence_scatter", "Ids", Ids_lod)
         require_dtype("sequence_scatter", "Ids", Ids, DType.INT32, DType.INT64)
         require_same_dtype("sequence_scatter", X=X, Updates=Updates)
@@ -148,42 +158,28 @@ class SequenceScatter(OpDef, op="sequence_scatter"):
         taken = rows[scatter_places(Ids, Ids_lod[0], rows.shape[1])]
         return {"X": d_Out, "Updates": reshaped(taken, Updates)}
 
-    def check_values(self, k: SourceBuilder, X: Operand, Ids: Operand) -> None:
+    def check_values(self, k: SourceBuilder, s: Slots[Operand]) -> None:
+        X, Ids = s.X, s.Ids
         k.line(f"{k.function(expect_columns)}({Ids}, {X.shape[1]})")
 
-    def kernel(
-        self,
-        k: KernelBuilder,
-        X: DeviceOperand,
-        Ids: DeviceOperand,
-        Ids_lod: list[Operand],
-        Updates: DeviceOperand,
-        Out: DeviceOperand,
-    ) -> None:
-        count, table = Ids.type.numel, table_of(X)
-        owners = owner_rows(k, Ids_lod[0], count)
-        copy(k, X, Out)
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        count, table = s.Ids.type.numel, table_of(s.X)
+        owners = owner_rows(k, s.host.all("Ids_lod")[0], count)
+        copy(k, s.X, s.Out)
         (i,) = k.grid(count)
-        place = Ids.reshaped((count,))[i]
-        update = Updates.reshaped((count,))[i]
-        k.add(Out.reshaped(table), (owners[i], place), update, inside(k, place, table[1]))
+        place = s.Ids.reshaped((count,))[i]
+        update = s.Updates.reshaped((count,))[i]
+        k.add(s.Out.reshaped(table), (owners[i], place), update, inside(k, place, table[1]))
 
-    def kernel_grad(
-        self,
-        k: KernelBuilder,
-        Ids: DeviceOperand,
-        Ids_lod: list[Operand],
-        d_Out: DeviceOperand,
-        d_X: DeviceOperand | None,
-        d_Updates: DeviceOperand | None,
-    ) -> None:
-        count, table = Ids.type.numel, table_of(d_Out)
-        if d_X is not None:
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        d_Out = s.d_Out
+        count, table = s.Ids.type.numel, table_of(d_Out)
+        if (d_X := s.get("d_X")) is not None:
             copy(k, d_Out, d_X)
-        if d_Updates is not None:
-            owners = owner_rows(k, Ids_lod[0], count)
+        if (d_Updates := s.get("d_Updates")) is not None:
+            owners = owner_rows(k, s.host.all("Ids_lod")[0], count)
             (i,) = k.grid(count)
-            place = Ids.reshaped((count,))[i]
+            place = s.Ids.reshaped((count,))[i]
             where = inside(k, place, table[1])
             above = d_Out.reshaped(table).at(owners[i], place, where=where, other=0)
             k.store(d_Updates.reshaped((count,)), (i,), above)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from compiler.ir.opdef import attr, reads, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand
+from compiler.ir.opdef import Slots, attr, reads, writes
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, KernelSlots
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.sequence import lstm_kernels
 from compiler.ops.sequence.lstm_cell import (
@@ -38,18 +38,12 @@ class Lstm(Memory, op="lstm"):
 
     Hidden = writes()
 
-    def infer(
-        self,
-        Input: TensorType,
-        Input_lod: list[TensorType],
-        H0: TensorType | None,
-        C0: TensorType | None,
-        Weight: TensorType,
-        Bias: TensorType,
-    ) -> dict[str, TensorType]:
-        cell = self.cell_type(Input, Input_lod, Bias)
-        require_shape("lstm", "Weight", Weight, cell.shape[1], Input.shape[1])
-        self.check_states(Input_lod, H0, C0, cell, cell)
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        Input = s.Input
+        Input_lod = s.all("Input_lod")
+        cell = self.cell_type(Input, Input_lod, s.Bias)
+        require_shape("lstm", "Weight", s.Weight, cell.shape[1], Input.shape[1])
+        self.check_states(Input_lod, s.get("H0"), s.get("C0"), cell, cell)
         return {"Hidden": cell, "Cell": cell, "BatchGate": Input, "BatchCellPreAct": cell}
 
     def numpy(
@@ -110,49 +104,26 @@ class Lstm(Memory, op="lstm"):
             gradients["C0"] = initial_gradient(d_cell, order, len(C0))
         return gradients
 
-    def kernel(
-        self,
-        k: KernelBuilder,
-        Input: DeviceOperand,
-        Input_lod: list[Operand],
-        H0: DeviceOperand | None,
-        C0: DeviceOperand | None,
-        Weight: DeviceOperand,
-        Bias: DeviceOperand,
-        Hidden: DeviceOperand | None,
-        Cell: DeviceOperand | None,
-        BatchGate: DeviceOperand | None,
-        BatchCellPreAct: DeviceOperand | None,
-    ) -> None:
-        steps = Steps(k, Input_lod[0], Input.shape[0], self.is_reverse)
-        memory = lstm_kernels.Memory(k, Weight, Bias, self.kinds, self.use_peepholes, steps.row_at)
-        outs = Hidden, Cell, BatchGate, BatchCellPreAct
-        launch_steps(memory, steps, (Input, H0, C0), outs, None)
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        steps = Steps(k, s.host.all("Input_lod")[0], s.Input.shape[0], self.is_reverse)
+        memory = lstm_kernels.Memory(
+            k, s.Weight, s.Bias, self.kinds, self.use_peepholes, steps.row_at
+        )
+        outs = s.get("Hidden"), s.get("Cell"), s.get("BatchGate"), s.get("BatchCellPreAct")
+        launch_steps(memory, steps, (s.Input, s.get("H0"), s.get("C0")), outs, None)
 
-    def kernel_grad(
-        self,
-        k: KernelBuilder,
-        Input_lod: list[Operand],
-        H0: DeviceOperand | None,
-        C0: DeviceOperand | None,
-        Weight: DeviceOperand,
-        Bias: DeviceOperand,
-        Hidden: DeviceOperand,
-        Cell: DeviceOperand,
-        BatchGate: DeviceOperand,
-        BatchCellPreAct: DeviceOperand,
-        d_Hidden: DeviceOperand,
-        d_Input: DeviceOperand | None,
-        d_H0: DeviceOperand | None,
-        d_C0: DeviceOperand | None,
-        d_Weight: DeviceOperand | None,
-        d_Bias: DeviceOperand | None,
-    ) -> None:
-        steps = Steps(k, Input_lod[0], Hidden.shape[0], self.is_reverse)
-        memory = lstm_kernels.Memory(k, Weight, Bias, self.kinds, self.use_peepholes, steps.row_at)
-        saved = Hidden, Cell, BatchGate, BatchCellPreAct
-        back = launch_gradient(memory, steps, (H0, C0), saved, d_Hidden, d_Input)
-        store_gradients(memory, steps, back, (d_H0, d_C0, d_Weight, d_Bias))
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        steps = Steps(k, s.host.all("Input_lod")[0], s.Hidden.shape[0], self.is_reverse)
+        memory = lstm_kernels.Memory(
+            k, s.Weight, s.Bias, self.kinds, self.use_peepholes, steps.row_at
+        )
+        saved = s.Hidden, s.Cell, s.BatchGate, s.BatchCellPreAct
+        back = launch_gradient(
+            memory, steps, (s.get("H0"), s.get("C0")), saved, s.d_Hidden, s.get("d_Input")
+        )
+        store_gradients(
+            memory, steps, back, (s.get("d_H0"), s.get("d_C0"), s.get("d_Weight"), s.get("d_Bias"))
+        )
 
 
 class Lstmp(Memory, op="lstmp"):
@@ -172,22 +143,15 @@ class Lstmp(Memory, op="lstmp"):
     proj_clip = attr(0.0)
     proj_activation = attr("tanh")
 
-    def infer(
-        self,
-        Input: TensorType,
-        Input_lod: list[TensorType],
-        H0: TensorType | None,
-        C0: TensorType | None,
-        Weight: TensorType,
-        Bias: TensorType,
-        ProjWeight: TensorType,
-    ) -> dict[str, TensorType]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        Input, Weight = s.Input, s.Weight
+        Input_lod = s.all("Input_lod")
         require_activations("lstmp", proj_activation=self.proj_activation)
-        cell = self.cell_type(Input, Input_lod, Bias)
-        require_shape("lstmp", "ProjWeight", ProjWeight, cell.shape[1], Weight.shape[0])
+        cell = self.cell_type(Input, Input_lod, s.Bias)
+        require_shape("lstmp", "ProjWeight", s.ProjWeight, cell.shape[1], Weight.shape[0])
         require_shape("lstmp", "Weight", Weight, Weight.shape[0], Input.shape[1])
         state = Input.with_shape((Input.shape[0], Weight.shape[0]))
-        self.check_states(Input_lod, H0, C0, state, cell)
+        self.check_states(Input_lod, s.get("H0"), s.get("C0"), state, cell)
         batch = {"BatchGate": Input, "BatchCellPreAct": cell, "BatchHidden": cell}
         return {"Projection": state, "Cell": cell, **batch}
 
@@ -258,56 +222,24 @@ class Lstmp(Memory, op="lstmp"):
             gradients["C0"] = initial_gradient(d_cell, order, len(C0))
         return gradients
 
-    def kernel(
-        self,
-        k: KernelBuilder,
-        Input: DeviceOperand,
-        Input_lod: list[Operand],
-        H0: DeviceOperand | None,
-        C0: DeviceOperand | None,
-        Weight: DeviceOperand,
-        Bias: DeviceOperand,
-        ProjWeight: DeviceOperand,
-        Projection: DeviceOperand | None,
-        Cell: DeviceOperand | None,
-        BatchGate: DeviceOperand | None,
-        BatchCellPreAct: DeviceOperand | None,
-        BatchHidden: DeviceOperand | None,
-    ) -> None:
-        steps = Steps(k, Input_lod[0], Input.shape[0], self.is_reverse)
-        memory = self.memory(k, Weight, Bias, ProjWeight, steps)
-        outs = Projection, Cell, BatchGate, BatchCellPreAct
-        launch_steps(memory, steps, (Input, H0, C0), outs, BatchHidden)
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        steps = Steps(k, s.host.all("Input_lod")[0], s.Input.shape[0], self.is_reverse)
+        memory = self.memory(k, s.Weight, s.Bias, s.ProjWeight, steps)
+        outs = s.get("Projection"), s.get("Cell"), s.get("BatchGate"), s.get("BatchCellPreAct")
+        launch_steps(memory, steps, (s.Input, s.get("H0"), s.get("C0")), outs, s.get("BatchHidden"))
 
-    def kernel_grad(
-        self,
-        k: KernelBuilder,
-        Input_lod: list[Operand],
-        H0: DeviceOperand | None,
-        C0: DeviceOperand | None,
-        Weight: DeviceOperand,
-        ProjWeight: DeviceOperand,
-        Bias: DeviceOperand,
-        Projection: DeviceOperand,
-        Cell: DeviceOperand,
-        BatchGate: DeviceOperand,
-        BatchCellPreAct: DeviceOperand,
-        BatchHidden: DeviceOperand,
-        d_Projection: DeviceOperand,
-        d_Input: DeviceOperand | None,
-        d_H0: DeviceOperand | None,
-        d_C0: DeviceOperand | None,
-        d_Weight: DeviceOperand | None,
-        d_ProjWeight: DeviceOperand | None,
-        d_Bias: DeviceOperand | None,
-    ) -> None:
-        steps = Steps(k, Input_lod[0], Projection.shape[0], self.is_reverse)
-        memory = self.memory(k, Weight, Bias, ProjWeight, steps)
-        saved = Projection, Cell, BatchGate, BatchCellPreAct
-        back = launch_gradient(memory, steps, (H0, C0), saved, d_Projection, d_Input)
-        store_gradients(memory, steps, back, (d_H0, d_C0, d_Weight, d_Bias))
-        if d_ProjWeight is not None and back.d_state is not None:
-            k.matmul(d_ProjWeight, BatchHidden, back.d_state, transposed=(True, False))
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        steps = Steps(k, s.host.all("Input_lod")[0], s.Projection.shape[0], self.is_reverse)
+        memory = self.memory(k, s.Weight, s.Bias, s.ProjWeight, steps)
+        saved = s.Projection, s.Cell, s.BatchGate, s.BatchCellPreAct
+        back = launch_gradient(
+            memory, steps, (s.get("H0"), s.get("C0")), saved, s.d_Projection, s.get("d_Input")
+        )
+        store_gradients(
+            memory, steps, back, (s.get("d_H0"), s.get("d_C0"), s.get("d_Weight"), s.get("d_Bias"))
+        )
+        if (d_ProjWeight := s.get("d_ProjWeight")) is not None and back.d_state is not None:
+            k.matmul(d_ProjWeight, s.BatchHidden, back.d_state, transposed=(True, False))
 
     def memory(
         self,

@@ -6,8 +6,8 @@ import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import UNKNOWN, Size
-from compiler.ir.opdef import OpDef, attr, reads, reads_lod, required, writes, writes_lod
-from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand
+from compiler.ir.opdef import OpDef, Slots, attr, reads, reads_lod, required, writes, writes_lod
+from compiler.ir.opdef.kernel_builder import KernelBuilder, KernelSlots
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.sequence.offsets import (
     count_of,
@@ -82,9 +82,9 @@ class SequencePad(OpDef, op="sequence_pad"):
     Length = writes(on_host=True)
     padded_length = attr(-1)
 
-    def infer(
-        self, X: TensorType, X_lod: list[TensorType], PadValue: TensorType
-    ) -> dict[str, TensorType]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        X, PadValue = s.X, s.PadValue
+        X_lod = s.all("X_lod")
         require_one_level("sequence_pad", "X", X_lod)
         require_rank("sequence_pad", "X", X, 2)
         require_same_dtype("sequence_pad", X=X, PadValue=PadValue)
@@ -111,29 +111,21 @@ class SequencePad(OpDef, op="sequence_pad"):
         filled[padded_rows(lengths, width)] = X
         return {"Out": filled.reshape(len(lengths), width, *X.shape[1:]), "Length": lengths}
 
-    def infer_grad(
-        self, X: TensorType, X_lod: list[TensorType], d_Out: TensorType
-    ) -> dict[str, TensorType]:
-        padded = X.with_shape((X_lod[0].shape[0] - 1, UNKNOWN, *X.shape[1:]))
-        require_same_shape("sequence_pad_grad", **{"Out@GRAD": d_Out, "X padded": padded})
+    def infer_grad(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        X = s.X
+        padded = X.with_shape((s.all("X_lod")[0].shape[0] - 1, UNKNOWN, *X.shape[1:]))
+        require_same_shape("sequence_pad_grad", **{"Out@GRAD": s.d_Out, "X padded": padded})
         return {"X": X}
 
     def grad(self, X: Shape, X_lod: list[Array], d_Out: Array) -> dict[str, Array]:
         rows = d_Out.reshape(-1, *d_Out.shape[2:])
         return {"X": rows.take(padded_places(X_lod[0], d_Out.shape[1]), axis=0)}
 
-    def kernel(
-        self,
-        k: KernelBuilder,
-        X: DeviceOperand,
-        X_lod: list[Operand],
-        PadValue: DeviceOperand,
-        Out: DeviceOperand,
-        Length: Operand | None,
-    ) -> None:
-        level = X_lod[0]
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        X, PadValue, Out = s.X, s.PadValue, s.Out
+        level = s.host.all("X_lod")[0]
         k.set_size(Out.shape[1], k.on_host(padded_width, level, self.padded_length))
-        if Length is not None:
+        if (Length := s.host.get("Length")) is not None:
             k.write_host(Length, k.on_host(lengths_of, level))
         offsets, table = lod_on_device(k, level, X.shape[0]), table_of(X)
         count, width = Out.shape[:2]
@@ -144,12 +136,13 @@ class SequencePad(OpDef, op="sequence_pad"):
         value = k.where(t < end - start, value, padding)
         k.store(Out.reshaped((count, width, table[1])), (i, t, j), value)
 
-    def kernel_grad(
-        self, k: KernelBuilder, X_lod: list[Operand], d_Out: DeviceOperand, d_X: DeviceOperand
-    ) -> None:
-        places = k.to_device(k.on_host(padded_places, X_lod[0], d_Out.shape[1]), d_X.shape[:1])
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        d_Out = s.d_Out
+        places = k.to_device(
+            k.on_host(padded_places, s.host.all("X_lod")[0], d_Out.shape[1]), s.d_X.shape[:1]
+        )
         rows = d_Out.reshaped((d_Out.shape[0] * d_Out.shape[1], *d_Out.shape[2:]))
-        gather_slices(k, rows, places, d_X, 0)
+        gather_slices(k, rows, places, s.d_X, 0)
 
 
 def checked_lengths(lengths: Array, width: int) -> Array:
@@ -184,7 +177,8 @@ class SequenceUnpad(OpDef, op="sequence_unpad"):
     Out = writes()
     Out_lod = writes_lod("Out")
 
-    def infer(self, X: TensorType, Length: TensorType) -> dict[str, object]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, object]:
+        X, Length = s.X, s.Length
         require_rank("sequence_unpad", "X", X, 2)
         require_dtype("sequence_unpad", "Length", Length, DType.INT64)
         if differ(X.shape[0], Length.numel):
@@ -200,14 +194,15 @@ class SequenceUnpad(OpDef, op="sequence_unpad"):
         Out = rows.take(filled_places(Length, X.shape[1]), axis=0)
         return {"Out": Out, "Out_lod": [offsets_after(Length)]}
 
-    def infer_grad(
-        self, X: TensorType, Out_lod: list[TensorType], d_Out: TensorType
-    ) -> dict[str, TensorType]:
+    def infer_grad(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        X = s.X
         row = X.shape[2:] or (1,)
         packed = X.with_shape((UNKNOWN, *row))
-        require_same_shape("sequence_unpad_grad", **{"Out@GRAD": d_Out, "rows of X": packed})
+        require_same_shape("sequence_unpad_grad", **{"Out@GRAD": s.d_Out, "rows of X": packed})
         require_same_shape(
-            "sequence_unpad_grad", Out_lod=Out_lod[0], **{"one of X more": offsets_of(X.shape[0])}
+            "sequence_unpad_grad",
+            Out_lod=s.all("Out_lod")[0],
+            **{"one of X more": offsets_of(X.shape[0])},
         )
         return {"X": X}
 
@@ -217,31 +212,25 @@ class SequenceUnpad(OpDef, op="sequence_unpad"):
         rows[padded_places(Out_lod[0], d_X.shape[1])] = d_Out
         return {"X": d_X}
 
-    def kernel(
-        self,
-        k: KernelBuilder,
-        X: DeviceOperand,
-        Length: Operand,
-        Out: DeviceOperand,
-        Out_lod: list[Operand] | None,
-    ) -> None:
-        places = k.on_host(filled_places, Length, X.shape[1])
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        X, Out = s.X, s.Out
+        places = k.on_host(filled_places, s.host.Length, X.shape[1])
         k.set_size(Out.shape[0], places.length())
         rows = X.reshaped((X.shape[0] * X.shape[1], *Out.shape[1:]))
         gather_slices(k, rows, k.to_device(places, Out.shape[:1]), Out, 0)
-        for level in Out_lod or []:
-            k.write_host(level, k.on_host(offsets_after, Length))
+        for level in s.host.all("Out_lod"):
+            k.write_host(level, k.on_host(offsets_after, s.host.Length))
 
-    def kernel_grad(
-        self, k: KernelBuilder, Out_lod: list[Operand], d_Out: DeviceOperand, d_X: DeviceOperand
-    ) -> None:
-        (count, width), table = d_X.shape[:2], table_of(d_Out)
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        d_Out = s.d_Out
+        Out_lod = s.host.all("Out_lod")
+        (count, width), table = s.d_X.shape[:2], table_of(d_Out)
         k.on_host(expect_width, Out_lod[0], width)
         offsets = lod_on_device(k, Out_lod[0], d_Out.shape[0])
         i, t, j = k.grid(count, width, table[1])
         start, end = bounds(offsets, i)
         above = d_Out.reshaped(table).at(start + t, j, where=t < end - start, other=0)
-        k.store(d_X.reshaped((count, width, table[1])), (i, t, j), above)
+        k.store(s.d_X.reshaped((count, width, table[1])), (i, t, j), above)
 
 
 def numpy_name(code: int) -> str:
@@ -276,24 +265,24 @@ class SequenceMask(OpDef, op="sequence_mask"):
     maxlen = attr(-1)
     out_dtype = required(int)
 
-    def infer(self, X: TensorType, MaxLenTensor: TensorType | None) -> TensorType:
-        require_dtype("sequence_mask", "X", X, DType.INT32, DType.INT64, DType.FP32, DType.FP64)
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        MaxLenTensor = s.get("MaxLenTensor")
+        require_dtype("sequence_mask", "X", s.X, DType.INT32, DType.INT64, DType.FP32, DType.FP64)
         if MaxLenTensor is not None:
             require_dtype("sequence_mask", "MaxLenTensor", MaxLenTensor, DType.INT32, DType.INT64)
         elif self.maxlen == 0:
             raise BadAttribute("sequence_mask: 'maxlen' is 0, expected at least 1, or -1")
         unknown = MaxLenTensor is not None or self.maxlen < 0
         places: Size = UNKNOWN if unknown else self.maxlen
-        return TensorType(DType.of(self.out_dtype), (*X.shape, places))
+        return TensorType(DType.of(self.out_dtype), (*s.X.shape, places))
 
     def numpy(self, X: Array, MaxLenTensor: Array | None) -> Array:
         places = mask_width(X, MaxLenTensor, self.maxlen)
         return (np.arange(places) < X[..., None]).astype(numpy_name(self.out_dtype))
 
-    def kernel(
-        self, k: KernelBuilder, X: Operand, MaxLenTensor: Operand | None, Y: DeviceOperand
-    ) -> None:
-        k.set_size(Y.shape[-1], k.on_host(mask_width, X, MaxLenTensor, self.maxlen))
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        X, Y = s.host.X, s.Y
+        k.set_size(Y.shape[-1], k.on_host(mask_width, X, s.host.get("MaxLenTensor"), self.maxlen))
         lengths = k.to_device(X, X.shape, X.type.dtype)
         *i, j = k.grid(*Y.shape)
         k.store(Y, (*i, j), k.where(j < lengths[tuple(i)], 1, 0))

@@ -8,8 +8,13 @@ import numpy as np
 
 from compiler.errors import BadAttribute
 from compiler.ir.dims import product
-from compiler.ir.opdef import OpDef, attr, reads, reads_lod, writes, writes_lod
-from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
+from compiler.ir.opdef import OpDef, Slots, attr, reads, reads_lod, writes, writes_lod
+from compiler.ir.opdef.kernel_builder import (
+    KernelBuilder,
+    KernelSlots,
+    Operand,
+    SourceBuilder,
+)
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.sequence import pool_kernels
 from compiler.ops.sequence.offsets import (
@@ -113,11 +118,12 @@ class SequencePool(OpDef, op="sequence_pool"):
     pad_value = attr(0.0)
     is_test = attr(False)
 
-    def infer(self, X: TensorType, X_lod: list[TensorType]) -> dict[str, object]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, object]:
+        X_lod = s.all("X_lod")
         if self.pooltype not in POOLS:
             expected = ", ".join(POOLS)
             raise BadAttribute(f"sequence_pool: 'pooltype' is {self.pooltype!r}, not {expected}")
-        Out = X.with_shape((count_of(X_lod[-1]), *X.shape[1:]))
+        Out = s.X.with_shape((count_of(X_lod[-1]), *s.X.shape[1:]))
         return {"Out": Out, "MaxIndex": Out.with_dtype(DType.INT32), "Out_lod": X_lod[:-1]}
 
     def numpy(self, X: Array, X_lod: list[Array]) -> dict[str, object]:
@@ -160,17 +166,11 @@ class SequencePool(OpDef, op="sequence_pool"):
         cast_factors = f"{factors}.astype({like.type.dtype.numpy.name!r})"
         return lod_expression(k, cast_factors, offsets, "weights")
 
-    def lower(
-        self,
-        k: SourceBuilder,
-        X: Operand,
-        X_lod: list[Operand],
-        Out: Operand | None,
-        Out_lod: list[Operand] | None,
-        MaxIndex: Operand | None,
-    ) -> None:
+    def lower(self, k: SourceBuilder, s: Slots[Operand]) -> None:
+        X = s.X
+        X_lod = s.all("X_lod")
         offsets, parts = X_lod[-1], self.lower_parts(k, X_lod[-1])
-        pooled = Out or k.scratch((count_of(offsets.type), *X.shape[1:]), X.type.dtype)
+        pooled = s.get("Out") or k.scratch((count_of(offsets.type), *X.shape[1:]), X.type.dtype)
         empty = f"{self.pad_value!r}, {pooled}"
         if self.pooltype == "MAX":
             k.line(f"{k.function(pool_largest)}({X}, {parts}, {empty})")
@@ -181,9 +181,9 @@ class SequencePool(OpDef, op="sequence_pool"):
         if self.pooltype in ("AVERAGE", "SQRT"):
             weights = self.lower_weights(k, offsets, pooled)
             k.line(f"np.multiply({pooled}, {weights}, out={pooled})")
-        for outer, level in zip(Out_lod or [], X_lod, strict=False):
+        for outer, level in zip(s.all("Out_lod"), X_lod, strict=False):
             k.line(f"np.copyto({outer}, {level})")
-        if MaxIndex is not None:
+        if (MaxIndex := s.get("MaxIndex")) is not None:
             self.lower_located(k, X, parts, pooled, MaxIndex)
 
     def lower_located(
@@ -198,15 +198,10 @@ class SequencePool(OpDef, op="sequence_pool"):
         outputs = f"{pooled.view(flat)}, {MaxIndex.view(flat)}"
         k.line(f"{k.function(locate_largest)}({seen}, {outputs})")
 
-    def lower_grad(
-        self,
-        k: SourceBuilder,
-        X_lod: list[Operand],
-        MaxIndex: Operand | None,
-        d_Out: Operand,
-        d_X: Operand,
-    ) -> None:
-        offsets, flat = X_lod[-1], (d_Out.shape[0], product(d_Out.shape[1:]))
+    def lower_grad(self, k: SourceBuilder, s: Slots[Operand]) -> None:
+        d_Out, d_X = s.d_Out, s.d_X
+        MaxIndex = s.get("MaxIndex")
+        offsets, flat = s.all("X_lod")[-1], (d_Out.shape[0], product(d_Out.shape[1:]))
         if self.pooltype in ("SUM", "AVERAGE", "SQRT"):
             self.lower_shares(k, offsets, d_Out, d_X)
         elif MaxIndex is not None and self.pooltype == "MAX":
@@ -229,28 +224,18 @@ class SequencePool(OpDef, op="sequence_pool"):
         rows = lod_expression(k, f"{k.function(owners)}({offsets})", offsets, "owners")
         k.line(f"{share}.take({rows}, axis=0, out={d_X}, mode='clip')")
 
-    def kernel(
-        self,
-        k: KernelBuilder,
-        X: DeviceOperand,
-        X_lod: list[Operand],
-        Out: DeviceOperand | None,
-        Out_lod: list[Operand] | None,
-        MaxIndex: DeviceOperand | None,
-    ) -> None:
-        for outer, level in zip(Out_lod or [], X_lod, strict=False):
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        X_lod = s.host.all("X_lod")
+        for outer, level in zip(s.host.all("Out_lod"), X_lod, strict=False):
             k.write_host(outer, level)
-        pool_kernels.pooled(k, X, X_lod[-1], self.pooltype, self.pad_value, Out, MaxIndex)
+        pool_kernels.pooled(
+            k, s.X, X_lod[-1], self.pooltype, self.pad_value, s.get("Out"), s.get("MaxIndex")
+        )
 
-    def kernel_grad(
-        self,
-        k: KernelBuilder,
-        X_lod: list[Operand],
-        MaxIndex: DeviceOperand | None,
-        d_Out: DeviceOperand,
-        d_X: DeviceOperand,
-    ) -> None:
-        pool_kernels.pooled_grad(k, X_lod[-1], self.pooltype, MaxIndex, d_Out, d_X)
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        pool_kernels.pooled_grad(
+            k, s.host.all("X_lod")[-1], self.pooltype, s.get("MaxIndex"), s.d_Out, s.d_X
+        )
 
 
 class SequenceSoftmax(OpDef, op="sequence_softmax"):
@@ -264,8 +249,9 @@ class SequenceSoftmax(OpDef, op="sequence_softmax"):
     Out = writes()
     data_format = attr("AnyLayout")
 
-    def infer(self, X: TensorType, X_lod: list[TensorType]) -> TensorType:
-        require_one_level("sequence_softmax", "X", X_lod)
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        X = s.X
+        require_one_level("sequence_softmax", "X", s.all("X_lod"))
         if X.rank != 1:
             require_column("sequence_softmax", X)
         return X
@@ -279,17 +265,8 @@ class SequenceSoftmax(OpDef, op="sequence_softmax"):
         shares = segment_sums(Out * d_Out, X_lod[0])
         return {"X": Out * (d_Out - shares.take(owners(X_lod[0]), axis=0))}
 
-    def kernel(
-        self, k: KernelBuilder, X: DeviceOperand, X_lod: list[Operand], Out: DeviceOperand
-    ) -> None:
-        softmax_rows(k, X, X_lod[0], Out)
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        softmax_rows(k, s.X, s.host.all("X_lod")[0], s.Out)
 
-    def kernel_grad(
-        self,
-        k: KernelBuilder,
-        X_lod: list[Operand],
-        Out: DeviceOperand,
-        d_Out: DeviceOperand,
-        d_X: DeviceOperand,
-    ) -> None:
-        softmax_rows_grad(k, Out, d_Out, X_lod[0], d_X)
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        softmax_rows_grad(k, s.Out, s.d_Out, s.host.all("X_lod")[0], s.d_X)

@@ -6,8 +6,8 @@ import numpy as np
 
 from compiler.errors import BadAttribute
 from compiler.ir.dims import Size
-from compiler.ir.opdef import OpDef, attr, reads, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
+from compiler.ir.opdef import OpDef, Slots, attr, reads, writes
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, KernelSlots, Number
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.sequence import gru_kernels, recurrent_kernels
 from compiler.ops.sequence.gru import (
@@ -48,7 +48,8 @@ class LstmUnit(OpDef, op="lstm_unit"):
     H = writes()
     forget_bias = attr(0.0)
 
-    def infer(self, X: TensorType, C_prev: TensorType) -> dict[str, TensorType]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        X, C_prev = s.X, s.C_prev
         require_same_dtype("lstm_unit", X=X, C_prev=C_prev)
         require_shape("lstm_unit", "C_prev", C_prev, X.shape[0], C_prev.shape[-1])
         require_shape("lstm_unit", "X", X, X.shape[0], C_prev.shape[1] * 4)
@@ -71,44 +72,29 @@ class LstmUnit(OpDef, op="lstm_unit"):
         d_candidate[:] = d_cell * inlet * slope(candidate, "tanh")
         return {"X": d_X, "C_prev": d_cell * forget}
 
-    def kernel(
-        self,
-        k: KernelBuilder,
-        X: DeviceOperand,
-        C_prev: DeviceOperand,
-        C: DeviceOperand | None,
-        H: DeviceOperand | None,
-    ) -> None:
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        C_prev = s.C_prev
         i, j = k.grid(*C_prev.shape)
-        inlet, forget, outlet, candidate = self.gates(k, X, C_prev.shape[1], i, j)
+        inlet, forget, outlet, candidate = self.gates(k, s.X, C_prev.shape[1], i, j)
         cell = forget * C_prev[i, j] + inlet * candidate
-        for out, value in ((C, cell), (H, outlet * k.tanh(cell))):
+        for out, value in ((s.get("C"), cell), (s.get("H"), outlet * k.tanh(cell))):
             if out is not None:
                 k.store(out, (i, j), value)
 
-    def kernel_grad(
-        self,
-        k: KernelBuilder,
-        X: DeviceOperand,
-        C_prev: DeviceOperand,
-        C: DeviceOperand,
-        d_C: DeviceOperand,
-        d_H: DeviceOperand,
-        d_X: DeviceOperand | None,
-        d_C_prev: DeviceOperand | None,
-    ) -> None:
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        C_prev = s.C_prev
         i, j = k.grid(*C_prev.shape)
         width = C_prev.shape[1]
-        inlet, forget, outlet, candidate = gates = self.gates(k, X, width, i, j)
-        active, above = k.tanh(C[i, j]), d_H[i, j]
-        d_cell = d_C[i, j] + above * outlet * (1.0 - active * active)
+        inlet, forget, outlet, candidate = gates = self.gates(k, s.X, width, i, j)
+        active, above = k.tanh(s.C[i, j]), s.d_H[i, j]
+        d_cell = s.d_C[i, j] + above * outlet * (1.0 - active * active)
         d_gates = d_cell * candidate, d_cell * C_prev[i, j], above * active, d_cell * inlet
         kinds = ("logistic", "logistic", "logistic", "tanh")
         for part, (value, gate, kind) in enumerate(zip(d_gates, gates, kinds, strict=True)):
-            if d_X is not None:
+            if (d_X := s.get("d_X")) is not None:
                 column = j + k.size(width * part)
                 k.store(d_X, (i, column), value * recurrent_kernels.slope(k, gate, kind))
-        if d_C_prev is not None:
+        if (d_C_prev := s.get("d_C_prev")) is not None:
             k.store(d_C_prev, (i, j), d_cell * forget)
 
     def gates(
@@ -145,6 +131,8 @@ class GruUnit(OpDef, op="gru_unit"):
     identity 0, sigmoid 1, tanh 2, relu 3. Reference: gru_unit_op.h.
     """
 
+    unread_by_kernels = ("Bias",)
+
     lod_source = ""
 
     Input = reads()
@@ -158,13 +146,8 @@ class GruUnit(OpDef, op="gru_unit"):
     gate_activation = attr(1)
     origin_mode = attr(False)
 
-    def infer(
-        self,
-        Input: TensorType,
-        HiddenPrev: TensorType,
-        Weight: TensorType,
-        Bias: TensorType | None,
-    ) -> dict[str, TensorType]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        Input, HiddenPrev, Weight = s.Input, s.HiddenPrev, s.Weight
         for name in ("activation", "gate_activation"):
             if self.attributes[name] not in range(len(UNIT_ACTIVATIONS)):
                 raise BadAttribute(
@@ -176,7 +159,7 @@ class GruUnit(OpDef, op="gru_unit"):
         require_shape("gru_unit", "Weight", Weight, width, width * 3)
         require_shape("gru_unit", "HiddenPrev", HiddenPrev, Input.shape[0], width)
         require_shape("gru_unit", "Input", Input, Input.shape[0], width * 3)
-        if Bias is not None:
+        if (Bias := s.get("Bias")) is not None:
             require_shape("gru_unit", "Bias", Bias, 1, width * 3)
         return {"Gate": Input, "ResetHiddenPrev": HiddenPrev, "Hidden": HiddenPrev}
 
@@ -212,49 +195,37 @@ class GruUnit(OpDef, op="gru_unit"):
             gradients if Bias is None else {**gradients, "Bias": d_Input.sum(axis=0, keepdims=True)}
         )
 
-    def kernel(
-        self,
-        k: KernelBuilder,
-        Input: DeviceOperand,
-        HiddenPrev: DeviceOperand,
-        Weight: DeviceOperand,
-        Bias: DeviceOperand | None,
-        Gate: DeviceOperand | None,
-        ResetHiddenPrev: DeviceOperand | None,
-        Hidden: DeviceOperand | None,
-    ) -> None:
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        Input, HiddenPrev = s.Input, s.HiddenPrev
         dtype, block = Input.type.dtype, Block(count=Input.shape[0])
-        gates = Gate or k.scratch(Input.shape, dtype)
-        reset_hidden = ResetHiddenPrev or k.scratch(HiddenPrev.shape, dtype)
-        news = [(Hidden or k.scratch(HiddenPrev.shape, dtype), "row")]
+        gates = s.get("Gate") or k.scratch(Input.shape, dtype)
+        reset_hidden = s.get("ResetHiddenPrev") or k.scratch(HiddenPrev.shape, dtype)
+        news = [(s.get("Hidden") or k.scratch(HiddenPrev.shape, dtype), "row")]
         gru_kernels.step(
-            self.unit(k, Weight), block, Input, Bias, HiddenPrev, gates, reset_hidden, news
+            self.unit(k, s.Weight),
+            block,
+            Input,
+            s.get("Bias"),
+            HiddenPrev,
+            gates,
+            reset_hidden,
+            news,
         )
 
-    def kernel_grad(
-        self,
-        k: KernelBuilder,
-        HiddenPrev: DeviceOperand,
-        Weight: DeviceOperand,
-        Bias: DeviceOperand | None,
-        Gate: DeviceOperand,
-        ResetHiddenPrev: DeviceOperand,
-        d_Hidden: DeviceOperand,
-        d_Input: DeviceOperand | None,
-        d_HiddenPrev: DeviceOperand | None,
-        d_Weight: DeviceOperand | None,
-        d_Bias: DeviceOperand | None,
-    ) -> None:
-        unit, dtype = self.unit(k, Weight), Gate.type.dtype
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        HiddenPrev, Gate = s.HiddenPrev, s.Gate
+        unit, dtype = self.unit(k, s.Weight), Gate.type.dtype
         count = Gate.shape[0]
         d_gates, carry = k.scratch(Gate.shape, dtype), k.scratch(HiddenPrev.shape, dtype)
-        back = gru_kernels.Backward(HiddenPrev, Gate, d_Hidden, d_gates, carry, d_Input)
+        back = gru_kernels.Backward(HiddenPrev, Gate, s.d_Hidden, d_gates, carry, s.get("d_Input"))
         gru_kernels.last_backward_step(unit, Block(count=count), back)
-        if d_HiddenPrev is not None:
+        if (d_HiddenPrev := s.get("d_HiddenPrev")) is not None:
             gru_kernels.initial_gradient(unit, count, d_gates, carry, None, d_HiddenPrev)
-        if d_Weight is not None:
-            gru_kernels.weight_gradient(unit, HiddenPrev, None, ResetHiddenPrev, d_gates, d_Weight)
-        if d_Bias is not None:
+        if (d_Weight := s.get("d_Weight")) is not None:
+            gru_kernels.weight_gradient(
+                unit, HiddenPrev, None, s.ResetHiddenPrev, d_gates, d_Weight
+            )
+        if (d_Bias := s.get("d_Bias")) is not None:
             gru_kernels.bias_gradient(k, d_gates, d_Bias)
 
     def unit(self, k: KernelBuilder, Weight: DeviceOperand) -> gru_kernels.Unit:

@@ -6,8 +6,8 @@ import numpy as np
 
 from compiler.errors import ShapeError
 from compiler.ir.dims import Size, product
-from compiler.ir.opdef import OpDef, reads, reads_lod, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand
+from compiler.ir.opdef import OpDef, Slots, reads, reads_lod, writes
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, KernelSlots, Operand
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.sequence.offsets import even_offsets, require_one_level, window_values
 from compiler.ops.sequence.sequence_kernels import rows_bounds
@@ -31,9 +31,9 @@ class RowConv(OpDef, op="row_conv"):
     Filter = reads()
     Out = writes()
 
-    def infer(
-        self, X: TensorType, X_lod: list[TensorType] | None, Filter: TensorType
-    ) -> TensorType:
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        X, Filter = s.X, s.Filter
+        X_lod = s.all("X_lod")
         if X_lod:
             require_one_level("row_conv", "X", X_lod)
         rank = 2 if X_lod else 3
@@ -59,40 +59,29 @@ class RowConv(OpDef, op="row_conv"):
         d_X = np.einsum("tks,ks->ts", above, Filter[::-1]).reshape(X.shape)
         return {"X": d_X, "Filter": np.einsum("tks,ts->ks", seen, d_rows)}
 
-    def kernel(
-        self,
-        k: KernelBuilder,
-        X: DeviceOperand,
-        X_lod: list[Operand] | None,
-        Filter: DeviceOperand,
-        Out: DeviceOperand,
-    ) -> None:
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        X, Filter = s.X, s.Filter
         table = self.table(X.shape)
         k.expect_size("columns", table[1], Filter.shape[1])
-        rows_in = self.device_bounds(k, X.shape, X_lod)
+        rows_in = self.device_bounds(k, X.shape, s.host.all("X_lod"))
         i, j = k.grid(*table)
         step = k.loop(Filter.shape[0])
         seen = X.reshaped(table).at(i + step, j, where=i + step < rows_in[1, i], other=0)
-        k.store(Out.reshaped(table), (i, j), k.sum(seen * Filter[step, j], step))
+        k.store(s.Out.reshaped(table), (i, j), k.sum(seen * Filter[step, j], step))
 
-    def kernel_grad(
-        self,
-        k: KernelBuilder,
-        X: DeviceOperand,
-        X_lod: list[Operand] | None,
-        Filter: DeviceOperand,
-        d_Out: DeviceOperand,
-        d_X: DeviceOperand | None,
-        d_Filter: DeviceOperand | None,
-    ) -> None:
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        X, Filter = s.X, s.Filter
         table = self.table(X.shape)
-        rows_in, above = self.device_bounds(k, X.shape, X_lod), d_Out.reshaped(table)
-        if d_X is not None:
+        rows_in, above = (
+            self.device_bounds(k, X.shape, s.host.all("X_lod")),
+            s.d_Out.reshaped(table),
+        )
+        if (d_X := s.get("d_X")) is not None:
             i, j = k.grid(*table)
             step = k.loop(Filter.shape[0])
             upstream = above.at(i - step, j, where=i - step >= rows_in[0, i], other=0)
             k.store(d_X.reshaped(table), (i, j), k.sum(upstream * Filter[step, j], step))
-        if d_Filter is not None:
+        if (d_Filter := s.get("d_Filter")) is not None:
             step, j = k.grid(*Filter.shape)
             i = k.loop(table[0])
             seen = X.reshaped(table).at(i + step, j, where=i + step < rows_in[1, i], other=0)
@@ -102,9 +91,7 @@ class RowConv(OpDef, op="row_conv"):
         """The number of rows, and of elements per row."""
         return product(X[:-1]), X[-1]
 
-    def device_bounds(
-        self, k: KernelBuilder, X: Shape, X_lod: list[Operand] | None
-    ) -> DeviceOperand:
+    def device_bounds(self, k: KernelBuilder, X: Shape, X_lod: list[Operand]) -> DeviceOperand:
         """For each row the begin and end of its sequence, on the device: int64 [2, rows]."""
         rows = self.table(X)[0]
         level = X_lod[-1] if X_lod else k.on_host(even_offsets, X[0], X[1])

@@ -8,8 +8,8 @@ import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import UNKNOWN, Size
-from compiler.ir.opdef import OpDef, reads, reads_lod, required, writes, writes_lod
-from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand
+from compiler.ir.opdef import OpDef, Slots, reads, reads_lod, required, writes, writes_lod
+from compiler.ir.opdef.kernel_builder import KernelBuilder, KernelSlots
 from compiler.ir.program import OpDesc
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.sequence.offsets import (
@@ -55,7 +55,8 @@ class JoinOffsets(OpDef, op="join_offsets"):
     X = reads(many=True, no_grad=True)
     Out = writes()
 
-    def infer(self, X: list[TensorType]) -> TensorType:
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        X = s.all("X")
         count = sum((tensor_type.shape[0] - 1 for tensor_type in X[1:]), start=X[0].shape[0])
         return X[0].with_shape((count,))
 
@@ -78,7 +79,8 @@ class SequenceConcat(OpDef, op="sequence_concat"):
     Out = writes()
     Out_lod = writes_lod("Out")
 
-    def infer(self, X: list[TensorType], X_lod: list[TensorType]) -> dict[str, object]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, object]:
+        X, X_lod = s.all("X"), s.all("X_lod")
         require_same_dtype("sequence_concat", **{f"X[{i}]": type for i, type in enumerate(X)})
         first = X[0]
         for index, (type, lod) in enumerate(zip(X, X_lod, strict=True)):
@@ -104,27 +106,21 @@ class SequenceConcat(OpDef, op="sequence_concat"):
         d_all[interleaved_rows(X_lod)] = d_Out
         return {"X": np.split(d_all, np.cumsum([offsets[-1] for offsets in X_lod])[:-1])}
 
-    def kernel(
-        self,
-        k: KernelBuilder,
-        X: list[DeviceOperand],
-        X_lod: list[Operand],
-        Out: DeviceOperand,
-        Out_lod: list[Operand] | None,
-    ) -> None:
-        for index, part in enumerate(X):
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        X_lod = s.host.all("X_lod")
+        for index, part in enumerate(s.all("X")):
             move_rows(
-                k, part, k.to_device(k.on_host(joined_places, X_lod, index), part.shape[:1]), Out
+                k, part, k.to_device(k.on_host(joined_places, X_lod, index), part.shape[:1]), s.Out
             )
-        for level in Out_lod or []:
+        for level in s.host.all("Out_lod"):
             k.write_host(level, k.on_host(joined_offsets, X_lod))
 
-    def kernel_grad(
-        self, k: KernelBuilder, X_lod: list[Operand], d_Out: DeviceOperand, d_X: list[DeviceOperand]
-    ) -> None:
-        for index, part in enumerate(d_X):
-            places = k.to_device(k.on_host(joined_places, X_lod, index), part.shape[:1])
-            gather_slices(k, d_Out, places, part, 0)
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        for index, part in enumerate(s.all("d_X")):
+            places = k.to_device(
+                k.on_host(joined_places, s.host.all("X_lod"), index), part.shape[:1]
+            )
+            gather_slices(k, s.d_Out, places, part, 0)
 
 
 class SequenceReverse(OpDef, op="sequence_reverse"):
@@ -134,19 +130,17 @@ class SequenceReverse(OpDef, op="sequence_reverse"):
     X_lod = reads_lod("X")
     Y = writes()
 
-    def infer(self, X: TensorType, X_lod: list[TensorType]) -> TensorType:
-        require_one_level("sequence_reverse", "X", X_lod)
-        require_rank("sequence_reverse", "X", X, 2)
-        return X
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        require_one_level("sequence_reverse", "X", s.all("X_lod"))
+        require_rank("sequence_reverse", "X", s.X, 2)
+        return s.X
 
     def numpy(self, X: Array, X_lod: list[Array]) -> Array:
         return X.take(reversed_rows(X_lod[0]), axis=0)
 
-    def kernel(
-        self, k: KernelBuilder, X: DeviceOperand, X_lod: list[Operand], Y: DeviceOperand
-    ) -> None:
-        rows = k.to_device(k.on_host(reversed_rows, X_lod[0]), X.shape[:1])
-        gather_slices(k, X, rows, Y, 0)
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        rows = k.to_device(k.on_host(reversed_rows, s.host.all("X_lod")[0]), s.X.shape[:1])
+        gather_slices(k, s.X, rows, s.Y, 0)
 
     def grad_ops(self, op: OpDesc, grad: Callable[[str], str]) -> list[OpDesc]:
         d_Y, d_X = grad(op.outputs["Y"][0]), grad(op.inputs["X"][0])
@@ -184,18 +178,17 @@ class SequenceSlice(OpDef, op="sequence_slice"):
     Out = writes()
     Out_lod = writes_lod("Out")
 
-    def infer(
-        self, X: TensorType, X_lod: list[TensorType], Offset: TensorType, Length: TensorType
-    ) -> dict[str, object]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, object]:
+        X_lod = s.all("X_lod")
         require_one_level("sequence_slice", "X", X_lod)
-        for slot, type in (("Offset", Offset), ("Length", Length)):
+        for slot, type in (("Offset", s.Offset), ("Length", s.Length)):
             require_dtype("sequence_slice", slot, type, DType.INT32, DType.INT64)
             if type.rank < 1 or differ(type.shape[0], count_of(X_lod[0])):
                 raise ShapeError(
                     f"sequence_slice: {slot} is {type}, expected a number for each of the "
                     f"{count_of(X_lod[0])} sequences"
                 )
-        return {"Out": X.with_shape((UNKNOWN, *X.shape[1:])), "Out_lod": [X_lod[0]]}
+        return {"Out": s.X.with_shape((UNKNOWN, *s.X.shape[1:])), "Out_lod": [X_lod[0]]}
 
     def numpy(
         self, X: Array, X_lod: list[Array], Offset: Array, Length: Array
@@ -210,34 +203,21 @@ class SequenceSlice(OpDef, op="sequence_slice"):
         d_X[sliced_rows(X_lod[0], Offset, Length)] = d_Out
         return {"X": d_X}
 
-    def kernel(
-        self,
-        k: KernelBuilder,
-        X: DeviceOperand,
-        X_lod: list[Operand],
-        Offset: Operand,
-        Length: Operand,
-        Out: DeviceOperand,
-        Out_lod: list[Operand] | None,
-    ) -> None:
-        rows = k.on_host(sliced_rows, X_lod[0], Offset, Length)
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        Out = s.Out
+        rows = k.on_host(sliced_rows, s.host.all("X_lod")[0], s.host.Offset, s.host.Length)
         k.set_size(Out.shape[0], rows.length())
-        gather_slices(k, X, k.to_device(rows, Out.shape[:1]), Out, 0)
-        for level in Out_lod or []:
-            k.write_host(level, k.on_host(offsets_after, Length))
+        gather_slices(k, s.X, k.to_device(rows, Out.shape[:1]), Out, 0)
+        for level in s.host.all("Out_lod"):
+            k.write_host(level, k.on_host(offsets_after, s.host.Length))
 
-    def kernel_grad(
-        self,
-        k: KernelBuilder,
-        X_lod: list[Operand],
-        Offset: Operand,
-        Length: Operand,
-        d_Out: DeviceOperand,
-        d_X: DeviceOperand,
-    ) -> None:
-        rows = k.to_device(k.on_host(sliced_rows, X_lod[0], Offset, Length), d_Out.shape[:1])
-        fill(k, d_X, 0.0)
-        move_rows(k, d_Out, rows, d_X)
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        rows = k.to_device(
+            k.on_host(sliced_rows, s.host.all("X_lod")[0], s.host.Offset, s.host.Length),
+            s.d_Out.shape[:1],
+        )
+        fill(k, s.d_X, 0.0)
+        move_rows(k, s.d_Out, rows, s.d_X)
 
 
 def reshaped_offsets(offsets: Array, size: int, new_size: int) -> Array:
@@ -266,7 +246,9 @@ class SequenceReshape(OpDef, op="sequence_reshape"):
     Out_lod = writes_lod("Out")
     new_dim = required(int)
 
-    def infer(self, X: TensorType, X_lod: list[TensorType]) -> dict[str, object]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, object]:
+        X = s.X
+        X_lod = s.all("X_lod")
         require_one_level("sequence_reshape", "X", X_lod)
         if X.rank != 2:
             raise ShapeError(f"sequence_reshape: X is {X}, expected [rows, size]")
@@ -279,25 +261,18 @@ class SequenceReshape(OpDef, op="sequence_reshape"):
         offsets = reshaped_offsets(X_lod[0], X.shape[1], self.new_dim)
         return {"Out": X.reshape(-1, self.new_dim), "Out_lod": [offsets]}
 
-    def infer_grad(self, X: TensorType, d_Out: TensorType) -> dict[str, TensorType]:
-        require_same_count("sequence_reshape_grad", **{"X": X, "Out@GRAD": d_Out})
-        return {"X": X}
+    def infer_grad(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        require_same_count("sequence_reshape_grad", **{"X": s.X, "Out@GRAD": s.d_Out})
+        return {"X": s.X}
 
     def grad(self, X: Shape, d_Out: Array) -> dict[str, Array]:
         return {"X": reshaped(d_Out, X)}
 
-    def kernel(
-        self,
-        k: KernelBuilder,
-        X: DeviceOperand,
-        X_lod: list[Operand],
-        Out: DeviceOperand,
-        Out_lod: list[Operand],
-    ) -> None:
-        offsets = k.on_host(reshaped_offsets, X_lod[0], X.shape[1], self.new_dim)
-        for level in Out_lod:
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        offsets = k.on_host(reshaped_offsets, s.host.all("X_lod")[0], s.X.shape[1], self.new_dim)
+        for level in s.host.all("Out_lod"):
             k.write_host(level, offsets)
-        copy(k, X, Out)
+        copy(k, s.X, s.Out)
 
-    def kernel_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
-        copy(k, d_Out, d_X)
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        copy(k, s.d_Out, s.d_X)

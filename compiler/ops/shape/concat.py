@@ -9,8 +9,13 @@ import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import UNKNOWN, Size
-from compiler.ir.opdef import OpDef, Share, Types, attr, attr_list, reads, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
+from compiler.ir.opdef import OpDef, Share, Slots, Types, attr, attr_list, reads, writes
+from compiler.ir.opdef.kernel_builder import (
+    KernelBuilder,
+    KernelSlots,
+    Operand,
+    SourceBuilder,
+)
 from compiler.ir.opdef.layout_rules import AlongAxis
 from compiler.ir.program import OpDesc
 from compiler.ir.types import Array, Shape, TensorType
@@ -81,8 +86,9 @@ class Concat(AlongAxis, OpDef, op="concat"):
     Out = writes()
     axis = attr(0)
 
-    def infer(self, X: list[TensorType], AxisTensor: TensorType | None) -> TensorType:
-        if AxisTensor is not None:
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        X = s.all("X")
+        if s.get("AxisTensor") is not None:
             require_same_dtype(self.kind, **named_slots(X))
             return X[0].with_shape(unknown_shape(X[0].rank))
         axis = normalize_axis(self.kind, self.axis, X[0].rank)
@@ -126,7 +132,9 @@ class Concat(AlongAxis, OpDef, op="concat"):
             whole, part, [tensor_type.shape[axis] for tensor_type in types["X"]], axis
         )
 
-    def lower(self, k: SourceBuilder, X: list[Operand], Out: Operand) -> None:
+    def lower(self, k: SourceBuilder, s: Slots[Operand]) -> None:
+        Out = s.Out
+        X = s.all("X")
         axis = self.axis % Out.type.rank
         shares = shares_along("Out", "X", [operand.shape[axis] for operand in X], axis)
         copied = [not k.is_view_of(part, Out, share) for part, share in zip(X, shares, strict=True)]
@@ -139,14 +147,9 @@ class Concat(AlongAxis, OpDef, op="concat"):
                 target = k.at_bind(f"{Out}{_slice_text(share, part.shape[axis])}", [Out], "place")
                 k.line(f"np.copyto({target}, {part})")
 
-    def lower_grad(
-        self,
-        k: SourceBuilder,
-        X: list[Operand],
-        AxisTensor: Operand | None,
-        d_Out: Operand,
-        d_X: list[Operand],
-    ) -> None:
+    def lower_grad(self, k: SourceBuilder, s: Slots[Operand]) -> None:
+        d_Out = s.d_Out
+        X, AxisTensor, d_X = s.all("X"), s.get("AxisTensor"), s.all("d_X")
         if AxisTensor is not None:
             shapes = ", ".join(f"({', '.join(map(str, operand.shape))},)" for operand in X)
             arguments = f"{d_Out}, [{shapes}], {AxisTensor}, [{', '.join(map(str, d_X))}]"
@@ -157,17 +160,11 @@ class Concat(AlongAxis, OpDef, op="concat"):
         for part, share in zip(d_X, shares, strict=True):
             copy_part(k, part, d_Out, share)
 
-    def kernel(self, k: KernelBuilder, X: list[DeviceOperand], Out: DeviceOperand) -> None:
-        concat_parts(k, X, Out, self.axis % Out.type.rank)
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        concat_parts(k, s.all("X"), s.Out, self.axis % s.Out.type.rank)
 
-    def kernel_grad(
-        self,
-        k: KernelBuilder,
-        X: list[DeviceOperand],
-        d_Out: DeviceOperand,
-        d_X: list[DeviceOperand],
-    ) -> None:
-        split_parts(k, d_Out, d_X, self.axis % d_Out.type.rank)
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        split_parts(k, s.d_Out, s.all("d_X"), self.axis % s.d_Out.type.rank)
 
 
 def copy_parts(d_Out: Array, shapes: list[Sizes], AxisTensor: Array, parts: list[Array]) -> None:
@@ -205,17 +202,14 @@ class Split(AlongAxis, OpDef, op="split"):
     sections = attr_list(int)
     axis = attr(0)
 
-    def infer(
-        self,
-        X: TensorType,
-        AxisTensor: TensorType | None,
-        SectionsTensorList: list[TensorType] | None,
-    ) -> dict[str, list[TensorType]]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, list[TensorType]]:
+        X = s.X
+        SectionsTensorList = s.all("SectionsTensorList")
         count = self.num or len(self.sections)
         if count < 1 or (self.sections.count(-1) > 1 and not SectionsTensorList):
             raise BadAttribute(f"split: 'num' is {self.num} and 'sections' {self.sections}")
         expect_few_outputs(self.kind, count)
-        if AxisTensor is not None:
+        if s.get("AxisTensor") is not None:
             return {"Out": [X.with_shape(unknown_shape(X.rank))] * count}
         axis = normalize_axis(self.kind, self.axis, X.rank)
         sizes = self.sizes(X, axis, bool(SectionsTensorList))
@@ -251,13 +245,14 @@ class Split(AlongAxis, OpDef, op="split"):
         outputs = {"Out": [grad(op.inputs["X"][0])]}
         return [OpDesc("concat", inputs, outputs, {"axis": self.axis})]
 
-    def lower(self, k: SourceBuilder, X: Operand, Out: list[Operand]) -> None:
+    def lower(self, k: SourceBuilder, s: Slots[Operand]) -> None:
+        X = s.X
         axis = self.axis % X.type.rank
         sizes = self.sizes(X.type, axis, False)
         if not isinstance(X.shape[axis], int):
             total = sum(sizes[1:], start=sizes[0])
             k.line(f"{k.function(check_sections)}({X.shape[axis]}, {total})")
-        for part, share in zip(Out, shares_along("X", "Out", sizes, axis), strict=True):
+        for part, share in zip(s.all("Out"), shares_along("X", "Out", sizes, axis), strict=True):
             copy_part(k, part, X, share)
 
     def supports_strided_rows(self, slot: str, axes: int) -> bool:
@@ -272,8 +267,8 @@ class Split(AlongAxis, OpDef, op="split"):
         sizes = self.sizes(types["X"][0], axis, "SectionsTensorList" in types)
         return shares_along("X", "Out", sizes, axis)
 
-    def kernel(self, k: KernelBuilder, X: DeviceOperand, Out: list[DeviceOperand]) -> None:
-        split_parts(k, X, Out, self.axis % X.type.rank)
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        split_parts(k, s.X, s.all("Out"), self.axis % s.X.type.rank)
 
 
 def check_sections(size: int, total: int) -> None:

@@ -9,10 +9,26 @@ import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import Size
-from compiler.ir.opdef import OpDef, Pointwise, Value, Xp, attr, attr_list, reads, reads_lod, writes
+from compiler.ir.opdef import (
+    OpDef,
+    Pointwise,
+    Slots,
+    Value,
+    Xp,
+    attr,
+    attr_list,
+    reads,
+    reads_lod,
+    writes,
+)
 from compiler.ir.opdef.attribute_bounds import WIDE
 from compiler.ir.opdef.global_reductions import Whole
-from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
+from compiler.ir.opdef.kernel_builder import (
+    KernelBuilder,
+    KernelSlots,
+    Operand,
+    SourceBuilder,
+)
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.math.axes import (
     Sizes,
@@ -75,12 +91,8 @@ class FillConstant(Whole, op="fill_constant"):
     force_cpu = attr(False)
     place_type = attr(-1)
 
-    def infer(
-        self,
-        ValueTensor: TensorType | None,
-        ShapeTensor: TensorType | None,
-        ShapeTensorList: list[TensorType] | None,
-    ) -> TensorType:
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        ValueTensor = s.get("ValueTensor")
         if ValueTensor is not None and ValueTensor.dtype is not DType.of(self.dtype):
             raise ShapeError(
                 f"fill_constant: ValueTensor is {ValueTensor}, expected the type of 'dtype'"
@@ -88,7 +100,9 @@ class FillConstant(Whole, op="fill_constant"):
         if ValueTensor is not None:
             require_scalar(self.kind, ValueTensor=ValueTensor)
         check_number(self.kind, self.str_value, DType.of(self.dtype))
-        shape = shape_from_inputs(self.kind, self.shape, ShapeTensor, ShapeTensorList)
+        shape = shape_from_inputs(
+            self.kind, self.shape, s.get("ShapeTensor"), s.all("ShapeTensorList")
+        )
         return TensorType(DType.of(self.dtype), shape)
 
     def numpy(
@@ -103,16 +117,18 @@ class FillConstant(Whole, op="fill_constant"):
             return np.full(sizes, ValueTensor.reshape(-1)[0], dtype)
         return np.full(sizes, parse_number(self.str_value, self.value, dtype), dtype)
 
-    def lower(self, k: SourceBuilder, ValueTensor: Operand | None, Out: Operand) -> None:
+    def lower(self, k: SourceBuilder, s: Slots[Operand]) -> None:
+        Out = s.Out
+        ValueTensor = s.get("ValueTensor")
         number = parse_number(self.str_value, self.value, element_type(self.dtype))
         if ValueTensor is None:
             k.line(f"{Out}.fill({number_source(number)})")
         else:
             k.line(f"{Out}.fill({ValueTensor.view((1,))}[0])")
 
-    def kernel(
-        self, k: KernelBuilder, ValueTensor: DeviceOperand | None, Out: DeviceOperand
-    ) -> None:
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        Out = s.Out
+        ValueTensor = s.get("ValueTensor")
         if ValueTensor is None:
             fill(k, Out, parse_number(self.str_value, self.value, element_type(self.dtype)))
             return
@@ -128,7 +144,7 @@ class FillConstant(Whole, op="fill_constant"):
 
 
 def shape_from_inputs(
-    op: str, sizes: list[int], listing: TensorType | None, single: list[TensorType] | None
+    op: str, sizes: list[int], listing: TensorType | None, single: list[TensorType]
 ) -> Shape:
     """Return the shape from the attribute, or the known part of a shape given by tensors."""
     if listing is not None:
@@ -188,24 +204,25 @@ class FillAnyLike(OpDef, op="fill_any_like"):
     value = attr(0.0, WIDE)
     dtype = attr(-1)
 
-    def infer(self, X: TensorType) -> TensorType:
-        dtype = X.dtype if self.dtype < 0 else DType.of(self.dtype)
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        dtype = s.X.dtype if self.dtype < 0 else DType.of(self.dtype)
         low, high = limits(dtype)
         if not (low <= self.value <= high or (dtype.is_float and math.isnan(self.value))):
             raise BadAttribute(
                 f"fill_any_like: 'value' {self.value} is not representable as {dtype.text}"
             )
-        return X.with_dtype(dtype)
+        return s.X.with_dtype(dtype)
 
     def numpy(self, X: Array) -> Array:
         dtype = X.dtype if self.dtype < 0 else element_type(self.dtype)
         return np.full(X.shape, self.value, dtype)
 
-    def lower(self, k: SourceBuilder, Out: Operand) -> None:
+    def lower(self, k: SourceBuilder, s: Slots[Operand]) -> None:
+        Out = s.Out
         k.line(f"{Out}.fill({number_source(parse_number('', self.value, Out.type.dtype.numpy))})")
 
-    def kernel(self, k: KernelBuilder, Out: DeviceOperand) -> None:
-        fill(k, Out, parse_number("", self.value, Out.type.dtype.numpy))
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        fill(k, s.Out, parse_number("", self.value, s.Out.type.dtype.numpy))
 
 
 def with_size_of(sizes: list[int], target_axis: int, like: Sizes, axis: int) -> list[int]:
@@ -229,8 +246,8 @@ class BatchSizeLike(OpDef):
     output_dim_idx = attr(0)
     dtype = attr(DType.FP32.code)
 
-    def infer(self, Input: TensorType) -> TensorType:
-        return self.sized(Input.shape[self.source(Input)])
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        return self.sized(s.Input.shape[self.source(s.Input)])
 
     def source(self, Input: TensorType) -> int:
         """Return the source axis of Input; raise BadAttribute if either axis is out of range."""
@@ -261,11 +278,12 @@ class FillConstantBatchSizeLike(BatchSizeLike, op="fill_constant_batch_size_like
     str_value = attr("")
     force_cpu = attr(False)
 
-    def infer(self, Input: TensorType, Input_lod: list[TensorType] | None = None) -> TensorType:
-        source = self.source(Input)
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        Input_lod = s.all("Input_lod")
+        source = self.source(s.Input)
         if Input_lod and source == 0:
             return self.sized(Input_lod[-1].shape[0] - 1)
-        return self.sized(Input.shape[source])
+        return self.sized(s.Input.shape[source])
 
     def numpy(self, Input: Shape, Input_lod: list[Array] | None) -> Array:
         dtype = element_type(self.dtype)
@@ -275,9 +293,10 @@ class FillConstantBatchSizeLike(BatchSizeLike, op="fill_constant_batch_size_like
         sizes = with_size_of(self.shape, self.output_dim_idx, like, self.input_dim_idx)
         return np.full(sizes, parse_number(self.str_value, self.value, dtype), dtype)
 
-    def lower(self, k: SourceBuilder, Out: Operand) -> None:
+    def lower(self, k: SourceBuilder, s: Slots[Operand]) -> None:
+        Out = s.Out
         number = parse_number(self.str_value, self.value, Out.type.dtype.numpy)
         k.line(f"{Out}.fill({number_source(number)})")
 
-    def kernel(self, k: KernelBuilder, Out: DeviceOperand) -> None:
-        fill(k, Out, parse_number(self.str_value, self.value, Out.type.dtype.numpy))
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        fill(k, s.Out, parse_number(self.str_value, self.value, s.Out.type.dtype.numpy))

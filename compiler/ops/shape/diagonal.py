@@ -9,9 +9,9 @@ import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import UNKNOWN, Size
-from compiler.ir.opdef import OpDef, attr, reads, required, writes
+from compiler.ir.opdef import OpDef, Slots, attr, reads, required, writes
 from compiler.ir.opdef.attribute_bounds import WIDE
-from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
+from compiler.ir.opdef.kernel_builder import KernelBuilder, KernelSlots
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.math.axes import element_type, normalize_axis
 
@@ -27,7 +27,7 @@ class Eye(OpDef, op="eye"):
     num_columns = attr(-1, WIDE)
     dtype = attr(DType.FP32.code)
 
-    def infer(self) -> TensorType:
+    def infer(self, s: Slots[TensorType]) -> TensorType:
         columns = self.num_rows if self.num_columns == -1 else self.num_columns
         if self.num_rows < 0 or columns < 0:
             raise BadAttribute(
@@ -39,9 +39,9 @@ class Eye(OpDef, op="eye"):
         columns = self.num_rows if self.num_columns == -1 else self.num_columns
         return np.eye(self.num_rows, columns, dtype=element_type(self.dtype))
 
-    def kernel(self, k: KernelBuilder, Out: DeviceOperand) -> None:
-        i, j = k.grid(*Out.shape)
-        k.store(Out, (i, j), k.where(k.equal(i, j), 1, 0))
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        i, j = k.grid(*s.Out.shape)
+        k.store(s.Out, (i, j), k.where(k.equal(i, j), 1, 0))
 
 
 class Diag(OpDef, op="diag"):
@@ -52,7 +52,8 @@ class Diag(OpDef, op="diag"):
     Diagonal = reads(no_grad=True)
     Out = writes()
 
-    def infer(self, Diagonal: TensorType) -> TensorType:
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        Diagonal = s.Diagonal
         if Diagonal.rank != 1:
             raise ShapeError(f"diag: Diagonal is {Diagonal}, expected a vector")
         return Diagonal.with_shape(Diagonal.shape * 2)
@@ -60,9 +61,9 @@ class Diag(OpDef, op="diag"):
     def numpy(self, Diagonal: Array) -> Array:
         return np.diag(Diagonal)
 
-    def kernel(self, k: KernelBuilder, Diagonal: DeviceOperand, Out: DeviceOperand) -> None:
-        i, j = k.grid(*Out.shape)
-        k.store(Out, (i, j), Diagonal.at(i, where=k.equal(i, j), other=0))
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        i, j = k.grid(*s.Out.shape)
+        k.store(s.Out, (i, j), s.Diagonal.at(i, where=k.equal(i, j), other=0))
 
 
 class DiagV2(OpDef, op="diag_v2"):
@@ -78,7 +79,8 @@ class DiagV2(OpDef, op="diag_v2"):
     offset = attr(0)
     padding_value = attr(0.0)
 
-    def infer(self, X: TensorType) -> TensorType:
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        X = s.X
         if X.rank == 1:
             size = X.shape[0] + abs(self.offset)
             return X.with_shape((size, size))
@@ -97,7 +99,8 @@ class DiagV2(OpDef, op="diag_v2"):
             Out = np.where(on_diagonal, Out, X.dtype.type(self.padding_value))
         return Out
 
-    def kernel(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        X, Out = s.X, s.Out
         down, right = max(-self.offset, 0), max(self.offset, 0)
         if X.type.rank == 2:
             (n,) = k.grid(*Out.shape)
@@ -122,7 +125,8 @@ class DiagEmbed(OpDef, op="diag_embed"):
     dim1 = attr(-2)
     dim2 = attr(-1)
 
-    def infer(self, Input: TensorType) -> TensorType:
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        Input = s.Input
         rank = Input.rank + 1
         rows, columns = (normalize_axis(self.kind, a, rank, "dim") for a in (self.dim1, self.dim2))
         if rows == columns:
@@ -143,7 +147,8 @@ class DiagEmbed(OpDef, op="diag_embed"):
         whole[..., rows, rows + self.offset] = Input
         return np.moveaxis(whole, (-2, -1), (self.dim1, self.dim2))
 
-    def kernel(self, k: KernelBuilder, Input: DeviceOperand, Out: DeviceOperand) -> None:
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        Out = s.Out
         rank = Out.type.rank
         rows, columns = self.dim1 % rank, self.dim2 % rank
         down, right = max(-self.offset, 0), max(self.offset, 0)
@@ -151,7 +156,7 @@ class DiagEmbed(OpDef, op="diag_embed"):
         i, j = indices[rows], indices[columns]
         on_diagonal = k.equal(i + right, j + down) & (i >= down) & (j >= right)
         others = [index for axis, index in enumerate(indices) if axis not in (rows, columns)]
-        k.store(Out, indices, Input.at(*others, i - down, where=on_diagonal, other=0))
+        k.store(Out, indices, s.Input.at(*others, i - down, where=on_diagonal, other=0))
 
 
 def triangle(X: Array, diagonal: int, lower: Any) -> Array:
@@ -172,7 +177,8 @@ class TrilTriu(OpDef, op="tril_triu"):
     diagonal = attr(0)
     lower = required(bool)
 
-    def infer(self, X: TensorType) -> TensorType:
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        X = s.X
         if X.rank < 2:
             raise ShapeError(f"tril_triu: X is {X}, expected matrices")
         return X
@@ -183,11 +189,11 @@ class TrilTriu(OpDef, op="tril_triu"):
     def grad(self, d_Out: Array) -> dict[str, Array]:
         return {"X": triangle(d_Out, self.diagonal, self.lower)}
 
-    def kernel(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
-        indices = k.grid(*X.shape)
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        indices = k.grid(*s.X.shape)
         row, column = indices[-2] + self.diagonal, indices[-1]
         in_triangle = column <= row if self.lower else column >= row
-        k.store(Out, indices, k.where(in_triangle, X[indices], 0))
+        k.store(s.Out, indices, k.where(in_triangle, s.X[indices], 0))
 
-    def kernel_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
-        self.kernel(k, d_Out, d_X)
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        self.kernel(k, KernelSlots.of(self.kind, X=s.d_Out, Out=s.d_X))

@@ -12,7 +12,18 @@ from typing import Any, ClassVar
 import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
-from compiler.ir.opdef import OpDef, Pointwise, RecomputeRule, Value, Xp, attr, call, reads, writes
+from compiler.ir.opdef import (
+    OpDef,
+    Pointwise,
+    RecomputeRule,
+    Slots,
+    Value,
+    Xp,
+    attr,
+    call,
+    reads,
+    writes,
+)
 from compiler.ir.opdef.kernel_builder import Operand, SourceBuilder
 from compiler.ir.opdef.layout_rules import Order, PermutedOp, Types
 from compiler.ir.philox import NUMBERS
@@ -64,7 +75,8 @@ class Dropout(OpDef, op="dropout"):
         inputs = {"Mask": "Mask", "Out@GRAD": "X"}
         return RecomputeRule("dropout_grad", inputs, {"Out": "X@GRAD"}, self.attributes)
 
-    def infer(self, X: TensorType) -> dict[str, TensorType]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        X = s.X
         if not 0.0 <= self.dropout_prob <= 1.0:
             raise BadAttribute(f"dropout: 'dropout_prob' is {self.dropout_prob}, expected 0 to 1")
         if self.dropout_implementation not in ("downgrade_in_infer", "upscale_in_train"):
@@ -102,15 +114,10 @@ class Dropout(OpDef, op="dropout"):
         factor = keep_scale(self.dropout_prob, self.dropout_implementation, self.is_test)
         return {"X": d_Out * Mask if factor == 1.0 else d_Out * Mask * factor}
 
-    def lower(
-        self,
-        k: SourceBuilder,
-        X: Operand,
-        Seed: Operand | None,
-        Out: Operand | None,
-        Mask: Operand | None,
-    ) -> None:
-        result = Out or k.scratch(X.shape, X.type.dtype)
+    def lower(self, k: SourceBuilder, s: Slots[Operand]) -> None:
+        X = s.X
+        Seed, Mask = s.get("Seed"), s.get("Mask")
+        result = s.get("Out") or k.scratch(X.shape, X.type.dtype)
         if self.is_test:
             k.line(f"np.multiply({X}, {self.factor()!r}, out={result})")
             if Mask is not None:

@@ -8,8 +8,8 @@ import numpy as np
 
 from compiler.errors import ShapeError
 from compiler.ir.dims import UNKNOWN, Size
-from compiler.ir.opdef import OpDef, attr_list, reads, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
+from compiler.ir.opdef import OpDef, Slots, attr_list, reads, writes
+from compiler.ir.opdef.kernel_builder import KernelBuilder, KernelSlots
 from compiler.ir.opdef.size_comparison import is_no_multiple, is_not_broadcast
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.math.axes import Sizes, broadcast_array, int_values, static_count, unknown_shape
@@ -22,11 +22,11 @@ class TilingOp(OpDef):
     X = reads()
     Out = writes()
 
-    def kernel(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
-        tiled(k, X, Out)
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        tiled(k, s.X, s.Out)
 
-    def kernel_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
-        tile_gradient(k, d_Out, d_X)
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        tile_gradient(k, s.d_Out, s.d_X)
 
 
 def sum_tiles(d_Out: Array, times: Sequence[int]) -> Array:
@@ -57,13 +57,9 @@ class Expand(TilingOp, op="expand"):
     Out = writes()
     expand_times = attr_list(int)
 
-    def infer(
-        self,
-        X: TensorType,
-        ExpandTimes: TensorType | None,
-        expand_times_tensor: list[TensorType] | None,
-    ) -> TensorType:
-        from_tensor = ExpandTimes is not None or bool(expand_times_tensor)
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        X = s.X
+        from_tensor = s.get("ExpandTimes") is not None or bool(s.all("expand_times_tensor"))
         if from_tensor and len(self.expand_times) != X.rank:
             return X.with_shape(unknown_shape(X.rank))
         if len(self.expand_times) != X.rank or (not from_tensor and min(self.expand_times) < 1):
@@ -102,7 +98,8 @@ class ExpandAs(TilingOp, op="expand_as"):
     target_tensor = reads(shape_only=True, no_grad=True)
     Out = writes()
 
-    def infer(self, X: TensorType, target_tensor: TensorType) -> TensorType:
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        X, target_tensor = s.X, s.target_tensor
         pairs = zip(target_tensor.shape, X.shape, strict=False)
         if X.rank != target_tensor.rank or any(is_no_multiple(*pair) for pair in pairs):
             raise ShapeError(f"expand_as: X {X} does not divide target_tensor {target_tensor}")
@@ -146,13 +143,10 @@ class Tile(TilingOp, op="tile"):
     Out = writes()
     repeat_times = attr_list(int)
 
-    def infer(
-        self,
-        X: TensorType,
-        RepeatTimes: TensorType | None,
-        repeat_times_tensor: list[TensorType] | None,
-    ) -> TensorType:
-        if RepeatTimes is not None:
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        X = s.X
+        repeat_times_tensor = s.all("repeat_times_tensor")
+        if (RepeatTimes := s.get("RepeatTimes")) is not None:
             count = static_count(self.kind, "RepeatTimes", RepeatTimes)
             return X.with_shape(unknown_shape(max(X.rank, count)))
         if repeat_times_tensor:
@@ -198,12 +192,12 @@ class ExpandInputs(TilingOp):
 class ExpandV2(ExpandInputs, op="expand_v2"):
     """Out = X broadcast to a shape, in which -1 keeps a size. Paddle 2 op."""
 
-    def infer(
-        self, X: TensorType, Shape: TensorType | None, expand_shapes_tensor: list[TensorType] | None
-    ) -> TensorType:
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        X = s.X
+        Shape = s.get("Shape")
         if Shape is not None and not self.shape:
             return X.with_shape(unknown_shape(static_count(self.kind, "Shape", Shape)))
-        from_tensor = Shape is not None or bool(expand_shapes_tensor)
+        from_tensor = Shape is not None or bool(s.all("expand_shapes_tensor"))
         if len(self.shape) < X.rank:
             raise ShapeError(f"expand_v2: X is {X}, but 'shape' {self.shape} has fewer axes")
         leading = len(self.shape) - X.rank
@@ -226,9 +220,9 @@ class ExpandV2(ExpandInputs, op="expand_v2"):
         wanted = int_values(Shape, expand_shapes_tensor, self.shape)
         return np.broadcast_to(X, target_sizes(X.shape, wanted))
 
-    def infer_grad(self, X: TensorType, d_Out: TensorType) -> dict[str, TensorType]:
-        require_broadcast(self.kind, X, d_Out)
-        return {"X": X}
+    def infer_grad(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        require_broadcast(self.kind, s.X, s.d_Out)
+        return {"X": s.X}
 
     def grad(self, X: Shape, d_Out: Array) -> dict[str, Array]:
         return {"X": sum_broadcast(d_Out, X)}
@@ -243,10 +237,9 @@ class ExpandAsV2(TilingOp, op="expand_as_v2"):
     Out = writes()
     target_shape = attr_list(int)
 
-    def infer(
-        self, X: TensorType, Y: TensorType | None, target_tensor: TensorType | None
-    ) -> TensorType:
-        like = Y or target_tensor
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        X = s.X
+        like = s.get("Y") or s.get("target_tensor")
         wanted = like.shape if like is not None else tuple(self.target_shape)
         leading = len(wanted) - X.rank
         pairs = zip(X.shape, wanted[max(leading, 0) :], strict=False)
@@ -257,9 +250,9 @@ class ExpandAsV2(TilingOp, op="expand_as_v2"):
     def numpy(self, X: Array, Y: Shape, target_tensor: Shape) -> Array:
         return broadcast_array(X, Y or target_tensor or tuple(self.target_shape))
 
-    def infer_grad(self, X: TensorType, d_Out: TensorType) -> dict[str, TensorType]:
-        require_broadcast(self.kind, X, d_Out)
-        return {"X": X}
+    def infer_grad(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        require_broadcast(self.kind, s.X, s.d_Out)
+        return {"X": s.X}
 
     def grad(self, X: Shape, d_Out: Array) -> dict[str, Array]:
         return {"X": sum_broadcast(d_Out, X)}

@@ -6,7 +6,7 @@ import numpy as np
 
 from compiler.errors import ShapeError
 from compiler.ir.dims import UNKNOWN
-from compiler.ir.opdef import OpDef, attr, reads, reads_lod, required, writes, writes_lod
+from compiler.ir.opdef import OpDef, Slots, attr, reads, reads_lod, required, writes, writes_lod
 from compiler.ir.opdef.attribute_bounds import WIDE
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.sequence.offsets import require_one_level
@@ -91,18 +91,13 @@ class FilterByTag(OpDef, op="filter_by_instag"):
     is_lod = required(bool)
     out_val_if_empty = attr(0, WIDE)
 
-    def infer(
-        self,
-        Ins: TensorType,
-        Ins_lod: list[TensorType] | None,
-        Ins_tag: TensorType,
-        Ins_tag_lod: list[TensorType],
-        Filter_tag: TensorType,
-    ) -> dict[str, object]:
-        for slot, tags in (("Ins_tag", Ins_tag), ("Filter_tag", Filter_tag)):
+    def infer(self, s: Slots[TensorType]) -> dict[str, object]:
+        Ins = s.Ins
+        Ins_lod = s.all("Ins_lod")
+        for slot, tags in (("Ins_tag", s.Ins_tag), ("Filter_tag", s.Filter_tag)):
             require_dtype(self.kind, slot, tags, DType.INT64)
-        require_one_level(self.kind, "Ins_tag", Ins_tag_lod)
-        if self.is_lod and Ins_lod is not None:
+        require_one_level(self.kind, "Ins_tag", s.all("Ins_tag_lod"))
+        if self.is_lod and Ins_lod:
             require_one_level(self.kind, "Ins", Ins_lod)
         if Ins.rank != 2:
             raise ShapeError(f"{self.kind}: Ins is {Ins}, expected [rows, width]")

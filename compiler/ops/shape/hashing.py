@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
-from compiler.ir.opdef import OpDef, attr, reads, writes
+from compiler.ir.opdef import OpDef, Slots, attr, reads, writes
 from compiler.ir.opdef.attribute_bounds import WIDE
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.type_checks import require_dtype
@@ -84,7 +84,8 @@ class Hash(OpDef, op="hash"):
     num_hash = attr(1)
     mod_by = attr(100000, WIDE)
 
-    def infer(self, X: TensorType) -> TensorType:
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        X = s.X
         require_dtype("hash", "X", X, DType.INT32, DType.INT64)
         if X.rank != 2:
             raise ShapeError(f"hash: X is {X}, expected [rows, width]")

@@ -12,8 +12,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from compiler.errors import ShapeError
-from compiler.ir.opdef import OpDef, attr, reads, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
+from compiler.ir.opdef import OpDef, Slots, attr, reads, writes
+from compiler.ir.opdef.kernel_builder import (
+    KernelBuilder,
+    KernelSlots,
+    Operand,
+    SourceBuilder,
+)
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.math.axes import (
     check_indices,
@@ -65,11 +70,12 @@ class Gather(OpDef, op="gather"):
     overwrite = attr(True)
     axis = attr(0)
 
-    def infer(self, X: TensorType, Index: TensorType, Axis: TensorType | None) -> TensorType:
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        X, Index = s.X, s.Index
         require_index_dtype(self.kind, Index=Index)
         if Index.rank != 1 and (Index.rank != 2 or differ(Index.shape[1], 1)):
             raise ShapeError(f"gather: Index is {Index}, expected [count] or [count, 1]")
-        if Axis is not None:
+        if s.get("Axis") is not None:
             return X.with_shape(unknown_shape(X.rank))
         axis = normalize_axis(self.kind, self.axis, X.rank)
         return X.with_shape((*X.shape[:axis], Index.shape[0], *X.shape[axis + 1 :]))
@@ -88,16 +94,17 @@ class Gather(OpDef, op="gather"):
             np.add.at(d_X, taken, d_Out)
         return {"X": d_X}
 
-    def lower(self, k: SourceBuilder, X: Operand, Index: Operand, Out: Operand) -> None:
+    def lower(self, k: SourceBuilder, s: Slots[Operand]) -> None:
+        X, Index, Out = s.X, s.Index, s.Out
         rows = Index.view((Index.type.numel,))
         axis = self.axis % X.type.rank
         k.line(f"{k.function(check_indices)}({Index}, {X.shape[axis]}, 'gather')")
         k.line(f"np.take({X}, {rows}, axis={axis}, out={Out}, mode='clip')")
 
-    def lower_grad(
-        self, k: SourceBuilder, Index: Operand, Axis: Operand | None, d_Out: Operand, d_X: Operand
-    ) -> None:
-        rows, rank = Index.view((Index.type.numel,)), d_X.type.rank
+    def lower_grad(self, k: SourceBuilder, s: Slots[Operand]) -> None:
+        d_Out, d_X = s.d_Out, s.d_X
+        Axis = s.get("Axis")
+        rows, rank = s.Index.view((s.Index.type.numel,)), d_X.type.rank
         taken = f"({'slice(None), ' * (self.axis % rank)}{rows},)"
         if Axis is not None:
             taken = f"{k.function(axis_index)}({rows}, int({Axis.view((1,))}[0]) % {rank})"
@@ -107,23 +114,21 @@ class Gather(OpDef, op="gather"):
         else:
             k.line(f"np.add.at({d_X}, {taken}, {d_Out})")
 
-    def check_values(self, k: SourceBuilder, X: Operand, Index: Operand) -> None:
-        size = X.shape[self.axis % X.type.rank]
+    def check_values(self, k: SourceBuilder, s: Slots[Operand]) -> None:
+        Index = s.Index
+        size = s.X.shape[self.axis % s.X.type.rank]
         k.line(f"{k.function(check_indices)}({Index}, {size}, {self.kind!r})")
 
-    def kernel(
-        self, k: KernelBuilder, X: DeviceOperand, Index: DeviceOperand, Out: DeviceOperand
-    ) -> None:
-        gather_slices(k, X, Index, Out, self.axis % X.type.rank)
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        gather_slices(k, s.X, s.Index, s.Out, self.axis % s.X.type.rank)
 
-    def kernel_grad(
-        self, k: KernelBuilder, Index: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
-    ) -> None:
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        d_X = s.d_X
         if self.overwrite:
-            scatter_slices(k, d_Out, Index, d_X, self.axis % d_X.type.rank)
+            scatter_slices(k, s.d_Out, s.Index, d_X, self.axis % d_X.type.rank)
         else:
             fill(k, d_X, 0)
-            add_rows(k, d_Out, Index, d_X, self.axis % d_X.type.rank)
+            add_rows(k, s.d_Out, s.Index, d_X, self.axis % d_X.type.rank)
 
 
 class IndexSelect(OpDef, op="index_select"):
@@ -137,7 +142,8 @@ class IndexSelect(OpDef, op="index_select"):
     Out = writes()
     dim = attr(0)
 
-    def infer(self, X: TensorType, Index: TensorType) -> TensorType:
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        X, Index = s.X, s.Index
         require_index_dtype(self.kind, Index=Index)
         if Index.rank != 1 and (Index.rank != 2 or differ(Index.shape[1], 1)):
             raise ShapeError(f"index_select: Index is {Index}, expected [count] or [count, 1]")
@@ -153,20 +159,18 @@ class IndexSelect(OpDef, op="index_select"):
         np.add.at(d_X, axis_index(Index.reshape(-1), self.dim % d_X.ndim), d_Out)
         return {"X": d_X}
 
-    def check_values(self, k: SourceBuilder, X: Operand, Index: Operand) -> None:
-        size = X.shape[self.dim % X.type.rank]
+    def check_values(self, k: SourceBuilder, s: Slots[Operand]) -> None:
+        Index = s.Index
+        size = s.X.shape[self.dim % s.X.type.rank]
         k.line(f"{k.function(check_indices)}({Index}, {size}, {self.kind!r})")
 
-    def kernel(
-        self, k: KernelBuilder, X: DeviceOperand, Index: DeviceOperand, Out: DeviceOperand
-    ) -> None:
-        gather_slices(k, X, Index, Out, self.dim % X.type.rank)
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        gather_slices(k, s.X, s.Index, s.Out, self.dim % s.X.type.rank)
 
-    def kernel_grad(
-        self, k: KernelBuilder, Index: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
-    ) -> None:
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        d_X = s.d_X
         fill(k, d_X, 0)
-        add_rows(k, d_Out, Index, d_X, self.dim % d_X.type.rank)
+        add_rows(k, s.d_Out, s.Index, d_X, self.dim % d_X.type.rank)
 
 
 class IndexSample(OpDef, op="index_sample"):
@@ -179,7 +183,8 @@ class IndexSample(OpDef, op="index_sample"):
     Index = reads(no_grad=True)
     Out = writes(shares_lod=False)
 
-    def infer(self, X: TensorType, Index: TensorType) -> TensorType:
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        X, Index = s.X, s.Index
         require_index_dtype(self.kind, Index=Index)
         if X.rank != 2 or Index.rank != 2 or differ(X.shape[0], Index.shape[0]):
             raise ShapeError(f"index_sample: X {X} and Index {Index} differ in the number of rows")
@@ -194,23 +199,21 @@ class IndexSample(OpDef, op="index_sample"):
         np.add.at(d_X, (np.arange(len(Index))[:, np.newaxis], Index), d_Out)
         return {"X": d_X}
 
-    def check_values(self, k: SourceBuilder, X: Operand, Index: Operand) -> None:
+    def check_values(self, k: SourceBuilder, s: Slots[Operand]) -> None:
+        X, Index = s.X, s.Index
         k.line(f"{k.function(check_indices)}({Index}, {X.shape[1]}, {self.kind!r})")
 
-    def kernel(
-        self, k: KernelBuilder, X: DeviceOperand, Index: DeviceOperand, Out: DeviceOperand
-    ) -> None:
-        i, j = k.grid(*Out.shape)
-        index = Index[i, j]
-        k.store(Out, (i, j), X.at(i, index, where=inside(k, index, X.shape[1]), other=0))
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        i, j = k.grid(*s.Out.shape)
+        index = s.Index[i, j]
+        k.store(s.Out, (i, j), s.X.at(i, index, where=inside(k, index, s.X.shape[1]), other=0))
 
-    def kernel_grad(
-        self, k: KernelBuilder, Index: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
-    ) -> None:
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        d_X = s.d_X
         fill(k, d_X, 0)
-        i, j = k.grid(*d_Out.shape)
-        index = Index[i, j]
-        k.add(d_X, (i, index), d_Out[i, j], inside(k, index, d_X.shape[1]))
+        i, j = k.grid(*s.d_Out.shape)
+        index = s.Index[i, j]
+        k.add(d_X, (i, index), s.d_Out[i, j], inside(k, index, d_X.shape[1]))
 
 
 class Scatter(OpDef, op="scatter"):
@@ -231,13 +234,14 @@ class Scatter(OpDef, op="scatter"):
     Out = writes()
     overwrite = attr(True)
 
-    def infer(self, X: TensorType, Ids: TensorType, Updates: TensorType) -> TensorType:
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        X, Ids = s.X, s.Ids
         require_index_dtype(self.kind, Ids=Ids)
-        require_same_dtype(self.kind, X=X, Updates=Updates)
+        require_same_dtype(self.kind, X=X, Updates=s.Updates)
         if Ids.rank != 1:
             raise ShapeError(f"scatter: Ids is {Ids}, expected [count]")
         require_same_shape(
-            self.kind, Updates=Updates, slices=X.with_shape((Ids.shape[0], *X.shape[1:]))
+            self.kind, Updates=s.Updates, slices=X.with_shape((Ids.shape[0], *X.shape[1:]))
         )
         return X
 
@@ -254,34 +258,22 @@ class Scatter(OpDef, op="scatter"):
     def grad(self, Ids: Array, Updates: Shape, d_Out: Array) -> dict[str, Array]:
         return {"X": d_Out, "Updates": d_Out[Ids]}
 
-    def check_values(self, k: SourceBuilder, X: Operand, Ids: Operand) -> None:
+    def check_values(self, k: SourceBuilder, s: Slots[Operand]) -> None:
+        X, Ids = s.X, s.Ids
         k.line(f"{k.function(check_indices)}({Ids}, {X.shape[0]}, {self.kind!r})")
 
-    def kernel(
-        self,
-        k: KernelBuilder,
-        X: DeviceOperand,
-        Ids: DeviceOperand,
-        Updates: DeviceOperand,
-        Out: DeviceOperand,
-    ) -> None:
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        X, Ids, Out = s.X, s.Ids, s.Out
         if self.overwrite:
-            scatter_slices(k, Updates, Ids, Out, 0, below=X)
+            scatter_slices(k, s.Updates, Ids, Out, 0, below=X)
             return
         last = last_uses(k, Ids, X.shape[0])
         indices = k.grid(*X.shape)
         k.store(Out, indices, k.where(last[indices[0]] >= 0, 0, X[indices]))
-        add_rows(k, Updates, Ids, Out)
+        add_rows(k, s.Updates, Ids, Out)
 
-    def kernel_grad(
-        self,
-        k: KernelBuilder,
-        Ids: DeviceOperand,
-        d_Out: DeviceOperand,
-        d_X: DeviceOperand | None,
-        d_Updates: DeviceOperand | None,
-    ) -> None:
-        if d_X is not None:
-            copy(k, d_Out, d_X)
-        if d_Updates is not None:
-            gather_slices(k, d_Out, Ids, d_Updates, 0)
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        if (d_X := s.get("d_X")) is not None:
+            copy(k, s.d_Out, d_X)
+        if (d_Updates := s.get("d_Updates")) is not None:
+            gather_slices(k, s.d_Out, s.Ids, d_Updates, 0)

@@ -12,8 +12,13 @@ from typing import ClassVar
 import numpy as np
 
 from compiler.errors import ShapeError
-from compiler.ir.opdef import OpDef, Value, reads, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
+from compiler.ir.opdef import OpDef, Slots, Value, reads, writes
+from compiler.ir.opdef.kernel_builder import (
+    KernelBuilder,
+    KernelSlots,
+    Operand,
+    SourceBuilder,
+)
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.math.axes import broadcast_array, check_indices, zeros_shaped
 from compiler.ops.shape.index import require_index_dtype
@@ -55,8 +60,8 @@ class GatherNd(OpDef, op="gather_nd"):
     Index = reads(no_grad=True)
     Out = writes()
 
-    def infer(self, X: TensorType, Index: TensorType) -> TensorType:
-        return X.with_shape(slices_shape(self.kind, X, Index))
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        return s.X.with_shape(slices_shape(self.kind, s.X, s.Index))
 
     def numpy(self, X: Array, Index: Array) -> Array:
         if not Index.shape[-1]:
@@ -70,22 +75,19 @@ class GatherNd(OpDef, op="gather_nd"):
         np.add.at(d_X, tuple(np.moveaxis(Index, -1, 0)), d_Out)
         return {"X": d_X}
 
-    def check_values(self, k: SourceBuilder, X: Operand, Index: Operand) -> None:
-        check_tuples(k, self.kind, X, Index)
+    def check_values(self, k: SourceBuilder, s: Slots[Operand]) -> None:
+        check_tuples(k, self.kind, s.X, s.Index)
 
-    def kernel(
-        self, k: KernelBuilder, X: DeviceOperand, Index: DeviceOperand, Out: DeviceOperand
-    ) -> None:
-        output_index, indices, where = indexed_grid(k, Index, X.shape)
-        value = X.at(*indices, where=where, other=0)
-        k.store(Out, output_index, value)
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        output_index, indices, where = indexed_grid(k, s.Index, s.X.shape)
+        value = s.X.at(*indices, where=where, other=0)
+        k.store(s.Out, output_index, value)
 
-    def kernel_grad(
-        self, k: KernelBuilder, Index: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
-    ) -> None:
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        d_X = s.d_X
         fill(k, d_X, 0)
-        output_index, indices, where = indexed_grid(k, Index, d_X.shape)
-        k.add(d_X, indices, d_Out[output_index], where)
+        output_index, indices, where = indexed_grid(k, s.Index, d_X.shape)
+        k.add(d_X, indices, s.d_Out[output_index], where)
 
 
 class ScatterNdAdd(OpDef, op="scatter_nd_add"):
@@ -101,10 +103,11 @@ class ScatterNdAdd(OpDef, op="scatter_nd_add"):
     Updates = reads()
     Out = writes()
 
-    def infer(self, X: TensorType, Index: TensorType, Updates: TensorType) -> TensorType:
-        require_same_dtype(self.kind, X=X, Updates=Updates)
-        slices = X.with_shape(slices_shape(self.kind, X, Index))
-        require_same_shape(self.kind, Updates=Updates, slices=slices)
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        X = s.X
+        require_same_dtype(self.kind, X=X, Updates=s.Updates)
+        slices = X.with_shape(slices_shape(self.kind, X, s.Index))
+        require_same_shape(self.kind, Updates=s.Updates, slices=slices)
         return X
 
     def numpy(self, X: Array, Index: Array, Updates: Array) -> Array:
@@ -114,42 +117,27 @@ class ScatterNdAdd(OpDef, op="scatter_nd_add"):
         np.add.at(Out, split_index(Index, X.shape, "scatter_nd_add"), Updates)
         return Out
 
-    def infer_grad(
-        self, Index: TensorType, Updates: TensorType, d_Out: TensorType
-    ) -> dict[str, TensorType]:
-        return {"X": d_Out, "Updates": Updates}
+    def infer_grad(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        return {"X": s.d_Out, "Updates": s.Updates}
 
     def grad(self, Index: Array, Updates: Shape, d_Out: Value) -> dict[str, Value]:
         if not Index.shape[-1]:
             return {"X": d_Out, "Updates": broadcast_array(d_Out, Updates)}
         return {"X": d_Out, "Updates": d_Out[tuple(np.moveaxis(Index, -1, 0))]}
 
-    def check_values(self, k: SourceBuilder, X: Operand, Index: Operand) -> None:
-        check_tuples(k, self.kind, X, Index)
+    def check_values(self, k: SourceBuilder, s: Slots[Operand]) -> None:
+        check_tuples(k, self.kind, s.X, s.Index)
 
-    def kernel(
-        self,
-        k: KernelBuilder,
-        X: DeviceOperand,
-        Index: DeviceOperand,
-        Updates: DeviceOperand,
-        Out: DeviceOperand,
-    ) -> None:
-        copy(k, X, Out)
-        output_index, indices, where = indexed_grid(k, Index, X.shape)
-        k.add(Out, indices, Updates[output_index], where)
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        copy(k, s.X, s.Out)
+        output_index, indices, where = indexed_grid(k, s.Index, s.X.shape)
+        k.add(s.Out, indices, s.Updates[output_index], where)
 
-    def kernel_grad(
-        self,
-        k: KernelBuilder,
-        Index: DeviceOperand,
-        d_Out: DeviceOperand,
-        d_X: DeviceOperand | None,
-        d_Updates: DeviceOperand | None,
-    ) -> None:
-        if d_X is not None:
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        d_Out = s.d_Out
+        if (d_X := s.get("d_X")) is not None:
             copy(k, d_Out, d_X)
-        if d_Updates is not None:
-            output_index, indices, where = indexed_grid(k, Index, d_Out.shape)
+        if (d_Updates := s.get("d_Updates")) is not None:
+            output_index, indices, where = indexed_grid(k, s.Index, d_Out.shape)
             value = d_Out.at(*indices, where=where, other=0)
             k.store(d_Updates, output_index, value)

@@ -8,9 +8,14 @@ from typing import Any
 import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
-from compiler.ir.opdef import OpDef, attr, attr_list, writes
+from compiler.ir.opdef import OpDef, Slots, attr, attr_list, writes
 from compiler.ir.opdef.attribute_bounds import WIDE
-from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
+from compiler.ir.opdef.kernel_builder import (
+    KernelBuilder,
+    KernelSlots,
+    Operand,
+    SourceBuilder,
+)
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.math.axes import element_type
 from compiler.ops.shape.creation import number_source, parse_number
@@ -32,7 +37,7 @@ class AssignValue(OpDef, op="assign_value"):
     int32_values = attr_list(int)
     int64_values = attr_list(int, WIDE)
 
-    def infer(self) -> TensorType:
+    def infer(self, s: Slots[TensorType]) -> TensorType:
         dtype = DType.of(self.dtype)
         if dtype not in (DType.BOOL, DType.FP32, DType.INT32, DType.INT64):
             raise BadAttribute(f"{self.kind} has no values of {dtype.text}")
@@ -56,14 +61,15 @@ class AssignValue(OpDef, op="assign_value"):
         values = lists.get(self.dtype, self.fp32_values)
         return np.array(values, element_type(self.dtype)).reshape(self.shape)
 
-    def lower(self, k: SourceBuilder, Out: Operand) -> None:
+    def lower(self, k: SourceBuilder, s: Slots[Operand]) -> None:
+        Out = s.Out
         dtype = repr(Out.type.dtype.numpy.name)
         listed = ", ".join(map(number_source, self.values()))
         values = k.at_bind(f"np.array([{listed}], {dtype})", [], "values")
         k.line(f"np.copyto({Out}, {values}.reshape({tuple(self.shape)}))")
 
-    def kernel(self, k: KernelBuilder, Out: DeviceOperand) -> None:
-        numbers_of(k, Out, self.values())
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        numbers_of(k, s.Out, self.values())
 
     def host_only(self, types: Mapping[str, Any]) -> str:
         return too_many(len(self.values()))
@@ -78,7 +84,7 @@ class Fill(OpDef, op="fill"):
     dtype = attr(DType.FP32.code)
     force_cpu = attr(False)
 
-    def infer(self) -> TensorType:
+    def infer(self, s: Slots[TensorType]) -> TensorType:
         type = TensorType(DType.of(self.dtype), literal_shape(self.kind, self.shape))
         if type.numel != len(self.value):
             raise ShapeError(f"fill: {len(self.value)} values do not fill {type}")
@@ -87,9 +93,9 @@ class Fill(OpDef, op="fill"):
     def numpy(self) -> Array:
         return np.array(self.value).astype(element_type(self.dtype)).reshape(self.shape)
 
-    def kernel(self, k: KernelBuilder, Out: DeviceOperand) -> None:
-        dtype = Out.type.dtype.numpy
-        numbers_of(k, Out, [parse_number("", text, dtype) for text in self.value])
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        dtype = s.Out.type.dtype.numpy
+        numbers_of(k, s.Out, [parse_number("", text, dtype) for text in self.value])
 
     def host_only(self, types: Mapping[str, Any]) -> str:
         return too_many(len(self.value))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from compiler.errors import ShapeError
-from compiler.ir.opdef import OpDef, reads, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
+from compiler.ir.opdef import OpDef, Slots, reads, writes
+from compiler.ir.opdef.kernel_builder import KernelBuilder, KernelSlots
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.math.reduce import sum_axes
 from compiler.ops.shape.concat import named_slots
@@ -24,7 +24,8 @@ class Meshgrid(OpDef, op="meshgrid"):
     X = reads(many=True)
     Out = writes(many=True)
 
-    def infer(self, X: list[TensorType]) -> dict[str, list[TensorType]]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, list[TensorType]]:
+        X = s.all("X")
         if not 2 <= len(X) <= 6 or any(tensor_type.rank != 1 for tensor_type in X):
             raise ShapeError(f"meshgrid: X is {', '.join(map(str, X))}, expected 2 to 6 vectors")
         require_same_dtype(self.kind, **named_slots(X))
@@ -41,13 +42,12 @@ class Meshgrid(OpDef, op="meshgrid"):
             ]
         }
 
-    def kernel(self, k: KernelBuilder, X: list[DeviceOperand], Out: list[DeviceOperand]) -> None:
-        for axis, (vector, out) in enumerate(zip(X, Out, strict=True)):
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        for axis, (vector, out) in enumerate(zip(s.all("X"), s.all("Out"), strict=True)):
             indices = k.grid(*out.shape)
             k.store(out, indices, vector[indices[axis]])
 
-    def kernel_grad(
-        self, k: KernelBuilder, d_Out: list[DeviceOperand], d_X: list[DeviceOperand]
-    ) -> None:
-        for axis, (upstream, vector) in enumerate(zip(d_Out, d_X, strict=True)):
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        d_Out = s.all("d_Out")
+        for axis, (upstream, vector) in enumerate(zip(d_Out, s.all("d_X"), strict=True)):
             sum_axes(k, upstream, tuple(a for a in range(len(d_Out)) if a != axis), vector)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from compiler.errors import ShapeError
-from compiler.ir.opdef import OpDef, reads, writes
+from compiler.ir.opdef import OpDef, Slots, reads, writes
 from compiler.ir.opdef.kernel_builder import (
-    DeviceOperand,
     KernelBuilder,
+    KernelSlots,
     Operand,
     SourceBuilder,
 )
@@ -38,7 +38,9 @@ class Multiplex(OpDef, op="multiplex"):
     Ids = reads(no_grad=True)
     Out = writes()
 
-    def infer(self, X: list[TensorType], Ids: TensorType) -> TensorType:
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        Ids = s.Ids
+        X = s.all("X")
         if len(X) < 2 or X[0].rank < 2:
             raise ShapeError(
                 f"multiplex: X has {len(X)} tensors of type {X[0]}, expected two or more matrices"
@@ -56,22 +58,21 @@ class Multiplex(OpDef, op="multiplex"):
         chosen = Ids.reshape((-1,) + (1,) * (d_Out.ndim - 1))
         return {"X": [np.where(chosen == index, d_Out, 0) for index in range(len(X))]}
 
-    def check_values(self, k: SourceBuilder, X: list[Operand], Ids: Operand) -> None:
+    def check_values(self, k: SourceBuilder, s: Slots[Operand]) -> None:
+        Ids = s.Ids
+        X = s.all("X")
         k.line(f"{k.function(expect_choices)}({Ids}, {len(X)})")
 
-    def kernel(
-        self, k: KernelBuilder, X: list[DeviceOperand], Ids: DeviceOperand, Out: DeviceOperand
-    ) -> None:
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        Out = s.Out
         fill(k, Out, 0)
-        for number, part in enumerate(X):
+        for number, part in enumerate(s.all("X")):
             indices = k.grid(*Out.shape)
-            chosen = k.equal(Ids[indices[0], 0], number)
+            chosen = k.equal(s.Ids[indices[0], 0], number)
             k.store(Out, indices, part.at(*indices, where=chosen, other=0), chosen)
 
-    def kernel_grad(
-        self, k: KernelBuilder, Ids: DeviceOperand, d_Out: DeviceOperand, d_X: list[DeviceOperand]
-    ) -> None:
-        for number, part in enumerate(d_X):
-            indices = k.grid(*d_Out.shape)
-            chosen = k.equal(Ids[indices[0], 0], number)
-            k.store(part, indices, d_Out.at(*indices, where=chosen, other=0))
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        for number, part in enumerate(s.all("d_X")):
+            indices = k.grid(*s.d_Out.shape)
+            chosen = k.equal(s.Ids[indices[0], 0], number)
+            k.store(part, indices, s.d_Out.at(*indices, where=chosen, other=0))

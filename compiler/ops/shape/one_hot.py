@@ -8,10 +8,10 @@ import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import UNKNOWN
-from compiler.ir.opdef import OpDef, attr, reads, required, writes
+from compiler.ir.opdef import OpDef, Slots, attr, reads, required, writes
 from compiler.ir.opdef.kernel_builder import (
-    DeviceOperand,
     KernelBuilder,
+    KernelSlots,
     Operand,
     SourceBuilder,
 )
@@ -37,12 +37,13 @@ class OneHot(OpDef, op="one_hot"):
     dtype = attr(DType.FP32.code)
     allow_out_of_range = attr(False)
 
-    def infer(self, X: TensorType, depth_tensor: TensorType | None) -> TensorType:
-        require_dtype(self.kind, "X", X, DType.INT32, DType.INT64)
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        depth_tensor = s.get("depth_tensor")
+        require_dtype(self.kind, "X", s.X, DType.INT32, DType.INT64)
         if depth_tensor is None and self.depth < 1:
             raise BadAttribute(f"{self.kind}: 'depth' is {self.depth}, expected 1 or more")
         depth: Any = UNKNOWN if depth_tensor is not None else self.depth
-        return TensorType(DType.of(self.dtype), (*self.rows(X), depth))
+        return TensorType(DType.of(self.dtype), (*self.rows(s.X), depth))
 
     def rows(self, X: TensorType) -> Shape:
         """Return the axes of Out before the new one."""
@@ -54,13 +55,15 @@ class OneHot(OpDef, op="one_hot"):
         depth = self.depth if depth_tensor is None else int(depth_tensor.reshape(-1)[0])
         return one_hot_rows(X[..., 0], depth, self.allow_out_of_range, self.dtype)
 
-    def check_values(self, k: SourceBuilder, X: Operand, Out: Operand) -> None:
+    def check_values(self, k: SourceBuilder, s: Slots[Operand]) -> None:
+        X, Out = s.X, s.Out
         if not self.allow_out_of_range:
             k.line(f"{k.function(expect_below)}({X}, {Out.shape[-1]})")
 
-    def kernel(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        Out = s.Out
         indices = k.grid(*Out.shape)
-        hot = X.reshaped(Out.shape[:-1])[indices[:-1]]
+        hot = s.X.reshaped(Out.shape[:-1])[indices[:-1]]
         k.store(Out, indices, k.where(k.equal(hot, indices[-1]), 1, 0))
 
 
@@ -113,7 +116,8 @@ class ShardIndex(OpDef, op="shard_index"):
     shard_id = required(int)
     ignore_value = attr(-1)
 
-    def infer(self, X: TensorType) -> TensorType:
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        X = s.X
         if not (self.nshards > 0 and 0 <= self.shard_id < self.nshards and self.index_num > 0):
             raise BadAttribute(
                 f"shard_index: 'shard_id' is {self.shard_id} of {self.nshards} shards of "
@@ -129,13 +133,15 @@ class ShardIndex(OpDef, op="shard_index"):
         size = -(-self.index_num // self.nshards)
         return np.where(X // size == self.shard_id, X % size, self.ignore_value).astype(X.dtype)
 
-    def check_values(self, k: SourceBuilder, X: Operand) -> None:
+    def check_values(self, k: SourceBuilder, s: Slots[Operand]) -> None:
+        X = s.X
         k.line(f"{k.function(expect_sharded)}({X}, {self.index_num})")
 
-    def kernel(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        X = s.X
         size = -(-self.index_num // self.nshards)
         indices = k.grid(*X.shape)
         in_range = inside(k, X[indices], self.index_num)
         index = k.maximum(X[indices], 0)
         mine = in_range & k.equal(k.div(index, size), self.shard_id)
-        k.store(Out, indices, k.where(mine, k.mod(index, size), self.ignore_value))
+        k.store(s.Out, indices, k.where(mine, k.mod(index, size), self.ignore_value))

@@ -8,8 +8,8 @@ import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import UNKNOWN, Size
-from compiler.ir.opdef import OpDef, Types, attr, attr_list, reads, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
+from compiler.ir.opdef import OpDef, Slots, Types, attr, attr_list, reads, writes
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, KernelSlots, Number
 from compiler.ir.opdef.layout_rules import Order, PermutedOp
 from compiler.ir.opdef.size_comparison import is_less
 from compiler.ir.types import Array, Shape, TensorType
@@ -125,7 +125,8 @@ class Pad(OpDef, op="pad"):
         paddings = [n for axis in order for n in self.paddings[2 * axis : 2 * axis + 2]]
         return PermutedOp(frozenset({"X", "Out"}), {"paddings": paddings})
 
-    def infer(self, X: TensorType) -> TensorType:
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        X = s.X
         if len(self.paddings) != 2 * X.rank or min(self.paddings, default=0) < 0:
             raise BadAttribute(
                 f"pad: 'paddings' is {self.paddings}, expected {2 * X.rank} numbers >= 0 for X {X}"
@@ -135,19 +136,21 @@ class Pad(OpDef, op="pad"):
     def numpy(self, X: Array) -> Array:
         return padded_constant(X, paired_edges(self.paddings), self.pad_value)
 
-    def infer_grad(self, d_Out: TensorType) -> dict[str, TensorType]:
+    def infer_grad(self, s: Slots[TensorType]) -> dict[str, TensorType]:
         return {
-            "X": padded_type(self.kind, d_Out, paired_edges([-number for number in self.paddings]))
+            "X": padded_type(
+                self.kind, s.d_Out, paired_edges([-number for number in self.paddings])
+            )
         }
 
     def grad(self, d_Out: Array) -> dict[str, Array]:
         return {"X": padded_constant(d_Out, paired_edges([-n for n in self.paddings]), 0.0)}
 
-    def kernel(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
-        window(k, X, Out, [-before for before in self.paddings[::2]], self.pad_value)
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        window(k, s.X, s.Out, [-before for before in self.paddings[::2]], self.pad_value)
 
-    def kernel_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
-        window(k, d_Out, d_X, self.paddings[::2])
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        window(k, s.d_Out, s.d_X, self.paddings[::2])
 
 
 class SpatialPad(OpDef):
@@ -256,8 +259,8 @@ class Pad2d(SpatialPad, op="pad2d"):
     pad_value = attr(0.0)
     data_format = attr("NCHW")
 
-    def infer(self, X: TensorType, Paddings: TensorType | None) -> TensorType:
-        return self.result(X, self.paddings, Paddings is not None)
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        return self.result(s.X, self.paddings, s.get("Paddings") is not None)
 
     def numpy(self, X: Array, Paddings: Array | None) -> Array:
         edges = spatial_edges(int_values(Paddings, None, self.paddings), self.data_format)
@@ -271,11 +274,13 @@ class Pad2d(SpatialPad, op="pad2d"):
             return {"X": constant_pad_gradient(d_Out, X, edges)}
         return {"X": self_pad_gradient(d_Out, X, edges, self.mode)}
 
-    def kernel(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
-        self.pad_kernel(k, X, Out, spatial_edges(self.paddings, self.data_format), self.pad_value)
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        self.pad_kernel(
+            k, s.X, s.Out, spatial_edges(self.paddings, self.data_format), self.pad_value
+        )
 
-    def kernel_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
-        self.pad_grad_kernels(k, d_Out, d_X, spatial_edges(self.paddings, self.data_format))
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        self.pad_grad_kernels(k, s.d_Out, s.d_X, spatial_edges(self.paddings, self.data_format))
 
 
 def front_first(paddings: list[int]) -> list[int]:
@@ -297,8 +302,8 @@ class Pad3d(SpatialPad, op="pad3d"):
     value = attr(0.0)
     data_format = attr("NCDHW")
 
-    def infer(self, X: TensorType, Paddings: TensorType | None) -> TensorType:
-        return self.result(X, front_first(self.paddings), Paddings is not None)
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        return self.result(s.X, front_first(self.paddings), s.get("Paddings") is not None)
 
     def numpy(self, X: Array, Paddings: Array | None) -> Array:
         numbers = front_first(int_values(Paddings, None, self.paddings))
@@ -314,13 +319,13 @@ class Pad3d(SpatialPad, op="pad3d"):
             return {"X": constant_pad_gradient(d_Out, X, edges)}
         return {"X": self_pad_gradient(d_Out, X, edges, self.mode)}
 
-    def kernel(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
         edges = spatial_edges(front_first(self.paddings), self.data_format)
-        self.pad_kernel(k, X, Out, edges, self.value)
+        self.pad_kernel(k, s.X, s.Out, edges, self.value)
 
-    def kernel_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
         edges = spatial_edges(front_first(self.paddings), self.data_format)
-        self.pad_grad_kernels(k, d_Out, d_X, edges)
+        self.pad_grad_kernels(k, s.d_Out, s.d_X, edges)
 
 
 def trailing_edges(outer: Sizes, inner: Sizes) -> Edges:
@@ -339,7 +344,8 @@ class PadConstantLike(OpDef, op="pad_constant_like"):
     Out = writes()
     pad_value = attr(0.0)
 
-    def infer(self, X: TensorType, Y: TensorType) -> TensorType:
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        X, Y = s.X, s.Y
         pairs = list(zip(X.shape, Y.shape, strict=False))
         short = any(isinstance(a, int) and isinstance(b, int) and a < b for a, b in pairs)
         if X.rank != Y.rank or short:
@@ -353,8 +359,8 @@ class PadConstantLike(OpDef, op="pad_constant_like"):
     def grad(self, Y: Shape, d_Out: Array) -> dict[str, Array]:
         return {"Y": constant_pad_gradient(d_Out, Y, trailing_edges(d_Out.shape, Y))}
 
-    def kernel(self, k: KernelBuilder, Y: DeviceOperand, Out: DeviceOperand) -> None:
-        window(k, Y, Out, [0] * Y.type.rank, self.pad_value)
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        window(k, s.Y, s.Out, [0] * s.Y.type.rank, self.pad_value)
 
-    def kernel_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_Y: DeviceOperand) -> None:
-        window(k, d_Out, d_Y, [0] * d_Y.type.rank)
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        window(k, s.d_Out, s.d_Y, [0] * s.d_Y.type.rank)

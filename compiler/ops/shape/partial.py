@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import Size
-from compiler.ir.opdef import OpDef, attr, reads, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
+from compiler.ir.opdef import OpDef, Slots, attr, reads, writes
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, KernelSlots, Number
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.shape.concat import common_shape
 from compiler.ops.shared_kernels import inside
@@ -89,7 +91,8 @@ class PartialConcat(ColumnRangeOp, op="partial_concat"):
     Reference: partial_concat_op.h.
     """
 
-    def infer(self, X: list[TensorType]) -> TensorType:
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        X = s.all("X")
         rows, count = self.selected_sizes(X)
         return X[0].with_shape((rows, count * len(X)))
 
@@ -105,7 +108,9 @@ class PartialConcat(ColumnRangeOp, op="partial_concat"):
             ]
         }
 
-    def kernel(self, k: KernelBuilder, X: list[DeviceOperand], Out: DeviceOperand) -> None:
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        Out = s.Out
+        X = s.all("X")
         count = Out.shape[1] // len(X)
         for number, table in enumerate(X):
             i, j = k.grid(Out.shape[0], count)
@@ -115,12 +120,11 @@ class PartialConcat(ColumnRangeOp, op="partial_concat"):
                 table[i, j + self.first_column(k, table.shape)],
             )
 
-    def kernel_grad(
-        self, k: KernelBuilder, d_Out: DeviceOperand, d_X: list[DeviceOperand | None]
-    ) -> None:
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        d_X = cast("list[DeviceOperand | None]", s.all("d_X"))
         for number, table in enumerate(d_X):
             if table is not None:
-                self.scatter_columns(k, d_Out, table, number, len(d_X))
+                self.scatter_columns(k, s.d_Out, table, number, len(d_X))
 
 
 class PartialSum(ColumnRangeOp, op="partial_sum"):
@@ -130,7 +134,8 @@ class PartialSum(ColumnRangeOp, op="partial_sum"):
     Reference: partial_sum_op.h.
     """
 
-    def infer(self, X: list[TensorType]) -> TensorType:
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        X = s.all("X")
         return X[0].with_shape(self.selected_sizes(X))
 
     def numpy(self, X: list[Array]) -> Array:
@@ -140,15 +145,15 @@ class PartialSum(ColumnRangeOp, op="partial_sum"):
     def grad(self, X: list[Shape], d_Out: Array) -> dict[str, list[Array]]:
         return {"X": [zeros_with_columns(d_Out, X[0], self.start_index, self.length)] * len(X)}
 
-    def kernel(self, k: KernelBuilder, X: list[DeviceOperand], Out: DeviceOperand) -> None:
-        i, j = k.grid(*Out.shape)
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        X = s.all("X")
+        i, j = k.grid(*s.Out.shape)
         first, total = self.first_column(k, X[0].shape), None
         for table in X:
             total = table[i, j + first] if total is None else total + table[i, j + first]
-        k.store(Out, (i, j), total)
+        k.store(s.Out, (i, j), total)
 
-    def kernel_grad(
-        self, k: KernelBuilder, d_Out: DeviceOperand, d_X: list[DeviceOperand | None]
-    ) -> None:
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        d_X = cast("list[DeviceOperand | None]", s.all("d_X"))
         for table in (gradient for gradient in d_X if gradient is not None):
-            self.scatter_columns(k, d_Out, table, 0, 1)
+            self.scatter_columns(k, s.d_Out, table, 0, 1)

@@ -15,9 +15,14 @@ from typing import Any
 import numpy as np
 
 from compiler.errors import BadAttribute
-from compiler.ir.opdef import OpDef, attr, attr_list, reads, required, writes
+from compiler.ir.opdef import OpDef, Slots, attr, attr_list, reads, required, writes
 from compiler.ir.opdef.attribute_bounds import WIDE
-from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
+from compiler.ir.opdef.kernel_builder import (
+    KernelBuilder,
+    KernelSlots,
+    Operand,
+    SourceBuilder,
+)
 from compiler.ir.philox import normal_by_key, randint_by_key, uniform_by_key, uniform_float64_by_key
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.math.axes import element_type, int_values
@@ -142,11 +147,11 @@ class RandomTensor(OpDef):
     dtype = attr(DType.FP32.code)
     place = attr(0)
 
-    def infer(
-        self, ShapeTensor: TensorType | None, ShapeTensorList: list[TensorType] | None
-    ) -> TensorType:
+    def infer(self, s: Slots[TensorType]) -> TensorType:
         self.check()
-        shape = shape_from_inputs(self.kind, self.shape, ShapeTensor, ShapeTensorList)
+        shape = shape_from_inputs(
+            self.kind, self.shape, s.get("ShapeTensor"), s.all("ShapeTensorList")
+        )
         return TensorType(DType.of(self.dtype), shape)
 
     def check(self) -> None:
@@ -202,8 +207,9 @@ class UniformRandom(RandomRows, op="uniform_random"):
         whole = write_diagonal(Out, self.diag_num, self.diag_step, self.diag_val)
         return wanted_rows(self, sizes, whole)
 
-    def lower(self, k: SourceBuilder, Key: Operand | None, Out: Operand) -> None:
-        lower_draw(k, "random", Key, self, Out)
+    def lower(self, k: SourceBuilder, s: Slots[Operand]) -> None:
+        Out = s.Out
+        lower_draw(k, "random", s.get("Key"), self, Out)
         k.line(f"np.multiply({Out}, {self.max - self.min!r}, out={Out})")
         k.line(f"np.add({Out}, {self.min!r}, out={Out})")
         if self.diag_num:
@@ -211,9 +217,9 @@ class UniformRandom(RandomRows, op="uniform_random"):
             flat = Out.view((Out.type.numel,))
             k.line(f"{flat}[:{self.diag_num * step}:{step}] = {self.diag_val!r}")
 
-    def kernel(self, k: KernelBuilder, Key: DeviceOperand, Out: DeviceOperand) -> None:
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
         diagonal = (self.diag_num, self.diag_step + 1, self.diag_val)
-        draw_uniform(k, Key, self.place, Out, self.min, self.max, diagonal)
+        draw_uniform(k, s.Key, self.place, s.Out, self.min, self.max, diagonal)
 
 
 class GaussianRandom(RandomRows, op="gaussian_random"):
@@ -233,13 +239,14 @@ class GaussianRandom(RandomRows, op="gaussian_random"):
         drawn = normal_numbers(Key, self.place, self.seed, drawn_shape(self, sizes), dtype)
         return wanted_rows(self, sizes, drawn * dtype(self.std) + dtype(self.mean))
 
-    def lower(self, k: SourceBuilder, Key: Operand | None, Out: Operand) -> None:
-        lower_draw(k, "standard_normal", Key, self, Out)
+    def lower(self, k: SourceBuilder, s: Slots[Operand]) -> None:
+        Out = s.Out
+        lower_draw(k, "standard_normal", s.get("Key"), self, Out)
         k.line(f"np.multiply({Out}, {self.std!r}, out={Out})")
         k.line(f"np.add({Out}, {self.mean!r}, out={Out})")
 
-    def kernel(self, k: KernelBuilder, Key: DeviceOperand, Out: DeviceOperand) -> None:
-        draw_normal(k, Key, self.place, Out, self.mean, self.std)
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        draw_normal(k, s.Key, self.place, s.Out, self.mean, self.std)
 
 
 def lower_draw(k: SourceBuilder, law: str, Key: Operand | None, op: Any, Out: Operand) -> None:
@@ -285,7 +292,7 @@ class TruncatedGaussianRandom(OpDef, op="truncated_gaussian_random"):
         """Return why row ranges of a larger tensor are drawn on the host."""
         return row_range_reason(self)
 
-    def infer(self) -> TensorType:
+    def infer(self, s: Slots[TensorType]) -> TensorType:
         require_float(self.kind, self.dtype)
         require_row_range(self)
         return TensorType(DType.of(self.dtype), literal_shape(self.kind, self.shape))
@@ -299,8 +306,8 @@ class TruncatedGaussianRandom(OpDef, op="truncated_gaussian_random"):
             drawn = truncated(np, uniform_numbers(Key, self.place, 0, sizes, dtype.type))
         return wanted_rows(self, self.shape, (drawn * self.std + self.mean).astype(dtype))
 
-    def kernel(self, k: KernelBuilder, Key: DeviceOperand, Out: DeviceOperand) -> None:
-        draw_truncated(k, Key, self.place, Out, self.mean, self.std)
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        draw_truncated(k, s.Key, self.place, s.Out, self.mean, self.std)
 
 
 class RandomIntegers(RandomTensor, op="randint"):
@@ -328,8 +335,8 @@ class RandomIntegers(RandomTensor, op="randint"):
             drawn = randint_by_key(Key, self.place, sizes, self.high - self.low) + self.low
         return drawn.astype(element_type(self.dtype))
 
-    def kernel(self, k: KernelBuilder, Key: DeviceOperand, Out: DeviceOperand) -> None:
-        draw_integers(k, Key, self.place, Out, self.low, self.high)
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        draw_integers(k, s.Key, self.place, s.Out, self.low, self.high)
 
 
 class RandomPermutation(OpDef, op="randperm"):
@@ -344,7 +351,7 @@ class RandomPermutation(OpDef, op="randperm"):
     seed = attr(0)
     place = attr(0)
 
-    def infer(self) -> TensorType:
+    def infer(self, s: Slots[TensorType]) -> TensorType:
         if self.n < 0:
             raise BadAttribute(f"randperm: 'n' is {self.n}, expected 0 or more")
         return TensorType(DType.of(self.dtype), (self.n,))
@@ -360,5 +367,5 @@ class RandomPermutation(OpDef, op="randperm"):
         """Return why it has no device kernel; empty if it has one."""
         return f"it sorts more than {MAX_RANKED.value} numbers" if self.n > MAX_RANKED.value else ""
 
-    def kernel(self, k: KernelBuilder, Key: DeviceOperand, Out: DeviceOperand) -> None:
-        draw_permutation(k, Key, self.place, Out)
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        draw_permutation(k, s.Key, self.place, s.Out)

@@ -6,7 +6,7 @@ import numpy as np
 
 from compiler.ir.dims import Size
 from compiler.ir.opdef import Value, Xp
-from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, KernelSlots, Number
 from compiler.ir.philox import randint_by_key
 from compiler.ir.types import Array, DType
 from compiler.ops.math.cumsum import Cumsum
@@ -110,7 +110,7 @@ def draw_categorical(
     """Emit kernels for the index where each row's cumulative weights exceed a random number."""
     rows, width = X.shape
     sums = k.scratch(X.shape, X.type.dtype)
-    Cumsum({"axis": 1}).kernel(k, X, sums)
+    Cumsum({"axis": 1}).kernel(k, KernelSlots.of("cumsum", X=X, Out=sums))
     (i,) = k.grid(rows)
     r = k.loop(width)
     drawn = k.uniform(k.key(Key, place), i, X.type.dtype) * (high - low) + low

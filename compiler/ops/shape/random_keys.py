@@ -12,9 +12,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from compiler.errors import BadAttribute
-from compiler.ir.opdef import OpDef, attr_list, writes
+from compiler.ir.opdef import OpDef, Slots, attr_list, writes
 from compiler.ir.opdef.attribute_bounds import WIDE
-from compiler.ir.opdef.kernel_builder import SourceBuilder
+from compiler.ir.opdef.kernel_builder import Operand, SourceBuilder
 from compiler.ir.types import Array, DType, TensorType
 
 KEYS = 2**63
@@ -40,7 +40,7 @@ class RandomKeys(OpDef, op="random_keys"):
     Out = writes()
     seeds = attr_list(int, WIDE)
 
-    def infer(self) -> TensorType:
+    def infer(self, s: Slots[TensorType]) -> TensorType:
         if not self.seeds or min(self.seeds) < -1:
             raise BadAttribute(
                 f"random_keys: 'seeds' are {self.seeds}, expected one or more, each -1 or above"
@@ -50,7 +50,7 @@ class RandomKeys(OpDef, op="random_keys"):
     def numpy(self) -> Array:
         return make_keys(np.random.default_rng(), self.seeds)
 
-    def filled(self, k: SourceBuilder) -> str:
+    def filled(self, k: SourceBuilder, s: Slots[Operand]) -> str:
         """Return source text for a step's keys, which a device copies; all use one generator."""
         source = k.at_bind("np.random.default_rng()", [], "generator")
         return f"{k.function(make_keys)}({source}, {tuple(self.seeds)})"

@@ -6,8 +6,8 @@ import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import Size
-from compiler.ir.opdef import OpDef, attr, reads, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
+from compiler.ir.opdef import OpDef, Slots, attr, reads, writes
+from compiler.ir.opdef.kernel_builder import KernelBuilder, KernelSlots
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.math.axes import element_type
 from compiler.ops.shape.creation import BatchSizeLike, with_size_of
@@ -51,9 +51,9 @@ class UniformRandomBatchSizeLike(BatchSizeLike, op="uniform_random_batch_size_li
         Out = drawn * dtype(self.max - self.min) + dtype(self.min)
         return write_diagonal(Out, self.diag_num, self.diag_step, self.diag_val)
 
-    def kernel(self, k: KernelBuilder, Key: DeviceOperand, Out: DeviceOperand) -> None:
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
         diagonal = (self.diag_num, self.diag_step + 1, self.diag_val)
-        draw_uniform(k, Key, self.place, Out, self.min, self.max, diagonal)
+        draw_uniform(k, s.Key, self.place, s.Out, self.min, self.max, diagonal)
 
 
 class GaussianRandomBatchSizeLike(BatchSizeLike, op="gaussian_random_batch_size_like"):
@@ -77,8 +77,8 @@ class GaussianRandomBatchSizeLike(BatchSizeLike, op="gaussian_random_batch_size_
         drawn = normal_numbers(Key, self.place, self.seed, sizes, dtype)
         return drawn * dtype(self.std) + dtype(self.mean)
 
-    def kernel(self, k: KernelBuilder, Key: DeviceOperand, Out: DeviceOperand) -> None:
-        draw_normal(k, Key, self.place, Out, self.mean, self.std)
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        draw_normal(k, s.Key, self.place, s.Out, self.mean, self.std)
 
 
 # ---- sampling by probabilities ------------------------------------------------------------------
@@ -94,17 +94,15 @@ class Bernoulli(OpDef, op="bernoulli"):
     Out = writes()
     place = attr(0)
 
-    def infer(self, X: TensorType) -> TensorType:
-        require_dtype(self.kind, "X", X, DType.FP32, DType.FP64)
-        return X
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        require_dtype(self.kind, "X", s.X, DType.FP32, DType.FP64)
+        return s.X
 
     def numpy(self, X: Array, Key: Array | None) -> Array:
         return (uniform_numbers(Key, self.place, 0, X.shape, X.dtype.type) < X).astype(X.dtype)
 
-    def kernel(
-        self, k: KernelBuilder, X: DeviceOperand, Key: DeviceOperand, Out: DeviceOperand
-    ) -> None:
-        draw_bernoulli(k, X, Key, self.place, Out)
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        draw_bernoulli(k, s.X, s.Key, self.place, s.Out)
 
 
 class SamplingId(OpDef, op="sampling_id"):
@@ -124,7 +122,8 @@ class SamplingId(OpDef, op="sampling_id"):
     seed = attr(0)
     place = attr(0)
 
-    def infer(self, X: TensorType) -> TensorType:
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        X = s.X
         if X.rank != 2:
             raise ShapeError(f"sampling_id: X is {X}, expected [batch, weights]")
         if self.min >= self.max:
@@ -139,7 +138,5 @@ class SamplingId(OpDef, op="sampling_id"):
         passed[:, -1] = True
         return np.argmax(passed, axis=1)
 
-    def kernel(
-        self, k: KernelBuilder, X: DeviceOperand, Key: DeviceOperand, Out: DeviceOperand
-    ) -> None:
-        draw_categorical(k, X, Key, self.place, Out, self.min, self.max)
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        draw_categorical(k, s.X, s.Key, self.place, s.Out, self.min, self.max)

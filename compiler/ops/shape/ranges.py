@@ -6,8 +6,8 @@ import numpy as np
 
 from compiler.errors import ShapeError
 from compiler.ir.dims import UNKNOWN
-from compiler.ir.opdef import OpDef, attr, reads, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand
+from compiler.ir.opdef import OpDef, Slots, attr, reads, writes
+from compiler.ir.opdef.kernel_builder import KernelBuilder, KernelSlots
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.math.axes import element_type
 from compiler.ops.type_checks import differ, require_same_dtype
@@ -25,9 +25,10 @@ class Range(OpDef, op="range"):
     Step = reads(no_grad=True, on_host=True)
     Out = writes()
 
-    def infer(self, Start: TensorType, End: TensorType, Step: TensorType) -> TensorType:
-        require_same_dtype(self.kind, Start=Start, End=End, Step=Step)
-        require_numbers(self.kind, Start=Start, End=End, Step=Step)
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        Start = s.Start
+        require_same_dtype(self.kind, Start=Start, End=s.End, Step=s.Step)
+        require_numbers(self.kind, Start=Start, End=s.End, Step=s.Step)
         return Start.with_shape([UNKNOWN])
 
     def numpy(self, Start: Array, End: Array, Step: Array) -> Array:
@@ -35,11 +36,12 @@ class Range(OpDef, op="range"):
         steps[:1] = Start.reshape(-1)[0]
         return np.cumsum(steps, dtype=steps.dtype)
 
-    def kernel(
-        self, k: KernelBuilder, Start: Operand, End: Operand, Step: Operand, Out: DeviceOperand
-    ) -> None:
-        k.set_size(Out.shape[0], k.on_host(range_count, Start, End, Step))
-        start, step = (k.to_device(operand, (1,), Out.type.dtype) for operand in (Start, Step))
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        Out = s.Out
+        k.set_size(Out.shape[0], k.on_host(range_count, s.host.Start, s.host.End, s.host.Step))
+        start, step = (
+            k.to_device(operand, (1,), Out.type.dtype) for operand in (s.host.Start, s.host.Step)
+        )
         (i,) = k.grid(Out.shape[0])
         wide = DType.FP64 if Out.type.dtype.is_float else Out.type.dtype
         k.store(Out, (i,), k.astype(start[0], wide) + k.astype(step[0], wide) * k.astype(i, wide))
@@ -73,9 +75,10 @@ class Linspace(OpDef, op="linspace"):
     Out = writes()
     dtype = attr(-1)
 
-    def infer(self, Start: TensorType, Stop: TensorType, Num: TensorType) -> TensorType:
-        require_same_dtype(self.kind, Start=Start, Stop=Stop)
-        require_numbers(self.kind, Start=Start, Stop=Stop, Num=Num)
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        Start = s.Start
+        require_same_dtype(self.kind, Start=Start, Stop=s.Stop)
+        require_numbers(self.kind, Start=Start, Stop=s.Stop, Num=s.Num)
         dtype = Start.dtype if self.dtype < 0 else DType.of(self.dtype)
         return TensorType(dtype, (UNKNOWN,))
 
@@ -85,11 +88,13 @@ class Linspace(OpDef, op="linspace"):
         start, stop = float(Start.reshape(-1)[0]), float(Stop.reshape(-1)[0])
         return np.linspace(start, stop, count).astype(dtype)
 
-    def kernel(
-        self, k: KernelBuilder, Start: Operand, Stop: Operand, Num: Operand, Out: DeviceOperand
-    ) -> None:
-        k.set_size(Out.shape[0], k.on_host(linspace_count, Num))
-        operands = [k.to_device(operand, (1,), operand.type.dtype) for operand in (Start, Stop)]
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        Out = s.Out
+        k.set_size(Out.shape[0], k.on_host(linspace_count, s.host.Num))
+        operands = [
+            k.to_device(operand, (1,), operand.type.dtype)
+            for operand in (s.host.Start, s.host.Stop)
+        ]
         (i,), last = k.grid(Out.shape[0]), k.size(Out.shape[0]) - 1
         start, stop = (k.astype(operand[0], DType.FP64) for operand in operands)
         step = (stop - start) / k.astype(k.maximum(last, 1), DType.FP64)

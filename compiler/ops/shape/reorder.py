@@ -8,9 +8,9 @@ import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import UNKNOWN, Size
-from compiler.ir.opdef import OpDef, attr_list, reads, writes
+from compiler.ir.opdef import OpDef, Slots, attr_list, reads, writes
 from compiler.ir.opdef.attribute_bounds import WIDE
-from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, KernelSlots
 from compiler.ir.opdef.size_comparison import is_less
 from compiler.ir.program import OpDesc
 from compiler.ir.types import Array, Shape, TensorType
@@ -70,18 +70,18 @@ class Reverse(OpDef, op="reverse"):
     Out = writes()
     axis = attr_list(int)
 
-    def infer(self, X: TensorType) -> TensorType:
+    def infer(self, s: Slots[TensorType]) -> TensorType:
         if not self.axis:
             raise BadAttribute("reverse: 'axis' is empty, expected one axis or more")
         for axis in self.axis:
-            normalize_axis(self.kind, axis, X.rank)
-        return X
+            normalize_axis(self.kind, axis, s.X.rank)
+        return s.X
 
     def numpy(self, X: Array) -> Array:
         return np.flip(X, axis=tuple({axis % X.ndim for axis in self.axis}))
 
-    def kernel(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
-        reverse_kernel(k, X, Out, self.axis)
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        reverse_kernel(k, s.X, s.Out, self.axis)
 
     def grad_ops(self, op: OpDesc, grad: Callable[[str], str]) -> list[OpDesc]:
         return [gradient_op("reverse", op, grad, {"axis": self.axis})]
@@ -98,7 +98,8 @@ class Flip(OpDef, op="flip"):
     dims = attr_list(int)
     axis = attr_list(int, WIDE)
 
-    def infer(self, X: TensorType) -> TensorType:
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        X = s.X
         axes = [
             normalize_axis(self.kind, axis, X.rank, "dims: axis") for axis in self.dims or self.axis
         ]
@@ -109,8 +110,8 @@ class Flip(OpDef, op="flip"):
     def numpy(self, X: Array) -> Array:
         return np.flip(X, axis=tuple(self.dims or self.axis))
 
-    def kernel(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
-        reverse_kernel(k, X, Out, self.dims or self.axis)
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        reverse_kernel(k, s.X, s.Out, self.dims or self.axis)
 
     def grad_ops(self, op: OpDesc, grad: Callable[[str], str]) -> list[OpDesc]:
         return [gradient_op("flip", op, grad, {"dims": self.dims or self.axis})]
@@ -130,13 +131,13 @@ class Roll(OpDef, op="roll"):
     dims = attr_list(int, WIDE)
     axis = attr_list(int, WIDE)
 
-    def infer(self, X: TensorType, ShiftsTensor: TensorType | None) -> TensorType:
+    def infer(self, s: Slots[TensorType]) -> TensorType:
         axes = self.dims or self.axis
         for axis in axes:
-            normalize_axis(self.kind, axis, X.rank, "dims: axis")
-        if ShiftsTensor is None and len(self.shifts) != (len(axes) or 1):
+            normalize_axis(self.kind, axis, s.X.rank, "dims: axis")
+        if s.get("ShiftsTensor") is None and len(self.shifts) != (len(axes) or 1):
             raise BadAttribute(f"roll: 'shifts' is {self.shifts}, expected one for each of {axes}")
-        return X
+        return s.X
 
     def numpy(self, X: Array, ShiftsTensor: Array | None) -> Array:
         shifts, axes = int_values(ShiftsTensor, None, self.shifts), self.dims or self.axis
@@ -147,11 +148,11 @@ class Roll(OpDef, op="roll"):
         axes = self.dims or self.axis
         return {"X": np.roll(d_Out, shifts, axes) if axes else np.roll(d_Out, shifts[0])}
 
-    def kernel(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
-        roll_kernel(k, X, Out, self.shifts, self.dims or self.axis)
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        roll_kernel(k, s.X, s.Out, self.shifts, self.dims or self.axis)
 
-    def kernel_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
-        roll_kernel(k, d_Out, d_X, [-shift for shift in self.shifts], self.dims or self.axis)
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        roll_kernel(k, s.d_Out, s.d_X, [-shift for shift in self.shifts], self.dims or self.axis)
 
 
 # ---- crops --------------------------------------------------------------------------------------
@@ -190,18 +191,20 @@ class Crop(OpDef, op="crop"):
     offsets = attr_list(int)
     shape = attr_list(int)
 
-    def infer(self, X: TensorType, Y: TensorType | None, Offsets: TensorType | None) -> TensorType:
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        X = s.X
+        Y, Offsets = s.get("Y"), s.get("Offsets")
         sizes = list(Y.shape) if Y else [*self.shape]
         whole = [X.shape[a] if n == -1 and a < X.rank else n for a, n in enumerate(sizes)]
         if Offsets is None and len(self.offsets) != X.rank:
             raise BadAttribute(f"crop: 'offsets' is {self.offsets}, expected one per axis of X {X}")
         return X.with_shape(crop_shape(X, self.kind, whole, [] if Offsets else self.offsets))
 
-    def infer_grad(
-        self, X: TensorType, Offsets: TensorType | None, d_Out: TensorType
-    ) -> dict[str, TensorType]:
-        crop_shape(X, self.kind + "_grad", d_Out.shape, [] if Offsets else self.offsets)
-        return {"X": X}
+    def infer_grad(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        crop_shape(
+            s.X, self.kind + "_grad", s.d_Out.shape, [] if s.get("Offsets") else self.offsets
+        )
+        return {"X": s.X}
 
     def numpy(self, X: Array, Y: Shape, Offsets: Array | None) -> Array:
         wanted: Sizes = Y or tuple(self.shape)
@@ -214,11 +217,11 @@ class Crop(OpDef, op="crop"):
         d_X[crop_index(d_X.shape, offsets, list(d_Out.shape))] = d_Out
         return {"X": d_X}
 
-    def kernel(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
-        window(k, X, Out, self.offsets)
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        window(k, s.X, s.Out, self.offsets)
 
-    def kernel_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
-        window(k, d_Out, d_X, [-offset for offset in self.offsets])
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        window(k, s.d_Out, s.d_X, [-offset for offset in self.offsets])
 
 
 class CropInputs(OpDef):
@@ -240,16 +243,10 @@ class CropTensor(CropInputs, op="crop_tensor"):
     Reference: crop_tensor_op.h.
     """
 
-    def infer(
-        self,
-        X: TensorType,
-        Shape: TensorType | None,
-        Offsets: TensorType | None,
-        ShapeTensor: list[TensorType] | None,
-        OffsetsTensor: list[TensorType] | None,
-    ) -> TensorType:
-        from_tensor = Offsets is not None or bool(OffsetsTensor)
-        if Shape is not None or ShapeTensor:
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        X = s.X
+        from_tensor = s.get("Offsets") is not None or bool(s.all("OffsetsTensor"))
+        if s.get("Shape") is not None or s.all("ShapeTensor"):
             sizes = (
                 positive_or_unknown(self.shape)
                 if len(self.shape) == X.rank
@@ -267,16 +264,10 @@ class CropTensor(CropInputs, op="crop_tensor"):
             return self.shape[axis]
         return UNKNOWN if from_tensor else X.shape[axis] - self.offsets[axis]
 
-    def infer_grad(
-        self,
-        X: TensorType,
-        Offsets: TensorType | None,
-        OffsetsTensor: list[TensorType] | None,
-        d_Out: TensorType,
-    ) -> dict[str, TensorType]:
-        offsets = [] if Offsets or OffsetsTensor else self.offsets
-        crop_shape(X, f"{self.kind}_grad", d_Out.shape, offsets)
-        return {"X": X}
+    def infer_grad(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        offsets = [] if s.get("Offsets") or s.all("OffsetsTensor") else self.offsets
+        crop_shape(s.X, f"{self.kind}_grad", s.d_Out.shape, offsets)
+        return {"X": s.X}
 
     def numpy(
         self,
@@ -300,8 +291,8 @@ class CropTensor(CropInputs, op="crop_tensor"):
         d_X[crop_index(d_X.shape, offsets, list(d_Out.shape))] = d_Out
         return {"X": d_X}
 
-    def kernel(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
-        window(k, X, Out, self.offsets)
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        window(k, s.X, s.Out, self.offsets)
 
-    def kernel_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
-        window(k, d_Out, d_X, [-offset for offset in self.offsets])
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        window(k, s.d_Out, s.d_X, [-offset for offset in self.offsets])

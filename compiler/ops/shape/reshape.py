@@ -14,8 +14,13 @@ import numpy as np
 
 from compiler.errors import ShapeError
 from compiler.ir.dims import Size, product
-from compiler.ir.opdef import OpDef, Share, Types, Value, attr, attr_list, reads, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
+from compiler.ir.opdef import OpDef, Share, Slots, Types, Value, attr, attr_list, reads, writes
+from compiler.ir.opdef.kernel_builder import (
+    KernelBuilder,
+    KernelSlots,
+    Operand,
+    SourceBuilder,
+)
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.math.axes import (
     Sizes,
@@ -46,20 +51,23 @@ class SameElements(OpDef):
         """Return X's gradient as a view of Out's."""
         return [Share(("Out@GRAD", 0), ("X@GRAD", 0))]
 
-    def lower(self, k: SourceBuilder, X: Operand, Out: Operand | None) -> None:
+    def lower(self, k: SourceBuilder, s: Slots[Operand]) -> None:
+        X = s.X
+        Out = s.get("Out")
         if Out is not None and not k.aliased(X, Out):
             k.line(f"np.copyto({Out.view(X.shape)}, {X})")
 
-    def lower_grad(self, k: SourceBuilder, d_Out: Operand, d_X: Operand) -> None:
+    def lower_grad(self, k: SourceBuilder, s: Slots[Operand]) -> None:
+        d_Out, d_X = s.d_Out, s.d_X
         if not k.aliased(d_Out, d_X):
             k.line(f"np.copyto({d_X.view(d_Out.shape)}, {d_Out})")
 
-    def kernel(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand | None) -> None:
-        if Out is not None:
-            copy(k, X, Out)
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        if (Out := s.get("Out")) is not None:
+            copy(k, s.X, Out)
 
-    def kernel_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
-        copy(k, d_Out, d_X)
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        copy(k, s.d_Out, s.d_X)
 
 
 class GradientByX:
@@ -67,9 +75,9 @@ class GradientByX:
 
     kind: str
 
-    def infer_grad(self, X: TensorType, d_Out: TensorType) -> dict[str, TensorType]:
-        require_same_count(f"{self.kind}_grad", **{"X": X, "Out@GRAD": d_Out})
-        return {"X": X}
+    def infer_grad(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        require_same_count(f"{self.kind}_grad", **{"X": s.X, "Out@GRAD": s.d_Out})
+        return {"X": s.X}
 
     def grad(self, X: Shape, d_Out: Value) -> dict[str, Value]:
         return {"X": d_Out.reshape(X)}
@@ -80,9 +88,9 @@ class GradientByXShape:
 
     kind: str
 
-    def infer_grad(self, XShape: TensorType, d_Out: TensorType) -> dict[str, TensorType]:
-        X = d_Out.with_shape(XShape.shape[1:])
-        require_same_count(f"{self.kind}_grad", **{"X": X, "Out@GRAD": d_Out})
+    def infer_grad(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        X = s.d_Out.with_shape(s.XShape.shape[1:])
+        require_same_count(f"{self.kind}_grad", **{"X": X, "Out@GRAD": s.d_Out})
         return {"X": X}
 
     def grad(self, XShape: Shape, d_Out: Value) -> dict[str, Value]:
@@ -140,14 +148,12 @@ class Reshaping(ShapeInputs):
 
     linear_in = (("X",),)
 
-    def result(
-        self, X: TensorType, listing: TensorType | None, single: list[TensorType] | None
-    ) -> Shape:
+    def result(self, X: TensorType, listing: TensorType | None, single: list[TensorType]) -> Shape:
         """Return the shape of Out; raise ShapeError if the number of elements differs."""
         if listing is None and not single:
             return self.wanted(X)
         if not self.shape:
-            count = static_count(self.kind, "Shape", listing) if listing else len(single or ())
+            count = static_count(self.kind, "Shape", listing) if listing else len(single)
             return unknown_shape(count)
         resolved = [X.shape[a] if n == 0 and a < X.rank else n for a, n in enumerate(self.shape)]
         return positive_or_unknown([size if isinstance(size, int) else -1 for size in resolved])
@@ -168,22 +174,19 @@ class Reshaping(ShapeInputs):
             raise error
         return tuple(sizes)
 
-    def lower(
-        self, k: SourceBuilder, X: Operand, Out: Operand | None, Shape: Operand | None = None
-    ) -> None:
+    def lower(self, k: SourceBuilder, s: Slots[Operand]) -> None:
+        Out, Shape = s.get("Out"), s.get("Shape")
         if Shape is not None and Out is not None:
             sizes = "".join(f"{size}, " for size in Out.shape)
             k.line(f"{k.function(check_sizes)}({Shape}, ({sizes}))")
-        super().lower(k, X, Out)
+        super().lower(k, s)
 
 
 class Reshape(GradientByX, Reshaping, op="reshape"):
     """`Reshaping` with one output."""
 
-    def infer(
-        self, X: TensorType, Shape: TensorType | None, ShapeTensor: list[TensorType] | None
-    ) -> TensorType:
-        return X.with_shape(self.result(X, Shape, ShapeTensor))
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        return s.X.with_shape(self.result(s.X, s.get("Shape"), s.all("ShapeTensor")))
 
     def numpy(self, X: Array, Shape: Array | None, ShapeTensor: list[Array] | None) -> Array:
         return X.reshape(resolve_zeros(X.shape, int_values(Shape, ShapeTensor, self.shape)))
@@ -194,10 +197,8 @@ class Reshape2(GradientByXShape, Reshaping, op="reshape2"):
 
     XShape = writes()
 
-    def infer(
-        self, X: TensorType, Shape: TensorType | None, ShapeTensor: list[TensorType] | None
-    ) -> dict[str, TensorType]:
-        return with_xshape_type(X, self.result(X, Shape, ShapeTensor))
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        return with_xshape_type(s.X, self.result(s.X, s.get("Shape"), s.all("ShapeTensor")))
 
     def numpy(
         self, X: Array, Shape: Array | None, ShapeTensor: list[Array] | None
@@ -233,8 +234,8 @@ class Flattening(SameElements):
 class Flatten(GradientByX, Flattening, op="flatten"):
     """`Flattening` with one output."""
 
-    def infer(self, X: TensorType) -> TensorType:
-        return X.with_shape(self.result(X))
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        return s.X.with_shape(self.result(s.X))
 
     def numpy(self, X: Array) -> Array:
         return X.reshape(as_matrix(X.shape, self.axis))
@@ -245,8 +246,8 @@ class Flatten2(GradientByXShape, Flattening, op="flatten2"):
 
     XShape = writes()
 
-    def infer(self, X: TensorType) -> dict[str, TensorType]:
-        return with_xshape_type(X, self.result(X))
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        return with_xshape_type(s.X, self.result(s.X))
 
     def numpy(self, X: Array) -> dict[str, Array]:
         return with_xshape(X, X.reshape(as_matrix(X.shape, self.axis)))
@@ -268,7 +269,8 @@ class FlattenContiguousRange(GradientByXShape, SameElements, op="flatten_contigu
     start_axis = attr(1)
     stop_axis = attr(1)
 
-    def infer(self, X: TensorType) -> dict[str, TensorType]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        X = s.X
         first = normalize_axis(self.kind, self.start_axis, X.rank, "start_axis")
         last = normalize_axis(self.kind, self.stop_axis, X.rank, "stop_axis")
         if first > last:
@@ -311,8 +313,8 @@ class Squeezing(SameElements):
 class Squeeze(GradientByX, Squeezing, op="squeeze"):
     """`Squeezing` with one output."""
 
-    def infer(self, X: TensorType) -> TensorType:
-        return X.with_shape(self.result(X))
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        return s.X.with_shape(self.result(s.X))
 
     def numpy(self, X: Array) -> Array:
         return X.reshape(squeezed(X.shape, self.axes))
@@ -323,8 +325,8 @@ class Squeeze2(GradientByXShape, Squeezing, op="squeeze2"):
 
     XShape = writes()
 
-    def infer(self, X: TensorType) -> dict[str, TensorType]:
-        return with_xshape_type(X, self.result(X))
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        return with_xshape_type(s.X, self.result(s.X))
 
     def numpy(self, X: Array) -> dict[str, Array]:
         return with_xshape(X, X.reshape(squeezed(X.shape, self.axes)))
@@ -351,9 +353,7 @@ class Unsqueezing(SameElements):
     AxesTensorList = reads(optional=True, many=True, no_grad=True)
     axes = attr_list(int)
 
-    def result(
-        self, X: TensorType, listing: TensorType | None, single: list[TensorType] | None
-    ) -> Shape:
+    def result(self, X: TensorType, listing: TensorType | None, single: list[TensorType]) -> Shape:
         """Return the shape of Out; raise ShapeError if an axis is out of range."""
         if listing is not None:
             return unknown_shape(X.rank + static_count(self.kind, "AxesTensor", listing))
@@ -368,10 +368,8 @@ class Unsqueezing(SameElements):
 class Unsqueeze(GradientByX, Unsqueezing, op="unsqueeze"):
     """`Unsqueezing` with one output."""
 
-    def infer(
-        self, X: TensorType, AxesTensor: TensorType | None, AxesTensorList: list[TensorType] | None
-    ) -> TensorType:
-        return X.with_shape(self.result(X, AxesTensor, AxesTensorList))
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        return s.X.with_shape(self.result(s.X, s.get("AxesTensor"), s.all("AxesTensorList")))
 
     def numpy(
         self, X: Array, AxesTensor: Array | None, AxesTensorList: list[Array] | None
@@ -385,10 +383,8 @@ class Unsqueeze2(GradientByXShape, Unsqueezing, op="unsqueeze2"):
 
     XShape = writes()
 
-    def infer(
-        self, X: TensorType, AxesTensor: TensorType | None, AxesTensorList: list[TensorType] | None
-    ) -> dict[str, TensorType]:
-        return with_xshape_type(X, self.result(X, AxesTensor, AxesTensorList))
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        return with_xshape_type(s.X, self.result(s.X, s.get("AxesTensor"), s.all("AxesTensorList")))
 
     def numpy(
         self, X: Array, AxesTensor: Array | None, AxesTensorList: list[Array] | None

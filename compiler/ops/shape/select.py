@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from compiler.ir.dims import UNKNOWN
-from compiler.ir.opdef import OpDef, Pointwise, Value, Xp, reads, writes
+from compiler.ir.opdef import OpDef, Pointwise, Slots, Value, Xp, reads, writes
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.math.axes import zeros_shaped
 from compiler.ops.type_checks import require_dtype, require_same_dtype, require_same_shape
@@ -49,8 +49,8 @@ class WhereIndex(OpDef, op="where_index"):
     Condition = reads(no_grad=True)
     Out = writes()
 
-    def infer(self, Condition: TensorType) -> TensorType:
-        return TensorType(DType.INT64, (UNKNOWN, Condition.rank))
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        return TensorType(DType.INT64, (UNKNOWN, s.Condition.rank))
 
     def numpy(self, Condition: Array) -> Array:
         return np.argwhere(Condition)
@@ -67,10 +67,10 @@ class MaskedSelect(OpDef, op="masked_select"):
     Mask = reads(no_grad=True)
     Y = writes()
 
-    def infer(self, X: TensorType, Mask: TensorType) -> TensorType:
-        require_dtype(self.kind, "Mask", Mask, DType.BOOL)
-        require_same_shape(self.kind, X=X, Mask=Mask)
-        return X.with_shape([UNKNOWN])
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        require_dtype(self.kind, "Mask", s.Mask, DType.BOOL)
+        require_same_shape(self.kind, X=s.X, Mask=s.Mask)
+        return s.X.with_shape([UNKNOWN])
 
     def numpy(self, X: Array, Mask: Array) -> Array:
         return X[Mask]

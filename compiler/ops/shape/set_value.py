@@ -10,9 +10,9 @@ import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import UNKNOWN, Size
-from compiler.ir.opdef import OpDef, attr, attr_list, reads, writes
+from compiler.ir.opdef import OpDef, Slots, attr, attr_list, reads, writes
 from compiler.ir.opdef.attribute_bounds import WIDE
-from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
+from compiler.ir.opdef.kernel_builder import KernelBuilder, KernelSlots, Number
 from compiler.ir.opdef.size_comparison import is_not_broadcast, known_to_differ
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.math.axes import element_type, int_values, normalize_axis
@@ -90,14 +90,10 @@ class SetValue(OpDef, op="set_value"):
     int32_values = attr_list(int)
     int64_values = attr_list(int, WIDE)
 
-    def infer(
-        self,
-        Input: TensorType,
-        ValueTensor: TensorType | None,
-        StartsTensorList: list[TensorType] | None,
-        EndsTensorList: list[TensorType] | None,
-        StepsTensorList: list[TensorType] | None,
-    ) -> TensorType:
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        Input = s.Input
+        ValueTensor, StartsTensorList = s.get("ValueTensor"), s.all("StartsTensorList")
+        EndsTensorList, StepsTensorList = s.all("EndsTensorList"), s.all("StepsTensorList")
         for axis in (*self.axes, *self.decrease_axes):
             normalize_axis(self.kind, axis, Input.rank, "axis")
         for name, single in (
@@ -173,14 +169,9 @@ class SetValue(OpDef, op="set_value"):
         Out[index] = np.broadcast_to(value, view).reshape(sizes)
         return Out
 
-    def kernel(
-        self,
-        k: KernelBuilder,
-        Input: DeviceOperand,
-        ValueTensor: DeviceOperand | None,
-        Out: DeviceOperand,
-    ) -> None:
-        value = ValueTensor
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        Input = s.Input
+        value = s.get("ValueTensor")
         if value is None:
             value = k.scratch(self.shape or [1], Input.type.dtype)
             numbers_of(k, value, self.attributes[_LISTS[self.dtype]])
@@ -195,7 +186,7 @@ class SetValue(OpDef, op="set_value"):
         if view != sizes:
             at = k.unravel(flat_index(k, at, sizes), view)
         written = value.at(*broadcast_at(value.shape, at), where=in_range, other=0)
-        k.store(Out, own, written if in_range is None else k.where(in_range, written, Input[own]))
+        k.store(s.Out, own, written if in_range is None else k.where(in_range, written, Input[own]))
 
     def ranges(self, sizes: Shape) -> list[range | None]:
         """Return the assigned indices of each axis; None for all of them."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from compiler.ir.dims import product
-from compiler.ir.opdef import OpDef, reads, writes
+from compiler.ir.opdef import OpDef, Slots, reads, writes
 from compiler.ir.opdef.kernel_builder import (
-    DeviceOperand,
     KernelBuilder,
+    KernelSlots,
 )
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.shared_kernels import numbers_of
@@ -28,27 +28,27 @@ class ShapeQuery(OpDef):
 class ShapeOf(ShapeQuery, op="shape"):
     """Out = the shape of Input, int32 [axes]. Reference: shape_op.h."""
 
-    def infer(self, Input: TensorType) -> TensorType:
-        return TensorType(DType.INT32, (Input.rank,))
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        return TensorType(DType.INT32, (s.Input.rank,))
 
     def numpy(self, Input: Shape) -> Array:
         return np.array(Input, np.int32)
 
-    def kernel(self, k: KernelBuilder, Input: Shape, Out: DeviceOperand) -> None:
-        numbers_of(k, Out, Input)
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        numbers_of(k, s.Out, s.shape("Input"))
 
 
 class Size(ShapeQuery, op="size"):
     """Out = the number of elements of Input, int64 [1]. Reference: size_op.cc."""
 
-    def infer(self, Input: TensorType) -> TensorType:
+    def infer(self, s: Slots[TensorType]) -> TensorType:
         return TensorType(DType.INT64, (1,))
 
     def numpy(self, Input: Shape) -> Array:
         return np.prod(np.array([Input], np.int64), axis=1)
 
-    def kernel(self, k: KernelBuilder, Input: Shape, Out: DeviceOperand) -> None:
-        numbers_of(k, Out, [product(Input)])
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        numbers_of(k, s.Out, [product(s.shape("Input"))])
 
 
 class IsEmpty(OpDef, op="is_empty"):
@@ -59,13 +59,13 @@ class IsEmpty(OpDef, op="is_empty"):
     X = reads(shape_only=True, no_grad=True)
     Out = writes()
 
-    def infer(self, X: TensorType) -> TensorType:
+    def infer(self, s: Slots[TensorType]) -> TensorType:
         return TensorType(DType.BOOL, (1,))
 
     def numpy(self, X: Shape) -> Array:
         return np.array([0 in X])
 
-    def kernel(self, k: KernelBuilder, X: Shape, Out: DeviceOperand) -> None:
-        (one,), count = k.grid(1), product(X)
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        (one,), count = k.grid(1), product(s.shape("X"))
         empty = count == 0 if isinstance(count, int) else k.equal(k.size(count), 0)
-        k.store(Out, (one,), empty)
+        k.store(s.Out, (one,), empty)

@@ -9,8 +9,8 @@ import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import product
-from compiler.ir.opdef import OpDef, attr, attr_list, reads, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
+from compiler.ir.opdef import OpDef, Slots, attr, attr_list, reads, writes
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, KernelSlots
 from compiler.ir.opdef.size_comparison import is_less
 from compiler.ir.philox import randint_by_key
 from compiler.ir.types import Array, DType, TensorType
@@ -54,7 +54,7 @@ class SeedOf(OpDef, op="seed"):
     seed = attr(0)
     place = attr(0)
 
-    def infer(self) -> TensorType:
+    def infer(self, s: Slots[TensorType]) -> TensorType:
         return TensorType(DType.INT32, (1,))
 
     def numpy(self, Key: Array | None) -> Array:
@@ -64,9 +64,11 @@ class SeedOf(OpDef, op="seed"):
             drawn = int(randint_by_key(Key, self.place, [1], SEED_RANGE - 1)[0]) + 1
         return np.array([self.seed or drawn], np.int32)
 
-    def kernel(self, k: KernelBuilder, Key: DeviceOperand, Out: DeviceOperand) -> None:
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
         (i,) = k.grid(1)
-        k.store(Out, (i,), self.seed or k.randint(k.key(Key, self.place), i, SEED_RANGE - 1) + 1)
+        k.store(
+            s.Out, (i,), self.seed or k.randint(k.key(s.Key, self.place), i, SEED_RANGE - 1) + 1
+        )
 
 
 class RandomCrop(OpDef, op="random_crop"):
@@ -85,14 +87,15 @@ class RandomCrop(OpDef, op="random_crop"):
     shape = attr_list(int)
     startup_seed = attr(0)
 
-    def infer(self, X: TensorType, Seed: TensorType) -> dict[str, TensorType]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        X = s.X
         leading = X.rank - len(self.shape)
         pairs = zip(X.shape[max(leading, 0) :], self.shape, strict=False)
         fits = leading >= 0 and self.shape and min(self.shape) >= 1
         if not fits or any(is_less(size, part) for size, part in pairs):
             raise BadAttribute(f"random_crop: X is {X}, which is smaller than {self.shape}")
         out = X.with_shape((*X.shape[:leading], *self.shape))
-        return {"Out": out, "SeedOut": require_seed(self.kind, Seed)}
+        return {"Out": out, "SeedOut": require_seed(self.kind, s.Seed)}
 
     def numpy(self, X: Array, Seed: Array) -> dict[str, Array]:
         leading = X.ndim - len(self.shape)
@@ -108,13 +111,10 @@ class RandomCrop(OpDef, op="random_crop"):
         sizes = (*X.shape[:leading], *self.shape)
         return {"Out": Out.reshape(sizes), "SeedOut": next_seed(Seed)}
 
-    def kernel(
-        self, k: KernelBuilder, X: DeviceOperand, Seed: DeviceOperand,
-        Out: DeviceOperand | None, SeedOut: DeviceOperand | None,
-    ) -> None:  # fmt: skip
-        if Out is not None:
-            self.crop(k, X, Seed, Out)
-        draw_next_seed(k, Seed, SeedOut)
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        if (Out := s.get("Out")) is not None:
+            self.crop(k, s.X, s.Seed, Out)
+        draw_next_seed(k, s.Seed, s.get("SeedOut"))
 
     def crop(
         self, k: KernelBuilder, X: DeviceOperand, Seed: DeviceOperand, Out: DeviceOperand
@@ -149,9 +149,9 @@ class ShuffleBatch(OpDef, op="shuffle_batch"):
     SeedOut = writes(optional=True)
     startup_seed = attr(0)
 
-    def infer(self, X: TensorType, Seed: TensorType) -> dict[str, TensorType]:
-        rows = TensorType(DType.INT64, (product(X.shape[:-1]),))
-        return {"Out": X, "ShuffleIdx": rows, "SeedOut": require_seed(self.kind, Seed)}
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        rows = TensorType(DType.INT64, (product(s.X.shape[:-1]),))
+        return {"Out": s.X, "ShuffleIdx": rows, "SeedOut": require_seed(self.kind, s.Seed)}
 
     def numpy(self, X: Array, Seed: Array) -> dict[str, Array]:
         table = X.reshape((int(np.prod(X.shape[:-1])), X.shape[-1]))
@@ -165,18 +165,17 @@ class ShuffleBatch(OpDef, op="shuffle_batch"):
         many = isinstance(rows, int) and rows > MAX_RANKED.value
         return f"it sorts more than {MAX_RANKED.value} rows" if many else ""
 
-    def kernel(
-        self, k: KernelBuilder, X: DeviceOperand, Seed: DeviceOperand, Out: DeviceOperand | None,
-        ShuffleIdx: DeviceOperand | None, SeedOut: DeviceOperand | None,
-    ) -> None:  # fmt: skip
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        X = s.X
         rows, width = product(X.shape[:-1]), X.shape[-1]
-        order = ShuffleIdx or k.scratch((rows,), DType.INT64)
-        draw_permutation(k, Seed, 0, order)
-        if Out is not None:
+        order = s.get("ShuffleIdx") or k.scratch((rows,), DType.INT64)
+        draw_permutation(k, s.Seed, 0, order)
+        if (Out := s.get("Out")) is not None:
             gather_slices(k, X.reshaped((rows, width)), order, Out.reshaped((rows, width)), 0)
-        draw_next_seed(k, Seed, SeedOut)
+        draw_next_seed(k, s.Seed, s.get("SeedOut"))
 
-    def infer_grad(self, ShuffleIdx: TensorType, d_Out: TensorType) -> dict[str, TensorType]:
+    def infer_grad(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        ShuffleIdx, d_Out = s.ShuffleIdx, s.d_Out
         if not d_Out.rank or differ(product(d_Out.shape[:-1]), ShuffleIdx.numel):
             raise ShapeError(
                 f"shuffle_batch_grad: Out@GRAD is {d_Out}, expected {ShuffleIdx.numel} rows"
@@ -187,10 +186,9 @@ class ShuffleBatch(OpDef, op="shuffle_batch"):
         table = d_Out.reshape((len(ShuffleIdx), d_Out.shape[-1]))
         return {"X": table[np.argsort(ShuffleIdx)].reshape(d_Out.shape)}
 
-    def kernel_grad(
-        self, k: KernelBuilder, ShuffleIdx: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
-    ) -> None:
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        d_Out = s.d_Out
         rows, width = product(d_Out.shape[:-1]), d_Out.shape[-1]
         i, j = k.grid(rows, width)
         value = d_Out.reshaped((rows, width))[i, j]
-        k.store(d_X.reshaped((rows, width)), (ShuffleIdx[i], j), value)
+        k.store(s.d_X.reshaped((rows, width)), (s.ShuffleIdx[i], j), value)

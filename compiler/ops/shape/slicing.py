@@ -6,8 +6,14 @@ from collections.abc import Sequence
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import UNKNOWN, Dim, Size
-from compiler.ir.opdef import OpDef, Share, Types, attr_list, reads, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
+from compiler.ir.opdef import OpDef, Share, Slots, Types, attr_list, reads, writes
+from compiler.ir.opdef.kernel_builder import (
+    DeviceOperand,
+    KernelBuilder,
+    KernelSlots,
+    Operand,
+    SourceBuilder,
+)
 from compiler.ir.opdef.layout_rules import Order, PermutedOp, permuted_axes
 from compiler.ir.opdef.size_comparison import differs_from_slice, is_less
 from compiler.ir.types import Array, Shape, TensorType
@@ -76,7 +82,7 @@ def sizes_without(sizes: Sizes, axes: list[int]) -> list[int]:
 
 
 def int_values_text(
-    k: SourceBuilder, listing: Operand | None, single: list[Operand] | None, attribute: list[int]
+    k: SourceBuilder, listing: Operand | None, single: list[Operand], attribute: list[int]
 ) -> str:
     """Return source text for numbers in one tensor, in one tensor each, or in an attribute."""
     if listing is None and not single:
@@ -110,7 +116,7 @@ class Slicing(OpDef):
         self,
         name: str,
         listing: TensorType | None,
-        single: list[TensorType] | None,
+        single: list[TensorType],
         attribute: list[int],
     ) -> list[int | None]:
         """Return a number per entry of `axes`, None if it comes from a tensor.
@@ -160,16 +166,10 @@ class Slice(Slicing, op="slice"):
     linear_in = (("Input",),)
     is_cheap = True
 
-    def infer(
-        self,
-        Input: TensorType,
-        StartsTensor: TensorType | None,
-        EndsTensor: TensorType | None,
-        StartsTensorList: list[TensorType] | None,
-        EndsTensorList: list[TensorType] | None,
-    ) -> TensorType:
-        starts = self.known("starts", StartsTensor, StartsTensorList, self.starts)
-        ends = self.known("ends", EndsTensor, EndsTensorList, self.ends)
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        Input = s.Input
+        starts = self.known("starts", s.get("StartsTensor"), s.all("StartsTensorList"), self.starts)
+        ends = self.known("ends", s.get("EndsTensor"), s.all("EndsTensorList"), self.ends)
         sizes = list(Input.shape)
         for declared_axis, start, end in zip(self.axes, starts, ends, strict=True):
             axis = normalize_axis(self.kind, declared_axis, Input.rank, "axes: axis")
@@ -189,16 +189,14 @@ class Slice(Slicing, op="slice"):
             return length
         return 0 if differs_from_slice(1, size, start, end) else 1
 
-    def infer_grad(
-        self,
-        Input: TensorType,
-        StartsTensor: TensorType | None,
-        EndsTensor: TensorType | None,
-        StartsTensorList: list[TensorType] | None,
-        EndsTensorList: list[TensorType] | None,
-        d_Out: TensorType,
-    ) -> dict[str, TensorType]:
-        fixed = not (StartsTensor or EndsTensor or StartsTensorList or EndsTensorList)
+    def infer_grad(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        Input, d_Out = s.Input, s.d_Out
+        fixed = not (
+            s.get("StartsTensor")
+            or s.get("EndsTensor")
+            or s.all("StartsTensorList")
+            or s.all("EndsTensorList")
+        )
         bounds = zip(self.axes, self.starts, self.ends, strict=True) if fixed else ()
         if not self.decrease_axis and any(
             differs_from_slice(d_Out.shape[axis], Input.shape[axis], start, end)
@@ -236,18 +234,10 @@ class Slice(Slicing, op="slice"):
         taken[...] = d_Out.reshape(taken.shape)
         return {"Input": d_Input}
 
-    def lower(
-        self,
-        k: SourceBuilder,
-        Input: Operand,
-        StartsTensor: Operand | None,
-        EndsTensor: Operand | None,
-        StartsTensorList: list[Operand] | None,
-        EndsTensorList: list[Operand] | None,
-        Out: Operand,
-    ) -> None:
-        starts = int_values_text(k, StartsTensor, StartsTensorList, self.starts)
-        ends = int_values_text(k, EndsTensor, EndsTensorList, self.ends)
+    def lower(self, k: SourceBuilder, s: Slots[Operand]) -> None:
+        Input, Out = s.Input, s.Out
+        starts = int_values_text(k, s.get("StartsTensor"), s.all("StartsTensorList"), self.starts)
+        ends = int_values_text(k, s.get("EndsTensor"), s.all("EndsTensorList"), self.ends)
         share = self.share(Input.type)
         if share is None or not k.is_view_of(Out, Input, share):
             part = self.part(k, Input, starts, ends)
@@ -269,18 +259,10 @@ class Slice(Slicing, op="slice"):
         is_static = isinstance(size, int) or size.known
         return Share(("Input", 0), ("Out", 0), axis, first, size) if is_static else None
 
-    def lower_grad(
-        self,
-        k: SourceBuilder,
-        StartsTensor: Operand | None,
-        EndsTensor: Operand | None,
-        StartsTensorList: list[Operand] | None,
-        EndsTensorList: list[Operand] | None,
-        d_Out: Operand,
-        d_Input: Operand,
-    ) -> None:
-        starts = int_values_text(k, StartsTensor, StartsTensorList, self.starts)
-        ends = int_values_text(k, EndsTensor, EndsTensorList, self.ends)
+    def lower_grad(self, k: SourceBuilder, s: Slots[Operand]) -> None:
+        d_Out, d_Input = s.d_Out, s.d_Input
+        starts = int_values_text(k, s.get("StartsTensor"), s.all("StartsTensorList"), self.starts)
+        ends = int_values_text(k, s.get("EndsTensor"), s.all("EndsTensorList"), self.ends)
         part = self.part(k, d_Input, starts, ends)
         k.line(f"{d_Input}.fill(0)")
         k.line(f"np.copyto({part}, {self.whole_view(d_Out, d_Input)})")
@@ -298,12 +280,14 @@ class Slice(Slicing, op="slice"):
         rest = iter(part.shape)
         return part.view([1 if a in removed else next(rest) for a in range(whole.type.rank)])
 
-    def kernel(self, k: KernelBuilder, Input: DeviceOperand, Out: DeviceOperand) -> None:
-        window(k, Input, self.whole(Out, Input), self.first(Input.shape))
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        Input = s.Input
+        window(k, Input, self.whole(s.Out, Input), self.first(Input.shape))
 
-    def kernel_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_Input: DeviceOperand) -> None:
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        d_Input = s.d_Input
         first = [0 - offset for offset in self.first(d_Input.shape)]
-        window(k, self.whole(d_Out, d_Input), d_Input, first)
+        window(k, self.whole(s.d_Out, d_Input), d_Input, first)
 
     def first(self, sizes: Shape) -> list[Size]:
         """Return the first index of the slice along each axis."""

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from compiler.errors import ShapeError
-from compiler.ir.opdef import OpDef, attr, reads, required, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
+from compiler.ir.opdef import OpDef, Slots, attr, reads, required, writes
+from compiler.ir.opdef.kernel_builder import KernelBuilder, KernelSlots
 from compiler.ir.program import OpDesc
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.math.axes import normalize_axis
@@ -47,8 +47,8 @@ class Stack(OpDef, op="stack"):
     Y = writes()
     axis = attr(0)
 
-    def infer(self, X: list[TensorType]) -> TensorType:
-        return stacked(X, self.axis, self.kind)
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        return stacked(s.all("X"), self.axis, self.kind)
 
     def numpy(self, X: list[Array]) -> Array:
         return np.stack(X, axis=self.axis)
@@ -56,13 +56,13 @@ class Stack(OpDef, op="stack"):
     def grad(self, X: list[Shape], d_Y: Array) -> dict[str, list[Array]]:
         return {"X": slices_along(d_Y, self.axis, len(X))}
 
-    def kernel(self, k: KernelBuilder, X: list[DeviceOperand], Y: DeviceOperand) -> None:
-        axis = self.axis % Y.type.rank
-        concat_parts(k, [with_axis(operand, axis) for operand in X], Y, axis)
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        axis = self.axis % s.Y.type.rank
+        concat_parts(k, [with_axis(operand, axis) for operand in s.all("X")], s.Y, axis)
 
-    def kernel_grad(self, k: KernelBuilder, d_Y: DeviceOperand, d_X: list[DeviceOperand]) -> None:
-        axis = self.axis % d_Y.type.rank
-        split_parts(k, d_Y, [with_axis(operand, axis) for operand in d_X], axis)
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        axis = self.axis % s.d_Y.type.rank
+        split_parts(k, s.d_Y, [with_axis(operand, axis) for operand in s.all("d_X")], axis)
 
 
 class Unstack(OpDef, op="unstack"):
@@ -75,7 +75,8 @@ class Unstack(OpDef, op="unstack"):
     axis = required(int)
     num = required(int)
 
-    def infer(self, X: TensorType) -> dict[str, list[TensorType]]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, list[TensorType]]:
+        X = s.X
         tensor_type = unstacked(X, self.axis, self.kind)
         expect_few_outputs(self.kind, self.num)
         if differ(X.shape[self.axis], self.num):
@@ -86,19 +87,19 @@ class Unstack(OpDef, op="unstack"):
     def numpy(self, X: Array) -> dict[str, list[Array]]:
         return {"Y": slices_along(X, self.axis, self.num)}
 
-    def infer_grad(self, d_Y: list[TensorType]) -> dict[str, TensorType]:
-        return {"X": stacked(d_Y, self.axis, self.kind)}
+    def infer_grad(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        return {"X": stacked(s.all("d_Y"), self.axis, self.kind)}
 
     def grad(self, d_Y: list[Array]) -> dict[str, Array]:
         return {"X": np.stack(d_Y, axis=self.axis)}
 
-    def kernel(self, k: KernelBuilder, X: DeviceOperand, Y: list[DeviceOperand]) -> None:
-        axis = self.axis % X.type.rank
-        split_parts(k, X, [with_axis(operand, axis) for operand in Y], axis)
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        axis = self.axis % s.X.type.rank
+        split_parts(k, s.X, [with_axis(operand, axis) for operand in s.all("Y")], axis)
 
-    def kernel_grad(self, k: KernelBuilder, d_Y: list[DeviceOperand], d_X: DeviceOperand) -> None:
-        axis = self.axis % d_X.type.rank
-        concat_parts(k, [with_axis(operand, axis) for operand in d_Y], d_X, axis)
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        axis = self.axis % s.d_X.type.rank
+        concat_parts(k, [with_axis(operand, axis) for operand in s.all("d_Y")], s.d_X, axis)
 
 
 class Unbind(OpDef, op="unbind"):
@@ -111,7 +112,8 @@ class Unbind(OpDef, op="unbind"):
     Out = writes(many=True)
     axis = attr(0)
 
-    def infer(self, X: TensorType) -> dict[str, list[TensorType]]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, list[TensorType]]:
+        X = s.X
         tensor_type = unstacked(X, self.axis, self.kind)
         count = X.shape[self.axis]
         if not isinstance(count, int):
@@ -122,9 +124,9 @@ class Unbind(OpDef, op="unbind"):
     def numpy(self, X: Array) -> dict[str, list[Array]]:
         return {"Out": slices_along(X, self.axis, X.shape[self.axis])}
 
-    def kernel(self, k: KernelBuilder, X: DeviceOperand, Out: list[DeviceOperand]) -> None:
-        axis = self.axis % X.type.rank
-        split_parts(k, X, [with_axis(operand, axis) for operand in Out], axis)
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        axis = self.axis % s.X.type.rank
+        split_parts(k, s.X, [with_axis(operand, axis) for operand in s.all("Out")], axis)
 
     def grad_ops(self, op: OpDesc, grad: Callable[[str], str]) -> list[OpDesc]:
         inputs = {"X": [grad(name) for name in op.outputs["Out"]]}

@@ -7,8 +7,8 @@ from typing import Any
 
 from compiler.errors import ShapeError
 from compiler.ir.dims import UNKNOWN, Size
-from compiler.ir.opdef import attr_list, reads
-from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
+from compiler.ir.opdef import Slots, attr_list, reads
+from compiler.ir.opdef.kernel_builder import KernelBuilder, KernelSlots
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.math.axes import Sizes, int_values, normalize_axis, zeros_shaped
 from compiler.ops.shape.slicing import Slicing, sizes_without
@@ -65,19 +65,13 @@ class StridedSlice(Slicing, op="strided_slice"):
     StridesTensorList = reads(optional=True, many=True, no_grad=True)
     strides = attr_list(int)
 
-    def infer(
-        self,
-        Input: TensorType,
-        StartsTensor: TensorType | None,
-        EndsTensor: TensorType | None,
-        StridesTensor: TensorType | None,
-        StartsTensorList: list[TensorType] | None,
-        EndsTensorList: list[TensorType] | None,
-        StridesTensorList: list[TensorType] | None,
-    ) -> TensorType:
-        starts = self.known("starts", StartsTensor, StartsTensorList, self.starts)
-        ends = self.known("ends", EndsTensor, EndsTensorList, self.ends)
-        strides = self.known("strides", StridesTensor, StridesTensorList, self.strides)
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        Input = s.Input
+        starts = self.known("starts", s.get("StartsTensor"), s.all("StartsTensorList"), self.starts)
+        ends = self.known("ends", s.get("EndsTensor"), s.all("EndsTensorList"), self.ends)
+        strides = self.known(
+            "strides", s.get("StridesTensor"), s.all("StridesTensorList"), self.strides
+        )
         sizes = list(Input.shape)
         for declared_axis, numbers in zip(
             self.axes, zip(starts, ends, strides, strict=True), strict=True
@@ -136,8 +130,9 @@ class StridedSlice(Slicing, op="strided_slice"):
         taken[...] = d_Out.reshape(taken.shape)
         return {"Input": d_Input}
 
-    def kernel(self, k: KernelBuilder, Input: DeviceOperand, Out: DeviceOperand) -> None:
-        out, ranges = self.whole(Out, Input), self.ranges(Input.shape)
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        Input = s.Input
+        out, ranges = self.whole(s.Out, Input), self.ranges(Input.shape)
         indices = k.grid(*out.shape)
         pairs = zip(indices, ranges, strict=True)
         taken = [
@@ -146,8 +141,9 @@ class StridedSlice(Slicing, op="strided_slice"):
         ]
         k.store(out, indices, Input[tuple(taken)])
 
-    def kernel_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_Input: DeviceOperand) -> None:
-        own, upstream = k.grid(*d_Input.shape), self.whole(d_Out, d_Input)
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        d_Input = s.d_Input
+        own, upstream = k.grid(*d_Input.shape), self.whole(s.d_Out, d_Input)
         taken, in_range = among(k, own, self.ranges(d_Input.shape))
         k.store(d_Input, own, upstream.at(*taken, where=in_range, other=0))
 

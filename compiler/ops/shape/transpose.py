@@ -9,8 +9,14 @@ import numpy as np
 from compiler.errors import ShapeError
 from compiler.ir.analysis.placement import TRITON
 from compiler.ir.dims import product
-from compiler.ir.opdef import OpDef, attr, attr_list, reads, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
+from compiler.ir.opdef import OpDef, Slots, attr, attr_list, reads, writes
+from compiler.ir.opdef.kernel_builder import (
+    DeviceOperand,
+    KernelBuilder,
+    KernelSlots,
+    Operand,
+    SourceBuilder,
+)
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.type_checks import require_same_shape
 from compiler.support.thresholds import threshold
@@ -82,31 +88,35 @@ class Transposing(OpDef):
         """Return Out on a device, where casts and other pointwise ops join the kernel."""
         return "Out" if target == TRITON else ""
 
-    def lower(self, k: SourceBuilder, X: Operand, Out: Operand | None) -> None:
+    def lower(self, k: SourceBuilder, s: Slots[Operand]) -> None:
+        X = s.X
+        Out = s.get("Out")
         if Out is not None:
             moved = k.at_bind(f"{X}.transpose({tuple(self.axis)})", [X], "moved")
             k.line(f"np.copyto({Out}, {moved})")
 
-    def lower_grad(self, k: SourceBuilder, d_Out: Operand, d_X: Operand) -> None:
+    def lower_grad(self, k: SourceBuilder, s: Slots[Operand]) -> None:
+        d_Out, d_X = s.d_Out, s.d_X
         moved = k.at_bind(f"{d_Out}.transpose({self.back()})", [d_Out], "moved")
         k.line(f"np.copyto({d_X}, {moved})")
 
-    def kernel(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand | None) -> None:
-        if Out is None or k.transposition(self.axis, X, Out):
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        Out = s.get("Out")
+        if Out is None or k.transposition(self.axis, s.X, Out):
             return
-        moved(k, X, self.axis, Out)
+        moved(k, s.X, self.axis, Out)
 
-    def kernel_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
-        if k.transposition(self.back(), d_Out, d_X):
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        if k.transposition(self.back(), s.d_Out, s.d_X):
             return
-        moved(k, d_Out, self.back(), d_X)
+        moved(k, s.d_Out, self.back(), s.d_X)
 
 
 class Transpose(Transposing, op="transpose"):
     """`Transposing` with one output."""
 
-    def infer(self, X: TensorType) -> TensorType:
-        return X.with_shape(self.result(X))
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        return s.X.with_shape(self.result(s.X))
 
     def numpy(self, X: Array) -> Array:
         return np.transpose(X, self.axis)
@@ -120,16 +130,17 @@ class Transpose2(Transposing, op="transpose2"):
 
     XShape = writes()
 
-    def infer(self, X: TensorType) -> dict[str, TensorType]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        X = s.X
         return {"Out": X.with_shape(self.result(X)), "XShape": X.with_shape((0, *X.shape))}
 
     def numpy(self, X: Array) -> dict[str, Array]:
         return {"Out": np.transpose(X, self.axis), "XShape": np.empty((0, *X.shape), X.dtype)}
 
-    def infer_grad(self, XShape: TensorType, d_Out: TensorType) -> dict[str, TensorType]:
-        X = d_Out.with_shape(XShape.shape[1:])
+    def infer_grad(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        X = s.d_Out.with_shape(s.XShape.shape[1:])
         require_same_shape(
-            self.kind + "_grad", d_Out=d_Out, transposed=X.with_shape(self.result(X))
+            self.kind + "_grad", d_Out=s.d_Out, transposed=X.with_shape(self.result(X))
         )
         return {"X": X}
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import UNKNOWN
-from compiler.ir.opdef import OpDef, attr, attr_list, reads, required, writes
+from compiler.ir.opdef import OpDef, Slots, attr, attr_list, reads, required, writes
 from compiler.ir.opdef.attribute_bounds import WIDE
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.math.axes import element_type
@@ -62,7 +62,8 @@ class Unique(OpDef, op="unique"):
     return_counts = attr(False)
     axis = attr_list(int, WIDE)
 
-    def infer(self, X: TensorType) -> dict[str, TensorType]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        X = s.X
         dtype = index_type(self.kind, self.dtype)
         if not self.is_sorted:
             expect_vector(self.kind, X)
@@ -105,7 +106,8 @@ class UniqueWithCounts(OpDef, op="unique_with_counts"):
     Count = writes()
     dtype = required(int)
 
-    def infer(self, X: TensorType) -> dict[str, TensorType]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        X = s.X
         dtype = index_type(self.kind, self.dtype)
         expect_vector(self.kind, X)
         output = X.with_shape([UNKNOWN])

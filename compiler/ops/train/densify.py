@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from compiler.ir.opdef import OpDef, reads, reads_rows, required, writes
+from compiler.ir.opdef import OpDef, Slots, reads, reads_rows, required, writes
 from compiler.ir.opdef.attribute_bounds import WIDE
-from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
+from compiler.ir.opdef.kernel_builder import (
+    KernelBuilder,
+    KernelSlots,
+    Operand,
+    SourceBuilder,
+)
 from compiler.ir.types import Array, TensorType
 from compiler.ops.shared_kernels import add_rows, copy, fill
 from compiler.ops.train.selected_rows import lower_add_rows, rows_type
@@ -20,23 +25,22 @@ class DensifyRows(OpDef, op="densify_rows"):
     Out = writes()
     height = required(int, WIDE)
 
-    def infer(self, X: TensorType) -> TensorType:
-        return X.with_shape((self.height, *X.shape[1:]))
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        return s.X.with_shape((self.height, *s.X.shape[1:]))
 
     def numpy(self, X: Array, X_rows: Array) -> Array:
         Out = np.zeros((self.height, *X.shape[1:]), X.dtype)
         np.add.at(Out, X_rows, X)
         return Out
 
-    def lower(self, k: SourceBuilder, X: Operand, X_rows: Operand, Out: Operand) -> None:
+    def lower(self, k: SourceBuilder, s: Slots[Operand]) -> None:
+        Out = s.Out
         k.line(f"{Out}.fill(0)")
-        lower_add_rows(k, Out, X_rows, X)
+        lower_add_rows(k, Out, s.X_rows, s.X)
 
-    def kernel(
-        self, k: KernelBuilder, X: DeviceOperand, X_rows: DeviceOperand, Out: DeviceOperand
-    ) -> None:
-        fill(k, Out, 0)
-        add_rows(k, X, X_rows, Out)
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        fill(k, s.Out, 0)
+        add_rows(k, s.X, s.X_rows, s.Out)
 
 
 class RowNumbers(OpDef, op="row_numbers"):
@@ -46,13 +50,13 @@ class RowNumbers(OpDef, op="row_numbers"):
     X_rows = reads_rows("X")
     Out = writes()
 
-    def infer(self, X: TensorType) -> TensorType:
-        return rows_type(X.shape[0])
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        return rows_type(s.X.shape[0])
 
     def numpy(self, X: Array, X_rows: Array | None) -> Array:
         if X_rows is None:
             raise ValueError("row_numbers takes sparse rows, but X is dense")
         return X_rows
 
-    def kernel(self, k: KernelBuilder, X_rows: DeviceOperand, Out: DeviceOperand) -> None:
-        copy(k, X_rows, Out)
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        copy(k, s.X_rows, s.Out)

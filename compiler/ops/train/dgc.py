@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from compiler.ir.opdef import OpDef, Value, Xp, attr, reads, required, writes
+from compiler.ir.opdef import OpDef, Slots, Value, Xp, attr, reads, required, writes
 from compiler.ir.opdef.attribute_bounds import FINITE
 from compiler.ir.opdef.global_reductions import Whole
 from compiler.ir.types import Array, TensorType
@@ -95,16 +95,8 @@ class Dgc(OpDef, op="dgc"):
     regular_coeff = attr(0.0)
     regular_type = attr(0)
 
-    def infer(
-        self,
-        U: TensorType,
-        V: TensorType,
-        Grad: TensorType,
-        Param: TensorType,
-        current_step: TensorType,
-        nranks: TensorType,
-    ) -> dict[str, TensorType]:
-        return {"U_out": U, "V_out": V, "Grad_out": Grad, "k": Grad.with_shape((1,))}
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        return {"U_out": s.U, "V_out": s.V, "Grad_out": s.Grad, "k": s.Grad.with_shape((1,))}
 
     def numpy(
         self, U: Array, V: Array, Grad: Array, Param: Array, current_step: Array, nranks: Array
@@ -139,8 +131,8 @@ class DgcAllReduce(Collective, op="dgc_allreduce_sum"):
     ring_id = attr(0)
     rampup_begin_step = attr(0.0)
 
-    def infer(self, X: TensorType, current_step: TensorType) -> dict[str, TensorType]:
-        return {"Out": X}
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        return {"Out": s.X}
 
     def numpy(self, X: Array, current_step: Array) -> dict[str, Array]:
         where = (self.collective, self.ring_id, self.variable)
@@ -202,9 +194,9 @@ class DgcClipByNorm(Whole, op="dgc_clip_by_norm"):
     max_norm = required(float, FINITE)
     rampup_begin_step = attr(0.0)
 
-    def infer(self, X: TensorType, current_step: TensorType) -> TensorType:
-        require_scalar(self.kind, current_step=current_step)
-        return X
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        require_scalar(self.kind, current_step=s.current_step)
+        return s.X
 
     def numpy(self, X: Array, current_step: Array) -> Array:
         if current_step.item() < self.rampup_begin_step:

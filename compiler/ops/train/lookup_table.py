@@ -6,11 +6,12 @@ import numpy as np
 
 from compiler.errors import ShapeError
 from compiler.ir.dims import product
-from compiler.ir.opdef import OpDef, attr, attr_list, reads, writes
+from compiler.ir.opdef import OpDef, Slots, attr, attr_list, reads, writes
 from compiler.ir.opdef.attribute_bounds import WIDE
 from compiler.ir.opdef.kernel_builder import (
     DeviceOperand,
     KernelBuilder,
+    KernelSlots,
     Number,
     Operand,
     SourceBuilder,
@@ -79,19 +80,18 @@ class Lookup(OpDef):
         """The shape of Ids without the axis that a row replaces."""
         return Ids.shape
 
-    def infer(self, W: TensorType, Ids: TensorType) -> TensorType:
-        require_dtype(self.kind, "Ids", Ids, DType.INT64)
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        W = s.W
+        require_dtype(self.kind, "Ids", s.Ids, DType.INT64)
         if W.rank != 2:
             raise ShapeError(f"{self.kind}: the table W is {W}, expected two axes")
-        return W.with_shape((*self.looked_up(Ids), W.shape[1]))
+        return W.with_shape((*self.looked_up(s.Ids), W.shape[1]))
 
-    def infer_grad(
-        self, W: TensorType, Ids: TensorType, d_Out: TensorType
-    ) -> dict[str, TensorType]:
+    def infer_grad(self, s: Slots[TensorType]) -> dict[str, TensorType]:
         if not self.is_sparse:
-            return {"W": W}
-        count = product(self.looked_up(Ids))
-        return {"W": d_Out.with_shape((count, W.shape[1])), "W_rows": rows_type(count)}
+            return {"W": s.W}
+        count = product(self.looked_up(s.Ids))
+        return {"W": s.d_Out.with_shape((count, s.W.shape[1])), "W_rows": rows_type(count)}
 
     def grad(self, W: Shape, Ids: Array, d_Out: Array) -> dict[str, Array]:
         height, width = numeric(W)
@@ -104,21 +104,17 @@ class Lookup(OpDef):
         np.add.at(d_W, ids, values)
         return {"W": d_W}
 
-    def lower(self, k: SourceBuilder, W: Operand, Ids: Operand, Out: Operand) -> None:
-        count = Ids.type.numel
-        ids, out = Ids.view((count,)), Out.view((count, W.shape[1]))
+    def lower(self, k: SourceBuilder, s: Slots[Operand]) -> None:
+        W = s.W
+        count = s.Ids.type.numel
+        ids, out = s.Ids.view((count,)), s.Out.view((count, W.shape[1]))
         k.line(f"{k.function(look_up)}({W}, {ids}, {out}, {str(W)!r})")
         if self.padding_idx >= 0:
             k.line(f"{out}[{ids} == {self.padding_idx}] = 0.0")
 
-    def lower_grad(
-        self,
-        k: SourceBuilder,
-        Ids: Operand,
-        d_Out: Operand,
-        d_W: Operand | None,
-        d_W_rows: Operand | None,
-    ) -> None:
+    def lower_grad(self, k: SourceBuilder, s: Slots[Operand]) -> None:
+        Ids, d_Out = s.Ids, s.d_Out
+        d_W, d_W_rows = s.get("d_W"), s.get("d_W_rows")
         ids, padding = Ids.view((Ids.type.numel,)), self.padding_idx
         if d_W_rows is not None:
             k.line(f"np.copyto({d_W_rows}, {ids})")
@@ -132,40 +128,35 @@ class Lookup(OpDef):
         if padding >= 0:
             k.line(f"{d_W}[{f'{ids} == {padding}' if self.is_sparse else padding}] = 0.0")
 
-    def check_values(self, k: SourceBuilder, W: Operand, Ids: Operand) -> None:
-        ids = Ids.view((Ids.type.numel,))
+    def check_values(self, k: SourceBuilder, s: Slots[Operand]) -> None:
+        W = s.W
+        ids = s.Ids.view((s.Ids.type.numel,))
         k.line(f"{k.function(expect_rows)}({ids}, {W.shape[0]}, {str(W)!r})")
 
-    def kernel(
-        self, k: KernelBuilder, W: DeviceOperand, Ids: DeviceOperand, Out: DeviceOperand
-    ) -> None:
-        count = Ids.type.numel
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        W = s.W
+        count = s.Ids.type.numel
         n, j = k.grid(count, W.shape[1])
-        row = Ids.reshaped((count,))[n]
+        row = s.Ids.reshaped((count,))[n]
         value = W.at(row, j, where=self.counts(k, row, W), other=0)
-        k.store(Out.reshaped((count, W.shape[1])), (n, j), value)
+        k.store(s.Out.reshaped((count, W.shape[1])), (n, j), value)
 
     def counts(self, k: KernelBuilder, row: Number, W: DeviceOperand) -> Number:
         """True if a row index is in the table, and is not the padding."""
         in_range = inside(k, row, W.shape[0])
         return in_range & k.not_equal(row, self.padding_idx) if self.padding_idx >= 0 else in_range
 
-    def kernel_grad(
-        self,
-        k: KernelBuilder,
-        Ids: DeviceOperand,
-        d_Out: DeviceOperand,
-        d_W: DeviceOperand | None,
-        d_W_rows: DeviceOperand | None,
-    ) -> None:
-        if d_W_rows is not None:
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        Ids = s.Ids
+        d_W = s.get("d_W")
+        if (d_W_rows := s.get("d_W_rows")) is not None:
             copy(k, Ids, d_W_rows)
         if d_W is not None and not self.is_sparse:
             fill(k, d_W, 0)
-            add_rows(k, d_Out, Ids, d_W, 0, self.padding_idx)
+            add_rows(k, s.d_Out, Ids, d_W, 0, self.padding_idx)
         elif d_W is not None:
             n, j = k.grid(*d_W.shape)
-            row, above = Ids.reshaped((d_W.shape[0],))[n], d_Out.reshaped(d_W.shape)[n, j]
+            row, above = Ids.reshaped((d_W.shape[0],))[n], s.d_Out.reshaped(d_W.shape)[n, j]
             not_padding = k.not_equal(row, self.padding_idx) if self.padding_idx >= 0 else None
             k.store(d_W, (n, j), above if not_padding is None else k.where(not_padding, above, 0))
 

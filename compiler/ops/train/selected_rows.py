@@ -13,9 +13,15 @@ import numpy as np
 
 from compiler.errors import ShapeError
 from compiler.ir.dims import UNKNOWN, Size, product
-from compiler.ir.opdef import OpDef, attr, reads, reads_rows, required, writes, writes_rows
+from compiler.ir.opdef import OpDef, Slots, attr, reads, reads_rows, required, writes, writes_rows
 from compiler.ir.opdef.attribute_bounds import FINITE
-from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
+from compiler.ir.opdef.kernel_builder import (
+    DeviceOperand,
+    KernelBuilder,
+    KernelSlots,
+    Operand,
+    SourceBuilder,
+)
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.duplicate_rows import Merged, places, summed
 from compiler.ops.shape.concat_kernels import concat_parts
@@ -94,8 +100,9 @@ class MergeSelectedRows(OpDef, op="merge_selected_rows"):
     Out = writes()
     Out_rows = writes_rows("Out")
 
-    def infer(self, X: TensorType, X_rows: TensorType | None) -> dict[str, TensorType]:
-        merged = X if X_rows is None else X.with_shape((UNKNOWN, *X.shape[1:]))
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        X = s.X
+        merged = X if s.get("X_rows") is None else X.with_shape((UNKNOWN, *X.shape[1:]))
         return {"Out": merged, "Out_rows": rows_type(UNKNOWN)}
 
     def numpy(self, X: Array, X_rows: Array | None) -> dict[str, Array]:
@@ -115,14 +122,14 @@ class GetTensorFromSelectedRows(OpDef, op="get_tensor_from_selected_rows"):
     X_rows = reads_rows("X")
     Out = writes()
 
-    def infer(self, X: TensorType) -> TensorType:
-        return X
+    def infer(self, s: Slots[TensorType]) -> TensorType:
+        return s.X
 
     def numpy(self, X: Array) -> Array:
         return X
 
-    def kernel(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
-        copy(k, X, Out)
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        copy(k, s.X, s.Out)
 
 
 class SumRows(OpDef, op="sum_rows"):
@@ -133,10 +140,11 @@ class SumRows(OpDef, op="sum_rows"):
     Out = writes()
     Out_rows = writes_rows("Out")
 
-    def infer(self, X: list[TensorType], X_rows: list[TensorType] | None) -> dict[str, TensorType]:
+    def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
+        X = s.all("X")
         require_same_dtype("sum", **{f"X[{i}]": term for i, term in enumerate(X)})
         count: Size = 0
-        for index, term in enumerate(X if X_rows else X[:1]):
+        for index, term in enumerate(X if s.all("X_rows") else X[:1]):
             if shapes_differ(term.with_shape(term.shape[1:]), term.with_shape(X[0].shape[1:])):
                 raise ShapeError(f"sum: X[{index}] is {term} and X[0] {X[0]}, expected equal rows")
             count = count + term.shape[0]
@@ -145,27 +153,17 @@ class SumRows(OpDef, op="sum_rows"):
     def numpy(self, X: list[Array], X_rows: list[Array]) -> dict[str, Array]:
         return {"Out": np.concatenate(X), "Out_rows": np.concatenate(X_rows)}
 
-    def lower(
-        self,
-        k: SourceBuilder,
-        X: list[Operand],
-        X_rows: list[Operand],
-        Out: Operand | None,
-        Out_rows: Operand | None,
-    ) -> None:
-        pairs = [(parts, whole) for parts, whole in ((X, Out), (X_rows, Out_rows)) if whole]
+    def lower(self, k: SourceBuilder, s: Slots[Operand]) -> None:
+        pairs = [
+            (parts, whole)
+            for parts, whole in ((s.all("X"), s.get("Out")), (s.all("X_rows"), s.get("Out_rows")))
+            if whole
+        ]
         for parts, whole in pairs:
             k.line(f"np.concatenate([{', '.join(map(str, parts))}], out={whole})")
 
-    def kernel(
-        self,
-        k: KernelBuilder,
-        X: list[DeviceOperand],
-        X_rows: list[DeviceOperand],
-        Out: DeviceOperand | None,
-        Out_rows: DeviceOperand | None,
-    ) -> None:
-        for parts, whole in ((X, Out), (X_rows, Out_rows)):
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        for parts, whole in ((s.all("X"), s.get("Out")), (s.all("X_rows"), s.get("Out_rows"))):
             if whole is not None:
                 concat_parts(k, parts, whole, 0)
 
@@ -200,34 +198,20 @@ class ElementwiseMulRows(SparseToSparse, op="elementwise_mul_rows"):
     def numpy(self, X: Array, X_rows: Array, Y: Array) -> dict[str, Array]:
         return {"Out": X * Y.reshape(1), "Out_rows": X_rows}
 
-    def lower(
-        self,
-        k: SourceBuilder,
-        X: Operand,
-        X_rows: Operand,
-        Y: Operand,
-        Out: Operand | None,
-        Out_rows: Operand | None,
-    ) -> None:
+    def lower(self, k: SourceBuilder, s: Slots[Operand]) -> None:
+        X, X_rows, Y = s.X, s.X_rows, s.Y
+        Out, Out_rows = s.get("Out"), s.get("Out_rows")
         if Out is not None:
             k.line(f"np.multiply({X}, {Y.view((1,))}, out={Out})")
         if Out_rows is not None:
             k.line(f"np.copyto({Out_rows}, {X_rows})")
 
-    def kernel(
-        self,
-        k: KernelBuilder,
-        X: DeviceOperand,
-        X_rows: DeviceOperand,
-        Y: DeviceOperand,
-        Out: DeviceOperand | None,
-        Out_rows: DeviceOperand | None,
-    ) -> None:
-        if Out is not None:
-            indices = k.grid(*X.shape)
-            k.store(Out, indices, X[indices] * number(k, Y))
-        if Out_rows is not None:
-            copy(k, X_rows, Out_rows)
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        if (Out := s.get("Out")) is not None:
+            indices = k.grid(*s.X.shape)
+            k.store(Out, indices, s.X[indices] * number(k, s.Y))
+        if (Out_rows := s.get("Out_rows")) is not None:
+            copy(k, s.X_rows, Out_rows)
 
 
 class ScaleRows(SparseToSparse, op="scale_rows"):
@@ -248,36 +232,23 @@ class ScaleRows(SparseToSparse, op="scale_rows"):
         factor = self.scale if ScaleTensor is None else ScaleTensor.reshape(1)
         return {"Out": (X * factor).astype(X.dtype, copy=False), "Out_rows": X_rows}
 
-    def lower(
-        self,
-        k: SourceBuilder,
-        X: Operand,
-        X_rows: Operand,
-        ScaleTensor: Operand | None,
-        Out: Operand | None,
-        Out_rows: Operand | None,
-    ) -> None:
+    def lower(self, k: SourceBuilder, s: Slots[Operand]) -> None:
+        X, X_rows = s.X, s.X_rows
+        ScaleTensor, Out, Out_rows = s.get("ScaleTensor"), s.get("Out"), s.get("Out_rows")
         factor = repr(float(self.scale)) if ScaleTensor is None else ScaleTensor.view((1,))
         if Out is not None:
             k.line(f"np.multiply({X}, {factor}, out={Out})")
         if Out_rows is not None:
             k.line(f"np.copyto({Out_rows}, {X_rows})")
 
-    def kernel(
-        self,
-        k: KernelBuilder,
-        X: DeviceOperand,
-        X_rows: DeviceOperand,
-        ScaleTensor: DeviceOperand | None,
-        Out: DeviceOperand | None,
-        Out_rows: DeviceOperand | None,
-    ) -> None:
-        if Out is not None:
-            indices = k.grid(*X.shape)
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        ScaleTensor = s.get("ScaleTensor")
+        if (Out := s.get("Out")) is not None:
+            indices = k.grid(*s.X.shape)
             factor = float(self.scale) if ScaleTensor is None else number(k, ScaleTensor)
-            k.store(Out, indices, X[indices] * factor)
-        if Out_rows is not None:
-            copy(k, X_rows, Out_rows)
+            k.store(Out, indices, s.X[indices] * factor)
+        if (Out_rows := s.get("Out_rows")) is not None:
+            copy(k, s.X_rows, Out_rows)
 
 
 def emit_merged(
@@ -309,16 +280,9 @@ class MergeRows(SparseToSparse, op="merge_rows"):
         merged, rows, _ = merge_in_place(X, X_rows)
         return {"Out": merged, "Out_rows": rows}
 
-    def kernel(
-        self,
-        k: KernelBuilder,
-        X: DeviceOperand,
-        X_rows: DeviceOperand,
-        Out: DeviceOperand | None,
-        Out_rows: DeviceOperand | None,
-    ) -> None:
-        groups, totals, place = emit_merged(k, X, X_rows, Out_rows)
-        if Out is not None:
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        groups, totals, place = emit_merged(k, s.X, s.X_rows, s.get("Out_rows"))
+        if (Out := s.get("Out")) is not None:
             fill(k, Out, 0)
             n, j = k.grid(*totals.shape)
             whole = Out.reshaped(totals.shape)
@@ -342,18 +306,10 @@ class ClipRows(SparseToSparse, op="clip_rows"):
         merged[:count] = np.minimum(np.maximum(merged[:count], low), high)
         return {"Out": merged, "Out_rows": rows}
 
-    def kernel(
-        self,
-        k: KernelBuilder,
-        X: DeviceOperand,
-        X_rows: DeviceOperand,
-        Min: DeviceOperand | None,
-        Max: DeviceOperand | None,
-        Out: DeviceOperand | None,
-        Out_rows: DeviceOperand | None,
-    ) -> None:
-        groups, totals, place = emit_merged(k, X, X_rows, Out_rows)
-        if Out is not None:
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        Min, Max = s.get("Min"), s.get("Max")
+        groups, totals, place = emit_merged(k, s.X, s.X_rows, s.get("Out_rows"))
+        if (Out := s.get("Out")) is not None:
             fill(k, Out, 0)
             n, j = k.grid(*totals.shape)
             low = self.min if Min is None else number(k, Min)
@@ -373,16 +329,10 @@ class ClipByNormRows(SparseToSparse, op="clip_by_norm_rows"):
         factor = self.max_norm / norm if norm > self.max_norm else 1.0
         return {"Out": X * X.dtype.type(factor), "Out_rows": X_rows}
 
-    def kernel(
-        self,
-        k: KernelBuilder,
-        X: DeviceOperand,
-        X_rows: DeviceOperand,
-        Out: DeviceOperand | None,
-        Out_rows: DeviceOperand | None,
-    ) -> None:
-        if Out is not None:
-            totals = summed(k, X, X_rows)[1]
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        X = s.X
+        if (Out := s.get("Out")) is not None:
+            totals = summed(k, X, s.X_rows)[1]
             norm = k.scratch((1,), X.type.dtype)
             (one,) = k.grid(1)
             r = k.loop(totals.type.numel)
@@ -391,5 +341,5 @@ class ClipByNormRows(SparseToSparse, op="clip_by_norm_rows"):
             indices = k.grid(*X.shape)
             factor = self.max_norm / k.maximum(norm[0], self.max_norm)
             k.store(Out, indices, X[indices] * factor)
-        if Out_rows is not None:
-            copy(k, X_rows, Out_rows)
+        if (Out_rows := s.get("Out_rows")) is not None:
+            copy(k, s.X_rows, Out_rows)

@@ -14,10 +14,11 @@ import numpy as np
 
 from compiler.errors import ShapeError
 from compiler.ir.dims import Size, product
-from compiler.ir.opdef import OpDef, attr, reads, reads_rows, writes
+from compiler.ir.opdef import OpDef, Slots, attr, reads, reads_rows, writes
 from compiler.ir.opdef.kernel_builder import (
     DeviceOperand,
     KernelBuilder,
+    KernelSlots,
     Number,
     Operand,
     SourceBuilder,
@@ -68,31 +69,16 @@ class SgdRows(RowsUpdate, op="sgd_rows"):
         np.subtract.at(ParamOut, Grad_rows, LearningRate * Grad)
         return ParamOut
 
-    def lower(
-        self,
-        k: SourceBuilder,
-        Param: Operand,
-        Grad: Operand,
-        Grad_rows: Operand,
-        LearningRate: Operand,
-        ParamOut: Operand,
-    ) -> None:
-        keep_state(k, Param, ParamOut)
+    def lower(self, k: SourceBuilder, s: Slots[Operand]) -> None:
+        Grad, LearningRate = s.Grad, s.LearningRate
+        keep_state(k, s.Param, s.ParamOut)
         scaled = k.scratch(Grad.shape, Grad.type.dtype)
         k.line(f"np.multiply({Grad}, {LearningRate}, out={scaled})")
-        lower_add_rows(k, ParamOut, Grad_rows, scaled, "subtract")
+        lower_add_rows(k, s.ParamOut, s.Grad_rows, scaled, "subtract")
 
-    def kernel(
-        self,
-        k: KernelBuilder,
-        Param: DeviceOperand,
-        Grad: DeviceOperand,
-        Grad_rows: DeviceOperand,
-        LearningRate: DeviceOperand,
-        ParamOut: DeviceOperand,
-    ) -> None:
-        copy(k, Param, ParamOut)
-        add_rows(k, Grad, Grad_rows, ParamOut, scale=LearningRate)
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        copy(k, s.Param, s.ParamOut)
+        add_rows(k, s.Grad, s.Grad_rows, s.ParamOut, scale=s.LearningRate)
 
 
 def move_by_adagrad(
@@ -122,38 +108,21 @@ class AdagradRows(RowsUpdate, op="adagrad_rows"):
         move_by_adagrad(param, moment, Grad, Grad_rows, LearningRate, self.epsilon)
         return {"ParamOut": param, "MomentOut": moment}
 
-    def lower(
-        self,
-        k: SourceBuilder,
-        Param: Operand,
-        Grad: Operand,
-        Grad_rows: Operand,
-        Moment: Operand,
-        LearningRate: Operand,
-        ParamOut: Operand,
-        MomentOut: Operand,
-    ) -> None:
-        keep_state(k, Param, ParamOut)
-        keep_state(k, Moment, MomentOut)
+    def lower(self, k: SourceBuilder, s: Slots[Operand]) -> None:
+        Grad, Grad_rows, LearningRate, ParamOut = s.Grad, s.Grad_rows, s.LearningRate, s.ParamOut
+        MomentOut = s.MomentOut
+        keep_state(k, s.Param, ParamOut)
+        keep_state(k, s.Moment, MomentOut)
         arguments = f"{ParamOut}, {MomentOut}, {Grad}, {Grad_rows}, {LearningRate}"
         k.line(f"{k.function(move_by_adagrad)}({arguments}, {self.epsilon!r})")
 
-    def kernel(
-        self,
-        k: KernelBuilder,
-        Param: DeviceOperand,
-        Grad: DeviceOperand,
-        Grad_rows: DeviceOperand,
-        Moment: DeviceOperand,
-        LearningRate: DeviceOperand,
-        ParamOut: DeviceOperand,
-        MomentOut: DeviceOperand,
-    ) -> None:
-        copy(k, Param, ParamOut)
-        copy(k, Moment, MomentOut)
-        at = _Rows.found(k, Grad, Grad_rows, Param.shape)
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        ParamOut, MomentOut = s.ParamOut, s.MomentOut
+        copy(k, s.Param, ParamOut)
+        copy(k, s.Moment, MomentOut)
+        at = _Rows.found(k, s.Grad, s.Grad_rows, s.Param.shape)
         squares = at.read(MomentOut) + at.total * at.total
-        step = number(k, LearningRate) * at.total / (k.sqrt(squares) + self.epsilon)
+        step = number(k, s.LearningRate) * at.total / (k.sqrt(squares) + self.epsilon)
         at.write(ParamOut, at.read(ParamOut) - step)
         at.write(MomentOut, squares)
 
@@ -226,28 +195,17 @@ class AdamRows(RowsUpdate, op="adam_rows"):
             "Beta2PowOut": Beta2Pow * beta2,
         }
 
-    def lower(
-        self,
-        k: SourceBuilder,
-        Param: Operand,
-        Grad: Operand,
-        Grad_rows: Operand,
-        LearningRate: Operand,
-        Moment1: Operand,
-        Moment2: Operand,
-        Beta1Pow: Operand,
-        Beta2Pow: Operand,
-        Beta1Tensor: Operand | None,
-        Beta2Tensor: Operand | None,
-        ParamOut: Operand,
-        Moment1Out: Operand,
-        Moment2Out: Operand,
-        Beta1PowOut: Operand,
-        Beta2PowOut: Operand,
-    ) -> None:
-        for before, after in ((Param, ParamOut), (Moment1, Moment1Out), (Moment2, Moment2Out)):
+    def lower(self, k: SourceBuilder, s: Slots[Operand]) -> None:
+        Grad, Grad_rows, LearningRate, Beta1Pow = s.Grad, s.Grad_rows, s.LearningRate, s.Beta1Pow
+        Beta2Pow, ParamOut, Moment1Out = s.Beta2Pow, s.ParamOut, s.Moment1Out
+        Moment2Out, Beta1PowOut, Beta2PowOut = s.Moment2Out, s.Beta1PowOut, s.Beta2PowOut
+        for before, after in (
+            (s.Param, ParamOut),
+            (s.Moment1, Moment1Out),
+            (s.Moment2, Moment2Out),
+        ):
             keep_state(k, before, after)
-        beta_inputs = (Beta1Tensor, self.beta1), (Beta2Tensor, self.beta2)
+        beta_inputs = (s.get("Beta1Tensor"), self.beta1), (s.get("Beta2Tensor"), self.beta2)
         betas = [
             str(number if operand is None else operand.view((1,)))
             for operand, number in beta_inputs
@@ -259,42 +217,30 @@ class AdamRows(RowsUpdate, op="adam_rows"):
         k.line(f"np.multiply({Beta1Pow}, {betas[0]}, out={Beta1PowOut})")
         k.line(f"np.multiply({Beta2Pow}, {betas[1]}, out={Beta2PowOut})")
 
-    def kernel(
-        self,
-        k: KernelBuilder,
-        Param: DeviceOperand,
-        Grad: DeviceOperand,
-        Grad_rows: DeviceOperand,
-        LearningRate: DeviceOperand,
-        Moment1: DeviceOperand,
-        Moment2: DeviceOperand,
-        Beta1Pow: DeviceOperand,
-        Beta2Pow: DeviceOperand,
-        Beta1Tensor: DeviceOperand | None,
-        Beta2Tensor: DeviceOperand | None,
-        ParamOut: DeviceOperand,
-        Moment1Out: DeviceOperand,
-        Moment2Out: DeviceOperand,
-        Beta1PowOut: DeviceOperand,
-        Beta2PowOut: DeviceOperand,
-    ) -> None:
-        for before, after in ((Param, ParamOut), (Moment1, Moment1Out), (Moment2, Moment2Out)):
+    def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
+        ParamOut, Moment1Out, Moment2Out = s.ParamOut, s.Moment1Out, s.Moment2Out
+        Beta1Tensor, Beta2Tensor = s.get("Beta1Tensor"), s.get("Beta2Tensor")
+        for before, after in (
+            (s.Param, ParamOut),
+            (s.Moment1, Moment1Out),
+            (s.Moment2, Moment2Out),
+        ):
             copy(k, before, after)
-        at = _Rows.found(k, Grad, Grad_rows, Param.shape)
+        at = _Rows.found(k, s.Grad, s.Grad_rows, s.Param.shape)
         beta1 = self.beta1 if Beta1Tensor is None else number(k, Beta1Tensor)
         beta2 = self.beta2 if Beta2Tensor is None else number(k, Beta2Tensor)
         first = at.read(Moment1Out) * beta1 + at.total * (1.0 - beta1)
         second = at.read(Moment2Out) * beta2 + at.total * at.total * (1.0 - beta2)
-        root = k.sqrt(1.0 - number(k, Beta2Pow))
-        rate = number(k, LearningRate) * root / (1.0 - number(k, Beta1Pow))
+        root = k.sqrt(1.0 - number(k, s.Beta2Pow))
+        rate = number(k, s.LearningRate) * root / (1.0 - number(k, s.Beta1Pow))
         at.write(ParamOut, at.read(ParamOut) - rate * (first / (k.sqrt(second) + self.epsilon)))
         at.write(Moment1Out, first)
         at.write(Moment2Out, second)
         (one,) = k.grid(1)
         beta1 = self.beta1 if Beta1Tensor is None else Beta1Tensor.reshaped((1,))[one]
         beta2 = self.beta2 if Beta2Tensor is None else Beta2Tensor.reshaped((1,))[one]
-        k.store(Beta1PowOut.reshaped((1,)), (one,), Beta1Pow.reshaped((1,))[one] * beta1)
-        k.store(Beta2PowOut.reshaped((1,)), (one,), Beta2Pow.reshaped((1,))[one] * beta2)
+        k.store(s.Beta1PowOut.reshaped((1,)), (one,), s.Beta1Pow.reshaped((1,))[one] * beta1)
+        k.store(s.Beta2PowOut.reshaped((1,)), (one,), s.Beta2Pow.reshaped((1,))[one] * beta2)
 
 
 @dataclass(frozen=True)
