@@ -124,13 +124,16 @@ class BeamSearchDecoder(Decoder):
         both.stop_gradient = True
         return gather_nd(x, both)
 
-    def initialize(self, inits: Structure) -> tuple[Structure, Structure, Variable]:
+    # The parameters and their names are Paddle's.
+    def initialize(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, initial_cell_states: Structure
+    ) -> tuple[Structure, Structure, Variable]:
         """Start every beam with `start_token`; only beam 0 has a finite score."""
-        state = flatten(inits)[0]
+        state = flatten(initial_cell_states)[0]
         self.batch_size = shape(state)[0]
         self.start_token_tensor = fill_constant([1], "int64", self.start_token)
         self.end_token_tensor = fill_constant([1], "int64", self.end_token)
-        states = map_structure(self._expand_to_beam_size, inits)
+        states = map_structure(self._expand_to_beam_size, initial_cell_states)
         starts = unsqueeze(expand(self.start_token_tensor, [self.batch_size]), [1])
         inputs = expand(starts, [1, self.beam_size])
         initial_scores = np.array([[0.0] + [-SCORE_PENALTY] * (self.beam_size - 1)], "float32")

@@ -171,8 +171,9 @@ class GRUCell(RNNCell):
         self._activation = activation or tanh
         self._weights = _Weights(name, "BasicGRUUnit", param_attr, bias_attr, dtype)
 
-    def call(
-        self, inputs: Variable, states: Variable, **kwargs: object
+    # The parameters and their names are Paddle's.
+    def call(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, inputs: Variable, states: Variable
     ) -> tuple[Variable, Variable]:
         """Return the new hidden state as output and as state."""
         check_variable_and_dtype(inputs, "inputs", FLOATS, "GRUCell")
@@ -228,8 +229,9 @@ class LSTMCell(RNNCell):
         self._forget_bias = fill_constant([1], dtype=dtype, value=forget_bias)
         self._forget_bias.stop_gradient = False
 
-    def call(
-        self, inputs: Variable, states: list[Variable], **kwargs: object
+    # The parameters and their names are Paddle's.
+    def call(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, inputs: Variable, states: list[Variable]
     ) -> tuple[Variable, list[Variable]]:
         """Return the new hidden state and both new states."""
         check_variable_and_dtype(inputs, "inputs", FLOATS, "LSTMCell")

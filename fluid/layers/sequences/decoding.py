@@ -355,10 +355,13 @@ class BasicDecoder(Decoder):
         self.helper = helper
         self.output_fn = output_fn
 
-    def initialize(self, inits: Structure) -> tuple[Structure, Structure, Variable]:
+    # The parameters and their names are Paddle's.
+    def initialize(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, initial_cell_states: Structure
+    ) -> tuple[Structure, Structure, Variable]:
         """Return the helper's initial inputs and the initial cell states."""
         inputs, finished = self.helper.initialize()
-        return inputs, inits, finished
+        return inputs, initial_cell_states, finished
 
     def step(
         self, time: Variable, inputs: Structure, states: Structure, **kwargs: object
