@@ -75,7 +75,6 @@ LONG = (
     "test_faults.py::test_fault_is_named[separate: two of a rank]",
     "test_faults.py::test_fault_is_named[separate: SIGKILL of rank 0 before]",
     "test_reductions.py::test_reduction_schedules_persistent_looped_split[67-33001-2]",
-    "test_servers.py::test_two_workers_train_by_collectives_as_one_process",
     "test_examples.py::test_example_learns[image_classification-vgg]",
     "test_examples.py::test_example_learns[machine_translation",
     "test_programs.py::test_programs_made_and_dropped_leave_nothing_behind",

@@ -6,6 +6,8 @@
 
 from pathlib import Path
 
+from tests.conftest import LONG
+
 ROOT = Path(__file__).resolve().parents[1]
 TESTS = ROOT / "tests"
 OUTSIDE_THE_COMPILER = ("bench", "fleet", "fluid", "runtime", "tools")
@@ -112,3 +114,12 @@ def test_listed_files_exist() -> None:
     listed = [TESTS / at / f"test_{name}.py" for at in BEHAVIOUR for name in BEHAVIOUR[at].split()]
     assert [file for file in listed if not file.is_file()] == []
     assert [file for file in listed if is_module_test(file)] == []
+
+
+def test_long_tests_exist() -> None:
+    lost = []
+    for line in LONG:
+        file, _, function = line.partition("[")[0].partition("::")
+        if not any(f"def {function}(" in path.read_text("utf-8") for path in TESTS.rglob(file)):
+            lost.append(line)
+    assert lost == [], "tests/conftest.py lists them in LONG"
