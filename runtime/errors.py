@@ -67,12 +67,20 @@ class WireError(CompileError, RuntimeError):
     """A parameter server or a trainer cannot be reached, or sends an invalid message."""
 
 
+class TryAgain(WireError):
+    """A call to a parameter server that is refused now, and may succeed later."""
+
+
 class CollectiveError(CompileError, RuntimeError):
     """A collective operation between ranks failed or did not finish."""
 
 
 class RendezvousError(CollectiveError):
     """The ranks of a group did not find each other: an endpoint, a port or a rank is wrong."""
+
+
+class StoreLost(RendezvousError):
+    """The connection to the store ended during a rendezvous."""
 
 
 class ScheduleError(CollectiveError):

@@ -19,14 +19,10 @@ from runtime.collective.endpoint import Address, listen, parse_endpoint
 from runtime.collective.engine import distributed, seconds
 from runtime.collective.processes import host_name, machine_id, own_pid, process_state, start_time
 from runtime.collective.slices import SLICE, Stopwatch, call_in_slices, poll_in_slices
-from runtime.errors import CollectiveError, RendezvousError
+from runtime.errors import CollectiveError, RendezvousError, StoreLost
 
 CONNECT_GRACE = 2.0
 """Seconds that an accepted connection may take until a store answers on it."""
-
-
-class LostStore(RendezvousError):
-    """The connection to the store ended during a rendezvous."""
 
 
 @dataclass(frozen=True)
@@ -172,7 +168,7 @@ def meet(store: StoreConnection, seat: Seat, limit: float, also_check: Callable[
     """Register this rank and wait for all others, at most `limit` seconds; return the seat it took.
 
     Raises RendezvousError if a rank is taken, expects another size or other endpoints, or does not
-    arrive, and LostStore if the connection is lost.
+    arrive, and StoreLost if the connection is lost.
     """
     watch = Stopwatch()
 
@@ -192,7 +188,7 @@ def meet(store: StoreConnection, seat: Seat, limit: float, also_check: Callable[
         raise
     except RuntimeError as error:
         why = str(error).partition("\n")[0]
-        raise LostStore(
+        raise StoreLost(
             f"rendezvous {seat.name!r} at {seat.endpoints[0]}: the connection to rank 0 was lost: "
             f"{why}"
         ) from error
@@ -315,7 +311,7 @@ def join(
         rendezvous = store or open_store(seat, left)
         try:
             return rendezvous, meet(rendezvous, seat, left, check)
-        except LostStore:
+        except StoreLost:
             if store or not seat.rank or monotonic() + SLICE > end:
                 raise
         sleep(SLICE)

@@ -6,8 +6,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from threading import Condition
 
-from runtime.errors import WireError
-from runtime.ps.wire.admission import TryAgain
+from runtime.errors import TryAgain, WireError
 
 
 class Budget:

@@ -11,8 +11,7 @@ import time
 from dataclasses import dataclass, field
 from threading import Condition, Lock
 
-from runtime.errors import WireError
-from runtime.ps.wire.admission import TryAgain
+from runtime.errors import TryAgain, WireError
 from runtime.ps.wire.callers import Caller
 
 MAX_STREAMS = 2

@@ -14,14 +14,10 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Any
 
-from runtime.errors import WireError
+from runtime.errors import TryAgain
 
 GUESTS = ""
 """The key under which the calls of all peers that are no members are counted."""
-
-
-class TryAgain(WireError):
-    """A call that is refused now, and may succeed later."""
 
 
 @dataclass(frozen=True)

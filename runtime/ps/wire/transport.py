@@ -21,8 +21,8 @@ from compiler.support.escape import printable_lines
 from compiler.support.extras import install
 from compiler.support.settings.setting import export
 from compiler.support.settings.systems import GRPC_ENABLE_FORK_SUPPORT
-from runtime.errors import WireError
-from runtime.ps.wire.admission import Admission, TryAgain
+from runtime.errors import TryAgain, WireError
+from runtime.ps.wire.admission import Admission
 from runtime.ps.wire.callers import session_of
 from runtime.ps.wire.packets import first_message
 from runtime.ps.wire.security import Security

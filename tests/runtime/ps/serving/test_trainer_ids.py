@@ -3,11 +3,10 @@
 import numpy as np
 import pytest
 
-from runtime.errors import WireError
+from runtime.errors import TryAgain, WireError
 from runtime.ps.serving.asynchronous_shard import AsynchronousShard
 from runtime.ps.serving.members import Members
 from runtime.ps.serving.saves import save_folder
-from runtime.ps.wire.admission import TryAgain
 from runtime.ps.wire.callers import Caller
 from runtime.ps.wire.packets import pack, unpack
 from runtime.ps.wire.security import Security

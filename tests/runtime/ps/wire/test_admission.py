@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from runtime.errors import WireError
+from runtime.errors import TryAgain, WireError
 from runtime.ps.serving.budget import Budget
-from runtime.ps.wire.admission import Admission, Limits, TryAgain
+from runtime.ps.wire.admission import Admission, Limits
 from runtime.ps.wire.callers import Caller, caller_of, session_of
 from runtime.ps.wire.security import Security
 from runtime.ps.wire.transport import SERVICE, grpc, make_server, open_channel, unary_call
