@@ -197,7 +197,7 @@ def refused(case: Case, error: type[BaseException], message: str, **changed: Any
 
 
 def test_missing_feeds_are_named_with_the_op_that_needs_one(case: Case) -> None:
-    here = r"test_executor_errors\.py:\d+"
+    here = r"test_executor\.py:\d+"
     with pytest.raises(ValueError, match="missing feed") as caught:
         case.run(feed={"x": X})
     assert re.fullmatch(
