@@ -7,7 +7,7 @@ program. Runs on several devices are implemented in `fluid.data_parallel`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Protocol
 
 from compiler.errors import did_you_mean
 from compiler.support.tracebacks import entry_point
@@ -15,11 +15,49 @@ from fluid import data_parallel
 from fluid.data_parallel.rewrite import computes_gradients
 from fluid.data_parallel.strategies import BuildStrategy, ExecutionStrategy
 from fluid.framework import Program
+from fluid.recording.narrowing import is_sequence
+from fluid.running.fetched_values import Value
 from fluid.running.places import cpu_places, cuda_places
 from runtime.device import PLACES, CPUPlace, Place
+from runtime.executor import Executor as Core
 from runtime.tensors.scope import Scope
 
 __all__ = ["BuildStrategy", "CompiledProgram", "ExecutionStrategy"]
+
+
+class RunningDevices(Protocol):
+    """The devices of a data-parallel run: `fluid.data_parallel.devices.Devices`."""
+
+    @property
+    def places(self) -> Sequence[Place]:
+        """Their places."""
+        ...
+
+
+class Runner(Protocol):
+    """Runs a program on several devices: `fluid.data_parallel.runner.DataParallel`.
+
+    That module is only imported for a program with data parallelism.
+    """
+
+    @property
+    def devices(self) -> RunningDevices:
+        """The devices it runs on."""
+        ...
+
+    def run(
+        self, runner: Core[Program], feed: object, fetch: tuple[str, ...], strict: bool = False
+    ) -> list[list[Value]]:
+        """Run the program; returns the fetches of each device."""
+        ...
+
+    def local_program(self, fetch: tuple[str, ...] = ()) -> Program:
+        """The program of device 0."""
+        ...
+
+    def drop_temporaries(self) -> None:
+        """Free the memory of temporaries on all devices."""
+        ...
 
 
 class CompiledProgram:
@@ -31,16 +69,14 @@ class CompiledProgram:
     def __init__(
         self, program_or_graph: Program, build_strategy: BuildStrategy | None = None
     ) -> None:
-        if not isinstance(program_or_graph, Program):
-            kind = type(program_or_graph).__name__
-            raise TypeError(f"CompiledProgram takes a fluid.Program, but received {kind}")
+        _expect_program(program_or_graph)
         self.program = program_or_graph
         self.is_parallel = False
         self._build_strategy = build_strategy or BuildStrategy()
         self._exec_strategy = ExecutionStrategy()
         self._share_vars_from: CompiledProgram | None = None
         self._places: list[Place] | None = None
-        self._compiled: tuple[Scope, Place, Any] | None = None
+        self._compiled: tuple[Scope, Place, Runner] | None = None
 
     @entry_point
     def with_data_parallel(
@@ -71,7 +107,7 @@ class CompiledProgram:
         self._places = None if places is None else _listed(places)
         return self
 
-    def _expect_loss(self, loss_name: Any) -> None:
+    def _expect_loss(self, loss_name: object) -> None:
         if loss_name is None and computes_gradients(self.program):
             raise AssertionError(
                 "the program computes gradients: pass loss_name, the name of the loss"
@@ -100,7 +136,7 @@ class CompiledProgram:
             return self.program
         return self.runner(scope, place).local_program(fetch)
 
-    def runner(self, scope: Scope, place: Place) -> Any:
+    def runner(self, scope: Scope, place: Place) -> Runner:
         """Return the runner of the program in a scope on a place; raises as `_compile`."""
         if self._compiled is None:
             self._compiled = scope, place, self._made(scope, place)
@@ -114,12 +150,12 @@ class CompiledProgram:
             )
         return runner
 
-    def _made(self, scope: Scope, place: Place) -> Any:
+    def _made(self, scope: Scope, place: Place) -> Runner:
         places = self._places or (cpu_places() if isinstance(place, CPUPlace) else cuda_places())
         if any(type(other) is not type(place) for other in places):
             raise AssertionError(f"Place type not match: the executor is on {place}, not {places}")
         trainers = data_parallel.trainers_of(self.program, self._build_strategy)
-        shared = self._shared_devices()
+        shared = self._shared_devices(self._share_vars_from)
         if shared is not None and len(shared.places) != len(places):
             raise ValueError(
                 f"share_vars_from runs on {len(shared.places)} devices, this program on "
@@ -129,9 +165,9 @@ class CompiledProgram:
         strategies = self._build_strategy, self._exec_strategy
         return data_parallel.DataParallel(self.program, *strategies, devices)
 
-    def _shared_devices(self) -> Any:
+    @staticmethod
+    def _shared_devices(source: object) -> RunningDevices | None:
         """Return the devices of `share_vars_from`; ValueError if it has none."""
-        source = self._share_vars_from
         if source is None:
             return None
         if not isinstance(source, CompiledProgram) or not source.is_parallel:
@@ -147,11 +183,18 @@ class CompiledProgram:
         return source._compiled[2].devices
 
 
-def _listed(places: Sequence[Place] | Place) -> list[Place]:
-    devices = [*places] if isinstance(places, list | tuple) else [places]
-    for place in devices:
+def _expect_program(program: object) -> None:
+    if not isinstance(program, Program):
+        kind = type(program).__name__
+        raise TypeError(f"CompiledProgram takes a fluid.Program, but received {kind}")
+
+
+def _listed(places: object) -> list[Place]:
+    devices: list[Place] = []
+    for place in places if is_sequence(places) else [places]:
         if not isinstance(place, PLACES):
             raise TypeError(f"places are CPUPlace() or CUDAPlace(i), not {type(place).__name__}")
+        devices.append(place)
     if not devices:
         raise ValueError("places is an empty list: a program needs one device or more")
     return devices

@@ -108,6 +108,10 @@ class Program(JobNames, BlockProgram):
 
     _global_seed = 0
     is_mem_optimized = False
+    collective: object = None
+    """What its collectives call: the rings of the devices it was built for; None for the rings
+    that a startup program made in the scope.
+    """
     origin_program: Program | None = None
     """What a program was before `fluid.transpiler.collective` rewrote it."""
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 from compiler.support.tracebacks import entry_point
 from fluid.compiler import BuildStrategy, CompiledProgram, ExecutionStrategy
 from fluid.executor import Executor, global_scope
 from fluid.framework import Program, default_main_program
+from fluid.running.feeds import Feeds
+from fluid.running.fetch_names import FetchList
 from fluid.running.places import cpu_places, cuda_places
 from runtime.tensors.scope import Scope
 
@@ -46,9 +47,7 @@ class ParallelExecutor:
         trainer_id: int = 0,
         scope: Scope | None = None,
     ) -> None:
-        if share_vars_from is not None and not isinstance(share_vars_from, ParallelExecutor):
-            kind = type(share_vars_from).__name__
-            raise TypeError(f"share_vars_from must be a ParallelExecutor, not {kind}")
+        _expect_executor(share_vars_from)
         self._places = cuda_places() if use_cuda else cpu_places()
         self._scope = global_scope() if scope is None else scope
         self._shared, self._has_run, self._is_dropped = share_vars_from, False, False
@@ -73,9 +72,9 @@ class ParallelExecutor:
     @entry_point
     def run(
         self,
-        fetch_list: Any,
-        feed: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
-        feed_dict: Mapping[str, Any] | None = None,
+        fetch_list: FetchList,
+        feed: Feeds | None = None,
+        feed_dict: Feeds | None = None,
         return_numpy: bool = True,
     ) -> list[Any]:
         """Run all ops of the program once on every device; return the values of `fetch_list`.
@@ -121,6 +120,12 @@ class ParallelExecutor:
         return self._is_dropped or not self._has_run
 
 
+def _expect_executor(share_vars_from: object) -> None:
+    if share_vars_from is not None and not isinstance(share_vars_from, ParallelExecutor):
+        kind = type(share_vars_from).__name__
+        raise TypeError(f"share_vars_from must be a ParallelExecutor, not {kind}")
+
+
 def _overwrite(strategy: BuildStrategy, **values: tuple[int, int]) -> None:
     """Set fields to values other than the defaults, with a note if that changes them."""
     for name, (value, default) in values.items():
@@ -130,7 +135,7 @@ def _overwrite(strategy: BuildStrategy, **values: tuple[int, int]) -> None:
             setattr(strategy, name, value)
 
 
-def _named(feed: Any, feed_dict: Any) -> Any:
+def _named(feed: Feeds | None, feed_dict: Feeds | None) -> Feeds | None:
     """Return the feed, passed by its current name or, with a warning, by its old one."""
     if feed_dict is None or feed is not None:
         return feed

@@ -37,6 +37,7 @@ def test_a_package_carries_every_file_it_reads() -> None:
         carried = {path for pattern in patterns for path in (ROOT / package).glob(pattern)}
         result = {path for path in (ROOT / package).rglob("*.*") if path.is_file()}
         assert {path for path in result if path.suffix not in (".py", ".pyc")} <= carried
+        assert ROOT / package / "py.typed" in carried
 
 
 def test_extras_are_those_that_errors_name() -> None:

@@ -11,7 +11,6 @@ import warnings
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from itertools import count
-from typing import Any
 from weakref import WeakValueDictionary, finalize
 
 import numpy as np
@@ -50,7 +49,7 @@ class Devices:
         self._owners: dict[str, int] = {}
         self._to_offload: dict[str, int] = {}
         self._collected: dict[str, Array] = {}
-        self._likes: dict[str, tuple[tuple[int, ...], Any]] = {}
+        self._likes: dict[str, tuple[tuple[int, ...], np.dtype[np.generic]]] = {}
         self._written = self._by_devices = self._generation = -1
         self._has_warned = False
 
@@ -214,7 +213,7 @@ class Devices:
         pool.share(self._name, name, root, array)
         return array
 
-    def owned(self, name: str, rank: int) -> Any:
+    def owned(self, name: str, rank: int) -> Array | None:
         """A copy of a variable's value, from the rank that owns it."""
         tensor = self._tensor(name)
         if self.trainers.count > 1:

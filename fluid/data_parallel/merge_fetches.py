@@ -3,43 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from compiler.errors import ShapeError
 from compiler.ir.types import Array
+from fluid.running.fetched_values import Value
 from runtime.tensors.lod_tensor import LoDTensor
 
 __all__ = ["merged", "unmerged"]
 
 
-def merged(fetch: Sequence[str], found: Sequence[Sequence[Any]]) -> list[Any]:
+def merged(fetch: Sequence[str], results: Sequence[Sequence[Value]]) -> list[Value]:
     """One value per fetch, from a list of values per device.
 
     Arrays are concatenated along axis 0, so a loss of shape [1] has shape [devices]; LoD tensors
     with their sequences; tensor arrays element by element. Raises ShapeError if the other axes
     differ between devices, as with padded batches of different sequence lengths.
     """
-    columns = zip(fetch, zip(*found, strict=True), strict=True)
+    columns = zip(fetch, zip(*results, strict=True), strict=True)
     return [_join(name, values) for name, values in columns]
 
 
-def unmerged(found: Sequence[Sequence[Any]]) -> list[list[Any]]:
+def unmerged(results: Sequence[Sequence[Value]]) -> list[list[Value]]:
     """The values of all devices per fetch, from a list of values per device."""
-    return [list(values) for values in zip(*found, strict=True)]
+    return [list(values) for values in zip(*results, strict=True)]
 
 
-def _join(name: str, values: Sequence[Any]) -> Any:
-    first = values[0]
-    if isinstance(first, LoDTensor):
-        return _join_sequences(name, values)
-    if isinstance(first, list):
-        return [_join(name, device_values) for device_values in zip(*values, strict=True)]
+def _join(name: str, values: Sequence[Value]) -> Value:
+    if isinstance(values[0], LoDTensor):
+        return _join_sequences(name, [value for value in values if isinstance(value, LoDTensor)])
+    if isinstance(values[0], list):
+        lists = [value for value in values if isinstance(value, list)]
+        return [_join_arrays(name, arrays) for arrays in zip(*lists, strict=True)]
+    return _join_arrays(name, [np.asarray(value) for value in values])
+
+
+def _join_arrays(name: str, arrays: Sequence[Array]) -> Array:
     try:
-        return np.concatenate(values) if first.ndim else np.stack(values)
+        return np.concatenate(arrays) if arrays[0].ndim else np.stack(arrays)
     except ValueError:
-        raise _unequal(name, values) from None
+        raise _unequal(name, arrays) from None
 
 
 def _join_sequences(name: str, values: Sequence[LoDTensor]) -> LoDTensor:

@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TypeAlias
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from compiler.codegen.module import Module
+from compiler.ir.types import Array
 from fluid.data_parallel.build import RankPrograms, build, expect_no_python
 from fluid.data_parallel.device_feeds import device_feeds
 from fluid.data_parallel.devices import Devices
@@ -25,6 +26,7 @@ from fluid.data_parallel.split_feeds import Feed
 from fluid.data_parallel.strategies import BuildStrategy, ExecutionStrategy
 from fluid.framework import Program
 from fluid.running.branch_selection import expect_one_type
+from fluid.running.fetched_values import Value
 from fluid.running.single_step import changes_state
 from runtime import executor as core
 from runtime.errors import FeedError, ScheduleError
@@ -57,6 +59,9 @@ class StepKind:
     owned: Mapping[int, str]
 
 
+Kinds: TypeAlias = dict[tuple[object, ...], StepKind]
+
+
 class DataParallel:
     """Runs a program on all places of `devices`, as configured by its strategies."""
 
@@ -73,23 +78,23 @@ class DataParallel:
         self._execution = exec_strategy
         self._source: tuple[object, int] = (None, -1)
         self._built: dict[tuple[str, ...], RankPrograms] = {}
-        self._kinds: WeakKeyDictionary[Core, dict[Any, StepKind]] = WeakKeyDictionary()
+        self._kinds: WeakKeyDictionary[Core, Kinds] = WeakKeyDictionary()
         self._names: frozenset[str] = frozenset()
         self._trains = self._changes = False
 
     def run(
-        self, runner: Core, feed: Any, fetch: tuple[str, ...], strict: bool = False
-    ) -> list[list[Any]]:
+        self, runner: Core, feed: object, fetch: tuple[str, ...], strict: bool = False
+    ) -> list[list[Value]]:
         """Run the program `num_iteration_per_run` times; returns the last fetches of each device.
 
         Unless `strict`, a program that computes no gradients may be fed less than one row or dict
         per device; then only the first devices run it. Raises the errors of splitting feeds,
         compiling and the step; WorkerError and RankError name the failing device.
         """
-        if self._execution._dry_run:
+        if self._execution.is_dry_run:
             return [[np.empty(0, np.float32) for _ in fetch] for _ in self.devices.places]
         self._refresh()
-        results: list[list[Any]] = []
+        results: list[list[Value]] = []
         for _ in range(self._execution.num_iteration_per_run):
             results = self._step(runner, self._shares(feed, strict), fetch)
         return results
@@ -120,12 +125,12 @@ class DataParallel:
             self._trains, self._changes = computes_gradients(program), changes_state(program)
             self._names = frozenset(var.name for var in program.all_vars() if var.persistable)
 
-    def _shares(self, feed: Any, strict: bool) -> list[Feed]:
+    def _shares(self, feed: object, strict: bool) -> list[Feed]:
         program = self._built_for(()).programs[0]
         places, partial = len(self.devices.places), not strict and not self._trains
         return device_feeds(program, feed, places, self.devices.kind, partial)
 
-    def _step(self, runner: Core, shares: list[Feed], fetch: tuple[str, ...]) -> list[list[Any]]:
+    def _step(self, runner: Core, shares: list[Feed], fetch: tuple[str, ...]) -> list[list[Value]]:
         kinds = self._kinds.setdefault(runner, {})
         signature = (fetch, *map(_kinds_of, shares))
         kind = kinds.get(signature)
@@ -141,7 +146,7 @@ class DataParallel:
         self.devices.note()
         return results
 
-    def _run(self, runner: Core, kind: StepKind, shares: list[Feed]) -> list[list[Any]]:
+    def _run(self, runner: Core, kind: StepKind, shares: list[Feed]) -> list[list[Value]]:
         devices = self.devices
         if devices.ranks == 1:
             return [runner.run(kind.program, shares[0], kind.fetch, devices.scope)]
@@ -172,10 +177,10 @@ class DataParallel:
             broadcast_program(self._program, self._names, devices.scope, rank, owners)
             for rank in devices.own_ranks
         )
-        first._collective = devices.pool().rings
+        first.collective = devices.pool().rings
         key = devices.load([runner.module(program, {}, ()) for program in others])
         step = partial(runner.run, first, {}, (), devices.scope)
-        devices.pool().run(key, [{}] * len(others), step)
+        devices.pool().run(key, [dict[str, Array]()] * len(others), step)
         devices.has_met = True
 
     def _kind(self, runner: Core, shares: list[Feed], fetch: tuple[str, ...]) -> StepKind:
@@ -224,12 +229,12 @@ class DataParallel:
             built = build(self._program, *how)
             own = [built.programs[rank] for rank in devices.own_ranks]
             for program in own if devices.ranks > 1 else []:
-                program._collective = devices.pool().rings
+                program.collective = devices.pool().rings
             self._built[key] = RankPrograms(own, built.owners)
         return self._built[key]
 
 
-def _kinds_of(share: Feed) -> tuple[Any, ...]:
+def _kinds_of(share: Feed) -> tuple[object, ...]:
     """Cache key of a feed: names, shapes, dtypes and which LoDs are shared."""
     kinds = [(name, array.shape, array.dtype) for name, array in share.items()]
     shared = lod_owners_of(share) if any(LOD in name for name in share) else {}

@@ -170,8 +170,8 @@ def _trimmed(
         op = block.ops[index]
         names = [name for name in op.writes() if name in shards.owner] if _is_update(op) else []
         for name in names:
-            attrs = {"root": shards.owner[name], "ring_id": 0, "op_role": int(OpRole.OPTIMIZE)}
-            attrs |= alone
+            role = int(OpRole.OPTIMIZE)
+            attrs = {"root": shards.owner[name], "ring_id": 0, "op_role": role, **alone}
             block.insert_op(index + 1, "c_broadcast", {"X": name}, {"Out": name}, attrs)
         if names and all(shards.owner[name] != rank for name in names):
             block.remove_op(index)

@@ -199,3 +199,8 @@ class ExecutionStrategy(_Strategy):
             "use_thread_barrier": False,
         }
     )
+
+    @property
+    def is_dry_run(self) -> bool:
+        """Whether `run` computes nothing."""
+        return self._dry_run

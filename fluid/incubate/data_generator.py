@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+
+from fluid.recording.narrowing import is_list
 
 __all__ = ["DataGenerator", "MultiSlotDataGenerator", "MultiSlotStringDataGenerator"]
 
-Sample = Sequence[tuple[str, Sequence[Any]]]
+Sample = Sequence[tuple[str, Sequence[object]]]
 """Names and values: `[("words", [1926, 8, 17]), ("label", [1])]`."""
 
 
@@ -35,8 +36,8 @@ class DataGenerator:
         """Print the samples of every line of the standard input."""
         self._print(sample for line in sys.stdin for sample in self.generate_sample(line)())
 
-    def _print(self, samples: Iterable[Any]) -> None:
-        batch: list[Any] = []
+    def _print(self, samples: Iterable[Sample | None]) -> None:
+        batch: list[Sample] = []
         for sample in samples:
             if sample is None:
                 continue
@@ -47,22 +48,22 @@ class DataGenerator:
         if batch:
             self._print_batch(batch)
 
-    def _print_batch(self, batch: list[Any]) -> None:
+    def _print_batch(self, batch: list[Sample]) -> None:
         sys.stdout.writelines(self._gen_str(sample) for sample in self.generate_batch(batch)())
 
     def _gen_str(self, line: Sample) -> str:
         raise NotImplementedError("derive from MultiSlotDataGenerator or its string form")
 
-    def generate_sample(self, line: str | None) -> Callable[[], Iterable[Any]]:
+    def generate_sample(self, line: str | None) -> Callable[[], Iterable[Sample | None]]:
         """A function whose result are the samples of a line; to be written."""
         raise NotImplementedError(
             "write generate_sample: it returns a function that yields [(name, [value, ...]), ...]"
         )
 
-    def generate_batch(self, samples: list[Any]) -> Callable[[], Iterable[Any]]:
+    def generate_batch(self, samples: list[Sample]) -> Callable[[], Iterable[Sample]]:
         """A function whose result are the samples of a batch, in the order to print them."""
 
-        def each() -> Iterator[Any]:
+        def each() -> Iterator[Sample]:
             yield from samples
 
         return each
@@ -73,7 +74,7 @@ class MultiSlotStringDataGenerator(DataGenerator):
 
     def _gen_str(self, line: Sample) -> str:
         _expect_sample(line, "[('words', ['1926', '08', '17']), ('label', ['1'])]")
-        return " ".join(f"{len(values)} {' '.join(values)}" for _, values in line) + "\n"
+        return " ".join(f"{len(values)} {' '.join(_texts(values))}" for _, values in line) + "\n"
 
 
 class MultiSlotDataGenerator(DataGenerator):
@@ -92,15 +93,23 @@ class MultiSlotDataGenerator(DataGenerator):
         return " ".join(_slot_text(name, values) for name, values in line) + "\n"
 
 
-def _expect_sample(line: Any, example: str) -> None:
+def _expect_sample(line: object, example: str) -> None:
     if not isinstance(line, list | tuple):
         raise ValueError(f"a sample must be a list or a tuple, such as {example}, not {line!r:.60}")
 
 
-def _slot_text(name: Any, values: Any) -> str:
+def _texts(values: Sequence[object]) -> Iterator[str]:
+    """The values of a field that are texts; TypeError for another one."""
+    for value in values:
+        if not isinstance(value, str):
+            raise TypeError(f"values must be texts, but one is a {type(value).__name__}: {value!r}")
+        yield value
+
+
+def _slot_text(name: object, values: object) -> str:
     if not isinstance(name, str):
         raise ValueError(f"the name of a field must be a str, not {type(name).__name__}")
-    if not isinstance(values, list) or not values:
+    if not is_list(values) or not values:
         raise ValueError(f"field {name!r} must be a list of one value at least: pad it")
     for value in values:
         if isinstance(value, bool) or not isinstance(value, int | float):

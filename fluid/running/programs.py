@@ -92,7 +92,7 @@ class FluidPrograms(ProgramSource[Program]):
             server = parameter_server.session_for(program, self.user)
         return {
             "callables": getattr(program, "_callables", []),
-            "collective": getattr(program, "_collective", None) or RingsOnDemand(scope),
+            "collective": program.collective or RingsOnDemand(scope),
             "parameter_server": server,
         }
 

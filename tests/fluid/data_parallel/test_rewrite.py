@@ -55,7 +55,7 @@ def on_ranks(loss: Any, batches: list[Any], ranks: int, strategy: Any) -> list[d
     ring, scopes = ThreadRing(ranks), [started() for _ in range(ranks)]
     executors = [fluid.Executor() for _ in range(ranks)]
     for rank, program in enumerate(programs):
-        program._collective = ThreadRank(ring, rank)
+        program.collective = ThreadRank(ring, rank)
     for batch in batches:
         feeds = split_feed(programs[0], batch, ranks)
         ring.run(

@@ -57,7 +57,7 @@ def on_ranks(
     programs = [program.clone() for program in built.programs]
     executors = [fluid.Executor() for _ in programs]
     for rank, program in enumerate(programs):
-        program._collective = ThreadRank(ring, rank)
+        program.collective = ThreadRank(ring, rank)
 
     def step(rank: int, batch: Any) -> Any:
         feed = {"x": np.split(batch, ranks)[rank]}

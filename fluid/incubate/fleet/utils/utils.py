@@ -3,4 +3,5 @@
 from fleet import program_files
 from fleet.program_files import *  # noqa: F403
 
-__all__ = program_files.__all__
+__all__: list[str] = []
+__all__ += program_files.__all__

@@ -6,7 +6,6 @@ from fluid.incubate.fleet.parameter_server.distribute_transpiler import distribu
 from fluid.incubate.fleet.parameter_server.distribute_transpiler.distributed_strategy import *  # noqa: F403
 
 __all__ = [
-    *distributed_strategy.__all__,
     "DistributedOptimizer",
     "DistributedTranspiler",
     "Fleet",
@@ -14,3 +13,4 @@ __all__ = [
     "TranspilerOptimizer",
     "fleet",
 ]
+__all__ += distributed_strategy.__all__

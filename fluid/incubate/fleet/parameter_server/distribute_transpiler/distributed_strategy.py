@@ -1,11 +1,26 @@
 """Strategies of training with parameter servers."""
 
-from fleet import strategies
-from fleet.strategies import *  # noqa: F403
+from fleet.strategies import (
+    AsyncStrategy,
+    DistributedStrategy,
+    GeoStrategy,
+    HalfAsyncStrategy,
+    ServerRuntimeConfig,
+    StrategyFactory,
+    SyncStrategy,
+    TrainerRuntimeConfig,
+)
 from fluid.transpiler.distribute.config import DistributedMode, DistributeTranspilerConfig
 
 __all__ = [
-    *(name for name in strategies.__all__ if name != "strategy_for"),
+    "AsyncStrategy",
     "DistributeTranspilerConfig",
     "DistributedMode",
+    "DistributedStrategy",
+    "GeoStrategy",
+    "HalfAsyncStrategy",
+    "ServerRuntimeConfig",
+    "StrategyFactory",
+    "SyncStrategy",
+    "TrainerRuntimeConfig",
 ]
