@@ -80,7 +80,7 @@ def _runner(program: Any, loss: str | None, scope: Any, fuse: bool = True) -> An
 
 def _clock(runner: Any) -> Clock:
     """The clock of the processes that executors share."""
-    rings = runner._program._runner(runner._scope, runner._places[0]).devices.pool().rings
+    rings = runner._program.runner(runner._scope, runner._places[0]).devices.pool().rings
     return CLOCKS.setdefault(id(rings), Clock(rings))
 
 
