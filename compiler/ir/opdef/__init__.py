@@ -2,7 +2,8 @@
 
 Op files import what they need from here. Read in this order:
 
-1. `slots`, `attribute_bounds`: how slots and attributes are declared;
+1. `slots`, `attribute_bounds`: how slots and attributes are declared; `slot_values`: the object
+   with which methods read the values in slots;
 2. `definition`: the classes that an op derives from, and the registry; `bodies`: how methods of an
    op class are called by slot; `broadcasting`, `half_precision`: helpers of those classes;
 3. `kernel_builder`: the interfaces that lowerings of host and device code use;
