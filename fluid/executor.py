@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 import compiler
-from compiler.ir.program import OpRole
 from compiler.ir.types import Array
 from compiler.support.per_version import PerVersion
 from compiler.support.tracebacks import entry_point, hide_frames
@@ -21,9 +20,11 @@ from fluid.compiler import CompiledProgram
 from fluid.data_parallel.merge_fetches import merged, unmerged
 from fluid.dataset import DatasetBase
 from fluid.framework import Program, Variable, default_main_program
+from fluid.recording import pruning
+from fluid.recording.operator import Operator
 from fluid.running import feed_checks, flags
 from fluid.running.feeds import Feeds, feed_arrays, with_batches
-from fluid.running.fetch_names import FetchList, names_of
+from fluid.running.fetch_names import FetchList, names_of, updates_in
 from fluid.running.fetched_values import NestedArrays, Value, as_numpy, as_tensor, number_like
 from fluid.running.programs import FluidPrograms
 from fluid.running.routes import Routes
@@ -39,7 +40,8 @@ __all__ = ["Executor", "FetchHandler", "as_numpy", "global_scope", "scope_guard"
 T = TypeVar("T")
 Results: TypeAlias = list[Any]
 """Arrays or LoDTensors, or a list of them for each fetch."""
-_PruningKey: TypeAlias = tuple[tuple[str, ...], tuple[str, ...]]
+_PruningKey: TypeAlias = tuple[tuple[str, ...], tuple[str, ...], tuple[int, ...]]
+"""The names fed and fetched, and the identities of the updates, which are ops of the program."""
 
 _global_scope = Scope()
 
@@ -106,10 +108,12 @@ class Executor:
 
         A program that reads from a PyReader or a DataLoader takes its next batch. `feed` maps names
         to arrays, LoDTensors or scalars. Fed persistable variables are set in the scope; names that
-        the program does not have are ignored with a warning. `use_prune` removes ops that the
-        fetches do not need, unless the program trains. Values are arrays, or LoDTensors with
+        the program does not have are ignored with a warning. Values are arrays, or LoDTensors with
         `return_numpy=False`. `feed_var_name`, `fetch_var_name` and `use_program_cache` have no
         effect here.
+
+        `use_prune` runs only what the fetches and the updates of parameters need: those whose ops,
+        or whose result of `minimize`, are in `fetch_list`, or all if there are none.
 
         A `CompiledProgram` with data parallelism runs on all its devices (docs/distributed.md): a
         dict is divided among them by rows, a list has a dict for each. Values of devices are
@@ -155,7 +159,7 @@ class Executor:
         arrays = feed_arrays(program, feed)
         fetch = program.current_names(names_of(fetch_list))
         if use_prune:
-            program = self._pruned_program(program, arrays, fetch)
+            program = self._pruned_program(program, arrays, fetch, updates_in(fetch_list))
         values = self._routes[program].run(program, arrays, fetch, scope)
         return _as_numpy(fetch, values) if return_numpy else list(map(as_tensor, values))
 
@@ -297,15 +301,23 @@ class Executor:
         self._closed = True
 
     def _pruned_program(
-        self, program: Program, feed: Mapping[str, Array], fetch: tuple[str, ...]
+        self,
+        program: Program,
+        feed: Mapping[str, Array],
+        fetch: tuple[str, ...],
+        updates: Sequence[Operator],
     ) -> Program:
-        """Return the program pruned to its fetches; unchanged if it trains or fetches nothing."""
-        if not fetch or any(op.role & OpRole.OPTIMIZE for op in program.blocks[0].ops):
+        """Return the program pruned to its fetches and updates; unchanged if there are none."""
+        block = program.global_block()
+        asked = updates or [op for op in block.ops if pruning.updates_state(block, op)]
+        if not fetch and not asked:
             return program
         pruned = self._pruned[program]
-        key = (tuple(sorted(feed)), fetch)
+        key = (tuple(sorted(feed)), fetch, tuple(map(id, asked)))
         if key not in pruned:
-            pruned[key] = program.prune_with_input(sorted(feed), list(fetch))
+            state = pruning.unwritten_state(block)
+            targets = [*(name for name in fetch if name not in state), *asked]
+            pruned[key] = program.prune_with_input(sorted(feed), targets)
         return pruned[key]
 
 

@@ -315,7 +315,9 @@ class Program(JobNames, BlockProgram):
         computes a target.
         """
         feeds = feeded_var_names if isinstance(feeded_var_names, list) else [feeded_var_names]
-        names = self._target_names(targets if isinstance(targets, list) else [targets])
+        target_list: list[Target] = targets if isinstance(targets, list) else [targets]
+        updates = [t for t in target_list if isinstance(t, Operator) and t.is_optimize_op()]
+        names = self._target_names([t for t in target_list if t not in updates])
         pruned = self.copied()
         pruned.undo_renaming()
         written = {n for op in pruned.global_block().ops for n in op.writes()}
@@ -324,7 +326,11 @@ class Program(JobNames, BlockProgram):
                 raise ValueError(f"feeds are names, but received {type(name).__name__}")
             if name in names and name not in feeds and name not in written:
                 raise ValueError(f"no operator computes the target variable {name!r}")
-        pruning.keep_needed(pruned, feeds, names)
+        indices = {op: index for index, op in enumerate(self.global_block().ops)}
+        for op in updates:
+            if op not in indices:
+                raise ValueError(f"the operator {op.type} is of another program, or was removed")
+        pruning.keep_needed(pruned, feeds, names, [indices[op] for op in updates])
         variables = pruned.global_block().vars
         pruned.readers = [read for read in self.readers if not variables.keys().isdisjoint(read[1])]
         return pruned

@@ -27,21 +27,40 @@ def drop_ops(program: Program, unwanted: Callable[[OpDesc], bool]) -> None:
     _drop_vars(program, _used(program) | unused_before)
 
 
-def keep_needed(program: Program, feeds: Collection[str], targets: Collection[str]) -> None:
+def keep_needed(
+    program: Program,
+    feeds: Collection[str],
+    targets: Collection[str],
+    updates: Collection[int] = (),
+) -> None:
     """Keep the ops of the main block that compute `targets` from `feeds`, with their variables.
 
-    Parameter updates are never kept: a target is computed by the forward pass.
+    Of the ops that update parameters only `updates` are kept, which are indices in the block, with
+    all that they need: a target is computed by the forward pass.
     """
     main = program.blocks[MAIN_BLOCK]
     needed = set(targets) - set(feeds)
     remaining: list[OpDesc] = []
-    for op in reversed(main.ops):
-        if not op.role & OpRole.OPTIMIZE and needed.intersection(op.writes()):
+    for index, op in reversed([*enumerate(main.ops)]):
+        computes = needed.intersection(op.writes()) and not updates_state(main, op)
+        if index in updates or computes:
             remaining.insert(0, op)
             needed |= {name for name in reads_of(program, op) if name not in feeds}
     main.ops = remaining
     drop_blocks(program)
     _drop_vars(program, _used(program) | set(feeds) | set(targets))
+
+
+def unwritten_state(block: Block) -> set[str]:
+    """The persistable variables of a block that none of its ops writes."""
+    written = {name for op in block.ops for name in op.writes()}
+    return {name for name, var in block.vars.items() if var.persistable} - written
+
+
+def updates_state(block: Block, op: OpDesc) -> bool:
+    """Whether an op is an optimizer's and writes state; others clip or regularize gradients."""
+    descs = [block.lookup(name) for name in op.writes()] if op.role & OpRole.OPTIMIZE else []
+    return any(desc is not None and desc.persistable for desc in descs)
 
 
 def reads_of(program: Program, op: OpDesc) -> Iterator[str]:

@@ -24,6 +24,15 @@ def names_of(fetch_list: FetchList) -> tuple[str, ...]:
     return tuple(names)
 
 
+def updates_in(fetch_list: FetchList) -> list[Operator]:
+    """The parameter updates in a fetch list: ops, lists of them, or results of `minimize`."""
+    entries: list[object] = []
+    for item in _listed(fetch_list):
+        ops = cast(object, item) if isinstance(item, list) else _first(item)
+        entries += cast(list[object], ops) if isinstance(ops, list) else [item]
+    return [entry for entry in entries if isinstance(entry, Operator)]
+
+
 def _listed(fetch_list: FetchList) -> Sequence[object]:
     """The items of a fetch list, which may be a single one, or None for no fetches."""
     if fetch_list is None:
@@ -39,7 +48,7 @@ def _listed(fetch_list: FetchList) -> Sequence[object]:
 def _nested_names(item: object) -> list[str]:
     """The names in an item of a fetch list: a variable, a name, or a list of them.
 
-    The result of `minimize`, or its ops, fetches nothing: updates run in any case.
+    The result of `minimize`, or its ops, fetches nothing: `updates_in` has them.
     """
     if type(item) is str:
         return [item]

@@ -33,6 +33,38 @@ def test_fetch_lists_are_nested(exe: Any) -> None:
     assert exe.run(feed={"x": X}, fetch_list=[[], a])[0][0, 0] == 2.0
 
 
+def test_pruning_runs_the_updates_in_the_fetch_list_alone(exe: Any) -> None:
+    """Two tasks share a layer; gradients are clipped and regularized on the way to an update."""
+    x, y = fluid.data("x", [None, 3]), fluid.data("y", [None, 1])
+    shared = fluid.layers.fc(x, 2, param_attr="shared")
+    losses = [fluid.layers.mean(fluid.layers.fc(shared, 1, param_attr=n)) for n in ("w1", "w2")]
+    losses[1] += fluid.layers.mean(y)
+    sgd = fluid.optimizer.SGD(
+        0.1, regularization=fluid.regularizer.L2Decay(0.5),
+        grad_clip=fluid.clip.GradientClipByGlobalNorm(0.1),
+    )  # fmt: skip
+    updates = [sgd.minimize(loss) for loss in losses]
+    exe.run(fluid.default_startup_program())
+    names = ("shared", "w1", "w2")
+
+    def moved(feed: Any, fetch: Any) -> list[str]:
+        before = [np.array(fluid.global_scope().find_var(n).get_tensor()) for n in names]
+        exe.run(feed=feed, fetch_list=fetch, use_prune=True)
+        after = [np.array(fluid.global_scope().find_var(n).get_tensor()) for n in names]
+        return [n for n, a, b in zip(names, before, after, strict=True) if not np.array_equal(a, b)]
+
+    assert moved({"x": X}, [losses[0], updates[0]]) == ["shared", "w1"]
+    both = {"x": X, "y": X[:, :1]}
+    assert moved(both, [updates[1][0]]) == ["shared", "w2"]
+    assert moved(both, updates) == moved(both, [losses[0]]) == moved(both, []) == [*names]
+    assert moved({"x": X}, ["shared", updates[0]]) == ["shared", "w1"]
+    other = fluid.Program().global_block()
+    with pytest.raises(ValueError, match="another program"):
+        exe.run(
+            feed=both, fetch_list=[[op.copied_to(other) for op in updates[0][0]]], use_prune=True
+        )
+
+
 def test_fetching_the_result_of_minimize(exe: Any) -> None:
     loss, ops = trained(exe)
     for fetch in ([loss, ops], [loss, ops[0]], [ops, loss]):
