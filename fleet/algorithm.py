@@ -58,12 +58,26 @@ class Fleet:
         maker = role_maker
         if maker is None:
             maker = PaddleCloudRoleMaker(self._mode is Mode.COLLECTIVE)
-        if not isinstance(maker, RoleMakerBase):
-            raise TypeError(f"role_maker must be a RoleMakerBase, not {type(maker).__name__}")
+        _expect(maker, RoleMakerBase, "role_maker must be a RoleMakerBase")
         maker.generate_role()
         self._role_maker = maker
         self._executor = Executor(CPUPlace())
         self._is_initialized = True
+
+    @property
+    def mode(self) -> Mode:
+        """How the fleet trains."""
+        return self._mode
+
+    @property
+    def is_initialized(self) -> bool:
+        """Whether `init` has determined the role."""
+        return self._is_initialized
+
+    @property
+    def role(self) -> RoleMakerBase:
+        """The role maker. Raises RuntimeError before `init`."""
+        return self._role
 
     @property
     def _role(self) -> RoleMakerBase:
@@ -121,11 +135,10 @@ class Fleet:
 
         Raises TypeError if `files` is not a list.
         """
-        if not isinstance(files, list):
-            raise TypeError(f"files must be a list, not {type(files).__name__}")
+        _expect(files, list, "files must be a list")
         return share_of(files, self.worker_index(), self.worker_num())
 
-    def all_reduce_worker(self, input: list[Any] | Array, output: list[Any] | Array) -> None:
+    def all_reduce_worker(self, input: list[float] | Array, output: list[float] | Array) -> None:
         """Sum one-dimensional `input` over the workers into `output`; as the role maker does."""
         self._role.all_reduce_worker(input, output)
 
@@ -140,6 +153,11 @@ class Fleet:
 
 def _listed(endpoints: list[str], to_string: bool) -> list[str] | str:
     return ",".join(endpoints) if to_string else endpoints
+
+
+def _expect(value: object, kind: type, what: str) -> None:
+    if not isinstance(value, kind):
+        raise TypeError(f"{what}, not {type(value).__name__}")
 
 
 def share_of(items: list[str], index: int, count: int) -> list[str]:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 from fleet.file_systems import FS
+from fluid.recording.narrowing import is_mapping
 
 __all__ = ["PARAMS", "PREFIX", "TrainStatus", "last_number", "numbers", "read_status"]
 
@@ -58,7 +58,7 @@ def last_number(fs: FS, root: str) -> int:
 
 def write_status(folder: str, status: TrainStatus) -> None:
     """Write the status of a checkpoint."""
-    text = json.dumps({"epoch_no": status._epoch_no})
+    text = json.dumps({"epoch_no": status.next() - 1})
     (Path(folder) / STATUS).write_text(text, encoding="utf-8")
 
 
@@ -77,10 +77,10 @@ def _epoch(path: Path) -> int:
     if path.stat().st_size > STATUS_BYTES:
         raise ValueError(f"{path} is larger than {STATUS_BYTES} bytes: it is no train status")
     try:
-        content: Any = json.loads(path.read_text(encoding="utf-8"))
+        content: object = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise ValueError(f"{path} is no JSON: {error}") from error
-    epoch = content.get("epoch_no") if isinstance(content, dict) else None
+    epoch = content.get("epoch_no") if is_mapping(content) else None
     if isinstance(epoch, bool) or not isinstance(epoch, int) or epoch < 0:
         raise ValueError(
             f'{path}: expected {{"epoch_no": NUMBER}}, a number from 0, got {content!r}'

@@ -18,7 +18,7 @@ from fleet.collective_strategy import DistFCConfig, DistributedStrategy, LambCon
 from fleet.file_systems import FS, LocalFS
 from fluid import io
 from fluid.executor import Executor
-from fluid.framework import Program, Variable
+from fluid.framework import Program
 
 __all__ = [
     "Collective",
@@ -78,7 +78,7 @@ class Collective(Fleet):
     def _wrap(self, optimizer: Any, strategy: DistributedStrategy | None) -> CollectiveOptimizer:
         return CollectiveOptimizer(optimizer, strategy, self)
 
-    def _set_programs(
+    def set_programs(
         self, startup: Program, origin: Program, transpiled: Program, main: Any
     ) -> None:
         """Store the programs that an optimizer built."""
@@ -92,7 +92,7 @@ class Collective(Fleet):
         executor: Executor,
         dirname: str,
         feeded_var_names: list[str] | None = None,
-        target_vars: list[Variable] | None = None,
+        target_vars: Any = None,
         main_program: Program | None = None,
         export_for_deployment: bool = True,
     ) -> None:

@@ -11,8 +11,9 @@ from fleet.algorithm import DistributedOptimizer
 from fleet.collective_strategy import DistributedStrategy
 from fluid.compiler import CompiledProgram
 from fluid.contrib.mixed_precision import decorate
-from fluid.framework import Program, Variable, default_startup_program
+from fluid.framework import Program, Variable, default_startup_program, program_of
 from fluid.optimizer import RecomputeOptimizer
+from fluid.recording.narrowing import is_list
 from fluid.transpiler.distribute_transpiler import DistributeTranspiler, DistributeTranspilerConfig
 
 __all__ = ["CollectiveOptimizer"]
@@ -29,11 +30,13 @@ class Workers(Protocol):
 
     def worker_index(self) -> int:
         """This worker's number."""
+        ...
 
     def worker_num(self) -> int:
         """The number of workers."""
+        ...
 
-    def _set_programs(
+    def set_programs(
         self, startup: Program, origin: Program, transpiled: Program, main: Any
     ) -> None:
         """Store the programs that the optimizer built."""
@@ -52,13 +55,7 @@ class CollectiveOptimizer(DistributedOptimizer):
         self, optimizer: Any, strategy: DistributedStrategy | None = None,
         algorithm: Workers | None = None,
     ) -> None:  # fmt: skip
-        settings = DistributedStrategy() if strategy is None else strategy
-        if not isinstance(settings, DistributedStrategy):
-            kind = type(settings).__name__
-            raise TypeError(f"strategy must be a collective DistributedStrategy, not {kind}")
-        if not isinstance(settings.recompute_checkpoints, list):
-            kind = type(settings.recompute_checkpoints).__name__
-            raise ValueError(f"DistStrategy.recompute_checkpoints should be a List, not {kind}")
+        settings = _checked(strategy)
         own = copy(settings)
         own.exec_strategy = copy(settings.exec_strategy)
         super().__init__(optimizer, own)
@@ -83,14 +80,14 @@ class CollectiveOptimizer(DistributedOptimizer):
         settings that exclude each other, RuntimeError before `init`.
         """
         optimizer = self._wrapped()
-        main = loss.block.program
+        main = program_of(loss)
         startup = default_startup_program() if startup_program is None else startup_program
         self._loss = loss
         self._check_collective_mode(main, optimizer, self._strategy)
         result = optimizer.minimize(loss, startup, parameter_list, no_grad_set)
         origin = main.clone(for_test=False)
         compiled = self._try_to_compile(startup, main)
-        self._fleet._set_programs(startup, origin, main, compiled)
+        self._fleet.set_programs(startup, origin, main, compiled)
         return result
 
     def _wrapped(self) -> Any:
@@ -106,7 +103,7 @@ class CollectiveOptimizer(DistributedOptimizer):
             if kind in ("RecomputeOptimizer", "OptimizerWithMixedPrecision"):
                 self.raiseOptimizeError("forward_recompute", kind)
             optimizer = RecomputeOptimizer(optimizer)
-            optimizer._set_checkpoints(strategy.recompute_checkpoints)
+            optimizer.set_checkpoints(strategy.recompute_checkpoints)
         if strategy.use_amp:
             if kind in ("OptimizerWithMixedPrecision", "DGCMomentumOptimizer"):
                 self.raiseOptimizeError("mixed_precision", kind)
@@ -138,7 +135,7 @@ class CollectiveOptimizer(DistributedOptimizer):
             self._check_condition("use_dist_fc", use_dgc=dgc, use_lamb=lamb)
             if strategy.dist_fc_config is None:
                 raise AssertionError("DistributedStrategy.dist_fc_config should be set")
-        if strategy._ut4grad_allreduce:
+        if strategy.tests_grad_allreduce:
             strategy.mode, strategy.collective_mode = "collective", "grad_allreduce"
             self._check_condition("_ut4grad_allreduce", use_dgc=dgc, use_lamb=lamb)
         if strategy.collective_mode in COLLECTIVE_MODES and strategy.mode != "collective":
@@ -224,6 +221,19 @@ class CollectiveOptimizer(DistributedOptimizer):
             trainer_id=number, program=main_program, startup_program=startup_program,
             trainers=",".join(endpoints), current_endpoint=endpoints[number],
         )  # fmt: skip
+
+
+def _checked(strategy: object) -> DistributedStrategy:
+    """The settings, by default new ones; TypeError and ValueError for others."""
+    settings = DistributedStrategy() if strategy is None else strategy
+    if not isinstance(settings, DistributedStrategy):
+        kind = type(settings).__name__
+        raise TypeError(f"strategy must be a collective DistributedStrategy, not {kind}")
+    checkpoints: object = settings.recompute_checkpoints
+    if not is_list(checkpoints):
+        kind = type(checkpoints).__name__
+        raise ValueError(f"DistStrategy.recompute_checkpoints should be a List, not {kind}")
+    return settings
 
 
 def _innermost(optimizer: Any) -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from types import MappingProxyType
-from typing import ClassVar
 
 from fluid.compiler import BuildStrategy, ExecutionStrategy
+from fluid.framework import Variable
 
 __all__ = ["DistFCConfig", "DistributedStrategy", "LambConfig"]
 
@@ -36,7 +37,20 @@ class DistributedStrategy(BuildStrategy):
     - `use_dist_fc`, `dist_fc_config`: accepted with the checks of release 1.8, without effect.
     """
 
-    _defaults: ClassVar = MappingProxyType(
+    use_local_sgd: bool
+    use_dist_fc: bool
+    dist_fc_config: DistFCConfig | None
+    mode: str
+    collective_mode: str | None
+    forward_recompute: bool
+    recompute_checkpoints: list[Variable | str]
+    use_amp: bool
+    amp_loss_scaling: float
+    exec_strategy: ExecutionStrategy
+    params_on_servers: Collection[str] | Callable[[Variable], bool] | None
+    server_strategy: object
+    _ut4grad_allreduce: bool
+    _defaults = MappingProxyType(
         {
             **BuildStrategy._defaults,
             "use_local_sgd": False,
@@ -46,7 +60,7 @@ class DistributedStrategy(BuildStrategy):
             "collective_mode": None,
             "nccl_comm_num": 1,
             "forward_recompute": False,
-            "recompute_checkpoints": [],
+            "recompute_checkpoints": list[Variable | str](),
             "use_amp": False,
             "amp_loss_scaling": 2**15,
             "exec_strategy": ExecutionStrategy(),
@@ -55,3 +69,8 @@ class DistributedStrategy(BuildStrategy):
             "_ut4grad_allreduce": False,
         }
     )
+
+    @property
+    def tests_grad_allreduce(self) -> bool:
+        """Whether `_ut4grad_allreduce` is set, as in the reference's unit tests."""
+        return self._ut4grad_allreduce

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from typing import Any
 
 from compiler.support.settings.paddle import (
@@ -67,9 +68,9 @@ class TrainerRuntimeConfig:
 
     def __init__(self) -> None:
         self.mode: DistributedMode | None = None
-        defaults = dict.fromkeys(AS_MANY_BY_DEFAULT, int(device_count()))
+        defaults: dict[str, int] = dict.fromkeys(AS_MANY_BY_DEFAULT, int(device_count()))
         named = {each.name.removeprefix("FLAGS_"): each for each in SETTINGS}
-        self.runtime_configs: dict[str, Any] = {
+        self.runtime_configs: dict[str, str | float] = {
             name: str(int(each.read_or(defaults.get(name, each.default))))
             for name, each in named.items()
         }
@@ -113,7 +114,7 @@ class TrainerRuntimeConfig:
             )
         return threads
 
-    def display(self, configs: dict[str, Any]) -> str:
+    def display(self, configs: Mapping[str, object]) -> str:
         """Format settings as a table."""
         lines = [f"{'TrainerRuntimeConfig Overview':^45s}{'Value':<5s}", "-" * 50]
         lines += [f"{name:<45s}{value!s:<5s}" for name, value in configs.items()]

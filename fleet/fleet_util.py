@@ -100,10 +100,11 @@ class FleetUtil:
         """
         scope = global_scope() if scope is None else scope
         counts = [scope.find_var(name) for name in (stat_pos, stat_neg)]
-        if None in counts:
+        existing = [variable for variable in counts if variable is not None]
+        if len(existing) < len(counts):
             self.rank0_print("not found auc bucket")
             return None
-        return area(*[self._summed(np.array(variable.get_tensor())) for variable in counts])
+        return area(*[self._summed(np.array(variable.get_tensor())) for variable in existing])
 
     def print_global_auc(
         self,
@@ -116,7 +117,7 @@ class FleetUtil:
         value = self.get_global_auc(scope, stat_pos, stat_neg)
         self.rank0_print(f"{print_prefix} global auc = {value}")
 
-    def _summed(self, counts: Array) -> Any:
+    def _summed(self, counts: Array) -> Array:
         total = np.zeros(counts.size, counts.dtype)
         self._fleet.all_reduce_worker(counts.reshape(-1), total)
         return total
@@ -142,12 +143,19 @@ class FleetUtil:
         scope = global_scope() if scope is None else scope
         sums = (sqrerr_name, abserr_name, prob_name, q_name, pos_ins_num_name, total_ins_num_name)
         names = (stat_pos_name, stat_neg_name, *sums)
-        missing = next((name for name in names if scope.find_var(name) is None), None)
+        totals_by_name: list[Array] = []
+        variables = {name: scope.find_var(name) for name in names}
+        missing = next((name for name, variable in variables.items() if variable is None), None)
         if missing is not None:
             self.rank0_print(f"not found {missing}")
             return [None] * len(Metrics._fields)
-        totals_by_name = [self._summed(np.array(scope.find_var(n).get_tensor())) for n in names]
-        totals = dict(zip(SUMS, (float(total[0]) for total in totals_by_name[2:]), strict=True))
+        for name in names:
+            variable = variables[name]
+            assert variable is not None
+            totals_by_name.append(self._summed(np.array(variable.get_tensor())))
+        totals: dict[str, float] = dict(
+            zip(SUMS, (float(total[0]) for total in totals_by_name[2:]), strict=True)
+        )
         if not totals["total"]:
             return [None] * len(Metrics._fields)
         return list(metrics_of(totals_by_name[0], totals_by_name[1], totals))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -94,7 +94,7 @@ def bucket_error(positive: Array, negative: Array) -> float:
     return float(errors / counted) if counted else 0.0
 
 
-def _is_certain(expected: Any, shown: Any) -> bool:
+def _is_certain(expected: float, shown: float) -> bool:
     """Whether the statistical error of a rate of `expected` clicks of `shown` is below 5 %."""
     if not expected:
         return False

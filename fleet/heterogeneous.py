@@ -15,6 +15,8 @@ A job without servers is that of `fleet.collective`.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from functools import partial
 from typing import Any
 
 from compiler.errors import did_you_mean
@@ -22,7 +24,7 @@ from fleet.collective import Collective
 from fleet.collective_optimizer import CollectiveOptimizer
 from fleet.collective_strategy import DistributedStrategy
 from fleet.parameter_server import DistributedTranspiler, server_strategy
-from fluid.framework import Program
+from fluid.framework import Program, Variable
 from fluid.transpiler import collective
 from fluid.transpiler.distribute.tables import sparse_tables
 
@@ -68,8 +70,8 @@ class HeterogeneousOptimizer(CollectiveOptimizer):
             super()._transpile(startup_program, main_program)
             return
         chosen = _choice(strategy.params_on_servers, main_program)
-        settings = server_strategy(strategy.server_strategy, servers._mode)
-        servers._transpile(settings, main_program, startup_program, chosen)
+        settings = server_strategy(strategy.server_strategy, servers.mode)
+        servers.transpile_for(settings, main_program, startup_program, chosen)
         if self._is_reducing(servers):
             self._reduce(servers, startup_program, main_program)
 
@@ -80,8 +82,7 @@ class HeterogeneousOptimizer(CollectiveOptimizer):
         kind = collective.MeanAllReduce
         if self._strategy.collective_mode == "local_sgd":
             kind = collective.LocalSGD
-        assert servers._transpiler is not None
-        rewriting = kind(self._strategy.nccl_comm_num, servers._transpiler.params_on_trainers)
+        rewriting = kind(self._strategy.nccl_comm_num, servers.params_on_trainers())
         number, endpoints = servers.worker_index(), self._endpoints()
         rewriting.transpile(
             startup_program, main_program, number, endpoints, endpoints[number], wait_port=False
@@ -92,7 +93,7 @@ class HeterogeneousOptimizer(CollectiveOptimizer):
         servers = self._servers
         if servers is None:
             return super()._endpoints()
-        return servers._role.rendezvous_endpoints() if self._is_reducing(servers) else []
+        return servers.role.rendezvous_endpoints() if self._is_reducing(servers) else []
 
     def _is_reducing(self, servers: DistributedTranspiler) -> bool:
         """Whether this process is one of several workers."""
@@ -105,7 +106,7 @@ def _choice(chosen: Any, program: Program) -> Any:
     """
     if chosen is None:
         tables = sparse_tables(program)
-        return lambda param: param.name in tables
+        return partial(_is_one_of, tables)
     if callable(chosen):
         return chosen
     if isinstance(chosen, str) or not all(isinstance(choice, str) for choice in chosen):
@@ -119,6 +120,10 @@ def _choice(chosen: Any, program: Program) -> Any:
             hint = did_you_mean(name, params)
             raise ValueError(f"strategy.params_on_servers: no parameter {name!r}; {hint}")
     return frozenset(chosen)
+
+
+def _is_one_of(tables: Collection[str], param: Variable) -> bool:
+    return param.name in tables
 
 
 class Heterogeneous(Collective):
@@ -145,9 +150,9 @@ class Heterogeneous(Collective):
     def _wrap(self, optimizer: Any, strategy: DistributedStrategy | None) -> CollectiveOptimizer:
         return HeterogeneousOptimizer(optimizer, strategy, self)
 
-    def _set_programs(
+    def set_programs(
         self, startup: Program, origin: Program, transpiled: Program, main: Any
     ) -> None:
         """Store the programs that an optimizer built; on a server, the server's programs."""
         startup_program = startup if self._servers is None else self._servers.startup_program
-        super()._set_programs(startup_program or startup, origin, transpiled, main)
+        super().set_programs(startup_program or startup, origin, transpiled, main)

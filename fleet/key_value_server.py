@@ -45,7 +45,7 @@ class KVHandler(BaseHTTPRequestHandler):
     sizes. A connection is closed when its time is over.
     """
 
-    server: KVHTTPServer
+    server: KVHTTPServer  # pyright: ignore[reportIncompatibleVariableOverride] - always one
 
     def setup(self) -> None:
         """Read from the connection until its time is over."""

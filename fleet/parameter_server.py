@@ -17,7 +17,7 @@ from fluid import io, parameter_server
 from fluid.communicator import Communicator
 from fluid.distributed.job import DerivedJob, is_distributed
 from fluid.executor import Executor
-from fluid.framework import Program, Variable, default_startup_program
+from fluid.framework import Program, Variable, default_startup_program, program_of
 from fluid.optimizer import Optimizer
 from fluid.transpiler.distribute.config import DistributedMode, DistributeTranspilerConfig
 from fluid.transpiler.distribute.endpoints import wait_for_endpoints
@@ -104,10 +104,7 @@ class DistributedTranspiler(Fleet):
         DistributeTranspilerConfig. Raises ValueError if `optimizer` is not an Optimizer and before
         `init`, TypeError for another strategy.
         """
-        if not isinstance(optimizer, Optimizer):
-            raise ValueError(
-                f"optimizer must be an instance of Optimizer, not {type(optimizer).__name__}"
-            )
+        _expect_optimizer(optimizer)
         if not self._is_initialized:
             raise ValueError(
                 "use fleet.init(role) to initialize the role of current node before "
@@ -119,7 +116,7 @@ class DistributedTranspiler(Fleet):
     def _wrap(self, optimizer: Optimizer, strategy: Any) -> TranspilerOptimizer:
         return TranspilerOptimizer(optimizer, strategy, self)
 
-    def _transpile(
+    def transpile_for(
         self, config: DistributedStrategy | DistributeTranspilerConfig, main: Program,
         startup: Program, params_on_servers: Any = None,
     ) -> None:  # fmt: skip
@@ -127,7 +124,9 @@ class DistributedTranspiler(Fleet):
 
         `params_on_servers`, unless None, replaces that field of the settings.
         """
-        strategy = strategy_for(config) if _is_config(config) else config
+        strategy = (
+            strategy_for(config) if isinstance(config, DistributeTranspilerConfig) else config
+        )
         settings = strategy.transpiler_config()
         if params_on_servers is not None:
             settings.params_on_servers = params_on_servers
@@ -149,8 +148,14 @@ class DistributedTranspiler(Fleet):
             transpiler.transpile(
                 0, copies[0], startup_program=copies[1], current_endpoint=own, **numbers
             )
-            transpiler._set_server_config(strategy.get_server_runtime_config())
+            transpiler.set_server_config(strategy.get_server_runtime_config())
             self.main_program, self.startup_program = transpiler.get_pserver_programs(own)
+
+    def params_on_trainers(self) -> tuple[str, ...]:
+        """The parameters that workers update themselves. Raises ValueError before `minimize`."""
+        if self._transpiler is None:
+            raise _before_minimize("main_program")
+        return self._transpiler.params_on_trainers
 
     def _minimized(self) -> tuple[Program, DistributedStrategy]:
         if self.main_program is None or self._transpile_config is None:
@@ -218,7 +223,7 @@ class DistributedTranspiler(Fleet):
             raise RuntimeError("this process has no role yet: call fleet.init(role_maker) first")
         return self._executor
 
-    def _set_opt_info(self, opt_info: dict[str, Any]) -> None:
+    def set_opt_info(self, opt_info: dict[str, Any]) -> None:
         """Store an optimizer's settings of the run."""
         self._opt_info = opt_info
 
@@ -236,7 +241,7 @@ class TranspilerOptimizer(DistributedOptimizer):
     ) -> None:  # fmt: skip
         super().__init__(optimizer, strategy)
         self._fleet = fleet if algorithm is None else algorithm
-        self._strategy = server_strategy(strategy, self._fleet._mode)
+        self._strategy = server_strategy(strategy, self._fleet.mode)
         self.opt_info = self._debug_options()
 
     def _debug_options(self) -> dict[str, Any]:
@@ -244,16 +249,17 @@ class TranspilerOptimizer(DistributedOptimizer):
         if not isinstance(self._strategy, DistributedStrategy):
             return {}
         options = self._strategy.get_debug_opt()
-        if self._fleet._is_initialized:
+        if self._fleet.is_initialized:
             options |= {
                 "mpi_rank": self._fleet.worker_index(),
                 "mpi_size": self._fleet.worker_num(),
             }
         options |= {"trainer": "MultiTrainer", "device_worker": "Hogwild"}
-        self._fleet._set_opt_info(options)
+        self._fleet.set_opt_info(options)
         return options
 
-    def minimize(
+    # Paddle's order of arguments, which differs from its other optimizers'.
+    def minimize(  # pyright: ignore[reportIncompatibleMethodOverride]
         self,
         loss: Variable,
         scopes: Any = None,
@@ -267,11 +273,11 @@ class TranspilerOptimizer(DistributedOptimizer):
         TypeError for a list of losses or of startup programs, RuntimeError before `init`.
         """
         _expect_single(loss, startup_program)
-        main = loss.block.program
+        main = program_of(loss)
         startup = default_startup_program() if startup_program is None else startup_program
         result = self._optimizer.minimize(loss, startup, parameter_list, no_grad_set)
-        self._fleet._transpile(self._strategy, main, startup)
-        main._fleet_opt = self.opt_info
+        self._fleet.transpile_for(self._strategy, main, startup)
+        main.fleet_opt = self.opt_info
         return result
 
 
@@ -291,8 +297,11 @@ def server_strategy(given: Any, mode: Mode) -> DistributedStrategy | DistributeT
     return given
 
 
-def _is_config(given: Any) -> bool:
-    return isinstance(given, DistributeTranspilerConfig)
+def _expect_optimizer(optimizer: object) -> None:
+    if not isinstance(optimizer, Optimizer):
+        raise ValueError(
+            f"optimizer must be an instance of Optimizer, not {type(optimizer).__name__}"
+        )
 
 
 def _expect_single(loss: Any, startup_program: Any) -> None:

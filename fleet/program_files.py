@@ -10,10 +10,9 @@ import shutil
 import subprocess
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from compiler.support.escape import dot_string
-from fluid.framework import Program, Variable
+from fluid.framework import Block, Program, Variable
 from fluid.io import is_persistable
 
 __all__ = [
@@ -62,7 +61,7 @@ def program_type_trans(prog_dir: str, prog_fn: str, is_text: bool) -> str:
     return name
 
 
-def graphviz(block: Any, output_dir: str = "", filename: str = "debug") -> None:
+def graphviz(block: Block, output_dir: str = "", filename: str = "debug") -> None:
     """Write a block as `<filename>.dot` and, if Graphviz is installed, as `<filename>.pdf`."""
     path = Path(output_dir) / f"{filename}.dot"
     path.write_text("\n".join(_dot_lines(block)), encoding="utf-8")
@@ -72,7 +71,7 @@ def graphviz(block: Any, output_dir: str = "", filename: str = "debug") -> None:
         subprocess.run([command, *picture], check=True, timeout=DRAWING_SECONDS)
 
 
-def _dot_lines(block: Any) -> Iterable[str]:
+def _dot_lines(block: Block) -> Iterable[str]:
     yield "digraph G {"
     for number, op in enumerate(block.ops):
         node = dot_string(f"op {number}")
@@ -114,8 +113,8 @@ def parse_program(program: Program, output_dir: str) -> None:
     _write(folder / "ops.log", "ops:", ops)
 
 
-def _described(var: Variable) -> dict[str, Any]:
-    description: dict[str, Any] = {"name": var.name, "type": str(var.type)}
+def _described(var: Variable) -> dict[str, object]:
+    description: dict[str, object] = {"name": var.name, "type": str(var.type)}
     if var.holds_tensor:
         description |= {
             "shape": str(var.shape),
@@ -125,5 +124,5 @@ def _described(var: Variable) -> dict[str, Any]:
     return description
 
 
-def _write(path: Path, title: str, lines: Iterable[Any]) -> None:
+def _write(path: Path, title: str, lines: Iterable[object]) -> None:
     path.write_text("\n".join([title, *map(str, lines), ""]), encoding="utf-8")

@@ -9,7 +9,8 @@ config passed to a setter is copied, so no strategy changes an object of the use
 from __future__ import annotations
 
 import copy
-from typing import Any, ClassVar
+from collections.abc import Iterable
+from typing import Any, ClassVar, TypeGuard, TypeVar
 
 from compiler.errors import did_you_mean
 from fleet.communicator_settings import TrainerRuntimeConfig, device_count
@@ -33,6 +34,9 @@ __all__ = [
 ]
 
 
+T = TypeVar("T")
+
+
 class DistributedStrategy:
     """The settings of a job with parameter servers; use `StrategyFactory` to create one.
 
@@ -53,7 +57,7 @@ class DistributedStrategy:
         self._execute_strategy.num_threads = threads
         if threads > 1:
             self._build_strategy.reduce_strategy = BuildStrategy.ReduceStrategy.Reduce
-        self.debug_opt: Any = None
+        self.debug_opt: dict[str, Any] | None = None
         if self.mode is not None:
             self._check_all()
 
@@ -76,9 +80,9 @@ class DistributedStrategy:
 
     def get_debug_opt(self) -> dict[str, Any]:
         """What a trainer dumps, with defaults; empty if nothing was set."""
-        if not isinstance(self.debug_opt, dict):
+        options: object = self.debug_opt
+        if not is_fields(options):
             return {}
-        options = self.debug_opt
         return {
             "dump_slot": bool(options.get("dump_slot", 0)),
             "dump_converter": str(options.get("dump_converter", "")),
@@ -225,9 +229,7 @@ class GeoStrategy(DistributedStrategy):
     mode = DistributedMode.GEO
 
     def __init__(self, update_frequency: int = 100) -> None:
-        if isinstance(update_frequency, bool) or not isinstance(update_frequency, int):
-            kind = type(update_frequency).__name__
-            raise TypeError(f"update_frequency must be an int, a number of steps, not {kind}")
+        _expect_int(update_frequency)
         if update_frequency < 1:
             raise ValueError(f"update_frequency must be at least 1 step, but is {update_frequency}")
         super().__init__()
@@ -282,6 +284,12 @@ def strategy_for(config: DistributeTranspilerConfig) -> DistributedStrategy:
     return strategy
 
 
+def _expect_int(update_frequency: object) -> None:
+    if isinstance(update_frequency, bool) or not isinstance(update_frequency, int):
+        kind = type(update_frequency).__name__
+        raise TypeError(f"update_frequency must be an int, a number of steps, not {kind}")
+
+
 def _set_mode(config: DistributeTranspilerConfig, **fields: bool) -> None:
     config.sync_mode = False
     config.runtime_split_send_recv = True
@@ -289,10 +297,10 @@ def _set_mode(config: DistributeTranspilerConfig, **fields: bool) -> None:
         setattr(config, name, value)
 
 
-def _changed(current: Any, given: Any, what: str) -> Any:
+def _changed(current: T, given: object, what: str) -> T:
     """Return a copy of settings of the same class, or the current ones updated from a dict."""
     kind = type(current)
-    if isinstance(given, dict):
+    if is_fields(given):
         _expect_keys(given, [name for name in dir(current) if name[:2] != "__"], kind.__name__)
         changed = copy.copy(current)
         for name, value in given.items():
@@ -305,7 +313,12 @@ def _changed(current: Any, given: Any, what: str) -> Any:
     return copy.copy(given)
 
 
-def _expect_keys(given: dict[str, Any], known: Any, kind: str) -> None:
+def is_fields(given: object) -> TypeGuard[dict[str, object]]:
+    """Whether settings are given as a dict of fields; `_expect_keys` checks their names."""
+    return isinstance(given, dict)
+
+
+def _expect_keys(given: Iterable[str], known: Iterable[str], kind: str) -> None:
     for name in given:
         if name not in known:
             hint = did_you_mean(str(name), list(known))

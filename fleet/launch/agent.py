@@ -20,6 +20,7 @@ from compiler.support.settings.setting import export
 from compiler.support.settings.systems import TORCH_DISABLE_SHARE_RDZV_TCP_STORE
 from fleet.launch.logs import log_specs
 from fleet.launch.variables import PADDLE_VARIABLES
+from fluid.recording.narrowing import is_mapping
 from runtime.collective.engine import distributed
 
 SECONDS_TO_END = 10
@@ -76,7 +77,8 @@ def _run(job: LaunchJob, folder: Path, shows: set[int] | None) -> int:
     try:
         launch("-m", "fleet.launch.worker", *_worker_arguments(job))
     except errors.ChildFailedError as failed:
-        return report(*failed.get_first_failure(), job.script)
+        rank, failure = failed.get_first_failure()
+        return report(rank, failure, job.script)
     except ended as stopped:
         print(f"fluid launch: stopped by {stopped.sigval.name}; all ended", file=sys.stderr)
         return 128 + int(stopped.sigval)
@@ -137,10 +139,12 @@ def failure_text(where: str, failure: Any, script: Path) -> tuple[str, int]:
     return text, 128 - code if code < 0 else code or 1
 
 
-def _traceback(message: Any, script: Path) -> str:
+def _traceback(message: object, script: Path) -> str:
     """The recorded traceback of a process, starting with the frames of the script."""
-    if not isinstance(message, dict):
+    if not is_mapping(message):
         return str(message)
-    text = message.get("extraInfo", {}).get("py_callstack") or str(message.get("message"))
+    extra = message.get("extraInfo")
+    stack = extra.get("py_callstack") if is_mapping(extra) else None
+    text = str(stack or message.get("message"))
     head, first, rest = text.partition(f'  File "{script}"')
     return f"{head.splitlines()[0]}\n{first}{rest}".rstrip() if first else text.rstrip()

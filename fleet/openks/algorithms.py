@@ -40,7 +40,8 @@ class GeneralDistributedOptimizer(TranspilerOptimizer):
     ) -> None:  # fmt: skip
         super().__init__(optimizer, strategy, CPU if algorithm is None else algorithm)
 
-    def minimize(
+    # OpenKS's order of arguments, not Paddle's.
+    def minimize(  # pyright: ignore[reportIncompatibleMethodOverride]
         self,
         loss: Variable,
         startup_program: Program | None = None,

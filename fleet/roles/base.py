@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -131,12 +130,11 @@ class RoleMakerBase:
         """Gather one number from every process, workers first, then servers; int or float
         everywhere.
         """
-        if isinstance(input, bool) or not isinstance(input, int | float | np.number):
-            raise TypeError(f"all_gather takes an int or a float, not {type(input).__name__}")
+        _expect_number(input)
         return self._meeting().gather(input, "all")
 
     def all_reduce_worker(
-        self, input: Sequence[Any] | Array, output: list[Any] | Array, mode: str = "sum"
+        self, input: Sequence[float] | Array, output: list[float] | Array, mode: str = "sum"
     ) -> None:
         """Reduce one-dimensional `input` over the workers and write the result to `output`.
 
@@ -191,5 +189,10 @@ class RoleMakerBase:
         return PADDLE_GLOO_ENDPOINT.require()
 
 
-def _like(output: list[Any] | Array, result: Array) -> list[Any] | Array:
+def _expect_number(value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float | np.number):
+        raise TypeError(f"all_gather takes an int or a float, not {type(value).__name__}")
+
+
+def _like(output: list[float] | Array, result: Array) -> list[float] | Array:
     return result if isinstance(output, np.ndarray) else result.tolist()

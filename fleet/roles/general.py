@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from compiler.ir.types import Array
 from compiler.support.settings.paddle import (
@@ -32,7 +31,7 @@ class CommunicatingRoleMaker(RoleMakerBase):
         return self._meeting().gather(obj, "workers") if self.is_worker() else None
 
     def _all_reduce(
-        self, input: Sequence[Any] | Array, output: list[Any] | Array, mode: str = "sum"
+        self, input: Sequence[float] | Array, output: list[float] | Array, mode: str = "sum"
     ) -> None:
         """Reduce over the workers, see `all_reduce_worker`."""
         self.all_reduce_worker(input, output, mode)

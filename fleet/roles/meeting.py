@@ -99,7 +99,7 @@ class Meeting:
         return rings
 
 
-def as_vector(values: Sequence[Any] | Array, what: str) -> Array:
+def as_vector(values: Sequence[float] | Array, what: str) -> Array:
     """Convert numbers to a 1-D array of int64 or float64, or of the array's own dtype.
 
     Raises ValueError for several dimensions and TypeError for non-numbers.

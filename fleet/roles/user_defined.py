@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from fleet.roles.base import Role, RoleMakerBase
+from fluid.recording.narrowing import is_list
 
 __all__ = ["UserDefinedCollectiveRoleMaker", "UserDefinedRoleMaker"]
 
@@ -54,19 +53,21 @@ class UserDefinedCollectiveRoleMaker(RoleMakerBase):
         """Do nothing: the constructor set the role."""
 
 
-def _expect_endpoints(endpoints: Any, name: str) -> None:
-    if not isinstance(endpoints, list):
+def _expect_endpoints(endpoints: object, name: str) -> None:
+    if not is_list(endpoints):
         raise TypeError(f"{name} must be a list of host:port, not {type(endpoints).__name__}")
     if not endpoints:
         raise ValueError(f"{name} is empty: expected at least one host:port")
+    names: list[str] = []
     for endpoint in endpoints:
         if not isinstance(endpoint, str):
             raise TypeError(f"{name} must hold strings such as '127.0.0.1:6174', not {endpoint!r}")
-    if len(set(endpoints)) != len(endpoints):
-        raise ValueError(f"{name} has an endpoint twice: {', '.join(endpoints)}")
+        names.append(endpoint)
+    if len(set(names)) != len(names):
+        raise ValueError(f"{name} has an endpoint twice: {', '.join(names)}")
 
 
-def _expect_number(number: Any, name: str, least: int, below: int | None = None) -> None:
+def _expect_number(number: object, name: str, least: int, below: int | None = None) -> None:
     if isinstance(number, bool) or not isinstance(number, int):
         raise TypeError(f"{name} must be an int, not {type(number).__name__}")
     if number < least or (below is not None and number >= below):

@@ -21,8 +21,12 @@ class JobNames:
 
     job: DistributedJob | None = None
     """The job of several processes that the program is part of; None for one process."""
-    _fleet_opt: Mapping[str, object] | None = None
+    fleet_opt: Mapping[str, object] | None = None
     """An optimizer's settings of the run, as `fleet` stores them."""
+
+    @property
+    def _fleet_opt(self) -> Mapping[str, object] | None:
+        return self.fleet_opt
 
     @property
     def _of_servers(self) -> ParameterServerJob | None:

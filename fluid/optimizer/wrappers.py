@@ -48,10 +48,12 @@ class RecomputeOptimizer(Optimizer):
         self._learning_rate = optimizer._learning_rate
         self._learning_rate_map = optimizer._learning_rate_map
 
-    def _set_checkpoints(self, checkpoints: list[Variable | str]) -> None:
+    def set_checkpoints(self, checkpoints: list[Variable | str]) -> None:
         """Set the variables that are stored for the backward pass."""
         check_type(checkpoints, "checkpoints", list, "_set_checkpoints")
         self._checkpoints = checkpoints
+
+    _set_checkpoints = set_checkpoints
 
     def load(self, stat_dict: object) -> NoReturn:
         """Raise NotImplementedError, as in the reference."""

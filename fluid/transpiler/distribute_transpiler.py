@@ -166,13 +166,15 @@ class DistributeTranspiler:
         table = self._made("table_name").plan.table
         return None if table is None else table.name
 
-    def _set_server_config(self, server_config: ServerRuntimeConfig | None = None) -> None:
+    def set_server_config(self, server_config: ServerRuntimeConfig | None = None) -> None:
         """Set the threads of the servers, those of the environment for None.
 
         Raises TypeError for another type, RuntimeError before `transpile`.
         """
         threads = _runtime_config(server_config)
         self._job = replace(self._made("_set_server_config"), threads=threads)
+
+    _set_server_config = set_server_config
 
     def _made(self, what: str) -> Job:
         """The job; RuntimeError where `transpile` was not called, or for a job without servers."""

@@ -48,8 +48,8 @@ class ImageClass:
         if not 1 <= num_images <= len(files):
             have = f"{len(files)} *{self.suffix} files"
             raise ImageDataError(f"{self.dir_path} has {have}, but {num_images} are to be sampled")
-        chosen = (generator or self.generator).permutation(len(files))[:num_images]
-        return np.stack([self._read_image(files[index]) for index in chosen])
+        order: list[int] = (generator or self.generator).permutation(len(files)).tolist()
+        return np.stack([self._read_image(files[index]) for index in order[:num_images]])
 
     def _read_image(self, name: str) -> Array:
         """Read one image of the folder: float32 of `shape`. Raises ImageDataError."""

@@ -71,7 +71,7 @@ class Open_KS_Read_Character:
         generator: np.random.Generator | None = None,
     ) -> tuple[list[Open_KS_Character], list[Open_KS_Character]]:
         """Shuffle the classes and divide them: the first `num_train`, and the others."""
-        order = (generator or np.random.default_rng()).permutation(len(dataset))
+        order: list[int] = (generator or np.random.default_rng()).permutation(len(dataset)).tolist()
         shuffled = [dataset[index] for index in order]
         return shuffled[:num_train], shuffled[num_train:]
 

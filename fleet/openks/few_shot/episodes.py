@@ -43,7 +43,8 @@ def sample_episode(
     random = generator or np.random.default_rng()
     if not 1 <= ways <= len(classes):
         raise ImageDataError(f"an episode of {ways} classes, but the data set has {len(classes)}")
-    chosen = [classes[index] for index in random.permutation(len(classes))[:ways]]
+    order: list[int] = random.permutation(len(classes)).tolist()
+    chosen = [classes[index] for index in order[:ways]]
     images = np.stack([class_.sample(shots + queries, random) for class_ in chosen])
     support, query = images[:, :shots], images[:, shots:]
     names = tuple(class_.name for class_ in chosen)
