@@ -63,7 +63,8 @@ class DecoupledWeightDecay:
             loss=loss, startup_program=startup_program, parameter_list=parameter_list,
             no_grad_set=no_grad_set,
         )  # fmt: skip
-        chosen = [] if self._coeff == 0.0 else self._decaying(pairs)
+        is_zero = isinstance(self._coeff, float) and self._coeff == 0.0
+        chosen = [] if is_zero else self._decaying(pairs)
         scaled = [(param, grad, self._scaled(param, grad)) for param, grad in chosen]
         for param, grad, decay in scaled:
             with param.block.program.optimized_guard([param, grad]), name_scope("weight decay"):

@@ -104,11 +104,13 @@ def test_units(programs, drawn):
     np.testing.assert_allclose(sums[1], [9.37940, 4.541718, 9.332201], rtol=1e-5)
 
 
-def test_decoupled_weight_decay(programs):
+@pytest.mark.parametrize("is_variable", [False, True])
+def test_decoupled_weight_decay(programs, is_variable: bool):
     loss = layers.mean(layers.fc(layers.data("x", [4]), 2))
+    coefficient = layers.create_global_var([1], 0.1, "float32", True) if is_variable else 0.1
     adam = contrib.extend_with_decoupled_weight_decay(fluid.optimizer.Adam)
     adam(
-        weight_decay=0.1, learning_rate=0.05, apply_decay_param_fun=lambda name: "w" in name
+        weight_decay=coefficient, learning_rate=0.05, apply_decay_param_fun=lambda name: "w" in name
     ).minimize(loss)
     executor = fluid.Executor()
     executor.run(fluid.default_startup_program())
