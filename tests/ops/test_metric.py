@@ -56,19 +56,22 @@ def pairs_in_order(batches):
     return ((lead > 0) + 0.5 * (lead == 0)).mean()
 
 
-def empty_counts(steps):
-    shape = (1, BINS) if not steps else ((steps + 1) * BINS + 1,)
+def empty_counts(steps, unused=0):
+    size = (steps + 1) * BINS + (steps > 0) + unused
+    shape = (size,) if steps or unused else (1, BINS)
     return dict.fromkeys(("StatPos", "StatNeg"), np.zeros(shape, np.int64))
 
 
-@pytest.mark.parametrize("steps", [0, 1, 3])
-def test_area_of_the_last_batches(steps):
-    counts, batches = empty_counts(steps), [batch(seed) for seed in range(6)]
+@pytest.mark.parametrize(("steps", "unused"), [(0, 0), (1, 0), (3, 0), (0, 1), (2, 5)])
+def test_area_of_the_last_batches(steps, unused):
+    """The layer makes a count more than is used without steps, as the reference does."""
+    counts, batches = empty_counts(steps, unused), [batch(seed) for seed in range(6)]
     for number, each in enumerate(batches):
         result = run("auc", {**each, **counts}, num_thresholds=BINS - 1, slide_steps=steps)
         counts = {slot: result[slot + "Out"] for slot in counts}
         of = batches[max(0, number + 1 - steps) if steps else 0 : number + 1]
         np.testing.assert_allclose(result["AUC"], [pairs_in_order(of)])
+        assert unused == 0 or not counts["StatPos"][-unused:].any()
 
 
 @pytest.mark.parametrize("label", [0, 1])
