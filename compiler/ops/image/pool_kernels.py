@@ -35,7 +35,7 @@ def max_positions(window: Window) -> Size:
 def window_span(k: KernelBuilder, window: Window, y: Number) -> tuple[Number, Number]:
     """Return start and stop of a position, including its part outside the image."""
     if not window.is_divided:
-        start = times(y, window.stride) - window.before
+        start = times(y, window.stride) - k.size(window.before)
         return start, start + k.size(window.kernel)
     count, size = k.size(window.count), k.size(window.size)
     return k.div(y * size, count), k.div((y + 1) * size + (count - 1), count)
@@ -72,7 +72,7 @@ def position_over(
 ) -> tuple[Number, Number]:
     """Return the `iteration`-th position that may cover an element, and whether it does."""
     is_divided = window.is_divided
-    y = iteration if is_divided else k.div(x + window.before, window.stride) - iteration
+    y = iteration if is_divided else k.div(x + k.size(window.before), window.stride) - iteration
     start, stop = window_span(k, window, y)
     return y, every(y >= 0, y < k.size(window.count), start <= x, x < stop)
 

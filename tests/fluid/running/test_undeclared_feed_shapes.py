@@ -55,6 +55,23 @@ def test_a_convolution_on_another_size(run):
     assert [value.shape for value in values] == [(2, 2, 8, 10), (2, 2, 5, 7)]
 
 
+@pytest.mark.parametrize("kind", ["max", "avg"])
+def test_pooling_of_images_of_any_size_to_the_same_size(kind):
+    """The padding depends on the size, which the kernel of the pooling gets when it runs."""
+    images = np.arange(3 * 7 * 9, dtype="float32").reshape(1, 3, 7, 9)
+    results = []
+    for shape in ([None, 3, None, None], [1, 3, 7, 9]):
+        with fluid.program_guard(fluid.Program()), fluid.unique_name.guard():
+            x = fluid.data("x", shape)
+            x.stop_gradient = False
+            out = layers.pool2d(x, 3, kind, 2, "SAME")
+            gradients = fluid.gradients([out], [x])
+            results.append(fluid.Executor().run(feed={"x": images}, fetch_list=[out, *gradients]))
+    assert results[0][0].shape == (1, 3, 4, 5)
+    for dynamic, static in zip(*results, strict=True):
+        np.testing.assert_array_equal(dynamic, static)
+
+
 def test_another_element_type_where_the_op_takes_it(run):
     x = layers.data("x", [1], dtype="int64")
     values, _ = run(layers.one_hot(x, 3), [ones(2, 1, dtype="int32"), ones(2, 1, dtype="int64")])
