@@ -19,7 +19,7 @@ from fluid import parameter_server
 from fluid.compiler import CompiledProgram
 from fluid.data_parallel.merge_fetches import merged, unmerged
 from fluid.dataset import DatasetBase
-from fluid.framework import Program, Variable, default_main_program
+from fluid.framework import Program, Target, Variable, default_main_program
 from fluid.recording import pruning
 from fluid.recording.operator import Operator
 from fluid.running import feed_checks, flags
@@ -316,7 +316,8 @@ class Executor:
         key = (tuple(sorted(feed)), fetch, tuple(map(id, asked)))
         if key not in pruned:
             state = pruning.unwritten_state(block)
-            targets = [*(name for name in fetch if name not in state), *asked]
+            targets: list[Target] = [name for name in fetch if name not in state]
+            targets += asked
             pruned[key] = program.prune_with_input(sorted(feed), targets)
         return pruned[key]
 
