@@ -15,8 +15,8 @@ from compiler.support.settings.setting import (
     POSITIVE,
     REAL,
     TEXT,
-    Kind,
     Setting,
+    SettingKind,
     choice,
     optional,
 )
@@ -34,14 +34,14 @@ CPU_NUM = Setting(
 )
 PADDLE_TRAINER_ID = Setting(
     "PADDLE_TRAINER_ID",
-    Kind("this trainer's number, from 0", NUMBER.parse),
+    SettingKind("this trainer's number, from 0", NUMBER.parse),
     0,
     "This trainer's number.",
     LAUNCHERS,
 )
 PADDLE_TRAINERS_NUM = Setting(
     "PADDLE_TRAINERS_NUM",
-    Kind("the number of trainers, from 1", POSITIVE.parse),
+    SettingKind("the number of trainers, from 1", POSITIVE.parse),
     1,
     "The number of trainers.",
     LAUNCHERS,
@@ -51,7 +51,7 @@ PADDLE_TRAINER_ENDPOINTS = Setting(
 )
 PADDLE_CURRENT_ENDPOINT = Setting(
     "PADDLE_CURRENT_ENDPOINT",
-    Kind("one of PADDLE_TRAINER_ENDPOINTS", str),
+    SettingKind("one of PADDLE_TRAINER_ENDPOINTS", str),
     "",
     "This trainer's endpoint.",
     COLLECTIVE_LAUNCHER,
@@ -79,28 +79,30 @@ PADDLE_PSERVERS_IP_PORT_LIST = Setting(
 )
 PADDLE_PSERVER_ID = Setting(
     "PADDLE_PSERVER_ID",
-    Kind("this server's number, from 0", NUMBER.parse),
+    SettingKind("this server's number, from 0", NUMBER.parse),
     0,
     "This server's number.",
     SERVER_LAUNCHER,
 )
 POD_IP = Setting(
     "POD_IP",
-    Kind("this server's host, as in PADDLE_PSERVERS_IP_PORT_LIST", str),
+    SettingKind("this server's host, as in PADDLE_PSERVERS_IP_PORT_LIST", str),
     "",
     "This server's host.",
     SERVER_LAUNCHER,
 )
 PADDLE_PORT = Setting(
     "PADDLE_PORT",
-    Kind("this server's port, as in PADDLE_PSERVERS_IP_PORT_LIST", POSITIVE.parse),
+    SettingKind("this server's port, as in PADDLE_PSERVERS_IP_PORT_LIST", POSITIVE.parse),
     0,
     "This server's port.",
     SERVER_LAUNCHER,
 )
 PADDLE_GLOO_ENDPOINT = Setting(
     "PADDLE_GLOO_ENDPOINT",
-    Kind("the host:port at which all processes meet, on trainer 0's machine", ENDPOINT.parse),
+    SettingKind(
+        "the host:port at which all processes meet, on trainer 0's machine", ENDPOINT.parse
+    ),
     "",
     "Where all processes meet.",
     SERVER_LAUNCHER,
@@ -124,7 +126,7 @@ FLAGS_selected_gpus = Setting(
 )
 FLAGS_rpc_deadline = Setting(
     "FLAGS_rpc_deadline",
-    Kind("a positive number of milliseconds", POSITIVE.parse),
+    SettingKind("a positive number of milliseconds", POSITIVE.parse),
     180_000,
     "Milliseconds until a step that waits for a server or another rank fails, and, with the policy "
     "`wait`, a server that a trainer has never connected to.",

@@ -17,7 +17,7 @@ Environ = Mapping[str, str] | None
 
 
 @dataclass(frozen=True)
-class Kind(Generic[T]):
+class SettingKind(Generic[T]):
     """How the text of a variable becomes a value: `expected` in words, and a parser.
 
     `parse` raises ValueError for a text that is not as expected.
@@ -35,7 +35,7 @@ class Setting(Generic[T]):
     """
 
     name: str
-    kind: Kind[T]
+    kind: SettingKind[T]
     default: T
     help: str
     set_by: str = ""
@@ -97,7 +97,7 @@ def bytes_of(text: str) -> int:
     return int(number * base ** _POWERS[unit.removesuffix("B").removesuffix("i")])
 
 
-def choice(*names: str) -> Kind[str]:
+def choice(*names: str) -> SettingKind[str]:
     """The kind of a value that is one of these names.
 
     >>> choice("native", "numpy").expected
@@ -110,12 +110,12 @@ def choice(*names: str) -> Kind[str]:
             raise ValueError(text)
         return text
 
-    return Kind(listed, parse)
+    return SettingKind(listed, parse)
 
 
-def optional(kind: Kind[T]) -> Kind[T | None]:
+def optional(kind: SettingKind[T]) -> SettingKind[T | None]:
     """The same kind, for a variable whose default is None."""
-    return Kind(kind.expected, kind.parse)
+    return SettingKind(kind.expected, kind.parse)
 
 
 def names_of(text: str) -> tuple[str, ...]:
@@ -169,29 +169,29 @@ def _endpoints(text: str) -> tuple[str, ...]:
     return listed
 
 
-FLAG = Kind("0 or 1", _flag)
-NUMBER = Kind("a whole number from 0", lambda text: _whole(text, 0))
-POSITIVE = Kind("a whole number from 1", lambda text: _whole(text, 1))
-FIRST_POSITIVE = Kind(
+FLAG = SettingKind("0 or 1", _flag)
+NUMBER = SettingKind("a whole number from 0", lambda text: _whole(text, 0))
+POSITIVE = SettingKind("a whole number from 1", lambda text: _whole(text, 1))
+FIRST_POSITIVE = SettingKind(
     "a whole number from 1, or several with commas between",
     lambda text: _whole(text.split(",")[0].strip(), 1),
 )
-INTEGER = Kind("a whole number", int)
-REAL = Kind("a number", float)
-SECONDS = Kind("a positive number of seconds", _positive)
-BYTES = Kind("bytes: 300000000, 300MB or 2GiB", bytes_of)
-BUDGET = Kind("bytes (300000000, 300MB, 1.5GiB) or a percentage (60%)", _budget)
-LIMIT = Kind("bytes: 300000000, 300MB or 2GiB", _limit)
-TEXT = Kind("a text", str)
-NAMES = Kind("names with commas between", names_of)
-NUMBERS = Kind(
+INTEGER = SettingKind("a whole number", int)
+REAL = SettingKind("a number", float)
+SECONDS = SettingKind("a positive number of seconds", _positive)
+BYTES = SettingKind("bytes: 300000000, 300MB or 2GiB", bytes_of)
+BUDGET = SettingKind("bytes (300000000, 300MB, 1.5GiB) or a percentage (60%)", _budget)
+LIMIT = SettingKind("bytes: 300000000, 300MB or 2GiB", _limit)
+TEXT = SettingKind("a text", str)
+NAMES = SettingKind("names with commas between", names_of)
+NUMBERS = SettingKind(
     "whole numbers with commas between",
     lambda text: tuple(_whole(each.strip(), 0) for each in text.split(",")),
 )
-FILE = Kind("a file", str)
-FOLDER = Kind("a folder", lambda text: str(Path(text).expanduser()))
-ENDPOINTS = Kind("different host:port with commas between", _endpoints)
-ENDPOINT = Kind("host:port", lambda text: _endpoints(text)[0])
+FILE = SettingKind("a file", str)
+FOLDER = SettingKind("a folder", lambda text: str(Path(text).expanduser()))
+ENDPOINTS = SettingKind("different host:port with commas between", _endpoints)
+ENDPOINT = SettingKind("host:port", lambda text: _endpoints(text)[0])
 
 
 # ---- the environment of this process ------------------------------------------------------------

@@ -17,7 +17,7 @@ from runtime.ps.serving.members import Members
 from runtime.ps.serving.shard import Shard
 from runtime.ps.telemetry.role import Telemetry, gradient_arrow, parameter_arrow
 from runtime.ps.wire.callers import Caller, caller_of
-from runtime.ps.wire.frames import Frame, MessageKind, read_frame, text_frame
+from runtime.ps.wire.frames import Frame, Kind, read_frame, text_frame
 from runtime.ps.wire.packets import first_message, names_field, read_header
 
 
@@ -42,7 +42,7 @@ class Exchange:
     def served(self, messages: Iterator[bytes], context: Any) -> Iterator[bytes]:
         """Answer the messages of one trainer. Raises WireError for an invalid one."""
         hello = read_frame(first_message(messages))
-        if hello.kind is not MessageKind.HELLO or hello.trainer >= self._shard.service.trainers:
+        if hello.kind is not Kind.HELLO or hello.trainer >= self._shard.service.trainers:
             raise WireError(f"an exchange begins with {hello.kind.name} of trainer {hello.trainer}")
         caller = caller_of(context.invocation_metadata(), context.peer())
         names = _wanted(hello)
@@ -76,7 +76,7 @@ class Exchange:
         ended: Callable[[], bool],
     ) -> Iterator[bytes]:
         greeting = json.dumps({"snapshot": self._shard.snapshot_step})
-        yield text_frame(MessageKind.HELLO, trainer, self._shard.step, greeting)
+        yield text_frame(Kind.HELLO, trainer, self._shard.step, greeting)
         began = 0
         for message in messages:
             began = began or self._telemetry.now()
@@ -93,7 +93,7 @@ class Exchange:
                 self._telemetry.span("send parameters", 1 + trainer, began, frame.step)
                 began = 0
             elif self._shard.failure:
-                yield text_frame(MessageKind.FAILED, trainer, frame.step, self._shard.failure)
+                yield text_frame(Kind.FAILED, trainer, frame.step, self._shard.failure)
                 return
             else:
                 return
@@ -113,9 +113,9 @@ class Exchange:
         self._traffic.received += len(message)
         self._traffic.messages += 1
         if frame.trainer != trainer or frame.kind not in (
-            MessageKind.GRADIENT,
-            MessageKind.ROWS,
-            MessageKind.BARRIER,
+            Kind.GRADIENT,
+            Kind.ROWS,
+            Kind.BARRIER,
         ):
             raise WireError(f"trainer {trainer} sent {frame.kind.name} of trainer {frame.trainer}")
         return frame

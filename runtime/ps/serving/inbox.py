@@ -10,7 +10,7 @@ from compiler.ir.types import Array
 from runtime.errors import WireError
 from runtime.ps.service import ROWS, Gradient
 from runtime.ps.wire.assembly import Assembly
-from runtime.ps.wire.frames import Frame, MessageKind
+from runtime.ps.wire.frames import Frame, Kind
 from runtime.ps.wire.layout import ShardLayout, make_layout
 from runtime.ps.wire.rows import part_sizes, read_rows
 
@@ -59,10 +59,10 @@ class Inbox:
         layout.
         """
         self.is_empty = False
-        if frame.kind is MessageKind.BARRIER:
+        if frame.kind is Kind.BARRIER:
             self._missing.discard(NOTHING)
             return None
-        if frame.kind is MessageKind.ROWS:
+        if frame.kind is Kind.ROWS:
             return self._take_rows(frame)
         index = self._dense.index(frame.offset, len(frame.data)) if self._has_dense else None
         if index is None:

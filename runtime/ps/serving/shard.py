@@ -23,7 +23,7 @@ from runtime.ps.service import Service
 from runtime.ps.serving.inbox import Inbox
 from runtime.ps.telemetry.logs import RoleLog
 from runtime.ps.telemetry.role import Telemetry
-from runtime.ps.wire.frames import Frame, MessageKind, new_frame
+from runtime.ps.wire.frames import Frame, Kind, new_frame
 from runtime.ps.wire.layout import BlockPiece, ShardLayout, make_layout
 
 UPDATES = 0
@@ -214,7 +214,7 @@ class Shard:
     def _messages(self, key: tuple[str, ...], step: int, lag: int) -> tuple[bytes, ...]:
         layout, variables = self._layouts[key], self.service.variables()
         messages = [
-            new_frame(MessageKind.PARAMETER, lag, step, start, stop - start)
+            new_frame(Kind.PARAMETER, lag, step, start, stop - start)
             for start, stop in layout.chunks
         ]
         for name, pieces in self._pieces[key].items():

@@ -11,7 +11,7 @@ from compiler.ir.types import Array
 from runtime.errors import WireError
 from runtime.ps.service import Gradient
 from runtime.ps.serving.inbox import gradient_layout
-from runtime.ps.wire.frames import MessageKind, new_frame
+from runtime.ps.wire.frames import Kind, new_frame
 from runtime.ps.wire.rows import merge_rows, row_frames
 
 Put = Callable[[int, bytes], None]
@@ -101,9 +101,7 @@ class GradientPacker:
     def _chunk(self, step: int, index: int) -> tuple[bytes, Array]:
         if index not in self._open:
             start, stop = self._chunks[index]
-            self._open[index] = new_frame(
-                MessageKind.GRADIENT, self._trainer, step, start, stop - start
-            )
+            self._open[index] = new_frame(Kind.GRADIENT, self._trainer, step, start, stop - start)
         return self._open[index]
 
     def end(self, step: int) -> None:
@@ -115,5 +113,5 @@ class GradientPacker:
                 "processes build the same program?"
             )
         if not self._known:
-            self._put(step, new_frame(MessageKind.BARRIER, self._trainer, step, 0, 0)[0])
+            self._put(step, new_frame(Kind.BARRIER, self._trainer, step, 0, 0)[0])
         self._begin()

@@ -22,7 +22,7 @@ from runtime.ps.settings import Settings
 from runtime.ps.telemetry.role import Telemetry, gradient_arrow, parameter_arrow
 from runtime.ps.wire.assembly import Assembly
 from runtime.ps.wire.callers import Caller
-from runtime.ps.wire.frames import Frame, MessageKind, mark_end, read_frame, text_frame
+from runtime.ps.wire.frames import Frame, Kind, mark_end, read_frame, text_frame
 from runtime.ps.wire.layout import ShardLayout
 from runtime.ps.wire.peers import RETRY_SECONDS, unreachable
 from runtime.ps.wire.transport import grpc, open_channel, stream_call
@@ -130,11 +130,11 @@ class Stream:
 
     def _kept(self, frame: Frame) -> Frame:
         """Store the data of a frame; WireError for one that does not belong here."""
-        if frame.kind is MessageKind.FAILED:
+        if frame.kind is Kind.FAILED:
             self._ends = True
             raise WireError(frame.data.tobytes().decode(errors="replace"))
         index = self._variables.index(frame.offset, len(frame.data))
-        if frame.kind is not MessageKind.PARAMETER or index is None:
+        if frame.kind is not Kind.PARAMETER or index is None:
             raise WireError(f"server {self.endpoint} sent {frame.kind.name} at {frame.offset}")
         self._variables.put(index, frame.data)
         return frame
@@ -172,7 +172,7 @@ class Stream:
             raise StopIteration from error
         self._outbox = SimpleQueue()
         names = [block.name for block in self.layout.blocks]
-        hello = text_frame(MessageKind.HELLO, self.trainer, self.step, json.dumps({"names": names}))
+        hello = text_frame(Kind.HELLO, self.trainer, self.step, json.dumps({"names": names}))
         self._outbox.put(hello)
         messages = iter(self._outbox.get, None)
         call = stream_call(self._channel, "Exchange")(messages, metadata=self._metadata)
@@ -181,7 +181,7 @@ class Stream:
             if self._closed:
                 call.cancel()
         answer = read_frame(next(call))
-        if answer.kind is not MessageKind.HELLO:
+        if answer.kind is not Kind.HELLO:
             raise WireError(answer.data.tobytes().decode(errors="replace"))
         self._telemetry.log.info("connected", server=self.endpoint, server_step=answer.step)
         self._send_again(answer.step)

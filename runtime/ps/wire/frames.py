@@ -23,7 +23,7 @@ _HEADER = struct.Struct("<IHHQQQ")
 HEADER_BYTES = _HEADER.size
 
 
-class MessageKind(IntEnum):
+class Kind(IntEnum):
     """The kind of a message."""
 
     GRADIENT = 1
@@ -48,7 +48,7 @@ class Frame:
     received bytes.
     """
 
-    kind: MessageKind
+    kind: Kind
     trainer: int
     step: int
     offset: int
@@ -57,9 +57,7 @@ class Frame:
     """Whether it is the trainer's last message of the step: an answer is expected."""
 
 
-def new_frame(
-    kind: MessageKind, trainer: int, step: int, offset: int, nbytes: int
-) -> tuple[bytes, Array]:
+def new_frame(kind: Kind, trainer: int, step: int, offset: int, nbytes: int) -> tuple[bytes, Array]:
     """Allocate a message of zeros; returns it and a uint8 view [nbytes] to fill before it is sent.
 
     It is zeroed because it goes to a peer: what is not written must not be this process's memory.
@@ -86,7 +84,7 @@ def read_frame(message: bytes) -> Frame:
         have = len(message) - HEADER_BYTES
         raise WireError(f"a message claims {nbytes} bytes of data, but has {have}")
     data = np.frombuffer(message, np.uint8, offset=HEADER_BYTES)
-    return Frame(MessageKind(kind), trainer, step, offset, data, bool(marked & _ENDS))
+    return Frame(Kind(kind), trainer, step, offset, data, bool(marked & _ENDS))
 
 
 def mark_end(message: bytes) -> None:
@@ -95,7 +93,7 @@ def mark_end(message: bytes) -> None:
     kind.value |= _ENDS
 
 
-def text_frame(kind: MessageKind, trainer: int, step: int, text: str) -> bytes:
+def text_frame(kind: Kind, trainer: int, step: int, text: str) -> bytes:
     """A message whose data are UTF-8 text."""
     raw = text.encode(errors="backslashreplace")
     message, view = new_frame(kind, trainer, step, 0, len(raw))
@@ -106,4 +104,4 @@ def text_frame(kind: MessageKind, trainer: int, step: int, text: str) -> bytes:
 _ENDS = 0x100
 _KIND_OFFSET = 4
 _Uint16 = ctypes.c_uint16.__ctype_le__
-_KINDS = frozenset(int(kind) for kind in MessageKind)
+_KINDS = frozenset(int(kind) for kind in Kind)

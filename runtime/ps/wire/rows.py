@@ -15,7 +15,7 @@ import numpy as np
 
 from compiler.ir.types import Array
 from runtime.errors import WireError
-from runtime.ps.wire.frames import MessageKind, new_frame
+from runtime.ps.wire.frames import Kind, new_frame
 from runtime.ps.wire.layout import CHUNK_BYTES
 
 _PART = struct.Struct("<IIQ")
@@ -52,7 +52,7 @@ def row_frames(trainer: int, step: int, slot: int, rows: Array, values: Array) -
     for part, nbytes in enumerate(sizes):
         some = slice(part * rows_per_part, (part + 1) * rows_per_part)
         numbers, data = rows[some], np.ascontiguousarray(values[some])
-        message, view = new_frame(MessageKind.ROWS, trainer, step, slot, nbytes)
+        message, view = new_frame(Kind.ROWS, trainer, step, slot, nbytes)
         view[: _PART.size] = np.frombuffer(_PART.pack(part, parts, len(numbers)), np.uint8)
         middle = _PART.size + len(numbers) * 8
         view[_PART.size : middle] = np.ascontiguousarray(numbers, np.int64).view(np.uint8)

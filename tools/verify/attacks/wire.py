@@ -26,7 +26,7 @@ import numpy as np
 from runtime.ps.service import ROWS, Gradient, Service
 from runtime.ps.settings import Settings
 from runtime.ps.wire.callers import Caller
-from runtime.ps.wire.frames import MessageKind, mark_end, new_frame, read_frame, text_frame
+from runtime.ps.wire.frames import Kind, mark_end, new_frame, read_frame, text_frame
 from runtime.ps.wire.packets import pack
 from runtime.ps.wire.rows import row_frames
 from runtime.ps.wire.security import Security
@@ -125,7 +125,7 @@ def frames(chance: random.Random) -> list[bytes]:
     if chance.random() < 0.3:
         return [random_frame(chance) for _ in range(chance.randrange(4))]
     step = chance.choice((1, 2, 3, 1 << 40))
-    message, view = new_frame(MessageKind.GRADIENT, 0, step, 0, 4 * SIZE)
+    message, view = new_frame(Kind.GRADIENT, 0, step, 0, 4 * SIZE)
     view[:] = 0
     rows = np.array([3, 7])
     frames_of_step = [message, *row_frames(0, step, 0, rows, np.zeros((2, 4), np.float32))]
@@ -138,7 +138,7 @@ def frames(chance: random.Random) -> list[bytes]:
 def random_frame(chance: random.Random) -> bytes:
     """A message of an exchange with any kind, trainer, step, offset and size."""
     size = chance.choice((0, 1, 31, 4 * SIZE, 4 * SIZE + 64))
-    kind = cast(MessageKind, chance.choice((*MessageKind, 0, 77)))  # of a peer of another version
+    kind = cast(Kind, chance.choice((*Kind, 0, 77)))  # of a peer of another version
     step, offset = (chance.choice((0, 1, 7, 1 << 40, (1 << 64) - 1)) for _ in range(2))
     message, view = new_frame(kind, chance.choice((0, 1, 9, 65535)), step, offset, size)
     view[:] = np.frombuffer(chance.randbytes(size), np.uint8)
@@ -165,7 +165,7 @@ def hello(chance: random.Random) -> bytes:
     texts = ('{"names": ["w"]}', '{"names": ["w", "t"]}', '{"names": ["w", "w"]}',
              '{"names": ["unknown"]}', '{"names": ["w", "t", "w"]}', "[]", "{", '{"names": 3}',
              '{"names": ["\\ud800"]}', "[" * 5000)  # fmt: skip
-    return text_frame(MessageKind.HELLO, chance.choice((0, 0, 1, 9)), 0, chance.choice(texts))
+    return text_frame(Kind.HELLO, chance.choice((0, 0, 1, 9)), 0, chance.choice(texts))
 
 
 def messages(chance: random.Random, method: str, does: Sequence[str]) -> list[bytes]:
@@ -242,7 +242,7 @@ class Attacker:
                 check(answer)
                 if method == "Fetch" and number:
                     assert is_value(answer), "a variable has bytes of others"
-                if method == "Exchange" and read_frame(answer).kind is MessageKind.PARAMETER:
+                if method == "Exchange" and read_frame(answer).kind is Kind.PARAMETER:
                     assert is_value(answer[32:]), "parameters have bytes of others"
             code = "OK"
         except grpc().RpcError as error:

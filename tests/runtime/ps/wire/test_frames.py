@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 
 from runtime.errors import WireError
-from runtime.ps.wire.frames import HEADER_BYTES, MessageKind, new_frame, read_frame
+from runtime.ps.wire.frames import HEADER_BYTES, Kind, new_frame, read_frame
 from runtime.ps.wire.layout import make_layout
 
 
 def test_a_message_is_read_as_it_was_written() -> None:
-    message, view = new_frame(MessageKind.GRADIENT, 3, 2**40, 64, 12)
+    message, view = new_frame(Kind.GRADIENT, 3, 2**40, 64, 12)
     view.view("float32")[:] = [1, 2, 3]
     assert len(message) == HEADER_BYTES + 12
     frame = read_frame(message)
     assert (frame.kind, frame.trainer, frame.step, frame.offset) == (
-        MessageKind.GRADIENT,
+        Kind.GRADIENT,
         3,
         2**40,
         64,
@@ -35,7 +35,7 @@ def test_a_message_is_read_as_it_was_written() -> None:
     ],
 )
 def test_damaged_messages_are_rejected(damage: object, message: str) -> None:
-    whole, _ = new_frame(MessageKind.PARAMETER, 0, 1, 0, 4)
+    whole, _ = new_frame(Kind.PARAMETER, 0, 1, 0, 4)
     with pytest.raises(WireError, match=message):
         read_frame(damage(whole))  # type: ignore[operator]
 
@@ -52,10 +52,10 @@ def test_blocks_are_aligned_and_chunks_cover_the_vector() -> None:
 
 def test_an_allocated_message_is_zero_whatever_was_in_that_memory() -> None:
     for _ in range(50):
-        before, view = new_frame(MessageKind.PARAMETER, 0, 1, 0, 4096)
+        before, view = new_frame(Kind.PARAMETER, 0, 1, 0, 4096)
         view[:] = 0xAB
         del before, view
-        message, _ = new_frame(MessageKind.PARAMETER, 0, 1, 0, 4096)
+        message, _ = new_frame(Kind.PARAMETER, 0, 1, 0, 4096)
         assert not any(message[HEADER_BYTES:])
 
 
