@@ -1,7 +1,8 @@
 """Persistable variables whose size changes from run to run, such as accumulated rows.
 
-Compiled state has static sizes. A persistable variable of data-dependent size is therefore fed from
-the scope, and fetched and stored back after the run.
+Compiled state has static sizes. A persistable variable of dynamic size is therefore fed from the
+scope, with the size that it has there; if the program writes it, it is fetched and stored back
+after the run.
 """
 
 from __future__ import annotations
@@ -28,10 +29,13 @@ __all__ = ["ResizedState"]
 
 @dataclass(frozen=True)
 class Resized:
-    """A program with such variables as feeds; `names` are fed from the scope and stored back."""
+    """A program with such variables as feeds; `names` are fed from the scope, and those in
+    `written` are stored back.
+    """
 
     program: Program
     names: tuple[str, ...]
+    written: tuple[str, ...]
 
     def run(
         self, run: Run, feed: Mapping[str, Array], fetch: tuple[str, ...], scope: Scope
@@ -42,11 +46,12 @@ class Resized:
         """
         feeds = with_lod(feed)
         values = {n: value_of(n, {}, scope) for n in self.names if n not in feeds} | feeds
-        left = [name for name in self.names if name not in fetch]
+        left = [name for name in self.written if name not in fetch]
         results = run(self.program, values, [*fetch, *left], return_numpy=False)
         values |= dict(zip([*fetch, *left], results, strict=True))
         for name in self.names:
-            _set(scope, name, values[name])
+            if name in self.written or name in feeds:
+                _set(scope, name, values[name])
         fetched = results[: len(fetch)]
         return [tensor if tensor.lod() else np.asarray(tensor) for tensor in fetched]
 
@@ -59,7 +64,7 @@ class ResizedState:
         self._resized = PerVersion(_resized)
 
     def applies(self, program: Program) -> bool:
-        """Whether a program reads and writes persistable variables of data-dependent size."""
+        """Whether a program reads persistable variables of dynamic size."""
         return self._resized[program] is not None
 
     def run(
@@ -72,10 +77,9 @@ class ResizedState:
 
 
 def _resized(program: Program) -> Resized | None:
-    """Return the program with variables of dynamic size as feeds, if it reads and writes them."""
+    """Return the program with persistable variables of dynamic size as feeds, if it reads any."""
     main = program.global_block()
-    written = {name for op in main.ops for name in op.writes()}
-    names = [name for name, var in main.vars.items() if name in written and _is_dynamic(var)]
+    names = [name for name, var in main.vars.items() if _is_dynamic(var)]
     if not names:
         return None
     copied = program.copied()
@@ -88,7 +92,8 @@ def _resized(program: Program) -> Resized | None:
         var.is_data = name in first
     copied.touch()
     resized = tuple(name for name in names if name in first)
-    return Resized(copied, resized) if resized else None
+    written = {name for op in main.ops for name in op.writes()}
+    return Resized(copied, resized, tuple(n for n in resized if n in written)) if resized else None
 
 
 def _is_dynamic(var: Variable) -> bool:

@@ -52,3 +52,16 @@ def test_resized_state_is_fed_or_missing(exe: Any) -> None:
         exe.run(feed={"x": ROWS}, fetch_list=[rows])
     exe.run(feed={"x": ROWS, "rows": ROWS[:2]})
     assert held().shape == (6, 2)
+
+
+def test_state_of_dynamic_size_is_read_as_the_scope_has_it(exe: Any) -> None:
+    block = fluid.default_main_program().global_block()
+    bank = block.create_var(name="bank", shape=[-1, 2], dtype="float32", persistable=True)
+    total = layers.reduce_sum(bank * 2.0)
+    tensor = fluid.global_scope().var("bank").get_tensor()
+    for n in (2, 4):
+        tensor.set(ROWS[:n], fluid.CPUPlace())
+        assert exe.run(fetch_list=[total])[0] == 2 * ROWS[:n].sum()
+    assert held("bank").shape == (4, 2)
+    assert exe.run(feed={"bank": ROWS[:1]}, fetch_list=[total])[0] == 2
+    assert held("bank").shape == (1, 2)
