@@ -75,6 +75,7 @@ from runtime.device import CPUPlace, CUDAPinnedPlace, CUDAPlace
 from runtime.tensors.scope import Scope
 
 Tensor = LoDTensor
+_Scope = Scope
 
 __all__ = [
     "BuildStrategy",

@@ -17,7 +17,7 @@ from textwrap import indent
 from typing import Protocol, TypeAlias
 
 from compiler.ir.conversion.reused_names import has_reuses, restore_original_names
-from compiler.ir.program import OpRole
+from compiler.ir.program import EMPTY, GRAD, OpRole
 from compiler.support.tracebacks import entry_point
 from fluid.compat.descs import ProgramDesc
 from fluid.compat.installed import in_dygraph_mode, load_op_library, require_version
@@ -70,6 +70,10 @@ __all__ = [
     "switch_main_program",
     "switch_startup_program",
 ]
+
+EMPTY_VAR_NAME, GRAD_VAR_SUFFIX = EMPTY, GRAD
+TEMP_VAR_NAME, ZERO_VAR_SUFFIX = "@TEMP@", "@ZERO"
+CONTROL_DEP_VAR_PREFIX = "__control_var"
 
 Target: TypeAlias = Variable | Operator | str
 """What a program computes: a variable, its name, or an op that writes it."""

@@ -38,10 +38,13 @@ from fluid.saving.persistables import (
 )
 from fluid.saving.program_state import load, load_program_state, save, set_program_state
 from fluid.saving.variables import (
+    clone_var_in_block,
     get_parameter_value,
     get_parameter_value_by_name,
     is_belong_to_optimizer,
 )
+
+_clone_var_in_block_ = clone_var_in_block
 
 __all__ = [
     "save_vars",

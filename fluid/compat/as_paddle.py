@@ -19,6 +19,7 @@ from types import ModuleType
 
 import numpy as np
 
+from fluid.compat.imported_names import home_of_imported_name
 from fluid.compat.missing import why_absent
 
 __all__ = ["install_as_paddle"]
@@ -148,7 +149,9 @@ class _View(ModuleType):
             shown,
             *(sys.modules[module_name] for module_name in besides if module_name in sys.modules),
         )
-        return getattr(next((module for module in modules if hasattr(module, name)), shown), name)
+        owner = next((module for module in modules if hasattr(module, name)), None)
+        home = home_of_imported_name(self.__name__, name) if owner is None else None
+        return getattr(import_module(home) if home else owner or shown, name)
 
     def __setattr__(self, name: str, value: object) -> None:
         is_own = name.startswith("__") or isinstance(value, _View)

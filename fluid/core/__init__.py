@@ -52,6 +52,7 @@ from fluid.core.native_names import (
     kTempVarName,
     kZeroVarSuffix,
     loaded_var_suffix,
+    save_op_compatible_info,
     set_num_threads,
     size_of_dtype,
 )
@@ -129,6 +130,7 @@ __all__ = [
     "op_proto_and_checker_maker",
     "op_support_gpu",
     "paddle_dtype_size",
+    "save_op_compatible_info",
     "set_num_threads",
     "size_of_dtype",
     "var_type",

@@ -5,12 +5,13 @@ from __future__ import annotations
 from enum import IntEnum
 
 from compiler.ir.types import DType
+from fluid.compat.descs import ProgramDesc
 
 __all__ = [
     "AttrType", "avx_supported", "init_devices", "is_compiled_with_brpc", "is_compiled_with_dist",
     "is_compiled_with_mkldnn", "kControlDepVarName", "kEmptyVarName", "kGradVarSuffix",
-    "kNewGradSuffix", "kTempVarName", "kZeroVarSuffix", "loaded_var_suffix", "set_num_threads",
-    "size_of_dtype",
+    "kNewGradSuffix", "kTempVarName", "kZeroVarSuffix", "loaded_var_suffix",
+    "save_op_compatible_info", "set_num_threads", "size_of_dtype",
 ]  # fmt: skip
 
 
@@ -101,3 +102,13 @@ def init_devices(parallel: bool = False) -> None:
 
 def set_num_threads(count: int) -> None:
     """Accepted without effect: OMP_NUM_THREADS sets the threads of NumPy's libraries."""
+
+
+def save_op_compatible_info(desc: ProgramDesc) -> bool:
+    """Return True: serialized programs always state which release their ops need.
+
+    TypeError for anything but the description of a program.
+    """
+    if not isinstance(desc, ProgramDesc):  # pyright: ignore[reportUnnecessaryIsInstance] - users pass programs
+        raise TypeError(f"desc must be Program.desc, not {type(desc).__name__}")
+    return True

@@ -7,9 +7,10 @@ from typing import TypeGuard, cast
 from compiler.ir.program import VarKind
 from compiler.ir.types import Array
 from fluid.executor import Executor, fetch_var
-from fluid.framework import Parameter, Program, Variable, default_main_program
+from fluid.framework import Block, Parameter, Program, Variable, default_main_program
 
 __all__ = [
+    "clone_var_in_block",
     "get_parameter_value",
     "get_parameter_value_by_name",
     "get_program_parameter",
@@ -30,6 +31,11 @@ def is_parameter(var: Variable) -> TypeGuard[Parameter]:
 def is_persistable(var: Variable) -> bool:
     """True for persistable variables that can be saved."""
     return var.kind not in _NEVER_SAVED and var.persistable
+
+
+def clone_var_in_block(block: Block, var: Variable) -> Variable:
+    """Declare a persistable copy of a variable in another block; returns it."""
+    return block.clone_variable(var, force_persistable=True)
 
 
 def is_belong_to_optimizer(var: Variable) -> bool:

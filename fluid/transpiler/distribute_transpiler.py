@@ -32,6 +32,7 @@ __all__ = [
     "DistributedMode",
     "ServerRuntimeConfig",
     "VarBlock",
+    "same_or_split_var",
     "slice_variable",
 ]
 
@@ -186,6 +187,15 @@ class DistributeTranspiler:
                 )
             raise RuntimeError(f"call transpile(trainer_id, pservers=…, trainers=…) before {what}")
         return self._job
+
+
+def same_or_split_var(p_name: str, var_name: str) -> bool:
+    """Whether a name is that of a variable or of one of its blocks.
+
+    >>> same_or_split_var("w.block3", "w"), same_or_split_var("w_moment", "w")
+    (True, False)
+    """
+    return p_name == var_name or p_name.startswith(f"{var_name}.block")
 
 
 def _collective(config: DistributeTranspilerConfig) -> collective.Collective:

@@ -2,13 +2,17 @@
 
 from fluid.compat.installed import RELEASE
 
-__all__ = ["full_version", "istaged", "major", "minor", "mkl", "patch", "rc", "show", "with_mkl"]
+__all__ = [
+    "commit", "full_version", "istaged", "major", "minor", "mkl", "patch", "rc", "show", "with_mkl",
+]  # fmt: skip
 
 full_version = RELEASE
 major, minor, patch = RELEASE.split(".")
 rc = "0"
 istaged = True
 with_mkl = "OFF"
+commit = "8e1712a71057e3ca06a2927ceec51c18cb171fdc"
+"""The commit of the reference's repository that is release 1.8.5."""
 
 
 def mkl() -> str:

@@ -9,18 +9,21 @@ from collections.abc import Collection
 
 from fluid.recording.arguments import typed
 
-__all__ = ["AutoMixedPrecisionLists"]
+__all__ = ["AutoMixedPrecisionLists", "black_list", "gray_list", "white_list"]
 
-WHITE = frozenset({"conv2d", "matmul", "mul"})
-"""Ops that benefit most from half precision and are safe: products with float32 accumulation."""
+white_list = {"conv2d", "matmul", "mul"}
+"""Ops that benefit most from half precision and are safe: products with float32 accumulation.
 
-BLACK = frozenset(
+Changes of the three sets affect the lists that are created afterwards.
+"""
+
+black_list = set(
     "exp square log mean sum cos_sim softmax softmax_with_cross_entropy "
     "sigmoid_cross_entropy_with_logits cross_entropy cross_entropy2".split()
 )
 """Ops unsafe in half precision: overflow, or loss of small differences."""
 
-GRAY = frozenset(
+gray_list = set(
     "elementwise_add elementwise_sub elementwise_mul elementwise_div elementwise_max "
     "elementwise_min elementwise_pow elementwise_mod elementwise_floordiv batch_norm tanh sigmoid "
     "lookup_table top_k pool2d pool3d dropout relu relu6 leaky_relu soft_relu flatten2 stack "
@@ -54,7 +57,7 @@ class AutoMixedPrecisionLists:
         white, black = set(custom_white_list or ()), set(custom_black_list or ())
         if both := sorted(white & black):
             raise ValueError(f"Custom white list overlap custom black list: {', '.join(both)}")
-        self.white_list = set(WHITE - black | white)
-        self.black_list = set(BLACK - white | black)
-        self.gray_list = set(GRAY - white - black)
+        self.white_list = white_list - black | white
+        self.black_list = black_list - white | black
+        self.gray_list = gray_list - white - black
         self.black_varnames = None if custom_black_varnames is None else set(custom_black_varnames)

@@ -7,17 +7,26 @@ that was made for it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import cast
 
 from compiler.ir.program import BlockRef, OpRole
 from compiler.ir.types import DType
 from fluid import layers
+from fluid.compat.descs import BlockDesc, OpDesc
 from fluid.contrib.mixed_precision.fp16_lists import AutoMixedPrecisionLists
 from fluid.framework import Block, Operator, Program, Variable
 from fluid.optimizer.base import ParamGrad
 from fluid.recording.var_types import var_type
 
-__all__ = ["rewrite_program", "update_loss_scaling", "update_role_var_grad"]
+__all__ = [
+    "find_op_index",
+    "find_true_post_op",
+    "find_true_prev_op",
+    "rewrite_program",
+    "update_loss_scaling",
+    "update_role_var_grad",
+]
 
 TEXT = {DType.FP16: "fp16", DType.BF16: "bf16", DType.FP32: "fp32"}
 HOLDERS = {"LOD_TENSOR", "SELECTED_ROWS", "LOD_TENSOR_ARRAY"}
@@ -96,6 +105,17 @@ def _keeps_float32(op: Operator, slot: str, sole: str, wanted: DType) -> bool:
     return wanted is not DType.FP32 and op.type == "batch_norm" and slot != sole
 
 
+def _rename_arg(op: Operator, old_name: str, new_name: str) -> None:  # pyright: ignore[reportUnusedFunction] - a name of Paddle
+    """Rename a variable in all slots of an op."""
+    op.rename_input(old_name, new_name)
+    op.rename_output(old_name, new_name)
+
+
+def _dtype_to_str(dtype: int) -> str:  # pyright: ignore[reportUnusedFunction] - a name of Paddle
+    """Return "fp16" for float16 and "fp32" for any other element type."""
+    return "fp16" if DType.of(int(dtype)) is DType.FP16 else "fp32"
+
+
 def _replace_by_cast(block: Block, index: int, op: Operator, var: Variable, wanted: DType) -> None:
     """Replace a variable, in an op and the blocks it owns, by a cast inserted before the op."""
     name = f"{var.name}.cast_{TEXT[wanted]}"
@@ -153,6 +173,37 @@ def update_role_var_grad(main_prog: Program, params_grads: list[ParamGrad]) -> N
         block.ops.remove(op)
         block.ops.append(op)
     main_prog.touch()
+
+
+def find_true_prev_op(ops: Sequence[Operator], cur_op: Operator, var_name: str) -> Operator | None:
+    """Return the only op before `cur_op` that writes a variable, or None.
+
+    Raises ValueError if several write it.
+    """
+    before = ops[: _position(ops, cur_op)]
+    writers = [op for op in before if var_name in op.writes()]
+    if len(writers) > 1:
+        raise ValueError(f"There must be only one previous op that outputs {var_name} variable")
+    return writers[0] if writers else None
+
+
+def find_true_post_op(
+    ops: Sequence[Operator], cur_op: Operator, var_name: str
+) -> list[Operator] | None:
+    """Return the ops after `cur_op` that read a variable; None if there are none."""
+    after = ops[_position(ops, cur_op) + 1 :]
+    return [op for op in after if var_name in op.reads()] or None
+
+
+def _position(ops: Sequence[Operator], wanted: Operator) -> int:
+    """Return the index of an op, the number of ops if it is not among them."""
+    return next((index for index, op in enumerate(ops) if op is wanted), len(ops))
+
+
+def find_op_index(block_desc: BlockDesc, cur_op_desc: OpDesc) -> int:
+    """Return the position of an op in a block, by their descriptions; -1 if it is not in it."""
+    indices = range(block_desc.op_size())
+    return next((index for index in indices if block_desc.op(index) == cur_op_desc), -1)
 
 
 def update_loss_scaling(

@@ -71,6 +71,12 @@ assert paddle.fluid.data is fluid.data and not hasattr(paddle.fluid.data, "data"
 assert paddle.__version__ == paddle.version.full_version == "1.8.5"
 assert "fc" in dir(paddle.fluid.layers) and "fc" in paddle.fluid.layers.__all__
 assert paddle.fluid.__all__ == fluid.__all__ and math.pi > 3 and random.random() < 1
+assert paddle.fluid.layers.core.Scope is core.Scope and paddle.fluid.layers.Variable
+from paddle.fluid.optimizer import append_regularization_ops, framework, unique_name
+assert not hasattr(paddle.fluid.optimizer, "embedding")
+import paddle.regularizer, paddle.utils.image_util
+from paddle.fluid.transpiler.geo_sgd_transpiler import GeoSgdTranspiler
+assert len(paddle.version.commit) == 40 and core.save_op_compatible_info(core.ProgramDesc())
 common.DATA_HOME = "/elsewhere"
 try:
     mnist.train()

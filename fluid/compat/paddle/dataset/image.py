@@ -10,6 +10,7 @@ import importlib
 import io
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -31,14 +32,20 @@ __all__ = [
 ]
 
 
+def pillow_images() -> Any:
+    """The module PIL.Image; DatasetError where Pillow is not installed."""
+    try:
+        return importlib.import_module("PIL.Image")
+    except ImportError as error:
+        raise DatasetError("reading images requires Pillow: pip install pillow") from error
+
+
 def load_image_bytes(bytes: bytes, is_color: bool = True) -> Array:
     """The picture in the bytes of a file; DatasetError without Pillow or for no picture."""
     try:
-        pillow = importlib.import_module("PIL.Image")
-    except ImportError as error:
-        raise DatasetError("reading images requires Pillow: pip install pillow") from error
-    try:
-        pixels = np.asarray(pillow.open(io.BytesIO(bytes)).convert("RGB" if is_color else "L"))
+        pixels = np.asarray(
+            pillow_images().open(io.BytesIO(bytes)).convert("RGB" if is_color else "L")
+        )
     except (OSError, ValueError) as error:
         raise DatasetError(f"a picture of {len(bytes)} bytes cannot be read: {error}") from error
     return pixels[..., ::-1] if is_color else pixels

@@ -1,0 +1,1 @@
+"""`paddle.device`: a module without names, as in release 1.8; `fluid` has the places."""

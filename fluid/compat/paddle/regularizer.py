@@ -1,0 +1,1 @@
+"""`paddle.regularizer`: a module without names, as in release 1.8; `fluid.regularizer` has them."""
