@@ -19,7 +19,7 @@ from compiler.codegen.writer import LONGEST_NAME
 from compiler.errors import CompileError, did_you_mean
 from compiler.freeze import freeze
 from compiler.ir.analysis.placement import runs_on_device
-from compiler.ir.conversion.block_walk import LOD, ROWS
+from compiler.ir.conversion.companions import LOD, ROWS
 from compiler.ir.conversion.program_to_graph import to_graph
 from compiler.ir.dims import Dim, Size, parse_size
 from compiler.ir.graph import Graph

@@ -12,7 +12,7 @@ from functools import reduce
 from compiler.ir.analysis.liveness import kernels, lives
 from compiler.ir.analysis.placement import device_vars
 from compiler.ir.analysis.region_index import RegionIndex
-from compiler.ir.conversion.body_walk import CAPTURED, RUNS, WRITTEN
+from compiler.ir.conversion.block_walk import CAPTURED, RUNS, WRITTEN
 from compiler.ir.dims import Dim, Size
 from compiler.ir.graph import Graph, Op, Var, without_tokens
 from compiler.ir.region import are_disjoint, at_most, end

@@ -15,7 +15,7 @@ import numpy as np
 
 from compiler.errors import CompileError
 from compiler.ir.analysis.memory_writes import Aliases
-from compiler.ir.conversion.body_walk import CAPTURED, RUNS, WRITTEN
+from compiler.ir.conversion.block_walk import CAPTURED, RUNS, WRITTEN
 from compiler.ir.graph import Graph, Op, Var, without_tokens
 from compiler.ir.opdef import Slot, listed
 from compiler.ir.region import are_disjoint

@@ -10,7 +10,7 @@ from compiler.codegen.offset_checks import (
     note_written_offsets,
     offsets_of_iterations,
 )
-from compiler.ir.conversion.body_walk import CAPTURED, RUNS, WRITTEN
+from compiler.ir.conversion.block_walk import CAPTURED, RUNS, WRITTEN
 from compiler.plan import PlannedOp, PlannedValue, Step
 
 BODIES = frozenset({"if", "loop", "unwind"})

@@ -15,7 +15,7 @@ import numpy as np
 
 from compiler.errors import CompileError
 from compiler.interpret import run
-from compiler.ir.conversion.block_walk import LOD
+from compiler.ir.conversion.companions import LOD
 from compiler.ir.graph import Graph, Op, Var
 from compiler.ir.text.printer import show_op
 from compiler.ir.types import Array

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from compiler.driver import feed_shapes
 from compiler.errors import CompileError, ShapeError, did_you_mean
-from compiler.ir.conversion.block_walk import LOD
+from compiler.ir.conversion.companions import LOD
 from compiler.ir.conversion.program_to_graph import to_graph
 from compiler.ir.dims import Dim
 from compiler.ir.graph import Graph

@@ -16,7 +16,7 @@ import networkx as nx
 from compiler.errors import CompileError, VerifyError
 from compiler.ir.analysis.liveness import kernels, reads_elementwise
 from compiler.ir.analysis.structural_equality import elements, structure
-from compiler.ir.conversion.body_walk import CAPTURED, RUNS, WRITTEN
+from compiler.ir.conversion.block_walk import CAPTURED, RUNS, WRITTEN
 from compiler.ir.dims import Size
 from compiler.ir.graph import Graph, Op, Var
 from compiler.ir.opdef import Pointwise, Rowwise, broadcast, check_attributes, listed

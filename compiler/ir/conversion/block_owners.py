@@ -7,7 +7,7 @@ Code that walks blocks relies on these checks, which run once per program.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
 from compiler.errors import BadAttribute, CompileError, MissingSlot
 from compiler.ir.opdef.type_inference import bind
@@ -15,7 +15,6 @@ from compiler.ir.program import EMPTY, Block, OpDesc, Program
 from compiler.support.limits import MAX_NESTED_BLOCKS
 
 SUB_BLOCK = "sub_block"
-
 """The attribute with the index of the block that an op owns."""
 
 _NEEDED = {
@@ -77,3 +76,23 @@ def _check_states(op: OpDesc) -> None:
         twice = [name for name, count in Counter(names).items() if count > 1 and name != EMPTY]
         if twice:
             raise CompileError(f"{op.type} names {twice[0]!r} twice", source=op.source)
+
+
+def outer_writes(block: Block) -> list[str]:
+    """List outer variables that a block or a nested block writes, in order of first write."""
+    written = dict.fromkeys(name for op in block.ops for name in _writes(block, op))
+    return [name for name in written if name not in block.vars]
+
+
+def _writes(block: Block, op: OpDesc) -> Iterator[str]:
+    yield from op.writes()
+    if SUB_BLOCK in op.attrs:
+        yield from outer_writes(block.owner.blocks[int(op.attrs[SUB_BLOCK])])
+
+
+def nested_reads(block: Block) -> Iterator[str]:
+    """Iterate over all names that the ops of a block and of nested blocks read."""
+    for op in block.ops:
+        yield from op.reads()
+        if SUB_BLOCK in op.attrs:
+            yield from nested_reads(block.owner.blocks[int(op.attrs[SUB_BLOCK])])

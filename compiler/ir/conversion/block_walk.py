@@ -1,19 +1,21 @@
 """Conversion of one block: a walk that maps each name to the graph var it denotes at that point.
 
 A name that is written twice becomes several vars; the order of ops is kept. A variable may map to
-several vars: its data, and its companions. The LoD of a batch of sequences is one integer var per
-level; a sparse gradient is its values and their row indices. What a program leaves implicit is made
-explicit here: which outputs share the LoD of an input, and where a sparse gradient is densified for
-an op that does not support sparse inputs.
+several vars: its data, and its companions. A block that an op owns becomes the body of a graph op:
+values of the enclosing block are captured as its feeds, values it leaves are its results.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias, cast
 
-from compiler.errors import CompileError
+from compiler.errors import CompileError, did_you_mean
+from compiler.ir.conversion.block_owners import SUB_BLOCK
+from compiler.ir.conversion.coalesced_memory import CoalescedMemory
+from compiler.ir.conversion.companions import LOD, ROWS, Companions, Slots
+from compiler.ir.conversion.names import Names
 from compiler.ir.conversion.remote_lookups import as_remote
 from compiler.ir.conversion.walk_rules import (
     clobbers,
@@ -22,45 +24,132 @@ from compiler.ir.conversion.walk_rules import (
     graph_attributes,
     require_known_size,
 )
-from compiler.ir.dims import UNKNOWN, Size
+from compiler.ir.dims import UNKNOWN
 from compiler.ir.graph import Graph, Var
-from compiler.ir.opdef import OpDef, Slot, find, listed
+from compiler.ir.opdef import Slot, find
 from compiler.ir.opdef.type_inference import bind, check_slots, infer_types, op_text
-from compiler.ir.program import EMPTY, GRAD, Block, OpDesc, VarKind
-from compiler.ir.types import TOKEN, DType, TensorType, from_fluid
+from compiler.ir.program import EMPTY, GRAD, Block, OpDesc, OpRole, VarKind
+from compiler.ir.types import SAVED, TOKEN, DType, Shape, TensorType, from_fluid
 
-LOD = "@LOD"
-"""The separator between a name and a level in the names of LoD offsets."""
-ROWS = "@ROWS"
-"""The suffix of the names of row indices."""
+CAPTURED = "Captured"
+"""The input slot with captured vars: the last feeds of the body, after saved values."""
+WRITTEN = "Written"
+"""The output slot for the first results of the body, before the values it saves."""
+RUNS = "Runs"
+"""The slot with the list of values that each iteration of a body saves for the gradient."""
 ORDER = "collectives@ORDER"
 """The name of the tokens that order the collectives of a block."""
+MAX_WIDENINGS = 8
+"""The maximum number of times a body is converted again because captured values change size."""
 
 _UNUSED_TYPE = TensorType(DType.FP32, (UNKNOWN,))
 """The type of an unused output whose type the op does not infer."""
+_NOT_ACCUMULATED = frozenset({"fill_zeros_like", "assign"})
+"""Ops that write gradient arrays without accumulation."""
 
-Slots = dict[str, list[Var]]
+Handlers: TypeAlias = "Mapping[str, Callable[[BlockWalk, OpDesc], None]]"
+"""The conversion function of each op that needs one, such as ops that own blocks."""
 
 
-@dataclass
+@dataclass(frozen=True)
+class SavedValue:
+    """A value saved by each iteration: its name in the gradient block, its var, and its LoD."""
+
+    name: str
+    var: Var
+    levels: tuple[Var, ...] = ()
+
+
 class BlockWalk:
-    """A walk over one block into one graph; `outer` is the walk over the enclosing block."""
+    """A walk over one block into one graph; `outer` is the walk over the enclosing block.
 
-    block: Block
-    graph: Graph
-    outer: BlockWalk | None = None
-    current: dict[str, Var] = field(default_factory=dict[str, Var])
-    captured: dict[str, Var] = field(default_factory=dict[str, Var])
-    lods: dict[Var, list[Var]] = field(default_factory=dict[Var, list[Var]])
-    rows: dict[Var, tuple[Var, Size]] = field(default_factory=dict[Var, tuple[Var, Size]])
-    dense: dict[Var, Var] = field(default_factory=dict[Var, Var])
-    deleted: dict[str, OpDesc] = field(default_factory=dict[str, OpDesc])
-    last_token: Var | None = None
+    It enters the blocks that ops own: `handlers` convert the ops that need more than their slots.
+    `runs` maps each list of saved iterations to the walk over that body and the saved values. In a
+    gradient block (`is_gradient`) gradients are local to the block, even if the enclosing block has
+    one of the same name.
+    """
+
+    def __init__(
+        self,
+        block: Block,
+        graph: Graph,
+        outer: BlockWalk | None = None,
+        *,
+        handlers: Handlers | None = None,
+        is_gradient: bool = False,
+    ) -> None:
+        self.block, self.graph, self.outer = block, graph, outer
+        self.handlers: Handlers = handlers or {}
+        self.is_gradient = is_gradient
+        self.names = Names(graph)
+        self.companions = Companions(graph, self.names, outer.companions if outer else None)
+        self.shared = CoalescedMemory()
+        self.runs: dict[str, tuple[BlockWalk, list[SavedValue]]] = {}
+        self.last_token: Var | None = None
+
+    # ---- feeds and results ----
+
+    def feed(self, name: str, fed: Shape | TensorType) -> None:
+        """Declare a feed with a shape, or with a type that overrides the declared element type."""
+        typed, shape = (fed, fed.shape) if isinstance(fed, TensorType) else (None, tuple(fed))
+        if name.endswith(ROWS):
+            self._feed_rows(name, shape)
+            return
+        base, is_level, level = name.partition(LOD)
+        desc = self.block.lookup(base)
+        if desc is None:
+            raise CompileError(f"feed {base!r} is not a variable of the program")
+        if not is_level:
+            self.names[name] = self.graph.feed(name, typed or TensorType(desc.element, shape))
+            return
+        levels = self.companions.lods.setdefault(self.names[base], [])
+        if level != str(len(levels)):
+            raise CompileError(f"feed {name!r} comes before level {len(levels)} of that LoD")
+        levels.append(self.graph.feed(name, TensorType(DType.INT64, shape)))
+
+    def _feed_rows(self, name: str, shape: Shape) -> None:
+        """Declare the row indices of a sparse feed: `x@ROWS` for the rows of values in feed `x`."""
+        var = self.names.get(name.removesuffix(ROWS))
+        height = None if var is None else (self.block.vars[var.name].dims or (None,))[0]
+        if var is None or height is None:
+            raise CompileError(
+                f"feed {name!r} has row indices, but no feed with a declared height comes before it"
+            )
+        numbers = self.graph.feed(name, TensorType(DType.INT64, tuple(shape)))
+        self.companions.rows[var] = (numbers, height)
+
+    def result(self, name: str) -> list[Var]:
+        """Return the vars of a fetched name at the end of the block: its dense data and its LoD."""
+        if name not in self.names and self.is_state(name):
+            return [self.param(name)]
+        if name not in self.names:
+            raise CompileError(
+                f"fetch {name!r} is not a variable the program computes",
+                hint=did_you_mean(name, self.names),
+            )
+        var = self.companions.densified(self.names[name])
+        levels = enumerate(self.companions.lod_of(var))
+        return [var, *(self._level_result(f"{name}{LOD}{i}", level) for i, level in levels)]
+
+    def _level_result(self, name: str, level: Var) -> Var:
+        """Return a LoD level under the name of the result; copies a shared level."""
+        return level if level.name == name else self.copied(name, level, level.type)
 
     # ---- ops ----
 
     def add(self, op: OpDesc) -> None:
-        """Add one op of the block to the graph."""
+        """Add one op of the block, converting the block it owns."""
+        if op.type in self.handlers:
+            check_slots(op)
+            self.handlers[op.type](self, op)
+        elif op.role & OpRole.BACKWARD and self._touches_accumulator(op):
+            self._add_accumulating(op)
+        else:
+            self._add_plain(op)
+        self.shared.written(op)
+
+    def _add_plain(self, op: OpDesc) -> None:
+        """Add an op that is converted by its slots alone."""
         check_slots(op)
         op = self._variant(as_remote(op))
         inputs = self.inputs(op)
@@ -96,7 +185,7 @@ class BlockWalk:
         """Return whether all inputs are sparse that variant `kind` requires to be sparse."""
         wanted = [slot.of for slot in find(kind).inputs().values() if slot.companion == "rows"]
         names = [name for slot in wanted for name in op.inputs.get(slot, ())]
-        return bool(names) and all(self.rows_of(self.read(name, op)) for name in names)
+        return bool(names) and all(self.companions.rows_of(self.read(name, op)) for name in names)
 
     def _sparse_variant(self, op: OpDesc, kind: str) -> OpDesc:
         """Return the sparse variant; the op itself if that does not accept the inputs."""
@@ -108,24 +197,44 @@ class BlockWalk:
             return op
         return sparse
 
+    def coalesce(self, op: OpDesc) -> None:
+        """Add a `coalesce_tensor`, whose outputs share memory from here on."""
+        types = [self.read(name, op).type for name in op.inputs["Input"]]
+        self._add_plain(op)
+        self.shared.coalesced(op, types)
+
+    # ---- inputs of an op ----
+
     def inputs(self, op: OpDesc) -> Slots:
         """Return the vars an op reads, with the companions that it declares."""
         cls = find(op.type)
         declared = {slot: names for slot, names in op.inputs.items() if slot in cls.slots}
         slots = map_vars(declared, lambda name: self.read(name, op))
-        inputs = {slot: self._densify_unsupported(cls, slot, vars) for slot, vars in slots.items()}
+        inputs = {
+            slot: self.companions.densify_unsupported(cls, slot, vars)
+            for slot, vars in slots.items()
+        }
         for slot in cls.inputs().values():
-            if slot.companion and slot.of:
-                inputs[slot.name] = self._companions(op, slot, inputs)
+            if slot.companion == "previous":
+                inputs[slot.name] = self._previous(op, slot)
+            elif slot.companion and slot.of:
+                inputs[slot.name] = self.companions.of_inputs(op, slot, inputs)
         return {slot: vars for slot, vars in inputs.items() if vars}
+
+    def _previous(self, op: OpDesc, slot: Slot) -> list[Var]:
+        """Return the value that an output has before the op; empty if it has none."""
+        names = [name for name in op.outputs.get(slot.of, ()) if name != EMPTY]
+        return [var for name in names[:1] if (var := self.lookup(name, op)) is not None]
 
     def read(self, name: str, op: OpDesc) -> Var:
         """Return the current var of a name; declares state and captured vars at their first read.
 
-        Raises CompileError if the name has no value or was deleted.
+        If memory that the name shares was written, its value is refreshed first. Raises
+        CompileError if the name has no value or was deleted.
         """
-        if name in self.deleted:
-            raise deleted_error(name, op, self.deleted[name])
+        self.shared.refresh(self, name)
+        if name in self.names.deleted:
+            raise deleted_error(name, op, self.names.deleted[name])
         var = self.lookup(name, op)
         if var is not None:
             return var
@@ -138,23 +247,19 @@ class BlockWalk:
 
     def lookup(self, name: str, op: OpDesc) -> Var | None:
         """Return the current var of a name, in this or an enclosing block, or None."""
-        if name in self.current:
-            return self.current[name]
+        if name in self.names or not self.has_value(name):
+            return self.names.get(name)
         if self.outer is not None and self.outer.has_value(name):
-            return self.capture(name, self.outer.read(name, op))
-        return self.param(name) if self.is_state(name) else None
+            return self.names.capture(name, self.outer.read(name, op))
+        return self.param(name)
 
     def has_value(self, name: str) -> bool:
         """Return whether a name has a value in this or an enclosing block."""
-        if name in self.current or self.is_state(name):
+        if name in self.names:
             return True
-        return self.outer is not None and self.outer.has_value(name)
-
-    def capture(self, name: str, var: Var) -> Var:
-        """Capture a var of the enclosing graph: declare it as a feed of the body."""
-        self.captured[name] = var
-        self.current[name] = self.graph.feed(name, var.type)
-        return self.current[name]
+        if self.is_gradient and GRAD in name:
+            return False
+        return self.is_state(name) or (self.outer is not None and self.outer.has_value(name))
 
     def is_state(self, name: str) -> bool:
         """Return whether a name is persistable."""
@@ -167,7 +272,7 @@ class BlockWalk:
         Raises CompileError if its size is data-dependent, since it could not stay in place.
         """
         type = require_known_size(name, self.declared(name))
-        return self.define(name, self.graph.param(name, type))
+        return self.names.define(name, self.graph.param(name, type))
 
     def declared(self, name: str) -> TensorType:
         """Return the declared type of a variable; CompileError if it has no declared shape."""
@@ -176,12 +281,6 @@ class BlockWalk:
             raise CompileError(f"variable {name!r} has no declared shape")
         type = from_fluid(desc.dims, desc.element)
         return replace(type, is_array=desc.kind is VarKind.TENSOR_ARRAY)
-
-    def define(self, name: str, var: Var) -> Var:
-        """Set the current var of a name."""
-        self.deleted.pop(name, None)
-        self.current[name] = var
-        return var
 
     # ---- outputs of an op ----
 
@@ -195,8 +294,8 @@ class BlockWalk:
             for slot, names in op.outputs.items()
             if slot in defn.slots and any(name != EMPTY for name in names)
         }  # fmt: skip
-        written = self._written_companions(defn, outputs, inferred, inputs)
-        self._share_companions(defn, inputs, outputs)
+        written = self.companions.create(defn, outputs, inferred, inputs)
+        self.companions.share(defn, inputs, outputs)
         return outputs | written
 
     def _write(
@@ -209,183 +308,194 @@ class BlockWalk:
         if name == EMPTY:
             return self.graph.fresh(f"{slot}@UNUSED", type or _UNUSED_TYPE)
         type = type or self.declared(name)
-        previous = self.current.get(name)
+        previous = self.names.get(name)
         if previous is None and not self.is_state(name):
-            return self.define(name, self.graph.another(name, type))
+            return self.names.define(name, self.graph.another(name, type))
         if previous is None:
-            return self.define(name, self.graph.param(name, require_known_size(name, type)))
+            return self.names.define(name, self.graph.param(name, require_known_size(name, type)))
         state = previous.role == "param"
         if state and clobbers(op, slot, previous, inputs):
             return self.graph.fresh(name + "@new", type)
-        return self.define(name, self.graph.next_version(previous, type, same_storage=state))
+        return self.names.define(name, self.graph.next_version(previous, type, same_storage=state))
 
     def _copy_back_state(self, op: OpDesc, outputs: Slots) -> None:
         """Copy state that an op could not write in place from the temporary it wrote instead."""
         for slot, vars in outputs.items():
             for name, var in zip(op.outputs.get(slot, ()), vars, strict=False):
-                if name != EMPTY and self.current.get(name) is not var:
-                    last = self.current[name]
+                if name != EMPTY and self.names.get(name) is not var:
+                    last = self.names[name]
                     after = self.graph.next_version(last, var.type, same_storage=True)
                     self.graph.op(copying(var), {"X": [var]}, {"Out": [after]}, last=True)
-                    if rows := self.rows_of(var):
-                        self.rows[after] = rows
-                    self.define(name, after)
+                    if rows := self.companions.rows_of(var):
+                        self.companions.rows[after] = rows
+                    self.names.define(name, after)
 
-    # ---- companions of inputs ----
+    # ---- arrays of gradients ----
 
-    def _companions(self, op: OpDesc, slot: Slot, inputs: Slots) -> list[Var]:
-        """Return the vars for a companion slot; empty if there are none."""
-        if slot.companion == "previous":
-            names = [name for name in op.outputs.get(slot.of, ()) if name != EMPTY]
-            return [var for name in names[:1] if (var := self.lookup(name, op)) is not None]
-        vars = inputs.get(slot.of) or inputs.get(slot.of + GRAD) or []
-        if slot.companion == "rows":
-            return [self.rows_of(var)[0] for var in vars if self.rows_of(var)]
-        return self._offsets(op, slot, vars)
+    def _touches_accumulator(self, op: OpDesc) -> bool:
+        """Return whether a backward op reads or writes an array of gradients.
 
-    def _offsets(self, op: OpDesc, slot: Slot, vars: Sequence[Var]) -> list[Var]:
-        """Return all LoD levels of the var in a slot; for a `many` slot, the innermost of each."""
-        levels = [self.lod_of(var) for var in vars]
-        bare = [var.label for var, lod in zip(vars, levels, strict=True) if not lod]
-        if bare and slot.needed:
-            raise CompileError(
-                f"{op.type} reads sequences, but {bare[0]!r} has no LoD",
-                op=op_text(op),
-                source=op.source,
-                hint="feed sequences: fluid.create_lod_tensor(data, [lengths], place)",
-            )
-        if bare or not levels:
-            return []
-        many = find(op.type).slots.get(slot.of, Slot()).many
-        return [lod[-1] for lod in levels] if many else levels[0]
-
-    def lod_of(self, var: Var) -> list[Var]:
-        """Return the levels of a var's LoD, outermost first; empty without LoD."""
-        if var not in self.lods:
-            self.lods[var] = [self.see(level) for level in self._outer(var, BlockWalk.lod_of) or ()]
-        return self.lods[var]
-
-    def rows_of(self, var: Var) -> Any:
-        """Return the row indices and the number of dense rows of a sparse var, or None."""
-        rows = self.rows.get(var) or self._outer(var, BlockWalk.rows_of)
-        if rows is not None and var not in self.rows:
-            self.rows[var] = (self.see(rows[0]), rows[1])
-        return self.rows.get(var)
-
-    def _outer(self, var: Var, query: Callable[[BlockWalk, Var], Any]) -> Any:
-        """Query the enclosing walk about a captured var; None if the var is not captured."""
-        captured = self.captured.get(var.name) if var.role == "feed" else None
-        return None if captured is None or self.outer is None else query(self.outer, captured)
-
-    def see(self, var: Var) -> Var:
-        """Return the captured version of a var of the enclosing graph."""
-        name = var.label
-        return self.current[name] if name in self.captured else self.capture(name, var)
-
-    def _densify_unsupported(self, cls: type[OpDef], slot: str, vars: list[Var]) -> list[Var]:
-        """Densify sparse inputs unless the op supports row indices for all vars of the slot."""
-        sparse = [var for var in vars if self.rows_of(var)]
-        knows = cls.rows_like == slot or any(
-            other.companion == "rows" and other.of == slot for other in cls.inputs().values()
-        )
-        if not sparse or (knows and len(sparse) == len(vars)):
-            return vars
-        return [self.densified(var) for var in vars]
-
-    def densified(self, var: Var) -> Var:
-        """Return a var as a dense tensor; converts a sparse one once."""
-        rows = self.rows_of(var)
-        if not rows:
-            return var
-        if var not in self.dense:
-            shape = (rows[1], *var.type.shape[1:])
-            whole = self.graph.another(var.name, var.type.with_shape(shape))
-            inputs = {"X": [var], "X_rows": [rows[0]]}
-            attrs = {"height": rows[1]}
-            self.graph.op("densify_rows", inputs, {"Out": [whole]}, attrs, last=True)
-            self.dense[var] = whole
-        return self.dense[var]
-
-    # ---- companions of outputs ----
-
-    def _written_companions(
-        self, defn: OpDef, outputs: Slots, inferred: Mapping[str, Any], inputs: Slots
-    ) -> Slots:
-        """Create vars for the companions that an op writes itself.
-
-        In a `many` slot each item has a single level.
+        Such an array accumulates: an element read twice, or in several iterations, gets the sum.
         """
-        written: Slots = {}
-        for slot in defn.outputs().values():
-            types = listed(inferred.get(slot.name) or []) if slot.of else []
-            vars = outputs.get(slot.of, [])
-            many = defn.slots.get(slot.of, Slot()).many
-            pairs = list(zip(vars, types, strict=False)) if many else [(v, types) for v in vars[:1]]
-            for var, own in pairs:
-                companions = [self._companion(var, slot, i, t) for i, t in enumerate(listed(own))]
-                if slot.companion == "lod":
-                    self.lods[var] = companions
-                elif companions:
-                    self.rows[var] = (companions[0], self._dense_rows(slot, inputs))
-                if companions:
-                    written.setdefault(slot.name, []).extend(companions)
-        return written
+        touched = [*op.writes(), *op.inputs.get("X", [])]
+        return op.type not in _NOT_ACCUMULATED and any(map(self._is_accumulator, touched))
 
-    def _companion(self, var: Var, slot: Slot, index: int, type: TensorType) -> Var:
-        name = var.name + (f"{LOD}{index}" if slot.companion == "lod" else ROWS)
-        return self.graph.another(name, type)
+    def _is_accumulator(self, name: str) -> bool:
+        desc = self.block.lookup(name)
+        return GRAD in name and desc is not None and desc.kind is VarKind.TENSOR_ARRAY
 
-    def _dense_rows(self, slot: Slot, inputs: Slots) -> Size:
-        """Return the number of dense rows: of the parameter, or of a sparse input."""
-        owner = inputs.get(slot.of.removesuffix(GRAD), [])
-        if slot.of.endswith(GRAD) and owner:
-            return owner[0].type.shape[0]
-        candidates = (self.rows_of(var) for vars in inputs.values() for var in vars)
-        return next(rows[1] for rows in candidates if rows)
+    def _add_accumulating(self, op: OpDesc) -> None:
+        if op.type == "write_to_array":
+            self._add_plain(_renamed(op, "add_to_array", {}))
+        elif op.type == "read_from_array":
+            self._add_plain(_renamed(op, "take_from_array", {"XOut": op.inputs["X"]}))
+        else:
+            accumulators = [
+                name for name in op.writes() if name in self.names and self._is_accumulator(name)
+            ]
+            before = {name: self.names[name] for name in accumulators}
+            self._add_plain(op)
+            for name, var in before.items():
+                self.accumulate(name, [var, self.names[name]], op)
 
-    def _share_companions(self, defn: OpDef, inputs: Slots, outputs: Slots) -> None:
-        """Let outputs share the LoD and the row indices of the inputs that the op declares."""
-        first = next((slot for slot in defn.inputs() if inputs.get(slot)), "")
-        lod_slot = first if defn.lod_source is None else defn.lod_source
-        like = inputs.get(lod_slot, ())[:1]
-        rows = [self.rows_of(var) for var in inputs.get(defn.rows_like, ())[:1]]
-        slots = defn.outputs()
-        for slot, var in ((slot, var) for slot, vars in outputs.items() for var in vars):
-            sources = like if slot not in slots or slots[slot].shares_lod else []
-            self._share_lod(var, [*sources, *self._variable_of(var)])
-            if rows and rows[0]:
-                self.rows[var] = rows[0]
-        if defn.concatenates_rows({slot: vars[0].type.rank for slot, vars in inputs.items()}):
-            self._join_lods(outputs["Out"][0], inputs["X"])
+    def accumulate(self, name: str, vars: Sequence[Var], op: OpDesc) -> Var:
+        """Set a name to the sum of vars, densified if some are dense."""
+        dense = [self.companions.densified(var) for var in vars]
+        kind = "sum_arrays" if dense[0].type.is_array else "sum"
+        type = find(kind)(None).infer_types({"X": [var.type for var in dense]})["Out"]
+        out = self.graph.another(name, type)
+        self.graph.op(kind, {"X": dense}, {"Out": [out]}, {}, op.source, last=True)
+        return self.names.define(name, out)
 
-    def _join_lods(self, out: Var, vars: Sequence[Var]) -> None:
-        """Concatenate the LoD of the inputs for an op that concatenates rows, if all have LoD."""
-        lods = [self.lod_of(var) for var in vars]
-        levels = [*zip(*lods, strict=False)] if len({*map(len, lods)}) == 1 else []
-        self.lods[out] = [
-            self._concatenated_level(out, i, level_lods) for i, level_lods in enumerate(levels)
-        ]
+    # ---- bodies ----
 
-    def _concatenated_level(self, out: Var, index: int, level: Sequence[Var]) -> Var:
-        """Add the op that concatenates one LoD level of several vars."""
-        count = sum((item.type.shape[0] - 1 for item in level[1:]), start=level[0].type.shape[0])
-        joined = self.graph.another(f"{out.name}{LOD}{index}", level[0].type.with_shape((count,)))
-        self.graph.op("join_offsets", {"X": list(level)}, {"Out": [joined]}, last=True)
-        return joined
+    def body_of(self, op: OpDesc) -> Block:
+        """Return the block that an op owns."""
+        return self.block.owner.blocks[int(op.attrs[SUB_BLOCK])]
 
-    def _share_lod(self, var: Var, like: Sequence[Var]) -> None:
-        if var in self.lods or not var.type.shape:
+    def inner(self, block: Block, *, is_gradient: bool = False) -> BlockWalk:
+        """Return a new walk over a block nested in this one."""
+        graph = Graph(f"block_{block.idx}")
+        return BlockWalk(block, graph, self, handlers=self.handlers, is_gradient=is_gradient)
+
+    def capture_updated(self, op: OpDesc, names: Iterable[str], inner: BlockWalk) -> None:
+        """Capture the variables that a body will update and that already have a value.
+
+        Arrays always have one: an array that was not written yet is empty.
+        """
+        for name in names:
+            if name not in inner.names and not self.has_value(name):
+                self._create_array(name, op)
+            if name not in inner.names and self.has_value(name):
+                inner.names.capture(name, self.writable(name, op))
+
+    def _create_array(self, name: str, op: OpDesc) -> None:
+        desc = self.block.lookup(name)
+        if desc is None or desc.kind is not VarKind.TENSOR_ARRAY or desc.dims is None:
             return
-        for source in like:
-            same = source.type.shape[:1] == var.type.shape[:1]
-            if same and self.lod_of(source):
-                self.lods[var] = self.lod_of(source)
+        type = replace(from_fluid(desc.dims, desc.element), is_array=True)
+        attrs = {"dtype": desc.element.code, "sizes": [str(size) for size in type.shape]}
+        out = self.graph.another(name, type)
+        self.graph.op("empty_array", {}, {"Out": [out]}, attrs, op.source, last=True)
+        self.names.define(name, out)
 
-    def _variable_of(self, var: Var) -> list[Var]:
-        """Return the current var of the variable whose gradient, or partial gradient, a var is."""
-        variable = var.name.partition(GRAD)[0] if GRAD in var.name else ""
-        current = self.current.get(variable)
-        return [] if current is None else [current]
+    def writable(self, name: str, op: OpDesc) -> Var:
+        """Return a var of a name that may be overwritten: a copy for a feed."""
+        var = self.read(name, op)
+        return self.copied(name, var, var.type) if var.role == "feed" else var
+
+    def copied(self, name: str, var: Var, type: TensorType) -> Var:
+        """Copy a var to new storage and set the name to the copy."""
+        copy = self.graph.another(name, type)
+        self.graph.op(copying(var), {"X": [var]}, {"Out": [copy]}, last=True)
+        self.companions.lods[copy] = self.companions.lod_of(var)
+        return self.names.define(name, copy)
+
+    def widen(self, inner: BlockWalk, written: Iterable[str]) -> bool:
+        """Copy captured values that change size to vars of dynamic size; returns whether any."""
+        pairs = [
+            (n, inner.names.captured[n], inner.names[n])
+            for n in written
+            if n in inner.names.captured
+        ]
+        changed = [(n, before, left) for n, before, left in pairs if not _keeps_type(before, left)]
+        for name, before, left in changed:
+            self.copied(name, before, _widened(before.type, left.type))
+        return bool(changed)
+
+    def put(
+        self, kind: str, op: OpDesc, inputs: Slots, inner: BlockWalk, left: Mapping[str, str],
+        kept: Sequence[SavedValue] = (), runs: str = "", **attrs: bool,
+    ) -> None:  # fmt: skip
+        """Add the op whose body is the graph of a finished walk.
+
+        `left` maps names of results inside the body to names outside; `kept` are the values each
+        iteration saves, in a list named `runs`.
+        """
+        left = {**left, **_level_results(inner, left)}
+        saved = [var for value in kept for var in (value.var, *value.levels)]
+        inner.graph.results = [*(inner.names[name] for name in left), *saved]
+        outputs = {WRITTEN: [self._result_var(*names, inner) for names in left.items()]}
+        if runs:
+            outputs[RUNS] = [self.names.define(runs, self.graph.var(runs, SAVED))]
+            self.runs[runs] = (inner, list(kept))
+        for mine, theirs in left.items():
+            self._share_levels(mine, theirs, inner)
+        inputs = {**inputs, CAPTURED: list(inner.names.captured.values())}
+        if inner.last_token is not None:
+            inputs, outputs = self.in_order(inputs, outputs)
+        self.graph.op(kind, inputs, outputs, attrs, op.source, inner.graph, last=True)
+
+    def _result_var(self, inside: str, outside: str, inner: BlockWalk) -> Var:
+        """Return the var for a result of the body, in the storage of the value it updates."""
+        type = inner.names[inside].type
+        previous = self.names.get(outside) or self.graph.latest(outside)
+        if previous is None and self.is_state(outside):
+            previous = self.param(outside)
+        if previous is None:
+            return self.names.define(outside, self.graph.var(outside, type))
+        same = inner.names.captured.get(inside) is previous
+        type = previous.type if same and previous.type.is_open else type
+        return self.names.define(
+            outside, self.graph.next_version(previous, type, same_storage=same)
+        )
+
+    def _share_levels(self, inside: str, outside: str, inner: BlockWalk) -> None:
+        """Give a result of the body the LoD it has inside, unless that is a saved value."""
+        levels = inner.companions.lod_of(inner.names[inside])
+        if all(level.role != "feed" or level.name in inner.names.captured for level in levels):
+            self.companions.lods[self.names[outside]] = [
+                inner.names.captured[level.name] if level.role == "feed" else self.names[level.name]
+                for level in levels
+            ]
+
+
+def _level_results(inner: BlockWalk, left: Iterable[str]) -> dict[str, str]:
+    """Return the names of LoD levels created in the body, which become results too."""
+    levels = [level for name in left for level in inner.companions.lod_of(inner.names[name])]
+    own = dict.fromkeys(level for level in levels if level.role != "feed")
+    return {inner.names.define(level.name, level).name: level.name for level in own}
+
+
+def _keeps_type(before: Var, left: Var) -> bool:
+    same = before.type.shape == left.type.shape
+    return same or (
+        before.type.rank == left.type.rank
+        and before.type.is_open
+        and _widened(before.type, left.type) == before.type
+    )
+
+
+def _widened(a: TensorType, b: TensorType) -> TensorType:
+    """Return the type with dynamic sizes in all axes where two types differ."""
+    if a.rank != b.rank:
+        raise CompileError(f"a variable changes from {a} to {b}: its rank must not change")
+    pairs = zip(a.shape, b.shape, strict=True)
+    return a.with_shape([mine if mine == other else UNKNOWN for mine, other in pairs])
+
+
+def _renamed(op: OpDesc, type: str, outputs: Mapping[str, Sequence[str]]) -> OpDesc:
+    return OpDesc(type, op.inputs, {**op.outputs, **outputs}, {}, op.source)
 
 
 def map_vars(slots: Mapping[str, Sequence[str]], find: Callable[[str], Var]) -> Slots:

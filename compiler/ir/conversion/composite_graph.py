@@ -53,7 +53,7 @@ def _step_graph(op: OpDef, types: Values) -> ExpansionGraph:
     """Build the graph; a CompileError of a step is prefixed with the kind of the composite op."""
     walk = BlockWalk(Program().blocks[0], Graph(op.kind))
     feeds = {name: walk.graph.feed(name, type) for name, type in _named(types)}
-    walk.current.update(feeds)
+    walk.names.update(feeds)
     _share_lod(op, walk, feeds, types)
     steps = _steps(op, types)
     try:
@@ -80,12 +80,12 @@ def _share_lod(op: OpDef, walk: BlockWalk, feeds: Mapping[str, Var], types: Valu
             levels = [feeds[name] for name, _ in _named({slot.name: types[slot.name]})]
             of = [feeds[name] for name, _ in _named({slot.of: types[slot.of]})]
             owned = [[level] for level in levels] if op.slots[slot.of].many else [levels]
-            walk.lods |= dict(zip(of, owned, strict=True))
+            walk.companions.lods |= dict(zip(of, owned, strict=True))
 
 
 def _outputs(op: OpDef, walk: BlockWalk, steps: CompositeSteps) -> dict[str, Any]:
     """Return the output vars by slot, including the declared companions."""
-    vars = {slot: [walk.current[name] for name in names] for slot, names in steps.written.items()}
+    vars = {slot: [walk.names[name] for name in names] for slot, names in steps.written.items()}
     outputs = vars | _companions(op, walk, vars)
     return {slot: op.slots[slot].hold(values) for slot, values in outputs.items()}
 
@@ -96,9 +96,9 @@ def _companions(op: OpDef, walk: BlockWalk, vars: Slots) -> Slots:
     for slot in op.outputs().values():
         owner = next(iter(vars.get(slot.of, ())), None)
         if owner is not None and slot.companion == "lod":
-            companions[slot.name] = walk.lod_of(owner)
-        elif owner is not None and walk.rows_of(owner):
-            companions[slot.name] = [walk.rows_of(owner)[0]]
+            companions[slot.name] = walk.companions.lod_of(owner)
+        elif owner is not None and walk.companions.rows_of(owner):
+            companions[slot.name] = [walk.companions.rows_of(owner)[0]]
     return companions
 
 

@@ -10,15 +10,8 @@ from collections.abc import Sequence
 
 from compiler.errors import CompileError
 from compiler.ir.conversion import carried_lod
-from compiler.ir.conversion.block_walk import copying
-from compiler.ir.conversion.body_walk import (
-    MAX_WIDENINGS,
-    SUB_BLOCK,
-    BodyWalk,
-    SavedValue,
-    nested_reads,
-    outer_writes,
-)  # fmt: skip
+from compiler.ir.conversion.block_owners import SUB_BLOCK, nested_reads, outer_writes
+from compiler.ir.conversion.block_walk import MAX_WIDENINGS, BlockWalk, SavedValue, copying
 from compiler.ir.graph import Var
 from compiler.ir.program import Block, OpDesc
 
@@ -26,7 +19,7 @@ ENTRY = "@ENTRY"
 """The suffix of copies of values as of the start of an iteration."""
 
 
-def conditional(walk: BodyWalk, op: OpDesc) -> None:
+def conditional(walk: BlockWalk, op: OpDesc) -> None:
     """Convert `conditional_block` to an `if` op.
 
     With `is_scalar_condition` all elements of every condition must be true, else none may be empty.
@@ -38,7 +31,7 @@ def conditional(walk: BodyWalk, op: OpDesc) -> None:
     walk.put("if", op, conditions, inner, same(written), saved, runs, any_element=not scalar)
 
 
-def repeat(walk: BodyWalk, op: OpDesc) -> None:
+def repeat(walk: BlockWalk, op: OpDesc) -> None:
     """Convert `while` to a `loop` op, whose body updates the condition."""
     inner, written = convert_block(walk, op)
     condition = {"Cond": [walk.read(name, op) for name in op.inputs["Condition"]]}
@@ -51,7 +44,7 @@ def same(names: Sequence[str]) -> dict[str, str]:
     return dict(zip(names, names, strict=True))
 
 
-def convert_block(walk: BodyWalk, op: OpDesc) -> tuple[BodyWalk, list[str]]:
+def convert_block(walk: BlockWalk, op: OpDesc) -> tuple[BlockWalk, list[str]]:
     """Convert the block that an op owns; returns the walk and the outer names it writes."""
     block = walk.body_of(op)
     carried: list[str] = []
@@ -61,7 +54,7 @@ def convert_block(walk: BodyWalk, op: OpDesc) -> tuple[BodyWalk, list[str]]:
         levels = carried_lod.enter(walk, inner, carried)
         for inner_op in block.ops:
             inner.add(inner_op)
-        written = [name for name in outer_writes(block) if name in inner.current]
+        written = [name for name in outer_writes(block) if name in inner.names]
         carried_lod.leave(inner, carried)
         changed = [n for n in carried_lod.changed(inner, written) if n not in carried]
         for name in changed:
@@ -73,7 +66,7 @@ def convert_block(walk: BodyWalk, op: OpDesc) -> tuple[BodyWalk, list[str]]:
 
 
 def _saved(
-    inner: BodyWalk, op: OpDesc, slot: str, written: Sequence[str]
+    inner: BlockWalk, op: OpDesc, slot: str, written: Sequence[str]
 ) -> tuple[list[SavedValue], str]:
     """Return the values each iteration saves and the name of the list; none without gradient."""
     runs = next(iter(op.outputs.get(slot, [])), "")
@@ -90,7 +83,7 @@ def gradient_blocks(block: Block, runs: str) -> list[Block]:
 
 
 def saved_values(
-    inner: BodyWalk, gradients: Sequence[Block], written: Sequence[str], op: OpDesc
+    inner: BlockWalk, gradients: Sequence[Block], written: Sequence[str], op: OpDesc
 ) -> list[SavedValue]:
     """List what gradient blocks read: local variables, and outer ones it updates."""
     names = dict.fromkeys(name for block in gradients for name in nested_reads(block))
@@ -99,8 +92,8 @@ def saved_values(
     }
     saved: list[SavedValue] = []
     for name in names:
-        if name in inner.block.vars and name in inner.current:
-            saved.append(save_value(inner, name, inner.current[name]))
+        if name in inner.block.vars and name in inner.names:
+            saved.append(save_value(inner, name, inner.names[name]))
         elif name in written and name not in inner.block.vars:
             entry = name not in counted and _reads_first(inner.block, name)
             saved.append(
@@ -109,21 +102,21 @@ def saved_values(
     return saved
 
 
-def save_value(inner: BodyWalk, name: str, var: Var | None) -> SavedValue:
+def save_value(inner: BlockWalk, name: str, var: Var | None) -> SavedValue:
     """Return a value to save, with its LoD; by default the current var of the name."""
-    source = var or inner.current[name]
-    levels = (_level_to_save(inner, level) for level in inner.lod_of(source))
+    source = var or inner.names[name]
+    levels = (_level_to_save(inner, level) for level in inner.companions.lod_of(source))
     return SavedValue(name, source, tuple(levels))
 
 
-def _level_to_save(inner: BodyWalk, level: Var) -> Var:
+def _level_to_save(inner: BlockWalk, level: Var) -> Var:
     """Return a LoD level; if the iteration updates it, a copy made at its start."""
-    if level.role != "feed" or inner.current[level.name] is level:
+    if level.role != "feed" or inner.names[level.name] is level:
         return level
     return inner.graph.find(level.name + ENTRY) or entry_copy(inner, level.name) or level
 
 
-def entry_copy(inner: BodyWalk, name: str, source: str = "") -> Var | None:
+def entry_copy(inner: BlockWalk, name: str, source: str = "") -> Var | None:
     """Copy the value of a name at the start of the iteration; None if it had none."""
     feed = inner.graph.find(name)
     if feed is None or feed.role != "feed":
@@ -131,7 +124,7 @@ def entry_copy(inner: BodyWalk, name: str, source: str = "") -> Var | None:
     copy = inner.graph.var(name + ENTRY, feed.type)
     first = inner.graph.op(copying(feed), {"X": [feed]}, {"Out": [copy]}, {}, source)
     inner.graph.reorder([first, *(op for op in inner.graph.ops() if op is not first)])
-    inner.lods[copy] = inner.lod_of(feed)
+    inner.companions.lods[copy] = inner.companions.lod_of(feed)
     return copy
 
 

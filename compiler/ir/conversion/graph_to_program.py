@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 from compiler.errors import CompileError
-from compiler.ir.conversion.body_walk import CAPTURED, SUB_BLOCK, WRITTEN
+from compiler.ir.conversion.block_owners import SUB_BLOCK
+from compiler.ir.conversion.block_walk import CAPTURED, WRITTEN
 from compiler.ir.graph import Graph, Op, Var, without_tokens
 from compiler.ir.program import Block, BlockRef, Program
 from compiler.ir.types import TOKEN, to_fluid

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 
 from compiler.errors import CompileError
 from compiler.ir.conversion.block_owners import check_owners
-from compiler.ir.conversion.body_walk import BodyWalk, Handlers
+from compiler.ir.conversion.block_walk import BlockWalk, Handlers
 from compiler.ir.conversion.control_flow import conditional, repeat
 from compiler.ir.conversion.control_flow_grad import conditional_gradient, loop_gradient
 from compiler.ir.conversion.overwritten_values import with_saved_values
@@ -31,13 +31,13 @@ from compiler.ir.types import Shape, TensorType
 _EDGES = ("feed", "fetch")
 
 
-def _convert_print(walk: BodyWalk, op: OpDesc) -> None:
+def _convert_print(walk: BlockWalk, op: OpDesc) -> None:
     """Add a `print` with the program's name of its operand, since a graph has versions of names."""
     attrs = {**op.attrs, "In_name": op.inputs["In"][0]}
     walk.add(OpDesc("print_named", op.inputs, op.outputs, attrs, op.source))
 
 
-def _convert_delete_var(walk: BodyWalk, op: OpDesc) -> None:
+def _convert_delete_var(walk: BlockWalk, op: OpDesc) -> None:
     """Convert `delete_var`: later ops that read the variable raise an error.
 
     Its memory is not freed here: passes that know the schedule decide about that. A fetched value
@@ -52,16 +52,16 @@ def _convert_delete_var(walk: BodyWalk, op: OpDesc) -> None:
                 hint="erase it from the scope: scope.erase([name])",
             )
         walk.read(name, op)
-        walk.deleted[name] = op
+        walk.names.deleted[name] = op
 
 
-def _convert_fetch_barrier(walk: BodyWalk, op: OpDesc) -> None:
+def _convert_fetch_barrier(walk: BlockWalk, op: OpDesc) -> None:
     """Convert `fetch_barrier`, which has operands but no data."""
     attrs = {name: op.attrs[name] for name in ("trainer_id", "endpoints") if name in op.attrs}
     walk.add(OpDesc("fetched", {}, {}, attrs, op.source))
 
 
-def _reject_file_op(walk: BodyWalk, op: OpDesc) -> None:
+def _reject_file_op(walk: BlockWalk, op: OpDesc) -> None:
     """Raise CompileError for an op on a file: compiled programs never access files."""
     raise CompileError(
         f"{op.type} accesses the file {op.attrs.get('file_path', '')!r:.200}, which compiled "
@@ -82,7 +82,7 @@ _OWNERS: Handlers = {
     "while_grad": loop_gradient,
 }
 _HANDLERS: Handlers = {
-    "coalesce_tensor": BodyWalk.coalesce,
+    "coalesce_tensor": BlockWalk.coalesce,
     "delete_var": _convert_delete_var,
     "fetch_barrier": _convert_fetch_barrier,
     "print": _convert_print,
@@ -107,7 +107,7 @@ def to_graph(
     """
     check_owners(program, _OWNERS)
     block = with_saved_values(with_original_names(program)).blocks[0]
-    walk = BodyWalk(block, Graph(name), handlers=_HANDLERS)
+    walk = BlockWalk(block, Graph(name), handlers=_HANDLERS)
     for var, shape in feed.items():
         walk.feed(var, shape)
     for op in block.ops:

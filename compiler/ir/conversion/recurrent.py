@@ -10,8 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from compiler.errors import CompileError
-from compiler.ir.conversion.block_walk import copying
-from compiler.ir.conversion.body_walk import MAX_WIDENINGS, RUNS, BodyWalk, SavedValue
+from compiler.ir.conversion.block_walk import MAX_WIDENINGS, RUNS, BlockWalk, SavedValue, copying
 from compiler.ir.conversion.control_flow import (
     entry_copy,
     gradient_blocks,
@@ -37,7 +36,7 @@ INDEX = "@INDEX"
 """The index of the step of an iteration."""
 
 
-def recurrent(walk: BodyWalk, op: OpDesc) -> None:
+def recurrent(walk: BlockWalk, op: OpDesc) -> None:
     """Convert `recurrent` to a `loop`."""
     outputs = op.outputs.get("outputs", [])
     counter = _Counter(walk, op)
@@ -53,7 +52,7 @@ def recurrent(walk: BodyWalk, op: OpDesc) -> None:
         left = {name: name for name in [*left, *counter.end(inner)]}
         if not walk.widen(inner, left):
             saved, runs = _saved(inner, op)
-            walk.put("loop", op, {"Cond": [walk.current[counter.more]]}, inner, left, saved, runs)
+            walk.put("loop", op, {"Cond": [walk.names[counter.more]]}, inner, left, saved, runs)
             _stack_outputs(walk, inner, op)
             return
     raise CompileError("the sizes in the block of recurrent do not converge", source=op.source)
@@ -73,7 +72,7 @@ def _next_states(op: OpDesc) -> list[str]:
 class _Counter:
     """The loop counter of one `recurrent` op."""
 
-    def __init__(self, walk: BodyWalk, op: OpDesc) -> None:
+    def __init__(self, walk: BlockWalk, op: OpDesc) -> None:
         stem = op.outputs["outputs"][0] if op.outputs.get("outputs") else op.inputs["inputs"][0]
         self.step, self.count, self.more = (f"{stem}@{n}" for n in ("STEP", "COUNT", "MORE"))
         first = walk.read(op.inputs["inputs"][0], op)
@@ -82,37 +81,37 @@ class _Counter:
         emit(walk, self.step, "fill_constant", {}, op, **number)
         self._compare(walk, op)
 
-    def _compare(self, walk: BodyWalk, op: OpDesc) -> None:
+    def _compare(self, walk: BlockWalk, op: OpDesc) -> None:
         sides = {"X": [walk.read(self.step, op)], "Y": [walk.read(self.count, op)]}
         emit(walk, self.more, "less_than", sides, op)
 
-    def inner(self, inner: BodyWalk, op: OpDesc) -> BodyWalk:
+    def inner(self, inner: BlockWalk, op: OpDesc) -> BlockWalk:
         """Capture the counter in a body and compute the index of its step."""
         for name in (self.step, self.more):
             assert inner.outer is not None
-            inner.capture(name, inner.outer.read(name, op))
-        sides = {"I": [inner.current[self.step]], "Count": [inner.read(self.count, op)]}
+            inner.names.capture(name, inner.outer.read(name, op))
+        sides = {"I": [inner.names[self.step]], "Count": [inner.read(self.count, op)]}
         emit(inner, INDEX, "step_index", sides, op, reverse=bool(op.attrs.get("reverse", False)))
         self.op = op
         return inner
 
-    def end(self, inner: BodyWalk) -> list[str]:
+    def end(self, inner: BlockWalk) -> list[str]:
         """Increment the counter at the end of a body; returns the names of updated variables."""
-        step = {"X": [inner.current[self.step]]}
+        step = {"X": [inner.names[self.step]]}
         emit(inner, self.step, "increment", step, self.op, step=1.0)
         self._compare(inner, self.op)
         return [self.step, self.more]
 
 
-def _convert_iteration(walk: BodyWalk, inner: BodyWalk, op: OpDesc) -> None:
+def _convert_iteration(walk: BlockWalk, inner: BlockWalk, op: OpDesc) -> None:
     """Convert one iteration: slice input steps, run the block, carry states, collect outputs."""
     for name in op.inputs["inputs"]:
-        whole = inner.capture(name + STEPS, walk.read(name, op))
-        emit(inner, name, "take_step", {"X": [whole], "I": [inner.current[INDEX]]}, op)
+        whole = inner.names.capture(name + STEPS, walk.read(name, op))
+        emit(inner, name, "take_step", {"X": [whole], "I": [inner.names[INDEX]]}, op)
     names = [state for state, _ in _states(op)]
     names += [name + STEPS for name in op.outputs.get("outputs", [])]
     for name in names:
-        inner.capture(name, walk.read(name, op))
+        inner.names.capture(name, walk.read(name, op))
     for inner_op in inner.block.ops:
         inner.add(inner_op)
     _assign_states(inner, dict(zip((s for s, _ in _states(op)), _next_states(op), strict=True)), op)
@@ -120,7 +119,7 @@ def _convert_iteration(walk: BodyWalk, inner: BodyWalk, op: OpDesc) -> None:
         _add_step(inner, name + STEPS, inner.read(name, op), op)
 
 
-def _assign_states(inner: BodyWalk, states: dict[str, str], op: OpDesc) -> None:
+def _assign_states(inner: BlockWalk, states: dict[str, str], op: OpDesc) -> None:
     """Assign to each state its new value, in parallel: all are read before any is overwritten."""
     values = {target: inner.read(source, op) for target, source in states.items()}
     for target, value in values.items():
@@ -130,19 +129,19 @@ def _assign_states(inner: BodyWalk, states: dict[str, str], op: OpDesc) -> None:
         emit(inner, target, "assign", {"X": [value]}, op)
 
 
-def _add_step(inner: BodyWalk, name: str, value: Var, op: OpDesc) -> None:
-    sides = {"X": [value], "I": [inner.current[INDEX]], "Array": [inner.current[name]]}
+def _add_step(inner: BlockWalk, name: str, value: Var, op: OpDesc) -> None:
+    sides = {"X": [value], "I": [inner.names[INDEX]], "Array": [inner.names[name]]}
     emit(inner, name, "write_to_array", sides, op)
 
 
-def _create_step_array(walk: BodyWalk, name: str, whole: TensorType, op: OpDesc) -> None:
+def _create_step_array(walk: BlockWalk, name: str, whole: TensorType, op: OpDesc) -> None:
     """Create an empty array for the steps of a variable."""
     sizes = [str(size) for size in whole.shape[1:]]
     attrs = {"dtype": whole.dtype.code, "sizes": sizes}
     emit(walk, name + STEPS, "empty_array", {}, op, **attrs)
 
 
-def _saved(inner: BodyWalk, op: OpDesc) -> tuple[list[SavedValue], str]:
+def _saved(inner: BlockWalk, op: OpDesc) -> tuple[list[SavedValue], str]:
     """Return what each iteration saves: its index, initial states, local variables."""
     runs = next(iter(op.outputs.get("step_scopes", [])), "")
     gradients = gradient_blocks(inner.block, runs)
@@ -154,39 +153,39 @@ def _saved(inner: BodyWalk, op: OpDesc) -> tuple[list[SavedValue], str]:
     return [save_value(inner, INDEX, None), *entries, *own], runs
 
 
-def _stack_outputs(walk: BodyWalk, inner: BodyWalk, op: OpDesc) -> None:
+def _stack_outputs(walk: BlockWalk, inner: BlockWalk, op: OpDesc) -> None:
     count = walk.read(op.inputs["inputs"][0], op).type.shape[0]
     for name in op.outputs.get("outputs", []):
-        _stack(walk, name, name + STEPS, (count, *inner.current[name].type.shape), op)
+        _stack(walk, name, name + STEPS, (count, *inner.names[name].type.shape), op)
 
 
-def _stack(walk: BodyWalk, name: str, steps: str, shape: tuple[Size, ...], op: OpDesc) -> None:
+def _stack(walk: BlockWalk, name: str, steps: str, shape: tuple[Size, ...], op: OpDesc) -> None:
     sizes = [str(size) for size in shape]
     emit(walk, name, "stack_steps", {"X": [walk.read(steps, op)]}, op, sizes=sizes)
 
 
 def emit(
-    walk: BodyWalk, name: str, kind: str, inputs: dict[str, list[Var]], op: OpDesc, **attrs: Any
+    walk: BlockWalk, name: str, kind: str, inputs: dict[str, list[Var]], op: OpDesc, **attrs: Any
 ) -> Var:
     """Add a graph-only op; its output becomes the current var of a name."""
     defn = find(kind)(attrs)
     type: TensorType = defn.infer_types(defn.types_of(inputs))["Out"]
     out = walk.graph.another(name, type)
     walk.graph.op(kind, inputs, {"Out": [out]}, attrs, op.source, last=True)
-    return walk.define(name, out)
+    return walk.names.define(name, out)
 
 
 # ---- the gradient ------------------------------------------------------------------------------
 
 
-def recurrent_gradient(walk: BodyWalk, op: OpDesc) -> None:
+def recurrent_gradient(walk: BlockWalk, op: OpDesc) -> None:
     """Convert `recurrent_grad`: an `unwind` over the iterations."""
     inputs, params = _pairs(op, "inputs"), _pairs(op, "parameters")
     runs = op.inputs["step_scopes"][0]
     for state, initial in _states(op):
-        walk.define(state + GRAD, zeros_like(walk, initial, op, state + GRAD))
+        walk.names.define(state + GRAD, zeros_like(walk, initial, op, state + GRAD))
     for name, gradient in params.items():
-        walk.define(gradient, zeros_like(walk, name, op, gradient))
+        walk.names.define(gradient, zeros_like(walk, name, op, gradient))
     for name in inputs:
         _create_step_array(walk, name + GRAD, walk.read(name, op).type, op)
     for _ in range(MAX_WIDENINGS):
@@ -206,61 +205,63 @@ def _pairs(op: OpDesc, slot: str) -> dict[str, str]:
 
 
 def _convert_gradient_body(
-    walk: BodyWalk, op: OpDesc, runs: str, inputs: dict[str, str], params: dict[str, str]
-) -> tuple[BodyWalk, dict[str, str]]:
+    walk: BlockWalk, op: OpDesc, runs: str, inputs: dict[str, str], params: dict[str, str]
+) -> tuple[BlockWalk, dict[str, str]]:
     inner = inner_gradient(walk, op, runs)
     for state, _ in _states(op):
-        inner.capture(state + GRAD, walk.read(state + GRAD, op))
+        inner.names.capture(state + GRAD, walk.read(state + GRAD, op))
     for name, gradient in params.items():
-        inner.capture(name + GRAD + TOTAL, walk.read(gradient, op))
+        inner.names.capture(name + GRAD + TOTAL, walk.read(gradient, op))
     for name in inputs:
-        inner.capture(name + GRAD + STEPS, walk.read(name + GRAD + STEPS, op))
+        inner.names.capture(name + GRAD + STEPS, walk.read(name + GRAD + STEPS, op))
     others = other_updates(walk, inner)
     walk.capture_updated(op, others, inner)
     _begin_iteration(walk, inner, op)
     for inner_op in inner.block.ops:
         inner.add(inner_op)
     left = _end_iteration(inner, op, inputs, params)
-    left |= {name: name for name in others if name in inner.current}
-    return inner, {m: t for m, t in left.items() if inner.current[m].role != "feed"}
+    left |= {name: name for name in others if name in inner.names}
+    return inner, {m: t for m, t in left.items() if inner.names[m].role != "feed"}
 
 
-def _begin_iteration(walk: BodyWalk, inner: BodyWalk, op: OpDesc) -> None:
+def _begin_iteration(walk: BlockWalk, inner: BlockWalk, op: OpDesc) -> None:
     """Set the gradients of an iteration's results: its outputs and carried states."""
     gradients = op.inputs.get("outputs" + GRAD, [])
     for name, gradient in zip(op.inputs.get("outputs", []), gradients, strict=False):
         if gradient != EMPTY and walk.has_value(gradient):
-            whole = inner.capture(name + GRAD + STEPS, walk.read(gradient, op))
-            sides = {"X": [whole], "I": [inner.current[INDEX]]}
+            whole = inner.names.capture(name + GRAD + STEPS, walk.read(gradient, op))
+            sides = {"X": [whole], "I": [inner.names[INDEX]]}
             emit(inner, name + GRAD, "take_step", sides, op)
         elif inner.has_value(name):
-            inner.define(name + GRAD, zeros_like(inner, name, op, name + GRAD))
+            inner.names.define(name + GRAD, zeros_like(inner, name, op, name + GRAD))
     for (after, _), state in zip(_states(op), _next_states(op), strict=True):
-        carried = {"X": [inner.current[after + GRAD]]}
+        carried = {"X": [inner.names[after + GRAD]]}
         emit(inner, state + GRAD, "assign", carried, op)
-        del inner.current[after + GRAD]
+        del inner.names[after + GRAD]
 
 
 def _end_iteration(
-    inner: BodyWalk, op: OpDesc, inputs: dict[str, str], params: dict[str, str]
+    inner: BlockWalk, op: OpDesc, inputs: dict[str, str], params: dict[str, str]
 ) -> dict[str, str]:
     """Carry the gradients of states, collect those of inputs, and sum those of parameters."""
     for name in params:
         add_to_total(inner, name, op)
     for name in inputs:
-        carried = inner.current.get(name + GRAD)
+        carried = inner.names.get(name + GRAD)
         value = carried if carried is not None else zeros_like(inner, name, op, name + GRAD)
-        _add_step(inner, name + GRAD + STEPS, inner.densified(value), op)
+        _add_step(inner, name + GRAD + STEPS, inner.companions.densified(value), op)
     for state, _ in _states(op):
-        carried = inner.current.get(state + GRAD)
+        carried = inner.names.get(state + GRAD)
         value = carried if carried is not None else zeros_like(inner, state, op, state + "@NONE")
-        emit(inner, state + GRAD, "assign", {"X": [inner.densified(value)]}, op)
+        emit(inner, state + GRAD, "assign", {"X": [inner.companions.densified(value)]}, op)
     left = {state + GRAD: state + GRAD for state, _ in _states(op)}
     left |= {name + GRAD + TOTAL: gradient for name, gradient in params.items()}
     return left | {name + GRAD + STEPS: name + GRAD + STEPS for name in inputs}
 
 
-def _finish_gradients(walk: BodyWalk, inner: BodyWalk, op: OpDesc, inputs: dict[str, str]) -> None:
+def _finish_gradients(
+    walk: BlockWalk, inner: BlockWalk, op: OpDesc, inputs: dict[str, str]
+) -> None:
     """After the loop, stack the gradients of inputs and set those of the initial states."""
     for name, gradient in inputs.items():
         _stack(walk, gradient, name + GRAD + STEPS, walk.read(name, op).type.shape, op)
