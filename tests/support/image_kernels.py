@@ -58,6 +58,8 @@ class Runner:
         dtype = next(iter(arrays.values())).dtype
         filling = np.nan if dtype.kind == "f" else 0x55
         for name, each in sequence.scratch.items():
+            if name in self.arrays:
+                continue
             shape = (value(each, self.sizes),)
             self.arrays[name] = Guarded(np.full(shape, filling, dtype))
         blocks = getattr(sequence, "blocks", 1)

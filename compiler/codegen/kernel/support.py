@@ -13,7 +13,7 @@ from compiler.ir.opdef.slot_values import slot_reads
 from compiler.ir.types import TOKEN, DType
 
 
-def why_no_kernel(op: Op, types: Container[DType], has_kernel: bool) -> str:
+def why_no_kernel(op: Op, types: Container[DType], has_kernel: bool, on_gpu: bool = False) -> str:
     """The reason why an op has no kernel for operands of these types; empty if it has one."""
     owner = op.defn.origin if isinstance(op.defn, GradOp) else op.defn
     if not has_kernel:
@@ -30,7 +30,7 @@ def why_no_kernel(op: Op, types: Container[DType], has_kernel: bool) -> str:
         return f"the kernels of {op.kind} do not accept {unaccepted[0]}"
     slots = op.defn.inputs().items()
     operands = {s: slot.hold([var.type for var in op.inputs.get(s, ())]) for s, slot in slots}
-    refuse = getattr(owner, "host_only", None)
+    refuse = getattr(owner, "host_only", None) if on_gpu else None
     try:
         return refuse(operands) if refuse is not None else ""
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:

@@ -21,6 +21,7 @@ from compiler.codegen.native.register_epilogues import (
     placed_result,
 )
 from compiler.codegen.native.separate_products import separate_products
+from compiler.codegen.native.sorting.draft import sorted_rows
 from compiler.codegen.native.step_draft import StepDraft
 from compiler.ir.dims import Dim, Size
 from compiler.ir.region import WHOLE
@@ -99,6 +100,15 @@ class NativeKernelBuilder(OpKernels):
     ) -> bool:
         """Emit a transposed copy."""
         return self._written(image_ops.transposition, order, source, outputs)
+
+    def sorting(
+        self, axis: int, largest: bool, X: KernelOperand, values: KernelOperand,
+        indices: KernelOperand,
+    ) -> bool:  # fmt: skip
+        """Emit the first values along an axis."""
+        self.flush()
+        sorted_rows(self, axis, largest, X, values, indices).write(self._native)
+        return True
 
     def _written(
         self, draft: Callable[Concatenate[ImageKernelBuilder, P], StepDraft], *args: P.args,

@@ -49,7 +49,7 @@ class TritonTarget:
         """Empty for an op with kernels; otherwise the reason it has none."""
         if op.body is not None:
             return "control flow runs on the host"
-        return why_no_kernel(op, TYPES, self.writes(type(op.defn)))
+        return why_no_kernel(op, TYPES, self.writes(type(op.defn)), on_gpu=True)
 
     def writes(self, defn: type[OpDef]) -> bool:
         """True if an op has kernels for at least some attributes and types."""

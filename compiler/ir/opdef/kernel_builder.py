@@ -193,6 +193,15 @@ class SpecialisedKernels(Protocol[AnyOperand]):
         """Emit a transposed copy: axis i of the output is axis order[i] of the source."""
         return False
 
+    def sorting(
+        self, axis: int, largest: bool, X: AnyOperand, values: AnyOperand, indices: AnyOperand
+    ) -> bool:
+        """Emit the first values along an axis, as many as `values` has, and their indices.
+
+        The order is stable; NaN is the largest value.
+        """
+        return False
+
 
 class KernelBuilder(SpecialisedKernels[DeviceOperand], Protocol):
     """A builder of device kernels in scalar form, one program per element of a shape.

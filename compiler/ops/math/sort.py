@@ -26,7 +26,6 @@ from compiler.ir.opdef.size_comparison import is_less
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.math import sort_kernels as sort_kernels
 from compiler.ops.math.reduce import element_type
-from compiler.ops.shared_kernels import split_at
 from compiler.ops.type_checks import require_dtype, require_same_shape, shown
 
 
@@ -142,7 +141,7 @@ class TopK(OpDef, op="top_k"):
         k.line(f"np.put_along_axis({d_X}, {Indices}, {d_Out}, axis=-1)")
 
     def host_only(self, types: Mapping[str, Any]) -> str:
-        """Return why a call has no device kernel: the rows are too long."""
+        """Return why a call has no kernel on a GPU: the rows are too long."""
         return sort_kernels.host_reason(types, -1, self.k)
 
     def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
@@ -195,7 +194,7 @@ class TopKV2(OpDef, op="top_k_v2"):
         return {"X": scatter_along(d_Out, Indices, X, self.axis)}
 
     def host_only(self, types: Mapping[str, Any]) -> str:
-        """Return why a call has no device kernel: the rows are too long."""
+        """Return why a call has no kernel on a GPU: the rows are too long."""
         return sort_kernels.host_reason(types, self.axis, self.k)
 
     def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
@@ -235,7 +234,7 @@ class Argsort(OpDef, op="argsort"):
         return {"X": scatter_along(d_Out, Indices, X, self.axis)}
 
     def host_only(self, types: Mapping[str, Any]) -> str:
-        """Return why a call has no device kernel: the rows are too long."""
+        """Return why a call has no kernel on a GPU: the rows are too long."""
         return sort_kernels.host_reason(types, self.axis, None)
 
     def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
@@ -243,9 +242,7 @@ class Argsort(OpDef, op="argsort"):
         axis = self.axis % X.type.rank
         size = X.shape[axis]
         values, indices = both_outputs(k, X, size, axis, s.get("Out"), s.get("Indices"))
-        whole = split_at(X.shape, axis)
-        x, values, indices = (operand.reshaped(whole) for operand in (X, values, indices))
-        sort_kernels.sort_rows(k, x, self.descending, values, indices, size)
+        sort_kernels.sort_along(k, X, axis, self.descending, values, indices)
 
     def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
         sort_kernels.scatter_along(k, s.d_Out, s.Indices, s.d_X, self.axis % s.d_X.type.rank)

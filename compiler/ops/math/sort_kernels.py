@@ -54,12 +54,12 @@ def top_values(
     Out: DeviceOperand, Indices: DeviceOperand,
 ) -> None:  # fmt: skip
     """Emit kernels for the first `count` values along an axis, sorted, and their indices."""
+    if count > (MAX_SELECTED.value if k.on_gpu else 1):
+        sort_along(k, X, axis, largest, Out, Indices)
+        return
     outer, size, inner = split_at(X.shape, axis)
     x = X.reshaped((outer, size, inner))
     values, indices = (operand.reshaped((outer, count, inner)) for operand in (Out, Indices))
-    if count > MAX_SELECTED.value:
-        sort_rows(k, x, largest, values, indices, count)
-        return
     for n in range(count):
         i, j = k.grid(outer, inner)
         r = k.loop(size)
@@ -111,7 +111,7 @@ def fits_one_sort(x: DeviceOperand) -> bool:
 
 
 def host_reason(types: Mapping[str, Any], axis: int, count: Size | None) -> str:
-    """Return why the rows of X have no sorting kernel; empty if they have one."""
+    """Return why the rows of X have no sorting kernel on a GPU; empty if they have one."""
     X = types.get("X")
     size = None if X is None else X.shape[axis]
     few = isinstance(count, int) and count <= MAX_SELECTED.value
@@ -119,19 +119,23 @@ def host_reason(types: Mapping[str, Any], axis: int, count: Size | None) -> str:
     return f"it sorts rows of more than {MAX_RANKED.value} values" if long else ""
 
 
-def sort_rows(
-    k: KernelBuilder, x: DeviceOperand, largest: bool, values: DeviceOperand,
-    indices: DeviceOperand, count: Size,
+def sort_along(
+    k: KernelBuilder, X: DeviceOperand, axis: int, largest: bool, values: DeviceOperand,
+    indices: DeviceOperand,
 ) -> None:  # fmt: skip
-    """Emit a kernel for the first `count` values of each row, sorted, and their indices.
+    """Emit a kernel for the first values along an axis, as many as `values` has, sorted.
 
-    A row that a GPU's thread block cannot sort has its ranks counted, which is quadratic. A CPU has
-    no such kernel: its target sorts the row or leaves the op to NumPy.
+    A row that a GPU's thread block cannot sort has its ranks counted, which is quadratic.
     """
-    if k.on_gpu and not fits_one_sort(x):
+    if k.sorting(axis, largest, X, values, indices):
+        return
+    outer, size, inner = split_at(X.shape, axis)
+    count = values.shape[axis]
+    x = X.reshaped((outer, size, inner))
+    values, indices = (operand.reshaped((outer, count, inner)) for operand in (values, indices))
+    if not fits_one_sort(x):
         sort_by_rank(k, x, largest, values, indices, count)
         return
-    outer, size, inner = x.shape
     i, j = k.grid(outer, inner)
     r = k.loop(size)
     index = k.argsort(x[i, r, j], r, largest)

@@ -376,30 +376,6 @@ def test_cumsum(machine: Machine, sizes: tuple[int, int, int]) -> None:
 
 
 @on_machines
-@pytest.mark.parametrize("descending", [False, True])
-@pytest.mark.parametrize("size", [1, 2, 37, 1000])
-def test_argsort_is_stable_and_nan_is_the_largest(
-    machine: Machine, descending: bool, size: int
-) -> None:
-    case = Case((3, 2))
-    i, j = case.indices
-    r = case.k.loop(size)
-    x, out = case.ref("X", (3, size, 2)), case.ref("Out", (3, size, 2), DType.INT64)
-    values = case.ref("Values", (3, size, 2))
-    order = case.k.argsort(x[i, r, j], r, descending)
-    case.k.store(out, (i, r, j), order)
-    case.k.store(values, (i, r, j), x[i, order, j])
-    inputs = np.random.default_rng().integers(-5, 5, (3, size, 2)).astype(np.float32)
-    inputs[0, ::7] = np.nan
-    inputs[1, ::5] = -0.0
-    ranks = np.where(np.isnan(inputs), np.float32(99), inputs)
-    want = np.argsort(-ranks if descending else ranks, axis=1, kind="stable")
-    arrays = {"X": inputs, "Out": np.zeros_like(want), "Values": np.zeros_like(inputs)}
-    wanted = {"Out": want, "Values": np.take_along_axis(inputs, want, 1)}
-    check(case, machine, arrays, wanted, exact=True)
-
-
-@on_machines
 @pytest.mark.parametrize("sizes", [(1000,), (4, 30), (5, 64)])
 @pytest.mark.parametrize("dtype", [DType.FP32, DType.FP64])
 def test_uniform_numbers(machine: Machine, sizes: tuple[int, ...], dtype: DType) -> None:

@@ -72,19 +72,18 @@ def test_gradient_of_a_running_sum_runs_the_other_way():
         find("cumsum")({"flatten": True}).grad_ops(op, str)
 
 
-@pytest.mark.parametrize(
-    ("size", "reason"), [(5_000, ""), (20_000, "it sorts rows of 20000 values")]
-)
-def test_a_cpu_sorts_long_rows_and_counts_no_ranks(size, reason):
+@pytest.mark.parametrize("op", ["top_k(X=x) {'k': 100}", "argsort(X=x)"])
+def test_a_cpu_sorts_long_rows_in_native_code(op):
     """Counting the ranks of a row of 30,522 values takes a hundred times as long as NumPy's sort."""
+    count = 100 if "top_k" in op else 100_000
     graph = parse(f"""graph main {{
-  feed x: f32[2, {size}]
-  (Out=v: f32[2, 100], Indices=i: i64[2, 100]) = top_k(X=x) {{'k': 100}}
+  feed x: f32[2, 100000]
+  (Out=v: f32[2, {count}], Indices=i: i64[2, {count}]) = {op}
   return v, i
 }}
 """)
     target = NativeTarget(AVX512)
     run_passes(graph, pipeline(Options(), target), Context())
     writer = target.module_writer(freeze(graph))
-    assert [*writer.fallbacks.values()] == [reason] * bool(reason)
-    assert bool(writer.written.texts) == bool(writer.costs) == (not reason)
+    assert not writer.fallbacks
+    assert [call.name for call in writer.costs] == ["first_values"]

@@ -133,7 +133,7 @@ class Body:
         own = self.all_axes(self.operands(part))
         if part.fn == "load":
             return own | self.form_axes(self.load_address(part))
-        if part.fn in ("scan", "order"):
+        if part.fn == "scan":
             return own | frozenset(self.loop_axes(reduced_loop(part)))
         if part.fn == "reduce":
             loop = reduced_loop(part)
@@ -151,7 +151,7 @@ class Body:
         if part.fn == "load":
             atoms = [a for a, _ in self.load_address(part).terms if isinstance(a, Expr)]
             return [*atoms, *(e for e in self.guard(part) or () if isinstance(e, Expr))]
-        if part.fn in ("reduce", "scan", "order"):
+        if part.fn in ("reduce", "scan"):
             return [arg for arg in part.args[:1] if isinstance(arg, Expr)]
         if part.dtype is DType.INT64 and not self.forms.of(part).coefficient(part):
             return [a for a, _ in self.forms.of(part).terms if isinstance(a, Expr)]

@@ -73,7 +73,7 @@ def lower_one(kernel: KernelBody, machine: Machine) -> LoweredKernel:
     emitter = KernelEmitter(body, machine, function, operands)
     emitter.emit()
     cost = operation_count(body), byte_count(operands.values())
-    native = NativeKernel([function, *emitter.helpers], emitter.nest.units, *cost)
+    native = NativeKernel([function], emitter.nest.units, *cost)
     return LoweredKernel(native, list(operands.values()), list(emitter.arguments.sizes))
 
 
@@ -107,11 +107,6 @@ class KernelEmitter:
         self.values = ValueEmitter(body, self.scopes, self.arguments)
         self.loops = LoopEmitter(body, machine, self.values.indices, self.choice.lanes)
         self.emitter = PassEmitter(body, self.passes, self.values, self.loops)
-
-    @property
-    def helpers(self) -> list[Function]:
-        """The other functions that the kernel calls."""
-        return self.values.sorted_rows.helpers
 
     def emit(self) -> None:
         """Emit the function's body: the units, if no symbolic axis is empty."""

@@ -9,7 +9,7 @@ not contiguous counts for each lane.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from compiler.codegen.kernel.analysis import reduced_loop, reduction_levels, store_roots
@@ -88,7 +88,7 @@ def _loops_of(body: Body, store: Store) -> frozenset[int]:
     axes = body.store_axes(store)
     parts = {p for root in store_roots([store]) for p in _needed([root])}
     named = {number_of(p) for p in parts if p.fn == "loop"}
-    named |= {reduced_loop(p) for p in parts if p.fn in ("scan", "order")}
+    named |= {reduced_loop(p) for p in parts if p.fn == "scan"}
     return frozenset(n for n in named if not body.loop_axes(n) or axes & {*body.loop_axes(n)})
 
 
@@ -104,7 +104,7 @@ def choose_lanes(body: Body, machine: Machine) -> LaneChoice:
     """Choose the lanes of a kernel."""
     lanes = machine.vector_bytes // _lane_bytes(body)
     passes = passes_of(body)
-    options = [None, *(axis for axis in body.grid if not _is_excluded(body, passes, axis))]
+    options = [None, *(axis for axis in body.grid if not _is_excluded(body, axis))]
     costs = [sum(_cost(body, pass_, axis, lanes, machine) for pass_ in passes) for axis in options]
     best = min(range(len(options)), key=lambda n: (costs[n], -n))
     return LaneChoice(lanes, options[best])
@@ -132,11 +132,9 @@ def _lane_bytes(body: Body) -> int:
     return 1 if widths <= {1} else 4
 
 
-def _is_excluded(body: Body, passes: Sequence[LoopPass], axis: LoopAxis) -> bool:
-    """True for an axis along which lanes would have different loops, or sort."""
-    if any(axis in body.axes(end) for end in body.ends.values()) or body.numbers_parts(axis):
-        return True
-    return any(p.fn == "order" and axis in body.axes(p) for pass_ in passes for p in pass_.parts)
+def _is_excluded(body: Body, axis: LoopAxis) -> bool:
+    """True for an axis along which lanes would have different loops."""
+    return any(axis in body.axes(end) for end in body.ends.values()) or body.numbers_parts(axis)
 
 
 def _cost(body: Body, each: LoopPass, axis: LoopAxis | None, lanes: int, machine: Machine) -> float:

@@ -123,8 +123,7 @@ class PassEmitter:
         self._define(parts, totals)
 
     def _nest(self, each: LoopPass) -> tuple[list[LoopAxis], LoopAxis | None]:
-        """Sort what a pass needs; the axes of its loops, and the one that its lanes are along."""
-        self.values.sorted_rows.sort_all(each.parts, self.loops)
+        """The axes of a pass's loops, and the one that its lanes are along."""
         axes = [axis for loop in sorted(each.loops) for axis in self.body.loop_axes(loop)]
         if self.scopes.lanes.axis or not axes:
             return axes, None

@@ -59,5 +59,5 @@ def _choose(kernel: KernelBody) -> Split | None:
 def _is_divisible(kernel: KernelBody) -> bool:
     """True unless iterations depend on earlier ones, or add to memory."""
     parts = all_parts(store_roots(kernel.stores))
-    sequential = any(part.fn in ("scan", "order") for part in parts)
+    sequential = any(part.fn == "scan" for part in parts)
     return not sequential and not any(store.atomic for store in kernel.stores)

@@ -23,7 +23,6 @@ from compiler.codegen.native.loops.indices import IndexEmitter
 from compiler.codegen.native.loops.memory import MemoryEmitter
 from compiler.codegen.native.loops.row_cache import RowCache
 from compiler.codegen.native.loops.scopes import Scopes
-from compiler.codegen.native.loops.sorting import SortedRows
 from compiler.codegen.native.loops.types import (
     REGISTER,
     convert,
@@ -49,7 +48,6 @@ class ValueEmitter:
         self.indices = IndexEmitter(body, scopes, arguments, self)
         self.memory = MemoryEmitter(body, self.indices, self)
         self.row_cache = RowCache(body, self.indices)
-        self.sorted_rows = SortedRows(body, self.indices, self.value)
 
     def value(self, term: Term, dtype: DType | None = None) -> Value:
         """A term in registers; a number is of the dtype."""
@@ -90,10 +88,6 @@ class ValueEmitter:
                 return literal(REGISTER[part.dtype], cast(float, part.args[0]))
             case "index_div" | "index_mod":
                 return self._divided(part)
-            case "order":
-                return convert(
-                    self.f, self.sorted_rows.place(part), DType.INT64, self._element(part)
-                )
             case "key":
                 return self._key(cast(NumpyOperand, part.extra))
             case fn if fn in DRAWS:

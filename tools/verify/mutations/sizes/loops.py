@@ -13,6 +13,7 @@ from tools.verify.mutations.sizes.mutant import (
 FOLDER = "compiler/codegen/native/loops/"
 LOOPS, REDUCTIONS, UNITS = FOLDER + "loops.py", FOLDER + "reductions.py", FOLDER + "units.py"
 FORMS, TYPES, ADDRESSES = FOLDER + "forms.py", FOLDER + "types.py", FOLDER + "indices.py"
+SORTING = "compiler/codegen/native/sorting/"
 SPLIT = "compiler/codegen/kernel/split_reductions.py"
 
 BEYOND = "tests/codegen/native/test_beyond_thresholds.py"
@@ -24,7 +25,7 @@ SUMS = (f"{BEYOND}::test_reductions",)
 ROWS = (f"{BEYOND}::test_rows",)
 PARTS = (f"{BEYOND}::test_split_reductions",)
 MOMENTS = (f"{PLAIN}::test_long_reductions_are_split_into_parts",)
-SORTED = (f"{PLAIN}::test_argsort_is_stable_and_nan_is_the_largest",)
+SORTED = ("tests/codegen/native/sorting/test_rows.py::test_first_values",)
 MANY = (f"{PLAIN}::test_errors_of_sums_do_not_grow_with_their_length",)
 
 MUTANTS = (
@@ -263,14 +264,18 @@ MUTANTS = (
     ),
     # ---- sorted rows ----
     Mutant(
-        "last merge of a sorted row dropped", DROPPED, "sorted_row", FOLDER + "sorting.py",
-        "passes = constant(I64, (size - 1).bit_length())",
-        "passes = constant(I64, max(0, (size - 1).bit_length() - 1))",
+        "last merge of a sorted row dropped", DROPPED, "sorted_row", SORTING + "algorithms.py",
+        "passes = f.sub(constant(I64, 64), leading)", "passes = f.sub(constant(I64, 63), leading)",
         SORTED,
     ),
     Mutant(
-        "last run of a sorted row reads on", UNMASKED, "sorted_row", FOLDER + "sorting.py",
+        "last run of a sorted row reads on", UNMASKED, "sorted_row", SORTING + "algorithms.py",
         "high = _least(f, f.add(middle, width), count)", "high = f.add(middle, width)",
+        SORTED,
+    ),
+    Mutant(
+        "last digit of many keys ignored", DROPPED, "radix_sorted_keys", SORTING + "algorithms.py",
+        "enumerate(digits):\n        table", "enumerate(digits[:-1]):\n        table",
         SORTED,
     ),
 )  # fmt: skip

@@ -1,0 +1,1 @@
+"""Kernels that sort rows, or select the first values of them."""
