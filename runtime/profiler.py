@@ -89,16 +89,20 @@ class Row:
 
 
 class SpanRecorder:
-    """The spans of all tapped modules, in the order they ended."""
+    """The spans of all tapped modules, in the order they ended.
 
-    def __init__(self) -> None:
+    With `record`, each span is passed to it and not stored.
+    """
+
+    def __init__(self, record: Callable[[Span], None] | None = None) -> None:
+        self._record = record
         self.spans: list[Span] = []
         self.passes: list[Span] = []
         """Compile times of the passes of each module, until it was tapped."""
 
     def add(self, span: Span) -> None:
         """Record a span that has ended."""
-        self.spans.append(span)
+        (self._record or self.spans.append)(span)
 
     def clear(self) -> None:
         """Drop all recorded spans."""

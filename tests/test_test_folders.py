@@ -26,7 +26,9 @@ BEHAVIOUR = {
     ),
     "codegen/native": "beyond_thresholds empty_arrays many_parts product_and_image_thresholds",
     "codegen/native/loops": "vector_tails",
-    "codegen/triton": "accuracy beyond_thresholds convolutions epilogues sequences sorting",
+    "codegen/triton": (
+        "accuracy beyond_thresholds convolutions epilogues reductions sequences sorting"
+    ),
     "fleet": "collective_training global_shuffle kubernetes",
     "fleet/launch": "elastic restarts",
     "fleet/openks": "documented_api",

@@ -19,6 +19,11 @@ from runtime.gpu.streams import StreamOrder
 _numbers = count(1)
 
 
+def next_version() -> int:
+    """Return a version that no tensor has had."""
+    return next(_numbers)
+
+
 class Clock:
     """Counts how often an array of a family of tensors was replaced by another object.
 
@@ -40,7 +45,7 @@ class Clock:
     def tick(self) -> None:
         """Record that an array was replaced."""
         self.now += 1
-        self.contents = next(_numbers)
+        self.contents = next_version()
 
 
 class TensorWriter:
@@ -65,52 +70,9 @@ class TensorWriter:
     def begin(self) -> None:
         """Record that it writes from now on."""
         self.latest = None
-        self._clock.contents = next(_numbers)
+        self._clock.contents = next_version()
 
     def end(self) -> None:
         """Record that it has written."""
-        self.latest = next(_numbers)
-        self._clock.contents = next(_numbers)
-
-
-class ElementVersions:
-    """The part of a `LoDTensor` that knows whether its elements may have changed."""
-
-    _clock: Clock | None
-    _last_write = 0
-    _writers: tuple[TensorWriter, ...] = ()
-    _is_exposed = True
-
-    @property
-    def version(self) -> int | None:
-        """Differs after every write; None if there may be writes that nobody notices."""
-        if self._is_exposed:
-            return None
-        latest = self._last_write
-        for writer in self._writers:
-            if writer.latest is None:
-                return None
-            if writer.latest > latest:
-                latest = writer.latest
-        return latest
-
-    def expose(self) -> None:
-        """Record that code outside has the storage, and may write into it at any time."""
-        if not self._is_exposed:
-            self._is_exposed = True
-            self.note_write()
-
-    def note_write(self) -> None:
-        """Record that elements were written."""
-        self._last_write = next(_numbers)
-        if self._clock is not None:
-            self._clock.contents = next(_numbers)
-
-    def written_by(self, writer: TensorWriter) -> None:
-        """Record that a writer writes the elements whenever it begins to write."""
-        if writer in self._writers:
-            return
-        live = [candidate for candidate in self._writers if not candidate.is_gone]
-        if len(live) < len(self._writers):
-            self.note_write()
-        self._writers = (*live, writer)
+        self.latest = next_version()
+        self._clock.contents = next_version()

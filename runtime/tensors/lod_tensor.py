@@ -20,13 +20,13 @@ from compiler.ir.types import Array, DType, VarTypeId
 from runtime.device import CPUPlace, Place, expect_place
 from runtime.errors import LodError
 from runtime.gpu.mirrors import Mirror
-from runtime.tensors.contents import Clock, ElementVersions
+from runtime.tensors.contents import Clock, TensorWriter, next_version
 from runtime.tensors.printing import tensor_text
 
 Lod = list[list[int]]
 
 
-class LoDTensor(ElementVersions):
+class LoDTensor:
     """Elements and the offsets of the sequences among them (fluid 1.8.5 `LoDTensor`).
 
     Empty until `set`. An array passed to the constructor is not copied; a list is the lengths of
@@ -45,6 +45,9 @@ class LoDTensor(ElementVersions):
         self._mirror: Mirror | None = None
         self._take: Callable[[], Array] | None = None
         self._dims: tuple[int, ...] | None = None
+        self._last_write = 0
+        self._writers: tuple[TensorWriter, ...] = ()
+        self._is_exposed = True
 
     @staticmethod
     def cut(array: Array, lod: Sequence[Array]) -> LoDTensor:
@@ -248,6 +251,42 @@ class LoDTensor(ElementVersions):
         copied = LoDTensor(None if array is None else np.array(array))
         copied.set_lod(self._lod)
         return copied
+
+    # ---- versions of the elements (runtime/tensors/contents.py)
+
+    @property
+    def version(self) -> int | None:
+        """Differs after every write; None if there may be writes that nobody notices."""
+        if self._is_exposed:
+            return None
+        latest = self._last_write
+        for writer in self._writers:
+            if writer.latest is None:
+                return None
+            if writer.latest > latest:
+                latest = writer.latest
+        return latest
+
+    def expose(self) -> None:
+        """Record that code outside has the storage, and may write into it at any time."""
+        if not self._is_exposed:
+            self._is_exposed = True
+            self.note_write()
+
+    def note_write(self) -> None:
+        """Record that elements were written."""
+        self._last_write = next_version()
+        if self._clock is not None:
+            self._clock.contents = next_version()
+
+    def written_by(self, writer: TensorWriter) -> None:
+        """Record that a writer writes the elements whenever it begins to write."""
+        if writer in self._writers:
+            return
+        live = [candidate for candidate in self._writers if not candidate.is_gone]
+        if len(live) < len(self._writers):
+            self.note_write()
+        self._writers = (*live, writer)
 
     # ---- access to elements, as in release 1.8.5
 

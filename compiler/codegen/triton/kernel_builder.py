@@ -9,7 +9,8 @@ from compiler.codegen.kernel.body import KernelBody, MatmulBody
 from compiler.codegen.kernel.builder import OpKernels
 from compiler.codegen.kernel.epilogues import FusedEpilogue
 from compiler.codegen.module_writer import NumpyOperand
-from compiler.codegen.triton.emit import KernelSource, emit
+from compiler.codegen.triton.emit import emit
+from compiler.codegen.triton.kernel_source import KernelSource
 from compiler.codegen.triton.module_writer import TritonModuleWriter
 from compiler.codegen.triton.products import emit_tiles, split_count
 from compiler.codegen.triton.tiling.split_reductions import split_kernel

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from compiler.codegen.kernel.module_writer import KernelModuleWriter
 from compiler.codegen.module_writer import NumpyOperand, shape_text
-from compiler.codegen.triton.emit import KernelSource, Variants
 from compiler.codegen.triton.helpers import GLOBALS, HELPERS, with_needed
 from compiler.codegen.triton.kernel_sharing import Key, structural_key
+from compiler.codegen.triton.kernel_source import KernelSource, Variants
 from compiler.ir.dims import Dim, Size
 from compiler.ir.region import WHOLE
 from compiler.ir.types import DType, TensorType

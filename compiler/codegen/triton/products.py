@@ -19,8 +19,9 @@ from typing import cast
 from compiler.codegen.kernel.analysis import store_roots
 from compiler.codegen.kernel.body import MatmulBody, Source, number_of
 from compiler.codegen.trace import Expr, Term, all_parts, ordered
-from compiler.codegen.triton.emit import Emitter, KernelSource, Variants
+from compiler.codegen.triton.emit import Emitter
 from compiler.codegen.triton.expressions import Loop, power_of_two
+from compiler.codegen.triton.kernel_source import KernelSource, Variants
 from compiler.codegen.triton.numpy_names import TYPES
 from compiler.codegen.triton.tiling.schedules import size_hint
 from compiler.codegen.triton.tiling.strides import contiguous_run

@@ -16,8 +16,9 @@ from compiler.codegen.module import Module
 from compiler.codegen.module_writer import ModuleWriter
 from compiler.codegen.nan_checks import check_outputs
 from compiler.codegen.numpy import emit_step
-from compiler.codegen.triton.emit import KernelSource, emit
+from compiler.codegen.triton.emit import emit
 from compiler.codegen.triton.kernel_builder import TritonKernelBuilder
+from compiler.codegen.triton.kernel_source import KernelSource
 from compiler.codegen.triton.module_writer import TritonModuleWriter
 from compiler.codegen.triton.multi_tensor.global_reductions import emit_global_reduction
 from compiler.codegen.triton.multi_tensor.kernels import emit_multi_tensor

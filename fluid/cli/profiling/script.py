@@ -39,11 +39,10 @@ class Total:
         self.moved += span.moved
 
 
-class Totals(SpanRecorder):
+class Totals:
     """Adds up the runs of each step: a long script takes no more memory than a short one."""
 
     def __init__(self) -> None:
-        super().__init__()
         self.steps: dict[tuple[str, ...], Total] = {}
 
     def add(self, span: Span) -> None:
@@ -54,17 +53,22 @@ class Totals(SpanRecorder):
 def profile_script(script: Path) -> int:
     """Run a script, then print its steps, longest first; returns the exit code of the script."""
     totals, start = Totals(), time.perf_counter()
+    recorder = SpanRecorder(totals.add)
     try:
-        with recording(totals):
+        with recording(recorder):
             return run_script(script)
     finally:
         sys.stdout.flush()
-        print(f"\n{report(totals, time.perf_counter() - start)}", flush=True)
+        seconds = time.perf_counter() - start
+        print(f"\n{report(totals, recorder.passes, seconds)}", flush=True)
 
 
-def report(totals: Totals, seconds: float) -> str:
-    """The table of steps, and their share of the `seconds` that the script took."""
-    steps = sorted(totals.steps.values(), key=lambda each: -each.spent)
+def report(totals: Totals, passes: Iterable[Span], seconds: float) -> str:
+    """The table of steps, and their share of the `seconds` that the script took.
+
+    `passes` are the times of the compiler's passes.
+    """
+    steps = sorted(totals.steps.values(), key=lambda total: -total.spent)
     if not steps:
         return f"no program was run in {time_text(seconds)}"
     whole = sum(step.spent for step in steps)
@@ -72,11 +76,11 @@ def report(totals: Totals, seconds: float) -> str:
     left = len(steps) - LISTED
     rows += [(f"and {left} shorter ones", *[""] * 8)] * (left > 0)
     heads = ("ops", "output", "line", "calls", "total ms", "µs each", "share", "GFLOP/s", "GB/s")
-    passes = sum(span.stop - span.start for span in totals.passes)
+    compiling = sum(span.stop - span.start for span in passes)
     return "\n".join([
         table([heads, *rows], indent="", left=3),
         f"{count(len(steps), 'step')} took {time_text(whole / 1e9)} of {time_text(seconds)}; "
-        f"passes of the compiler {time_text(passes / 1e9)}",
+        f"passes of the compiler {time_text(compiling / 1e9)}",
     ])  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from compiler.codegen.kernel.analysis import accumulator_type
 from compiler.codegen.kernel.body import KernelBody, Ref
 from compiler.codegen.module_writer import ModuleWriter, NumpyOperand
 from compiler.codegen.trace import Expr
-from compiler.codegen.triton.emit import KernelSource
+from compiler.codegen.triton.kernel_source import KernelSource
 from compiler.codegen.triton.multi_tensor.blocks import BlockBody
 from compiler.codegen.triton.multi_tensor.kernels import Argument, Launch, blockwise, launch_comment
 from compiler.codegen.triton.multi_tensor.operand_tables import OperandTable

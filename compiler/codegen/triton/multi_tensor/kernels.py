@@ -22,7 +22,7 @@ from compiler.codegen.triton.cost import (
     all_elements,
     operation_count,
 )
-from compiler.codegen.triton.emit import KernelSource
+from compiler.codegen.triton.kernel_source import KernelSource
 from compiler.codegen.triton.multi_tensor.blocks import BlockBody
 from compiler.codegen.triton.multi_tensor.operand_tables import OperandTable, width
 from compiler.codegen.triton.tiling.schedules import BLOCK_SIZE

@@ -11,7 +11,7 @@ import pytest
 from compiler.codegen.native.host import detected
 from fluid.cli.profiling import native as native_profile
 from fluid.cli.profiling.script import Totals, report
-from runtime.profiler import Span
+from runtime.profiler import Span, SpanRecorder
 from tests.fluid.test_cli import refused, run
 
 ROOT = Path(__file__).parents[4]
@@ -68,10 +68,11 @@ def test_the_exit_code_is_that_of_the_script(tmp_path: Path) -> None:
 
 def test_runs_of_a_step_are_added_up() -> None:
     totals = Totals()
+    recorder = SpanRecorder(totals.add)
     for start in (0, 100):
-        totals.add(Span(("y = mul(x, w)  a.py:3",), start, start + 50, flops=200, moved=100))
-    totals.add(Span(("z = unique(y)  a.py:4",), 0, 300))
-    lines = report(totals, 1e-6).splitlines()
+        recorder.add(Span(("y = mul(x, w)  a.py:3",), start, start + 50, flops=200, moved=100))
+    recorder.add(Span(("z = unique(y)  a.py:4",), 0, 300))
+    lines = report(totals, recorder.passes, 1e-6).splitlines()
     assert lines[1].split()[:5] == ["unique", "z", "a.py:4", "1", "0.00"]
     assert lines[1].endswith("in NumPy")
     assert lines[2].split() == [
@@ -87,11 +88,11 @@ def test_runs_of_a_step_are_added_up() -> None:
         "2.0",
     ]
     assert lines[3] == "2 steps took 400.00 ns of 1.00 µs; passes of the compiler 0.00 ns"
-    assert totals.spans == []
+    assert recorder.spans == []
 
 
 def test_a_script_without_programs_says_so() -> None:
-    assert report(Totals(), 0.25) == "no program was run in 250.00 ms"
+    assert report(Totals(), [], 0.25) == "no program was run in 250.00 ms"
 
 
 @on_native
