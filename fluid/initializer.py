@@ -7,6 +7,7 @@ With a program seed every op has a different seed, see `Program.random_seed`.
 from __future__ import annotations
 
 import math
+import warnings
 
 import numpy as np
 
@@ -209,15 +210,23 @@ class NumpyArrayInitializer(Initializer):
         self._value = value
 
     def __call__(self, var: Variable, block: Block) -> Operator:
-        """Prepend `assign_value`; ValueError if shape or dtype do not match."""
+        """Prepend `assign_value`; ValueError if no array can initialize a variable of this dtype.
+
+        As in the reference the variable has the shape of the array, with a warning if it is
+        declared with another one.
+        """
         dtype = (DType.FP32 if var.element in HALVES else var.element).numpy
-        if self._value.shape != var.shape or dtype.name not in _VALUES:
-            raise ValueError(
-                f"an array of shape {self._value.shape} can not initialize {var.name!r}, "
-                f"which is {dtype.name} of shape {var.shape}"
-            )
-        values = self._value.astype(dtype).ravel().tolist()
-        return _prepend_fill("assign_value", var, block, {_VALUES[dtype.name]: values})
+        shape = self._value.shape
+        if dtype.name not in _VALUES:
+            raise ValueError(f"an array can not initialize {var.name!r}, which is {dtype.name}")
+        if shape != var.shape:
+            what = f"{var.name!r} is declared with the shape {var.shape}"
+            warnings.warn(f"an array of shape {shape} initializes {what}", stacklevel=2)
+        attrs = {
+            "shape": list(shape),
+            _VALUES[dtype.name]: self._value.astype(dtype).ravel().tolist(),
+        }
+        return _prepend_fill("assign_value", var, block, attrs)
 
 
 def _prepend_fill(op_type: str, var: Variable, block: Block, attrs: Attributes) -> Operator:

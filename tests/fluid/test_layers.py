@@ -346,11 +346,10 @@ def test_arrays_start_parameters() -> None:
     values = np.arange(6, dtype="float32").reshape(2, 3)
     op = block_with([2, 3], fluid.initializer.NumpyArrayInitializer(values)).ops[0]
     assert (op.attr("shape"), op.attr("fp32_values")) == ([2, 3], [0.0, 1.0, 2.0, 3.0, 4.0, 5.0])
-    with pytest.raises(ValueError, match=re.escape("shape (2, 3) can not initialize 'v'")):
-        attr = fluid.ParamAttr(
-            name="v", initializer=fluid.initializer.NumpyArrayInitializer(values)
-        )
-        layers.fc(layers.data("x", [4]), 3, param_attr=attr)
+    attr = fluid.ParamAttr("v", fluid.initializer.NumpyArrayInitializer(values))
+    with pytest.warns(UserWarning, match=re.escape("array of shape (2, 3) initializes 'v'")):
+        layers.create_parameter([4], "float32", attr=attr)
+    assert fluid.default_startup_program().global_block().ops[0].attr("shape") == [2, 3]
 
 
 def test_bilinear_weights_enlarge_evenly() -> None:
