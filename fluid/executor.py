@@ -31,6 +31,7 @@ from fluid.running.routes import Routes
 from fluid.running.train_from_dataset import FetchHandler, for_inference, run_over
 from runtime import executor as core
 from runtime.device import CPUPlace, Place, expect_place
+from runtime.errors import StateMismatch
 from runtime.loader import Counters
 from runtime.tensors.lod_tensor import LoDTensor
 from runtime.tensors.scope import Scope
@@ -160,7 +161,11 @@ class Executor:
         fetch = program.current_names(names_of(fetch_list))
         if use_prune:
             program = self._pruned_program(program, arrays, fetch, updates_in(fetch_list))
-        values = self._routes[program].run(program, arrays, fetch, scope)
+        try:
+            values = self._routes[program].run(program, arrays, fetch, scope)
+        except StateMismatch as error:
+            route = self._routes.redeclared(program, error)
+            values = route.run(program, arrays, fetch, scope)
         return _as_numpy(fetch, values) if return_numpy else list(map(as_tensor, values))
 
     def _expect_open(self) -> None:

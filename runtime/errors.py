@@ -21,6 +21,10 @@ class NotInitialized(CompileError, RuntimeError):
     """State that a step reads does not exist yet: the startup program has not run here."""
 
 
+class StateMismatch(ShapeError):
+    """State of a scope has another dtype or shape than the step was compiled for."""
+
+
 class LodError(CompileError, AssertionError):
     """Sequence lengths or offsets do not match the data."""
 

@@ -22,7 +22,7 @@ from compiler.ir.types import Array
 from compiler.support.per_version import PerVersion, Versioned
 from runtime.binding import check_shapes
 from runtime.device import CPUPlace, CUDAPlace, Place
-from runtime.errors import NotInitialized, StepError
+from runtime.errors import NotInitialized, StateMismatch, StepError
 from runtime.feeds import Fed, compare_feeds
 from runtime.fetch_layout import FetchLayout
 from runtime.forks import renew_in_children
@@ -233,8 +233,12 @@ class Executor(Generic[P]):
         If both fail, the error names the sizes that were fed.
         """
         for pattern in fed.patterns[:-1]:
-            with suppress(ShapeError):
+            try:
                 return self._prepared(program, pattern, fed.exact, fetch, scope)
+            except StateMismatch:
+                raise
+            except ShapeError:
+                continue
         return self._executable(program, fed.patterns[-1], fetch, scope)
 
     def _prepared(

@@ -54,6 +54,11 @@ class PerVersion(Generic[P, T]):
             results.pop(other, None)
         return results.setdefault(version, result)
 
+    def replace(self, program: P, result: T) -> T:
+        """Store another result for the current version of a program; returns it."""
+        self._results.setdefault(program, {})[program.version] = result
+        return result
+
     def get(self, program: P) -> T | None:
         """Return the result for the current version of a program; None if not computed yet."""
         return self._results.get(program, {}).get(program.version)

@@ -2,12 +2,13 @@
 
 Every value of compiled code has one static type. If `cond`, `case` or `switch_case` makes a type
 depend on the condition, the condition is computed first, and the program that runs has the taken
-branch inlined in place of the op.
+branch inlined in place of the op. So it is with `Switch` if a branch changes the type of
+persistable state.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -21,8 +22,8 @@ from compiler.support.per_version import PerVersion
 from fluid.framework import Block, Operator, Program
 from fluid.recording.pruning import drop_blocks
 from fluid.running.fetched_values import Value
-from fluid.running.route import Route
-from runtime import executor as core
+from fluid.running.route import Runner
+from fluid.running.state_types import retyped_state
 from runtime.device import CPUPlace
 from runtime.tensors.scope import Scope
 
@@ -33,12 +34,14 @@ __all__ = ["BranchesTaken", "expect_one_type"]
 class _Choice:
     """The first branch op of a program that decides a type, by the variable of its condition.
 
+    It is the `Mask` of a `select_input`, or the `Cond` of a `conditional_block` that writes state.
     `conditions` are the programs that compute it, by the names of their feeds; `branches` those
     with a branch inlined, by the value of the condition; `latest` is the one that ran last, with
     all further choices made.
     """
 
     mask: str
+    slot: str
     conditions: dict[tuple[str, ...], Program] = field(
         default_factory=dict[tuple[str, ...], Program]
     )
@@ -49,11 +52,10 @@ class _Choice:
 class BranchesTaken:
     """Runs programs specialised to the branches now taken, which are cached by the conditions.
 
-    `core` computes the conditions; `routes` returns the route of a specialised program.
+    `routes` runs the specialised programs, and those that compute the conditions.
     """
 
-    def __init__(self, core: core.Executor[Program], routes: Callable[[Program], Route]) -> None:
-        self._core = core
+    def __init__(self, routes: Runner) -> None:
         self._routes = routes
         self._choices = PerVersion(_first_choice)
 
@@ -66,7 +68,7 @@ class BranchesTaken:
     ) -> Sequence[Value]:
         """Run the specialised program; raises ShapeError as `settled`, and what its run raises."""
         settled = self.settled(program, feed, scope)
-        return self._routes(settled).run(settled, feed, fetch, scope)
+        return self._routes.run(settled, feed, fetch, scope)
 
     def latest(self, program: Program) -> Program:
         """The program that ran last for the current version of `program`."""
@@ -83,7 +85,7 @@ class BranchesTaken:
         while choice is not None:
             taken = int(np.asarray(self._condition(program, choice, feed, scope)).item())
             if taken not in choice.branches:
-                choice.branches[taken] = _with_branch(program, choice.mask, taken)
+                choice.branches[taken] = _with_branch(program, choice, taken)
             program = choice.branches[taken]
             choice = self._choices[program]
         if first is not None:
@@ -100,7 +102,7 @@ class BranchesTaken:
         pruned = choice.conditions[names]
         before = saved_state(pruned, scope)
         try:
-            return self._core.run(pruned, dict(feed), (choice.mask,), scope)[0]
+            return self._routes.run(pruned, dict(feed), (choice.mask,), scope)[0]
         finally:
             restore(before, scope)
 
@@ -108,16 +110,46 @@ class BranchesTaken:
 def _first_choice(program: Program) -> _Choice | None:
     """The first branch op of the main block that decides a type, or contains one that does."""
     inner = [op for block in program.blocks for op in block.ops if _decides(block, op)]
+    retyping = _retyping(program)
+    if not inner and not retyping:
+        return None
+    for op in program.global_block().ops:
+        if op in inner or any(
+            branch in retyping or _holds(program, branch, [*inner, *retyping])
+            for branch in _branches(program, op)
+        ):
+            slot = "Mask" if op.type == "select_input" else "Cond"
+            return _Choice(op.inputs[slot][0], slot)
     if not inner:
         return None
-    main = program.global_block()
-    for op in (op for op in main.ops if op.type == "select_input"):
-        branches = [branch for branch in main.ops if _makes(branch, op.inputs["X"])]
-        if op in inner or any(_holds(program, branch, inner) for branch in branches):
-            return _Choice(op.inputs["Mask"][0])
     raise _differing(
         inner[0], "in a loop", "return values of the same rank and dtype from all branches"
     )
+
+
+def _branches(program: Program, op: Operator) -> list[Operator]:
+    """The branches of a `select_input`, or the op itself if it is a branch that none selects."""
+    ops = program.global_block().ops
+    if op.type == "select_input":
+        return [branch for branch in ops if _makes(branch, op.inputs["X"])]
+    selects = (other.inputs["X"] for other in ops if other.type == "select_input")
+    is_branch = op.type == "conditional_block" and op.attrs.get("is_scalar_condition")
+    return [op] if is_branch and not any(_makes(op, names) for names in selects) else []
+
+
+def _retyping(program: Program) -> list[Operator]:
+    """The branches that write state to which a branch or another op gives another type."""
+    branches = [
+        op
+        for block in program.blocks
+        for op in block.ops
+        if op.type == "conditional_block" and op.attrs.get("is_scalar_condition")
+    ]
+    written = {name for op in branches for name in op.writes()}
+    if not any(var.persistable and var.name in written for var in program.all_vars()):
+        return []
+    retyped = retyped_state(program)
+    return [op for op in branches if not retyped.isdisjoint(op.writes())]
 
 
 def expect_one_type(program: Program) -> None:
@@ -176,10 +208,11 @@ def restore(state: dict[str, Array], scope: Scope) -> None:
 # ---- a program with one branch of a choice
 
 
-def _with_branch(program: Program, name: str, mask: int) -> Program:
-    """A copy of the program with all branch ops on the variable `name` resolved to one value."""
+def _with_branch(program: Program, choice: _Choice, mask: int) -> Program:
+    """A copy of the program with all branch ops on a choice's variable resolved to one value."""
     copied = program.copied()
-    _Taking(copied, name, mask).rewrite()
+    rewriter = _Taking if choice.slot == "Mask" else _TakingBlock
+    rewriter(copied, choice.mask, mask).rewrite()
     drop_blocks(copied)
     copied.touch()
     return copied
@@ -272,6 +305,20 @@ class _Taking:
                 self._assign(op, names[name + GRAD], grad)
             else:
                 self._add(op, "fill_zeros_like", name, grad)
+
+
+class _TakingBlock(_Taking):
+    """Rewriter of the main block for one value of a condition of `conditional_block`."""
+
+    def _op(self, op: Operator) -> None:
+        """Inline or remove a block that depends on the condition; keep any other op."""
+        blocks = ("conditional_block", "conditional_block_grad")
+        if op.type not in blocks or op.inputs["Cond"] != [self.name]:
+            self.made.append(op)
+        elif op.type == "conditional_block" and self.mask:
+            self._inline(op, {})
+        elif op.type == "conditional_block_grad":
+            self._inline_grad(op) if self.mask else self._zeros(op)
 
 
 def _rename(program: Program, op: Operator, names: dict[str, str]) -> None:

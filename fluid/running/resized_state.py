@@ -1,8 +1,8 @@
-"""Persistable variables whose size changes from run to run, such as accumulated rows.
+"""Persistable variables whose type changes from run to run, such as accumulated rows.
 
-Compiled state has static sizes. A persistable variable of dynamic size is therefore fed from the
+Compiled state has static types. A persistable variable of dynamic size is therefore fed from the
 scope, with the size that it has there; if the program writes it, it is fetched and stored back
-after the run.
+after the run. So is one to which an op of the main block gives another dtype or shape.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from fluid.running.feed_checks import missing_feeds
 from fluid.running.fetched_values import Value
 from fluid.running.file_ops import value_of, with_lod
 from fluid.running.route import Run
+from fluid.running.state_types import retyped_state
 from runtime.device import CPUPlace
 from runtime.tensors.lod_tensor import LoDTensor
 from runtime.tensors.scope import Scope
@@ -29,13 +30,13 @@ __all__ = ["ResizedState"]
 
 @dataclass(frozen=True)
 class Resized:
-    """A program with such variables as feeds; `names` are fed from the scope, and those in
-    `written` are stored back.
+    """A program without such variables as state: `fed` are fed from the scope, `stored` are
+    stored in it after the run.
     """
 
     program: Program
-    names: tuple[str, ...]
-    written: tuple[str, ...]
+    fed: tuple[str, ...]
+    stored: tuple[str, ...]
 
     def run(
         self, run: Run, feed: Mapping[str, Array], fetch: tuple[str, ...], scope: Scope
@@ -45,13 +46,12 @@ class Resized:
         Raises NotInitialized if the scope has no value for a variable, and what a run raises.
         """
         feeds = with_lod(feed)
-        values = {n: value_of(n, {}, scope) for n in self.names if n not in feeds} | feeds
-        left = [name for name in self.written if name not in fetch]
+        values = {n: value_of(n, {}, scope) for n in self.fed if n not in feeds} | feeds
+        left = [name for name in self.stored if name not in fetch]
         results = run(self.program, values, [*fetch, *left], return_numpy=False)
         values |= dict(zip([*fetch, *left], results, strict=True))
-        for name in self.names:
-            if name in self.written or name in feeds:
-                _set(scope, name, values[name])
+        for name in (*self.stored, *(n for n in self.fed if n in feeds and n not in self.stored)):
+            _set(scope, name, values[name])
         fetched = results[: len(fetch)]
         return [tensor if tensor.lod() else np.asarray(tensor) for tensor in fetched]
 
@@ -64,7 +64,7 @@ class ResizedState:
         self._resized = PerVersion(_resized)
 
     def applies(self, program: Program) -> bool:
-        """Whether a program reads persistable variables of dynamic size."""
+        """Whether a program reads state of dynamic size, or changes the type of state."""
         return self._resized[program] is not None
 
     def run(
@@ -77,23 +77,28 @@ class ResizedState:
 
 
 def _resized(program: Program) -> Resized | None:
-    """Return the program with persistable variables of dynamic size as feeds, if it reads any."""
+    """Return the program without state whose type changes, if it reads any."""
     main = program.global_block()
-    names = [name for name, var in main.vars.items() if _is_dynamic(var)]
-    if not names:
+    dynamic = {name for name, var in main.vars.items() if _is_dynamic(var)}
+    written = {name for op in main.ops for name in op.writes()}
+    retyped = {name for name in retyped_state(program) if name in written}
+    if not dynamic and not retyped:
         return None
     copied = program.copied()
-    for name in names:
-        copied.global_block().var(name).persistable = False
+    variables = copied.global_block().vars
+    for name in dynamic | retyped:
+        variables[name].persistable = False
     first = missing_feeds(copied, set())
-    for name in names:
-        var = copied.global_block().var(name)
-        var.persistable = name not in first
+    for name in dynamic | retyped:
+        var = variables[name]
+        var.persistable = name not in first and name not in retyped
         var.is_data = name in first
     copied.touch()
-    resized = tuple(name for name in names if name in first)
-    written = {name for op in main.ops for name in op.writes()}
-    return Resized(copied, resized, tuple(n for n in resized if n in written)) if resized else None
+    fed = tuple(name for name in main.vars if name in first and name in dynamic | retyped)
+    stored = tuple(
+        name for name in main.vars if name in written and (name in fed or name in retyped)
+    )
+    return Resized(copied, fed, stored) if fed or stored else None
 
 
 def _is_dynamic(var: Variable) -> bool:

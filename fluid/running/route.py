@@ -11,18 +11,14 @@ from fluid.running.fetched_values import Value
 from runtime.tensors.lod_tensor import LoDTensor
 from runtime.tensors.scope import Scope
 
-__all__ = ["Route", "Run"]
+__all__ = ["Route", "Run", "Runner"]
 
 Run: TypeAlias = Callable[..., list[LoDTensor]]
 """`Executor.run` with `return_numpy=False`."""
 
 
-class Route(Protocol):
-    """Runs the programs that it applies to."""
-
-    def applies(self, program: Program) -> bool:
-        """Whether this is how a program runs, unless an earlier route applies to it."""
-        ...
+class Runner(Protocol):
+    """Runs programs."""
 
     def run(
         self, program: Program, feed: Mapping[str, Array], fetch: tuple[str, ...], scope: Scope
@@ -31,4 +27,12 @@ class Route(Protocol):
 
         `feed` has arrays and their LoD offsets by name.
         """
+        ...
+
+
+class Route(Runner, Protocol):
+    """Runs the programs that it applies to."""
+
+    def applies(self, program: Program) -> bool:
+        """Whether this is how a program runs, unless an earlier route applies to it."""
         ...

@@ -14,10 +14,12 @@ from fluid.running.fetched_values import Value
 from fluid.running.file_ops import FileStages
 from fluid.running.half_precision_weights import ConstantParamStep
 from fluid.running.programs import FluidPrograms
+from fluid.running.redeclared_state import RedeclaredState
 from fluid.running.resized_state import ResizedState
 from fluid.running.route import Route, Run
 from fluid.running.single_step import NoOps, SingleStep
 from runtime import executor as core
+from runtime.errors import StateMismatch
 from runtime.tensors.scope import Scope
 
 __all__ = ["Routes"]
@@ -31,18 +33,37 @@ class Routes(PerVersion[Program, Route]):
 
     def __init__(self, run: Run, programs: FluidPrograms, core: core.Executor[Program]) -> None:
         super().__init__(self._choose)
-        self.branches = BranchesTaken(core, lambda program: self[program])
+        self.branches = BranchesTaken(self)
         self.constant_params = ConstantParamStep(core, programs)
         is_narrow = Options.from_env().dtype in NARROW
         self._routes: tuple[Route, ...] = (
             ServerRoute(run, programs),
             FileStages(run),
-            ResizedState(run),
             self.branches,
+            ResizedState(run),
             NoOps(core),
             SingleStep(core, changes=True),
             self.constant_params if is_narrow else SingleStep(core, changes=False),
         )
+
+    def run(
+        self, program: Program, feed: Mapping[str, Array], fetch: tuple[str, ...], scope: Scope
+    ) -> Sequence[Value]:
+        """Run a program once; returns the values of `fetch` and raises as its route."""
+        try:
+            return self[program].run(program, feed, fetch, scope)
+        except StateMismatch as error:
+            return self.redeclared(program, error).run(program, feed, fetch, scope)
+
+    def redeclared(self, program: Program, error: StateMismatch) -> Route:
+        """Return the route for state that is not as the program declares it.
+
+        Raises the error that was raised if the program has that route.
+        """
+        route = self[program]
+        if isinstance(route, RedeclaredState):
+            raise error
+        return self.replace(program, RedeclaredState(route, self))
 
     def _choose(self, program: Program) -> Route:
         return next(route for route in self._routes if route.applies(program))

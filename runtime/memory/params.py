@@ -7,11 +7,10 @@ from typing import TypeAlias
 
 import numpy as np
 
-from compiler.errors import ShapeError
 from compiler.ir.dims import evaluate
 from compiler.ir.types import Array
 from compiler.plan import Tensor
-from runtime.errors import CollectiveError, NotInitialized
+from runtime.errors import CollectiveError, NotInitialized, StateMismatch
 from runtime.memory.arena import new_array
 
 Params: TypeAlias = MutableMapping[str, Array]
@@ -39,7 +38,7 @@ def _expect_state(tensor: Tensor, shape: tuple[int, ...], params: Params) -> Non
             hint="run the startup program first, in the same scope, or load saved parameters",
         )
     if array.shape != shape or array.dtype != tensor.dtype:
-        raise ShapeError(
+        raise StateMismatch(
             f"{tensor.name!r} must be {tensor.dtype} of shape {shape}, "
             f"but it holds {array.dtype} of shape {array.shape}",
             hint="was it set by hand, or loaded for another model?",

@@ -25,10 +25,24 @@ def conditional(walk: BlockWalk, op: OpDesc) -> None:
     With `is_scalar_condition` all elements of every condition must be true, else none may be empty.
     """
     inner, written = convert_block(walk, op)
+    _cast_to_state(inner, written, op)
     conditions = {"Cond": [walk.read(name, op) for name in op.inputs["Cond"]]}
     saved, runs = _saved(inner, op, "Scope", written)
     scalar = bool(op.attrs.get("is_scalar_condition", False))
     walk.put("if", op, conditions, inner, same(written), saved, runs, any_element=not scalar)
+
+
+def _cast_to_state(inner: BlockWalk, written: Sequence[str], op: OpDesc) -> None:
+    """Cast what a branch writes to persistable state to the dtype that the state has before.
+
+    fluid's Executor selects the branch before it compiles, and keeps the dtype written; where it
+    cannot, as on several devices, the storage of the state decides.
+    """
+    for name in written:
+        before, after = inner.names.captured.get(name), inner.names[name].type.dtype
+        if before is not None and before.role == "param" and before.type.dtype is not after:
+            attrs = {"in_dtype": after.code, "out_dtype": before.type.dtype.code}
+            inner.add(OpDesc("cast", {"X": [name]}, {"Out": [name]}, attrs, op.source))
 
 
 def repeat(walk: BlockWalk, op: OpDesc) -> None:

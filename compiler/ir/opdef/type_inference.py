@@ -5,7 +5,7 @@ Sizes may be unknown (-1); sizes inferred from unknown sizes are unknown too.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 from typing import Any
@@ -66,16 +66,32 @@ def infer_op(block: Block, op: OpDesc) -> None:
     Errors carry the op as text and the user's line.
     """
     defn = bind(op)
-    inputs = {slot: names for slot, names in op.inputs.items() if names and slot in defn.slots}
-    types = {slot: _types(block, names, defn.slots[slot]) for slot, names in inputs.items()}
-    inferred = infer_types(defn, types | _companions(block, op, defn, types), op, declared=True)
-    for slot, names in op.outputs.items():
-        declared = _inferred_types(inferred, slot)
-        for index, name in enumerate(names):
-            _store(block, name, declared[index] if index < len(declared) else None)
+    inferred = _infer(block, op, defn)
+    for name, type in _by_name(op, inferred):
+        _store(block, name, type)
     _store_levels(block, op, defn, inferred)
     _store_kinds(block, op, defn, inferred)
     _propagate_sparse(block, op, defn)
+
+
+def inferred_outputs(block: Block, op: OpDesc) -> dict[str, TensorType | None]:
+    """Return the types of an op's outputs by name, None where the op infers none; raises as
+    `infer_op`.
+    """
+    return dict(_by_name(op, _infer(block, op, bind(op))))
+
+
+def _infer(block: Block, op: OpDesc, defn: OpDef) -> dict[str, Any]:
+    inputs = {slot: names for slot, names in op.inputs.items() if names and slot in defn.slots}
+    types = {slot: _types(block, names, defn.slots[slot]) for slot, names in inputs.items()}
+    return infer_types(defn, types | _companions(block, op, defn, types), op, declared=True)
+
+
+def _by_name(op: OpDesc, inferred: Mapping[str, Any]) -> Iterator[tuple[str, TensorType | None]]:
+    for slot, names in op.outputs.items():
+        types = _inferred_types(inferred, slot)
+        for index, name in enumerate(names):
+            yield name, types[index] if index < len(types) else None
 
 
 def _inferred_types(inferred: Mapping[str, Any], slot: str) -> list[TensorType | None]:
