@@ -15,7 +15,7 @@ from compiler.errors import CompileError, did_you_mean
 from compiler.ir.conversion.block_owners import SUB_BLOCK
 from compiler.ir.conversion.coalesced_memory import CoalescedMemory
 from compiler.ir.conversion.companions import LOD, ROWS, Companions, Slots
-from compiler.ir.conversion.names import Names
+from compiler.ir.conversion.current_vars import CurrentVars
 from compiler.ir.conversion.remote_lookups import as_remote
 from compiler.ir.conversion.walk_rules import (
     clobbers,
@@ -81,8 +81,8 @@ class BlockWalk:
         self.block, self.graph, self.outer = block, graph, outer
         self.handlers: Handlers = handlers or {}
         self.is_gradient = is_gradient
-        self.names = Names(graph)
-        self.companions = Companions(graph, self.names, outer.companions if outer else None)
+        self.current = CurrentVars(graph)
+        self.companions = Companions(graph, self.current, outer.companions if outer else None)
         self.shared = CoalescedMemory()
         self.runs: dict[str, tuple[BlockWalk, list[SavedValue]]] = {}
         self.last_token: Var | None = None
@@ -100,16 +100,16 @@ class BlockWalk:
         if desc is None:
             raise CompileError(f"feed {base!r} is not a variable of the program")
         if not is_level:
-            self.names[name] = self.graph.feed(name, typed or TensorType(desc.element, shape))
+            self.current[name] = self.graph.feed(name, typed or TensorType(desc.element, shape))
             return
-        levels = self.companions.lods.setdefault(self.names[base], [])
+        levels = self.companions.lods.setdefault(self.current[base], [])
         if level != str(len(levels)):
             raise CompileError(f"feed {name!r} comes before level {len(levels)} of that LoD")
         levels.append(self.graph.feed(name, TensorType(DType.INT64, shape)))
 
     def _feed_rows(self, name: str, shape: Shape) -> None:
         """Declare the row indices of a sparse feed: `x@ROWS` for the rows of values in feed `x`."""
-        var = self.names.get(name.removesuffix(ROWS))
+        var = self.current.get(name.removesuffix(ROWS))
         height = None if var is None else (self.block.vars[var.name].dims or (None,))[0]
         if var is None or height is None:
             raise CompileError(
@@ -120,14 +120,14 @@ class BlockWalk:
 
     def result(self, name: str) -> list[Var]:
         """Return the vars of a fetched name at the end of the block: its dense data and its LoD."""
-        if name not in self.names and self.is_state(name):
+        if name not in self.current and self.is_state(name):
             return [self.param(name)]
-        if name not in self.names:
+        if name not in self.current:
             raise CompileError(
                 f"fetch {name!r} is not a variable the program computes",
-                hint=did_you_mean(name, self.names),
+                hint=did_you_mean(name, self.current),
             )
-        var = self.companions.densified(self.names[name])
+        var = self.companions.densified(self.current[name])
         levels = enumerate(self.companions.lod_of(var))
         return [var, *(self._level_result(f"{name}{LOD}{i}", level) for i, level in levels)]
 
@@ -233,8 +233,8 @@ class BlockWalk:
         CompileError if the name has no value or was deleted.
         """
         self.shared.refresh(self, name)
-        if name in self.names.deleted:
-            raise deleted_error(name, op, self.names.deleted[name])
+        if name in self.current.deleted:
+            raise deleted_error(name, op, self.current.deleted[name])
         var = self.lookup(name, op)
         if var is not None:
             return var
@@ -247,15 +247,15 @@ class BlockWalk:
 
     def lookup(self, name: str, op: OpDesc) -> Var | None:
         """Return the current var of a name, in this or an enclosing block, or None."""
-        if name in self.names or not self.has_value(name):
-            return self.names.get(name)
+        if name in self.current or not self.has_value(name):
+            return self.current.get(name)
         if self.outer is not None and self.outer.has_value(name):
-            return self.names.capture(name, self.outer.read(name, op))
+            return self.current.capture(name, self.outer.read(name, op))
         return self.param(name)
 
     def has_value(self, name: str) -> bool:
         """Return whether a name has a value in this or an enclosing block."""
-        if name in self.names:
+        if name in self.current:
             return True
         if self.is_gradient and GRAD in name:
             return False
@@ -272,7 +272,7 @@ class BlockWalk:
         Raises CompileError if its size is data-dependent, since it could not stay in place.
         """
         type = require_known_size(name, self.declared(name))
-        return self.names.define(name, self.graph.param(name, type))
+        return self.current.define(name, self.graph.param(name, type))
 
     def declared(self, name: str) -> TensorType:
         """Return the declared type of a variable; CompileError if it has no declared shape."""
@@ -308,27 +308,29 @@ class BlockWalk:
         if name == EMPTY:
             return self.graph.fresh(f"{slot}@UNUSED", type or _UNUSED_TYPE)
         type = type or self.declared(name)
-        previous = self.names.get(name)
+        previous = self.current.get(name)
         if previous is None and not self.is_state(name):
-            return self.names.define(name, self.graph.another(name, type))
+            return self.current.define(name, self.graph.another(name, type))
         if previous is None:
-            return self.names.define(name, self.graph.param(name, require_known_size(name, type)))
+            return self.current.define(name, self.graph.param(name, require_known_size(name, type)))
         state = previous.role == "param"
         if state and clobbers(op, slot, previous, inputs):
             return self.graph.fresh(name + "@new", type)
-        return self.names.define(name, self.graph.next_version(previous, type, same_storage=state))
+        return self.current.define(
+            name, self.graph.next_version(previous, type, same_storage=state)
+        )
 
     def _copy_back_state(self, op: OpDesc, outputs: Slots) -> None:
         """Copy state that an op could not write in place from the temporary it wrote instead."""
         for slot, vars in outputs.items():
             for name, var in zip(op.outputs.get(slot, ()), vars, strict=False):
-                if name != EMPTY and self.names.get(name) is not var:
-                    last = self.names[name]
+                if name != EMPTY and self.current.get(name) is not var:
+                    last = self.current[name]
                     after = self.graph.next_version(last, var.type, same_storage=True)
                     self.graph.op(copying(var), {"X": [var]}, {"Out": [after]}, last=True)
                     if rows := self.companions.rows_of(var):
                         self.companions.rows[after] = rows
-                    self.names.define(name, after)
+                    self.current.define(name, after)
 
     # ---- arrays of gradients ----
 
@@ -351,12 +353,12 @@ class BlockWalk:
             self._add_plain(_renamed(op, "take_from_array", {"XOut": op.inputs["X"]}))
         else:
             accumulators = [
-                name for name in op.writes() if name in self.names and self._is_accumulator(name)
+                name for name in op.writes() if name in self.current and self._is_accumulator(name)
             ]
-            before = {name: self.names[name] for name in accumulators}
+            before = {name: self.current[name] for name in accumulators}
             self._add_plain(op)
             for name, var in before.items():
-                self.accumulate(name, [var, self.names[name]], op)
+                self.accumulate(name, [var, self.current[name]], op)
 
     def accumulate(self, name: str, vars: Sequence[Var], op: OpDesc) -> Var:
         """Set a name to the sum of vars, densified if some are dense."""
@@ -365,7 +367,7 @@ class BlockWalk:
         type = find(kind)(None).infer_types({"X": [var.type for var in dense]})["Out"]
         out = self.graph.another(name, type)
         self.graph.op(kind, {"X": dense}, {"Out": [out]}, {}, op.source, last=True)
-        return self.names.define(name, out)
+        return self.current.define(name, out)
 
     # ---- bodies ----
 
@@ -384,10 +386,10 @@ class BlockWalk:
         Arrays always have one: an array that was not written yet is empty.
         """
         for name in names:
-            if name not in inner.names and not self.has_value(name):
+            if name not in inner.current and not self.has_value(name):
                 self._create_array(name, op)
-            if name not in inner.names and self.has_value(name):
-                inner.names.capture(name, self.writable(name, op))
+            if name not in inner.current and self.has_value(name):
+                inner.current.capture(name, self.writable(name, op))
 
     def _create_array(self, name: str, op: OpDesc) -> None:
         desc = self.block.lookup(name)
@@ -397,7 +399,7 @@ class BlockWalk:
         attrs = {"dtype": desc.element.code, "sizes": [str(size) for size in type.shape]}
         out = self.graph.another(name, type)
         self.graph.op("empty_array", {}, {"Out": [out]}, attrs, op.source, last=True)
-        self.names.define(name, out)
+        self.current.define(name, out)
 
     def writable(self, name: str, op: OpDesc) -> Var:
         """Return a var of a name that may be overwritten: a copy for a feed."""
@@ -409,14 +411,14 @@ class BlockWalk:
         copy = self.graph.another(name, type)
         self.graph.op(copying(var), {"X": [var]}, {"Out": [copy]}, last=True)
         self.companions.lods[copy] = self.companions.lod_of(var)
-        return self.names.define(name, copy)
+        return self.current.define(name, copy)
 
     def widen(self, inner: BlockWalk, written: Iterable[str]) -> bool:
         """Copy captured values that change size to vars of dynamic size; returns whether any."""
         pairs = [
-            (n, inner.names.captured[n], inner.names[n])
+            (n, inner.current.captured[n], inner.current[n])
             for n in written
-            if n in inner.names.captured
+            if n in inner.current.captured
         ]
         changed = [(n, before, left) for n, before, left in pairs if not _keeps_type(before, left)]
         for name, before, left in changed:
@@ -434,47 +436,49 @@ class BlockWalk:
         """
         left = {**left, **_level_results(inner, left)}
         saved = [var for value in kept for var in (value.var, *value.levels)]
-        inner.graph.results = [*(inner.names[name] for name in left), *saved]
+        inner.graph.results = [*(inner.current[name] for name in left), *saved]
         outputs = {WRITTEN: [self._result_var(*names, inner) for names in left.items()]}
         if runs:
-            outputs[RUNS] = [self.names.define(runs, self.graph.var(runs, SAVED))]
+            outputs[RUNS] = [self.current.define(runs, self.graph.var(runs, SAVED))]
             self.runs[runs] = (inner, list(kept))
         for mine, theirs in left.items():
             self._share_levels(mine, theirs, inner)
-        inputs = {**inputs, CAPTURED: list(inner.names.captured.values())}
+        inputs = {**inputs, CAPTURED: list(inner.current.captured.values())}
         if inner.last_token is not None:
             inputs, outputs = self.in_order(inputs, outputs)
         self.graph.op(kind, inputs, outputs, attrs, op.source, inner.graph, last=True)
 
     def _result_var(self, inside: str, outside: str, inner: BlockWalk) -> Var:
         """Return the var for a result of the body, in the storage of the value it updates."""
-        type = inner.names[inside].type
-        previous = self.names.get(outside) or self.graph.latest(outside)
+        type = inner.current[inside].type
+        previous = self.current.get(outside) or self.graph.latest(outside)
         if previous is None and self.is_state(outside):
             previous = self.param(outside)
         if previous is None:
-            return self.names.define(outside, self.graph.var(outside, type))
-        same = inner.names.captured.get(inside) is previous
+            return self.current.define(outside, self.graph.var(outside, type))
+        same = inner.current.captured.get(inside) is previous
         type = previous.type if same and previous.type.is_open else type
-        return self.names.define(
+        return self.current.define(
             outside, self.graph.next_version(previous, type, same_storage=same)
         )
 
     def _share_levels(self, inside: str, outside: str, inner: BlockWalk) -> None:
         """Give a result of the body the LoD it has inside, unless that is a saved value."""
-        levels = inner.companions.lod_of(inner.names[inside])
-        if all(level.role != "feed" or level.name in inner.names.captured for level in levels):
-            self.companions.lods[self.names[outside]] = [
-                inner.names.captured[level.name] if level.role == "feed" else self.names[level.name]
+        levels = inner.companions.lod_of(inner.current[inside])
+        if all(level.role != "feed" or level.name in inner.current.captured for level in levels):
+            self.companions.lods[self.current[outside]] = [
+                inner.current.captured[level.name]
+                if level.role == "feed"
+                else self.current[level.name]
                 for level in levels
             ]
 
 
 def _level_results(inner: BlockWalk, left: Iterable[str]) -> dict[str, str]:
     """Return the names of LoD levels created in the body, which become results too."""
-    levels = [level for name in left for level in inner.companions.lod_of(inner.names[name])]
+    levels = [level for name in left for level in inner.companions.lod_of(inner.current[name])]
     own = dict.fromkeys(level for level in levels if level.role != "feed")
-    return {inner.names.define(level.name, level).name: level.name for level in own}
+    return {inner.current.define(level.name, level).name: level.name for level in own}
 
 
 def _keeps_type(before: Var, left: Var) -> bool:

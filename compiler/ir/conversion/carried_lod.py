@@ -21,11 +21,11 @@ OWN = "@OWN"
 
 def changed(inner: BlockWalk, written: Sequence[str]) -> list[str]:
     """List the written names whose LoD differs between entry and exit of the body."""
-    return [name for name in written if name in inner.names.captured and _changes(inner, name)]
+    return [name for name in written if name in inner.current.captured and _changes(inner, name)]
 
 
 def _changes(inner: BlockWalk, name: str) -> bool:
-    left = inner.names[name]
+    left = inner.current[name]
     before, after = inner.companions.lod_of(_entry_var(inner, name)), inner.companions.lod_of(left)
     grown = left.type.is_array and len(after) > len(before)
     return before != after and (grown or len(before) == len(after))
@@ -40,13 +40,13 @@ def _entry_var(inner: BlockWalk, name: str) -> Var:
 
 def separate(walk: BlockWalk, inner: BlockWalk, name: str) -> None:
     """Copy the levels of a variable to vars of its own, as many as the body produces."""
-    var = inner.names.captured[name]
-    before, count = walk.companions.lod_of(var), len(inner.companions.lod_of(inner.names[name]))
+    var = inner.current.captured[name]
+    before, count = walk.companions.lod_of(var), len(inner.companions.lod_of(inner.current[name]))
     for own, level in zip(_names(name, count), before, strict=False):
         walk.copied(own, level, level.type)
     for own in _names(name, count)[len(before) :]:
         _create_empty(walk, own)
-    walk.companions.lods[var] = [walk.names[own] for own in _names(name, count)]
+    walk.companions.lods[var] = [walk.current[own] for own in _names(name, count)]
 
 
 def _names(name: str, count: int) -> list[str]:
@@ -57,16 +57,16 @@ def _create_empty(walk: BlockWalk, name: str) -> None:
     out = walk.graph.another(name, TensorType(DType.INT64, (UNKNOWN,), is_array=True))
     attrs = {"dtype": DType.INT64.code, "sizes": [str(UNKNOWN)]}
     walk.graph.op("empty_array", {}, {"Out": [out]}, attrs, last=True)
-    walk.names.define(name, out)
+    walk.current.define(name, out)
 
 
 def enter(walk: BlockWalk, inner: BlockWalk, names: Sequence[str]) -> list[str]:
     """Capture the levels of these variables in a body; returns the names of the levels."""
     level_names: list[str] = []
     for name in names:
-        own = _names(name, len(walk.companions.lod_of(inner.names.captured[name])))
-        inner.companions.lods[inner.names[name]] = [
-            inner.names.capture(n, walk.names[n]) for n in own
+        own = _names(name, len(walk.companions.lod_of(inner.current.captured[name])))
+        inner.companions.lods[inner.current[name]] = [
+            inner.current.capture(n, walk.current[n]) for n in own
         ]
         level_names += own
     return level_names
@@ -75,10 +75,10 @@ def enter(walk: BlockWalk, inner: BlockWalk, names: Sequence[str]) -> list[str]:
 def leave(inner: BlockWalk, names: Sequence[str]) -> None:
     """Write the levels of these variables to their carried vars at the end of a body."""
     for name in names:
-        left = inner.names[name]
+        left = inner.current[name]
         levels = inner.companions.lod_of(left)
         own = _names(name, len(levels))
         for level_name, level in zip(own, levels, strict=True):
-            if level is not inner.names.get(level_name):
+            if level is not inner.current.get(level_name):
                 inner.copied(level_name, level, level.type)
-        inner.companions.lods[left] = [inner.names[level_name] for level_name in own]
+        inner.companions.lods[left] = [inner.current[level_name] for level_name in own]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from compiler.errors import CompileError
-from compiler.ir.conversion.names import Names
+from compiler.ir.conversion.current_vars import CurrentVars
 from compiler.ir.dims import Size
 from compiler.ir.graph import Graph, Var
 from compiler.ir.opdef import OpDef, Slot, find, listed
@@ -35,8 +35,8 @@ class Companions:
     for. `lods` maps vars to their levels, `rows` to their row indices and number of dense rows.
     """
 
-    def __init__(self, graph: Graph, names: Names, outer: Companions | None) -> None:
-        self._graph, self._names, self._outer = graph, names, outer
+    def __init__(self, graph: Graph, current: CurrentVars, outer: Companions | None) -> None:
+        self._graph, self._current, self._outer = graph, current, outer
         self.lods: dict[Var, list[Var]] = {}
         self.rows: dict[Var, tuple[Var, Size]] = {}
         self._dense: dict[Var, Var] = {}
@@ -45,19 +45,19 @@ class Companions:
         """Return the levels of a var's LoD, outermost first; empty without LoD."""
         if var not in self.lods:
             levels = self._ask_outer(var, Companions.lod_of) or ()
-            self.lods[var] = [self._names.inside(level) for level in levels]
+            self.lods[var] = [self._current.inside(level) for level in levels]
         return self.lods[var]
 
     def rows_of(self, var: Var) -> Any:
         """Return the row indices and the number of dense rows of a sparse var, or None."""
         rows = self.rows.get(var) or self._ask_outer(var, Companions.rows_of)
         if rows is not None and var not in self.rows:
-            self.rows[var] = (self._names.inside(rows[0]), rows[1])
+            self.rows[var] = (self._current.inside(rows[0]), rows[1])
         return self.rows.get(var)
 
     def _ask_outer(self, var: Var, query: Callable[[Companions, Var], Any]) -> Any:
         """Query the enclosing block about a captured var; None if the var is not captured."""
-        captured = self._names.captured.get(var.name) if var.role == "feed" else None
+        captured = self._current.captured.get(var.name) if var.role == "feed" else None
         return None if captured is None or self._outer is None else query(self._outer, captured)
 
     def densified(self, var: Var) -> Var:
@@ -190,5 +190,4 @@ class Companions:
     def _variable_of(self, var: Var) -> list[Var]:
         """Return the current var of the variable whose gradient, or partial gradient, a var is."""
         variable = var.name.partition(GRAD)[0] if GRAD in var.name else ""
-        current = self._names.get(variable)
-        return [] if current is None else [current]
+        return [self._current[variable]] if variable in self._current else []

@@ -53,7 +53,7 @@ def _step_graph(op: OpDef, types: Values) -> ExpansionGraph:
     """Build the graph; a CompileError of a step is prefixed with the kind of the composite op."""
     walk = BlockWalk(Program().blocks[0], Graph(op.kind))
     feeds = {name: walk.graph.feed(name, type) for name, type in _named(types)}
-    walk.names.update(feeds)
+    walk.current.update(feeds)
     _share_lod(op, walk, feeds, types)
     steps = _steps(op, types)
     try:
@@ -85,7 +85,7 @@ def _share_lod(op: OpDef, walk: BlockWalk, feeds: Mapping[str, Var], types: Valu
 
 def _outputs(op: OpDef, walk: BlockWalk, steps: CompositeSteps) -> dict[str, Any]:
     """Return the output vars by slot, including the declared companions."""
-    vars = {slot: [walk.names[name] for name in names] for slot, names in steps.written.items()}
+    vars = {slot: [walk.current[name] for name in names] for slot, names in steps.written.items()}
     outputs = vars | _companions(op, walk, vars)
     return {slot: op.slots[slot].hold(values) for slot, values in outputs.items()}
 

@@ -39,7 +39,7 @@ def _cast_to_state(inner: BlockWalk, written: Sequence[str], op: OpDesc) -> None
     cannot, as on several devices, the storage of the state decides.
     """
     for name in written:
-        before, after = inner.names.captured.get(name), inner.names[name].type.dtype
+        before, after = inner.current.captured.get(name), inner.current[name].type.dtype
         if before is not None and before.role == "param" and before.type.dtype is not after:
             attrs = {"in_dtype": after.code, "out_dtype": before.type.dtype.code}
             inner.add(OpDesc("cast", {"X": [name]}, {"Out": [name]}, attrs, op.source))
@@ -68,7 +68,7 @@ def convert_block(walk: BlockWalk, op: OpDesc) -> tuple[BlockWalk, list[str]]:
         levels = carried_lod.enter(walk, inner, carried)
         for inner_op in block.ops:
             inner.add(inner_op)
-        written = [name for name in outer_writes(block) if name in inner.names]
+        written = [name for name in outer_writes(block) if name in inner.current]
         carried_lod.leave(inner, carried)
         changed = [n for n in carried_lod.changed(inner, written) if n not in carried]
         for name in changed:
@@ -106,8 +106,8 @@ def saved_values(
     }
     saved: list[SavedValue] = []
     for name in names:
-        if name in inner.block.vars and name in inner.names:
-            saved.append(save_value(inner, name, inner.names[name]))
+        if name in inner.block.vars and name in inner.current:
+            saved.append(save_value(inner, name, inner.current[name]))
         elif name in written and name not in inner.block.vars:
             entry = name not in counted and _reads_first(inner.block, name)
             saved.append(
@@ -118,14 +118,14 @@ def saved_values(
 
 def save_value(inner: BlockWalk, name: str, var: Var | None) -> SavedValue:
     """Return a value to save, with its LoD; by default the current var of the name."""
-    source = var or inner.names[name]
+    source = var or inner.current[name]
     levels = (_level_to_save(inner, level) for level in inner.companions.lod_of(source))
     return SavedValue(name, source, tuple(levels))
 
 
 def _level_to_save(inner: BlockWalk, level: Var) -> Var:
     """Return a LoD level; if the iteration updates it, a copy made at its start."""
-    if level.role != "feed" or inner.names[level.name] is level:
+    if level.role != "feed" or inner.current[level.name] is level:
         return level
     return inner.graph.find(level.name + ENTRY) or entry_copy(inner, level.name) or level
 

@@ -61,7 +61,7 @@ def _convert(
         source = walk.read(links[x + GRAD], op) if x + GRAD in links else zeros_like(walk, x, op)
         walk.copied(g, source, source.type)
     for x, g in read.items():
-        walk.names.define(g, zeros_like(walk, x, op, g))
+        walk.current.define(g, zeros_like(walk, x, op, g))
     for mine, theirs in links.items():
         if mine.removesuffix(GRAD) not in changed:
             source = walk.read(theirs, op)
@@ -80,7 +80,7 @@ def _share_lod(walk: BlockWalk, variable: str, gradient: str, op: OpDesc) -> Non
     """Give a gradient the LoD of its variable, unless the forward block changes that LoD."""
     levels = walk.companions.lod_of(walk.read(variable, op))
     if not any(level.name.endswith(OWN) for level in levels):
-        walk.companions.lods[walk.names[gradient]] = levels
+        walk.companions.lods[walk.current[gradient]] = levels
 
 
 def _convert_body(
@@ -90,12 +90,12 @@ def _convert_body(
     """Convert the gradient block; returns the walk, and result names inside to names outside."""
     inner = inner_gradient(walk, op, runs)
     for x, g in changed.items():
-        inner.names.capture(x + GRAD, walk.read(g, op))
+        inner.current.capture(x + GRAD, walk.read(g, op))
     for x, g in read.items():
-        inner.names.capture(x + GRAD + TOTAL, walk.read(g, op))
-    once = [mine for mine in links if mine not in inner.names]
+        inner.current.capture(x + GRAD + TOTAL, walk.read(g, op))
+    once = [mine for mine in links if mine not in inner.current]
     for mine in once:
-        inner.names.capture(mine, walk.read(mine + NEXT, op))
+        inner.current.capture(mine, walk.read(mine + NEXT, op))
     others = other_updates(walk, inner)
     walk.capture_updated(op, others, inner)
     counted = _capture_counters(walk, inner, op)
@@ -104,12 +104,12 @@ def _convert_body(
     for x in read:
         add_to_total(inner, x, op)
     for name in counted:
-        inner.copied(name + AROUND, inner.names[name], inner.names[name].type)
+        inner.copied(name + AROUND, inner.current[name], inner.current[name].type)
     left = _zero_overwritten(inner, once, op) | {name + AROUND: name for name in counted}
     left |= {x + GRAD: g for x, g in changed.items()}
     left |= {x + GRAD + TOTAL: g for x, g in read.items()}
-    left |= {name: name for name in others if name in inner.names}
-    return inner, {m: t for m, t in left.items() if inner.names[m].role != "feed"}
+    left |= {name: name for name in others if name in inner.current}
+    return inner, {m: t for m, t in left.items() if inner.current[m].role != "feed"}
 
 
 def _capture_counters(walk: BlockWalk, inner: BlockWalk, op: OpDesc) -> list[str]:
@@ -121,10 +121,10 @@ def _capture_counters(walk: BlockWalk, inner: BlockWalk, op: OpDesc) -> list[str
     names = [
         n
         for n in written
-        if n in inner.names and n not in inner.names.captured and walk.has_value(n)
+        if n in inner.current and n not in inner.current.captured and walk.has_value(n)
     ]
     for name in names:
-        inner.names.capture(name + AROUND, walk.writable(name, op))
+        inner.current.capture(name + AROUND, walk.writable(name, op))
     return names
 
 
@@ -134,8 +134,8 @@ def _zero_overwritten(inner: BlockWalk, once: Sequence[str], op: OpDesc) -> dict
     An array is overwritten only where an element was taken from its accumulator.
     """
     for mine in once:
-        if not inner.names[mine].type.is_array:
-            inner.names.define(mine, zeros_like(inner, mine, op, mine))
+        if not inner.current[mine].type.is_array:
+            inner.current.define(mine, zeros_like(inner, mine, op, mine))
     return {mine: mine + NEXT for mine in once}
 
 
@@ -147,7 +147,7 @@ def inner_gradient(walk: BlockWalk, op: OpDesc, runs: str) -> BlockWalk:
     inner = walk.inner(walk.body_of(op), is_gradient=True)
     inner.runs = dict(forward.runs)
     for value in saved:
-        var = inner.names.define(value.name, inner.graph.feed(value.name, value.var.type))
+        var = inner.current.define(value.name, inner.graph.feed(value.name, value.var.type))
         # Values that share a LoD each have a copy of it among the feeds.
         inner.companions.lods[var] = [
             inner.graph.feed(f"{value.name}{LOD}{number}", level.type)
@@ -159,7 +159,7 @@ def inner_gradient(walk: BlockWalk, op: OpDesc, runs: str) -> BlockWalk:
 def other_updates(walk: BlockWalk, inner: BlockWalk) -> list[str]:
     """List the outer variables other than gradients that a gradient block updates."""
     names = outer_writes(inner.block)
-    return [n for n in names if GRAD not in n and n not in inner.names and walk.has_value(n)]
+    return [n for n in names if GRAD not in n and n not in inner.current and walk.has_value(n)]
 
 
 def zeros_like(walk: BlockWalk, variable: str, op: OpDesc, name: str = "") -> Var:
@@ -174,7 +174,7 @@ def zeros_like(walk: BlockWalk, variable: str, op: OpDesc, name: str = "") -> Va
 
 def add_to_total(inner: BlockWalk, variable: str, op: OpDesc) -> None:
     """Add the gradient of an iteration to the sum over the iterations, if there is one."""
-    gradient = inner.names.get(variable + GRAD)
+    gradient = inner.current.get(variable + GRAD)
     if gradient is not None and gradient.role != "feed":
         total = variable + GRAD + TOTAL
-        inner.accumulate(total, [inner.names[total], gradient], op)
+        inner.accumulate(total, [inner.current[total], gradient], op)

@@ -52,7 +52,7 @@ def _convert_delete_var(walk: BlockWalk, op: OpDesc) -> None:
                 hint="erase it from the scope: scope.erase([name])",
             )
         walk.read(name, op)
-        walk.names.deleted[name] = op
+        walk.current.deleted[name] = op
 
 
 def _convert_fetch_barrier(walk: BlockWalk, op: OpDesc) -> None:

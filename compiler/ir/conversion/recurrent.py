@@ -52,7 +52,7 @@ def recurrent(walk: BlockWalk, op: OpDesc) -> None:
         left = {name: name for name in [*left, *counter.end(inner)]}
         if not walk.widen(inner, left):
             saved, runs = _saved(inner, op)
-            walk.put("loop", op, {"Cond": [walk.names[counter.more]]}, inner, left, saved, runs)
+            walk.put("loop", op, {"Cond": [walk.current[counter.more]]}, inner, left, saved, runs)
             _stack_outputs(walk, inner, op)
             return
     raise CompileError("the sizes in the block of recurrent do not converge", source=op.source)
@@ -89,15 +89,15 @@ class _Counter:
         """Capture the counter in a body and compute the index of its step."""
         for name in (self.step, self.more):
             assert inner.outer is not None
-            inner.names.capture(name, inner.outer.read(name, op))
-        sides = {"I": [inner.names[self.step]], "Count": [inner.read(self.count, op)]}
+            inner.current.capture(name, inner.outer.read(name, op))
+        sides = {"I": [inner.current[self.step]], "Count": [inner.read(self.count, op)]}
         emit(inner, INDEX, "step_index", sides, op, reverse=bool(op.attrs.get("reverse", False)))
         self.op = op
         return inner
 
     def end(self, inner: BlockWalk) -> list[str]:
         """Increment the counter at the end of a body; returns the names of updated variables."""
-        step = {"X": [inner.names[self.step]]}
+        step = {"X": [inner.current[self.step]]}
         emit(inner, self.step, "increment", step, self.op, step=1.0)
         self._compare(inner, self.op)
         return [self.step, self.more]
@@ -106,12 +106,12 @@ class _Counter:
 def _convert_iteration(walk: BlockWalk, inner: BlockWalk, op: OpDesc) -> None:
     """Convert one iteration: slice input steps, run the block, carry states, collect outputs."""
     for name in op.inputs["inputs"]:
-        whole = inner.names.capture(name + STEPS, walk.read(name, op))
-        emit(inner, name, "take_step", {"X": [whole], "I": [inner.names[INDEX]]}, op)
+        whole = inner.current.capture(name + STEPS, walk.read(name, op))
+        emit(inner, name, "take_step", {"X": [whole], "I": [inner.current[INDEX]]}, op)
     names = [state for state, _ in _states(op)]
     names += [name + STEPS for name in op.outputs.get("outputs", [])]
     for name in names:
-        inner.names.capture(name, walk.read(name, op))
+        inner.current.capture(name, walk.read(name, op))
     for inner_op in inner.block.ops:
         inner.add(inner_op)
     _assign_states(inner, dict(zip((s for s, _ in _states(op)), _next_states(op), strict=True)), op)
@@ -130,7 +130,7 @@ def _assign_states(inner: BlockWalk, states: dict[str, str], op: OpDesc) -> None
 
 
 def _add_step(inner: BlockWalk, name: str, value: Var, op: OpDesc) -> None:
-    sides = {"X": [value], "I": [inner.names[INDEX]], "Array": [inner.names[name]]}
+    sides = {"X": [value], "I": [inner.current[INDEX]], "Array": [inner.current[name]]}
     emit(inner, name, "write_to_array", sides, op)
 
 
@@ -156,7 +156,7 @@ def _saved(inner: BlockWalk, op: OpDesc) -> tuple[list[SavedValue], str]:
 def _stack_outputs(walk: BlockWalk, inner: BlockWalk, op: OpDesc) -> None:
     count = walk.read(op.inputs["inputs"][0], op).type.shape[0]
     for name in op.outputs.get("outputs", []):
-        _stack(walk, name, name + STEPS, (count, *inner.names[name].type.shape), op)
+        _stack(walk, name, name + STEPS, (count, *inner.current[name].type.shape), op)
 
 
 def _stack(walk: BlockWalk, name: str, steps: str, shape: tuple[Size, ...], op: OpDesc) -> None:
@@ -172,7 +172,7 @@ def emit(
     type: TensorType = defn.infer_types(defn.types_of(inputs))["Out"]
     out = walk.graph.another(name, type)
     walk.graph.op(kind, inputs, {"Out": [out]}, attrs, op.source, last=True)
-    return walk.names.define(name, out)
+    return walk.current.define(name, out)
 
 
 # ---- the gradient ------------------------------------------------------------------------------
@@ -183,9 +183,9 @@ def recurrent_gradient(walk: BlockWalk, op: OpDesc) -> None:
     inputs, params = _pairs(op, "inputs"), _pairs(op, "parameters")
     runs = op.inputs["step_scopes"][0]
     for state, initial in _states(op):
-        walk.names.define(state + GRAD, zeros_like(walk, initial, op, state + GRAD))
+        walk.current.define(state + GRAD, zeros_like(walk, initial, op, state + GRAD))
     for name, gradient in params.items():
-        walk.names.define(gradient, zeros_like(walk, name, op, gradient))
+        walk.current.define(gradient, zeros_like(walk, name, op, gradient))
     for name in inputs:
         _create_step_array(walk, name + GRAD, walk.read(name, op).type, op)
     for _ in range(MAX_WIDENINGS):
@@ -209,19 +209,19 @@ def _convert_gradient_body(
 ) -> tuple[BlockWalk, dict[str, str]]:
     inner = inner_gradient(walk, op, runs)
     for state, _ in _states(op):
-        inner.names.capture(state + GRAD, walk.read(state + GRAD, op))
+        inner.current.capture(state + GRAD, walk.read(state + GRAD, op))
     for name, gradient in params.items():
-        inner.names.capture(name + GRAD + TOTAL, walk.read(gradient, op))
+        inner.current.capture(name + GRAD + TOTAL, walk.read(gradient, op))
     for name in inputs:
-        inner.names.capture(name + GRAD + STEPS, walk.read(name + GRAD + STEPS, op))
+        inner.current.capture(name + GRAD + STEPS, walk.read(name + GRAD + STEPS, op))
     others = other_updates(walk, inner)
     walk.capture_updated(op, others, inner)
     _begin_iteration(walk, inner, op)
     for inner_op in inner.block.ops:
         inner.add(inner_op)
     left = _end_iteration(inner, op, inputs, params)
-    left |= {name: name for name in others if name in inner.names}
-    return inner, {m: t for m, t in left.items() if inner.names[m].role != "feed"}
+    left |= {name: name for name in others if name in inner.current}
+    return inner, {m: t for m, t in left.items() if inner.current[m].role != "feed"}
 
 
 def _begin_iteration(walk: BlockWalk, inner: BlockWalk, op: OpDesc) -> None:
@@ -229,15 +229,15 @@ def _begin_iteration(walk: BlockWalk, inner: BlockWalk, op: OpDesc) -> None:
     gradients = op.inputs.get("outputs" + GRAD, [])
     for name, gradient in zip(op.inputs.get("outputs", []), gradients, strict=False):
         if gradient != EMPTY and walk.has_value(gradient):
-            whole = inner.names.capture(name + GRAD + STEPS, walk.read(gradient, op))
-            sides = {"X": [whole], "I": [inner.names[INDEX]]}
+            whole = inner.current.capture(name + GRAD + STEPS, walk.read(gradient, op))
+            sides = {"X": [whole], "I": [inner.current[INDEX]]}
             emit(inner, name + GRAD, "take_step", sides, op)
         elif inner.has_value(name):
-            inner.names.define(name + GRAD, zeros_like(inner, name, op, name + GRAD))
+            inner.current.define(name + GRAD, zeros_like(inner, name, op, name + GRAD))
     for (after, _), state in zip(_states(op), _next_states(op), strict=True):
-        carried = {"X": [inner.names[after + GRAD]]}
+        carried = {"X": [inner.current[after + GRAD]]}
         emit(inner, state + GRAD, "assign", carried, op)
-        del inner.names[after + GRAD]
+        del inner.current[after + GRAD]
 
 
 def _end_iteration(
@@ -247,11 +247,11 @@ def _end_iteration(
     for name in params:
         add_to_total(inner, name, op)
     for name in inputs:
-        carried = inner.names.get(name + GRAD)
+        carried = inner.current.get(name + GRAD)
         value = carried if carried is not None else zeros_like(inner, name, op, name + GRAD)
         _add_step(inner, name + GRAD + STEPS, inner.companions.densified(value), op)
     for state, _ in _states(op):
-        carried = inner.names.get(state + GRAD)
+        carried = inner.current.get(state + GRAD)
         value = carried if carried is not None else zeros_like(inner, state, op, state + "@NONE")
         emit(inner, state + GRAD, "assign", {"X": [inner.companions.densified(value)]}, op)
     left = {state + GRAD: state + GRAD for state, _ in _states(op)}

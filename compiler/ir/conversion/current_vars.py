@@ -6,7 +6,7 @@ from compiler.ir.graph import Graph, Var
 from compiler.ir.program import OpDesc
 
 
-class Names(dict[str, Var]):
+class CurrentVars(dict[str, Var]):
     """The current var of each name of a block.
 
     `captured` maps the names that the body of a graph op takes from outside to the vars there;
