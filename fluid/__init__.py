@@ -181,3 +181,8 @@ __getattr__, __dir__ = lazy_names(
     otherwise=not_yet(__name__, dict.fromkeys([*globals(), *__all__, *_EXPORTED_LATER.split()])),
     exported=_EXPORTED_LATER,
 )
+
+# Graphs import `framework`, so it cannot load their names itself.
+framework.__getattr__ = lazy_names(
+    framework.__name__, {"fluid.compat.graphs": "IrGraph IrNode IrOpNode IrVarNode"}
+)[0]

@@ -7,7 +7,7 @@ program. Runs on several devices are implemented in `fluid.data_parallel`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from compiler.errors import did_you_mean
 from compiler.support.tracebacks import entry_point
@@ -60,17 +60,27 @@ class Runner(Protocol):
         ...
 
 
-class CompiledProgram:
-    """A program for `Executor.run`, with strategies.
+@runtime_checkable
+class ProgramGraph(Protocol):
+    """A graph of a program: `core.Graph`, whose module is only imported by scripts that use it."""
 
-    Raises TypeError for anything but a Program.
+    def to_program(self) -> Program:
+        """The program of its ops."""
+        ...
+
+
+class CompiledProgram:
+    """A program for `Executor.run`, with strategies; a `core.Graph` becomes a program first.
+
+    Raises TypeError for anything else.
     """
 
     def __init__(
-        self, program_or_graph: Program, build_strategy: BuildStrategy | None = None
+        self,
+        program_or_graph: Program | ProgramGraph,
+        build_strategy: BuildStrategy | None = None,
     ) -> None:
-        _expect_program(program_or_graph)
-        self.program = program_or_graph
+        self.program = _program(program_or_graph)
         self.is_parallel = False
         self._build_strategy = build_strategy or BuildStrategy()
         self._exec_strategy = ExecutionStrategy()
@@ -183,10 +193,14 @@ class CompiledProgram:
         return source._compiled[2].devices
 
 
-def _expect_program(program: object) -> None:
-    if not isinstance(program, Program):
-        kind = type(program).__name__
-        raise TypeError(f"CompiledProgram takes a fluid.Program, but received {kind}")
+def _program(program_or_graph: object) -> Program:
+    """Return a program, or the program of a graph; TypeError for anything else."""
+    if isinstance(program_or_graph, Program):
+        return program_or_graph
+    if isinstance(program_or_graph, ProgramGraph):
+        return program_or_graph.to_program()
+    kind = type(program_or_graph).__name__
+    raise TypeError(f"CompiledProgram takes a fluid.Program, but received {kind}")
 
 
 def _listed(places: object) -> list[Place]:

@@ -39,5 +39,9 @@ _HOME_BY_NAME = {name: home for home, names in _HOMES.items() for name in names.
 
 
 def home_of_imported_name(module: str, name: str) -> str | None:
-    """The module that has a name which modules below `paddle.fluid` import; None for others."""
-    return _HOME_BY_NAME.get(name) if module.startswith("paddle.fluid.") else None
+    """The module that has a name which modules below `paddle.fluid` import; None for others.
+
+    The native module imports nothing: its `Executor` is another one.
+    """
+    is_python = module.startswith("paddle.fluid.") and not module.startswith("paddle.fluid.core")
+    return _HOME_BY_NAME.get(name) if is_python else None

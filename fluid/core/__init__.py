@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from compiler.errors import CompileError
 from compiler.ir.program import OpRole
+from compiler.support.lazy_loading import lazy_names
 from fluid.compat.descs import BlockDesc, OpDesc, ProgramDesc, VarDesc
 from fluid.compat.inference.analysis import (
     AnalysisPredictor,
@@ -207,3 +208,14 @@ def _set_eager_deletion_mode(threshold: float, fraction: float, use_cuda: bool) 
 def get_cuda_device_count() -> int:
     """Number of GPUs that programs can run on: those that torch finds."""
     return gpu_count()
+
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "fluid.compat.graphs": (
+            "Graph Node Pass build_adjacency_list get_pass graph_num graph_safe_remove_nodes "
+            "has_circle topology_sort"
+        )
+    },
+)

@@ -25,7 +25,7 @@ class VarDesc(VarTypes):
     """
 
     def __init__(self, var: ir.VarDesc | str, block: ir.Block | None = None) -> None:
-        self._var = ir.VarDesc(var) if isinstance(var, str) else var
+        self.described_var = ir.VarDesc(var) if isinstance(var, str) else var
         self._block = block
 
     def _touch(self) -> None:
@@ -34,11 +34,11 @@ class VarDesc(VarTypes):
 
     def name(self) -> str:
         """The name."""
-        return self._var.name
+        return self.described_var.name
 
     def set_name(self, name: str) -> None:
         """Change the name of this variable alone; ops keep the names that they have."""
-        old, self._var.name = self._var.name, name
+        old, self.described_var.name = self.described_var.name, name
         if self._block is not None:
             variables = self._block.vars
             self._block.vars = {name if n == old else n: var for n, var in variables.items()}
@@ -46,29 +46,29 @@ class VarDesc(VarTypes):
 
     def type(self) -> VarTypeId:
         """What it holds, as a `VarType`."""
-        return VarType[self._var.kind.value]
+        return VarType[self.described_var.kind.value]
 
     def set_type(self, type: int) -> None:
         """Change what it holds; ValueError where no variable can be of that type."""
-        self._var.kind = kind_of(type)
+        self.described_var.kind = kind_of(type)
         self._touch()
 
     def persistable(self) -> bool:
         """Whether it outlives a run."""
-        return self._var.persistable
+        return self.described_var.persistable
 
     def set_persistable(self, persistable: bool) -> None:
         """Change whether it outlives a run."""
-        self._var.persistable = bool(persistable)
+        self.described_var.persistable = bool(persistable)
         self._touch()
 
     def need_check_feed(self) -> bool:
         """Whether feeds are compared with its shape and element type."""
-        return self._var.need_check_feed
+        return self.described_var.need_check_feed
 
     def set_need_check_feed(self, need_check_feed: bool) -> None:
         """Change whether feeds are compared with its shape and element type."""
-        self._var.need_check_feed = bool(need_check_feed)
+        self.described_var.need_check_feed = bool(need_check_feed)
         self._touch()
 
     # ---- tensors
@@ -76,36 +76,36 @@ class VarDesc(VarTypes):
     def shape(self) -> list[int]:
         """The sizes, -1 where unknown; empty while nothing is known."""
         self._expect(reader=False, what="one shape")
-        return list(self._var.dims or ())
+        return list(self.described_var.dims or ())
 
     get_shape = shape
 
     def set_shape(self, shape: Sequence[int]) -> None:
         """Change the sizes. Raises CompileError for readers, which have several."""
         self._expect(reader=False, what="one shape")
-        self._var.dims = tuple(int(size) for size in shape)
+        self.described_var.dims = tuple(int(size) for size in shape)
         self._touch()
 
     def dtype(self) -> VarTypeId:
         """The element type, as a `VarType`."""
         self._expect(reader=False, what="one element type")
-        return var_type(self._var.element)
+        return var_type(self.described_var.element)
 
     def set_dtype(self, dtype: int) -> None:
         """Change the element type; TypeError where `dtype` is none."""
         self._expect(reader=False, what="one element type")
-        self._var.element = DType.of(int(dtype))
+        self.described_var.element = DType.of(int(dtype))
         self._touch()
 
     def lod_level(self) -> int:
         """The number of LoD levels."""
         self._expect(reader=False, what="one LoD level")
-        return self._var.lod_level
+        return self.described_var.lod_level
 
     def set_lod_level(self, lod_level: int) -> None:
         """Change the number of LoD levels."""
         self._expect(reader=False, what="one LoD level")
-        self._var.lod_level = int(lod_level)
+        self.described_var.lod_level = int(lod_level)
         self._touch()
 
     # ---- readers
@@ -142,32 +142,32 @@ class VarDesc(VarTypes):
 
     def _fields(self) -> list[ir.VarDesc]:
         self._expect(reader=True, what="several shapes, element types and LoD levels")
-        return list(getattr(self._var, "fields_read", ()))
+        return list(getattr(self.described_var, "fields_read", ()))
 
     def _resized(self, count: int) -> list[ir.VarDesc]:
         """`count` fields: the existing ones, then new ones."""
         fields = self._fields()[:count]
-        fields += [ir.VarDesc(self._var.name) for _ in range(count - len(fields))]
-        vars(self._var)["fields_read"] = fields
+        fields += [ir.VarDesc(self.described_var.name) for _ in range(count - len(fields))]
+        vars(self.described_var)["fields_read"] = fields
         self._touch()
         return fields
 
     def _expect(self, reader: bool, what: str) -> None:
-        if (self._var.kind is ir.VarKind.READER) != reader:
-            kind = self._var.kind.value
+        if (self.described_var.kind is ir.VarKind.READER) != reader:
+            kind = self.described_var.kind.value
             raise CompileError(
-                f"variable {self._var.name!r} is a {kind}, which does not have {what}"
+                f"variable {self.described_var.name!r} is a {kind}, which does not have {what}"
             )
 
     def serialize_to_string(self) -> bytes:
         """The `VarDesc` bytes of a saved program."""
         alone = ir.Program()
-        alone.blocks[0].vars[self._var.name] = self._var
+        alone.blocks[0].vars[self.described_var.name] = self.described_var
         block = parse(dump_program(alone)).many("blocks", Message)[0]
         return dump(block.many("vars", Message)[0])
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, VarDesc) and other._var is self._var
+        return isinstance(other, VarDesc) and other.described_var is self.described_var
 
     def __hash__(self) -> int:
-        return hash(id(self._var))
+        return hash(id(self.described_var))
