@@ -1,8 +1,9 @@
-"""Cost of calling native code: an empty sequence, a feed, a command, sharing a command; and
-sequences on one thread and on two while other processes compute.
+"""Cost of calling native code: an empty sequence, a feed, a command, sharing a command; sequences
+on one thread and on two while other processes compute; and loading an object file.
 
 Calls are timed by `thread_time_ns`, minima of many repetitions. Sequences on one and two threads
-alternate, by wall time; the competing processes do nothing but count.
+alternate, by wall time; the competing processes do nothing but count. An object is loaded by us and
+by llvmlite, each in fresh processes.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 
@@ -24,6 +26,7 @@ from compiler.codegen.native.host import detected
 from compiler.codegen.native.kernel import NativeKernel, entry
 from compiler.codegen.native.llvm_ir import F32, POINTER, Value
 from compiler.codegen.native.machine import Machine
+from runtime.native.build import build
 from runtime.native.sequence import NativeCode
 from runtime.native.threads import available, pool
 
@@ -106,6 +109,38 @@ def shared_cost(machine: Machine) -> float:
     return best
 
 
+LOAD = """
+import sys, time
+from pathlib import Path
+import runtime.native.memory
+data, function = Path(sys.argv[1]).read_bytes(), sys.argv[2]
+def resident():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+before = resident()
+start = time.process_time()
+if sys.argv[3] == "ours":
+    code = runtime.native.memory.load({"kernel": data}, {"kernel": [function]})
+else:
+    from runtime.native.build import link
+    code = link([data], [function])
+print(time.process_time() - start, resident() - before)
+"""
+"""Loads an object file; prints the seconds of CPU time and the bytes of memory that it takes."""
+
+
+def load_costs(machine: Machine, rounds: int = 5) -> Iterator[Row]:
+    """A row for each loader: the least CPU time and memory of loading one object."""
+    kernel = arithmetic(machine, 1)
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "kernel.o"
+        path.write_bytes(build({kernel.name: kernel.text()}, machine)[kernel.name])
+        for loader in ("ours", "llvmlite"):
+            command = [sys.executable, "-c", LOAD, str(path), kernel.name, loader]
+            runs = [subprocess.check_output(command, text=True).split() for _ in range(rounds)]
+            least = [min(map(float, column)) for column in zip(*runs, strict=True)]
+            yield {"loader": loader, "ms": least[0] * 1e3, "MB": least[1] / 2**20}
+
+
 @contextmanager
 def competitors(count: int) -> Iterator[None]:
     """Run processes that compute forever."""
@@ -144,7 +179,7 @@ def _compared(count: int, quantile: str, one: float, two: float) -> Row:
 
 
 def main() -> None:
-    """Print both tables."""
+    """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--competitors", type=int, nargs="*", default=[0, 1, 2])
     parser.add_argument("--rounds", type=int, default=ROUNDS)
@@ -153,8 +188,12 @@ def main() -> None:
     if machine is None:
         sys.exit("there is no native code for this CPU")
     print(table(f"Calls, {machine.name}", [*call_costs(machine)], {"what": "", "ns": ".1f"}))
+    loading = {"loader": "", "ms": ".1f", "MB": ".1f"}
+    print(table("Loading an object file in a new process", [*load_costs(machine)], loading))
     if available() < 2:
         sys.exit("one thread may run here: nothing is shared")
+    if not arguments.competitors:
+        return
     rows = [row for n in arguments.competitors for row in beside(machine, n, arguments.rounds)]
     print(table(f"{COMMANDS} commands on one thread and on two", rows, COLUMNS))
     worst = max(row["÷"] for row in rows if row["quantile"] == "mean")

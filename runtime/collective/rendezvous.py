@@ -3,6 +3,8 @@
 The socket of the host is bound here, to the address of its endpoint only, and passed to the store,
 so that a port in use is an error of this process. Every rank publishes its expectations in the
 store and reads those of the others: sizes, endpoints or ranks that do not match are errors on all.
+torch.distributed's own rendezvous listens on all addresses of the host, and ranks that do not match
+wait for each other until its timeout, 5 minutes by default.
 """
 
 from __future__ import annotations

@@ -3,6 +3,9 @@
 Source: the System V ABI, chapter 4 (object files), for 64-bit little-endian objects. Nothing that
 is read is trusted: an object that is malformed, or has what LLVM does not emit for kernels, raises
 BadObject.
+
+llvmlite can load objects, too. In a new process that takes 25 ms and 45 MB of memory, here 0.3 ms
+and less than 0.1 MB (`python -m bench.native_calls`); and packages run where it is not installed.
 """
 
 from __future__ import annotations

@@ -3,6 +3,9 @@
 Its workers are Python threads that spend their lives in the executor's `worker`, without Python's
 lock: they look for work for a moment after the last, then sleep. A forked child starts workers of
 its own when it needs them; at exit they are told to return.
+
+Sharing a command with a worker that is awake takes 50 ns, calling a sequence from Python 360 ns
+(`python -m bench.native_calls`). A pool of Python's would take the lock for every command.
 """
 
 from __future__ import annotations
