@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import warnings
 from collections import Counter
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from operator import attrgetter
 from textwrap import indent
@@ -18,6 +18,7 @@ from typing import Protocol, TypeAlias
 
 from compiler.ir.conversion.reused_names import has_reuses, restore_original_names
 from compiler.ir.program import EMPTY, GRAD, OpRole
+from compiler.ir.types import Array
 from compiler.support.tracebacks import entry_point
 from fluid.compat.descs import ProgramDesc
 from fluid.compat.installed import in_dygraph_mode, load_op_library, require_version
@@ -116,6 +117,8 @@ class Program(JobNames, BlockProgram):
     """What its collectives call: the rings of the devices it was built for; None for the rings
     that a startup program made in the scope.
     """
+    parameter_server: object = None
+    """What its ops for parameter servers call; None for a connection of its trainer."""
     origin_program: Program | None = None
     """What a program was before `fluid.transpiler.collective` rewrote it."""
 
@@ -125,6 +128,8 @@ class Program(JobNames, BlockProgram):
         self.seed_count = 0
         self.op_device = ""
         self.readers: list[tuple[Reader, list[str]]] = []
+        self.callables: list[Callable[[Sequence[Array]], list[Array | None]]] = []
+        """The functions of its `py_func` ops, by the ids that these have."""
         self._op_role = OpRole.FORWARD
         self._op_role_var: list[str] = []
         self.name_scopes: list[str] = []

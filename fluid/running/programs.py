@@ -87,11 +87,11 @@ class FluidPrograms(ProgramSource[Program]):
         Collectives use the rings that a startup program made in the scope, or those of the devices
         that the program was built for.
         """
-        server = getattr(program, "_parameter_server", None)
+        server = program.parameter_server
         if server is None and any(parameter_server.exchanges(program)):
             server = parameter_server.session_for(program, self.user)
         return {
-            "callables": getattr(program, "_callables", []),
+            "callables": program.callables,
             "collective": program.collective or RingsOnDemand(scope),
             "parameter_server": server,
         }

@@ -135,7 +135,7 @@ def _register_function(function: Callable[..., object], name: str) -> int:
     """Register a function in the program and return its id."""
     if not callable(function):
         raise TypeError(f"{name} of py_func must be a Python function, not {function!r}")
-    callables = default_main_program().__dict__.setdefault("_callables", [])
+    callables = default_main_program().callables
     callables.append(_ArrayFunction(function))
     return len(callables) - 1
 

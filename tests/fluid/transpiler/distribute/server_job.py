@@ -49,7 +49,7 @@ class Server:
         blocks = [int(index) for index in self.op.attr("optimize_blocks")]
         self.programs = [block_program(main, index) for index in blocks]
         for program in self.programs:
-            program._parameter_server = self
+            program.parameter_server = self
         self.received: dict[str, Any] = {}
 
     def update(self) -> None:
@@ -135,7 +135,7 @@ class Job:
     def _train(self, trainer: int, batches: Sequence[dict[str, Any]]) -> dict[str, Any]:
         with LOCK:
             _, main, startup, loss = transpiled(self.build, trainer, self.trainers, self.config)
-        main._parameter_server = startup._parameter_server = self
+        main.parameter_server = startup.parameter_server = self
         executor, scope = fluid.Executor(), fluid.Scope()
         executor.run(startup, scope=scope)
         for batch in batches:
