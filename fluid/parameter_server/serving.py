@@ -11,13 +11,13 @@ from fluid.distributed.job import ParameterServerJob
 from fluid.framework import Operator, Program, Variable
 from fluid.parameter_server.joined import joined_program
 from fluid.parameter_server.names import TRAINER, backup_name
-from fluid.parameter_server.tables import save_table
 from fluid.parameter_server.update import Compile, Update
 from fluid.recording import pruning
 from fluid.recording.var_types import VarDesc
 from runtime.device import CPUPlace, Place
 from runtime.errors import NotInitialized
 from runtime.ps.service import Feeds, Gradient, Service
+from runtime.ps.serving.saves import save_table
 from runtime.ps.serving.server import Server
 from runtime.ps.settings import Settings
 from runtime.tensors.scope import Scope

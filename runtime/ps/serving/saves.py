@@ -1,10 +1,14 @@
-"""The folder that trainers may let a server save tables to."""
+"""Tables that a server saves: their files, and the folder that trainers may let it save to."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+
 from runtime.errors import WireError
+from runtime.files.checkpoint import save_tensor
+from runtime.tensors.scope import Scope
 
 MAX_NAME = 200
 """Maximum number of characters of a table's name that is a file's."""
@@ -36,6 +40,18 @@ def save_folder(root: str, folder: str, name: str) -> Path:
             hint="FLUID_PS_SAVE_DIR, or config.ps_save_dir, is the folder that it may write to",
         )
     return place
+
+
+def save_table(scope: Scope, number: int, name: str, folder: str) -> None:
+    """Write a server's part of a table to `FOLDER/NAME_NUMBER`, where release 1.8.5 writes it.
+
+    Raises WireError for a variable that does not lie here and for a name that is no file's.
+    """
+    variable = scope.find_var(name)
+    if variable is None or Path(name).name != name:
+        raise WireError(f"table {name!r} does not lie on server {number}")
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    save_tensor(Path(folder) / f"{name}_{number}", np.array(variable.get_tensor()))
 
 
 def _is_plain(name: str) -> bool:
