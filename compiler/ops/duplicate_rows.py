@@ -1,8 +1,9 @@
 """Kernels for sparse gradients with repeated rows: which rows are equal, and their sums.
 
-Few rows are sorted by counting, for each, the rows before it in order of index; of many rows, each
-chunk is sorted in this way, and each row is searched in all sorted chunks. The sum of equal rows is
-computed by the first of them, in their order, and so is deterministic.
+A CPU sorts the rows. On a GPU few rows are sorted by counting, for each, the rows before it in
+order of index; of many rows, each chunk is sorted in this way, and each row is searched in all
+sorted chunks. The sum of equal rows is computed by the first of them, in their order, and so is
+deterministic.
 """
 
 from __future__ import annotations
@@ -27,12 +28,13 @@ class Merged:
 
     `order` [count] has the positions of rows, equal ones adjacent; `first` is the begin of a row's
     group in it, `length` its size: 0 for all but the first row of a group, and for indices out of
-    range.
+    range. `place` is the rank of a row's index among the distinct ones, if that is known.
     """
 
     order: DeviceOperand
     first: DeviceOperand
     length: DeviceOperand
+    place: DeviceOperand | None = None
 
     def sums(self, k: KernelBuilder, values: DeviceOperand, n: Number, j: Number) -> Number:
         """The sum of column j over all rows equal to row n."""
@@ -52,8 +54,10 @@ class Merged:
 def merged(k: KernelBuilder, rows: DeviceOperand, height: Size | None = None) -> Merged:
     """Emit kernels that group equal rows; with `height`, only indices below it."""
     count = rows.type.numel
-    result = Merged(*(k.scratch((count,), DType.INT32) for _ in range(3)))
     indices = rows.reshaped((count,))
+    if not k.on_gpu:
+        return _sorted_groups(k, indices, height)
+    result = Merged(*(k.scratch((count,), DType.INT32) for _ in range(3)))
     few = isinstance(count, int) and count <= CHUNK.value
     ranked = None if few else _sorted_chunks(k, indices)
     (n,) = k.grid(count)
@@ -69,6 +73,32 @@ def merged(k: KernelBuilder, rows: DeviceOperand, height: Size | None = None) ->
     k.store(result.first, (n,), position)
     k.store(result.length, (n,), k.where(leads, length, 0))
     return result
+
+
+def _sorted_groups(k: KernelBuilder, indices: DeviceOperand, height: Size | None) -> Merged:
+    """Emit kernels that group equal rows by a sort."""
+    count = indices.shape[0]
+    ordered, order = k.scratch((count,), indices.type.dtype), k.scratch((count,), DType.INT64)
+    k.sorting(0, False, indices, ordered, order)
+    groups, begins, first, length, place = (k.scratch((count,), DType.INT32) for _ in range(5))
+    k.grid(1)
+    r = k.loop(count)
+    begins_group = k.equal(r, 0) | k.not_equal(ordered.at(r - 1, where=r > 0, other=0), ordered[r])
+    group = k.cumsum(k.astype(begins_group, DType.INT32), r) - 1
+    k.store(groups, (r,), group)
+    k.store(begins, (group,), r, begins_group)
+    (p,) = k.grid(count)
+    group, mine, n, all_rows = groups[p], ordered[p], order[p], k.size(count)
+    begin = begins[group]
+    has_next = k.less(group, groups[all_rows - 1])
+    end = k.where(has_next, begins.at(group + 1, where=has_next, other=0), all_rows)
+    leads = k.equal(p, begin)
+    if height is not None:
+        leads = leads & (mine >= 0) & (mine < k.size(height))
+    k.store(first, (n,), p)
+    k.store(length, (n,), k.where(leads, end - begin, 0))
+    k.store(place, (n,), group)
+    return Merged(order, first, length, place)
 
 
 def _counted(k: KernelBuilder, indices: DeviceOperand, n: Number) -> tuple[Number, Number, Number]:
@@ -155,7 +185,9 @@ def summed(
 
 
 def places(k: KernelBuilder, rows: DeviceOperand, found: Merged) -> DeviceOperand:
-    """Emit a kernel for the rank of each row index among the distinct ones."""
+    """Return the rank of each row index among the distinct ones, for which a kernel is emitted."""
+    if found.place is not None:
+        return found.place
     count = rows.type.numel
     rank = k.scratch((count,), DType.INT32)
     (n,) = k.grid(count)

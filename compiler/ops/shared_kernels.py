@@ -215,8 +215,20 @@ def add_rows(
         k.store(viewed, (i, row, j), viewed.at(i, row, j, where=where, other=0) + value, where)
 
 
+def store_sums(
+    k: KernelBuilder, values: DeviceOperand, indices: DeviceOperand, out: DeviceOperand
+) -> None:
+    """Emit kernels for out[index] = the sum of the values of an index, in their order."""
+    count, size, width = indices.type.numel, out.shape[0], product(out.shape[1:])
+    groups = merged(k, indices, size)
+    n, j = k.grid(count, width)
+    row = indices.reshaped((count,))[n]
+    total = groups.sums(k, values, n, j)
+    k.store(out.reshaped((size, width)), (row, j), total, groups.length[n] > 0)
+
+
 def last_uses(k: KernelBuilder, indices: DeviceOperand, size: Size) -> DeviceOperand:
-    """Emit a kernel for the last occurrence of each index of an axis, or -1: [size]."""
+    """Emit a kernel for the last occurrence of each index of an axis, or -1: [size]; on a GPU."""
     count = indices.type.numel
     last = k.scratch((size,), DType.INT32)
     (i,) = k.grid(size)
@@ -236,12 +248,32 @@ def scatter_slices(
     """
     before, size, after = split_at(out.shape, axis)
     count = indices.type.numel
+    if not k.on_gpu:
+        if below is None:
+            fill(k, out, 0)
+        else:
+            copy(k, below, out)
+        _store_last(k, values.reshaped((before, count, after)), indices, out, axis)
+        return
     last = last_uses(k, indices, size)
     i, n, j = k.grid(before, size, after)
     at, viewed = last[n], (before, size, after)
     new = values.reshaped((before, count, after)).at(i, at, j, where=at >= 0, other=0)
     old = 0 if below is None else below.reshaped(viewed)[i, n, j]
     k.store(out.reshaped(viewed), (i, n, j), new if below is None else k.where(at >= 0, new, old))
+
+
+def _store_last(
+    k: KernelBuilder, values: DeviceOperand, indices: DeviceOperand, out: DeviceOperand, axis: int
+) -> None:
+    """Emit kernels for out[index] = the last value of an index, along an axis."""
+    _, size, _ = viewed = split_at(out.shape, axis)
+    groups = merged(k, indices, size)
+    i, n, j = k.grid(*values.shape)
+    leads, row = groups.length[n] > 0, indices.reshaped((indices.type.numel,))[n]
+    last = groups.order.at(groups.first[n] + groups.length[n] - 1, where=leads, other=0)
+    value = values.at(i, last, j, where=leads, other=0)
+    k.store(out.reshaped(viewed), (i, row, j), value, leads)
 
 
 def indexed_grid(

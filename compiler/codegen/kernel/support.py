@@ -30,9 +30,10 @@ def why_no_kernel(op: Op, types: Container[DType], has_kernel: bool, on_gpu: boo
         return f"the kernels of {op.kind} do not accept {unaccepted[0]}"
     slots = op.defn.inputs().items()
     operands = {s: slot.hold([var.type for var in op.inputs.get(s, ())]) for s, slot in slots}
-    refuse = getattr(owner, "host_only", None) if on_gpu else None
+    hooks = ("host_only", "host_instead_of_gpu") if on_gpu else ("host_only",)
     try:
-        return refuse(operands) if refuse is not None else ""
+        reasons = [str(getattr(owner, hook)(operands)) for hook in hooks if hasattr(owner, hook)]
+        return "; ".join(reason for reason in reasons if reason)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         return f"its kernels cannot have these sizes: {error}"
 

@@ -13,6 +13,7 @@ from compiler.ir.opdef.kernel_builder import (
     SourceBuilder,
 )
 from compiler.ir.types import Array, DType, Shape, TensorType
+from compiler.ops.duplicate_rows import merged
 from compiler.ops.shared_kernels import copy, inside, number
 from compiler.ops.type_checks import (
     differ,
@@ -108,16 +109,15 @@ class CenterLoss(OpDef, op="center_loss"):
             k.store(Loss, (i, 0), k.sum(difference[i, r] * difference[i, r], r) * 0.5)
         if CentersOut is None:
             return
+        copy(k, Centers, CentersOut)
         if not self.need_update:
-            copy(k, Centers, CentersOut)
             return
-        c, j = k.grid(classes, width)
-        r = k.loop(rows)
-        own = k.equal(labels[r], c)
-        total = k.sum(difference.at(r, j, where=own, other=0), r)
-        count = k.sum(k.astype(own, X.type.dtype), r) + 1.0
-        moved = total * number(k, s.CenterUpdateRate) / count
-        k.store(CentersOut, (c, j), Centers[c, j] + moved)
+        groups = merged(k, labels, classes)
+        n, j = k.grid(rows, width)
+        leads, count = groups.length[n] > 0, k.astype(groups.length[n], X.type.dtype) + 1.0
+        moved = groups.sums(k, difference, n, j) * number(k, s.CenterUpdateRate) / count
+        center = CentersOut.at(labels[n], j, where=leads, other=0)
+        k.store(CentersOut, (labels[n], j), center + moved, leads)
 
     def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
         i, j = k.grid(*s.d_X.shape)

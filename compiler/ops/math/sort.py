@@ -140,7 +140,7 @@ class TopK(OpDef, op="top_k"):
         k.line(f"{d_X}.fill(0)")
         k.line(f"np.put_along_axis({d_X}, {Indices}, {d_Out}, axis=-1)")
 
-    def host_only(self, types: Mapping[str, Any]) -> str:
+    def host_instead_of_gpu(self, types: Mapping[str, Any]) -> str:
         """Return why a call has no kernel on a GPU: the rows are too long."""
         return sort_kernels.host_reason(types, -1, self.k)
 
@@ -193,7 +193,7 @@ class TopKV2(OpDef, op="top_k_v2"):
     def grad(self, X: Shape, Indices: Array, d_Out: Array) -> dict[str, Array]:
         return {"X": scatter_along(d_Out, Indices, X, self.axis)}
 
-    def host_only(self, types: Mapping[str, Any]) -> str:
+    def host_instead_of_gpu(self, types: Mapping[str, Any]) -> str:
         """Return why a call has no kernel on a GPU: the rows are too long."""
         return sort_kernels.host_reason(types, self.axis, self.k)
 
@@ -233,7 +233,7 @@ class Argsort(OpDef, op="argsort"):
     def grad(self, X: Shape, Indices: Array, d_Out: Array) -> dict[str, Array]:
         return {"X": scatter_along(d_Out, Indices, X, self.axis)}
 
-    def host_only(self, types: Mapping[str, Any]) -> str:
+    def host_instead_of_gpu(self, types: Mapping[str, Any]) -> str:
         """Return why a call has no kernel on a GPU: the rows are too long."""
         return sort_kernels.host_reason(types, self.axis, None)
 

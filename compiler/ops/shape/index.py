@@ -35,6 +35,7 @@ from compiler.ops.shared_kernels import (
     inside,
     last_uses,
     scatter_slices,
+    store_sums,
 )
 from compiler.ops.type_checks import differ, require_dtype, require_same_dtype, require_same_shape
 
@@ -266,6 +267,10 @@ class Scatter(OpDef, op="scatter"):
         X, Ids, Out = s.X, s.Ids, s.Out
         if self.overwrite:
             scatter_slices(k, s.Updates, Ids, Out, 0, below=X)
+            return
+        if not k.on_gpu:
+            copy(k, X, Out)
+            store_sums(k, s.Updates, Ids, Out)
             return
         last = last_uses(k, Ids, X.shape[0])
         indices = k.grid(*X.shape)

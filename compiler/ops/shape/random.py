@@ -363,8 +363,8 @@ class RandomPermutation(OpDef, op="randperm"):
             order = permutation_by_key(Key, self.place, self.n)
         return order.astype(element_type(self.dtype))
 
-    def host_only(self, types: Mapping[str, TensorType]) -> str:
-        """Return why it has no device kernel; empty if it has one."""
+    def host_instead_of_gpu(self, types: Mapping[str, TensorType]) -> str:
+        """Return why it has no kernel on a GPU; empty if it has one."""
         return f"it sorts more than {MAX_RANKED.value} numbers" if self.n > MAX_RANKED.value else ""
 
     def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:

@@ -124,6 +124,12 @@ def draw_permutation(k: KernelBuilder, Key: DeviceOperand, place: int, out: Devi
     drawn = k.scratch((count,), DType.INT64)
     (i,) = k.grid(count)
     k.store(drawn, (i,), k.randint(k.key(Key, place), i, SORT_KEY_LIMIT))
+    if not k.on_gpu:
+        order = k.scratch((count,), DType.INT64)
+        k.sorting(0, False, drawn, k.scratch((count,), DType.INT64), order)
+        (i,) = k.grid(count)
+        k.store(out.reshaped((count,)), (i,), order[i])
+        return
     (i,) = k.grid(count)
     r = k.loop(count)
     own, other = drawn[i], drawn[r]

@@ -159,8 +159,8 @@ class ShuffleBatch(OpDef, op="shuffle_batch"):
         Out = table[order].reshape(X.shape)
         return {"Out": Out, "ShuffleIdx": order, "SeedOut": next_seed(Seed)}
 
-    def host_only(self, types: Mapping[str, TensorType]) -> str:
-        """Return why a forward call has no device kernel; empty if it has one."""
+    def host_instead_of_gpu(self, types: Mapping[str, TensorType]) -> str:
+        """Return why a forward call has no kernel on a GPU; empty if it has one."""
         rows = product(types["X"].shape[:-1]) if "X" in types else 0
         many = isinstance(rows, int) and rows > MAX_RANKED.value
         return f"it sorts more than {MAX_RANKED.value} rows" if many else ""
