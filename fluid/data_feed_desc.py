@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TypeAlias, TypeVar, cast, get_type_hints
 
-__all__ = ["DataFeed", "DataFeedDesc", "MultiSlot", "FeedSlot", "feed_text"]
+__all__ = ["DataFeed", "DataFeedDesc", "MultiSlot", "FeedSlot", "feed_text", "parsed_feed"]
 
 
 @dataclass
@@ -23,8 +23,8 @@ class FeedSlot:
 
     name: str = ""
     type: str = ""
-    is_dense: bool = False
-    is_used: bool = False
+    is_dense: bool | None = None
+    is_used: bool | None = None
     shape: list[int] = field(default_factory=list[int])
 
 
@@ -139,6 +139,15 @@ class _Parser:
     def _error(self, message: str) -> ValueError:
         line = self._text.count("\n", 0, self._at) + 1
         return ValueError(f"{self._where}, line {line}: {message}")
+
+
+def parsed_feed(text: str, where: str) -> DataFeed:
+    """Parse a description; ValueError with `where` and the line for invalid text.
+
+    >>> parsed_feed('batch_size: 8', "here").batch_size
+    8
+    """
+    return _Parser(text, where).parse(DataFeed())
 
 
 class DataFeedDesc:

@@ -261,13 +261,13 @@ class Executor:
         errors of reading and running.
         """
         if dataset is None:
-            raise RuntimeError("dataset is needed and should be initialized")
+            raise RuntimeError("dataset is need and should be initialized")
         if thread > 0:
             dataset.set_thread(thread)
         names = [fetch_list] if isinstance(fetch_list, Variable) else fetch_list or []
         run_over(
             dataset,
-            lambda feed, fetched: self.run(program, feed, fetched, scope=scope),
+            lambda feed, fetched: self.run(program, feed, fetched, scope=scope, return_numpy=False),
             names, fetch_info or [], print_period, fetch_handler,
         )  # fmt: skip
 
@@ -284,10 +284,14 @@ class Executor:
         print_period: int = 100,
         fetch_handler: FetchHandler | None = None,
     ) -> None:
-        """Like `train_from_dataset`, without the ops that update parameters."""
+        """Like `train_from_dataset`, on one device and without the ops that update parameters.
+
+        Release 1.8.5 runs them, and only leaves out what it sends to servers.
+        """
         program = default_main_program() if program is None else program
-        if isinstance(program, Program):
-            program = for_inference(program)
+        program = for_inference(
+            program.program if isinstance(program, CompiledProgram) else program
+        )
         self.train_from_dataset(
             program, dataset, scope, thread, debug, fetch_list, fetch_info, print_period,
             fetch_handler,

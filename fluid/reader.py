@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
@@ -161,25 +162,32 @@ class DatasetLoader(DataLoaderBase):
         self._places = as_places(places)
         files, needed = len(dataset.filelist), len(self._places)
         _expect(files >= needed, f"a dataset of {files} files is not enough for {needed} places")
+        if dataset.thread_num not in (0, needed):
+            warnings.warn(
+                f"set_thread({dataset.thread_num}) of the dataset is ignored: each of the "
+                f"{needed} places has a reader",
+                stacklevel=3,
+            )
+        dataset.set_thread(needed)
         self._dataset = dataset
         self._drop_last = drop_last
 
-    def __iter__(self) -> Iterator[list[BatchFeed]]:
+    def __iter__(self) -> Iterator[list[dict[str, LoDTensor]]]:
         """Iterate over the feeds from the first: lists with one for each place."""
         return self._remembered(self._groups(len(self._places)))
 
-    def _groups(self, places: int) -> Iterator[list[BatchFeed]]:
-        feeds = (feed for feed in self._dataset.feeds() if self._is_taken(feed))
+    def _groups(self, places: int) -> Iterator[list[dict[str, LoDTensor]]]:
+        feeds = map(_as_tensors, self._dataset.feeds(self._drop_last, readers=places))
         while group := list(islice(feeds, places)):
             if len(group) == places or not self._drop_last:
                 yield group
 
-    def _is_taken(self, feed: BatchFeed) -> bool:
-        """Return whether a batch is complete, or may be incomplete."""
-        values = next(iter(feed.values()))
-        is_lod = isinstance(values, LoDTensor)
-        rows = len(values.lod()[0]) - 1 if is_lod else len(values)
-        return not self._drop_last or rows == self._dataset.batch_size
+
+def _as_tensors(feed: BatchFeed) -> dict[str, LoDTensor]:
+    return {
+        name: value if isinstance(value, LoDTensor) else LoDTensor(value)
+        for name, value in feed.items()
+    }
 
 
 class PyReader(DataLoaderBase):

@@ -58,6 +58,9 @@ from fluid.core.native_names import (
     size_of_dtype,
 )
 from fluid.core.native_protos import get_all_op_protos
+from fluid.core.pslib_client import Fleet
+from fluid.dataset.box_ps import BoxPS
+from fluid.dataset.native import NativeDataset as Dataset
 from fluid.lod_tensor import LoDTensor, LoDTensorArray
 from fluid.recording.var_types import kind_of, var_type
 from fluid.running.feed_checks import diff_tensor_shape
@@ -75,11 +78,14 @@ __all__ = [
     "AnalysisPredictor",
     "AttrType",
     "BlockDesc",
+    "BoxPS",
     "CPUPlace",
     "CUDAPinnedPlace",
     "CUDAPlace",
+    "Dataset",
     "EOFException",
     "EnforceNotMet",
+    "Fleet",
     "LoDTensor",
     "LoDTensorArray",
     "NativeConfig",

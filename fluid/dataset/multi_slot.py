@@ -8,23 +8,24 @@ release 1.8.5.
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from math import prod
-from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from compiler.ir.types import Array
+from fluid.data_feed_desc import FeedSlot
+from fluid.dataset.sources import Source
 from fluid.recording.variable import Variable
 from runtime.errors import FeedError
 from runtime.tensors.lod_tensor import LoDTensor
 
 __all__ = [
-    "Row", "SampleSlot", "as_feed", "as_line", "batches", "parsed", "rows_of_file", "slot_of",
-    "without_zeros",
+    "Row", "Sample", "SampleSlot", "as_feed", "as_line", "batches", "described_slot", "from_line",
+    "parsed", "samples_of_file", "slot_of", "without_zeros",
 ]  # fmt: skip
 
 NEAR_ZERO = np.float32(1e-6)
@@ -36,11 +37,15 @@ Row = list[Array]
 
 @dataclass(frozen=True)
 class SampleSlot:
-    """A variable of the samples; `shape` is that of one sample, None for any number of values."""
+    """A variable of the samples; `shape` is that of one sample, None for any number of values.
+
+    A slot that is not used is parsed and not fed.
+    """
 
     name: str
     is_float: bool
     shape: tuple[int, ...] | None
+    is_used: bool = True
 
     @property
     def count(self) -> int | None:
@@ -48,49 +53,52 @@ class SampleSlot:
         return None if self.shape is None else prod(self.shape)
 
 
-def slot_of(var: Variable) -> SampleSlot:
-    """The slot of a variable. Raises ValueError for dtypes other than float32 and int64."""
+class Sample(NamedTuple):
+    """The values of a line and the id before them, if there is one."""
+
+    row: Row
+    id: str = ""
+
+
+def slot_of(described: FeedSlot) -> SampleSlot:
+    """The slot of a description. Its first dimension is the batch."""
+    shape = tuple(abs(size) for size in described.shape[1:]) if described.is_dense else None
+    return SampleSlot(described.name, described.type == "float", shape, bool(described.is_used))
+
+
+def described_slot(var: Variable) -> FeedSlot:
+    """The description of a variable. Raises ValueError for dtypes other than float32 and int64."""
     dtype = str(var.element.numpy)
     if dtype not in ("float32", "int64"):
         raise ValueError(f"variable {var.name!r} is {dtype}: datasets have float32 and int64 only")
+    kind = "float" if dtype == "float32" else "uint64"
     if var.lod_level:
-        return SampleSlot(var.name, dtype == "float32", None)
-    return SampleSlot(var.name, dtype == "float32", tuple(abs(size) for size in var.shape[1:]))
+        return FeedSlot(var.name, kind, is_used=True)
+    return FeedSlot(var.name, kind, is_dense=True, is_used=True, shape=list(var.shape))
 
 
-def rows_of_file(
-    path: str, command: str, slots: Sequence[SampleSlot], marks: int = 0
-) -> Iterator[Row]:
-    """The samples that a shell command prints for a file on its stdin.
+def samples_of_file(
+    path: str, source: Source, slots: Sequence[SampleSlot], marks: int = 0
+) -> Iterator[Sample]:
+    """The samples of a file, whose lines begin with `marks` fields of the form `1 text`.
 
-    Every line begins with `marks` fields of the form `1 text`, which are skipped.
-
-    Raises FileNotFoundError, FeedError with the invalid line, and RuntimeError if the command
-    fails.
+    The first mark is the id of the sample. Raises FileNotFoundError, FeedError with the invalid
+    line, and RuntimeError if a command fails.
     """
-    with Path(path).open("rb") as source:
-        shown = subprocess.Popen(command, shell=True, stdin=source, stdout=subprocess.PIPE)
-    assert shown.stdout is not None
-    try:
-        for number, line in enumerate(shown.stdout, 1):
-            where = f"{path}, line {number} of `{command}`"
-            yield parsed(_after_marks(line, marks, where), slots, where)
-        if shown.wait():
-            raise RuntimeError(f"`{command}` ended with {shown.returncode} on {path}")
-    finally:
-        shown.stdout.close()
-        shown.kill()
-        shown.wait()
+    for number, line in enumerate(source.lines(path), 1):
+        where = f"{path}, line {number} of `{source.pipe_command}`"
+        mark, values = _after_marks(line, marks, where)
+        yield Sample(parsed(values, slots, where), mark)
 
 
-def _after_marks(line: bytes, marks: int, where: str) -> bytes:
-    """A line without its marks; raises FeedError if they are missing."""
+def _after_marks(line: bytes, marks: int, where: str) -> tuple[str, bytes]:
+    """The first mark of a line, and the line without marks; FeedError if they are missing."""
     if not marks:
-        return line
+        return "", line
     tokens = line.split(maxsplit=2 * marks)
     if len(tokens) <= 2 * marks or any(count != b"1" for count in tokens[: 2 * marks : 2]):
         raise FeedError(f"{where}: expected {marks} times `1 text` before the values")
-    return tokens[-1]
+    return tokens[1].decode(errors="replace"), tokens[-1]
 
 
 def parsed(line: bytes, slots: Sequence[SampleSlot], where: str) -> Row:
@@ -114,7 +122,7 @@ def _count(tokens: Sequence[bytes], at: int, slot: SampleSlot, where: str) -> in
     if not 0 < count < len(tokens) - at:
         left = len(tokens) - at - 1
         raise FeedError(f"{where}: {slot.name!r} has {count} values, but {left} follow; 1 at least")
-    if slot.count not in (None, count):
+    if slot.count and count % slot.count:
         raise FeedError(
             f"{where}: {slot.name!r} has {count} values, but its shape takes {slot.count}"
         )
@@ -149,32 +157,46 @@ def _kept(values: Array) -> Array:
     return nonzero if nonzero.size else np.zeros(1, values.dtype)
 
 
-def as_line(row: Row, slots: Sequence[SampleSlot]) -> bytes:
-    """Format a sample as a line; `parsed` is the inverse."""
+def as_line(sample: Sample, slots: Sequence[SampleSlot]) -> bytes:
+    """Format a sample as a line; `from_line` is the inverse."""
     texts = (
         f"{len(values)} "
         + " ".join(map(repr, (values if s.is_float else values.view(np.uint64)).tolist()))
-        for values, s in zip(row, slots, strict=True)
+        for values, s in zip(sample.row, slots, strict=True)
     )
-    return " ".join(texts).encode()
+    return " ".join([f"1 {sample.id}" if sample.id else "0", *texts]).encode()
 
 
-def batches(rows: Iterable[Row], size: int) -> Iterator[list[Row]]:
+def from_line(line: bytes, slots: Sequence[SampleSlot]) -> Sample:
+    """Parse a line of `as_line`."""
+    where = "an exchanged sample"
+    mark, values = _after_marks(line, 1, where) if line[:1] == b"1" else ("", line[1:])
+    return Sample(parsed(values, slots, where), mark)
+
+
+def batches(samples: Iterable[Sample], size: int) -> Iterator[list[Sample]]:
     """Lists of `size` samples; the last one may be shorter."""
-    rest = iter(rows)
+    rest = iter(samples)
     while taken := list(islice(rest, size)):
         yield taken
 
 
-def as_feed(rows: Sequence[Row], slots: Sequence[SampleSlot]) -> dict[str, Array | LoDTensor]:
-    """Convert a batch to feeds: arrays, and LoDTensors [values, 1] for slots of any length."""
-    return {slot.name: _fed(slot, [row[index] for row in rows]) for index, slot in enumerate(slots)}
+def as_feed(samples: Sequence[Sample], slots: Sequence[SampleSlot]) -> dict[str, Array | LoDTensor]:
+    """Convert a batch to feeds: arrays, and LoDTensors [values, 1] for slots of any length.
+
+    A sample with twice the values of a shape is two rows, as in release 1.8.5.
+    """
+    return {
+        slot.name: _fed(slot, [sample.row[index] for sample in samples])
+        for index, slot in enumerate(slots)
+        if slot.is_used
+    }
 
 
 def _fed(slot: SampleSlot, values: Sequence[Array]) -> Array | LoDTensor:
     joined = np.concatenate(values)
     if slot.shape is not None:
-        return joined.reshape(len(values), *slot.shape)
+        return joined.reshape(-1, *slot.shape)
     tensor = LoDTensor(joined.reshape(-1, 1))
     tensor.set_recursive_sequence_lengths([[len(array) for array in values]])
     return tensor

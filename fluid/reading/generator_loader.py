@@ -6,7 +6,7 @@ itself: every run takes the next batch, and raises EOFException after the last o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TypeAlias, TypeVar, cast
 from weakref import ref
@@ -207,6 +207,15 @@ class GeneratorLoader(DataLoaderBase):
         """Stop, so that `start` begins with the first batch; raises AssertionError if iterable."""
         self._expect(iterable=False, what="call reset()")
         self._reading.reset()
+
+    def _reset(self) -> None:
+        """Stop the current iteration, or the reading by the program."""
+        running = None if self._begun is None else self._begun()
+        if isinstance(running, Generator):
+            running.close()
+        self._begun = self._own = None
+        if not self._iterable:
+            self._reading.reset()
 
     def _expect(self, iterable: bool, what: str) -> None:
         if self._iterable != iterable:

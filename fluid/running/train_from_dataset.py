@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import threading
+import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias
+from typing import TypeAlias, cast
+
+import numpy as np
 
 from compiler.ir.program import OpRole
 from compiler.ir.types import Array
 from fluid.dataset import BatchFeed, DatasetBase
 from fluid.framework import Program, Variable
+from runtime.tensors.lod_tensor import LoDTensor
 
 __all__ = ["FetchHandler", "for_inference", "run_over"]
 
-Run: TypeAlias = Callable[[BatchFeed, list[Variable]], list[Array]]
-"""Runs a step on feeds and returns the fetched values."""
+Run: TypeAlias = Callable[[BatchFeed, list[Variable]], list[LoDTensor]]
+"""Runs a step on feeds and returns the fetched values, which may have LoD."""
 
 
 HELP = """
@@ -37,7 +41,7 @@ class FetchHandler:
     ) -> None:
         if var_dict is None:
             raise AssertionError("FetchHandler requires var_dict: variables by name")
-        self.var_dict, self.period_secs = dict(var_dict), period_secs
+        self.var_dict, self.period_secs = var_dict, period_secs
 
     @staticmethod
     def help() -> None:
@@ -70,9 +74,15 @@ def run_over(
             printed = list(fetch_list) if step % print_period == 0 else []
             values = run(feed, printed + periodic.wanted)
             if printed:
-                shown = (f"{label}: {v}" for label, v in zip(labels, values, strict=False))
+                shown = (f"{label}: {_text(v)}" for label, v in zip(labels, values, strict=False))
                 print(f"batch {step}: {', '.join(shown)}")
-            periodic.take(values[len(printed) :])
+            periodic.take([np.asarray(value) for value in values[len(printed) :]])
+
+
+def _text(value: LoDTensor) -> str:
+    """The elements of a tensor, and its LoD if it has one."""
+    lod = f" (LoD {value.lod()})" if value.lod() else ""
+    return f"{np.asarray(value)}{lod}"
 
 
 class _Periodic:
@@ -80,7 +90,8 @@ class _Periodic:
 
     def __init__(self, handler: FetchHandler | None) -> None:
         self.handler, self.ended = handler, threading.Event()
-        self.wanted: list[Variable] = [] if handler is None else list(handler.var_dict.values())
+        variables = {} if handler is None else _variables(handler.var_dict)
+        self.names, self.wanted = list(variables), list(variables.values())
         self.newest: list[Array | None] = [None] * len(self.wanted)
 
     def take(self, values: Sequence[Array]) -> None:
@@ -95,12 +106,27 @@ class _Periodic:
     def _call(self) -> None:
         assert self.handler is not None
         while not self.ended.wait(self.handler.period_secs):
-            self.handler.handler(dict(zip(self.handler.var_dict, self.newest, strict=True)))
+            self.handler.handler(dict(zip(self.names, self.newest, strict=True)))
 
     def __exit__(self, *_: object) -> None:
         self.ended.set()
         if self.handler is not None:
             self.thread.join()
+
+
+def _variables(var_dict: object) -> dict[str, Variable]:
+    """The variables to fetch; warns of anything else, as the reference does."""
+    is_mapping = isinstance(var_dict, Mapping)
+    by_name = cast(Mapping[str, object], var_dict) if is_mapping else dict[str, object]()
+    if not by_name:
+        warnings.warn(f"var_dict has no variables by name: {var_dict!r:.60}", stacklevel=2)
+    wanted = dict[str, Variable]()
+    for name, value in by_name.items():
+        if isinstance(value, Variable):
+            wanted[name] = value
+        else:
+            warnings.warn(f"the value of {name} is not a Variable", stacklevel=2)
+    return wanted
 
 
 def for_inference(program: Program) -> Program:

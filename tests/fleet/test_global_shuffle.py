@@ -28,7 +28,7 @@ dataset.set_filelist([f"{sys.argv[1]}/part-{rank}.txt"])
 dataset.load_into_memory()
 np.random.seed(7)
 dataset.global_shuffle(fleet)
-kept = [[int(label[0]), *map(int, words)] for label, words in dataset._kept]
+kept = [[int(label[0]), *map(int, words)] for (label, words), _ in dataset.dataset.samples]
 print(json.dumps({"kept": kept, "all": dataset.get_memory_data_size(fleet)}), flush=True)
 """
 

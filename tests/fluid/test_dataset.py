@@ -2,13 +2,14 @@
 
 import io
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import fluid
-from fluid.dataset.multi_slot import SampleSlot, as_line, parsed
+from fluid.dataset.multi_slot import Sample, SampleSlot, as_line, from_line
 from fluid.incubate.data_generator import MultiSlotDataGenerator, MultiSlotStringDataGenerator
 
 layers = fluid.layers
@@ -250,15 +251,21 @@ def test_a_command_that_fails_is_named(tmp_path):
 
 def test_what_a_dataset_needs():
     executor = fluid.Executor()
-    with pytest.raises(RuntimeError, match="dataset is needed"):
+    with pytest.raises(RuntimeError, match=r"^dataset is need and should be initialized$"):
         executor.train_from_dataset()
     with pytest.raises(ValueError, match="datafeed class Quue does not exist"):
         fluid.DatasetFactory().create_dataset("Quue")
     queue = fluid.DatasetFactory().create_dataset()
-    with pytest.raises(ValueError, match="set_use_var and set_filelist"):
-        executor.train_from_dataset(dataset=queue)
-    with pytest.raises(NotImplementedError, match="use InMemoryDataset"):
+    with pytest.warns(UserWarning, match="the dataset has no files"):
+        list(queue.feeds())
+    queue.set_filelist([__file__])
+    with pytest.raises(ValueError, match="needs set_use_var"):
+        list(queue.feeds())
+    with pytest.raises(NotImplementedError, match="use InMemoryDataset for global_shuffle"):
         queue.global_shuffle()
+    instant = make("FileInstantDataset", [layers.data("ids", [1])], [__file__])
+    with pytest.raises(NotImplementedError, match="MultiSlotFileInstantDataFeed is no reader"):
+        list(instant.feeds())
     with pytest.raises(ValueError, match="'x' is float64"):
         queue.set_use_var([layers.data("x", [1], dtype="float64")])
 
@@ -266,9 +273,124 @@ def test_what_a_dataset_needs():
 def test_a_sample_survives_as_a_line():
     slots = [SampleSlot("a", False, None), SampleSlot("b", True, (2,))]
     row = [np.array([1, -1, 1 << 62]), np.array([0.1, -3e-8], "float32")]
-    again = parsed(as_line(row, slots), slots, "here")
-    for one, other in zip(row, again, strict=True):
-        np.testing.assert_array_equal(one, other)
+    for sample in (Sample(row), Sample(row, "id7")):
+        again = from_line(as_line(sample, slots), slots)
+        assert again.id == sample.id
+        for one, other in zip(row, again.row, strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+MARKED = """\
+1 id1 1 7 2 3 3 2 5 6
+1 id1 1 0 2 0 1 2 1 1
+1 id2 1 1 1 1 2 0 0
+1 id3 1 0 1 2 2 3 3
+1 id2 1 0 2 0 0 2 4 4
+1 id5 1 0 1 3 2 8 9
+1 id5 1 6 1 0 2 0 0
+"""
+"""Lines of an id, ids, numbers and two dense ids."""
+
+
+def marked_dataset(kind, folder, text):
+    """A dataset of one file, whose lines begin with a mark."""
+    (folder / "marked").write_text(text)
+    variables = [
+        layers.data("x", [1], dtype="int64", lod_level=1),
+        layers.data("y", [1], lod_level=1),
+        layers.data("d", [2], dtype="int64"),
+    ]
+    return make(kind, variables, [str(folder / "marked")], batch=2)
+
+
+def test_global_shuffle_merges_samples_by_line_id(tmp_path):
+    """As release 1.8.5: id1 has two values for y, id3 has one sample only."""
+    dataset = marked_dataset("InMemoryDataset", tmp_path, MARKED)
+    dataset.set_merge_by_lineid(2)
+    dataset.load_into_memory()
+    with pytest.warns(UserWarning, match="samples of id 'id[13]' are dropped"):
+        dataset.global_shuffle()
+    (feed,) = dataset.feeds()
+    rows = np.concatenate([np.array(feed[name]).reshape(2, -1) for name in "xyd"], axis=1)
+    assert sorted(rows.tolist()) == [[1, 1, 4, 4], [6, 3, 8, 9]]
+
+
+def test_box_ps_batches_page_views_with_rank_offsets(tmp_path):
+    kinds = [("0de", 1, 1), ("0df", 2, 1), ("0de", 2, 2), ("195", 1, 1), ("0de", 3, 1)]
+    keys = [f"1702f830eee{m}{r:02x}ad7429505f714c{s:02x}" for m, r, s in kinds]
+    lines = [f"1 {key} 1 {i + 1} 1 9 2 1 1\n" for i, key in enumerate(keys)]
+    dataset = marked_dataset("BoxPSDataset", tmp_path, "".join(lines))
+    dataset.set_parse_logkey(True)
+    dataset.set_enable_pv_merge(True)
+    dataset.set_rank_offset("rank_offset")
+    dataset.set_pv_batch_size(2)
+    dataset.set_date("20200131")
+    dataset.load_into_memory()
+    dataset.preprocess_instance()
+    dataset.begin_pass()
+    assert (dataset.get_pv_data_size(), dataset.get_memory_data_size()) == (2, 0)
+    (feed,) = dataset.feeds()
+    assert np.array(feed["x"]).ravel().tolist() == [1, 2, 4, 5, 3]
+    none = [-1] * 7
+    first = [1, 0, 2, 1, 3, 3]
+    ranks = [[1, *first], [2, *first], none, [3, *first], [2, -1, -1, 2, 4, -1, -1]]
+    assert feed["rank_offset"].tolist() == ranks
+    dataset.set_current_phase(0)
+    dataset.postprocess_instance()
+    assert [len(feed["d"]) for feed in dataset.feeds()] == [2, 2, 1]
+    dataset.end_pass(True)
+
+
+def test_a_loader_has_a_reader_for_each_place(tmp_path):
+    """Values of 1.8.5: tensors, batches of each file, a sample of twice the values is two rows."""
+    (tmp_path / "a").write_text("1 7 1 3 4 5 6 7 8\n1 8 1 3 2 1 1\n1 9 1 3 2 2 2\n")
+    (tmp_path / "b").write_text("1 1 1 3 2 3 3\n1 2 1 3 2 4 4\n1 3 1 3 2 5 5\n")
+    dataset = marked_dataset("QueueDataset", tmp_path, "")
+    dataset.set_filelist([str(tmp_path / "a"), str(tmp_path / "b")])
+    for drop_last in (True, False):
+        with pytest.warns(UserWarning, match=r"set_thread\(1\)") if drop_last else nullcontext():
+            loader = fluid.io.DataLoader.from_dataset(dataset, fluid.cpu_places(2), drop_last)
+        groups = list(loader)
+        assert [[place["d"].shape()[0] for place in group] for group in groups] == [
+            [3, 2],
+            *([[1, 1]] if not drop_last else []),
+        ]
+        assert groups[0][1]["x"].lod() == [[0, 1, 2]]
+
+
+def test_remote_files_are_printed_by_a_download_command(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    dataset = marked_dataset("QueueDataset", tmp_path, "1 7 1 3 2 5 6\n")
+    (tmp_path / "marked").rename("afs:marked")
+    dataset.set_filelist(["afs:marked"])
+    dataset.set_download_cmd("cat")
+    (feed,) = dataset.feeds()
+    assert feed["d"].tolist() == [[5, 6]]
+    dataset.set_download_cmd("exit 4;")
+    with pytest.raises(RuntimeError, match="`exit 4; afs:marked` ended with 4"):
+        list(dataset.feeds())
+
+
+def test_values_with_lod_are_printed(tmp_path, capsys):
+    dataset = marked_dataset("QueueDataset", tmp_path, "2 7 8 1 3 2 5 6\n")
+    ids = fluid.default_main_program().global_block().var("x")
+    doubled = layers.scale(ids, 2.0)
+    fluid.Executor().train_from_dataset(
+        dataset=dataset, fetch_list=[doubled], fetch_info=["doubled"]
+    )
+    assert capsys.readouterr().out == "batch 0: doubled: [[14]\n [16]] (LoD [[0, 2]])\n"
+
+
+def test_core_dataset_has_the_settings_of_scripts():
+    native = fluid.core.Dataset("MultiSlotDataset")
+    native.set_thread_num(12)
+    native.set_filelist(["a.txt", "b.txt"])
+    native.set_trainer_num(4)
+    native.set_hdfs_config("name", "ugi")
+    native.set_download_cmd("./read")
+    assert (native.get_thread_num(), native.get_trainer_num()) == (12, 4)
+    assert native.get_filelist() == ["a.txt", "b.txt"]
+    assert (native.get_hdfs_config(), native.get_download_cmd()) == (("name", "ugi"), "./read")
 
 
 class Numbers(MultiSlotDataGenerator):

@@ -1,0 +1,80 @@
+"""Files of samples as lines: local ones, compressed ones and those of a remote file system."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+__all__ = ["Source"]
+
+REMOTE = ("hdfs:", "afs:")
+"""Prefixes of paths that a command reads."""
+_PIPE_CLOSED = (-13, 128 + 13)
+"""Exit statuses of a command that printed more than its reader took (SIGPIPE)."""
+
+
+@dataclass
+class Source:
+    """How files are read: by a download command or Hadoop, then through a pipe command.
+
+    Source: `fs.cc` of release 1.8.5.
+    """
+
+    pipe_command: str = "cat"
+    download_cmd: str = ""
+    fs_name: str = ""
+    fs_ugi: str = ""
+
+    def lines(self, path: str) -> Iterator[bytes]:
+        """Yield the lines that the pipe command prints for a file.
+
+        Raises FileNotFoundError, and RuntimeError if a command fails.
+        """
+        with self._opened(path) as source, _output(self.pipe_command, path, source) as printed:
+            yield from printed
+
+    @contextmanager
+    def _opened(self, path: str) -> Generator[IO[bytes]]:
+        command = self._read_command(path)
+        if not command:
+            with Path(path).open("rb") as file:
+                yield file
+            return
+        with _output(command, path) as printed:
+            yield printed
+
+    def _read_command(self, path: str) -> str:
+        """The shell command that prints a file; empty for files that are opened."""
+        quoted, is_compressed = shlex.quote(path), path.endswith(".gz")
+        if not path.startswith(REMOTE):
+            return f"zcat {quoted}" if is_compressed else ""
+        if is_compressed:
+            return f"{self._hadoop()} -text {quoted}"
+        return f"{self.download_cmd or f'{self._hadoop()} -cat'} {quoted}"
+
+    def _hadoop(self) -> str:
+        if not self.fs_name:
+            return "hadoop fs"
+        name, ugi = shlex.quote(self.fs_name), shlex.quote(self.fs_ugi)
+        return f"$HADOOP_HOME/bin/hadoop fs -D fs.default.name={name} -D hadoop.job.ugi={ugi}"
+
+
+@contextmanager
+def _output(command: str, path: str, source: IO[bytes] | None = None) -> Generator[IO[bytes]]:
+    """The output of a shell command; RuntimeError if it fails although it was read to its end."""
+    shown = subprocess.Popen(command, shell=True, stdin=source, stdout=subprocess.PIPE)
+    assert shown.stdout is not None
+    try:
+        yield shown.stdout
+        shown.stdout.close()
+        if shown.wait() not in (0, *_PIPE_CLOSED):
+            raise RuntimeError(f"`{command}` ended with {shown.returncode} on {path}")
+    finally:
+        shown.stdout.close()
+        shown.kill()
+        shown.wait()
