@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal, overload
+from typing import Literal, Protocol, overload
 
 from compiler.ir.types import VarTypeId
 
@@ -13,7 +13,7 @@ __all__ = ["VarDistributed", "VarStruct", "VarsDistributed"]
 
 @dataclass(frozen=True)
 class VarStruct:
-    """The properties of a variable, independent of its program."""
+    """The declaration of a variable, independent of its program."""
 
     name: str
     shape: tuple[int, ...]
@@ -23,21 +23,49 @@ class VarStruct:
     persistable: bool
 
 
-@dataclass(frozen=True)
+class Declared(Protocol):
+    """What a `Variable` and a `VarStruct` have in common."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def shape(self) -> Sequence[int]: ...
+    @property
+    def dtype(self) -> VarTypeId: ...
+    @property
+    def type(self) -> VarTypeId: ...
+    @property
+    def lod_level(self) -> int: ...
+    @property
+    def persistable(self) -> bool: ...
+
+
 class VarDistributed:
     """A variable, or a block of one, on a server.
 
     `offset` counts elements; `vtype` is "Param", "Optimizer", or "RemotePrefetch" for tables that
-    trainers do not hold.
+    trainers do not hold. Without `is_slice`, a block is one that differs from its variable.
     """
 
-    origin: VarStruct
-    slice: VarStruct
-    is_slice: bool
-    block_id: int
-    offset: int
-    vtype: str
-    endpoint: str
+    def __init__(
+        self,
+        origin_var: Declared,
+        slice_var: Declared,
+        is_slice: bool | None = None,
+        block_id: int | None = None,
+        offset: int | None = None,
+        vtype: str | None = None,
+        endpoint: str | None = None,
+    ) -> None:
+        self.origin, self.slice = _struct(origin_var), _struct(slice_var)
+        self.is_slice = self.origin != self.slice if is_slice is None else is_slice
+        self.block_id, self.offset = block_id or 0, offset or 0
+        self.vtype, self.endpoint = vtype or "", endpoint or ""
+
+    @staticmethod
+    def equal(var1: VarStruct, var2: VarStruct) -> bool:
+        """Return whether two declarations are equal."""
+        return var1 == var2
 
     def __str__(self) -> str:
         return (
@@ -46,11 +74,35 @@ class VarDistributed:
         )
 
 
+def _struct(var: Declared) -> VarStruct:
+    same = (var.dtype, var.type, var.lod_level, var.persistable)
+    return VarStruct(var.name, tuple(var.shape), *same)
+
+
 class VarsDistributed:
     """All variables of a job that are on servers."""
 
     def __init__(self, distributed_vars: Iterable[VarDistributed] = ()) -> None:
         self.distributed_vars = list(distributed_vars)
+
+    def add_distributed_var(
+        self,
+        origin_var: Declared,
+        slice_var: Declared,
+        is_slice: bool | None = None,
+        block_id: int | None = None,
+        offset: int | None = None,
+        vtype: str | None = None,
+        endpoint: str | None = None,
+    ) -> None:
+        """Add a block, with the arguments of `VarDistributed`."""
+        added = VarDistributed(origin_var, slice_var, is_slice, block_id, offset, vtype, endpoint)
+        self.distributed_vars.append(added)
+
+    @staticmethod
+    def equal(var1: Declared, var2: Declared) -> bool:
+        """Return whether two declarations are equal."""
+        return _struct(var1) == _struct(var2)
 
     def get_distributed_var_by_slice(self, var_name: str) -> VarDistributed | None:
         """The block with this name, or None."""

@@ -43,8 +43,8 @@ def _placed(origin: Program, name: str, here: str, part: Slice, kind: str) -> Va
     cut = not part.is_whole and var.shape == part.whole
     same = (var.dtype, var.type, var.lod_level, var.persistable)
     return VarDistributed(
-        origin=VarStruct(name, var.shape, *same),
-        slice=VarStruct(here, part.shape if cut else var.shape, *same),
+        origin_var=VarStruct(name, var.shape, *same),
+        slice_var=VarStruct(here, part.shape if cut else var.shape, *same),
         is_slice=cut,
         block_id=part.index if cut else 0,
         offset=part.offset if cut else 0,

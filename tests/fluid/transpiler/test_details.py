@@ -58,7 +58,7 @@ def test_slices_of_variables_are_selected_by_server_and_kind(block):
     assert table.get_distributed_var_by_origin_and_ep("w", "b:1") is None
     assert table.get_distributed_vars_by_ep("b:1", "Optimizer") == [whole]
     assert table.get_distributed_vars_by_vtypes(["Param"], groupby=True) == {"w": [sliced]}
-    assert ".slice(True).block(1).offset(3) ), endpoint: a:1" in table.overview()
+    assert "block 1, offset 3, Param on a:1" in table.overview()
 
 
 def test_listening_servers_are_ready():
