@@ -205,6 +205,7 @@ IMPORTERS: dict[str, tuple[str, ...]] = {
     "msvcrt": ("runtime.files.folder_locks",),
     "resource": ("fluid.cli.limits",),
     "matplotlib": ("fluid.compat.paddle.utils.plot",),
+    "sitecustomize": ("fluid.compat.startup.on_path.sitecustomize",),
     "PIL": (
         "fluid.compat.paddle.dataset.image",
         "fluid.cli.values.images",
@@ -220,9 +221,12 @@ LAZY_PACKAGES = (
     "compiler.ir.conversion.composite_graph",
 )
 
-# May import files by computed names: ops, `paddle` modules, lazy names, the PTX machine.
+# May import files by computed names: ops, `paddle` modules, lazy names, removed names, children of
+# `fluid run`, the PTX machine.
 COMPUTED_IMPORTS = (
     "compiler.ops", "compiler.support.lazy_loading", "fluid.compat.as_paddle",
+    "fluid.compat.old_python.mend", "fluid.compat.old_python.names",
+    "fluid.compat.startup.children", "fluid.compat.startup.on_path.sitecustomize",
     "runtime.gpu.drivers",
 )  # fmt: skip
 

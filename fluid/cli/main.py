@@ -35,6 +35,7 @@ start here:
   fluid inspect out/demo/model      show the model it saved
   fluid infer out/demo/model --input out/demo/digits.npy
   fluid run train.py                run your own script that imports paddle 1.x
+  fluid shell -- bash train.sh      run a command that starts such scripts
   fluid profile train.py            run it, and show the time of each op
   fluid selftest                    compare native kernels with the reference, two minutes
   fluid launch --nproc_per_node 2 train.py      the same in two processes
@@ -53,6 +54,7 @@ COMMANDS = {
     "inspect": ("fluid.cli.inspect", "add_inspect"),
     "infer": ("fluid.cli.commands.infer", "add_infer"),
     "run": ("fluid.cli.commands.run", "add_run"),
+    "shell": ("fluid.cli.commands.shell", "add_shell"),
     "profile": ("fluid.cli.commands.profile", "add_profile"),
     "selftest": ("fluid.cli.commands.selftest", "add_selftest"),
     "launch": ("fluid.cli.commands.launch", "add_launch"),

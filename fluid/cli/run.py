@@ -7,13 +7,15 @@ import re
 import runpy
 import sys
 import traceback
+from collections.abc import Generator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from traceback import walk_tb
 from types import FrameType, TracebackType
 
-import numpy as np
-
+from compiler.support.settings.fluid import FLUID_RUN_OPTIONS
+from compiler.support.settings.setting import export
 from fleet.launch.adopt import adopt
 from fluid.cli.model import CommandError
 from fluid.cli.on_cpu import use_cpu
@@ -21,45 +23,77 @@ from fluid.cli.target import use_target
 from fluid.cli.terminal import INTERRUPTED
 from fluid.compat.as_paddle import install_as_paddle
 from fluid.compat.missing import why_absent
-from fluid.compat.old_python import mend
+from fluid.compat.old_python.arrays import converts
+from fluid.compat.old_python.mend import mend
+from fluid.compat.startup.children import PaddleFinder
+from fluid.compat.startup.variables import child_variables
 from fluid.profiler import tracing
 
-__all__ = ["prepare", "run_script"]
+__all__ = ["prepare", "prepare_child", "run_script"]
 
-OLD_NAMES = {"bool": bool, "float": float, "int": int, "object": object, "str": str}
-"""NumPy's former aliases of Python types (removed in 1.24), which scripts of that time use."""
 ONE_ELEMENT = re.compile("only 0-dimensional arrays can|number is required, not numpy.ndarray")
 NOT_THERE = re.compile("cannot import name '(.*?)' from 'paddle")
 ONE_ELEMENT_HINT = """\
-hint: since NumPy 2.4 an array of shape [1] does not convert to a number. Fetched arrays still do;
-for arrays that the script creates itself, install 'numpy<2.4'."""
+hint: since NumPy 2.4 an array of shape [1] does not convert to a number, and `fluid run` cannot
+change that in this build of Python. Fetched arrays still do; for others install 'numpy<2.4'."""
 
 
 def prepare(given: argparse.Namespace) -> int:
-    """Set up imports, NumPy aliases and arguments as a script of 1.8 expects them; returns 0.
+    """Set up imports, NumPy and arguments as a script of 1.8 expects them; returns 0.
 
-    In a process started by torchrun or srun, the environment variables that 1.8 scripts read are
-    set from theirs. Raises CommandError if the script does not exist, if another paddle is
-    installed, and for malformed launcher variables.
+    Processes that the script starts are set up too. In a process started by torchrun or srun, the
+    environment variables that 1.8 scripts read are set from theirs. Raises CommandError if the
+    script does not exist, if another paddle is installed, and for malformed launcher variables.
     """
     if not given.module and not given.script.is_file():
         raise CommandError(
             f"{given.script} is not a file: expected a script, followed by its arguments"
         )
-    for name in OLD_NAMES.keys() - vars(np).keys():
-        setattr(np, name, OLD_NAMES[name])
     sys.argv = [str(given.script), *given.arguments]
     sys.path[0] = str(Path.cwd() if given.module else given.script.resolve().parent)
     try:
-        adopt()
-        install_as_paddle(force=given.force)
-        mend()
-        if given.cpu:
-            use_cpu()
+        _prepare_process(given.cpu, given.force)
         use_target(given.target)
     except (ImportError, ValueError) as error:
         raise CommandError(str(error)) from error
+    try:
+        export(child_variables(given.cpu, given.force))
+    except ValueError as error:
+        print(f"fluid run: processes of the script cannot import paddle: {error}", file=sys.stderr)
     return 0
+
+
+def prepare_child() -> None:
+    """Set up a process that a script under `fluid run` started, when it first imports paddle.
+
+    Raises ImportError if another paddle is installed, and ValueError for malformed launcher
+    variables.
+    """
+    options = FLUID_RUN_OPTIONS.read()
+    _prepare_process("cpu" in options, "force" in options)
+    if sys.excepthook is sys.__excepthook__:
+        sys.excepthook = partial(_show, "")
+
+
+def _prepare_process(cpu: bool, force: bool) -> None:
+    adopt()
+    with _without_paddle_finder():
+        install_as_paddle(force)
+    mend()
+    if cpu:
+        use_cpu()
+
+
+@contextmanager
+def _without_paddle_finder() -> Generator[None]:
+    """Let the import system find another paddle, if there is one, within a `with` block."""
+    finders = list(sys.meta_path)
+    sys.meta_path[:] = [each for each in finders if not isinstance(each, PaddleFinder)]
+    try:
+        yield
+    finally:
+        added = [each for each in sys.meta_path if each not in finders]
+        sys.meta_path[:] = [*finders, *added]
 
 
 def run_script(script: Path, trace: Path | None = None, module: bool = False) -> int:
@@ -94,9 +128,9 @@ def _is_of(frame: FrameType, script: Path) -> bool:
 def _show(
     script: str, kind: type[BaseException], error: BaseException, trace: TracebackType | None
 ) -> None:
-    while trace is not None and trace.tb_frame.f_code.co_filename != script:
+    while script and trace is not None and trace.tb_frame.f_code.co_filename != script:
         trace = trace.tb_next
-    if isinstance(error, TypeError) and ONE_ELEMENT.search(str(error)):
+    if isinstance(error, TypeError) and ONE_ELEMENT.search(str(error)) and not converts():
         error.add_note(ONE_ELEMENT_HINT)
     if isinstance(error, ImportError) and (name := NOT_THERE.match(str(error))):
         why = why_absent(name[1])

@@ -22,7 +22,7 @@ import numpy as np
 from fluid.compat.imported_names import home_of_imported_name
 from fluid.compat.missing import why_absent
 
-__all__ = ["install_as_paddle"]
+__all__ = ["expect_no_other_paddle", "install_as_paddle"]
 
 FOLDER = Path(__file__).parent
 LAYERS = (
@@ -183,7 +183,7 @@ def install_as_paddle(force: bool = False) -> ModuleType:
     if loaded is not None and _path(loaded) == FOLDER / "paddle":
         return loaded
     if not force:
-        _expect_no_other(loaded)
+        expect_no_other_paddle()
     for name in [name for name in sys.modules if name.partition(".")[0] == "paddle"]:
         del sys.modules[name]
     paddle = _load()
@@ -212,8 +212,11 @@ def _path(module: ModuleType) -> Path | None:
     return file and Path(file).parent
 
 
-def _expect_no_other(imported: ModuleType | None) -> None:
-    """ImportError where there is another paddle; a folder of that name alone is none."""
+def expect_no_other_paddle() -> None:
+    """Raise ImportError if another paddle is imported or installed; a folder of that name alone is
+    none.
+    """
+    imported = sys.modules.get("paddle")
     spec = find_spec("paddle") if imported is None else None
     where = spec.origin if spec else getattr(imported, "__file__", None)
     if where or imported:

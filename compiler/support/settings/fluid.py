@@ -153,3 +153,25 @@ FLUID_ENDPOINT_FD = Setting(
     "process takes the port.",
     "`fluid launch`",
 )
+FLUID_RUN_OPTIONS = Setting(
+    "FLUID_RUN_OPTIONS",
+    NAMES,
+    (),
+    "The options of `fluid run`, `cpu` and `force`, for processes that the script starts "
+    "([old_scripts.md](old_scripts.md)).",
+    "`fluid run`",
+)
+FLUID_RUN_PYTHON = Setting(
+    "FLUID_RUN_PYTHON",
+    TEXT,
+    "",
+    "The interpreter that the command `python` starts in those processes.",
+    "`fluid run`",
+)
+FLUID_RUN_INTERPRETER = Setting(
+    "FLUID_RUN_INTERPRETER",
+    TEXT,
+    "",
+    "The version and the folder of that interpreter: others are left as they are.",
+    "`fluid run`",
+)

@@ -82,3 +82,16 @@ TORCH_DISABLE_SHARE_RDZV_TCP_STORE = Setting(
     "TORCH_DISABLE_SHARE_RDZV_TCP_STORE", TEXT, "", "Set to 1 by `fluid launch` for its processes."
 )
 XDG_CACHE_HOME = Setting("XDG_CACHE_HOME", FOLDER, "~/.cache", "The user's cache folder.")
+PATH = Setting(
+    "PATH",
+    TEXT,
+    "",
+    "Folders of commands; `fluid run` puts one with `python` first ([old_scripts.md]"
+    "(old_scripts.md)).",
+)
+PYTHONPATH = Setting(
+    "PYTHONPATH",
+    TEXT,
+    "",
+    "Folders of Python modules; `fluid run` puts one with a start-up file first.",
+)

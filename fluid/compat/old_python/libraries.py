@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import wraps
-from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec
 from types import ModuleType
 
 from fluid.compat.old_python.notices import Notices
 
-__all__ = ["MENDERS", "Watcher"]
+__all__ = ["mend_pillow", "mend_yaml"]
 
 _FILTERS = {"ANTIALIAS": "LANCZOS", "LINEAR": "BILINEAR", "CUBIC": "BICUBIC"}
 
@@ -50,49 +47,3 @@ def _with_loader(
         return load(stream, Loader)
 
     return loaded
-
-
-MENDERS: dict[str, Callable[[ModuleType, Notices], None]] = {
-    "PIL.Image": mend_pillow,
-    "yaml": mend_yaml,
-}
-"""What is done to a module once it is loaded."""
-
-
-class Watcher(MetaPathFinder):
-    """The first import finder: patches the modules of `MENDERS` after they load."""
-
-    def __init__(self, notices: Notices) -> None:
-        self._notices = notices
-
-    def find_spec(
-        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        """The spec that another finder has, its loader followed by mending; None for others."""
-        if name not in MENDERS:
-            return None
-        others = (finder for finder in sys.meta_path if finder is not self)
-        specs = (finder.find_spec(name, path, target) for finder in others)
-        spec = next((candidate for candidate in specs if candidate is not None), None)
-        if spec is not None and spec.loader is not None:
-            spec.loader = _Mending(spec.loader, self._notices)
-        return spec
-
-
-class _Mending(Loader):
-    """Loads a module as its loader does, and mends it then."""
-
-    def __init__(self, loader: Loader, notices: Notices) -> None:
-        self._loader, self._notices = loader, notices
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        """As the loader does."""
-        return self._loader.create_module(spec)
-
-    def exec_module(self, module: ModuleType) -> None:
-        """Run the module, then mend it."""
-        self._loader.exec_module(module)
-        MENDERS[module.__name__](module, self._notices)
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._loader, name)

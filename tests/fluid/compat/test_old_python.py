@@ -1,5 +1,6 @@
 """Scripts under `fluid run` find what Python and packages dropped since they were written."""
 
+import math
 import re
 import subprocess
 import sys
@@ -11,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from fluid.compat.old_python import libraries
-from fluid.compat.old_python.mend import MODULES, StandIns, with_names
-from fluid.compat.old_python.names import Gone, getargspec
+from fluid.compat.old_python.argspec import getargspec
+from fluid.compat.old_python.mend import MENDERS, MODULES, StandIns
+from fluid.compat.old_python.names import Gone, with_names
 from fluid.compat.old_python.notices import Notices
 
 SCRIPT = """
@@ -99,8 +100,10 @@ def test_names_that_a_module_has_stay(capsys: pytest.CaptureFixture[str]) -> Non
     module = ModuleType("some")
     module.own = 1  # type: ignore[attr-defined]
     vars(module)["__getattr__"] = lambda name: f"before {name}"
-    with_names(module, {"own": Gone("1", 2, "two"), "old": Gone("1", 3, "three")}, Notices())
-    assert (module.own, module.old, module.old, module.other) == (1, 3, 3, "before other")
+    with_names(
+        module, {"own": Gone("1", "two", "math:pi"), "old": Gone("1", "three", "math:e")}, Notices()
+    )
+    assert (module.own, module.old, module.old, module.other) == (1, math.e, math.e, "before other")
     assert capsys.readouterr().err == "fluid run: some.old is gone since 1; taking three\n"
     module.old = 4  # type: ignore[attr-defined]
     assert module.old == 4
@@ -108,7 +111,7 @@ def test_names_that_a_module_has_stay(capsys: pytest.CaptureFixture[str]) -> Non
 
 def replacement(name: str) -> Any:
     """A fake of one of Python's modules, whether or not this Python has it."""
-    place = MODULES.joinpath(*name.split("."))
+    place = Path(MODULES).joinpath(*name.split("."))
     loader = SourceFileLoader(f"replacement_{name}", str(place.with_suffix(".py")))
     spec = spec_from_loader(loader.name, loader)
     assert spec is not None
@@ -170,6 +173,6 @@ def test_getargspec_errors() -> None:
 
 def test_every_library_that_is_mended_is_named_on_the_page() -> None:
     page = (Path(__file__).parents[3] / "docs" / "old_scripts.md").read_text()
-    named = {"PIL.Image": "Image.ANTIALIAS", "yaml": "yaml.load"}
-    assert set(named) == set(libraries.MENDERS)
+    named = {"numpy": "np.NaN", "PIL.Image": "Image.ANTIALIAS", "yaml": "yaml.load"}
+    assert set(named) == set(MENDERS)
     assert all(re.search(re.escape(each), page) for each in named.values())

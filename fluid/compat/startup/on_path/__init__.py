@@ -1,0 +1,1 @@
+"""The first folder of PYTHONPATH under `fluid run`: Python runs `sitecustomize` at its start."""
