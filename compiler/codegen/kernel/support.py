@@ -28,6 +28,9 @@ def why_no_kernel(op: Op, types: Container[DType], has_kernel: bool, on_gpu: boo
     unaccepted = _unaccepted_inputs(op)
     if unaccepted:
         return f"the kernels of {op.kind} do not accept {unaccepted[0]}"
+    missing = _missing_inputs(op)
+    if missing:
+        return f"the kernels of {op.kind} need {missing[0]}"
     slots = op.defn.inputs().items()
     operands = {s: slot.hold([var.type for var in op.inputs.get(s, ())]) for s, slot in slots}
     hooks = ("host_only", "host_instead_of_gpu") if on_gpu else ("host_only",)
@@ -82,6 +85,18 @@ def _unaccepted_inputs(op: Op) -> list[str]:
     if any(d.sizes_only for d in slots.values()) and _are_resolved(op):
         unread |= {s for s, d in slots.items() if d.sizes_only}
     return [s for s, d in slots.items() if d.optional and s not in unread]
+
+
+def _missing_inputs(op: Op) -> list[str]:
+    """The optional inputs that an op's kernel body reads, but the op does not have."""
+    body = _body(type(op.defn))
+    if body is None or isinstance(op.defn, Pointwise):
+        return []
+    reads = slot_reads(*body)
+    inputs = op.defn.inputs()
+    return [
+        s for s in sorted(reads.needed - reads.optional) if s in inputs and not op.inputs.get(s)
+    ]
 
 
 def _are_resolved(op: Op) -> bool:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
@@ -136,10 +133,6 @@ class SampleLogits(OpDef, op="sample_logits"):
         rows = np.arange(len(Samples))[:, None]
         np.add.at(d_Logits, (rows, Samples), d_SampledLogits)
         return {"Logits": d_Logits}
-
-    def host_only(self, types: Mapping[str, Any]) -> str:
-        given_samples = "Samples" in types or types.get("CustomizedSamples")
-        return "" if given_samples else "it samples until enough distinct classes are found"
 
     def check_values(self, k: SourceBuilder, s: Slots[Operand]) -> None:
         Labels = s.Labels
