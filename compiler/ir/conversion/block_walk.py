@@ -395,10 +395,14 @@ class BlockWalk:
         desc = self.block.lookup(name)
         if desc is None or desc.kind is not VarKind.TENSOR_ARRAY or desc.dims is None:
             return
-        type = replace(from_fluid(desc.dims, desc.element), is_array=True)
-        attrs = {"dtype": desc.element.code, "sizes": [str(size) for size in type.shape]}
+        self._empty_array(
+            name, replace(from_fluid(desc.dims, desc.element), is_array=True), op.source
+        )
+
+    def _empty_array(self, name: str, type: TensorType, source: str) -> None:
+        attrs = {"dtype": type.dtype.code, "sizes": [str(size) for size in type.shape]}
         out = self.graph.another(name, type)
-        self.graph.op("empty_array", {}, {"Out": [out]}, attrs, op.source, last=True)
+        self.graph.op("empty_array", {}, {"Out": [out]}, attrs, source, last=True)
         self.current.define(name, out)
 
     def writable(self, name: str, op: OpDesc) -> Var:
@@ -414,7 +418,10 @@ class BlockWalk:
         return self.current.define(name, copy)
 
     def widen(self, inner: BlockWalk, written: Iterable[str]) -> bool:
-        """Copy captured values that change size to vars of dynamic size; returns whether any."""
+        """Copy captured values that change size to vars of dynamic size; returns whether any.
+
+        An array that is empty before gets the dtype and the rank of the items.
+        """
         pairs = [
             (n, inner.current.captured[n], inner.current[n])
             for n in written
@@ -422,7 +429,11 @@ class BlockWalk:
         ]
         changed = [(n, before, left) for n, before, left in pairs if not _keeps_type(before, left)]
         for name, before, left in changed:
-            self.copied(name, before, _widened(before.type, left.type))
+            creator = self.graph.producer(before)
+            if creator is not None and creator.kind == "empty_array":
+                self._empty_array(name, left.type, creator.source)
+            else:
+                self.copied(name, before, _widened(before.type, left.type))
         return bool(changed)
 
     def put(
@@ -482,6 +493,8 @@ def _level_results(inner: BlockWalk, left: Iterable[str]) -> dict[str, str]:
 
 
 def _keeps_type(before: Var, left: Var) -> bool:
+    if before.type.is_array and before.type.dtype is not left.type.dtype:
+        return False
     same = before.type.shape == left.type.shape
     return same or (
         before.type.rank == left.type.rank

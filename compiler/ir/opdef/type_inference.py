@@ -6,6 +6,7 @@ Sizes may be unknown (-1); sizes inferred from unknown sizes are unknown too.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from math import prod
 from typing import Any
@@ -18,6 +19,11 @@ from compiler.ir.opdef.size_comparison import Requirement, differ, is_less, unde
 from compiler.ir.program import EMPTY, GRAD, Block, OpDesc, VarDesc, VarKind
 from compiler.ir.types import DType, TensorType, from_fluid, to_fluid
 from compiler.support.limits import MAX_BYTES, MAX_RANK
+
+_FED_DTYPES = (DType.INT64, DType.FP32, DType.INT32, DType.FP64)
+"""The dtypes that feeds may have instead of the declared one, in the order in which inference tries
+them.
+"""
 
 
 def check_slots(op: OpDesc) -> None:
@@ -84,7 +90,51 @@ def inferred_outputs(block: Block, op: OpDesc) -> dict[str, TensorType | None]:
 def _infer(block: Block, op: OpDesc, defn: OpDef) -> dict[str, Any]:
     inputs = {slot: names for slot, names in op.inputs.items() if names and slot in defn.slots}
     types = {slot: _types(block, names, defn.slots[slot]) for slot, names in inputs.items()}
-    return infer_types(defn, types | _companions(block, op, defn, types), op, declared=True)
+    companions = _companions(block, op, defn, types)
+    try:
+        return infer_types(defn, types | companions, op, declared=True)
+    except ShapeError:
+        for replaced in _types_if_fed(block, inputs, defn, types):
+            with suppress(CompileError):
+                return infer_types(defn, replaced | companions, op, declared=True)
+        raise
+
+
+def _types_if_fed(
+    block: Block, inputs: Mapping[str, Sequence[str]], defn: OpDef, types: Mapping[str, Any]
+) -> Iterator[dict[str, Any]]:
+    """Iterate over the types of inputs with another dtype for what is computed from feeds.
+
+    The dtype declared for a feed need not be that of what is fed, unless feeds are checked. What
+    does not fit then raises when the program is compiled for the feeds.
+    """
+    fed = {slot for slot, names in inputs.items() if any(is_fed(block, name) for name in names)}
+    choices = [{slot} for slot in sorted(fed)] + ([fed] if len(fed) > 1 else [])
+    for slots in choices:
+        for dtype in _FED_DTYPES:
+            replaced = {
+                slot: [replace(type, dtype=dtype) for type in listed(types[slot])] for slot in slots
+            }
+            yield {**types, **{n: defn.slots[n].hold(found) for n, found in replaced.items()}}
+
+
+def is_fed(block: Block, name: str) -> bool:
+    """Return whether a value is fed without a check of its dtype, or computed from such a value."""
+    seen: set[str] = set()
+    pending = [name]
+    while pending:
+        name = pending.pop()
+        var = block.lookup(name)
+        if name in seen or var is None or var.persistable:
+            continue
+        seen.add(name)
+        writers = [op for op in block.ops if name in op.writes()]
+        if not writers and name not in block.vars and block.parent is not None:
+            return is_fed(block.parent, name)
+        if not writers and not var.need_check_feed and var.kind is VarKind.TENSOR:
+            return True
+        pending += [read for op in writers for read in op.reads()]
+    return False
 
 
 def _by_name(op: OpDesc, inferred: Mapping[str, Any]) -> Iterator[tuple[str, TensorType | None]]:

@@ -166,7 +166,7 @@ def gather(input: Variable, index: Variable, overwrite: bool = True) -> Variable
     else the sum of all.
     """
     check_variable(input, "input", "gather")
-    check_variable_and_dtype(index, "index", INDEX_DTYPES, "gather")
+    check_variable(index, "index", "gather")
     inputs = {"X": input, "Index": index}
     return append_simple_op("gather", inputs, {"overwrite": overwrite})
 
@@ -181,7 +181,7 @@ def gather_nd(input: Variable, index: Variable, name: str | None = None) -> Vari
     (7, 5)
     """
     check_variable(input, "input", "gather_nd")
-    check_variable_and_dtype(index, "index", INDEX_DTYPES, "gather_nd")
+    check_variable(index, "index", "gather_nd")
     return append_simple_op("gather_nd", {"X": input, "Index": index}, name=name)
 
 
@@ -199,7 +199,7 @@ def scatter(
     """
     for value, argument in ((input, "input"), (updates, "updates")):
         check_variable(value, argument, "scatter")
-    check_variable_and_dtype(index, "index", INDEX_DTYPES, "scatter")
+    check_variable(index, "index", "scatter")
     inputs = {"X": input, "Ids": index, "Updates": updates}
     return append_simple_op("scatter", inputs, {"overwrite": overwrite}, name=name)
 
@@ -210,7 +210,7 @@ def scatter_nd_add(
     """Return `ref` with `updates` added at the index tuples in the last axis of `index`."""
     for value, argument in ((ref, "ref"), (updates, "updates")):
         check_variable(value, argument, "scatter_nd_add")
-    check_variable_and_dtype(index, "index", INDEX_DTYPES, "scatter_nd_add")
+    check_variable(index, "index", "scatter_nd_add")
     if ref.dtype != updates.dtype:
         raise ValueError(
             f"ref and updates of scatter_nd_add must have the same dtype, but are "

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import fluid
+from compiler.errors import ShapeError
 
 layers = fluid.layers
 
@@ -76,6 +77,44 @@ def test_another_element_type_where_the_op_takes_it(run):
     x = layers.data("x", [1], dtype="int64")
     values, _ = run(layers.one_hot(x, 3), [ones(2, 1, dtype="int32"), ones(2, 1, dtype="int64")])
     assert values[0].tolist() == values[1].tolist() == [[0, 1, 0]] * 2
+
+
+@pytest.mark.parametrize("declared", ["float32", "int32"])
+def test_labels_of_another_element_type_than_declared(run, declared):
+    x, label = layers.data("x", [3]), layers.data("label", [1], dtype=declared)
+    softmax = layers.fc(x, 3, param_attr=fluid.initializer.Constant(0.5), act="softmax")
+    loss = layers.mean(layers.cross_entropy(softmax, layers.reshape(label, [-1, 1])))
+    correct = layers.equal(layers.topk(softmax, 1)[1], label)
+    total = (
+        loss + layers.accuracy(softmax, label) + layers.reduce_sum(layers.cast(correct, "float32"))
+    )
+    fluid.optimizer.SGD(0.1).minimize(loss)
+    values, _ = run(total, [ones(2, 3) | {"label": np.zeros((2, 1), "int64")}])
+    np.testing.assert_allclose(values[0], np.log(3) + 1 + 2, rtol=1e-6)
+
+
+def test_steps_of_another_element_type_than_declared(run):
+    rows = layers.data("x", [1], lod_level=1)
+    rnn = layers.DynamicRNN()
+    with rnn.block():
+        rnn.output(rnn.step_input(rows) * 2)
+    last = layers.sequence_last_step(rnn())
+    batch = fluid.create_lod_tensor(np.array([[1], [2], [3]]), [[2, 1]], fluid.CPUPlace())
+    values, _ = run(last, [{"x": batch}])
+    assert (values[0].dtype, values[0].tolist()) == (np.int64, [[4], [6]])
+
+
+def test_a_float_label_declared_as_integer(run):
+    x, label = layers.data("x", [1]), layers.data("label", [1], dtype="int64")
+    loss = layers.sigmoid_cross_entropy_with_logits(x, label) + (x - label)
+    values, _ = run(loss, [ones(2, 1) | {"label": np.ones((2, 1), "float32")}])
+    np.testing.assert_allclose(values[0], 0.3132617, rtol=1e-6)
+
+
+def test_element_types_that_are_declared_for_good_are_checked_when_recorded(run):
+    label = fluid.data("label", [None, 1], "float32")
+    with pytest.raises(ShapeError, match=r"Label is f32\[\?, 1\], expected element type i64"):
+        layers.cross_entropy(layers.data("x", [3]), label)
 
 
 def test_unread_feeds_are_not_checked(run):
