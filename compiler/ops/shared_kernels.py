@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from compiler.ir.dims import Size, product
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
-from compiler.ir.types import DType
+from compiler.ir.types import Array, DType
 from compiler.ops.duplicate_rows import merged
 from compiler.support.thresholds import threshold
 
@@ -22,19 +24,31 @@ def fill(k: KernelBuilder, out: DeviceOperand, value: float) -> None:
 
 
 def numbers_of(k: KernelBuilder, out: DeviceOperand, numbers: Sequence[Size | float]) -> None:
-    """Emit a kernel for out = a few constants, which may be sizes."""
-    (i,) = k.grid(out.type.numel)
-    k.store(out.reshaped((out.type.numel,)), (i,), listed(k, i, numbers, out.type.dtype))
+    """Emit a kernel for out = constants. Few may be sizes; many are an array on the device, which
+    is copied there once for a binding.
+    """
+    count, dtype = out.type.numel, out.type.dtype
+    table = None
+    if too_many(len(numbers)):
+        constants = k.on_host(constant_array, [*numbers], dtype.numpy.name, hint="constants")
+        table = k.to_device(constants, (count,), dtype)
+    (i,) = k.grid(count)
+    value = listed(k, i, numbers, dtype) if table is None else table[i]
+    k.store(out.reshaped((count,)), (i,), value)
+
+
+def constant_array(numbers: list[float], dtype: str) -> Array:
+    """Return numbers as an array."""
+    return np.array(numbers, dtype)
 
 
 LISTED = threshold(
-    "listed_constants", 64, "constants", "more are not written in a kernel's text, but on the host",
-    small=4,
+    "listed_constants", 64, "constants", "more are in an array, not in a kernel's text", small=4,
 )  # fmt: skip
 
 
 def too_many(numbers: int) -> str:
-    """The reason why a kernel cannot contain this many constants; empty if it can."""
+    """The reason why a kernel's text cannot contain this many constants; empty if it can."""
     return f"{numbers} numbers are too many for a kernel's text" * (numbers > LISTED.value)
 
 

@@ -18,7 +18,7 @@ from compiler.passes.base import Context
 from compiler.passes.device.narrow_floats import FOLLOWERS, PRODUCTS
 from compiler.passes.manager import run_passes
 from compiler.passes.pipeline import pipeline
-from fluid.contrib.mixed_precision.fp16_lists import GRAY, WHITE
+from fluid.contrib.mixed_precision.fp16_lists import gray_list, white_list
 from tests.codegen.support import module_of
 from tests.ops.samples import Sample, samples
 from tests.ops.test_generated import DIFFERENTIATED, NOBODY, Case, backward, forward, graph_of
@@ -28,7 +28,7 @@ pytest.importorskip("triton")
 pytestmark = pytest.mark.device
 
 BFLOAT16 = DType.BF16.numpy
-NARROW = (FOLLOWERS | PRODUCTS | GRAY | WHITE | {"cast", "sum", "concat"}) - {"batch_norm"}
+NARROW = (FOLLOWERS | PRODUCTS | gray_list | white_list | {"cast", "sum", "concat"}) - {"batch_norm"}
 """Ops that mixed precision leaves in two bytes; statistics of a batch norm stay float32."""
 
 

@@ -7,6 +7,7 @@ device; arrays that depend only on feeds are computed once a step and shared bet
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -130,6 +131,8 @@ def _argument(argument: Any) -> str:
     if isinstance(argument, list | tuple):
         argument = cast("list[Any]", argument)
         return f"[{', '.join(map(_argument, argument))}]"
+    if isinstance(argument, float) and not math.isfinite(argument):
+        return f"float({str(argument)!r})"
     return (
         str(argument) if isinstance(argument, HostArrays | NumpyOperand | Dim) else repr(argument)
     )

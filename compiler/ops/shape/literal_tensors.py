@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,7 @@ from compiler.ir.opdef.kernel_builder import (
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.math.axes import element_type
 from compiler.ops.shape.creation import number_source, parse_number
-from compiler.ops.shared_kernels import numbers_of, too_many
+from compiler.ops.shared_kernels import numbers_of
 from compiler.ops.type_checks import literal_shape
 
 
@@ -71,9 +70,6 @@ class AssignValue(OpDef, op="assign_value"):
     def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
         numbers_of(k, s.Out, self.values())
 
-    def host_only(self, types: Mapping[str, Any]) -> str:
-        return too_many(len(self.values()))
-
 
 class Fill(OpDef, op="fill"):
     """Out = the values `value`, in the shape `shape`. Reference: fill_op.h."""
@@ -96,6 +92,3 @@ class Fill(OpDef, op="fill"):
     def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
         dtype = s.Out.type.dtype.numpy
         numbers_of(k, s.Out, [parse_number("", text, dtype) for text in self.value])
-
-    def host_only(self, types: Mapping[str, Any]) -> str:
-        return too_many(len(self.value))

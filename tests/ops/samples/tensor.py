@@ -1,5 +1,7 @@
 """Samples of copies and casts, constants and ranges, and encodings of integers."""
 
+import math
+
 import numpy as np
 
 from tests.ops.samples import Sample, integers, numbers
@@ -32,8 +34,10 @@ SAMPLES = [
     Sample("assign_value", {}, {"shape": [3], "dtype": INT64, "int64_values": [1, 2**40, -3]}),
     Sample("assign_value", {}, {"shape": [3], "dtype": INT32, "int32_values": [1, 2, -3]}),
     Sample("assign_value", {}, {"shape": [2], "dtype": BOOL, "bool_values": [1, 0]}),
+    Sample("assign_value", {}, {"shape": [7, 10], "dtype": INT64, "int64_values": [*range(70)]}),
     Sample("fill", {}, {"shape": [2, 2], "value": [1.5, 2.0, 0.0, -3.0], "dtype": FP32}),
     Sample("fill", {}, {"shape": [2], "value": [1.0, 3.0], "dtype": INT64}),
+    Sample("fill", {}, {"shape": [66], "value": [math.inf, *range(65)], "dtype": FP32}),
     Sample("fill_zeros_like", {"X": X}),
     Sample("fill_zeros_like", {"X": integers(2, 3, high=9)}),
     Sample("fill_zeros_like2", {"X": X}, {"dtype": INT64}),

@@ -1,5 +1,6 @@
 """Which steps may be captured as CUDA graphs, and the reasons for the others."""
 
+import numpy as np
 import pytest
 
 import compiler
@@ -38,6 +39,10 @@ def program():
     main = fluid.Program()
     with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
         x = fluid.data("x", [None, 4])
+        order = fluid.layers.assign(np.arange(100) % 4)
+        x = fluid.layers.transpose(
+            fluid.layers.gather(fluid.layers.transpose(x, [1, 0]), order), [1, 0]
+        )
         y = fluid.layers.softmax(fluid.layers.dropout(x, 0.5))
         count = fluid.layers.where(fluid.layers.reduce_sum(y, dim=1) > 1.0)
     return main, y, count
@@ -48,6 +53,15 @@ def test_the_uploads_of_a_step_are_its_feeds_and_keys():
     options = Options()
     source = compiler.compile(main, feed=["x"], fetch=[y], target="triton", options=options).source
     assert "return (x, make_keys(generator, (-1,)),)" in source
+
+
+def test_constants_are_copied_to_the_device_once():
+    main, y, _ = program()
+    created = compile_stages(main, feed=["x"], fetch=[y], target="triton", options=Options())
+    bind, _, step = created.module.source.partition("def step(")
+    assert reasons(created) == []
+    assert "uploaded(take, " in bind
+    assert "constants" not in step
 
 
 def test_the_report_has_the_reasons():
