@@ -41,13 +41,16 @@ class DistributedTranspiler(Fleet):
     def init_worker(self) -> None:
         """Wait until every server accepts connections, then start the communicator, if any.
 
+        With `wait_port` False in the settings of the program nothing is awaited.
+
         The user runs the startup program, before or after. Raises ValueError before `minimize`,
         TimeoutError naming the servers that did not answer within the `rpc_deadline` of the
         strategy's runtime settings, by default FLAGS_rpc_deadline.
         """
         program, strategy = self._minimized()
-        seconds = strategy.get_trainer_runtime_config().deadline
-        wait_for_endpoints(self._role.get_pserver_endpoints(), seconds)
+        if strategy.get_program_config().wait_port:
+            seconds = strategy.get_trainer_runtime_config().deadline
+            wait_for_endpoints(self._role.get_pserver_endpoints(), seconds)
         if strategy.mode is DistributedMode.SYNC or self._communicator is not None:
             return
         self._communicator = self._new_communicator(program, strategy)

@@ -45,7 +45,7 @@ def serve(endpoint: str, nbytes: int) -> None:
 
     ended = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: ended.set())
-    server = make_server(
+    server, _ = make_server(
         endpoint, {}, {"Exchange": exchange}, Security.from_env(), Admission(Limits())
     )
     server.start()

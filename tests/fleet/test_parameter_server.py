@@ -150,6 +150,16 @@ def test_a_server_needs_a_folder(loss: Any, tmp_path: Path) -> None:
         fleet.init_server(tmp_path / "none")
 
 
+@pytest.mark.parametrize("mode", ["sync", "async", "half_async", "geo"])
+def test_a_worker_without_wait_port_starts_and_stops_without_servers(loss: Any, mode: str) -> None:
+    fleet = a_fleet()
+    strategy = getattr(StrategyFactory, f"create_{mode}_strategy")()
+    strategy.set_program_config({"wait_port": False})
+    fleet.distributed_optimizer(fluid.optimizer.SGD(0.1), strategy).minimize(loss)
+    fleet.init_worker()
+    fleet.stop_worker()
+
+
 def test_a_worker_names_the_servers_that_do_not_answer(
     loss: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -160,6 +170,7 @@ def test_a_worker_names_the_servers_that_do_not_answer(
     strategy.set_program_config({"wait_port": False})
     strategy.set_trainer_runtime_config({"rpc_deadline": 1})
     fleet.distributed_optimizer(fluid.optimizer.SGD(0.1), strategy).minimize(loss)
+    strategy.set_program_config({"wait_port": True})
     monkeypatch.setattr("fluid.transpiler.distribute.endpoints.RETRY_SECONDS", 0.01)
     with pytest.raises(TimeoutError, match=rf"no connection to {closed} within 0\.001 s"):
         fleet.init_worker()

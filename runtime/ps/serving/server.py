@@ -19,6 +19,7 @@ from runtime.ps.service import Service
 from runtime.ps.serving.asynchronous_shard import AsynchronousShard
 from runtime.ps.serving.exchange import Exchange, Traffic
 from runtime.ps.serving.members import Members
+from runtime.ps.serving.port_file import port_file
 from runtime.ps.serving.requests import RequestHandlers
 from runtime.ps.serving.shard import UPDATES, Shard
 from runtime.ps.serving.shutdown import Shutdown
@@ -93,7 +94,7 @@ class Server:
             *parts, self.traffic, self.telemetry, self._shutdown, self._snapshot_now, admission,
             self.settings.save_dir,
         )  # fmt: skip
-        listening = make_server(
+        listening, port = make_server(
             self.endpoint, {"Call": calls.answer, "Hold": calls.hold},
             {"Fetch": calls.fetch, "Exchange": self._exchange},
             self.settings.security, admission, {"Beat": calls.beat},
@@ -102,7 +103,7 @@ class Server:
         self._started = time.monotonic()
         self.log.info("serving", endpoint=self.endpoint, trainers=self.service.trainers)
         try:
-            with _signals(self._stopping.set):
+            with _signals(self._stopping.set), port_file(port):
                 self._look_after(admission)
         finally:
             self.members.close()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -127,11 +127,17 @@ class Geo:
 
     At a fixed interval, with T trainers and `known`, the server's value at the last exchange: delta
     = (now - known) / T is sent, and now += server - (known + delta); known = server. The rest of a
-    trainer's change remains in its own parameters, and is sent with the next delta.
+    trainer's change remains in its own parameters, and is sent with the next delta. `trainers`
+    returns T; the servers have it, and are called once there is something to send.
     """
 
     def __init__(
-        self, peers: Peers, gradients: NumberedGradients, steps: int, trainers: int, delta: str
+        self,
+        peers: Peers,
+        gradients: NumberedGradients,
+        steps: int,
+        trainers: Callable[[], int],
+        delta: str,
     ) -> None:
         self._peers, self._gradients = peers, gradients
         self._steps, self._trainers, self._delta = steps, trainers, delta
@@ -156,7 +162,7 @@ class Geo:
 
     def _exchange(self, key: tuple[str, str]) -> None:
         now, base = self._now[key], self._known[key]
-        delta = (now - base) / now.dtype.type(self._trainers)
+        delta = (now - base) / now.dtype.type(self._trainers())
         self._gradients.push(key[0], key[1] + self._delta, delta, None)
         server = self._read(key)
         self._now[key] = now + (server - (base + delta))

@@ -38,8 +38,8 @@ LEAVE_SECONDS = 1.0
 class Remote:
     """One server as a trainer sees it."""
 
-    def __init__(self, catalogue: dict[str, Any], trainer: int) -> None:
-        self.endpoint = str(catalogue["endpoint"])
+    def __init__(self, endpoint: str, catalogue: dict[str, Any], trainer: int) -> None:
+        self.endpoint = endpoint
         self.is_synchronous = bool(catalogue["synchronous"])
         self.trainers = int(catalogue["trainers"])
         self.step = int(catalogue["step"])
@@ -187,7 +187,7 @@ class Trainer:
             if endpoint not in self._remotes:
                 self._heartbeats.add(endpoint)
                 catalogue = self._hello(endpoint)
-                self._remotes[endpoint] = Remote(catalogue, self.number)
+                self._remotes[endpoint] = Remote(endpoint, catalogue, self.number)
                 self._compare_clocks(endpoint)
         if is_first:
             self._making = min(remote.step for remote in self._remotes.values())
@@ -233,9 +233,12 @@ class Trainer:
 
     def start_geo(self, steps: int, delta: str) -> None:
         """Send parameter deltas at a fixed interval of steps."""
+        self.communicator = Geo(self._peers, self._gradients, steps, self._trainers, delta)
+
+    def _trainers(self) -> int:
+        """The number of trainers of the job, by its servers."""
         self._join(self._endpoints)
-        trainers = max(remote.trainers for remote in self._remotes.values())
-        self.communicator = Geo(self._peers, self._gradients, steps, trainers, delta)
+        return max(remote.trainers for remote in self._remotes.values())
 
     @property
     def step(self) -> int:

@@ -88,8 +88,10 @@ def make_server(
     security: Security,
     admission: Admission,
     prompt: Mapping[str, Callable[[Any], bytes]] | None = None,
-) -> Any:
-    """Create a server bound to an endpoint, not started yet.
+) -> tuple[Any, int]:
+    """Create a server bound to an endpoint, not started yet; returns it and its port.
+
+    For port 0 the system chooses one.
 
     `unary` handlers take a message and a context, `streams` an iterator of messages; an open stream
     occupies a thread. `prompt` handlers take the context only and must not wait: the polling thread
@@ -106,8 +108,7 @@ def make_server(
     handlers |= {name: answers.prompt(handler) for name, handler in (prompt or {}).items()}
     named = {f"/{SERVICE}/{name}": find for name, find in handlers.items()}
     server.add_generic_rpc_handlers((_Generic(answers, named),))
-    _bind(rpc, server, endpoint, security)
-    return server
+    return server, _bind(rpc, server, endpoint, security)
 
 
 class _Inline(ThreadPoolExecutor):
@@ -232,7 +233,7 @@ class _Answers:
         raise AssertionError("abort raises")
 
 
-def _bind(rpc: Any, server: Any, endpoint: str, security: Security) -> None:
+def _bind(rpc: Any, server: Any, endpoint: str, security: Security) -> int:
     try:
         if security.certificate is None:
             port = server.add_insecure_port(endpoint)
@@ -245,6 +246,7 @@ def _bind(rpc: Any, server: Any, endpoint: str, security: Security) -> None:
         raise _cannot_bind(endpoint) from error
     if not port:
         raise _cannot_bind(endpoint)
+    return int(port)
 
 
 def _cannot_bind(endpoint: str) -> WireError:

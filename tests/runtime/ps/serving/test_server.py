@@ -1,5 +1,6 @@
 """Servers and trainers over sockets: steps, lost trainers, restarts, tokens, TLS."""
 
+import os
 import shutil
 import subprocess
 import threading
@@ -10,13 +11,15 @@ import numpy as np
 import pytest
 
 from runtime.errors import WireError
+from runtime.ps.serving.port_file import port_path
 from runtime.ps.settings import Settings
 from runtime.ps.status import read_status, status_lines
+from runtime.ps.training.trainer import Trainer
 from runtime.ps.wire.frames import read_frame
 from runtime.ps.wire.packets import pack
 from runtime.ps.wire.security import Security
 from runtime.ps.wire.transport import open_channel, stream_call, unary_call
-from tests.runtime.ps.world import receive, send, world
+from tests.runtime.ps.world import FAST, World, receive, send, world
 
 
 def step(made, trainers, value):
@@ -41,6 +44,22 @@ def test_steps_and_completion():
         created.thread.join(5)
         assert not created.thread.is_alive()
         assert not created.errors
+
+
+def test_a_server_at_port_0_writes_its_port():
+    made = World(1, Settings.from_env({}, FAST), ["127.0.0.1:0"])
+    path = port_path(os.getpid())
+    end = time.monotonic() + 5
+    while not path.exists() and time.monotonic() < end:
+        time.sleep(0.01)
+    endpoint = f"127.0.0.1:{int(path.read_text())}"
+    trainer = Trainer(0, [endpoint], made.settings)
+    trainer.subscribe({endpoint: ["w"]})
+    send(trainer, endpoint, 1.0)
+    np.testing.assert_array_equal(receive(trainer, endpoint), -1)
+    trainer.complete()
+    made.thread.join(5)
+    assert not path.exists()
 
 
 def test_repeated_messages_change_nothing():

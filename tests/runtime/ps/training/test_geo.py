@@ -25,7 +25,7 @@ class OneServer:
 
 
 def geo(server, steps):
-    return Geo(server, server, steps, TRAINERS, ".delta")
+    return Geo(server, server, steps, lambda: TRAINERS, ".delta")
 
 
 def put(geo, *value):

@@ -42,7 +42,7 @@ class Served:
         limits = Limits(members=1, guests=2, each=2, seconds=0.2)
         self.admission = Admission(limits, lambda session: session == "member")
         unary, prompt = {"echo": lambda message, context: message}, {"beat": lambda context: b"!"}
-        self.server = make_server(self.endpoint, unary, {}, TOKEN, self.admission, prompt)
+        self.server, _ = make_server(self.endpoint, unary, {}, TOKEN, self.admission, prompt)
         self.server.start()
         self.channel = open_channel(self.endpoint, Security())
         grpc().channel_ready_future(self.channel).result(10)

@@ -34,7 +34,7 @@ def endpoint() -> Iterator[str]:
     where = free_endpoint()
     admission = Admission(Limits(guests=4, each=4))
     security = Security(token="secret")
-    server = make_server(where, {"echo": echo}, {"echoes": echoes}, security, admission)
+    server, _ = make_server(where, {"echo": echo}, {"echoes": echoes}, security, admission)
     server.start()
     yield where
     server.stop(None).wait()
