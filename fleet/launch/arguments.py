@@ -9,7 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from compiler.support.settings.paddle import CPU_NUM, FLAGS_selected_gpus
+from compiler.support.settings.paddle import (
+    CPU_NUM,
+    PADDLE_PORT,
+    PADDLE_TRAINERS,
+    PADDLE_TRAINERS_NUM,
+    POD_IP,
+    FLAGS_selected_gpus,
+)
 from compiler.support.settings.setting import Environ
 from fleet.launch.agent import LaunchJob, run_job
 
@@ -33,6 +40,9 @@ examples:
 """
 MASTER_PORT = 29400
 """The rendezvous port of a job on several machines, unless --master names another."""
+CLOUD_PORT = 6170
+"""The first port of PaddleCloud's processes, unless PADDLE_PORT or --started_port is another."""
+LOCAL = "127.0.0.1"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -71,6 +81,8 @@ def add_arguments(command: Any) -> None:
         "--log_dir", type=Path, metavar="DIR",
         help="write workerlog.RANK for each process there, and show only rank 0 here",
     )  # fmt: skip
+    for name in ("--print_config", "--log_level"):
+        logs.add_argument(name, metavar="X", help="accepted, without effect")
     logs.add_argument("--force", action="store_true", help="even if another paddle is installed")
     command.add_argument(
         "--cpu", action="store_true", help="CUDAPlace is CPUPlace: for scripts that want a GPU"
@@ -92,6 +104,11 @@ def _add_machines(group: Any) -> None:
     group.add_argument("--cluster_node_ips", metavar="IP,IP", help="all machines, the first leads")
     group.add_argument("--node_ip", metavar="IP", help="this machine's address among them")
     group.add_argument(
+        "--use_paddlecloud", action="store_true",
+        help="the machines are those of PADDLE_TRAINERS, POD_IP and PADDLE_PORT, where "
+        "PADDLE_TRAINERS_NUM is 2 or more",
+    )  # fmt: skip
+    group.add_argument(
         "--rdzv_conf", default="", metavar="NAME=VALUE,...",
         help="settings of torch's rendezvous, such as last_call_timeout=5 (seconds)",
     )  # fmt: skip
@@ -111,6 +128,7 @@ def job_of(given: argparse.Namespace, environ: Environ = None) -> LaunchJob:
     """The job of parsed flags. Raises ValueError for incompatible flags."""
     if not given.script.is_file():
         raise ValueError(f"{given.script} is no file: name a script, and after it its arguments")
+    given = _with_cloud(given, environ)
     gpus = _listed(given.selected_gpus or FLAGS_selected_gpus.text(environ))
     machines = _machines(given)
     return LaunchJob(
@@ -130,6 +148,21 @@ def job_of(given: argparse.Namespace, environ: Environ = None) -> LaunchJob:
         cpu=given.cpu,
         rendezvous=_settings(given.rdzv_conf),
     )
+
+
+def _with_cloud(given: argparse.Namespace, environ: Environ) -> argparse.Namespace:
+    """The flags with the machines of PaddleCloud, if it is used and has several.
+
+    Source: `cloud_utils.py` of release 1.8.5.
+    """
+    if not given.use_paddlecloud or PADDLE_TRAINERS_NUM.read(environ) == 1:
+        return given
+    own = {
+        "cluster_node_ips": PADDLE_TRAINERS.require(environ),
+        "node_ip": POD_IP.require(environ),
+        "started_port": PADDLE_PORT.read(environ) or given.started_port or CLOUD_PORT,
+    }
+    return argparse.Namespace(**{**vars(given), **own})
 
 
 def _settings(text: str) -> tuple[tuple[str, str], ...]:
@@ -154,10 +187,11 @@ def _processes(asked: int | None, gpus: Sequence[str], environ: Environ) -> int:
 
 def _machines(given: argparse.Namespace) -> _Machines:
     cluster = _listed(given.cluster_node_ips or "")
-    if cluster and given.node_ip not in cluster:
-        raise ValueError(f"--node_ip is {given.node_ip!r}, expected one of {', '.join(cluster)}")
+    own = given.node_ip or LOCAL
+    if cluster and own not in cluster:
+        raise ValueError(f"--node_ip is {own!r}, expected one of {', '.join(cluster)}")
     least, most = (len(cluster),) * 2 if cluster else _node_range(given.nnodes)
-    master = given.master or (cluster[0] if cluster else "")
+    master = given.master or (cluster[0] if len(cluster) > 1 else "")
     if most > 1 and not master:
         raise ValueError("several machines need --master HOST:PORT, the place where they meet")
     if master and ":" not in master:

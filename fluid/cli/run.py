@@ -41,7 +41,8 @@ change that in this build of Python. Fetched arrays still do; for others install
 def prepare(given: argparse.Namespace) -> int:
     """Set up imports, NumPy and arguments as a script of 1.8 expects them; returns 0.
 
-    Processes that the script starts are set up too. In a process started by torchrun or srun, the
+    Processes that the script starts are set up too; in one of them, the options of `fluid run` or
+    `fluid shell` that started the first hold too. In a process started by torchrun or srun, the
     environment variables that 1.8 scripts read are set from theirs. Raises CommandError if the
     script does not exist, if another paddle is installed, and for malformed launcher variables.
     """
@@ -49,15 +50,17 @@ def prepare(given: argparse.Namespace) -> int:
         raise CommandError(
             f"{given.script} is not a file: expected a script, followed by its arguments"
         )
+    outer = FLUID_RUN_OPTIONS.read()
+    cpu, force = given.cpu or "cpu" in outer, given.force or "force" in outer
     sys.argv = [str(given.script), *given.arguments]
     sys.path[0] = str(Path.cwd() if given.module else given.script.resolve().parent)
     try:
-        _prepare_process(given.cpu, given.force)
+        _prepare_process(cpu, force)
         use_target(given.target)
     except (ImportError, ValueError) as error:
         raise CommandError(str(error)) from error
     try:
-        export(child_variables(given.cpu, given.force))
+        export(child_variables(cpu, force))
     except ValueError as error:
         print(f"fluid run: processes of the script cannot import paddle: {error}", file=sys.stderr)
     return 0

@@ -213,6 +213,23 @@ def test_flags_of_release_1_8_name_machines_and_gpus() -> None:
     assert job.arguments == ("--lr", "0.1")
 
 
+def test_one_machine_named_as_in_scripts_of_shell_meets_at_a_free_port() -> None:
+    job = parsed("--cluster_node_ips=127.0.0.1", "--print_config=False", "--log_level=10")
+    assert (job.least_machines, job.most_machines, job.master) == (1, 1, "")
+
+
+def test_machines_of_paddlecloud_come_from_the_environment() -> None:
+    cloud = {"PADDLE_TRAINERS_NUM": "2", "PADDLE_TRAINERS": "10.0.0.1,10.0.0.2"}
+    job = parsed(
+        "--use_paddlecloud", environ={**cloud, "POD_IP": "10.0.0.2", "PADDLE_PORT": "7000"}
+    )
+    assert (job.least_machines, job.master, job.address) == (2, "10.0.0.1:29400", "10.0.0.2")
+    assert job.started_port == 7000
+    assert parsed("--use_paddlecloud").most_machines == 1
+    with pytest.raises(ValueError, match="POD_IP is not set"):
+        parsed("--use_paddlecloud", environ=cloud)
+
+
 def test_settings_of_the_rendezvous() -> None:
     job = parsed("--nnodes", "1:2", "--master", "h:1", "--rdzv_conf", "last_call_timeout=2,a=b")
     assert job.rendezvous == (("last_call_timeout", "2"), ("a", "b"))

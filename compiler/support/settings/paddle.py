@@ -46,6 +46,14 @@ PADDLE_TRAINERS_NUM = Setting(
     "The number of trainers.",
     LAUNCHERS,
 )
+PADDLE_TRAINERS = Setting(
+    "PADDLE_TRAINERS",
+    SettingKind("addresses of machines with commas between", str),
+    "",
+    "The machines of a job, for `--use_paddlecloud`, with POD_IP, PADDLE_PORT and the number of "
+    "machines in PADDLE_TRAINERS_NUM.",
+    "PaddleCloud",
+)
 PADDLE_TRAINER_ENDPOINTS = Setting(
     "PADDLE_TRAINER_ENDPOINTS", ENDPOINTS, (), "The endpoint of each trainer.", LAUNCHERS
 )
