@@ -15,12 +15,11 @@ from compiler.ir.model_format.program_desc import load_program
 from compiler.ir.program import VarKind
 from fluid.cli.model import CommandError
 from fluid.framework import Program
-from fluid.saving.inference_model import MODEL_FILE
+from fluid.saving.inference_model import LATER_MODEL, LATER_PARAMS, MODEL_FILE
 from fluid.saving.persistables import is_persistable
 from runtime.files.atomic_saves import reading, visible_names
 from runtime.files.checkpoint import tensor_path
 
-LATER_MODEL, LATER_PARAMS = ".pdmodel", ".pdiparams"
 COMBINED_FILE = "__params__"
 _COMBINED = (COMBINED_FILE, "params")
 """The usual names of a combined parameter file."""
@@ -113,13 +112,19 @@ def _program_in(folder: Path) -> str:
 
 
 def _combined(folder: Path, model: str) -> str | None:
-    """Name of the combined parameter file; None if each parameter has its own, or none is found."""
+    """Name of the combined parameter file; None if each parameter has its own, or none is found.
+
+    That of a .pdmodel need not exist: later releases save no parameters in files of their own.
+    """
     later = Path(model).stem + LATER_PARAMS
     if (folder / later).is_file():
         return later
     names = saved_names(folder / model)
-    if all(path.is_file() for path in ModelFiles(folder, model).files(names)):
+    own = [path.is_file() for path in ModelFiles(folder, model).files(names)[1:]]
+    if all(own):
         return None
+    if model.endswith(LATER_MODEL) and not any(own):
+        return later
     files = [path.name for path in sorted(folder.iterdir()) if path.is_file()]
     others = [name for name in files if name != model and name not in names]
     usual = [name for name in _COMBINED if name in others]

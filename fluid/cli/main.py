@@ -23,7 +23,7 @@ from compiler.options import Options
 from compiler.support.lazy_loading import load
 from fluid.cli.limits import OutOfTime
 from fluid.cli.model import CommandError
-from fluid.cli.terminal import INTERRUPTED, escaped_output
+from fluid.cli.terminal import INTERRUPTED, escaped_output, unbuffer_output
 from runtime.files.checkpoint import CheckpointError
 
 DISTRIBUTION = "fluid-compiler"
@@ -80,10 +80,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = _answer(options)
     if code == 0 and options.name == "run":
         run = load(partial(import_module, "fluid.cli.run"))
+        if options.unbuffered:
+            unbuffer_output()
         return int(run.run_script(options.script, options.trace, options.module))
     if code == 0 and options.name == "profile" and options.script:
         scripts = load(partial(import_module, "fluid.cli.profiling.script"))
-        return int(scripts.profile_script(options.script))
+        return int(scripts.profile_script(options.script, options.module))
     return code
 
 

@@ -13,11 +13,11 @@ import traceback
 from collections.abc import Generator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from types import TracebackType
-from typing import TextIO, cast
+from typing import BinaryIO, TextIO, cast
 
 from compiler.support.escape import one_line, printable_lines
 
-__all__ = ["INTERRUPTED", "Shown", "escaped_output", "progress_line"]
+__all__ = ["INTERRUPTED", "Shown", "escaped_output", "progress_line", "unbuffer_output"]
 
 INTERRUPTED = 130
 """Exit code of a command that was stopped with Ctrl-C, as in shells."""
@@ -50,6 +50,21 @@ def escaped_output() -> Generator[None]:
     out, err = cast(TextIO, Shown(sys.stdout)), cast(TextIO, Shown(sys.stderr))
     with redirect_stdout(out), redirect_stderr(err):
         yield
+
+
+def unbuffer_output() -> None:
+    """Write at once what this process prints, as `python -u` does."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if isinstance(stream, io.TextIOWrapper):
+            encoding, errors = stream.encoding, stream.errors
+            binary = cast(BinaryIO, stream.detach())
+            raw = (
+                cast(BinaryIO, binary.detach()) if isinstance(binary, io.BufferedWriter) else binary
+            )
+            text = io.TextIOWrapper(raw, encoding, errors, write_through=True)
+            setattr(sys, name, text)
+            setattr(sys, f"__{name}__", text)
 
 
 def progress_line(text: str) -> None:

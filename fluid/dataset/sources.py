@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import shlex
 import subprocess
+import sys
+from collections import deque
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Thread
 from typing import IO
+
+from compiler.support.escape import printable_lines
 
 __all__ = ["Source"]
 
@@ -16,6 +21,14 @@ REMOTE = ("hdfs:", "afs:")
 """Prefixes of paths that a command reads."""
 _PIPE_CLOSED = (-13, 128 + 13)
 """Exit statuses of a command that printed more than its reader took (SIGPIPE)."""
+
+LAST_LINES = 8
+"""Lines of a command's stderr in an error."""
+SECONDS_TO_READ = 1
+"""How long to wait for the stderr of a command that has ended; another process may keep it open."""
+NO_PADDLE = "No module named 'paddle"
+NO_PADDLE_HINT = """
+hint: under `fluid run`, `python` and the interpreter that runs it import paddle in commands too"""
 
 
 @dataclass
@@ -67,14 +80,43 @@ class Source:
 @contextmanager
 def _output(command: str, path: str, source: IO[bytes] | None = None) -> Generator[IO[bytes]]:
     """The output of a shell command; RuntimeError if it fails although it was read to its end."""
-    shown = subprocess.Popen(command, shell=True, stdin=source, stdout=subprocess.PIPE)
-    assert shown.stdout is not None
+    shown = subprocess.Popen(
+        command, shell=True, stdin=source, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert shown.stdout is not None and shown.stderr is not None
+    errors = _Errors(shown.stderr)
+    errors.start()
     try:
         yield shown.stdout
         shown.stdout.close()
         if shown.wait() not in (0, *_PIPE_CLOSED):
-            raise RuntimeError(f"`{command}` ended with {shown.returncode} on {path}")
+            raise RuntimeError(
+                f"`{command}` ended with {shown.returncode} on {path}{errors.text()}"
+            )
     finally:
         shown.stdout.close()
         shown.kill()
         shown.wait()
+
+
+class _Errors(Thread):
+    """Prints what a command writes to its stderr, and keeps the last lines for an error."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        super().__init__(name="stderr of a pipe command", daemon=True)
+        self._stream = stream
+        self._lines = deque[str](maxlen=LAST_LINES)
+
+    def run(self) -> None:
+        """Copy lines until the command, and what it started, has closed its stderr."""
+        with self._stream:
+            for line in self._stream:
+                self._lines.append(printable_lines(line.decode(errors="replace").rstrip("\n")))
+                print(self._lines[-1], file=sys.stderr)
+
+    def text(self) -> str:
+        """The last lines as the end of a message; empty if there are none."""
+        self.join(SECONDS_TO_READ)
+        lines = [f"\n  {line}" for line in list(self._lines) if line]
+        hint = NO_PADDLE_HINT * any(NO_PADDLE in line for line in lines)
+        return ":" + "".join(lines) + hint if lines else ""

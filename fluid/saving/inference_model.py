@@ -45,6 +45,8 @@ __all__ = [
 ]
 
 MODEL_FILE = "__model__"
+LATER_MODEL, LATER_PARAMS = ".pdmodel", ".pdiparams"
+"""Suffixes of the files of later releases."""
 VarType = VarDesc.VarType
 
 
@@ -109,8 +111,8 @@ def load_inference_model(
     """Load a saved program; returns a list of the program, the feed names and the fetch variables.
 
     Its parameters are set in the global scope. `dirname` is the folder it was saved in, or the
-    prefix of .pdmodel and .pdiparams files of later releases; with `dirname` None,
-    `model_filename` and `params_filename` are bytes. `pserver_endpoints` replace those in its
+    prefix of .pdmodel and .pdiparams files of later releases, or such a .pdmodel; with `dirname`
+    None, `model_filename` and `params_filename` are bytes. `pserver_endpoints` replace those in its
     ops. Raises ValueError for a missing folder, CompileError for a file that is not a program, and
     the errors of `load_vars`; in these cases nothing is set.
     """
@@ -262,9 +264,11 @@ def _located(
     """The folder of a saved model, and the names of its files."""
     if path.is_dir():
         return path, _base_name(model), _base_name(params)
-    if model is None and path.with_name(f"{path.name}.pdmodel").is_file():
-        return path.parent, f"{path.name}.pdmodel", _base_name(params) or f"{path.name}.pdiparams"
-    raise ValueError(f"there is no directory named {str(path)!r}")
+    prefix = path.stem if path.suffix == LATER_MODEL and path.is_file() else path.name
+    if model is None and path.with_name(prefix + LATER_MODEL).is_file():
+        return path.parent, prefix + LATER_MODEL, _base_name(params) or prefix + LATER_PARAMS
+    hint = "; it is a file: give its folder, and its name as model_filename" * path.is_file()
+    raise ValueError(f"there is no directory named {str(path)!r}{hint}")
 
 
 def edges(program: Program, kind: str, where: str) -> list[Variable]:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import fluid
+from fluid.dataset import sources
 from fluid.dataset.multi_slot import Sample, SampleSlot, as_line, from_line
 from fluid.incubate.data_generator import MultiSlotDataGenerator, MultiSlotStringDataGenerator
 
@@ -241,12 +242,25 @@ def test_a_wrong_line_is_named(tmp_path, line, message):
     assert message in str(error.value)
 
 
-def test_a_command_that_fails_is_named(tmp_path):
+@pytest.mark.parametrize(
+    ("command", "printed", "end"),
+    [
+        ("exit 3", "", "/part-0"),
+        ("seq 9 >&2; exit 3", "123456789", "/part-0:\n  2\n  3\n  4\n  5\n  6\n  7\n  8\n  9"),
+        ("echo no_paddle >&2; exit 3", "no_paddle", "\n  no_paddle\nhint"),
+    ],
+)
+def test_a_command_that_fails_shows_its_error(tmp_path, capsys, monkeypatch, command, printed, end):
+    monkeypatch.setattr(sources, "NO_PADDLE", "no_paddle")
+    monkeypatch.setattr(sources, "NO_PADDLE_HINT", "\nhint")
     variables, _ = click_model()
     dataset = make("QueueDataset", variables, write_files(tmp_path))
-    dataset.set_pipe_command("exit 3")
-    with pytest.raises(RuntimeError, match=r"`exit 3` ended with 3 on .*part-0"):
+    dataset.set_pipe_command(command)
+    with pytest.raises(RuntimeError) as error:
         list(dataset.feeds())
+    assert str(error.value).startswith(f"`{command}` ended with 3 on {tmp_path}")
+    assert str(error.value).endswith(end)
+    assert "".join(capsys.readouterr().err.split()) == printed
 
 
 def test_what_a_dataset_needs():

@@ -23,6 +23,7 @@ compared with what this CPU reaches: the roofline.
 PROFILE_EXAMPLES = """\
 examples:
   fluid profile train.py --epochs 1                   arguments after the script go to the script
+  fluid profile -m package.train --epochs 1           the same for a module, as with python -m
   fluid profile out/demo/model --batch 64
   fluid profile out/demo/model --chart roofline.svg --html report.html     kernels, IR, assembly
 """
@@ -40,7 +41,7 @@ def add_profile(commands: Subcommands) -> None:
     _add_script(command)
     _add_model(command)
     command.add_argument(
-        "path", type=Path, metavar="PATH", help="a Python file, or a saved model's folder"
+        "path", type=Path, metavar="PATH", help="a Python file, a module, or a saved model's folder"
     )
     command.add_argument(
         "arguments", nargs=argparse.REMAINDER, metavar="...", help="arguments of the script"
@@ -54,6 +55,9 @@ def _add_script(command: argparse.ArgumentParser) -> None:
     )
     scripts.add_argument(
         "--force", action="store_true", help="use this package even if another paddle is installed"
+    )
+    scripts.add_argument(
+        "-m", "--module", action="store_true", help="PATH is a module name, as with python -m"
     )
     add_target(scripts.add_argument)
 
@@ -74,8 +78,7 @@ def _profile(command: argparse.ArgumentParser, given: argparse.Namespace) -> int
 
     What follows a script is for the script; what follows a model are options of the command.
     """
-    given.script = given.path if given.path.suffix == ".py" else None
-    given.module = False
+    given.script = given.path if given.module or given.path.suffix == ".py" else None
     if given.script:
         return prepare(given)
     command.parse_args([*given.arguments, str(given.path)], given)

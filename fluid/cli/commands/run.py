@@ -23,6 +23,7 @@ examples:
   fluid run --trace trace.json train.py               open it in ui.perfetto.dev
   fluid run --force train.py                          even if another paddle is installed
   fluid run -m paddle.distributed.launch train.py     run a module, of paddle or your own
+  fluid run -u train.py | tee log.txt                 print each line at once, as python -u
 """
 
 
@@ -48,6 +49,10 @@ def add_run(commands: Subcommands) -> None:
     command.add_argument(
         "-m", "--module", action="store_true", help="SCRIPT is a module name, as with python -m"
     )
+    command.add_argument(
+        "-u", "--unbuffered", action="store_true",
+        help="write what the script prints at once, as with python -u",
+    )  # fmt: skip
     command.add_argument("script", type=Path, metavar="SCRIPT", help="a Python file")
     command.add_argument(
         "arguments", nargs=argparse.REMAINDER, metavar="...", help="arguments of the script"

@@ -50,13 +50,15 @@ class Totals:
         self.steps.setdefault(span.ops, Total(span)).add(span)
 
 
-def profile_script(script: Path) -> int:
-    """Run a script, then print its steps, longest first; returns the exit code of the script."""
+def profile_script(script: Path, module: bool = False) -> int:
+    """Run a script, or a module by name, then print its steps, longest first; returns the exit
+    code of the script.
+    """
     totals, start = Totals(), time.perf_counter()
     recorder = SpanRecorder(totals.add)
     try:
         with recording(recorder):
-            return run_script(script)
+            return run_script(script, module=module)
     finally:
         sys.stdout.flush()
         seconds = time.perf_counter() - start

@@ -126,6 +126,10 @@ def test_models_of_later_releases_by_folder_file_or_name(capsys, tmp_path):
     for path in (tmp_path, tmp_path / "inference.pdmodel", tmp_path / "inference"):
         assert "all in inference.pdiparams: 13 ops" in run(capsys, path, "--describe")
         assert "fetch" in run(capsys, path, "--input", tmp_path / "feeds.npz")
+    (tmp_path / "inference.pdiparams").unlink()
+    shown = run(capsys, tmp_path / "inference", "--describe")
+    assert "all in inference.pdiparams: 13 ops" in shown
+    assert f"files that are missing in {tmp_path}: inference.pdiparams\n" in shown
 
 
 @pytest.mark.usefixtures("fresh_programs")

@@ -291,8 +291,9 @@ def test_a_prefix_in_place_of_a_folder(main: Any, exe: Any, tmp_path: Path) -> N
     names = {"model_filename": "net.v2.pdmodel", "params_filename": "net.v2.pdiparams"}
     save(main, exe, tmp_path, **names)
     forget()
-    program, feeds, fetches = fluid.io.load_inference_model(str(tmp_path / "net.v2"), exe)
-    assert np.array_equal(outputs(exe, program, feeds, fetches), Y)
+    for name in ("net.v2", "net.v2.pdmodel"):
+        program, feeds, fetches = fluid.io.load_inference_model(str(tmp_path / name), exe)
+        assert np.array_equal(outputs(exe, program, feeds, fetches), Y)
     forget()
     model = fluid.io.load_inference_model(str(tmp_path), exe, **names)
     assert np.array_equal(outputs(exe, *model), Y)
@@ -305,8 +306,12 @@ def test_a_prefix_that_nothing_has(main: Any, exe: Any, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"there is no directory named '.*net'"):
         fluid.io.load_inference_model(str(tmp_path / "net"), exe)
     save(main, exe, tmp_path, model_filename="net.pdmodel")
-    with pytest.raises(FileNotFoundError, match=r"net\.pdiparams"):
-        fluid.io.load_inference_model(str(tmp_path / "net"), exe)
+    for name in ("net", "net.pdmodel"):
+        with pytest.raises(FileNotFoundError, match=r"net\.pdiparams"):
+            fluid.io.load_inference_model(str(tmp_path / name), exe)
+    save(main, exe, tmp_path)
+    with pytest.raises(ValueError, match="it is a file: give its folder, and its name as model_"):
+        fluid.io.load_inference_model(str(tmp_path / "__model__"), exe)
 
 
 def test_a_whole_program_keeps_its_parameters(main: Any, exe: Any, tmp_path: Path) -> None:

@@ -33,10 +33,12 @@ for _ in range(int(sys.argv[1])):
 """
 
 
-def profiled(folder: Path, more: str = "") -> subprocess.CompletedProcess[str]:
+def profiled(
+    folder: Path, more: str = "", what: tuple[str, ...] = ("train.py",)
+) -> subprocess.CompletedProcess[str]:
     """The script with more lines at its end, as a user profiles it: seven steps of training."""
     (folder / "train.py").write_text(SCRIPT + more)
-    command = [sys.executable, "-m", "fluid", "profile", "train.py", "7"]
+    command = [sys.executable, "-m", "fluid", "profile", *what, "7"]
     paths = {"PYTHONPATH": str(ROOT)}
     return subprocess.run(
         command, cwd=folder, env=os.environ | paths, capture_output=True, text=True, timeout=120
@@ -53,8 +55,8 @@ def test_the_ops_of_a_script_have_their_calls_and_lines(tmp_path: Path) -> None:
     assert re.search(r"\d+ steps took .* of .*; passes of the compiler", result.stdout)
 
 
-def test_the_table_also_follows_an_error(tmp_path: Path) -> None:
-    result = profiled(tmp_path, "raise ValueError('no more')\n")
+def test_the_table_also_follows_an_error_of_a_module(tmp_path: Path) -> None:
+    result = profiled(tmp_path, "raise ValueError('no more')\n", ("-m", "train"))
     assert result.returncode == 1
     assert "ValueError: no more" in result.stderr
     assert "steps took" in result.stdout
