@@ -21,6 +21,7 @@ from fluid.cli.commands.infer import INFER_EXAMPLES
 from fluid.cli.commands.profile import PROFILE_EXAMPLES
 from fluid.cli.commands.run import RUN_EXAMPLES
 from fluid.cli.commands.selftest import SELFTEST_EXAMPLES
+from fluid.cli.commands.shell import SHELL_EXAMPLES
 from fluid.cli.differences import COMPARE_EXAMPLES
 from fluid.cli.inspect import INSPECT_EXAMPLES, LISTED, size
 from fluid.cli.values.arrays import read_arrays
@@ -82,7 +83,7 @@ def test_alone_it_teaches(capsys):
     assert "fluid infer out/demo/model --input out/demo/digits.npy" in shown
 
 
-@pytest.mark.parametrize("command", ["demo", "inspect", "infer", "bisect", "compare"])
+@pytest.mark.parametrize("command", ["demo", "inspect", "infer", "bisect", "compare", "shell"])
 def test_every_command_has_help_with_examples(capsys, command):
     with pytest.raises(SystemExit) as stopped:
         cli.main([command, "--help"])
@@ -94,15 +95,14 @@ def test_every_command_has_help_with_examples(capsys, command):
 
 def test_examples_in_help_parse():
     shown = [cli.EXAMPLES, DEMO_EXAMPLES, RUN_EXAMPLES, INSPECT_EXAMPLES, INFER_EXAMPLES]
-    text = "\n".join(
-        [*shown, BISECT_EXAMPLES, COMPARE_EXAMPLES, PROFILE_EXAMPLES, SELFTEST_EXAMPLES]
-    )
+    shown += [BISECT_EXAMPLES, COMPARE_EXAMPLES, PROFILE_EXAMPLES, SELFTEST_EXAMPLES]
+    text = "\n".join([*shown, SHELL_EXAMPLES])
     lines = [line.strip() for line in text.splitlines() if line.startswith("  fluid ")]
     commands = [shlex.split(line.split("   ")[0])[1:] for line in lines]
     assert len(commands) > 30
     names = {cli.parser().parse_args(command).name for command in commands}
     known = {"demo", "inspect", "infer", "run", "launch", "launch_ps", "bisect", "compare"}
-    assert names == known | {"profile", "selftest"}
+    assert names == known | {"profile", "selftest", "shell"}
 
 
 def test_version(capsys):
