@@ -233,7 +233,9 @@ COMPUTED_IMPORTS = (
 FILE_LINES = 600
 FUNCTION_LINES = 40
 VAGUE = ("utils", "util", "misc", "common")
-FOREIGN_PATHS = ("fluid.incubate", "fluid.compat.paddle", "fluid.compat.old_python")
+FOREIGN_PATHS = (
+    "fluid.incubate", "fluid.compat.paddle", "fluid.compat.old_python", "fluid.contrib.utils"
+)  # fmt: skip
 """Packages whose modules have the paths of Paddle or of Python."""
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef

@@ -65,7 +65,7 @@ ON_DEMAND = {
 ABSENT = {
     "paddle.fluid.contrib.slim": why_absent("slim"),
     "paddle.fluid.contrib.quantize": why_absent("quantize"),
-    "paddle.fluid.contrib": "of contributed code there are neither compression nor Hadoop's files",
+    "paddle.fluid.contrib": "of contributed code there is no compression",
     "paddle.fluid.dygraph": why_absent("dygraph"),
     "paddle.fluid.imperative": why_absent("imperative"),
 }

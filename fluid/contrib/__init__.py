@@ -10,6 +10,7 @@ from fluid.contrib import (
     model_stat,
     op_frequence,
     reader,
+    utils,
 )
 from fluid.contrib.decoder import BeamSearchDecoder, InitState, StateCell, TrainingDecoder
 from fluid.contrib.extend_optimizer import extend_with_decoupled_weight_decay
@@ -38,17 +39,27 @@ from fluid.contrib.memory_usage_calc import memory_usage
 from fluid.contrib.mixed_precision import AutoMixedPrecisionLists, decorate
 from fluid.contrib.op_frequence import op_freq_statistic
 from fluid.contrib.reader import distributed_batch_reader
+from fluid.contrib.utils import (
+    HDFSClient,
+    convert_dist_to_sparse_program,
+    load_persistables_for_increment,
+    load_persistables_for_inference,
+    multi_download,
+    multi_upload,
+)
 
 __all__ = [
     "AutoMixedPrecisionLists",
     "BasicGRUUnit",
     "BasicLSTMUnit",
     "BeamSearchDecoder",
+    "HDFSClient",
     "InitState",
     "StateCell",
     "TrainingDecoder",
     "basic_gru",
     "basic_lstm",
+    "convert_dist_to_sparse_program",
     "ctr_metric_bundle",
     "decoder",
     "decorate",
@@ -58,11 +69,15 @@ __all__ = [
     "fused_elemwise_activation",
     "fused_embedding_seq_pool",
     "layers",
+    "load_persistables_for_increment",
+    "load_persistables_for_inference",
     "match_matrix_tensor",
     "memory_usage",
     "memory_usage_calc",
     "mixed_precision",
     "model_stat",
+    "multi_download",
+    "multi_upload",
     "multiclass_nms2",
     "op_freq_statistic",
     "op_frequence",
@@ -76,6 +91,7 @@ __all__ = [
     "tdm_child",
     "tdm_sampler",
     "tree_conv",
+    "utils",
     "var_conv_2d",
 ]
 

@@ -1,1 +1,1 @@
-"""Helpers: `fleet_util`, and `http_server`, a key-value server."""
+"""Helpers: `fleet_util`, `hdfs`, and `http_server`, a key-value server."""
