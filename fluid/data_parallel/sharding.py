@@ -59,7 +59,8 @@ def find_shards(program: Program, ranks: int) -> ParameterOwners:
 
     Parameters are assigned in order of decreasing size to the rank with the fewest bytes.
     Parameters updated in a sub-block or more than once have no owner: every rank updates them. The
-    same holds for compressed gradients, whose momentum each rank needs.
+    same holds for compressed gradients, whose momentum each rank needs, and for sparse gradients:
+    ranks exchange their rows, since a broadcast would copy the whole table.
     """
     updates = _updates(program)
     block = program.global_block()
@@ -91,8 +92,7 @@ def sharded(
     roots: dict[str, int] = {}
     for gradient, param in _pairs(program):
         readers = {rank for rank in range(ranks) if gradient in needed[rank]}
-        sparse = program.global_block().vars[gradient].kind == VarKind.SELECTED_ROWS
-        if param in shards.owner and readers <= {shards.owner[param]} and not sparse:
+        if param in shards.owner and readers <= {shards.owner[param]}:
             roots[gradient] = shards.owner[param]
     for device_program in programs:
         _insert_reductions(device_program, roots, alone)
@@ -113,6 +113,9 @@ def _updates(program: Program) -> dict[str, OpDesc]:
     main = program.global_block().ops
     alone = {name: ops[0] for name, ops in writers.items() if len(ops) == 1}
     alone = {name: op for name, op in alone.items() if op.type != "dgc_momentum"}
+    variables = program.global_block().vars
+    sparse = {p for g, p in _pairs(program) if variables[g].kind == VarKind.SELECTED_ROWS}
+    alone = {name: op for name, op in alone.items() if name not in sparse}
     return {name: op for name, op in alone.items() if _is_update(op) and op in main}
 
 

@@ -36,7 +36,8 @@ class Ring:
 
     `inner` and `outer` are the groups of a hierarchical all-reduce: consecutive ranks, and the
     first of each. `seen` are calls that all ranks made, `schedules` the digests of programs that
-    all ranks run, `lines` the schedule of the module that used the ring last.
+    all ranks run, `lines` the schedule of the module that used the ring last. `row_capacities` are
+    the most rows of sparse gradients that a rank has sent, by name, as all ranks know.
     """
 
     number: int
@@ -54,6 +55,7 @@ class Ring:
     exchanges: list[str] = field(default_factory=list[str])
     schedules: set[str] = field(default_factory=set[str])
     lines: tuple[str, ...] = ()
+    row_capacities: dict[str, int] = field(default_factory=dict[str, int])
 
 
 def host_group(member: Member, prefix: str, ranks: list[int], check: Callable[[], None]) -> Group:

@@ -20,6 +20,7 @@ from runtime.collective.elements import (
     describe,
     element_name,
     expect_operation,
+    is_tensor,
     reducible,
     tensor_of,
 )
@@ -255,9 +256,14 @@ class Rings:
         return result
 
     def all_gather_rows(self, ring: int, name: str, rows: Any, values: Any) -> tuple[Any, Any]:
-        """The rows (int64 [n]) and values ([n, ...]) of all ranks, in rank order; n may differ."""
+        """The rows (int64 [n]) and values ([n, ...]) of all ranks, in rank order; n may differ.
+
+        Arrays of the host are one message, unless some rank has more rows than ever before.
+        """
         row = f"{element_name(values)}[*, {', '.join(map(str, values.shape[1:]))}]"
         members = self._issue(ring, "all_gather_rows", name, f"{element_name(rows)}, {row}")
+        if not is_tensor(rows):
+            return self._tensors.gather_rows(members, name, rows, values)
         mine = np.array([len(rows)], "int64")
         counts = np.empty(members.size, "int64")
         self._tensors.gather(members, counts, mine)

@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from compiler.ir.types import Array
 from runtime.collective.elements import as_bytes, is_tensor, reducible, tensor_of
 from runtime.collective.engine import torch_module
 from runtime.collective.hierarchy import copy_stage, hierarchical_stages
+from runtime.collective.packed_rows import RowMessages
 from runtime.collective.ring import Ring, Stage, engine_tensor
 from runtime.collective.work import WorkRunner
 
@@ -75,6 +77,21 @@ class TensorMover:
             self._runner.run(
                 ring, lambda: group.all_gather(as_bytes(joined), as_bytes(moved)), of_all=True
             )
+
+    def gather_rows(self, ring: Ring, name: str, rows: Array, values: Array) -> tuple[Array, Array]:
+        """Concatenate rows and values of all ranks, by messages with room for those so far.
+
+        The first message, and one of more rows, only agrees on the room of the next.
+        """
+        while True:
+            room = ring.row_capacities.get(name, 0)
+            format = RowMessages(room, values.dtype, values.shape[1:])
+            messages = np.empty(ring.size * format.nbytes, np.uint8)
+            self.gather(ring, messages, format.packed(rows, values))
+            most = max(format.counts(messages))
+            if most <= room:
+                return format.unpacked(messages)
+            ring.row_capacities[name] = most
 
     def gather_padded(self, ring: Ring, array: Any, counts: list[int]) -> Any:
         """Concatenate the rows of all ranks: padded to the longest, so that all parts have one

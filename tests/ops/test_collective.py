@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 import runtime
+from compiler.codegen.native.host import detected
+from compiler.codegen.native.target import NativeTarget
 from compiler.codegen.numpy import NumpyTarget
 from compiler.codegen.triton.target import TritonTarget
 from compiler.freeze import freeze
@@ -110,6 +112,30 @@ ROWS = """graph main {
   return y, yr, d
 }
 """
+
+
+@pytest.mark.skipif(detected() is None, reason="no native code for this CPU")
+def test_tables_are_updated_in_place_by_the_rows_of_all_ranks() -> None:
+    """The number of rows is data-dependent; NumPy's update would copy the whole table."""
+    graph = parse("""graph main {
+  feed r: i64[N]
+  feed v: f32[N, 2]
+  param lr: f32[1]
+  param w: f32[6, 2]
+  (Out=y: f32[?, 2], Out_rows=yr: i64[?], After=t: token[]) = c_allreduce_sum_rows(X=v, X_rows=r)
+  (Out=z: f32[?, 2], Out_rows=zr: i64[?]) = scale_rows(X=y, X_rows=yr) {'scale': 0.5}
+  (ParamOut=w#1: f32[6, 2] over w) = sgd_rows(Param=w, Grad=z, Grad_rows=zr, LearningRate=lr)
+}
+""")
+    target = NativeTarget()
+    run_passes(graph, pipeline(Options(), target), Context())
+    plan = freeze(graph)
+    assert "sgd_rows" in [call.name for call in target.module_writer(plan).costs]
+    params = {"lr": np.array([0.1], np.float32), "w": np.ones((6, 2), np.float32)}
+    step = runtime.load(target.emit(plan), params=params)
+    for rows in ([4, 1, 4], [2]):
+        step({"r": np.array(rows), "v": np.full((len(rows), 2), 2, np.float32)})
+    np.testing.assert_allclose(params["w"][:, 0], [1, 0.9, 0.9, 1, 0.8, 1])
 
 
 def test_sparse_gradients_are_gathered() -> None:

@@ -35,7 +35,7 @@ from compiler.codegen.writer import Writer
 from compiler.ir.dims import Dim, Size
 from compiler.ir.region import WHOLE
 from compiler.ir.types import DType, TensorType
-from compiler.plan import Plan, PlannedOp, StorageKind
+from compiler.plan import Plan, PlannedOp, PlannedValue, StorageKind
 from compiler.support.escape import one_line
 
 STEP_DEPTH = 2
@@ -84,6 +84,13 @@ class NativeModuleWriter(KernelModuleWriter):
         self._begun: Commands | None = None
         self._expected: dict[str, None] = {}
         self.body = StepWriter(STEP_DEPTH, self.end_sequence)
+
+    def operand(self, value: PlannedValue) -> NumpyOperand:
+        """The operand for a value; its data-dependent sizes have their names in the step."""
+        operand = super().operand(value)
+        if not operand.type.is_open or value.type.is_open:
+            return operand
+        return NumpyOperand(self, operand.name, value.type, operand.steady, operand.storage)
 
     def scratch(
         self, shape: Sequence[Size], dtype: DType, *, on_device: bool = False

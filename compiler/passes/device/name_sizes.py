@@ -19,6 +19,9 @@ class NameSizes(Pass):
     A size gets a number at its first occurrence; sizes inferred from it have the same number. Sizes
     with different numbers may be equal at run time. Outputs of branches and loops, and tensor
     arrays, are not changed.
+
+    On a device every such size has a name; on a CPU those of collectives, which exchange the rows
+    of sparse gradients, and what is computed from them: other ops compute in NumPy.
     """
 
     name = "name_sizes"
@@ -26,8 +29,11 @@ class NameSizes(Pass):
 
     @classmethod
     def configure(cls, options: Options, target: OpTarget | None) -> Self | None:
-        """Run on devices only."""
-        return cls() if target and target.on_device else None
+        """Name the sizes of all ops on devices, those of collectives on CPUs with native code."""
+        return cls(everywhere=target.on_device) if target else None
+
+    def __init__(self, everywhere: bool = True) -> None:
+        self._everywhere = everywhere
 
     def run(self, g: Graph, ctx: Context) -> None:
         """Visit the ops in order, so that inputs are numbered first."""
@@ -39,21 +45,26 @@ class NameSizes(Pass):
 
     def _name_outputs(self, op: Op) -> None:
         inferred = infer_with_distinct_sizes(op) or {}
+        makes_names = self._everywhere or op.defn.is_ordered()
         for slot, vars in op.outputs.items():
             types = [*listed(inferred.get(slot)), *(None for _ in vars)]
             for var, type in zip(vars, types, strict=False):
                 if not var.type.is_array and var.overwrites is None:
-                    var.type = self._named_type(var.type, type or var.type)
+                    var.type = self._named_type(var.type, type or var.type, makes_names)
 
-    def _named_type(self, declared: TensorType, inferred: TensorType) -> TensorType:
+    def _named_type(
+        self, declared: TensorType, inferred: TensorType, makes_names: bool
+    ) -> TensorType:
         pairs = zip(declared.shape, inferred.shape, strict=True)
-        return declared.with_shape([self._size(*pair) for pair in pairs])
+        return declared.with_shape([self._size(*pair, makes_names) for pair in pairs])
 
-    def _size(self, declared: Size, inferred: Size) -> Size:
-        """Return a named size."""
+    def _size(self, declared: Size, inferred: Size, makes_name: bool) -> Size:
+        """Return a named size; an unknown one remains so unless the op makes names."""
         if declared != UNKNOWN:
             return declared
         if inferred != UNKNOWN:
             return inferred
+        if not makes_name:
+            return UNKNOWN
         self._count += 1
         return Dim.named(f"?{self._count}")

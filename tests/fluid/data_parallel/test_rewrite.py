@@ -105,6 +105,15 @@ def test_owned_parameters_have_the_same_values(name: str, optimizer: Any) -> Non
     assert set(shards.owner.values()) == {0, 1} and shards.state
 
 
+def test_tables_with_sparse_gradients_have_no_owner() -> None:
+    """Ranks exchange rows; an owner would broadcast the whole table."""
+    training("ctr_wide_deep", fluid.optimizer.Adagrad(0.1))
+    program = fluid.default_main_program()
+    owner = find_shards(program, 2).owner
+    assert not [name for name in owner if name.startswith("embedding")]
+    assert len(owner) == len(program.all_parameters()) - 3
+
+
 def test_ranks_update_owned_parameters() -> None:
     training("digits_mlp", fluid.optimizer.Adam(0.01))
     built = build(

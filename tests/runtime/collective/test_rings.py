@@ -81,6 +81,8 @@ def test_collectives_that_move(dtype: Any) -> None:
         sent, kept = values(rank), values(rank)
         rings.broadcast(0, "b", 1, sent)
         rings.reduce(0, "r", "sum", 1, kept)
+        for count in (1, 3, 0):  # messages of less and more rows than before
+            rings.all_gather_rows(0, "rows", np.arange(count * rank), values(rank)[: count * rank])
         rows = rings.all_gather_rows(0, "rows", np.arange(rank + 1), values(rank)[: rank + 1])
         rings.barrier(0, "end")
         return [
