@@ -7,6 +7,7 @@ Converted here, right after reading a program, are
 - new attributes with neutral values, which are removed;
 - outputs that are no longer saved, such as the XShape of `reshape2`, which are added;
 - zero-dimensional tensors, new in 2.5: in 1.8.5 these have one axis of size 1;
+- axes of `squeeze` whose size is not 1, which later releases skip;
 - the placeholder constant of a variable that a loop will write, of any shape: it gets the shape
   and element type with which the variable is declared.
 
@@ -94,6 +95,7 @@ def upgrade_program(program: Program) -> None:
                 _upgrade_attributes(op, definition)
                 _name_outputs(block, op, definition)
                 _upgrade_constant(block, op)
+                _upgrade_squeeze(block, op)
 
 
 def _definition(kind: str) -> type[OpDef] | None:
@@ -174,6 +176,23 @@ def _upgrade_constant(block: Block, op: OpDesc) -> None:
         _fill(op, var.dims or (), var.element, value)
     elif op.type == "assign_value" and code == DType.FP64.code:
         _fill(op, op.attrs["shape"], DType.FP64, _value(op))
+
+
+def _upgrade_squeeze(block: Block, op: OpDesc) -> None:
+    """Remove the axes of a `squeeze` whose declared size is not 1, as later releases skip them.
+
+    If none is left, the op becomes a `reshape` to the same shape.
+    """
+    x, axes = block.lookup(next(iter(op.inputs.get("X", ())), "")), op.attrs.get("axes")
+    if op.type not in ("squeeze", "squeeze2") or x is None or not x.dims or not axes:
+        return
+    rank = len(x.dims)
+    left = [axis for axis in axes if not -rank <= axis < rank or x.dims[axis] in (1, -1)]
+    op.attrs = {**op.attrs, "axes": left}
+    if not left:
+        others = {name: value for name, value in op.attrs.items() if name != "axes"}
+        op.type = op.type.replace("squeeze", "reshape")
+        op.attrs = {**others, "shape": [0] * rank}
 
 
 def _is_single(shape: Any) -> bool:

@@ -127,6 +127,14 @@ def test_a_constant_without_axes_has_one_of_size_1():
     assert attrs == {"shape": [1], "dtype": 3, "str_value": "7"}
 
 
+def test_axes_that_a_later_squeeze_skips_are_removed():
+    squeeze = op("squeeze2", attr("axes", AttrType.INTS, ints=[0, 1, -2]), x="x")
+    assert only(read(squeeze, [1, 4, -1])).attrs["axes"] == [0]
+    kept = only(read(squeeze, [2, 4, 3]))
+    assert (kept.type, kept.attrs["shape"]) == ("reshape2", [0, 0, 0])
+    assert only(read(squeeze, [2, 4, 3], version=1_008_005)).attrs["axes"] == [0, 1, -2]
+
+
 def test_scalars_become_the_list_of_their_element_type():
     program = read(constant("assign_value", [3], VarTypeId.INT32, scalars(5, 6, 7)), [3], 2)
     assert only(program).attrs == {"shape": [3], "dtype": 2, "int32_values": [5, 6, 7]}
