@@ -49,7 +49,7 @@ BEHAVIOUR = {
     "fluid/reference": (
         "argument_errors deviations loaders recorded_programs recorded_scripts "
         "recorded_training recorded_transpiling script_helpers script_visible_details "
-        "uncommon_calls"
+        "shell_scripts uncommon_calls"
     ),
     "fluid/running": (
         "cache_key data_dependent_sizes interrupts native_programs packed_weights "

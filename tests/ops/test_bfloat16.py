@@ -28,7 +28,9 @@ pytest.importorskip("triton")
 pytestmark = pytest.mark.device
 
 BFLOAT16 = DType.BF16.numpy
-NARROW = (FOLLOWERS | PRODUCTS | gray_list | white_list | {"cast", "sum", "concat"}) - {"batch_norm"}
+NARROW = (FOLLOWERS | PRODUCTS | gray_list | white_list | {"cast", "sum", "concat"}) - {
+    "batch_norm"
+}
 """Ops that mixed precision leaves in two bytes; statistics of a batch norm stay float32."""
 
 
