@@ -1,4 +1,4 @@
-"""Horizontal fusion: structurally equal parameter updates share one kernel launch
+"""Horizontal fusion: structurally equal updates and casts of parameters share one kernel launch
 (multi-tensor).
 """
 
@@ -10,6 +10,7 @@ from typing import Self
 from compiler.ir.analysis.placement import runs_on_device
 from compiler.ir.analysis.structural_equality import elements, spread, structure, width
 from compiler.ir.graph import Graph, Op, Var
+from compiler.ir.opdef import Pointwise
 from compiler.ir.opdef.global_reductions import Whole
 from compiler.ir.program import OpRole
 from compiler.options import Options
@@ -23,7 +24,8 @@ class GroupUpdates(Pass):
     All ops on one parameter, from clipping its gradient to its update, are one part. Parts with
     equal ops, attributes and types, of any sizes, are parts of one kernel, unless one depends on
     another. Gradients therefore live longer, which takes memory: with a memory budget, nothing
-    changes.
+    changes. So it is with casts of parameters, as mixed precision has them, unless a cast can be
+    fused with the only op that reads it.
     """
 
     name = "group_updates"
@@ -40,7 +42,7 @@ class GroupUpdates(Pass):
         if ctx.memory_budget is not None:
             return
         groups = FusionGroups(g)
-        members = [op for op in g.ops() if _acts_on_parameter(op)]
+        members = [op for op in g.ops() if _acts_on_parameter(op) or _casts_parameter(g, op)]
         for op in members:
             _join_part(groups, op)
         for equal in _structurally_equal(g, dict.fromkeys(groups.of[op] for op in members)):
@@ -58,6 +60,16 @@ def _acts_on_parameter(op: Op) -> bool:
         return False
     makes = any(var.role == "param" for var in op.writes())
     return makes or bool(int(op.attrs.get("op_role", 0)) & OpRole.OPTIMIZE)
+
+
+def _casts_parameter(g: Graph, op: Op) -> bool:
+    """Whether an op is a cast of a parameter that is not fused with the op that reads it."""
+    if op.kind != "cast" or not runs_on_device(op) or elements(op) is None:
+        return False
+    (var,), (cast,) = op.reads(), op.writes()
+    readers = g.readers(cast)
+    is_fused = len(readers) == 1 and isinstance(readers[0].defn, Pointwise)
+    return var.role == "param" and g.producer(var) is None and not is_fused
 
 
 def _updates(op: Op) -> bool:

@@ -94,9 +94,10 @@ class _Chooser:
         return [pair for pair in free if pair[1] not in results]
 
     def _is_free(self, var: Var, share: Share = _ANY) -> bool:
-        """Whether a var may be moved; on a device only if its part is aligned."""
+        """Whether a var may be moved; on a device only if its part is aligned, as the whole is."""
         alone = var.overwrites is None and self.graph.overwriter(var) is None
-        here = var in self.live_ranges and (share.stays or var not in self.on_device)
+        aligned = share.stays or (share is not _ANY and share.size is None)
+        here = var in self.live_ranges and (aligned or var not in self.on_device)
         return here and alone and not var.type.is_open
 
     def _start(self, var: Var) -> int:
