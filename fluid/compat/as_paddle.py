@@ -64,8 +64,7 @@ ON_DEMAND = {
 """What is loaded only where a script imports it, and where it lies here, longer names first."""
 ABSENT = {
     "paddle.fluid.contrib.slim": why_absent("slim"),
-    "paddle.fluid.contrib.quantize": why_absent("quantize"),
-    "paddle.fluid.contrib": "of contributed code there is no compression",
+    "paddle.fluid.contrib": "of contributed code there are no strategies of compression",
     "paddle.fluid.dygraph": why_absent("dygraph"),
     "paddle.fluid.imperative": why_absent("imperative"),
 }

@@ -12,8 +12,8 @@ _LINE_BY_LINE = (
     "fluid.layers in a Program and run it by fluid.Executor"
 )
 _COMPRESSION = (
-    "there is no compression of models here; programs that release 1.8.5 quantized or pruned can "
-    "be loaded, trained and run"
+    "of compression there is quantization: the passes of contrib.slim.quantization and "
+    "contrib.QuantizeTranspiler; programs that release 1.8.5 pruned can be loaded, trained and run"
 )
 _NATIVE_PASS = (
     "passes of the native library are not here; passes over compiler graphs are written as "
@@ -26,8 +26,7 @@ _ABSENT = {
         _LINE_BY_LINE,
     ),
     **dict.fromkeys(
-        "slim quantize QuantizeTranspiler Compressor PostTrainingQuantization "
-        "QuantizationTransformPass QuantizationFreezePass Pruner".split(),
+        "slim Compressor PostTrainingQuantization WeightQuantization Pruner".split(),
         _COMPRESSION,
     ),
     "get_pass": _NATIVE_PASS,

@@ -1,5 +1,6 @@
 """Contributed modules of fluid 1.8.5 under their original names."""
 
+from compiler.support.lazy_loading import lazy_names
 from fluid.compat.missing import not_yet
 from fluid.contrib import (
     decoder,
@@ -95,4 +96,9 @@ __all__ = [
     "var_conv_2d",
 ]
 
-__getattr__ = not_yet(__name__, globals())
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {"fluid.contrib": "quantize slim", "fluid.contrib.quantize": "QuantizeTranspiler"},
+    otherwise=not_yet(__name__, globals()),
+    exported="QuantizeTranspiler",
+)

@@ -41,6 +41,8 @@ class IrGraph:
         assert isinstance(graph, Graph), "graph must be a core.Graph: core.Graph(program.desc)"  # pyright: ignore[reportUnnecessaryIsInstance] - users pass programs
         self.graph = graph
         self._for_test = for_test
+        self.out_node_mapping_table: dict[str, str] = {}
+        """What a user's function of a quantization pass replaces: variables by their new name."""
 
     def clone(self) -> IrGraph:
         """A copy of the nodes and edges."""

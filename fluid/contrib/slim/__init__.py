@@ -1,0 +1,5 @@
+"""Compression of models, of which quantization is here: `quantization`."""
+
+from fluid.contrib.slim import quantization
+
+__all__ = ["quantization"]
