@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from compiler.ir.opdef.type_inference import op_text
+from fluid.data_parallel.batch_merge import merge_batches
 from fluid.data_parallel.graphviz import program_dot
 from fluid.data_parallel.rewrite import (
     computes_gradients,
@@ -63,6 +64,9 @@ def _built(
 ) -> RankPrograms:
     clone = program.clone()
     clone.undo_renaming()
+    for pass_ in strategy.finalized_passes().all_passes():
+        if pass_.repeats > 1:
+            merge_batches(clone, pass_.repeats)
     scale = strategy.gradient_scale_strategy is _SCALES.CoeffNumDevice and ranks > 1
     if strategy.gradient_scale_strategy is _SCALES.Customized:
         remove_loss_gradients(clone)

@@ -2,8 +2,9 @@
 
 Graphs are optimised by the compiler's own passes (docs/passes.md), independent of this list. It
 lists the passes that the strategy requests, so that `all_passes`, `append_pass`, `insert_pass` and
-`remove_pass` work; only `graph_viz_pass` has an effect: it writes the program to the file in its
-attribute `graph_viz_path`. The others name optimisations that the compiler always performs.
+`remove_pass` work; only two have an effect: `graph_viz_pass` writes the program to the file in its
+attribute `graph_viz_path`, and `multi_batch_merge_pass` computes `num_repeats` passes per update.
+The others name optimisations that the compiler always performs.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from compiler.errors import did_you_mean
+from fluid.data_parallel.batch_merge import BATCH_MERGE
 from fluid.data_parallel.graphviz import program_dot
 from fluid.framework import Program
 
@@ -30,7 +32,7 @@ _BY_FLAG = {
 }
 _ALWAYS = ("multi_devices_pass", "multi_devices_check_pass")
 VIZ = "graph_viz_pass"
-KNOWN = frozenset({*_BY_FLAG.values(), *_ALWAYS, VIZ, "multi_devices_print_pass"})
+KNOWN = frozenset({*_BY_FLAG.values(), *_ALWAYS, VIZ, BATCH_MERGE, "multi_devices_print_pass"})
 
 
 class BuildPass:
@@ -59,6 +61,12 @@ class BuildPass:
     def set_str(self, name: str, value: str) -> None:
         """Set an attribute to a string."""
         self.set(name, str(value))
+
+    @property
+    def repeats(self) -> int:
+        """The passes per update of a `multi_batch_merge_pass`; 1 for others."""
+        repeats = self._attributes.get("num_repeats", 1)
+        return int(str(repeats)) if self._kind == BATCH_MERGE else 1
 
     def apply(self, program: Program) -> None:
         """Write the program as Graphviz text, for a `graph_viz_pass` with a path."""
