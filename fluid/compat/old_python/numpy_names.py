@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from functools import wraps
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,9 @@ SECONDS = {
     "VisibleDeprecationWarning": "exceptions.VisibleDeprecationWarning",
 }  # fmt: skip
 """Second names of numbers, types and functions, and the names that NumPy has kept."""
+RAGGED = "inhomogeneous shape"
+"""Part of the error about lists of several lengths."""
+OWN = ("compiler", "runtime", "fluid", "fleet")
 _HERE = "fluid.compat.old_python.numpy_names"
 OTHERS = {
     "NINF": Gone("NumPy 2", "-np.inf", f"{_HERE}:_NINF"),
@@ -52,20 +56,37 @@ def mend_numpy(numpy: ModuleType, notices: Notices) -> None:
     seconds = {old: Gone("NumPy 2", f"np.{new}", f"numpy:{new}") for old, new in SECONDS.items()}
     with_names(numpy, seconds | OTHERS, notices)
     mend_arrays(notices)
+    vars(numpy)["array"] = _as_it_made_arrays(np.array, notices)
     if numpy_version() >= (2, 0):
-        vars(numpy)["array"] = _copying_if_needed(np.array)
+        np.set_printoptions(legacy="1.25")
     if numpy_version() >= (2, 3):
         vars(numpy)["fromstring"] = _reading_bytes(np.fromstring, notices)
 
 
-def _copying_if_needed(array: Callable[..., Any]) -> Callable[..., Any]:
-    """`np.array` whose `copy=False` means "only if needed", as before NumPy 2."""
+def _as_it_made_arrays(array: Callable[..., Any], notices: Notices) -> Callable[..., Any]:
+    """`np.array` as before NumPy 1.24: `copy=False` copies if needed, and lists of several lengths
+    become an array of objects, except for callers in our packages.
+    """
 
     @wraps(array)
     def made(*args: Any, copy: Any = True, **kwargs: Any) -> Any:
-        return array(*args, copy=None if copy is False else copy, **kwargs)
+        copy = None if copy is False else copy
+        try:
+            return array(*args, copy=copy, **kwargs)
+        except ValueError as error:
+            has_dtype = len(args) > 1 or "dtype" in kwargs
+            if has_dtype or RAGGED not in str(error) or _is_ours(inspect.currentframe()):
+                raise
+            notices.tell("np.array of lists of several lengths", "NumPy 1.24", "dtype=object")
+            return array(*args, copy=copy, dtype=object, **kwargs)
 
     return made
+
+
+def _is_ours(frame: FrameType | None) -> bool:
+    """Whether a frame's caller is in one of our packages."""
+    caller = frame and frame.f_back
+    return caller is not None and str(caller.f_globals.get("__name__")).partition(".")[0] in OWN
 
 
 def _reading_bytes(fromstring: Callable[..., Any], notices: Notices) -> Callable[..., Any]:

@@ -31,19 +31,24 @@ print(json.dumps({
     "bytes": [one.tostring() == one.tobytes(), np.fromstring(b"ab", "uint8").tolist()],
     "methods": [two.ptp(), one.view(Own).ptp(), one.newbyteorder().dtype.byteorder],
     "copies": [np.array(one, copy=False) is one, np.array([1], copy=False).tolist()],
+    "ragged": [np.array([[1], [2, 3]]).tolist(), np.array([1.0, one]).dtype.kind],
+    "printed": repr([np.float32(0.5), np.bool_(True), one]),
     "pickled": pickle.loads(pickle.dumps(np.array)) is np.array,
     "warning": issubclass(np.VisibleDeprecationWarning, UserWarning),
 }))
 one.itemset(3)
 assert one[0] == 3
-for attempt in (lambda: float(two), lambda: setattr(np.ndarray, "other", 1)):
+for attempt in (
+    lambda: float(two), lambda: setattr(np.ndarray, "other", 1), lambda: np.array([[1], 2], int)
+):
     try: attempt()
-    except TypeError as error: print(error)
+    except (TypeError, ValueError) as error: print(error)
 """
 EXPECTED = {
     "float": [2.5, 1, 7, 4, 3, 2.5, 1.5, 1.5, 3, 2.5], "int": [2, 5, 2, 1], "text": "2 2.50",
     "bytes": [True, [97, 98]], "methods": [0, 0, ">" if sys.byteorder == "little" else "<"],
-    "copies": [True, [1]], "pickled": True, "warning": True,
+    "copies": [True, [1]], "ragged": [[[1], [2, 3]], "O"],
+    "printed": "[0.5, True, array([2.5])]", "pickled": True, "warning": True,
 }  # fmt: skip
 
 
@@ -54,7 +59,7 @@ def test_old_idioms_have_their_meaning() -> None:
     values, *errors = done.stdout.splitlines()
     assert json.loads(values) == EXPECTED
     assert errors[0] == "only size-1 arrays can be converted to Python scalars"
-    assert "immutable type" in errors[1]
+    assert "immutable type" in errors[1] and "setting an array element" in errors[2]
     assert done.stderr.count("array.ptp() is gone since NumPy 2.0;") == 1
 
 
