@@ -21,8 +21,8 @@ from fluid.cli.model import CommandError
 from fluid.cli.on_cpu import use_cpu
 from fluid.cli.target import use_target
 from fluid.cli.terminal import INTERRUPTED
+from fluid.compat.absent import why_absent
 from fluid.compat.as_paddle import install_as_paddle
-from fluid.compat.missing import why_absent
 from fluid.compat.old_python.arrays import converts
 from fluid.compat.old_python.mend import mend
 from fluid.compat.startup.children import PaddleFinder
@@ -136,6 +136,6 @@ def _show(
     if isinstance(error, TypeError) and ONE_ELEMENT.search(str(error)) and not converts():
         error.add_note(ONE_ELEMENT_HINT)
     if isinstance(error, ImportError) and (name := NOT_THERE.match(str(error))):
-        why = why_absent(name[1])
+        why = why_absent(f"paddle.{error.name}.{name[1]}")
         error.add_note(f"hint: {why}") if why else None
     traceback.print_exception(error.with_traceback(trace))

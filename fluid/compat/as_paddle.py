@@ -19,8 +19,8 @@ from types import ModuleType
 
 import numpy as np
 
+from fluid.compat.absent import AbsentFinder, AbsentName, absent_text, why_absent
 from fluid.compat.imported_names import home_of_imported_name
-from fluid.compat.missing import why_absent
 
 __all__ = ["expect_no_other_paddle", "install_as_paddle"]
 
@@ -62,28 +62,6 @@ ON_DEMAND = {
     },
 }
 """What is loaded only where a script imports it, and where it lies here, longer names first."""
-ABSENT = {
-    "paddle.fluid.contrib.slim": why_absent("slim"),
-    "paddle.fluid.contrib": "of contributed code there are no strategies of compression",
-    "paddle.fluid.dygraph": why_absent("dygraph"),
-    "paddle.fluid.imperative": why_absent("imperative"),
-}
-"""What release 1.8 has besides, and why it is not here."""
-
-
-class _Absent:
-    """The last import finder: raises an error with the reason why a module below `paddle` is
-    missing.
-    """
-
-    @staticmethod
-    def find_spec(name: str, path: object = None, target: object = None) -> None:
-        """None for others' modules; ModuleNotFoundError with a reason for `paddle`'s."""
-        if not name.startswith("paddle."):
-            return
-        why = next((ABSENT[prefix] for prefix in ABSENT if f"{name}.".startswith(f"{prefix}.")), "")
-        more = f": {why}" if why else "; docs/old_scripts.md lists what there is"
-        raise ModuleNotFoundError(f"No module named {name!r}{more}", name=name)
 
 
 class _OnDemand(Loader):
@@ -93,7 +71,7 @@ class _OnDemand(Loader):
     def find_spec(cls, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
         """A spec for names of `ON_DEMAND` that exist below `fluid`; None for others."""
         own = _own_name(name)
-        exists = own is not None and find_spec(own)
+        exists = own is not None and _exists(own)
         return spec_from_loader(name, cls(), is_package=True) if exists else None
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
@@ -104,6 +82,14 @@ class _OnDemand(Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         """Nothing: the module that is shown has run."""
+
+
+def _exists(name: str) -> bool:
+    """Whether there is a module of a name; False too if a package above it is missing."""
+    try:
+        return find_spec(name) is not None
+    except ModuleNotFoundError:
+        return False
 
 
 def _own_name(name: str) -> str | None:
@@ -150,9 +136,17 @@ class _View(ModuleType):
         )
         owner = next((module for module in modules if hasattr(module, name)), None)
         home = home_of_imported_name(self.__name__, name) if owner is None else None
-        return getattr(import_module(home) if home else owner or shown, name)
+        try:
+            return getattr(import_module(home) if home else owner or shown, name)
+        except AttributeError:
+            full_name = f"{self.__name__}.{name}"
+            if why_absent(full_name):
+                raise AttributeError(absent_text(full_name)) from None
+            raise
 
     def __setattr__(self, name: str, value: object) -> None:
+        if isinstance(value, AbsentName):
+            return  # the import system sets what it imports: the name stays absent
         is_own = name.startswith("__") or isinstance(value, _View)
         if is_own:  # attributes set by the import system
             vars(self)[name] = value
@@ -189,7 +183,7 @@ def install_as_paddle(force: bool = False) -> ModuleType:
     for name, shown in _modules():
         _show(name, shown)
     _keep_names_of_types()
-    for finder in (_OnDemand, _Again, _Absent):
+    for finder in (_OnDemand, _Again, AbsentFinder):
         if finder not in sys.meta_path:
             sys.meta_path.append(finder)
     return paddle

@@ -9,7 +9,6 @@ from fluid.compat.descs import ProgramDesc
 from fluid.compat.graphs.drawing import write_dot
 from fluid.compat.graphs.graph import Graph
 from fluid.compat.graphs.nodes import Node
-from fluid.compat.missing import why_absent
 
 __all__ = ["Pass", "get_pass"]
 
@@ -54,5 +53,8 @@ class Pass:
 def get_pass(name: str) -> Pass:
     """A pass by name; NotImplementedError for passes other than the two that `Pass` has."""
     if name not in _NAMES:
-        raise NotImplementedError(f"there is no pass {name!r}: {why_absent('get_pass')}")
+        raise NotImplementedError(
+            f"there is no pass {name!r}, only {' and '.join(_NAMES)}: passes over compiler graphs "
+            "are written as docs/cookbook.md shows"
+        )
     return Pass(name)
