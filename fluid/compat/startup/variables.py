@@ -22,17 +22,23 @@ COMMANDS = ("python", "python3")
 def child_variables(cpu: bool = False, force: bool = False) -> dict[str, str]:
     """The variables that let Python processes import paddle as under `fluid run`.
 
-    `cpu` and `force` are the options of `fluid run`. Raises ValueError if the path of this package
-    has a character that separates folders in PATH.
+    `cpu` and `force` are the options of `fluid run`. PYTHONPATH has the others too, as entries that
+    the start-up file reads: scripts start processes with PATH and PYTHONPATH as their only
+    variables. Raises ValueError if a path has a character that separates folders in PATH.
     """
     options = [name for name, is_set in (("cpu", cpu), ("force", force)) if is_set]
     version, environment = sys.implementation.cache_tag, os.path.realpath(sys.prefix)
-    return {
-        PYTHONPATH.name: prepended(FOLDER / "on_path", PYTHONPATH.text()),
-        PATH.name: prepended(_commands(), PATH.text() or os.defpath),
+    own = {
         FLUID_RUN_OPTIONS.name: ",".join(options),
         FLUID_RUN_PYTHON.name: sys.executable,
-        FLUID_RUN_INTERPRETER.name: f"{version}:{environment}",
+        FLUID_RUN_INTERPRETER.name: f"{version}={environment}",
+    }
+    folder = str(FOLDER / "on_path")
+    entries = [folder, *(f"{folder}{os.sep}{name}={value}" for name, value in own.items())]
+    return {
+        PYTHONPATH.name: _prepended(entries, PYTHONPATH.text()),
+        PATH.name: _prepended([str(_commands())], PATH.text() or os.defpath),
+        **own,
     }
 
 
@@ -43,14 +49,14 @@ def _commands() -> Path:
     return folder if runs else Path(sys.executable).parent
 
 
-def prepended(folder: Path, folders: str) -> str:
-    """A list of folders with another one first, and only there. Raises ValueError as above.
-
-    >>> prepended(Path("a"), "") + " " + prepended(Path("a"), "b")[:1]
-    'a a'
-    """
-    text = str(folder)
-    if os.pathsep in text:
-        raise ValueError(f"{text} cannot be on PATH or PYTHONPATH, as it contains {os.pathsep!r}")
+def _prepended(entries: list[str], folders: str) -> str:
+    """A list of folders that begins with some entries, and has them nowhere else."""
+    for entry in entries:
+        if os.pathsep in entry:
+            raise ValueError(
+                f"{entry} cannot be on PATH or PYTHONPATH, as it contains {os.pathsep!r}"
+            )
     others = folders.split(os.pathsep) if folders else []
-    return os.pathsep.join([text, *(other for other in others if other != text)])
+    inside = entries[0] + os.sep
+    kept = [each for each in others if each != entries[0] and not each.startswith(inside)]
+    return os.pathsep.join([*entries, *kept])

@@ -9,9 +9,15 @@ import os
 import sys
 
 _folder = os.path.dirname(os.path.abspath(__file__))
-sys.path[:] = [entry for entry in sys.path if entry != _folder]
+sys.path[:] = [
+    each for each in sys.path if each != _folder and not each.startswith(_folder + os.sep)
+]
+for _entry in os.environ.get("PYTHONPATH", "").split(os.pathsep):
+    _name, _, _value = _entry[len(_folder) + 1 :].partition("=")
+    if _entry.startswith(_folder + os.sep) and _name.startswith("FLUID_RUN_"):
+        os.environ.setdefault(_name, _value)
 _tag = getattr(getattr(sys, "implementation", None), "cache_tag", None) or ""
-_interpreter = _tag + ":" + os.path.realpath(sys.prefix)
+_interpreter = _tag + "=" + os.path.realpath(sys.prefix)
 
 if os.environ.get("FLUID_RUN_INTERPRETER") == _interpreter:
     from importlib import import_module
