@@ -29,18 +29,18 @@ from fluid import (
 )
 from fluid.backward import gradients
 from fluid.compat.as_paddle import install_as_paddle
-from fluid.compat.installed import (
-    disable_dygraph,
-    disable_imperative,
-    enable_dygraph,
-    enable_imperative,
-)
 from fluid.compat.missing import not_yet
 from fluid.compiler import BuildStrategy, CompiledProgram, ExecutionStrategy
 from fluid.data import data
 from fluid.data_feed_desc import DataFeedDesc as DataFeedDesc
 from fluid.data_feeder import DataFeeder
 from fluid.dataset import DatasetFactory, InMemoryDataset, QueueDataset
+from fluid.dygraph.base import (
+    disable_dygraph,
+    disable_imperative,
+    enable_dygraph,
+    enable_imperative,
+)
 from fluid.executor import Executor, global_scope, scope_guard
 from fluid.framework import (
     Program,

@@ -168,6 +168,17 @@ class Executor:
             values = route.run(program, arrays, fetch, scope)
         return _as_numpy(fetch, values) if return_numpy else list(map(as_tensor, values))
 
+    def run_arrays(
+        self, program: Program, feed: Mapping[str, Array], fetch: tuple[str, ...], scope: Scope
+    ) -> Sequence[Value]:
+        """Run a program on arrays that need no check or conversion; return the fetched ones.
+
+        Raises as `run` does.
+        """
+        self._expect_open()
+        self._follow_flags()
+        return self._routes[program].run(program, feed, fetch, scope)
+
     def _expect_open(self) -> None:
         """Raise RuntimeError after `close`."""
         if self._closed:

@@ -21,7 +21,7 @@ from compiler.ir.program import EMPTY, GRAD, OpRole
 from compiler.ir.types import Array
 from compiler.support.tracebacks import entry_point
 from fluid.compat.descs import ProgramDesc
-from fluid.compat.installed import in_dygraph_mode, load_op_library, require_version
+from fluid.compat.installed import load_op_library, require_version
 from fluid.compat.op_protos import OpProtoHolder, get_all_op_protos
 from fluid.distributed.paddle_names import JobNames
 from fluid.recording import current_state, pruning
@@ -112,6 +112,8 @@ class Program(JobNames, BlockProgram):
     """
 
     _global_seed = 0
+    is_eager = False
+    """Whether appended ops run when their values are needed, see `fluid.eager`."""
     is_mem_optimized = False
     collective: object = None
     """What its collectives call: the rings of the devices it was built for; None for the rings
@@ -462,6 +464,11 @@ def default_main_program() -> Program:
 def default_startup_program() -> Program:
     """Return the program that initializes parameters; run it once, first."""
     return _startup_program
+
+
+def in_dygraph_mode() -> bool:
+    """Return whether layers compute values: whether the default main program is an eager one."""
+    return _main_program.is_eager
 
 
 def switch_main_program(program: Program) -> Program:

@@ -8,11 +8,6 @@ from typing import NoReturn
 from fluid.recording.checks import check_type
 
 __all__ = [
-    "disable_dygraph",
-    "disable_imperative",
-    "enable_dygraph",
-    "enable_imperative",
-    "in_dygraph_mode",
     "load_op_library",
     "require_version",
 ]
@@ -53,26 +48,6 @@ def _numbers(version: str, name: str) -> tuple[int, ...]:
         )
     numbers = [int(number) for number in version.split(".")]
     return (*numbers, *[0] * (4 - len(numbers)))
-
-
-def in_dygraph_mode() -> bool:
-    """False: here programs are recorded first and run afterwards."""
-    return False
-
-
-def enable_dygraph(place: object = None) -> NoReturn:
-    """Raises RuntimeError: ops are recorded in programs here, never run at once."""
-    raise RuntimeError(
-        "there is no dygraph mode: record the model in a Program and run it by fluid.Executor"
-    )
-
-
-def disable_dygraph() -> None:
-    """Nothing is to be done, as `in_dygraph_mode` is never true."""
-
-
-enable_imperative = enable_dygraph
-disable_imperative = disable_dygraph
 
 
 def load_op_library(lib_filename: str) -> NoReturn:

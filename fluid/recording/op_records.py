@@ -78,7 +78,12 @@ def user_line() -> str:
     frame = inspect.currentframe()
     while frame and is_ours(frame.f_code.co_filename):
         frame = frame.f_back
-    return f"{_shown(frame.f_code.co_filename, Path.cwd())}:{frame.f_lineno}" if frame else ""
+    return shown_line(frame.f_code.co_filename, frame.f_lineno) if frame else ""
+
+
+def shown_line(filename: str, line: int) -> str:
+    """`file:line`, with the path that is shown to users."""
+    return f"{_shown(filename, Path.cwd())}:{line}"
 
 
 @lru_cache(maxsize=256)

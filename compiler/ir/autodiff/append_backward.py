@@ -19,7 +19,14 @@ from compiler.ir.autodiff.gradient_sums import PART
 from compiler.ir.autodiff.reverse_walk import OnAppend, Tape
 from compiler.ir.program import Block, OpDesc, OpRole
 
-__all__ = ["PART", "OnAppend", "append_backward", "append_gradients", "note_parameters"]
+__all__ = [
+    "PART",
+    "OnAppend",
+    "append_backward",
+    "append_gradients",
+    "append_gradients_along",
+    "note_parameters",
+]
 
 
 def append_backward(
@@ -59,6 +66,26 @@ def append_gradients(
         for op in _seeds(block, target, gradient, tape.grad(target)):
             tape.gradients.append(op)
     tape.walk(block.ops)
+    return tape.write(None)
+
+
+def append_gradients_along(
+    block: Block,
+    targets: Mapping[str, str | None],
+    ops: Sequence[OpDesc],
+    no_grad: Collection[str] = (),
+    inputs: Sequence[str] | None = None,
+) -> dict[str, str]:
+    """Append the ops that compute gradients of `targets` through `ops`, some of those of the block.
+
+    As `append_gradients`; without `inputs`, gradients of all variables that require one.
+    """
+    depending = None if inputs is None else _dependents(ops, inputs)
+    tape = Tape(block, no_grad, depending)
+    for target, gradient in targets.items():
+        for op in _seeds(block, target, gradient, tape.grad(target)):
+            tape.gradients.append(op)
+    tape.walk(ops)
     return tape.write(None)
 
 

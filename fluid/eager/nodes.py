@@ -1,0 +1,132 @@
+"""Nodes, the values of eager variables, and records, the ops that gradients are computed for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from compiler.ir.types import Array
+from fluid.eager.signatures import Signature
+from runtime.tensors.scope import Scope
+
+__all__ = ["SCOPE", "GradRequest", "Node", "Record", "RunsNodes"]
+
+SCOPE = Scope()
+"""The parameters and other state of all eager programs."""
+
+
+class RunsNodes(Protocol):
+    """A trace, as far as nodes know of it."""
+
+    error: BaseException | None
+    has_run: bool
+
+    def run(self) -> None:
+        """Compute the nodes of the trace."""
+        ...
+
+
+class Node:
+    """The value of a variable between two writes; state has the name of its array in `SCOPE`.
+
+    `number` is its number in `trace`, the last trace that used it; while `is_pending`, that trace
+    has not run yet. `is_saved` marks what a gradient op may read, `stops_gradient` is the flag of
+    its variable when an op last used it. `handle` refers to the variable.
+    """
+
+    __slots__ = (
+        "__weakref__", "array", "handle", "is_pending", "is_saved", "number", "state_name",
+        "stops_gradient", "trace",
+    )  # fmt: skip
+
+    def __init__(self, handle: Callable[[], object], state_name: str = "") -> None:
+        self.array: Array | None = None
+        self.handle = handle
+        self.is_pending = False
+        self.is_saved = False
+        self.number = 0
+        self.state_name = state_name
+        self.stops_gradient = True
+        self.trace: RunsNodes | None = None
+
+    def value(self) -> Array:
+        """The array, computed if necessary; state may change later.
+
+        Raises RuntimeError if the trace that should compute it has failed, or it was not kept.
+        """
+        trace = self.trace
+        if self.is_pending and trace is not None and not trace.has_run:
+            trace.run()
+        array = self.peek()
+        if array is None:
+            error = None if trace is None else trace.error
+            raise RuntimeError(
+                "this variable has no value: " + ("it was not kept" if error is None else
+                "the trace of ops that computes it has failed, see the error before")
+            ) from error  # fmt: skip
+        return array
+
+    def peek(self) -> Array | None:
+        """The array as it is, None if there is none."""
+        if not self.state_name:
+            return self.array
+        variable = SCOPE.find_var(self.state_name)
+        return None if variable is None else variable.get_tensor().read()
+
+
+class GradRequest:
+    """Gradients to compute: of `targets`, with the given initial gradients, by `wanted` nodes.
+
+    `steps` are the records that lead to the targets, in order. With `inputs`, only what depends on
+    them is differentiated.
+    """
+
+    def __init__(
+        self,
+        targets: Sequence[tuple[Node, Node | None]],
+        steps: Sequence[Record],
+        wanted: Sequence[Node],
+        gradients: Sequence[Node],
+        inputs: Sequence[Node] = (),
+        no_grad: Sequence[Node] = (),
+    ) -> None:
+        self.targets = targets
+        self.steps = steps
+        self.wanted = wanted
+        self.gradients = gradients
+        self.inputs = inputs
+        self.no_grad = no_grad
+
+
+class Record:
+    """An op whose outputs have gradients, or a request whose gradients are differentiated again.
+
+    `producers` are the records of the inputs that get a gradient. After `backward` it is released:
+    it refers to nothing.
+    """
+
+    __slots__ = ("inputs", "order", "outputs", "position", "producers", "source", "trace", "what")
+
+    def __init__(
+        self,
+        what: Signature | GradRequest,
+        inputs: Sequence[Node],
+        outputs: Sequence[Node],
+        producers: Sequence[Record],
+        order: int,
+        source: object,
+    ) -> None:
+        self.what: Signature | GradRequest | None = what
+        self.inputs = inputs
+        self.outputs = outputs
+        self.producers = producers
+        self.order = order
+        self.source = source
+        self.trace: RunsNodes | None = None
+        self.position = 0
+
+    def release(self) -> None:
+        """Forget the op and all values."""
+        self.what = None
+        self.inputs = self.outputs = ()
+        self.producers = ()

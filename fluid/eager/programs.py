@@ -1,0 +1,376 @@
+"""The program and the block to which layers append in eager mode."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from itertools import count
+from typing import Any, NoReturn, Unpack, cast
+from weakref import WeakValueDictionary
+
+import numpy as np
+
+from compiler.ir.opdef.type_inference import bind
+from compiler.ir.program import NO_BLOCK, OpRole
+from compiler.ir.types import DType
+from fluid import unique_name
+from fluid.eager import traces
+from fluid.eager.nodes import SCOPE, Record
+from fluid.eager.signatures import Signature, infer
+from fluid.eager.sources import user_source
+from fluid.eager.variables import ParamBase, VarBase
+from fluid.framework import Program
+from fluid.recording.annotations import Attributes, DTypeLike, Slots
+from fluid.recording.block import Block, BlockProgram, Fill
+from fluid.recording.operator import Operator
+from fluid.recording.variable import (
+    ParameterFields,
+    VariableFields,
+    VarType,
+    convert_np_dtype_to_dtype_,
+)
+from runtime.device import CPUPlace
+
+__all__ = ["EagerBlock", "EagerProgram", "constant", "gradients_disabled", "next_order"]
+
+_signatures: dict[tuple[object, ...], Signature] = {}
+_elements: dict[object, DType] = {}
+_orders = count()
+
+
+class _Mode:
+    """Whether ops that are recorded now get gradients."""
+
+    has_gradients = True
+
+
+@contextmanager
+def gradients_disabled() -> Generator[None]:
+    """Within the context, ops get no gradients."""
+    before, _Mode.has_gradients = _Mode.has_gradients, False
+    try:
+        yield
+    finally:
+        _Mode.has_gradients = before
+
+
+class EagerProgram(Program):
+    """The default program of eager mode: ops that are appended are recorded in the trace."""
+
+    is_eager = True
+
+    def make_block(self, idx: int, parent_idx: int) -> EagerBlock:
+        """Create the only block."""
+        return EagerBlock(self, idx, parent_idx)
+
+    def create_block(self, parent_idx: int | None = None) -> NoReturn:
+        """Raise RuntimeError: control flow is Python's own in eager mode."""
+        raise RuntimeError(
+            "While, Switch, IfElse, StaticRNN and DynamicRNN record blocks of a program, which "
+            "there are none of under dygraph.guard(): write the loop or branch in Python"
+        )
+
+    @property
+    def role(self) -> OpRole:
+        """The role of the next op."""
+        return self._op_role
+
+    def fresh_seed(self) -> int:
+        """Return the program's seed, the same for every op, as the reference does."""
+        return self._seed
+
+    def touch(self) -> None:
+        """Do nothing: the program itself is never compiled."""
+        self.version = 0
+
+
+class EagerBlock(Block):
+    """The block of an `EagerProgram`; it holds no ops, and refers weakly to its variables."""
+
+    def __init__(self, program: BlockProgram, idx: int, parent_idx: int = NO_BLOCK) -> None:
+        super().__init__(program, idx, parent_idx)
+        self.vars = cast(Any, WeakValueDictionary[str, VarBase]())
+        self.eager_program = cast(EagerProgram, program)
+        self._newest: VarBase | None = None
+
+    # ---- variables
+
+    def create_var(
+        self, initializer: Fill | None = None, **fields: Unpack[VariableFields]
+    ) -> VarBase:
+        """Create a variable; one that is persistable and has a shape is state.
+
+        A live variable of the same name is returned instead if it gets an initializer.
+        """
+        name = fields.get("name") or unique_name.generate("_generated_var")
+        if initializer is not None:
+            existing = self.vars.get(name)
+            if isinstance(existing, VarBase):
+                initializer(existing, self)
+                return existing
+        element = _element(fields.get("dtype"))
+        shape = fields.get("shape")
+        dims = None if shape is None else tuple([int(size) for size in shape])
+        is_state = bool(fields.get("persistable")) and dims is not None
+        var = VarBase(
+            self, name, element, dims, fields.get("stop_gradient", False),
+            _state_name(name) if is_state else "",
+        )  # fmt: skip
+        if dims is not None:
+            self.vars[name] = var
+        if is_state:
+            var.persistable = True
+            if initializer is not None:
+                initializer(var, self)
+        return var
+
+    def create_parameter(
+        self, initializer: Fill | None = None, **fields: Unpack[ParameterFields]
+    ) -> ParamBase:
+        """Create and initialize a parameter; without initializer, the one just created is returned.
+
+        Raises ValueError as a `Parameter` does, for sizes below 1.
+        """
+        newest = self._newest
+        name = fields.get("name") or unique_name.generate("_eager_parameter")
+        if initializer is None and isinstance(newest, ParamBase) and newest.name == name:
+            self._newest = None
+            return newest
+        shape = tuple([int(size) for size in fields["shape"]])
+        if not shape or min(shape) < 1:
+            raise ValueError(
+                f"Each dimension of shape for Parameter {name!r} must be greater than 0, but "
+                f"received {list(shape)}"
+            )
+        param = ParamBase(
+            self, name, _element(fields["dtype"]), shape, _state_name(name),
+            trainable=fields.get("trainable", True),
+        )  # fmt: skip
+        param.optimize_attr |= fields.get("optimize_attr") or {}
+        param.regularizer = fields.get("regularizer")
+        param.do_model_average = fields.get("do_model_average")
+        self.vars[name] = self._newest = param
+        if initializer is not None:
+            initializer(param, self)
+        return param
+
+    # ---- ops
+
+    def append_op(
+        self,
+        type: str | None = None,
+        inputs: Slots | None = None,
+        outputs: Slots | None = None,
+        attrs: Attributes | None = None,
+        stop_gradient: bool = False,
+    ) -> Operator:
+        """Record an op; slots as in a `Block`. Raises what appending it to a program raises."""
+        assert type is not None, "`type` of an Operator can not be None"
+        trace = traces.current()
+        if trace.must_run():
+            trace.run()
+            trace = traces.current()
+        ins, read, parts = self._operands(type, inputs)
+        outs, written, more = self._operands(type, outputs, ins)
+        key = (type, *parts, None, *more, self.eager_program.role, _frozen(attrs))
+        signature = _signatures.get(key)
+        if signature is None:
+            signature = _signatures[key] = infer(Program(), type, read, written, attrs)
+        if not ins and _initializes(outs):
+            _initialize(signature, outs[0])
+        else:
+            self._record(trace, signature, ins, outs)
+        return cast(Operator, None)  # nothing refers to recorded ops
+
+    def insert_op(
+        self,
+        index: int,
+        type: str | None = None,
+        inputs: Slots | None = None,
+        outputs: Slots | None = None,
+        attrs: Attributes | None = None,
+    ) -> Operator:
+        """Record an op, see `append_op`: the index has no effect."""
+        return self.append_op(type, inputs, outputs, attrs)
+
+    def prepend_op(
+        self,
+        type: str | None = None,
+        inputs: Slots | None = None,
+        outputs: Slots | None = None,
+        attrs: Attributes | None = None,
+        stop_gradient: bool = False,
+    ) -> Operator:
+        """Record an op, see `append_op`."""
+        return self.append_op(type, inputs, outputs, attrs)
+
+    def _operands(
+        self, op_type: str, slots: Slots | None, before: Sequence[VarBase] | None = None
+    ) -> tuple[list[VarBase], list[tuple[str, list[VarBase]]], list[object]]:
+        """Return the variables of all slots, by slot, and what a signature depends on.
+
+        Of outputs, with the inputs `before`: which is also an input, and which gets no gradient.
+        """
+        variables: list[VarBase] = []
+        by_slot: list[tuple[str, list[VarBase]]] = []
+        parts: list[object] = []
+        for slot, value in (slots or {}).items():
+            if value is None:
+                continue
+            items = value if isinstance(value, list | tuple) else (value,)
+            listed = [
+                item if isinstance(item, VarBase) else self._variable(op_type, slot, item)
+                for item in cast(Sequence[object], items)
+            ]
+            by_slot.append((slot, listed))
+            variables += listed
+            parts.append(slot)
+            for var in listed:
+                parts.append(var.dims)
+                parts.append(var.element)
+                if before is not None:
+                    parts.append(var._stop_gradient)
+                    same = next((i for i, other in enumerate(before) if other is var), -1)
+                    parts.append(same if var.dims is not None else -1)
+        return variables, by_slot, parts
+
+    def _variable(self, op_type: str, slot: str, item: object) -> VarBase:
+        """Return the variable of a name; an array becomes a constant."""
+        if isinstance(item, np.ndarray):
+            return constant(self, item)
+        var = self.vars.get(item) if isinstance(item, str) else None
+        if not isinstance(var, VarBase):
+            what = repr(item) if isinstance(item, str) else type(item).__name__
+            raise TypeError(
+                f"{op_type}: slot {slot} takes variables of dygraph, but received {what:.80}"
+            )
+        return var
+
+    def _record(
+        self,
+        trace: traces.Trace,
+        signature: Signature,
+        ins: list[VarBase],
+        outs: list[VarBase],
+    ) -> None:
+        use, passing = trace.use, signature.passing
+        inputs = tuple([use(var.node, var._stop_gradient) for var in ins])
+        producers = ()
+        needs_gradient = False
+        if passing and _Mode.has_gradients:
+            active = [i for i in passing if not ins[i]._stop_gradient and ins[i].element.is_float]
+            needs_gradient = bool(active)
+            producers = [ins[i].record for i in active]
+        in_nodes = [var.node for var in ins] if needs_gradient else ()
+        numbers: list[int] = []
+        stops: list[bool] = []
+        for var, output in zip(outs, signature.types, strict=True):
+            if not var.node.state_name:
+                if var.dims is None:
+                    var.dims, var.element = output.dims, output.element
+                    if not needs_gradient or not output.element.is_float:
+                        var._stop_gradient = True
+                else:
+                    if var.node.array is not None or var.node.trace is not None:
+                        var.renew()
+                    var.dims, var.element = output.dims, output.element
+                    var._stop_gradient = not needs_gradient
+            stops.append(var._stop_gradient)
+            numbers.append(trace.compute(var.node, var._stop_gradient))
+        source = user_source(2)
+        position = trace.record(signature, inputs, tuple(numbers), tuple(stops), source)
+        if needs_gradient:
+            record = _recorded(signature, ins, in_nodes, outs, producers, source)
+            record.trace, record.position = trace, position
+        if signature.is_dynamic:
+            trace.run()
+            for var in outs:
+                if var.node.array is not None:
+                    var.dims = var.node.array.shape
+
+
+def _recorded(
+    signature: Signature,
+    ins: Sequence[VarBase],
+    in_nodes: Sequence[Any],
+    outs: Sequence[VarBase],
+    producers: Sequence[Record | None],
+    source: object,
+) -> Record:
+    """Return the record of an op that gets a gradient; its outputs refer to it."""
+    out_nodes = [var.node for var in outs]
+    for index in signature.saved_inputs:
+        in_nodes[index].is_saved = True
+    for index in signature.saved_outputs:
+        out_nodes[index].is_saved = True
+    known = [producer for producer in producers if producer is not None]
+    record = Record(signature, in_nodes, out_nodes, known, next_order(), source)
+    for var in outs:
+        if not var._stop_gradient and not var.node.state_name:
+            var.record = record
+    return record
+
+
+def next_order() -> int:
+    """Return a number that is greater than those of all earlier records."""
+    return next(_orders)
+
+
+def constant(block: EagerBlock, array: Any, name: str | None = None) -> VarBase:
+    """Return a variable with a copy of an array as its value, which gets no gradient."""
+    copied = np.array(array, order="C")
+    name = unique_name.generate("generated_var") if name is None else name
+    var = VarBase(block, name, _element(copied.dtype), copied.shape, True)
+    var.node.array = copied
+    return var
+
+
+def _element(dtype: DTypeLike | None) -> DType:
+    try:
+        return _elements[dtype]
+    except (KeyError, TypeError):
+        chosen = VarType.FP32 if dtype is None else dtype
+        element = DType.of(convert_np_dtype_to_dtype_(chosen))
+    _elements[dtype] = element
+    return element
+
+
+def _frozen(attrs: Attributes | None) -> tuple[object, ...]:
+    """Return the attributes in a form that can be a key."""
+    if not attrs:
+        return ()
+    return tuple([(name, _hashable(value)) for name, value in attrs.items() if value is not None])
+
+
+def _hashable(value: Any) -> object:
+    kind = value.__class__
+    if kind is list or kind is tuple:
+        return tuple([_hashable(item) for item in value])
+    if kind is float:
+        return repr(value) if value != value or value == 0.0 else value
+    if isinstance(value, np.ndarray):
+        return value.tobytes(), value.shape
+    return value
+
+
+def _state_name(name: str) -> str:
+    """Return a name that no other state has."""
+    if SCOPE.find_var(name) is None:
+        return name
+    return next(
+        each for each in (f"{name}@{number}" for number in count(1)) if SCOPE.find_var(each) is None
+    )
+
+
+def _initializes(outs: Sequence[VarBase]) -> bool:
+    """Whether an op without inputs fills a state variable."""
+    return len(outs) == 1 and bool(outs[0].node.state_name)
+
+
+def _initialize(signature: Signature, var: VarBase) -> None:
+    """Run an initializer's op at once, in NumPy."""
+    slot, _ = signature.outputs[0]
+    op = Operator(var.block, signature.type, {}, {slot: [var.name]}, signature.attrs)
+    value: Any = bind(op).evaluate({})[slot]
+    array = np.asarray(value, dtype=var.element.numpy)
+    SCOPE.var(var.node.state_name).get_tensor().set(array, CPUPlace())

@@ -1,0 +1,140 @@
+"""Signatures of ops: what recording an op infers, cached by type, operands and attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, count
+from typing import Any, TypeAlias
+
+from compiler.errors import CompileError
+from compiler.ir.autodiff.grad_ops import gradient_ops
+from compiler.ir.opdef import find
+from compiler.ir.program import EMPTY, GRAD, OpDesc
+from compiler.ir.types import DType
+from compiler.support.tracebacks import entry_point
+from fluid.framework import Program
+from fluid.recording.annotations import Attributes
+from fluid.recording.variable import Variable
+
+__all__ = ["Output", "Signature", "infer"]
+
+Slots: TypeAlias = Sequence[tuple[str, int]]
+"""Names of slots and the numbers of variables in them."""
+
+_numbers = count()
+
+
+@dataclass(frozen=True)
+class Output:
+    """The inferred type of an output."""
+
+    dims: tuple[int, ...]
+    element: DType
+
+
+@dataclass(frozen=True, eq=False)
+class Signature:
+    """An op without its variables.
+
+    `passing` are the inputs that get a gradient, `saved_inputs` and `saved_outputs` those whose
+    values its gradient ops read: indices over all slots. `is_dynamic`: a size depends on data.
+    """
+
+    number: int
+    type: str
+    attrs: Mapping[str, Any]
+    inputs: Slots
+    outputs: Slots
+    types: Sequence[Output]
+    passing: frozenset[int]
+    saved_inputs: frozenset[int]
+    saved_outputs: frozenset[int]
+    is_dynamic: bool
+
+    def slots(self, names: Sequence[str], slots: Slots) -> dict[str, list[str]]:
+        """Divide names, those of all slots, among the slots."""
+        divided, start = dict[str, list[str]](), 0
+        for slot, size in slots:
+            divided[slot] = list(names[start : start + size])
+            start += size
+        return divided
+
+
+@entry_point
+def infer(
+    program: Program,
+    op_type: str,
+    inputs: Sequence[tuple[str, Sequence[Variable]]],
+    outputs: Sequence[tuple[str, Sequence[Variable]]],
+    attrs: Attributes | None,
+) -> Signature:
+    """Check an op and infer its outputs by appending it to `program`, an empty one.
+
+    Raises what `Block.append_op` raises, with the user's line.
+    """
+    block = program.global_block()
+    names: dict[int, str] = {}
+    for _, variables in [*inputs, *outputs]:
+        for var in variables:
+            if id(var) not in names:
+                names[id(var)] = name = _unused(var.name, names)
+                shape = var.dims if var.dims is not None else None
+                fields = {"persistable": var.persistable, "stop_gradient": var.stop_gradient}
+                declared = block.create_var(name=name, shape=shape, dtype=var.dtype, **fields)
+                declared.lod_level = var.lod_level
+    named_inputs = {slot: [names[id(v)] for v in variables] for slot, variables in inputs}
+    named_outputs = {slot: [names[id(v)] for v in variables] for slot, variables in outputs}
+    op = block.append_op(op_type, named_inputs, named_outputs, attrs)
+    types = [block.vars[name] for slot, _ in outputs for name in named_outputs[slot]]
+    read = [(slot, len(variables)) for slot, variables in inputs]
+    written = [(slot, len(variables)) for slot, variables in outputs]
+    passing, saved_inputs, saved_outputs = _gradient_reads(op, read, written)
+    return Signature(
+        next(_numbers), op_type, op.attrs, read, written,
+        [Output(var.dims or (), var.element) for var in types],
+        passing, saved_inputs, saved_outputs,
+        any(-1 in (var.dims or ()) for var in types),
+    )  # fmt: skip
+
+
+def _unused(name: str, names: Mapping[int, str]) -> str:
+    taken = set(names.values())
+    candidates = chain([name], (f"{name}@{number}" for number in count(1)))
+    return next(each for each in candidates if each not in taken)
+
+
+def _gradient_reads(
+    op: OpDesc, inputs: Slots, outputs: Slots
+) -> tuple[frozenset[int], frozenset[int], frozenset[int]]:
+    """The inputs that get a gradient, and the operands whose values gradient ops read."""
+    ins, outs = _numbered("in", inputs), _numbered("out", outputs)
+    renamed = OpDesc(op.type, _slots(inputs, ins), _slots(outputs, outs), op.attrs)
+    try:
+        ops = gradient_ops(renamed, lambda name: name + GRAD)
+    except CompileError:
+        ops = []
+    written = {name for gradient_op in ops for name in gradient_op.writes()}
+    read: set[str] = set()
+    for gradient_op in ops:
+        slots = find(gradient_op.type).slots
+        for slot, names in gradient_op.inputs.items():
+            if slot not in slots or not slots[slot].shape_only:
+                read.update(names)
+    return (
+        frozenset(i for i, name in enumerate(ins) if name + GRAD in written),
+        frozenset(i for i, name in enumerate(ins) if name in read),
+        frozenset(i for i, name in enumerate(outs) if name in read),
+    )
+
+
+def _numbered(prefix: str, slots: Slots) -> list[str]:
+    return [f"{prefix}{number}" for number in range(sum(size for _, size in slots))]
+
+
+def _slots(slots: Slots, names: Sequence[str]) -> dict[str, list[str]]:
+    divided, start = dict[str, list[str]](), 0
+    for slot, size in slots:
+        divided[slot] = list(names[start : start + size]) or []
+        start += size
+    return {slot: listed for slot, listed in divided.items() if listed != [EMPTY]}

@@ -1,0 +1,223 @@
+"""The program of a trace, and how it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from compiler.ir.autodiff.append_backward import append_gradients_along
+from compiler.ir.opdef import find
+from compiler.ir.program import OpDesc
+from compiler.ir.types import Array, DType
+from fluid.eager.nodes import SCOPE
+from fluid.eager.signatures import Signature
+from fluid.eager.sources import source_text
+from fluid.executor import Executor
+from fluid.framework import Block, Program
+
+__all__ = ["External", "GradEntry", "OpEntry", "Plan", "Recorded"]
+
+
+class External(NamedTuple):
+    """A node computed before the trace: its number, and the name of its array if it is state."""
+
+    number: int
+    state_name: str
+    stops_gradient: bool
+    has_value: bool
+
+
+class OpEntry(NamedTuple):
+    """An op on numbered nodes; without signature, the new flag `stops_gradient` of a node."""
+
+    signature: Signature | None
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    stops: tuple[bool, ...]
+    source: object
+
+
+class GradEntry(NamedTuple):
+    """Gradients of `targets`, pairs of a node and its initial gradient or -1, by `wanted` nodes.
+
+    `steps` are the positions of the ops to differentiate, negative for those of earlier traces.
+    """
+
+    targets: tuple[tuple[int, int], ...]
+    steps: tuple[int, ...]
+    wanted: tuple[int, ...]
+    gradients: tuple[int, ...]
+    inputs: tuple[int, ...]
+    no_grad: tuple[int, ...]
+
+
+class Recorded(NamedTuple):
+    """All of a trace: nodes from before with their arrays, ops, and the nodes to return."""
+
+    externals: Sequence[tuple[External, Array | None]]
+    ghosts: Sequence[OpEntry]
+    entries: Sequence[OpEntry | GradEntry]
+    live: Sequence[int]
+
+
+@dataclass
+class Plan:
+    """The program of a trace; `feeds` are its feeds, by index among the external nodes.
+
+    `zeros` are feeds of which only the shape is read, whose values were not kept.
+    """
+
+    program: Program
+    feeds: Sequence[tuple[int, str]]
+    zeros: Mapping[str, Array]
+    fetch: tuple[str, ...]
+
+    @staticmethod
+    def of(recorded: Recorded) -> Plan:
+        """Write the program of a trace; raises what recording in a program raises."""
+        return _Writer(recorded).plan()
+
+    def run(self, executor: Executor, feed: Mapping[str, Array | None]) -> Sequence[Array]:
+        """Run the program on the arrays of its feeds; returns the fetches in order."""
+        arrays = {name: array for name, array in feed.items() if array is not None}
+        if self.zeros:
+            arrays |= self.zeros
+        return executor.run_arrays(self.program, arrays, self.fetch, SCOPE)
+
+
+class _Writer:
+    """Writes the program of a trace."""
+
+    def __init__(self, recorded: Recorded) -> None:
+        self.recorded = recorded
+        self.program = Program()
+        self.block: Block = self.program.global_block()
+        self.names: dict[int, str] = {}
+        self.states: set[str] = set()
+        self.ops: dict[int, list[OpDesc]] = {}
+        """The ops of each entry, by position."""
+
+    def plan(self) -> Plan:
+        """Write all ops and remove repeated ones that are not needed."""
+        for external, array in self.recorded.externals:
+            self._declare_external(external, array)
+        for index, ghost in enumerate(self.recorded.ghosts):
+            self._write_op(-1 - index, ghost)
+        for position, entry in enumerate(self.recorded.entries):
+            if isinstance(entry, GradEntry):
+                self._write_gradients(position, entry)
+            elif entry.signature is None:
+                self._variable(entry.inputs[0]).stop_gradient = entry.stops[0]
+            else:
+                self._write_op(position, entry)
+        fetch = tuple([self.names[number] for number in self.recorded.live])
+        zeros = self._remove_repeated(fetch)
+        read = {name for op in self.block.ops for name in op.reads()} | set(fetch)
+        feeds = [
+            (index, self.names[external.number])
+            for index, (external, _) in enumerate(self.recorded.externals)
+            if not external.state_name
+            and external.has_value
+            and self.names[external.number] in read
+        ]
+        return Plan(self.program, feeds, zeros, fetch)
+
+    def _variable(self, number: int):
+        return self.block.vars[self.names[number]]
+
+    def _declare_external(self, external: External, array: Array | None) -> None:
+        number, state_name, stops_gradient, _ = external
+        self.names[number] = name = state_name or f"_{number}"
+        if state_name:
+            self.states.add(name)
+        if array is not None:
+            self._declare(name, array.shape, DType.of(array.dtype), stops_gradient)
+
+    def _declare(
+        self, name: str, dims: Sequence[int], element: DType, stops_gradient: bool
+    ) -> None:
+        is_state = name in self.states
+        fields = {"stop_gradient": stops_gradient, "persistable": is_state}
+        self.block.add_var(name, shape=dims, dtype=element, **fields)
+
+    def _write_op(self, position: int, entry: OpEntry) -> None:
+        signature = entry.signature
+        assert signature is not None
+        for number, output, stops in zip(entry.outputs, signature.types, entry.stops, strict=True):
+            name = self.names.setdefault(number, f"_{number}")
+            if name not in self.block.vars:
+                self._declare(name, output.dims, output.element, stops)
+        inputs = signature.slots([self.names[number] for number in entry.inputs], signature.inputs)
+        outputs = signature.slots(
+            [self.names[number] for number in entry.outputs], signature.outputs
+        )
+        source = source_text(entry.source)
+        op = self.block.add_op(signature.type, inputs, outputs, signature.attrs, source)
+        self.ops[position] = [op]
+
+    def _write_gradients(self, position: int, entry: GradEntry) -> None:
+        """Write gradient ops; a wanted variable on which no target depends gets zeros."""
+        start = len(self.block.ops)
+        names = self.names
+        found = append_gradients_along(
+            self.block,
+            {names[target]: None if seed < 0 else names[seed] for target, seed in entry.targets},
+            [op for step in entry.steps for op in self.ops[step]],
+            [names[number] for number in entry.no_grad],
+            [names[number] for number in entry.inputs] or None,
+        )
+        for number, gradient in zip(entry.wanted, entry.gradients, strict=True):
+            name = names[number]
+            names[gradient] = found.get(name) or self._zeros_like(name, f"_{gradient}")
+        self.ops[position] = list(self.block.ops[start:])
+
+    def _zeros_like(self, name: str, out: str) -> str:
+        var = self.block.vars[name]
+        self._declare(out, var.dims or (), var.element, stops_gradient=True)
+        self.block.add_op("fill_zeros_like", {"X": [name]}, {"Out": [out]})
+        return out
+
+    def _remove_repeated(self, fetch: Sequence[str]) -> dict[str, Array]:
+        """Remove repeated ops whose outputs are fed or not read; return fed zeros.
+
+        A value that was not kept is fed as zeros if only its shape is read.
+        """
+        if not self.recorded.ghosts:
+            return {}
+        repeated = {id(op) for index in range(len(self.recorded.ghosts)) for op in self.ops[-1 - index]}
+        fed = {
+            self.names[external.number]
+            for external, _ in self.recorded.externals
+            if external.has_value
+        }
+        needed, shapes = set(fetch), set[str]()
+        kept: list[OpDesc] = []
+        for op in reversed(self.block.ops):
+            if id(op) in repeated and not (needed - fed).intersection(op.writes()):
+                continue
+            kept.append(op)
+            needed.update(_data_reads(op))
+            shapes.update(op.reads())
+        written = {name for op in kept for name in op.writes()}
+        kept_ids = {id(op) for op in kept}
+        self.block.ops[:] = [op for op in self.block.ops if id(op) in kept_ids]
+        self.program.touch()
+        lost = shapes - written - fed
+        variables = {name: self.block.vars[name] for name in sorted(lost)}
+        return {
+            name: np.zeros(var.dims or (), var.element.numpy) for name, var in variables.items()
+        }
+
+
+def _data_reads(op: OpDesc) -> list[str]:
+    """The names of which an op reads the values, not only the shape."""
+    slots = find(op.type).slots
+    return [
+        name
+        for slot, names in op.inputs.items()
+        if slot not in slots or not slots[slot].shape_only
+        for name in names
+    ]

@@ -1,0 +1,217 @@
+"""Traces: the ops recorded since the last run, which run as one program.
+
+A node has a number in the trace that used it last. Numbers are given in the order of first use, so
+that equal sequences of ops have equal keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+from weakref import ref
+
+from compiler.ir.types import Array
+from fluid.eager.nodes import GradRequest, Node, Record
+from fluid.eager.signatures import Signature
+from fluid.eager.trace_programs import External, GradEntry, OpEntry, Plan, Recorded
+from fluid.executor import Executor
+from runtime.device import CPUPlace, Place
+
+__all__ = ["Trace", "current", "place", "set_place"]
+
+MAX_OPS = 4096
+"""A trace with more ops runs before the next one is recorded."""
+
+MAX_PLANS = 512
+"""Maximum number of known traces; past it all are dropped."""
+
+_Key: TypeAlias = tuple[object, ...]
+_plans: dict[_Key, Plan] = {}
+_executors: dict[str, Executor] = {}
+
+
+class _State:
+    """The current trace, and the place it will run on."""
+
+    trace: Trace
+    place: Place = CPUPlace()
+
+
+class Trace:
+    """Ops that have not run yet.
+
+    `is_complete` after an optimizer's updates: the trace runs before the next op.
+    """
+
+    def __init__(self) -> None:
+        self.error: BaseException | None = None
+        self.has_run = False
+        self.is_complete = False
+        self._key: list[object] = []
+        self._entries: list[OpEntry | GradEntry] = []
+        self._ghosts: list[OpEntry] = []
+        self._externals: list[tuple[External, Node]] = []
+        self._computed: list[tuple[int, ref[Node]]] = []
+        self._count = 0
+
+    # ---- recording
+
+    def must_run(self) -> bool:
+        """Whether it is to run before another op is recorded."""
+        return self.is_complete or len(self._entries) > MAX_OPS
+
+    def use(self, node: Node, stops_gradient: bool) -> int:
+        """Return the number of a node that an op reads; `stops_gradient` is its variable's flag."""
+        if node.trace is not self:
+            return self._adopt(node, stops_gradient)
+        if node.stops_gradient != stops_gradient:
+            node.stops_gradient = stops_gradient
+            self._key.append(("stop", node.number, stops_gradient))
+            self._entries.append(OpEntry(None, (node.number,), (), (stops_gradient,), None))
+        return node.number
+
+    def compute(self, node: Node, stops_gradient: bool) -> int:
+        """Return the number of a node that an op writes; state keeps its number."""
+        if node.state_name:
+            return self.use(node, stops_gradient)
+        self._enter(node, stops_gradient)
+        node.is_pending = True
+        self._computed.append((node.number, ref(node)))
+        return node.number
+
+    def record(
+        self, signature: Signature, inputs: tuple[int, ...], outputs: tuple[int, ...],
+        stops: tuple[bool, ...], source: object,
+    ) -> int:  # fmt: skip
+        """Append an op on numbered nodes; return its position."""
+        self._key.append((signature.number, inputs, outputs, stops))
+        self._entries.append(OpEntry(signature, inputs, outputs, stops, source))
+        return len(self._entries) - 1
+
+    def request(self, request: GradRequest) -> int:
+        """Append the gradients of a request, whose nodes `gradients` are new; return its position."""
+        number = self._number
+        targets = tuple(
+            (number(node), -1 if given is None else number(given))
+            for node, given in request.targets
+        )
+        steps = tuple([self._position(record) for record in request.steps])
+        wanted = tuple([number(node) for node in request.wanted])
+        inputs = tuple([number(node) for node in request.inputs])
+        no_grad = tuple([number(node) for node in request.no_grad])
+        gradients = tuple([self.compute(node, node.stops_gradient) for node in request.gradients])
+        entry = GradEntry(targets, steps, wanted, gradients, inputs, no_grad)
+        self._key.append(("gradients", targets, steps, wanted, gradients, inputs, no_grad))
+        self._entries.append(entry)
+        return len(self._entries) - 1
+
+    def _number(self, node: Node) -> int:
+        return node.number if node.trace is self else self._adopt(node, node.stops_gradient)
+
+    def _enter(self, node: Node, stops_gradient: bool) -> int:
+        node.trace, node.number, node.stops_gradient = self, self._count, stops_gradient
+        self._count += 1
+        return node.number
+
+    def _adopt(self, node: Node, stops_gradient: bool) -> int:
+        """Number a node that was computed before; it may have no value any more."""
+        if node.is_pending and node.trace is not None and not node.trace.has_run:
+            node.trace.run()
+        number = self._enter(node, stops_gradient)
+        has_value = bool(node.state_name) or node.array is not None
+        self._key.append((node.state_name, has_value, stops_gradient))
+        external = External(number, node.state_name, stops_gradient, has_value)
+        self._externals.append((external, node))
+        return number
+
+    def _position(self, record: Record) -> int:
+        """The position of a record's op; an op of an earlier trace is repeated, at -1, -2, …"""
+        if record.trace is self:
+            return record.position
+        signature = record.what
+        if not isinstance(signature, Signature):
+            raise RuntimeError(
+                "gradients of gradients must be computed before the first ones are printed or "
+                "used in Python"
+            )
+        inputs = tuple([self._number(node) for node in record.inputs])
+        outputs = tuple([self._number(node) for node in record.outputs])
+        stops = tuple([node.stops_gradient for node in record.outputs])
+        self._key.append(("again", signature.number, inputs, outputs, stops))
+        self._ghosts.append(OpEntry(signature, inputs, outputs, stops, record.source))
+        record.trace, record.position = self, -len(self._ghosts)
+        return record.position
+
+    # ---- running
+
+    def run(self) -> None:
+        """Compute the nodes that are needed; a new trace becomes the current one.
+
+        Raises what compiling and running raise; the nodes then have no value.
+        """
+        if _State.trace is self:
+            _State.trace = Trace()
+        self.has_run = True
+        live = self._live()
+        try:
+            values = self._values(tuple([number for number, _ in live])) if self._entries else []
+        except BaseException as error:
+            self.error = error
+            raise
+        finally:
+            externals, self._externals = self._externals, []
+            self._entries, self._ghosts, self._key, self._computed = [], [], [], []
+        del externals
+        for (_, node), value in zip(live, values, strict=True):
+            node.array, node.is_pending = value, False
+
+    def _live(self) -> list[tuple[int, Node]]:
+        """The computed nodes that a variable holds or a gradient op may read."""
+        nodes = [(number, node()) for number, node in self._computed]
+        return [
+            (number, node)
+            for number, node in nodes
+            if node is not None and (node.is_saved or node.handle() is not None)
+        ]
+
+    def _values(self, live: tuple[int, ...]) -> Sequence[Array]:
+        key = (*self._key, live)
+        plan = _plans.get(key)
+        if plan is None:
+            if len(_plans) >= MAX_PLANS:
+                _plans.clear()
+            externals = [(external, node.peek()) for external, node in self._externals]
+            recorded = Recorded(externals, self._ghosts, self._entries, live)
+            plan = _plans[key] = Plan.of(recorded)
+        feed = {name: self._externals[index][1].array for index, name in plan.feeds}
+        return plan.run(_executor(), feed)
+
+
+_State.trace = Trace()
+
+
+def current() -> Trace:
+    """The trace to which ops are recorded."""
+    return _State.trace
+
+
+def place() -> Place:
+    """The place that traces run on."""
+    return _State.place
+
+
+def set_place(where: Place | None) -> Place:
+    """Set the place of later traces (None: the CPU); returns the previous one."""
+    where = CPUPlace() if where is None else where
+    previous = _State.place
+    if str(where) != str(previous):
+        _State.trace.run()
+    _State.place = where
+    return previous
+
+
+def _executor() -> Executor:
+    name = str(_State.place)
+    if name not in _executors:
+        _executors[name] = Executor(_State.place)
+    return _executors[name]

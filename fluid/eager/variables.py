@@ -1,0 +1,401 @@
+"""Eager variables: `VarBase` and `ParamBase`, with the names and methods of release 1.8.5."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from operator import attrgetter
+from typing import Any, NoReturn
+from weakref import finalize, ref
+
+import numpy as np
+
+from compiler.ir.program import VarKind
+from compiler.ir.types import Array, DType
+from fluid import unique_name
+from fluid.eager import traces
+from fluid.eager.nodes import SCOPE, GradRequest, Node, Record
+from fluid.eager.signatures import Signature
+from fluid.framework import default_main_program
+from fluid.recording.annotations import Attributes, DTypeLike
+from fluid.recording.variable import AbstractBlock, Parameter, Variable, grad_var_name
+from fluid.running.fetched_values import number_like
+from runtime.device import CPUPlace
+
+__all__ = ["ParamBase", "Sizes", "VarBase"]
+
+
+class Sizes(tuple[int, ...]):
+    """A shape: a tuple that prints as a list, equals one and can be added to one.
+
+    >>> Sizes((2, 3)), Sizes((2, 3)) == [2, 3], Sizes((2,)) + [1]
+    ([2, 3], True, [2, 1])
+    """
+
+    def __eq__(self, other: object) -> bool:
+        return tuple.__eq__(self, tuple(other)) if isinstance(other, list) else super().__eq__(other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = tuple.__hash__
+
+    def __add__(self, other: Any) -> Any:
+        return [*self, *other] if isinstance(other, list) else tuple.__add__(self, other)
+
+    def __radd__(self, other: Any) -> Any:
+        return [*other, *self]
+
+    def __getitem__(self, item: Any) -> Any:
+        part = tuple.__getitem__(self, item)
+        return Sizes(part) if isinstance(item, slice) else part
+
+    def __repr__(self) -> str:
+        return repr(list(self))
+
+    def __str__(self) -> str:
+        return repr(self)
+
+    def __reduce__(self) -> Any:
+        return list, (list(self),)
+
+
+class VarBase(Variable):
+    """A variable with a value, which is computed when it is needed.
+
+    `record` is the op that computed it, if it gets a gradient.
+    """
+
+    kind = VarKind.TENSOR
+    lod_level = 0
+    is_data = False
+    need_check_feed = False
+    is_parameter = False
+    belong_to_optimizer = False
+    error_clip = None
+    op = None
+    _persistable = False
+    _stop_gradient = False
+
+    def __init__(  # pyright: ignore[reportMissingSuperCall] - a fraction of the cost
+        self,
+        block: AbstractBlock,
+        name: str,
+        element: DType,
+        dims: tuple[int, ...] | None = None,
+        stop_gradient: bool = False,
+        state_name: str = "",
+    ) -> None:
+        self.block = block
+        self.name = name
+        self.element = element
+        self.dims = dims
+        self._stop_gradient = stop_gradient
+        self.handle = ref(self)
+        self.node = Node(self.handle, state_name)
+        self.record: Record | None = None
+        self.gradient_variable: VarBase | None = None
+        self.had_gradient = False
+        if state_name:
+            finalize(self, SCOPE.erase, [state_name])
+
+    @property
+    def persistable(self) -> bool:
+        """Whether it is state, as scripts mark it; without an effect here."""
+        return self._persistable
+
+    @persistable.setter
+    def persistable(self, value: bool) -> None:
+        self._persistable = value
+
+    @property
+    def stop_gradient(self) -> bool:
+        """Whether it gets no gradient in ops that are called from now on."""
+        return self._stop_gradient
+
+    @stop_gradient.setter
+    def stop_gradient(self, value: bool) -> None:
+        self._stop_gradient = bool(value)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Its shape, which also equals a list."""
+        return Sizes(self.dims or ())
+
+    # ---- its value
+
+    def numpy(self) -> Array:
+        """Return a copy of its value, which is computed if necessary."""
+        value = np.array(self.array())
+        return number_like(value)  # pyright: ignore[reportReturnType] - an array of one
+
+    def array(self) -> Array:
+        """Return its value itself."""
+        return self.node.value()
+
+    def value(self) -> VarBase:
+        """Return itself, with the methods of a native variable."""
+        return self
+
+    def get_tensor(self) -> VarBase:
+        """Return itself, with `set` as a native tensor."""
+        return self
+
+    def set(self, value: object, place: object = None) -> None:
+        """Set its value, see `set_value`."""
+        self.set_value(value)
+
+    def set_value(self, value: object) -> None:
+        """Set its value to an array or that of another variable.
+
+        Raises AssertionError, as the reference does, for another shape or dtype.
+        """
+        array = value.array() if isinstance(value, VarBase) else np.asarray(value)
+        if tuple(array.shape) != self.dims:
+            raise AssertionError(
+                f"Variable Shape not match, Variable [ {self.name} ] need tensor with shape "
+                f"{self.dims} but load set tensor with shape {tuple(array.shape)}"
+            )
+        if array.dtype != self.element.numpy:
+            raise AssertionError(
+                f"Variable dtype not match, Variable [ {self.name} ] need tensor with dtype "
+                f"{self.element.numpy}  but load tensor with dtype {array.dtype}"
+            )
+        self.put(array)
+
+    def put(self, array: Array) -> None:
+        """Store an array; ops that were recorded before read the old one."""
+        if self.node.state_name:
+            trace = self.node.trace
+            if trace is not None and not trace.has_run:
+                trace.run()
+            SCOPE.var(self.node.state_name).get_tensor().set(array, CPUPlace())
+        else:
+            self.renew()
+            self.node.array = np.array(array, order="C")
+
+    def renew(self) -> Node:
+        """Replace its node by a new one, which has no value yet."""
+        self.node = Node(self.handle)
+        self.record = None
+        return self.node
+
+    def detach(self) -> VarBase:
+        """Return a variable of the same value that gets no gradient."""
+        copied = self.temporary(self.element, "generated_var", stop_gradient=True)
+        self.append("assign", {"X": self}, copied, {})
+        copied.record, copied._stop_gradient = None, True
+        return copied
+
+    # ---- conversion to Python
+
+    def _number(self, kind: str) -> Any:
+        array = self.array()
+        assert array.size == 1, f"only one element variable can be converted to {kind}."
+        return array.item()
+
+    def __float__(self) -> float:
+        return float(self._number("float"))
+
+    def __int__(self) -> int:
+        return int(self._number("int"))
+
+    def __index__(self) -> int:
+        return int(self._number("python index"))
+
+    def __bool__(self) -> bool:
+        array = self.array()
+        assert array.size == 1, (
+            "When Variable is used as the condition of if/while , Variable can only contain one "
+            "element."
+        )
+        return bool(array.item() > 0)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[VarBase]:
+        for index in range(len(self)):
+            yield self[index]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        return np.array(self.array(), dtype)
+
+    def __deepcopy__(self, memo: dict[int, object]) -> NoReturn:
+        raise RuntimeError(
+            f"Variable {self.name!r} cannot be copied by deepcopy: use numpy() and to_variable"
+        )
+
+    def to_string(self, throw_on_error: bool, with_details: bool = False) -> str:
+        """Return its type and value as text."""
+        return str(self)
+
+    def __str__(self) -> str:
+        array = self.array()
+        kinds = {"float32": "float", "float64": "double", "int32": "int", "int64": "int64_t"}
+        elements = " ".join(f"{element:.6g}" for element in array.ravel().tolist())
+        sizes = ", ".join(map(str, array.shape))
+        return (
+            f"name {self.name}, dtype: {self.dtype} shape: {list(array.shape)} \tlod: {{}}\n"
+            f"\tdim: {sizes}\n\tlayout: NCHW\n\tdtype: {kinds.get(array.dtype.name, array.dtype)}\n"
+            f"\tdata: [{elements}]\n"
+        )
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name}: {self.element.text}{list(self.shape)}>"
+
+    # ---- operators record where layers do: within a static program, in that
+
+    def temporary(
+        self, dtype: DTypeLike, name: str | None = "tmp", *, stop_gradient: bool = False
+    ) -> Any:
+        """Create a variable in the current block of the default program."""
+        block = default_main_program().current_block()
+        return block.create_var(name=_unique(name), dtype=dtype, stop_gradient=stop_gradient)
+
+    def append(
+        self, op_type: str, inputs: Mapping[str, object], out: Variable, attrs: Attributes
+    ) -> Any:
+        """Append an op to the current block of the default program; returns its output `out`."""
+        default_main_program().current_block().append_op(op_type, inputs, {"Out": out}, attrs)
+        return out
+
+    # ---- gradients
+
+    def backward(self, backward_strategy: object = None, retain_graph: bool = False) -> None:
+        """Compute the gradients of all variables that it depends on, in place of earlier ones.
+
+        The graph is released unless `retain_graph` is set. A variable without a graph is ignored,
+        as in the reference. Raises RuntimeError for a graph of which a part was released.
+        """
+        if self.record is not None:
+            backward(self, retain_graph)
+
+    def gradient(self) -> Any:
+        """Return the gradient as an array; None before `backward`."""
+        gradient = self._grad_ivar()
+        return None if gradient is None else gradient.numpy()
+
+    def _grad_ivar(self) -> VarBase | None:
+        """Return the variable of the gradient; zeros after `clear_gradient`."""
+        if self.gradient_variable is None and self.had_gradient:
+            zeros = VarBase(self.block, self._grad_name(), self.element, self.dims, True)
+            zeros.node.array = np.zeros(self.dims or (), self.element.numpy)
+            self.gradient_variable = zeros
+        return self.gradient_variable
+
+    def _grad_name(self) -> str:
+        return grad_var_name(self.name)
+
+    _grad_value = gradient
+
+    def clear_gradient(self) -> None:
+        """Set the gradient, if there is one, to zero."""
+        self.gradient_variable = None
+
+
+class ParamBase(VarBase, Parameter):
+    """A parameter: its array is state that optimizers update in place."""
+
+    _persistable = True
+    is_parameter = True
+    regularizer = None
+    do_model_average = None
+    gradient_clip_attr: object = None
+    is_distributed = False
+
+    def __init__(  # pyright: ignore[reportMissingSuperCall] - a fraction of the cost
+        self,
+        block: AbstractBlock,
+        name: str,
+        element: DType,
+        dims: tuple[int, ...],
+        state_name: str,
+        *,
+        trainable: bool = True,
+    ) -> None:
+        VarBase.__init__(self, block, name, element, dims, not trainable, state_name)
+        self.optimize_attr: dict[str, Any] = {"learning_rate": 1.0}
+
+    @property
+    def trainable(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride] - as 1.8.5
+        """Whether it gets a gradient."""
+        return not self._stop_gradient
+
+    @trainable.setter
+    def trainable(self, value: bool) -> None:
+        self._stop_gradient = not value
+
+
+def _unique(name: str | None) -> str:
+    return unique_name.generate("_generated_var" if name is None else name)
+
+
+# ---- gradients
+
+
+def backward(loss: VarBase, retain_graph: bool = False) -> None:
+    """Record the gradients of a loss; returns without computing anything.
+
+    Leaves get a new gradient, and so does every other variable on the way that is referred to.
+    """
+    steps = steps_to([loss])
+    reached = reached_nodes([loss], steps)
+    wanted = {id(loss.node): loss}
+    for step in steps:
+        for node in (*step.inputs, *step.outputs):
+            var = node.handle()
+            if id(node) in reached and isinstance(var, VarBase) and var.node is node:
+                if not var.stop_gradient and var.element.is_float:
+                    wanted[id(node)] = var
+    variables = list(wanted.values())
+    gradients = [gradient_of(var) for var in variables]
+    request = GradRequest(
+        [(loss.node, None)], steps, [var.node for var in variables], [g.node for g in gradients]
+    )
+    traces.current().request(request)
+    for var, gradient in zip(variables, gradients, strict=True):
+        var.gradient_variable, var.had_gradient = gradient, True
+    if not retain_graph:
+        loss.record = None
+        for step in steps:
+            step.release()
+
+
+def gradient_of(var: VarBase) -> VarBase:
+    """Return a new variable for the gradient of another one."""
+    return VarBase(var.block, grad_var_name(var.name), var.element, var.dims, True)
+
+
+def steps_to(targets: Sequence[VarBase]) -> list[Record]:
+    """Return the records that lead to variables, in the order of their calls.
+
+    Raises RuntimeError if one of them was released by an earlier `backward`.
+    """
+    waiting = [target.record for target in targets if target.record is not None]
+    found: dict[int, Record] = {}
+    while waiting:
+        record = waiting.pop()
+        if id(record) in found:
+            continue
+        if record.what is None:
+            raise RuntimeError(
+                "Trying to backward twice for the same subgraph without setting retain_graph=True: "
+                "part of it was released by an earlier backward(). Set retain_graph=True in the "
+                "first backward call, or use detach()"
+            )
+        found[id(record)] = record
+        waiting.extend(record.producers)
+    return sorted(found.values(), key=attrgetter("order"))
+
+
+def reached_nodes(targets: Sequence[VarBase], steps: Sequence[Record]) -> set[int]:
+    """Return the ids of the nodes that get a gradient."""
+    reached = {id(target.node) for target in targets}
+    for step in reversed(steps):
+        if any(id(node) in reached for node in step.outputs):
+            what = step.what
+            passing = what.passing if isinstance(what, Signature) else None
+            for index, node in enumerate(step.inputs):
+                if passing is None or index in passing:
+                    reached.add(id(node))
+    return reached
