@@ -114,6 +114,8 @@ class Program(JobNames, BlockProgram):
     _global_seed = 0
     is_eager = False
     """Whether appended ops run when their values are needed, see `fluid.eager`."""
+    trains = True
+    """Whether dropout is applied in eager mode: not after `Layer.eval`."""
     is_mem_optimized = False
     collective: object = None
     """What its collectives call: the rings of the devices it was built for; None for the rings

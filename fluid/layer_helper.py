@@ -200,7 +200,8 @@ class LayerHelper:
         }
         startup.create_parameter(attr.initializer, **fields)
         param = main.create_parameter(**fields)
-        param.stop_gradient = stop_gradient
+        if stop_gradient or not main.program.is_eager:
+            param.stop_gradient = stop_gradient
         return param
 
     def get_parameter(self, name: str) -> Parameter:

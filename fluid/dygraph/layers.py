@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Callable, Iterator, MutableMapping, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from typing import Any, NoReturn, TypeAlias, cast
 
 from fluid import unique_name
 from fluid.dygraph.layer_object_helper import LayerObjectHelper
-from fluid.framework import Parameter, Variable
+from fluid.framework import Parameter, Variable, default_main_program
 from fluid.initializer import Initializer
 from fluid.param_attr import ParamAttrLike
 from fluid.recording.annotations import DTypeLike
@@ -109,8 +110,48 @@ class Layer:
         self._set_training(False)
 
     def _set_training(self, training: bool) -> None:
+        program = default_main_program()
+        if program.is_eager:
+            program.trains = training
         for layer in (self, *self.sublayers()):
             vars(layer)["training"] = training
+
+    def clear_gradients(self) -> None:
+        """Set the gradients of its trainable parameters to zero (eager mode)."""
+        for param in self.parameters():
+            if param.trainable:
+                param.clear_gradient()
+
+    def set_dict(
+        self,
+        stat_dict: Mapping[str, Any],
+        include_sublayers: bool = True,
+        use_structured_name: bool = True,
+    ) -> None:
+        """Set its parameters to the arrays or variables of a `state_dict` (eager mode).
+
+        Keys are those of `state_dict`, or the parameters' names unless `use_structured_name`.
+        Raises RuntimeError for a parameter that is missing; warns about keys that are not used.
+        """
+        state = self.state_dict()
+        for name, param in state.items():
+            key = name if use_structured_name else param.name
+            if key not in stat_dict:
+                raise RuntimeError(
+                    f"Parameter not found, Can't not find [ {key} ] in stat_dict"
+                    f"use_structured_name is set to [{use_structured_name}]"
+                )
+            param.set_value(stat_dict[key])
+        names = state if use_structured_name else {param.name for param in state.values()}
+        unused = [key for key in stat_dict if key not in names]
+        if unused:
+            warnings.warn(
+                f"Varibale [ {' '.join(unused)} ] are not used, because not included in layers "
+                "state_dict",
+                stacklevel=2,
+            )
+
+    load_dict = set_dict
 
     # ---- parameters and variables
 

@@ -272,10 +272,10 @@ class VarBase(Variable):
 
     def gradient(self) -> Any:
         """Return the gradient as an array; None before `backward`."""
-        gradient = self._grad_ivar()
+        gradient = self.gradient_or_zeros()
         return None if gradient is None else gradient.numpy()
 
-    def _grad_ivar(self) -> VarBase | None:
+    def gradient_or_zeros(self) -> VarBase | None:
         """Return the variable of the gradient; zeros after `clear_gradient`."""
         if self.gradient_variable is None and self.had_gradient:
             zeros = VarBase(self.block, self._grad_name(), self.element, self.dims, True)
@@ -287,6 +287,7 @@ class VarBase(Variable):
         return grad_var_name(self.name)
 
     _grad_value = gradient
+    _grad_ivar = gradient_or_zeros
 
     def clear_gradient(self) -> None:
         """Set the gradient, if there is one, to zero."""

@@ -85,7 +85,7 @@ def dropout(
         outputs={"Out": out, "Mask": mask},
         attrs={
             "dropout_prob": dropout_prob,
-            "is_test": is_test,
+            "is_test": is_test or not helper.main_program.trains,
             "fix_seed": seed is not None,
             "seed": seed or 0,
             "dropout_implementation": dropout_implementation,

@@ -12,7 +12,7 @@ from fluid.clip import GradientClipBase
 from fluid.compat.missing import not_yet
 from fluid.framework import Block, Parameter, Variable, name_scope
 from fluid.optimizer.averages import ExponentialMovingAverage, ModelAverage
-from fluid.optimizer.base import AccumulatorFields, Optimizer, ParamGrad
+from fluid.optimizer.base import AccumulatorFields, Optimizer, ParamGrad, Rate
 from fluid.optimizer.dgc import DGCMomentumOptimizer
 from fluid.optimizer.wrappers import LookaheadOptimizer, PipelineOptimizer, RecomputeOptimizer
 from fluid.recording.arguments import typed
@@ -70,7 +70,7 @@ class MomentumOptimizer(Optimizer):
     @typed
     def __init__(
         self,
-        learning_rate: float | Variable,
+        learning_rate: Rate,
         momentum: float,
         parameter_list: list[VariableOrName] | None = None,
         use_nesterov: bool = False,
@@ -99,7 +99,7 @@ class LarsMomentumOptimizer(Optimizer):
     @typed
     def __init__(
         self,
-        learning_rate: float | Variable,
+        learning_rate: Rate,
         momentum: float,
         lars_coeff: float = 0.001,
         lars_weight_decay: float = 0.0005,
@@ -134,7 +134,7 @@ class AdagradOptimizer(Optimizer):
     @typed
     def __init__(
         self,
-        learning_rate: float | Variable,
+        learning_rate: Rate,
         epsilon: float = 1e-6,
         parameter_list: list[VariableOrName] | None = None,
         regularization: WeightDecayRegularizer | None = None,
@@ -163,7 +163,7 @@ class DecayedAdagradOptimizer(Optimizer):
     @typed
     def __init__(
         self,
-        learning_rate: float | Variable,
+        learning_rate: Rate,
         decay: float = 0.95,
         epsilon: float = 1e-6,
         parameter_list: list[VariableOrName] | None = None,
@@ -196,7 +196,7 @@ class AdadeltaOptimizer(Optimizer):
     @typed
     def __init__(
         self,
-        learning_rate: float | Variable,
+        learning_rate: Rate,
         epsilon: float = 1e-6,
         rho: float = 0.95,
         parameter_list: list[VariableOrName] | None = None,
@@ -233,7 +233,7 @@ class RMSPropOptimizer(Optimizer):
     @typed
     def __init__(
         self,
-        learning_rate: float | Variable,
+        learning_rate: Rate,
         rho: float = 0.95,
         epsilon: float = 1e-6,
         momentum: float = 0.0,
@@ -272,7 +272,7 @@ class FtrlOptimizer(Optimizer):
     @typed
     def __init__(
         self,
-        learning_rate: float | Variable,
+        learning_rate: Rate,
         l1: float = 0.0,
         l2: float = 0.0,
         lr_power: float = -0.5,
@@ -304,7 +304,7 @@ class DpsgdOptimizer(Optimizer):
     @typed
     def __init__(
         self,
-        learning_rate: float | Variable = 0.001,
+        learning_rate: Rate = 0.001,
         clip: float = 0.9,
         batch_size: float = 0.999,
         sigma: float = 1e-8,
@@ -327,7 +327,7 @@ class _Moments(Optimizer):
     @typed
     def __init__(
         self,
-        learning_rate: float | Variable = 0.001,
+        learning_rate: Rate = 0.001,
         beta1: float | Variable = 0.9,
         beta2: float | Variable = 0.999,
         epsilon: float = 1e-8,
@@ -362,7 +362,7 @@ class AdamOptimizer(_Moments):
     @typed
     def __init__(
         self,
-        learning_rate: float | Variable = 0.001,
+        learning_rate: Rate = 0.001,
         beta1: float | Variable = 0.9,
         beta2: float | Variable = 0.999,
         epsilon: float = 1e-8,
@@ -407,7 +407,7 @@ class LambOptimizer(AdamOptimizer):
     @typed
     def __init__(
         self,
-        learning_rate: float | Variable = 0.001,
+        learning_rate: Rate = 0.001,
         lamb_weight_decay: float = 0.01,
         beta1: float = 0.9,
         beta2: float = 0.999,

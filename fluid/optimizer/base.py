@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Required, TypedDict
+from typing import Annotated, Any, Required, TypeAlias, TypedDict, cast
 
 import numpy as np
 
@@ -23,6 +23,11 @@ from fluid.clip import (
     correct_role_vars,
     error_clip_callback,
 )
+from fluid.dygraph.base import to_variable
+from fluid.dygraph.learning_rate_scheduler import LearningRateDecay, LearningRateEpochDecay
+from fluid.eager import traces
+from fluid.eager.programs import gradients_disabled
+from fluid.eager.variables import ParamBase, VarBase
 from fluid.executor import global_scope
 from fluid.framework import (
     Block,
@@ -31,6 +36,7 @@ from fluid.framework import (
     Program,
     Variable,
     default_main_program,
+    in_dygraph_mode,
     name_scope,
     program_guard,
     program_of,
@@ -38,14 +44,17 @@ from fluid.framework import (
 from fluid.initializer import Constant
 from fluid.layer_helper import LayerHelper
 from fluid.recording.annotations import Array, DTypeLike
-from fluid.recording.arguments import typed
+from fluid.recording.arguments import UNCHECKED, typed
 from fluid.recording.atomic import atomic
 from fluid.recording.checks import check_type
 from fluid.recording.variable import ParameterAndGradient, VariableOrName
 from fluid.regularizer import WeightDecayRegularizer, append_regularization_ops
 from runtime.device import CPUPlace
 
-__all__ = ["Optimizer", "ParamGrad"]
+__all__ = ["Optimizer", "ParamGrad", "Rate"]
+
+Rate: TypeAlias = Annotated[float | Variable | LearningRateDecay, UNCHECKED]
+"""A learning rate: a number, a variable, or in eager mode an object that computes the next one."""
 
 ParamGrad = ParameterAndGradient
 """A parameter and its gradient, or None if it has none."""
@@ -71,13 +80,18 @@ class Optimizer:
     @typed
     def __init__(
         self,
-        learning_rate: float | Variable,
+        learning_rate: Rate,
         parameter_list: list[VariableOrName] | None = None,
         regularization: WeightDecayRegularizer | None = None,
         grad_clip: GradientClipBase | None = None,
         name: str | None = None,
     ) -> None:
-        check_type(learning_rate, "learning_rate", (float, Variable), self.__class__.__name__)
+        allowed = (float, Variable, LearningRateDecay) if in_dygraph_mode() else (float, Variable)
+        check_type(learning_rate, "learning_rate", allowed, self.__class__.__name__)
+        if in_dygraph_mode() and parameter_list is None:
+            raise AttributeError(
+                "parameter_list argument given to the Optimizer should not be None in dygraph mode."
+            )
         self.regularization = regularization
         self.helper: LayerHelper | None = None
         self._name = name
@@ -86,6 +100,7 @@ class Optimizer:
         self._learning_rate = learning_rate
         self._learning_rate_map: dict[Program, Variable] = {}
         self._accumulators: dict[str, dict[str, Variable]] = defaultdict(dict)
+        self._accumulators_to_load: Mapping[str, Any] = {}
         self._opti_name_list: list[str] = []
         self._dtype: DTypeLike | None = None
 
@@ -102,8 +117,11 @@ class Optimizer:
     ) -> tuple[list[Operator], list[ParamGrad]]:
         """Append backward and update ops; return the update ops and (parameter, gradient) pairs.
 
-        Pairs are in order of creation and have the gradients before clipping.
+        Pairs are in order of creation and have the gradients before clipping. In eager mode,
+        `backward` of the loss must have been called.
         """
+        if in_dygraph_mode():
+            return self._update(self._gradients(parameter_list))
         params_grads = self.backward(loss, startup_program, parameter_list, no_grad_set)
         return self.apply_optimize(loss, startup_program, params_grads), params_grads
 
@@ -119,8 +137,11 @@ class Optimizer:
     ) -> list[ParamGrad]:
         """First half of `minimize`: append the ops that compute gradients.
 
-        Raises AssertionError, as the reference does, unless the loss has shape (1,).
+        Raises AssertionError, as the reference does, unless the loss has shape (1,). In eager mode,
+        returns the gradients that `loss.backward()` computed.
         """
+        if in_dygraph_mode():
+            return self._gradients(parameter_list)
         if loss.shape != (1,):
             raise AssertionError(
                 f"The loss.shape should be (1,), but the current loss.shape is {loss.shape}. "
@@ -163,6 +184,8 @@ class Optimizer:
         params_grads: Sequence[ParamGrad],
     ) -> list[Operator]:
         """Call `apply_gradients` in the program of `loss`."""
+        if in_dygraph_mode():
+            return self._update(list(params_grads))[0]
         with program_guard(program_of(loss), startup_program):
             return self.apply_gradients(params_grads)
 
@@ -180,15 +203,57 @@ class Optimizer:
             self._opti_name_list, self._learning_rate_map = names, rates
             raise
 
+    # ---- eager mode
+
+    def _gradients(self, parameter_list: Sequence[VariableOrName] | None) -> list[ParamGrad]:
+        """Return the trainable parameters that have a gradient, with it."""
+        params = [cast(ParamBase, p) for p in parameter_list or self._parameter_list or ()]
+        pairs = [(param, param.gradient_or_zeros()) for param in params if param.trainable]
+        return [(param, gradient) for param, gradient in pairs if gradient is not None]
+
+    def _update(self, pairs: list[ParamGrad]) -> tuple[list[Operator], list[ParamGrad]]:
+        """Record clipping, weight decay and updates; the trace runs before the next op."""
+        with gradients_disabled():
+            operators = self.apply_gradients(pairs)
+        traces.current().is_complete = True
+        return operators, pairs
+
+    def clear_gradients(self) -> None:
+        """Set the gradients of the parameters to zero (eager mode)."""
+        for param in self._parameter_list or ():
+            if isinstance(param, ParamBase) and param.trainable:
+                param.clear_gradient()
+
+    def current_step_lr(self) -> float:
+        """Return the learning rate of the current step (eager mode)."""
+        rate: Any = self._global_learning_rate()
+        if rate is None:
+            rate = self._learning_rate
+        if isinstance(rate, LearningRateEpochDecay):
+            rate = rate()
+        elif isinstance(rate, LearningRateDecay):
+            rate = rate.step()
+        return rate.numpy()[0] if isinstance(rate, VarBase) else rate
+
     def get_opti_var_name_list(self) -> list[str]:
         """Return the names of the accumulators in order of creation."""
         return list(self._opti_name_list)
 
-    def state_dict(self) -> dict[str, Variable]:
-        """Return the accumulators by name; empty before `minimize`."""
+    def state_dict(self) -> dict[str, Any]:
+        """Return the accumulators by name; empty before `minimize`.
+
+        In eager mode, also the state of a learning rate that decays: "LR_Scheduler", and
+        "global_step", the number of its next step.
+        """
         accumulators = (var for kind in self._accumulators.values() for var in kind.values())
         by_name = {var.name: var for var in accumulators}
-        return {name: by_name[name] for name in self._opti_name_list}
+        state: dict[str, Any] = {name: by_name[name] for name in self._opti_name_list}
+        rate = self._learning_rate
+        if isinstance(rate, LearningRateDecay):
+            state["LR_Scheduler"] = rate.state_dict()
+            if not isinstance(rate, LearningRateEpochDecay):
+                state["global_step"] = to_variable(np.array([rate.step_num], "int32"), "global_step")
+        return state
 
     def set_dict(self, state_dict: Mapping[str, object]) -> None:
         """Set the accumulators in the global scope to arrays, by name.
@@ -196,10 +261,33 @@ class Optimizer:
         Raises AssertionError, before anything is set, if a name is missing or an array does not
         have the shape and dtype of its variable.
         """
+        if in_dygraph_mode():
+            self._load(state_dict)
+            return
         state = {name: (var, state_dict.get(name)) for name, var in self.state_dict().items()}
         arrays = {name: _state_array(var, value) for name, (var, value) in state.items()}
         for name, array in arrays.items():
             global_scope().var(name).get_tensor().set(array, CPUPlace())
+
+    def _load(self, state_dict: Mapping[str, Any]) -> None:
+        """Set the accumulators that exist; others are set when they are created."""
+        rate = self._learning_rate
+        if isinstance(rate, LearningRateDecay):
+            rate.set_dict(state_dict["LR_Scheduler"])
+            if not isinstance(rate, LearningRateEpochDecay):
+                assert "global_step" in state_dict, (
+                    "Global step not in state dict, Dygraph use LearningRateDecay, global_step "
+                    "must in state_dict"
+                )
+                rate.step_num = int(np.asarray(state_dict["global_step"]).item())
+        self._accumulators_to_load = state_dict
+        for kind in self._accumulators.values():
+            for var in kind.values():
+                self._load_accumulator(cast(VarBase, var))
+
+    def _load_accumulator(self, var: VarBase) -> None:
+        assert var.name in self._accumulators_to_load, f"optimizer variable {var.name} not found"
+        var.set_value(self._accumulators_to_load[var.name])
 
     # ---- overridden by subclasses
 
@@ -278,7 +366,10 @@ class Optimizer:
         `device` has no effect. Raises ValueError if it already exists.
         """
         key = self._accumulator_key(name)
-        if param.name in self._accumulators[key]:
+        existing = self._accumulators[key].get(param.name)
+        if existing is not None:
+            if in_dygraph_mode():
+                return existing
             raise ValueError(f"Accumulator {key} already exists for parameter {param.name}")
         helper = self.helper or LayerHelper(self.__class__.__name__)
         var = helper.create_global_variable(
@@ -292,6 +383,8 @@ class Optimizer:
         helper.set_variable_initializer(var, Constant(float(fill_value)))
         self._accumulators[key][param.name] = var
         self._opti_name_list.append(var.name)
+        if self._accumulators_to_load:
+            self._load_accumulator(cast(VarBase, var))
         return var
 
     def _get_accumulator(self, name: str, param: Variable) -> Variable:
@@ -318,12 +411,16 @@ class Optimizer:
             self._learning_rate_map[default_main_program()] = variable(self._learning_rate)
 
     def _create_global_learning_rate(self) -> None:
+        rate = self._learning_rate
+        if isinstance(rate, LearningRateDecay):
+            self._learning_rate_map[default_main_program()] = rate()
+            return
         if isinstance(self._learning_rate, Variable) or self._global_learning_rate() is not None:
             return
         self._learning_rate_map[default_main_program()] = layers.create_global_var(
             name=unique_name.generate("learning_rate"),
             shape=[1],
-            value=self._learning_rate,
+            value=rate,
             dtype=self._dtype or "float32",
             persistable=True,
         )

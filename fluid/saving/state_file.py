@@ -20,10 +20,13 @@ import numpy as np
 from compiler.ir.types import Array, DType
 from runtime.files.checkpoint import CheckpointError
 
-__all__ = ["StateValue", "dump_state", "load_state", "load_tables"]
+__all__ = ["PlainDict", "StateValue", "dump_state", "load_checkpoint", "load_state", "load_tables"]
 
 
 StateValue: TypeAlias = Array | dict[str, str]
+
+PlainDict: TypeAlias = dict[str, "str | int | float | bool | None"]
+"""A dict in a checkpoint of eager mode: names by name, or the state of a learning rate."""
 
 
 def load_state(data: bytes, where: str) -> dict[str, StateValue]:
@@ -36,6 +39,34 @@ def load_state(data: bytes, where: str) -> dict[str, StateValue]:
     """
     state = _read(data, where)
     return {_text(name, where): _value(value, f"{where} ({name})") for name, value in state.items()}
+
+
+def load_checkpoint(data: bytes, where: str) -> dict[str, Array | PlainDict]:
+    """Read arrays and dicts of strings and numbers from the bytes of a file.
+
+    Raises CheckpointError, with the file's name, for anything else.
+
+    >>> load_checkpoint(dump_state({"LR_Scheduler": {"step_num": 4, "rate": 0.5}}), "a.pdopt")
+    {'LR_Scheduler': {'step_num': 4, 'rate': 0.5}}
+    """
+    state = _read(data, where)
+    return {
+        _text(name, where): _plain_dict(value, where)
+        if isinstance(value, dict)
+        else cast(Array, _value(value, f"{where} ({name})"))
+        for name, value in state.items()
+    }
+
+
+def _plain_dict(value: object, where: str) -> PlainDict:
+    items = cast(dict[object, object], value).items()
+    plain: PlainDict = {}
+    for name, item in items:
+        number = item.array.item() if isinstance(item, _Shell) and item.array is not None else item
+        if not isinstance(number, str | int | float | None):
+            raise CheckpointError(f"{where}: expected a number, got {type(number).__name__}")
+        plain[_text(name, where)] = number
+    return plain
 
 
 def load_tables(data: bytes, where: str) -> dict[str, object]:
@@ -115,9 +146,16 @@ def _shell(*_: object) -> _Shell:
     return _Shell()
 
 
+def _scalar(kind: _Type, raw: bytes | str) -> _Shell:
+    data = raw.encode("latin1") if isinstance(raw, str) else raw
+    return _Shell(np.frombuffer(data, kind.dtype, 1).reshape(()).copy())
+
+
 _CALLS: dict[str, Callable[..., object]] = {
     "numpy.core.multiarray _reconstruct": _shell,
     "numpy._core.multiarray _reconstruct": _shell,
+    "numpy.core.multiarray scalar": _scalar,
+    "numpy._core.multiarray scalar": _scalar,
     "numpy dtype": _type,
     "_codecs encode": _encoded,
     "__builtin__ bytes": bytes,
@@ -128,7 +166,7 @@ _NAMED = {*_CALLS, "numpy ndarray"}
 
 _CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False, "EMPTY_TUPLE": ()}
 _LITERALS = set(
-    "BININT BININT1 BININT2 LONG1 BINUNICODE SHORT_BINUNICODE BINUNICODE8 BINSTRING "
+    "BININT BININT1 BININT2 LONG1 BINFLOAT BINUNICODE SHORT_BINUNICODE BINUNICODE8 BINSTRING "
     "SHORT_BINSTRING BINBYTES SHORT_BINBYTES BINBYTES8".split()
 )
 _MARK = object()
@@ -269,21 +307,13 @@ _STEPS: dict[str, Callable[[_Machine, object], object]] = {
 # ---- writing
 
 
-def dump_state(arrays: Mapping[str, Array]) -> bytes:
-    """The bytes of a file of these arrays, readable by release 1.8.5.
+def dump_state(arrays: Mapping[str, Array | Mapping[str, object]]) -> bytes:
+    """The bytes of a file of these arrays, readable by release 1.8.5; also of dicts of numbers.
 
     Raises CheckpointError for a dtype that it does not have.
     """
     writer = _Writer()
-    writer.put(b"}", None)
-    mark, add = (b"", b"s") if len(arrays) == 1 else (b"(", b"u")
-    items = iter(arrays.items())
-    while batch := list(islice(items, 1000)):
-        writer.out += mark
-        for name, array in batch:
-            writer.text(name)
-            writer.array(name, np.ascontiguousarray(array))
-        writer.out += add
+    writer.mapping(arrays)
     return bytes(writer.out + b".")
 
 
@@ -294,6 +324,36 @@ class _Writer:
         self.out = bytearray(b"\x80\x02")
         self.memo: dict[object, int] = {}
         self.count = 0
+
+    def mapping(self, values: Mapping[str, object]) -> None:
+        """Write a dict by name: of arrays, numbers, strings, or dicts of them."""
+        self.put(b"}", None)
+        mark, add = (b"", b"s") if len(values) == 1 else (b"(", b"u")
+        items = iter(values.items())
+        while batch := list(islice(items, 1000)):
+            self.out += mark
+            for name, value in batch:
+                self.text(name)
+                self.value(name, value)
+            self.out += add
+
+    def value(self, name: str, value: object) -> None:
+        """Write an item of a dict; CheckpointError for a type that is none of those."""
+        if isinstance(value, Mapping):
+            self.mapping(cast(Mapping[str, object], value))
+        elif isinstance(value, str):
+            self.text(value)
+        elif isinstance(value, bool | None):
+            self.out += {None: b"N", True: b"\x88", False: b"\x89"}[value]
+        elif isinstance(value, int | np.integer):
+            self.number(int(value))
+        elif isinstance(value, float | np.floating):
+            self.out += b"G" + struct.pack(">d", float(value))
+        elif isinstance(value, np.ndarray):
+            self.array(name, np.ascontiguousarray(value).reshape(value.shape))
+        else:
+            kind = type(value).__name__
+            raise CheckpointError(f"{name}: a checkpoint holds arrays and numbers, not a {kind}")
 
     def put(self, step: bytes, key: object) -> None:
         """Write an opcode and memoize its result under a key, if it may be used again."""
