@@ -1,25 +1,52 @@
-"""Layer objects: they own parameters, and calling them appends ops to a program.
+"""Eager mode, and layer objects: they own parameters, and calling them appends ops.
 
-In release 1.8.5 these are layers of dygraph mode, which can also be used in static-graph mode. Only
-the latter is supported: nothing is executed eagerly, so `guard` and `to_variable` raise. `layers`
-has the base class, `convolutions`, `dense`, `norms` and `losses` the layers, which `nn` re-exports,
-and `container` lists of them.
+Within `guard()` ops run when their values are needed (`fluid.eager`); otherwise they are appended to
+the default program. `base` has what enables eager mode, `layers` the base class of layers;
+`convolutions`, `dense`, `norms` and `losses` have the layers, which `nn` re-exports, and `container`
+lists of them; `learning_rate_scheduler`, `checkpoint`, `parallel` and `jit` are for eager mode.
 """
 
 from fluid.compat.missing import not_yet
-from fluid.dygraph import base, container, layer_object_helper, layers, nn
+from fluid.dygraph import (
+    backward_strategy,
+    base,
+    checkpoint,
+    container,
+    layer_object_helper,
+    layers,
+    learning_rate_scheduler,
+    nn,
+    parallel,
+)
+from fluid.dygraph.backward_strategy import BackwardStrategy
 from fluid.dygraph.base import (
     disable_dygraph,
     disable_imperative,
     enable_dygraph,
     enable_imperative,
     enabled,
+    grad,
     guard,
     no_grad,
     to_variable,
 )
+from fluid.dygraph.checkpoint import load_dygraph, save_dygraph
 from fluid.dygraph.container import LayerList, ParameterList, Sequential
 from fluid.dygraph.layers import Layer
+from fluid.dygraph.learning_rate_scheduler import (
+    CosineDecay,
+    ExponentialDecay,
+    InverseTimeDecay,
+    LambdaDecay,
+    LinearLrWarmup,
+    MultiStepDecay,
+    NaturalExpDecay,
+    NoamDecay,
+    PiecewiseDecay,
+    PolynomialDecay,
+    ReduceLROnPlateau,
+    StepDecay,
+)
 from fluid.dygraph.nn import (
     NCE,
     BatchNorm,
@@ -44,14 +71,20 @@ from fluid.dygraph.nn import (
     SpectralNorm,
     TreeConv,
 )
+from fluid.dygraph.parallel import DataParallel, ParallelEnv, prepare_context
 
 __all__ = [
-    "BCELoss", "BatchNorm", "BilinearTensorProduct", "Conv2D", "Conv2DTranspose", "Conv3D",
-    "Conv3DTranspose", "Dropout", "Embedding", "GRUUnit", "GroupNorm", "InstanceNorm", "L1Loss",
-    "Layer", "LayerList", "LayerNorm", "Linear", "MSELoss", "NCE", "NLLLoss", "PRelu",
-    "ParameterList", "Pool2D", "Sequential", "SpectralNorm", "TreeConv", "base", "container",
-    "disable_dygraph", "disable_imperative", "enable_dygraph", "enable_imperative", "enabled",
-    "guard", "layer_object_helper", "layers", "nn", "no_grad", "to_variable",
+    "BCELoss", "BackwardStrategy", "BatchNorm", "BilinearTensorProduct", "Conv2D",
+    "Conv2DTranspose", "Conv3D", "Conv3DTranspose", "CosineDecay", "DataParallel", "Dropout",
+    "Embedding", "ExponentialDecay", "GRUUnit", "GroupNorm", "InstanceNorm", "InverseTimeDecay",
+    "L1Loss", "LambdaDecay", "Layer", "LayerList", "LayerNorm", "Linear", "LinearLrWarmup",
+    "MSELoss", "MultiStepDecay", "NCE", "NLLLoss", "NaturalExpDecay", "NoamDecay", "PRelu",
+    "ParallelEnv", "ParameterList", "PiecewiseDecay", "PolynomialDecay", "Pool2D",
+    "ReduceLROnPlateau", "Sequential", "SpectralNorm", "StepDecay", "TreeConv",
+    "backward_strategy", "base", "checkpoint", "container", "disable_dygraph",
+    "disable_imperative", "enable_dygraph", "enable_imperative", "enabled", "grad", "guard",
+    "layer_object_helper", "layers", "learning_rate_scheduler", "load_dygraph", "nn", "no_grad",
+    "parallel", "prepare_context", "save_dygraph", "to_variable",
 ]  # fmt: skip
 
 __getattr__ = not_yet("fluid.dygraph", globals())

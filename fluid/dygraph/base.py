@@ -48,6 +48,7 @@ def guard(place: Place | None = None) -> Generator[None]:
     try:
         with program_guard(program, program), unique_name.guard():
             yield
+        traces.current().run()
     finally:
         traces.set_place(before)
 

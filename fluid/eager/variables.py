@@ -96,7 +96,7 @@ class VarBase(Variable):
         self.gradient_variable: VarBase | None = None
         self.had_gradient = False
         if state_name:
-            finalize(self, SCOPE.erase, [state_name])
+            finalize(self.node, SCOPE.erase, [state_name])
 
     @property
     def persistable(self) -> bool:
