@@ -1,9 +1,10 @@
 """Eager mode, and layer objects: they own parameters, and calling them appends ops.
 
-Within `guard()` ops run when their values are needed (`fluid.eager`); otherwise they are appended to
-the default program. `base` has what enables eager mode, `layers` the base class of layers;
-`convolutions`, `dense`, `norms` and `losses` have the layers, which `nn` re-exports, and `container`
-lists of them; `learning_rate_scheduler`, `checkpoint`, `parallel` and `jit` are for eager mode.
+Within `guard()` ops run when their values are needed (`fluid.eager`); otherwise they are appended
+to the default program. `base` has what enables eager mode, `layers` the base class of layers;
+`convolutions`, `dense`, `norms` and `losses` have the layers, which `nn` re-exports, and
+`container` lists of them; `learning_rate_scheduler`, `checkpoint` and `parallel` are for eager
+mode.
 """
 
 from fluid.compat.missing import not_yet

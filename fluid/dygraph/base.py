@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager
 from functools import wraps
 from types import TracebackType
@@ -71,9 +71,7 @@ disable_imperative = disable_dygraph
 
 
 @entry_point
-def to_variable(
-    value: Any, name: str | None = None, zero_copy: bool | None = None
-) -> VarBase:
+def to_variable(value: Any, name: str | None = None, zero_copy: bool | None = None) -> VarBase:
     """Return a variable with a copy of an array as its value; a variable is returned as it is.
 
     Raises AssertionError outside eager mode and TypeError for a value of another type, as the
@@ -94,7 +92,7 @@ def to_variable(
     return constant(block, value, name)
 
 
-class no_grad:  # noqa: N801 - a decorator and a context manager, as in the reference
+class no_grad:
     """Context manager, and decorator, in which ops get no gradients."""
 
     def __new__(cls, function: Callable[..., Any] | None = None) -> Any:
@@ -102,7 +100,7 @@ class no_grad:  # noqa: N801 - a decorator and a context manager, as in the refe
         context = super().__new__(cls)
         return context if function is None else context(function)
 
-    def __init__(self) -> None:
+    def __init__(self, function: Callable[..., Any] | None = None) -> None:
         self._context: AbstractContextManager[None] | None = None
 
     def __call__(self, function: F) -> F:

@@ -70,7 +70,7 @@ def load_dygraph(
     assert params is not None
     if not keep_name_table:
         params.pop(NAMES, None)
-    return dict(params), None if optimizer is None else dict(optimizer)
+    return params, optimizer
 
 
 def _expect_eager(function: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -401,7 +402,7 @@ class MultiStepDecay(LearningRateEpochDecay):
         self, learning_rate: float, milestones: Sequence[int], decay_rate: float = 0.1
     ) -> None:
         check_type(milestones, "milestones", (tuple, list), "MultiStepDecay")
-        if any(a >= b for a, b in zip(milestones, milestones[1:], strict=False)):
+        if any(a >= b for a, b in pairwise(milestones)):
             raise ValueError("The elements of milestones must be incremented")
         _check_decay(decay_rate)
         self.milestones, self.decay_rate = milestones, decay_rate

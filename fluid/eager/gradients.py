@@ -92,7 +92,7 @@ def _remember(
 
 
 def _listed(value: Any, argument: str) -> list[VarBase]:
-    items = [] if value is None else list(value) if isinstance(value, list | tuple) else [value]
+    items: list[object] = [] if value is None else _items(value)
     for item in items:
         if not isinstance(item, VarBase):
             kind = type(item).__name__
@@ -103,8 +103,12 @@ def _listed(value: Any, argument: str) -> list[VarBase]:
 def _seeds(value: Any, number: int) -> list[VarBase | None]:
     if value is None:
         return [None] * number
-    seeds = list(value) if isinstance(value, list | tuple) else [value]
+    seeds: list[Any] = _items(value)
     assert len(seeds) == number, (
         f"{len(seeds)} grad_outputs are given for {number} outputs: their numbers must be equal"
     )
     return seeds
+
+
+def _items(value: Any) -> list[Any]:
+    return [*value] if isinstance(value, list | tuple) else [value]

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from compiler.ir.types import Array
 from fluid.eager.signatures import Signature
+from fluid.eager.sources import Source
 from runtime.tensors.scope import Scope
 
 __all__ = ["SCOPE", "GradRequest", "Node", "Record", "RunsNodes"]
@@ -114,7 +115,7 @@ class Record:
         outputs: Sequence[Node],
         producers: Sequence[Record],
         order: int,
-        source: object,
+        source: Source,
     ) -> None:
         self.what: Signature | GradRequest | None = what
         self.inputs = inputs

@@ -12,12 +12,12 @@ import numpy as np
 
 from compiler.ir.opdef.type_inference import bind
 from compiler.ir.program import NO_BLOCK, OpRole
-from compiler.ir.types import DType
+from compiler.ir.types import Array, DType
 from fluid import unique_name
 from fluid.eager import traces
 from fluid.eager.nodes import SCOPE, Record
 from fluid.eager.signatures import Signature, infer
-from fluid.eager.sources import user_source
+from fluid.eager.sources import Source, user_source
 from fluid.eager.variables import ParamBase, VarBase
 from fluid.framework import Program
 from fluid.recording.annotations import Attributes, DTypeLike, Slots
@@ -229,7 +229,7 @@ class EagerBlock(Block):
                 parts.append(var.dims)
                 parts.append(var.element)
                 if before is not None:
-                    parts.append(var._stop_gradient)
+                    parts.append(var.stops)
                     same = next((i for i, other in enumerate(before) if other is var), -1)
                     parts.append(same if var.dims is not None else -1)
         return variables, by_slot, parts
@@ -254,11 +254,11 @@ class EagerBlock(Block):
         outs: list[VarBase],
     ) -> None:
         use, passing = trace.use, signature.passing
-        inputs = tuple([use(var.node, var._stop_gradient) for var in ins])
+        inputs = tuple([use(var.node, var.stops) for var in ins])
         producers = ()
         needs_gradient = False
         if passing and _Mode.has_gradients:
-            active = [i for i in passing if not ins[i]._stop_gradient and ins[i].element.is_float]
+            active = [i for i in passing if not ins[i].stops and ins[i].element.is_float]
             needs_gradient = bool(active)
             producers = [ins[i].record for i in active]
         in_nodes = [var.node for var in ins] if needs_gradient else ()
@@ -269,14 +269,14 @@ class EagerBlock(Block):
                 if var.dims is None:
                     var.dims, var.element = output.dims, output.element
                     if not needs_gradient or not output.element.is_float:
-                        var._stop_gradient = True
+                        var.stops = True
                 else:
                     if var.node.array is not None or var.node.trace is not None:
                         var.renew()
                     var.dims, var.element = output.dims, output.element
-                    var._stop_gradient = not needs_gradient
-            stops.append(var._stop_gradient)
-            numbers.append(trace.compute(var.node, var._stop_gradient))
+                    var.stops = not needs_gradient
+            stops.append(var.stops)
+            numbers.append(trace.compute(var.node, var.stops))
         source = user_source(2)
         position = trace.record(signature, inputs, tuple(numbers), tuple(stops), source)
         if needs_gradient:
@@ -295,7 +295,7 @@ def _recorded(
     in_nodes: Sequence[Any],
     outs: Sequence[VarBase],
     producers: Sequence[Record | None],
-    source: object,
+    source: Source,
 ) -> Record:
     """Return the record of an op that gets a gradient; its outputs refer to it."""
     out_nodes = [var.node for var in outs]
@@ -306,7 +306,7 @@ def _recorded(
     known = [producer for producer in producers if producer is not None]
     record = Record(signature, in_nodes, out_nodes, known, next_order(), source)
     for var in outs:
-        if not var._stop_gradient and not var.node.state_name:
+        if not var.stops and not var.node.state_name:
             var.record = record
     return record
 
@@ -349,7 +349,8 @@ def _hashable(value: Any) -> object:
     if kind is float:
         return repr(value) if value != value or value == 0.0 else value
     if isinstance(value, np.ndarray):
-        return value.tobytes(), value.shape
+        array = cast(Array, value)
+        return array.tobytes(), array.shape
     return value
 
 

@@ -80,8 +80,9 @@ def infer(
             if id(var) not in names:
                 names[id(var)] = name = _unused(var.name, names)
                 shape = var.dims if var.dims is not None else None
-                fields = {"persistable": var.persistable, "stop_gradient": var.stop_gradient}
-                declared = block.create_var(name=name, shape=shape, dtype=var.dtype, **fields)
+                declared = block.create_var(
+                    name=name, shape=shape, dtype=var.dtype, persistable=var.persistable
+                )
                 declared.lod_level = var.lod_level
     named_inputs = {slot: [names[id(v)] for v in variables] for slot, variables in inputs}
     named_outputs = {slot: [names[id(v)] for v in variables] for slot, variables in outputs}

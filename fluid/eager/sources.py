@@ -29,13 +29,13 @@ def user_source(depth: int = 1) -> Source:
     return None
 
 
-def source_text(source: object) -> str:
+def source_text(source: Source) -> str:
     """`file:line` of a source; empty for None.
 
     >>> source_text(None)
     ''
     """
-    if not isinstance(source, tuple):
+    if source is None:
         return ""
     code, line = source
     return shown_line(code.co_filename, line)

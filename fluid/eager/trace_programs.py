@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 
@@ -14,9 +14,9 @@ from compiler.ir.program import OpDesc
 from compiler.ir.types import Array, DType
 from fluid.eager.nodes import SCOPE
 from fluid.eager.signatures import Signature
-from fluid.eager.sources import source_text
+from fluid.eager.sources import Source, source_text
 from fluid.executor import Executor
-from fluid.framework import Block, Program
+from fluid.framework import Block, Program, Variable
 
 __all__ = ["External", "GradEntry", "OpEntry", "Plan", "Recorded"]
 
@@ -37,7 +37,7 @@ class OpEntry(NamedTuple):
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     stops: tuple[bool, ...]
-    source: object
+    source: Source
 
 
 class GradEntry(NamedTuple):
@@ -85,7 +85,8 @@ class Plan:
         arrays = {name: array for name, array in feed.items() if array is not None}
         if self.zeros:
             arrays |= self.zeros
-        return executor.run_arrays(self.program, arrays, self.fetch, SCOPE)
+        values = executor.run_arrays(self.program, arrays, self.fetch, SCOPE)
+        return cast(Sequence[Array], values)
 
 
 class _Writer:
@@ -125,7 +126,7 @@ class _Writer:
         ]
         return Plan(self.program, feeds, zeros, fetch)
 
-    def _variable(self, number: int):
+    def _variable(self, number: int) -> Variable:
         return self.block.vars[self.names[number]]
 
     def _declare_external(self, external: External, array: Array | None) -> None:
@@ -187,7 +188,9 @@ class _Writer:
         """
         if not self.recorded.ghosts:
             return {}
-        repeated = {id(op) for index in range(len(self.recorded.ghosts)) for op in self.ops[-1 - index]}
+        repeated = {
+            id(op) for index in range(len(self.recorded.ghosts)) for op in self.ops[-1 - index]
+        }
         fed = {
             self.names[external.number]
             for external, _ in self.recorded.externals

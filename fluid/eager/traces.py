@@ -13,11 +13,12 @@ from weakref import ref
 from compiler.ir.types import Array
 from fluid.eager.nodes import GradRequest, Node, Record
 from fluid.eager.signatures import Signature
+from fluid.eager.sources import Source
 from fluid.eager.trace_programs import External, GradEntry, OpEntry, Plan, Recorded
 from fluid.executor import Executor
 from runtime.device import CPUPlace, Place
 
-__all__ = ["Trace", "current", "place", "set_place"]
+__all__ = ["Trace", "count_plans", "current", "place", "set_place"]
 
 MAX_OPS = 4096
 """A trace with more ops runs before the next one is recorded."""
@@ -73,7 +74,9 @@ class Trace:
     def compute(self, node: Node, stops_gradient: bool) -> int:
         """Return the number of a node that an op writes; state keeps its number."""
         if node.state_name:
-            return self.use(node, stops_gradient)
+            number = self.use(node, stops_gradient)
+            node.is_pending = True
+            return number
         self._enter(node, stops_gradient)
         node.is_pending = True
         self._computed.append((node.number, ref(node)))
@@ -81,7 +84,7 @@ class Trace:
 
     def record(
         self, signature: Signature, inputs: tuple[int, ...], outputs: tuple[int, ...],
-        stops: tuple[bool, ...], source: object,
+        stops: tuple[bool, ...], source: Source,
     ) -> int:  # fmt: skip
         """Append an op on numbered nodes; return its position."""
         self._key.append((signature.number, inputs, outputs, stops))
@@ -89,7 +92,7 @@ class Trace:
         return len(self._entries) - 1
 
     def request(self, request: GradRequest) -> int:
-        """Append the gradients of a request, whose nodes `gradients` are new; return its position."""
+        """Append the gradients of a request, whose results are new nodes; return its position."""
         number = self._number
         targets = tuple(
             (number(node), -1 if given is None else number(given))
@@ -154,7 +157,8 @@ class Trace:
         self.has_run = True
         live = self._live()
         try:
-            values = self._values(tuple([number for number, _ in live])) if self._entries else []
+            numbers = tuple([number for number, _ in live])
+            values: Sequence[Array] = self._values(numbers) if self._entries else ()
         except BaseException as error:
             self.error = error
             raise
@@ -193,6 +197,11 @@ _State.trace = Trace()
 def current() -> Trace:
     """The trace to which ops are recorded."""
     return _State.trace
+
+
+def count_plans() -> int:
+    """The number of traces that are known."""
+    return len(_plans)
 
 
 def place() -> Place:

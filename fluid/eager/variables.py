@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from operator import attrgetter
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 from weakref import finalize, ref
 
 import numpy as np
@@ -15,54 +15,20 @@ from fluid import unique_name
 from fluid.eager import traces
 from fluid.eager.nodes import SCOPE, GradRequest, Node, Record
 from fluid.eager.signatures import Signature
+from fluid.eager.sizes import Sizes
 from fluid.framework import default_main_program
-from fluid.recording.annotations import Attributes, DTypeLike
+from fluid.recording.annotations import Attributes, DTypeLike, Slots
 from fluid.recording.variable import AbstractBlock, Parameter, Variable, grad_var_name
 from fluid.running.fetched_values import number_like
 from runtime.device import CPUPlace
 
-__all__ = ["ParamBase", "Sizes", "VarBase"]
-
-
-class Sizes(tuple[int, ...]):
-    """A shape: a tuple that prints as a list, equals one and can be added to one.
-
-    >>> Sizes((2, 3)), Sizes((2, 3)) == [2, 3], Sizes((2,)) + [1]
-    ([2, 3], True, [2, 1])
-    """
-
-    def __eq__(self, other: object) -> bool:
-        return tuple.__eq__(self, tuple(other)) if isinstance(other, list) else super().__eq__(other)
-
-    def __ne__(self, other: object) -> bool:
-        return not self == other
-
-    __hash__ = tuple.__hash__
-
-    def __add__(self, other: Any) -> Any:
-        return [*self, *other] if isinstance(other, list) else tuple.__add__(self, other)
-
-    def __radd__(self, other: Any) -> Any:
-        return [*other, *self]
-
-    def __getitem__(self, item: Any) -> Any:
-        part = tuple.__getitem__(self, item)
-        return Sizes(part) if isinstance(item, slice) else part
-
-    def __repr__(self) -> str:
-        return repr(list(self))
-
-    def __str__(self) -> str:
-        return repr(self)
-
-    def __reduce__(self) -> Any:
-        return list, (list(self),)
+__all__ = ["ParamBase", "VarBase", "backward", "gradient_of", "reached_nodes", "steps_to"]
 
 
 class VarBase(Variable):
     """A variable with a value, which is computed when it is needed.
 
-    `record` is the op that computed it, if it gets a gradient.
+    `record` is the op that computed it, if it gets a gradient; `stops` its flag `stop_gradient`.
     """
 
     kind = VarKind.TENSOR
@@ -74,7 +40,6 @@ class VarBase(Variable):
     error_clip = None
     op = None
     _persistable = False
-    _stop_gradient = False
 
     def __init__(  # pyright: ignore[reportMissingSuperCall] - a fraction of the cost
         self,
@@ -89,7 +54,7 @@ class VarBase(Variable):
         self.name = name
         self.element = element
         self.dims = dims
-        self._stop_gradient = stop_gradient
+        self.stops = stop_gradient
         self.handle = ref(self)
         self.node = Node(self.handle, state_name)
         self.record: Record | None = None
@@ -110,11 +75,11 @@ class VarBase(Variable):
     @property
     def stop_gradient(self) -> bool:
         """Whether it gets no gradient in ops that are called from now on."""
-        return self._stop_gradient
+        return self.stops
 
     @stop_gradient.setter
     def stop_gradient(self, value: bool) -> None:
-        self._stop_gradient = bool(value)
+        self.stops = bool(value)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -183,7 +148,7 @@ class VarBase(Variable):
         """Return a variable of the same value that gets no gradient."""
         copied = self.temporary(self.element, "generated_var", stop_gradient=True)
         self.append("assign", {"X": self}, copied, {})
-        copied.record, copied._stop_gradient = None, True
+        copied.record, copied.stops = None, True
         return copied
 
     # ---- conversion to Python
@@ -213,7 +178,7 @@ class VarBase(Variable):
     def __len__(self) -> int:
         return self.shape[0]
 
-    def __iter__(self) -> Iterator[VarBase]:
+    def __iter__(self) -> Iterator[Variable]:  # pyright: ignore[reportIncompatibleVariableOverride]
         for index in range(len(self)):
             yield self[index]
 
@@ -256,7 +221,9 @@ class VarBase(Variable):
         self, op_type: str, inputs: Mapping[str, object], out: Variable, attrs: Attributes
     ) -> Any:
         """Append an op to the current block of the default program; returns its output `out`."""
-        default_main_program().current_block().append_op(op_type, inputs, {"Out": out}, attrs)
+        default_main_program().current_block().append_op(
+            op_type, cast(Slots, inputs), {"Out": out}, attrs
+        )
         return out
 
     # ---- gradients
@@ -299,8 +266,8 @@ class ParamBase(VarBase, Parameter):
 
     _persistable = True
     is_parameter = True
-    regularizer = None
-    do_model_average = None
+    regularizer: Any = None
+    do_model_average: Any = None
     gradient_clip_attr: object = None
     is_distributed = False
 
@@ -320,11 +287,11 @@ class ParamBase(VarBase, Parameter):
     @property
     def trainable(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride] - as 1.8.5
         """Whether it gets a gradient."""
-        return not self._stop_gradient
+        return not self.stops
 
     @trainable.setter
     def trainable(self, value: bool) -> None:
-        self._stop_gradient = not value
+        self.stops = not value
 
 
 def _unique(name: str | None) -> str:
@@ -345,9 +312,8 @@ def backward(loss: VarBase, retain_graph: bool = False) -> None:
     for step in steps:
         for node in (*step.inputs, *step.outputs):
             var = node.handle()
-            if id(node) in reached and isinstance(var, VarBase) and var.node is node:
-                if not var.stop_gradient and var.element.is_float:
-                    wanted[id(node)] = var
+            if id(node) in reached and isinstance(var, VarBase) and _gets_gradient(var, node):
+                wanted[id(node)] = var
     variables = list(wanted.values())
     gradients = [gradient_of(var) for var in variables]
     request = GradRequest(
@@ -360,6 +326,11 @@ def backward(loss: VarBase, retain_graph: bool = False) -> None:
         loss.record = None
         for step in steps:
             step.release()
+
+
+def _gets_gradient(var: VarBase, node: Node) -> bool:
+    """Whether a variable, if this is its node still, gets a gradient."""
+    return var.node is node and not var.stop_gradient and var.element.is_float
 
 
 def gradient_of(var: VarBase) -> VarBase:

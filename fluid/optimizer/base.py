@@ -252,7 +252,9 @@ class Optimizer:
         if isinstance(rate, LearningRateDecay):
             state["LR_Scheduler"] = rate.state_dict()
             if not isinstance(rate, LearningRateEpochDecay):
-                state["global_step"] = to_variable(np.array([rate.step_num], "int32"), "global_step")
+                state["global_step"] = to_variable(
+                    np.array([rate.step_num], "int32"), "global_step"
+                )
         return state
 
     def set_dict(self, state_dict: Mapping[str, object]) -> None:
@@ -415,7 +417,7 @@ class Optimizer:
         if isinstance(rate, LearningRateDecay):
             self._learning_rate_map[default_main_program()] = rate()
             return
-        if isinstance(self._learning_rate, Variable) or self._global_learning_rate() is not None:
+        if isinstance(rate, Variable) or self._global_learning_rate() is not None:
             return
         self._learning_rate_map[default_main_program()] = layers.create_global_var(
             name=unique_name.generate("learning_rate"),

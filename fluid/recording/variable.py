@@ -10,8 +10,8 @@ from operator import index
 from types import MappingProxyType
 from typing import (
     Annotated,
+    Any,
     ClassVar,
-    NoReturn,
     Protocol,
     Required,
     TypeAlias,
@@ -410,27 +410,27 @@ class Variable(ir.VarDesc):
 
     # ---- what only values of dygraph have
 
-    def detach(self) -> NoReturn:
+    def detach(self) -> Any:
         """Raises AssertionError: use `stop_gradient`, or `layers.assign` for a copy."""
         raise _of_dygraph("detach", "set stop_gradient, or copy it with layers.assign")
 
-    def numpy(self) -> NoReturn:
+    def numpy(self) -> Any:
         """Raises AssertionError: values are what `Executor.run` fetches."""
         raise _of_dygraph("numpy", "fetch the variable with Executor.run")
 
-    def set_value(self, value: object) -> NoReturn:
+    def set_value(self, value: object) -> Any:
         """Raises AssertionError: values are set in a scope."""
         raise _of_dygraph("set_value", "set it in a scope: scope.find_var(name).get_tensor().set")
 
-    def backward(self, backward_strategy: object = None) -> NoReturn:
+    def backward(self, backward_strategy: object = None, retain_graph: bool = False) -> Any:
         """Raises AssertionError: `append_backward` records gradients."""
         raise _of_dygraph("backward", "call fluid.backward.append_backward")
 
-    def gradient(self) -> NoReturn:
+    def gradient(self) -> Any:
         """Raises AssertionError: gradients are variables that `Executor.run` fetches."""
         raise _of_dygraph("gradient", "fetch the variable that grad_name names")
 
-    def clear_gradient(self) -> NoReturn:
+    def clear_gradient(self) -> Any:
         """Raises AssertionError: gradients are reset in every run."""
         raise _of_dygraph("clear_gradient", "gradients are reset in every run")
 
@@ -474,7 +474,9 @@ def _sizes(name: str | None, shape: Iterable[int] | None) -> tuple[int, ...] | N
 
 
 def _of_dygraph(method: str, instead: str) -> AssertionError:
-    return AssertionError(f"{method!r} is for dygraph mode, which is not supported: {instead}")
+    return AssertionError(
+        f"{method!r} is for dygraph mode, not for a variable of a program: {instead}"
+    )
 
 
 class _OtherFields(_CommonFields, total=False):

@@ -13,20 +13,17 @@ import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import islice
-from typing import Literal, TypeAlias, cast
+from typing import Any, Literal, TypeAlias, cast
 
 import numpy as np
 
 from compiler.ir.types import Array, DType
 from runtime.files.checkpoint import CheckpointError
 
-__all__ = ["PlainDict", "StateValue", "dump_state", "load_checkpoint", "load_state", "load_tables"]
+__all__ = ["StateValue", "dump_state", "load_checkpoint", "load_state", "load_tables"]
 
 
 StateValue: TypeAlias = Array | dict[str, str]
-
-PlainDict: TypeAlias = dict[str, "str | int | float | bool | None"]
-"""A dict in a checkpoint of eager mode: names by name, or the state of a learning rate."""
 
 
 def load_state(data: bytes, where: str) -> dict[str, StateValue]:
@@ -41,32 +38,29 @@ def load_state(data: bytes, where: str) -> dict[str, StateValue]:
     return {_text(name, where): _value(value, f"{where} ({name})") for name, value in state.items()}
 
 
-def load_checkpoint(data: bytes, where: str) -> dict[str, Array | PlainDict]:
-    """Read arrays and dicts of strings and numbers from the bytes of a file.
+def load_checkpoint(data: bytes, where: str) -> dict[str, Any]:
+    """Read arrays, numbers, strings and dicts of them from the bytes of a file.
 
     Raises CheckpointError, with the file's name, for anything else.
 
     >>> load_checkpoint(dump_state({"LR_Scheduler": {"step_num": 4, "rate": 0.5}}), "a.pdopt")
     {'LR_Scheduler': {'step_num': 4, 'rate': 0.5}}
     """
-    state = _read(data, where)
-    return {
-        _text(name, where): _plain_dict(value, where)
-        if isinstance(value, dict)
-        else cast(Array, _value(value, f"{where} ({name})"))
-        for name, value in state.items()
-    }
+    return _plain_values(_read(data, where), where)
 
 
-def _plain_dict(value: object, where: str) -> PlainDict:
-    items = cast(dict[object, object], value).items()
-    plain: PlainDict = {}
-    for name, item in items:
-        number = item.array.item() if isinstance(item, _Shell) and item.array is not None else item
-        if not isinstance(number, str | int | float | None):
-            raise CheckpointError(f"{where}: expected a number, got {type(number).__name__}")
-        plain[_text(name, where)] = number
-    return plain
+def _plain_values(values: dict[object, object], where: str) -> dict[str, Any]:
+    return {_text(name, where): _plain(value, where) for name, value in values.items()}
+
+
+def _plain(value: object, where: str) -> object:
+    if isinstance(value, dict):
+        return _plain_values(cast(dict[object, object], value), where)
+    if isinstance(value, _Shell) and value.array is not None:
+        return value.array if value.array.ndim else value.array.item()
+    if not isinstance(value, str | int | float | None):
+        raise CheckpointError(f"{where}: expected an array, got {type(value).__name__}")
+    return value
 
 
 def load_tables(data: bytes, where: str) -> dict[str, object]:
@@ -345,15 +339,22 @@ class _Writer:
             self.text(value)
         elif isinstance(value, bool | None):
             self.out += {None: b"N", True: b"\x88", False: b"\x89"}[value]
-        elif isinstance(value, int | np.integer):
-            self.number(int(value))
-        elif isinstance(value, float | np.floating):
-            self.out += b"G" + struct.pack(">d", float(value))
         elif isinstance(value, np.ndarray):
-            self.array(name, np.ascontiguousarray(value).reshape(value.shape))
+            self.array(name, np.ascontiguousarray(cast(Array, value)))
+        elif isinstance(value, int | float):
+            self.python_number(value)
+        elif isinstance(value, np.generic):
+            self.python_number(cast(Any, value).item())
         else:
             kind = type(value).__name__
             raise CheckpointError(f"{name}: a checkpoint holds arrays and numbers, not a {kind}")
+
+    def python_number(self, number: float) -> None:
+        """Write an int or a float."""
+        if isinstance(number, int):
+            self.number(number)
+        else:
+            self.out += b"G" + struct.pack(">d", number)
 
     def put(self, step: bytes, key: object) -> None:
         """Write an opcode and memoize its result under a key, if it may be used again."""

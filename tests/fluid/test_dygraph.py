@@ -5,7 +5,7 @@ import pytest
 
 import fluid
 from fluid import layers
-from fluid.dygraph import LayerList, ParameterList, Sequential, guard, nn, to_variable
+from fluid.dygraph import LayerList, ParameterList, Sequential, nn, to_variable
 
 pytestmark = pytest.mark.usefixtures("fresh_programs")
 
@@ -105,7 +105,6 @@ def test_containers():
         (lambda: nn.MSELoss("most"), "reduction"),
         (lambda: fluid.Layer()(1), "does not define forward"),
         (lambda: to_variable(np.ones(3)), "dygraph mode"),
-        (lambda: guard().__enter__(), "no dygraph mode"),
     ],
 )
 def test_errors(make, message):

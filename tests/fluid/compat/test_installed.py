@@ -143,12 +143,13 @@ def test_versions_that_are_not(wanted: Any, error: type[Exception], message: str
         fluid.require_version(*wanted)
 
 
-def test_there_is_no_dygraph() -> None:
-    assert not fluid.in_dygraph_mode()
+def test_eager_mode_is_switched() -> None:
     fluid.disable_dygraph()
-    for enable in (fluid.enable_dygraph, fluid.enable_imperative):
-        with pytest.raises(RuntimeError, match=r"record the model in a Program and run it"):
-            enable()
+    before = fluid.in_dygraph_mode()
+    fluid.enable_imperative()
+    within = fluid.in_dygraph_mode()
+    fluid.disable_dygraph()
+    assert (before, within, fluid.in_dygraph_mode()) == (False, True, False)
 
 
 def test_operators_of_a_library() -> None:

@@ -1,0 +1,60 @@
+"""Networks in eager mode have the losses of release 1.8.5, with one compilation per kind of step."""
+
+import numpy as np
+import pytest
+
+import fluid
+from fluid.eager import traces
+from tests.support import eager_models
+
+LOSSES = {
+    "residual_network": [
+        1.6621437072753906, 0.004764174111187458, 1.5791923999786377, 0.0047822678461670876,
+        1.6183793544769287, 0.004696161486208439,
+    ],
+    "language_model": [2.4934561252593994, 2.47646164894104, 2.4860756397247314],
+    "adversarial_networks": [
+        1.3859235048294067, 0.6750386357307434, 1.3830927610397339, 0.6801540851593018,
+        1.379359245300293, 0.6854773759841919,
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_losses_are_those_of_the_reference(name: str) -> None:
+    losses = getattr(eager_models, name)(fluid)
+    np.testing.assert_allclose(losses, LOSSES[name], rtol=2e-6)
+
+
+def test_step_of_known_trace_compiles_nothing() -> None:
+    with fluid.dygraph.guard():
+        net = fluid.dygraph.Linear(3, 1)
+        optimizer = fluid.optimizer.Adam(0.1, parameter_list=net.parameters())
+        known = []
+        for _ in range(4):
+            x = fluid.dygraph.to_variable(np.ones([2, 3], "float32"))
+            loss = fluid.layers.mean(net(x))
+            loss.backward()
+            optimizer.minimize(loss)
+            net.clear_gradients()
+            loss.numpy()
+            known.append(traces.count_plans())
+    assert known[0] < known[1] == known[2] == known[3] or known[0] == known[3]
+
+
+def test_minimize_needs_parameters() -> None:
+    with fluid.dygraph.guard(), pytest.raises(AttributeError, match="parameter_list"):
+        fluid.optimizer.SGD(0.1)
+
+
+def test_parameter_without_new_gradient_is_updated_with_zero() -> None:
+    with fluid.dygraph.guard():
+        net = fluid.dygraph.Linear(2, 1, bias_attr=False)
+        net.weight.set_value(np.zeros([2, 1], "float32"))
+        optimizer = fluid.optimizer.Momentum(0.5, 0.5, parameter_list=net.parameters())
+        loss = fluid.layers.reduce_sum(net(fluid.dygraph.to_variable(np.ones([1, 2], "float32"))))
+        loss.backward()
+        optimizer.minimize(loss)
+        net.clear_gradients()
+        optimizer.minimize(loss)
+        assert net.weight.numpy().ravel().tolist() == [-0.75, -0.75]

@@ -1,0 +1,176 @@
+"""Eager variables: values, gradients, what they print, and what is kept of them."""
+
+import gc
+import weakref
+
+import numpy as np
+import pytest
+
+import fluid
+from compiler.errors import ShapeError
+from fluid import layers
+from fluid.dygraph import to_variable
+from fluid.eager.sizes import Sizes
+
+
+@pytest.fixture(autouse=True)
+def eager_mode():
+    with fluid.dygraph.guard():
+        yield
+
+
+def variable(*values, stops=True):
+    var = to_variable(np.array(values, "float32"))
+    var.stop_gradient = stops
+    return var
+
+
+def test_print_shows_value():
+    var = to_variable(np.arange(6, dtype="float32").reshape(2, 3), "x")
+    assert str(var * 2).partition(",")[2] == (
+        " dtype: VarType.FP32 shape: [2, 3] \tlod: {}\n\tdim: 2, 3\n\tlayout: NCHW\n"
+        "\tdtype: float\n\tdata: [0 2 4 6 8 10]\n"
+    )
+
+
+def test_conversions_to_python():
+    var = variable(2.5, 1.0)
+    assert (float(var[0]), int(var[0]), len(var)) == (2.5, 2, 2)
+    assert [item.shape for item in var] == [[1], [1]]
+    assert np.array_equal(np.array(var), [2.5, 1.0])
+    assert var[0] > 2
+    with pytest.raises(AssertionError, match="only one element variable can be converted to float"):
+        float(var)
+
+
+def test_shape_is_also_a_list():
+    sizes = Sizes((2, 3))
+    assert sizes == [2, 3] == list(sizes)
+    assert sizes == (2, 3)
+    assert [*sizes[:1], 4] == sizes[:1] + [4]
+    assert (str(sizes), hash(sizes)) == ("[2, 3]", hash((2, 3)))
+
+
+def test_backward_replaces_gradients():
+    x = variable(1.0, 2.0, stops=False)
+    for factor in (1.0, 3.0):
+        layers.reduce_sum(x * x * factor).backward()
+    assert x.gradient().tolist() == [6.0, 12.0]
+    x.clear_gradient()
+    assert x.gradient().tolist() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("printed", [False, True])
+def test_backward_after_value_was_needed(printed):
+    x = variable(0.5, 2.0, stops=False)
+    y = layers.dropout(layers.tanh(layers.exp(x)), 0.5, seed=3)
+    loss = layers.reduce_sum(y * y)
+    if printed:
+        assert loss.numpy().shape == (1,)
+    kept = y.numpy() if printed else None
+    loss.backward()
+    gradient = x.gradient()
+    value = y.numpy() if kept is None else kept
+    inner = np.exp([0.5, 2.0])
+    expected = np.where(value != 0, 2 * np.tanh(inner) * (1 - np.tanh(inner) ** 2) * inner, 0)
+    np.testing.assert_allclose(gradient, expected, rtol=1e-5, atol=1e-7)
+
+
+def test_graph_is_released_by_backward():
+    x = variable(1.0, stops=False)
+    shared = x * 2
+    first, second = layers.reduce_sum(shared), layers.reduce_sum(shared * shared)
+    first.backward()
+    with pytest.raises(RuntimeError, match="retain_graph=True"):
+        second.backward()
+    first.backward()
+    assert x.gradient().tolist() == [2.0]
+
+
+def test_retained_graph_is_used_again():
+    x = variable(3.0, stops=False)
+    loss = layers.reduce_sum(x * x)
+    loss.backward(retain_graph=True)
+    assert x.gradient().tolist() == [6.0]
+    x.clear_gradient()
+    loss.backward()
+    assert x.gradient().tolist() == [6.0]
+
+
+def test_gradients_stop():
+    x = variable(1.0, stops=False)
+    with fluid.dygraph.no_grad():
+        assert (x * 2).stop_gradient
+    stopped = x * 3
+    stopped.stop_gradient = True
+    layers.reduce_sum(stopped * x + (x * x).detach()).backward()
+    assert x.gradient().tolist() == [3.0]
+    assert stopped.gradient() is None
+
+
+def test_gradients_of_gradients():
+    x = variable(2.0, stops=False)
+    (first,) = fluid.dygraph.grad(layers.reduce_sum(x * x * x), x, create_graph=True)
+    layers.reduce_sum(first * first).backward()
+    assert first.numpy().tolist() == [12.0]
+    assert x.gradient().tolist() == [2 * 12.0 * 12.0]
+    unused = variable(1.0, stops=False)
+    loss = layers.reduce_sum(x)
+    assert fluid.dygraph.grad(loss, [unused], allow_unused=True) == [None]
+    with pytest.raises(RuntimeError, match="does not appear in the backward graph"):
+        fluid.dygraph.grad(layers.reduce_sum(x), [unused])
+
+
+def test_overwritten_variable():
+    x = variable(1.0)
+    doubled = x * 2
+    same = layers.increment(x)
+    assert same is x
+    assert (x.numpy().item(), doubled.numpy().item()) == (2.0, 2.0)
+    x.set_value(np.array([7.0], "float32"))
+    assert (x * 2).numpy().item() == 14.0
+    with pytest.raises(AssertionError, match="Variable Shape not match"):
+        x.set_value(np.ones([2], "float32"))
+
+
+def test_size_that_depends_on_data():
+    found = layers.where(variable(1.0, 0.0, 3.0) > 0.5)
+    assert found.shape == [2, 1]
+    assert (found * 2).numpy().ravel().tolist() == [0, 4]
+
+
+def test_values_are_dropped_with_their_variables():
+    x = variable(1.0, stops=False)
+    middle = layers.exp(x)
+    node = weakref.ref(middle.node)
+    loss = layers.reduce_sum(middle * 2)
+    del middle
+    assert node() is not None
+    loss.numpy()
+    gc.disable()
+    try:
+        loss.backward()
+        x.gradient()
+        assert node() is None
+    finally:
+        gc.enable()
+
+
+def test_error_names_line_and_variables():
+    with pytest.raises(ShapeError, match=r"X f32\[3\].*\n.*X=left(.|\n)*test_variables.py"):
+        layers.matmul(to_variable(np.ones(3, "float32"), "left"), variable(1.0, 2.0))
+    with pytest.raises(RuntimeError, match="write the loop or branch in Python"):
+        with layers.While(variable(1.0) > 0).block():
+            pass
+    with pytest.raises(TypeError, match="expected type is 'ndarray'"):
+        to_variable([1.0])
+
+
+def test_failed_trace_is_not_run_again(monkeypatch):
+    x = variable(1.0)
+    y = x + 1
+    monkeypatch.setattr("fluid.eager.traces.Plan.of", None)
+    with pytest.raises(TypeError):
+        y.numpy()
+    with pytest.raises(RuntimeError, match="has failed, see the error before"):
+        y.numpy()
