@@ -200,7 +200,7 @@ class LayerHelper:
         }
         startup.create_parameter(attr.initializer, **fields)
         param = main.create_parameter(**fields)
-        if stop_gradient or not main.program.is_eager:
+        if stop_gradient or not self.main_program.is_eager:
             param.stop_gradient = stop_gradient
         return param
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 from fluid.eager import traces
 from fluid.eager.nodes import GradRequest, Record
 from fluid.eager.programs import next_order
-from fluid.eager.variables import VarBase, gradient_of, reached_nodes, steps_to
+from fluid.eager.variables import VarBase, gradient_of, reached_nodes, release, steps_to
 
 __all__ = ["grad"]
 
@@ -35,21 +35,11 @@ def grad(
     targets, sources = _listed(outputs, "outputs"), _listed(inputs, "inputs")
     seeds = _seeds(grad_outputs, len(targets))
     steps = steps_to(targets)
-    reached = reached_nodes(targets, steps)
-    used = [source for source in sources if id(source.node) in reached]
-    if len(used) < len(sources) and not allow_unused:
-        unused = next(source for source in sources if source not in used)
-        raise RuntimeError(
-            f"the {sources.index(unused)}-th input {unused.name!r} does not appear in the backward "
-            "graph: no output depends on it, or it stops gradients. Set allow_unused=True to get "
-            "None for it"
-        )
+    used = _used(targets, sources, steps, allow_unused)
     gradients = [gradient_of(source) for source in used]
+    pairs = zip(targets, seeds, strict=True)
     request = GradRequest(
-        [
-            (target.node, None if seed is None else seed.node)
-            for target, seed in zip(targets, seeds, strict=True)
-        ],
+        [(target.node, None if seed is None else seed.node) for target, seed in pairs],
         steps,
         [source.node for source in used],
         [gradient.node for gradient in gradients],
@@ -63,14 +53,28 @@ def grad(
     position = trace.request(request)
     if create_graph:
         _remember(trace, position, request, gradients, [s for s in seeds if s is not None])
-    keep = create_graph if retain_graph is None else retain_graph
-    if not keep:
-        for target in targets:
-            target.record = None
-        for step in steps:
-            step.release()
+    if not (create_graph if retain_graph is None else retain_graph):
+        release(targets, steps)
     by_source = {id(source): gradient for source, gradient in zip(used, gradients, strict=True)}
     return [by_source.get(id(source)) for source in sources]
+
+
+def _used(
+    targets: Sequence[VarBase],
+    sources: Sequence[VarBase],
+    steps: Sequence[Record],
+    allow_unused: bool,
+) -> list[VarBase]:
+    """Return the sources that a target depends on; RuntimeError unless all, or `allow_unused`."""
+    reached = reached_nodes(targets, steps)
+    used = [source for source in sources if id(source.node) in reached]
+    if len(used) < len(sources) and not allow_unused:
+        unused = next(source for source in sources if id(source.node) not in reached)
+        raise RuntimeError(
+            f"the input {unused.name!r} does not appear in the backward graph: no output depends "
+            "on it, or it stops gradients. Set allow_unused=True to get None for it"
+        )
+    return used
 
 
 def _remember(

@@ -263,22 +263,13 @@ class EagerBlock(Block):
             producers = [ins[i].record for i in active]
         in_nodes = [var.node for var in ins] if needs_gradient else ()
         numbers: list[int] = []
-        stops: list[bool] = []
         for var, output in zip(outs, signature.types, strict=True):
             if not var.node.state_name:
-                if var.dims is None:
-                    var.dims, var.element = output.dims, output.element
-                    if not needs_gradient or not output.element.is_float:
-                        var.stops = True
-                else:
-                    if var.node.array is not None or var.node.trace is not None:
-                        var.renew()
-                    var.dims, var.element = output.dims, output.element
-                    var.stops = not needs_gradient
-            stops.append(var.stops)
+                var.becomes(output.dims, output.element, needs_gradient)
             numbers.append(trace.compute(var.node, var.stops))
+        stops = tuple([var.stops for var in outs])
         source = user_source(2)
-        position = trace.record(signature, inputs, tuple(numbers), tuple(stops), source)
+        position = trace.record(signature, inputs, tuple(numbers), stops, source)
         if needs_gradient:
             record = _recorded(signature, ins, in_nodes, outs, producers, source)
             record.trace, record.position = trace, position

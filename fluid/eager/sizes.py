@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 __all__ = ["Sizes"]
 
@@ -34,7 +34,7 @@ class Sizes(tuple[int, ...]):
         return [*other, *self]
 
     def __getitem__(self, item: Any) -> Any:
-        part: Any = _plain(self)[item]
+        part = cast(Any, _plain(self))[item]
         return Sizes(part) if isinstance(item, slice) else part
 
     def __repr__(self) -> str:

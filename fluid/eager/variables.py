@@ -22,7 +22,9 @@ from fluid.recording.variable import AbstractBlock, Parameter, Variable, grad_va
 from fluid.running.fetched_values import number_like
 from runtime.device import CPUPlace
 
-__all__ = ["ParamBase", "VarBase", "backward", "gradient_of", "reached_nodes", "steps_to"]
+__all__ = [
+    "ParamBase", "VarBase", "backward", "gradient_of", "reached_nodes", "release", "steps_to",
+]  # fmt: skip
 
 
 class VarBase(Variable):
@@ -137,6 +139,16 @@ class VarBase(Variable):
         else:
             self.renew()
             self.node.array = np.array(array, order="C")
+
+    def becomes(self, dims: tuple[int, ...], element: DType, needs_gradient: bool) -> None:
+        """Prepare to be the output of an op; a value that it had before is no longer its own."""
+        if self.dims is None:
+            self.stops = self.stops or not needs_gradient or not element.is_float
+        else:
+            if self.node.array is not None or self.node.trace is not None:
+                self.renew()
+            self.stops = not needs_gradient
+        self.dims, self.element = dims, element
 
     def renew(self) -> Node:
         """Replace its node by a new one, which has no value yet."""
@@ -323,9 +335,15 @@ def backward(loss: VarBase, retain_graph: bool = False) -> None:
     for var, gradient in zip(variables, gradients, strict=True):
         var.gradient_variable, var.had_gradient = gradient, True
     if not retain_graph:
-        loss.record = None
-        for step in steps:
-            step.release()
+        release([loss], steps)
+
+
+def release(targets: Sequence[VarBase], steps: Sequence[Record]) -> None:
+    """Release the graph of variables."""
+    for target in targets:
+        target.record = None
+    for step in steps:
+        step.release()
 
 
 def _gets_gradient(var: VarBase, node: Node) -> bool:

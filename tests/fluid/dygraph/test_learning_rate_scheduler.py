@@ -32,13 +32,13 @@ def eager_mode():
 
 @pytest.mark.parametrize("source", RATES)
 def test_rate_of_each_step(source):
-    rate = eval(source, vars(dygraph))
+    rate = eval(source, vars(dygraph))  # noqa: S307 - it is above
     np.testing.assert_allclose([float(rate()) for _ in range(5)], RATES[source], rtol=1e-5)
 
 
 @pytest.mark.parametrize("source", EPOCHS)
 def test_rate_of_each_epoch(source):
-    rate = eval(source, vars(dygraph))
+    rate = eval(source, vars(dygraph))  # noqa: S307 - it is above
     rates = []
     for _ in range(5):
         rates.append(float(rate()))
