@@ -35,6 +35,7 @@ class Softmax(Rowwise, op="softmax"):
     X = reads()
     Out = writes()
     device_epilogue = "Out"
+    epilogue_grad = "X"
     axis = attr(-1)
     data_format = attr("AnyLayout")
     is_test = attr(False)
@@ -64,6 +65,7 @@ class LogSoftmax(Rowwise, op="log_softmax"):
     X = reads()
     Out = writes()
     device_epilogue = "Out"
+    epilogue_grad = "X"
     axis = attr(-1)
 
     def result(self, operand: TensorType) -> TensorType:

@@ -29,6 +29,7 @@ class LayerNorm(OpDef, op="layer_norm"):
 
     is_cheap = True
     device_epilogue = "Y"
+    epilogue_grad = "X"
 
     X = reads()
     Scale = reads(optional=True)

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from compiler.ir.analysis.liveness import kernels
+from compiler.ir.analysis.placement import runs_on_device
 from compiler.ir.analysis.verifier import epilogue_shape, fusible_shape
 from compiler.ir.graph import Graph, Op, Position, Var
 from compiler.passes.base import Context, Fact, Pass
@@ -24,8 +25,9 @@ class FuseEpilogue(Pass):
 
     A pointwise kernel (or a single pointwise op) joins the producer of one of its inputs, its
     anchor, if the anchor accepts an epilogue, computes over the same shape, and its output has no
-    other readers: that output is then never stored. Of several anchors the one that runs last is
-    taken.
+    other readers: that output is then never stored. On a device it may have readers that run later:
+    it is stored then, and the epilogue need not load it. Of several anchors the one that runs last
+    is taken.
     """
 
     name = "fuse_epilogue"
@@ -86,14 +88,15 @@ def _obstacle(
     if epilogue_shape(anchor) != fusible_shape(kernel.ops[0]):
         return f"{result.label!r} is broadcast to a larger shape"
     members = set(kernel.ops)
-    others = (op for op in g.readers(result) if op not in members and result in op.needs_data())
-    if result in g.results or g.overwriter(result) is not None or any(others):
+    others = [op for op in g.readers(result) if op not in members and result in op.needs_data()]
+    is_read = result in g.results or bool(others)
+    if g.overwriter(result) is not None or (is_read and not runs_on_device(anchor)):
         return f"{result.label!r} has other readers"
     if anchor.target != kernel.ops[0].target:
         return f"its target is {anchor.target}, that of its readers {kernel.ops[0].target}"
     dependency = _last_dependency(g, kernel, kernel_of)
-    for var in (var for var in anchor.writes() if var is not result):
-        readers = (kernel_of[op] for op in g.readers(var))
+    for var in anchor.writes():
+        readers = (kernel_of[op] for op in g.readers(var) if op not in members)
         if any(reader.place < (*dependency, *kernel.place) for reader in readers):
             return f"{var.label!r} is read before the epilogue can run"
     for var in (after for var in anchor.reads() if (after := g.overwriter(var)) is not None):

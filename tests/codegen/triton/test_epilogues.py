@@ -136,7 +136,44 @@ def test_pointwise_ops_after_one_of_rows_join_its_kernel(op):
     assert len(module.kernels) == 1
 
 
-def test_a_softmax_that_others_read_has_a_kernel_of_its_own():
-    text = ROWS.format(op="(Out=a: f32[N, 37]) = softmax(X=x)").replace("return c", "return a, c")
+@pytest.mark.parametrize("op", ["(Out=a: f32[N, 37]) = softmax(X=x)", NORM_OF_ROWS])
+def test_a_result_that_later_kernels_read_is_stored_by_the_kernel_that_goes_on(op):
+    text = ROWS.format(op=op).replace(
+        "return c", "(Out=d: f32[N, 37]) = softmax(X=a)\n  return a, c, d"
+    )
     module = compare(text, rtol=2e-3, atol=1e-5)
-    assert [spec.name for spec in module.kernels] == ["softmax", "elementwise_mul_cast"]
+    assert names_of(module)[0].endswith("_elementwise_mul_cast")
+    assert len(module.kernels) == 2
+
+
+def test_a_result_that_is_read_before_its_epilogue_could_run_is_not_fused():
+    text = ROWS.format(op="(Out=a: f32[N, 37]) = softmax(X=x)").replace(
+        "feed y: f32[N, 37]", "param w: f32[37, 37]"
+    )
+    before = "(Out=b:"
+    text = text.replace(before, f"(Out=y: f32[N, 37]) = mul(X=a, Y=w)\n  {before}")
+    module = compare(text, rtol=2e-3, atol=1e-5)
+    assert names_of(module)[0] == "softmax"
+
+
+GRADIENTS_OF_ROWS = """graph main {{
+  feed x: f32[N, 37]
+  feed g: f32[N, 37]
+  {op}
+  (Out=h: f16[N, 37]) = cast(X=dx) {{'in_dtype': 5, 'out_dtype': 4}}
+  (Out=s: f32[N, 37]) = sum(X=[dx, g])
+  (Out=t: f32[N, 37]) = softmax(X=s)
+  return h, dx, t
+}}
+"""
+SOFTMAX_GRAD = """(Out=a: f32[N, 37]) = softmax(X=x)
+  (X@GRAD=dx: f32[N, 37]) = softmax_grad(Out=a, Out@GRAD=g)"""
+NORM_GRAD = f"""{NORM_OF_ROWS}
+  (X@GRAD=dx: f32[N, 37]) = layer_norm_grad(Mean=m, Variance=v, X=x, Y@GRAD=g)"""
+
+
+@pytest.mark.parametrize("op", [SOFTMAX_GRAD, NORM_GRAD])
+def test_pointwise_ops_after_a_gradient_of_rows_join_its_kernel(op):
+    module = compare(GRADIENTS_OF_ROWS.format(op=op), rtol=2e-3, atol=1e-5)
+    assert names_of(module)[1].endswith("_grad_cast")
+    compare(GRADIENTS_OF_ROWS.format(op=op), size=1, rtol=2e-3, atol=1e-5)
