@@ -67,7 +67,8 @@ TABLE: dict[str, tuple[str, ...]] = {
     "compiler.ir.philox": (*SHARED, "compiler.ir.types"),
     "compiler.ir.program": (*SHARED, "compiler.ir.dims", "compiler.ir.types"),
     "compiler.ir.windows": (*SHARED, "compiler.ir.dims", "compiler.ir.types"),
-    "compiler.ir.opdef": (*SHARED, *VALUES, "compiler.ir.windows"),
+    "compiler.ir.attention": (*SHARED, "compiler.ir.dims", "compiler.ir.types"),
+    "compiler.ir.opdef": (*SHARED, *VALUES, "compiler.ir.windows", "compiler.ir.attention"),
     "compiler.ir.opdef.composite": (
         *SHARED,
         "compiler.ir.opdef",

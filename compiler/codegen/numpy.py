@@ -31,6 +31,7 @@ class NumpyTarget:
     name = "numpy"
     on_device = False
     multiplies_bytes = False
+    fuses_attention = False
 
     def supports(self, op: Op) -> str:
         """Empty for an op with a reference and for control flow; otherwise the reason."""

@@ -33,6 +33,11 @@ class OpTarget(Protocol):
         """True if it has products of int8 whose sums are integers."""
         ...
 
+    @property
+    def fuses_attention(self) -> bool:
+        """True if it has a kernel of attention that stores no scores."""
+        ...
+
     def supports(self, op: Op) -> str:
         """Empty if it has code for an op; otherwise the reason it does not."""
         ...

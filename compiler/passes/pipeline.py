@@ -15,6 +15,7 @@ from compiler.passes.device.layout import Layout
 from compiler.passes.device.name_sizes import NameSizes
 from compiler.passes.device.narrow_floats import NarrowFloats
 from compiler.passes.distribute.bucket_all_reduces import BucketAllReduces
+from compiler.passes.fusion.fuse_attention import FuseAttention
 from compiler.passes.fusion.fuse_batch_norm import FuseBatchNorm
 from compiler.passes.fusion.fuse_epilogue import FuseEpilogue
 from compiler.passes.fusion.fuse_pointwise import FusePointwise
@@ -52,6 +53,7 @@ PASSES: tuple[type[Pass], ...] = (
     MergeReshapes,
     MergeCommon,
     EliminateDead,
+    FuseAttention,
     BucketAllReduces,
     MergeSquares,
     NameSizes,

@@ -11,6 +11,7 @@ from compiler.codegen.kernel.builder import KernelOperand, OpKernels
 from compiler.codegen.kernel.epilogues import FusedEpilogue
 from compiler.codegen.module_writer import NumpyOperand
 from compiler.codegen.native import image_ops
+from compiler.codegen.native.attention.draft import attention_draft
 from compiler.codegen.native.image_ops import ImageKernelBuilder
 from compiler.codegen.native.loops import NotLowered
 from compiler.codegen.native.module_writer import NativeModuleWriter
@@ -23,6 +24,7 @@ from compiler.codegen.native.register_epilogues import (
 from compiler.codegen.native.separate_products import separate_products
 from compiler.codegen.native.sorting.draft import sorted_rows
 from compiler.codegen.native.step_draft import StepDraft
+from compiler.ir.attention import AttentionLayout
 from compiler.ir.dims import Dim, Size
 from compiler.ir.region import WHOLE
 from compiler.ir.types import HALVES, DType, TensorType
@@ -100,6 +102,15 @@ class NativeKernelBuilder(OpKernels):
     ) -> bool:
         """Emit a transposed copy."""
         return self._written(image_ops.transposition, order, source, outputs)
+
+    def attention(
+        self, layout: AttentionLayout, factors: tuple[float, float],
+        operands: tuple[KernelOperand, KernelOperand, KernelOperand], mask: KernelOperand | None,
+        out: KernelOperand,
+    ) -> bool:  # fmt: skip
+        """Emit attention by blocks of queries."""
+        self.flush()
+        return self._written(attention_draft, layout, factors, operands, mask, out)
 
     def sorting(
         self, axis: int, largest: bool, X: KernelOperand, values: KernelOperand,

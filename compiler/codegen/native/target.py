@@ -54,6 +54,7 @@ class NativeTarget:
 
     name = "native"
     on_device = False
+    fuses_attention = True
 
     def __init__(
         self,

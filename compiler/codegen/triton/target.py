@@ -45,6 +45,7 @@ class TritonTarget:
     name = "triton"
     on_device = True
     multiplies_bytes = False
+    fuses_attention = False
 
     def supports(self, op: Op) -> str:
         """Empty for an op with kernels; otherwise the reason it has none."""

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeAlias, TypeVar, cast
 
+from compiler.ir.attention import AttentionLayout
 from compiler.ir.dims import Size
 from compiler.ir.opdef.slot_values import Slots
 from compiler.ir.opdef.slots import Share
@@ -191,6 +192,16 @@ class SpecialisedKernels(Protocol[AnyOperand]):
 
     def transposition(self, order: Sequence[int], source: AnyOperand, outputs: AnyOperand) -> bool:
         """Emit a transposed copy: axis i of the output is axis order[i] of the source."""
+        return False
+
+    def attention(
+        self, layout: AttentionLayout, factors: tuple[float, float],
+        operands: tuple[AnyOperand, AnyOperand, AnyOperand], mask: AnyOperand | None,
+        out: AnyOperand,
+    ) -> bool:  # fmt: skip
+        """Emit out = b * softmax(a * q @ kᵀ + mask) @ v for `factors` a and b, without scores in
+        memory; `operands` are q, k and v.
+        """
         return False
 
     def sorting(

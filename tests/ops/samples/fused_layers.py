@@ -75,6 +75,26 @@ SAMPLES = [
             **VECTORS,
         },
     ),
+    Sample(
+        "scaled_dot_product_attention",
+        {"Q": numbers(2, 3, 4), "K": numbers(2, 5, 4, seed=1), "V": numbers(2, 5, 3, seed=2)},
+        {"scale": 0.5, "factor": 2.0},
+    ),
+    Sample(
+        "scaled_dot_product_attention",
+        {
+            "Q": numbers(2, 3, 2, 4),
+            "K": numbers(2, 2, 4, 5, seed=1),
+            "V": numbers(2, 5, 2, 3, seed=2),
+            "Mask": numbers(2, 1, 3, 5, seed=3),
+        },
+        {
+            "q_axes": [0, 2, 1, 3],
+            "k_axes": [0, 1, 3, 2],
+            "v_axes": [0, 2, 1, 3],
+            "out_axes": [0, 2, 1, 3],
+        },
+    ),
     Sample("multihead_matmul", HEADS, {"alpha": 0.5, "head_number": 2}),
     Sample("conv2d_fusion", {"Input": IMAGE, "Filter": FILTER, "Bias": numbers(6)}),
     Sample(

@@ -48,14 +48,20 @@ class Copy(ABC):
         return self.function.loop_if_any(0, count, 1, step, [source, packed])[1]
 
     def each_vector(
-        self, vectors: Value, columns: Value, body: Callable[[Value, Value], None]
+        self, vectors: Value, columns: Value, body: Callable[[Value, Value, Value], None]
     ) -> None:
-        """Emit a loop over vectors; `body` gets the first lane's number and the lanes in use."""
-        stop = self.function.mul(vectors, self.function.constant(I64, self.lanes))
+        """Emit a loop over vectors.
+
+        `body` gets the number of the first lane, the column in it, and the lanes in use. A vector
+        behind the last column has that one.
+        """
+        f = self.function
+        stop = f.mul(vectors, f.constant(I64, self.lanes))
+        last = f.sub(columns, f.constant(I64, 1))
 
         def vector(lane: Value, _: list[Value]) -> list[Value]:
-            left = self.function.sub(columns, lane)
-            body(lane, self.function.index(self.indices.least(left, self.lanes)))
+            column = f.index(self.indices.least(lane, last))
+            body(lane, column, f.index(self.indices.least(f.sub(columns, column), self.lanes)))
             return []
 
         self.function.loop_if_any(0, stop, self.lanes, vector)
@@ -108,8 +114,8 @@ class CopyApart(Copy):
         f = self.function
         width = f.mul(vectors, f.constant(I64, self.lanes))
 
-        def vector(lane: Value, lanes: Value) -> None:
-            first = self.indices.move(source, lane, stride, self.nbytes)
+        def vector(lane: Value, column: Value, lanes: Value) -> None:
+            first = self.indices.move(source, column, stride, self.nbytes)
             offsets = self.offsets(lanes, stride)
 
             def step(source: Value, packed: Value) -> Value:
@@ -148,8 +154,8 @@ class CopyColumns(CopyApart):
         count = axes[-1][0]
         whole = f.binary("and", count, f.constant(I64, -self.lanes))
 
-        def vector(lane: Value, lanes: Value) -> None:
-            first = self.indices.move(source, lane, stride, self.nbytes)
+        def vector(lane: Value, column: Value, lanes: Value) -> None:
+            first = self.indices.move(source, column, stride, self.nbytes)
             offsets = self.offsets(lanes, stride)
 
             def square(step: Value, held: list[Value]) -> list[Value]:

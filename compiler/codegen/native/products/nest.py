@@ -40,7 +40,7 @@ def contraction_kernel(
     indices = Indices(function, dict(zip(sizes, values[len(spec.types) :], strict=True)))
     body = body or (DotMicrokernel if spec.dot else Microkernel)
     micro = body(function, spec, machine, tiling.unroll, indices)
-    nest = _Nest(function, spec, machine, tiling, indices, micro)
+    nest = ContractionNest(function, spec, machine, tiling, indices, micro)
     pointers = dict(zip(spec.types, values, strict=False))
     nest.emit({name: nest.start(name, pointer) for name, pointer in pointers.items()}, first, last)
     kernel = NativeKernel([named(function)], nest.units(), _flops(spec), _nbytes(spec))
@@ -80,7 +80,7 @@ def _counts(spec: Contraction, axes: Sequence[Axis]) -> list[Size]:
     return [axis.count for axis in axes]
 
 
-class _Nest:
+class ContractionNest:
     """Emits the loops of a contraction."""
 
     def __init__(
@@ -129,6 +129,10 @@ class _Nest:
             return []
 
         self.function.loop_if_any(first, last, 1, unit)
+
+    def emit_whole(self, pointers: Pointers) -> None:
+        """All of a contraction whose tiling makes one unit of it."""
+        self._unit(pointers, self.function.constant(I64, 0))
 
     def _unit(self, pointers: Pointers, number: Value) -> None:
         """One unit: its place on each axis, then its tiles."""

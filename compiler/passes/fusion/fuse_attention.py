@@ -1,0 +1,300 @@
+"""Attention as one op: two products with a softmax between them, and what stands around them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Self
+
+from compiler.ir.dims import UNKNOWN
+from compiler.ir.graph import Graph, Op, Var
+from compiler.ir.types import DType
+from compiler.options import Options
+from compiler.passes.base import Context, Fact, OpTarget, Pass, role_of
+from compiler.passes.simplify.value_replacement import is_wanted
+
+KIND = "scaled_dot_product_attention"
+
+PRODUCTS = {"matmul": ("transpose_X", "transpose_Y"), "matmul_v2": ("trans_x", "trans_y")}
+"""Products, and their attributes that transpose the last axes of X and Y."""
+
+_TRANSPOSES = frozenset({"transpose", "transpose2"})
+_COMPUTED = frozenset({DType.FP32, DType.FP64})
+
+
+@dataclass(frozen=True)
+class _Match:
+    """Two products, the ops from the first one to a softmax, and those from it to the second."""
+
+    first: Op
+    before: tuple[Op, ...]
+    softmax: Op
+    after: tuple[Op, ...]
+    second: Op
+
+    @property
+    def ops(self) -> tuple[Op, ...]:
+        """All ops but the second product: their results are in no memory if they are fused."""
+        return (self.first, *self.before, self.softmax, *self.after)
+
+    @property
+    def masks(self) -> list[Op]:
+        """The additions to the scores."""
+        return [op for op in self.before if op.kind == "elementwise_add"]
+
+
+@dataclass(frozen=True)
+class _Matrices:
+    """A var, the order in which its axes are those of a stack of matrices, and its factor."""
+
+    var: Var
+    axes: Sequence[int]
+    factor: float = 1.0
+
+
+class FuseAttention(Pass):
+    """softmax(a * q @ kᵀ + mask) @ v  =  one op, which needs no memory for scores.
+
+    Transposes of q, k, v and of the result become orders of axes, and scales factors. If an op
+    between the products computes something else, or its result has other readers, all remain.
+    """
+
+    name = "fuse_attention"
+    invalidates = frozenset({Fact.GROUPED, Fact.ORDERED, Fact.STORED})
+
+    @classmethod
+    def configure(cls, options: Options, target: OpTarget | None) -> Self | None:
+        """Run for targets that have a kernel of attention."""
+        if target is None or not target.fuses_attention or cls.name in options.disable:
+            return None
+        return cls()
+
+    def run(self, g: Graph, ctx: Context) -> None:
+        """Visit every softmax between two products."""
+        for softmax in [op for op in g.ops() if op.kind == "softmax"]:
+            match = _match(g, softmax)
+            if match is None:
+                continue
+            if why := _obstacle(g, match):
+                ctx.note_missed(self.name, softmax, why)
+            else:
+                _rewrite(g, match)
+
+
+# ---- the ops -----------------------------------------------------------------------------------
+
+
+def _match(g: Graph, softmax: Op) -> _Match | None:
+    """Return the products around a softmax; None if it is not between two."""
+    before, after = _ops_before(g, softmax["X"]), _ops_after(g, softmax["Out"])
+    if not before or not after:
+        return None
+    return _Match(before[0], before[1:], softmax, after[:-1], after[-1])
+
+
+def _ops_before(g: Graph, var: Var) -> tuple[Op, ...]:
+    """Return a product and the ops from it to a var; none if the var is not computed so."""
+    op = g.producer(var)
+    if op is None or op.kind in PRODUCTS:
+        return (op,) if op is not None else ()
+    if op.kind not in ("scale", "elementwise_add"):
+        return ()
+    scores = [op["X"]]
+    if op.kind == "elementwise_add" and op["X"].type == op["Y"].type:
+        scores.append(op["Y"])
+    return next(((*found, op) for x in scores if (found := _ops_before(g, x))), ())
+
+
+def _ops_after(g: Graph, var: Var) -> tuple[Op, ...]:
+    """Return the ops from a var to a product whose X it is; none if there is no such product."""
+    for op in g.readers(var):
+        if op.kind in PRODUCTS and op["X"] is var:
+            return (op,)
+        if op.kind in ("scale", "dropout") and (found := _ops_after(g, op["Out"])):
+            return (op, *found)
+    return ()
+
+
+# ---- obstacles ---------------------------------------------------------------------------------
+
+
+def _obstacle(g: Graph, match: _Match) -> str:
+    """Return why the ops of a match remain; empty if they may be one."""
+    return _reader_obstacle(g, match) or _op_obstacle(match) or _shape_obstacle(match)
+
+
+def _reader_obstacle(g: Graph, match: _Match) -> str:
+    """Return which value between the products is needed otherwise."""
+    for op in match.ops:
+        out = op["Out"]
+        if len(g.readers(out)) > 1 or out in g.results or g.overwriter(out) is not None:
+            return f"{out.label!r} has other readers"
+    return ""
+
+
+def _op_obstacle(match: _Match) -> str:
+    """Return which op computes something else than attention."""
+    softmax, scales = match.softmax, [op for op in match.ops if op.kind == "scale"]
+    if softmax.defn.attributes["axis"] not in (-1, softmax["X"].type.rank - 1):
+        return "its softmax is not along the last axis"
+    if any(op.kind == "dropout" for op in match.after):
+        return "its dropout is random (training)"
+    if not all(map(_is_factor, scales)):
+        return "one of its scales adds a bias, or its factor is computed"
+    if match.second.defn.attributes[PRODUCTS[match.second.kind][0]]:
+        return "its second product transposes the softmax"
+    if match.second.defn.attributes[PRODUCTS[match.second.kind][1]]:
+        return "its values are transposed"
+    if len(match.masks) > 1:
+        return "several masks are added to its scores"
+    if match.masks and match.before[-1].kind == "scale":
+        return "its mask is scaled with its scores"
+    return ""
+
+
+def _is_factor(scale: Op) -> bool:
+    """Whether an op multiplies by a number that is known."""
+    return not scale.inputs.get("ScaleTensor") and scale.defn.attributes["bias"] == 0
+
+
+def _shape_obstacle(match: _Match) -> str:
+    """Return which shapes or element types no kernel computes with."""
+    first, second = match.first, match.second
+    scores, values = first["Out"].type, second["Y"].type
+    if scores.dtype not in _COMPUTED:
+        return "its kernels compute in float32 or float64"
+    if any(UNKNOWN in var.type.shape for op in (first, second) for var in (op["X"], op["Y"])):
+        return "its sizes are data-dependent"
+    ranks = {var.type.rank for op in (first, second) for var in (op["X"], op["Y"], op["Out"])}
+    if len(ranks) > 1 or min(ranks) < 2:
+        return "its operands have different numbers of axes"
+    stacks = {var.type.shape[:-2] for var in (first["X"], first["Y"], second["Y"])}
+    if len(stacks) > 1 or scores.shape[:-2] != values.shape[:-2]:
+        return "its operands are repeated for others"
+    is_transposed = first.defn.attributes[PRODUCTS[first.kind][0]]
+    widths = first["X"].type.shape[-2 if is_transposed else -1], second["Out"].type.shape[-1]
+    if not all(isinstance(size, int) for size in widths):
+        return "its queries or values have an open width"
+    if scores.shape[-2] == 1:
+        return "it has one query, whose scores are few"
+    return next((why for op in match.masks if (why := _mask_obstacle(match, op))), "")
+
+
+def _mask_obstacle(match: _Match, addition: Op) -> str:
+    """Return why a mask does not broadcast to the last axes of the scores."""
+    scores, mask = match.first["Out"].type, _mask(match, addition).type
+    axis = addition.defn.attributes["axis"]
+    if mask.rank > scores.rank or axis not in (-1, scores.rank - mask.rank):
+        return "its mask is not added along the last axes of its scores"
+    pairs = zip(reversed(mask.shape), reversed(scores.shape), strict=False)
+    if any(size not in (1, full) for size, full in pairs):
+        return "its mask may have other sizes than its scores"
+    return ""
+
+
+# ---- rewrite -----------------------------------------------------------------------------------
+
+
+def _rewrite(g: Graph, match: _Match) -> None:
+    """Replace the ops of a match, and transposes that only they read or that only read them."""
+    q, k, v = _operands(g, match)
+    last, out_axes = _last(g, match.second)
+    inputs = {"Q": [q.var], "K": [k.var], "V": [v.var]}
+    if match.masks:
+        inputs["Mask"] = [_mask(match, match.masks[0])]
+    orders = {"q_axes": q.axes, "k_axes": k.axes, "v_axes": v.axes, "out_axes": out_axes}
+    attrs = {
+        "scale": _product([match.first, *match.before]) * q.factor * k.factor,
+        "factor": _product([match.second, *match.after]) * v.factor,
+        **{name: [*axes] for name, axes in orders.items()},
+        **role_of(match.softmax),
+    }
+    outputs, place, source = {"Out": [last["Out"]]}, last.position, match.softmax.source
+    read = [match.first["X"], match.first["Y"], match.second["Y"]]
+    g.remove(*match.ops, *dict.fromkeys((match.second, last)))
+    g.op(KIND, inputs, outputs, attrs, source, place=place)
+    for var in read:
+        _remove_unused(g, g.producer(var))
+    g.sweep()
+
+
+def _product(ops: Sequence[Op]) -> float:
+    """Return the product of what scales and products of matrices multiply by."""
+    factor = 1.0
+    for op in ops:
+        factor *= op.defn.attributes.get("scale", op.defn.attributes.get("alpha", 1.0))
+    return factor
+
+
+def _operands(g: Graph, match: _Match) -> tuple[_Matrices, _Matrices, _Matrices]:
+    """Return q, k and v."""
+    first, second = match.first, match.second
+    x_flag, y_flag = PRODUCTS[first.kind]
+    q = _matrices(g, match, first["X"], first.defn.attributes[x_flag])
+    k = _matrices(g, match, first["Y"], not first.defn.attributes[y_flag])
+    return q, k, _matrices(g, match, second["Y"], False, last_stays=True)
+
+
+def _matrices(
+    g: Graph, match: _Match, var: Var, is_transposed: bool, last_stays: bool = False
+) -> _Matrices:
+    """Return what an operand of a product is computed from by scales and transposes.
+
+    With `last_stays` columns remain neighbours in memory.
+    """
+    axes = [*range(var.type.rank)]
+    if is_transposed:
+        axes[-2:] = axes[:-3:-1]
+    matrices, readers = _Matrices(var, axes), {match.first, match.second}
+    while (before := _before(g, matrices, readers)) is not None:
+        if last_stays and before.axes[-1] != axes[-1]:
+            break
+        readers = {op for op in [g.producer(matrices.var)] if op is not None}
+        matrices = before
+    return matrices
+
+
+def _before(g: Graph, matrices: _Matrices, readers: set[Op]) -> _Matrices | None:
+    """Return what a scale or a transpose reads, whose result only some ops read; or None."""
+    var = matrices.var
+    op = g.producer(var)
+    if op is None or op.kind not in (*_TRANSPOSES, "scale") or g.overwriter(op["X"]) is not None:
+        return None
+    if not {*g.readers(var)} <= readers or var in g.results:
+        return None
+    if any(is_wanted(g, shape) for shape in op.outputs.get("XShape", ())):
+        return None
+    if op.kind == "scale":
+        factor = matrices.factor * op.defn.attributes["scale"]
+        return replace(matrices, var=op["X"], factor=factor) if _is_factor(op) else None
+    order = op.defn.attributes["axis"]
+    return replace(matrices, var=op["X"], axes=[order[axis] for axis in matrices.axes])
+
+
+def _mask(match: _Match, addition: Op) -> Var:
+    """Return the operand of an addition that is not the scores."""
+    return addition["Y"] if any(op["Out"] is addition["X"] for op in match.ops) else addition["X"]
+
+
+def _last(g: Graph, second: Op) -> tuple[Op, list[int]]:
+    """Return the transpose that alone reads the result, or the product; and the order of axes."""
+    out = second["Out"]
+    readers = g.readers(out)
+    plain = [*range(out.type.rank)]
+    if len(readers) != 1 or readers[0].kind not in _TRANSPOSES or out in g.results:
+        return second, plain
+    axes = readers[0].defn.attributes["axis"]
+    needed = any(is_wanted(g, var) for var in readers[0].outputs.get("XShape", ()))
+    if needed or g.overwriter(out) is not None or axes[-1] != plain[-1]:
+        return second, plain
+    return readers[0], axes
+
+
+def _remove_unused(g: Graph, op: Op | None) -> None:
+    """Remove a scale or transpose whose results nothing reads, and those before it."""
+    while op is not None and op.kind in (*_TRANSPOSES, "scale"):
+        if any(is_wanted(g, var) for var in op.writes()):
+            return
+        before = g.producer(op["X"])
+        g.remove(op)
+        op = before

@@ -1,0 +1,97 @@
+"""Attention in the forms that scripts write: fused on native code, with the numbers of its ops."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import fluid
+from compiler.driver import Compiled, compile_stages
+from compiler.options import Options
+from runtime.loader import load
+
+HEADS, WIDTH = 2, 4
+ALL = frozenset({"fuse_attention"})
+
+
+def by_heads(x: fluid.Variable) -> fluid.Variable:
+    parts = fluid.layers.reshape(x, [0, 0, HEADS, WIDTH])
+    return fluid.layers.transpose(parts, perm=[0, 2, 1, 3])
+
+
+def joined(x: fluid.Variable) -> fluid.Variable:
+    return fluid.layers.reshape(fluid.layers.transpose(x, [0, 2, 1, 3]), [0, 0, HEADS * WIDTH])
+
+
+def bert(x: fluid.Variable, mask: fluid.Variable) -> fluid.Variable:
+    q = by_heads(x)
+    scores = fluid.layers.matmul(q, by_heads(x * 0.5), transpose_y=True, alpha=WIDTH**-0.5)
+    return joined(fluid.layers.matmul(fluid.layers.softmax(scores + mask), q))
+
+
+def ernie(x: fluid.Variable, mask: fluid.Variable) -> fluid.Variable:
+    """A mask for each head, and dropout, which inference removes or makes a scale."""
+    q = fluid.layers.scale(by_heads(x), scale=WIDTH**-0.5)
+    masks = fluid.layers.squeeze(fluid.layers.stack([mask] * HEADS, axis=1), [2])
+    product = fluid.layers.matmul(x=q, y=by_heads(x), transpose_y=True)
+    weights = fluid.layers.softmax(fluid.layers.elementwise_add(x=product, y=masks))
+    weights = fluid.layers.dropout(weights, 0.1, is_test=True)
+    return joined(fluid.layers.matmul(weights, by_heads(x)))
+
+
+def sequences(x: fluid.Variable, mask: fluid.Variable) -> fluid.Variable:
+    """Attention of a decoder to an encoder: three axes, no mask."""
+    product = fluid.layers.matmul(x, x * 0.5, transpose_y=True)
+    return fluid.layers.matmul(fluid.layers.softmax(product), x)
+
+
+def multihead(x: fluid.Variable, mask: fluid.Variable) -> fluid.Variable:
+    """The op of saved models."""
+    size, block = HEADS * WIDTH, x.block
+    weight = fluid.layers.create_parameter([size, 3, size], "float32", name="w")
+    bias = fluid.layers.create_parameter([3, size], "float32", name="b")
+    out = block.create_var(name="mixed", dtype="float32")
+    inputs = {"Input": x, "W": weight, "Bias": bias, "BiasQK": mask}
+    attrs = {"alpha": 0.5, "head_number": HEADS}
+    block.append_op("multihead_matmul", inputs, {"Out": out}, attrs)
+    return out
+
+
+def compiled(
+    form: Callable[..., fluid.Variable], disable: frozenset[str] = frozenset(), tokens: int = 19
+) -> tuple[Compiled, list[np.ndarray], int]:
+    """A form, what it computes, and the bytes of its arena."""
+    main, startup = fluid.Program(), fluid.Program()
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        x = fluid.layers.data("x", [tokens, HEADS * WIDTH])
+        mask = fluid.layers.data("mask", [1, 1, tokens])
+        out = form(x, mask)
+    random = np.random.RandomState(0)
+    feed = {"x": random.randn(3, tokens, HEADS * WIDTH).astype(np.float32)}
+    feed["mask"] = np.where(random.rand(3, 1, 1, tokens) < 0.2, -1e4, 0.0).astype(np.float32)
+    feed["mask"][1] = -1e4
+    weights = {p.name: random.randn(*p.shape) for p in main.global_block().all_parameters()}
+    params = {name: array.astype(np.float32) for name, array in weights.items()}
+    stages = compile_stages(
+        main, feed={name: ("N", *array.shape[1:]) for name, array in feed.items()}, fetch=[out],
+        target="native", params=params, options=Options(disable=disable),
+    )  # fmt: skip
+    loaded = load(stages.module, params=params)
+    kept = {name: array for name, array in feed.items() if name in stages.module.feeds}
+    return stages, loaded(kept or feed), loaded.nbytes
+
+
+@pytest.mark.parametrize("form", [bert, ernie, sequences, multihead])
+def test_forms_of_attention_are_fused_with_their_numbers(form: Callable[..., fluid.Variable]):
+    fused, results, _ = compiled(form)
+    _, expected, _ = compiled(form, ALL)
+    kinds = [op.kind for op in fused.graph.ops()]
+    assert kinds.count("scaled_dot_product_attention") == 1 and "softmax" not in kinds
+    np.testing.assert_allclose(results[0], expected[0], 2e-6, 2e-6)
+
+
+def test_scores_are_in_no_buffer():
+    _, _, fused = compiled(bert, tokens=200)
+    _, _, separate = compiled(bert, ALL, tokens=200)
+    scores = 3 * HEADS * 200 * 200 * 4
+    assert separate > scores and fused < separate - scores / 4
