@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import combinations
 from math import prod
 from typing import Any
 
@@ -94,28 +95,32 @@ def _infer(block: Block, op: OpDesc, defn: OpDef) -> dict[str, Any]:
     try:
         return infer_types(defn, types | companions, op, declared=True)
     except ShapeError:
-        for replaced in _types_if_fed(block, inputs, defn, types):
+        fed = [slot for slot in sorted(inputs) if any(is_fed(block, n) for n in inputs[slot])]
+        for replaced in _types_if_fed(defn, types, companions, fed):
             with suppress(CompileError):
-                return infer_types(defn, replaced | companions, op, declared=True)
+                return infer_types(defn, replaced, op, declared=True)
         raise
 
 
 def _types_if_fed(
-    block: Block, inputs: Mapping[str, Sequence[str]], defn: OpDef, types: Mapping[str, Any]
+    defn: OpDef, types: Mapping[str, Any], companions: Mapping[str, Any], fed: Sequence[str]
 ) -> Iterator[dict[str, Any]]:
-    """Iterate over the types of inputs with another dtype for what is computed from feeds.
+    """Iterate over the types of inputs with other dtypes and LoD levels for what is fed.
 
-    The dtype declared for a feed need not be that of what is fed, unless feeds are checked. What
-    does not fit then raises when the program is compiled for the feeds.
+    What `layers.data` declares for a feed need not be what is fed. What does not fit then raises
+    when the program is compiled for the feeds.
     """
-    fed = {slot for slot, names in inputs.items() if any(is_fed(block, name) for name in names)}
-    choices = [{slot} for slot in sorted(fed)] + ([fed] if len(fed) > 1 else [])
-    for slots in choices:
+    single = {name: found[:1] for name, found in companions.items()}
+    if fed and single != companions:
+        yield {**types, **single}
+    subsets = (subset for count in range(1, len(fed) + 1) for subset in combinations(fed, count))
+    for slots in subsets:
         for dtype in _FED_DTYPES:
             replaced = {
                 slot: [replace(type, dtype=dtype) for type in listed(types[slot])] for slot in slots
             }
-            yield {**types, **{n: defn.slots[n].hold(found) for n, found in replaced.items()}}
+            held = {slot: defn.slots[slot].hold(found) for slot, found in replaced.items()}
+            yield {**types, **companions, **held}
 
 
 def is_fed(block: Block, name: str) -> bool:
@@ -326,14 +331,15 @@ def _levels(block: Block, name: str) -> int:
 
 def _store_levels(block: Block, op: OpDesc, defn: OpDef, inferred: Mapping[str, Any]) -> None:
     """Set the LoD levels of outputs: inferred ones, else those of the shared input."""
-    lods = {slot.of: slot.name for slot in defn.outputs().values() if slot.companion == "lod"}
+    slots = defn.outputs()
+    lods = {slot.of: slot.name for slot in slots.values() if slot.companion == "lod"}
     for slot, names in op.outputs.items():
         for var in (desc for name in names if (desc := block.lookup(name)) is not None):
             if slot in lods:
                 types = inferred.get(lods[slot])
                 levels = len(listed(types)) if types else 0
                 var.lod_level = min(levels, 1) if defn.slots[slot].many else levels
-            elif not var.lod_level:
+            elif not var.lod_level and (slot not in slots or slots[slot].shares_lod):
                 var.lod_level = _shared_level(block, op, defn, var)
 
 
