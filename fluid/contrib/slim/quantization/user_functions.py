@@ -49,7 +49,8 @@ class UserFunctions:
         function. AssertionError without an executor and a scope, in training also without an
         optimizer.
         """
-        recorded = self._recorded(function, value)
+        op_grad = None if self.graph.is_test() else self._gradient_op(op)
+        recorded = self._recorded(function, value, trains=op_grad is not None)
         self.graph.out_node_mapping_table[recorded.result] = value.name()
         copies = self._copied(recorded.program)
         source = _named(copies, recorded.source)
@@ -58,13 +59,15 @@ class UserFunctions:
         for reader in _ops(source.outputs):
             self.graph.update_input_link(source, value, reader)
         self.graph.update_input_link(value, result, op)
-        if not self.graph.is_test():
-            self._join_gradients(recorded, copies, value, op)
+        if op_grad is not None:
+            self._join_gradients(recorded, copies, value, op_grad)
         loss = _named(copies, recorded.loss)
         self.graph.safe_remove_nodes([*loss.inputs, loss, source])
         return result
 
-    def _recorded(self, function: Callable[[Variable], Variable], value: IrVarNode) -> Recorded:
+    def _recorded(
+        self, function: Callable[[Variable], Variable], value: IrVarNode, trains: bool
+    ) -> Recorded:
         """Record a function on a stand-in for a value, and initialise its parameters."""
         assert self.executor is not None, "executor must be set for a function of the user"
         assert self.scope is not None, "scope must be set for a function of the user"
@@ -73,12 +76,13 @@ class UserFunctions:
             source = data(f"{value.name()}_tmp_input", value.shape(), "float32")
             result = function(source)
             loss = layers.mean(result)
-            if not self.graph.is_test():
+            if trains:
                 assert self.optimizer_func, "optimizer_func must be set for training"
                 source.stop_gradient = False
                 self.optimizer_func().minimize(loss)
-        with scope_guard(self.scope):
-            self.executor.run(startup)
+        if startup.global_block().ops:
+            with scope_guard(self.scope):
+                self.executor.run(startup)
         return Recorded(program, source.name, result.name, loss.name)
 
     def _copied(self, program: Program) -> list[IrNode]:
@@ -101,14 +105,13 @@ class UserFunctions:
         return self.graph.create_var_node_from_desc(described)
 
     def _join_gradients(
-        self, recorded: Recorded, copies: list[IrNode], value: IrVarNode, op: IrOpNode
+        self, recorded: Recorded, copies: list[IrNode], value: IrVarNode, op_grad: IrOpNode
     ) -> None:
-        """Let gradients flow from the gradient op of `op` through the function to the value."""
+        """Let gradients flow from a gradient op through the function to the value."""
         result = _named(copies, recorded.result)
         result_grad = _named(copies, recorded.result + GRAD)
         source_grad = _named(copies, recorded.source + GRAD)
         seed_ops = _ops(result_grad.inputs)
-        op_grad = self._gradient_op(op)
         slot = next(slot for slot, names in op_grad.op().inputs().items() if value.name() in names)
         self.graph.update_input_link(value, result, op_grad)
         value_grad = [n for n in op_grad.outputs if n.name().startswith(value.name() + GRAD)]
@@ -125,17 +128,11 @@ class UserFunctions:
         if value_grad:
             self.graph.safe_remove_nodes(source_grad)
 
-    def _gradient_op(self, op: IrOpNode) -> IrOpNode:
-        """The gradient op of an op; AssertionError if there is none."""
-        wanted = op.outputs[0].name() + GRAD
-        kind = f"{op.name()}_grad"
-        readers = [
-            node
-            for node in self.graph.topology_sort()
-            if node.name() == kind and wanted in node.input_arg_names()
-        ]
-        assert readers, f"the graph is for training, but has no {kind} of {wanted}"
-        return readers[0]
+    def _gradient_op(self, op: IrOpNode) -> IrOpNode | None:
+        """The gradient op of an op; None for one that the loss does not depend on."""
+        wanted, kind = op.outputs[0].name() + GRAD, f"{op.name()}_grad"
+        gradients = [node for node in self.graph.topology_sort() if node.name() == kind]
+        return next((node for node in gradients if wanted in node.input_arg_names()), None)
 
 
 def _named(nodes: list[IrNode], name: str) -> IrNode:

@@ -149,6 +149,40 @@ def test_ops_in_a_skipped_scope_and_products_of_activations_stay(fresh_programs)
     assert kinds == ["mul", "elementwise_add", "mul"]
 
 
+def test_parameters_of_the_user_s_functions_are_trained(exe, fresh_programs):
+    """A bound of activations, as in PACT: values above it are clipped, and it is trained."""
+
+    def bounded(x):
+        name, initial = f"{x.name}.bound", fluid.initializer.Constant(0.5)
+        bound = fluid.layers.create_parameter([1], "float32", name, default_initializer=initial)
+        return x - fluid.layers.relu(x - bound)
+
+    x = fluid.data("x", [-1, 2])
+    weight = fluid.initializer.NumpyArrayInitializer(np.float32([[0.6, 0.1], [0.6, 0.1]]))
+    hidden = fluid.layers.fc(x, 2, param_attr=weight, bias_attr=False)
+    loss = fluid.layers.mean(fluid.layers.fc(hidden, 1, bias_attr=False))
+    fluid.layers.fc(hidden, 1)  # the loss does not depend on it
+    fluid.optimizer.SGD(0.1).minimize(loss)
+    exe.run(fluid.default_startup_program())
+    graph = IrGraph(core.Graph(fluid.default_main_program().desc))
+    scope = fluid.global_scope()
+    QuantizationTransformPass(
+        scope,
+        CPU,
+        act_preprocess_func=bounded,
+        weight_quantize_func=fluid.layers.tanh,
+        optimizer_func=lambda: fluid.optimizer.SGD(0.1),
+        executor=exe,
+    ).apply(graph)
+    program = graph.to_program()
+    assert "fc_0.w_0.quantized" not in program.global_block().vars
+    feed = {"x": np.full((1, 2), 0.8, np.float32)}
+    exe.run(program, feed=feed, fetch_list=[loss.name])
+    names = [f"{name}_tmp_input.bound" for name in ("x", hidden.name)]
+    bounds = [float(np.array(scope.find_var(name).get_tensor())[0]) for name in names]
+    assert 0.5 not in bounds
+
+
 def test_wrong_settings_raise():
     with pytest.raises(ValueError, match="Unknown weight_quantize_type: 'max'"):
         QuantizationTransformPass(weight_quantize_type="max")
