@@ -1,1 +1,1 @@
-"""Fleets with parameter servers; there is `distribute_transpiler` only, no PSLIB."""
+"""Fleets with servers: `distribute_transpiler`; and `pslib`, whose servers are closed source."""
