@@ -159,7 +159,7 @@ __all__ = [
 
 _EXPORTED_LATER = (
     "DistributeTranspiler DistributeTranspilerConfig InferenceTranspiler communicator contrib "
-    "dygraph load_compiled memory_optimize release_memory transpiler"
+    "dygraph load_compiled load_dygraph memory_optimize release_memory save_dygraph transpiler"
 )
 
 __getattr__, __dir__ = lazy_names(
@@ -167,6 +167,7 @@ __getattr__, __dir__ = lazy_names(
     {
         "fluid": "communicator contrib data_parallel dygraph parameter_server transpiler",
         "fluid.inference.packages": "load_compiled",
+        "fluid.dygraph.checkpoint": "load_dygraph save_dygraph",
         "fluid.dygraph.layers": "Layer",
         "fluid.dygraph.nn": (
             "NCE BatchNorm BCELoss BilinearTensorProduct Conv2D Conv2DTranspose Conv3D "

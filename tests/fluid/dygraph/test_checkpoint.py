@@ -31,7 +31,7 @@ def test_training_continues_from_checkpoint(tmp_path: Path) -> None:
         expected = trained(3)[0].weight.numpy()
     with guard():
         net, optimizer = trained(1)
-        save_dygraph(net.state_dict(), prefix)
+        fluid.save_dygraph(net.state_dict(), prefix)
         save_dygraph(optimizer.state_dict(), prefix)
     with guard():
         params, state = load_dygraph(prefix + ".pdparams")
