@@ -17,8 +17,8 @@ class NameSizes(Pass):
     """y: f32[?, 4] = f(x); z: f32[?, 4] = g(y)  =  y: f32[?1, 4] = f(x); z: f32[?1, 4] = g(y).
 
     A size gets a number at its first occurrence; sizes inferred from it have the same number. Sizes
-    with different numbers may be equal at run time. Outputs of branches and loops, and tensor
-    arrays, are not changed.
+    with different numbers may be equal at run time. Outputs of branches and loops, what these
+    overwrite, and tensor arrays, are not changed.
 
     On a device every such size has a name; on a CPU those of collectives, which exchange the rows
     of sparse gradients, and what is computed from them: other ops compute in NumPy.
@@ -41,15 +41,16 @@ class NameSizes(Pass):
         for op in g.ops():
             outputs = [var for var in op.writes() if var.type.is_open and not var.type.is_array]
             if outputs and op.body is None:
-                self._name_outputs(op)
+                self._name_outputs(g, op)
 
-    def _name_outputs(self, op: Op) -> None:
+    def _name_outputs(self, g: Graph, op: Op) -> None:
         inferred = infer_with_distinct_sizes(op) or {}
         makes_names = self._everywhere or op.defn.is_ordered()
         for slot, vars in op.outputs.items():
             types = [*listed(inferred.get(slot)), *(None for _ in vars)]
             for var, type in zip(vars, types, strict=False):
-                if not var.type.is_array and var.overwrites is None:
+                is_alone = var.overwrites is None and g.overwriter(var) is None
+                if not var.type.is_array and is_alone:
                     var.type = self._named_type(var.type, type or var.type, makes_names)
 
     def _named_type(
