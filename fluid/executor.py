@@ -328,18 +328,27 @@ class Executor:
         updates: Sequence[Operator],
     ) -> Program:
         """Return the program pruned to its fetches and updates; unchanged if there are none."""
-        block = program.global_block()
-        asked = updates or [op for op in block.ops if pruning.updates_state(block, op)]
-        if not fetch and not asked:
-            return program
         pruned = self._pruned[program]
-        key = (tuple(sorted(feed)), fetch, tuple(map(id, asked)))
+        key = (tuple(sorted(feed)), fetch, tuple(map(id, updates)))
         if key not in pruned:
-            state = pruning.unwritten_state(block)
-            targets: list[Target] = [name for name in fetch if name not in state]
-            targets += asked
-            pruned[key] = program.prune_with_input(sorted(feed), targets)
+            part = _pruned_to(program, sorted(feed), fetch, updates)
+            if part is program:  # an entry of its own would keep it alive
+                return program
+            pruned[key] = part
         return pruned[key]
+
+
+def _pruned_to(
+    program: Program, feed: list[str], fetch: tuple[str, ...], updates: Sequence[Operator]
+) -> Program:
+    """Prune a program to its fetches and to `updates`; without these, to all its updates."""
+    block = program.global_block()
+    asked = updates or [op for op in block.ops if pruning.updates_state(block, op)]
+    if not fetch and not asked:
+        return program
+    state = pruning.unwritten_state(block)
+    targets: list[Target] = [name for name in fetch if name not in state]
+    return program.prune_with_input(feed, [*targets, *asked])
 
 
 def _expect(value: object, kind: type[T], what: str) -> T:
