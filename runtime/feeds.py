@@ -9,7 +9,14 @@ from compiler.errors import CompileError
 from compiler.ir.dims import UNKNOWN, Dim, Size
 from compiler.ir.types import Array, DType, Shape, to_fluid
 from runtime.errors import FeedError, wrong_dtype, wrong_shape
-from runtime.sizes import Pattern, name_sizes, with_numbers, with_products, with_types
+from runtime.sizes import (
+    Pattern,
+    name_sizes,
+    with_equal_rows,
+    with_numbers,
+    with_products,
+    with_types,
+)
 
 
 @dataclass(frozen=True)
@@ -83,7 +90,10 @@ def compare_feeds(
     )
     exact = {name: feed[name].shape for name in pattern}
     types = {n: DType.of(feed[n].dtype) for n in shapes if feed[n].dtype != declared[n].dtype.numpy}
-    tried = [pattern, with_products(pattern, exact), with_numbers(pattern, exact), {**exact}]
+    joined = with_equal_rows(pattern, exact)
+    tried = [pattern, joined]
+    tried += [with_products(pattern, exact), with_products(joined, exact)]
+    tried += [with_numbers(pattern, exact), with_numbers(joined, exact), {**exact}]
     unequal = [
         pattern_tried
         for i, pattern_tried in enumerate(tried)

@@ -79,6 +79,26 @@ def with_types(pattern: Pattern, types: Mapping[str, DType]) -> Pattern:
     }
 
 
+def with_equal_rows(pattern: Pattern, given: Mapping[str, Sequence[int]]) -> Pattern:
+    """Return the signature in which sequences of equally many rows have one name for them.
+
+    A program that adds the rows of two feeds cannot be compiled for any numbers of rows. Whether
+    equal numbers are a coincidence is only known after compiling.
+
+    >>> pattern = {"x": ("K", 1), "y": ("L", 1), "x@LOD0": ("N + 1",), "y@LOD0": ("M + 1",)}
+    >>> given = {"x": (9, 1), "y": (9, 1), "x@LOD0": (3,), "y@LOD0": (5,)}
+    >>> with_equal_rows(pattern, given)["y"]
+    ('K', 1)
+    """
+    first: dict[int, int | str | DType] = {}
+    names = dict[int | str | DType, int | str | DType]()
+    for feed in sorted({name.partition(LOD)[0] for name in pattern if LOD in name}):
+        rows = pattern[feed][0]
+        if isinstance(rows, str):
+            names[rows] = first.setdefault(given[feed][0], rows)
+    return {name: tuple(names.get(size, size) for size in shape) for name, shape in pattern.items()}
+
+
 def with_numbers(pattern: Pattern, given: Mapping[str, Sequence[int]]) -> Pattern:
     """Return the signature in which only the leading sizes of feeds are dynamic, the others
     numbers.

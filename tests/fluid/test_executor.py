@@ -160,6 +160,20 @@ def test_pruning_needs_only_what_the_fetches_need(
     assert case.exe.counters.compiles == 2
 
 
+def test_sequences_whose_rows_are_joined_compile_once_for_all_lengths() -> None:
+    """Their LoDs differ, so their numbers of rows have one name only because the program adds them."""
+    with program_guard(Program(), Program()):
+        x, y = (fluid.layers.data(name, [1], lod_level=1) for name in "xy")
+        total = fluid.layers.elementwise_add(x, y)
+        exe = Executor()
+        for rows in (7, 8, 9):
+            values = np.arange(rows, dtype=np.float32).reshape(-1, 1)
+            feed = {"x": create_lod_tensor(values, [[rows - 2, 2]], CPUPlace()),
+                    "y": create_lod_tensor(values, [[3, rows - 3]], CPUPlace())}  # fmt: skip
+            assert np.array_equal(exe.run(feed=feed, fetch_list=[total])[0], 2 * values)
+    assert exe.counters.compiles == 1
+
+
 def test_defaults_are_the_default_program_and_the_global_scope() -> None:
     main, startup = model()
     with scope_guard(Scope()), program_guard(main, startup):
