@@ -110,13 +110,11 @@ class Pool:
         endpoint = endpoints[0] if endpoints else ""
         if listener is not None:
             endpoint = "{}:{}".format(*listener.getsockname()[:2])
-        self._starter = Starter(self.workers, self._settings(endpoint))
-        self._finalizer = weakref.finalize(
-            self, shut_down, self.workers, self._starter, self._owner, grace=0.0
-        )
+        starter = Starter(self.workers, self._settings(endpoint))
+        self._finalizer = weakref.finalize(self, shut_down, self.workers, self._owner, grace=0.0)
         try:
-            self._starter.wait()
             self._limit_threads()
+            starter.wait()
             store: StoreConnection | None = None if listener is None else host_store(listener)
             where = NAME, self.first, [endpoint]
             self.rings.create_id(*where, size=self.total, store=store, limit=self._start_limit)
@@ -129,14 +127,12 @@ class Pool:
 
     def _settings(self, endpoint: str) -> SettingsText:
         devices = [p.device if isinstance(p, CUDAPlace) else -1 for p in self.places]
-        first, parent, counts = self.first, self._owner, (self.total, self.ring_count)
+        first, counts = self.first, (self.total, self.ring_count)
         limits = self.deadline, self._start_limit, self._spin
 
-        def text(rank: int, socket: int, region: int) -> str:
+        def text(rank: int) -> str:
             device = devices[rank - first]
-            return WorkerSettings(
-                rank, *counts, endpoint, NAME, *limits, device, socket, region, parent
-            ).text()
+            return WorkerSettings(rank, *counts, endpoint, NAME, *limits, device).text()
 
         return text
 
@@ -161,7 +157,7 @@ class Pool:
             return
         self.is_open = False
         self._finalizer.detach()
-        shut_down(self.workers, self._starter, self._owner, grace=grace)
+        shut_down(self.workers, self._owner, grace=grace)
         torch_threads, threads = self._threads
         if threads and (blas := blas_threads()):
             blas.limit(threads)

@@ -1,8 +1,4 @@
-"""The worker processes of a pool, started by a thread that lives as long as they do.
-
-The kernel kills a worker when the *thread* that started it ends (PR_SET_PDEATHSIG), so that cannot
-be the caller's, which may be any thread.
-"""
+"""The worker processes of a pool, which the fork server of this process forks."""
 
 from __future__ import annotations
 
@@ -10,32 +6,19 @@ import os
 import select
 import signal
 import socket
-import subprocess
-import sys
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from threading import Event, Thread
 from time import monotonic
 
-from compiler.support.settings.setting import environment
 from runtime.errors import CollectiveError
 from runtime.parallel.channel import Channel, Message
+from runtime.parallel.fork_server import ForkServer, fork_server
 from runtime.parallel.region import SharedRegion
 
-COMMAND = "import sys; sys.path.append({root!r}); from runtime.parallel.worker import main; main()"
-"""The code of a worker: the package may have been found by a path that only the caller has."""
-
-ONE_THREAD = dict.fromkeys(
-    ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1"
-)
-"""Ranks share the cores of a machine: each uses one BLAS thread."""
-
-QUIET = {"TORCH_CPP_LOG_LEVEL": "ERROR"}
-"""Suppresses warnings about connections that end with their process."""
-
-SettingsText = Callable[[int, int, int], str]
-"""Formats the settings of a worker, from its rank and its descriptors of socket and region."""
+SettingsText = Callable[[int], str]
+"""Formats the settings of a worker, from its rank."""
 
 
 class WorkerProcess:
@@ -45,27 +28,20 @@ class WorkerProcess:
         _expect_linux()
         self.rank = rank
         self.inbox: deque[Message] = deque()
-        self._process: subprocess.Popen[bytes] | None = None
+        self.pid = 0
+        """The PID of its process, 0 before it was started."""
+        self._server: ForkServer | None = None
         self._pidfd = -1
+        self._code: int | None = None
         own, self.theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.channel = Channel(own, SharedRegion.create(), spin)
 
-    @property
-    def pid(self) -> int:
-        """The PID of its process, 0 before it was started."""
-        return 0 if self._process is None else self._process.pid
-
-    def start(self, settings: SettingsText, environment: Mapping[str, str]) -> None:
-        """Start the process, with settings for its descriptors of socket and region."""
-        theirs, region = self.theirs.fileno(), self.channel.region.descriptor
-        root = str(Path(__file__).resolve().parents[2])
-        text = settings(self.rank, theirs, region)
-        command = [sys.executable, "-P", "-c", COMMAND.format(root=root), text]
-        self._process = subprocess.Popen(
-            command, env={**environment}, pass_fds=[theirs, region], stdin=subprocess.DEVNULL,
-            process_group=0,
-        )  # fmt: skip
-        self._pidfd = os.pidfd_open(self._process.pid)
+    def start(self, settings: SettingsText) -> None:
+        """Start the process. Raises OSError if it cannot be."""
+        self._server = fork_server()
+        region = self.channel.region.descriptor
+        self.pid = self._server.fork(settings(self.rank), self.theirs.fileno(), region)
+        self._pidfd = os.pidfd_open(self.pid)
         self.theirs.close()
 
     def has_ended(self) -> bool:
@@ -74,10 +50,19 @@ class WorkerProcess:
 
     def cause(self) -> str:
         """How the process ended, as text for an error."""
-        code = 0 if self._process is None else self._process.wait()
+        code = self._exit_code()
         if code < 0:
             return f"it was killed by {signal.Signals(-code).name}"
         return f"it exited with code {code}"
+
+    def _exit_code(self) -> int:
+        """The exit code of the process, for which this waits."""
+        if self._code is None:
+            try:
+                self._code = self._server.reap(self.pid) if self._server is not None else 0
+            except OSError:  # the server has ended, and with it all workers
+                self._code = -signal.SIGKILL
+        return self._code
 
     def drain(self) -> None:
         """Read and keep the pending messages."""
@@ -89,19 +74,18 @@ class WorkerProcess:
 
     def kill(self) -> None:
         """Kill the process, even if it is stopped."""
-        if self._process is not None:
-            self._process.kill()
+        if self._pidfd >= 0 and self._code is None:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
 
     def reap(self, limit: float) -> None:
         """Wait for the process to exit, kill it after `limit` seconds, and close its resources."""
-        if self._process is not None:
-            try:
-                self._process.wait(limit)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
+        if self._pidfd >= 0:
+            if not select.select([self._pidfd], [], [], limit)[0]:
+                self.kill()
+            self._exit_code()
             os.close(self._pidfd)
-            self._process = None
+            self._pidfd = -1
         self.channel.connection.close()
         self.channel.region.close()
 
@@ -116,13 +100,12 @@ def _expect_linux() -> None:
 
 
 class Starter:
-    """A thread that starts workers, and waits until all have ended."""
+    """A thread that starts workers, while the caller does something else."""
 
     def __init__(self, workers: Sequence[WorkerProcess], settings: SettingsText) -> None:
         self._workers = workers
         self._settings = settings
         self._started = Event()
-        self._ended = Event()
         self._errors: list[OSError] = []
         Thread(target=self._run, daemon=True, name="workers").start()
 
@@ -132,24 +115,16 @@ class Starter:
         if self._errors:
             raise CollectiveError(f"a worker cannot be started: {self._errors[0]}")
 
-    def end(self) -> None:
-        """Let the thread exit: the workers have exited."""
-        self._ended.set()
-
     def _run(self) -> None:
-        variables = {**environment(), **ONE_THREAD, **QUIET}
         try:
             for worker in self._workers:
-                worker.start(self._settings, variables)
+                worker.start(self._settings)
         except OSError as error:
             self._errors.append(error)
         self._started.set()
-        self._ended.wait()
 
 
-def shut_down(
-    workers: Sequence[WorkerProcess], starter: Starter, owner: int, *, grace: float
-) -> None:
+def shut_down(workers: Sequence[WorkerProcess], owner: int, *, grace: float) -> None:
     """Ask all workers to exit within `grace` seconds, then kill them. Does nothing in a forked
     child.
     """
@@ -163,7 +138,6 @@ def shut_down(
             worker.kill()
     for worker in workers:
         worker.reap(max(end - monotonic(), 0.0) if grace else 10.0)
-    starter.end()
 
 
 def _ask_to_close(worker: WorkerProcess) -> None:

@@ -14,7 +14,7 @@ import sys
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 import numpy as np
 
@@ -39,7 +39,8 @@ MAX_TRACE_CHARS = 20000
 class WorkerSettings:
     """The start settings of a worker.
 
-    `device` is the index of a GPU, -1 for the host; `spin` is in seconds, as for a Channel.
+    `device` is the index of a GPU, -1 for the host; `spin` is in seconds, as for a Channel. The
+    process itself sets the descriptors of its socket and its region, and its parent.
     """
 
     rank: int
@@ -51,9 +52,9 @@ class WorkerSettings:
     limit: float
     spin: float
     device: int
-    socket: int
-    region: int
-    parent: int
+    socket: int = -1
+    region: int = -1
+    parent: int = 0
 
     def text(self) -> str:
         """The settings as one command-line argument."""
@@ -165,9 +166,8 @@ class Worker:
         return []
 
 
-def main() -> None:
-    """Run a worker with the settings of the command line; exits without running destructors."""
-    settings = WorkerSettings(**json.loads(sys.argv[1]))
+def run_worker(settings: WorkerSettings) -> NoReturn:
+    """Run a worker in this process, which exits without running destructors."""
     end_with(settings.parent)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     connection = socket.socket(fileno=settings.socket)
@@ -178,7 +178,3 @@ def main() -> None:
     finally:
         sys.stdout.flush()
         os._exit(code)
-
-
-if __name__ == "__main__":
-    main()

@@ -9,6 +9,7 @@ import pytest
 
 import runtime
 from compiler.codegen.native.host import detected
+from compiler.codegen.native.machine import AVX512
 from compiler.codegen.native.target import NativeTarget
 from compiler.codegen.numpy import NumpyTarget
 from compiler.codegen.triton.target import TritonTarget
@@ -136,6 +137,19 @@ def test_tables_are_updated_in_place_by_the_rows_of_all_ranks() -> None:
     for rows in ([4, 1, 4], [2]):
         step({"r": np.array(rows), "v": np.full((len(rows), 2), 2, np.float32)})
     np.testing.assert_allclose(params["w"][:, 0], [1, 0.9, 0.9, 1, 0.8, 1])
+
+
+def test_a_wait_does_not_write_a_native_module_again() -> None:
+    graph = parse("""graph main {
+  feed x: f32[4]
+  (Out=y: f32[4], After=t: token[]) = start_all_reduce(X=x) {'variable': 'x'}
+  (Out=z: f32[4]) = wait_all_reduce(X=y) {'variable': 'x'}
+  return z
+}
+""")
+    target = NativeTarget(AVX512)
+    run_passes(graph, pipeline(Options(), target), Context())
+    assert not target.module_writer(freeze(graph)).fallbacks
 
 
 def test_sparse_gradients_are_gathered() -> None:

@@ -29,7 +29,7 @@ from compiler.codegen.numpy import STYLE as NUMPY_STYLE
 from compiler.codegen.numpy import emit_step
 from compiler.errors import ShapeError
 from compiler.ir.graph import Op
-from compiler.ir.opdef import OpDef, has
+from compiler.ir.opdef import HostOp, OpDef, has
 from compiler.ir.opdef.global_reductions import Whole
 from compiler.ir.types import DType
 from compiler.plan import Plan, PlannedOp, Step
@@ -77,7 +77,7 @@ class NativeTarget:
             return "control flow runs in Python"
         if op.defn.is_random and "Key" in op.defn.slots and not op.inputs.get("Key"):
             return "it draws from NumPy's generator"
-        if op.defn.is_ordered():
+        if op.defn.is_ordered() or isinstance(op.defn, HostOp):
             return "collectives run in Python"
         return why_no_kernel(op, TYPES, self.writes(type(op.defn)))
 

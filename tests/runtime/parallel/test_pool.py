@@ -18,6 +18,7 @@ import runtime
 from compiler.codegen.module import Module
 from runtime.errors import CollectiveError, FeedError, TooLarge, WorkerError
 from runtime.parallel import Pool
+from runtime.parallel.fork_server import fork_server
 from runtime.parallel.region import SharedRegion
 
 SUM = """
@@ -159,9 +160,22 @@ def test_an_error_shows_the_traceback_of_the_worker_and_ends_the_pool() -> None:
         pool.start_run("fails", [{}])
 
 
+def test_one_process_forks_the_workers_of_all_pools(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each has the folder that its caller has then."""
+    server = fork_server()
+    monkeypatch.chdir(tmp_path)
+    with Pool([CPU, CPU], deadline=30.0) as pool:
+        worker = Path(f"/proc/{pool.workers[0].pid}")
+        assert f"PPid:\t{server.pid}\n" in (worker / "status").read_text()
+        assert (worker / "cwd").resolve() == tmp_path.resolve()
+    assert fork_server() is server and not worker.exists()
+
+
 def test_a_pool_that_is_forgotten_ends_its_workers() -> None:
     pool = Pool([CPU, CPU], deadline=30.0)
-    environment = Path(f"/proc/{pool.workers[0].pid}/environ").read_bytes()
+    environment = Path(f"/proc/{fork_server().pid}/environ").read_bytes()
     assert b"OPENBLAS_NUM_THREADS=1" in environment
     pid = pool.workers[0].pid
     os.kill(pid, signal.SIGSTOP)
