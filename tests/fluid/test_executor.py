@@ -170,7 +170,8 @@ def test_sequences_whose_rows_are_joined_compile_once_for_all_lengths() -> None:
             values = np.arange(rows, dtype=np.float32).reshape(-1, 1)
             feed = {"x": create_lod_tensor(values, [[rows - 2, 2]], CPUPlace()),
                     "y": create_lod_tensor(values, [[3, rows - 3]], CPUPlace())}  # fmt: skip
-            assert np.array_equal(exe.run(feed=feed, fetch_list=[total])[0], 2 * values)
+            (result,) = exe.run(feed=feed, fetch_list=[total], return_numpy=False)
+            assert np.array_equal(result, 2 * values)
     assert exe.counters.compiles == 1
 
 
