@@ -11,7 +11,7 @@ from typing import Protocol, runtime_checkable
 
 from compiler.errors import did_you_mean
 from compiler.support.tracebacks import entry_point
-from fluid import data_parallel
+from fluid import data_parallel, parameter_server
 from fluid.data_parallel.rewrite import computes_gradients
 from fluid.data_parallel.strategies import BuildStrategy, ExecutionStrategy
 from fluid.framework import Program
@@ -165,6 +165,14 @@ class CompiledProgram:
         if any(type(other) is not type(place) for other in places):
             raise AssertionError(f"Place type not match: the executor is on {place}, not {places}")
         trainers = data_parallel.trainers_of(self.program, self._build_strategy)
+        strategies = self._build_strategy, self._exec_strategy
+        if (
+            len(places) > 1
+            and trainers.count == 1
+            and any(parameter_server.exchanges(self.program))
+        ):
+            alone = data_parallel.Devices(places[:1], scope)
+            return data_parallel.ServerTrainer(self.program, *strategies, alone, len(places))
         shared = self._shared_devices(self._share_vars_from)
         if shared is not None and len(shared.places) != len(places):
             raise ValueError(
@@ -172,12 +180,14 @@ class CompiledProgram:
                 f"{len(places)}: pass the same places to both"
             )
         devices = shared or data_parallel.Devices(places, scope, trainers)
-        strategies = self._build_strategy, self._exec_strategy
         return data_parallel.DataParallel(self.program, *strategies, devices)
 
     @staticmethod
     def _shared_devices(source: object) -> RunningDevices | None:
-        """Return the devices of `share_vars_from`; ValueError if it has none."""
+        """Return the devices of `share_vars_from`, None if there are only values in the scope.
+
+        Raises ValueError if it has none.
+        """
         if source is None:
             return None
         if not isinstance(source, CompiledProgram) or not source.is_parallel:
@@ -190,7 +200,8 @@ class CompiledProgram:
                 "share_vars_from is not compiled and executed, so there is no variables to share: "
                 "run it before this program"
             )
-        return source._compiled[2].devices
+        runs_alone = any(parameter_server.exchanges(source.program))
+        return None if runs_alone else source._compiled[2].devices
 
 
 def _program(program_or_graph: object) -> Program:

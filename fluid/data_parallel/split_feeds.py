@@ -8,15 +8,18 @@ Paddle 1.8 gives ceil(n/k) rows to each, and the rest to the last one (docs/refe
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, count, pairwise, takewhile
+
+import numpy as np
 
 from compiler.ir.types import Array
 from fluid.framework import Program
 from runtime.errors import FeedError
 from runtime.sizes import LOD
+from runtime.tensors.lod_tensor import Lod, LoDTensor
 
-__all__ = ["boundaries", "split_feed"]
+__all__ = ["boundaries", "lod_names", "split_feed", "split_rows"]
 
 Feed = dict[str, Array]
 
@@ -52,8 +55,25 @@ def split_feed(
     return [_joined(piece[index] for piece in pieces.values()) for index in range(shares)]
 
 
+def lod_names(name: str, feed: Feed) -> list[str]:
+    """The names of the offsets of a value in a feed, one for each level.
+
+    >>> lod_names("x", {"x": np.zeros(3), "x@LOD0": np.array([0, 1, 3])})
+    ['x@LOD0']
+    """
+    return list(takewhile(feed.__contains__, (f"{name}{LOD}{level}" for level in count())))
+
+
+def split_rows(array: Array, lod: Lod, devices: int) -> Iterator[Array | LoDTensor]:
+    """The share of each device of an array, by its outermost sequences if it has LoD."""
+    levels = {f"{LOD}{number}": np.asarray(level) for number, level in enumerate(lod)}
+    for piece in _pieces("", {"": array, **levels}, devices):
+        offsets = [piece[name] for name in levels]
+        yield LoDTensor.cut(piece[""], offsets) if offsets else piece[""]
+
+
 def _pieces(name: str, feed: Feed, devices: int) -> list[Feed]:
-    levels = list(takewhile(feed.__contains__, (f"{name}{LOD}{level}" for level in count())))
+    levels = lod_names(name, feed)
     array, offsets = feed[name], [feed[level] for level in levels]
     rows = len(offsets[0]) - 1 if offsets else len(array) if array.ndim else 0
     cuts = boundaries(rows, devices)

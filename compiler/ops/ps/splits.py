@@ -15,8 +15,10 @@ from compiler.ir.opdef import (
     Types,
     attr,
     reads,
+    reads_lod,
     reads_rows,
     writes,
+    writes_lod,
     writes_rows,
 )
 from compiler.ir.opdef.attribute_bounds import between
@@ -147,15 +149,17 @@ class SplitIds(OpDef, op="split_ids"):
 class MergeIds(OpDef, op="merge_ids"):
     """Out = for each of Ids the rows of its ids, gathered from X, whose rows have the ids Rows.
 
-    Reference: merge_ids_op.h.
+    Each has the LoD of its ids. Reference: merge_ids_op.h.
     """
 
     no_kernel_reason = "rows are looked up by id"
 
     Ids = reads(many=True)
+    Ids_lod = reads_lod("Ids", optional=True)
     Rows = reads(many=True)
     X = reads(many=True)
     Out = writes(many=True)
+    Out_lod = writes_lod("Out")
 
     def infer(self, s: Slots[TensorType]) -> dict[str, list[TensorType]]:
         X = s.all("X")
@@ -163,14 +167,18 @@ class MergeIds(OpDef, op="merge_ids"):
         return {
             "Out": [
                 X[0].with_shape((*tensor_type.shape[:-1], width)) for tensor_type in s.all("Ids")
-            ]
+            ],
+            "Out_lod": s.all("Ids_lod"),
         }
 
-    def numpy(self, Ids: list[Array], Rows: list[Array], X: list[Array]) -> dict[str, list[Array]]:
+    def numpy(
+        self, Ids: list[Array], Ids_lod: list[Array] | None, Rows: list[Array], X: list[Array]
+    ) -> dict[str, list[Array]]:
         ids = np.concatenate([rows.reshape(-1) for rows in Rows])
         values = np.concatenate(X)
         order = np.argsort(ids, kind="stable")
-        return {"Out": [gather_by_id(wanted_ids, ids, values, order) for wanted_ids in Ids]}
+        outputs = [gather_by_id(wanted_ids, ids, values, order) for wanted_ids in Ids]
+        return {"Out": outputs, "Out_lod": Ids_lod or []}
 
 
 def gather_by_id(ids: Array, known: Array, values: Array, order: Array) -> Array:

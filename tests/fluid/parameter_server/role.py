@@ -105,11 +105,12 @@ def train_transpiled(job: dict[str, Any], number: int, made: Any, scope: Any) ->
     communicator = Communicator(main) if job.get("communicator") else None
     if communicator is not None:
         communicator.start()
+    step = main if "devices" not in job else on_devices(main, loss, job["devices"])
     losses = []
     for batch in batches(job, draw)[job.get("first", 0) :]:
         share = share_of(batch, job, number)
-        (value,) = executor.run(main, feed=fed(share), fetch_list=[loss], scope=scope)
-        losses.append(float(value[0]))
+        (value,) = executor.run(step, feed=fed(share), fetch_list=[loss], scope=scope)
+        losses.append(float(np.mean(value)))
         if "pause" in job:
             print(f"step {len(losses)}", flush=True)
             time.sleep(job["pause"])
@@ -121,6 +122,12 @@ def train_transpiled(job: dict[str, Any], number: int, made: Any, scope: Any) ->
         communicator.stop()
     executor.close()
     np.savez(Path(job["out"]) / f"trainer_{number}.npz", losses=losses, **result)
+
+
+def on_devices(main: Any, loss: Any, count: int) -> Any:
+    """A trainer's program on several CPU devices."""
+    places = fluid.cpu_places(count)
+    return fluid.CompiledProgram(main).with_data_parallel(loss.name, places=places)
 
 
 def save(job: dict[str, Any], executor: Any, main: Any, transpiler: Any) -> None:

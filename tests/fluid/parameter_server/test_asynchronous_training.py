@@ -31,8 +31,10 @@ def described(folder, mode, **more):
 
 @pytest.mark.parametrize("mode", MODES)
 def test_asynchronous_training_matches_one_process(tmp_path, mode):
+    # on two devices a trainer makes two steps of each batch, which has twice the rows
+    twice = {"devices": 2, "steps": 50, "rows": 128} if mode in ("async", "geo") else {}
     job = described(tmp_path, mode, model="digits", rows=64, steps=100, rate=0.1)
-    reached = held_out_loss(job, threads.trained(job)[0])
+    reached = held_out_loss(job, threads.trained(job | twice)[0])
     assert abs(reached - held_out_loss(job, alone(job)[0])) <= 1.5 * BAND
 
 

@@ -40,6 +40,8 @@ JOBS = [
     ("text_classification", "sgd", 2, 2),
     ("simnet_bow", "adam", 2, 2),
 ]
+ON_DEVICES = {"fit_a_line": {"devices": 2}, "simnet_bow": {"devices": 2}}
+"""Jobs whose trainers run on several CPU devices."""
 NETS = ("digits_mlp", "lenet_bn", "word2vec", "ctr_wide_deep", "two_layers_wide")
 OPTIMIZERS = ("sgd", "momentum+l2", "adam", "adagrad", "sgd@piecewise", "momentum+clip_global")
 COUNTS = list(product((1, 2, 3), (1, 2, 3)))
@@ -50,7 +52,7 @@ WITHIN = 2e-6
 
 @pytest.mark.parametrize(("model", "optimizer", "trainers", "servers"), JOBS)
 def test_equals_one_process(tmp_path, model, optimizer, trainers, servers):
-    job = make_job(tmp_path, model, optimizer, trainers, servers)
+    job = make_job(tmp_path, model, optimizer, trainers, servers, **ON_DEVICES.get(model, {}))
     assert apart(job, threads.trained(job)) <= WITHIN
 
 
