@@ -215,7 +215,7 @@ def expect_no_other_paddle() -> None:
     if where or imported:
         raise ImportError(
             f"another paddle is installed at {where}: uninstall it, or take its place in this "
-            "process by `fluid run --force` or fluid.install_as_paddle(force=True)",
+            "process by the option --force or fluid.install_as_paddle(force=True)",
             name="paddle",
         )
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import subprocess
-import sys
-from collections import deque
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Thread
@@ -22,8 +21,9 @@ REMOTE = ("hdfs:", "afs:")
 _PIPE_CLOSED = (-13, 128 + 13)
 """Exit statuses of a command that printed more than its reader took (SIGPIPE)."""
 
-LAST_LINES = 8
-"""Lines of a command's stderr in an error."""
+STDERR = 2
+LAST_LINES, LAST_BYTES = 8, 8192
+"""What an error shows of a command's stderr."""
 SECONDS_TO_READ = 1
 """How long to wait for the stderr of a command that has ended; another process may keep it open."""
 NO_PADDLE = "No module named 'paddle"
@@ -100,23 +100,24 @@ def _output(command: str, path: str, source: IO[bytes] | None = None) -> Generat
 
 
 class _Errors(Thread):
-    """Prints what a command writes to its stderr, and keeps the last lines for an error."""
+    """Copies what a command writes to its stderr, and keeps the end of it for an error."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         super().__init__(name="stderr of a pipe command", daemon=True)
         self._stream = stream
-        self._lines = deque[str](maxlen=LAST_LINES)
+        self._last = b""
 
     def run(self) -> None:
-        """Copy lines until the command, and what it started, has closed its stderr."""
+        """Copy until the command, and what it started, has closed its stderr."""
         with self._stream:
-            for line in self._stream:
-                self._lines.append(printable_lines(line.decode(errors="replace").rstrip("\n")))
-                print(self._lines[-1], file=sys.stderr)
+            while chunk := os.read(self._stream.fileno(), LAST_BYTES):
+                self._last = (self._last + chunk)[-LAST_BYTES:]
+                with suppress(OSError):  # this process may have no stderr
+                    os.write(STDERR, chunk)
 
     def text(self) -> str:
         """The last lines as the end of a message; empty if there are none."""
         self.join(SECONDS_TO_READ)
-        lines = [f"\n  {line}" for line in list(self._lines) if line]
-        hint = NO_PADDLE_HINT * any(NO_PADDLE in line for line in lines)
-        return ":" + "".join(lines) + hint if lines else ""
+        lines = [line for line in self._last.decode(errors="replace").splitlines() if line]
+        shown = "".join(f"\n  {printable_lines(line)}" for line in lines[-LAST_LINES:])
+        return f":{shown}{NO_PADDLE_HINT * (NO_PADDLE in shown)}" if lines else ""

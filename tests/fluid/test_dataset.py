@@ -250,7 +250,7 @@ def test_a_wrong_line_is_named(tmp_path, line, message):
         ("echo no_paddle >&2; exit 3", "no_paddle", "\n  no_paddle\nhint"),
     ],
 )
-def test_a_command_that_fails_shows_its_error(tmp_path, capsys, monkeypatch, command, printed, end):
+def test_a_command_that_fails_shows_its_error(tmp_path, capfd, monkeypatch, command, printed, end):
     monkeypatch.setattr(sources, "NO_PADDLE", "no_paddle")
     monkeypatch.setattr(sources, "NO_PADDLE_HINT", "\nhint")
     variables, _ = click_model()
@@ -260,7 +260,7 @@ def test_a_command_that_fails_shows_its_error(tmp_path, capsys, monkeypatch, com
         list(dataset.feeds())
     assert str(error.value).startswith(f"`{command}` ended with 3 on {tmp_path}")
     assert str(error.value).endswith(end)
-    assert "".join(capsys.readouterr().err.split()) == printed
+    assert "".join(capfd.readouterr().err.split()) == printed
 
 
 def test_what_a_dataset_needs():
@@ -385,14 +385,14 @@ def test_remote_files_are_printed_by_a_download_command(tmp_path, monkeypatch):
         list(dataset.feeds())
 
 
-def test_values_with_lod_are_printed(tmp_path, capsys):
+def test_values_with_lod_are_printed(tmp_path, capfd):
     dataset = marked_dataset("QueueDataset", tmp_path, "2 7 8 1 3 2 5 6\n")
     ids = fluid.default_main_program().global_block().var("x")
     doubled = layers.scale(ids, 2.0)
     fluid.Executor().train_from_dataset(
         dataset=dataset, fetch_list=[doubled], fetch_info=["doubled"]
     )
-    assert capsys.readouterr().out == "batch 0: doubled: [[14]\n [16]] (LoD [[0, 2]])\n"
+    assert capfd.readouterr().out == "batch 0: doubled: [[14]\n [16]] (LoD [[0, 2]])\n"
 
 
 def test_core_dataset_has_the_settings_of_scripts():
@@ -418,12 +418,12 @@ class Texts(MultiSlotStringDataGenerator):
 
 
 @pytest.mark.parametrize("kind", [Numbers, Texts])
-def test_generators_print_samples(kind, monkeypatch, capsys):
+def test_generators_print_samples(kind, monkeypatch, capfd):
     monkeypatch.setattr(sys, "stdin", io.StringIO("1 2 3\n4\n"))
     generator = kind()
     generator.set_batch(2)
     generator.run_from_stdin()
-    assert capsys.readouterr().out == "3 1 2 3 1 1\n1 4 1 1\n"
+    assert capfd.readouterr().out == "3 1 2 3 1 1\n1 4 1 1\n"
 
 
 @pytest.mark.parametrize(
