@@ -99,6 +99,13 @@ class DataParallel:
             results = self._step(runner, self._shares(feed, strict), fetch)
         return results
 
+    def run_shares(
+        self, runner: Core, shares: list[Feed], fetch: tuple[str, ...]
+    ) -> list[list[Value]]:
+        """Run the program once on the feeds of the devices; returns the fetches of each device."""
+        self._refresh()
+        return self._step(runner, shares, fetch)
+
     def local_program(self, fetch: tuple[str, ...] = ()) -> Program:
         """The program of rank 0, with its collectives."""
         self._refresh()

@@ -8,11 +8,10 @@ are the mean of those of the devices.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
-from compiler.ir.types import Array
 from fluid.data_parallel.device_feeds import device_feeds
 from fluid.data_parallel.devices import Devices
 from fluid.data_parallel.runner import Core, DataParallel
@@ -43,6 +42,7 @@ class ServerTrainer:
     ) -> None:
         self.devices = devices
         self._program, self._places = program, places
+        self._iterations = exec_strategy.num_iteration_per_run
         self._alone = DataParallel(program, build_strategy, exec_strategy, devices)
 
     def run(
@@ -52,7 +52,15 @@ class ServerTrainer:
 
         Raises the errors of splitting feeds, compiling and the step.
         """
-        shares = device_feeds(self._program, feed, self._places, self.devices.kind, not strict)
+        results: list[list[Value]] = []
+        for _ in range(self._iterations):
+            shares = device_feeds(self._program, feed, self._places, self.devices.kind, not strict)
+            results = self._step(runner, shares, fetch)
+        return results
+
+    def _step(
+        self, runner: Core, shares: Sequence[Feed], fetch: tuple[str, ...]
+    ) -> list[list[Value]]:
         if not self._is_synchronous():
             return [self._run(runner, share, fetch) for share in shares]
         rows = sum(map(_row_count, shares))
@@ -69,7 +77,7 @@ class ServerTrainer:
         self._alone.drop_temporaries()
 
     def _run(self, runner: Core, share: Feed, fetch: tuple[str, ...]) -> list[Value]:
-        return self._alone.run(runner, _as_tensors(share), fetch)[0]
+        return self._alone.run_shares(runner, [share], fetch)[0]
 
     def _joined(self, shares: Sequence[Feed]) -> Feed:
         """The batch whose shares these are; a persistable variable has the value of the first."""
@@ -101,16 +109,6 @@ def _row_count(share: Feed) -> int:
 def _values(share: Feed) -> list[str]:
     levels = {level for name in share for level in lod_names(name, share)}
     return [name for name in share if name not in levels]
-
-
-def _as_tensors(share: Feed) -> Mapping[str, Array | LoDTensor]:
-    """A feed as users give it."""
-    return {
-        name: LoDTensor.cut(share[name], [share[level] for level in levels])
-        if (levels := lod_names(name, share))
-        else share[name]
-        for name in _values(share)
-    }
 
 
 def _on_devices(value: Value, rows: int, devices: int) -> list[Value]:
