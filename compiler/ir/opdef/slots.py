@@ -22,7 +22,7 @@ BOOKKEEPING = frozenset(
     "fuse_residual_connection fuse_relu_before_depthwise_conv force_fp32_output Scale_in Scale_out "
     "Scale_in_eltwise Scale_weights scale_x scale_y scale_out Scale_x Scale_y x_data_format "
     "y_data_format quantize_weights is_cpu is_calc_type use_addto quantization_type skip_quant "
-    "out_threshold activation_bits quantize_weight_bits is_test "
+    "out_threshold out_min out_max activation_bits quantize_weight_bits is_test "
     "@ALL_KERNELS_MUST_COMPUTE_RUNTIME_SHAPE@ @ENABLE_CACHE_RUNTIME_CONTEXT@".split()
 )
 """Attributes of the reference that every op accepts, and stores, without declaring them.
