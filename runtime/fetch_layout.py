@@ -6,7 +6,7 @@ import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count, takewhile
-from typing import Any
+from typing import Any, cast
 
 from compiler.codegen.module import Module
 from compiler.ir.types import Array
@@ -56,6 +56,14 @@ def _levels(name: str, results: Sequence[str]) -> tuple[int, ...]:
 def _cut(layout: FetchLayout, values: Sequence[Array], fetched: Sequence[Array]) -> list[Any]:
     """Return the fetches, as LoDTensors if they have LoD."""
     return [
-        LoDTensor.cut(value, [values[index] for index in levels]) if levels else value
+        _with_lod(value, [values[index] for index in levels]) if levels else value
         for value, levels in zip(fetched, layout.levels, strict=True)
     ]
+
+
+def _with_lod(value: Any, levels: Sequence[Any]) -> Any:
+    """Return a LoDTensor, or for a tensor array a list of them, None for items never written."""
+    if not isinstance(value, list):
+        return LoDTensor.cut(value, levels)
+    items = zip(cast(list[Any], value), *levels, strict=True)
+    return [None if item is None else LoDTensor.cut(item, lod) for item, *lod in items]

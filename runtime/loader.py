@@ -377,9 +377,14 @@ class Executable:
         return tuple([id(self._params.get(tensor.name)) for tensor in self.module.params])
 
 
-def _copy(value: Array | list[Array]) -> Any:
-    """Copy a result, since the next step overwrites it; for a tensor array, copy each tensor."""
-    return [array.copy() for array in value] if isinstance(value, list) else value.copy()
+def _copy(value: Array | list[Array | None]) -> Any:
+    """Copy a result, since the next step overwrites it; for a tensor array, copy each tensor.
+
+    Items that were never written are None.
+    """
+    if isinstance(value, list):
+        return [None if array is None else array.copy() for array in value]
+    return value.copy()
 
 
 def _bind_function(

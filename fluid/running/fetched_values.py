@@ -12,8 +12,8 @@ from runtime.tensors.lod_tensor import LoDTensor
 
 __all__ = ["OneValue", "number_like"]
 
-Value: TypeAlias = Array | LoDTensor | list[Array]
-"""A fetched value: an array, a LoDTensor if it has LoD, or the arrays of a tensor array."""
+Value: TypeAlias = Array | LoDTensor | list[Array | LoDTensor | None]
+"""A fetched value: an array, a LoDTensor if it has LoD, or the items of a tensor array."""
 NestedTensors: TypeAlias = "LoDTensor | list[NestedTensors]"
 NestedArrays: TypeAlias = "Array | list[NestedArrays] | None"
 
@@ -82,7 +82,11 @@ def as_numpy(tensor: NestedTensors) -> NestedArrays:
 
 
 def as_tensor(value: Value) -> LoDTensor | list[LoDTensor]:
-    """A LoDTensor, or a list of them for a tensor array."""
+    """A LoDTensor, or a list of them for a tensor array; those of items never written are empty."""
     if isinstance(value, list):
-        return [LoDTensor(array) for array in value]
+        return [_tensor(item) for item in value]
+    return _tensor(value)
+
+
+def _tensor(value: Array | LoDTensor | None) -> LoDTensor:
     return value if isinstance(value, LoDTensor) else LoDTensor(value)

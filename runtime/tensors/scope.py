@@ -50,6 +50,11 @@ class Variable:
         """Whether it holds sparse rows."""
         return isinstance(self._held, SelectedRows)
 
+    @property
+    def holds_array(self) -> bool:
+        """Whether it holds a list of tensors."""
+        return isinstance(self._held, LoDTensorArray)
+
     def get_selected_rows(self) -> SelectedRows:
         """Return the sparse rows, without rows until some are set."""
         return self._keep(SelectedRows)

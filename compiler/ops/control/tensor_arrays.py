@@ -166,7 +166,7 @@ class TensorArrayToTensor(OpDef, op="tensor_array_to_tensor"):
 
     def numpy(self, X: list[Tensor]) -> dict[str, Tensor]:
         join = np.stack if self.use_stack else np.concatenate
-        sizes = [1 if self.use_stack else item.shape[self.axis] for item in X]
+        sizes = [item.shape[self.axis] if self.axis < item.ndim else 1 for item in X]
         return {"Out": join(X, axis=self.axis), "OutIndex": np.array(sizes, np.int32)}
 
     def grad(self, X: list[Tensor], d_Out: Tensor) -> dict[str, list[Tensor]]:

@@ -3,10 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import cast
 
 from compiler.ir.opdef import find
-from fluid.compat.old_names.op_variables import Result, declare, sparse_result
+from fluid.compat.old_names.op_variables import (
+    Result,
+    copy_tensor,
+    declare,
+    declare_output,
+    has_no_rows,
+    holds_rows,
+    is_sparse,
+    sparse_result,
+    split_rows,
+    values_of,
+)
 from fluid.compat.op_protos import get_all_op_protos
 from fluid.executor import Executor
 from fluid.framework import Block, Program, program_guard
@@ -17,6 +29,9 @@ from runtime.tensors.scope import Scope
 __all__ = ["Operator", "get_all_op_protos"]
 
 Names = dict[str, list[str]]
+
+_MERGING = ("sum", "clip", "clip_by_norm")
+"""Ops whose sparse results have each row once."""
 
 
 def _listed(names: object) -> list[str]:
@@ -74,28 +89,68 @@ class Operator:
     def run(self, scope: Scope, place: Place) -> None:
         """Compute the outputs from the variables of a scope, and put them there.
 
-        Inputs may be tensors or SelectedRows. Sparse outputs become SelectedRows, and their rows
-        are those of the reference: a sum has each row once. Raises ValueError for an input that is
-        not in the scope.
+        Variables may be tensors, tensor arrays or SelectedRows. Sparse outputs become SelectedRows,
+        and their rows are those of the reference: a sum has each row once. An op without sparse
+        variant computes the values of an output that is SelectedRows in the scope. Raises
+        ValueError for an input that is not in the scope.
         """
+        if self._type == "split_ids" and holds_rows(scope, self._inputs["Ids"][0]):
+            split_rows(scope, place, self._inputs["Ids"][0], self._outputs["Out"])
+            return
+        op = self._without_empty_rows(scope)
+        if op is None:
+            return
         program = Program()
         with program_guard(program, Program()):
             block, feed = program.global_block(), dict[str, object]()
-            for name in dict.fromkeys(self.input_vars()):
+            for name in dict.fromkeys(op.input_vars()):
                 feed |= declare(block, scope, name)
-            for name in self.output_vars():
+            for name in op.output_vars():
                 if not block.has_var(name):
-                    block.create_var(name=name)
-            block.append_op(self._type, self._inputs, self._outputs, self._attrs)
-            results = [self._result(block, name) for name in dict.fromkeys(self.output_vars())]
+                    feed |= declare_output(block, scope, name)
+            block.append_op(op._type, op._inputs, op._outputs, op._attrs)
+            sparse = [name for name in op.output_vars() if holds_rows(scope, name)]
+            if not all(is_sparse(block, name) for name in sparse):
+                op._run_on_values(scope, place)
+                return
+            results = [op._result(block, name) for name in dict.fromkeys(op.output_vars())]
         fetch = [name for result in results for name in result.fetched]
         values = iter(Executor(place).run(program, feed, fetch, return_numpy=False))
         for result in results:
             result.store(scope, place, [next(values) for _ in result.fetched])
 
+    def _without_empty_rows(self, scope: Scope) -> Operator | None:
+        """This op, or a `sum` without its inputs that have no rows; None if there are no others."""
+        if self._type != "sum":
+            return self
+        names = [name for name in self._inputs["X"] if not has_no_rows(scope, name)]
+        return Operator(self._type, X=names, **self._outputs, **self._attrs) if names else None
+
+    def _run_on_values(self, scope: Scope, place: Place) -> None:
+        """Compute tensors from the values of SelectedRows; results have the same rows."""
+        inner = Scope()
+        sparse = [name for name in self.input_vars() if holds_rows(scope, name)]
+        for name in self.input_vars():
+            copy_tensor(values_of(scope, name), values_of(inner, name), place)
+        self.run(inner, place)
+        for name in self.output_vars():
+            result = values_of(inner, name)
+            copy_tensor(result, values_of(scope, name), place)
+            if holds_rows(scope, name):
+                source = scope.var(sparse[0]).get_selected_rows() if sparse else None
+                rows = scope.var(name).get_selected_rows()
+                rows.set_rows([] if source is None else source.rows())
+                rows.set_height(result.shape()[0] if source is None else source.height())
+
     def _result(self, block: Block, name: str) -> Result:
         """What is fetched of an output."""
         var = block.var(name)
-        if var.type != VarDesc.VarType.SELECTED_ROWS:
+        if var.type == VarDesc.VarType.LOD_TENSOR_ARRAY:
+            return Result(name, [name], is_array=True)
+        if not is_sparse(block, name):
             return Result(name, [name])
-        return sparse_result(block, name, merged=self._type == "sum")
+        result = sparse_result(block, name, merged=self._type in _MERGING)
+        sections = cast(list[int], self._attrs.get("height_sections", []))
+        if not sections:
+            return result
+        return replace(result, height=sections[self._outputs["Out"].index(name)])

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from compiler.ir.types import Array
 from fluid.framework import Block
+from fluid.recording.var_types import VarDesc
 from runtime.device import Place
 from runtime.tensors.lod_tensor import LoDTensor
 from runtime.tensors.scope import Scope, Variable
-from runtime.tensors.scope_values import SelectedRows
+from runtime.tensors.scope_values import LoDTensorArray, SelectedRows
 
 __all__ = ["Result", "declare", "sparse_result"]
 
@@ -24,9 +26,16 @@ class Result:
     name: str
     fetched: list[str]
     height: int | None = None
+    is_array: bool = False
 
-    def store(self, scope: Scope, place: Place, values: Sequence[LoDTensor]) -> None:
+    def store(self, scope: Scope, place: Place, values: Sequence[Any]) -> None:
         """Put what was fetched into a scope."""
+        if self.is_array:
+            array = scope.var(self.name).get_lod_tensor_array()
+            array.clear()
+            for item in values[0]:
+                array.append(item)
+            return
         if self.height is None:
             tensor = scope.var(self.name).get_tensor()
             tensor.set(values[0].array, place)
@@ -46,9 +55,26 @@ def declare(block: Block, scope: Scope, name: str) -> dict[str, LoDTensor]:
     var = scope.find_var(name)
     if var is not None and var.holds_rows:
         return declare_rows(block, name, var.get_selected_rows())
+    if var is not None and var.holds_array:
+        return declare_array(block, name, var.get_lod_tensor_array())
     tensor = filled(name, var)
     create(block, name, tensor)
     return {name: tensor}
+
+
+def declare_array(block: Block, name: str, array: LoDTensorArray) -> dict[str, LoDTensor]:
+    """Declare a tensor array and write its items; returns what is fed. Empty items are holes."""
+    feed = {f"{name}@ITEM{i}": item for i, item in enumerate(array) if item.read() is not None}
+    block.create_var(name=name, type=VarDesc.VarType.LOD_TENSOR_ARRAY)
+    for item, tensor in feed.items():
+        create(block, item, tensor)
+        index = f"{item}@INDEX"
+        block.create_var(name=index)
+        number = float(item.rpartition("ITEM")[2])
+        attrs = {"shape": [1], "dtype": VarDesc.VarType.INT64, "value": number}
+        block.append_op("fill_constant", {}, {"Out": [index]}, attrs)
+        block.append_op("write_to_array", {"X": [item], "I": [index]}, {"Out": [name]})
+    return feed
 
 
 def filled(name: str, var: Variable | None) -> LoDTensor:
@@ -74,7 +100,7 @@ def declare_rows(block: Block, name: str, rows: SelectedRows) -> dict[str, LoDTe
     table's.
     """
     values = checked_values(name, rows)
-    tensors = {
+    tensors: dict[str, Array] = {
         f"{name}@TABLE": np.zeros((rows.height(), values.shape[1]), values.dtype),
         f"{name}@IDS": np.array(rows.rows(), np.int64).reshape(-1, 1),
         f"{name}@VALUES": values,
@@ -118,3 +144,57 @@ def sparse_result(block: Block, name: str, merged: bool) -> Result:
         block.create_var(name=out)
         block.append_op(kind, {"X": [source]}, {"Out": [out]})
     return Result(name, fetched, height)
+
+
+# ---- variables of a scope
+
+
+def holds_rows(scope: Scope, name: str) -> bool:
+    """Whether a variable of a scope holds SelectedRows."""
+    var = scope.find_var(name)
+    return var is not None and var.holds_rows
+
+
+def has_no_rows(scope: Scope, name: str) -> bool:
+    """Whether a variable of a scope holds SelectedRows without rows."""
+    return holds_rows(scope, name) and not scope.var(name).get_selected_rows().rows()
+
+
+def is_sparse(block: Block, name: str) -> bool:
+    """Whether a variable of a block is sparse."""
+    return block.var(name).type == VarDesc.VarType.SELECTED_ROWS
+
+
+def values_of(scope: Scope, name: str) -> LoDTensor:
+    """The tensor of a variable, or the values of its rows."""
+    var = scope.find_var(name) or scope.var(name)
+    return var.get_selected_rows().get_tensor() if var.holds_rows else var.get_tensor()
+
+
+def copy_tensor(source: LoDTensor, target: LoDTensor, place: Place) -> None:
+    """Copy values and LoD; does nothing if there are none."""
+    array = source.read()
+    if array is not None:
+        target.set(array, place)
+        target.set_lod(source.lod())
+
+
+def declare_output(block: Block, scope: Scope, name: str) -> dict[str, LoDTensor]:
+    """Declare an output; a tensor array has the items that it has in the scope, which are fed."""
+    var = scope.find_var(name)
+    if var is not None and var.holds_array:
+        return declare_array(block, name, var.get_lod_tensor_array())
+    block.create_var(name=name)
+    return {}
+
+
+def split_rows(scope: Scope, place: Place, name: str, outputs: Sequence[str]) -> None:
+    """Divide SelectedRows among outputs by row number, modulo the number of outputs."""
+    rows = scope.var(name).get_selected_rows()
+    values, numbers = checked_values(name, rows), np.array(rows.rows(), np.int64)
+    for index, output in enumerate(outputs):
+        mine = numbers % len(outputs) == index
+        part = scope.var(output).get_selected_rows()
+        part.set_rows(numbers[mine].tolist())
+        part.set_height(rows.height())
+        part.get_tensor().set(values[mine], place)

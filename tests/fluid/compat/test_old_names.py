@@ -255,3 +255,52 @@ def test_weights_of_weight_norm_are_listed_while_their_programs_live():
     del weight
     gc.collect()
     assert len(attr.params_with_weight_norm) == before
+
+
+@pytest.mark.parametrize(
+    ("kind", "inputs", "attrs", "rows", "values"),
+    [
+        ("square", {}, {}, [7, 1, 7], [[0, 1], [4, 9], [16, 25]]),
+        ("assign", {}, {}, [7, 1, 7], [[0, 1], [2, 3], [4, 5]]),
+        ("clip", {}, {"min": 1.0, "max": 3.0}, [1, 7], [[2, 3], [3, 3]]),
+        ("sum", {"X": ["x", "none"]}, {}, [1, 7], [[2, 3], [4, 6]]),
+        ("fill_constant", None, {"shape": [2, 1], "value": 3.0}, [], [[3], [3]]),
+    ],
+)
+def test_ops_of_rows_of_a_scope(kind, inputs, attrs, rows, values):
+    """Rows and numbers are those of release 1.8.5."""
+    scope = fluid.Scope()
+    rows_of_a_scope(scope, "x", [7, 1, 7], np.arange(6).reshape(3, 2))
+    for name in ("none", "y"):
+        scope.var(name).get_selected_rows()
+    slots = {} if inputs is None else {"X": "x"} | inputs
+    Operator(kind, **slots, Out="y", **attrs).run(scope, fluid.CPUPlace())
+    out = scope.var("y").get_selected_rows()
+    assert (out.rows(), np.array(out.get_tensor()).tolist()) == (rows, values)
+
+
+def test_rows_of_a_scope_are_divided():
+    scope, place = fluid.Scope(), fluid.CPUPlace()
+    rows_of_a_scope(scope, "x", [0, 4, 3, 6], np.arange(4).reshape(4, 1))
+    for name in "abcd":
+        scope.var(name).get_selected_rows()
+    Operator("split_ids", Ids="x", Out=["a", "b"]).run(scope, place)
+    Operator("split_selected_rows", X="x", Out=["c", "d"], height_sections=[4, 6]).run(scope, place)
+    parts = [scope.var(name).get_selected_rows() for name in "abcd"]
+    assert [part.rows() for part in parts] == [[0, 4, 6], [3], [0, 3], [0, 2]]
+    assert [part.height() for part in parts] == [10, 10, 4, 6]
+
+
+def test_tensor_arrays_of_a_scope():
+    scope, place = fluid.Scope(), fluid.CPUPlace()
+    steps = scope.var("steps").get_lod_tensor_array()
+    scope.var("x").get_tensor().set(np.ones((3, 2), "float32"), place)
+    scope.var("x").get_tensor().set_lod([[0, 1, 3]])
+    for index in (1, 2):
+        scope.var("i").get_tensor().set(np.array([index]), place)
+        Operator("write_to_array", X="x", I="i", Out="steps").run(scope, place)
+    assert [step.lod() for step in steps] == [[], [[0, 1, 3]], [[0, 1, 3]]]
+    Operator("read_from_array", X="steps", I="i", Out="y").run(scope, place)
+    Operator("lod_array_length", X="steps", Out="n").run(scope, place)
+    y, n = scope.var("y").get_tensor(), scope.var("n").get_tensor()
+    assert (y.shape(), y.lod(), np.array(n).tolist()) == ([3, 2], [[0, 1, 3]], [3])

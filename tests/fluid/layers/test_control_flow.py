@@ -276,11 +276,11 @@ def test_arrays(exe: fluid.Executor) -> None:
     layers.array_write(x, i, array)
     layers.array_write(x * 2.0, layers.increment(i, in_place=False), array)
     joined, sizes = layers.tensor_array_to_tensor(array, axis=1)
-    stacked, ones = layers.tensor_array_to_tensor(array, axis=0, use_stack=True)
-    fetches = [layers.array_length(array), joined, sizes, stacked, ones]
-    length, joined, sizes, stacked, ones = run(exe, fetches, feed={"x": value(2, 3)})
+    stacked, heights = layers.tensor_array_to_tensor(array, axis=0, use_stack=True)
+    fetches = [layers.array_length(array), joined, sizes, stacked, heights]
+    length, joined, sizes, stacked, heights = run(exe, fetches, feed={"x": value(2, 3)})
     both = [value(2, 3), 2 * value(2, 3)]
-    assert (length.tolist(), sizes.tolist(), ones.tolist()) == ([2], [3, 3], [1, 1])
+    assert (length.tolist(), sizes.tolist(), heights.tolist()) == ([2], [3, 3], [2, 2])
     np.testing.assert_allclose(joined, np.concatenate(both, 1))
     np.testing.assert_allclose(stacked, np.stack(both))
 
