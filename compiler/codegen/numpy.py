@@ -18,6 +18,7 @@ from compiler.codegen.pointwise import emit_pointwise
 from compiler.codegen.reference_calls import ShapeOf, call_reference
 from compiler.ir.graph import Op
 from compiler.ir.opdef import OpDef, Pointwise, call, has
+from compiler.ir.types import DType
 from compiler.plan import Plan, PlannedOp, PlannedValue, Step
 
 _SCRIPT = (Path(__file__).parent / "script.py.txt").read_text(encoding="utf-8")
@@ -31,7 +32,7 @@ class NumpyTarget:
     name = "numpy"
     on_device = False
     multiplies_bytes = False
-    fuses_attention = False
+    attention_types: frozenset[DType] = frozenset()
 
     def supports(self, op: Op) -> str:
         """Empty for an op with a reference and for control flow; otherwise the reason."""

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from compiler.codegen.module import Module
 from compiler.ir.graph import Op
+from compiler.ir.types import DType
 from compiler.plan import Plan
 
 
@@ -22,8 +23,8 @@ class Target(Protocol):
         ...
 
     @property
-    def fuses_attention(self) -> bool:
-        """True if it has a kernel of attention that stores no scores."""
+    def attention_types(self) -> frozenset[DType]:
+        """The element types in which it has a kernel of attention that stores no scores."""
         ...
 
     def supports(self, op: Op) -> str:

@@ -10,7 +10,7 @@ from enum import Enum
 from typing import Any, ClassVar, Protocol, Self
 
 from compiler.ir.graph import Graph, Op
-from compiler.ir.types import Array
+from compiler.ir.types import Array, DType
 from compiler.options import Options
 
 
@@ -34,8 +34,8 @@ class OpTarget(Protocol):
         ...
 
     @property
-    def fuses_attention(self) -> bool:
-        """True if it has a kernel of attention that stores no scores."""
+    def attention_types(self) -> frozenset[DType]:
+        """The element types in which it has a kernel of attention that stores no scores."""
         ...
 
     def supports(self, op: Op) -> str:

@@ -16,6 +16,7 @@ from compiler.codegen.module_writer import ModuleWriter
 from compiler.codegen.nan_checks import check_outputs
 from compiler.codegen.native.builder import NativeKernelBuilder
 from compiler.codegen.native.checks.step_checks import compared_with_reference
+from compiler.codegen.native.element_types import COMPUTED
 from compiler.codegen.native.global_reductions import global_reduction
 from compiler.codegen.native.host import host_machine
 from compiler.codegen.native.kernel import OnKernel
@@ -54,7 +55,7 @@ class NativeTarget:
 
     name = "native"
     on_device = False
-    fuses_attention = True
+    attention_types = COMPUTED
 
     def __init__(
         self,

@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from compiler.codegen.kernel.attention import described
 from compiler.codegen.kernel.body import KernelBody, MatmulBody
-from compiler.codegen.kernel.builder import OpKernels
+from compiler.codegen.kernel.builder import KernelOperand, OpKernels
 from compiler.codegen.kernel.epilogues import FusedEpilogue
 from compiler.codegen.module_writer import NumpyOperand
+from compiler.codegen.triton.attention import MOST_COLUMNS, emit_attention
 from compiler.codegen.triton.emit import emit
 from compiler.codegen.triton.kernel_source import KernelSource
 from compiler.codegen.triton.module_writer import TritonModuleWriter
 from compiler.codegen.triton.products import emit_tiles, split_count
 from compiler.codegen.triton.tiling.split_reductions import split_kernel
+from compiler.ir.attention import AttentionLayout, ordered
 from compiler.ir.dims import Size
 from compiler.ir.region import WHOLE
-from compiler.ir.types import DType, TensorType
+from compiler.ir.types import HALVES, DType, TensorType
 from compiler.plan import PlannedOp, StorageKind
 
 
@@ -36,6 +39,25 @@ class TritonKernelBuilder(OpKernels):
     @property
     def on_gpu(self) -> bool:
         """True: adjacent elements are computed by adjacent threads."""
+        return True
+
+    def attention(
+        self, layout: AttentionLayout, factors: tuple[float, float],
+        operands: tuple[KernelOperand, KernelOperand, KernelOperand], mask: KernelOperand | None,
+        out: KernelOperand,
+    ) -> bool:  # fmt: skip
+        """Emit attention in half precision, of widths that a program's registers have room for."""
+        if not {x.type.dtype for x in (*operands, out)} <= HALVES:
+            return False
+        widths = ordered(operands[0].shape, layout.q)[-1], ordered(operands[2].shape, layout.v)[-1]
+        if not all(isinstance(size, int) and size <= MOST_COLUMNS for size in widths):
+            return False
+        self.flush()
+        spec = described(layout, factors, operands, mask)
+        values = dict(zip("qkv", operands, strict=True)) | ({"mask": mask} if mask else {})
+        arrays = {name: value.operand for name, value in {**values, "out": out}.items()}
+        names, comment = self._writer.names, self._comment
+        self._launch(emit_attention(spec, arrays, self._name, names, comment))
         return True
 
     def _emit(self, kernel: KernelBody) -> None:

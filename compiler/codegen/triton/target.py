@@ -28,6 +28,7 @@ from compiler.ir.analysis.placement import TO_DEVICE, TO_HOST
 from compiler.ir.graph import Op
 from compiler.ir.opdef import OpDef, call, has
 from compiler.ir.opdef.global_reductions import Whole
+from compiler.ir.types import HALVES
 from compiler.plan import Plan, PlannedOp, Step
 
 _SCRIPT = (Path(__file__).parent / "script.py.txt").read_text(encoding="utf-8")
@@ -45,7 +46,7 @@ class TritonTarget:
     name = "triton"
     on_device = True
     multiplies_bytes = False
-    fuses_attention = False
+    attention_types = HALVES
 
     def supports(self, op: Op) -> str:
         """Empty for an op with kernels; otherwise the reason it has none."""

@@ -11,9 +11,9 @@ from compiler.ir.attention import AttentionLayout, ordered
 from compiler.ir.dims import Size, product
 from compiler.ir.opdef import OpDef, Slots, attr, reads, writes
 from compiler.ir.opdef.kernel_builder import KernelBuilder, KernelSlots
-from compiler.ir.types import Array, Shape, TensorType
+from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.fused.attention_kernels import SeparateKernels
-from compiler.ops.type_checks import differ, require_same_dtype, shown
+from compiler.ops.type_checks import differ, require_dtype, require_same_dtype, shown
 
 
 class Attention(OpDef, op="scaled_dot_product_attention"):
@@ -22,7 +22,8 @@ class Attention(OpDef, op="scaled_dot_product_attention"):
     Q, K and V are stacks of matrices in the order of `q_axes`, `k_axes` and `v_axes`: their axes in
     this order are [stack…, queries, width], [stack…, keys, width] and [stack…, keys, columns]. Out
     is [stack…, queries, columns], transposed by `out_axes`. Mask broadcasts, from the last axis on,
-    to [stack…, queries, keys]. The softmax is that of the op `softmax`. Programs do not name this
+    to [stack…, queries, keys]; it may be float32 if the others are in half precision, in which
+    scores are float32 too. The softmax is that of the op `softmax`. Programs do not name this
     op.
     """
 
@@ -46,7 +47,9 @@ class Attention(OpDef, op="scaled_dot_product_attention"):
 
     def infer(self, s: Slots[TensorType]) -> TensorType:
         Q, K, V, Mask = s.Q, s.K, s.V, s.get("Mask")
-        require_same_dtype(self.kind, Q=Q, K=K, V=V, **({"Mask": Mask} if Mask else {}))
+        require_same_dtype(self.kind, Q=Q, K=K, V=V)
+        if Mask is not None:
+            require_dtype(self.kind, "Mask", Mask, Q.dtype, DType.FP32)
         self._require_orders(Q.rank, K.rank, V.rank)
         q, k, v = self._matrices(Q.shape, K.shape, V.shape)
         pairs = [*zip(q[:-2], k[:-2], strict=True), *zip(k[:-1], v[:-1], strict=True)]
@@ -73,13 +76,14 @@ class Attention(OpDef, op="scaled_dot_product_attention"):
         return product([*q[:-1], k[-2], q[-1] + v[-1]])
 
     def numpy(self, Q: Array, K: Array, V: Array, Mask: Array | None = None) -> Array:
+        dtype = np.dtype(np.float32) if Q.dtype.itemsize == 2 else Q.dtype
         query, key, value = (
-            np.transpose(array, axes)
+            np.transpose(array, axes).astype(dtype)
             for array, axes in ((Q, self.q_axes), (K, self.k_axes), (V, self.v_axes))
         )
         scores = np.matmul(query, key.swapaxes(-1, -2)) * self.scale
         if Mask is not None:
-            scores = scores + Mask
+            scores = scores + Mask.astype(dtype)
         powers = np.exp(np.maximum(scores - scores.max(axis=-1, keepdims=True), -64.0))
         weights = powers / powers.sum(axis=-1, keepdims=True)
         return np.transpose(np.matmul(weights, value) * self.factor, self.out_axes).astype(Q.dtype)

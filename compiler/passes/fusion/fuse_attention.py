@@ -19,7 +19,7 @@ PRODUCTS = {"matmul": ("transpose_X", "transpose_Y"), "matmul_v2": ("trans_x", "
 """Products, and their attributes that transpose the last axes of X and Y."""
 
 _TRANSPOSES = frozenset({"transpose", "transpose2"})
-_COMPUTED = frozenset({DType.FP32, DType.FP64})
+_WIDE = frozenset({DType.FP32, DType.FP64})
 
 
 @dataclass(frozen=True)
@@ -57,17 +57,21 @@ class FuseAttention(Pass):
 
     Transposes of q, k, v and of the result become orders of axes, and scales factors. If an op
     between the products computes something else, or its result has other readers, all remain.
+    `types` are the element types that a kernel has; scores of half precision become float32.
     """
 
     name = "fuse_attention"
     invalidates = frozenset({Fact.GROUPED, Fact.ORDERED, Fact.STORED})
 
+    def __init__(self, types: frozenset[DType] = _WIDE) -> None:
+        self._types = types
+
     @classmethod
     def configure(cls, options: Options, target: OpTarget | None) -> Self | None:
         """Run for targets that have a kernel of attention."""
-        if target is None or not target.fuses_attention or cls.name in options.disable:
+        if target is None or not target.attention_types or cls.name in options.disable:
             return None
-        return cls()
+        return cls(target.attention_types)
 
     def run(self, g: Graph, ctx: Context) -> None:
         """Visit every softmax between two products."""
@@ -75,7 +79,7 @@ class FuseAttention(Pass):
             match = _match(g, softmax)
             if match is None:
                 continue
-            if why := _obstacle(g, match):
+            if why := _obstacle(g, match, self._types):
                 ctx.note_missed(self.name, softmax, why)
             else:
                 _rewrite(g, match)
@@ -97,7 +101,7 @@ def _ops_before(g: Graph, var: Var) -> tuple[Op, ...]:
     op = g.producer(var)
     if op is None or op.kind in PRODUCTS:
         return (op,) if op is not None else ()
-    if op.kind not in ("scale", "elementwise_add"):
+    if op.kind not in ("scale", "elementwise_add", "cast"):
         return ()
     scores = [op["X"]]
     if op.kind == "elementwise_add" and op["X"].type == op["Y"].type:
@@ -110,7 +114,7 @@ def _ops_after(g: Graph, var: Var) -> tuple[Op, ...]:
     for op in g.readers(var):
         if op.kind in PRODUCTS and op["X"] is var:
             return (op,)
-        if op.kind in ("scale", "dropout") and (found := _ops_after(g, op["Out"])):
+        if op.kind in ("scale", "dropout", "cast") and (found := _ops_after(g, op["Out"])):
             return (op, *found)
     return ()
 
@@ -118,9 +122,14 @@ def _ops_after(g: Graph, var: Var) -> tuple[Op, ...]:
 # ---- obstacles ---------------------------------------------------------------------------------
 
 
-def _obstacle(g: Graph, match: _Match) -> str:
+def _obstacle(g: Graph, match: _Match, types: frozenset[DType]) -> str:
     """Return why the ops of a match remain; empty if they may be one."""
-    return _reader_obstacle(g, match) or _op_obstacle(match) or _shape_obstacle(match)
+    return (
+        _reader_obstacle(g, match)
+        or _op_obstacle(match)
+        or _type_obstacle(match, types)
+        or _shape_obstacle(match)
+    )
 
 
 def _reader_obstacle(g: Graph, match: _Match) -> str:
@@ -157,12 +166,22 @@ def _is_factor(scale: Op) -> bool:
     return not scale.inputs.get("ScaleTensor") and scale.defn.attributes["bias"] == 0
 
 
+def _type_obstacle(match: _Match, types: frozenset[DType]) -> str:
+    """Return which element types no kernel computes in."""
+    own = match.first["Out"].type.dtype
+    if own not in types:
+        names = " or ".join(sorted(dtype.text for dtype in types))
+        return f"its products are {own.text}, and kernels of attention {names}"
+    scores = {own} if own in _WIDE else {own, DType.FP32}
+    if not {op["Out"].type.dtype for op in match.ops} <= scores:
+        return "its scores are cast to another type"
+    return ""
+
+
 def _shape_obstacle(match: _Match) -> str:
-    """Return which shapes or element types no kernel computes with."""
+    """Return which shapes no kernel computes with."""
     first, second = match.first, match.second
     scores, values = first["Out"].type, second["Y"].type
-    if scores.dtype not in _COMPUTED:
-        return "its kernels compute in float32 or float64"
     if any(UNKNOWN in var.type.shape for op in (first, second) for var in (op["X"], op["Y"])):
         return "its sizes are data-dependent"
     ranks = {var.type.rank for op in (first, second) for var in (op["X"], op["Y"], op["Out"])}

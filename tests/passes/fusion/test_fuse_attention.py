@@ -57,15 +57,20 @@ def multihead(x: fluid.Variable, mask: fluid.Variable) -> fluid.Variable:
     return out
 
 
-def compiled(
-    form: Callable[..., fluid.Variable], disable: frozenset[str] = frozenset(), tokens: int = 19
-) -> tuple[Compiled, list[np.ndarray], int]:
-    """A form, what it computes, and the bytes of its arena."""
+def recorded(form: Callable[..., fluid.Variable], tokens: int = 19) -> tuple[fluid.Program, ...]:
+    """The program of a form, and its result."""
     main, startup = fluid.Program(), fluid.Program()
     with fluid.program_guard(main, startup), fluid.unique_name.guard():
         x = fluid.layers.data("x", [tokens, HEADS * WIDTH])
         mask = fluid.layers.data("mask", [1, 1, tokens])
-        out = form(x, mask)
+        return main, form(x, mask)
+
+
+def compiled(
+    form: Callable[..., fluid.Variable], disable: frozenset[str] = frozenset(), tokens: int = 19
+) -> tuple[Compiled, list[np.ndarray], int]:
+    """A form, what it computes, and the bytes of its arena."""
+    main, out = recorded(form, tokens)
     random = np.random.RandomState(0)
     feed = {"x": random.randn(3, tokens, HEADS * WIDTH).astype(np.float32)}
     feed["mask"] = np.where(random.rand(3, 1, 1, tokens) < 0.2, -1e4, 0.0).astype(np.float32)
@@ -95,3 +100,17 @@ def test_scores_are_in_no_buffer():
     _, _, separate = compiled(bert, ALL, tokens=200)
     scores = 3 * HEADS * 200 * 200 * 4
     assert separate > scores and fused < separate - scores / 4
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "fp16"])
+def test_attention_in_half_precision_is_fused_on_a_gpu(dtype: str):
+    """Its scores are cast to float32 for the softmax; in float32 it stays as it is."""
+    main, out = recorded(bert)
+    kinds = {
+        options.dtype: [op.kind for op in compile_stages(
+            main, feed=["x", "mask"], fetch=[out], target="triton", options=options
+        ).graph.ops()]
+        for options in (Options(dtype=dtype), Options())
+    }  # fmt: skip
+    assert "softmax" not in kinds[dtype] and "softmax" in kinds[Options().dtype]
+    assert kinds[dtype].count("scaled_dot_product_attention") == 1

@@ -1,19 +1,17 @@
-"""Attention of ops: operands as strides of a stack of matrices."""
+"""Attention of ops: the kernel, and the shapes that its operands must have."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 
+from compiler.codegen.kernel.attention import Attention, described
 from compiler.codegen.kernel.builder import KernelOperand
-from compiler.codegen.native.attention.description import Attention
 from compiler.codegen.native.attention.forward import attention
 from compiler.codegen.native.element_types import COMPUTED, TYPES
 from compiler.codegen.native.image_ops import ImageKernelBuilder
 from compiler.codegen.native.loops import NotLowered
-from compiler.codegen.native.products.axes import contiguous
 from compiler.codegen.native.step_draft import ExpectedShape, StepDraft
 from compiler.ir.attention import AttentionLayout, ordered
-from compiler.ir.dims import Size
 from compiler.ir.types import Shape
 
 
@@ -27,55 +25,41 @@ def attention_draft(
     dtypes = {operand.type.dtype for operand in everything}
     if len(dtypes) > 1 or not dtypes <= COMPUTED:
         raise NotLowered("its kernels compute in float32 or float64")
+    if not all(isinstance(size, int) for size in _widths(layout, operands)):
+        raise NotLowered("its queries or values have an open width")
+    spec = described(layout, factors, operands, mask)
+    if spec.v[-1] != 1 or spec.out[-1] != 1:
+        raise NotLowered("the columns of its values are not neighbours")
     element = TYPES[dtypes.pop()]
-    spec, shapes = _description(layout, factors, operands, mask, out)
     steps = k.made(attention, k.machine, element, spec)
     arrays = {
         name: operand.operand
         for name, operand in zip(("q", "k", "v", "out", "mask"), everything, strict=False)
     }
+    shapes = tuple(_expected(spec, layout, [*operands, out]))
+    if mask is not None:
+        scores = (*spec.stack, spec.queries, spec.keys)
+        shapes = (*shapes, ExpectedShape.of(mask, _repeated(mask.shape, scores)))
     return StepDraft(steps, element, arrays, shapes=shapes)
 
 
-def _description(
-    layout: AttentionLayout, factors: tuple[float, float],
-    operands: tuple[KernelOperand, KernelOperand, KernelOperand], mask: KernelOperand | None,
-    out: KernelOperand,
-) -> tuple[Attention, tuple[ExpectedShape, ...]]:  # fmt: skip
-    """The attention of operands, and the shapes of them that it reads."""
-    orders = (layout.q, layout.k, layout.v, layout.from_out)
-    q, key, v = (ordered(x.shape, order) for x, order in zip(operands, orders, strict=False))
-    widths = q[-1], v[-1]
-    if not isinstance(widths[0], int) or not isinstance(widths[1], int):
-        raise NotLowered("its queries or values have an open width")
-    q_strides, k_strides, v_strides, out_strides = (
-        ordered(contiguous(x.shape), order)
-        for x, order in zip((*operands, out), orders, strict=True)
-    )
-    if v_strides[-1] != 1 or out_strides[-1] != 1:
-        raise NotLowered("the columns of its values are not neighbours")
-    scores = (*q[:-1], key[-2])
-    spec = Attention(
-        q[:-2], q[-2], key[-2], widths[0], widths[1], q_strides, k_strides, v_strides, out_strides,
-        _broadcast(mask, scores), *factors,
+def _widths(layout: AttentionLayout, operands: tuple[KernelOperand, ...]) -> Shape:
+    q, _, v = operands
+    return (ordered(q.shape, layout.q)[-1], ordered(v.shape, layout.v)[-1])
+
+
+def _expected(
+    spec: Attention, layout: AttentionLayout, operands: list[KernelOperand]
+) -> Iterator[ExpectedShape]:
+    """The shapes in which q, k, v and out are read and written."""
+    sizes = (
+        (spec.queries, spec.width), (spec.keys, spec.width), (spec.keys, spec.value_width),
+        (spec.queries, spec.value_width),
     )  # fmt: skip
-    views = (q, (*q[:-2], key[-2], q[-1]), (*q[:-2], key[-2], v[-1]), (*q[:-1], v[-1]))
-    expected = [
-        ExpectedShape(x.operand.name, ordered(x.shape, order), view)
-        for x, order, view in zip((*operands, out), orders, views, strict=True)
-    ]
-    if mask is not None:
-        expected.append(ExpectedShape.of(mask, _repeated(mask.shape, scores)))
-    return spec, tuple(expected)
-
-
-def _broadcast(mask: KernelOperand | None, scores: Shape) -> tuple[Size, ...]:
-    """The strides of a mask over the axes of the scores, 0 where it is repeated."""
-    if mask is None:
-        return ()
-    strides: Sequence[Size] = contiguous(mask.shape)
-    own = [0 if size == 1 else s for size, s in zip(mask.shape, strides, strict=True)]
-    return (*[0] * (len(scores) - len(own)), *own)
+    orders = (layout.q, layout.k, layout.v, layout.from_out)
+    for operand, order, matrix in zip(operands, orders, sizes, strict=True):
+        shape = ordered(operand.shape, order)
+        yield ExpectedShape(operand.operand.name, shape, (*spec.stack, *matrix))
 
 
 def _repeated(mask: Shape, scores: Shape) -> Shape:

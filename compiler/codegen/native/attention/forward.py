@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from compiler.codegen.native.attention.description import Attention
+from compiler.codegen.kernel.attention import Attention
 from compiler.codegen.native.attention.softmax import TransposedSoftmax
 from compiler.codegen.native.kernel import NativeKernel, entry
 from compiler.codegen.native.llvm_ir import I64, POINTER, Function, Index, Type, Value

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from compiler.codegen.native.attention.description import Attention
+from compiler.codegen.kernel.attention import Attention
 from compiler.codegen.native.attention.forward import attention
 from compiler.codegen.native.llvm_ir import F32, F64, Type
 from compiler.codegen.native.machine import AVX512, Machine

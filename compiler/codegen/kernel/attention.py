@@ -1,11 +1,15 @@
-"""What an attention kernel computes: sizes, and where the operands lie."""
+"""What a kernel of attention computes: sizes, and where the operands lie."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from compiler.codegen.kernel.builder import KernelOperand
+from compiler.errors import CompileError
+from compiler.ir.attention import AttentionLayout, ordered
 from compiler.ir.dims import Dim, Size, product
+from compiler.ir.types import Shape
 
 
 @dataclass(frozen=True)
@@ -59,3 +63,37 @@ class Attention:
         """Elements of q, k, v and out."""
         widths = self.width + self.value_width
         return product([*self.stack, widths]) * (self.queries + self.keys)
+
+
+def described(
+    layout: AttentionLayout, factors: tuple[float, float], operands: Sequence[KernelOperand],
+    mask: KernelOperand | None,
+) -> Attention:  # fmt: skip
+    """Return the attention of operands q, k and v, whose widths are known; else CompileError."""
+    orders = (layout.q, layout.k, layout.v)
+    pairs = [*zip(operands, orders, strict=True)]
+    q, k, v = (ordered(x.shape, order) for x, order in pairs)
+    by_q, by_k, by_v = (ordered(_contiguous(x.shape), order) for x, order in pairs)
+    width, columns = q[-1], v[-1]
+    if not isinstance(width, int) or not isinstance(columns, int):
+        raise CompileError("attention: its queries or values have an open width")
+    result = layout.result(*(x.shape for x in operands))
+    out = ordered(_contiguous(result), layout.from_out)
+    strides = _broadcast(mask, (*q[:-1], k[-2]))
+    return Attention(
+        q[:-2], q[-2], k[-2], width, columns, by_q, by_k, by_v, out, strides, *factors
+    )  # fmt: skip
+
+
+def _contiguous(shape: Shape) -> Shape:
+    """Return the strides of an array without gaps, in elements."""
+    return tuple(product(shape[place + 1 :]) for place in range(len(shape)))
+
+
+def _broadcast(mask: KernelOperand | None, scores: Shape) -> tuple[Size, ...]:
+    """Return the strides of a mask over the axes of the scores, 0 where it is repeated."""
+    if mask is None:
+        return ()
+    strides = zip(mask.shape, _contiguous(mask.shape), strict=True)
+    own = [0 if size == 1 else stride for size, stride in strides]
+    return (*[0] * (len(scores) - len(own)), *own)
