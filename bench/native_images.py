@@ -28,7 +28,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import numpy as np
 
 from bench.support.table import Row, table
-from compiler.codegen.native.images.cells import Cells, pool_cells
 from compiler.codegen.native.images.depthwise import depthwise
 from compiler.codegen.native.images.pooling import pool
 from compiler.codegen.native.images.sliding import ImageWindows
@@ -119,7 +118,8 @@ def ours(layer: Layer, machine: Machine) -> Callable[[], object]:
     elif layer.kind == "maximum":
         steps = pool(windows, largest=True)
     else:
-        steps = pool_cells(Cells(1, size, size, 1, 1, windows.channels), largest=False)
+        whole = StaticWindow(size, size, 1, 1, 0, 0, 1)
+        steps = pool(ImageWindows(1, whole, whole, windows.channels), largest=False)
     inputs = {name: array.astype(np.float32) for name, array in arrays.items()}
     runner = Runner(steps, machine, inputs)
     runner.prepare()

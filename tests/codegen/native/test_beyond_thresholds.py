@@ -155,13 +155,6 @@ def test_pooling(machine: Machine, is_open: bool, name: str) -> None:
 
 
 @on_machines
-@open_or_known
-@pytest.mark.parametrize("name", ["whole image", "uneven cells"])
-def test_cells(machine: Machine, is_open: bool, name: str) -> None:
-    test_images.test_cells_are_pooled_as_by_the_op(machine, F32, is_open, test_images.CELLS[name])
-
-
-@on_machines
 @pytest.mark.parametrize("opened", ["", "N", "HW"])
 @pytest.mark.parametrize("name", ["rests everywhere", "one side padded"])
 def test_winograd(machine: Machine, opened: str, name: str) -> None:

@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from compiler.codegen.native.images.cells import Cells, pool_cells, pool_cells_gradient
 from compiler.codegen.native.images.depthwise import depthwise
 from compiler.codegen.native.images.depthwise_gradient import (
     depthwise_filter_gradient,
@@ -356,63 +355,13 @@ def test_a_maximum_that_is_nan_has_no_gradient(machine: Machine) -> None:
     assert result.sum() == 11
 
 
-# N, H, W, C, rows, columns
-CELLS = {
-    "whole image": (2, 7, 7, 130, 1, 1),
-    "uneven cells": (1, 9, 11, 19, 3, 4),
-    "more cells than elements": (2, 5, 6, 64, 7, 3),
-    "large channels": (1, 3, 4, 200, 1, 1),
-}
-
-
-@on_machines
-@pytest.mark.parametrize("element", [F32, F64], ids=["float32", "float64"])
-@pytest.mark.parametrize("is_open", [False, True], ids=["known", "open"])
-@pytest.mark.parametrize("case", CELLS.values(), ids=CELLS)
-def test_cells_are_pooled_as_by_the_op(
-    machine: Machine, element: Type, is_open: bool, case
-) -> None:
-    N, H, W, C, height, width = case
-    random, dtype = np.random.default_rng(0), NUMPY[element]
-    images = random.integers(-3, 3, size=(N, H, W, C)).astype(dtype)
-    images[0, 1, 1, 3] = images[0, 2, 2, 3] = np.nan
-    images[0, 1, 1, 4] = np.inf
-    names = {"N": N, "H": H, "W": W, "A": height, "B": width}
-    dims = [Dim.named(name) if is_open and size > 1 else size for name, size in names.items()]
-    cells = Cells(*dims, Channels(machine, element, C))
-    spans = [[(i * size // count, -(-(i + 1) * size // count)) for i in range(count)]
-             for size, count in ((H, height), (W, width))]  # fmt: skip
-    planes, shape = images.transpose(0, 3, 1, 2), (N, height, width, C)
-    upstream = random.normal(size=shape).astype(dtype)
-    for largest in (True, False):
-        arrays = {"images": images, "out": empty(*shape, dtype=dtype)}
-        [actual] = support.run(pool_cells(cells, largest), machine, arrays, sizes=names)
-        expected = pool_numpy.pool_cells(planes, spans, largest, 0).transpose(0, 2, 3, 1)
-        np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-5)
-        if largest and height > 1:
-            continue
-        arrays = {
-            "images": images,
-            "d_out": upstream,
-            "d_images": empty(N, H, W, C, dtype=dtype),
-        }
-        sequence = pool_cells_gradient(cells, largest)
-        [actual] = support.run(sequence, machine, arrays, ["d_images"], names)
-        d_output = upstream.transpose(0, 3, 1, 2)
-        expected = pool_numpy.pool_cells_gradient(planes, d_output, spans, largest, 0)
-        np.testing.assert_allclose(actual, expected.transpose(0, 2, 3, 1), rtol=1e-5, atol=1e-6)
-
-
 @pytest.mark.parametrize("channels", [144, 21])
 def test_kernels_assemble_for_neon(channels: int) -> None:
     windows = pool_windows(NEON, F32, (1, 28, 28, channels, 3, 2, 1, False))
-    cells = Cells(1, 7, 7, 1, 1, windows.channels)
     sequences = [depthwise(windows, epilogue=activated(F32))]
     sequences += [
         make(windows, largest) for make in (pool, pool_gradient) for largest in (True, False)
     ]
-    sequences += [make(cells, largest) for make in (pool_cells, pool_cells_gradient)
-                  for largest in (True, False)]  # fmt: skip
     for sequence in sequences:
         for call in (*sequence.prepare, *sequence.calls):
             text = assembly(call.kernel, NEON)

@@ -15,8 +15,6 @@ everywhere; heights and widths everywhere but in Winograd's convolution. Channel
 | `winograd.winograd` | 3 × 3 convolution | images, filters, out | packed, tiles, products, taps |
 | `pooling.pool` | windows, maximum or mean | images, out | |
 | `pooling.pool_gradient` | its gradient | images, out, d_out, d_images | positions or shares |
-| `cells.pool_cells` | whole images, adaptive means | images, out | |
-| `cells.pool_cells_gradient` | its gradient | images, d_out, d_images | |
 | `transposes.transpose` | any order of axes | X, Out | |
 
 Windows on rows and columns are `ir.windows.StaticWindow`, in `sliding.ImageWindows` with the

@@ -1,14 +1,13 @@
-"""Mutants of native kernels of images: windows, cells, depthwise sums, Winograd, transpositions."""
+"""Mutants of native kernels of images: windows, depthwise sums, Winograd, transpositions."""
 
 from tools.verify.mutations.sizes.mutant import DROPPED, ONE_ELEMENT, TWICE, UNMASKED, WRONG, Mutant
 
 FOLDER = "compiler/codegen/native/images/"
-CELLS, WINDOWS, POSITIONS = FOLDER + "cells.py", FOLDER + "window_loops.py", FOLDER + "positions.py"
+WINDOWS, POSITIONS = FOLDER + "window_loops.py", FOLDER + "positions.py"
 DEPTHWISE, RUNS, BLOCKS = FOLDER + "depthwise_gradient.py", FOLDER + "runs.py", FOLDER + "blocks.py"
 TILES, WINOGRAD = FOLDER + "winograd_tiles.py", FOLDER + "winograd_kernels.py"
 
 BEYOND = "tests/codegen/native/test_beyond_thresholds.py"
-OF_CELLS = (f"{BEYOND}::test_cells",)
 OF_WINDOWS = (f"{BEYOND}::test_depthwise", f"{BEYOND}::test_pooling")
 OF_WINOGRAD = (f"{BEYOND}::test_winograd",)
 OF_BLOCKS = (f"{BEYOND}::test_blocks_of_tiles_of_which_the_last_is_smaller",)
@@ -16,30 +15,7 @@ OF_TRANSPOSES = (f"{BEYOND}::test_transposes",)
 WIDE = ("tests/codegen/native/test_images.py::test_code_of_wide_windows_is_a_loop_over_their_taps",)
 
 MUTANTS = (
-    # ---- cells and windows ----
-    Mutant(
-        "groups of channels read the first vectors", TWICE, "cell_vectors", CELLS,
-        "channel = n.value(n.mul(group, GROUP.value * channels.lanes))",
-        "channel = n.value(n.mul(group, GROUP.value))",
-        OF_CELLS,
-    ),
-    Mutant(
-        "last group of channels dropped", DROPPED, "cell_vectors", CELLS,
-        "return -(-self.channels.vectors // GROUP.value)",
-        "return max(1, (self.channels.vectors - 1) // GROUP.value)",
-        OF_CELLS,
-    ),
-    Mutant(
-        "last group of channels as wide as others", UNMASKED, "cell_vectors", CELLS,
-        "self.f.choose(is_full, lambda: of(full), lambda: of(last))",
-        "self.f.choose(is_full, lambda: of(full), lambda: of(full))",
-        OF_CELLS,
-    ),
-    Mutant(
-        "vectors of a group read the first", ONE_ELEMENT, "cell_vectors", CELLS,
-        "piece.load(self.f, self.f.address(pointer, k * step))", "piece.load(self.f, pointer)",
-        ("tests/codegen/native/test_images.py::test_cells_are_pooled_as_by_the_op",),
-    ),
+    # ---- windows ----
     Mutant(
         "tiles of windows read the first one's elements", TWICE, "tile_windows", WINDOWS,
         "base = n.add(tiles.base, n.mul(number, tiles.step))", "base = tiles.base",
