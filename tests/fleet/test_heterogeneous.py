@@ -194,6 +194,24 @@ def expect_equal(found: Any, expected: dict[str, Any], losses: list[float]) -> N
 
 
 @pytest.mark.ps
+def test_workers_of_asynchronous_servers_have_the_same_dense_parameters(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    free = free_endpoints(4)
+    monkeypatch.setenv("PADDLE_TRAINER_ENDPOINTS", ",".join(free[:2]))
+    strategy = StrategyFactory.create_async_strategy()
+    strategy.set_program_config({"wait_port": False})
+    job = jobs.make_job("ctr_wide_deep", "sgd", free[2:], steps=12)
+    first, second = jobs.trained(job, server_strategy=strategy)
+    dense = [name for name in first if name.startswith("fc_")]
+    assert dense
+    for name in dense:
+        np.testing.assert_allclose(first[name], second[name], atol=1e-6, err_msg=name)
+    expected = role.alone(job)[1]
+    assert abs(np.mean([first["losses"], second["losses"]]) - np.mean(expected)) < 0.05
+
+
+@pytest.mark.ps
 def test_processes_under_launch_ps_equal_one_process(tmp_path: Path) -> None:
     servers = ",".join(free_endpoints(2))
     command = [sys.executable, "-m", "fluid", "launch_ps", "--worker_num", "2"]
