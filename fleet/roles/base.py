@@ -129,7 +129,12 @@ class RoleMakerBase:
     def all_gather(self, input: float) -> list[float]:
         """Gather one number from every process, workers first, then servers; int or float
         everywhere.
+
+        Like the other collectives, it does nothing in a role maker that determines no role, with a
+        warning; the result is empty then.
         """
+        if self._has_no_role("all gather"):
+            return []
         _expect_number(input)
         return self._meeting().gather(input, "all")
 
@@ -141,6 +146,8 @@ class RoleMakerBase:
         `mode` is `sum`, `min` or `max`; both have the same length on every worker. Does nothing on
         a server, with a warning. Raises ValueError for another mode, length or rank.
         """
+        if self._has_no_role("all reduce worker"):
+            return
         if mode not in MODES:
             raise ValueError(f"all_reduce_worker: unknown mode {mode!r}, expected sum, min or max")
         vector, result = as_vector(input, "input"), as_vector(output, "output")
@@ -154,12 +161,22 @@ class RoleMakerBase:
 
     def barrier_worker(self) -> None:
         """Wait until every worker has called this; does nothing on a server."""
+        if self._has_no_role("barrier worker"):
+            return
         if self.is_worker() and self.worker_num() > 1:
             self._meeting().barrier("workers")
 
     def barrier_all(self) -> None:
         """Wait until every worker and every server has called this."""
-        self._meeting().barrier("all")
+        if not self._has_no_role("barrier all"):
+            self._meeting().barrier("all")
+
+    def _has_no_role(self, what: str) -> bool:
+        """Whether this class determines no role; warns that it lacks a collective."""
+        is_bare = type(self)._generate is RoleMakerBase._generate
+        if is_bare:
+            warnings.warn(f"{type(self).__name__} does not have {what}", stacklevel=3)
+        return is_bare
 
     def finalize(self) -> None:
         """Leave the collectives of this role maker."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -11,12 +11,32 @@ from compiler.ir.types import Array
 from runtime.collective.rendezvous import Seat, StoreConnection, join_store, open_store
 from runtime.collective.rings import Rings
 
+T = TypeVar("T")
+
 MODES = ("sum", "min", "max")
 """The reductions of `all_reduce_worker`."""
 
 
 GROUPS = ("workers", "all", "servers")
 """The groups of processes; the index is the ring."""
+
+
+class MockBarrier:
+    """The collectives of a process that is alone, where scripts take the place of others."""
+
+    def barrier(self) -> None:
+        """Return at once."""
+
+    def barrier_all(self) -> None:
+        """Return at once."""
+
+    def all_reduce(self, obj: T) -> T:
+        """Return the value."""
+        return obj
+
+    def all_gather(self, obj: T) -> list[T]:
+        """Return the value as a list of one."""
+        return [obj]
 
 
 class Meeting:

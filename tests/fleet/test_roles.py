@@ -86,6 +86,11 @@ def test_the_base_has_no_role() -> None:
         with pytest.raises(NotImplementedError, match="use PaddleCloudRoleMaker"):
             question()
     assert base.get_trainer_endpoints() == base.get_pserver_endpoints() == []
+    with pytest.warns(UserWarning, match="RoleMakerBase does not have"):
+        assert base.all_gather(1) == []
+        base.all_reduce_worker([1], [0])
+        base.barrier_worker()
+        base.barrier_all()
 
 
 # ---- what is wrong ----
