@@ -81,6 +81,9 @@ class DType(Enum):
         self.text = text
         self.code = code
 
+    __hash__ = object.__hash__
+    """By identity, as members are compared: that of `Enum` is a call in Python."""
+
     @property
     def numpy(self) -> np.dtype[Any]:
         """The NumPy dtype of the same name: `FP32` → `float32`."""

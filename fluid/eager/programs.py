@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from itertools import count
+from itertools import count, islice
 from typing import Any, NoReturn, Unpack, cast
 from weakref import WeakValueDictionary
 
@@ -170,11 +170,12 @@ class EagerBlock(Block):
         if trace.must_run():
             trace.run()
             trace = traces.current()
-        ins, read, parts = self._operands(type, inputs)
-        outs, written, more = self._operands(type, outputs, ins)
+        ins, parts = self._read(type, inputs)
+        outs, more = self._written(type, outputs, ins)
         key = (type, *parts, None, *more, self.eager_program.role, _frozen(attrs))
         signature = _signatures.get(key)
         if signature is None:
+            read, written = self._by_slot(inputs, ins), self._by_slot(outputs, outs)
             signature = _signatures[key] = infer(Program(), type, read, written, attrs)
         if not ins and _initializes(outs):
             _initialize(signature, outs[0])
@@ -204,35 +205,55 @@ class EagerBlock(Block):
         """Record an op, see `append_op`."""
         return self.append_op(type, inputs, outputs, attrs)
 
-    def _operands(
-        self, op_type: str, slots: Slots | None, before: Sequence[VarBase] | None = None
-    ) -> tuple[list[VarBase], list[tuple[str, list[VarBase]]], list[object]]:
-        """Return the variables of all slots, by slot, and what a signature depends on.
-
-        Of outputs, with the inputs `before`: which is also an input, and which gets no gradient.
-        """
+    def _read(self, op_type: str, slots: Slots | None) -> tuple[list[VarBase], list[object]]:
+        """Return the variables of the input slots, and what a signature depends on."""
         variables: list[VarBase] = []
-        by_slot: list[tuple[str, list[VarBase]]] = []
         parts: list[object] = []
         for slot, value in (slots or {}).items():
             if value is None:
                 continue
-            items = value if isinstance(value, list | tuple) else (value,)
-            listed = [
-                item if isinstance(item, VarBase) else self._variable(op_type, slot, item)
-                for item in cast(Sequence[object], items)
-            ]
-            by_slot.append((slot, listed))
-            variables += listed
             parts.append(slot)
-            for var in listed:
+            for item in value if isinstance(value, list | tuple) else (value,):
+                var = item if isinstance(item, VarBase) else self._variable(op_type, slot, item)
+                variables.append(var)
                 parts.append(var.dims)
                 parts.append(var.element)
-                if before is not None:
-                    parts.append(var.stops)
-                    same = next((i for i, other in enumerate(before) if other is var), -1)
-                    parts.append(same if var.dims is not None else -1)
-        return variables, by_slot, parts
+        return variables, parts
+
+    def _written(
+        self, op_type: str, slots: Slots | None, ins: Sequence[VarBase]
+    ) -> tuple[list[VarBase], list[object]]:
+        """Return the variables of the output slots, and what a signature depends on.
+
+        That is which of them is an input too, and whether it gets no gradient.
+        """
+        variables: list[VarBase] = []
+        parts: list[object] = []
+        for slot, value in (slots or {}).items():
+            if value is None:
+                continue
+            parts.append(slot)
+            for item in value if isinstance(value, list | tuple) else (value,):
+                var = item if isinstance(item, VarBase) else self._variable(op_type, slot, item)
+                variables.append(var)
+                parts.append(var.element)
+                parts.append(var.stops)
+                if var.dims is not None:
+                    parts.append(var.dims)
+                    parts.append(_index(ins, var))
+        return variables, parts
+
+    def _by_slot(
+        self, slots: Slots | None, variables: Sequence[VarBase]
+    ) -> list[tuple[str, list[VarBase]]]:
+        """Divide variables, those of all slots, among the slots."""
+        divided: list[tuple[str, list[VarBase]]] = []
+        waiting = iter(variables)
+        for slot, value in (slots or {}).items():
+            if value is not None:
+                size = len(value) if isinstance(value, list | tuple) else 1
+                divided.append((slot, list(islice(waiting, size))))
+        return divided
 
     def _variable(self, op_type: str, slot: str, item: object) -> VarBase:
         """Return the variable of a name; an array becomes a constant."""
@@ -253,21 +274,28 @@ class EagerBlock(Block):
         ins: list[VarBase],
         outs: list[VarBase],
     ) -> None:
-        use, passing = trace.use, signature.passing
-        inputs = tuple([use(var.node, var.stops) for var in ins])
-        producers = ()
+        in_nodes = [var.node for var in ins]
+        numbers_in: list[int] = []
+        for var, node in zip(ins, in_nodes, strict=True):
+            if node.trace is trace and node.stops_gradient is var.stops:
+                numbers_in.append(node.number)
+            else:
+                numbers_in.append(trace.use(node, var.stops))
+        producers: list[Record | None] = []
         needs_gradient = False
-        if passing and _Mode.has_gradients:
-            active = [i for i in passing if not ins[i].stops and ins[i].element.is_float]
-            needs_gradient = bool(active)
-            producers = [ins[i].record for i in active]
-        in_nodes = [var.node for var in ins] if needs_gradient else ()
+        if signature.passing and _Mode.has_gradients:
+            for index in signature.passing:
+                var = ins[index]
+                if not var.stops and var.element.is_float:
+                    needs_gradient = True
+                    producers.append(var.record)
         numbers: list[int] = []
         for var, output in zip(outs, signature.types, strict=True):
             if not var.node.state_name:
                 var.becomes(output.dims, output.element, needs_gradient)
             numbers.append(trace.compute(var.node, var.stops))
         stops = tuple([var.stops for var in outs])
+        inputs = tuple(numbers_in)
         source = user_source(2)
         position = trace.record(signature, inputs, tuple(numbers), stops, source)
         if needs_gradient:
@@ -278,6 +306,14 @@ class EagerBlock(Block):
             for var in outs:
                 if var.node.array is not None:
                     var.dims = var.node.array.shape
+
+
+def _index(variables: Sequence[VarBase], var: VarBase) -> int:
+    """Return the index of a variable, -1 if it is not there; `==` records an op."""
+    for index, other in enumerate(variables):
+        if other is var:
+            return index
+    return -1
 
 
 def _recorded(

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Required, TypeAlias, TypedDict, cast
 import numpy as np
 
 from compiler.ir.opdef import find
+from compiler.ir.program import OpRole
 from fluid import layers, unique_name
 from fluid.backward import append_backward, no_grad_names
 from fluid.clip import (
@@ -100,6 +101,7 @@ class Optimizer:
         self._learning_rate = learning_rate
         self._learning_rate_map: dict[Program, Variable] = {}
         self._accumulators: dict[str, dict[str, Variable]] = defaultdict(dict)
+        self._update_slots: dict[str, tuple[dict[str, Variable], dict[str, Variable | None]]] = {}
         self._accumulators_to_load: Mapping[str, Any] = {}
         self._opti_name_list: list[str] = []
         self._dtype: DTypeLike | None = None
@@ -330,6 +332,32 @@ class Optimizer:
         attrs = self._attrs(param)
         return block.append_op(self.type, inputs=inputs, outputs=outputs, attrs=attrs)
 
+    def _record_updates(self, block: Block, pairs: Iterable[ParamGrad]) -> None:
+        """Append the update ops of eager mode: their slots are the same in each step."""
+        has_rate = "LearningRate" in find(self.type).inputs()
+        with default_main_program().role_guard(OpRole.OPTIMIZE):
+            for pair in pairs:
+                param, grad = pair
+                if grad is None:
+                    continue
+                slots = self._update_slots.get(param.name)
+                if slots is None:
+                    slots = self._update_slots[param.name] = self._slots_of_update(param)
+                inputs = {**slots[0], "Grad": grad, **self._extra_inputs()}
+                if has_rate:
+                    inputs["LearningRate"] = self._create_param_lr(pair)
+                block.append_op(self.type, inputs, slots[1], self._attrs(param))
+
+    def _slots_of_update(
+        self, param: Parameter
+    ) -> tuple[dict[str, Variable], dict[str, Variable | None]]:
+        """Return the slots of a parameter's update that hold it or its accumulators."""
+        inputs: dict[str, Variable] = {"Param": param}
+        for slot, fields in self._accumulator_slots().items():
+            inputs[slot] = self._get_accumulator(fields["name"], param)
+        written = {name: slot.inplace for name, slot in find(self.type).outputs().items()}
+        return inputs, {name: inputs.get(slot) for name, slot in written.items()}
+
     def _extra_inputs(self) -> dict[str, Variable]:
         """Return user variables that the op reads additionally, by slot."""
         return {}
@@ -344,8 +372,12 @@ class Optimizer:
         start = len(block.ops)
         self.helper = LayerHelper(self.__class__.__name__)
         trained = [pair for pair in parameters_and_grads if pair[0].trainable]
-        self._create_accumulators(block, [param for param, _ in trained])
+        known = self._update_slots
+        self._create_accumulators(block, [p for p, _ in trained if p.name not in known])
         self._create_global_learning_rate()
+        if in_dygraph_mode() and type(self)._append_optimize_op is Optimizer._append_optimize_op:
+            self._record_updates(block, trained)
+            trained = []
         for param, grad in trained:
             if grad is not None:
                 with block.program.optimized_guard([param, grad]), name_scope("optimizer"):

@@ -38,6 +38,9 @@ class AssertedShapeError(ShapeError, AssertionError):
     """Mismatched shapes in a layer where the reference asserts that they match."""
 
 
+_NAMES = {dtype: dtype.numpy.name for dtype in DType if dtype is not DType.TOKEN}
+
+
 @contextmanager
 def asserting_shapes() -> Generator[None]:
     """Convert a ShapeError of an appended op to one that is also an AssertionError."""
@@ -58,7 +61,7 @@ def convert_dtype(dtype: DTypeLike) -> str:
     >>> convert_dtype(5), convert_dtype("int64")
     ('float32', 'int64')
     """
-    return DType.of(convert_np_dtype_to_dtype_(dtype)).numpy.name
+    return _NAMES[DType.of(convert_np_dtype_to_dtype_(dtype))]
 
 
 def check_type(

@@ -23,7 +23,10 @@ def var_type(dtype: DType) -> VarTypeId:
     >>> var_type(DType.INT64)
     VarType.INT64
     """
-    return VarTypeId(dtype.code)
+    return _VAR_TYPES[dtype]
+
+
+_VAR_TYPES = {dtype: VarTypeId(dtype.code) for dtype in DType if dtype is not DType.TOKEN}
 
 
 def kind_of(type: int) -> VarKind:
