@@ -114,6 +114,8 @@ class Program(JobNames, BlockProgram):
     _global_seed = 0
     is_eager = False
     """Whether appended ops run when their values are needed, see `fluid.eager`."""
+    follows_layers = False
+    """Whether layer objects apply dropout and batch statistics by `Layer.training`."""
     trains = True
     """Whether dropout is applied in eager mode: not after `Layer.eval`."""
     is_mem_optimized = False

@@ -3,8 +3,8 @@
 Within `guard()` ops run when their values are needed (`fluid.eager`); otherwise they are appended
 to the default program. `base` has what enables eager mode, `layers` the base class of layers;
 `convolutions`, `dense`, `norms` and `losses` have the layers, which `nn` re-exports, and
-`container` lists of them; `learning_rate_scheduler`, `checkpoint` and `parallel` are for eager
-mode.
+`container` lists of them; `learning_rate_scheduler`, `checkpoint`, `parallel` and `jit` are for
+eager mode.
 """
 
 from fluid.compat.missing import not_yet
@@ -13,6 +13,7 @@ from fluid.dygraph import (
     base,
     checkpoint,
     container,
+    jit,
     layer_object_helper,
     layers,
     learning_rate_scheduler,
@@ -33,6 +34,12 @@ from fluid.dygraph.base import (
 )
 from fluid.dygraph.checkpoint import load_dygraph, save_dygraph
 from fluid.dygraph.container import LayerList, ParameterList, Sequential
+from fluid.dygraph.jit import (
+    ProgramTranslator,
+    TracedLayer,
+    declarative,
+    dygraph_to_static_func,
+)
 from fluid.dygraph.layers import Layer
 from fluid.dygraph.learning_rate_scheduler import (
     CosineDecay,
@@ -81,6 +88,7 @@ __all__ = [
     "L1Loss", "LambdaDecay", "Layer", "LayerList", "LayerNorm", "Linear", "LinearLrWarmup",
     "MSELoss", "MultiStepDecay", "NCE", "NLLLoss", "NaturalExpDecay", "NoamDecay", "PRelu",
     "ParallelEnv", "ParameterList", "PiecewiseDecay", "PolynomialDecay", "Pool2D",
+    "ProgramTranslator", "TracedLayer", "declarative", "dygraph_to_static_func", "jit",
     "ReduceLROnPlateau", "Sequential", "SpectralNorm", "StepDecay", "TreeConv",
     "backward_strategy", "base", "checkpoint", "container", "disable_dygraph",
     "disable_imperative", "enable_dygraph", "enable_imperative", "enabled", "grad", "guard",

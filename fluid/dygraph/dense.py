@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fluid.dygraph.layers import Layer
-from fluid.framework import Variable, default_main_program, in_dygraph_mode
+from fluid.framework import Variable, default_main_program
 from fluid.initializer import Constant
 from fluid.layers.recommending.sampling import custom_distribution
 from fluid.param_attr import ParamAttrLike
@@ -77,7 +77,7 @@ class Dropout(Layer):
         """Apply dropout to `input`."""
         seed = self._seed or default_main_program().random_seed or None
         attrs = {**self._attrs, "fix_seed": seed is not None, "seed": seed or 0}
-        if in_dygraph_mode():
+        if default_main_program().follows_layers:
             attrs["is_test"] = not self.training
         out = self._helper.create_variable_for_type_inference(input.dtype)
         mask = self._helper.create_variable_for_type_inference("uint8", stop_gradient=True)

@@ -7,7 +7,7 @@ from math import prod
 from typing import cast
 
 from fluid.dygraph.layers import Layer
-from fluid.framework import Variable, in_dygraph_mode
+from fluid.framework import Variable, default_main_program
 from fluid.initializer import Constant, Normal
 from fluid.param_attr import ParamAttr, ParamAttrLike
 from fluid.recording.annotations import Attributes, DTypeLike, Slots
@@ -101,7 +101,7 @@ class BatchNorm(_Norm):
         moving = {"MeanOut": self._mean, "VarianceOut": self._variance}
         into = input if self._in_place else None
         attrs = self._attrs
-        if in_dygraph_mode():
+        if default_main_program().follows_layers:
             attrs = attrs | {"is_test": not self.training}
         out = self._normalized("batch_norm", inputs, attrs, moving, into)
         return self._helper.append_activation(out, self._act)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from itertools import count, islice
+from math import prod
 from typing import Any, NoReturn, Unpack, cast
 from weakref import WeakValueDictionary
 
@@ -22,6 +23,7 @@ from fluid.eager.variables import ParamBase, VarBase
 from fluid.framework import Program
 from fluid.recording.annotations import Attributes, DTypeLike, Slots
 from fluid.recording.block import Block, BlockProgram, Fill
+from fluid.recording.op_records import plain_values
 from fluid.recording.operator import Operator
 from fluid.recording.variable import (
     ParameterFields,
@@ -36,6 +38,11 @@ __all__ = ["EagerBlock", "EagerProgram", "constant", "gradients_disabled", "next
 _signatures: dict[tuple[object, ...], Signature] = {}
 _elements: dict[object, DType] = {}
 _orders = count()
+_scales: dict[Source, tuple[float, float] | None] = {}
+"""The numbers of the scale at a line of a script; None once they have changed."""
+
+VALUES = {"assign_value", "fill_constant", "scale"}
+"""Ops whose attributes are values that scripts change in each step."""
 
 
 class _Mode:
@@ -58,6 +65,7 @@ class EagerProgram(Program):
     """The default program of eager mode: ops that are appended are recorded in the trace."""
 
     is_eager = True
+    follows_layers = True
 
     def make_block(self, idx: int, parent_idx: int) -> EagerBlock:
         """Create the only block."""
@@ -170,6 +178,8 @@ class EagerBlock(Block):
         if trace.must_run():
             trace.run()
             trace = traces.current()
+        if type in VALUES and self._is_constant(type, inputs, outputs, attrs or {}):
+            return cast(Operator, None)
         ins, parts = self._read(type, inputs)
         outs, more = self._written(type, outputs, ins)
         key = (type, *parts, None, *more, self.eager_program.role, _frozen(attrs))
@@ -242,6 +252,54 @@ class EagerBlock(Block):
                     parts.append(var.dims)
                     parts.append(_index(ins, var))
         return variables, parts
+
+    def _is_constant(
+        self, op_type: str, inputs: Slots | None, outputs: Slots | None, attrs: Attributes
+    ) -> bool:
+        """Whether an op's output has been set at once: a value is no part of a known trace.
+
+        Otherwise each value of `fill_constant`, and each factor of a line of the script after the
+        first, would make another trace.
+        """
+        if op_type == "scale":
+            return self._is_scaled(inputs, outputs, attrs)
+        if inputs or not outputs or (op_type == "fill_constant" and prod(attrs["shape"]) > 1):
+            return False
+        var = outputs["Out"]
+        var = var[0] if isinstance(var, list | tuple) else var
+        if not isinstance(var, VarBase) or var.node.state_name:
+            return False
+        slot = {"Out": [var.name]}
+        value: Any = bind(Operator(self, op_type, {}, slot, plain_values(attrs))).evaluate({})["Out"]
+        array = np.asarray(value)
+        if var.node.array is not None or var.node.trace is not None:
+            var.renew()
+        var.dims, var.element, var.stops = array.shape, _element(array.dtype), True
+        var.node.array = array
+        return True
+
+    def _is_scaled(
+        self, inputs: Slots | None, outputs: Slots | None, attrs: Attributes
+    ) -> bool:
+        """Whether a scale by other numbers than before was recorded as arithmetic on variables."""
+        numbers = (attrs.get("scale", 1.0), attrs.get("bias", 0.0))
+        line = user_source(3)
+        known = _scales.setdefault(line, numbers)
+        if known == numbers or not inputs or "ScaleTensor" in inputs or not outputs:
+            return False
+        _scales[line] = None
+        x = inputs["X"]
+        x = x[0] if isinstance(x, list | tuple) else x
+        after = attrs.get("bias_after_scale", True)
+        if not isinstance(x, VarBase) or not after or not x.element.is_float:
+            return False
+        factor, bias = [constant(self, np.full([1], n, x.element.numpy)) for n in numbers]
+        product = outputs["Out"] if numbers[1] == 0.0 else x.temporary(x.dtype)
+        ends = {"axis": -1}
+        self.append_op("elementwise_mul", {"X": x, "Y": factor}, {"Out": product}, ends)
+        if numbers[1] != 0.0:
+            self.append_op("elementwise_add", {"X": product, "Y": bias}, outputs, ends)
+        return True
 
     def _by_slot(
         self, slots: Slots | None, variables: Sequence[VarBase]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 
 from fluid import unique_name
-from fluid.framework import Block, Variable
+from fluid.framework import Block, Variable, in_dygraph_mode
 from fluid.layer_helper import LayerHelper
 from fluid.layers.control.arrays import merge_lod_tensor, select_input
 from fluid.layers.control.blocks import (
@@ -52,6 +52,9 @@ def cond(
     """
     check_variable_and_dtype(pred, "pred", ["bool"], "fluid.layers.cond")
     check_type(name, "name", (str, type(None)), "fluid.layers.cond")
+    if in_dygraph_mode():
+        branch = true_fn if bool(pred) else false_fn
+        return None if branch is None else branch()
     helper = LayerHelper("cond", name=name)
     taken = None if true_fn is None else _append_branch(pred, true_fn, "true_fn", helper)
     other = None

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import cast
 
-from fluid.framework import Variable
+from fluid.framework import Variable, in_dygraph_mode
 from fluid.layer_helper import LayerHelper
 from fluid.layers.control.blocks import BlockGuard, inputs_and_outputs, parent_block
 from fluid.layers.control.nested import (
@@ -115,11 +116,32 @@ def while_loop(
             raise TypeError(f"{argument} in while_loop should be callable")
     if len(loop_vars) == 0:
         raise ValueError("loop_vars in while_loop should not be empty")
+    if in_dygraph_mode():
+        return _looped(cond, body, loop_vars)
     condition = cond(*loop_vars)
     _check_condition(condition, "cond in while_loop", "return")
     with While(condition, is_test, name).block():
         _append_step(cond, body, loop_vars, condition)
     return loop_vars
+
+
+def _looped(
+    cond: Callable[..., Variable],
+    body: Callable[..., Structure],
+    loop_vars: list[Structure] | tuple[Structure, ...],
+) -> list[Structure] | tuple[Structure, ...]:
+    """Run a loop in Python, on eager variables."""
+    values = loop_vars
+    while bool(cond(*values)):
+        result: object = body(*values)
+        several = narrowing.is_sequence(result)
+        values = cast("list[Structure]", list(result) if several else [result])
+        if len(values) != len(loop_vars):
+            raise ValueError(
+                "body in while_loop should return the same arity (length and structure) as "
+                f"loop_vars: {len(values)} and {len(loop_vars)} items"
+            )
+    return values
 
 
 def _append_step(
