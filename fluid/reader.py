@@ -6,11 +6,14 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
+from typing import Any
 
 from fluid.dataloader import BatchSampler, Dataset, default_collate_fn
 from fluid.dataset import BatchFeed, DatasetBase
-from fluid.framework import Variable
+from fluid.eager import traces
+from fluid.framework import Variable, in_dygraph_mode
 from fluid.reading.decorators import in_processes
+from fluid.reading.eager_loader import EagerLoader, as_variables
 from fluid.reading.generator_loader import (
     DataLoaderBase,
     DeviceFeed,
@@ -68,7 +71,8 @@ class DataLoader(DataLoaderBase):
         worker_init_fn: Callable[[int], None] | None = None,
     ) -> None:
         _expect_instance(dataset, Dataset, "dataset should be a fluid.dataloader.Dataset")
-        _expect(return_list or bool(feed_list), "feed_list should be set when return_list=False")
+        listed = return_list or in_dygraph_mode() or bool(feed_list)
+        _expect(listed, "feed_list should be set when return_list=False")
         _expect(num_workers >= 0, "num_workers should be a non-negative value")
         _expect(timeout >= 0, "timeout should be a non-negative value")
         by_hand = (batch_size, shuffle, drop_last) != (1, False, False)
@@ -78,7 +82,7 @@ class DataLoader(DataLoaderBase):
         )
         self.dataset = dataset
         self.feed_list = list(feed_list or ())
-        self.places = as_places(places)
+        self.places = as_places(traces.place() if places is None and in_dygraph_mode() else places)
         self.return_list = return_list
         self.batch_sampler = batch_sampler or BatchSampler(
             dataset, shuffle=shuffle, batch_size=batch_size, drop_last=drop_last
@@ -93,11 +97,16 @@ class DataLoader(DataLoaderBase):
         """Return the number of batches."""
         return len(self.batch_sampler)
 
-    def __iter__(self) -> Iterator[list[DeviceFeed]]:
-        """Iterate over the feeds from the first: lists with one for each place."""
+    def __iter__(self) -> Iterator[Any]:
+        """Iterate over the feeds from the first: lists with one for each place.
+
+        In eager mode, over batches as lists of variables.
+        """
         places = len(self.places)
         names = None if self.return_list else [var.name for var in self.feed_list]
         ahead = prefetched(self._batches, 2 * places) if self.use_buffer_reader else self._batches()
+        if in_dygraph_mode():
+            return self._remembered(as_variables(batch) for batch in ahead)
         return self._remembered(device_feeds(ahead, names, places, drop_last=True))
 
     def _batches(self) -> Iterator[list[LoDTensor]]:
@@ -139,8 +148,12 @@ class DataLoader(DataLoaderBase):
         several places `drop_last` drops the last batches if they are too few. `use_double_buffer`
         and `use_multiprocess` have no effect here.
 
+        In eager mode the loader is iterable and yields lists of variables; only `capacity` matters.
+
         Raises ValueError without a capacity or without variables.
         """
+        if in_dygraph_mode():
+            return EagerLoader(capacity or 0)
         return GeneratorLoader(feed_list or [], capacity or 0, iterable, return_list, drop_last)
 
     @staticmethod

@@ -33,6 +33,7 @@ _HOMES = {
         "DataFeeder check_dtype check_type check_variable_and_dtype convert_dtype"
     ),
     "fluid.dataset": "InMemoryDataset",
+    "fluid.eager.variables": "ParamBase VarBase",
     "functools": "reduce",
 }
 _HOME_BY_NAME = {name: home for home, names in _HOMES.items() for name in names.split()}

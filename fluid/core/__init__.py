@@ -222,6 +222,9 @@ __getattr__, __dir__ = lazy_names(
         "fluid.compat.graphs": (
             "Graph Node Pass build_adjacency_list get_pass graph_num graph_safe_remove_nodes "
             "has_circle topology_sort"
-        )
+        ),
+        "fluid.dygraph.backward_strategy": "BackwardStrategy",
+        "fluid.dygraph.layers": "Layer",
+        "fluid.eager.variables": "VarBase",
     },
 )

@@ -83,9 +83,7 @@ class TracedLayer:
                     build_strategy=build, exec_strategy=execution, places=[traces.place()]
                 )
         feed = {var.name: _array(value) for var, value in zip(feeds, inputs, strict=True)}
-        return self._executor.run(
-            self._compiled, feed, self._recording.outputs, scope=self._scope
-        )
+        return self._executor.run(self._compiled, feed, self._recording.outputs, scope=self._scope)
 
     @entry_point
     def save_inference_model(

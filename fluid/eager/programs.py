@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from itertools import count, islice
-from math import prod
 from typing import Any, NoReturn, Unpack, cast
 from weakref import WeakValueDictionary
 
@@ -263,26 +262,25 @@ class EagerBlock(Block):
         """
         if op_type == "scale":
             return self._is_scaled(inputs, outputs, attrs)
-        if inputs or not outputs or (op_type == "fill_constant" and prod(attrs["shape"]) > 1):
+        if inputs or not outputs or (op_type == "fill_constant" and not _is_one(attrs)):
             return False
         var = outputs["Out"]
         var = var[0] if isinstance(var, list | tuple) else var
         if not isinstance(var, VarBase) or var.node.state_name:
             return False
         slot = {"Out": [var.name]}
-        value: Any = bind(Operator(self, op_type, {}, slot, plain_values(attrs))).evaluate({})["Out"]
-        array = np.asarray(value)
+        op = Operator(self, op_type, {}, slot, plain_values(attrs))
+        array = np.asarray(bind(op).evaluate({})["Out"])
         if var.node.array is not None or var.node.trace is not None:
             var.renew()
         var.dims, var.element, var.stops = array.shape, _element(array.dtype), True
         var.node.array = array
         return True
 
-    def _is_scaled(
-        self, inputs: Slots | None, outputs: Slots | None, attrs: Attributes
-    ) -> bool:
+    def _is_scaled(self, inputs: Slots | None, outputs: Slots | None, attrs: Attributes) -> bool:
         """Whether a scale by other numbers than before was recorded as arithmetic on variables."""
-        numbers = (attrs.get("scale", 1.0), attrs.get("bias", 0.0))
+        scale, shift = attrs.get("scale", 1.0), attrs.get("bias", 0.0)
+        numbers = float(cast(float, scale)), float(cast(float, shift))
         line = user_source(3)
         known = _scales.setdefault(line, numbers)
         if known == numbers or not inputs or "ScaleTensor" in inputs or not outputs:
@@ -408,6 +406,11 @@ def constant(block: EagerBlock, array: Any, name: str | None = None) -> VarBase:
     var = VarBase(block, name, _element(copied.dtype), copied.shape, True)
     var.node.array = copied
     return var
+
+
+def _is_one(attrs: Attributes) -> bool:
+    """Whether a shape has one element."""
+    return prod(cast("Sequence[int]", attrs["shape"])) == 1
 
 
 def _element(dtype: DTypeLike | None) -> DType:

@@ -16,7 +16,7 @@ from compiler.errors import CompileError
 from fluid import unique_name
 from fluid.eager.variables import ParamBase, VarBase
 from fluid.framework import Program, Variable, program_guard
-from fluid.recording.annotations import Attributes, SlotValue, Slots
+from fluid.recording.annotations import Attributes, Slots, SlotValue
 from fluid.recording.block import Block, Fill
 from fluid.recording.op_records import is_ours, user_line
 from fluid.recording.operator import Operator
@@ -28,7 +28,7 @@ __all__ = ["Recording", "record"]
 
 @dataclass
 class Recording:
-    """A function as a program: its feeds, outputs, and the eager variables that it reads by name."""
+    """A function as a program: its feeds and outputs, and by name the eager variables it reads."""
 
     program: Program
     startup: Program
@@ -51,9 +51,9 @@ class RecordedVariable(Variable):
     def __bool__(self) -> bool:
         frame = inspect.currentframe()
         caller = None if frame is None else frame.f_back
-        if caller is None or is_ours(caller.f_code.co_filename):
-            return True
-        _refuse(self, "a branch or loop")
+        if caller is not None and not is_ours(caller.f_code.co_filename):
+            _refuse(self, "a branch or loop")
+        return True
 
     def numpy(self) -> NoReturn:
         """Raise RuntimeError: there is no value."""
@@ -185,5 +185,3 @@ def _variables(result: Any) -> list[Variable]:
         return [result]
     items: list[Any] = [*result] if isinstance(result, list | tuple) else []
     return [var for item in items for var in _variables(item)]
-
-

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import typing
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -29,7 +30,7 @@ from fluid.compat.descs import VarDesc as DescribedVariable
 from fluid.recording.annotations import Attributes, DTypeLike, Slots
 from fluid.recording.arguments import UNCHECKED, ArgumentError
 from fluid.recording.arithmetic import cast, operator, scaled
-from fluid.recording.op_records import must_be_bool, slot_names
+from fluid.recording.op_records import must_be_bool
 from fluid.recording.operator import Operator
 from fluid.recording.proto_text import var_text
 from fluid.recording.slicing import sliced
@@ -388,7 +389,7 @@ class Variable(ir.VarDesc):
     ) -> Variable:
         """Append an op to the current block of its program; returns its output `out`."""
         block = self.block.program.current_block()
-        block.append_op(op_type, slot_names(op_type, inputs), {"Out": out}, attrs)
+        block.append_op(op_type, typing.cast(Slots, inputs), {"Out": out}, attrs)
         return out
 
     def __neg__(self) -> Variable:

@@ -10,6 +10,7 @@ import fluid
 from compiler.errors import ShapeError
 from fluid import layers
 from fluid.dygraph import to_variable
+from fluid.eager import traces
 from fluid.eager.sizes import Sizes
 
 
@@ -173,3 +174,27 @@ def test_failed_trace_is_not_run_again(monkeypatch):
         y.numpy()
     with pytest.raises(RuntimeError, match="has failed, see the error before"):
         y.numpy()
+
+
+def test_numbers_that_change_compile_nothing():
+    x, known = variable(1.0, 2.0), []
+    for step in range(4):
+        part = (x * (step * 0.5) + step) + layers.fill_constant([1], "float32", step)
+        assert part.numpy().tolist() == [2.5 * step, 3.0 * step]
+        known.append(traces.count_plans())
+    assert known[1] == known[2] == known[3]
+
+
+def test_control_flow_functions_run_in_python():
+    x = variable(3.0)
+    assert layers.cond(x > 1, lambda: x * 2, lambda: x).numpy().item() == 6.0
+    (i,) = layers.while_loop(lambda i: i < 5, lambda i: i + 2, [x])
+    assert i.numpy().item() == 5.0
+
+
+def test_loader_yields_variables():
+    loader = fluid.io.DataLoader.from_generator(capacity=2)
+    samples = [[(np.ones(3, "float32"), 1), (np.zeros(3, "float32"), 2)]]
+    loader.set_sample_list_generator(lambda: iter(samples), places=fluid.CPUPlace())
+    ((rows, labels),) = list(loader())
+    assert (rows.shape, labels.numpy().tolist()) == ([2, 3], [1, 2])
