@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from itertools import count, islice
+from math import prod
 from typing import Any, NoReturn, Unpack, cast
 from weakref import WeakValueDictionary
 
