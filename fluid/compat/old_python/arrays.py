@@ -40,6 +40,7 @@ def mend_arrays(notices: Notices) -> None:
     with mutable(np.ndarray):
         for name in ("__float__", "__int__", "__complex__"):
             setattr(np.ndarray, name, _of_one_element(getattr(np.ndarray, name)))
+        np.ndarray.__bool__ = _false_if_empty(np.ndarray.__bool__)
         _add_methods(np.ndarray, METHODS, notices)
     with mutable(np.generic):
         _add_methods(np.generic, {"tostring": METHODS["tostring"]}, notices)
@@ -116,6 +117,15 @@ def _of_one_element(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
         return convert(np.asarray(self).reshape(()))
 
     return converted
+
+
+def _false_if_empty(is_true: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    """The truth of an array, False for an empty one, as before NumPy 2.2."""
+
+    def truth(self: Any) -> bool:
+        return bool(self.size) and is_true(self)
+
+    return truth
 
 
 # ---- removed methods ----------------------------------------------------------------------------

@@ -32,6 +32,13 @@ print(json.dumps({
     "methods": [two.ptp(), one.view(Own).ptp(), one.newbyteorder().dtype.byteorder],
     "copies": [np.array(one, copy=False) is one, np.array([1], copy=False).tolist()],
     "ragged": [np.array([[1], [2, 3]]).tolist(), np.array([1.0, one]).dtype.kind],
+    "bool": [bool(np.array([])), bool(one), bool(np.zeros(1)), bool(np.array(1))],
+    "calls": [
+        np.sum(x for x in (1, 2)), np.vstack(map(list, ([1], [2]))).tolist(),
+        np.unique([[1, 2], [1, 2]], return_inverse=True)[1].tolist(),
+        np.unique([[1, 2], [1, 2]], True, axis=0)[1].tolist(),
+        np.reshape(two, newshape=(2, 1)).shape, int(np.percentile([1, 2], 50, interpolation="lower")),
+    ],
     "printed": repr([np.float32(0.5), np.bool_(True), one]),
     "pickled": pickle.loads(pickle.dumps(np.array)) is np.array,
     "warning": issubclass(np.VisibleDeprecationWarning, UserWarning),
@@ -48,6 +55,7 @@ EXPECTED = {
     "float": [2.5, 1, 7, 4, 3, 2.5, 1.5, 1.5, 3, 2.5], "int": [2, 5, 2, 1], "text": "2 2.50",
     "bytes": [True, [97, 98]], "methods": [0, 0, ">" if sys.byteorder == "little" else "<"],
     "copies": [True, [1]], "ragged": [[[1], [2, 3]], "O"],
+    "bool": [False, True, False, True], "calls": [3, [[1], [2]], [0, 1, 0, 1], [0], [2, 1], 1],
     "printed": "[0.5, True, array([2.5])]", "pickled": True, "warning": True,
 }  # fmt: skip
 
