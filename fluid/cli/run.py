@@ -21,7 +21,6 @@ from fluid.cli.model import CommandError
 from fluid.cli.on_cpu import use_cpu
 from fluid.cli.target import use_target
 from fluid.cli.terminal import INTERRUPTED
-from fluid.compat.absent import why_absent
 from fluid.compat.as_paddle import install_as_paddle
 from fluid.compat.old_python.arrays import converts
 from fluid.compat.old_python.mend import mend
@@ -32,7 +31,6 @@ from fluid.profiler import tracing
 __all__ = ["prepare", "prepare_child", "run_script"]
 
 ONE_ELEMENT = re.compile("only 0-dimensional arrays can|number is required, not numpy.ndarray")
-NOT_THERE = re.compile("cannot import name '(.*?)' from 'paddle")
 ONE_ELEMENT_HINT = """\
 hint: since NumPy 2.4 an array of shape [1] does not convert to a number, and `fluid run` cannot
 change that in this build of Python. Fetched arrays still do; for others install 'numpy<2.4'."""
@@ -135,7 +133,4 @@ def _show(
         trace = trace.tb_next
     if isinstance(error, TypeError) and ONE_ELEMENT.search(str(error)) and not converts():
         error.add_note(ONE_ELEMENT_HINT)
-    if isinstance(error, ImportError) and (name := NOT_THERE.match(str(error))):
-        why = why_absent(f"paddle.{error.name}.{name[1]}")
-        error.add_note(f"hint: {why}") if why else None
     traceback.print_exception(error.with_traceback(trace))

@@ -38,7 +38,8 @@ x = fluid.layers.data("x", [2])
 (y,) = fluid.Executor(place).run(feed={"x": np.ones((1, 2), "float32")}, fetch_list=[x * 2.0])
 print(y.tolist(), place, fluid.core.is_compiled_with_cuda(), fluid.cuda_places())
 print(isinstance(fluid.core.CUDAPlace(1), fluid.CPUPlace))
-from paddle.fluid.framework import IrGraph
+from paddle.fluid.trainer_factory import TrainerFactory
+TrainerFactory()
 """
 PRINTED = """\
 True True False
@@ -82,9 +83,9 @@ def test_each_is_reported_once(done: subprocess.CompletedProcess[str]) -> None:
     assert done.stderr.count("fluid run --cpu: CUDAPlace is taken as CPUPlace\n") == 1
 
 
-def test_missing_libraries_report_why(done: subprocess.CompletedProcess[str]) -> None:
-    assert "cannot import name 'IrGraph'" in done.stderr
-    assert "hint: graphs of the native library are not here; the blocks and ops" in done.stderr
+def test_use_of_an_absent_name_reports_why(done: subprocess.CompletedProcess[str]) -> None:
+    assert "NotImplementedError: paddle.fluid.trainer_factory.TrainerFactory" in done.stderr
+    assert "Executor.train_from_dataset and the fleets do the work" in done.stderr
 
 
 def test_other_processes_are_left_alone() -> None:
