@@ -72,16 +72,10 @@ class PostTrainingQuantization:
     ) -> None:
         assert executor is not None, "The executor cannot be None."
         assert model_dir is not None, "The model_dir cannot be None."
-        assert sample_generator or batch_generator, (
-            "The sample_generator and batch_generator cannot be None in the same time."
-        )
-        assert batch_size > 0, "The batch_size should be greater than 0."
-        _expect("algo", algo, ALGORITHMS)
-        _expect("activation_quantize_type", activation_quantize_type, ACTIVATION_TYPES)
-        _expect("weight_quantize_type", weight_quantize_type, WEIGHT_TYPES)
+        _expect_data(sample_generator or batch_generator, batch_size)
+        _expect_known(algo, activation_quantize_type, weight_quantize_type)
         self._ops = tuple(SUPPORTED if is_full_quantize else quantizable_op_type)
-        for kind in self._ops:
-            assert kind in SUPPORTED, f"{kind} is not supported for quantization."
+        _expect_supported(self._ops)
         self._executor = executor
         self._scope = global_scope() if scope is None else scope
         self._model = (model_dir, model_filename, params_filename)
@@ -243,8 +237,26 @@ class PostTrainingQuantization:
             op.set_attr("quantization_type", f"post_{self._algorithm.lower()}")
 
 
-def _expect(name: str, value: str, known: Sequence[str]) -> None:
-    assert value in known, f"The {name} ({value}) should be one of {', '.join(known)}."
+def _expect_data(generator: object, batch_size: int) -> None:
+    """AssertionError without a generator or for an empty batch."""
+    assert generator, "The sample_generator and batch_generator cannot be None in the same time."
+    assert batch_size > 0, "The batch_size should be greater than 0."
+
+
+def _expect_known(algorithm: str, activation: str, weight: str) -> None:
+    """AssertionError for an unknown algorithm or type of quantization."""
+    for name, value, known in (
+        ("algo", algorithm, ALGORITHMS),
+        ("activation_quantize_type", activation, ACTIVATION_TYPES),
+        ("weight_quantize_type", weight, WEIGHT_TYPES),
+    ):
+        assert value in known, f"The {name} ({value}) should be one of {', '.join(known)}."
+
+
+def _expect_supported(kinds: Sequence[str]) -> None:
+    """AssertionError for an op type that no pass quantizes."""
+    for kind in kinds:
+        assert kind in SUPPORTED, f"{kind} is not supported for quantization."
 
 
 def _widened(known: tuple[float, float] | None, value: Array) -> tuple[float, float]:
