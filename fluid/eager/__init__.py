@@ -14,7 +14,7 @@ Only parameters and other state are written in place: their arrays are in one sc
 (type, attributes, dtypes and shapes of inputs), the numbers of the nodes that it reads and writes,
 and at the end the nodes whose values are needed. A known trace is one look-up and one run; nothing
 is inferred, and no gradient op is created. Recording an op of a known signature creates no
-`Operator`.
+`Operator`. Traces that differ in sizes only share one program with open sizes (`plans`).
 
 **Gradients.** `backward()` adds one entry to the trace, from which `compiler.ir.autodiff` writes
 the gradient ops when the trace is compiled. What leads to a loss is remembered in records: the
@@ -30,5 +30,5 @@ feeds they are: its forward ops are only repeated, in order to be differentiated
 unless one of their outputs was not kept.
 
 Read in this order: `nodes`, `signatures`, `traces` (recording and running), `trace_programs` (the
-program of a trace), `variables` (`VarBase` and `ParamBase`), `programs` (what layers append to).
+program of a trace), `plans` (known traces), `variables` (`VarBase` and `ParamBase`), `programs` (what layers append to).
 """

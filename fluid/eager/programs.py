@@ -35,6 +35,9 @@ from runtime.device import CPUPlace
 
 __all__ = ["EagerBlock", "EagerProgram", "constant", "gradients_disabled", "next_order"]
 
+MAX_SIGNATURES = 1 << 16
+"""Maximum number of cached signatures; past it all are dropped."""
+
 _signatures: dict[tuple[object, ...], Signature] = {}
 _elements: dict[object, DType] = {}
 _orders = count()
@@ -185,6 +188,8 @@ class EagerBlock(Block):
         key = (type, *parts, None, *more, self.eager_program.role, _frozen(attrs))
         signature = _signatures.get(key)
         if signature is None:
+            if len(_signatures) >= MAX_SIGNATURES:
+                _signatures.clear()
             read, written = self._by_slot(inputs, ins), self._by_slot(outputs, outs)
             signature = _signatures[key] = infer(Program(), type, read, written, attrs)
         if not ins and _initializes(outs):

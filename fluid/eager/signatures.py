@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, count
 from typing import Any, TypeAlias
@@ -23,6 +23,7 @@ Slots: TypeAlias = Sequence[tuple[str, int]]
 """Names of slots and the numbers of variables in them."""
 
 _numbers = count()
+_families: dict[str, int] = {}
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,7 @@ class Signature:
 
     `passing` are the inputs that get a gradient, `saved_inputs` and `saved_outputs` those whose
     values its gradient ops read: indices over all slots. `is_dynamic`: a size depends on data.
+    Signatures of a `family` differ in sizes only.
     """
 
     number: int
@@ -51,6 +53,7 @@ class Signature:
     saved_inputs: frozenset[int]
     saved_outputs: frozenset[int]
     is_dynamic: bool
+    family: int
 
     def slots(self, names: Sequence[str], slots: Slots) -> dict[str, list[str]]:
         """Divide names, those of all slots, among the slots."""
@@ -96,7 +99,19 @@ def infer(
         [Output(var.dims or (), var.element) for var in types],
         passing, saved_inputs, saved_outputs,
         any(-1 in (var.dims or ()) for var in types),
+        _family(op, read, written, _ranks(block.vars.values())),
     )  # fmt: skip
+
+
+def _ranks(variables: Iterable[Variable]) -> list[tuple[int, DType]]:
+    return [(len(var.dims or ()), var.element) for var in variables]
+
+
+def _family(op: OpDesc, inputs: Slots, outputs: Slots, ranks: Sequence[object]) -> int:
+    """Return the number of the signatures that differ from an op's in sizes only."""
+    attrs = {name: value for name, value in op.attrs.items() if name != "op_callstack"}
+    key = repr((op.type, inputs, outputs, ranks, sorted(attrs.items())))
+    return _families.setdefault(key, len(_families))
 
 
 def _unused(name: str, names: Mapping[int, str]) -> str:

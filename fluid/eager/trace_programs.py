@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, cast
+from typing import NamedTuple, TypeAlias, cast
 
 import numpy as np
 
@@ -18,7 +18,9 @@ from fluid.eager.sources import Source, source_text
 from fluid.executor import Executor
 from fluid.framework import Block, Program, Variable
 
-__all__ = ["External", "GradEntry", "OpEntry", "Plan", "Recorded"]
+__all__ = [
+    "Dims", "External", "GradEntry", "OpEntry", "Plan", "Recorded", "dims_of", "write",
+]  # fmt: skip
 
 
 class External(NamedTuple):
@@ -63,22 +65,23 @@ class Recorded(NamedTuple):
     live: Sequence[int]
 
 
+Dims: TypeAlias = Mapping[int, tuple[int, ...]]
+"""The sizes of nodes by number, -1 where they are open."""
+
+
 @dataclass
 class Plan:
     """The program of a trace; `feeds` are its feeds, by index among the external nodes.
 
-    `zeros` are feeds of which only the shape is read, whose values were not kept.
+    `zeros` are feeds of which only the shape is read, whose values were not kept. `is_open` if it
+    has open sizes, for several traces.
     """
 
     program: Program
     feeds: Sequence[tuple[int, str]]
     zeros: Mapping[str, Array]
     fetch: tuple[str, ...]
-
-    @staticmethod
-    def of(recorded: Recorded) -> Plan:
-        """Write the program of a trace; raises what recording in a program raises."""
-        return _Writer(recorded).plan()
+    is_open: bool = False
 
     def run(self, executor: Executor, feed: Mapping[str, Array | None]) -> Sequence[Array]:
         """Run the program on the arrays of its feeds; returns the fetches in order."""
@@ -89,11 +92,30 @@ class Plan:
         return cast(Sequence[Array], values)
 
 
+def dims_of(recorded: Recorded) -> Dims:
+    """Return the sizes of all nodes of a trace."""
+    dims: dict[int, tuple[int, ...]] = {}
+    for entry in [*recorded.ghosts, *recorded.entries]:
+        if isinstance(entry, OpEntry) and entry.signature is not None:
+            for number, output in zip(entry.outputs, entry.signature.types, strict=True):
+                dims[number] = output.dims
+    for external, array in recorded.externals:
+        if array is not None:
+            dims[external.number] = array.shape
+    return dims
+
+
+def write(recorded: Recorded, dims: Dims) -> Plan:
+    """Write the program of a trace with these sizes; raises what recording an op raises."""
+    return _Writer(recorded, dims).plan()
+
+
 class _Writer:
     """Writes the program of a trace."""
 
-    def __init__(self, recorded: Recorded) -> None:
+    def __init__(self, recorded: Recorded, dims: Dims) -> None:
         self.recorded = recorded
+        self.dims = dims
         self.program = Program()
         self.block: Block = self.program.global_block()
         self.names: dict[int, str] = {}
@@ -135,7 +157,7 @@ class _Writer:
         if state_name:
             self.states.add(name)
         if array is not None:
-            self._declare(name, array.shape, DType.of(array.dtype), stops_gradient)
+            self._declare(name, self.dims[number], DType.of(array.dtype), stops_gradient)
 
     def _declare(
         self, name: str, dims: Sequence[int], element: DType, stops_gradient: bool
@@ -150,7 +172,7 @@ class _Writer:
         for number, output, stops in zip(entry.outputs, signature.types, entry.stops, strict=True):
             name = self.names.setdefault(number, f"_{number}")
             if name not in self.block.vars:
-                self._declare(name, output.dims, output.element, stops)
+                self._declare(name, self.dims[number], output.element, stops)
         inputs = signature.slots([self.names[number] for number in entry.inputs], signature.inputs)
         outputs = signature.slots(
             [self.names[number] for number in entry.outputs], signature.outputs

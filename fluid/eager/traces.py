@@ -7,10 +7,11 @@ that equal sequences of ops have equal keys.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeAlias
 from weakref import ref
 
+from compiler.errors import CompileError
 from compiler.ir.types import Array
+from fluid.eager import plans
 from fluid.eager.nodes import GradRequest, Node, Record
 from fluid.eager.signatures import Signature
 from fluid.eager.sources import Source
@@ -18,16 +19,11 @@ from fluid.eager.trace_programs import External, GradEntry, OpEntry, Plan, Recor
 from fluid.executor import Executor
 from runtime.device import CPUPlace, Place
 
-__all__ = ["Trace", "count_plans", "current", "place", "set_place"]
+__all__ = ["Trace", "current", "place", "set_place"]
 
 MAX_OPS = 4096
 """A trace with more ops runs before the next one is recorded."""
 
-MAX_PLANS = 512
-"""Maximum number of known traces; past it all are dropped."""
-
-_Key: TypeAlias = tuple[object, ...]
-_plans: dict[_Key, Plan] = {}
 _executors: dict[str, Executor] = {}
 
 
@@ -180,15 +176,21 @@ class Trace:
 
     def _values(self, live: tuple[int, ...]) -> Sequence[Array]:
         key = (*self._key, live)
-        plan = _plans.get(key)
-        if plan is None:
-            if len(_plans) >= MAX_PLANS:
-                _plans.clear()
-            externals = [(external, node.peek()) for external, node in self._externals]
-            recorded = Recorded(externals, self._ghosts, self._entries, live)
-            plan = _plans[key] = Plan.of(recorded)
-        feed = {name: self._externals[index][1].array for index, name in plan.feeds}
-        return plan.run(_executor(), feed)
+        plan = plans.find(key) or plans.make(key, self._recorded(live))
+        try:
+            return plan.run(_executor(), self._feed(plan))
+        except CompileError:
+            if not plan.is_open:
+                raise
+        plan = plans.exact(key, self._recorded(live))
+        return plan.run(_executor(), self._feed(plan))
+
+    def _recorded(self, live: tuple[int, ...]) -> Recorded:
+        externals = [(external, node.peek()) for external, node in self._externals]
+        return Recorded(externals, self._ghosts, self._entries, live)
+
+    def _feed(self, plan: Plan) -> dict[str, Array | None]:
+        return {name: self._externals[index][1].array for index, name in plan.feeds}
 
 
 _State.trace = Trace()
@@ -197,11 +199,6 @@ _State.trace = Trace()
 def current() -> Trace:
     """The trace to which ops are recorded."""
     return _State.trace
-
-
-def count_plans() -> int:
-    """The number of traces that are known."""
-    return len(_plans)
 
 
 def place() -> Place:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import fluid
-from fluid.eager import traces
+from fluid.eager import plans
 from tests.support import eager_models
 
 LOSSES = {
@@ -38,7 +38,7 @@ def test_step_of_known_trace_compiles_nothing() -> None:
             optimizer.minimize(loss)
             net.clear_gradients()
             loss.numpy()
-            known.append(traces.count_plans())
+            known.append(plans.count())
     assert known[0] < known[1] == known[2] == known[3] or known[0] == known[3]
 
 
@@ -58,3 +58,24 @@ def test_parameter_without_new_gradient_is_updated_with_zero() -> None:
         net.clear_gradients()
         optimizer.minimize(loss)
         assert net.weight.numpy().ravel().tolist() == [-0.75, -0.75]
+
+
+def test_new_sizes_compile_nothing_after_the_second() -> None:
+    table = np.arange(20, dtype="float32").reshape(5, 4)
+    random = np.random.RandomState(0)
+    with fluid.dygraph.guard():
+        net = fluid.dygraph.Embedding([5, 4])
+        net.weight.set_value(table)
+        optimizer = fluid.optimizer.SGD(1.0, parameter_list=net.parameters())
+        known = []
+        for length in (3, 5, 2, 4, 7):
+            ids = random.randint(0, 5, (2, length)).astype("int64")
+            loss = fluid.layers.reduce_sum(fluid.layers.relu(net(fluid.dygraph.to_variable(ids))))
+            loss.backward()
+            optimizer.minimize(loss)
+            net.clear_gradients()
+            assert loss.numpy().item() == np.maximum(table[ids], 0).sum()
+            rows = np.where(table > 0, np.bincount(ids.ravel(), minlength=5)[:, None], 0)
+            table = table - rows
+            known.append(plans.count())
+    assert known[1:] == [known[1]] * 4
