@@ -24,6 +24,7 @@ from fluid.saving.files import PathName, as_path
 from fluid.saving.variables import (
     get_program_parameter,
     get_program_persistable_vars,
+    has_fixed_shape,
     is_parameter,
     is_persistable,
 )
@@ -369,7 +370,7 @@ def _checked_tensor(var: Variable, where: str, tensor: Tensor) -> LoDTensor:
     array, lod = tensor
     dims = array.shape if var.dims is None else var.dims
     sizes_fit = all(want < 0 or want == size for want, size in zip(dims, array.shape, strict=False))
-    if len(dims) != array.ndim or not sizes_fit:
+    if has_fixed_shape(var) and (len(dims) != array.ndim or not sizes_fit):
         mismatch = f"the shape {dims} in the program, but {array.shape} in {where}"
         raise OtherModel(f"variable {var.name!r} has {mismatch}: was it saved from another model?")
     if var.element.numpy != array.dtype:

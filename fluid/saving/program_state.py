@@ -24,6 +24,7 @@ from fluid.saving.persistables import (
     expect_executor,
     expect_program,
     expect_variables,
+    has_fixed_shape,
     is_parameter,
     is_persistable,
     load_vars,
@@ -189,7 +190,8 @@ def _load_state(program: Program, prefix: str) -> None:
 def _checked_array(var: Variable, value: StateValue, where: str) -> Array:
     """Return a loaded value; OtherModel unless it is an array of the variable's shape and dtype."""
     shape, dtype = var.shape, var.element.numpy
-    if not isinstance(value, np.ndarray) or value.shape != shape or value.dtype != dtype:
+    fits = isinstance(value, np.ndarray) and (value.shape == shape or not has_fixed_shape(var))
+    if not isinstance(value, np.ndarray) or not fits or value.dtype != dtype:
         array = isinstance(value, np.ndarray)
         actual = f"{value.dtype}{list(value.shape)}" if array else type(value).__name__
         raise OtherModel(

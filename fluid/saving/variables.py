@@ -28,6 +28,15 @@ def is_parameter(var: Variable) -> TypeGuard[Parameter]:
     return isinstance(var, Parameter)
 
 
+def has_fixed_shape(var: Variable) -> bool:
+    """True for parameters, and for what no op of the program writes.
+
+    Other state may be saved in another shape than declared, as in the reference, where an op gives
+    it its shape. Ops that cannot compute with a loaded shape raise StateMismatch.
+    """
+    return is_parameter(var) or var.op is None
+
+
 def is_persistable(var: Variable) -> bool:
     """True for persistable variables that can be saved."""
     return var.kind not in _NEVER_SAVED and var.persistable

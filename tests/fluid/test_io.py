@@ -287,3 +287,24 @@ def test_another_element_type_is_rejected_with_both(main: Any, exe: Any, tmp_pat
     kind, text = refused(exe, tmp_path, main)
     assert kind is OtherModel and issubclass(kind, CheckpointError)
     assert f"'w' is float32 in the program, but float64 in {tmp_path / 'w'}" in text
+
+
+def test_state_that_ops_write_may_be_saved_in_another_shape(exe: Any, tmp_path: Path):
+    """As in release 1.8.5, where the statistics of `auc` have the shape that the op gives them."""
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()), fluid.scope_guard(fluid.Scope()):
+        block = main.global_block()
+        bank = block.create_var(name="bank", shape=[2], dtype="float32", persistable=True)
+        total = fluid.layers.reduce_sum(bank)
+        fluid.layers.assign(bank + 1.0, bank)
+        tensor = fluid.global_scope().var("bank").get_tensor()
+        tensor.set(np.ones((1, 3), np.float32), fluid.CPUPlace())
+        fluid.io.save_persistables(exe, tmp_path / "folder", main)
+        fluid.save(main, str(tmp_path / "state"))
+        for load in (
+            lambda: fluid.io.load_persistables(exe, tmp_path / "folder", main),
+            lambda: fluid.load(main, str(tmp_path / "state")),
+        ):
+            tensor.set(np.zeros(2, np.float32), fluid.CPUPlace())
+            load()
+            assert exe.run(main, fetch_list=[total])[0].tolist() == [3]
