@@ -89,7 +89,8 @@ def embedding_indices(
 class PyramidHash(OpDef, op="pyramid_hash"):
     """Out has an embedding of `num_emb` numbers for each n-gram of 2 to `pyramid_layer` ids.
 
-    X is int32 [rows, 1] with a LoD of one level, W [space_len + rand_len, 1]. A row consists of
+    X is int32 [rows, 1] with a LoD of one level, W [space_len + rand_len, 1]; of wider rows the LoD
+    counts the elements. A row of Out consists of
     chunks of `rand_len` numbers of W, at offsets from the xxHash32 of the n-gram. With `use_filter`
     an n-gram must be in the Bloom filter WhiteList and not in BlackList, if those have a length. In
     training it is dropped with probability `drop_out_percent`; otherwise Out is multiplied by
@@ -140,12 +141,14 @@ class PyramidHash(OpDef, op="pyramid_hash"):
                 f"{self.space_len}: expected at least 1, the first a multiple of the second"
             )
         length = self.space_len + self.rand_len
-        if X.rank != 2 or differ(X.shape[1], 1) or W.rank != 2 or differ(W.numel, length):
-            raise ShapeError(f"{kind}: X is {X} and W {W}, expected [rows, 1] and [{length}, 1]")
+        if X.rank != 2 or W.rank != 2 or differ(W.numel, length):
+            raise ShapeError(
+                f"{kind}: X is {X} and W {W}, expected [rows, width] and [{length}, 1]"
+            )
         return {
             "Out": W.with_shape((UNKNOWN, self.num_emb)),
             "Out_lod": [X_lod[0]],
-            "DropPos": TensorType(DType.INT32, (X.shape[0] * self.pyramid_layer, 1)),
+            "DropPos": TensorType(DType.INT32, (X.numel * self.pyramid_layer, 1)),
             "DropPos_lod": [X_lod[0]],
             "X_Temp_Out": W.with_shape(X.shape),
         }
@@ -154,20 +157,21 @@ class PyramidHash(OpDef, op="pyramid_hash"):
         self, X: Array, X_lod: list[Array], W: Array, WhiteList: Array | None,
         BlackList: Array | None,
     ) -> dict[str, object]:  # fmt: skip
+        ids = X.reshape(-1, 1)
         starts, lengths, owners = find_ngrams(X_lod[0], self.pyramid_layer)
         white = WhiteList if self.use_filter and self.white_list_len else None
         black = BlackList if self.use_filter and self.black_list_len else None
-        accepted = is_accepted(X, starts, lengths, white, black)
+        accepted = is_accepted(ids, starts, lengths, white, black)
         if self.is_training:
             drawn = uniform_numbers(self.seed, int(accepted.sum()))
             accepted[accepted] = drawn >= np.float32(self.drop_out_percent)
         sizes = (self.num_emb, self.rand_len, self.space_len)
-        vectors = W.reshape(-1)[embedding_indices(X, starts[accepted], lengths[accepted], sizes)]
+        vectors = W.reshape(-1)[embedding_indices(ids, starts[accepted], lengths[accepted], sizes)]
         counts = np.bincount(owners[accepted], minlength=len(X_lod[0]) - 1)
         offsets = np.concatenate([[0], np.cumsum(np.maximum(counts, 1))]).astype(np.int64)
         out = np.zeros((offsets[-1], self.num_emb), W.dtype)
         out[np.repeat(counts > 0, np.maximum(counts, 1))] = vectors
-        positions = np.zeros((len(X) * self.pyramid_layer, 1), np.int32)
+        positions = np.zeros((len(ids) * self.pyramid_layer, 1), np.int32)
         positions[: len(accepted), 0] = accepted
         return {
             "Out": out if self.is_training else out * np.float32(self.drop_out_percent),
@@ -221,10 +225,10 @@ class PyramidHashGrad(OpDef, op="pyramid_hash_grad"):
         self, X_lod: list[Array], W: Array, DropPos: Array, X_Temp_Out: Array, d_Out: Array
     ) -> dict[str, Array]:
         starts, lengths, owners = find_ngrams(X_lod[0], self.pyramid_layer)
-        accepted = DropPos.reshape(-1)[: len(starts)] != 0
+        accepted, ids = DropPos.reshape(-1)[: len(starts)] != 0, X_Temp_Out.reshape(-1, 1)
         counts = np.bincount(owners[accepted], minlength=len(X_lod[0]) - 1)
         sizes = (self.num_emb, self.rand_len, self.space_len)
-        positions = embedding_indices(X_Temp_Out, starts[accepted], lengths[accepted], sizes)
+        positions = embedding_indices(ids, starts[accepted], lengths[accepted], sizes)
         upstream = d_Out[np.repeat(counts > 0, np.maximum(counts, 1))]
         table = W.reshape(-1).copy()
         np.subtract.at(table, positions, np.float32(self.lr) * upstream)

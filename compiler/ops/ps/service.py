@@ -134,7 +134,8 @@ class RecvSave(Exchange, op="recv_save"):
 
     Slice i is `remote_varnames[i]` there and has the shape `slice_shapes[i]`, such as "500,1000";
     concatenated along rows they are the variable of shape `shape` and type `dtype`.
-    `slice_varnames` are the names on the trainer, which are unused. Raises ValueError if the slices
+    `slice_varnames` are the names on the trainer and `is_sparse` how they are received there; both
+    are unused. Raises ValueError if the slices
     do not match `shape`, FileExistsError for an existing file without `overwrite`.
     Reference: recv_save_op.cc.
     """
@@ -148,6 +149,7 @@ class RecvSave(Exchange, op="recv_save"):
     slice_shapes = attr(list[str]())
     endpoints = attr(list[str]())
     trainer_id = attr(0)
+    is_sparse = attr(False)
 
     def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
         return {}

@@ -50,6 +50,8 @@ class Operator:
         self._type, self._definition = type, find(type)
         self._inputs = self._taken(kwargs, self._definition.inputs())
         self._outputs = self._taken(kwargs, self._definition.outputs())
+        if kwargs.get("remote_prefetch") and kwargs.get("table_names"):
+            self._outputs.pop("W_Out", None)  # the table stays on its servers
         unknown = [name for name in kwargs if name not in self._definition.attrs]
         if unknown:
             raise TypeError(f"op {type} has neither a slot nor an attribute {unknown[0]!r}")

@@ -48,6 +48,9 @@ def test_an_op_keeps_sequences():
 def test_ops_that_cannot_run():
     with pytest.raises(TypeError, match="neither a slot nor an attribute 'rate'"):
         Operator("scale", X="x", Out="y", rate=1.0)
+    remote = {"remote_prefetch": True, "table_names": ["w"]}
+    on_servers = Operator("hierarchical_sigmoid", X="x", W="w", Out="y", W_Out="w", **remote)
+    assert on_servers.output_vars() == ["y"]
     with pytest.raises(ValueError, match="variable 'x' has no value in the scope"):
         Operator("scale", X="x", Out="y").run(fluid.Scope(), fluid.CPUPlace())
 

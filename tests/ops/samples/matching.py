@@ -52,6 +52,7 @@ SAMPLES = [
     Sample("tdm_sampler", LEAVES, {**LAYERS, "output_positive": False, "dtype": 3}),
     Sample("rank_attention", RANKS, {"MaxRank": 2}, ("RankParam",)),
     Sample("pyramid_hash", HASHED, {**HASHES, "is_training": 1}),
+    Sample("pyramid_hash", {**HASHED, "X": np.repeat(HASHED["X"], 2, axis=1)}, HASHES),
     Sample("pyramid_hash", HASHED, {**HASHES, "drop_out_percent": 0.5}),
     Sample("pyramid_hash_grad", UPDATED, HASHES),
     Sample("tree_conv", TREES, {}, ("NodesVector", "Filter")),
