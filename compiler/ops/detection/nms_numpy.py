@@ -133,18 +133,41 @@ def keep_sequentially(
 def merge_neighbours(boxes: Array, scores: Array, threshold: float, normalized: bool) -> None:
     """Merge each box in place into the preceding box that it overlaps: their weighted mean.
 
-    The scores of merged boxes add up, and that of a removed box becomes -inf.
+    The scores of merged boxes add up, and that of a removed box becomes -inf. Boxes that follow one
+    into which none was merged are compared all at once, but polygons one by one.
     """
-    last = 0
-    for number in range(1, len(boxes)):
-        pair = boxes[last : last + 1], boxes[number : number + 1]
-        if touching_overlaps(*pair, normalized)[0, 0] <= threshold:
-            last = number
+    candidates = np.arange(1, len(boxes))
+    if boxes.shape[-1] == 4:
+        candidates = candidates[~(adjacent_overlaps(boxes, normalized) <= threshold)]
+    last, number = 0, 1
+    while number < len(boxes):
+        if touching_overlaps(boxes[[last]], boxes[[number]], normalized)[0, 0] <= threshold:
+            place = np.searchsorted(candidates, number, side="right")
+            if place == len(candidates):
+                return
+            number = int(candidates[place])
+            last = number - 1
             continue
         weights = scores[[number, last]]
         merged = boxes[number] * weights[0] + boxes[last] * weights[1]
         boxes[last] = merged / weights.sum()
         scores[last], scores[number] = weights.sum(), -np.inf
+        number += 1
+
+
+def adjacent_overlaps(boxes: Array, normalized: bool) -> Array:
+    """Return the intersection over union of each box [M, 4] and the next one: [M - 1].
+
+    The same as `touching_overlaps` of them.
+    """
+    extra = 0.0 if normalized else 1.0
+    areas = box_areas(boxes.T, extra)
+    sides = np.minimum(boxes[:-1, 2:], boxes[1:, 2:]) - np.maximum(boxes[:-1, :2], boxes[1:, :2])
+    touch = (sides >= 0).all(axis=1)
+    intersection = (sides[:, 0] + extra) * (sides[:, 1] + extra)
+    union = areas[:-1] + areas[1:] - intersection
+    union[union == 0] = 1
+    return np.divide(intersection, union, out=np.zeros_like(intersection), where=touch)
 
 
 def decayed_scores(

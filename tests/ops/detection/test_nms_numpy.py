@@ -5,7 +5,13 @@ import pytest
 
 from compiler.ir.types import Array
 from compiler.ops.detection.nms_classes_numpy import best_of_classes, by_class
-from compiler.ops.detection.nms_numpy import best_first, decayed_scores, suppress, touching_overlaps
+from compiler.ops.detection.nms_numpy import (
+    best_first,
+    decayed_scores,
+    merge_neighbours,
+    suppress,
+    touching_overlaps,
+)
 
 
 def keep_one_by_one(
@@ -121,3 +127,37 @@ def test_scores_decay_by_overlap_with_better_boxes(count: int, gaussian: bool) -
         expected[i] *= min([1.0, *(curved if gaussian else linear)])
     actual = decayed_scores(boxes, scores, 2.0, gaussian, True)
     np.testing.assert_allclose(actual, expected, rtol=1e-12)
+
+
+def merged_one_by_one(boxes: Array, scores: Array, threshold: float, normalized: bool) -> None:
+    """The definition: each box is compared with the last one that was not merged."""
+    last = 0
+    for number in range(1, len(boxes)):
+        overlap = touching_overlaps(boxes[[last]], boxes[[number]], normalized)
+        if overlap[0, 0] <= threshold:
+            last = number
+            continue
+        pair = [number, last]
+        total = scores[pair].sum()
+        boxes[last] = (boxes[number] * scores[number] + boxes[last] * scores[last]) / total
+        scores[last], scores[number] = total, -np.inf
+
+
+@pytest.mark.parametrize("normalized", [True, False])
+@pytest.mark.parametrize("corners", [4, 8])
+def test_neighbours_are_merged_as_by_the_definition(corners: int, normalized: bool) -> None:
+    """Runs of boxes that overlap, single ones, and one without area."""
+    random = np.random.default_rng(3)
+    corner = np.cumsum(random.random((120, 2)) * (random.random((120, 1)) > 0.6), axis=0)
+    boxes = np.concatenate([corner, corner + 0.3 + 0.1 * random.random((120, 2))], axis=1)
+    boxes[7, 2:] = boxes[7, :2]
+    if corners == 8:
+        boxes = boxes[:40, [0, 1, 2, 1, 2, 3, 0, 3]]
+    boxes = boxes.astype(np.float32)
+    scores = random.random(len(boxes)).astype(np.float32)
+    want, want_scores = boxes.copy(), scores.copy()
+    merged_one_by_one(want, want_scores, 0.3, normalized)
+    merge_neighbours(boxes, scores, 0.3, normalized)
+    assert 3 < np.isinf(scores).sum() < len(scores) - 3
+    np.testing.assert_array_equal(scores, want_scores)
+    np.testing.assert_array_equal(boxes, want)
