@@ -48,14 +48,21 @@ def require_boxes(op: str, slot: str, boxes: TensorType) -> None:
 
 def overlaps(one: Array, other: Array, extra: float) -> Array:
     """Return intersection over union of boxes [N, 4] and [M, 4]: [N, M]; `extra` adds to sides."""
-    first, second = one[:, None], other[None]
-    low = np.maximum(first[..., :2], second[..., :2])
-    high = np.minimum(first[..., 2:], second[..., 2:])
-    intersection = np.maximum(high - low + extra, 0).prod(axis=-1)
-    areas = (first[..., 2:] - first[..., :2] + extra).prod(axis=-1)
-    others = (second[..., 2:] - second[..., :2] + extra).prod(axis=-1)
-    union = areas + others - intersection
-    return intersection / np.where(union == 0, 1, union)
+    first, second = one.T.copy()[:, :, None], other.T.copy()[:, None]
+    sides: list[Array] = []
+    for low, high in ((0, 2), (1, 3)):
+        side = np.minimum(first[high], second[high])
+        side -= np.maximum(first[low], second[low])
+        side += extra
+        sides.append(np.maximum(side, 0, out=side))
+    areas, others = (
+        (box[2] - box[0] + extra) * (box[3] - box[1] + extra) for box in (first, second)
+    )
+    intersection = np.multiply(*sides, out=sides[0])
+    union = np.add(areas, others, out=sides[1])
+    union -= intersection
+    union[union == 0] = 1
+    return np.divide(intersection, union, out=intersection)
 
 
 class IouSimilarity(OpDef, op="iou_similarity"):

@@ -184,7 +184,7 @@ class RpnTargetAssign(TargetAssignment, op="rpn_target_assign"):
             inside = inside_edges(anchors, info, self.rpn_straddle_thresh)
             image_rows = slice(starts[number], starts[number + 1])
             boxes = GtBoxes[image_rows][IsCrowd[image_rows].reshape(-1) == 0] * info[2]
-            iou = overlaps(anchors[inside], boxes, 1.0)
+            iou = overlaps(boxes, anchors[inside], 1.0).T  # its rows are short: reduced at once
             result = assigned(iou, overlap, (true, total), self.use_random)
             best = iou.argmax(axis=1)[result[0]] if len(boxes) else result[0]
             codes.append(encoded_targets(anchors[inside][result[0]], boxes[best]))
