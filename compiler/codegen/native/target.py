@@ -78,13 +78,16 @@ class NativeTarget:
             return "control flow runs in Python"
         if op.defn.is_random and "Key" in op.defn.slots and not op.inputs.get("Key"):
             return "it draws from NumPy's generator"
-        if op.defn.is_ordered() or isinstance(op.defn, HostOp):
+        if op.defn.is_ordered():
             return "collectives run in Python"
         return why_no_kernel(op, TYPES, self.writes(type(op.defn)))
 
     def writes(self, defn: type[OpDef]) -> bool:
-        """True if an op has kernels for at least some attributes and types."""
-        return has_kernel_body(defn)
+        """True if an op has kernels for at least some attributes and types.
+
+        The bodies of ops that run for their effect are code of a device.
+        """
+        return has_kernel_body(defn) and not issubclass(defn, HostOp)
 
     def emit(self, plan: Plan, poison: bool = False, check_numbers: bool = False) -> Module:
         """Generate the module of a plan; `poison` and `check_numbers` as in NumpyTarget.
