@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Generator
+from contextlib import contextmanager
 
 import numpy as np
 
@@ -243,6 +245,19 @@ def _prepend_fill(op_type: str, var: Variable, block: Block, attrs: Attributes) 
 def _single(op_type: str, var: Variable, block: Block) -> Variable:
     name = unique_name.generate(f"{op_type}.{var.name}.tmp")
     return block.create_var(name=name, shape=var.shape, dtype="float32")
+
+
+def force_init_on_cpu() -> bool:
+    """Return False: of releases up to 1.6, where initialization could be bound to the CPU."""
+    return False
+
+
+@contextmanager
+def init_on_cpu() -> Generator[None]:
+    """Do nothing, with a warning: of releases up to 1.6, see `force_init_on_cpu`."""
+    what = "init_on_cpu has no effect: a startup program runs on the place of its Executor"
+    warnings.warn(what, DeprecationWarning, stacklevel=3)
+    yield
 
 
 Constant = ConstantInitializer

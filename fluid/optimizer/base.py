@@ -45,7 +45,7 @@ from fluid.framework import (
 from fluid.initializer import Constant
 from fluid.layer_helper import LayerHelper
 from fluid.recording.annotations import Array, DTypeLike
-from fluid.recording.arguments import UNCHECKED, typed
+from fluid.recording.arguments import UNCHECKED, ArgumentError, typed
 from fluid.recording.atomic import atomic
 from fluid.recording.checks import check_type
 from fluid.recording.variable import ParameterAndGradient, VariableOrName
@@ -164,7 +164,12 @@ class Optimizer:
     @typed
     @atomic
     def apply_gradients(self, params_grads: Sequence[ParamGrad]) -> list[Operator]:
-        """Second half of `minimize`: append the update ops and return them."""
+        """Second half of `minimize`: append the update ops and return them.
+
+        Raises ArgumentError for a pair whose first item is a Variable, but no Parameter.
+        """
+        for variable, _ in params_grads:
+            _expect_parameter(variable)
         ordered = sorted(params_grads, key=lambda pair: pair[0].name)
         decayed = self._clip_and_decay(ordered)
         with self._restored_on_error():
@@ -483,3 +488,15 @@ def _state_array(var: Variable, value: object) -> Array:
             f"but the state passed has {actual}"
         )
     return array
+
+
+def _expect_parameter(variable: object) -> None:
+    """Raise ArgumentError for a plain variable, as loaded inference models have."""
+    if isinstance(variable, Variable) and not isinstance(variable, Parameter):
+        name, shape = variable.name, list(variable.shape)
+        raise ArgumentError(
+            f"{name!r} is a Variable, not a Parameter, so an optimizer cannot update it: the "
+            "variables of a loaded inference model are no parameters. Before minimize, call "
+            f"program.global_block().create_parameter(name={name!r}, shape={shape}, "
+            f"dtype='{variable.element.numpy}'), which keeps its value"
+        )

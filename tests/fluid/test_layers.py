@@ -352,6 +352,11 @@ def test_arrays_start_parameters() -> None:
     assert fluid.default_startup_program().global_block().ops[0].attr("shape") == [2, 3]
 
 
+def test_init_on_cpu_has_no_effect() -> None:
+    with pytest.warns(DeprecationWarning, match="no effect"), fluid.initializer.init_on_cpu():
+        assert not fluid.initializer.force_init_on_cpu()
+
+
 def test_bilinear_weights_enlarge_evenly() -> None:
     op = block_with([1, 1, 4, 4], fluid.initializer.Bilinear()).ops[0]
     weights = np.reshape(op.attr("fp32_values"), (4, 4))

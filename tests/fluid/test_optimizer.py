@@ -328,3 +328,18 @@ def test_rates(schedule: Any, rates: list[float]) -> None:
 
 def test_polynomial_rates_in_cycles() -> None:
     test_rates(lambda: layers.polynomial_decay(1.0, 2, 0.0, cycle=True), [1, 0.5, 0.0, 0.25, 0.0])
+
+
+def test_a_variable_that_is_no_parameter_is_named_with_what_to_do(exe: Any) -> None:
+    block = fluid.default_main_program().global_block()
+    weight = block.create_var(name="w", shape=[1], dtype="float32", persistable=True)
+    fluid.global_scope().var("w").get_tensor().set(np.ones(1, "float32"), fluid.CPUPlace())
+    loss = layers.mean(weight * 2.0)
+    with pytest.raises(ValueError, match="'w' is a Variable, not a Parameter") as caught:
+        optimizer.SGD(0.1).minimize(loss, parameter_list=["w"])
+    block.create_parameter(name="w", shape=[1], dtype="float32")
+    assert "create_parameter(name='w', shape=[1], dtype='float32')" in str(caught.value)
+    optimizer.SGD(0.1).minimize(loss)
+    exe.run(fluid.default_startup_program())
+    exe.run(fetch_list=[loss])
+    assert exe.run(fetch_list=[loss])[0] == pytest.approx(1.6)

@@ -113,8 +113,14 @@ def ctc_greedy_decoder(
 
     `input` is [rows, classes] with LoD, and so are the labels: [labels, 1], or a single -1 if there
     are none. Or it is [batch, max length, classes] with `input_length` [batch, 1]; then the labels
-    are padded with `padding_value`, and their lengths [batch, 1] are returned too.
+    are padded with `padding_value`, and their lengths [batch, 1] are returned too. Raises
+    ValueError for such an input without `input_length`.
     """
+    if input_length is None and len(input.shape) == 3:
+        raise ValueError(
+            f"ctc_greedy_decoder needs input_length for an input of shape {input.shape}, "
+            "[batch, max length, classes]; without it input is [rows, classes] with LoD"
+        )
     helper = LayerHelper("ctc_greedy_decoder", name=name)
     _, path = topk(input, k=1)
     attrs: dict[str, object] = {"merge_repeated": True, "blank": blank}

@@ -206,6 +206,8 @@ def test_padded_sounds(exe: fluid.Executor) -> None:
     )
     column = layers.reshape(steps, [-1, 1])
     labels, counts = layers.ctc_greedy_decoder(sound, 0, input_length=column, padding_value=-1)
+    with pytest.raises(ValueError, match="ctc_greedy_decoder needs input_length for"):
+        layers.ctc_greedy_decoder(sound, 0)
     feed = {
         "sound": np.eye(4, dtype=np.float32)[np.array([[1, 1, 0, 2, 3, 3], [2, 0, 2, 1, 1, 1]])],
         "text": np.array([[1, 2, 3], [2, 2, 0]], np.int32),
