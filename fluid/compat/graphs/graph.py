@@ -74,6 +74,10 @@ class Graph:
         """All nodes."""
         return set(self._nodes.values())
 
+    def has_node(self, node: Node) -> bool:
+        """Whether a node is in this graph."""
+        return self._nodes.get(node.id()) is node
+
     def create_var_node(self, var_desc: VarDesc) -> Node:
         """Add a value of a variable, with a copy of its description."""
         variable = _variable(var_desc, self._block)

@@ -163,9 +163,8 @@ class IrGraph:
 
     def _expect_own(self, *nodes: IrNode) -> None:
         """AssertionError for a node of another graph, or one that was removed."""
-        own = self.graph.nodes()
         for node in nodes:
-            assert node.node in own, f"{node!r} is not in the graph"
+            assert self.graph.has_node(node.node), f"{node!r} is not in the graph"
 
     def resolve_hazard(self) -> None:
         """Order ops that overwrite variables behind the readers of the values before."""
