@@ -33,6 +33,14 @@ _HOMES = {
         "DataFeeder check_dtype check_type check_variable_and_dtype convert_dtype"
     ),
     "fluid.dataset": "InMemoryDataset",
+    "fluid.transpiler.details": (
+        "UnionFind VarStruct VarsDistributed delete_ops find_op_by_output_arg wait_server_ready"
+    ),
+    "fluid.transpiler.ps_dispatcher": "PSDispatcher RoundRobin",
+    "fluid.contrib.slim.quantization.quantization_pass": (
+        "_get_op_input_var_names _get_op_output_var_names _out_scale_op_list"
+    ),
+    "fluid.compat.graphs": "IrGraph IrNode",
     "fluid.eager.variables": "ParamBase VarBase",
     "functools": "reduce",
 }
