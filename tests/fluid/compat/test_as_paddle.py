@@ -76,7 +76,7 @@ assert paddle.fluid.layers.core.Scope is core.Scope and paddle.fluid.layers.Vari
 from paddle.fluid.optimizer import append_regularization_ops, framework, unique_name
 assert not hasattr(paddle.fluid.optimizer, "embedding")
 import paddle.regularizer, paddle.utils.image_util
-from paddle.fluid.transpiler.geo_sgd_transpiler import GeoSgdTranspiler
+from paddle.fluid.transpiler.geo_sgd_transpiler import GeoSgdTranspiler, wait_server_ready
 assert len(paddle.version.commit) == 40 and core.save_op_compatible_info(core.ProgramDesc())
 common.DATA_HOME = "/elsewhere"
 try:
