@@ -22,7 +22,7 @@ def networks(fluid):
 
     class LeNet(dygraph.Layer):
         def __init__(self):
-            super(LeNet, self).__init__()
+            super().__init__()
             self.first = dygraph.Conv2D(1, 6, 5, act="relu")
             self.second = dygraph.Conv2D(6, 16, 5, act="relu")
             self.pool = dygraph.Pool2D(2, "max", 2)
@@ -40,10 +40,10 @@ def networks(fluid):
 
     class Deep(dygraph.Layer):
         def __init__(self):
-            super(Deep, self).__init__()
+            super().__init__()
             self.hidden = [dygraph.Linear(16, 16, act="relu") for _ in range(20)]
             for number, layer in enumerate(self.hidden):
-                self.add_sublayer("hidden%d" % number, layer)
+                self.add_sublayer("hidden{}".format(number), layer)  # noqa: UP032 - Python 3.7
             self.out = dygraph.Linear(16, 10, act="softmax")
 
         def forward(self, x):
@@ -53,7 +53,7 @@ def networks(fluid):
 
     class Recurrent(dygraph.Layer):
         def __init__(self):
-            super(Recurrent, self).__init__()
+            super().__init__()
             self.gates = dygraph.Linear(32, 16, act="sigmoid")
             self.values = dygraph.Linear(32, 16, act="tanh")
             self.out = dygraph.Linear(16, 10, act="softmax")
@@ -109,7 +109,7 @@ def static(fluid, network, images, labels):
     """Milliseconds of a static step, and the number of ops without those of gradients."""
     main, startup = fluid.Program(), fluid.Program()
     with fluid.program_guard(main, startup), fluid.unique_name.guard():
-        x = fluid.data("x", [None] + list(images.shape[1:]))
+        x = fluid.data("x", [None, *images.shape[1:]])
         y = fluid.data("y", [None, 1], "int64")
         loss = losses(fluid, network()(x), y)
         fluid.optimizer.Adam(0.001).minimize(loss)

@@ -30,5 +30,6 @@ feeds they are: its forward ops are only repeated, in order to be differentiated
 unless one of their outputs was not kept.
 
 Read in this order: `nodes`, `signatures`, `traces` (recording and running), `trace_programs` (the
-program of a trace), `plans` (known traces), `variables` (`VarBase` and `ParamBase`), `programs` (what layers append to).
+program of a trace), `plans` (known traces), `variables` (`VarBase` and `ParamBase`), `programs`
+(what layers append to), `gradients` (`dygraph.grad`), `static_recording` (a layer as a program).
 """

@@ -20,6 +20,7 @@ from typing import (
 
 import numpy as np
 
+from compiler.ir.program import VarDesc
 from compiler.ir.types import Array
 from compiler.support.tracebacks import hide_frames, passes_arguments
 from fluid.recording.narrowing import is_sequence
@@ -65,10 +66,15 @@ def typed(function: F) -> F:
     if isinstance(function, type):
         return cast(F, _typed_methods(function))
 
+    known: dict[str, set[object]] = {}
+    names: list[str] = []
+
     @passes_arguments
     @wraps(function)
     def call(*args: object, **kwargs: object) -> object:
         try:
+            if _are_known(known, names, args, kwargs):
+                return function(*args, **kwargs)
             where = type(args[0]).__name__ if function.__name__ == "__init__" else function.__name__
             hints = _hints(function)
             arguments = [*zip(hints, args, strict=False), *kwargs.items()]
@@ -76,12 +82,52 @@ def typed(function: F) -> F:
                 _check(where, name, value, hints.get(name, object))
             plain = map(_plain, args, [*hints.values()][: len(args)])
             named = {name: _plain(value, hints.get(name, object)) for name, value in kwargs.items()}
+            names[:] = hints
+            for name, value in arguments:
+                if (form := _form(value)) is not None and "bool" not in str(hints.get(name)):
+                    known.setdefault(name, set()).add(form)
             return function(*plain, *args[len(hints) :], **named)
         except Exception as error:
             hide_frames(error)
             raise
 
     return cast(F, call)
+
+
+_PLAIN = (str, float, int, bool, type(None))
+
+
+def _are_known(
+    known: Mapping[str, set[object]],
+    names: Sequence[str],
+    args: Sequence[object],
+    kwargs: Mapping[str, object],
+) -> bool:
+    """Whether arguments of the same forms have passed before."""
+    if not names or len(args) > len(names):
+        return False
+    for name, value in (*zip(names, args, strict=False), *kwargs.items()):
+        forms = known.get(name)
+        if forms is None or (value.__class__ not in forms and _form(value) not in forms):
+            return False
+    return True
+
+
+def _form(value: object) -> object:
+    """What decides whether a value fits an annotation: its class, and that of a list's items.
+
+    None for values that are to be checked themselves, such as those of NumPy.
+    """
+    cls = value.__class__
+    if cls in _PLAIN or isinstance(value, VarDesc):
+        return cls
+    if (cls is list or cls is tuple) and value:
+        items = cast("Sequence[object]", value)
+        first = items[0].__class__
+        plain = first in _PLAIN or isinstance(items[0], VarDesc)
+        if plain and all(item.__class__ is first for item in items):
+            return cls, first
+    return None
 
 
 def _typed_methods(cls: type[object]) -> type[object]:

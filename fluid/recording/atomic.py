@@ -46,7 +46,9 @@ def atomic(function: F) -> F:
     @passes_arguments
     @wraps(function)
     def call(*args: object, **kwargs: object) -> object:
-        marks = [_Mark(program) for program in _programs(*args, *kwargs.values())]
+        is_eager = default_main_program().is_eager  # nothing is appended to it
+        programs = [] if is_eager else _programs(*args, *kwargs.values())
+        marks = [_Mark(program) for program in programs]
         try:
             return function(*args, **kwargs)
         except BaseException as error:
