@@ -48,7 +48,13 @@ WAITS = {
     "first run again": Wait("first_run", 1.0),
     "equal program": Wait("equal_program", 1.0),
     "new length": Wait("new_length", 1.0),
+    "new joined length": Wait("joined_length", 1.0),
     "nms": Wait("nms", 1.5),
+    "nms of merged boxes": Wait("merged_boxes", 1.0),
+    "argsort of wide rows": Wait("sorting", 1.0),
+    "top_k of wide rows": Wait("selecting", 1.0),
+    "scatter of repeated rows": Wait("scattering", 1.0),
+    "sparse table, two devices": Wait("sparse_devices", 1.0),
     "deconvolution": Wait("deconvolution", 1.0),
     "busy threads": Wait("small_products", 1.0, is_busy=True),
 }

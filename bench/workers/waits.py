@@ -7,6 +7,7 @@ Python 3.7, only NumPy and a fluid, so that the reference is measured by the sam
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 import time
 from pathlib import Path
@@ -99,6 +100,86 @@ def nms(name):
     return _median(lambda: executor.run(feed=values, fetch_list=[output], return_numpy=False))
 
 
+def joined_length(name):
+    """A step with a length never fed before, of two feeds whose rows the program multiplies."""
+    fluid = importlib.import_module(name)
+    feeds = [fluid.layers.data(each, [1], dtype="int64", lod_level=1) for each in "xy"]
+    words = [fluid.layers.embedding(each, [100, 16]) for each in feeds]
+    loss = fluid.layers.mean(fluid.layers.sequence_pool(words[0] * words[1], "max"))
+    fluid.optimizer.SGD(0.1).minimize(loss)
+    executor = fluid.Executor(fluid.CPUPlace())
+    executor.run(fluid.default_startup_program())
+    spent = []
+    for length in range(8, 8 + LENGTHS):
+        ids = np.arange(length).reshape(-1, 1) % 100
+        parts = {"x": [length - 2, 2], "y": [5, length - 5]}
+        feed = {
+            each: fluid.create_lod_tensor(ids, [lengths], fluid.CPUPlace())
+            for each, lengths in parts.items()
+        }
+        start = time.perf_counter()
+        executor.run(feed=feed, fetch_list=[loss])
+        spent.append(time.perf_counter() - start)
+    return sorted(spent[5:])[len(spent[5:]) // 2]
+
+
+def sorting(name):
+    """`argsort` of 100 rows of 10,000 values."""
+    fluid = importlib.import_module(name)
+    values = np.random.RandomState(0).rand(100, 10000).astype("float32")
+    output = fluid.layers.argsort(fluid.data("x", [-1, 10000]))
+    return _fetched(fluid, {"x": values}, list(output))
+
+
+def selecting(name):
+    """`topk` of 100 rows of 10,000 values with k = 20."""
+    fluid = importlib.import_module(name)
+    values = np.random.RandomState(0).rand(100, 10000).astype("float32")
+    output = fluid.layers.topk(fluid.data("x", [-1, 10000]), 20)
+    return _fetched(fluid, {"x": values}, list(output))
+
+
+def scattering(name):
+    """`scatter` that adds 10,000 rows, some of them to the same one."""
+    fluid = importlib.import_module(name)
+    random = np.random.RandomState(0)
+    rows = random.rand(10000, 8).astype("float32")
+    feed = {"x": rows, "ids": random.randint(0, 10000, 10000), "updates": rows}
+    x, updates = (fluid.data(each, [-1, 8]) for each in ("x", "updates"))
+    ids = fluid.data("ids", [-1], "int64")
+    return _fetched(fluid, feed, [fluid.layers.scatter(x, ids, updates, overwrite=False)])
+
+
+def merged_boxes(name):
+    """`locality_aware_nms` of 10,000 boxes."""
+    fluid = importlib.import_module(name)
+    random = np.random.RandomState(0)
+    corners, sizes = random.rand(1, 10000, 2) * 1000, random.rand(1, 10000, 2) * 50
+    values = {
+        "boxes": np.concatenate([corners, corners + sizes], 2).astype("float32"),
+        "scores": random.rand(1, 1, 10000).astype("float32"),
+    }
+    boxes, scores = fluid.data("boxes", [-1, 10000, 4]), fluid.data("scores", [-1, 1, 10000])
+    output = fluid.layers.locality_aware_nms(boxes, scores, 0.0, 1000, 200, nms_threshold=0.3)
+    return _fetched(fluid, values, [output])
+
+
+def sparse_devices(name):
+    """A step of two CPU devices that updates a sparse table of 500,000 rows."""
+    os.environ["CPU_NUM"] = "2"
+    fluid = importlib.import_module(name)
+    x = fluid.data("x", [None, 1], "int64")
+    words = fluid.embedding(x, [500000, 32], is_sparse=True)
+    loss = fluid.layers.mean(fluid.layers.square(words))
+    fluid.optimizer.SGD(0.1).minimize(loss)
+    executor = fluid.Executor(fluid.CPUPlace())
+    executor.run(fluid.default_startup_program())
+    program = fluid.CompiledProgram(fluid.default_main_program())
+    program = program.with_data_parallel(loss_name=loss.name)
+    feed = {"x": np.arange(64).reshape(64, 1)}
+    return _median(lambda: executor.run(program, feed=feed, fetch_list=[loss]))
+
+
 def deconvolution(name):
     """A training step of a transposed convolution that doubles a 28 × 28 image of 64 channels."""
     fluid = importlib.import_module(name)
@@ -118,6 +199,11 @@ def small_products(name):
     loss = fluid.layers.mean(fluid.layers.fc(fluid.layers.fc(x, 256, act="relu"), 256))
     fluid.optimizer.SGD(0.01).minimize(loss)
     return _stepped(fluid, {"x": np.ones((256, 256), "float32")}, loss)
+
+
+def _fetched(fluid, feed, outputs):
+    executor = fluid.Executor(fluid.CPUPlace())
+    return _median(lambda: executor.run(feed=feed, fetch_list=outputs, return_numpy=False))
 
 
 def _stepped(fluid, feed, loss):
