@@ -24,6 +24,12 @@ class DataGenerator:
         self.batch_size_ = 32
         self._line_limit: int | None = None
 
+    def _set_line_limit(self, line_limit: int) -> None:
+        """Store a limit of lines, without effect; ValueError unless it is a positive integer."""
+        if not isinstance(line_limit, int) or line_limit < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ValueError(f"line_limit must be an int of 1 or more, not {line_limit!r}")
+        self._line_limit = line_limit
+
     def set_batch(self, batch_size: int) -> None:
         """Set how many samples `generate_batch` takes."""
         self.batch_size_ = batch_size
@@ -73,7 +79,7 @@ class MultiSlotStringDataGenerator(DataGenerator):
     """Values are texts, printed as they are."""
 
     def _gen_str(self, line: Sample) -> str:
-        _expect_sample(line, "[('words', ['1926', '08', '17']), ('label', ['1'])]")
+        line = _as_sample(line, "[('words', ['1926', '08', '17']), ('label', ['1'])]")
         return " ".join(f"{len(values)} {' '.join(_texts(values))}" for _, values in line) + "\n"
 
 
@@ -85,7 +91,7 @@ class MultiSlotDataGenerator(DataGenerator):
         self._names: list[str] | None = None
 
     def _gen_str(self, line: Sample) -> str:
-        _expect_sample(line, "[('words', [1926, 8, 17]), ('label', [1])]")
+        line = _as_sample(line, "[('words', [1926, 8, 17]), ('label', [1])]")
         names = [name for name, _ in line]
         self._names = self._names or names
         if names != self._names:
@@ -93,9 +99,13 @@ class MultiSlotDataGenerator(DataGenerator):
         return " ".join(_slot_text(name, values) for name, values in line) + "\n"
 
 
-def _expect_sample(line: object, example: str) -> None:
+def _as_sample(line: Sample | zip[tuple[str, Sequence[object]]], example: str) -> Sample:
+    """A sample as a list; `zip(names, values)` is one, as in scripts for Python 2."""
+    if isinstance(line, zip):
+        return list(line)
     if not isinstance(line, list | tuple):
         raise ValueError(f"a sample must be a list or a tuple, such as {example}, not {line!r:.60}")
+    return line
 
 
 def _texts(values: Sequence[object]) -> Iterator[str]:

@@ -417,7 +417,14 @@ class Texts(MultiSlotStringDataGenerator):
         return lambda: iter([[("words", line.split()), ("label", ["1"])]])
 
 
-@pytest.mark.parametrize("kind", [Numbers, Texts])
+class Zipped(MultiSlotDataGenerator):
+    def generate_sample(self, line):
+        return lambda: iter(
+            [zip(["words", "label"], [[*map(int, line.split())], [1]], strict=True)]
+        )
+
+
+@pytest.mark.parametrize("kind", [Numbers, Texts, Zipped])
 def test_generators_print_samples(kind, monkeypatch, capfd):
     monkeypatch.setattr(sys, "stdin", io.StringIO("1 2 3\n4\n"))
     generator = kind()
@@ -442,6 +449,8 @@ def test_samples_that_cannot_be_printed(sample, message):
 
 def test_fields_must_not_change():
     generator = MultiSlotDataGenerator()
+    with pytest.raises(ValueError, match="line_limit must be an int of 1 or more, not 0"):
+        generator._set_line_limit(0)
     generator._gen_str([("a", [1])])
     with pytest.raises(ValueError, match="has the fields"):
         generator._gen_str([("b", [1])])

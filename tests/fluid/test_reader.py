@@ -149,6 +149,15 @@ def test_what_a_loader_needs(data: list[fluid.Variable]) -> None:
         list(loader(data, iterable=False))
 
 
+def test_reset_ends_the_current_iteration(data: list[fluid.Variable]) -> None:
+    created = loader(data).set_batch_generator(batches, places=CPU)
+    running = iter(created)
+    assert labels([next(running), next(created)]) == [[[0, 0]], [[1, 1]]]
+    created._reset()
+    assert list(running) == []
+    assert labels([next(created)]) == [[[0, 0]]]
+
+
 # ---- programs that read
 
 
