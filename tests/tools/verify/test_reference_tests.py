@@ -10,6 +10,7 @@ from tools.verify.reference_tests.running import Outcome
 HEAD = """
 import unittest
 import numpy as np
+import beside_the_tests
 from op_test import OpTest, randomize_probability, skip_check_grad_ci
 import paddle.fluid as fluid
 import paddle.fluid.core as core
@@ -42,10 +43,13 @@ class TestLists(OpTest):
         parts = [np.random.rand(2, n).astype("float32") for n in (1, 3)]
         self.inputs = {"X": [("a", parts[0]), ("b", parts[1])]}
         self.attrs = {"axis": 1}
-        self.outputs = {"Out": np.concatenate(parts, 1)}
+        parts[0][0] = 0.0
+        self.outputs = {"Out": np.concatenate(parts, 1).astype("float64")}
+        self.outputs["Out"][0, 0] = 1e-6
 
     def test_output(self):
         self.check_output()
+        self.assertEqual(self.dtype, np.float32)
 
     def test_grad(self):
         self.check_grad(["a", "b"], "Out")
@@ -114,11 +118,6 @@ class TestMKLDNN(OpTest):
         self.op_type, self.attrs, self.inputs = "relu", {"use_mkldnn": True}, {"X": np.ones(3)}
         self.check_output()
 
-class TestEager(unittest.TestCase):
-    def test_it(self):
-        with fluid.dygraph.guard():
-            pass
-
 @skip_check_grad_ci(reason="none is needed")
 class TestPlain(unittest.TestCase):
     def test_same(self):
@@ -138,10 +137,17 @@ class TestPlain(unittest.TestCase):
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Outcome]:
-    """Outcomes of the tests of all three by name; they are in one file."""
-    folder = tmp_path_factory.mktemp("unittests")
-    (folder / "test_all.py").write_text(HEAD + PASSING + FAILING + SKIPPING)
-    outcomes = running.run_file(folder, "test_all", None, 100.0)
+    """Outcomes of the tests of all three by name; they are in one file of a folder `sequence`.
+
+    A module that they import is on the PYTHONPATH.
+    """
+    folder, path = tmp_path_factory.mktemp("unittests"), tmp_path_factory.mktemp("path")
+    (folder / "sequence").mkdir()
+    (folder / "sequence" / "test_all.py").write_text(HEAD + PASSING + FAILING + SKIPPING)
+    (path / "beside_the_tests.py").touch()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(path))
+        outcomes = running.run_file(folder, "sequence/test_all", None, 100.0)
     return {outcome.test: outcome for outcome in outcomes}
 
 
@@ -175,10 +181,9 @@ def test_a_wrong_one_is_reported(found: dict[str, Outcome], test: str, reason: s
 
 def test_unsupported_reference_tests_are_skipped(found: dict[str, Outcome]) -> None:
     row = report.row("test_all", found.values())
-    assert {name: row[name] for name in ("CUDA", "MKL-DNN", "dygraph", "other")} == {
+    assert {name: row[name] for name in ("CUDA", "MKL-DNN", "other")} == {
         "CUDA": 1,
         "MKL-DNN": 1,
-        "dygraph": 1,
         "other": 0,
     }
     assert (row["passed"], row["failed"]) == (10, 4)
@@ -186,8 +191,8 @@ def test_unsupported_reference_tests_are_skipped(found: dict[str, Outcome]) -> N
 
 def test_every_failure_is_listed(found: dict[str, Outcome]) -> None:
     lines = report.report([list(found.values())]).splitlines()
-    assert lines[1].split() == ["file", "passed", "failed", "CUDA", "MKL-DNN", "dygraph"]
-    assert sum(line.startswith("  test_all Test") for line in lines) == 4
+    assert lines[1].split() == ["file", "passed", "failed", "CUDA", "MKL-DNN"]
+    assert sum(line.startswith("  sequence/test_all Test") for line in lines) == 4
     assert lines[-1] == "  MISSED  4 of 14 tests fail (goal 0)"
 
 
@@ -203,7 +208,9 @@ def test_a_file_that_does_not_end_or_import(tmp_path: Path) -> None:
 def test_files_are_chosen_by_parts_of_their_names(tmp_path: Path) -> None:
     for name in ("test_a_op", "test_b_op", "op_test"):
         (tmp_path / f"{name}.py").touch()
-    assert running.files_of(tmp_path, []) == ["test_a_op", "test_b_op"]
+    (tmp_path / "sequence").mkdir()
+    (tmp_path / "sequence" / "test_c_op.py").touch()
+    assert running.files_of(tmp_path, []) == ["sequence/test_c_op", "test_a_op", "test_b_op"]
     assert running.files_of(tmp_path, ["b_op"]) == ["test_b_op"]
 
 
@@ -213,3 +220,11 @@ def test_a_file_that_cannot_be_imported_is_a_failure(tmp_path: Path) -> None:
     (failed,) = running.run_file(tmp_path, "test_broken", None, 100.0)
     assert (failed.test, failed.outcome) == ("(import)", "failed")
     assert "nothing_of_that_name" in failed.reason
+
+
+def test_failures_are_compared_with_release_1_8_5() -> None:
+    here = [Outcome("f", "A.a", "passed"), Outcome("f", "A.b", "failed", "is 1, expected 2")]
+    there = [Outcome("f", "A.a", "failed", "no"), Outcome("f", "A.b", "passed")]
+    assert running.compared(here, there) == [
+        here[0], Outcome("f", "A.b", "failed", "is 1, expected 2 (1.8.5: passed)"),
+    ]  # fmt: skip

@@ -75,8 +75,9 @@ class Lines(unittest.TestResult):
 
 
 def main(folder, name, results):
-    """Run the tests of a file of `folder`."""
-    sys.path[:0] = [str(HERE / "modules"), folder]
+    """Run the tests of a file of `folder`, or of a folder below it: `sequence/test_…`."""
+    below, _, name = name.rpartition("/")
+    sys.path[:0] = [str(HERE / "modules"), str(Path(folder) / below), folder]
     sys.path.append(str(HERE / "defaults"))
     sys.argv = [name]
     serve_below_paddle()

@@ -9,7 +9,7 @@ import unittest
 import numpy as np
 import paddle.fluid as fluid
 from testsuite import append_input_output, append_loss_ops, create_op, set_input
-from white_list import op_threshold_white_list
+from white_list import compile_vs_runtime_white_list, op_threshold_white_list
 
 from tools.verify.reference_tests.gradients import LIMIT, STEP, expect_close, numeric_gradient
 from tools.verify.reference_tests.one_op import OneOp, parted, variables
@@ -27,7 +27,8 @@ __all__ = [
     "skip_check_grad_ci",
 ]
 
-FLOATS = (np.float16, np.float32, np.float64)
+DTYPES = ("float64", "float32", "float16", "int64", "int32", "int16", "int8", "uint8", "bool")
+"""Names of dtypes, that of a test first: its inputs decide."""
 
 
 class OpTest(unittest.TestCase):
@@ -78,11 +79,15 @@ class OpTest(unittest.TestCase):
         return {name: number(value) for name, value in attrs.items()}
 
     def infer_dtype_from_inputs_outputs(self, inputs, outputs):
-        """Set `dtype` to the widest float of inputs and outputs; unchanged if there is none."""
-        values = [*variables(inputs), *variables(outputs)]
-        types_found = {np.asarray(parted(value)[0]).dtype.type for _, value in values}
-        widest = [kind for kind in FLOATS if kind in types_found][-1:]
-        self.dtype = widest[0] if widest else self.dtype or next(iter(types_found), np.float32)
+        """Set `dtype` to the first of DTYPES among the inputs; unchanged if there is none.
+
+        Expected outputs may have been computed in float64, which says nothing of the op's.
+        """
+        dtypes = {np.asarray(parted(value)[0]).dtype.name for _, value in variables(inputs)}
+        for name in DTYPES:
+            if name in dtypes:
+                self.dtype = np.dtype(name).type
+                return
 
     def _is_strict(self, exceptions):
         """Whether the tolerances of float64 apply to this op."""
@@ -126,6 +131,15 @@ class OpTest(unittest.TestCase):
         outputs_found = op.run([name for name, _ in expected] or op.written()[:1])
         for index, (name, value) in enumerate(expected):
             self._expect_output(name, outputs_found[index], value, atol, equal_nan)
+        if self.op_type not in compile_vs_runtime_white_list.COMPILE_RUN_OP_WHITE_LIST:
+            self._expect_recorded_levels(op, [name for name, _ in expected], outputs_found)
+
+    def _expect_recorded_levels(self, op, names, outputs_found):
+        """Fail unless outputs have as many LoD levels as their variables are recorded with."""
+        block = op.program.global_block()
+        for name, found in zip(names, outputs_found, strict=False):
+            levels = block.var(name).lod_level, len(found.lod()) if hasattr(found, "lod") else 0
+            self.assertEqual(*levels, f"the recorded and the actual LoD levels of {name}")
 
     def _expect_output(self, name, found, value, atol, equal_nan):
         expected, lengths = parted(value)
