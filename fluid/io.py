@@ -18,6 +18,7 @@ from fluid.reading.decorators import (
     shuffle,
     xmap_readers,
 )
+from fluid.saving.graph_nodes import load_persistable_nodes, save_persistable_nodes
 from fluid.saving.inference_model import (
     append_fetch_ops,
     load_inference_model,
@@ -45,6 +46,8 @@ from fluid.saving.variables import (
 )
 
 _clone_var_in_block_ = clone_var_in_block
+_load_persistable_nodes = load_persistable_nodes
+_save_persistable_nodes = save_persistable_nodes
 
 __all__ = [
     "save_vars",
