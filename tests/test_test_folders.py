@@ -38,6 +38,7 @@ BEHAVIOUR = {
     "fluid/data_parallel": (
         "documented_examples launched_ranks reference_behaviour training two_devices"
     ),
+    "fluid/eager": "training",
     "fluid/inference": "gpu_predictor half_precision_on_cpus quantized_models",
     "fluid/layers": (
         "control_flow_errors control_flow_gradients control_flow_losses control_flow_programs "
