@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import count, islice
 from math import prod
@@ -27,13 +27,14 @@ from fluid.recording.op_records import plain_values
 from fluid.recording.operator import Operator
 from fluid.recording.variable import (
     ParameterFields,
+    Variable,
     VariableFields,
     VarType,
     convert_np_dtype_to_dtype_,
 )
 from runtime.device import CPUPlace
 
-__all__ = ["EagerBlock", "EagerProgram", "constant", "gradients_disabled", "next_order"]
+__all__ = ["EagerBlock", "EagerProgram", "KnownOp", "constant", "gradients_disabled", "next_order"]
 
 MAX_SIGNATURES = 1 << 16
 """Maximum number of cached signatures; past it all are dropped."""
@@ -62,6 +63,22 @@ def gradients_disabled() -> Generator[None]:
         yield
     finally:
         _Mode.has_gradients = before
+
+
+class KnownOp:
+    """An op that is recorded in every step, on variables of the same types.
+
+    Its `inputs` are those that stay the same; its signature is found at its first use.
+    """
+
+    def __init__(
+        self, op_type: str, inputs: Mapping[str, Variable], outputs: Mapping[str, Variable]
+    ) -> None:
+        self.type = op_type
+        self.inputs = inputs
+        self.outputs = outputs
+        self.attrs: Attributes = {}
+        self.signature: Signature | None = None
 
 
 class EagerProgram(Program):
@@ -183,20 +200,44 @@ class EagerBlock(Block):
             trace = traces.current()
         if type in VALUES and self._is_constant(type, inputs, outputs, attrs or {}):
             return cast(Operator, None)
-        ins, parts = self._read(type, inputs)
-        outs, more = self._written(type, outputs, ins)
-        key = (type, *parts, None, *more, self.eager_program.role, _frozen(attrs))
-        signature = _signatures.get(key)
-        if signature is None:
-            if len(_signatures) >= MAX_SIGNATURES:
-                _signatures.clear()
-            read, written = self._by_slot(inputs, ins), self._by_slot(outputs, outs)
-            signature = _signatures[key] = infer(Program(), type, read, written, attrs)
+        signature, ins, outs = self._signature(type, inputs, outputs, attrs)
         if not ins and _initializes(outs):
             _initialize(signature, outs[0])
         else:
             self._record(trace, signature, ins, outs)
         return cast(Operator, None)  # nothing refers to recorded ops
+
+    def append_known(
+        self, known: KnownOp, inputs: Mapping[str, Variable], attrs: Attributes
+    ) -> None:
+        """Record an op as `append_op`, with the signature of its last use if attributes are equal.
+
+        `inputs` have the same slots and types as then.
+        """
+        trace = traces.current()
+        signature = known.signature
+        if signature is None or attrs != known.attrs or trace.must_run():
+            key_of = self._signature(known.type, inputs, known.outputs, attrs)
+            known.signature, known.attrs = key_of[0], attrs
+            self.append_op(known.type, inputs, known.outputs, attrs)
+            return
+        ins = cast("list[VarBase]", list(inputs.values()))
+        self._record(trace, signature, ins, cast("list[VarBase]", list(known.outputs.values())))
+
+    def _signature(
+        self, op_type: str, inputs: Slots | None, outputs: Slots | None, attrs: Attributes | None
+    ) -> tuple[Signature, list[VarBase], list[VarBase]]:
+        """Return the signature of an op, and the variables that it reads and writes."""
+        ins, parts = self._read(op_type, inputs)
+        outs, more = self._written(op_type, outputs, ins)
+        key = (op_type, *parts, None, *more, self.eager_program.role, _frozen(attrs))
+        signature = _signatures.get(key)
+        if signature is None:
+            if len(_signatures) >= MAX_SIGNATURES:
+                _signatures.clear()
+            read, written = self._by_slot(inputs, ins), self._by_slot(outputs, outs)
+            signature = _signatures[key] = infer(Program(), op_type, read, written, attrs)
+        return signature, ins, outs
 
     def insert_op(
         self,

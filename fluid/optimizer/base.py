@@ -27,7 +27,7 @@ from fluid.clip import (
 from fluid.dygraph.base import to_variable
 from fluid.dygraph.learning_rate_scheduler import LearningRateDecay, LearningRateEpochDecay
 from fluid.eager import traces
-from fluid.eager.programs import gradients_disabled
+from fluid.eager.programs import EagerBlock, KnownOp, gradients_disabled
 from fluid.eager.variables import ParamBase, VarBase
 from fluid.executor import global_scope
 from fluid.framework import (
@@ -101,7 +101,7 @@ class Optimizer:
         self._learning_rate = learning_rate
         self._learning_rate_map: dict[Program, Variable] = {}
         self._accumulators: dict[str, dict[str, Variable]] = defaultdict(dict)
-        self._update_slots: dict[str, tuple[dict[str, Variable], dict[str, Variable | None]]] = {}
+        self._known_updates: dict[str, KnownOp] = {}
         self._accumulators_to_load: Mapping[str, Any] = {}
         self._opti_name_list: list[str] = []
         self._dtype: DTypeLike | None = None
@@ -221,7 +221,14 @@ class Optimizer:
     def _update(self, pairs: list[ParamGrad]) -> tuple[list[Operator], list[ParamGrad]]:
         """Record clipping, weight decay and updates; the trace runs before the next op."""
         with gradients_disabled():
-            operators = self.apply_gradients(pairs)
+            if type(self).apply_gradients is not Optimizer.apply_gradients:
+                operators = self.apply_gradients(pairs)
+            else:
+                ordered = sorted(pairs, key=lambda pair: pair[0].name)
+                changes = self._grad_clip is not None or self.regularization is not None
+                if changes or any(p.regularizer or p.gradient_clip_attr for p, _ in ordered):
+                    ordered = self._clip_and_decay(ordered)
+                operators = self._create_optimization_pass(ordered)
         traces.current().is_complete = True
         return operators, pairs
 
@@ -339,29 +346,29 @@ class Optimizer:
 
     def _record_updates(self, block: Block, pairs: Iterable[ParamGrad]) -> None:
         """Append the update ops of eager mode: their slots are the same in each step."""
+        assert isinstance(block, EagerBlock)
         has_rate = "LearningRate" in find(self.type).inputs()
-        with default_main_program().role_guard(OpRole.OPTIMIZE):
+        with block.eager_program.role_guard(OpRole.OPTIMIZE):
             for pair in pairs:
                 param, grad = pair
                 if grad is None:
                     continue
-                slots = self._update_slots.get(param.name)
-                if slots is None:
-                    slots = self._update_slots[param.name] = self._slots_of_update(param)
-                inputs = {**slots[0], "Grad": grad, **self._extra_inputs()}
+                known = self._known_updates.get(param.name)
+                if known is None:
+                    known = self._known_updates[param.name] = self._known_update(param)
+                inputs = {**known.inputs, "Grad": grad, **self._extra_inputs()}
                 if has_rate:
                     inputs["LearningRate"] = self._create_param_lr(pair)
-                block.append_op(self.type, inputs, slots[1], self._attrs(param))
+                block.append_known(known, inputs, self._attrs(param))
 
-    def _slots_of_update(
-        self, param: Parameter
-    ) -> tuple[dict[str, Variable], dict[str, Variable | None]]:
-        """Return the slots of a parameter's update that hold it or its accumulators."""
+    def _known_update(self, param: Parameter) -> KnownOp:
+        """Return the update of a parameter, with the slots that hold it or its accumulators."""
         inputs: dict[str, Variable] = {"Param": param}
         for slot, fields in self._accumulator_slots().items():
             inputs[slot] = self._get_accumulator(fields["name"], param)
         written = {name: slot.inplace for name, slot in find(self.type).outputs().items()}
-        return inputs, {name: inputs.get(slot) for name, slot in written.items()}
+        outputs = {name: inputs[slot] for name, slot in written.items() if slot in inputs}
+        return KnownOp(self.type, inputs, outputs)
 
     def _extra_inputs(self) -> dict[str, Variable]:
         """Return user variables that the op reads additionally, by slot."""
@@ -377,7 +384,7 @@ class Optimizer:
         start = len(block.ops)
         self.helper = LayerHelper(self.__class__.__name__)
         trained = [pair for pair in parameters_and_grads if pair[0].trainable]
-        known = self._update_slots
+        known = self._known_updates
         self._create_accumulators(block, [p for p, _ in trained if p.name not in known])
         self._create_global_learning_rate()
         if in_dygraph_mode() and type(self)._append_optimize_op is Optimizer._append_optimize_op:
