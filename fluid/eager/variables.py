@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, NoReturn, cast
@@ -18,6 +19,7 @@ from fluid.eager.signatures import Signature
 from fluid.eager.sizes import Sizes
 from fluid.framework import default_main_program
 from fluid.recording.annotations import Attributes, DTypeLike, Slots
+from fluid.recording.op_records import is_ours
 from fluid.recording.variable import AbstractBlock, Parameter, Variable, grad_var_name
 from fluid.running.fetched_values import number_like
 from runtime.device import CPUPlace
@@ -180,6 +182,12 @@ class VarBase(Variable):
         return int(self._number("python index"))
 
     def __bool__(self) -> bool:
+        """Whether its only element is positive; in our own code, that it is no None."""
+        caller = sys._getframe(1)  # pyright: ignore[reportPrivateUsage] - inspect is slower
+        return True if is_ours(caller.f_code.co_filename) else self.is_true()
+
+    def is_true(self) -> bool:
+        """Whether its only element is positive, as a condition in a script."""
         array = self.array()
         assert array.size == 1, (
             "When Variable is used as the condition of if/while , Variable can only contain one "

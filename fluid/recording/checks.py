@@ -76,6 +76,8 @@ def check_type(
 
     `extra_message` is appended to the message, as in the other checks.
     """
+    if isinstance(input, expected_type):
+        return
     received = type(input).__name__
     kinds = expected_type if isinstance(expected_type, tuple) else (expected_type,)
     plain: object = input.item() if is_numpy(input) and isinstance(input, np.number) else input

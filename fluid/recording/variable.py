@@ -419,6 +419,10 @@ class Variable(ir.VarDesc):
         """Raises AssertionError: values are what `Executor.run` fetches."""
         raise _of_dygraph("numpy", "fetch the variable with Executor.run")
 
+    def is_true(self) -> Any:
+        """Raises AssertionError: use `layers.cond`, or `layers.while_loop`."""
+        raise _of_dygraph("is_true", "use layers.cond or layers.while_loop")
+
     def set_value(self, value: object) -> Any:
         """Raises AssertionError: values are set in a scope."""
         raise _of_dygraph("set_value", "set it in a scope: scope.find_var(name).get_tensor().set")

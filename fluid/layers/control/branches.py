@@ -53,7 +53,7 @@ def cond(
     check_variable_and_dtype(pred, "pred", ["bool"], "fluid.layers.cond")
     check_type(name, "name", (str, type(None)), "fluid.layers.cond")
     if in_dygraph_mode():
-        branch = true_fn if bool(pred) else false_fn
+        branch = true_fn if pred.is_true() else false_fn
         return None if branch is None else branch()
     helper = LayerHelper("cond", name=name)
     taken = None if true_fn is None else _append_branch(pred, true_fn, "true_fn", helper)

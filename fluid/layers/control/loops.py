@@ -132,7 +132,7 @@ def _looped(
 ) -> list[Structure] | tuple[Structure, ...]:
     """Run a loop in Python, on eager variables."""
     values = loop_vars
-    while bool(cond(*values)):
+    while cond(*values).is_true():
         result: object = body(*values)
         several = narrowing.is_sequence(result)
         values = cast("list[Structure]", list(result) if several else [result])

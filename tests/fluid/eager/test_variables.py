@@ -198,3 +198,13 @@ def test_loader_yields_variables():
     loader.set_sample_list_generator(lambda: iter(samples), places=fluid.CPUPlace())
     ((rows, labels),) = list(loader())
     assert (rows.shape, labels.numpy().tolist()) == ([2, 3], [1, 2])
+
+
+def test_condition_is_value_for_scripts_only():
+    x, zero = variable(0.0, 1.0), variable(0.0)
+    out = variable(0.0, 0.0)
+    layers.fill_constant([2], "float32", 3.0, out=out)
+    assert out.numpy().tolist() == [3.0, 3.0]
+    assert not zero
+    with pytest.raises(AssertionError, match="used as the condition of if/while"):
+        bool(x)
