@@ -38,6 +38,17 @@ QUANTIZE_OPS = tuple(f"fake_quantize_{kind}" for kind in TYPES)
 SUFFIXES = (".quantized.dequantized", ".quantized", ".dequantized", ".scale")
 
 
+def quant(x: Array, scale: float, num_bits: int) -> Array:
+    """The levels of values by a scale, in their own dtype.
+
+    >>> quant(np.array([1.0, -0.5, 2.0]), 2.0, 8)
+    array([ 64., -32., 127.])
+    """
+    levels: Array = np.empty_like(x)
+    np.round(x / scale * (2 ** (num_bits - 1) - 1), out=levels)
+    return levels
+
+
 class QuantizeTranspiler:
     """Quantizes the inputs of convolutions and products of programs.
 
@@ -274,9 +285,7 @@ class _Freezing:
             largest = self._values.read(scale).reshape(-1)[0]
         self._weight_scales[name] = float(largest)
         self._bypass(op)
-        top = 2 ** (self._settings.weight_bits - 1) - 1
-        levels: Array = np.empty_like(weight)
-        self._values.write(name, np.round(weight / largest * top, out=levels))
+        self._values.write(name, quant(weight, largest, self._settings.weight_bits))
 
     def _bypass(self, op: Operator) -> None:
         """Remove an op; what it wrote is replaced by what it read."""
