@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import fluid
 from compiler.errors import CompileError
 from compiler.ir.conversion.remote_lookups import as_remote
 from compiler.ir.opdef import find
@@ -205,3 +206,27 @@ def test_ids_are_requested_once(ids):
     expected, inverse = np.unique(ids, return_inverse=True)
     np.testing.assert_array_equal(unique, expected)
     np.testing.assert_array_equal(places, inverse.reshape(-1))
+
+
+def test_merged_rows_have_the_lod_of_their_ids():
+    """Two lookups in one distributed table, of sequences of different lengths."""
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()):
+        ids = [fluid.data(name, [None, 1], "int64", lod_level=1) for name in ("a", "b")]
+        known, rows = fluid.data("known", [None, 1], "int64"), fluid.data("rows", [None, 2])
+        block = main.global_block()
+        outs = [block.create_var(name=f"{var.name}.out", dtype="float32") for var in ids]
+        inputs = {"Ids": ids, "Rows": known, "X": rows}
+        block.append_op("merge_ids", inputs=inputs, outputs={"Out": outs})
+    lengths = {"a": [1, 2], "b": [2, 1, 1]}
+    feed = {
+        name: fluid.create_lod_tensor(
+            np.array([[7], [3], [7], [3]])[: sum(each)], [each], fluid.CPUPlace()
+        )
+        for name, each in lengths.items()
+    }
+    feed |= {"known": np.array([[3], [7]]), "rows": np.array([[1, 2], [3, 4]], "float32")}
+    results = fluid.Executor().run(main, feed, outs, return_numpy=False)
+    for result, each in zip(results, lengths.values(), strict=True):
+        assert result.recursive_sequence_lengths() == [each]
+        assert np.array(result)[:2].tolist() == [[3, 4], [1, 2]]
