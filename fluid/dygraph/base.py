@@ -1,130 +1,23 @@
-"""Eager mode: what enables it, makes variables in it, and controls gradients."""
+"""Eager mode: what enables it, makes variables in it, and controls gradients (`fluid.eager`)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
-from contextlib import AbstractContextManager, contextmanager
-from functools import wraps
-from types import TracebackType
-from typing import Any, TypeVar, cast
-
-import numpy as np
-
-from compiler.support.tracebacks import entry_point
-from fluid import unique_name
-from fluid.eager import traces
 from fluid.eager.gradients import grad
-from fluid.eager.programs import EagerBlock, EagerProgram, constant, gradients_disabled
-from fluid.eager.variables import VarBase
-from fluid.framework import (
-    Variable,
-    default_main_program,
-    in_dygraph_mode,
-    program_guard,
+from fluid.eager.mode import (
+    disable_dygraph,
+    disable_imperative,
+    enable_dygraph,
+    enable_imperative,
+    guard,
+    no_grad,
+    to_variable,
 )
-from runtime.device import CPUPlace, Place
+from fluid.framework import in_dygraph_mode
 
 __all__ = [
     "disable_dygraph", "disable_imperative", "enable_dygraph", "enable_imperative", "enabled",
     "grad", "guard", "no_grad", "to_variable",
 ]  # fmt: skip
 
-F = TypeVar("F", bound=Callable[..., Any])
-
 enabled = in_dygraph_mode
-
-_enabled: list[AbstractContextManager[None]] = []
-"""The context that `enable_dygraph` entered."""
-
-
-@contextmanager
-def guard(place: Place | None = None) -> Generator[None]:
-    """Run ops when their values are needed, within a `with` block; see `fluid.eager`.
-
-    `place` is where they run, by default the CPU. Names of parameters begin at 0 again.
-    """
-    program = EagerProgram()
-    before = traces.set_place(place)
-    try:
-        with program_guard(program, program), unique_name.guard():
-            yield
-        traces.current().run()
-    finally:
-        traces.set_place(before)
-
-
-def enable_dygraph(place: Place | None = None) -> None:
-    """Enter eager mode, as `guard` does, until `disable_dygraph`."""
-    if not in_dygraph_mode():
-        _enabled.append(guard(place or CPUPlace()))
-        _enabled[-1].__enter__()
-
-
-def disable_dygraph() -> None:
-    """Leave the mode that `enable_dygraph` entered."""
-    if _enabled:
-        _enabled.pop().__exit__(None, None, None)
-
-
-enable_imperative = enable_dygraph
-disable_imperative = disable_dygraph
-
-
-@entry_point
-def to_variable(value: Any, name: str | None = None, zero_copy: bool | None = None) -> VarBase:
-    """Return a variable with a copy of an array as its value; a variable is returned as it is.
-
-    Raises AssertionError outside eager mode and TypeError for a value of another type, as the
-    reference does.
-    """
-    block = default_main_program().current_block()
-    if not isinstance(block, EagerBlock):
-        raise AssertionError(
-            "'to_variable' can only be called in dygraph mode: within fluid.dygraph.guard()"
-        )
-    if isinstance(value, Variable):
-        return cast(VarBase, value)
-    if not isinstance(value, np.ndarray | np.generic):
-        raise TypeError(
-            "The type of input value is invalid, expected type is 'ndarray', 'Variable' or "
-            f"'ComplexVariable', but received {type(value)}."
-        )
-    return constant(block, value, name)
-
-
-class no_grad:
-    """Context manager, and decorator, in which ops get no gradients."""
-
-    def __new__(cls, function: Callable[..., Any] | None = None) -> Any:
-        """Return a context manager, or the decorated function."""
-        context = super().__new__(cls)
-        return context if function is None else context(function)
-
-    def __init__(self, function: Callable[..., Any] | None = None) -> None:
-        self._context: AbstractContextManager[None] | None = None
-
-    def __call__(self, function: F) -> F:
-        """Return a function that runs in this context."""
-
-        @wraps(function)
-        def call(*args: object, **kwargs: object) -> object:
-            with gradients_disabled():
-                return function(*args, **kwargs)
-
-        return cast(F, call)
-
-    def __enter__(self) -> None:
-        self._context = gradients_disabled()
-        self._context.__enter__()
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if self._context is not None:
-            self._context.__exit__(kind, error, traceback)
-
-
 _no_grad_ = no_grad

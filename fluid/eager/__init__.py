@@ -31,5 +31,6 @@ unless one of their outputs was not kept.
 
 Read in this order: `nodes`, `signatures`, `traces` (recording and running), `trace_programs` (the
 program of a trace), `plans` (known traces), `variables` (`VarBase` and `ParamBase`), `programs`
-(what layers append to), `gradients` (`dygraph.grad`), `static_recording` (a layer as a program).
+(what layers append to), `mode` (`guard`), `gradients` (`dygraph.grad`), `learning_rates`,
+`static_recording` (a layer as a program).
 """

@@ -24,9 +24,9 @@ from fluid.clip import (
     correct_role_vars,
     error_clip_callback,
 )
-from fluid.dygraph.base import to_variable
-from fluid.dygraph.learning_rate_scheduler import LearningRateDecay, LearningRateEpochDecay
 from fluid.eager import traces
+from fluid.eager.learning_rates import LearningRateDecay, LearningRateEpochDecay
+from fluid.eager.mode import to_variable
 from fluid.eager.programs import EagerBlock, KnownOp, gradients_disabled
 from fluid.eager.variables import ParamBase, VarBase
 from fluid.executor import global_scope

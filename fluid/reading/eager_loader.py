@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fluid.dygraph.base import to_variable
+from fluid.eager.mode import to_variable
 from fluid.reading import decorators as reader_decorators
 from fluid.reading.generator_loader import (
     GeneratorLoader,
