@@ -160,9 +160,9 @@ class DataLoader(DataLoaderBase):
     def from_dataset(dataset: DatasetBase, places: Places, drop_last: bool = True) -> DatasetLoader:
         """Return an iterable loader of the batches of a QueueDataset or an InMemoryDataset.
 
-        It yields a feed for each place at a time. `drop_last` drops batches of fewer samples, and a
-        remainder of fewer batches than places. Raises AssertionError for anything but a dataset and
-        for fewer files than places.
+        It yields a feed for each place at a time; a remainder of fewer batches than places is left
+        out, and with `drop_last` batches of fewer samples too. Raises AssertionError for anything
+        but a dataset and for fewer files than places.
         """
         return DatasetLoader(dataset, places, drop_last)
 
@@ -192,7 +192,7 @@ class DatasetLoader(DataLoaderBase):
     def _groups(self, places: int) -> Iterator[list[dict[str, LoDTensor]]]:
         feeds = map(_as_tensors, self._dataset.feeds(self._drop_last, readers=places))
         while group := list(islice(feeds, places)):
-            if len(group) == places or not self._drop_last:
+            if len(group) == places:
                 yield group
 
 

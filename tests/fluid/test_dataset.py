@@ -370,6 +370,8 @@ def test_a_loader_has_a_reader_for_each_place(tmp_path):
             *([[1, 1]] if not drop_last else []),
         ]
         assert groups[0][1]["x"].lod() == [[0, 1, 2]]
+    (tmp_path / "b").write_text("1 1 1 3 2 3 3\n")
+    assert len(list(loader)) == 1  # the second batch of the other file has no companion
 
 
 def test_remote_files_are_printed_by_a_download_command(tmp_path, monkeypatch):
