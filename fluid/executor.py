@@ -392,12 +392,11 @@ def _as_numpy(fetch: tuple[str, ...], values: Sequence[Value]) -> list[Value]:
     """
     arrays: list[Value] = []
     for name, value in zip(fetch, values, strict=False):  # a server has no values
-        items = value if isinstance(value, list) else [value]
-        with_lod = next((item for item in items if isinstance(item, LoDTensor)), None)
-        if with_lod is not None:
-            raise RuntimeError(
-                f"fetch {name!r} holds sequences (its LoD is {with_lod.lod()}), which a NumPy "
-                "array cannot represent: fetch with return_numpy=False"
-            )
+        for item in value if isinstance(value, list) else (value,):
+            if isinstance(item, LoDTensor):
+                raise RuntimeError(
+                    f"fetch {name!r} holds sequences (its LoD is {item.lod()}), which a NumPy "
+                    "array cannot represent: fetch with return_numpy=False"
+                )
         arrays.append(number_like(value))
     return arrays

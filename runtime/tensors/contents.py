@@ -45,7 +45,7 @@ class Clock:
     def tick(self) -> None:
         """Record that an array was replaced."""
         self.now += 1
-        self.contents = next_version()
+        self.contents = next(_numbers)
 
 
 class TensorWriter:
@@ -70,9 +70,9 @@ class TensorWriter:
     def begin(self) -> None:
         """Record that it writes from now on."""
         self.latest = None
-        self._clock.contents = next_version()
+        self._clock.contents = next(_numbers)
 
     def end(self) -> None:
         """Record that it has written."""
-        self.latest = next_version()
-        self._clock.contents = next_version()
+        self.latest = next(_numbers)
+        self._clock.contents = next(_numbers)
