@@ -33,6 +33,7 @@ class NumpyTarget:
     on_device = False
     multiplies_bytes = False
     attention_types: frozenset[DType] = frozenset()
+    attention_gradient_types: frozenset[DType] = frozenset()
 
     def supports(self, op: Op) -> str:
         """Empty for an op with a reference and for control flow; otherwise the reason."""

@@ -27,6 +27,11 @@ class Target(Protocol):
         """The element types in which it has a kernel of attention that stores no scores."""
         ...
 
+    @property
+    def attention_gradient_types(self) -> frozenset[DType]:
+        """Those in which it has a kernel of the gradients of attention."""
+        ...
+
     def supports(self, op: Op) -> str:
         """Empty if this target has code for an op; otherwise the reason it does not."""
         ...

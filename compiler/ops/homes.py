@@ -63,7 +63,7 @@ _KINDS = {
     "detection.target_assign": "target_assign",
     "detection.yolo_box": "yolo_box",
     "detection.yolov3_loss": "yolov3_loss yolov3_loss_grad",
-    "fused.attention": "scaled_dot_product_attention",
+    "fused.attention": "scaled_dot_product_attention scaled_dot_product_attention_grad",
     "fused.attention_lstm": "attention_lstm attention_lstm_steps",
     "fused.convolution": "conv2d_fusion fusion_transpose_flatten_concat",
     "fused.elemwise_activation": "fused_elemwise_activation fused_elemwise_activation_grad",

@@ -11,7 +11,7 @@ from compiler.codegen.kernel.builder import KernelOperand, OpKernels
 from compiler.codegen.kernel.epilogues import FusedEpilogue
 from compiler.codegen.module_writer import NumpyOperand
 from compiler.codegen.native import image_ops
-from compiler.codegen.native.attention.draft import attention_draft
+from compiler.codegen.native.attention.draft import attention_draft, gradient_draft
 from compiler.codegen.native.image_ops import ImageKernelBuilder
 from compiler.codegen.native.loops import NotLowered
 from compiler.codegen.native.module_writer import NativeModuleWriter
@@ -111,6 +111,15 @@ class NativeKernelBuilder(OpKernels):
         """Emit attention by blocks of queries."""
         self.flush()
         return self._written(attention_draft, layout, factors, operands, mask, out)
+
+    def attention_gradient(
+        self, layout: AttentionLayout, factors: tuple[float, float],
+        operands: tuple[KernelOperand, KernelOperand, KernelOperand], mask: KernelOperand | None,
+        d_out: KernelOperand, results: tuple[KernelOperand, ...],
+    ) -> bool:  # fmt: skip
+        """Emit the gradients of attention by blocks of queries."""
+        self.flush()
+        return self._written(gradient_draft, layout, factors, operands, mask, d_out, results)
 
     def sorting(
         self, axis: int, largest: bool, X: KernelOperand, values: KernelOperand,

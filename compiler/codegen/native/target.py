@@ -56,6 +56,7 @@ class NativeTarget:
     name = "native"
     on_device = False
     attention_types = COMPUTED
+    attention_gradient_types = COMPUTED
 
     def __init__(
         self,

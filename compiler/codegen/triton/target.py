@@ -28,7 +28,7 @@ from compiler.ir.analysis.placement import TO_DEVICE, TO_HOST
 from compiler.ir.graph import Op
 from compiler.ir.opdef import OpDef, call, has
 from compiler.ir.opdef.global_reductions import Whole
-from compiler.ir.types import HALVES
+from compiler.ir.types import HALVES, DType
 from compiler.plan import Plan, PlannedOp, Step
 
 _SCRIPT = (Path(__file__).parent / "script.py.txt").read_text(encoding="utf-8")
@@ -47,6 +47,7 @@ class TritonTarget:
     on_device = True
     multiplies_bytes = False
     attention_types = HALVES
+    attention_gradient_types: frozenset[DType] = frozenset()
 
     def supports(self, op: Op) -> str:
         """Empty for an op with kernels; otherwise the reason it has none."""

@@ -204,6 +204,14 @@ class SpecialisedKernels(Protocol[AnyOperand]):
         """
         return False
 
+    def attention_gradient(
+        self, layout: AttentionLayout, factors: tuple[float, float],
+        operands: tuple[AnyOperand, AnyOperand, AnyOperand], mask: AnyOperand | None,
+        d_out: AnyOperand, results: tuple[AnyOperand, ...],
+    ) -> bool:  # fmt: skip
+        """Emit the gradients of `attention` by q, k and v into `results`, from that of out."""
+        return False
+
     def sorting(
         self, axis: int, largest: bool, X: AnyOperand, values: AnyOperand, indices: AnyOperand
     ) -> bool:

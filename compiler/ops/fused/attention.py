@@ -30,7 +30,7 @@ class Attention(OpDef, op="scaled_dot_product_attention"):
     Q = reads()
     K = reads()
     V = reads()
-    Mask = reads(optional=True)
+    Mask = reads(optional=True, no_grad=True)
     Out = writes()
     scale = attr(1.0)
     factor = attr(1.0)
@@ -81,17 +81,56 @@ class Attention(OpDef, op="scaled_dot_product_attention"):
             np.transpose(array, axes).astype(dtype)
             for array, axes in ((Q, self.q_axes), (K, self.k_axes), (V, self.v_axes))
         )
-        scores = np.matmul(query, key.swapaxes(-1, -2)) * self.scale
-        if Mask is not None:
-            scores = scores + Mask.astype(dtype)
-        powers = np.exp(np.maximum(scores - scores.max(axis=-1, keepdims=True), -64.0))
-        weights = powers / powers.sum(axis=-1, keepdims=True)
-        return np.transpose(np.matmul(weights, value) * self.factor, self.out_axes).astype(Q.dtype)
+        mixed = np.matmul(softmax_of_scores(query, key, Mask, self.scale), value) * self.factor
+        return np.transpose(mixed, self.out_axes).astype(Q.dtype)
+
+    def grad(
+        self, Q: Array, K: Array, V: Array, Mask: Array | None, d_Out: Array
+    ) -> dict[str, Array]:
+        orders = (self.q_axes, self.k_axes, self.v_axes, np.argsort(self.out_axes))
+        query, key, value, upstream = (
+            np.transpose(array, axes) for array, axes in zip((Q, K, V, d_Out), orders, strict=True)
+        )
+        weights = softmax_of_scores(query, key, Mask, self.scale)
+        upstream = upstream * self.factor
+        by_weights = np.matmul(upstream, value.swapaxes(-1, -2))
+        means = (by_weights * weights).sum(axis=-1, keepdims=True)
+        by_scores = (by_weights - means) * weights * self.scale
+        gradients = {
+            "Q": np.matmul(by_scores, key),
+            "K": np.matmul(by_scores.swapaxes(-1, -2), query),
+            "V": np.matmul(weights.swapaxes(-1, -2), upstream),
+        }
+        return {
+            slot: np.transpose(gradient, np.argsort(order)).astype(Q.dtype)
+            for (slot, gradient), order in zip(gradients.items(), orders, strict=False)
+        }
 
     def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
         Q, K, V, Mask, Out = s.Q, s.K, s.V, s.get("Mask"), s.Out
         if not k.attention(self.layout, (self.scale, self.factor), (Q, K, V), Mask, Out):
             SeparateKernels(k, self.layout).emit((self.scale, self.factor), (Q, K, V), Mask, Out)
+
+    def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
+        Q, K, V, Mask, d_Out = s.Q, s.K, s.V, s.get("Mask"), s.d_Out
+        asked = (s.get("d_Q"), s.get("d_K"), s.get("d_V"))
+        results = tuple(
+            k.scratch(x.shape, x.type.dtype) if result is None else result
+            for x, result in zip((Q, K, V), asked, strict=True)
+        )
+        factors, operands = (self.scale, self.factor), (Q, K, V)
+        if not k.attention_gradient(self.layout, factors, operands, Mask, d_Out, results):
+            separate = SeparateKernels(k, self.layout)
+            separate.emit_gradients(factors, operands, Mask, d_Out, results)
+
+
+def softmax_of_scores(query: Array, key: Array, mask: Array | None, scale: float) -> Array:
+    """Return softmax(scale * query @ keyᵀ + mask)."""
+    scores = np.matmul(query, key.swapaxes(-1, -2)) * scale
+    if mask is not None:
+        scores = scores + mask.astype(scores.dtype)
+    powers = np.exp(np.maximum(scores - scores.max(axis=-1, keepdims=True), -64.0))
+    return powers / powers.sum(axis=-1, keepdims=True)
 
 
 def _broadcasts(mask: Shape, scores: Shape) -> bool:

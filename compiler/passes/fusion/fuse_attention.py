@@ -11,6 +11,13 @@ from compiler.ir.graph import Graph, Op, Var
 from compiler.ir.types import DType
 from compiler.options import Options
 from compiler.passes.base import Context, Fact, OpTarget, Pass, role_of
+from compiler.passes.fusion.attention_gradients import (
+    AttentionGradient,
+    Folded,
+    expand_transpose_gradients,
+    find_gradient,
+    replace_gradient,
+)
 from compiler.passes.simplify.value_replacement import is_wanted
 
 KIND = "scaled_dot_product_attention"
@@ -31,11 +38,18 @@ class _Match:
     softmax: Op
     after: tuple[Op, ...]
     second: Op
+    gradient: AttentionGradient | None = None
 
     @property
     def ops(self) -> tuple[Op, ...]:
         """All ops but the second product: their results are in no memory if they are fused."""
         return (self.first, *self.before, self.softmax, *self.after)
+
+    @property
+    def users(self) -> set[Op]:
+        """The ops that read q, k and v."""
+        gradient = self.gradient.ops if self.gradient is not None else ()
+        return {self.first, self.second, *gradient}
 
     @property
     def masks(self) -> list[Op]:
@@ -45,11 +59,15 @@ class _Match:
 
 @dataclass(frozen=True)
 class _Matrices:
-    """A var, the order in which its axes are those of a stack of matrices, and its factor."""
+    """A var, the order in which its axes are those of a stack of matrices, and its factor.
+
+    `order` is that of the transpose between it and a product, if there is one.
+    """
 
     var: Var
     axes: Sequence[int]
     factor: float = 1.0
+    order: Sequence[int] | None = None
 
 
 class FuseAttention(Pass):
@@ -57,21 +75,23 @@ class FuseAttention(Pass):
 
     Transposes of q, k, v and of the result become orders of axes, and scales factors. If an op
     between the products computes something else, or its result has other readers, all remain.
-    `types` are the element types that a kernel has; scores of half precision become float32.
+    `types` are the element types that a kernel has, `trained` those that one of gradients has;
+    scores of half precision become float32. Gradient ops are fused with their forward ops.
     """
 
     name = "fuse_attention"
     invalidates = frozenset({Fact.GROUPED, Fact.ORDERED, Fact.STORED})
 
-    def __init__(self, types: frozenset[DType] = _WIDE) -> None:
+    def __init__(self, types: frozenset[DType] = _WIDE, trained: frozenset[DType] = _WIDE) -> None:
         self._types = types
+        self._trained = trained
 
     @classmethod
     def configure(cls, options: Options, target: OpTarget | None) -> Self | None:
         """Run for targets that have a kernel of attention."""
         if target is None or not target.attention_types or cls.name in options.disable:
             return None
-        return cls(target.attention_types)
+        return cls(target.attention_types, target.attention_gradient_types)
 
     def run(self, g: Graph, ctx: Context) -> None:
         """Visit every softmax between two products."""
@@ -79,7 +99,8 @@ class FuseAttention(Pass):
             match = _match(g, softmax)
             if match is None:
                 continue
-            if why := _obstacle(g, match, self._types):
+            types = self._types if match.gradient is None else self._trained
+            if why := _obstacle(g, match, types):
                 ctx.note_missed(self.name, softmax, why)
             else:
                 _rewrite(g, match)
@@ -93,7 +114,11 @@ def _match(g: Graph, softmax: Op) -> _Match | None:
     before, after = _ops_before(g, softmax["X"]), _ops_after(g, softmax["Out"])
     if not before or not after:
         return None
-    return _Match(before[0], before[1:], softmax, after[:-1], after[-1])
+    first, second = before[0], after[-1]
+    gradient = None
+    if len(after) == 1 and all(op.kind == "elementwise_add" for op in before[1:]):
+        gradient = find_gradient(g, first, softmax, second)
+    return _Match(first, before[1:], softmax, after[:-1], second, gradient)
 
 
 def _ops_before(g: Graph, var: Var) -> tuple[Op, ...]:
@@ -134,10 +159,13 @@ def _obstacle(g: Graph, match: _Match, types: frozenset[DType]) -> str:
 
 def _reader_obstacle(g: Graph, match: _Match) -> str:
     """Return which value between the products is needed otherwise."""
-    for op in match.ops:
-        out = op["Out"]
-        if len(g.readers(out)) > 1 or out in g.results or g.overwriter(out) is not None:
+    own = {*match.ops, *match.users}
+    between = [op["Out"] for op in match.ops]
+    for out in between:
+        if not {*g.readers(out)} <= own or out in g.results or g.overwriter(out) is not None:
             return f"{out.label!r} has other readers"
+    if {match.second["Y"], *(_mask(match, op) for op in match.masks)} & {*between}:
+        return "its mask or its values are computed from its scores"
     return ""
 
 
@@ -169,6 +197,8 @@ def _is_factor(scale: Op) -> bool:
 def _type_obstacle(match: _Match, types: frozenset[DType]) -> str:
     """Return which element types no kernel computes in."""
     own = match.first["Out"].type.dtype
+    if not types:
+        return "the target has no kernel of its gradients"
     if own not in types:
         names = " or ".join(sorted(dtype.text for dtype in types))
         return f"its products are {own.text}, and kernels of attention {names}"
@@ -216,25 +246,40 @@ def _mask_obstacle(match: _Match, addition: Op) -> str:
 
 def _rewrite(g: Graph, match: _Match) -> None:
     """Replace the ops of a match, and transposes that only they read or that only read them."""
-    q, k, v = _operands(g, match)
-    last, out_axes = _last(g, match.second)
-    inputs = {"Q": [q.var], "K": [k.var], "V": [v.var]}
+    first, second, gradient = match.first, match.second, match.gradient
+    read = [first["X"], first["Y"], second["Y"]]
+    if gradient is not None:
+        expand_transpose_gradients(g, [*read, second["Out"]])
+    matrices = _operands(g, match)
+    last, out_axes = _last(g, match)
+    inputs = {slot: [each.var] for slot, each in zip("QKV", matrices, strict=True)}
     if match.masks:
         inputs["Mask"] = [_mask(match, match.masks[0])]
-    orders = {"q_axes": q.axes, "k_axes": k.axes, "v_axes": v.axes, "out_axes": out_axes}
-    attrs = {
-        "scale": _product([match.first, *match.before]) * q.factor * k.factor,
-        "factor": _product([match.second, *match.after]) * v.factor,
-        **{name: [*axes] for name, axes in orders.items()},
-        **role_of(match.softmax),
-    }
+    attrs = _attributes(match, matrices, out_axes)
     outputs, place, source = {"Out": [last["Out"]]}, last.position, match.softmax.source
-    read = [match.first["X"], match.first["Y"], match.second["Y"]]
-    g.remove(*match.ops, *dict.fromkeys((match.second, last)))
-    g.op(KIND, inputs, outputs, attrs, source, place=place)
+    g.remove(*match.ops, *dict.fromkeys((second, last)))
+    g.op(KIND, inputs, outputs, attrs | role_of(match.softmax), source, place=place)
+    if gradient is not None:
+        operands = [Folded(x, each.var, each.order) for x, each in zip(read, matrices, strict=True)]
+        order = out_axes if last is not second else None
+        result = Folded(second["Out"], last["Out"], order)
+        replace_gradient(g, KIND, gradient, inputs, operands, result, attrs)
     for var in read:
         _remove_unused(g, g.producer(var))
     g.sweep()
+
+
+def _attributes(
+    match: _Match, matrices: tuple[_Matrices, _Matrices, _Matrices], out_axes: Sequence[int]
+) -> dict[str, object]:
+    """Return the attributes of the fused op."""
+    q, k, v = matrices
+    orders = {"q_axes": q.axes, "k_axes": k.axes, "v_axes": v.axes, "out_axes": out_axes}
+    return {
+        "scale": _product([match.first, *match.before]) * q.factor * k.factor,
+        "factor": _product([match.second, *match.after]) * v.factor,
+        **{name: [*axes] for name, axes in orders.items()},
+    }
 
 
 def _product(ops: Sequence[Op]) -> float:
@@ -264,9 +309,11 @@ def _matrices(
     axes = [*range(var.type.rank)]
     if is_transposed:
         axes[-2:] = axes[:-3:-1]
-    matrices, readers = _Matrices(var, axes), {match.first, match.second}
+    matrices, readers = _Matrices(var, axes), match.users
     while (before := _before(g, matrices, readers)) is not None:
         if last_stays and before.axes[-1] != axes[-1]:
+            break
+        if match.gradient is not None and (before.factor != 1.0 or matrices.order is not None):
             break
         readers = {op for op in [g.producer(matrices.var)] if op is not None}
         matrices = before
@@ -287,7 +334,8 @@ def _before(g: Graph, matrices: _Matrices, readers: set[Op]) -> _Matrices | None
         factor = matrices.factor * op.defn.attributes["scale"]
         return replace(matrices, var=op["X"], factor=factor) if _is_factor(op) else None
     order = op.defn.attributes["axis"]
-    return replace(matrices, var=op["X"], axes=[order[axis] for axis in matrices.axes])
+    axes = [order[axis] for axis in matrices.axes]
+    return replace(matrices, var=op["X"], axes=axes, order=order)
 
 
 def _mask(match: _Match, addition: Op) -> Var:
@@ -295,8 +343,9 @@ def _mask(match: _Match, addition: Op) -> Var:
     return addition["Y"] if any(op["Out"] is addition["X"] for op in match.ops) else addition["X"]
 
 
-def _last(g: Graph, second: Op) -> tuple[Op, list[int]]:
+def _last(g: Graph, match: _Match) -> tuple[Op, list[int]]:
     """Return the transpose that alone reads the result, or the product; and the order of axes."""
+    second = match.second
     out = second["Out"]
     readers = g.readers(out)
     plain = [*range(out.type.rank)]

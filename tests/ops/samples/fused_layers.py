@@ -79,6 +79,7 @@ SAMPLES = [
         "scaled_dot_product_attention",
         {"Q": numbers(2, 3, 4), "K": numbers(2, 5, 4, seed=1), "V": numbers(2, 5, 3, seed=2)},
         {"scale": 0.5, "factor": 2.0},
+        ("Q", "K", "V"),
     ),
     Sample(
         "scaled_dot_product_attention",
@@ -94,6 +95,7 @@ SAMPLES = [
             "v_axes": [0, 2, 1, 3],
             "out_axes": [0, 2, 1, 3],
         },
+        ("Q", "K", "V"),
     ),
     Sample("multihead_matmul", HEADS, {"alpha": 0.5, "head_number": 2}),
     Sample("conv2d_fusion", {"Input": IMAGE, "Filter": FILTER, "Bias": numbers(6)}),

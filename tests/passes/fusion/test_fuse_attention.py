@@ -114,3 +114,37 @@ def test_attention_in_half_precision_is_fused_on_a_gpu(dtype: str):
     }  # fmt: skip
     assert "softmax" not in kinds[dtype] and "softmax" in kinds[Options().dtype]
     assert kinds[dtype].count("scaled_dot_product_attention") == 1
+
+
+def trained(form: Callable[..., fluid.Variable], disable: frozenset[str] = frozenset()):
+    """A step of training through a form: its graph, and the loss and gradients."""
+    main, startup = fluid.Program(), fluid.Program()
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        x = fluid.layers.data("x", [21, HEADS * WIDTH])
+        x.stop_gradient = False
+        mask = fluid.layers.data("mask", [1, 1, 21])
+        out = form(fluid.layers.fc(x, HEADS * WIDTH, num_flatten_dims=2), mask)
+        loss = fluid.layers.reduce_mean(out * out)
+        pairs = fluid.backward.append_backward(loss)
+    random = np.random.RandomState(0)
+    feed = {"x": random.randn(3, 21, HEADS * WIDTH).astype(np.float32)}
+    feed["mask"] = np.where(random.rand(3, 1, 1, 21) < 0.2, -1e9, 0.0).astype(np.float32)
+    feed["mask"][1] = -1e9
+    params = {p.name: random.randn(*p.shape).astype(np.float32) for p, _ in pairs}
+    stages = compile_stages(
+        main, feed={name: ("N", *array.shape[1:]) for name, array in feed.items()},
+        fetch=[loss, "x@GRAD", *(gradient for _, gradient in pairs)], target="native",
+        options=Options(disable=disable),
+    )  # fmt: skip
+    return stages, load(stages.module, params=params)(feed)
+
+
+@pytest.mark.parametrize("form", [bert, sequences])
+def test_gradients_of_attention_are_fused_with_their_numbers(form: Callable[..., fluid.Variable]):
+    fused, results = trained(form)
+    _, expected = trained(form, ALL)
+    kinds = [op.kind for op in fused.graph.ops()]
+    assert kinds.count("scaled_dot_product_attention_grad") == 1
+    assert not {"softmax", "softmax_grad", "matmul_grad", "transpose2_grad"} & {*kinds}
+    for result, want in zip(results, expected, strict=True):
+        np.testing.assert_allclose(result, want, 2e-5, 1e-5 * abs(want).max())

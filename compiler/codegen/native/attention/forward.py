@@ -8,7 +8,7 @@ second cache, in memory that its unit of work uses for one block after the other
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from compiler.codegen.kernel.attention import Attention
@@ -17,7 +17,7 @@ from compiler.codegen.native.kernel import NativeKernel, entry
 from compiler.codegen.native.llvm_ir import I64, POINTER, Function, Index, Type, Value
 from compiler.codegen.native.machine import Machine
 from compiler.codegen.native.products.axes import Axis
-from compiler.codegen.native.products.contraction import Call, Contraction, Steps
+from compiler.codegen.native.products.contraction import Call, Contraction, Finish, Steps
 from compiler.codegen.native.products.copying import COPIES
 from compiler.codegen.native.products.index import Indices, named
 from compiler.codegen.native.products.microkernel import Microkernel
@@ -34,7 +34,10 @@ UNITS = threshold(
 QUERIES = Dim.named("queries_of_block")
 """The queries of the last block, if they are fewer."""
 
-_ALL = 1 << 40
+OF_QUERIES = frozenset({"q", "out", "mask", "d_q", "d_out"})
+"""Operands that have a row for each query."""
+
+ALL_TILES = 1 << 40
 """More tiles than any product has: all are one unit."""
 
 
@@ -46,7 +49,7 @@ def attention(machine: Machine, element: Type, spec: Attention) -> Steps:
     count = len(spec.operands)
     pointers = dict(zip(spec.operands, values, strict=False))
     open_sizes = dict(zip(sizes, values[count + 1 :], strict=True))
-    block = _Block(function, machine, element, spec, open_sizes)
+    block = QueryBlocks(function, machine, element, spec, open_sizes)
     block.emit(pointers, values[count], first, last)
     nbytes = spec.elements * element.nbytes
     kernel = NativeKernel([named(function)], UNITS.value, spec.flops, nbytes)
@@ -54,7 +57,7 @@ def attention(machine: Machine, element: Type, spec: Attention) -> Steps:
     return Steps((call,), scratch={"scores": product([UNITS.value, block.scratch])})
 
 
-class _Block:
+class QueryBlocks:
     """Emits the blocks of queries of an attention."""
 
     def __init__(
@@ -74,22 +77,26 @@ class _Block:
 
     @property
     def scratch(self) -> Size:
-        """Elements of a unit's memory: the packed queries, factors, scores, and the mask's rows."""
-        return product([self.scores, self.spec.keys]) + self.block * (self.spec.width + 1)
+        """Elements of a unit's memory."""
+        return product([self.by_key, self.spec.keys]) + self.by_query
 
     @property
-    def scores(self) -> int:
+    def by_key(self) -> int:
         """Elements of a unit's memory for each key: scores, and those of a mask."""
         return self.block * (2 if self.moves_with_queries else 1)
 
+    @property
+    def by_query(self) -> int:
+        """The other elements: the packed queries, and what results are multiplied by."""
+        return self.block * (self.spec.width + 1)
+
     def emit(self, pointers: Pointers, scratch: Value, first: Value, last: Value) -> None:
-        """The loop over units: each takes its share of the blocks of all matrices, in order."""
+        """The loop over units: each takes its share of the items, in order."""
         f, indices = self.function, self.indices
-        queries = indices.of(self.spec.queries)
-        counts = [*map(indices.of, self.spec.stack), indices.divide_up(queries, self.block)]
+        counts = self.counts()
         total = f.index(indices.product(counts))
-        scores = indices.mul(self.scores, indices.of(self.spec.keys))
-        size = indices.add(scores, self.block * (self.spec.width + 1))
+        scores = indices.mul(self.by_key, indices.of(self.spec.keys))
+        size = indices.add(scores, self.by_query)
 
         def unit(number: Value, _: list[Value]) -> list[Value]:
             memory = indices.move(scratch, number, size, self.element.nbytes)
@@ -99,8 +106,7 @@ class _Block:
             )
 
             def item(place: Value, _: list[Value]) -> list[Value]:
-                *stack, block = indices.digits(place, counts)
-                self._item(pointers, memory, stack, indices.mul(block, self.block))
+                self.item(pointers, memory, indices.digits(place, counts))
                 return []
 
             f.loop_if_any(start, stop, 1, item)
@@ -108,34 +114,67 @@ class _Block:
 
         f.loop_if_any(first, last, 1, unit)
 
-    # ---- one block ----
+    # ---- items ----
 
-    def _item(self, pointers: Pointers, memory: Value, stack: list[Index], query: Index) -> None:
-        """One block, from its first query on."""
-        indices, spec = self.indices, self.spec
+    def counts(self) -> list[Index]:
+        """The counts of items: the blocks of each matrix."""
+        queries = self.indices.of(self.spec.queries)
+        blocks = self.indices.divide_up(queries, self.block)
+        return [*map(self.indices.of, self.spec.stack), blocks]
+
+    def item(self, pointers: Pointers, memory: Value, place: Sequence[Index]) -> None:
+        """One block of queries."""
+        *stack, block = place
+        at = self.at_block(self.at_matrix(pointers, stack), self.indices.mul(block, self.block))
+        left = self.left(self.indices.mul(block, self.block))
+        parts = self.parts(memory)
+        self.store_factors(self.exponentials(at, parts, left), parts["factors"])
+        self._results(at, parts, left)
+
+    def layout(self, name: str) -> Sequence[Size]:
+        """The strides of an operand."""
+        return self.spec.strides(name)
+
+    def at_matrix(self, pointers: Pointers, stack: Sequence[Index]) -> Pointers:
+        """The pointers at a matrix of the stack."""
         at = dict(pointers)
-        for name in spec.operands:
-            for place, stride in zip(stack, spec.strides(name), strict=False):
+        for name in pointers:
+            for place, stride in zip(stack, self.layout(name), strict=False):
                 at[name] = self._moved(at[name], place, stride)
-            if name in ("q", "out", "mask"):
-                at[name] = self._moved(at[name], query, spec.strides(name)[-2])
-        left = indices.sub(indices.of(spec.queries), query)
-        parts = self._parts(memory)
-        self._pack(at["q"], parts["packed"], spec.width, spec.q, left)
+        return at
+
+    def at_block(self, pointers: Pointers, query: Index) -> dict[str, Value]:
+        """The pointers at a block, by its first query."""
+        moving = {name: pointer for name, pointer in pointers.items() if name in OF_QUERIES}
+        return {**pointers} | {
+            name: self._moved(pointer, query, self.layout(name)[-2])
+            for name, pointer in moving.items()
+        }
+
+    def left(self, query: Index) -> Index:
+        """The queries from one on."""
+        return self.indices.sub(self.indices.of(self.spec.queries), query)
+
+    def exponentials(
+        self, at: dict[str, Value], parts: Mapping[str, Value], left: Index
+    ) -> list[Value]:
+        """Compute the exponentials of a block's scores; returns their sums, in vectors."""
+        spec = self.spec
+        self.pack(at["q"], parts["packed"], spec.width, spec.q, left)
         if self.moves_with_queries:
-            self._pack(at["mask"], parts["rows"], spec.keys, spec.mask, left)
-            at["mask"] = parts["rows"]
+            self.pack(at["mask"], parts["rows"], spec.keys, spec.mask, left)
+            at = {**at, "mask": parts["rows"]}
         self._scores(at, parts)
         softmax = TransposedSoftmax(
-            self.function, self.machine.vector(self.element), self.vectors, indices.of(spec.keys)
-        )
-        self._store_factors(softmax.emit(parts["scores"]), parts["factors"])
-        self._results(at, parts, left)
+            self.function, self.machine.vector(self.element), self.vectors,
+            self.indices.of(spec.keys),
+        )  # fmt: skip
+        return softmax.emit(parts["scores"])
 
     def _moved(self, pointer: Value, steps: Index, stride: Size) -> Value:
         return self.indices.move(pointer, steps, self.indices.of(stride), self.element.nbytes)
 
-    def _parts(self, memory: Value) -> dict[str, Value]:
+    def parts(self, memory: Value) -> dict[str, Value]:
         """The arrays in a unit's memory."""
         indices, parts = self.indices, dict[str, Value]()
         scores = indices.mul(indices.of(self.spec.keys), self.block)
@@ -148,7 +187,7 @@ class _Block:
             memory = self.function.address(memory, size, self.element.nbytes)
         return parts
 
-    def _pack(
+    def pack(
         self, source: Value, packed: Value, steps: Size, strides: tuple[Size, ...], left: Index
     ) -> None:
         """Copy rows of queries as columns; behind the last one it is repeated."""
@@ -177,18 +216,25 @@ class _Block:
                 value = f.mul(value, f.constant(value.type, scale))
             return [f.add(value, place.load("mask")) if spec.mask else value]
 
-        names = ("a", "b", "out", *(["mask"] if spec.mask else []))
+        more = {"mask": at["mask"]} if spec.mask else {}
+        operands = {"a": at["k"], "b": parts["packed"], "out": parts["scores"], **more}
+        width = Axis(spec.width, {"a": spec.k[-1]})
+        self.by_keys(operands, rows, width, Axis(self.block, columns), finish)
+
+    def by_keys(
+        self, operands: Pointers, rows: Mapping[str, Size], depth: Axis, columns: Axis,
+        finish: Finish,
+    ) -> None:  # fmt: skip
+        """Emit a product [keys, queries] of rows of keys and the packed rows of queries."""
         contraction = Contraction(
-            "scores", self.element, (), (Axis(spec.keys, rows), Axis(1)),
-            (Axis(spec.width, {"a": spec.k[-1]}),), Axis(self.block, columns),
-            dict.fromkeys(names, self.element), panels="b", finish=finish,
+            "scores", self.element, (), (Axis(self.spec.keys, rows), Axis(1)), (depth,), columns,
+            dict.fromkeys(operands, self.element), panels="b", finish=finish,
         )  # fmt: skip
         unroll = choose_tiling(self.machine, self.element, extent(contraction), True).unroll
-        tiling = Tiling(self.vectors, self.high, 1, unroll, block=_ALL)
-        operands = {"a": at["k"], "b": parts["packed"], "out": parts["scores"]}
-        self._contract(contraction, tiling, operands | {n: at[n] for n in names if n == "mask"})
+        tiling = Tiling(self.vectors, self.high, 1, unroll, block=ALL_TILES)
+        self.contract(contraction, tiling, operands)
 
-    def _store_factors(self, sums: list[Value], factors: Value) -> None:
+    def store_factors(self, sums: list[Value], factors: Value) -> None:
         """Store what the results of each query are multiplied by."""
         f = self.function
         for vector, total in enumerate(sums):
@@ -200,24 +246,27 @@ class _Block:
         operands = {
             "a": parts["scores"], "b": at["v"], "out": at["out"], "factors": parts["factors"]
         }  # fmt: skip
-        queries = self.spec.queries
+        self.for_rows(left, lambda rows, sizes: self._rows(operands, rows, sizes))
+
+    def for_rows(self, left: Index, emit: Callable[[Size, Mapping[Dim, Value]], object]) -> None:
+        """Emit code for all queries of a block, and for fewer if the last block has fewer."""
+        f, queries = self.function, self.spec.queries
 
         def whole() -> list[Value]:
-            self._rows(operands, self.block, self.sizes)
+            emit(self.block, self.sizes)
             return []
 
         def rest() -> list[Value]:
-            self._rows(operands, QUERIES, {**self.sizes, QUERIES: self.function.index(left)})
+            emit(QUERIES, {**self.sizes, QUERIES: f.index(left)})
             return []
 
         if isinstance(queries, int) and queries % self.block == 0:
             whole()
         elif isinstance(queries, int) and queries < self.block:
-            self._rows(operands, queries, self.sizes)
+            emit(queries, self.sizes)
         else:
-            full = self.function.constant(I64, self.block)
-            is_whole = self.function.compare("uge", self.function.index(left), full)
-            self.function.choose(is_whole, whole, rest)
+            is_whole = f.compare("uge", f.index(left), f.constant(I64, self.block))
+            f.choose(is_whole, whole, rest)
 
     def _rows(self, operands: Pointers, rows: Size, sizes: Mapping[Dim, Value]) -> None:
         """The results of some queries."""
@@ -233,11 +282,14 @@ class _Block:
             Axis(spec.value_width, {"b": 1, "out": 1}),
             dict.fromkeys(("a", "b", "out", "factors"), self.element), finish=finish,
         )  # fmt: skip
-        tiling = choose_tiling(self.machine, self.element, extent(contraction), False)
-        tiling = replace(tiling, order="tiles", block=_ALL, prefetch=False)
-        self._contract(contraction, tiling, operands, sizes)
+        self.contract(contraction, self.tiling_of(contraction), operands, sizes)
 
-    def _contract(
+    def tiling_of(self, spec: Contraction) -> Tiling:
+        """The tiling of a product that is one unit, whose right operand is read where it lies."""
+        tiling = choose_tiling(self.machine, self.element, extent(spec), False)
+        return replace(tiling, order="tiles", block=ALL_TILES, prefetch=False)
+
+    def contract(
         self, spec: Contraction, tiling: Tiling, operands: Pointers,
         sizes: Mapping[Dim, Value] | None = None,
     ) -> None:  # fmt: skip
