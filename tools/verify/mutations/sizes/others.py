@@ -4,7 +4,7 @@ from tools.verify.mutations.sizes.mutant import DROPPED, NARROW, TWICE, UNMASKED
 
 TILES, IM2COL = "compiler/ops/image/conv_tiles.py", "compiler/ops/image/im2col.py"
 TRITON = "compiler/codegen/triton/"
-REDUCTIONS, EMIT = TRITON + "reductions.py", TRITON + "emit.py"
+EMIT = TRITON + "emit.py"
 SORTS, SCANS = "compiler/ops/math/sort_kernels.py", "compiler/ops/math/cumsum.py"
 JOINS, ROWS = "compiler/ops/shape/concat_kernels.py", "compiler/ops/duplicate_rows.py"
 GEOMETRY = "compiler/ops/image/conv_geometry.py"
@@ -70,29 +70,29 @@ MUTANTS = (
     ),
     # ---- schedules of kernels on a GPU ----
     Mutant(
-        "last tile of a loop dropped", DROPPED, "loop_tile", REDUCTIONS,
+        "last tile of a loop dropped", DROPPED, "loop_tile", EMIT,
         'self.body.line(f"for start in range(0, {stop}, {loop.width}):")',
         'self.body.line(f"for start in range(0, {stop} - {loop.width} + 1, {loop.width}):")',
         TILED,
     ),
     Mutant(
-        "tiles of a loop not joined", DROPPED, "strided_loop_tile", REDUCTIONS,
+        "tiles of a loop not joined", DROPPED, "strided_loop_tile", EMIT,
         "{_COMBINE[str(part.extra)].format(total, value)}", "{value}",
         TILED,
     ),
     Mutant(
-        "tail of a tile counts", UNMASKED, "persistent_tile", REDUCTIONS,
+        "tail of a tile counts", UNMASKED, "persistent_tile", EMIT,
         'value = f"tl.where({loop.live} & live, {value}, {self._identity(part)})"',
         'value = f"{value}"',
         TILED,
     ),
     Mutant(
-        "moments of tiles without their own squares", WRONG, "loop_tile", REDUCTIONS,
+        "moments of tiles without their own squares", WRONG, "loop_tile", EMIT,
         'before = "" if loop.persistent else f"{squares} + "', 'before = ""',
         (f"{BEYOND}::test_layer_norm",),
     ),
     Mutant(
-        "loop of different ends is as long as the shortest", DROPPED, "ragged_tile", REDUCTIONS,
+        "loop of different ends is as long as the shortest", DROPPED, "ragged_tile", EMIT,
         'stop = f"tl.max(tl.where(live, {self._loop_end(index)}, 0))"',
         'stop = f"tl.min(tl.where(live, {self._loop_end(index)}, 0))"',
         (f"{BEYOND}::test_rows_of_several_chunks",),
@@ -120,7 +120,7 @@ MUTANTS = (
         (f"{BEYOND}::test_split_reductions",),
     ),
     Mutant(
-        "parts read on into the next", TWICE, "split_programs", REDUCTIONS,
+        "parts read on into the next", TWICE, "split_programs", EMIT,
         'live = f"({live}) & ({loop.name} < first + {self._size(part)})"', "pass",
         (f"{BEYOND}::test_split_reductions",),
     ),
