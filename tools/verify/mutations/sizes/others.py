@@ -68,6 +68,13 @@ MUTANTS = (
         '*(f"{name}={valid[0]}" for name in valid if len(valid) > CLOSURE.value)]',
         ("tests/ops/test_numpy_and_device_thresholds.py::test_in_numpy",),
     ),
+    Mutant(
+        "last blocks of an attention dropped", DROPPED, "attention_units",
+        "compiler/codegen/native/attention/forward.py",
+        "indices.divide(indices.mul(n, total), UNITS.value) for n",
+        "indices.divide(indices.mul(n, total), UNITS.value + 1) for n",
+        ("tests/codegen/native/attention/test_forward.py::test_attention_equals_its_definition",),
+    ),
     # ---- schedules of kernels on a GPU ----
     Mutant(
         "last tile of a loop dropped", DROPPED, "loop_tile", EMIT,
