@@ -18,15 +18,21 @@ from compiler.codegen.triton.cost import KernelTraffic, all_elements
 from compiler.codegen.triton.expressions import pointer_type, power_of_two, size_type
 from compiler.codegen.triton.kernel_source import KernelSource
 from compiler.codegen.triton.numpy_names import SIZE
+from compiler.codegen.triton.tiling.tiles import MIN_SIDE
 from compiler.codegen.writer import Names, comment_lines
 from compiler.ir.dims import Size, is_multiple, product
 from compiler.ir.types import DType
+from compiler.support.thresholds import threshold
 
-MOST_COLUMNS = 128
-"""The widest queries and values that fit into a program's registers."""
-
-LEAST_COLUMNS = 16
-"""The narrowest tile that `tl.dot` multiplies."""
+MOST_COLUMNS = threshold(
+    "attention_columns", 128, "columns",
+    "wider queries or values of an attention do not fit into the registers of a GPU's program",
+    small=16,
+)  # fmt: skip
+WIDE_TILE = threshold(
+    "attention_wide_tile", 64, "columns",
+    "blocks of keys of wider queries are half as long on a GPU", small=8,
+)  # fmt: skip
 
 LOG2_E = 1.4426950408889634
 
@@ -77,7 +83,7 @@ class AttentionTile:
 def tile_of(spec: Attention) -> AttentionTile:
     """Return the tile for an attention: the fastest of those measured on an H200."""
     by_key = not spec.mask or spec.mask[-2] == 0
-    if spec.width <= 64 and by_key and is_multiple(spec.keys, 128):
+    if spec.width <= WIDE_TILE.value and by_key and is_multiple(spec.keys, 128):
         return AttentionTile(64, 128, 2)
     return AttentionTile(64, 64, 3)
 
@@ -104,8 +110,8 @@ class _Emitter:
         self.dtype = self.operands["q"].type.dtype
         self.constants = {
             "ROWS": self.tile.rows, "KEYS": self.tile.keys,
-            "WIDTH": max(LEAST_COLUMNS, power_of_two(spec.width)),
-            "COLUMNS": max(LEAST_COLUMNS, power_of_two(spec.value_width)),
+            "WIDTH": max(MIN_SIDE, power_of_two(spec.width)),
+            "COLUMNS": max(MIN_SIDE, power_of_two(spec.value_width)),
         }  # fmt: skip
 
     def emit(self) -> KernelSource:

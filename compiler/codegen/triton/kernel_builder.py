@@ -50,7 +50,7 @@ class TritonKernelBuilder(OpKernels):
         if not {x.type.dtype for x in (*operands, out)} <= HALVES:
             return False
         widths = ordered(operands[0].shape, layout.q)[-1], ordered(operands[2].shape, layout.v)[-1]
-        if not all(isinstance(size, int) and size <= MOST_COLUMNS for size in widths):
+        if not all(isinstance(size, int) and size <= MOST_COLUMNS.value for size in widths):
             return False
         self.flush()
         spec = described(layout, factors, operands, mask)
