@@ -1,4 +1,4 @@
-"""Lists of ops exempt from rules of operator tests, if the checkout has none: all, but from LoD levels."""
+"""Ops exempt from rules of operator tests, if the checkout has no lists: all, but from LoD levels."""
 
 
 class Everything(list):
