@@ -1,4 +1,4 @@
-"""Ops exempt from rules of operator tests, if the checkout has no lists: all, but from LoD levels."""
+"""Ops exempt from rules of operator tests, if a checkout has no lists: all, not from LoD levels."""
 
 
 class Everything(list):
