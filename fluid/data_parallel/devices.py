@@ -116,7 +116,7 @@ class Devices:
         if self._written < 0 or others:
             self._sent.clear()
         elif clock.by_devices > self._by_devices:
-            self._warn()
+            self._warn(names)
         self._collected.clear()
         is_first = not self._sent
         if clock.now != self._generation or not self._sent.issuperset(names):
@@ -130,8 +130,12 @@ class Devices:
         self._written, self._by_devices = clock.written, clock.by_devices
         self._generation = clock.now
 
-    def _warn(self) -> None:
-        if not self._has_warned:
+    def _warn(self, names: Collection[str]) -> None:
+        """Warn once if other devices changed variables of these names."""
+        if self._has_warned:
+            return
+        writes = self.scope.clock.device_writes.items()
+        if any(at > self._by_devices and not changed.isdisjoint(names) for changed, at in writes):
             self._has_warned = True
             warnings.warn(
                 "another data-parallel executor has trained variables of this scope: device 0 sees "

@@ -27,7 +27,7 @@ from fluid.data_parallel.strategies import BuildStrategy, ExecutionStrategy
 from fluid.framework import Program
 from fluid.running.branch_selection import expect_one_type
 from fluid.running.fetched_values import Value
-from fluid.running.single_step import changes_state
+from fluid.running.single_step import changed_state
 from runtime import executor as core
 from runtime.errors import FeedError, ScheduleError
 from runtime.fetch_layout import FetchLayout
@@ -80,7 +80,7 @@ class DataParallel:
         self._built: dict[tuple[str, ...], RankPrograms] = {}
         self._kinds: WeakKeyDictionary[Core, Kinds] = WeakKeyDictionary()
         self._names: frozenset[str] = frozenset()
-        self._trains = self._changes = False
+        self._trains, self._changed = False, frozenset[str]()
 
     def run(
         self, runner: Core, feed: object, fetch: tuple[str, ...], strict: bool = False
@@ -129,7 +129,7 @@ class DataParallel:
             self._source = (pool, program.version)
             self._built.clear()
             self._kinds.clear()
-            self._trains, self._changes = computes_gradients(program), changes_state(program)
+            self._trains, self._changed = computes_gradients(program), changed_state(program)
             self._names = frozenset(var.name for var in program.all_vars() if var.persistable)
 
     def _shares(self, feed: object, strict: bool) -> list[Feed]:
@@ -147,9 +147,8 @@ class DataParallel:
                 kinds.clear()
             kinds[signature] = kind
         results = self._run(runner, kind, shares)
-        scope = self.devices.scope
-        scope.clock.written += self._changes
-        scope.clock.by_devices += self._changes
+        if self._changed:
+            self.devices.scope.clock.record_devices(self._changed)
         self.devices.note()
         return results
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from compiler.ir.program import OpDesc
 from compiler.ir.types import Array
@@ -12,7 +12,7 @@ from fluid.running.fetched_values import Value
 from runtime import executor as core
 from runtime.tensors.scope import Scope
 
-__all__ = ["NoOps", "SingleStep", "changes_state"]
+__all__ = ["NoOps", "SingleStep", "changed_state", "changes_state"]
 
 _KEEPING = ("is_test", "use_global_stats")
 """Attributes with which an op does not update the running statistics among its outputs."""
@@ -20,9 +20,19 @@ _KEEPING = ("is_test", "use_global_stats")
 
 def changes_state(program: Program) -> bool:
     """Whether a run changes persistable variables."""
+    return any(True for _ in _changed(program))
+
+
+def changed_state(program: Program) -> frozenset[str]:
+    """Names of the persistable variables that a run changes."""
+    return frozenset(_changed(program))
+
+
+def _changed(program: Program) -> Iterator[str]:
     state = {var.name for var in program.all_vars() if var.persistable}
-    ops = (op for block in program.blocks for op in block.ops)
-    return any(not state.isdisjoint(op.writes()) for op in ops if _writes_values(op))
+    for op in (op for block in program.blocks for op in block.ops):
+        if _writes_values(op):
+            yield from state.intersection(op.writes())
 
 
 def _writes_values(op: OpDesc) -> bool:

@@ -28,19 +28,27 @@ class Clock:
     """Counts how often an array of a family of tensors was replaced by another object.
 
     `written` counts writes of values: by `set`, and by programs that change state; `by_devices`
-    counts those that were steps of programs that run on several devices. `contents` differs after
-    the version of any tensor of the family may have changed. `streams` orders the steps that use
-    device copies of the tensors.
+    counts those that were steps of programs that run on several devices, and `device_writes` maps
+    the names that such a program changes to the count after its last step. `contents` differs
+    after the version of any tensor of the family may have changed. `streams` orders the steps that
+    use device copies of the tensors.
     """
 
-    __slots__ = ("by_devices", "contents", "now", "streams", "written")
+    __slots__ = ("by_devices", "contents", "device_writes", "now", "streams", "written")
 
     def __init__(self) -> None:
         self.now = 0
         self.written = 0
         self.by_devices = 0
+        self.device_writes: dict[frozenset[str], int] = {}
         self.contents = 0
         self.streams = StreamOrder()
+
+    def record_devices(self, names: frozenset[str]) -> None:
+        """Record that a step on several devices changed the tensors of these names."""
+        self.written += 1
+        self.by_devices += 1
+        self.device_writes[names] = self.by_devices
 
     def tick(self) -> None:
         """Record that an array was replaced."""

@@ -1,6 +1,7 @@
 """Programs on two processes: what ParallelExecutor computes, returns and rejects."""
 
 import re
+import warnings
 from typing import Any
 
 import numpy as np
@@ -15,11 +16,11 @@ Strategy = fluid.BuildStrategy
 Scales, Reduces = Strategy.GradientScaleStrategy, Strategy.ReduceStrategy
 
 
-def net(width: int = 2) -> tuple[fluid.Variable, fluid.Variable]:
-    """Outputs x·w with w all ones, and their mean, which SGD makes smaller."""
+def net(width: int = 2, weight: str = "w") -> tuple[fluid.Variable, fluid.Variable]:
+    """Outputs x·weight with a weight of ones, and their mean, which SGD makes smaller."""
     x = fluid.data("x", [None, 1])
     ones = fluid.initializer.Constant(1.0)
-    attr = fluid.ParamAttr(name="w", initializer=ones)
+    attr = fluid.ParamAttr(name=weight, initializer=ones)
     hidden = fluid.layers.fc(x, width, param_attr=attr, bias_attr=False)
     return hidden, fluid.layers.mean(hidden)
 
@@ -157,6 +158,23 @@ def test_a_test_program_reads_the_variables_of_training(exe: Any) -> None:
     with pytest.warns(UserWarning, match="pass share_vars_from"):
         (stale,) = apart.run([hidden], feed={"x": X})
     assert np.allclose(stale[:2], shared[:2]) and np.allclose(stale[2:], X[2:])
+
+
+def test_programs_without_common_variables_are_trained_by_turns(exe: Any) -> None:
+    runners: list[tuple[fluid.CompiledProgram, fluid.Variable]] = []
+    for weight in ("first", "second"):
+        main, startup = fluid.Program(), fluid.Program()
+        with fluid.program_guard(main, startup):
+            loss = net(weight=weight)[1]
+            fluid.optimizer.SGD(0.1).minimize(loss)
+        exe.run(startup)
+        runner = fluid.CompiledProgram(main).with_data_parallel(loss_name=loss.name)
+        runners.append((runner, loss))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        for _ in range(2):
+            for runner, loss in runners:
+                exe.run(runner, feed={"x": X}, fetch_list=[loss])
 
 
 def test_values_written_between_steps_reach_all_devices(loss: fluid.Variable, exe: Any) -> None:
