@@ -8,7 +8,7 @@ from compiler.ir.analysis.data_dependent_sizes import infer_with_distinct_sizes,
 from compiler.ir.dims import UNKNOWN
 from compiler.ir.graph import Op, Var
 from compiler.ir.opdef import GradOp, OpDef, Pointwise, listed, slot_of
-from compiler.ir.opdef.global_reductions import Whole
+from compiler.ir.opdef.global_reductions import KEY, Whole
 from compiler.ir.opdef.slot_values import slot_reads
 from compiler.ir.types import TOKEN, DType
 
@@ -28,7 +28,7 @@ def why_no_kernel(op: Op, types: Container[DType], has_kernel: bool, on_gpu: boo
     unaccepted = _unaccepted_inputs(op)
     if unaccepted:
         return f"the kernels of {op.kind} do not accept {unaccepted[0]}"
-    missing = _missing_inputs(op)
+    missing = [slot for slot in _missing_inputs(op) if not (on_gpu and slot == KEY)]
     if missing:
         return f"the kernels of {op.kind} need {missing[0]}"
     slots = op.defn.inputs().items()
@@ -88,7 +88,10 @@ def _unaccepted_inputs(op: Op) -> list[str]:
 
 
 def _missing_inputs(op: Op) -> list[str]:
-    """The optional inputs that an op's kernel body reads, but the op does not have."""
+    """The optional inputs that an op's kernel body reads, but the op does not have.
+
+    On a GPU the pass `draw_keys` adds the RNG key of an op that has kernels.
+    """
     body = _body(type(op.defn))
     if body is None or isinstance(op.defn, Pointwise):
         return []
