@@ -18,7 +18,7 @@ import numpy as np
 
 from compiler.ir.types import Array
 from fluid.data_feed_desc import FeedSlot
-from fluid.dataset.sources import Source
+from fluid.dataset.sources import LineSource
 from fluid.recording.variable import Variable
 from runtime.errors import FeedError
 from runtime.tensors.lod_tensor import LoDTensor
@@ -78,7 +78,7 @@ def described_slot(var: Variable) -> FeedSlot:
 
 
 def samples_of_file(
-    path: str, source: Source, slots: Sequence[SampleSlot], marks: int = 0
+    path: str, source: LineSource, slots: Sequence[SampleSlot], marks: int = 0
 ) -> Iterator[Sample]:
     """The samples of a file, whose lines begin with `marks` fields of the form `1 text`.
 

@@ -24,7 +24,7 @@ from fluid.dataset.multi_slot import (
     without_zeros,
 )
 from fluid.dataset.page_views import PageView, page_views, rank_offsets
-from fluid.dataset.sources import Source
+from fluid.dataset.sources import LineSource
 from fluid.reading.decorators import in_processes
 from runtime.prefetching_reader import prefetched
 from runtime.tensors.lod_tensor import LoDTensor
@@ -45,7 +45,7 @@ class _Settings:
 
     def __init__(self) -> None:
         self.feed = DataFeed()
-        self.source = Source()
+        self.source = LineSource()
         self._files: list[str] = []
         self._threads = self._trainers = 1
         self._send_batch_size = 1024
@@ -364,7 +364,9 @@ class NativeDataset(_Settings):
 
     def _read(self, files: Sequence[str]) -> Iterator[Sample]:
         slots, marks = self.slots if files else [], sum(self._marks.values())
-        source = Source(**{**vars(self.source), "pipe_command": self.feed.pipe_command or "cat"})
+        source = LineSource(
+            **{**vars(self.source), "pipe_command": self.feed.pipe_command or "cat"}
+        )
         for file in files:
             for sample in samples_of_file(file, source, slots, marks):
                 in_memory = self.feed.name in IN_MEMORY

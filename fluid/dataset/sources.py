@@ -14,7 +14,7 @@ from typing import IO
 
 from compiler.support.escape import printable_lines
 
-__all__ = ["Source"]
+__all__ = ["LineSource"]
 
 REMOTE = ("hdfs:", "afs:")
 """Prefixes of paths that a command reads."""
@@ -32,7 +32,7 @@ hint: under `fluid run`, `python` and the interpreter that runs it import paddle
 
 
 @dataclass
-class Source:
+class LineSource:
     """How files are read: by a download command or Hadoop, then through a pipe command.
 
     Source: `fs.cc` of release 1.8.5.

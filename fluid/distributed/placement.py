@@ -23,7 +23,7 @@ class VarStruct:
     persistable: bool
 
 
-class Declared(Protocol):
+class VariableProperties(Protocol):
     """What a `Variable` and a `VarStruct` have in common."""
 
     @property
@@ -49,8 +49,8 @@ class VarDistributed:
 
     def __init__(
         self,
-        origin_var: Declared,
-        slice_var: Declared,
+        origin_var: VariableProperties,
+        slice_var: VariableProperties,
         is_slice: bool | None = None,
         block_id: int | None = None,
         offset: int | None = None,
@@ -74,7 +74,7 @@ class VarDistributed:
         )
 
 
-def _struct(var: Declared) -> VarStruct:
+def _struct(var: VariableProperties) -> VarStruct:
     same = (var.dtype, var.type, var.lod_level, var.persistable)
     return VarStruct(var.name, tuple(var.shape), *same)
 
@@ -87,8 +87,8 @@ class VarsDistributed:
 
     def add_distributed_var(
         self,
-        origin_var: Declared,
-        slice_var: Declared,
+        origin_var: VariableProperties,
+        slice_var: VariableProperties,
         is_slice: bool | None = None,
         block_id: int | None = None,
         offset: int | None = None,
@@ -100,7 +100,7 @@ class VarsDistributed:
         self.distributed_vars.append(added)
 
     @staticmethod
-    def equal(var1: Declared, var2: Declared) -> bool:
+    def equal(var1: VariableProperties, var2: VariableProperties) -> bool:
         """Return whether two declarations are equal."""
         return _struct(var1) == _struct(var2)
 

@@ -18,7 +18,7 @@ from compiler.support.tracebacks import entry_point
 from fluid.compiler import BuildStrategy, CompiledProgram, ExecutionStrategy
 from fluid.dygraph.layers import Layer
 from fluid.eager import traces
-from fluid.eager.static_recording import Recording, record
+from fluid.eager.static_recording import StaticRecording, record
 from fluid.eager.variables import VarBase
 from fluid.executor import Executor, scope_guard
 from fluid.framework import Program, Variable, in_dygraph_mode
@@ -34,7 +34,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 class TracedLayer:
     """A layer as a static program, which `trace` makes."""
 
-    def __init__(self, recording: Recording) -> None:
+    def __init__(self, recording: StaticRecording) -> None:
         self._recording = recording
         self._scope = recording.scope()
         self._executor = Executor(traces.place())
@@ -102,7 +102,7 @@ def _array(value: Any) -> Any:
 
 
 def _save(
-    recording: Recording,
+    recording: StaticRecording,
     scope: Scope,
     dirname: str,
     feed: Sequence[int] | None,

@@ -6,7 +6,7 @@ needed: by `numpy()`, a Python branch, an op whose output size depends on data; 
 op after `minimize`. So a training step is one program, with the kernels that it would have in
 static-graph mode, and no intermediate value of it is copied.
 
-**Values.** A `VarBase` is the user's handle of a `Node`, the value of one variable between two
+**Values.** A `VarBase` is the user's handle of a `TraceNode`, the value of one variable between two
 writes; a variable written again gets a new node, so that gradients read what the forward op read.
 Only parameters and other state are written in place: their arrays are in one scope.
 

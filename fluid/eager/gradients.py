@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from fluid.eager import traces
-from fluid.eager.nodes import GradRequest, Record
+from fluid.eager.nodes import GradRequest, TraceRecord
 from fluid.eager.programs import next_order
 from fluid.eager.variables import VarBase, gradient_of, reached_nodes, release, steps_to
 
@@ -62,7 +62,7 @@ def grad(
 def _used(
     targets: Sequence[VarBase],
     sources: Sequence[VarBase],
-    steps: Sequence[Record],
+    steps: Sequence[TraceRecord],
     allow_unused: bool,
 ) -> list[VarBase]:
     """Return the sources that a target depends on; RuntimeError unless all, or `allow_unused`."""
@@ -89,7 +89,7 @@ def _remember(
     inputs |= {id(seed.node): seed.node for seed in seeds}
     producers = [*request.steps, *(seed.record for seed in seeds if seed.record is not None)]
     outputs = [gradient.node for gradient in gradients]
-    record = Record(request, list(inputs.values()), outputs, producers, next_order(), None)
+    record = TraceRecord(request, list(inputs.values()), outputs, producers, next_order(), None)
     record.trace, record.position = trace, position
     for gradient in gradients:
         gradient.record = record

@@ -10,7 +10,7 @@ from fluid.eager.signatures import Signature
 from fluid.eager.sources import Source
 from runtime.tensors.scope import Scope
 
-__all__ = ["SCOPE", "GradRequest", "Node", "Record", "RunsNodes"]
+__all__ = ["SCOPE", "GradRequest", "RunsNodes", "TraceNode", "TraceRecord"]
 
 SCOPE = Scope()
 """The parameters and other state of all eager programs."""
@@ -27,7 +27,7 @@ class RunsNodes(Protocol):
         ...
 
 
-class Node:
+class TraceNode:
     """The value of a variable between two writes; state has the name of its array in `SCOPE`.
 
     `number` is its number in `trace`, the last trace that used it; while `is_pending`, that trace
@@ -84,12 +84,12 @@ class GradRequest:
 
     def __init__(
         self,
-        targets: Sequence[tuple[Node, Node | None]],
-        steps: Sequence[Record],
-        wanted: Sequence[Node],
-        gradients: Sequence[Node],
-        inputs: Sequence[Node] = (),
-        no_grad: Sequence[Node] = (),
+        targets: Sequence[tuple[TraceNode, TraceNode | None]],
+        steps: Sequence[TraceRecord],
+        wanted: Sequence[TraceNode],
+        gradients: Sequence[TraceNode],
+        inputs: Sequence[TraceNode] = (),
+        no_grad: Sequence[TraceNode] = (),
     ) -> None:
         self.targets = targets
         self.steps = steps
@@ -99,7 +99,7 @@ class GradRequest:
         self.no_grad = no_grad
 
 
-class Record:
+class TraceRecord:
     """An op whose outputs have gradients, or a request whose gradients are differentiated again.
 
     `producers` are the records of the inputs that get a gradient. After `backward` it is released:
@@ -111,9 +111,9 @@ class Record:
     def __init__(
         self,
         what: Signature | GradRequest,
-        inputs: Sequence[Node],
-        outputs: Sequence[Node],
-        producers: Sequence[Record],
+        inputs: Sequence[TraceNode],
+        outputs: Sequence[TraceNode],
+        producers: Sequence[TraceRecord],
         order: int,
         source: Source,
     ) -> None:

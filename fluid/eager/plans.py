@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from fluid.eager.trace_programs import Dims, OpEntry, Plan, Recorded, dims_of, write
+from fluid.eager.trace_programs import Dims, OpEntry, RecordedTrace, TracePlan, dims_of, write
 
 __all__ = ["Key", "count", "exact", "find", "make"]
 
@@ -25,10 +25,10 @@ class _Family:
     """The plan of traces that differ in sizes; `dims` has -1 where they do."""
 
     dims: Dims
-    plan: Plan
+    plan: TracePlan
 
 
-_plans: dict[Key, Plan] = {}
+_plans: dict[Key, TracePlan] = {}
 _families: dict[Key, _Family] = {}
 
 
@@ -37,12 +37,12 @@ def count() -> int:
     return len({id(plan) for plan in _plans.values()})
 
 
-def find(key: Key) -> Plan | None:
+def find(key: Key) -> TracePlan | None:
     """Return the plan of a known trace."""
     return _plans.get(key)
 
 
-def make(key: Key, recorded: Recorded) -> Plan:
+def make(key: Key, recorded: RecordedTrace) -> TracePlan:
     """Return the plan of a trace that is not known yet, that of a similar one if possible."""
     if len(_plans) >= MAX_PLANS:
         _plans.clear()
@@ -66,13 +66,13 @@ def make(key: Key, recorded: Recorded) -> Plan:
     return plan
 
 
-def exact(key: Key, recorded: Recorded) -> Plan:
+def exact(key: Key, recorded: RecordedTrace) -> TracePlan:
     """Return a plan for exactly these sizes, where one with open sizes does not compile."""
     plan = _plans[key] = write(recorded, dims_of(recorded))
     return plan
 
 
-def _family_key(recorded: Recorded) -> Key:
+def _family_key(recorded: RecordedTrace) -> Key:
     """Return a key that is equal for traces that differ in sizes only."""
     entries = [_entry_key(entry) for entry in [*recorded.ghosts, *recorded.entries]]
     externals = [external for external, _ in recorded.externals]
@@ -86,7 +86,7 @@ def _entry_key(entry: object) -> object:
     return entry
 
 
-def _merged(known: Dims, dims: Dims, recorded: Recorded) -> Dims | None:
+def _merged(known: Dims, dims: Dims, recorded: RecordedTrace) -> Dims | None:
     """Return sizes with -1 where two traces differ; None if the size of state does."""
     states = {external.number for external, _ in recorded.externals if external.state_name}
     merged: dict[int, tuple[int, ...]] = {}

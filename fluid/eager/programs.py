@@ -16,7 +16,7 @@ from compiler.ir.program import NO_BLOCK, OpRole
 from compiler.ir.types import Array, DType
 from fluid import unique_name
 from fluid.eager import traces
-from fluid.eager.nodes import SCOPE, Record
+from fluid.eager.nodes import SCOPE, TraceRecord
 from fluid.eager.signatures import Signature, infer
 from fluid.eager.sources import Source, user_source
 from fluid.eager.variables import ParamBase, VarBase
@@ -384,7 +384,7 @@ class EagerBlock(Block):
                 numbers_in.append(node.number)
             else:
                 numbers_in.append(trace.use(node, var.stops))
-        producers: list[Record | None] = []
+        producers: list[TraceRecord | None] = []
         needs_gradient = False
         if signature.passing and _Mode.has_gradients:
             for index in signature.passing:
@@ -424,9 +424,9 @@ def _recorded(
     ins: Sequence[VarBase],
     in_nodes: Sequence[Any],
     outs: Sequence[VarBase],
-    producers: Sequence[Record | None],
+    producers: Sequence[TraceRecord | None],
     source: Source,
-) -> Record:
+) -> TraceRecord:
     """Return the record of an op that gets a gradient; its outputs refer to it."""
     out_nodes = [var.node for var in outs]
     for index in signature.saved_inputs:
@@ -434,7 +434,7 @@ def _recorded(
     for index in signature.saved_outputs:
         out_nodes[index].is_saved = True
     known = [producer for producer in producers if producer is not None]
-    record = Record(signature, in_nodes, out_nodes, known, next_order(), source)
+    record = TraceRecord(signature, in_nodes, out_nodes, known, next_order(), source)
     for var in outs:
         if not var.stops and not var.node.state_name:
             var.record = record

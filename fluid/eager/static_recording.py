@@ -23,11 +23,11 @@ from fluid.recording.operator import Operator
 from fluid.recording.variable import VariableFields
 from runtime.tensors.scope import Scope
 
-__all__ = ["Recording", "record"]
+__all__ = ["StaticRecording", "record"]
 
 
 @dataclass
-class Recording:
+class StaticRecording:
     """A function as a program: its feeds and outputs, and by name the eager variables it reads."""
 
     program: Program
@@ -138,7 +138,7 @@ class RecordingBlock(Block):
         return program.declared(value) if isinstance(value, VarBase) else value
 
 
-def record(function: Callable[..., Any], arguments: Sequence[Any]) -> Recording:
+def record(function: Callable[..., Any], arguments: Sequence[Any]) -> StaticRecording:
     """Record a call of a function; arrays and eager variables among its arguments are fed.
 
     The batch size, the first axis of the feeds, stays open unless the function fixes it. Raises
@@ -152,7 +152,7 @@ def record(function: Callable[..., Any], arguments: Sequence[Any]) -> Recording:
 
 def _recorded(
     function: Callable[..., Any], arguments: Sequence[Any], *, open_batch: bool
-) -> Recording:
+) -> StaticRecording:
     program, startup = RecordingProgram(), Program()
     feeds: list[Variable] = []
 
@@ -172,7 +172,7 @@ def _recorded(
     with program_guard(program, startup), unique_name.guard():
         result = function(*[fed(argument) for argument in arguments])
         outputs = [_output(program, item) for item in _variables(result)]
-    return Recording(program, startup, feeds, outputs, result, program.eager)
+    return StaticRecording(program, startup, feeds, outputs, result, program.eager)
 
 
 def _output(program: RecordingProgram, var: Variable) -> Variable:

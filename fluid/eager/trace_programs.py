@@ -19,7 +19,7 @@ from fluid.executor import Executor
 from fluid.framework import Block, Program, Variable
 
 __all__ = [
-    "Dims", "External", "GradEntry", "OpEntry", "Plan", "Recorded", "dims_of", "write",
+    "Dims", "External", "GradEntry", "OpEntry", "TracePlan", "RecordedTrace", "dims_of", "write",
 ]  # fmt: skip
 
 
@@ -56,7 +56,7 @@ class GradEntry(NamedTuple):
     no_grad: tuple[int, ...]
 
 
-class Recorded(NamedTuple):
+class RecordedTrace(NamedTuple):
     """All of a trace: nodes from before with their arrays, ops, and the nodes to return."""
 
     externals: Sequence[tuple[External, Array | None]]
@@ -70,7 +70,7 @@ Dims: TypeAlias = Mapping[int, tuple[int, ...]]
 
 
 @dataclass
-class Plan:
+class TracePlan:
     """The program of a trace; `feeds` are its feeds, by index among the external nodes.
 
     `zeros` are feeds of which only the shape is read, whose values were not kept. `is_open` if it
@@ -92,7 +92,7 @@ class Plan:
         return cast(Sequence[Array], values)
 
 
-def dims_of(recorded: Recorded) -> Dims:
+def dims_of(recorded: RecordedTrace) -> Dims:
     """Return the sizes of all nodes of a trace."""
     dims: dict[int, tuple[int, ...]] = {}
     for entry in [*recorded.ghosts, *recorded.entries]:
@@ -105,7 +105,7 @@ def dims_of(recorded: Recorded) -> Dims:
     return dims
 
 
-def write(recorded: Recorded, dims: Dims) -> Plan:
+def write(recorded: RecordedTrace, dims: Dims) -> TracePlan:
     """Write the program of a trace with these sizes; raises what recording an op raises."""
     return _Writer(recorded, dims).plan()
 
@@ -113,7 +113,7 @@ def write(recorded: Recorded, dims: Dims) -> Plan:
 class _Writer:
     """Writes the program of a trace."""
 
-    def __init__(self, recorded: Recorded, dims: Dims) -> None:
+    def __init__(self, recorded: RecordedTrace, dims: Dims) -> None:
         self.recorded = recorded
         self.dims = dims
         self.program = Program()
@@ -123,7 +123,7 @@ class _Writer:
         self.ops: dict[int, list[OpDesc]] = {}
         """The ops of each entry, by position."""
 
-    def plan(self) -> Plan:
+    def plan(self) -> TracePlan:
         """Write all ops and remove repeated ones that are not needed."""
         for external, array in self.recorded.externals:
             self._declare_external(external, array)
@@ -146,7 +146,7 @@ class _Writer:
             and external.has_value
             and self.names[external.number] in read
         ]
-        return Plan(self.program, feeds, zeros, fetch)
+        return TracePlan(self.program, feeds, zeros, fetch)
 
     def _variable(self, number: int) -> Variable:
         return self.block.vars[self.names[number]]

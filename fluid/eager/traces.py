@@ -12,10 +12,10 @@ from weakref import ref
 from compiler.errors import CompileError
 from compiler.ir.types import Array
 from fluid.eager import plans
-from fluid.eager.nodes import GradRequest, Node, Record
+from fluid.eager.nodes import GradRequest, TraceNode, TraceRecord
 from fluid.eager.signatures import Signature
 from fluid.eager.sources import Source
-from fluid.eager.trace_programs import External, GradEntry, OpEntry, Plan, Recorded
+from fluid.eager.trace_programs import External, GradEntry, OpEntry, RecordedTrace, TracePlan
 from fluid.executor import Executor
 from runtime.device import CPUPlace, Place
 
@@ -47,8 +47,8 @@ class Trace:
         self._key: list[object] = []
         self._entries: list[OpEntry | GradEntry] = []
         self._ghosts: list[OpEntry] = []
-        self._externals: list[tuple[External, Node]] = []
-        self._computed: list[tuple[int, ref[Node]]] = []
+        self._externals: list[tuple[External, TraceNode]] = []
+        self._computed: list[tuple[int, ref[TraceNode]]] = []
         self._count = 0
 
     # ---- recording
@@ -57,7 +57,7 @@ class Trace:
         """Whether it is to run before another op is recorded."""
         return self.is_complete or len(self._entries) > MAX_OPS
 
-    def use(self, node: Node, stops_gradient: bool) -> int:
+    def use(self, node: TraceNode, stops_gradient: bool) -> int:
         """Return the number of a node that an op reads; `stops_gradient` is its variable's flag."""
         if node.trace is not self:
             return self._adopt(node, stops_gradient)
@@ -67,7 +67,7 @@ class Trace:
             self._entries.append(OpEntry(None, (node.number,), (), (stops_gradient,), None))
         return node.number
 
-    def compute(self, node: Node, stops_gradient: bool) -> int:
+    def compute(self, node: TraceNode, stops_gradient: bool) -> int:
         """Return the number of a node that an op writes; state keeps its number."""
         if node.state_name:
             number = self.use(node, stops_gradient)
@@ -104,15 +104,15 @@ class Trace:
         self._entries.append(entry)
         return len(self._entries) - 1
 
-    def _number(self, node: Node) -> int:
+    def _number(self, node: TraceNode) -> int:
         return node.number if node.trace is self else self._adopt(node, node.stops_gradient)
 
-    def _enter(self, node: Node, stops_gradient: bool) -> int:
+    def _enter(self, node: TraceNode, stops_gradient: bool) -> int:
         node.trace, node.number, node.stops_gradient = self, self._count, stops_gradient
         self._count += 1
         return node.number
 
-    def _adopt(self, node: Node, stops_gradient: bool) -> int:
+    def _adopt(self, node: TraceNode, stops_gradient: bool) -> int:
         """Number a node that was computed before; it may have no value any more."""
         if node.is_pending and node.trace is not None and not node.trace.has_run:
             node.trace.run()
@@ -123,7 +123,7 @@ class Trace:
         self._externals.append((external, node))
         return number
 
-    def _position(self, record: Record) -> int:
+    def _position(self, record: TraceRecord) -> int:
         """The position of a record's op; an op of an earlier trace is repeated, at -1, -2, …"""
         if record.trace is self:
             return record.position
@@ -165,7 +165,7 @@ class Trace:
         for (_, node), value in zip(live, values, strict=True):
             node.array, node.is_pending = value, False
 
-    def _live(self) -> list[tuple[int, Node]]:
+    def _live(self) -> list[tuple[int, TraceNode]]:
         """The computed nodes that a variable holds or a gradient op may read."""
         nodes = [(number, node()) for number, node in self._computed]
         return [
@@ -185,11 +185,11 @@ class Trace:
         plan = plans.exact(key, self._recorded(live))
         return plan.run(_executor(), self._feed(plan))
 
-    def _recorded(self, live: tuple[int, ...]) -> Recorded:
+    def _recorded(self, live: tuple[int, ...]) -> RecordedTrace:
         externals = [(external, node.peek()) for external, node in self._externals]
-        return Recorded(externals, self._ghosts, self._entries, live)
+        return RecordedTrace(externals, self._ghosts, self._entries, live)
 
-    def _feed(self, plan: Plan) -> dict[str, Array | None]:
+    def _feed(self, plan: TracePlan) -> dict[str, Array | None]:
         return {name: self._externals[index][1].array for index, name in plan.feeds}
 
 

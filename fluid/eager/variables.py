@@ -14,7 +14,7 @@ from compiler.ir.program import VarKind
 from compiler.ir.types import Array, DType
 from fluid import unique_name
 from fluid.eager import traces
-from fluid.eager.nodes import SCOPE, GradRequest, Node, Record
+from fluid.eager.nodes import SCOPE, GradRequest, TraceNode, TraceRecord
 from fluid.eager.signatures import Signature
 from fluid.eager.sizes import Sizes
 from fluid.framework import default_main_program
@@ -60,8 +60,8 @@ class VarBase(Variable):
         self.dims = dims
         self.stops = stop_gradient
         self.handle = ref(self)
-        self.node = Node(self.handle, state_name)
-        self.record: Record | None = None
+        self.node = TraceNode(self.handle, state_name)
+        self.record: TraceRecord | None = None
         self.gradient_variable: VarBase | None = None
         self.had_gradient = False
         if state_name:
@@ -152,9 +152,9 @@ class VarBase(Variable):
             self.stops = not needs_gradient
         self.dims, self.element = dims, element
 
-    def renew(self) -> Node:
+    def renew(self) -> TraceNode:
         """Replace its node by a new one, which has no value yet."""
-        self.node = Node(self.handle)
+        self.node = TraceNode(self.handle)
         self.record = None
         return self.node
 
@@ -346,7 +346,7 @@ def backward(loss: VarBase, retain_graph: bool = False) -> None:
         release([loss], steps)
 
 
-def release(targets: Sequence[VarBase], steps: Sequence[Record]) -> None:
+def release(targets: Sequence[VarBase], steps: Sequence[TraceRecord]) -> None:
     """Release the graph of variables."""
     for target in targets:
         target.record = None
@@ -354,7 +354,7 @@ def release(targets: Sequence[VarBase], steps: Sequence[Record]) -> None:
         step.release()
 
 
-def _gets_gradient(var: VarBase, node: Node) -> bool:
+def _gets_gradient(var: VarBase, node: TraceNode) -> bool:
     """Whether a variable, if this is its node still, gets a gradient."""
     return var.node is node and not var.stop_gradient and var.element.is_float
 
@@ -364,13 +364,13 @@ def gradient_of(var: VarBase) -> VarBase:
     return VarBase(var.block, grad_var_name(var.name), var.element, var.dims, True)
 
 
-def steps_to(targets: Sequence[VarBase]) -> list[Record]:
+def steps_to(targets: Sequence[VarBase]) -> list[TraceRecord]:
     """Return the records that lead to variables, in the order of their calls.
 
     Raises RuntimeError if one of them was released by an earlier `backward`.
     """
     waiting = [target.record for target in targets if target.record is not None]
-    found: dict[int, Record] = {}
+    found: dict[int, TraceRecord] = {}
     while waiting:
         record = waiting.pop()
         if id(record) in found:
@@ -386,7 +386,7 @@ def steps_to(targets: Sequence[VarBase]) -> list[Record]:
     return sorted(found.values(), key=attrgetter("order"))
 
 
-def reached_nodes(targets: Sequence[VarBase], steps: Sequence[Record]) -> set[int]:
+def reached_nodes(targets: Sequence[VarBase], steps: Sequence[TraceRecord]) -> set[int]:
     """Return the ids of the nodes that get a gradient."""
     reached = {id(target.node) for target in targets}
     for step in reversed(steps):

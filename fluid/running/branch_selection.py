@@ -22,7 +22,7 @@ from compiler.support.per_version import PerVersion
 from fluid.framework import Block, Operator, Program
 from fluid.recording.pruning import drop_blocks
 from fluid.running.fetched_values import Value
-from fluid.running.route import Runner
+from fluid.running.route import ProgramRunner
 from fluid.running.state_types import retyped_state
 from runtime.device import CPUPlace
 from runtime.tensors.scope import Scope
@@ -55,7 +55,7 @@ class BranchesTaken:
     `routes` runs the specialised programs, and those that compute the conditions.
     """
 
-    def __init__(self, routes: Runner) -> None:
+    def __init__(self, routes: ProgramRunner) -> None:
         self._routes = routes
         self._choices = PerVersion(_first_choice)
 

@@ -16,7 +16,7 @@ from compiler.ir.program import BlockRef
 from compiler.ir.types import Array, DType
 from fluid.framework import Block, Program
 from fluid.running.fetched_values import Value
-from fluid.running.route import Runner
+from fluid.running.route import ProgramRunner
 from runtime.errors import FeedError, NotInitialized, StateMismatch, StepError
 from runtime.tensors.scope import Scope
 
@@ -32,7 +32,7 @@ class RedeclaredState:
     `before` is its route while the state is as declared; `routes` runs any other program.
     """
 
-    def __init__(self, before: Runner, routes: Runner) -> None:
+    def __init__(self, before: ProgramRunner, routes: ProgramRunner) -> None:
         self._before = before
         self._routes = routes
         self._redeclared: dict[_Types, Program] = {}

@@ -11,13 +11,13 @@ from fluid.running.fetched_values import Value
 from runtime.tensors.lod_tensor import LoDTensor
 from runtime.tensors.scope import Scope
 
-__all__ = ["Route", "Run", "Runner"]
+__all__ = ["Route", "Run", "ProgramRunner"]
 
 Run: TypeAlias = Callable[..., list[LoDTensor]]
 """`Executor.run` with `return_numpy=False`."""
 
 
-class Runner(Protocol):
+class ProgramRunner(Protocol):
     """Runs programs."""
 
     def run(
@@ -30,7 +30,7 @@ class Runner(Protocol):
         ...
 
 
-class Route(Runner, Protocol):
+class Route(ProgramRunner, Protocol):
     """Runs the programs that it applies to."""
 
     def applies(self, program: Program) -> bool:

@@ -25,7 +25,7 @@ class AttentionGradient:
 
 
 @dataclass(frozen=True)
-class Folded:
+class TransposedOperand:
     """An operand of a product, what it is a transpose of, and the order of the transpose's axes.
 
     `order` is None if the operand is read as it is.
@@ -89,7 +89,7 @@ def expand_transpose_gradients(g: Graph, values: Sequence[Var]) -> None:
 
 def replace_gradient(
     g: Graph, kind: str, gradient: AttentionGradient, inputs: Mapping[str, list[Var]],
-    operands: Sequence[Folded], result: Folded, attrs: Mapping[str, object],
+    operands: Sequence[TransposedOperand], result: TransposedOperand, attrs: Mapping[str, object],
 ) -> None:  # fmt: skip
     """Replace gradient ops by one; `operands` are q, k and v, `result` is that of the attention."""
     first, second = gradient.first, gradient.second
@@ -109,7 +109,9 @@ def replace_gradient(
             g.op("transpose", x, out, {"axis": axis}, source, place=place)
 
 
-def _transposed_before(g: Graph, upstream: Var, result: Folded, place: tuple[int, ...]) -> Var:
+def _transposed_before(
+    g: Graph, upstream: Var, result: TransposedOperand, place: tuple[int, ...]
+) -> Var:
     """Return the gradient of the result in the layout that the fused op writes the result in."""
     if result.order is None:
         return upstream
@@ -127,7 +129,7 @@ def _transposed_before(g: Graph, upstream: Var, result: Folded, place: tuple[int
     return out
 
 
-def _transposed_after(g: Graph, var: Var, operand: Folded) -> Var:
+def _transposed_after(g: Graph, var: Var, operand: TransposedOperand) -> Var:
     """Return the var that the gradient of an operand is written to, in the operand's layout.
 
     The transpose that reads the gradient alone is removed, if it is the inverse.

@@ -13,7 +13,7 @@ from compiler.options import Options
 from compiler.passes.base import Context, Fact, OpTarget, Pass, role_of
 from compiler.passes.fusion.attention_gradients import (
     AttentionGradient,
-    Folded,
+    TransposedOperand,
     expand_transpose_gradients,
     find_gradient,
     replace_gradient,
@@ -260,9 +260,12 @@ def _rewrite(g: Graph, match: _Match) -> None:
     g.remove(*match.ops, *dict.fromkeys((second, last)))
     g.op(KIND, inputs, outputs, attrs | role_of(match.softmax), source, place=place)
     if gradient is not None:
-        operands = [Folded(x, each.var, each.order) for x, each in zip(read, matrices, strict=True)]
+        operands = [
+            TransposedOperand(x, each.var, each.order)
+            for x, each in zip(read, matrices, strict=True)
+        ]
         order = out_axes if last is not second else None
-        result = Folded(second["Out"], last["Out"], order)
+        result = TransposedOperand(second["Out"], last["Out"], order)
         replace_gradient(g, KIND, gradient, inputs, operands, result, attrs)
     for var in read:
         _remove_unused(g, g.producer(var))
