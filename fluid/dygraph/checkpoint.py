@@ -23,7 +23,7 @@ NAMES = "StructuredToParameterName@@"
 
 
 @entry_point
-def save_dygraph(state_dict: Mapping[str, Any], model_path: str) -> None:
+def save_dygraph(state_dict: Mapping[str, object], model_path: str) -> None:
     """Write a `state_dict` to `model_path` with .pdparams, or .pdopt if it is an optimizer's.
 
     Raises AssertionError for an empty dict, a path that ends in a folder, and outside eager mode.
@@ -43,7 +43,7 @@ def save_dygraph(state_dict: Mapping[str, Any], model_path: str) -> None:
     save_files(path.parent, {name: bytes_writer(dump_state(values))})
 
 
-def _value(value: Any) -> Any:
+def _value(value: object) -> Any:
     return np.asarray(value.array()) if isinstance(value, VarBase) else value
 
 

@@ -28,7 +28,7 @@ from runtime.tensors.scope import Scope
 
 __all__ = ["ProgramTranslator", "TracedLayer", "declarative", "dygraph_to_static_func"]
 
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., object])
 
 
 class TracedLayer:
@@ -48,7 +48,7 @@ class TracedLayer:
 
     @staticmethod
     @entry_point
-    def trace(layer: Layer, inputs: Any) -> tuple[Any, TracedLayer]:
+    def trace(layer: Layer, inputs: object) -> tuple[Any, TracedLayer]:
         """Call a layer on inputs; return its outputs and a TracedLayer.
 
         Raises RuntimeError, with the line, for a branch that depends on a value, and AssertionError
@@ -70,7 +70,7 @@ class TracedLayer:
         self._strategies = build_strategy, exec_strategy
 
     @entry_point
-    def __call__(self, inputs: Sequence[Any]) -> list[Any]:
+    def __call__(self, inputs: Sequence[object]) -> list[Any]:
         """Run the program on variables or arrays; returns arrays."""
         assert isinstance(inputs, list | tuple), "Inputs should be a list or tuple of variables"
         feeds = self._recording.feeds
@@ -93,11 +93,11 @@ class TracedLayer:
         _save(self._recording, self._scope, dirname, feed, fetch)
 
 
-def _listed(inputs: Any) -> list[Any]:
+def _listed(inputs: object) -> list[Any]:
     return [*inputs] if isinstance(inputs, list | tuple) else [inputs]
 
 
-def _array(value: Any) -> Any:
+def _array(value: object) -> Any:
     return value.array() if isinstance(value, VarBase) else np.asarray(value)
 
 
@@ -125,7 +125,7 @@ class ProgramTranslator:
 
     _instance: ClassVar[ProgramTranslator | None] = None
     enable_declarative = True
-    _last: tuple[Callable[..., Any], list[Any]] | None = None
+    _last: tuple[Callable[..., object], list[Any]] | None = None
 
     def __new__(cls) -> ProgramTranslator:
         """Return the translator."""
@@ -148,7 +148,9 @@ class ProgramTranslator:
         check_type(enable_declarative, "enable_declarative", bool, "ProgramTranslator.enable")
         self.enable_declarative = enable_declarative
 
-    def get_output(self, dygraph_func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def get_output(
+        self, dygraph_func: Callable[..., object], *args: object, **kwargs: object
+    ) -> Any:
         """Call a function; returns its result."""
         _expect_function(dygraph_func, "get_output")
         if self.enable_declarative and not kwargs:
@@ -162,14 +164,14 @@ class ProgramTranslator:
 
     @entry_point
     def get_program(
-        self, dygraph_func: Callable[..., Any], *args: Any
+        self, dygraph_func: Callable[..., object], *args: object
     ) -> tuple[Program, Program, list[Variable], list[Variable]]:
         """Return the program of a call, its startup program, its inputs and its outputs."""
         _expect_function(dygraph_func, "get_program")
         recording = record(dygraph_func, args)
         return recording.program, recording.startup, recording.feeds, recording.outputs
 
-    def get_code(self, dygraph_func: Callable[..., Any]) -> str:
+    def get_code(self, dygraph_func: Callable[..., object]) -> str:
         """Return the source of a function; it is not rewritten."""
         _expect_function(dygraph_func, "get_code")
         return textwrap.dedent(inspect.getsource(dygraph_func))
@@ -192,7 +194,7 @@ class ProgramTranslator:
 class _Like:
     """The shape and dtype of an argument; other values as they are."""
 
-    def __init__(self, argument: Any) -> None:
+    def __init__(self, argument: object) -> None:
         self.shape: Any = None
         self.dtype: Any = None
         self.like: Any = argument
@@ -209,7 +211,7 @@ def declarative(dygraph_func: F) -> F:
     """Decorate a function whose program `ProgramTranslator.save_inference_model` saves."""
 
     @wraps(dygraph_func)
-    def call(*args: Any, **kwargs: Any) -> Any:
+    def call(*args: object, **kwargs: object) -> object:
         return ProgramTranslator().get_output(dygraph_func, *args, **kwargs)
 
     return cast(F, call)

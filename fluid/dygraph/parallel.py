@@ -114,7 +114,7 @@ class DataParallel(Layer):
         self._layers = layers
         self._strategy = prepare_context() if strategy is None else strategy
 
-    def forward(self, *inputs: Any, **kwargs: Any) -> Any:
+    def forward(self, *inputs: object, **kwargs: object) -> Any:
         """Call the layer."""
         return self._layers(*inputs, **kwargs)
 
@@ -148,7 +148,7 @@ class DataParallel(Layer):
 
     def set_dict(
         self,
-        stat_dict: Mapping[str, Any],
+        stat_dict: Mapping[str, object],
         include_sublayers: bool = True,
         use_structured_name: bool = True,
     ) -> None:

@@ -95,7 +95,7 @@ def _remember(
         gradient.record = record
 
 
-def _listed(value: Any, argument: str) -> list[VarBase]:
+def _listed(value: object, argument: str) -> list[VarBase]:
     items: list[object] = [] if value is None else _items(value)
     for item in items:
         if not isinstance(item, VarBase):
@@ -104,7 +104,7 @@ def _listed(value: Any, argument: str) -> list[VarBase]:
     return cast(list[VarBase], items)
 
 
-def _seeds(value: Any, number: int) -> list[VarBase | None]:
+def _seeds(value: object, number: int) -> list[VarBase | None]:
     if value is None:
         return [None] * number
     seeds: list[Any] = _items(value)
@@ -114,5 +114,5 @@ def _seeds(value: Any, number: int) -> list[VarBase | None]:
     return seeds
 
 
-def _items(value: Any) -> list[Any]:
+def _items(value: object) -> list[Any]:
     return [*value] if isinstance(value, list | tuple) else [value]

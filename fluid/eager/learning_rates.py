@@ -48,7 +48,7 @@ class LearningRateDecay:
     def _state_keys(self) -> None:
         self.keys = ["step_num"]
 
-    def set_dict(self, state_dict: Mapping[str, Any]) -> None:
+    def set_dict(self, state_dict: Mapping[str, object]) -> None:
         """Restore a state; RuntimeError if a value of it is missing."""
         self._state_keys()
         for key in self.keys:
@@ -70,7 +70,7 @@ class LearningRateDecay:
         raise NotImplementedError
 
 
-def _number(value: Any) -> Any:
+def _number(value: object) -> Any:
     if not isinstance(value, VarBase):
         return value
     assert value.shape == [1], f"shape of Variable in state_dict must be [1] {value.shape}"

@@ -33,7 +33,7 @@ class Sizes(tuple[int, ...]):
     def __radd__(self, other: Any) -> Any:
         return [*other, *self]
 
-    def __getitem__(self, item: Any) -> Any:
+    def __getitem__(self, item: object) -> Any:
         part = cast(Any, _plain(self))[item]
         return Sizes(part) if isinstance(item, slice) else part
 

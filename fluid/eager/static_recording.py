@@ -138,7 +138,7 @@ class RecordingBlock(Block):
         return program.declared(value) if isinstance(value, VarBase) else value
 
 
-def record(function: Callable[..., Any], arguments: Sequence[Any]) -> StaticRecording:
+def record(function: Callable[..., object], arguments: Sequence[object]) -> StaticRecording:
     """Record a call of a function; arrays and eager variables among its arguments are fed.
 
     The batch size, the first axis of the feeds, stays open unless the function fixes it. Raises
@@ -179,7 +179,7 @@ def _output(program: RecordingProgram, var: Variable) -> Variable:
     return program.declared(var) if isinstance(var, VarBase) else var
 
 
-def _variables(result: Any) -> list[Variable]:
+def _variables(result: object) -> list[Variable]:
     """Return the variables of a result, which may be nested."""
     if isinstance(result, Variable):
         return [result]

@@ -15,11 +15,14 @@ import sys
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from functools import wraps
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fluid.compat.old_python.notices import Notices
+
+AnyArray: TypeAlias = NDArray[np.generic]
 
 __all__ = ["converts", "mend_arrays", "numpy_version"]
 
@@ -62,12 +65,12 @@ def numpy_version() -> tuple[int, int]:
     return int(major), int(minor)
 
 
-def _reported(what: str, removed: Removed, notices: Notices) -> Callable[..., Any]:
+def _reported(what: str, removed: Removed, notices: Notices) -> Callable[..., object]:
     """A method whose first use is reported."""
     since = f"NumPy {removed.version[0]}.{removed.version[1]}"
 
     @wraps(removed.method)
-    def called(*args: Any, **kwargs: Any) -> Any:
+    def called(*args: object, **kwargs: object) -> object:
         notices.tell(what, since, removed.instead)
         return removed.method(*args, **kwargs)
 
@@ -108,10 +111,12 @@ def mutable(cls: type) -> Generator[None]:
         flags.value |= was_immutable
 
 
-def _of_one_element(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def _of_one_element(
+    convert: Callable[[AnyArray], object],
+) -> Callable[[AnyArray], object]:
     """A conversion that takes arrays of any rank with one element, as before NumPy 2.4."""
 
-    def converted(self: Any) -> Any:
+    def converted(self: AnyArray) -> object:
         if self.size != 1:
             raise TypeError("only size-1 arrays can be converted to Python scalars")
         return convert(np.asarray(self).reshape(()))
@@ -119,10 +124,12 @@ def _of_one_element(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return converted
 
 
-def _false_if_empty(is_true: Callable[[Any], bool]) -> Callable[[Any], bool]:
+def _false_if_empty(
+    is_true: Callable[[AnyArray], bool],
+) -> Callable[[AnyArray], bool]:
     """The truth of an array, False for an empty one, as before NumPy 2.2."""
 
-    def truth(self: Any) -> bool:
+    def truth(self: AnyArray) -> bool:
         return bool(self.size) and is_true(self)
 
     return truth
@@ -131,11 +138,11 @@ def _false_if_empty(is_true: Callable[[Any], bool]) -> Callable[[Any], bool]:
 # ---- removed methods ----------------------------------------------------------------------------
 
 
-def _tostring(self: Any, order: str = "C") -> bytes:
+def _tostring(self: AnyArray, order: Any = "C") -> bytes:
     return self.tobytes(order)
 
 
-def _itemset(self: Any, *args: Any) -> None:
+def _itemset(self: AnyArray, *args: Any) -> None:
     *index, value = args
     if not index and self.size != 1:
         raise ValueError("can only convert an array of size 1 to a Python scalar")
@@ -145,11 +152,11 @@ def _itemset(self: Any, *args: Any) -> None:
         self.flat[index[0] if index else 0] = value
 
 
-def _newbyteorder(self: Any, new_order: str = "S") -> Any:
+def _newbyteorder(self: AnyArray, new_order: Any = "S") -> object:
     return self.view(self.dtype.newbyteorder(new_order))
 
 
-def _ptp(self: Any, axis: Any = None, out: Any = None, keepdims: bool = False) -> Any:
+def _ptp(self: AnyArray, axis: Any = None, out: Any = None, keepdims: bool = False) -> object:
     return np.ptp(np.asarray(self), axis=axis, out=out, keepdims=keepdims)
 
 
@@ -158,7 +165,7 @@ class Removed(NamedTuple):
 
     version: tuple[int, int]
     instead: str
-    method: Callable[..., Any]
+    method: Callable[..., object]
 
 
 METHODS: Mapping[str, Removed] = {

@@ -27,7 +27,7 @@ def _array(array: Function, notices: Notices) -> Function:
     """
 
     @wraps(array)
-    def made(*args: Any, copy: Any = True, **kwargs: Any) -> Any:
+    def made(*args: object, copy: object = True, **kwargs: object) -> object:
         copy = None if copy is False else copy
         try:
             return array(*args, copy=copy, **kwargs)
@@ -51,7 +51,9 @@ def _fromstring(fromstring: Function, notices: Notices) -> Function:
     """`np.fromstring` that also reads bytes, as before NumPy 2.3."""
 
     @wraps(fromstring)
-    def read(string: Any, dtype: Any = float, count: int = -1, sep: str = "", **kwargs: Any) -> Any:
+    def read(
+        string: Any, dtype: Any = float, count: int = -1, sep: str = "", **kwargs: Any
+    ) -> object:
         if sep:
             return fromstring(string, dtype, count, sep=sep, **kwargs)
         notices.tell("np.fromstring of bytes", "NumPy 2.3", "np.frombuffer(bytes).copy()")
@@ -65,7 +67,7 @@ def _sum(total: Function, notices: Notices) -> Function:
     """`np.sum` that takes a generator, as before NumPy 2.4: the sum that Python computes."""
 
     @wraps(total)
-    def summed(a: Any, *args: Any, **kwargs: Any) -> Any:
+    def summed(a: object, *args: object, **kwargs: object) -> object:
         if type(a) is not np.ndarray and isinstance(a, Iterator):
             notices.tell("np.sum of a generator", "NumPy 2.4", "sum(generator)")
             return sum_of_iterator(cast(Iterator[Any], a))
@@ -79,10 +81,10 @@ def _stack(stack: Function, notices: Notices) -> Function:
     name: str = getattr(stack, "__name__", "")
 
     @wraps(stack)
-    def stacked(arrays: Any, *args: Any, **kwargs: Any) -> Any:
+    def stacked(arrays: object, *args: object, **kwargs: object) -> object:
         if isinstance(arrays, Iterator):
             notices.tell(f"np.{name} of a generator", "NumPy 1.24", f"np.{name}(list(generator))")
-            arrays = list(cast(Iterator[Any], arrays))
+            arrays = list(cast(Iterator[object], arrays))
         return stack(arrays, *args, **kwargs)
 
     return stacked
@@ -94,7 +96,7 @@ def _unique(unique: Function, notices: Notices) -> Function:
     @wraps(unique)
     def found(
         ar: Any, return_index: bool = False, return_inverse: bool = False, *args: Any, **kwargs: Any
-    ) -> Any:
+    ) -> object:
         result = unique(ar, return_index, return_inverse, *args, **kwargs)
         axis = args[1] if len(args) > 1 else kwargs.get("axis")
         if not return_inverse or axis is not None or np.ndim(ar) < 2:
@@ -112,7 +114,7 @@ def _keyword(old: str, new: str) -> Callable[[Function, Notices], Function]:
         name: str = getattr(function, "__name__", "")
 
         @wraps(function)
-        def called(*args: Any, **kwargs: Any) -> Any:
+        def called(*args: object, **kwargs: object) -> object:
             if old in kwargs and old not in inspect.signature(function).parameters:
                 notices.tell(f"{old} of np.{name}", "NumPy 2.4", new)
                 kwargs[new] = kwargs.pop(old)

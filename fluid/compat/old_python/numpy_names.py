@@ -57,7 +57,7 @@ def mend_numpy(numpy: ModuleType, notices: Notices) -> None:
         vars(numpy)[name] = adapt(vars(numpy)[name], notices)
 
 
-def asscalar(a: Any) -> object:
+def asscalar(a: object) -> object:
     """`np.asscalar`: the only element."""
     return np.asarray(a).item()
 
