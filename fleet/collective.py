@@ -46,7 +46,7 @@ class Collective(Fleet):
         """Log that there is nothing to do."""
         _warn_of("init_worker")
 
-    def run_worker(self, main_programs: Any = None, scopes: Any = None) -> None:
+    def run_worker(self, main_programs: object = None, scopes: object = None) -> None:
         """Log that there is nothing to do."""
         _warn_of("run_worker")
 
@@ -65,7 +65,7 @@ class Collective(Fleet):
     # ---- the optimizer
 
     def distributed_optimizer(
-        self, optimizer: Any, strategy: DistributedStrategy | None = None
+        self, optimizer: object, strategy: DistributedStrategy | None = None
     ) -> CollectiveOptimizer:
         """Wrap an optimizer, so that its `minimize` builds the program of this process.
 
@@ -75,11 +75,11 @@ class Collective(Fleet):
         self._optimizer = self._wrap(optimizer, strategy)
         return self._optimizer
 
-    def _wrap(self, optimizer: Any, strategy: DistributedStrategy | None) -> CollectiveOptimizer:
+    def _wrap(self, optimizer: object, strategy: DistributedStrategy | None) -> CollectiveOptimizer:
         return CollectiveOptimizer(optimizer, strategy, self)
 
     def set_programs(
-        self, startup: Program, origin: Program, transpiled: Program, main: Any
+        self, startup: Program, origin: Program, transpiled: Program, main: object
     ) -> None:
         """Store the programs that an optimizer built."""
         self.startup_program, self._origin_program = startup, origin
@@ -219,7 +219,7 @@ def _warn_of(method: str) -> None:
     )
 
 
-def _expect(given: Any, kind: type, where: str, what: str) -> None:
+def _expect(given: object, kind: type, where: str, what: str) -> None:
     if not isinstance(given, kind):
         raise AssertionError(
             f"In fleet.{where}() function, {what} must be as {kind.__name__} type, not "

@@ -106,8 +106,8 @@ class DownpourOptimizer(DistributedOptimizer):
         losses: Variable | Sequence[Variable],
         scopes: Scope | Sequence[Scope] | None = None,
         startup_programs: object = None,
-        parameter_list: Any = None,
-        no_grad_set: Any = None,
+        parameter_list: object = None,
+        no_grad_set: object = None,
     ) -> list[Any]:
         """Append the gradient ops of one or several losses, but no updates.
 
@@ -126,7 +126,7 @@ def _gradients(loss: Any, parameter_list: Any, no_grad_set: Any) -> list[Any]:
     return sorted(pairs, key=lambda pair: pair[0].name)
 
 
-def _scopes(scopes: Any, count: int) -> list[Scope]:
+def _scopes(scopes: object, count: int) -> list[Scope]:
     if scopes is None:
         return [global_scope()] * count
     listed: list[Any] = list(scopes) if is_sequence(scopes) else [scopes]

@@ -74,7 +74,7 @@ class DistributedStrategy:
 
     # ---- what is dumped for debugging
 
-    def set_debug_opt(self, opt_info: dict[str, Any] | None) -> None:
+    def set_debug_opt(self, opt_info: dict[str, object] | None) -> None:
         """Set what a trainer dumps; fields are `dump_slot`, `dump_fields`, `dump_param`, …."""
         self.debug_opt = opt_info
 
@@ -98,7 +98,7 @@ class DistributedStrategy:
         """The settings of the transpiler."""
         return self._program_config
 
-    def set_program_config(self, config: DistributeTranspilerConfig | dict[str, Any]) -> None:
+    def set_program_config(self, config: DistributeTranspilerConfig | dict[str, object]) -> None:
         """Change settings of the transpiler."""
         self._program_config = _changed(self._program_config, config, "program_config")
         self.check_program_config()
@@ -137,7 +137,7 @@ class DistributedStrategy:
         """The settings of servers."""
         return self._server_runtime_config
 
-    def set_server_runtime_config(self, config: ServerRuntimeConfig | dict[str, Any]) -> None:
+    def set_server_runtime_config(self, config: ServerRuntimeConfig | dict[str, object]) -> None:
         """Change settings of servers."""
         current = self._server_runtime_config
         self._server_runtime_config = _changed(current, config, "server_runtime_config")
@@ -154,7 +154,7 @@ class DistributedStrategy:
         """The execution settings of trainers."""
         return self._execute_strategy
 
-    def set_execute_strategy(self, config: ExecutionStrategy | dict[str, Any]) -> None:
+    def set_execute_strategy(self, config: ExecutionStrategy | dict[str, object]) -> None:
         """Change the execution settings of trainers."""
         self._execute_strategy = _changed(self._execute_strategy, config, "execute_strategy")
         self.check_execute_strategy()
@@ -170,7 +170,7 @@ class DistributedStrategy:
         """The build settings of trainers."""
         return self._build_strategy
 
-    def set_build_strategy(self, config: BuildStrategy | dict[str, Any]) -> None:
+    def set_build_strategy(self, config: BuildStrategy | dict[str, object]) -> None:
         """Change the build settings of trainers."""
         self._build_strategy = _changed(self._build_strategy, config, "build_strategy")
         self.check_build_strategy()

@@ -35,7 +35,7 @@ class GeneralDistributedOptimizer(TranspilerOptimizer):
     """Wraps an optimizer of the CPU algorithm; `minimize` takes its arguments in OpenKS's order."""
 
     def __init__(
-        self, optimizer: Optimizer, strategy: Any = None,
+        self, optimizer: Optimizer, strategy: object = None,
         algorithm: DistributedTranspiler | None = None,
     ) -> None:  # fmt: skip
         super().__init__(optimizer, strategy, CPU if algorithm is None else algorithm)
@@ -45,10 +45,10 @@ class GeneralDistributedOptimizer(TranspilerOptimizer):
         self,
         loss: Variable,
         startup_program: Program | None = None,
-        parameter_list: Any = None,
-        no_grad_set: Any = None,
+        parameter_list: object = None,
+        no_grad_set: object = None,
         *,
-        scopes: Any = None,
+        scopes: object = None,
     ) -> tuple[list[Any], list[Any]]:
         """Append gradient and update ops to the program of `loss`, then build that of this process.
 
@@ -75,7 +75,7 @@ class CPUDistributedAlgorithm(DistributedTranspiler):
     process.
     """
 
-    def _wrap(self, optimizer: Optimizer, strategy: Any) -> GeneralDistributedOptimizer:
+    def _wrap(self, optimizer: Optimizer, strategy: object) -> GeneralDistributedOptimizer:
         return GeneralDistributedOptimizer(optimizer, strategy, self)
 
 
@@ -87,7 +87,7 @@ class GPUDistributedAlgorithm(Heterogeneous):
 
     _noted = False
 
-    def init(self, role_maker: RoleMakerBase | Any = None) -> None:
+    def init(self, role_maker: RoleMakerBase | object = None) -> None:
         """Determine this process's role, as `BaseDistributedAlgorithm.init` does."""
         super().init(role_maker)
         if not (is_compiled_with_cuda() or GPUDistributedAlgorithm._noted):
@@ -95,7 +95,7 @@ class GPUDistributedAlgorithm(Heterogeneous):
             print("fleet: no GPU here; collectives run on CPUs, over Gloo", file=sys.stderr)
 
     def _wrap(
-        self, optimizer: Any, strategy: DistributedStrategy | None
+        self, optimizer: object, strategy: DistributedStrategy | None
     ) -> HeterogeneousDistributedOptimizer:
         return HeterogeneousDistributedOptimizer(optimizer, strategy, self)
 

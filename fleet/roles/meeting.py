@@ -79,7 +79,7 @@ class Meeting:
         self._joined("workers").all_reduce(0, f"all_reduce_worker {mode}", mode, result)
         return result
 
-    def gather(self, value: Any, group: str) -> list[Any]:
+    def gather(self, value: object, group: str) -> list[Any]:
         """Gather one number from every process of a group, in rank order."""
         rings = self._joined(self._named(group))
         ring = GROUPS.index(self._named(group))
