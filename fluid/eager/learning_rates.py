@@ -39,7 +39,7 @@ class LearningRateDecay:
         array = np.array([lr], convert_dtype(self.dtype or "float32"))
         return to_variable(array, unique_name.generate("learning_rate"))
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, object]:
         """Return what `set_dict` restores, as numbers."""
         self._state_keys()
         state = {key: vars(self)[key] for key in self.keys if key in vars(self)}

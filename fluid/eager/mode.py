@@ -92,12 +92,12 @@ def to_variable(value: Any, name: str | None = None, zero_copy: bool | None = No
 class no_grad:
     """Context manager, and decorator, in which ops get no gradients."""
 
-    def __new__(cls, function: Callable[..., Any] | None = None) -> Any:
+    def __new__(cls, function: Callable[..., object] | None = None) -> Any:
         """Return a context manager, or the decorated function."""
         context = super().__new__(cls)
         return context if function is None else context(function)
 
-    def __init__(self, function: Callable[..., Any] | None = None) -> None:
+    def __init__(self, function: Callable[..., object] | None = None) -> None:
         self._context: AbstractContextManager[None] | None = None
 
     def __call__(self, function: F) -> F:

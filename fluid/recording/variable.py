@@ -11,7 +11,6 @@ from operator import index
 from types import MappingProxyType
 from typing import (
     Annotated,
-    Any,
     ClassVar,
     Protocol,
     Required,
@@ -411,31 +410,31 @@ class Variable(ir.VarDesc):
 
     # ---- what only values of dygraph have
 
-    def detach(self) -> Any:
+    def detach(self) -> object:
         """Raises AssertionError: use `stop_gradient`, or `layers.assign` for a copy."""
         raise _of_dygraph("detach", "set stop_gradient, or copy it with layers.assign")
 
-    def numpy(self) -> Any:
+    def numpy(self) -> object:
         """Raises AssertionError: values are what `Executor.run` fetches."""
         raise _of_dygraph("numpy", "fetch the variable with Executor.run")
 
-    def is_true(self) -> Any:
+    def is_true(self) -> object:
         """Raises AssertionError: use `layers.cond`, or `layers.while_loop`."""
         raise _of_dygraph("is_true", "use layers.cond or layers.while_loop")
 
-    def set_value(self, value: object) -> Any:
+    def set_value(self, value: object) -> object:
         """Raises AssertionError: values are set in a scope."""
         raise _of_dygraph("set_value", "set it in a scope: scope.find_var(name).get_tensor().set")
 
-    def backward(self, backward_strategy: object = None, retain_graph: bool = False) -> Any:
+    def backward(self, backward_strategy: object = None, retain_graph: bool = False) -> object:
         """Raises AssertionError: `append_backward` records gradients."""
         raise _of_dygraph("backward", "call fluid.backward.append_backward")
 
-    def gradient(self) -> Any:
+    def gradient(self) -> object:
         """Raises AssertionError: gradients are variables that `Executor.run` fetches."""
         raise _of_dygraph("gradient", "fetch the variable that grad_name names")
 
-    def clear_gradient(self) -> Any:
+    def clear_gradient(self) -> object:
         """Raises AssertionError: gradients are reset in every run."""
         raise _of_dygraph("clear_gradient", "gradients are reset in every run")
 

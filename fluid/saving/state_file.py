@@ -38,7 +38,7 @@ def load_state(data: bytes, where: str) -> dict[str, StateValue]:
     return {_text(name, where): _value(value, f"{where} ({name})") for name, value in state.items()}
 
 
-def load_checkpoint(data: bytes, where: str) -> dict[str, Any]:
+def load_checkpoint(data: bytes, where: str) -> dict[str, object]:
     """Read arrays, numbers, strings and dicts of them from the bytes of a file.
 
     Raises CheckpointError, with the file's name, for anything else.
@@ -49,7 +49,7 @@ def load_checkpoint(data: bytes, where: str) -> dict[str, Any]:
     return _plain_values(_read(data, where), where)
 
 
-def _plain_values(values: dict[object, object], where: str) -> dict[str, Any]:
+def _plain_values(values: dict[object, object], where: str) -> dict[str, object]:
     return {_text(name, where): _plain(value, where) for name, value in values.items()}
 
 
