@@ -8,8 +8,9 @@ MUTANTS = (*loops.MUTANTS, *products.MUTANTS, *images.MUTANTS, *others.MUTANTS)
 
 HOST = "beyond it the op runs in NumPy, as it does without a kernel"
 WITHOUT: Mapping[str, str] = {
+    "attention_columns": "beyond it attention is not fused",
+    "attention_wide_tile": "chooses between two tiles of the same code",
     "least_tile": "chooses among tiles whose code has mutants of its own",
-    "listed_constants": HOST,
     "operands": HOST,
     "ranked_values": HOST,
     "reduction_elements": "beyond it a reduction is not split, whose code has mutants of its own",

@@ -69,6 +69,13 @@ MUTANTS = (
         ("tests/ops/test_numpy_and_device_thresholds.py::test_in_numpy",),
     ),
     Mutant(
+        "all constants of an array are the first", WRONG, "listed_constants",
+        "compiler/ops/shared_kernels.py",
+        "value = listed(k, i, numbers, dtype) if table is None else table[i]",
+        "value = listed(k, i, numbers, dtype) if table is None else table[0]",
+        ("tests/ops/test_native.py::test_forward",),
+    ),
+    Mutant(
         "last blocks of an attention dropped", DROPPED, "attention_units",
         "compiler/codegen/native/attention/forward.py",
         "indices.divide(indices.mul(n, total), UNITS.value) for n",
