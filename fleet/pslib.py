@@ -17,7 +17,7 @@ from fluid.backward import append_backward
 from fluid.executor import global_scope
 from fluid.framework import Program, Variable, program_of
 from fluid.optimizer import Optimizer
-from fluid.recording.narrowing import is_sequence
+from fluid.recording.variable import Parameter
 from runtime.tensors.scope import Scope
 
 __all__ = ["DownpourOptimizer", "PSLib", "fleet", "fleet_embedding"]
@@ -108,28 +108,30 @@ class DownpourOptimizer(DistributedOptimizer):
         startup_programs: object = None,
         parameter_list: object = None,
         no_grad_set: object = None,
-    ) -> list[Any]:
+    ) -> list[object]:
         """Append the gradient ops of one or several losses, but no updates.
 
         Returns None for the update ops, which are the servers' work, and for each loss its pairs of
         parameter and gradient by name. Raises ValueError for another number of scopes than losses.
         """
-        every_loss: list[Any] = list(losses) if is_sequence(losses) else [losses]
+        every_loss = [losses] if isinstance(losses, Variable) else [*losses]
         pairs = [_gradients(loss, parameter_list, no_grad_set) for loss in every_loss]
         self._fleet.main_programs = [program_of(loss) for loss in every_loss]
         self._fleet.scopes = _scopes(scopes, len(every_loss))
-        return [None, pairs if is_sequence(losses) else pairs[0]]
+        return [None, pairs[0] if isinstance(losses, Variable) else pairs]
 
 
-def _gradients(loss: Any, parameter_list: Any, no_grad_set: Any) -> list[Any]:
+def _gradients(
+    loss: Variable, parameter_list: Any, no_grad_set: Any
+) -> list[tuple[Parameter, Variable | None]]:
     pairs = append_backward(loss, parameter_list, no_grad_set)
     return sorted(pairs, key=lambda pair: pair[0].name)
 
 
-def _scopes(scopes: object, count: int) -> list[Scope]:
+def _scopes(scopes: Scope | Sequence[Scope] | None, count: int) -> list[Scope]:
     if scopes is None:
         return [global_scope()] * count
-    listed: list[Any] = list(scopes) if is_sequence(scopes) else [scopes]
+    listed = [scopes] if isinstance(scopes, Scope) else [*scopes]
     if len(listed) != count:
         raise ValueError(f"minimize has {count} losses and {len(listed)} scopes: pass one for each")
     return listed

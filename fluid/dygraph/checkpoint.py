@@ -50,7 +50,7 @@ def _value(value: object) -> Any:
 @entry_point
 def load_dygraph(
     model_path: str, keep_name_table: bool = False
-) -> tuple[dict[str, Any], dict[str, Any] | None]:
+) -> tuple[dict[str, object], dict[str, object] | None]:
     """Return the dicts of parameters and of the optimizer, None if there is none.
 
     `model_path` is that of `save_dygraph`, also with one of its suffixes. Files are parsed as data:

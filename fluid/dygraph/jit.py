@@ -48,7 +48,7 @@ class TracedLayer:
 
     @staticmethod
     @entry_point
-    def trace(layer: Layer, inputs: object) -> tuple[Any, TracedLayer]:
+    def trace(layer: Layer, inputs: object) -> tuple[object, TracedLayer]:
         """Call a layer on inputs; return its outputs and a TracedLayer.
 
         Raises RuntimeError, with the line, for a branch that depends on a value, and AssertionError
@@ -70,7 +70,7 @@ class TracedLayer:
         self._strategies = build_strategy, exec_strategy
 
     @entry_point
-    def __call__(self, inputs: Sequence[object]) -> list[Any]:
+    def __call__(self, inputs: Sequence[object]) -> list[object]:
         """Run the program on variables or arrays; returns arrays."""
         assert isinstance(inputs, list | tuple), "Inputs should be a list or tuple of variables"
         feeds = self._recording.feeds
@@ -93,7 +93,7 @@ class TracedLayer:
         _save(self._recording, self._scope, dirname, feed, fetch)
 
 
-def _listed(inputs: object) -> list[Any]:
+def _listed(inputs: object) -> list[object]:
     return [*inputs] if isinstance(inputs, list | tuple) else [inputs]
 
 
@@ -125,7 +125,7 @@ class ProgramTranslator:
 
     _instance: ClassVar[ProgramTranslator | None] = None
     enable_declarative = True
-    _last: tuple[Callable[..., object], list[Any]] | None = None
+    _last: tuple[Callable[..., object], list[_Like]] | None = None
 
     def __new__(cls) -> ProgramTranslator:
         """Return the translator."""
@@ -195,8 +195,8 @@ class _Like:
     """The shape and dtype of an argument; other values as they are."""
 
     def __init__(self, argument: object) -> None:
-        self.shape: Any = None
-        self.dtype: Any = None
+        self.shape: object = None
+        self.dtype: object = None
         self.like: Any = argument
         if isinstance(argument, VarBase | np.ndarray):
             array = cast(Any, argument)

@@ -70,7 +70,7 @@ class LearningRateDecay:
         raise NotImplementedError
 
 
-def _number(value: object) -> Any:
+def _number(value: object) -> object:
     if not isinstance(value, VarBase):
         return value
     assert value.shape == [1], f"shape of Variable in state_dict must be [1] {value.shape}"

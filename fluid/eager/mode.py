@@ -28,7 +28,7 @@ __all__ = [
     "no_grad", "to_variable",
 ]  # fmt: skip
 
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., object])
 
 _enabled: list[AbstractContextManager[None]] = []
 """The context that `enable_dygraph` entered."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, count
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from compiler.errors import CompileError
 from compiler.ir.autodiff.grad_ops import gradient_ops
@@ -45,7 +45,7 @@ class Signature:
 
     number: int
     type: str
-    attrs: Mapping[str, Any]
+    attrs: Mapping[str, object]
     inputs: Slots
     outputs: Slots
     types: Sequence[Output]

@@ -42,7 +42,7 @@ class Sizes(tuple[int, ...]):
 
     __str__ = __repr__
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[object, ...]:
         return list, (list(self),)
 
 

@@ -102,7 +102,7 @@ class Optimizer:
         self._learning_rate_map: dict[Program, Variable] = {}
         self._accumulators: dict[str, dict[str, Variable]] = defaultdict(dict)
         self._known_updates: dict[str, KnownOp] = {}
-        self._accumulators_to_load: Mapping[str, Any] = {}
+        self._accumulators_to_load: Mapping[str, object] = {}
         self._opti_name_list: list[str] = []
         self._dtype: DTypeLike | None = None
 

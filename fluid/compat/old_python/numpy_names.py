@@ -62,11 +62,11 @@ def asscalar(a: object) -> object:
     return np.asarray(a).item()
 
 
-def asfarray(a: Any, dtype: Any = np.float64) -> Any:
+def asfarray(a: Any, dtype: Any = np.float64) -> object:
     """`np.asfarray`: an array of floats."""
     return np.asarray(a, dtype if np.issubdtype(dtype, np.inexact) else np.float64)
 
 
-def msort(a: Any) -> Any:
+def msort(a: Any) -> object:
     """`np.msort`: sorted along the first axis."""
     return np.sort(a, axis=0)

@@ -207,7 +207,7 @@ class PostTrainingQuantization:
         ).apply(graph)
         return graph.to_program()
 
-    def _record_inputs(self, program: Program, ranges: Mapping[str, tuple[Any, Any]]) -> None:
+    def _record_inputs(self, program: Program, ranges: Mapping[str, tuple[float, float]]) -> None:
         """Write ranges of inputs as attributes of ops."""
         for op in program.global_block().ops:
             if op.type in self._ops:
