@@ -80,8 +80,8 @@ def judge(
 
 
 def shared_memory() -> set[str]:
-    """The names in /dev/shm."""
-    return {path.name for path in Path("/dev/shm").iterdir()}
+    """The names of the segments in /dev/shm: its files; a folder there is someone's fast disk."""
+    return {path.name for path in Path("/dev/shm").iterdir() if path.is_file()}
 
 
 def settles(done: Callable[[], bool], seconds: float = SETTLING) -> bool:
