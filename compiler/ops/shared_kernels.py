@@ -16,6 +16,10 @@ from compiler.ir.types import Array, DType
 from compiler.ops.duplicate_rows import merged
 from compiler.support.thresholds import threshold
 
+LISTED = threshold(
+    "listed_constants", 64, "constants", "more are in an array, not in a kernel's text", small=4,
+)  # fmt: skip
+
 
 def fill(k: KernelBuilder, out: DeviceOperand, value: float) -> None:
     """Emit a kernel that fills out with a constant."""
@@ -29,7 +33,7 @@ def numbers_of(k: KernelBuilder, out: DeviceOperand, numbers: Sequence[Size | fl
     """
     count, dtype = out.type.numel, out.type.dtype
     table = None
-    if too_many(len(numbers)):
+    if len(numbers) > LISTED.value:
         constants = k.on_host(constant_array, [*numbers], dtype.numpy.name, hint="constants")
         table = k.to_device(constants, (count,), dtype)
     (i,) = k.grid(count)
@@ -40,11 +44,6 @@ def numbers_of(k: KernelBuilder, out: DeviceOperand, numbers: Sequence[Size | fl
 def constant_array(numbers: list[float], dtype: str) -> Array:
     """Return numbers as an array."""
     return np.array(numbers, dtype)
-
-
-LISTED = threshold(
-    "listed_constants", 64, "constants", "more are in an array, not in a kernel's text", small=4,
-)  # fmt: skip
 
 
 def too_many(numbers: int) -> str:

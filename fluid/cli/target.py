@@ -15,7 +15,7 @@ from fluid.cli.model import CommandError
 from fluid.running.targets import default_target
 from runtime.native.build import llvm_version
 
-__all__ = ["GPU", "add_target", "on_target", "use_target"]
+__all__ = ["GPU", "add_script_options", "add_target", "on_target", "use_target"]
 
 KNOWN = ("numpy", "native")
 
@@ -36,6 +36,17 @@ def add_target(add: Callable[..., argparse.Action], gpu: bool = False) -> None:
         "--target", type=partial(target, known=choices), metavar=f"{{{','.join(choices)}}}",
         help=HELP + more,
     )  # fmt: skip
+
+
+def add_script_options(command: argparse.ArgumentParser) -> None:
+    """Add the options of commands that run scripts: `--force`, `--cpu`, `--target`."""
+    command.add_argument(
+        "--force", action="store_true", help="use this package even if another paddle is installed"
+    )
+    command.add_argument(
+        "--cpu", action="store_true", help="run on the CPU: CUDAPlace becomes CPUPlace"
+    )
+    add_target(command.add_argument)
 
 
 def target(name: str, known: Sequence[str] = KNOWN) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fluid.cli.run import prepare
 from fluid.cli.subcommands import Subcommands
-from fluid.cli.target import add_target
+from fluid.cli.target import add_script_options
 
 RUN = """\
 Run a script written for paddle 1.x unchanged: `import paddle`, `paddle.fluid` and their submodules
@@ -36,16 +36,10 @@ def add_run(commands: Subcommands) -> None:
         epilog=RUN_EXAMPLES,
     )
     command.set_defaults(command=prepare)
-    command.add_argument(
-        "--force", action="store_true", help="use this package even if another paddle is installed"
-    )
-    command.add_argument(
-        "--cpu", action="store_true", help="run on the CPU: CUDAPlace becomes CPUPlace"
-    )
+    add_script_options(command)
     command.add_argument(
         "--trace", type=_file, metavar="FILE", help="write a Chrome trace: passes, steps, bytes"
     )
-    add_target(command.add_argument)
     command.add_argument(
         "-m", "--module", action="store_true", help="SCRIPT is a module name, as with python -m"
     )

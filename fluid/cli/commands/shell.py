@@ -11,7 +11,7 @@ import sys
 from compiler.support.settings.setting import export
 from fluid.cli.model import CommandError
 from fluid.cli.subcommands import Subcommands
-from fluid.cli.target import add_target, use_target
+from fluid.cli.target import add_script_options, use_target
 from fluid.compat.as_paddle import expect_no_other_paddle
 from fluid.compat.startup.variables import child_variables
 
@@ -50,13 +50,7 @@ def add_shell(commands: Subcommands) -> None:
         epilog=SHELL_EXAMPLES,
     )
     command.set_defaults(command=_shell)
-    command.add_argument(
-        "--force", action="store_true", help="use this package even if another paddle is installed"
-    )
-    command.add_argument(
-        "--cpu", action="store_true", help="run on the CPU: CUDAPlace becomes CPUPlace"
-    )
-    add_target(command.add_argument)
+    add_script_options(command)
     command.add_argument(
         "line", nargs=argparse.REMAINDER, metavar="-- COMMAND ...", help="a command, its arguments"
     )

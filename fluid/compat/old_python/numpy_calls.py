@@ -27,7 +27,7 @@ def _array(array: Function, notices: Notices) -> Function:
     """
 
     @wraps(array)
-    def made(*args: object, copy: object = True, **kwargs: object) -> object:
+    def array_as_before(*args: object, copy: object = True, **kwargs: object) -> object:
         copy = None if copy is False else copy
         try:
             return array(*args, copy=copy, **kwargs)
@@ -38,7 +38,7 @@ def _array(array: Function, notices: Notices) -> Function:
             notices.tell("np.array of lists of several lengths", "NumPy 1.24", "dtype=object")
             return array(*args, copy=copy, dtype=object, **kwargs)
 
-    return made
+    return array_as_before
 
 
 def _is_ours(frame: FrameType | None) -> bool:
@@ -94,7 +94,7 @@ def _unique(unique: Function, notices: Notices) -> Function:
     """`np.unique` whose inverse is one-dimensional without an axis, as before NumPy 2."""
 
     @wraps(unique)
-    def found(
+    def unique_as_before(
         ar: Any, return_index: bool = False, return_inverse: bool = False, *args: Any, **kwargs: Any
     ) -> object:
         result = unique(ar, return_index, return_inverse, *args, **kwargs)
@@ -104,7 +104,7 @@ def _unique(unique: Function, notices: Notices) -> Function:
         at = 1 + bool(return_index)
         return (*result[:at], result[at].reshape(-1), *result[at + 1 :])
 
-    return found
+    return unique_as_before
 
 
 def _keyword(old: str, new: str) -> Callable[[Function, Notices], Function]:
