@@ -37,6 +37,7 @@ class Product(OpDef):
     linear_in = (("X",), ("Y",))
 
     epilogue = "Out"
+    epilogue_grad = "X"
 
     X = reads()
     Y = reads()

@@ -95,10 +95,29 @@ def test_unread_statistics_have_no_memory(tested):
     compare(kept.replace("return z, t, ds, db, ", "return z, "), rtol=2e-4)
 
 
-def test_the_gradient_of_a_convolution_is_fused_with_that_of_an_activation():
-    module = compare(GRADIENT, rtol=1e-4)
-    assert "relu_grad" not in names_of(module)
-    compare(GRADIENT, size=7, rtol=1e-4)
+PRODUCT_GRADIENTS = """graph main {
+  feed x: f32[N, 5, 7]
+  feed r: f32[N, 5, 7]
+  feed g: f32[N, 5, 9]
+  param w: f32[7, 9]
+  param v: f32[7, 9]
+  (Out=z: f32[N, 5, 7]) = relu(X=x)
+  (X@GRAD=a: f32[N, 5, 7], Y@GRAD=dw: f32[7, 9]) = \
+mul_grad(Out@GRAD=g, X=z, Y=w) {'x_num_col_dims': 2}
+  (X@GRAD=b: f32[N, 5, 7], Y@GRAD=dv: f32[7, 9]) = \
+mul_grad(Out@GRAD=g, X=z, Y=v) {'x_num_col_dims': 2}
+  (Out=dz: f32[N, 5, 7]) = sum(X=[a, b, r])
+  (X@GRAD=dx: f32[N, 5, 7]) = relu_grad(Out=z, Out@GRAD=dz)
+  return dx, dw, dv
+}
+"""
+
+
+@pytest.mark.parametrize("text", [GRADIENT, PRODUCT_GRADIENTS], ids=["convolution", "product"])
+def test_the_gradient_of_an_anchor_is_fused_with_that_of_an_activation(text):
+    module = compare(text, rtol=1e-4)
+    assert {"relu_grad", "sum"}.isdisjoint(names_of(module))
+    compare(text, size=7, rtol=1e-4)
 
 
 def names_of(module):
