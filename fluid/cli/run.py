@@ -35,6 +35,15 @@ ONE_ELEMENT_HINT = """\
 hint: since NumPy 2.4 an array of shape [1] does not convert to a number, and `fluid run` cannot
 change that in this build of Python. Fetched arrays still do; for others install 'numpy<2.4'."""
 
+BROUGHT_BY_WHEEL = {
+    "cv2": "opencv-python", "PIL": "pillow", "google": "protobuf", "yaml": "pyyaml",
+    **{name: name for name in (
+        "astor", "decorator", "funcsigs", "gast", "graphviz", "matplotlib", "nltk", "objgraph",
+        "prettytable", "rarfile", "requests", "scipy", "six",
+    )},
+}  # fmt: skip
+"""Modules that the wheel of release 1.8.5 brought along, and the packages that have them now."""
+
 
 def prepare(given: argparse.Namespace) -> int:
     """Set up imports, NumPy and arguments as a script of 1.8 expects them; returns 0.
@@ -133,4 +142,8 @@ def _show(
         trace = trace.tb_next
     if isinstance(error, TypeError) and ONE_ELEMENT.search(str(error)) and not converts():
         error.add_note(ONE_ELEMENT_HINT)
+    if isinstance(error, ModuleNotFoundError):
+        package = BROUGHT_BY_WHEEL.get((error.name or "").partition(".")[0])
+        if package is not None:
+            error.add_note(f"hint: Paddle's own wheel brought it along: pip install {package}")
     traceback.print_exception(error.with_traceback(trace))

@@ -52,6 +52,8 @@ IMPORTS = """
 import math, random
 import fluid
 paddle = fluid.install_as_paddle()
+paddle.enable_static()
+assert not hasattr(paddle, "nn")
 import paddle.fluid.layers.nn as nn, paddle.fluid.layers.ops as ops, paddle.fluid.layers.io as lio
 import paddle.fluid.core as core, paddle.batch, paddle.reader.decorator, paddle.dataset.common
 from paddle.fluid.layers import *
@@ -204,6 +206,14 @@ def test_array_that_is_no_number_comes_with_a_hint_where_it_cannot_be(
         float(np.ones(1))
     run_command._show("", TypeError, error.value, None)
     assert capsys.readouterr().err.endswith("install 'numpy<2.4'.\n")
+
+
+def test_module_of_the_wheel_comes_with_the_name_of_its_package(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    error = ModuleNotFoundError("No module named 'google.protobuf'", name="google.protobuf")
+    run_command._show("", ModuleNotFoundError, error, None)
+    assert capsys.readouterr().err.endswith("brought it along: pip install protobuf\n")
 
 
 def test_no_script(tmp_path: Path) -> None:
