@@ -25,7 +25,7 @@ demo test slow bench chaos: export PYTHONDONTWRITEBYTECODE :=
 # Two targets that install into one environment take turns.
 .NOTPARALLEL:
 
-.PHONY: help setup demo test slow check bench chaos gpu clean
+.PHONY: help setup demo test slow check docs bench chaos gpu clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -79,6 +79,11 @@ check: setup ## ruff and pyright
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/pyright
+
+docs: $(PLAIN) ## the site of docs/, in out/site: sphinx, warnings are errors
+	@$(call install,-e '.[docs]')
+	@$(BIN)/python -m sphinx -q -W --keep-going -b html docs out/site
+	@echo "out/site/index.html"
 
 bench: setup ## arena bytes, milliseconds a pass, milliseconds a step
 	@for bench in $(BENCHES); do echo "== $$bench"; $(BIN)/python $$bench; done

@@ -56,7 +56,7 @@ class L2DecayRegularizer(WeightDecayRegularizer):
 
 
 class L1DecayRegularizer(WeightDecayRegularizer):
-    """L1 decay, the gradient of coeff * sum(|param|): coeff * sign(param)."""
+    """L1 decay, the gradient of `coeff * sum(|param|)`: `coeff * sign(param)`."""
 
     def __call__(self, param: Parameter, grad: Variable, block: AbstractBlock) -> Variable:
         """Return the term coeff * sign(param)."""

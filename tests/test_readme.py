@@ -1,4 +1,4 @@
-"""The README's examples run as they stand, and what it names is there; so do those of docs/."""
+"""The examples of the pages run as they stand, and what the pages name is there."""
 
 import os
 import re
@@ -24,8 +24,11 @@ ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 RULES = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+START = (ROOT / "docs" / "start.md").read_text(encoding="utf-8")
+COMPILE = (ROOT / "docs" / "compile.md").read_text(encoding="utf-8")
 SERVING = (ROOT / "docs" / "serving.md").read_text(encoding="utf-8")
-EXAMPLES = re.findall(r"^```python\n(.*?)^```", README + SERVING, re.MULTILINE | re.DOTALL)
+EAGER = (ROOT / "docs" / "eager.md").read_text(encoding="utf-8")
+EXAMPLES = re.findall(r"^```python\n(.*?)^```", START + COMPILE + SERVING + EAGER, re.M | re.S)
 
 
 def run(source: str, folder: Path) -> str:
@@ -38,22 +41,37 @@ def run(source: str, folder: Path) -> str:
         text=True,
         timeout=120,
     )
-    assert done.returncode == 0, f"a README example failed:\n{source}\n{done.stderr}"
+    assert done.returncode == 0, f"an example failed:\n{source}\n{done.stderr}"
     return done.stdout
 
 
 @pytest.mark.parametrize("index", range(len(EXAMPLES)))
 def test_example_runs(index: int, tmp_path: Path) -> None:
-    assert run(EXAMPLES[index], tmp_path).strip(), "a README example prints something"
+    assert run(EXAMPLES[index], tmp_path).strip(), "an example prints something"
 
 
 def test_first_example_learns(tmp_path: Path) -> None:
-    (example,) = re.findall(
-        r"## First example\n.*?^```python\n(.*?)^```.*?## ", README, re.M | re.S
+    (example, _) = re.findall(
+        r"^```python\n(.*?)^```", START.split("## A new program")[1], re.M | re.S
     )
     losses = [float(loss) for loss in re.findall(r"loss\s+(\S+)", run(example, tmp_path))]
     assert len(losses) > 2
     assert losses[-1] < 1e-3 * losses[0]
+
+
+def test_examples_of_the_chinese_page_are_those_of_the_english_one() -> None:
+    page = (ROOT / "docs" / "start_zh.md").read_text(encoding="utf-8")
+    examples = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    assert examples and set(examples) <= set(EXAMPLES)
+
+
+def test_index_lists_every_page_once() -> None:
+    index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^([\w/]+)$", index, re.MULTILINE)
+    pages = [page.relative_to(ROOT / "docs") for page in (ROOT / "docs").rglob("*.md")]
+    assert sorted(listed) == sorted(
+        str(page.with_suffix("")) for page in pages if str(page) != "index.md"
+    )
 
 
 def test_commands_are_makefile_targets() -> None:

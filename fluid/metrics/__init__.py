@@ -1,10 +1,12 @@
 """Metrics in Python, which accumulate fetched values batch by batch.
 
-accuracy = fluid.metrics.Accuracy()
-for batch in reader():
-    (share,) = exe.run(feed=..., fetch_list=[accuracy_of_batch])
-    accuracy.update(value=share, weight=len(batch))
-print(accuracy.eval())
+For example::
+
+    accuracy = fluid.metrics.Accuracy()
+    for batch in reader():
+        (share,) = exe.run(feed=..., fetch_list=[accuracy_of_batch])
+        accuracy.update(value=share, weight=len(batch))
+    print(accuracy.eval())
 """
 
 from __future__ import annotations

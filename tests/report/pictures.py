@@ -1,4 +1,4 @@
-"""Screenshots of docs/inspect.md: `python -m tests.report.pictures`, if chromium is installed."""
+"""The screenshots in docs/images: `python -m tests.report.pictures`, if chromium is installed."""
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -11,8 +11,8 @@ from tests.support.nets import zoo
 
 ROOT = Path(__file__).resolve().parents[2]
 VIEWS = {
-    "inspect.png": "#graph/fuse_pointwise/op=batch_norm_7.tmp_2",
-    "inspect_memory.png": "#memory/insert_deletes",
+    "report.png": "#graph/fuse_pointwise/op=batch_norm_7.tmp_2",
+    "memory.png": "#memory/insert_deletes",
 }
 
 
@@ -26,7 +26,7 @@ def main() -> None:
         seen.save(page, Sources([ROOT]))
         for name, address in VIEWS.items():
             browser.open(page, address)
-            browser.screenshot(ROOT / "docs" / name)
+            browser.screenshot(ROOT / "docs" / "images" / name)
         assert browser.complaints == []
 
 

@@ -270,12 +270,14 @@ class Switch:
 class IfElse:
     """Two blocks for the rows of a batch: those for which `cond` [rows, 1] is true, and the others.
 
-    choice = IfElse(cond)
-    with choice.true_block():
-        choice.output(layers.fc(choice.input(x), 3))
-    with choice.false_block():
-        choice.output(layers.fc(choice.input(x), 3, act="relu"))
-    (out,) = choice()
+    For example::
+
+        choice = IfElse(cond)
+        with choice.true_block():
+            choice.output(layers.fc(choice.input(x), 3))
+        with choice.false_block():
+            choice.output(layers.fc(choice.input(x), 3, act="relu"))
+        (out,) = choice()
     """
 
     OUT_IF_ELSE_BLOCKS = 0

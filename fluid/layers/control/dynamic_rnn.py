@@ -35,14 +35,16 @@ __all__ = ["DynamicRNN"]
 class DynamicRNN:
     """A recurrent net over sequences.
 
-    rnn = DynamicRNN()
-    with rnn.block():
-        word = rnn.step_input(words)                 # words [rows, width], with LoD
-        before = rnn.memory(shape=[8], value=0.0)
-        hidden = layers.fc([word, before], 8, act="tanh")
-        rnn.update_memory(before, hidden)
-        rnn.output(hidden)
-    out = rnn()                                      # [rows, 8], with the LoD of words
+    For example::
+
+        rnn = DynamicRNN()
+        with rnn.block():
+            word = rnn.step_input(words)                 # words [rows, width], with LoD
+            before = rnn.memory(shape=[8], value=0.0)
+            hidden = layers.fc([word, before], 8, act="tanh")
+            rnn.update_memory(before, hidden)
+            rnn.output(hidden)
+        out = rnn()                                      # [rows, 8], with the LoD of words
     """
 
     BEFORE_RNN = 0

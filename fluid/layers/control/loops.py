@@ -28,10 +28,12 @@ __all__ = ["While", "while_loop"]
 class While:
     """A block that runs as long as `cond`, one boolean, is true; it must change `cond`.
 
-    loop = While(cond)
-    with loop.block():
-        …
-        layers.less_than(step, last, cond=cond)
+    For example::
+
+        loop = While(cond)
+        with loop.block():
+            …
+            layers.less_than(step, last, cond=cond)
 
     Raises TypeError for a condition that is no boolean or more than one.
     """

@@ -28,14 +28,16 @@ class StaticRNNMemoryLink:
 class StaticRNN:
     """A recurrent net over the first axis of its inputs, which is of one size for all.
 
-    rnn = StaticRNN()
-    with rnn.step():
-        word = rnn.step_input(words)                    # words [steps, rows, width]
-        before = rnn.memory(shape=[-1, 8], batch_ref=words)
-        hidden = layers.fc([word, before], 8, act="tanh")
-        rnn.update_memory(before, hidden)
-        rnn.step_output(hidden)
-    out = rnn()                                         # [steps, rows, 8]
+    For example::
+
+        rnn = StaticRNN()
+        with rnn.step():
+            word = rnn.step_input(words)                    # words [steps, rows, width]
+            before = rnn.memory(shape=[-1, 8], batch_ref=words)
+            hidden = layers.fc([word, before], 8, act="tanh")
+            rnn.update_memory(before, hidden)
+            rnn.step_output(hidden)
+        out = rnn()                                         # [steps, rows, 8]
     """
 
     BEFORE_RNN_BLOCK = 0
