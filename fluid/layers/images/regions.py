@@ -69,8 +69,8 @@ def roi_align(
 ) -> Variable:
     """Average bilinear samples in a grid of cells per box: [R, C, pooled_height, pooled_width].
 
-    A cell has `sampling_ratio` times `sampling_ratio` samples; if it is not positive, the number depends on the cell
-    size.
+    A cell has `sampling_ratio` times `sampling_ratio` samples; if it is not positive, the number
+    depends on the cell size.
     """
     check_variable_and_dtype(input, "input", _FULL_PRECISION, "roi_align")
     check_variable_and_dtype(rois, "rois", _FULL_PRECISION, "roi_align")
@@ -168,8 +168,8 @@ def deformable_roi_pooling(
 ) -> Variable:
     """Deformable RoI pooling: the mean of samples in each cell, every part moved by its offset.
 
-    `trans`, of shape `[R, 2, *part_size]`, has the offsets, scaled by `trans_std` and the box size; `no_trans`
-    ignores them. With `position_sensitive` each cell reads different channels.
+    `trans`, of shape `[R, 2, *part_size]`, has the offsets, scaled by `trans_std` and the box
+    size; `no_trans` ignores them. With `position_sensitive` each cell reads different channels.
     """
     op = "deformable_roi_pooling"
     for value, label in ((input, "input"), (rois, "rois"), (trans, "trans")):
