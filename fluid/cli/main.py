@@ -37,6 +37,7 @@ start here:
   fluid run train.py                run your own script that imports paddle 1.x
   fluid shell -- bash train.sh      run a command that starts such scripts
   fluid profile train.py            run it, and show the time of each op
+  fluid doctor                      what this machine has, and what is missing
   fluid selftest                    compare native kernels with the reference, two minutes
   fluid launch --nproc_per_node 2 train.py      the same in two processes
   fluid launch_ps --worker_num 2 --server_num 2 train.py     with parameter servers
@@ -56,6 +57,7 @@ COMMANDS = {
     "run": ("fluid.cli.commands.run", "add_run"),
     "shell": ("fluid.cli.commands.shell", "add_shell"),
     "profile": ("fluid.cli.commands.profile", "add_profile"),
+    "doctor": ("fluid.cli.commands.doctor", "add_doctor"),
     "selftest": ("fluid.cli.commands.selftest", "add_selftest"),
     "launch": ("fluid.cli.commands.launch", "add_launch"),
     "launch_ps": ("fluid.cli.commands.launch", "add_launch_ps"),
@@ -65,6 +67,7 @@ COMMANDS = {
     "convert": ("fluid.cli.convert", "add_convert"),
     "compile": ("fluid.cli.compile", "add_compile"),
     "weights": ("fluid.cli.weights", "add_weights"),
+    "cache": ("fluid.cli.commands.doctor", "add_cache"),
 }
 """The commands in the order of the help: the module of each, and its function that adds it."""
 

@@ -1,0 +1,4 @@
+"""`fluid doctor`: whether this machine and environment can run old scripts and models.
+
+`checks` looks at one thing each and returns what it saw as `Finding`s, `command` prints them.
+"""

@@ -1,0 +1,58 @@
+"""`fluid doctor` prints a report, `fluid cache` shows and empties caches."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from fluid.cli.main import main
+from fluid.doctor import command
+from fluid.doctor.finding import Finding
+
+
+@pytest.fixture
+def checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One check that sees something old and something good."""
+    old = Finding("numpy", "1.26", "problem", "pip install numpy")
+    monkeypatch.setattr(command, "CHECKS", {"packages": lambda: [old, Finding("Python", "3.11")]})
+
+
+def test_problem_comes_with_advice_and_exit_code_1(
+    checked: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["doctor"]) == 1
+    output = capsys.readouterr().out
+    assert "→ pip install numpy" in output and "1 problem (numpy)" in output
+
+
+def test_report_as_json(checked: None, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "--json"]) == 1
+    report = json.loads(capsys.readouterr().out)
+    assert [finding["state"] for finding in report["packages"]] == ["problem", "ok"]
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache of 2 KiB of modules and 1 KiB of native code."""
+    monkeypatch.setenv("FLUID_CACHE", str(tmp_path))
+    for kind, size in (("modules", 2048), ("native", 1024)):
+        (tmp_path / kind / "entry").mkdir(parents=True, mode=0o700)
+        (tmp_path / kind / "entry" / "a").write_bytes(bytes(size))
+    return tmp_path
+
+
+def test_sizes_of_caches_are_shown(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["cache"]) == 0
+    assert capsys.readouterr().out == f"{cache}/modules: 2 KiB\n{cache}/native: 1 KiB\n"
+
+
+def test_one_cache_is_emptied(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["cache", "clear", "modules"]) == 0
+    assert capsys.readouterr().out == f"{cache}/modules: 2 KiB removed\n"
+    assert list((cache / "modules").iterdir()) == []
+    assert (cache / "native" / "entry" / "a").exists()
+
+
+def test_unknown_cache_is_an_error(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["cache", "clear", "module"]) == 2
+    assert "did you mean 'modules'" in capsys.readouterr().err
