@@ -167,6 +167,7 @@ def compile_graph(
         _check_support(graph)
         plan = replace(
             freeze(graph), in_order=settings.deterministic, tf32=settings.tf32,
+            exact_products=settings.exact_products, gpu=settings.gpu, tiles=settings.tiles,
             winograd=settings.winograd, captured=_is_captured(settings, context),
             compared=settings.check >= 2,
         )  # fmt: skip

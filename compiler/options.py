@@ -18,6 +18,7 @@ from compiler.support.settings.fluid import (
     FLUID_DISABLE,
     FLUID_DTYPE,
     FLUID_DUMP,
+    FLUID_EXACT_PRODUCTS,
     FLUID_MEMORY_BUDGET,
     FLUID_MEMORY_LIMIT,
     FLUID_PASSES,
@@ -91,6 +92,9 @@ class Options:
     dtype: str | None = None
     deterministic: bool = False
     tf32: bool = False
+    exact_products: bool = False
+    gpu: str = ""
+    tiles: str = ""
     bucket_bytes: int | None = None
     overlap: bool = True
     compress: str | None = None
@@ -103,6 +107,9 @@ class Options:
         _expect_dtype(self.dtype)
         _expect_target(self.target)
         _expect_buckets(self.bucket_bytes, self.compress)
+        _expect_gpu(self.gpu)
+        if self.tf32 and self.exact_products:
+            raise ValueError("tf32 rounds what exact_products multiplies exactly: set one of them")
         if self.memory_budget is not None:
             budget_bytes(self.memory_budget, 0)
         if self.memory_limit is not None:
@@ -138,6 +145,7 @@ class Options:
             dtype=FLUID_DTYPE.read(environ),
             deterministic=FLUID_DETERMINISTIC.read(environ),
             tf32=FLUID_TF32.read(environ),
+            exact_products=FLUID_EXACT_PRODUCTS.read(environ),
             compress=FLUID_COMPRESS.read(environ),
             target=FLUID_TARGET.read(environ),
             cuda_graph=FLUID_CUDA_GRAPH.read(environ),
@@ -189,6 +197,12 @@ def _expect_buckets(bucket_bytes: int | None, compress: str | None) -> None:
         raise ValueError(f"bucket_bytes is {bucket_bytes}, expected 1 or more, or None")
     if compress not in (None, *NARROW):
         raise ValueError(f"compress is {compress!r}, expected 'fp16', 'bf16' or None (the default)")
+
+
+def _expect_gpu(gpu: str) -> None:
+    """Raise ValueError for a GPU that is not named as `fluid compile` names it."""
+    if gpu and not re.fullmatch(r"cuda:\d{2,3}|hip:gfx[0-9a-f]{3,4}", gpu):
+        raise ValueError(f"gpu is {gpu!r}, expected one such as 'cuda:90' or 'hip:gfx942'")
 
 
 _PERCENTAGE = re.compile(r"([0-9]+(?:\.[0-9]+)?) *%")

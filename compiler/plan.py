@@ -144,8 +144,10 @@ class Plan:
     `fetches` are the names under which `results` are returned. `constants` names the params whose
     values never change, `watched` those whose values change only between runs, and are watched for
     it. `in_order` requires sums to be accumulated in the same order in every run,
-    `tf32` lets float32 products round their operands to 10 bits of mantissa, `winograd` lets
-    convolutions use Winograd's algorithm. `captured` lets a step be captured as a CUDA graph;
+    `tf32` lets float32 products round their operands to 10 bits of mantissa, `exact_products` keeps
+    them from being computed by bfloat16 parts, `winograd` lets convolutions use Winograd's
+    algorithm. `gpu` is the GPU whose measured tiles are used, `tiles` are measured products in
+    addition. `captured` lets a step be captured as a CUDA graph;
     `compared` compares the outputs of native steps with the reference implementations of their ops.
     """
 
@@ -161,6 +163,9 @@ class Plan:
     watched: frozenset[str] = frozenset()
     in_order: bool = False
     tf32: bool = False
+    exact_products: bool = False
+    gpu: str = ""
+    tiles: str = ""
     winograd: bool = True
     captured: bool = False
     compared: bool = False

@@ -8,6 +8,7 @@ import argparse
 import json
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import TypedDict
@@ -132,6 +133,7 @@ def compile_model(given: argparse.Namespace) -> int:
     stages = import_module("compiler.driver").compile_stages(
         model.program, feed=[var.name for var in model.feeds], fetch=model.fetch_names,
         params=params, target="triton" if gpus else "numpy",
+        options=replace(Options.from_env(), gpu=gpus.tuned_for(targets) if gpus else ""),
     )  # fmt: skip
     code, rows = _built(stages.module, targets, given) if gpus else ({}, [])
     write_package(given.out, stages.module, model.path.read_bytes(), params, code, rows)

@@ -24,7 +24,7 @@ from fluid.running.feeds import expect_names, feed_arrays
 from fluid.running.module_cache import compiled_over
 from fluid.running.programs import LibraryPrograms
 from fluid.running.single_step import changes_state
-from fluid.running.targets import chosen_target
+from fluid.running.targets import chosen_target, options_for
 from fluid.saving.files import PathName
 from fluid.saving.inference_model import InferenceModel, read_inference_model
 from runtime.device import CPUPlace, CUDAPlace, Place, target_of
@@ -133,7 +133,7 @@ class Predictor:
             device_of(self._place)  # raises PlaceError
         limit = (options or Options.from_env()).memory_limit_bytes
         make = (
-            partial(_compile, target_of(self._place), options)
+            partial(_compile, self._place, options)
             if ready is None
             else partial(_compiled, ready.limited(limit))
         )
@@ -230,12 +230,12 @@ def _is_interpreted(place: Place) -> bool:
 
 
 def _compile(
-    kind: str, options: Options | None, program: Program, pattern: Pattern, fetch: list[str],
+    place: Place, options: Options | None, program: Program, pattern: Pattern, fetch: list[str],
     params: Params,
 ) -> Module:  # fmt: skip
-    """Compile over constant parameters; `kind` is the target of the place."""
-    chosen = options or Options.from_env()
-    target = chosen_target(kind, chosen)
+    """Compile over constant parameters for a place."""
+    chosen = options_for(place, options or Options.from_env())
+    target = chosen_target(target_of(place), chosen)
 
     def compile(params: Params) -> Module:
         return with_early_kernels(target, partial(compile_for, params))

@@ -18,7 +18,7 @@ from fluid.running import feed_checks, flags
 from fluid.running.early_kernels import TargetOrName, with_early_kernels
 from fluid.running.kernels_ahead import with_machine_code
 from fluid.running.module_cache import compiled_once
-from fluid.running.targets import chosen_target
+from fluid.running.targets import chosen_target, options_for
 from runtime.collective.on_demand import RingsOnDemand
 from runtime.device import Place, target_of
 from runtime.errors import missing_feed
@@ -76,7 +76,7 @@ class FluidPrograms(ProgramSource[Program]):
     def _settings(self, program: Program, feed: Pattern) -> tuple[TargetOrName, Options]:
         """The target and the options to compile with, once the feeds are complete."""
         _expect_fed(program, feed)
-        options = Options.from_env()
+        options = options_for(self.place, Options.from_env())
         if flags.checks_numbers():
             options = replace(options, check_numbers=True)
         return chosen_target(self._target, options), options

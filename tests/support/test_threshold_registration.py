@@ -40,6 +40,8 @@ CONSTANTS: Mapping[str, str] = {
     "compiler.codegen.triton.multi_tensor.operand_tables.ALIGNED": HARDWARE,
     "compiler.codegen.triton.tiling.schedules.MAX_WARPS": HARDWARE,
     "compiler.codegen.triton.tiling.schedules.SECTOR": HARDWARE,
+    "compiler.codegen.triton.tiling.measured.MOST": "which of the measured products is nearest",
+    "compiler.codegen.triton.tiling.tiles.MAX_INNER": "a multiple of the steps of all tiles",
     "compiler.codegen.triton.tiling.tiles.MIN_SIDE": "the least that `tl.dot` accepts",
     "compiler.codegen.triton.values.MAX_INLINE_LENGTH": "characters of a line of a kernel",
     "compiler.ops.collective.buckets.ALIGNED": HARDWARE,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from compiler.errors import CompileError
@@ -38,6 +39,17 @@ def gpus(text: str) -> list[GpuArchitecture]:
     ['cuda:90', 'hip:gfx942']
     """
     return list(dict.fromkeys(_gpu(name.strip()) for name in text.split(",")))
+
+
+def tuned_for(targets: Sequence[GpuArchitecture]) -> str:
+    """The GPU whose measured tiles fit all of these: the oldest one; empty for several makers.
+
+    >>> tuned_for(gpus("cuda:90,cuda:80")), tuned_for(gpus("cuda:90,hip:gfx942"))
+    ('cuda:80', '')
+    """
+    if len({gpu.maker for gpu in targets}) > 1:
+        return ""
+    return str(min(targets, key=lambda gpu: (len(gpu.core), gpu.core)))
 
 
 def _gpu(text: str) -> GpuArchitecture:

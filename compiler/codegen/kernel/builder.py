@@ -110,8 +110,8 @@ class OpKernels(SpecialisedKernels[KernelOperand], ABC):
         """Emit a kernel into the step."""
 
     @abstractmethod
-    def _split_count(self, stack: Sequence[Size], sides: tuple[Size, Size, Size]) -> int:
-        """The number of parts that a product's K range is split into; 1 for none."""
+    def _split_count(self, tiles: MatmulBody, total: Expr) -> int:
+        """The number of parts that the K range of an unsplit product is split into; 1 for none."""
 
     def _precision(self) -> str:
         """The `input_precision` of float32 products."""
@@ -264,13 +264,16 @@ class OpKernels(SpecialisedKernels[KernelOperand], ABC):
         the partial sums.
         """
         rows, columns, _ = sides
-        parts = self._split_count(stack, sides)
-        tiles = self._begin_tiles(stack, sides, parts)
-        *batch, i, j = tiles.indices[parts > 1 :]
+        tiles = self._begin_tiles(stack, sides, 1)
+        *batch, i, j = tiles.indices
         total = tiles.contract(*factors(tuple(batch), i, j, *tiles.iterations))
+        parts = self._split_count(tiles, total)
         if parts == 1:
             store(tuple(batch), i, j, total)
             return
+        tiles = self._begin_tiles(stack, sides, parts)
+        *batch, i, j = tiles.indices[1:]
+        total = tiles.contract(*factors(tuple(batch), i, j, *tiles.iterations))
         partials = self.scratch((parts, *stack, rows, columns), total.dtype)
         self.store(partials, tiles.indices, total)
         *batch, i, j = indices = self.grid(*stack, rows, columns)

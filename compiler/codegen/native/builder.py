@@ -24,6 +24,7 @@ from compiler.codegen.native.register_epilogues import (
 from compiler.codegen.native.separate_products import separate_products
 from compiler.codegen.native.sorting.draft import sorted_rows
 from compiler.codegen.native.step_draft import StepDraft
+from compiler.codegen.trace import Expr
 from compiler.ir.attention import AttentionLayout
 from compiler.ir.dims import Dim, Size
 from compiler.ir.region import WHOLE
@@ -181,7 +182,7 @@ class NativeKernelBuilder(OpKernels):
         """Refuse: lines of kernel bodies are for a device's tensors."""
         raise NotLowered("its kernels need code of a device")
 
-    def _split_count(self, stack: Sequence[Size], sides: tuple[Size, Size, Size]) -> int:
+    def _split_count(self, tiles: MatmulBody, total: Expr) -> int:
         return 1
 
     def _upload(

@@ -10,11 +10,13 @@ from compiler.codegen.kernel.body import KernelBody, MatmulBody
 from compiler.codegen.kernel.builder import KernelOperand, OpKernels
 from compiler.codegen.kernel.epilogues import FusedEpilogue
 from compiler.codegen.module_writer import NumpyOperand
+from compiler.codegen.trace import Expr
 from compiler.codegen.triton.attention import MOST_COLUMNS, emit_attention
 from compiler.codegen.triton.emit import emit
 from compiler.codegen.triton.kernel_source import KernelSource
 from compiler.codegen.triton.module_writer import TritonModuleWriter
-from compiler.codegen.triton.products import emit_tiles, split_count
+from compiler.codegen.triton.products import emit_tiles
+from compiler.codegen.triton.tiling.product_tiles import ProductTiling
 from compiler.codegen.triton.tiling.split_reductions import split_kernel
 from compiler.ir.attention import AttentionLayout, ordered
 from compiler.ir.dims import Size
@@ -35,6 +37,7 @@ class TritonKernelBuilder(OpKernels):
         self._comment = comment
         self._launch = launch
         self._input_precision = writer.precision
+        self._device = writer.device
 
     @property
     def on_gpu(self) -> bool:
@@ -63,13 +66,13 @@ class TritonKernelBuilder(OpKernels):
     def _emit(self, kernel: KernelBody) -> None:
         names, comment = self._writer.names, self._comment
         if isinstance(kernel, MatmulBody):
-            self._launch(emit_tiles(kernel, names, comment))
+            self._launch(emit_tiles(kernel, names, comment, self._device))
             return
         for part in split_kernel(kernel, self._allocate):
             self._launch(emit(part, names, comment))
 
-    def _split_count(self, stack: Sequence[Size], sides: tuple[Size, Size, Size]) -> int:
-        return split_count(stack, *sides)
+    def _split_count(self, tiles: MatmulBody, total: Expr) -> int:
+        return ProductTiling(tiles, [total], self._device, self._input_precision).split_count()
 
     def _precision(self) -> str:
         return self._input_precision

@@ -10,6 +10,7 @@ from compiler.codegen.module_writer import NumpyOperand, shape_text
 from compiler.codegen.triton.helpers import GLOBALS, HELPERS, with_needed
 from compiler.codegen.triton.kernel_sharing import Key, structural_key
 from compiler.codegen.triton.kernel_source import KernelSource, Variants
+from compiler.codegen.triton.tiling.measured import device_tiles
 from compiler.ir.dims import Dim, Size
 from compiler.ir.region import WHOLE
 from compiler.ir.types import DType, TensorType
@@ -34,6 +35,7 @@ class TritonModuleWriter(KernelModuleWriter):
 
     def __init__(self, plan: Plan) -> None:
         super().__init__(plan, {*_TAKEN, *HELPERS, *GLOBALS})
+        self.device = device_tiles(plan.gpu, plan.tiles, plan.exact_products)
         self.precision = "tf32" if plan.tf32 else "ieee"
         self.known: set[str] = set()
         self.launched: list[tuple[int, KernelSource]] = []

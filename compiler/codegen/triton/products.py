@@ -20,55 +20,21 @@ from compiler.codegen.kernel.analysis import store_roots
 from compiler.codegen.kernel.body import MatmulBody, Source, number_of
 from compiler.codegen.trace import Expr, Term, all_parts, ordered
 from compiler.codegen.triton.emit import Emitter
-from compiler.codegen.triton.expressions import Loop, power_of_two
+from compiler.codegen.triton.expressions import Loop
 from compiler.codegen.triton.kernel_source import KernelSource, Variants
 from compiler.codegen.triton.numpy_names import TYPES
-from compiler.codegen.triton.tiling.schedules import size_hint
+from compiler.codegen.triton.tiling.measured import DeviceTiles
+from compiler.codegen.triton.tiling.product_tiles import ProductTiling, of_bytes, split_length
 from compiler.codegen.triton.tiling.strides import contiguous_run
-from compiler.codegen.triton.tiling.tiles import (
-    HALF,
-    HALF_OF_SHORT_RUNS,
-    MIN_SIDE,
-    SINGLE,
-    WIDE,
-    ProductTile,
-    TileChoice,
-    choices,
-    few_rows,
-)
 from compiler.codegen.writer import Names
 from compiler.ir.dims import Dim, Size, is_multiple, product
 from compiler.ir.types import DType, Shape
-from compiler.support.thresholds import threshold
 
 GROUP = 8
 """Rows of tiles that consecutive programs traverse together."""
 
-TARGET_PROGRAMS = threshold(
-    "split_product_programs", 512, "programs",
-    "a product on a GPU is split along K while there are fewer", small=6,
-)  # fmt: skip
-
-_SPLIT_TILE = ProductTile(64, 64, 64)
-"""The tile by whose number the parts of a split product are counted."""
-
-MIN_SPLIT_ITERATIONS = threshold(
-    "split_iterations", 512, "iterations along K",
-    "a part of a split product has at least so many", small=8,
-)  # fmt: skip
-MAX_SPLITS = threshold("splits", 32, "parts", "a product is split into at most so many", small=3)
-
-_SPLIT_MULTIPLE = max(tile.inner for tile in (*HALF, *HALF_OF_SHORT_RUNS, *SINGLE, *WIDE))
-"""A split's K range is a multiple of this, so that no tile crosses its end."""
-
 _FACTOR_HELPERS = {DType.BF16: "factor"}
 """The helper applied to factors of a dtype before they are multiplied."""
-
-MIN_DEPTH_OF_BYTES = 32
-"""Smallest K range of a tile of int8 that `tl.dot` accepts."""
-
-MIN_RUN = 8
-"""Adjacent elements of a factor, 16 bytes of half precision, that one access loads."""
 
 _HEAD = """
 tile = tl.program_id(0).to(INDEX)
@@ -92,33 +58,29 @@ _TAKEN = (
 ).split()
 
 
-def split_count(stack: Sequence[Size], rows: Size, columns: Size, inner: Size) -> int:
-    """The number of split-K parts for a stack of products; 1 if sizes are dynamic."""
-    sides = [*stack, rows, columns]
-    if any(isinstance(size, Dim) for size in sides):
-        return 1
-    parts = TARGET_PROGRAMS.value // max(_SPLIT_TILE.count(stack, size_hint(rows), columns), 1)
-    return max(1, min(parts, size_hint(inner) // MIN_SPLIT_ITERATIONS.value, MAX_SPLITS.value))
-
-
-def emit_tiles(tiles: MatmulBody, names: Names, comment: Sequence[str] = ()) -> KernelSource:
-    """Emit the source of a matmul kernel, and its launch."""
-    return _TileEmitter(tiles, names.make(tiles.name), comment).emit()
+def emit_tiles(
+    tiles: MatmulBody, names: Names, comment: Sequence[str], device: DeviceTiles
+) -> KernelSource:
+    """Emit the source of a matmul kernel for a device, and its launch."""
+    return _TileEmitter(tiles, names.make(tiles.name), comment, device).emit()
 
 
 class _TileEmitter(Emitter):
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def __init__(
+        self, kernel: MatmulBody, name: str, comment: Sequence[str], device: DeviceTiles
+    ) -> None:
+        super().__init__(kernel, name, comment)
         self.names.taken |= {*_TAKEN}
-        self.precision = self.kernel.precision if isinstance(self.kernel, MatmulBody) else "ieee"
-        self.parts = self.kernel.parts if isinstance(self.kernel, MatmulBody) else 1
+        self.precision = kernel.precision
+        self.parts = kernel.parts
         self.loops = [Loop(size, 0, False, *name) for size, name in zip(
             self.kernel.loops, (("left", "left_live"), ("right", "right_live")), strict=True
         )]  # fmt: skip
         self.stack: Shape = self.kernel.shape[:-2]
         self.rows, self.columns = self.kernel.shape[-2:]
         self.tile_axes: dict[Expr, frozenset[str]] = {}
-        self.choices = self._tile_choices()
+        tiling = ProductTiling(kernel, self._dots(), device, kernel.precision)
+        self.choices = tiling.choices()
 
     def emit(self) -> KernelSource:
         """Emit the K loop, then the stores."""
@@ -154,7 +116,7 @@ class _TileEmitter(Emitter):
             self.body.line(f"{total} = tl.dot({left}, {right}, {total}, {options})")
         self._leave(self.loops[0])
         for dot, total in totals.items():
-            if _of_bytes(dot):
+            if of_bytes(dot):
                 self.body.line(f"{total} = {total}.to({TYPES[dot.dtype]})")
         self.text |= totals
 
@@ -167,7 +129,8 @@ class _TileEmitter(Emitter):
         inner, before = self._size(self.loops[0].size), ""
         iterations = inner
         if self.parts > 1:
-            iterations, before = self._size(self._split_length()), "first + "
+            iterations = self._size(split_length(self.loops[0].size, self.parts))
+            before = "first + "
             self.body.line(f"first = ({self._index(0)}) * {iterations}")
         self.body.line(f"for start in range(0, {iterations}, INNER):")
         self.body.depth += 1
@@ -175,11 +138,6 @@ class _TileEmitter(Emitter):
         self.body.line("left, right = inner[None, :], inner[:, None]")
         self.body.line(f"left_live, right_live = left < {inner}, right < {inner}")
         self.open_loops = frozenset({0, 1})
-
-    def _split_length(self) -> Size:
-        """The K range of one split."""
-        length = (self.loops[0].size + self.parts - 1) // self.parts
-        return (length + _SPLIT_MULTIPLE - 1) // _SPLIT_MULTIPLE * _SPLIT_MULTIPLE
 
     def _factor(self, value: Expr, sides: tuple[str, str]) -> str:
         """A factor's tile, padded with 0 beyond its rows, columns or K range."""
@@ -304,45 +262,6 @@ class _TileEmitter(Emitter):
 
     # ---- the launch ----
 
-    def _tile_choices(self) -> list[TileChoice]:
-        """The tile for each number of rows, no larger than the product."""
-        dots = self._dots()
-        tiles = self._tiles(dots)
-        candidates = choices(tiles, self.stack, self.rows, self.columns)
-        candidates = few_rows(candidates, self.rows) if any(map(_is_wide, dots)) else candidates
-        least = MIN_DEPTH_OF_BYTES if any(map(_of_bytes, dots)) else MIN_SIDE
-        sizes = self.rows, self.columns, self.loops[0].size
-        fitting = [
-            replace(candidate, tile=candidate.tile.fit(*sizes, least)) for candidate in candidates
-        ]
-        tiles = [candidate.tile for candidate in fitting[1:]]
-        return [a for a, larger in zip(fitting, [*tiles, None], strict=True) if a.tile != larger]
-
-    def _tiles(self, dots: Sequence[Expr]) -> Sequence[ProductTile]:
-        """The tiles to choose from, for the types of the factors."""
-        if len(dots) > 1:
-            columns = max(MIN_SIDE, WIDE[0].columns // power_of_two(len(dots)))
-            return [replace(WIDE[0], columns=columns)]
-        if any(map(_is_wide, dots)):
-            single = dots[0].parts()[0].dtype is DType.FP32 and self.precision == "ieee"
-            return (SINGLE[:-1] if self._draws() else SINGLE) if single else WIDE
-        return HALF if self._has_long_runs(dots[0]) else HALF_OF_SHORT_RUNS
-
-    def _draws(self) -> bool:
-        """Whether random numbers are drawn after the product, which need registers."""
-        parts = all_parts(store_roots(self.kernel.stores))
-        return any(part.fn in ("uniform", "normal") for part in parts)
-
-    def _has_long_runs(self, dot: Expr) -> bool:
-        """Whether elements of the left factor are adjacent in memory, along K or along rows."""
-        loads = [part for part in all_parts([dot.parts()[0]]) if part.fn == "load"]
-        return all(self._run(load) >= MIN_RUN for load in loads)
-
-    def _run(self, load: Expr) -> int:
-        shape = cast(Source, load.extra).shape
-        offset, rows = self._joined(load.args[: len(shape)], shape), len(self.kernel.shape) - 2
-        return max(contiguous_run(offset, None, 0), contiguous_run(offset, rows, None))
-
     def _variants(self) -> Variants | None:
         """The tiles to choose from when the number of rows is known, if it is symbolic."""
         if len(self.choices) == 1 or not isinstance(self.rows, Dim):
@@ -374,16 +293,6 @@ class _TileEmitter(Emitter):
         return f"{self.name}[{grid}]({arguments}, {options})"
 
 
-def _is_wide(dot: Expr) -> bool:
-    """True for float32 and float64, of which larger K tiles do not fit into registers."""
-    return cast(Expr, dot.args[0]).dtype.itemsize > 2
-
-
-def _of_bytes(dot: Expr) -> bool:
-    """True for factors of int8, whose products tensor cores sum in int32."""
-    return cast(Expr, dot.args[0]).dtype is DType.INT8
-
-
 def _total_type(dot: Expr) -> str:
     """The type in which a dot product is summed."""
-    return TYPES[DType.INT32 if _of_bytes(dot) else dot.dtype]
+    return TYPES[DType.INT32 if of_bytes(dot) else dot.dtype]

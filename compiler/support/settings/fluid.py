@@ -62,6 +62,13 @@ FLUID_TF32 = Setting(
     False,
     "On a GPU, float32 products round their operands to TF32, which is faster ([gpu.md](gpu.md)).",
 )
+FLUID_EXACT_PRODUCTS = Setting(
+    "FLUID_EXACT_PRODUCTS",
+    FLAG,
+    False,
+    "On a GPU, float32 products are not computed by bfloat16 parts, which is slower "
+    "([gpu.md](gpu.md)).",
+)
 FLUID_CUDA_GRAPH = Setting(
     "FLUID_CUDA_GRAPH",
     FLAG,

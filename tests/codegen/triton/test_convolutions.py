@@ -6,10 +6,10 @@ from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
 
 import compiler
-import compiler.codegen.triton.products as products
 import fluid
 import runtime
 from compiler.codegen.triton.target import TritonTarget
+from compiler.codegen.triton.tiling import product_tiles
 from compiler.errors import CompileError
 from compiler.freeze import freeze
 from compiler.options import Options
@@ -123,7 +123,7 @@ def test_pools(layout, image, attrs, channels):
 @pytest.mark.parametrize("groups", [1, 2, 8])
 def test_long_sums_are_cut_into_parts_and_joined(layout, groups):
     shapes = laid_out(layout, (3, 16, 9, 7)), (16, 16 // groups, 3, 3)
-    with lowered({products.MIN_SPLIT_ITERATIONS.name: 32}):
+    with lowered({product_tiles.MIN_SPLIT_ITERATIONS.name: 32}):
         assert_matches_reference(
             sample("conv2d", layout, shapes, {"paddings": [1, 1], "groups": groups})
         )

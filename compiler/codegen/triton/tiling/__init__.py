@@ -1,1 +1,1 @@
-"""Tile sizes, strides and the schedules of reductions."""
+"""Tile sizes, tables of measured ones, strides and the schedules of reductions."""

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import cast
 
 from compiler.codegen.kernel.analysis import store_roots
-from compiler.codegen.kernel.body import KernelBody, Source, number_of, size_of
+from compiler.codegen.kernel.body import KernelBody, MatmulBody, Source, number_of, size_of
 from compiler.codegen.trace import Expr, Term, all_parts, ordered
 from compiler.ir.dims import Size, is_multiple, product
 from compiler.ir.types import Shape
@@ -74,9 +74,7 @@ def contiguous_run(offset: Sequence[tuple[Term, Size]], axis: int | None, loop: 
     At most 16. They begin at multiples of it; divisions may end a run. `offset` is a sum of indices
     times strides.
     """
-    steps = [(index_stride(index, axis, loop), stride) for index, stride in offset]
-    total = sum((step * stride for step, stride in steps if step is not None), 0)
-    if total != 1 or any(step is None for step, _ in steps):
+    if _offset_stride(offset, axis, loop) != 1:
         return 1
     divisors = [
         size_of(part.args[1])
@@ -84,6 +82,55 @@ def contiguous_run(offset: Sequence[tuple[Term, Size]], axis: int | None, loop: 
         if part.fn in ("index_div", "index_mod") and index_stride(part.args[0], axis, loop) != 0
     ]
     return next(run for run in RUNS if all(d is not None and is_multiple(d, run) for d in divisors))
+
+
+def _offset_stride(
+    offset: Sequence[tuple[Term, Size]], axis: int | None, loop: int | None
+) -> Size | None:
+    """How much a sum of indices times strides grows; None if that is not constant."""
+    steps = [(index_stride(index, axis, loop), stride) for index, stride in offset]
+    if any(step is None for step, _ in steps):
+        return None
+    return sum((step * stride for step, stride in steps if step is not None), 0)
+
+
+def product_form(kernel: MatmulBody, dot: Expr) -> str:
+    """How the factors of a product lie in memory: N if rows are contiguous, T if columns are.
+
+    The left factor's rows are along K, the right one's along N. `windows-` precedes it if K runs
+    over windows of images; it is empty if some factor has neither.
+    """
+    rows, columns = len(kernel.shape) - 2, len(kernel.shape) - 1
+    left, right = dot.parts()
+    sides = _contiguous(kernel, left, rows, 0), _contiguous(kernel, right, columns, 1)
+    if not all(sides):
+        return ""
+    prefix = "windows-" * (_divides_k(kernel, left, 0) or _divides_k(kernel, right, 1))
+    return f"{prefix}{'N' if sides[0] == 'loop' else 'T'}{'N' if sides[1] == 'axis' else 'T'}"
+
+
+def _contiguous(kernel: MatmulBody, factor: Expr, axis: int, loop: int) -> str:
+    """What elements of a factor are adjacent along: its `axis`, the `loop`; empty for neither."""
+    for offset in _offsets(kernel, factor):
+        if _offset_stride(offset, None, loop) == 1:
+            return "loop"
+        if _offset_stride(offset, axis, None) == 1:
+            return "axis"
+    return ""
+
+
+def _divides_k(kernel: MatmulBody, factor: Expr, loop: int) -> bool:
+    """True if the K index of a factor is divided into several indices."""
+    indices = [i for offset in _offsets(kernel, factor) for i, _ in offset if isinstance(i, Expr)]
+    divisions = [part for part in all_parts(indices) if part.fn in ("index_div", "index_mod")]
+    return any(index_stride(part.args[0], None, loop) != 0 for part in divisions)
+
+
+def _offsets(kernel: MatmulBody, factor: Expr) -> list[list[tuple[Term, Size]]]:
+    """The offsets of a factor's loads: sums of indices times strides."""
+    loads = [part for part in all_parts([factor]) if part.fn == "load"]
+    shapes = [cast(Source, load.extra).shape for load in loads]
+    return [kernel.joined(x.args[: len(s)], s) for x, s in zip(loads, shapes, strict=True)]
 
 
 def index_stride(term: Term, axis: int | None, loop: int | None) -> Size | None:

@@ -28,15 +28,26 @@ MIN_SIDE = 16
 """Smallest side of a tile that `tl.dot` accepts."""
 
 
+MAX_INNER = 128
+"""Largest step along K of a tile; the K range of a split's parts is a multiple of it."""
+
+HALF_FACTORS, FMA, BF16X6 = ARITHMETICS = ("half", "fma", "bf16x6")
+"""How factors are multiplied: in half precision, or as float32: exactly, or by bfloat16 parts."""
+
+
 @dataclass(frozen=True)
 class ProductTile:
-    """Rows and columns of a result, the step along K, warps of a program, pipeline stages."""
+    """Rows and columns of a result, the step along K, warps of a program, pipeline stages.
+
+    `arithmetic` is how its factors are multiplied, of ARITHMETICS; empty for other factors.
+    """
 
     rows: int
     columns: int
     inner: int
     warps: int = WARPS
     stages: int = STAGES
+    arithmetic: str = ""
 
     def fit(
         self, rows: Size, columns: Size, inner: Size, least_inner: int = MIN_SIDE
@@ -65,22 +76,36 @@ class ProductTile:
 
 
 HALF = (
-    ProductTile(64, 32, 128, stages=4),
-    ProductTile(64, 64, 64, stages=4),
-    ProductTile(64, 128, 64),
+    ProductTile(64, 32, 128, stages=4, arithmetic=HALF_FACTORS),
+    ProductTile(64, 64, 64, stages=4, arithmetic=HALF_FACTORS),
+    ProductTile(64, 128, 64, arithmetic=HALF_FACTORS),
 )
 """Tiles of factors that matrix units multiply, the smallest first."""
 
-HALF_OF_SHORT_RUNS = (ProductTile(64, 32, 32), ProductTile(64, 64, 32))
+HALF_OF_SHORT_RUNS = (
+    ProductTile(64, 32, 32, arithmetic=HALF_FACTORS),
+    ProductTile(64, 64, 32, arithmetic=HALF_FACTORS),
+)
 """The same where few elements along K are adjacent in memory: windows of images of few channels."""
 
-SINGLE = (ProductTile(32, 64, 16), ProductTile(64, 64, 16), ProductTile(128, 64, 16))
+SINGLE = (
+    ProductTile(32, 64, 16, arithmetic=FMA),
+    ProductTile(64, 64, 16, arithmetic=FMA),
+    ProductTile(128, 64, 16, arithmetic=FMA),
+)
 """Tiles of float32 without matrix units."""
+
+SINGLE_BY_PARTS = (
+    ProductTile(32, 64, 16, arithmetic=FMA),
+    ProductTile(64, 64, 32, arithmetic=FMA),
+    ProductTile(128, 64, 32, arithmetic=BF16X6),
+)
+"""Tiles of float32 where matrix units multiply its bfloat16 parts faster."""
 
 WIDE = (ProductTile(64, 64, 16),)
 """Tiles of float64, and of float32 rounded to TF32."""
 
-FEW_ROWS = ProductTile(16, 32, 32, stages=4)
+FEW_ROWS = ProductTile(16, 32, 32, stages=4, arithmetic=FMA)
 """The tile of products without matrix units of at most as many rows, such as steps of an LSTM.
 
 They are bound by the latency of loads: its narrow columns make more programs, its long steps along
