@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import cast
+from typing import cast, overload
 
 from fluid.dygraph.layers import Layer, expect_instance
 from fluid.framework import Parameter
@@ -85,18 +85,25 @@ class LayerList(Layer):
         for sublayer in sublayers or ():
             self.append(sublayer)
 
-    def __getitem__(self, idx: int) -> Layer:
-        """Return the layer at an index."""
+    @overload
+    def __getitem__(self, idx: int) -> Layer: ...
+    @overload
+    def __getitem__(self, idx: slice) -> LayerList: ...
+    def __getitem__(self, idx: int | slice) -> Layer | LayerList:
+        """Return the layer at an index, or a list of those in a range."""
+        if isinstance(idx, slice):
+            return type(self)(list(self)[idx])
         return cast(Layer, self._sub_layers[str(idx)])
 
     def __setitem__(self, idx: int, sublayer: Layer) -> None:
         """Replace the layer at an index."""
         self.add_sublayer(str(idx), sublayer)
 
-    def __delitem__(self, idx: int) -> None:
-        """Remove a layer; those after it move up."""
-        assert idx < len(self), f"there is no layer {idx}"
-        self._replace([layer for index, layer in enumerate(self) if index != idx])
+    def __delitem__(self, idx: int | slice) -> None:
+        """Remove a layer, or those in a range; those after it move up."""
+        layers = list(self)
+        del layers[idx]
+        self._replace(layers)
 
     def __len__(self) -> int:
         """Return the number of layers."""

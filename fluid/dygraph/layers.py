@@ -261,7 +261,8 @@ class Layer:
                 raise ValueError("super(YourLayer, self).__init__() should be called first")
             if isinstance(value, kind) or name in (members or ()):
                 _expect(value, kind, name)
-                self._remove_attribute(name)
+                if name not in (members or ()):  # otherwise it keeps its place in the order
+                    self._remove_attribute(name)
                 vars(self)[field][name] = value
                 return
         object.__setattr__(self, name, value)

@@ -88,6 +88,11 @@ def test_containers():
     chosen.insert(1, model[0])
     assert [layer.full_name() for layer in chosen][1] == "linear_0"
     assert len(chosen.append(nn.Dropout())) == 5
+    assert [layer.full_name() for layer in chosen[1:3]] == ["linear_0", "linear_3"]
+    del chosen[1:]
+    assert len(chosen) == 1
+    model[0].weight = chosen[0].weight
+    assert [name for name, _ in model[0].named_parameters()] == ["weight", "bias"]
     params = ParameterList([model[0].weight])
     assert list(params.append(model[0].bias)) == model.parameters()
 
