@@ -1,7 +1,8 @@
 """Learning rate schedules, computed by ops of the program.
 
 The counter `@LR_DECAY_COUNTER@` is incremented by the first op of the program; it is 0 in the first
-step, 1 for `noam_decay`. Reference: learning_rate_scheduler.py.
+step, 1 for `noam_decay`. In eager mode they return the objects of `fluid.dygraph` of the same kind,
+which optimizers call in each step. Reference: learning_rate_scheduler.py.
 """
 
 from __future__ import annotations
@@ -9,9 +10,20 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
-from fluid.framework import Variable, default_main_program
+from fluid.eager.learning_rates import (
+    CosineDecay,
+    ExponentialDecay,
+    InverseTimeDecay,
+    LearningRateDecay,
+    LinearLrWarmup,
+    NaturalExpDecay,
+    NoamDecay,
+    PiecewiseDecay,
+    PolynomialDecay,
+)
+from fluid.framework import Variable, default_main_program, in_dygraph_mode
 from fluid.layers import control_flow, nn, ops, tensor
 from fluid.layers.mathematics.arithmetic import elementwise_min
 
@@ -32,15 +44,33 @@ Rate = float | Variable
 Schedule = TypeVar("Schedule", bound=Callable[..., Variable])
 
 
-def _with_schedule_role(schedule: Schedule) -> Schedule:
-    """Decorate a schedule so that its ops have the role LRSched."""
+def _schedule(
+    eager: Callable[..., LearningRateDecay],
+) -> Callable[[Schedule], Schedule]:
+    """Decorate a schedule so that its ops have the role LRSched; `eager` replaces it in eager mode.
 
-    @functools.wraps(schedule)
-    def marked(*args: object, **kwargs: object) -> Variable:
-        with default_main_program().lr_schedule_guard():
-            return schedule(*args, **kwargs)
+    `eager` takes the same arguments.
+    """
 
-    return cast(Schedule, marked)
+    def decorate(schedule: Schedule) -> Schedule:
+        @functools.wraps(schedule)
+        def marked(*args: Any, **kwargs: Any) -> Variable | LearningRateDecay:
+            if in_dygraph_mode():
+                return eager(*args, **kwargs)
+            with default_main_program().lr_schedule_guard():
+                return schedule(*args, **kwargs)
+
+        return cast(Schedule, marked)
+
+    return decorate
+
+
+def _eager_noam(d_model: Any, warmup_steps: Any, learning_rate: Any = 1.0) -> NoamDecay:
+    return NoamDecay(d_model, warmup_steps, learning_rate=learning_rate)
+
+
+def _eager_piecewise(boundaries: Sequence[int], values: Sequence[float]) -> PiecewiseDecay:
+    return PiecewiseDecay(boundaries, values, 0)
 
 
 def _decay_step_counter(begin: int = 0) -> Variable:
@@ -54,7 +84,7 @@ def _elapsed_periods(decay_steps: Rate, staircase: bool) -> Variable:
     return ops.floor(periods) if staircase else periods
 
 
-@_with_schedule_role
+@_schedule(_eager_noam)
 def noam_decay(d_model: Rate, warmup_steps: Rate, learning_rate: Rate = 1.0) -> Variable:
     """Return `rate * d_model**-0.5 * min(step**-0.5, step * warmup_steps**-1.5)` (Vaswani et al.
     2017).
@@ -65,7 +95,7 @@ def noam_decay(d_model: Rate, warmup_steps: Rate, learning_rate: Rate = 1.0) -> 
     return learning_rate * (d_model**-0.5) * elementwise_min(slope, ramp)
 
 
-@_with_schedule_role
+@_schedule(ExponentialDecay)
 def exponential_decay(
     learning_rate: Rate, decay_steps: Rate, decay_rate: Rate, staircase: bool = False
 ) -> Variable:
@@ -73,7 +103,7 @@ def exponential_decay(
     return learning_rate * (decay_rate ** _elapsed_periods(decay_steps, staircase))
 
 
-@_with_schedule_role
+@_schedule(NaturalExpDecay)
 def natural_exp_decay(
     learning_rate: Rate, decay_steps: Rate, decay_rate: Rate, staircase: bool = False
 ) -> Variable:
@@ -81,7 +111,7 @@ def natural_exp_decay(
     return learning_rate * ops.exp(-1 * decay_rate * _elapsed_periods(decay_steps, staircase))
 
 
-@_with_schedule_role
+@_schedule(InverseTimeDecay)
 def inverse_time_decay(
     learning_rate: Rate, decay_steps: Rate, decay_rate: Rate, staircase: bool = False
 ) -> Variable:
@@ -89,7 +119,7 @@ def inverse_time_decay(
     return learning_rate / (1 + decay_rate * _elapsed_periods(decay_steps, staircase))
 
 
-@_with_schedule_role
+@_schedule(PolynomialDecay)
 def polynomial_decay(
     learning_rate: Rate,
     decay_steps: float,
@@ -119,7 +149,7 @@ def _started_cycles(step: Variable, decay_steps: float) -> Variable:
     return cycles
 
 
-@_with_schedule_role
+@_schedule(_eager_piecewise)
 def piecewise_decay(boundaries: Sequence[float], values: Sequence[float]) -> Variable:
     """Return values[i] before step boundaries[i], and the last value after all of them.
 
@@ -141,14 +171,14 @@ def piecewise_decay(boundaries: Sequence[float], values: Sequence[float]) -> Var
     return rate
 
 
-@_with_schedule_role
+@_schedule(CosineDecay)
 def cosine_decay(learning_rate: Rate, step_each_epoch: Rate, epochs: Rate) -> Variable:
     """Return `rate / 2 * (cos(epoch * pi / epochs) + 1)`; an epoch has `step_each_epoch` steps."""
     epoch = ops.floor(_decay_step_counter() / step_each_epoch)
     return learning_rate * 0.5 * (ops.cos(epoch * math.pi / epochs) + 1)
 
 
-@_with_schedule_role
+@_schedule(LinearLrWarmup)
 def linear_lr_warmup(
     learning_rate: Rate, warmup_steps: float, start_lr: float, end_lr: float
 ) -> Variable:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fluid import dygraph
+from fluid import dygraph, layers
 
 RATES = {
     "PiecewiseDecay([1, 3], [0.3, 0.2, 0.1], 0)": [0.3, 0.2, 0.2, 0.1, 0.1],
@@ -34,6 +34,19 @@ def eager_mode():
 def test_rate_of_each_step(source):
     rate = eval(source, vars(dygraph))  # noqa: S307 - it is above
     np.testing.assert_allclose([float(rate()) for _ in range(5)], RATES[source], rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    {
+        "noam_decay(16, 3)": "NoamDecay(16, 3)",
+        "piecewise_decay([1, 3], [0.3, 0.2, 0.1])": "PiecewiseDecay([1, 3], [0.3, 0.2, 0.1], 0)",
+        "exponential_decay(0.1, 2, 0.5)": "ExponentialDecay(0.1, 2, 0.5)",
+    }.items(),
+)
+def test_layer_function_returns_rate_of_each_step(source, expected):
+    rate = eval(f"layers.{source}", {"layers": layers})  # noqa: S307 - it is above
+    np.testing.assert_allclose([float(rate()) for _ in range(5)], RATES[expected], rtol=1e-5)
 
 
 @pytest.mark.parametrize("source", EPOCHS)
