@@ -24,7 +24,7 @@ from fluid.framework import (
     program_guard,
 )
 from fluid.layer_helper import LayerHelper
-from fluid.optimizer.base import Optimizer
+from fluid.optimizer.base import Optimizer, expect_static
 from fluid.recording.arguments import typed
 from fluid.regularizer import WeightDecayRegularizer
 
@@ -71,6 +71,7 @@ class ModelAverage(_Averages, Optimizer):
         regularization: WeightDecayRegularizer | None = None,
         name: str | None = None,
     ) -> None:
+        expect_static("ModelAverage")
         super().__init__(0.0, regularization=regularization, name=name)
         self.average_window = average_window_rate
         self.min_average_window = min_average_window
@@ -125,6 +126,7 @@ class ExponentialMovingAverage(_Averages):
         thres_steps: Variable | None = None,
         name: str | None = None,
     ) -> None:
+        expect_static("ExponentialMovingAverage")
         self._decay = decay
         self._thres_steps = thres_steps
         self._name = name or ""

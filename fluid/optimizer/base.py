@@ -52,7 +52,7 @@ from fluid.recording.variable import ParameterAndGradient, VariableOrName
 from fluid.regularizer import WeightDecayRegularizer, append_regularization_ops
 from runtime.device import CPUPlace
 
-__all__ = ["Optimizer", "ParamGrad", "Rate"]
+__all__ = ["Optimizer", "ParamGrad", "Rate", "expect_static"]
 
 Rate: TypeAlias = Annotated[float | Variable | LearningRateDecay, UNCHECKED]
 """A learning rate: a number, a variable, or in eager mode an object that computes the next one."""
@@ -67,6 +67,12 @@ class AccumulatorFields(TypedDict, total=False):
     name: Required[str]
     fill_value: float
     shape: list[int]
+
+
+def expect_static(optimizer: str) -> None:
+    """Raise RuntimeError in eager mode, where there is no program for an optimizer to rewrite."""
+    if in_dygraph_mode():
+        raise RuntimeError(f"In dygraph, don't support {optimizer}: it rewrites a program")
 
 
 class Optimizer:

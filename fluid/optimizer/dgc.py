@@ -23,7 +23,7 @@ from fluid.framework import (
 )
 from fluid.initializer import Constant
 from fluid.layer_helper import LayerHelper
-from fluid.optimizer.base import Optimizer, ParamGrad
+from fluid.optimizer.base import Optimizer, ParamGrad, expect_static
 from fluid.recording.annotations import SlotValue
 from fluid.recording.arguments import typed
 from fluid.recording.atomic import atomic
@@ -76,6 +76,7 @@ class DGCMomentumOptimizer(Optimizer):
         grad_clip: object = None,
         name: str | None = None,
     ) -> None:
+        expect_static("DGCMomentumOptimizer")
         clip = grad_clip if isinstance(grad_clip, GradientClipBase) else None
         super().__init__(learning_rate, parameter_list, regularization, clip, name)
         if rampup_begin_step < 0:

@@ -22,7 +22,7 @@ from fluid.framework import (
     program_guard,
     program_of,
 )
-from fluid.optimizer.base import Optimizer, ParamGrad
+from fluid.optimizer.base import Optimizer, ParamGrad, expect_static
 from fluid.recording.arguments import UNCHECKED, typed
 from fluid.recording.checks import check_type, check_variable
 from fluid.recording.variable import VariableFields, VariableOrName
@@ -43,6 +43,7 @@ class RecomputeOptimizer(Optimizer):
 
     @typed
     def __init__(self, optimizer: Optimizer) -> None:
+        expect_static("RecomputeOptimizer")
         self._optimizer = optimizer
         self._checkpoints: list[Variable | str] | None = None
         self._learning_rate = optimizer._learning_rate
@@ -126,6 +127,7 @@ class LookaheadOptimizer:
 
     @typed
     def __init__(self, inner_optimizer: Minimizer, alpha: float = 0.5, k: int = 5) -> None:
+        expect_static("LookaheadOptimizer")
         if inner_optimizer is None:
             raise AssertionError("inner optimizer can not be None")
         if not 0.0 <= alpha <= 1.0:

@@ -47,6 +47,15 @@ def test_minimize_needs_parameters() -> None:
         fluid.optimizer.SGD(0.1)
 
 
+@pytest.mark.parametrize(
+    "name", ["DGCMomentumOptimizer", "ModelAverage", "ExponentialMovingAverage"]
+)
+def test_optimizer_that_rewrites_programs_raises(name: str) -> None:
+    arguments = (0.1, 0.9, 0) if name.startswith("DGC") else (0.1,)
+    with fluid.dygraph.guard(), pytest.raises(RuntimeError, match=f"don't support {name}"):
+        getattr(fluid.optimizer, name)(*arguments)
+
+
 def test_parameter_without_new_gradient_is_updated_with_zero() -> None:
     with fluid.dygraph.guard():
         net = fluid.dygraph.Linear(2, 1, bias_attr=False)
