@@ -1,13 +1,20 @@
-"""Tensor arrays, and the rank table by which loops over time sort sequences."""
+"""Tensor arrays, and the rank table by which loops over time sort sequences.
+
+In eager mode, a tensor array is a list of variables, as in the reference.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
+
+import numpy as np
 
 from fluid import unique_name
-from fluid.framework import Variable
+from fluid.framework import Variable, in_dygraph_mode
 from fluid.layer_helper import LayerHelper
+from fluid.layers.mathematics.shapes import concat, stack
+from fluid.layers.tensor import assign
 from fluid.recording.annotations import DTypeLike
 from fluid.recording.checks import check_type, check_variable, check_variable_and_dtype
 from fluid.recording.var_types import VarDesc
@@ -24,20 +31,25 @@ __all__ = [
 ARRAY = VarDesc.VarType.LOD_TENSOR_ARRAY
 RANK_TABLE = VarDesc.VarType.LOD_RANK_TABLE
 
+TensorArray: TypeAlias = Variable | list[Variable]
 
-def create_array(dtype: DTypeLike) -> Variable:
+
+def create_array(dtype: DTypeLike) -> Any:
     """Create an empty tensor array for `array_write`.
 
     >>> import fluid
     >>> fluid.layers.create_array("float32").type.name
     'LOD_TENSOR_ARRAY'
     """
+    if in_dygraph_mode():
+        return []
     helper = LayerHelper("array", dtype=dtype)
     return helper.create_variable(name=f"{helper.name}.out", type=ARRAY, dtype=dtype)
 
 
-def array_write(x: Variable, i: Variable, array: Variable | None = None) -> Variable:
-    """Write `x` to index `i` (int64, one element) of an array; default: a new array.
+def array_write(x: Variable, i: Variable, array: TensorArray | None = None) -> Any:
+    """Write `x` to index `i` (int64, one element) of an array, which is returned; default: a new
+    array.
 
     >>> import fluid
     >>> x, i = fluid.data("x", [3, 4]), fluid.layers.fill_constant([1], "int64", 0)
@@ -46,6 +58,8 @@ def array_write(x: Variable, i: Variable, array: Variable | None = None) -> Vari
     """
     check_variable_and_dtype(i, "i", ["int64"], "array_write")
     check_variable(x, "x", "array_write")
+    if in_dygraph_mode():
+        return _written(x, i, [] if array is None else array)
     helper = LayerHelper("array_write")
     if array is None:
         array = helper.create_variable(name=f"{helper.name}.out", type=ARRAY, dtype=x.dtype)
@@ -54,7 +68,26 @@ def array_write(x: Variable, i: Variable, array: Variable | None = None) -> Vari
     return array
 
 
-def array_read(array: Variable, i: Variable) -> Variable:
+def _written(x: Variable, i: Variable, array: TensorArray) -> list[Variable]:
+    """Write to an index of a list, of which one more than the last appends."""
+    variables, index = _list(array, "array_write"), _index(i)
+    assert index <= len(variables), (
+        f"the index {index} of array_write is greater than the length {len(variables)} of its array"
+    )
+    variables[index : index + 1] = [x]
+    return variables
+
+
+def _list(array: TensorArray, layer: str) -> list[Variable]:
+    assert isinstance(array, list), f"the array of {layer} must be a list in eager mode"
+    return array
+
+
+def _index(i: Any) -> int:
+    return int(i)
+
+
+def array_read(array: TensorArray, i: Variable) -> Variable:
     """Read the tensor at index `i` (int64, one element) of an array.
 
     >>> import fluid
@@ -63,13 +96,17 @@ def array_read(array: Variable, i: Variable) -> Variable:
     (3, 4)
     """
     check_variable_and_dtype(i, "i", ["int64"], "array_read")
-    _check_kind(array, "array", ARRAY, "array_read")
+    if in_dygraph_mode():
+        return _list(array, "array_read")[_index(i)]
+    var = _check_kind(array, "array", ARRAY, "array_read")
     helper = LayerHelper("array_read")
-    return helper.append_result("read_from_array", {"X": array, "I": i}, dtype=array.dtype)
+    return helper.append_result("read_from_array", {"X": var, "I": i}, dtype=var.dtype)
 
 
-def array_length(array: Variable) -> Variable:
-    """Return the number of tensors in an array, int64 [1]."""
+def array_length(array: TensorArray) -> Any:
+    """Return the number of tensors in an array: int64 [1], in eager mode a number."""
+    if in_dygraph_mode():
+        return len(_list(array, "array_length"))
     _check_kind(array, "array", ARRAY, "array_length")
     helper = LayerHelper("array_length")
     out = helper.create_variable_for_type_inference("int64", stop_gradient=True)
@@ -78,13 +115,18 @@ def array_length(array: Variable) -> Variable:
 
 
 def tensor_array_to_tensor(
-    input: Variable, axis: int = 1, name: str | None = None, use_stack: bool = False
+    input: TensorArray, axis: int = 1, name: str | None = None, use_stack: bool = False
 ) -> tuple[Variable, Variable]:
     """Concatenate the tensors of an array along `axis`, or stack them if `use_stack`.
 
     The second result is the size of each along the axis, int32.
     """
     check_type(input, "input", (list, Variable), "tensor_array_to_tensor")
+    if in_dygraph_mode():
+        variables = _list(input, "tensor_array_to_tensor")
+        sizes = np.array([var.shape[axis] for var in variables])
+        joined = stack(variables, axis) if use_stack else concat(variables, axis)
+        return joined, assign(sizes)
     helper = LayerHelper("tensor_array_to_tensor", input=input, name=name)
     out = helper.create_variable_for_type_inference(helper.input_dtype())
     index = helper.create_variable_for_type_inference("int32")
@@ -97,14 +139,15 @@ def tensor_array_to_tensor(
     return out, index
 
 
-def _check_kind(value: Any, name: str, kind: int, layer: str) -> None:
-    """Raise TypeError unless an argument is a variable of the given kind."""
-    check_variable(value, name, layer)
+def _check_kind(value: object, name: str, kind: int, layer: str) -> Variable:
+    """Return an argument; raises TypeError unless it is a variable of the given kind."""
+    value = check_variable(value, name, layer)
     if value.type != kind:
         raise TypeError(
             f"{name} of {layer} must be a {VarDesc.VarType(kind).name}, but {value.name!r} is a "
             f"{value.type.name}"
         )
+    return value
 
 
 # ---- sequences by rank --------------------------------------------------------------------------

@@ -192,6 +192,21 @@ def test_control_flow_functions_run_in_python():
     assert i.numpy().item() == 5.0
 
 
+def test_tensor_array_is_list():
+    x, y = variable(1.0, 2.0), variable(3.0, 4.0)
+    first, second = (layers.fill_constant([1], "int64", index) for index in (0, 1))
+    array = layers.array_write(x, first)
+    assert layers.array_write(y, second, array) is array
+    assert layers.array_read(array, second) is y
+    layers.array_write(y, first, array)
+    assert (array, layers.array_length(array), layers.create_array("float32")) == ([y, y], 2, [])
+    joined, sizes = layers.tensor_array_to_tensor([x, y], axis=0)
+    assert joined.numpy().tolist() == [1.0, 2.0, 3.0, 4.0]
+    assert sizes.numpy().tolist() == [2, 2]
+    with pytest.raises(AssertionError, match="greater than the length 0"):
+        layers.array_write(x, second)
+
+
 def test_loader_yields_variables():
     loader = fluid.io.DataLoader.from_generator(capacity=2)
     samples = [[(np.ones(3, "float32"), 1), (np.zeros(3, "float32"), 2)]]
