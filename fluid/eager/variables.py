@@ -22,7 +22,8 @@ from fluid.recording.annotations import Attributes, DTypeLike, Slots
 from fluid.recording.op_records import is_ours
 from fluid.recording.variable import AbstractBlock, Parameter, Variable, grad_var_name
 from fluid.running.fetched_values import number_like
-from runtime.device import CPUPlace
+from runtime.device import CPUPlace, Place
+from runtime.tensors.lod_tensor import LoDTensor
 
 __all__ = [
     "ParamBase", "VarBase", "backward", "gradient_of", "reached_nodes", "release", "steps_to",
@@ -102,16 +103,12 @@ class VarBase(Variable):
         return self.node.value()
 
     def value(self) -> VarBase:
-        """Return itself, with the methods of a native variable."""
+        """Return itself, with `get_tensor` as a native variable."""
         return self
 
-    def get_tensor(self) -> VarBase:
-        """Return itself, with `set` as a native tensor."""
-        return self
-
-    def set(self, value: object, place: object = None) -> None:
-        """Set its value, see `set_value`."""
-        self.set_value(value)
+    def get_tensor(self) -> LoDTensor:
+        """Return its value as a native tensor, whose `set` is `set_value`."""
+        return _ValueTensor(self)
 
     def set_value(self, value: object) -> None:
         """Set its value to an array or that of another variable.
@@ -279,6 +276,19 @@ class VarBase(Variable):
     def clear_gradient(self) -> None:
         """Set the gradient, if there is one, to zero."""
         self.gradient_variable = None
+
+
+class _ValueTensor(LoDTensor):
+    """The value of a variable as a native tensor."""
+
+    def __init__(self, variable: VarBase) -> None:
+        super().__init__(variable.array())
+        self._variable = variable
+
+    def set(self, array: object, place: Place) -> None:
+        """Set the value of the variable, see `VarBase.set_value`."""
+        self._variable.set_value(array)
+        self.adopt(self._variable.array())
 
 
 class ParamBase(VarBase, Parameter):

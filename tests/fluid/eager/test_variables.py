@@ -207,6 +207,14 @@ def test_tensor_array_is_list():
         layers.array_write(x, second)
 
 
+def test_native_tensor():
+    x = variable(1.0, 2.0)
+    tensor = x.value().get_tensor()
+    assert (tensor.shape(), tensor.lod(), np.array(tensor).tolist()) == ([2], [], [1.0, 2.0])
+    tensor.set(np.array([3.0, 4.0], "float32"), fluid.CPUPlace())
+    assert x.numpy().tolist() == np.array(tensor).tolist() == [3.0, 4.0]
+
+
 def test_loader_yields_variables():
     loader = fluid.io.DataLoader.from_generator(capacity=2)
     samples = [[(np.ones(3, "float32"), 1), (np.zeros(3, "float32"), 2)]]
