@@ -117,7 +117,9 @@ class Program(JobNames, BlockProgram):
     follows_layers = False
     """Whether layer objects apply dropout and batch statistics by `Layer.training`."""
     trains = True
-    """Whether dropout is applied in eager mode: not after `Layer.eval`."""
+    """Whether ops get gradients, and dropout is applied, in eager mode: not after `Layer.eval`, nor
+    within `no_grad`.
+    """
     is_mem_optimized = False
     collective: object = None
     """What its collectives call: the rings of the devices it was built for; None for the rings

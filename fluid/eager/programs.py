@@ -20,7 +20,7 @@ from fluid.eager.nodes import SCOPE, TraceRecord
 from fluid.eager.signatures import Signature, infer
 from fluid.eager.sources import Source, user_source
 from fluid.eager.variables import ParamBase, VarBase
-from fluid.framework import Program
+from fluid.framework import Program, default_main_program
 from fluid.recording.annotations import Attributes, DTypeLike, Slots
 from fluid.recording.block import Block, BlockProgram, Fill
 from fluid.recording.op_records import plain_values
@@ -49,20 +49,15 @@ VALUES = {"assign_value", "fill_constant", "scale"}
 """Ops whose attributes are values that scripts change in each step."""
 
 
-class _Mode:
-    """Whether ops that are recorded now get gradients."""
-
-    has_gradients = True
-
-
 @contextmanager
 def gradients_disabled() -> Generator[None]:
-    """Within the context, ops get no gradients."""
-    before, _Mode.has_gradients = _Mode.has_gradients, False
+    """Within the context, the default program does not train if it is an eager one."""
+    program = default_main_program()
+    before, program.trains = program.trains, program.trains and not program.is_eager
     try:
         yield
     finally:
-        _Mode.has_gradients = before
+        program.trains = before
 
 
 class KnownOp:
@@ -386,7 +381,7 @@ class EagerBlock(Block):
                 numbers_in.append(trace.use(node, var.stops))
         producers: list[TraceRecord | None] = []
         needs_gradient = False
-        if signature.passing and _Mode.has_gradients:
+        if signature.passing and self.eager_program.trains:
             for index in signature.passing:
                 var = ins[index]
                 if not var.stops and var.element.is_float:

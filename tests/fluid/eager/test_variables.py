@@ -215,6 +215,22 @@ def test_native_tensor():
     assert x.numpy().tolist() == np.array(tensor).tolist() == [3.0, 4.0]
 
 
+def test_eval_disables_gradients_and_dropout_until_train():
+    net, x = fluid.dygraph.Linear(2, 1), variable(1.0, 1.0)
+    net.eval()
+    loss = layers.reduce_sum(layers.dropout(net(x), 1.0))
+    loss.backward()
+    assert loss.stop_gradient
+    assert loss.numpy().item() == 0.0
+    assert net.weight.gradient() is None
+    with fluid.dygraph.no_grad():
+        net.train()
+    assert net(x).stop_gradient
+    net.train()
+    layers.reduce_sum(net(x)).backward()
+    assert net.weight.gradient().ravel().tolist() == [1.0, 1.0]
+
+
 def test_loader_yields_variables():
     loader = fluid.io.DataLoader.from_generator(capacity=2)
     samples = [[(np.ones(3, "float32"), 1), (np.zeros(3, "float32"), 2)]]
