@@ -6,6 +6,7 @@ import importlib.util
 import os
 import shutil
 import signal
+import sys
 import zlib
 from collections.abc import Iterator
 from typing import Any
@@ -13,6 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import settings
+
+from tests.support.interpreter import shorten
 
 # Without a GPU, kernels run in Triton's interpreter, which asks when triton is imported. A machine
 # with a GPU may lack nvidia-smi, but its driver makes a device file (/dev/dxg under WSL).
@@ -101,7 +104,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Leave the tests themselves, of which there are many, out of garbage collections."""
+    """Leave the tests themselves, of which there are many, out of garbage collections.
+
+    Tests that imported Triton run its interpreter: it is shortened here, once it is imported.
+    """
+    if "triton" in sys.modules and os.environ.get("TRITON_INTERPRET") == "1":
+        shorten(importlib.import_module("triton.runtime.interpreter"))
     gc.collect()
     gc.freeze()
 
