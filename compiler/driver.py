@@ -28,7 +28,6 @@ from compiler.ir.text.printer import show
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.options import Options
 from compiler.passes.base import Context
-from compiler.passes.device.capture_step import CaptureStep
 from compiler.passes.dump import Dump
 from compiler.passes.manager import Observer, run_passes
 from compiler.passes.observers import Guard
@@ -168,7 +167,7 @@ def compile_graph(
         plan = replace(
             freeze(graph), in_order=settings.deterministic, tf32=settings.tf32,
             exact_products=settings.exact_products, gpu=settings.gpu, tiles=settings.tiles,
-            winograd=settings.winograd, captured=_is_captured(settings, context),
+            winograd=settings.winograd, captured=_is_captured(settings),
             compared=settings.check >= 2,
         )  # fmt: skip
         plan = _with_constants(plan, params or {}, watch_state)
@@ -184,11 +183,9 @@ def compile_graph(
     )
 
 
-def _is_captured(settings: Options, context: Context) -> bool:
+def _is_captured(settings: Options) -> bool:
     """Whether steps may be captured as CUDA graphs, in which no op may be checked or poisoned."""
-    hindered = any(note.name == CaptureStep.name for note in context.missed)
-    checks = settings.check or settings.check_numbers
-    return settings.cuda_graph and not checks and not hindered
+    return settings.cuda_graph and not settings.check and not settings.check_numbers
 
 
 def _assigned(target: Target) -> Target | None:

@@ -22,7 +22,7 @@ from runtime.binding import Shapes, checked_feed, fed, feed_bytes, fitting, size
 from runtime.blas import elements, may_multiply, with_few_threads
 from runtime.device import CPUPlace, CUDAPlace, Place, expect_target
 from runtime.error_location import raise_step_error
-from runtime.gpu.captures import captured
+from runtime.gpu.captures import CapturedLines, uncaptured
 from runtime.gpu.copies import Copies
 from runtime.gpu.cuda import (
     DeviceArena,
@@ -166,7 +166,7 @@ class Executable:
         self._use = StateUse(module, params, self)
         self._native = self._stateful_code() if module.target == "native" else None
         self._is_timed = MARK in names
-        own = {} if self._copies is None else {"copies": self._copies.functions}
+        own = {} if self._copies is None else {"copies": self._copy_functions(self._copies)}
         self._bind = _bind_function(module, {**names, **own}, self._native)
         rings = names.get("collective") if module.collectives else None
         self._multiplies = may_multiply(module)
@@ -354,8 +354,6 @@ class Executable:
         try:
             native = self._native
             step, prepared = (make(), None) if native is None else native.bind(make, params)
-            if self._copies is not None and not self._is_timed:
-                step = captured(step, self._copies)
             if not self._device and self._multiplies:
                 step = with_few_threads(step, elements(self.module, sizes, params))
             return step, prepared, own
@@ -363,6 +361,10 @@ class Executable:
             raise
         except (ArithmeticError, LookupError, MemoryError, TypeError, ValueError) as error:
             raise unbound(sizes, error) from error
+
+    def _copy_functions(self, copies: Copies) -> tuple[Callable[..., Any], ...]:
+        """The functions that a module calls in place of its own; `graph` is the last."""
+        return *copies.functions, uncaptured if self._is_timed else partial(CapturedLines, copies)
 
     def _stateful_code(self) -> StatefulCode:
         """The native code of the module, with arrays prepared from the params."""

@@ -188,6 +188,5 @@ def _bind(plan: Plan, writer: ModuleWriter, arguments: Sequence[str], results: s
         *writer.body.lines,
         f"        return {results}",
         "",
-        *writer.after_step,
         "    return step",
     ]

@@ -98,7 +98,6 @@ class ModuleWriter:
         self.functions: list[str] = []
         self.kernels: list[tuple[str, dict[str, str], dict[str, int], dict[str, int]]] = []
         self.globals: list[str] = []
-        self.after_step: list[str] = []
         self.step = 0
         self.expects_numbers = False
         self.location: tuple[str, str] = ("", "")

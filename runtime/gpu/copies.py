@@ -66,7 +66,7 @@ class Copies:
         """Copy an array to the device; its elements have been read when this returns."""
         recording = self._recording
         if recording is not None and recording.inputs is not None:
-            recording.capture(out, array, recording.inputs)
+            recording.capture(out, recording.inputs)
             return
         if recording is not None:
             recording.destinations.append(out)
@@ -104,20 +104,21 @@ class Copies:
             target.copy_(tensor)
             return
         target.copy_(tensor, non_blocking=True)
+        if self._recording is not None:
+            self._recording.has_downloads = True
         if not self._is_capturing:
-            self._downloaded.record(current_stream(self.device))
-            self._is_waiting = True
+            self.note_download()
+
+    def note_download(self) -> None:
+        """Record that downloads were queued on the step's stream, also by a replayed graph."""
+        self._downloaded.record(current_stream(self.device))
+        self._is_waiting = True
 
     def downloaded(self) -> None:
         """Wait for the downloads so far."""
         if self._is_waiting:
             self._downloaded.synchronize()
             self._is_waiting = False
-
-    def finish(self) -> None:
-        """Wait for the work of the step's stream, which has downloads of a replayed graph."""
-        self._downloaded.record(current_stream(self.device))
-        self._downloaded.synchronize()
 
     @contextmanager
     def recording(self, inputs: Sequence[Any] | None) -> Generator[Recording]:
@@ -132,15 +133,19 @@ class Copies:
             self._recording = None
 
 
-@dataclass(frozen=True)
+@dataclass
 class Recording:
-    """The uploads of a step in order: destinations, and arrays if they are captured."""
+    """The copies of some lines: the destinations of their uploads in order, and whether they have
+    downloads.
+
+    With `inputs`, a tensor for each upload, they are being captured.
+    """
 
     inputs: Sequence[Any] | None
     destinations: list[Any] = field(default_factory=list[Any])
-    arrays: list[Array] = field(default_factory=list[Array])
+    has_downloads: bool = False
 
-    def capture(self, out: Any, array: Array, inputs: Sequence[Any]) -> None:
+    def capture(self, out: Any, inputs: Sequence[Any]) -> None:
         """Copy from the input of this upload."""
-        out.copy_(inputs[len(self.arrays)])
-        self.arrays.append(array)
+        out.copy_(inputs[len(self.destinations)])
+        self.destinations.append(out)

@@ -13,7 +13,7 @@ from runtime.gpu.cuda import allocate, capture_stream, new_graph, on_stream
 
 
 class StepGraph:
-    """The launches and copies of a step: captured once, then replayed.
+    """The launches and copies of some lines of a step: captured once, then replayed.
 
     Its CUDA graph is destroyed with it, after the capture that is underway if there is one.
     """

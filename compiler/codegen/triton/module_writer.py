@@ -7,10 +7,12 @@ from dataclasses import replace
 
 from compiler.codegen.kernel.module_writer import KernelModuleWriter
 from compiler.codegen.module_writer import NumpyOperand, shape_text
+from compiler.codegen.triton.graph_segments import FixedLine, GraphSegments
 from compiler.codegen.triton.helpers import GLOBALS, HELPERS, with_needed
 from compiler.codegen.triton.kernel_sharing import Key, structural_key
 from compiler.codegen.triton.kernel_source import KernelSource, Variants
 from compiler.codegen.triton.tiling.measured import device_tiles
+from compiler.ir.analysis.fixed_launches import why_not_fixed
 from compiler.ir.dims import Dim, Size
 from compiler.ir.region import WHOLE
 from compiler.ir.types import DType, TensorType
@@ -24,7 +26,7 @@ SMALL = threshold(
 )  # fmt: skip
 
 _TAKEN = frozenset(
-    "torch triton tl addressed upload uploads download downloaded uploaded tensor_over room copies "
+    "torch triton tl addressed upload download downloaded uploaded tensor_over room copies graph "
     "INDEX".split()
 )
 """Names that the module uses itself, in addition to those of NumPy code."""
@@ -41,9 +43,9 @@ class TritonModuleWriter(KernelModuleWriter):
         self.launched: list[tuple[int, KernelSource]] = []
         self.kernel_names: dict[Key, str] = {}
         self._plan = plan
-        self._uploads: list[str] = []
         self._downloads: set[int | str] = set()
-        self._replayed: set[str] = set()
+        self._segments = GraphSegments(self.body, self.names)
+        self._is_fixed = False
         self._index(plan)
 
     def _index(self, plan: Plan) -> None:
@@ -91,48 +93,38 @@ class TritonModuleWriter(KernelModuleWriter):
 
     def upload(self, out: NumpyOperand, array: str) -> None:
         """Copy an array, as source text, to the device."""
-        self._uploads.append(array)
-        self._replayed_line(f"upload({out}, {array})")
+        text = f"upload({out}, {array})"
+        self._fixed_line(text, FixedLine(out=str(out), array=array))
 
     def download(self, out: PlannedValue, tensor: NumpyOperand) -> None:
         """Copy a tensor to the host, where `wait_for_downloads` must precede reads."""
         if out.place is StorageKind.BUFFER:
             self._downloads.add(out.home)
-        self._replayed_line(f"download({self.operand(out)}, {tensor})")
+        self._fixed_line(f"download({self.operand(out)}, {tensor})", FixedLine())
 
-    def wait_for_downloads(self, step: Step) -> None:
-        """Wait for the downloads so far, if a step uses one of them on the host."""
+    def begin(self, step: Step) -> None:
+        """Begin a step: wait for the downloads so far if it uses one of them on the host."""
+        self._is_fixed = not any(map(why_not_fixed, step.ops))
         if not self._downloads.isdisjoint(_host_buffers(step)):
             self._wait()
 
     def _wait(self) -> None:
         self._downloads.clear()
-        self._replayed_line("downloaded()")
+        self.line("downloaded()")
 
     def finish(self) -> None:
-        """Wait for downloads that are returned; write what a captured step uploads."""
+        """Wait for downloads that are returned; collect what is captured as CUDA graphs."""
         if self._downloads:
             self._wait()
-        if self._plan.captured and self._is_replayed():
-            feeds = ", ".join(self.operand(value).name for value in self._plan.feeds)
-            arrays = "".join(f"{upload}, " for upload in self._uploads)
-            self.after_step += [
-                f"    def uploads({feeds}):",
-                '        """The arrays that a step copies to the device, in order."""',
-                f"        return ({arrays.rstrip()})",
-                "",
-                "    step.uploads = uploads",
-            ]
+        if self._plan.captured:
+            self._segments.write(self.setup)
 
-    def _replayed_line(self, text: str) -> None:
-        """Write a line whose effect is on the device only, or that waits for it."""
-        self._replayed.add(text)
-        self.line(text)
-
-    def _is_replayed(self) -> bool:
-        """Whether a CUDA graph repeats all that a step does, besides uploads."""
-        lines = (line.strip() for line in self.body.lines)
-        return all(line.startswith("#") or line in self._replayed for line in lines)
+    def _fixed_line(self, text: str, line: FixedLine) -> None:
+        """Write a line that does the same in each step, if the ops being written do."""
+        if self._is_fixed:
+            self._segments.line(text, line)
+        else:
+            self.line(text)
 
     # ---- kernels ----
 
@@ -153,7 +145,7 @@ class TritonModuleWriter(KernelModuleWriter):
         launch = name + source.launch.removeprefix(source.name)
         if variants is not None:
             launch = launch.replace(Variants.mark, self._chosen(name, variants))
-        self._replayed_line(launch)
+        self._fixed_line(launch, FixedLine(is_launch=True))
 
     def _chosen(self, kernel: str, variants: Variants) -> str:
         """The name of the settings of a variant: in `bind` if the size is known there."""

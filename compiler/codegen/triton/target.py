@@ -85,7 +85,7 @@ def _emit(writer: ModuleWriter, step: Step) -> None:
     if not isinstance(writer, TritonModuleWriter):
         emit_step(writer, step)
         return
-    writer.wait_for_downloads(step)
+    writer.begin(step)
     if step.ops[0].kind in (TO_DEVICE, TO_HOST):
         _emit_copy(writer, step)
     elif not step.ops[0].target:

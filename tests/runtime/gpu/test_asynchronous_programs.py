@@ -14,7 +14,7 @@ pytest.importorskip("triton")
 torch = pytest.importorskip("torch")
 
 from runtime.gpu import copies, staging  # noqa: E402
-from runtime.gpu.captures import CapturedStep  # noqa: E402
+from runtime.gpu.captures import CapturedLines  # noqa: E402
 from runtime.gpu.drivers import Driver  # noqa: E402
 from tests.runtime.gpu.fake_cuda import FakeCuda, QueuedLibrary, Stream  # noqa: E402
 from tools.ptx.errors import MemoryFault  # noqa: E402
@@ -132,14 +132,14 @@ def test_steps_alternate_between_streams(on_fake, wanted, monkeypatch):
 
 @pytest.fixture
 def captures(monkeypatch):
-    """The graphs captured, whose steps are at most one launch then."""
-    created, capture = [], CapturedStep._capture
+    """The graphs captured."""
+    created, capture = [], CapturedLines._captured
 
-    def counted(self, feeds, destinations):
+    def counted(self, arrays, destinations):
         created.append(self)
-        return capture(self, feeds, destinations)
+        return capture(self, arrays, destinations)
 
-    monkeypatch.setattr(CapturedStep, "_capture", counted)
+    monkeypatch.setattr(CapturedLines, "_captured", counted)
     monkeypatch.setenv("FLUID_CUDA_GRAPH", "1")
     return created
 
@@ -168,19 +168,19 @@ def test_parameters_at_other_addresses_are_captured_anew(on_fake, captures, monk
 
 def test_the_fake_shows_stale_inputs(on_fake, wanted, captures, monkeypatch):
     on_fake("late")
-    replay = CapturedStep._replay
+    replay = CapturedLines._replay
 
     def stale(self, arrays):
         self.first = getattr(self, "first", [*map(np.copy, arrays)])
         return replay(self, self.first)
 
-    monkeypatch.setattr(CapturedStep, "_replay", stale)
+    monkeypatch.setattr(CapturedLines, "_replay", stale)
     assert not same(numbers(), wanted)
 
 
 def test_the_fake_shows_a_result_that_was_not_waited_for(on_fake, wanted, captures, monkeypatch):
     on_fake("late")
-    monkeypatch.setattr(copies.Copies, "finish", lambda self: None)
+    monkeypatch.setattr(copies.Copies, "downloaded", lambda self: None)
     assert not same(numbers(), wanted)
 
 

@@ -15,11 +15,11 @@ torch = pytest.importorskip("torch")
 
 from runtime.errors import TooLarge  # noqa: E402
 from runtime.gpu.capture_lock import CAPTURES  # noqa: E402
-from runtime.gpu.captures import CapturedStep  # noqa: E402
+from runtime.gpu.captures import CapturedLines  # noqa: E402
 from runtime.gpu.copies import Copies  # noqa: E402
 from runtime.gpu.cuda import DeviceArena, capture_stream, host_block, new_stream  # noqa: E402
 from runtime.gpu.graphs import StepGraph  # noqa: E402
-from tests.runtime.gpu.fake_cuda import CAPTURING, FakeCuda, Stream  # noqa: E402
+from tests.runtime.gpu.fake_cuda import CAPTURING, ORDERS, FakeCuda, Stream  # noqa: E402
 
 DEVICE = "cuda:0"
 
@@ -40,23 +40,25 @@ class Inside:
     act: Callable[[], object] | None = None
 
 
-def _identity(size: int, inside: Inside, copies: Copies) -> tuple[Any, Any]:
-    """A step that copies an array to the device and back, and the arrays that it uploads."""
+def _identity(size: int, inside: Inside, copies: Copies) -> Callable[[Any], tuple[Any, ...]]:
+    """A step that copies an array to the device and back, captured as one graph."""
     block = host_block(DEVICE)
     assert block is not None
     host = block(4 * size).view("f4")
     there = [torch.empty(size, device=DEVICE) for _ in range(2)]
+    graph = CapturedLines(copies)
 
     def step(x: Any) -> tuple[Any, ...]:
-        copies.upload(there[0], x)
-        if inside.act is not None and copies._is_capturing:
-            inside.act()
-        there[1].copy_(there[0])
-        copies.download(host, there[1])
+        for (array,) in graph(x):
+            copies.upload(there[0], array)
+            if inside.act is not None and copies._is_capturing:
+                inside.act()
+            there[1].copy_(there[0])
+            copies.download(host, there[1])
         copies.downloaded()
         return (host,)
 
-    return step, lambda x: [x]
+    return step
 
 
 class Lane:
@@ -64,7 +66,7 @@ class Lane:
 
     def __init__(self, size: int = 4) -> None:
         self.size, self.inside = size, Inside()
-        self.step = CapturedStep(*_identity(size, self.inside, copies := Copies(DEVICE)), copies)
+        self.step = _identity(size, self.inside, Copies(DEVICE))
 
     def run(self, *values: float) -> None:
         for value in values:
@@ -260,6 +262,63 @@ def test_copies_never_use_the_stream_of_captures(device: FakeCuda, monkeypatch: 
     monkeypatch.setattr("torch.cuda.Stream", lambda device=None: next(turn))
     capture_stream.cache_clear()
     assert capture_stream(DEVICE) not in [new_stream(DEVICE) for _ in range(60)]
+
+
+# ---- steps in pieces ----
+
+
+def split_step(copies: Copies) -> Callable[[Any], Any]:
+    """Y = 2 (3 x + 1): the device multiplies, in two graphs, and the host adds."""
+    block = host_block(DEVICE)
+    assert block is not None
+    first, last = block(16).view("f4"), block(16).view("f4")
+    there, product = (torch.empty(4, device=DEVICE) for _ in range(2))
+    graphs = CapturedLines(copies), CapturedLines(copies)
+
+    def times(factor: int) -> None:
+        product.copy_(there)
+        with torch._C.DisableTorchFunction():
+            out = product.numpy()
+        torch.cuda.current_stream().enqueue("run", lambda: np.multiply(out, factor, out))
+
+    def step(x: Any) -> Any:
+        for (array,) in graphs[0](x):
+            copies.upload(there, array)
+            times(3)
+            copies.download(first, product)
+        copies.downloaded()
+        first[:] += 1
+        copies.upload(there, first)
+        first[:] = -7  # the host may write into what it uploaded
+        for _ in graphs[1]():
+            times(2)
+            copies.download(last, product)
+        copies.downloaded()
+        return last.copy()
+
+    return step
+
+
+def split_results(order: str | int, monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    created = FakeCuda(order)
+    created.patch(monkeypatch)
+    with created:
+        step = split_step(Copies(DEVICE))
+        results = [step(np.full(4, number, "f4"))[0] for number in range(6)]
+        assert created.replays == 10
+    return results
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_step_in_pieces_computes_the_same(
+    order: str | int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert split_results(order, monkeypatch) == [2, 8, 14, 20, 26, 32]
+
+
+def test_the_host_waits_for_downloads_of_a_replayed_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Copies, "note_download", lambda self: None)
+    assert split_results("late", monkeypatch) != [2, 8, 14, 20, 26, 32]
 
 
 # ---- what the fake shows ----
