@@ -35,7 +35,10 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     main.random_seed = startup.random_seed = 3
     with fluid.program_guard(main, startup), fluid.unique_name.guard():
         x = fluid.data("x", [None, 9])
-        y = fluid.layers.fc(fluid.layers.fc(x, 6, act="relu"), 4)
+        hidden = x
+        for _ in range(3):
+            hidden = fluid.layers.fc(hidden, 6, act="relu")
+        y = fluid.layers.fc(hidden, 4)
     executor = fluid.Executor()
     with fluid.scope_guard(fluid.Scope()):
         executor.run(startup)

@@ -154,6 +154,13 @@ MUTANTS = (
         "< {SMALL.value} else tl.int64", "< {SMALL.value} else tl.int32",
         (f"{BEYOND}::test_indices_of_large_tensors_have_64_bits",),
     ),
+    Mutant(
+        "graphs of launches have names that a step assigns", WRONG, "captured_launches",
+        TRITON + "graph_segments.py",
+        "if fixed is not None and not assigned.isdisjoint(_NAME.findall(used)):", "if False:",
+        ("tests/passes/device/test_capture_step.py"
+         "::test_graphs_have_no_lines_of_the_host_and_no_names_of_the_step",),
+    ),
     # ---- products on a GPU ----
     Mutant(
         "all parts of a product read the first", TWICE, "splits", TRITON + "products.py",
