@@ -71,6 +71,7 @@ _KINDS = {
     "fused.fully_connected": (
         "fc fused_fc_elementwise_layernorm fusion_repeated_fc_relu fusion_squared_mat_sub"
     ),
+    "fused.linear": "linear linear_grad",
     "fused.recurrent": "fused_embedding_fc_lstm fusion_gru fusion_lstm",
     "fused.row_sequences": "row_sequences row_sequences_grad",
     "fused.sequences": (

@@ -20,6 +20,7 @@ from compiler.passes.fusion.fuse_batch_norm import FuseBatchNorm
 from compiler.passes.fusion.fuse_epilogue import FuseEpilogue
 from compiler.passes.fusion.fuse_pointwise import FusePointwise
 from compiler.passes.fusion.group_updates import GroupUpdates
+from compiler.passes.fusion.merge_bias_gradients import MergeBiasGradients
 from compiler.passes.fusion.merge_squares import MergeSquares
 from compiler.passes.fusion.quantized_products import QuantizedProducts
 from compiler.passes.fusion.split_batch_norm import SplitBatchNorm
@@ -54,6 +55,7 @@ PASSES: tuple[type[Pass], ...] = (
     MergeCommon,
     EliminateDead,
     FuseAttention,
+    MergeBiasGradients,
     BucketAllReduces,
     MergeSquares,
     NameSizes,

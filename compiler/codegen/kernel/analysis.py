@@ -78,7 +78,7 @@ def loop_dependencies(kernel: KernelBody) -> dict[Expr, frozenset[int]]:
 
 
 def _closed_loops(part: Expr) -> frozenset[int]:
-    """The loops that a reduction or dot product reduces."""
-    if part.fn == "dot":
+    """The loops that a reduction, a dot product or the sum of a factor reduces."""
+    if part.fn in ("dot", "column_sum"):
         return frozenset({0, 1})
     return frozenset({reduced_loop(part)}) if part.fn == "reduce" else frozenset()

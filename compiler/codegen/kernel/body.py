@@ -323,3 +323,8 @@ class MatmulBody(KernelBody):
         if all(factor.dtype is DType.BF16 for factor in factors):
             a, b = factors
         return self.node("dot", (a, b.astype(a.dtype)), accumulator)
+
+    def column_sum(self, b: Expr) -> Expr:
+        """The sum over K of the right factor `b`, for each column; stored once per column."""
+        accumulator = DType.FP64 if b.dtype is DType.FP64 else DType.FP32
+        return self.node("column_sum", (_before_upcast(b),), accumulator)

@@ -30,7 +30,7 @@ Factors: TypeAlias = Callable[..., "tuple[Expr, Expr]"]
 """Returns the factors of products, for batch indices, a row, a column, and the K index of each."""
 
 StoreSum: TypeAlias = Callable[..., None]
-"""Stores a sum of products, for batch indices, a row, a column and the sum."""
+"""Stores a sum of products, for batch indices, a row, a column, the sum and a condition."""
 
 
 class KernelOperand:
@@ -112,6 +112,11 @@ class OpKernels(SpecialisedKernels[KernelOperand], ABC):
     @abstractmethod
     def _split_count(self, tiles: MatmulBody, total: Expr) -> int:
         """The number of parts that the K range of an unsplit product is split into; 1 for none."""
+
+    @property
+    def _joins_column_sums(self) -> bool:
+        """True if the kernel of a product also sums the columns of its right factor."""
+        return False
 
     def _precision(self) -> str:
         """The `input_precision` of float32 products."""
@@ -256,29 +261,56 @@ class OpKernels(SpecialisedKernels[KernelOperand], ABC):
         sides: tuple[Size, Size, Size],
         factors: Factors,
         store: StoreSum,
+        column_sums: KernelOperand | None = None,
     ) -> None:
         """Emit kernels for a stack of products; `sides` are rows, columns and the reduced size.
 
         `factors` returns the left and right factor for batch indices, row, column and the K index
-        of each; `store` receives the indices and the sum. With split-K, a second kernel combines
-        the partial sums.
+        of each; `store` receives the indices, the sum, and where to store it if not everywhere.
+        With split-K, a second kernel combines the partial sums. Without a stack, `column_sums`
+        receives the sums over K of the right factor.
         """
-        rows, columns, _ = sides
+        joined = column_sums if self._joins_column_sums else None
         tiles = self._begin_tiles(stack, sides, 1)
         *batch, i, j = tiles.indices
-        total = tiles.contract(*factors(tuple(batch), i, j, *tiles.iterations))
+        a, b = factors(tuple(batch), i, j, *tiles.iterations)
+        total = tiles.contract(a, b)
         parts = self._split_count(tiles, total)
-        if parts == 1:
+        if parts > 1:
+            tiles = self._begin_tiles(stack, sides, parts)
+            self._contract_parts(tiles, factors, store, joined)
+        else:
             store(tuple(batch), i, j, total)
-            return
-        tiles = self._begin_tiles(stack, sides, parts)
-        *batch, i, j = tiles.indices[1:]
-        total = tiles.contract(*factors(tuple(batch), i, j, *tiles.iterations))
-        partials = self.scratch((parts, *stack, rows, columns), total.dtype)
+            if joined is not None:
+                self.store(joined, (j,), tiles.column_sum(b))
+        if column_sums is not None and joined is None:
+            (j,) = self.grid(sides[1])
+            r = self.loop(sides[2])
+            self.store(column_sums, (j,), self.sum(factors((), 0, j, r, r)[1], r))
+
+    def _contract_parts(
+        self, tiles: MatmulBody, factors: Factors, store: StoreSum,
+        column_sums: KernelOperand | None,
+    ) -> None:  # fmt: skip
+        """Store the sums of each part, those of columns as one more row; then combine them."""
+        parts, *stack, rows, columns = tiles.shape
+        number, *batch, i, j = tiles.indices
+        a, b = factors(tuple(batch), i, j, *tiles.iterations)
+        total = tiles.contract(a, b)
+        shape = (*stack, rows if column_sums is None else rows + 1, columns)
+        partials = self.scratch((parts, *shape), total.dtype)
         self.store(partials, tiles.indices, total)
-        *batch, i, j = indices = self.grid(*stack, rows, columns)
+        if column_sums is not None:
+            self.store(partials, (number, tiles.size(rows), j), tiles.column_sum(b))
+        *batch, i, j = indices = self.grid(*shape)
         part = self.loop(parts)
-        store(tuple(batch), i, j, self.sum(partials[(part, *indices)], part))
+        total = self.sum(partials[(part, *indices)], part)
+        if column_sums is None:
+            store(tuple(batch), i, j, total)
+        else:
+            last = self.current.size(rows)
+            store(tuple(batch), i, j, total, self.less(i, last))
+            self.store(column_sums, (j,), total, self.equal(i, last))
 
     def line(self, text: str) -> None:
         """Write one line of the step, after the kernels so far."""
@@ -300,25 +332,29 @@ class OpKernels(SpecialisedKernels[KernelOperand], ABC):
     def matmul(
         self, out: KernelOperand, a: KernelOperand, b: KernelOperand, *,
         transposed: tuple[bool, bool] = (False, False), scale: float = 1.0,
+        column_sums: KernelOperand | None = None,
     ) -> None:  # fmt: skip
         """Emit kernels for out = scale * a @ b over stacks of matrices, optionally transposed.
 
-        The stack shape of `out` is the broadcast of those of `a` and `b`.
+        The stack shape of `out` is the broadcast of those of `a` and `b`. If they are matrices,
+        `column_sums`, a vector, receives the sums of the columns of `b` after its transpose.
         """
         *stack, rows, columns = out.shape
         inner = a.shape[-2] if transposed[0] else a.shape[-1]
 
         def factors(
-            batch: tuple[Expr, ...], i: Expr, j: Expr, left: Expr, right: Expr
+            batch: tuple[Expr, ...], i: Term, j: Expr, left: Expr, right: Expr
         ) -> tuple[Expr, Expr]:
             x = a[(*_broadcast_indices(a, batch), *((left, i) if transposed[0] else (i, left)))]
             y = b[(*_broadcast_indices(b, batch), *((j, right) if transposed[1] else (right, j)))]
             return x, y
 
-        def store(batch: tuple[Expr, ...], i: Expr, j: Expr, total: Expr) -> None:
-            self.store(out, (*batch, i, j), total if scale == 1.0 else total * scale)
+        def store(
+            batch: tuple[Expr, ...], i: Expr, j: Expr, total: Expr, where: Expr | None = None
+        ) -> None:
+            self.store(out, (*batch, i, j), total if scale == 1.0 else total * scale, where)
 
-        self.contraction(stack, (rows, columns, inner), factors, store)
+        self.contraction(stack, (rows, columns, inner), factors, store, column_sums)
 
     def store(
         self, out: KernelOperand, indices: Sequence[Term], value: Term, where: Term | None = None

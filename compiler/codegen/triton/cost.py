@@ -23,7 +23,7 @@ Sizes = tuple[Size, ...]
 """Factors of a count."""
 
 _NOT_COUNTED = frozenset(
-    "load index loop size full astype index_div index_mod ravel key dot moment".split()
+    "load index loop size full astype index_div index_mod ravel key dot column_sum moment".split()
 )
 """Expressions that are no elementwise arithmetic; dot products are counted separately."""
 

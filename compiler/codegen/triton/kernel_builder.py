@@ -74,6 +74,10 @@ class TritonKernelBuilder(OpKernels):
     def _split_count(self, tiles: MatmulBody, total: Expr) -> int:
         return ProductTiling(tiles, [total], self._device, self._input_precision).split_count()
 
+    @property
+    def _joins_column_sums(self) -> bool:
+        return True
+
     def _precision(self) -> str:
         return self._input_precision
 

@@ -8,6 +8,10 @@ results follow each other. The stored value is any expression of the sum and its
 
 A result of few tiles would occupy few multiprocessors. With a large K, it is split (split-K): each
 part of the sum has its own programs, and another kernel combines the parts in a fixed order.
+
+The columns of the right factor may be summed too, as the gradient of a bias is: the first programs
+do that, one for each tile of columns (and part). Each reads what a program of the product reads of
+the right factor, so that it ends no later, and multiplies nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ from dataclasses import replace
 from typing import cast
 
 from compiler.codegen.kernel.analysis import store_roots
-from compiler.codegen.kernel.body import MatmulBody, Source, number_of
+from compiler.codegen.kernel.body import MatmulBody, Source, Store, number_of
 from compiler.codegen.trace import Expr, Term, all_parts, ordered
 from compiler.codegen.triton.emit import Emitter
 from compiler.codegen.triton.expressions import Loop
@@ -42,6 +46,12 @@ down, across = tl.cdiv({rows}, ROWS), tl.cdiv({columns}, COLUMNS)
 """.strip().split("\n")
 
 _STACK = "matrix, tile = tile // (down * across), tile % (down * across)"
+_STACK_OF_SUMS = "matrix, tile = tile // across, tile % across"
+
+_COLUMNS = """
+j = (tile * COLUMNS + tl.arange(0, COLUMNS))[None, :]
+j_live = j < {columns}
+""".strip().split("\n")
 
 _TILE = """
 group = tile // (GROUP * across) * GROUP
@@ -54,7 +64,7 @@ i_live, j_live = i < {rows}, j < {columns}
 
 _TAKEN = (
     "tl triton tile down across group height place i j i_live j_live matrix start inner left right "
-    "left_live right_live first ROWS COLUMNS INNER GROUP INDEX range float"
+    "left_live right_live first sums ROWS COLUMNS INNER GROUP INDEX range float"
 ).split()
 
 
@@ -79,22 +89,53 @@ class _TileEmitter(Emitter):
         self.stack: Shape = self.kernel.shape[:-2]
         self.rows, self.columns = self.kernel.shape[-2:]
         self.tile_axes: dict[Expr, frozenset[str]] = {}
+        self.column_sum = next((s for s in self.kernel.stores if _is_column_sum(s)), None)
         tiling = ProductTiling(kernel, self._dots(), device, kernel.precision)
         self.choices = tiling.choices()
 
     def emit(self) -> KernelSource:
-        """Emit the K loop, then the stores."""
-        self._prologue()
+        """Emit the K loop, then the stores; before them, the programs that sum columns."""
+        for line in _HEAD:
+            self.body.line(line.format(**self._sides()))
+        if self.column_sum is not None:
+            self._emit_column_sum(self.column_sum)
+        for line in [*([_STACK] if self.stack else []), *_TILE]:
+            self.body.line(line.format(**self._sides()))
         self._emit_product()
-        self._store(self.kernel.stores)
+        self._store([store for store in self.kernel.stores if not _is_column_sum(store)])
         tile = self.choices[-1].tile
         source = self._kernel_source({**tile.constants(), "GROUP": GROUP}, tile.options())
         return replace(source, variants=self._variants())
 
-    def _prologue(self) -> None:
-        sizes = {"rows": self._size(self.rows), "columns": self._size(self.columns)}
-        for line in [*_HEAD, *([_STACK] if self.stack else []), *_TILE]:
-            self.body.line(line.format(**sizes))
+    def _sides(self) -> dict[str, str]:
+        return {"rows": self._size(self.rows), "columns": self._size(self.columns)}
+
+    def _emit_column_sum(self, store: Store) -> None:
+        """Emit the branch of the programs that sum columns, and begin that of the others."""
+        known, loads, count = dict(self.text), len(self.loads), self._column_sum_programs("across")
+        total = cast(Expr, store.value)
+        (factor,) = total.parts()
+        self.body.line(f"if tile < {count}:  # sums of columns")
+        self.body.depth += 1
+        for line in [*([_STACK_OF_SUMS] if self.stack else []), *_COLUMNS]:
+            self.body.line(line.format(**self._sides()))
+        self._hoist(factor, 1)
+        self.body.line(f"sums = tl.zeros((INNER, COLUMNS), {TYPES[total.dtype]})")
+        self._enter_loop(self.choices[-1].tile.stages)
+        self.body.line(f"sums += {self._factor(factor, ('right', 'j'))}")
+        self._leave(self.loops[0])
+        self.text[total] = "tl.sum(sums, 0)[None, :]"
+        self._store([store])
+        self.text = known
+        del self.loads[loads:]
+        self.body.depth -= 1
+        self.body.line("else:")
+        self.body.depth += 1
+        self.body.line(f"tile -= {count}")
+
+    def _column_sum_programs(self, across: str) -> str:
+        """The number of programs that sum columns, for tiles `across` a row of tiles, as text."""
+        return f"{across} * {product(self.stack)}" if self.stack else across
 
     def _emit_product(self) -> None:
         totals = {dot: self.names.make("total") for dot in self._dots()}
@@ -124,19 +165,28 @@ class _TileEmitter(Emitter):
         """The dot products, which share the K loop: one, or those of a cell's gates."""
         return [part for part in all_parts(store_roots(self.kernel.stores)) if part.fn == "dot"]
 
-    def _enter_loop(self) -> None:
-        """Begin the K loop, along columns of the left tile and rows of the right one."""
+    def _enter_loop(self, stages: int = 0) -> None:
+        """Begin the K loop, along columns of the left tile and rows of the right one.
+
+        With `stages`, the right tile alone, whose loads Triton pipelines only if told to.
+        """
         inner, before = self._size(self.loops[0].size), ""
         iterations = inner
         if self.parts > 1:
             iterations = self._size(split_length(self.loops[0].size, self.parts))
             before = "first + "
             self.body.line(f"first = ({self._index(0)}) * {iterations}")
-        self.body.line(f"for start in range(0, {iterations}, INNER):")
+        loop = f"tl.range(0, {iterations}, INNER, num_stages={stages})"
+        self.body.line(f"for start in {loop if stages else f'range(0, {iterations}, INNER)'}:")
         self.body.depth += 1
         self.body.line(f"inner = ({before}start + tl.arange(0, INNER)).to(INDEX)")
-        self.body.line("left, right = inner[None, :], inner[:, None]")
-        self.body.line(f"left_live, right_live = left < {inner}, right < {inner}")
+        names = [("right", "inner[:, None]")]
+        if not stages:
+            names.insert(0, ("left", "inner[None, :]"))
+        sides, values = zip(*names, strict=True)
+        self.body.line(f"{', '.join(sides)} = {', '.join(values)}")
+        live, limits = (", ".join(f"{n}{end}" for n in sides) for end in ("_live", f" < {inner}"))
+        self.body.line(f"{live} = {limits}")
         self.open_loops = frozenset({0, 1})
 
     def _factor(self, value: Expr, sides: tuple[str, str]) -> str:
@@ -204,6 +254,8 @@ class _TileEmitter(Emitter):
     def _axes_of(self, part: Expr) -> frozenset[str]:
         if part.fn == "dot":
             return frozenset("ij")
+        if part.fn == "column_sum":
+            return frozenset("j")
         if part.fn == "loop":
             return frozenset({self.loops[number_of(part)].name})
         if part.fn == "index":
@@ -244,6 +296,10 @@ class _TileEmitter(Emitter):
     ) -> str:
         """The offset of an element in elements, broadcast over tile axes."""
         return self._sum_text(self._joined(indices, shape), over)
+
+    def _store_offset(self, store: Store, mask: str) -> str:
+        over = frozenset("j" if _is_column_sum(store) else "ij")
+        return self._offset(store.indices, store.shape, over)
 
     def _sum_text(self, pairs: Sequence[tuple[Term, Size]], over: frozenset[str]) -> str:
         """The sum of indices times strides, broadcast over tile axes."""
@@ -288,9 +344,16 @@ class _TileEmitter(Emitter):
         )
         arguments = ", ".join([*self.pointers, *map(str, self.sizes)])
         stack = f" * ({product(self.stack)})" if self.stack else ""
-        grid = f"({tiles_m} * {tiles_n}{stack},)"
+        grid = f"{tiles_m} * {tiles_n}{stack}"
+        if self.column_sum is not None:
+            grid += f" + {self._column_sum_programs(tiles_n)}"
         options = f"GROUP={GROUP}, INDEX=INDEX, {', '.join(settings)}"
-        return f"{self.name}[{grid}]({arguments}, {options})"
+        return f"{self.name}[({grid},)]({arguments}, {options})"
+
+
+def _is_column_sum(store: Store) -> bool:
+    """True for the store of a sum over K of the right factor."""
+    return isinstance(store.value, Expr) and store.value.fn == "column_sum"
 
 
 def _total_type(dot: Expr) -> str:

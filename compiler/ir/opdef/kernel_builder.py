@@ -398,8 +398,12 @@ class KernelBuilder(SpecialisedKernels[DeviceOperand], Protocol):
         *,
         transposed: tuple[bool, bool] = (False, False),
         scale: float = 1.0,
+        column_sums: DeviceOperand | None = None,
     ) -> None:
-        """Emit a kernel for out = scale * a @ b over batches of matrices, optionally transposed."""
+        """Emit a kernel for out = scale * a @ b over batches of matrices, optionally transposed.
+
+        `column_sums`, of one matrix product, receives the sums of b's columns after its transpose.
+        """
         ...
 
     def expect_size(self, what: str, size: Size, expected: Size) -> None:

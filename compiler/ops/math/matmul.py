@@ -177,10 +177,23 @@ def as_matrix(array: Array, split: int) -> Array:
     return array.reshape(rows, columns)
 
 
-class Mul(Product, op="mul"):
+def flat_product(X: Array, Y: Array, split: int, cut: int) -> Array:
+    """Return the product of X and Y, flattened after `split` and `cut` axes, in Out's shape."""
+    out = np.matmul(as_matrix(X, split), as_matrix(Y, cut))
+    return out.reshape(X.shape[:split] + Y.shape[cut:])
+
+
+def flat_gradients(X: Array, Y: Array, d_Out: Array, split: int, cut: int) -> dict[str, Array]:
+    """Return the gradients of both factors of `flat_product`."""
+    x, y = as_matrix(X, split), as_matrix(Y, cut)
+    by_x, by_y = product_gradients(x, y, d_Out, False, False)
+    return {"X": by_x.reshape(X.shape), "Y": by_y.reshape(Y.shape)}
+
+
+class FlatProduct(Product):
     """Out = X @ Y; X is flattened to a matrix after its first `x_num_col_dims` axes, Y likewise.
 
-    Out has those axes of X and the remaining axes of Y. Reference: mul_op.cc.
+    Out has those axes of X and the remaining axes of Y.
     """
 
     x_num_col_dims = attr(1)
@@ -188,14 +201,15 @@ class Mul(Product, op="mul"):
 
     def infer(self, s: Slots[TensorType]) -> TensorType:
         X, Y = s.X, s.Y
-        require_same_dtype("mul", X=X, Y=Y)
+        require_same_dtype(self.kind, X=X, Y=Y)
         split, cut = self.x_num_col_dims, self.y_num_col_dims
         if not (0 < split < X.rank and 0 < cut < Y.rank):
-            message = f"mul: {shown(X=X, Y=Y)} have too few axes to split after {split} and {cut}"
-            raise ShapeError(message)
+            actual = f"{self.kind}: {shown(X=X, Y=Y)}"
+            raise ShapeError(f"{actual} have too few axes to split after {split} and {cut}")
         inner, depth = product(X.shape[split:]), product(Y.shape[:cut])
         if differ(inner, depth):
-            raise ShapeError(f"mul: {shown(X=X, Y=Y)} do not fit: {inner} columns, {depth} rows")
+            actual = f"{self.kind}: {shown(X=X, Y=Y)}"
+            raise ShapeError(f"{actual} do not fit: {inner} columns, {depth} rows")
         return X.with_shape(X.shape[:split] + Y.shape[cut:])
 
     def views(self, X: Shape, Y: Shape) -> Views:
@@ -205,15 +219,18 @@ class Mul(Product, op="mul"):
         y = product(Y[:cut]), product(Y[cut:])
         return {"X": x, "Y": y, "Out": (x[0], y[1])}
 
+
+class Mul(FlatProduct, op="mul"):
+    """Out = X @ Y; X is flattened to a matrix after its first `x_num_col_dims` axes, Y likewise.
+
+    Out has those axes of X and the remaining axes of Y. Reference: mul_op.cc.
+    """
+
     def numpy(self, X: Array, Y: Array) -> Array:
-        x, y = as_matrix(X, self.x_num_col_dims), as_matrix(Y, self.y_num_col_dims)
-        shape = X.shape[: self.x_num_col_dims] + Y.shape[self.y_num_col_dims :]
-        return np.matmul(x, y).reshape(shape)
+        return flat_product(X, Y, self.x_num_col_dims, self.y_num_col_dims)
 
     def grad(self, X: Array, Y: Array, d_Out: Array) -> dict[str, Array]:
-        x, y = as_matrix(X, self.x_num_col_dims), as_matrix(Y, self.y_num_col_dims)
-        by_x, by_y = product_gradients(x, y, d_Out, False, False)
-        return {"X": by_x.reshape(X.shape), "Y": by_y.reshape(Y.shape)}
+        return flat_gradients(X, Y, d_Out, self.x_num_col_dims, self.y_num_col_dims)
 
 
 class Matmul(Product, op="matmul"):

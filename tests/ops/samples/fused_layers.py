@@ -75,6 +75,13 @@ SAMPLES = [
             **VECTORS,
         },
     ),
+    Sample("linear", {"X": X, "Y": W, "Bias": B}, {}, ("X", "Y", "Bias")),
+    Sample(
+        "linear",
+        {"X": numbers(2, 3, 4), "Y": numbers(2, 2, 5, seed=1), "Bias": B},
+        {"x_num_col_dims": 2, "y_num_col_dims": 2},
+        ("X", "Y", "Bias"),
+    ),
     Sample(
         "scaled_dot_product_attention",
         {"Q": numbers(2, 3, 4), "K": numbers(2, 5, 4, seed=1), "V": numbers(2, 5, 3, seed=2)},
