@@ -31,6 +31,7 @@ from runtime.gpu.cuda import (
     current_stream,
     device_of,
     host_block,
+    multiprocessors,
     separate_blocks,
 )
 from runtime.gpu.launches import Launcher
@@ -167,6 +168,7 @@ class Executable:
         self._native = self._stateful_code() if module.target == "native" else None
         self._is_timed = MARK in names
         own = {} if self._copies is None else {"copies": self._copy_functions(self._copies)}
+        own |= {"multiprocessors": multiprocessors(device)} if device else {}
         self._bind = _bind_function(module, {**names, **own}, self._native)
         rings = names.get("collective") if module.collectives else None
         self._multiplies = may_multiply(module)

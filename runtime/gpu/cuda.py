@@ -134,6 +134,19 @@ def gpu_of(device: str) -> str:
     return f"cuda:{properties.major}{properties.minor}"
 
 
+def multiprocessors(device: str) -> int:
+    """The multiprocessors of a device: kernels whose programs wait for each other have one on each.
+
+    Triton's interpreter runs one program after the other; the PTX machine a few at once.
+    """
+    if device in MACHINES:
+        return int(ptx_machine("library").MULTIPROCESSORS)
+    if not device.startswith("cuda"):
+        return 1
+    properties = import_module("torch").cuda.get_device_properties(device)
+    return int(properties.multi_processor_count)
+
+
 def stream_of(device: str) -> Callable[[], int]:
     """Return a function that returns this thread's current stream on a device."""
     if device in MACHINES:

@@ -1,6 +1,6 @@
 """GPU drivers: load machine code and launch kernels, without compiling anything.
 
-The same five calls are used of CUDA and HIP, under different names. Memory and streams are torch's,
+The same six calls are used of CUDA and HIP, under different names. Memory and streams are torch's,
 which uses the primary context of a device; code is loaded into the same context.
 """
 
@@ -37,17 +37,18 @@ class Calls:
     load: str
     find: str
     launch: str
+    launch_together: str
     error: str
 
 
 CALLS = {
     "cuda": Calls(
         "libcuda.so.1", "cuModuleLoadData", "cuModuleGetFunction", "cuLaunchKernel",
-        "cuGetErrorString",
+        "cuLaunchCooperativeKernel", "cuGetErrorString",
     ),
     "hip": Calls(
         "libamdhip64.so", "hipModuleLoadData", "hipModuleGetFunction", "hipModuleLaunchKernel",
-        "hipGetErrorString",
+        "hipModuleLaunchCooperativeKernel", "hipGetErrorString",
     ),
 }  # fmt: skip
 
@@ -58,6 +59,7 @@ _CHECKOUT = Path(__file__).parents[2]
 """The folder of this package, where a checkout also has `tools`."""
 
 _LAUNCH = [ctypes.c_void_p, *(ctypes.c_uint,) * 7, *(ctypes.c_void_p,) * 3]
+"""Types of the arguments of a launch; a cooperative one lacks the last."""
 
 
 class Driver:
@@ -74,6 +76,7 @@ class Driver:
         self._library = library or _opened(self._calls)
         self._context = ctypes.c_void_p()
         self._launcher = getattr(self._library, self._calls.launch)
+        self._cooperative = getattr(self._library, self._calls.launch_together)
         self.announce: Announce | None = getattr(self._library, "announce", None)
         self._enter()
 
@@ -93,17 +96,32 @@ class Driver:
         return function
 
     def launch(
-        self, function: Any, grid: Sequence[int], threads: int, shared: int, stream: int, given: Any
+        self,
+        function: Any,
+        grid: Sequence[int],
+        threads: int,
+        shared: int,
+        stream: int,
+        given: Any,
+        together: bool = False,
     ) -> None:
-        """Launch a function over a grid of programs; `given` are the addresses of its arguments."""
+        """Launch a function over a grid of programs; `given` are the addresses of its arguments.
+
+        All programs run at once if they run `together`, which fails if there are too many.
+        """
         x, y, z = (*grid, 1, 1)[:3]
-        size = (x, y, z, threads, 1, 1, shared)
-        answer = self._launcher(function, *size, stream, given, None)
+        arguments = (x, y, z, threads, 1, 1, shared, stream, given)
+        call, name = self._launcher, self._calls.launch
+        if together:
+            call, name = self._cooperative, self._calls.launch_together
+        else:
+            arguments += (None,)
+        answer = call(function, *arguments)
         if answer in _NO_CONTEXT:
             self._enter()
-            answer = self._launcher(function, *size, stream, given, None)
+            answer = call(function, *arguments)
         if answer:
-            raise PlaceError(f"{self._calls.launch} failed: {self._error_text(answer)}")
+            raise PlaceError(f"{name} failed: {self._error_text(answer)}")
 
     def _enter(self) -> None:
         """Make the device's context current in this thread."""
@@ -158,6 +176,7 @@ def _opened(calls: Calls) -> Any:
     except OSError as error:
         raise PlaceError(f"{calls.library} cannot be opened: is a GPU driver installed?") from error
     getattr(library, calls.launch).argtypes = _LAUNCH
+    getattr(library, calls.launch_together).argtypes = _LAUNCH[:-1]
     if calls is CALLS["hip"]:
         getattr(library, calls.error).restype = ctypes.c_char_p
     return library

@@ -19,6 +19,8 @@ from runtime.errors import PlaceError
 from runtime.gpu.drivers import Driver
 
 _SLOT = 8
+_TOGETHER = "launch_cooperative_grid"
+"""The constant of kernels whose programs wait for each other."""
 _MOST = 1 << 20
 _LAYOUT = {
     "i1": "?7x", "i8": "b7x", "u8": "B7x", "i16": "h6x", "u16": "H6x", "i32": "i4x", "u32": "I4x",
@@ -90,6 +92,7 @@ class Launcher:
         self._addresses = ctypes.c_void_p * count
         self._nothing = (0,) * row.nothing
         self.variants: list[Launcher] = []
+        self._together = bool(row.constants.get(_TOGETHER))
         self._aligned = [i for i, kind in enumerate(row.parameters) if kind.endswith(":16")]
 
     @property
@@ -112,8 +115,8 @@ class Launcher:
         row = self.row
         if self._driver.announce is not None:
             self._driver.announce(_tensors(arguments))
-        stream = self._stream()
-        self._driver.launch(self._function, grid, row.threads, row.shared, stream, addresses)
+        size, stream = (grid, row.threads, row.shared), self._stream()
+        self._driver.launch(self._function, *size, stream, addresses, self._together)
 
     def _packed(self, arguments: Sequence[Any]) -> bytes:
         """Pack addresses and numbers as the code expects them."""

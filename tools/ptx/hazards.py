@@ -12,11 +12,14 @@ each byte which thread, or CTA, read and wrote it last, and raises Hazard for
 
 Writing the value that another thread wrote is none: Triton's layouts repeat elements in several
 threads. A copy to shared memory is a write by its thread, from its instruction to its wait.
-Atomics are not looked at, and CTAs of kernels that order themselves by atomics are not compared.
+Atomics are not looked at. One that acquires and releases orders what a CTA did before it: accesses
+of two CTAs are compared if each had executed as many of these, as between two barriers of a grid.
+Kernels that order their CTAs by acquiring or releasing alone are not compared.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -36,7 +39,7 @@ from tools.ptx.memory import Memory
 from tools.ptx.unwritten import expect_written
 from tools.ptx.values import Read, Step, guarded, reader
 
-_ORDERING = ("acquire", "release", "acq_rel")
+_ORDERING = ("acquire", "release")
 _SEVERAL = -2
 """Instead of a thread or CTA: several."""
 _IN_FLIGHT = -1
@@ -78,7 +81,8 @@ class Hazards:
             elif seen is None:
                 rewritten.append(step)
             elif instruction.opcode in ("atom", "red"):
-                rewritten += [guarded(self._read(seen), instruction), step]
+                order = [guarded(self._order, instruction)] if instruction.has("acq_rel") else []
+                rewritten += [guarded(self._read(seen), instruction), step, *order]
             else:
                 rewritten += [
                     guarded(self._before(seen, instruction), instruction),
@@ -135,9 +139,19 @@ class Hazards:
             return
         if not access.writes:
             expect_written(group, access)
-        if self._memory is not None:  # a module's variables have memory by now
-            self._global = self._global or _GlobalShadow(self._memory)
-            self._global.check(group, access, written)
+        if (shadow := self._global_shadow()) is not None:
+            shadow.check(group, access, written)
+
+    def _order(self, group: Group, mask: Mask) -> None:
+        """Note that lanes execute an atomic that orders the accesses of their CTAs."""
+        if (shadow := self._global_shadow()) is not None:
+            shadow.order(np.unique(group.numbers if mask is None else group.numbers[mask]))
+
+    def _global_shadow(self) -> _GlobalShadow | None:
+        """Accesses of the launch's CTAs; None if they are not compared."""
+        if self._global is None and self._memory is not None:
+            self._global = _GlobalShadow(self._memory)  # a module's variables have memory by now
+        return self._global
 
 
 class _SharedShadow:
@@ -204,7 +218,10 @@ class _SharedShadow:
 
 
 class _GlobalShadow:
-    """Which CTA of a launch accessed each byte of global memory: its number plus 1; 0 is none."""
+    """Which CTA of a launch accessed each byte of global memory: its number plus 1; 0 is none.
+
+    And after how many atomics that order its accesses.
+    """
 
     def __init__(self, memory: Memory) -> None:
         self._starts, stops = memory.spans()
@@ -214,6 +231,18 @@ class _GlobalShadow:
         self._writer = np.zeros(int(sizes.sum()), "i4")
         self._reader = np.zeros(int(sizes.sum()), "i4")
         self._value = np.zeros(int(sizes.sum()), "u1")
+        self._written, self._read = np.zeros((2, int(sizes.sum())), "i4")
+        self._orders: Counter[int] = Counter()
+
+    def order(self, ctas: Array) -> None:
+        """Count an atomic that orders the accesses of CTAs."""
+        self._orders.update(map(int, ctas))
+
+    def _now(self, group: Group) -> Array:
+        """The ordering atomics of each lane's CTA so far."""
+        numbers: list[int] = group.numbers[:: group.pitch].tolist() if self._orders else []
+        counts = [self._orders[number] for number in numbers] or np.zeros(group.ctas)
+        return np.repeat(np.asarray(counts, "i4"), group.pitch)
 
     def check(self, group: Group, access: Access, written: Array | None) -> None:
         """Compare an access with those of other CTAs, and remember it."""
@@ -224,18 +253,21 @@ class _GlobalShadow:
         place = (at - self._starts[span]).astype("i8") + self._first[span]
         lane = np.repeat(access.lanes, access.size)
         cta = (group.numbers[lane] + 1).astype("i4")
+        now = self._now(group)[lane]
         wrote, read = self._writer[place], self._reader[place]
-        beside_write = (wrote != 0) & (wrote != cta)
+        beside_write = (wrote != 0) & (wrote != cta) & (self._written[place] == now)
+        several = (read != 0) & (read != cta) & (self._read[place] == now)
         if not access.writes:
             _expect(group, access, lane, ~beside_write, _READ.format("CTA"))
-            _note(self._reader, place, np.where((read == 0) | (read == cta), cta, _SEVERAL))
+            _note(self._reader, place, np.where(several, _SEVERAL, cta))
+            self._read[place] = now
             return
         assert written is not None  # only stores write to global memory
         same = self._memory.load(at, 1) == written.reshape(-1)
-        beside_read = (read != 0) & (read != cta)
         _expect(group, access, lane, same | ~beside_write, _WRITE.format("CTA", "wrote"))
-        _expect(group, access, lane, same | ~beside_read, _WRITE.format("CTA", "read"))
+        _expect(group, access, lane, same | ~several, _WRITE.format("CTA", "read"))
         self._writer[place], self._value[place] = cta, written.reshape(-1)
+        self._written[place] = now
         one = (self._writer[place] == cta) | (self._value[place] == written.reshape(-1))
         _expect(group, access, lane, one, "is written by several CTAs, with no order between them")
 
@@ -287,11 +319,12 @@ def _sources(instruction: Instruction) -> list[Read]:
 
 
 def _orders_ctas(program: Program) -> bool:
-    """Whether a kernel has atomics that order the accesses of CTAs."""
+    """Whether a kernel orders its CTAs by what it acquires or releases, not by doing both."""
     instructions = (instruction for block in program.blocks for instruction in block.instructions)
     atomics = (
         instruction
         for instruction in instructions
         if instruction.opcode in ("atom", "red", "ld", "st", "fence")
     )
-    return any(instruction.has(order) for instruction in atomics for order in _ORDERING)
+    orders = {order for i in atomics for order in (*_ORDERING, "acq_rel") if i.has(order)}
+    return bool(orders) and "acq_rel" not in orders

@@ -27,11 +27,14 @@ from tools.ptx.order import Order
 Ranges = Iterable[tuple[str, int, int]]
 """Names, addresses and sizes in bytes."""
 
-INVALID_VALUE, INVALID_CONTEXT, NOT_FOUND = 1, 201, 500
+MULTIPROCESSORS = 4
+"""CTAs that run at once in a cooperative launch."""
+INVALID_VALUE, INVALID_CONTEXT, NOT_FOUND, TOO_LARGE = 1, 201, 500, 720
 _TEXTS = {
     INVALID_VALUE: b"invalid argument",
     INVALID_CONTEXT: b"invalid device context",
     NOT_FOUND: b"named symbol not found",
+    TOO_LARGE: b"too many blocks in cooperative launch",
 }
 _MOST_SHARED_ATTRIBUTE = 8
 _LARGEST_TABLE = 1 << 20
@@ -158,6 +161,13 @@ class Library:
             )
         self.launched.append(Launched(loaded.program.kernel.name, (x, y, z), bx * by * bz, shared))
         return 0
+
+    def cuLaunchCooperativeKernel(self, function: Any, *sizes_stream_and_arguments: Any) -> int:
+        """Execute a launch whose CTAs run at once, one on each multiprocessor."""
+        x, y, z, *_ = sizes_stream_and_arguments
+        if x * y * z > MULTIPROCESSORS:
+            return TOO_LARGE
+        return self.cuLaunchKernel(function, *sizes_stream_and_arguments, None)
 
     def cuGetErrorString(self, answer: int, place: Any) -> int:
         """The text of an error."""

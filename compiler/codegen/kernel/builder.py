@@ -216,7 +216,8 @@ class OpKernels(SpecialisedKernels[KernelOperand], ABC):
         """Repeat the launches written inside for each tuple of integers; `hints` name them."""
         self.flush()
         self.allocate_operands()
-        with self._host.loop(values, hints) as sizes:
+        sizes = self._host.loop_sizes(hints)
+        with self._host.loop(values, sizes):
             yield sizes
             self.flush()
 

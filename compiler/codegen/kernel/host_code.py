@@ -116,14 +116,18 @@ class HostCode:
         else:
             self._writer.line(f"np.copyto({out}, np.reshape({value}, {shape_text(out.shape)}))")
 
-    @contextmanager
-    def loop(self, values: Any, hints: Sequence[str]) -> Generator[tuple[Dim, ...]]:
-        """Write the lines inside into a loop over tuples of integers; `hints` name them."""
+    def loop_sizes(self, hints: Sequence[str]) -> tuple[Dim, ...]:
+        """Sizes that differ between the iterations of a loop; `hints` name them."""
         names = [self._writer.names.make(hint) for hint in hints]
-        self._writer.line(f"for {', '.join(names)} in {values}:")
-        self._writer.enter()
         self._writer.loop_sizes |= {*names}
-        yield tuple(map(Dim.named, names))
+        return tuple(map(Dim.named, names))
+
+    @contextmanager
+    def loop(self, values: Any, sizes: Sequence[Dim]) -> Generator[None]:
+        """Write the lines inside into a loop over tuples of integers, the sizes of an iteration."""
+        self._writer.line(f"for {', '.join(map(str, sizes))} in {values}:")
+        self._writer.enter()
+        yield
         self._writer.leave()
 
 

@@ -37,6 +37,17 @@ def rounded_tf32(x):
         x = tl.where(x == x, (bits + 4096) & -8192, bits).to(tl.float32, bitcast=True)
     return x
 
+def meet(arrived, done, rounds):
+    """Wait until all programs have come here `done` times; after the last of the rounds, clear."""
+    tl.debug_barrier()
+    count, all_of_them = tl.atomic_add(arrived, 1) + 1, done * tl.num_programs(0)
+    if done < rounds:
+        while count < all_of_them:
+            count = tl.atomic_add(arrived, 0, sem="acquire")
+    elif count == all_of_them:
+        tl.store(arrived, 0)
+    tl.debug_barrier()
+
 def times(a, b):
     """The product."""
     return a * b

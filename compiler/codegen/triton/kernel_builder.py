@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from compiler.codegen.kernel.attention import described
 from compiler.codegen.kernel.body import KernelBody, MatmulBody
 from compiler.codegen.kernel.builder import KernelOperand, OpKernels
 from compiler.codegen.kernel.epilogues import FusedEpilogue
+from compiler.codegen.kernel.host_code import HostArrays
 from compiler.codegen.module_writer import NumpyOperand
 from compiler.codegen.trace import Expr
 from compiler.codegen.triton.attention import MOST_COLUMNS, emit_attention
 from compiler.codegen.triton.emit import emit
 from compiler.codegen.triton.kernel_source import KernelSource
 from compiler.codegen.triton.module_writer import TritonModuleWriter
-from compiler.codegen.triton.products import emit_tiles
+from compiler.codegen.triton.products import emit_tile_function, emit_tiles
+from compiler.codegen.triton.step_loops import (
+    StepLoop,
+    common_rows,
+    emit_step_loop,
+    most_of,
+    step_table,
+)
 from compiler.codegen.triton.tiling.product_tiles import ProductTiling
 from compiler.codegen.triton.tiling.split_reductions import split_kernel
 from compiler.ir.attention import AttentionLayout, ordered
-from compiler.ir.dims import Size
+from compiler.ir.dims import Dim, Size
 from compiler.ir.region import WHOLE
 from compiler.ir.types import HALVES, DType, TensorType
 from compiler.plan import PlannedOp, StorageKind
@@ -38,6 +47,7 @@ class TritonKernelBuilder(OpKernels):
         self._launch = launch
         self._input_precision = writer.precision
         self._device = writer.device
+        self._loop: list[KernelBody] | None = None
 
     @property
     def on_gpu(self) -> bool:
@@ -63,7 +73,50 @@ class TritonKernelBuilder(OpKernels):
         self._launch(emit_attention(spec, arrays, self._name, names, comment))
         return True
 
+    @contextmanager
+    def for_each(self, values: HostArrays, *hints: str) -> Generator[tuple[Dim, ...]]:
+        """Repeat the kernels written inside for each tuple of integers, in one launch if all are
+        products; `hints` name the integers.
+        """
+        self.flush()
+        self.allocate_operands()
+        numbers = self._host.loop_sizes(hints)
+        self._loop = kernels = list[KernelBody]()
+        yield numbers
+        self.flush()
+        self._loop = None
+        if not self._emit_steps(values, numbers, kernels):
+            with self._host.loop(values, numbers):
+                for kernel in kernels:
+                    self._emit(kernel)
+
+    def _emit_steps(
+        self, values: HostArrays, numbers: Sequence[Dim], kernels: Sequence[KernelBody]
+    ) -> bool:
+        """Emit the kernel of all steps; False if some kernels are no plain products."""
+        products = [kernel for kernel in kernels if isinstance(kernel, MatmulBody)]
+        if len(products) < len(kernels) or not all(len(kernel.shape) == 2 for kernel in products):
+            return False
+        names = self._writer.names
+        functions = [emit_tile_function(kernel, names, self._device) for kernel in products]
+        rows = common_rows(functions, numbers)
+        if rows is None:
+            return False
+        steps = self.as_size(values.length(), "steps")
+        most = self.as_size(self.on_host(most_of, values, numbers.index(rows)), "most")
+        table = self.to_device(
+            self.on_host(step_table, values, len(numbers)), (steps, len(numbers))
+        )
+        text = "take(None, 'int32', (1,)).zero_()"
+        arrived = self._writer.keep(text, True, StorageKind.LOCAL, "arrived")
+        loop = StepLoop(numbers, rows, steps, most, str(table), arrived)
+        self._launch(emit_step_loop(functions, loop, names.make(self._name), self._comment))
+        return True
+
     def _emit(self, kernel: KernelBody) -> None:
+        if self._loop is not None:
+            self._loop.append(kernel)
+            return
         names, comment = self._writer.names, self._comment
         if isinstance(kernel, MatmulBody):
             self._launch(emit_tiles(kernel, names, comment, self._device))

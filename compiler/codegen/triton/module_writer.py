@@ -27,7 +27,7 @@ SMALL = threshold(
 
 _TAKEN = frozenset(
     "torch triton tl addressed upload download downloaded uploaded tensor_over room copies graph "
-    "INDEX".split()
+    "resident multiprocessors INDEX".split()
 )
 """Names that the module uses itself, in addition to those of NumPy code."""
 

@@ -16,13 +16,14 @@ the right factor, so that it ends no later, and multiplies nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import cast
 
 from compiler.codegen.kernel.analysis import store_roots
 from compiler.codegen.kernel.body import MatmulBody, Source, Store, number_of
 from compiler.codegen.trace import Expr, Term, all_parts, ordered
+from compiler.codegen.triton.cost import KernelTraffic, kernel_cost
 from compiler.codegen.triton.emit import Emitter
 from compiler.codegen.triton.expressions import Loop
 from compiler.codegen.triton.kernel_source import KernelSource, Variants
@@ -30,6 +31,7 @@ from compiler.codegen.triton.numpy_names import TYPES
 from compiler.codegen.triton.tiling.measured import DeviceTiles
 from compiler.codegen.triton.tiling.product_tiles import ProductTiling, of_bytes, split_length
 from compiler.codegen.triton.tiling.strides import contiguous_run
+from compiler.codegen.triton.tiling.tiles import TileChoice
 from compiler.codegen.writer import Names
 from compiler.ir.dims import Dim, Size, is_multiple, product
 from compiler.ir.types import DType, Shape
@@ -40,10 +42,9 @@ GROUP = 8
 _FACTOR_HELPERS = {DType.BF16: "factor"}
 """The helper applied to factors of a dtype before they are multiplied."""
 
-_HEAD = """
-tile = tl.program_id(0).to(INDEX)
-down, across = tl.cdiv({rows}, ROWS), tl.cdiv({columns}, COLUMNS)
-""".strip().split("\n")
+_PROGRAM = "tile = tl.program_id(0).to(INDEX)"
+
+_HEAD = "down, across = tl.cdiv({rows}, ROWS), tl.cdiv({columns}, COLUMNS)"
 
 _STACK = "matrix, tile = tile // (down * across), tile % (down * across)"
 _STACK_OF_SUMS = "matrix, tile = tile // across, tile % across"
@@ -68,11 +69,35 @@ _TAKEN = (
 ).split()
 
 
+@dataclass(frozen=True)
+class TileFunction:
+    """A function `name(tile, …)` that computes one tile of a product, and how it is called.
+
+    `pointers` are the types of its pointer parameters by operand, `sizes` its other arguments, in
+    order. Its constants are those of one of the `choices`, then GROUP and INDEX.
+    """
+
+    name: str
+    lines: Sequence[str]
+    helpers: Sequence[str]
+    pointers: Mapping[str, str]
+    sizes: Sequence[Dim]
+    rows: Size
+    columns: Size
+    choices: Sequence[TileChoice]
+    traffic: KernelTraffic
+
+
 def emit_tiles(
     tiles: MatmulBody, names: Names, comment: Sequence[str], device: DeviceTiles
 ) -> KernelSource:
     """Emit the source of a matmul kernel for a device, and its launch."""
     return _TileEmitter(tiles, names.make(tiles.name), comment, device).emit()
+
+
+def emit_tile_function(tiles: MatmulBody, names: Names, device: DeviceTiles) -> TileFunction:
+    """Emit the function that computes a tile, which a kernel calls."""
+    return _TileEmitter(tiles, names.make(f"{tiles.name}_tile"), (), device).function()
 
 
 class _TileEmitter(Emitter):
@@ -95,17 +120,35 @@ class _TileEmitter(Emitter):
 
     def emit(self) -> KernelSource:
         """Emit the K loop, then the stores; before them, the programs that sum columns."""
-        for line in _HEAD:
-            self.body.line(line.format(**self._sides()))
+        self.body.line(_PROGRAM)
+        self._emit_tile()
+        tile = self.choices[-1].tile
+        source = self._kernel_source({**tile.constants(), "GROUP": GROUP}, tile.options())
+        return replace(source, variants=self._variants())
+
+    def function(self) -> TileFunction:
+        """Emit the function that computes the tile of a number."""
+        assert self.column_sum is None
+        self.body.line("tile = tl.cast(tile, INDEX)")
+        self._emit_tile()
+        pointers = {name: self.pointer_types[name] for name in self.pointers}
+        parameters = ["tile", *self.pointers.values(), *self.sizes.values()]
+        parameters += [f"{constant}: tl.constexpr" for constant in (*self._constants(), "INDEX")]
+        head = ["@triton.jit", f"def {self.name}({', '.join(parameters)}):"]
+        traffic = kernel_cost(self.kernel, self.loads, self.loop_deps)
+        return TileFunction(
+            self.name, [*head, *self.body.lines], list(self.helpers), pointers, list(self.sizes),
+            self.rows, self.columns, self.choices, traffic,
+        )  # fmt: skip
+
+    def _emit_tile(self) -> None:
+        self.body.line(_HEAD.format(**self._sides()))
         if self.column_sum is not None:
             self._emit_column_sum(self.column_sum)
         for line in [*([_STACK] if self.stack else []), *_TILE]:
             self.body.line(line.format(**self._sides()))
         self._emit_product()
         self._store([store for store in self.kernel.stores if not _is_column_sum(store)])
-        tile = self.choices[-1].tile
-        source = self._kernel_source({**tile.constants(), "GROUP": GROUP}, tile.options())
-        return replace(source, variants=self._variants())
 
     def _sides(self) -> dict[str, str]:
         return {"rows": self._size(self.rows), "columns": self._size(self.columns)}

@@ -314,7 +314,7 @@ class FakeCuda(TorchFunctionMode):
 
     def patch(self, monkeypatch: Any) -> None:
         """Replace the functions of `torch.cuda` that the project calls."""
-        properties = SimpleNamespace(major=8, minor=0)
+        properties = SimpleNamespace(major=8, minor=0, multi_processor_count=4)
         for name, value in {
             "is_available": lambda: True,
             "device_count": lambda: 1,

@@ -6,6 +6,7 @@ Launch arguments are decoded by the parameters of the PTX.
 import ctypes
 import hashlib
 import re
+from functools import partial
 from types import SimpleNamespace
 
 import torch
@@ -30,6 +31,7 @@ class Library(SimpleNamespace):
             cuModuleGetFunction=self.find,
             cuFuncSetAttribute=self.attribute,
             cuLaunchKernel=self.launch,
+            cuLaunchCooperativeKernel=partial(self.launch, extra=None),
             cuGetErrorString=self.said,
         )
         self.entered, self.launches, self.asked, self.answers = 0, [], [], []

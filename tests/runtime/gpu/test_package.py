@@ -197,8 +197,8 @@ class Recorded:
     def load(self, code, entry, shared):
         return entry
 
-    def launch(self, function, grid, threads, shared, stream, given):
-        self.grid = grid
+    def launch(self, function, grid, threads, shared, stream, given, together):
+        self.grid, self.together = grid, together
 
 
 def launcher(parameters, **constants):
@@ -218,7 +218,7 @@ class Tensor:
 def test_package_rejects_unsupported_shapes():
     kernel, driver = launcher(("*fp32:16", "i32"), LANES=8, INDEX="int32")
     kernel[(2,)](Tensor(32), 5, LANES=8, INDEX="int32")
-    assert driver.grid == (2,)
+    assert (driver.grid, driver.together) == ((2,), False)
     with pytest.raises(PlaceError, match="argument 0 is 36, not a multiple of 16"):
         kernel[(1,)](Tensor(36), 5, LANES=8, INDEX="int32")
     with pytest.raises(PlaceError, match="its arguments do not fit"):

@@ -121,6 +121,15 @@ def test_ctas_may_write_the_same_value_and_add_by_atomics():
     watched("atom.global.add.u32 %r6, [%rd3], %r9;\n", grid=2)
 
 
-def test_kernels_that_order_their_ctas_are_not_compared():
+def test_ctas_are_compared_between_atomics_that_order_them():
+    own, other = "st.global.b32 [%rd3], %r9;\n", "@%p1 st.global.b32 [%rd3], %r9;\n"
     order = "atom.global.acq_rel.gpu.add.u32 %r6, [%rd3], 1;\n"
-    watched("st.global.b32 [%rd3], %r9;\n" + order, grid=2)
+    first = "setp.eq.u32 %p1, %r9, 0;\n"
+    watched(first + order + other + order, grid=2)
+    with pytest.raises(Hazard, match="is written by several CTAs"):
+        watched(first + own + order, grid=2)
+    with pytest.raises(Hazard, match="is written after another CTA read it"):
+        watched(
+            first + order + "ld.global.b32 %r6, [%rd3];\nadd.u32 %r9, %r6, 1;\n" + other, grid=2
+        )
+    watched(own + order.replace("acq_rel", "release"), grid=2)
