@@ -17,15 +17,10 @@ from compiler.passes.device.name_sizes import NameSizes
 from compiler.passes.manager import run_passes
 from compiler.passes.pipeline import pipeline
 from tests.ops.samples import Sample, samples
-from tests.ops.test_generated import NOBODY, Case, graph_of
+from tests.ops.test_generated import NOBODY, Case, graph_of, with_elements
 
 FIRST = {s.op: s for s in reversed(samples())}
 """The first sample of each op."""
-
-
-def wanted(case: Case) -> list[str]:
-    """The outputs that have elements."""
-    return [s for s, value in case.results.items() if any(v.size for v in listed(value))]
 
 
 @dataclass(frozen=True)
@@ -59,16 +54,18 @@ class Compiled:
 
     def has_kernels(self, case: Case) -> bool:
         """Whether there are kernels for this call, and not only for its op."""
-        graph, _ = graph_of(case, wanted(case), NOBODY)
+        graph, _ = graph_of(case, with_elements(case), NOBODY)
         run_passes(graph, [NameSizes()], Context())
         return not any(self.target.supports(op) for op in graph.ops())
 
     def run(self, case: Case, batch: int, steps: int) -> None:
-        graph, feed = graph_of(case, wanted(case), batch)
+        graph, feed = graph_of(case, with_elements(case), batch)
         run_passes(graph, pipeline(Options(), self.target), Context())
         compute = runtime.load(self.target.emit(freeze(graph), self.checked), self.place)
         for _ in range(steps):
-            wants = [(slot, want) for slot in wanted(case) for want in listed(case.results[slot])]
+            wants = [
+                (slot, want) for slot in with_elements(case) for want in listed(case.results[slot])
+            ]
             for (slot, want), found in zip(wants, compute(feed), strict=True):
                 assert (found.shape, found.dtype) == (np.shape(want), want.dtype)
                 atol = 2e-6 * max(1.0, _largest(want))

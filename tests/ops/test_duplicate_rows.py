@@ -10,9 +10,9 @@ from compiler.options import Options
 from compiler.passes.base import Context
 from compiler.passes.manager import run_passes
 from compiler.passes.pipeline import pipeline
-from tests.ops.compiled_samples import Compiled, wanted
+from tests.ops.compiled_samples import Compiled
 from tests.ops.samples import Sample, numbers
-from tests.ops.test_generated import NOBODY, forward, graph_of
+from tests.ops.test_generated import NOBODY, forward, graph_of, with_elements
 
 pytestmark = pytest.mark.skipif(detected() is None, reason="no native code for this CPU")
 
@@ -36,7 +36,7 @@ CENTERS = {"Centers": numbers(700, 3), "CenterUpdateRate": np.array([0.5], np.fl
 )  # fmt: skip
 def test_many_repeated_rows(sample: Sample) -> None:
     target, case = NativeTarget(), forward(sample)
-    graph, _ = graph_of(case, wanted(case), NOBODY)
+    graph, _ = graph_of(case, with_elements(case), NOBODY)
     run_passes(graph, pipeline(Options(), target), Context())
     assert not target.module_writer(freeze(graph)).fallbacks
     Compiled(target, once=True).check(case, sample)

@@ -22,7 +22,6 @@ from tests.ops.samples import WITHOUT_NUMBERS, Sample, samples
 
 FORWARD = [kind for kind in registered() if not issubclass(find(kind), GradOp)]
 WITH_GRADIENT = [sample for sample in samples() if sample.grads]
-WITH_GRADIENT_OP = [sample for sample in WITH_GRADIENT if find(sample.op).grad_class]
 
 
 every_sample = pytest.mark.parametrize("sample", samples(), ids=lambda sample: sample.op)
@@ -46,7 +45,7 @@ def is_differentiable(kind: str) -> bool:
 
 
 @every_sample
-def test_results_have_inferred_types_and_inputs_are_unchanged(sample: Sample) -> None:
+def test_types_are_those_of_results_and_inputs_are_unchanged(sample: Sample) -> None:
     op = find(sample.op)(sample.attrs)
     copies = {slot: each(value, np.copy) for slot, value in sample.inputs.items()}
     results = op.evaluate(sample.inputs)
@@ -57,6 +56,11 @@ def test_results_have_inferred_types_and_inputs_are_unchanged(sample: Sample) ->
     assert needed <= set(results) <= set(op.outputs())
     for slot, real in types_of(results).items():
         assert_inferred(inferred[slot], real)
+    assert_types_of_unknown_sizes_agree(sample, inferred)
+    if sample.grads and op.grad_class:
+        known = {**sample.inputs, **results}
+        types, result = gradient_op(sample.op, sample.attrs, known, weights_for(sample.op, results))
+        assert types_of(result) == types
 
 
 def assert_inferred(inferred: Any, real: Any) -> None:
@@ -67,8 +71,7 @@ def assert_inferred(inferred: Any, real: Any) -> None:
         assert all(size in (UNKNOWN, want) for size, want in pairs), f"{said} for {type}"
 
 
-@every_sample
-def test_types_of_unknown_sizes_agree(sample: Sample) -> None:
+def assert_types_of_unknown_sizes_agree(sample: Sample, inferred: Any) -> None:
     """Where sizes are unknown, a size that is inferred all the same must be the real one."""
     op = find(sample.op)(sample.attrs)
     types = types_of(sample.inputs)
@@ -77,21 +80,13 @@ def test_types_of_unknown_sizes_agree(sample: Sample) -> None:
     except ShapeError as error:  # how many axes there are may hang on a size
         assert "expected a known" in str(error)
         return
-    for slot, real in op.infer_types(types).items():
+    for slot, real in inferred.items():
         assert_inferred(result[slot], real)
 
 
 def unsized(type: TensorType) -> TensorType:
     """Return a type of which only the number of axes is known."""
     return type.with_shape((UNKNOWN,) * type.rank)
-
-
-@pytest.mark.parametrize("sample", WITH_GRADIENT_OP, ids=lambda sample: sample.op)
-def test_gradient_types_are_those_of_results(sample: Sample) -> None:
-    outputs = find(sample.op)(sample.attrs).evaluate(sample.inputs)
-    weights = weights_for(sample.op, outputs)
-    types, result = gradient_op(sample.op, sample.attrs, {**sample.inputs, **outputs}, weights)
-    assert types_of(result) == types
 
 
 @every_gradient

@@ -27,7 +27,7 @@ from compiler.passes.base import Context
 from compiler.passes.manager import run_passes
 from compiler.passes.pipeline import pipeline
 from tests.ops.backward import each
-from tests.ops.compiled_samples import FIRST, wanted
+from tests.ops.compiled_samples import FIRST
 from tests.ops.samples import Sample
 from tests.ops.test_generated import (
     ALONE,
@@ -37,6 +37,7 @@ from tests.ops.test_generated import (
     backward,
     forward,
     graph_of,
+    with_elements,
 )
 
 BITS = {"lookup_table_dequant", "pyramid_hash", "dequantize_log", "mean_iou"}
@@ -90,10 +91,10 @@ def check(
         pytest.skip(f"it does not take float64: {error.message}")
     if find(case.op).is_random and "Key" not in case.values:
         pytest.skip("its numbers are random")
-    graph, feed = graph_of(case, wanted(case), NOBODY)
+    graph, feed = graph_of(case, with_elements(case), NOBODY)
     run_passes(graph, pipeline(Options(), target), Context())
     actual = runtime.load(target.emit(freeze(graph)), place)(feed)
-    wants = [(slot, want) for slot in wanted(case) for want in listed(case.results[slot])]
+    wants = [(slot, want) for slot in with_elements(case) for want in listed(case.results[slot])]
     for (slot, want), got in zip(wants, actual, strict=True):
         tolerance = 1e-5 if want.dtype == np.float32 else 1e-12
         largest = np.abs(want, where=np.isfinite(want), out=np.zeros(want.shape)).max(initial=0)

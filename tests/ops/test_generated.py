@@ -1,8 +1,8 @@
 """Generated code of one op computes the same as its reference implementation.
 
 Each sample goes through passes, plan and module alone, forward and backward: with static sizes and
-with a dynamic batch size, with all outputs and with each alone. Each module runs twice, since a
-step must not depend on what the previous one left behind.
+with a dynamic batch size, with all outputs and, for one sample of an op, with each alone. Each
+module runs twice, since a step must not depend on what the previous one left behind.
 """
 
 from collections.abc import Mapping
@@ -53,13 +53,26 @@ def backward(sample: Sample) -> Case:
 
 
 def check(case: Case) -> None:
-    """Compile and run a case in every way."""
-    first = next((v for v in case.values.values() if is_array(v) and v.ndim), np.empty(1))
-    full = [slot for slot, value in case.results.items() if any(v.size for v in listed(value))]
-    alone = [[slot] for slot in full] if len(full) > 1 else []
-    for wanted in [full, *alone]:
-        run(case, wanted, NOBODY)
-        run(case, wanted, len(first))
+    """Compile and run a case for all its outputs, with known sizes and with a name of one."""
+    run(case, with_elements(case), NOBODY)
+    run(case, with_elements(case), batch_of(case))
+
+
+def check_alone(case: Case) -> None:
+    """Compile and run a case for each of its outputs, if it has several."""
+    slots = with_elements(case)
+    for slot in slots if len(slots) > 1 else []:
+        run(case, [slot], batch_of(case))
+
+
+def with_elements(case: Case) -> list[str]:
+    """The outputs that have elements."""
+    return [slot for slot, value in case.results.items() if any(v.size for v in listed(value))]
+
+
+def batch_of(case: Case) -> int:
+    """The first size of the first input that has axes; 1 without one."""
+    return next((len(v) for v in case.values.values() if is_array(v) and v.ndim), 1)
 
 
 def run(case: Case, wanted: list[str], batch: int) -> None:
@@ -121,3 +134,22 @@ def test_forward(sample: Sample) -> None:
 @pytest.mark.parametrize("sample", DIFFERENTIATED, ids=lambda sample: sample.op)
 def test_backward(sample: Sample) -> None:
     check(backward(sample))
+
+
+LAST = {s.op: s for s in ALONE}
+"""A sample of each op."""
+
+
+@pytest.mark.parametrize("sample", LAST.values(), ids=LAST.keys())
+def test_each_output_alone(sample: Sample) -> None:
+    check_alone(forward(sample))
+    if sample in DIFFERENTIATED:
+        check_alone(backward(sample))
+
+
+@pytest.mark.slow
+def test_each_output_of_every_sample_alone() -> None:
+    for sample in ALONE:
+        check_alone(forward(sample))
+    for sample in DIFFERENTIATED:
+        check_alone(backward(sample))

@@ -22,16 +22,15 @@ from compiler.passes.base import Context
 from compiler.passes.manager import run_passes
 from compiler.passes.pipeline import pipeline
 from runtime.errors import OutOfBounds
-from tests.ops.compiled_samples import wanted
 from tests.ops.samples import Sample, samples
-from tests.ops.test_generated import NOBODY, Case, backward, forward, graph_of
+from tests.ops.test_generated import NOBODY, Case, backward, forward, graph_of, with_elements
 from tests.ops.test_native import BACKWARD, FORWARD, NATIVE
 
 pytestmark = pytest.mark.skipif(detected() is None, reason="no native code for this CPU")
 
 
 def compiled(case: Case, target: Any, checked: bool = False) -> tuple[Any, dict[str, Any]]:
-    graph, feed = graph_of(case, wanted(case), NOBODY)
+    graph, feed = graph_of(case, with_elements(case), NOBODY)
     run_passes(graph, pipeline(Options(), target), Context())
     return runtime.load(target.emit(freeze(graph), checked)), feed
 

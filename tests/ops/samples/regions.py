@@ -20,9 +20,9 @@ def boxed(op, channels=2, grads=("X",), offsets="", **attrs):
 
 
 def moved(classes, no_trans=False):
-    """Return a sample of cells that are moved, four groups of channels for 2x2 of them."""
+    """Return a sample of cells that are moved, two groups of channels for 2x2 of them."""
     inputs = {
-        "Input": numbers(2, 16, 5, 7),
+        "Input": numbers(2, 8, 5, 7),
         "ROIs": BOXES[:3],
         "ROIs_lod": lod((1, 2)),
         "Trans": numbers(3, 2 * classes, 2, 2, seed=1),
@@ -31,7 +31,7 @@ def moved(classes, no_trans=False):
         **CELLS,
         "pooled_width": 2,
         "no_trans": no_trans,
-        "output_dim": 4,
+        "output_dim": 2,
         "group_size": [2, 2],
         "part_size": [2, 2],
         "sample_per_part": 2,

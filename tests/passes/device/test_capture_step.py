@@ -12,8 +12,8 @@ from compiler.codegen.writer import Names, Writer
 from compiler.driver import compile_graph, compile_stages
 from compiler.options import Options
 from compiler.support.thresholds import lowered
-from tests.ops.compiled_samples import FIRST, NOBODY, graph_of, wanted
-from tests.ops.test_generated import forward
+from tests.ops.compiled_samples import FIRST, NOBODY, graph_of
+from tests.ops.test_generated import forward, with_elements
 from tests.ops.test_on_device import FORWARD
 
 pytest.importorskip("triton")
@@ -39,7 +39,7 @@ def test_every_sample_is_captured_or_has_a_reason():
     actual = []
     for sample in (each for each in FORWARD if each is FIRST[each.op]):
         case = forward(sample)
-        graph, _ = graph_of(case, wanted(case), NOBODY)
+        graph, _ = graph_of(case, with_elements(case), NOBODY)
         with lowered({"captured_launches": 1}):
             created = compile_graph(graph, target="triton", options=Options())
         is_captured = not host_lines(created.module.source)

@@ -25,9 +25,9 @@ from compiler.passes.manager import run_passes
 from compiler.passes.pipeline import pipeline
 from runtime.errors import OutOfBounds
 from runtime.native.bounds import CheckedCode
-from tests.ops.compiled_samples import FIRST, wanted
+from tests.ops.compiled_samples import FIRST
 from tests.ops.samples import Sample
-from tests.ops.test_generated import NOBODY, Case, backward, forward, graph_of
+from tests.ops.test_generated import NOBODY, Case, backward, forward, graph_of, with_elements
 
 pytestmark = pytest.mark.skipif(detected() is None, reason="no native code for this CPU")
 
@@ -112,7 +112,7 @@ def address(line: str, pointer: str) -> str:
 
 def computed(case: Case) -> Any:
     """The module of a case whose kernels check bounds, loaded, and its feed."""
-    graph, feed = graph_of(case, wanted(case), NOBODY)
+    graph, feed = graph_of(case, with_elements(case), NOBODY)
     run_passes(graph, pipeline(Options(), TARGET), Context())
     module = TARGET.emit(freeze(graph), poison=True)
     assert module.kernels_ir, "this case has no kernels"
@@ -149,7 +149,7 @@ def test_an_overrun_by_one_element_is_found(name: str, kind: str, planting: Any)
 def test_intact_kernels_pass(name: str) -> None:
     sample, make = SAMPLES[name]
     case = make(sample)
-    for found, slot in zip(computed(case), wanted(case), strict=True):
+    for found, slot in zip(computed(case), with_elements(case), strict=True):
         np.testing.assert_allclose(found, case.results[slot], rtol=1e-4, atol=1e-4)
 
 
