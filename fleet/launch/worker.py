@@ -13,6 +13,7 @@ import signal
 import sys
 from importlib import import_module
 from pathlib import Path
+from typing import NoReturn
 
 from fleet.launch.adopt import adopt
 from fluid.cli.model import CommandError
@@ -29,12 +30,20 @@ def main() -> int:
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # until the script runs, there is nothing to save
     os.dup2(sys.stdout.fileno(), sys.stderr.fileno())  # one log, in order
     faulthandler.enable()  # the log of a process that a signal ends says where its threads were
-    record = import_module("torch.distributed.elastic.multiprocessing.errors").record
-    return int(record(_run)(options) or 0)
+    try:
+        return _run(options)
+    except Exception as error:  # torch, whose import takes a second, is loaded only to record it
+        record = import_module("torch.distributed.elastic.multiprocessing.errors").record
+        record(_raise)(error)
+        raise
+
+
+def _raise(error: Exception) -> NoReturn:
+    raise error
 
 
 def _run(given: argparse.Namespace) -> int:
-    """Complete the environment and run the script; torch records its errors."""
+    """Complete the environment and run the script."""
     try:
         adopt(given.gpus, given.started_port)
         prepare(given)
