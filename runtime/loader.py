@@ -23,7 +23,7 @@ from runtime.blas import elements, may_multiply, with_few_threads
 from runtime.device import CPUPlace, CUDAPlace, Place, expect_target
 from runtime.error_location import raise_step_error
 from runtime.gpu.captures import CapturedLines, uncaptured
-from runtime.gpu.copies import Copies
+from runtime.gpu.copies import Copies, Fetch
 from runtime.gpu.cuda import (
     DeviceArena,
     byte_range,
@@ -381,11 +381,13 @@ class Executable:
         return tuple([id(self._params.get(tensor.name)) for tensor in self.module.params])
 
 
-def _copy(value: Array | list[Array | None]) -> Any:
+def _copy(value: Array | Fetch | list[Array | None]) -> Any:
     """Copy a result, since the next step overwrites it; for a tensor array, copy each tensor.
 
-    Items that were never written are None.
+    Items that were never written are None. A fetch is a copy already, which is waited for.
     """
+    if isinstance(value, Fetch):
+        return value.array()
     if isinstance(value, list):
         return [None if array is None else array.copy() for array in value]
     return value.copy()

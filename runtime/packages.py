@@ -22,7 +22,7 @@ from runtime.gpu.launches import ManifestRow
 
 MANIFEST, MODULE, OBJECTS = "kernels.json", "module.py", "kernels.a"
 """Files of a package; one for CPUs has a module and an archive of objects for each level."""
-FORMAT = 1
+FORMAT = 2
 _LARGEST = 64 << 20
 """Maximum size of a manifest in bytes."""
 

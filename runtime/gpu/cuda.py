@@ -18,6 +18,8 @@ from tempfile import mkdtemp
 from typing import Any, TypeVar
 from weakref import finalize
 
+import numpy as np
+
 from compiler.ir.types import Array, DType
 from compiler.support.extras import install, missing
 from compiler.support.private_folders import is_private
@@ -192,10 +194,15 @@ def host_block(device: str) -> Callable[[int], Array] | None:
     return lambda nbytes: _pinned(nbytes, device)
 
 
-def _pinned(nbytes: int, device: str) -> Array:
+def pinned_memory(nbytes: int, device: str) -> Any:
+    """Allocate a tensor of bytes in pinned memory. Raises TooLarge if there is too little."""
     torch = import_module("torch")
     make = partial(torch.empty, nbytes, dtype=torch.uint8, pin_memory=True)
-    buffer = allocate(make, f"the host's memory for copies, {nbytes} bytes", device)
+    return allocate(make, f"the host's memory for copies, {nbytes} bytes", device)
+
+
+def _pinned(nbytes: int, device: str) -> Array:
+    buffer = pinned_memory(nbytes, device)
     array = buffer.numpy()
     finalize(array, CAPTURES.release, [buffer])  # captured steps copy to it
     return array
@@ -313,6 +320,22 @@ def tensor_over(array: Array) -> Any:
     return torch.from_numpy(array)
 
 
+def bytes_of(tensor: Any) -> Any:
+    """The bytes of a contiguous tensor, uint8[n]."""
+    return tensor.view(-1).view(import_module("torch").uint8)
+
+
+@cache
+def _numpy_dtype(dtype: Any) -> np.dtype[Any]:
+    name = str(dtype).removeprefix("torch.")
+    return BFLOAT16 if name == "bfloat16" else np.dtype(name)
+
+
+def numpy_dtype(tensor: Any) -> np.dtype[Any]:
+    """NumPy's dtype of the elements of a tensor."""
+    return _numpy_dtype(tensor.dtype)
+
+
 # ---- streams, events and graphs
 
 
@@ -361,7 +384,6 @@ def empty_like(tensor: Any, what: str, device: str) -> Any:
 def staging_memory(nbytes: int, device: str) -> tuple[Any, Any]:
     """Allocate bytes of pinned memory, and as many on a device."""
     torch = import_module("torch")
-    empty = partial(torch.empty, nbytes, dtype=torch.uint8)
     what = f"memory for copies to the device, {nbytes} bytes"
-    pinned = allocate(partial(empty, pin_memory=True), what, device)
-    return pinned, allocate(partial(empty, device=device), what, device)
+    make = partial(torch.empty, nbytes, dtype=torch.uint8, device=device)
+    return pinned_memory(nbytes, device), allocate(make, what, device)

@@ -6,6 +6,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
+from compiler.ir.types import Array
 from runtime.gpu.cuda import current_stream, staging_memory
 
 ALIGN = 256
@@ -17,12 +18,16 @@ SMALLEST = 1 << 20
 
 @dataclass(frozen=True)
 class StagingSlot:
-    """Bytes of the ring: `host` is pinned memory, `there` are the same bytes of the device's."""
+    """Bytes of the ring: `host` is pinned memory, `there` are the same bytes of the device's.
+
+    `array` is `host` in NumPy.
+    """
 
     start: int
     stop: int
     host: Any
     there: Any
+    array: Array
 
 
 class StagingRing:
@@ -38,6 +43,7 @@ class StagingRing:
         self._stream = stream
         self._host: Any = None
         self._there: Any = None
+        self._array: Any = None
         self._next = 0
         self._used: deque[tuple[int, Any]] = deque()
 
@@ -52,8 +58,9 @@ class StagingRing:
             return
         while self._used:
             self._wait_for_oldest()
-        self._host = self._there = None  # freed before the new ones are allocated
+        self._host = self._there = self._array = None  # freed before the new ones are allocated
         self._host, self._there = staging_memory(max(nbytes, SMALLEST), self._device)
+        self._array = self._host.numpy()
         self._there.record_stream(self._stream)
         self._stream.wait_stream(current_stream(self._device))  # may use the bytes until now
 
@@ -67,7 +74,8 @@ class StagingRing:
             start = self._free(size)
         self._next = start + size
         stop = start + nbytes
-        return StagingSlot(start, stop, self._host[start:stop], self._there[start:stop])
+        parts = (memory[start:stop] for memory in (self._host, self._there, self._array))
+        return StagingSlot(start, stop, *parts)
 
     def release(self, slot: StagingSlot, event: Any) -> None:
         """Let a slot be reused after an event."""

@@ -13,6 +13,7 @@ from compiler.codegen.triton.kernel_sharing import Key, structural_key
 from compiler.codegen.triton.kernel_source import KernelSource, Variants
 from compiler.codegen.triton.tiling.measured import device_tiles
 from compiler.ir.analysis.fixed_launches import why_not_fixed
+from compiler.ir.analysis.placement import TO_HOST
 from compiler.ir.dims import Dim, Size
 from compiler.ir.region import WHOLE
 from compiler.ir.types import DType, TensorType
@@ -25,9 +26,14 @@ SMALL = threshold(
     "kernels on a GPU whose tensors have so many use indices of 64 bits", small=64,
 )  # fmt: skip
 
+FETCHED = threshold(
+    "fetched_bytes", 1 << 16, "bytes",
+    "results on a GPU of fewer, known when compiled, are copied by way of the arena", small=16,
+)  # fmt: skip
+
 _TAKEN = frozenset(
-    "torch triton tl addressed upload download downloaded uploaded tensor_over room copies graph "
-    "resident multiprocessors INDEX".split()
+    "torch triton tl addressed upload download fetch downloaded uploaded tensor_over room copies "
+    "graph resident multiprocessors INDEX".split()
 )
 """Names that the module uses itself, in addition to those of NumPy code."""
 
@@ -44,6 +50,7 @@ class TritonModuleWriter(KernelModuleWriter):
         self.kernel_names: dict[Key, str] = {}
         self._plan = plan
         self._downloads: set[int | str] = set()
+        self._results = _read_by_caller(plan)
         self._segments = GraphSegments(self.body, self.names)
         self._is_fixed = False
         self._index(plan)
@@ -98,9 +105,25 @@ class TritonModuleWriter(KernelModuleWriter):
 
     def download(self, out: PlannedValue, tensor: NumpyOperand) -> None:
         """Copy a tensor to the host, where `wait_for_downloads` must precede reads."""
+        if self._is_fetched(out):
+            self._fetch(out, tensor)
+            return
         if out.place is StorageKind.BUFFER:
             self._downloads.add(out.home)
         self._fixed_line(f"download({self.operand(out)}, {tensor})", FixedLine())
+
+    def _is_fetched(self, out: PlannedValue) -> bool:
+        """Whether only the caller reads a copy on the host, which may be large."""
+        size = out.type.nbytes
+        is_small = isinstance(size, int) and size < FETCHED.value
+        return not is_small and out in self._results
+
+    def _fetch(self, out: PlannedValue, tensor: NumpyOperand) -> None:
+        """Copy a tensor to memory of the caller, which is the result instead of the buffer's."""
+        buffer = self.operand(out)
+        name = self.names.make(f"{out.label}_result")
+        self.line(f"{name} = fetch({buffer}, {tensor})")
+        self._operands[out] = replace(buffer, name=name, steady=False)
 
     def begin(self, step: Step) -> None:
         """Begin a step: wait for the downloads so far if it uses one of them on the host."""
@@ -167,6 +190,15 @@ class TritonModuleWriter(KernelModuleWriter):
         alone = [(source.constants, source.options)]
         kernels = alone if variants is None else variants.kernels(source.constants)
         self.kernels += [(source.name, source.types, *settings) for settings in kernels]
+
+
+def _read_by_caller(plan: Plan) -> frozenset[PlannedValue]:
+    """The results in buffers of the host that no op reads or writes there, but for its copy."""
+    used = {
+        home for step in plan.steps for home in _host_buffers(step) if step.ops[0].kind != TO_HOST
+    }
+    values = (v for v in plan.results if v.place is StorageKind.BUFFER and not v.on_device)
+    return frozenset(v for v in values if v.home not in used and v.region == WHOLE)
 
 
 def _host_buffers(step: Step) -> Iterator[int | str]:

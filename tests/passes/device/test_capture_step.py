@@ -30,7 +30,8 @@ def host_lines(source):
     """The lines of a step that are in no graph, but for copies of feeds and results."""
     step = source.partition("    def step(")[2].partition("\n        return")[0]
     lines = [line for line in step.splitlines()[1:] if line[8] not in " #"]
-    return [line for line in lines if not line.strip().startswith(("upload(", "for ", "download"))]
+    copies = re.compile(r" *(upload\(|download|\w+ = fetch\(|for .* in graph_)")
+    return [line for line in lines if not copies.match(line)]
 
 
 @pytest.mark.device

@@ -36,7 +36,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import wraps
+from functools import cache, wraps
 from types import SimpleNamespace
 from typing import Any
 
@@ -45,6 +45,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from runtime.gpu.cuda import capture_stream
+from runtime.gpu.result_blocks import ResultBlocks
 from tools.ptx.library import Library
 
 CAPTURING = "operation not permitted when stream is capturing"
@@ -330,6 +331,7 @@ class FakeCuda(TorchFunctionMode):
         }.items():
             monkeypatch.setattr(torch.cuda, name, value)
         capture_stream.cache_clear()
+        monkeypatch.setattr("runtime.gpu.copies.result_blocks", cache(ResultBlocks))
         monkeypatch.setattr(
             torch.Tensor, "record_stream", lambda each, stream: self.record_stream(each, stream)
         )

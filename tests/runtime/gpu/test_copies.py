@@ -1,14 +1,15 @@
 """Copies that overlap with kernels: in every order that CUDA allows, numbers are the same."""
 
 from contextlib import contextmanager
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
 
+from runtime.gpu import chunks, result_blocks, staging  # noqa: E402
 from runtime.gpu import copies as copies_module  # noqa: E402
-from runtime.gpu import staging  # noqa: E402
 from runtime.gpu.copies import Copies  # noqa: E402
 from tests.runtime.gpu.fake_cuda import ORDERS, Event, FakeCuda, Stream  # noqa: E402
 
@@ -32,7 +33,7 @@ class Step:
 
     def __init__(self, device, count=32):
         self.device, self.copies = device, Copies("cuda:0")
-        self.upload, self.download, self.downloaded = self.copies.functions
+        self.upload, self.download, _, self.downloaded = self.copies.functions
         self.x = torch.empty(count, device="cuda:0")
         self.scale = torch.empty(1, device="cuda:0")
         self.out = torch.empty(count, device="cuda:0")
@@ -90,6 +91,49 @@ def queued(monkeypatch, order, steps=20):
         return float(np.nan_to_num(np.abs(np.subtract(kept, wanted)), nan=1e9).max())
 
 
+def fetched(monkeypatch, order, count=32, blocks=True):
+    """The largest error of results of some steps, half of which are kept to the end."""
+    with fake(monkeypatch, order) as device:
+        monkeypatch.setattr(chunks, "OVERLAPPED", 64)
+        step, kept, worst = Step(device, count), [], 0.0
+        if not blocks:
+            step.copies._blocks = SimpleNamespace(take=lambda nbytes: None)
+        for number in range(2 * STEPS):
+            step.upload(step.x, np.full(count, number, "f4"))
+            x, out = view(step.x), view(step.out)
+            step.launch(lambda x=x, out=out: np.copyto(out, 2 * x))
+            fetch = step.copies.fetch(step.host, step.out)
+            step.launch(lambda out=out: out.fill(-1))
+            result = fetch.array()
+            worst = max(worst, float(np.abs(result - 2 * number).max()))
+            del fetch
+            kept += [(number, result[: count // 2])] * (number % 2)
+            del result
+            device.default.synchronize()
+        errors = [float(np.abs(part - 2 * number).max(initial=0)) for number, part in kept]
+        return float(np.nan_to_num(max(worst, *errors), nan=1e9))
+
+
+def fetched_in_chunks(monkeypatch, order):
+    return fetched(monkeypatch, order, blocks=False)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("count", [1, 32, 1000])
+@pytest.mark.parametrize("blocks", [True, False])
+def test_results_never_change(monkeypatch, order, count, blocks):
+    assert fetched(monkeypatch, order, count, blocks) == 0
+
+
+def test_a_block_that_returns_too_early_is_seen(monkeypatch):
+    def at_once(array, function, *given):
+        function(*given)
+        return SimpleNamespace()
+
+    monkeypatch.setattr(result_blocks, "finalize", at_once)
+    assert fails(fetched, monkeypatch)
+
+
 @pytest.mark.parametrize("order", ORDERS)
 def test_the_host_may_run_ahead(monkeypatch, order):
     assert queued(monkeypatch, order) == 0
@@ -104,6 +148,8 @@ def fails(run, monkeypatch):
     ("run", "owner", "name"),
     [
         (run, Copies, "downloaded"),
+        (fetched, Event, "synchronize"),
+        (fetched_in_chunks, Event, "synchronize"),
         (run, Stream, "wait_event"),
         (queued, staging.StagingRing, "_wait_for_oldest"),
         (queued, Stream, "wait_event"),

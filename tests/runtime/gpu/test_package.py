@@ -160,7 +160,7 @@ def test_no_code_for_a_gpu_reports_what_there_is():
 
 
 @pytest.mark.parametrize("change", [
-    {"format": 2}, {"files": []}, {"files": {"../x": {"nbytes": 1, "sha256": ""}}},
+    {"format": 1}, {"files": []}, {"files": {"../x": {"nbytes": 1, "sha256": ""}}},
     {"files": {".x": {"nbytes": 1, "sha256": ""}}}, {"files": {"x": {"nbytes": -1, "sha256": ""}}},
     {"kernels": [{}]}, {"kernels": 3}, {"params": None},
 ])  # fmt: skip

@@ -161,6 +161,13 @@ MUTANTS = (
         ("tests/passes/device/test_capture_step.py"
          "::test_graphs_have_no_lines_of_the_host_and_no_names_of_the_step",),
     ),
+    Mutant(
+        "results that the host reads are in memory of the caller", WRONG, "fetched_bytes",
+        TRITON + "module_writer.py",
+        "if v.home not in used and v.region == WHOLE)", "if v.region == WHOLE)",
+        ("tests/codegen/triton/test_module_writer.py"
+         "::test_a_result_that_the_host_reads_stays_in_the_arena",),
+    ),
     # ---- products on a GPU ----
     Mutant(
         "all parts of a product read the first", TWICE, "splits", TRITON + "products.py",
