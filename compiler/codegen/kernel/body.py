@@ -126,7 +126,7 @@ class KernelBody(Tracer):
         """Create a scalar node; equal ones are one object."""
         return self._node(fn, args, (), dtype, extra)
 
-    def size(self, size: Size) -> Term:
+    def size(self, size: Size | Expr) -> Term:
         """A size as a term."""
         return self.node("size", (), INDEX, size) if isinstance(size, Dim) else size
 
@@ -150,9 +150,10 @@ class KernelBody(Tracer):
         """The number of iterations of a loop: those of one part, if the reduction is split."""
         return self.loops[loop] if self.split_size is None else self.split_size
 
-    def unravel(self, index: Term, shape: Sequence[Size]) -> tuple[Term, ...]:
+    def unravel(self, index: Term, shape: Sequence[Size | Expr]) -> tuple[Term, ...]:
         """The indices in a shape of the element at a flat index."""
-        first = next((axis for axis, size in enumerate(shape) if size != 1), len(shape) - 1)
+        longer = (axis for axis, n in enumerate(shape) if isinstance(n, Expr) or n != 1)
+        first = next(longer, len(shape) - 1)
         parts: list[Term] = []
         for axis in reversed(range(first, len(shape))):
             inner = self.size(shape[axis])
@@ -299,6 +300,7 @@ class MatmulBody(KernelBody):
     It has two loops of the same size: the K index for the left factor, and for the right one.
     With split-K into several `parts`, the first axis of the stack numbers them, and each has
     its own K range. `precision` is the `input_precision` of `tl.dot` for float32: "ieee" or "tf32".
+    The K loop of a matrix may end earlier (`ends`); then `total_length` is the sum of all lengths.
     """
 
     def __init__(
@@ -310,11 +312,20 @@ class MatmulBody(KernelBody):
         self.parts = parts
         self.precision = precision
         self.iterations = self.loop(inner), self.loop(inner)
+        self.total_length: Size | None = None
 
     @property
     def products(self) -> Shape:
         """Factors of the number of multiplications."""
+        if self.total_length is not None:
+            return (*self.shape[-2:], self.total_length)
         return (*self.shape[self.parts > 1 :], self.loops[0])
+
+    def end_early(self, length: Term, total: Size) -> None:
+        """End the K loop of each matrix at its `length`; all lengths together are `total`."""
+        if isinstance(length, Expr):
+            self.ends = dict.fromkeys(range(len(self.loops)), length)
+        self.total_length = total
 
     def contract(self, a: Expr, b: Expr) -> Expr:
         """The sum over K of a * b; `a` does not depend on the column, nor `b` on the row."""

@@ -21,7 +21,7 @@ from compiler.codegen.reference_calls import ShapeOf
 from compiler.codegen.trace import Expr, Term
 from compiler.errors import CompileError
 from compiler.ir.dims import Dim, Size
-from compiler.ir.opdef.kernel_builder import SpecialisedKernels
+from compiler.ir.opdef.kernel_builder import Lengths, SpecialisedKernels
 from compiler.ir.opdef.slots import Share
 from compiler.ir.types import DType, Shape, TensorType
 from compiler.plan import PlannedOp, PlannedValue
@@ -249,11 +249,15 @@ class OpKernels(SpecialisedKernels[KernelOperand], ABC):
         return tuple(batch), i, j, *tiles.iterations
 
     def _begin_tiles(
-        self, stack: Sequence[Size], sides: tuple[Size, Size, Size], parts: int
-    ) -> MatmulBody:
+        self, stack: Sequence[Size], sides: tuple[Size, Size, Size], parts: int,
+        lengths: Lengths | None = None,
+    ) -> MatmulBody:  # fmt: skip
         self.flush()
         tiles = MatmulBody(self._name, stack, sides, parts, self._precision())
         self._current = tiles
+        if lengths is not None:
+            *batch, _, _ = tiles.indices[parts > 1 :]
+            tiles.end_early(lengths.each(batch), lengths.total)
         return tiles
 
     def contraction(
@@ -263,22 +267,24 @@ class OpKernels(SpecialisedKernels[KernelOperand], ABC):
         factors: Factors,
         store: StoreSum,
         column_sums: KernelOperand | None = None,
+        lengths: Lengths | None = None,
     ) -> None:
         """Emit kernels for a stack of products; `sides` are rows, columns and the reduced size.
 
         `factors` returns the left and right factor for batch indices, row, column and the K index
         of each; `store` receives the indices, the sum, and where to store it if not everywhere.
         With split-K, a second kernel combines the partial sums. Without a stack, `column_sums`
-        receives the sums over K of the right factor.
+        receives the sums over K of the right factor. With `lengths`, matrices sum fewer products
+        than the reduced size.
         """
         joined = column_sums if self._joins_column_sums else None
-        tiles = self._begin_tiles(stack, sides, 1)
+        tiles = self._begin_tiles(stack, sides, 1, lengths)
         *batch, i, j = tiles.indices
         a, b = factors(tuple(batch), i, j, *tiles.iterations)
         total = tiles.contract(a, b)
         parts = self._split_count(tiles, total)
         if parts > 1:
-            tiles = self._begin_tiles(stack, sides, parts)
+            tiles = self._begin_tiles(stack, sides, parts, lengths)
             self._contract_parts(tiles, factors, store, joined)
         else:
             store(tuple(batch), i, j, total)

@@ -46,7 +46,7 @@ class FusedEpilogue:
         terms = dict[Expr, Term]()
         for root in self.roots:
             for part in (part for part in ordered(root.expr) if part not in terms):
-                terms[part] = self._part(kernel, part, position, value, terms)
+                terms[part] = self._part(kernel, part, position, value, where, terms)
         if self.result.place is not StorageKind.INNER:
             aligned = Ref(kernel, self.writer.operand(self.result), full)
             kernel.store(aligned, position, value, where)
@@ -60,6 +60,7 @@ class FusedEpilogue:
         part: Expr,
         position: tuple[Term, ...],
         value: Term,
+        where: Term | None,
         known: dict[Expr, Term],
     ) -> Term:
         """Lower a node of the epilogue's expressions for one element."""
@@ -77,7 +78,7 @@ class FusedEpilogue:
         leaf = cast(PlannedValue, part.extra)
         if leaf == self.result:
             return kernel.astype(value, part.dtype)
-        return Ref(kernel, self.writer.operand(leaf), part.shape).at(*at)
+        return Ref(kernel, self.writer.operand(leaf), part.shape).at(*at, where=where)
 
 
 def _reindexed(

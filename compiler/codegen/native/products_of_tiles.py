@@ -26,6 +26,8 @@ def product_draft(writer: NativeModuleWriter, tiles: MatmulBody) -> StepDraft:
     dots = products_of(tiles, "dot")
     if len(dots) != 1 or tiles.parts > 1:
         raise NotLowered("its kernel has several products")
+    if tiles.ends:
+        raise NotLowered("its products have sums of different lengths")
     (dot,) = dots
     a, b = (cast(Expr, factor) for factor in dot.args)
     epilogue = RegisterEpilogue(tiles, dot, writer.machine)

@@ -148,8 +148,8 @@ def separate_products(writer: NativeModuleWriter, tiles: MatmulBody) -> Separate
     Raises NotLowered unless right factors are loads that move with columns and K alone, and left
     ones move with rows and K, or are gathered by them.
     """
-    if tiles.parts > 1:
-        raise NotLowered("its products are split")
+    if tiles.parts > 1 or tiles.ends:
+        raise NotLowered("its products are split, or have sums of different lengths")
     products = [_product(writer, tiles, dot) for dot in products_of(tiles, "dot")]
     return SeparateProducts(tiles, _merged(products, tiles.shape[-1]))
 

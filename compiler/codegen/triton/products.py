@@ -213,12 +213,14 @@ class _TileEmitter(Emitter):
 
         With `stages`, the right tile alone, whose loads Triton pipelines only if told to.
         """
-        inner, before = self._size(self.loops[0].size), ""
-        iterations = inner
+        end, before = self._end(), ""
+        iterations = end
         if self.parts > 1:
-            iterations = self._size(split_length(self.loops[0].size, self.parts))
+            length = iterations = self._size(split_length(self.loops[0].size, self.parts))
             before = "first + "
-            self.body.line(f"first = ({self._index(0)}) * {iterations}")
+            self.body.line(f"first = ({self._index(0)}) * {length}")
+            if self.kernel.ends:
+                iterations = f"tl.minimum({length}, {end} - first)"
         loop = f"tl.range(0, {iterations}, INNER, num_stages={stages})"
         self.body.line(f"for start in {loop if stages else f'range(0, {iterations}, INNER)'}:")
         self.body.depth += 1
@@ -228,9 +230,14 @@ class _TileEmitter(Emitter):
             names.insert(0, ("left", "inner[None, :]"))
         sides, values = zip(*names, strict=True)
         self.body.line(f"{', '.join(sides)} = {', '.join(values)}")
-        live, limits = (", ".join(f"{n}{end}" for n in sides) for end in ("_live", f" < {inner}"))
+        live, limits = (", ".join(f"{n}{text}" for n in sides) for text in ("_live", f" < {end}"))
         self.body.line(f"{live} = {limits}")
         self.open_loops = frozenset({0, 1})
+
+    def _end(self) -> str:
+        """The end of the K loop."""
+        end = self.kernel.ends.get(0)
+        return self._size(self.loops[0].size) if end is None else self._value(end)
 
     def _factor(self, value: Expr, sides: tuple[str, str]) -> str:
         """A factor's tile, padded with 0 beyond its rows, columns or K range."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, TypeVar, cast
 
 from compiler.ir.attention import AttentionLayout
@@ -222,6 +223,17 @@ class SpecialisedKernels(Protocol[AnyOperand]):
         return False
 
 
+@dataclass(frozen=True)
+class Lengths:
+    """How many products are summed in each matrix of a batch, if that differs.
+
+    `each` returns it for batch indices; `total` is the sum over the batch.
+    """
+
+    each: Callable[[Sequence[Number]], Number]
+    total: Size
+
+
 class KernelBuilder(SpecialisedKernels[DeviceOperand], Protocol):
     """A builder of device kernels in scalar form, one program per element of a shape.
 
@@ -311,8 +323,8 @@ class KernelBuilder(SpecialisedKernels[DeviceOperand], Protocol):
         """Return the remainder of two non-negative indices."""
         ...
 
-    def unravel(self, index: Number, shape: Sequence[Size]) -> tuple[Number, ...]:
-        """Convert a flat index to indices in a shape."""
+    def unravel(self, index: Number, shape: Sequence[Number]) -> tuple[Number, ...]:
+        """Convert a flat index to indices in a shape, whose sizes may be computed."""
         ...
 
     def ravel(self, indices: Sequence[Number], shape: Sequence[Size]) -> Number:
@@ -382,11 +394,13 @@ class KernelBuilder(SpecialisedKernels[DeviceOperand], Protocol):
         sides: tuple[Size, Size, Size],
         factors: Callable[..., tuple[Number, Number]],
         store: Callable[..., None],
+        lengths: Lengths | None = None,
     ) -> None:
         """Emit kernels for a batch of products with `sides` M, N and K.
 
         `factors(batch, i, j, left, right)` returns the two factors; `store(batch, i, j, total)`
-        stores the sum. A long reduction with a small result is split (split-K).
+        stores the sum. A long reduction with a small result is split (split-K). With `lengths`, a
+        matrix sums fewer products than K.
         """
         ...
 

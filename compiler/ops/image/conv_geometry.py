@@ -45,12 +45,14 @@ def is_narrow(g: ConvGeometry, *sides: Size) -> bool:
     return g.groups > 1 and any(isinstance(n, int) and n < least for n in sides)
 
 
-def skips_taps(g: ConvGeometry) -> bool:
-    """True where most taps of a window never cover the same element of an image."""
+def skips_taps(k: KernelBuilder, g: ConvGeometry) -> bool:
+    """True where an image gradient reads only taps that cover an element.
+
+    On a CPU others cost less than finding them, unless most of a window are others.
+    """
     pairs = [(window.kernel, window.tap_step) for window in g.windows]
-    return prod(min(n, step) if isinstance(n, int) else step for n, step in pairs) >= (
-        SKIPPED_TAPS.value
-    )
+    taps = prod(min(n, step) if isinstance(n, int) else step for n, step in pairs)
+    return taps >= SKIPPED_TAPS.value or (k.on_gpu and taps > 1)
 
 
 def image_element(
@@ -70,15 +72,19 @@ def filter_element(
     return filters.at(*orders[g.filters], where=where, other=0)
 
 
-def reduction_shape(g: ConvGeometry, channels: Size) -> list[Size]:
+def reduction_shape(
+    g: ConvGeometry, channels: Size, taps: Sequence[Number] | None = None
+) -> list[Number]:
     """Return the reduction shape over channels and taps, innermost axis of images last.
 
     With blocks of channels, these are first: the taps of a channel are adjacent in a filter, so
-    that a block's part of the filters stays in the cache while all its taps are used.
+    that a block's part of the filters stays in the cache while all its taps are used. `taps` are
+    the numbers of those on each axis, by default all.
     """
+    taps = g.taps if taps is None else taps
     if has_channel_blocks(g, channels):
-        return [channels // CHANNEL_BLOCK, *g.taps, CHANNEL_BLOCK]
-    return [*g.taps, channels] if g.channels_last else [channels, *g.taps]
+        return [channels // CHANNEL_BLOCK, *taps, CHANNEL_BLOCK]
+    return [*taps, channels] if g.channels_last else [channels, *taps]
 
 
 def has_channel_blocks(g: ConvGeometry, channels: Size) -> bool:
@@ -88,10 +94,11 @@ def has_channel_blocks(g: ConvGeometry, channels: Size) -> bool:
 
 
 def unravel_taps(
-    k: KernelBuilder, g: ConvGeometry, iteration: Number, channels: Size
-) -> tuple[Number, list[Number]]:
-    """Return the channel and the tap of a reduction index."""
-    indices = k.unravel(iteration, reduction_shape(g, channels))
+    k: KernelBuilder, g: ConvGeometry, iteration: Number, channels: Size,
+    counts: Sequence[Number] | None = None,
+) -> tuple[Number, list[Number]]:  # fmt: skip
+    """Return the channel and the tap of an index of `reduction_shape`."""
+    indices = k.unravel(iteration, reduction_shape(g, channels, counts))
     if has_channel_blocks(g, channels):
         block, *taps, channel = indices
         return block * CHANNEL_BLOCK + channel, taps

@@ -8,17 +8,21 @@ Of the filters, positions and taps, two are M and N of the product and one is re
 
 With channels first, M and N of the first two are swapped: the axis that is contiguous in memory is
 N. Groups are a batch of products; narrow ones have separate kernels. Where each window covers one
-position, as with 1x1 filters, the images are used as matrices directly. A transposed convolution
-is the image gradient, and its gradients are the other two.
+position, as with 1x1 filters, the images are used as matrices directly. The image gradient of a
+stride is a batch of products, too, one for each phase (`conv_phases`). A transposed convolution is
+the image gradient, and its gradients are the other two.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import mul
 from typing import TypeAlias
 
 from compiler.ir.dims import Size, product
-from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Lengths, Number
 from compiler.ir.windows import ConvGeometry
 from compiler.ops.image.conv_geometry import (
     filter_element,
@@ -26,12 +30,18 @@ from compiler.ops.image.conv_geometry import (
     image_element,
     input_positions,
     is_narrow,
-    output_positions,
     plus,
     reduction_shape,
     skips_taps,
     unravel_taps,
     with_flat_images,
+)
+from compiler.ops.image.conv_phases import (
+    Phase,
+    covering_windows,
+    elements_exist,
+    most_taps,
+    phase_length,
 )
 from compiler.ops.image.depthwise_kernels import (
     convolve_narrow,
@@ -43,10 +53,10 @@ from compiler.ops.math.reduce import sum_axes
 
 Indices: TypeAlias = Sequence[Number]
 Factor: TypeAlias = Callable[[Indices, Number, Number], Number]
-"""Loads a factor at a group (if there are several), an M or N index, and a reduction index."""
+"""Loads a factor at batch indices, an M or N index, and a reduction index."""
 
 Store: TypeAlias = Callable[[Indices, Number, Number, Number], None]
-"""Stores the sum of a group at a position and a channel."""
+"""Stores the sum at batch indices, a position and a channel."""
 
 
 def first_channel(k: KernelBuilder, group: Indices, each: Size) -> Number:
@@ -55,8 +65,8 @@ def first_channel(k: KernelBuilder, group: Indices, each: Size) -> Number:
 
 
 def emit_product(
-    k: KernelBuilder, g: ConvGeometry, sides: tuple[Size, Size, Size],
-    factors: tuple[Factor, Factor], store: Store,
+    k: KernelBuilder, g: ConvGeometry, stack: Sequence[Size], sides: tuple[Size, Size, Size],
+    factors: tuple[Factor, Factor], store: Store, lengths: Lengths | None = None,
 ) -> None:  # fmt: skip
     """Emit products of positions and channels, with the axis that is contiguous in memory as N."""
     positions, channels, reduction = sides
@@ -73,21 +83,7 @@ def emit_product(
         store(group, *((i, j) if g.channels_last else (j, i)), total)
 
     rows, columns = (positions, channels) if g.channels_last else (channels, positions)
-    k.contraction(g.stack, (rows, columns, reduction), ordered, finish)
-
-
-def output_store(
-    k: KernelBuilder, g: ConvGeometry, positions: Sequence[Size], each: Size, out: DeviceOperand,
-    bias: DeviceOperand | None,
-) -> Store:  # fmt: skip
-    """Return a function that stores a sum plus bias; `each` is the channels per group."""
-
-    def store(group: Indices, position: Number, channel: Number, total: Number) -> None:
-        n, *at = k.unravel(position, positions)
-        c = plus(first_channel(k, group, each), channel)
-        k.store(out, in_layout(g.layout, (n, c, *at)), total if bias is None else total + bias[c])
-
-    return store
+    k.contraction(stack, (rows, columns, reduction), ordered, finish, lengths=lengths)
 
 
 def expect_channels(
@@ -133,10 +129,14 @@ def convolve(
         c, tap = unravel_taps(k, g, iteration, depth)
         return filter_element(g, filters, plus(first_channel(k, group, per_group), f), c, tap)
 
+    def store(group: Indices, position: Number, channel: Number, total: Number) -> None:
+        n, *at = k.unravel(position, positions)
+        f = plus(first_channel(k, group, per_group), channel)
+        value = total if bias is None else total + bias[f]
+        k.store(outputs, in_layout(g.layout, (n, f, *at)), value)
+
     sides = (product(positions), per_group, product(reduction_shape(g, depth)))
-    emit_product(
-        k, g, sides, (pixel, weight), output_store(k, g, positions, per_group, outputs, bias)
-    )
+    emit_product(k, g, g.stack, sides, (pixel, weight), store)
 
 
 def image_gradient(
@@ -152,26 +152,94 @@ def image_gradient(
     if k.convolution_image_gradient(g, outputs, filters, images, bias):
         return
     g, (images, filters, outputs) = with_flat_images(g, images, filters, outputs)
-    count, depth = filter_sides(g, filters)
-    per_group, positions = count // g.groups, [images.shape[0], *g.sizes]
-    if is_narrow(g, depth) or skips_taps(g):
+    _, depth = filter_sides(g, filters)
+    if is_narrow(g, depth) or (skips_taps(k, g) and not k.on_gpu):
         image_gradient_narrow(k, g, outputs, filters, images, bias)
-        return
+    else:
+        ImageGradient(k, g, outputs, filters, images, bias).emit()
 
-    def upstream(group: Indices, position: Number, iteration: Number) -> Number:
-        n, *x = k.unravel(position, positions)
-        f, tap = unravel_taps(k, g, iteration, per_group)
-        at, inside = output_positions(k, g.windows, x, tap)
-        return image_element(g, outputs, n, plus(first_channel(k, group, per_group), f), at, inside)
 
-    def weight(group: Indices, c: Number, iteration: Number) -> Number:
-        f, tap = unravel_taps(k, g, iteration, per_group)
-        return filter_element(g, filters, plus(first_channel(k, group, per_group), f), c, tap)
+@dataclass(frozen=True)
+class ImageGradient:
+    """The image gradient as a batch of products, one for each phase of a group's channels.
 
-    sides = (product(positions), depth, product(reduction_shape(g, per_group)))
-    emit_product(
-        k, g, sides, (upstream, weight), output_store(k, g, positions, depth, images, bias)
-    )
+    Each reduces over the taps that cover the elements of its phase, of which there may be fewer, or
+    none.
+    """
+
+    k: KernelBuilder
+    g: ConvGeometry
+    outputs: DeviceOperand
+    filters: DeviceOperand
+    images: DeviceOperand
+    bias: DeviceOperand | None
+
+    def emit(self) -> None:
+        """Emit one kernel for all phases."""
+        g, (_, depth) = self.g, filter_sides(self.g, self.filters)
+        strides = [window.stride for window in g.windows if window.stride > 1]
+        most = reduction_shape(g, self.per_group, [most_taps(window) for window in g.windows])
+        sides = product(self.positions), depth, product(most)
+        lengths = Lengths(self.length, product((*g.stack, *g.taps, self.per_group)))
+        emit_product(
+            self.k, g, (*strides, *g.stack), sides, (self.upstream, self.weight), self.store,
+            lengths if strides else None,
+        )  # fmt: skip
+
+    @property
+    def per_group(self) -> Size:
+        """The number of filters of a group."""
+        return filter_sides(self.g, self.filters)[0] // self.g.groups
+
+    @property
+    def positions(self) -> list[Size]:
+        """The batch, and the elements of a phase on each axis."""
+        return [self.images.shape[0], *map(phase_length, self.g.windows)]
+
+    def phases(self, batch: Indices) -> tuple[list[Phase], Indices]:
+        """Return the phase on each axis, and the group."""
+        numbers = iter(batch)
+        phases = [
+            Phase.of(self.k, window, next(numbers) if window.stride > 1 else 0)
+            for window in self.g.windows
+        ]
+        return phases, [*numbers]
+
+    def length(self, batch: Indices) -> Number:
+        """Return the number of products that are summed."""
+        phases, _ = self.phases(batch)
+        return reduce(mul, [phase.taps for phase in phases], self.k.size(self.per_group))
+
+    def term(self, batch: Indices, iteration: Number) -> tuple[list[Phase], Number, list[Number]]:
+        """Return the phases, the filter, and the numbers of the taps of a reduction index."""
+        phases, group = self.phases(batch)
+        counts = [phase.tap_count for phase in phases]
+        f, taps = unravel_taps(self.k, self.g, iteration, self.per_group, counts)
+        return phases, plus(first_channel(self.k, group, self.per_group), f), taps
+
+    def upstream(self, batch: Indices, position: Number, iteration: Number) -> Number:
+        """Load the gradient of the output that a term multiplies."""
+        phases, f, taps = self.term(batch, iteration)
+        n, *elements = self.k.unravel(position, self.positions)
+        at, inside = covering_windows(self.k, phases, elements, taps)
+        return image_element(self.g, self.outputs, n, f, at, inside)
+
+    def weight(self, batch: Indices, c: Number, iteration: Number) -> Number:
+        """Load the element of a filter that a term multiplies."""
+        phases, f, taps = self.term(batch, iteration)
+        tap = [phase.tap_at(t) for phase, t in zip(phases, taps, strict=True)]
+        return filter_element(self.g, self.filters, f, c, tap)
+
+    def store(self, batch: Indices, position: Number, channel: Number, total: Number) -> None:
+        """Store a sum plus bias, if its element is in the image."""
+        phases, group = self.phases(batch)
+        n, *elements = self.k.unravel(position, self.positions)
+        at = [phase.element_at(e) for phase, e in zip(phases, elements, strict=True)]
+        _, depth = filter_sides(self.g, self.filters)
+        c = plus(first_channel(self.k, group, depth), channel)
+        value = total if self.bias is None else total + self.bias[c]
+        where = elements_exist(self.k, phases, at)
+        self.k.store(self.images, in_layout(self.g.layout, (n, c, *at)), value, where)
 
 
 def filter_gradient(

@@ -84,7 +84,7 @@ def image_gradient_narrow(
 
     def term(f: Number, tap: Sequence[Number]) -> Number:
         exists = None
-        if skips_taps(g):
+        if skips_taps(k, g):
             tap, exists = covering_taps(k, g.windows, x, tap)
         at, inside = output_positions(k, g.windows, x, tap)
         f = plus(f, first)
@@ -92,7 +92,7 @@ def image_gradient_narrow(
         upstream = image_element(g, outputs, n, f, at, inside)
         return upcast(k, upstream) * upcast(k, filter_element(g, filters, f, inner, tap, exists))
 
-    taps = covering_counts(g.windows) if skips_taps(g) else g.taps
+    taps = covering_counts(g.windows) if skips_taps(k, g) else g.taps
     total = reduce_terms(k, [per_group, *taps], term)
     k.store(images, index, total if bias is None else total + bias[c])
 

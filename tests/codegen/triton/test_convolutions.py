@@ -10,6 +10,7 @@ import fluid
 import runtime
 from compiler.codegen.triton.target import TritonTarget
 from compiler.codegen.triton.tiling import product_tiles
+from compiler.cost.plan_cost import Side, account
 from compiler.errors import CompileError
 from compiler.freeze import freeze
 from compiler.options import Options
@@ -31,7 +32,7 @@ PHASES = (Phase.explicit, Phase.reuse, Phase.generate)
 """Failing examples are not shrunk: that takes minutes in the kernel interpreter."""
 
 SLIDING = st.fixed_dictionaries({
-    "strides": st.sampled_from([[1, 1], [2, 1], [2, 3]]),
+    "strides": st.sampled_from([[1, 1], [2, 1], [2, 3], [4, 2]]),
     "paddings": st.sampled_from([[0, 0], [1, 2], [1, 0, 2, 1]]),
     "dilations": st.sampled_from([[1, 1], [2, 1]]),
 })  # fmt: skip
@@ -98,6 +99,22 @@ def test_transposed_convolutions(layout, image, taps, sliding, groups, filters):
     assert_matches_reference(
         sample("conv2d_transpose", layout, shapes, {**sliding, "groups": groups})
     )
+
+
+@pytest.mark.parametrize(("side", "taps", "stride", "dilation", "padding"), [
+    (12, 3, 2, 1, 1), (12, 1, 2, 1, 0), (8, 2, 2, 1, 0), (12, 3, 2, 2, 2), (12, 3, 4, 1, 1),
+])  # fmt: skip
+def test_image_gradients_multiply_no_zeros_between_strides(side, taps, stride, dilation, padding):
+    """Each output pixel meets each tap once, as in the forward convolution, but for the edges."""
+    attrs = {
+        "strides": [stride] * 2, "dilations": [dilation] * 2, "paddings": [padding] * 2,
+        "data_format": "NHWC",
+    }  # fmt: skip
+    case = backward(sample("conv2d", "NHWC", ((2, side, side, 8), (16, 8, taps, taps)), attrs))
+    graph, _ = graph_of(case, ["Input@GRAD"], NOBODY)
+    run_passes(graph, pipeline(Options(), TARGET), Context())
+    costs = account(freeze(graph), {}).of(Side.DEVICE)
+    assert sum(cost.products for cost in costs) == 2 * 2 * (side // stride) ** 2 * 8 * 16 * taps**2
 
 
 POOLS = st.fixed_dictionaries({
