@@ -81,7 +81,8 @@ def contiguous_run(offset: Sequence[tuple[Term, Size]], axis: int | None, loop: 
         for part in all_parts(index for index, _ in offset if isinstance(index, Expr))
         if part.fn in ("index_div", "index_mod") and index_stride(part.args[0], axis, loop) != 0
     ]
-    return next(run for run in RUNS if all(d is not None and is_multiple(d, run) for d in divisors))
+    runs = (run for run in RUNS if all(d is not None and is_multiple(d, run) for d in divisors))
+    return next(runs, 1)
 
 
 def _offset_stride(
