@@ -53,6 +53,9 @@ class VarTypeId(IntEnum):
     INT8 = 21
     BF16 = 22
 
+    __hash__ = int.__hash__
+    """That of the number, which a member equals: that of `Enum` is a call in Python."""
+
     def __repr__(self) -> str:
         return f"VarType.{self.name}"
 

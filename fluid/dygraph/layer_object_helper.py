@@ -29,5 +29,7 @@ class LayerObjectHelper(LayerHelper):
         self, input_var: Variable, act: str | None = None, use_cudnn: bool | None = None
     ) -> Variable:
         """Append the activation op, if `act` is not None."""
+        if act is None:
+            return input_var
         self.kwargs |= {"act": act, "use_cudnn": use_cudnn}
         return super().append_activation(input_var)

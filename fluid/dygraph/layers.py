@@ -249,9 +249,10 @@ class Layer:
     # ---- attributes
 
     def __getattr__(self, name: str) -> Any:
-        for field in ("_parameters", "_sub_layers"):
-            if name in vars(self).get(field, {}):
-                return vars(self)[field][name]
+        own = vars(self)
+        for members in (own.get("_parameters"), own.get("_sub_layers")):
+            if members is not None and name in members:
+                return members[name]
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __setattr__(self, name: str, value: object) -> None:

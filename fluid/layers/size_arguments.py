@@ -7,6 +7,7 @@ with one variable per size; in the last case integers become constants of the pr
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeGuard
 
 import numpy as np
 
@@ -47,6 +48,8 @@ def size_operands(
         check_dtype(values.dtype, name, ("int32", "int64"), helper.layer_type)
         values.stop_gradient = True
         return {slots[0]: values}, []
+    if _are_ints(values):
+        return {}, list(values)
     numbers = _numbers(values, name, helper.layer_type, unknown)
     if not has_variable(values):
         return {}, numbers
@@ -62,11 +65,18 @@ def shape_operands(helper: LayerHelper, shape: Sizes) -> tuple[dict[str, SlotVal
         return {"ShapeTensor": _as_int32(helper, shape)}, []
     if not len(shape):
         raise SizesError(f"the shape of {helper.layer_type} needs one size or more")
+    if _are_ints(shape):
+        return {}, list(shape)
     numbers = _numbers(shape, "shape", helper.layer_type, -1)
     if not has_variable(shape):
         return {}, numbers
     tensors = [_as_int32(helper, _tensor(helper, size, "int32")) for size in shape]
     return {"ShapeTensorList": tensors}, numbers
+
+
+def _are_ints(values: Sequence[int | Variable]) -> TypeGuard[Sequence[int]]:
+    """Whether all sizes are plain numbers, which need no check."""
+    return set(map(type, values)) == {int}
 
 
 def _numbers(values: Sequence[int | Variable], name: str, op: str, unknown: int) -> list[int]:

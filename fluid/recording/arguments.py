@@ -124,9 +124,12 @@ def _form(value: object) -> object:
     if (cls is list or cls is tuple) and value:
         items = cast("Sequence[object]", value)
         first = items[0].__class__
-        plain = first in _PLAIN or isinstance(items[0], VarDesc)
-        if plain and all(item.__class__ is first for item in items):
-            return cls, first
+        if first not in _PLAIN and not isinstance(items[0], VarDesc):
+            return None
+        for item in items:
+            if item.__class__ is not first:
+                return None
+        return cls, first
     return None
 
 

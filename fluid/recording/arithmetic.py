@@ -25,6 +25,7 @@ class VariableOperand(Protocol):
 
     name: str
     element: DType
+    dims: tuple[int, ...] | None
 
     @property
     def stop_gradient(self) -> bool:
@@ -72,12 +73,14 @@ def operator(
 
     @entry_point
     def method(self: V, other: object) -> V:
-        if not isinstance(other, Real) and not is_variable(other, self):
+        if is_variable(other, self):
+            other = other if other.element is self.element else cast(other, self.dtype)
+        elif not isinstance(other, Real):
             return NotImplemented
-        exact = op_type != "elementwise_div" or self.element.is_float
-        if factors and exact and isinstance(other, Real):
+        elif factors and (op_type != "elementwise_div" or self.element.is_float):
             return scaled(self, *factors(_as_element(self, other)))
-        other = _as_operand(self, other, whole=swap)
+        else:
+            other = _as_constant(self, float(other), whole=swap)
         x, y = (other, self) if swap else (self, other)
         return _appended(op_type, x, y)
 
@@ -105,7 +108,7 @@ def cast(var: V, dtype: DTypeLike) -> V:
 def _appended(op_type: str, x: V, y: V) -> V:
     out = x.temporary("bool" if op_type in _COMPARISONS else x.dtype)
     # Batch axes are aligned from the left, as in the reference.
-    axis = 0 if y.shape[:1] == (-1,) else -1
+    axis = 0 if y.dims and y.dims[0] == -1 else -1
     return x.append(op_type, {"X": x, "Y": y}, out, {"axis": axis})
 
 
@@ -116,13 +119,11 @@ def _as_element(var: VariableOperand, number: Real) -> float:
     return float(number)
 
 
-def _as_operand(var: V, other: V | Real, *, whole: bool) -> V:
-    """The other operand as a variable of the same dtype; with `whole`, of the same shape."""
-    if not isinstance(other, Real):
-        return other if other.dtype == var.dtype else cast(other, var.dtype)
+def _as_constant(var: V, number: float, *, whole: bool) -> V:
+    """A number as a variable of the same dtype; with `whole`, of the same shape."""
     if whole and -1 in var.shape:
-        return _filled_like(var, float(other))
-    return _filled(var, float(other), var.shape if whole else (1,))
+        return _filled_like(var, number)
+    return _filled(var, number, var.shape if whole else (1,))
 
 
 def _filled(var: V, value: float, shape: tuple[int, ...]) -> V:

@@ -11,7 +11,7 @@ from compiler.errors import ShapeError
 from compiler.ir.types import DType
 from fluid.recording.annotations import DTypeLike
 from fluid.recording.arguments import is_numpy
-from fluid.recording.variable import Variable, convert_np_dtype_to_dtype_
+from fluid.recording.variable import Variable, VarType, convert_np_dtype_to_dtype_
 
 __all__ = [
     "AssertedShapeError",
@@ -39,6 +39,7 @@ class AssertedShapeError(ShapeError, AssertionError):
 
 
 _NAMES = {dtype: dtype.numpy.name for dtype in DType if dtype is not DType.TOKEN}
+_VAR_TYPE_NAMES: dict[object, str] = {VarType(dtype.code): name for dtype, name in _NAMES.items()}
 
 
 @contextmanager
@@ -61,6 +62,10 @@ def convert_dtype(dtype: DTypeLike) -> str:
     >>> convert_dtype(5), convert_dtype("int64")
     ('float32', 'int64')
     """
+    if dtype.__class__ is VarType:
+        name = _VAR_TYPE_NAMES.get(dtype)
+        if name is not None:
+            return name
     return _NAMES[DType.of(convert_np_dtype_to_dtype_(dtype))]
 
 
@@ -91,8 +96,9 @@ def check_type(
 
 def check_variable(value: object, name: str, op: str) -> Variable:
     """Return an argument of a layer; raises TypeError if it is not a Variable."""
-    check_type(value, name, Variable, op)
-    assert isinstance(value, Variable)
+    if not isinstance(value, Variable):
+        check_type(value, name, Variable, op)
+        assert isinstance(value, Variable)
     return value
 
 

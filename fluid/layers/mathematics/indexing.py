@@ -57,9 +57,12 @@ def _append_slice(
         )
         inputs |= tensors
         attrs[name] = numbers
-        single = isinstance(values, Variable)
-        is_dynamic = [True] * len(axes) if single else [has_variable(value) for value in values]
-        flags = [-1 if dynamic else flag for dynamic, flag in zip(is_dynamic, flags, strict=False)]
+        if tensors:
+            single = isinstance(values, Variable)
+            is_dynamic = [single or has_variable(value) for value in (axes if single else values)]
+            flags = [
+                -1 if dynamic else flag for dynamic, flag in zip(is_dynamic, flags, strict=False)
+            ]
     return helper.append_result(op_type, inputs, {**attrs, "infer_flags": flags})
 
 
