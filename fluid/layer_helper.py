@@ -90,7 +90,7 @@ class LayerHelper:
         """Return the dtype of all variables of an argument; ValueError if they differ."""
         inputs = self.multiple_input(input_param_name)
         for variable in inputs:
-            if variable.dtype != inputs[0].dtype:
+            if variable.element is not inputs[0].element:
                 raise ValueError(
                     f"{self.layer_type}: {inputs[0].name!r} is {inputs[0].dtype.name}, "
                     f"but {variable.name!r} is {variable.dtype.name}"
@@ -215,12 +215,8 @@ class LayerHelper:
         self, dtype: DTypeLike, stop_gradient: bool = False
     ) -> Variable:
         """Create a temporary named `<layer>.tmp_<k>`; the op that writes it infers its shape."""
-        return self.main_program.current_block().create_var(
-            name=unique_name.generate(f"{self.name}.tmp"),
-            dtype=dtype,
-            persistable=False,
-            stop_gradient=stop_gradient,
-        )
+        block = self.main_program.current_block()
+        return block.create_temporary(f"{self.name}.tmp", dtype, stop_gradient=stop_gradient)
 
     def create_variable(self, **fields: Unpack[VariableFields]) -> Variable:
         """Create a variable in the current block, see `Block.create_var`."""
@@ -280,6 +276,7 @@ class LayerHelper:
         attrs = {"use_cudnn": True} if self.kwargs.get("use_cudnn") else {}
         return self.append_result(act, {"X": input_var}, attrs)
 
+    @entry_point
     def append_result(
         self,
         op_type: str,
@@ -293,8 +290,9 @@ class LayerHelper:
         if dtype is None:
             like = first[0] if isinstance(first, list | tuple) else first
             dtype = check_variable(like, next(iter(inputs)), op_type).dtype
-        out = self.create_variable_for_type_inference(dtype)
-        self.append_op(op_type, inputs=inputs, outputs={slot: out}, attrs=attrs)
+        block = self.main_program.current_block()
+        out = block.create_temporary(f"{self.name}.tmp", dtype)
+        block.append_op(op_type, inputs, {slot: out}, attrs)
         return out
 
 

@@ -10,9 +10,9 @@ static-graph mode, and no intermediate value of it is copied.
 writes; a variable written again gets a new node, so that gradients read what the forward op read.
 Only parameters and other state are written in place: their arrays are in one scope.
 
-**Known traces.** The key of a trace is the sequence of its ops: the number of each op's signature
-(type, attributes, dtypes and shapes of inputs), the numbers of the nodes that it reads and writes,
-and at the end the nodes whose values are needed. A known trace is one look-up and one run; nothing
+**Known traces.** The key of a trace is the sequence of its ops: each op's signature (type,
+attributes, dtypes and shapes of inputs), the numbers of the nodes that it reads and writes, and at
+the end the nodes whose values are needed. A known trace is one look-up and one run; nothing
 is inferred, and no gradient op is created. Recording an op of a known signature creates no
 `Operator`. Traces that differ in sizes only share one program with open sizes (`plans`).
 

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from compiler.ir.types import Array
 from fluid.eager.signatures import Signature
 from fluid.eager.sources import Source
 from runtime.tensors.scope import Scope
 
-__all__ = ["SCOPE", "GradRequest", "RunsNodes", "TraceNode", "TraceRecord"]
+__all__ = ["SCOPE", "External", "GradRequest", "RunsNodes", "TraceNode", "TraceRecord"]
 
 SCOPE = Scope()
 """The parameters and other state of all eager programs."""
+
+
+class External(NamedTuple):
+    """A node computed before the trace: its number, and the name of its array if it is state."""
+
+    number: int
+    state_name: str
+    stops_gradient: bool
+    has_value: bool
 
 
 class RunsNodes(Protocol):
@@ -30,18 +39,20 @@ class RunsNodes(Protocol):
 class TraceNode:
     """The value of a variable between two writes; state has the name of its array in `SCOPE`.
 
-    `number` is its number in `trace`, the last trace that used it; while `is_pending`, that trace
+    `number` is its number in `trace`, the last trace that used it, and `external` what state was in
+    the key of one; while `is_pending`, that trace
     has not run yet. `is_saved` marks what a gradient op may read, `stops_gradient` is the flag of
     its variable when an op last used it. `handle` refers to the variable.
     """
 
     __slots__ = (
-        "__weakref__", "array", "handle", "is_pending", "is_saved", "number", "state_name",
-        "stops_gradient", "trace",
+        "__weakref__", "array", "external", "handle", "is_pending", "is_saved", "number",
+        "state_name", "stops_gradient", "trace",
     )  # fmt: skip
 
     def __init__(self, handle: Callable[[], object], state_name: str = "") -> None:
         self.array: Array | None = None
+        self.external: External | None = None
         self.handle = handle
         self.is_pending = False
         self.is_saved = False

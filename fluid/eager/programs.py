@@ -16,7 +16,7 @@ from compiler.ir.program import NO_BLOCK, OpRole
 from compiler.ir.types import Array, DType
 from fluid import unique_name
 from fluid.eager import traces
-from fluid.eager.nodes import SCOPE, TraceRecord
+from fluid.eager.nodes import SCOPE, TraceNode, TraceRecord
 from fluid.eager.signatures import Signature, infer
 from fluid.eager.sources import Source, user_source
 from fluid.eager.variables import ParamBase, VarBase
@@ -147,6 +147,14 @@ class EagerBlock(Block):
                 initializer(var, self)
         return var
 
+    def create_temporary(
+        self, key: str, dtype: DTypeLike, *, stop_gradient: bool = False
+    ) -> VarBase:
+        """Create a variable for the output of an op."""
+        var = VarBase(self, None, _element(dtype), None, stop_gradient)
+        var.name_key = key
+        return var
+
     def create_parameter(
         self, initializer: Fill | None = None, **fields: Unpack[ParameterFields]
     ) -> ParamBase:
@@ -223,9 +231,11 @@ class EagerBlock(Block):
         self, op_type: str, inputs: Slots | None, outputs: Slots | None, attrs: Attributes | None
     ) -> tuple[Signature, list[VarBase], list[VarBase]]:
         """Return the signature of an op, and the variables that it reads and writes."""
-        ins, parts = self._read(op_type, inputs)
-        outs, more = self._written(op_type, outputs, ins)
-        key = (op_type, *parts, None, *more, self.eager_program.role, _frozen(attrs))
+        parts: list[object] = [op_type, self.eager_program.role]
+        ins = self._read(op_type, inputs, parts)
+        outs = self._written(op_type, outputs, ins, parts)
+        _freeze(attrs, parts)
+        key = tuple(parts)
         signature = _signatures.get(key)
         if signature is None:
             if len(_signatures) >= MAX_SIGNATURES:
@@ -256,43 +266,43 @@ class EagerBlock(Block):
         """Record an op, see `append_op`."""
         return self.append_op(type, inputs, outputs, attrs)
 
-    def _read(self, op_type: str, slots: Slots | None) -> tuple[list[VarBase], list[object]]:
-        """Return the variables of the input slots, and what a signature depends on."""
+    def _read(self, op_type: str, slots: Slots | None, parts: list[object]) -> list[VarBase]:
+        """Return the variables of the input slots; adds what a signature depends on to `parts`."""
         variables: list[VarBase] = []
-        parts: list[object] = []
-        for slot, value in (slots or {}).items():
-            if value is None:
-                continue
-            parts.append(slot)
-            for item in value if isinstance(value, list | tuple) else (value,):
-                var = item if isinstance(item, VarBase) else self._variable(op_type, slot, item)
-                variables.append(var)
-                parts.append(var.dims)
-                parts.append(var.element)
-        return variables, parts
+        for slot, value in slots.items() if slots else ():
+            if isinstance(value, VarBase):
+                variables.append(value)
+                parts += (slot, value.dims, value.element)
+            elif value is not None:
+                parts.append(slot)
+                for item in value if isinstance(value, list | tuple) else (value,):
+                    var = item if isinstance(item, VarBase) else self._variable(op_type, slot, item)
+                    variables.append(var)
+                    parts += (var.dims, var.element)
+        return variables
 
     def _written(
-        self, op_type: str, slots: Slots | None, ins: Sequence[VarBase]
-    ) -> tuple[list[VarBase], list[object]]:
-        """Return the variables of the output slots, and what a signature depends on.
+        self, op_type: str, slots: Slots | None, ins: Sequence[VarBase], parts: list[object]
+    ) -> list[VarBase]:
+        """Return the variables of the output slots; adds what a signature depends on to `parts`.
 
         That is which of them is an input too, and whether it gets no gradient.
         """
         variables: list[VarBase] = []
-        parts: list[object] = []
-        for slot, value in (slots or {}).items():
-            if value is None:
-                continue
-            parts.append(slot)
-            for item in value if isinstance(value, list | tuple) else (value,):
-                var = item if isinstance(item, VarBase) else self._variable(op_type, slot, item)
-                variables.append(var)
-                parts.append(var.element)
-                parts.append(var.stops)
-                if var.dims is not None:
-                    parts.append(var.dims)
-                    parts.append(_index(ins, var))
-        return variables, parts
+        parts.append(None)
+        for slot, value in slots.items() if slots else ():
+            if isinstance(value, VarBase) and value.dims is None:
+                variables.append(value)
+                parts += (slot, value.element, value.stops)
+            elif value is not None:
+                parts.append(slot)
+                for item in value if isinstance(value, list | tuple) else (value,):
+                    var = item if isinstance(item, VarBase) else self._variable(op_type, slot, item)
+                    variables.append(var)
+                    parts += (var.element, var.stops)
+                    if var.dims is not None:
+                        parts += (var.dims, _index(ins, var))
+        return variables
 
     def _is_constant(
         self, op_type: str, inputs: Slots | None, outputs: Slots | None, attrs: Attributes
@@ -373,31 +383,23 @@ class EagerBlock(Block):
         outs: list[VarBase],
     ) -> None:
         in_nodes = [var.node for var in ins]
-        numbers_in: list[int] = []
-        for var, node in zip(ins, in_nodes, strict=True):
-            if node.trace is trace and node.stops_gradient is var.stops:
-                numbers_in.append(node.number)
-            else:
-                numbers_in.append(trace.use(node, var.stops))
-        producers: list[TraceRecord | None] = []
-        needs_gradient = False
-        if signature.passing and self.eager_program.trains:
-            for index in signature.passing:
-                var = ins[index]
-                if not var.stops and var.element.is_float:
-                    needs_gradient = True
-                    producers.append(var.record)
+        inputs = tuple([
+            node.number
+            if node.trace is trace and node.stops_gradient is var.stops
+            else trace.use(node, var.stops)
+            for var, node in zip(ins, in_nodes, strict=True)
+        ])  # fmt: skip
+        needs_gradient = self.eager_program.trains and _need_gradient(signature, ins)
         numbers: list[int] = []
         for var, output in zip(outs, signature.types, strict=True):
             if not var.node.state_name:
                 var.becomes(output.dims, output.element, needs_gradient)
             numbers.append(trace.compute(var.node, var.stops))
         stops = tuple([var.stops for var in outs])
-        inputs = tuple(numbers_in)
         source = user_source(2)
         position = trace.record(signature, inputs, tuple(numbers), stops, source)
         if needs_gradient:
-            record = _recorded(signature, ins, in_nodes, outs, producers, source)
+            record = _recorded(signature, ins, in_nodes, outs, source)
             record.trace, record.position = trace, position
         if signature.is_dynamic:
             trace.run()
@@ -414,12 +416,16 @@ def _index(variables: Sequence[VarBase], var: VarBase) -> int:
     return -1
 
 
+def _need_gradient(signature: Signature, ins: Sequence[VarBase]) -> bool:
+    """Whether an input of an op gets a gradient."""
+    return False in [ins[index].stops for index in signature.passing]
+
+
 def _recorded(
     signature: Signature,
     ins: Sequence[VarBase],
-    in_nodes: Sequence[Any],
+    in_nodes: Sequence[TraceNode],
     outs: Sequence[VarBase],
-    producers: Sequence[TraceRecord | None],
     source: Source,
 ) -> TraceRecord:
     """Return the record of an op that gets a gradient; its outputs refer to it."""
@@ -428,10 +434,11 @@ def _recorded(
         in_nodes[index].is_saved = True
     for index in signature.saved_outputs:
         out_nodes[index].is_saved = True
-    known = [producer for producer in producers if producer is not None]
-    record = TraceRecord(signature, in_nodes, out_nodes, known, next_order(), source)
-    for var in outs:
-        if not var.stops and not var.node.state_name:
+    inputs = [ins[index] for index in signature.passing]
+    producers = [var.record for var in inputs if var.record is not None and not var.stops]
+    record = TraceRecord(signature, in_nodes, out_nodes, producers, next(_orders), source)
+    for var, node in zip(outs, out_nodes, strict=True):
+        if not var.stops and not node.state_name:
             var.record = record
     return record
 
@@ -465,11 +472,14 @@ def _element(dtype: DTypeLike | None) -> DType:
     return element
 
 
-def _frozen(attrs: Attributes | None) -> tuple[object, ...]:
-    """Return the attributes in a form that can be a key."""
-    if not attrs:
-        return ()
-    return tuple([(name, _hashable(value)) for name, value in attrs.items() if value is not None])
+def _freeze(attrs: Attributes | None, parts: list[object]) -> None:
+    """Add the names and values of attributes to `parts` in a form that can be a key."""
+    parts.append(None)
+    for name, value in attrs.items() if attrs else ():
+        if value.__class__ is int or value.__class__ is bool:
+            parts += (name, value)
+        elif value is not None:
+            parts += (name, _hashable(value))
 
 
 def _hashable(value: Any) -> object:

@@ -22,7 +22,6 @@ __all__ = ["Output", "Signature", "infer"]
 Slots: TypeAlias = Sequence[tuple[str, int]]
 """Names of slots and the numbers of variables in them."""
 
-_numbers = count()
 _families: dict[str, int] = {}
 
 
@@ -38,12 +37,12 @@ class Output:
 class Signature:
     """An op without its variables.
 
-    `passing` are the inputs that get a gradient, `saved_inputs` and `saved_outputs` those whose
-    values its gradient ops read: indices over all slots. `is_dynamic`: a size depends on data.
+    `passing` are the inputs of floating point that get a gradient, `saved_inputs` and
+    `saved_outputs` those whose values its gradient ops read: indices over all slots. `is_dynamic`:
+    a size depends on data.
     Signatures of a `family` differ in sizes only.
     """
 
-    number: int
     type: str
     attrs: Mapping[str, object]
     inputs: Slots
@@ -94,10 +93,12 @@ def infer(
     read = [(slot, len(variables)) for slot, variables in inputs]
     written = [(slot, len(variables)) for slot, variables in outputs]
     passing, saved_inputs, saved_outputs = _gradient_reads(op, read, written)
+    elements = [var.element for _, variables in inputs for var in variables]
     return Signature(
-        next(_numbers), op_type, op.attrs, read, written,
+        op_type, op.attrs, read, written,
         [Output(var.dims or (), var.element) for var in types],
-        passing, saved_inputs, saved_outputs,
+        frozenset(index for index in passing if elements[index].is_float),
+        saved_inputs, saved_outputs,
         any(-1 in (var.dims or ()) for var in types),
         _family(op, read, written, _ranks(block.vars.values())),
     )  # fmt: skip

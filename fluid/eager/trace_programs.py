@@ -12,24 +12,15 @@ from compiler.ir.autodiff.append_backward import append_gradients_along
 from compiler.ir.opdef import find
 from compiler.ir.program import OpDesc
 from compiler.ir.types import Array, DType
-from fluid.eager.nodes import SCOPE
+from fluid.eager.nodes import SCOPE, External
 from fluid.eager.signatures import Signature
 from fluid.eager.sources import Source, source_text
 from fluid.executor import Executor
 from fluid.framework import Block, Program, Variable
 
 __all__ = [
-    "Dims", "External", "GradEntry", "OpEntry", "TracePlan", "RecordedTrace", "dims_of", "write",
+    "Dims", "GradEntry", "OpEntry", "TracePlan", "RecordedTrace", "dims_of", "write",
 ]  # fmt: skip
-
-
-class External(NamedTuple):
-    """A node computed before the trace: its number, and the name of its array if it is state."""
-
-    number: int
-    state_name: str
-    stops_gradient: bool
-    has_value: bool
 
 
 class OpEntry(NamedTuple):
@@ -39,7 +30,6 @@ class OpEntry(NamedTuple):
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     stops: tuple[bool, ...]
-    source: Source
 
 
 class GradEntry(NamedTuple):
@@ -57,11 +47,15 @@ class GradEntry(NamedTuple):
 
 
 class RecordedTrace(NamedTuple):
-    """All of a trace: nodes from before with their arrays, ops, and the nodes to return."""
+    """All of a trace: nodes from before with their arrays, ops, and the nodes to return.
+
+    `ghosts` and `sources` are the repeated ops of earlier traces and the users' lines of all ops.
+    """
 
     externals: Sequence[tuple[External, Array | None]]
     ghosts: Sequence[OpEntry]
     entries: Sequence[OpEntry | GradEntry]
+    sources: Mapping[int, Source]
     live: Sequence[int]
 
 
@@ -167,6 +161,7 @@ class _Writer:
         self.block.add_var(name, shape=dims, dtype=element, **fields)
 
     def _write_op(self, position: int, entry: OpEntry) -> None:
+        """Write the op of an entry; the ghosts have the positions -1, -2, …"""
         signature = entry.signature
         assert signature is not None
         for number, output, stops in zip(entry.outputs, signature.types, entry.stops, strict=True):
@@ -177,7 +172,7 @@ class _Writer:
         outputs = signature.slots(
             [self.names[number] for number in entry.outputs], signature.outputs
         )
-        source = source_text(entry.source)
+        source = source_text(self.recorded.sources.get(position))
         op = self.block.add_op(signature.type, inputs, outputs, signature.attrs, source)
         self.ops[position] = [op]
 

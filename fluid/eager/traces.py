@@ -12,10 +12,10 @@ from weakref import ref
 from compiler.errors import CompileError
 from compiler.ir.types import Array
 from fluid.eager import plans
-from fluid.eager.nodes import GradRequest, TraceNode, TraceRecord
+from fluid.eager.nodes import External, GradRequest, TraceNode, TraceRecord
 from fluid.eager.signatures import Signature
 from fluid.eager.sources import Source
-from fluid.eager.trace_programs import External, GradEntry, OpEntry, RecordedTrace, TracePlan
+from fluid.eager.trace_programs import GradEntry, OpEntry, RecordedTrace, TracePlan
 from fluid.executor import Executor
 from runtime.device import CPUPlace, Place
 
@@ -47,6 +47,7 @@ class Trace:
         self._key: list[object] = []
         self._entries: list[OpEntry | GradEntry] = []
         self._ghosts: list[OpEntry] = []
+        self._sources: dict[int, Source] = {}
         self._externals: list[tuple[External, TraceNode]] = []
         self._computed: list[tuple[int, ref[TraceNode]]] = []
         self._count = 0
@@ -63,8 +64,9 @@ class Trace:
             return self._adopt(node, stops_gradient)
         if node.stops_gradient != stops_gradient:
             node.stops_gradient = stops_gradient
-            self._key.append(("stop", node.number, stops_gradient))
-            self._entries.append(OpEntry(None, (node.number,), (), (stops_gradient,), None))
+            entry = OpEntry(None, (node.number,), (), (stops_gradient,))
+            self._key.append(entry)
+            self._entries.append(entry)
         return node.number
 
     def compute(self, node: TraceNode, stops_gradient: bool) -> int:
@@ -83,9 +85,12 @@ class Trace:
         stops: tuple[bool, ...], source: Source,
     ) -> int:  # fmt: skip
         """Append an op on numbered nodes; return its position."""
-        self._key.append((signature.number, inputs, outputs, stops))
-        self._entries.append(OpEntry(signature, inputs, outputs, stops, source))
-        return len(self._entries) - 1
+        entry = OpEntry(signature, inputs, outputs, stops)
+        position = len(self._entries)
+        self._key.append(entry)
+        self._entries.append(entry)
+        self._sources[position] = source
+        return position
 
     def request(self, request: GradRequest) -> int:
         """Append the gradients of a request, whose results are new nodes; return its position."""
@@ -100,7 +105,7 @@ class Trace:
         no_grad = tuple([number(node) for node in request.no_grad])
         gradients = tuple([self.compute(node, node.stops_gradient) for node in request.gradients])
         entry = GradEntry(targets, steps, wanted, gradients, inputs, no_grad)
-        self._key.append(("gradients", targets, steps, wanted, gradients, inputs, no_grad))
+        self._key.append(entry)
         self._entries.append(entry)
         return len(self._entries) - 1
 
@@ -117,9 +122,13 @@ class Trace:
         if node.is_pending and node.trace is not None and not node.trace.has_run:
             node.trace.run()
         number = self._enter(node, stops_gradient)
-        has_value = bool(node.state_name) or node.array is not None
-        self._key.append((node.state_name, has_value, stops_gradient))
-        external = External(number, node.state_name, stops_gradient, has_value)
+        external = node.external  # that of the last trace: equal in each step, compared by identity
+        if external is None or external[0] != number or external[2] is not stops_gradient:
+            has_value = bool(node.state_name) or node.array is not None
+            external = External(number, node.state_name, stops_gradient, has_value)
+            if node.state_name:
+                node.external = external
+        self._key.append(external)
         self._externals.append((external, node))
         return number
 
@@ -136,9 +145,11 @@ class Trace:
         inputs = tuple([self._number(node) for node in record.inputs])
         outputs = tuple([self._number(node) for node in record.outputs])
         stops = tuple([node.stops_gradient for node in record.outputs])
-        self._key.append(("again", signature.number, inputs, outputs, stops))
-        self._ghosts.append(OpEntry(signature, inputs, outputs, stops, record.source))
+        ghost = OpEntry(signature, inputs, outputs, stops)
+        self._key.append(("again", ghost))
+        self._ghosts.append(ghost)
         record.trace, record.position = self, -len(self._ghosts)
+        self._sources[record.position] = record.source
         return record.position
 
     # ---- running
@@ -161,6 +172,7 @@ class Trace:
         finally:
             externals, self._externals = self._externals, []
             self._entries, self._ghosts, self._key, self._computed = [], [], [], []
+            self._sources = {}
         del externals
         for (_, node), value in zip(live, values, strict=True):
             node.array, node.is_pending = value, False
@@ -187,7 +199,7 @@ class Trace:
 
     def _recorded(self, live: tuple[int, ...]) -> RecordedTrace:
         externals = [(external, node.peek()) for external, node in self._externals]
-        return RecordedTrace(externals, self._ghosts, self._entries, live)
+        return RecordedTrace(externals, self._ghosts, self._entries, self._sources, live)
 
     def _feed(self, plan: TracePlan) -> dict[str, Array | None]:
         return {name: self._externals[index][1].array for index, name in plan.feeds}

@@ -12,6 +12,7 @@ import numpy as np
 
 from compiler.ir.program import VarKind
 from compiler.ir.types import Array, DType
+from compiler.support.cached_property import cached_property
 from fluid import unique_name
 from fluid.eager import traces
 from fluid.eager.nodes import SCOPE, GradRequest, TraceNode, TraceRecord
@@ -34,6 +35,7 @@ class VarBase(Variable):
     """A variable with a value, which is computed when it is needed.
 
     `record` is the op that computed it, if it gets a gradient; `stops` its flag `stop_gradient`.
+    Outputs of ops have no name until somebody reads it.
     """
 
     kind = VarKind.TENSOR
@@ -44,29 +46,36 @@ class VarBase(Variable):
     belong_to_optimizer = False
     error_clip = None
     op = None
+    record: TraceRecord | None = None
+    gradient_variable: VarBase | None = None
+    had_gradient = False
+    name_key = "_generated_var"
     _persistable = False
 
     def __init__(  # pyright: ignore[reportMissingSuperCall] - a fraction of the cost
         self,
         block: AbstractBlock,
-        name: str,
+        name: str | None,
         element: DType,
         dims: tuple[int, ...] | None = None,
         stop_gradient: bool = False,
         state_name: str = "",
     ) -> None:
         self.block = block
-        self.name = name
+        if name is not None:
+            vars(self)["name"] = name
         self.element = element
         self.dims = dims
         self.stops = stop_gradient
         self.handle = ref(self)
         self.node = TraceNode(self.handle, state_name)
-        self.record: TraceRecord | None = None
-        self.gradient_variable: VarBase | None = None
-        self.had_gradient = False
         if state_name:
             finalize(self.node, SCOPE.erase, [state_name])
+
+    @cached_property
+    def name(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride] - set if known
+        """Its name, generated from `name_key` when it is first read unless it was given one."""
+        return unique_name.generate(self.name_key)
 
     @property
     def persistable(self) -> bool:
@@ -232,7 +241,8 @@ class VarBase(Variable):
     ) -> Any:
         """Create a variable in the current block of the default program."""
         block = default_main_program().current_block()
-        return block.create_var(name=_unique(name), dtype=dtype, stop_gradient=stop_gradient)
+        key = "_generated_var" if name is None else name
+        return block.create_temporary(key, dtype, stop_gradient=stop_gradient)
 
     def append(
         self, op_type: str, inputs: Mapping[str, object], out: Variable, attrs: Attributes
@@ -322,10 +332,6 @@ class ParamBase(VarBase, Parameter):
     @trainable.setter
     def trainable(self, value: bool) -> None:
         self.stops = not value
-
-
-def _unique(name: str | None) -> str:
-    return unique_name.generate("_generated_var" if name is None else name)
 
 
 # ---- gradients

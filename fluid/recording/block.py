@@ -16,8 +16,9 @@ from compiler.ir.opdef.slots import GRAPH_ONLY
 from compiler.ir.opdef.type_inference import bind, check_slots, infer_op, op_text
 from compiler.ir.program import NO_BLOCK, VarKind
 from compiler.support.tracebacks import entry_point
+from fluid import unique_name
 from fluid.compat.descs import BlockDesc
-from fluid.recording.annotations import Attributes, Slots
+from fluid.recording.annotations import Attributes, DTypeLike, Slots
 from fluid.recording.checks import check_type
 from fluid.recording.op_records import must_be_bool, plain_values, slot_names, user_line
 from fluid.recording.operator import Operator
@@ -171,6 +172,15 @@ class Block(AbstractBlock):
         if initializer is not None:
             initializer(var, self)
         return var
+
+    def create_temporary(
+        self, key: str, dtype: DTypeLike, *, stop_gradient: bool = False
+    ) -> Variable:
+        """Declare a variable for the output of an op, named `<key>_<n>`."""
+        name = unique_name.generate(key)
+        return self.create_var(
+            name=name, dtype=dtype, persistable=False, stop_gradient=stop_gradient
+        )
 
     def create_parameter(
         self, initializer: Fill | None = None, **fields: Unpack[ParameterFields]

@@ -101,6 +101,12 @@ class AbstractBlock(ir.Block):
         """The variable of this name here; ValueError if unknown."""
 
     @abstractmethod
+    def create_temporary(
+        self, key: str, dtype: DTypeLike, *, stop_gradient: bool = False
+    ) -> Variable:
+        """Declare a variable for the output of an op, named `<key>_<n>`."""
+
+    @abstractmethod
     def has_var(self, name: str) -> bool:
         """True where a variable of this name is declared here."""
 
@@ -380,8 +386,8 @@ class Variable(ir.VarDesc):
     ) -> Variable:
         """Create a variable in the current block of its program; `name` gets a number."""
         block = self.block.program.current_block()
-        unique = None if name is None else unique_name.generate(name)
-        return block.create_var(name=unique, dtype=dtype, stop_gradient=stop_gradient)
+        key = "_generated_var" if name is None else name
+        return block.create_temporary(key, dtype, stop_gradient=stop_gradient)
 
     def append(
         self, op_type: str, inputs: Mapping[str, object], out: Variable, attrs: Attributes

@@ -44,6 +44,14 @@ def test_conversions_to_python():
         float(var)
 
 
+def test_outputs_get_names_when_they_are_read():
+    x = variable(1.0)
+    outputs = [x * 2, x * 2, layers.relu(x)]
+    names = [var.name for var in outputs]
+    assert sorted(names) == ["relu_0.tmp_0", "tmp_0", "tmp_1"]
+    assert [var.name for var in outputs] == names
+
+
 def test_shape_is_also_a_list():
     sizes = Sizes((2, 3))
     assert sizes == [2, 3] == list(sizes)
