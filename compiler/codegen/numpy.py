@@ -16,9 +16,9 @@ from compiler.codegen.module_writer import ModuleWriter
 from compiler.codegen.nan_checks import check_outputs
 from compiler.codegen.pointwise import emit_pointwise
 from compiler.codegen.reference_calls import ShapeOf, call_reference
+from compiler.ir.attention import AttentionSupport
 from compiler.ir.graph import Op
 from compiler.ir.opdef import OpDef, Pointwise, call, has
-from compiler.ir.types import DType
 from compiler.plan import Plan, PlannedOp, PlannedValue, Step
 
 _SCRIPT = (Path(__file__).parent / "script.py.txt").read_text(encoding="utf-8")
@@ -32,8 +32,7 @@ class NumpyTarget:
     name = "numpy"
     on_device = False
     multiplies_bytes = False
-    attention_types: frozenset[DType] = frozenset()
-    attention_gradient_types: frozenset[DType] = frozenset()
+    attention = AttentionSupport()
 
     def supports(self, op: Op) -> str:
         """Empty for an op with a reference and for control flow; otherwise the reason."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Protocol
 
 from compiler.codegen.module import Module
+from compiler.ir.attention import AttentionSupport
 from compiler.ir.graph import Op
-from compiler.ir.types import DType
 from compiler.plan import Plan
 
 
@@ -23,13 +23,8 @@ class Target(Protocol):
         ...
 
     @property
-    def attention_types(self) -> frozenset[DType]:
-        """The element types in which it has a kernel of attention that stores no scores."""
-        ...
-
-    @property
-    def attention_gradient_types(self) -> frozenset[DType]:
-        """Those in which it has a kernel of the gradients of attention."""
+    def attention(self) -> AttentionSupport:
+        """The kernels of attention that it has."""
         ...
 
     def supports(self, op: Op) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from compiler.ir.types import Shape
+from compiler.ir.types import DType, Shape
 
 T = TypeVar("T")
 
@@ -34,6 +34,38 @@ class AttentionLayout:
     def from_out(self) -> tuple[int, ...]:
         """The order in which the axes of Out are those of the result."""
         return tuple(sorted(range(len(self.out)), key=self.out.__getitem__))
+
+
+@dataclass(frozen=True)
+class AttentionForm:
+    """What attention computes: factor * dropout(softmax(scale * q @ kᵀ + mask)) @ v.
+
+    With `is_causal` a query has no weight for the keys after it. Weights are dropped with the
+    probability `dropout`, by the RNG key at index `place` of a tensor of keys and the index of each
+    score in [stack…, queries, keys]; those that remain are not scaled.
+    """
+
+    layout: AttentionLayout
+    scale: float = 1.0
+    factor: float = 1.0
+    is_causal: bool = False
+    dropout: float = 0.0
+    place: int = 0
+
+
+@dataclass(frozen=True)
+class AttentionSupport:
+    """The kernels of attention that a target has.
+
+    `types` are the element types of those that store no scores, `gradient_types` of their
+    gradients, which read statistics of rows if `reads_statistics`. `skips_later_keys` says that
+    causal attention is faster than one with a mask.
+    """
+
+    types: frozenset[DType] = frozenset()
+    gradient_types: frozenset[DType] = frozenset()
+    reads_statistics: bool = False
+    skips_later_keys: bool = False
 
 
 def ordered(sizes: Sequence[T], order: Sequence[int]) -> tuple[T, ...]:

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, ClassVar, Protocol, Self
 
+from compiler.ir.attention import AttentionSupport
 from compiler.ir.graph import Graph, Op
-from compiler.ir.types import Array, DType
+from compiler.ir.types import Array
 from compiler.options import Options
 
 
@@ -34,13 +35,8 @@ class OpTarget(Protocol):
         ...
 
     @property
-    def attention_types(self) -> frozenset[DType]:
-        """The element types in which it has a kernel of attention that stores no scores."""
-        ...
-
-    @property
-    def attention_gradient_types(self) -> frozenset[DType]:
-        """Those in which it has a kernel of the gradients of attention."""
+    def attention(self) -> AttentionSupport:
+        """The kernels of attention that it has."""
         ...
 
     def supports(self, op: Op) -> str:

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from compiler.codegen.kernel.builder import KernelOperand
 from compiler.errors import CompileError
-from compiler.ir.attention import AttentionLayout, ordered
+from compiler.ir.attention import AttentionForm, ordered
 from compiler.ir.dims import Dim, Size, product
 from compiler.ir.types import Shape
 
 
 @dataclass(frozen=True)
 class Attention:
-    """out = factor * softmax(scale * q @ kᵀ + mask) @ v, for each matrix of a stack.
+    """out = factor * dropout(softmax(scale * q @ kᵀ + mask)) @ v, for each matrix of a stack.
 
     q is [stack…, queries, width], k [stack…, keys, width], v [stack…, keys, value_width], mask
     [stack…, queries, keys] and out [stack…, queries, value_width]. Each is given by its strides
     over these axes in elements, 0 where it is broadcast; `mask` is empty if there is none.
+    `is_causal` and `dropout` are those of `AttentionForm`.
     """
 
     stack: tuple[Size, ...]
@@ -33,15 +34,19 @@ class Attention:
     mask: tuple[Size, ...] = ()
     scale: float = 1.0
     factor: float = 1.0
+    is_causal: bool = False
+    dropout: float = 0.0
 
     @property
     def operands(self) -> tuple[str, ...]:
         """The operands that it has, the output last."""
-        return ("q", "k", "v", *(["mask"] if self.mask else []), "out")
+        more = [*(["mask"] if self.mask else []), *(["rng"] if self.dropout else [])]
+        return ("q", "k", "v", *more, "out")
 
     def strides(self, name: str) -> Sequence[Size]:
-        """The strides of an operand."""
-        return {"q": self.q, "k": self.k, "v": self.v, "out": self.out, "mask": self.mask}[name]
+        """The strides of an operand, or of a gradient, which are its operand's."""
+        strides = {"q": self.q, "k": self.k, "v": self.v, "out": self.out, "mask": self.mask}
+        return strides.get(name.removeprefix("d_"), ())
 
     @property
     def open_sizes(self) -> tuple[Dim, ...]:
@@ -50,8 +55,8 @@ class Attention:
 
     def _sizes(self) -> Iterator[Size]:
         yield from (*self.stack, self.queries, self.keys)
-        for name in self.operands:
-            yield from self.strides(name)
+        for strides in (self.q, self.k, self.v, self.mask, self.out):
+            yield from strides
 
     @property
     def flops(self) -> Size:
@@ -65,23 +70,26 @@ class Attention:
         return product([*self.stack, widths]) * (self.queries + self.keys)
 
 
-def described(
-    layout: AttentionLayout, factors: tuple[float, float], operands: Sequence[KernelOperand],
-    mask: KernelOperand | None,
-) -> Attention:  # fmt: skip
-    """Return the attention of operands q, k and v, whose widths are known; else CompileError."""
-    orders = (layout.q, layout.k, layout.v)
-    pairs = [*zip(operands, orders, strict=True)]
-    q, k, v = (ordered(x.shape, order) for x, order in pairs)
-    by_q, by_k, by_v = (ordered(_contiguous(x.shape), order) for x, order in pairs)
+def described(form: AttentionForm, operands: Mapping[str, KernelOperand]) -> Attention:
+    """Return the attention of operands "q", "k", "v" and, if there is one, "mask".
+
+    Raises CompileError unless widths are known.
+    """
+    layout, mask = form.layout, operands.get("mask")
+    orders = {"q": layout.q, "k": layout.k, "v": layout.v}
+    q, k, v = (ordered(operands[name].shape, order) for name, order in orders.items())
+    by_q, by_k, by_v = (
+        ordered(_contiguous(operands[name].shape), order) for name, order in orders.items()
+    )
     width, columns = q[-1], v[-1]
     if not isinstance(width, int) or not isinstance(columns, int):
         raise CompileError("attention: its queries or values have an open width")
-    result = layout.result(*(x.shape for x in operands))
+    result = layout.result(*(operands[name].shape for name in orders))
     out = ordered(_contiguous(result), layout.from_out)
     strides = _broadcast(mask, (*q[:-1], k[-2]))
     return Attention(
-        q[:-2], q[-2], k[-2], width, columns, by_q, by_k, by_v, out, strides, *factors
+        q[:-2], q[-2], k[-2], width, columns, by_q, by_k, by_v, out, strides, form.scale,
+        form.factor, form.is_causal, form.dropout,
     )  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Hashable, Sequence
+from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Concatenate, ParamSpec
 
@@ -25,7 +25,7 @@ from compiler.codegen.native.separate_products import separate_products
 from compiler.codegen.native.sorting.draft import sorted_rows
 from compiler.codegen.native.step_draft import StepDraft
 from compiler.codegen.trace import Expr
-from compiler.ir.attention import AttentionLayout
+from compiler.ir.attention import AttentionForm
 from compiler.ir.dims import Dim, Size
 from compiler.ir.region import WHOLE
 from compiler.ir.types import HALVES, DType, TensorType
@@ -104,23 +104,17 @@ class NativeKernelBuilder(OpKernels):
         """Emit a transposed copy."""
         return self._written(image_ops.transposition, order, source, outputs)
 
-    def attention(
-        self, layout: AttentionLayout, factors: tuple[float, float],
-        operands: tuple[KernelOperand, KernelOperand, KernelOperand], mask: KernelOperand | None,
-        out: KernelOperand,
-    ) -> bool:  # fmt: skip
+    def attention(self, form: AttentionForm, operands: Mapping[str, KernelOperand]) -> bool:
         """Emit attention by blocks of queries."""
         self.flush()
-        return self._written(attention_draft, layout, factors, operands, mask, out)
+        return self._written(attention_draft, form, operands)
 
     def attention_gradient(
-        self, layout: AttentionLayout, factors: tuple[float, float],
-        operands: tuple[KernelOperand, KernelOperand, KernelOperand], mask: KernelOperand | None,
-        d_out: KernelOperand, results: tuple[KernelOperand, ...],
-    ) -> bool:  # fmt: skip
+        self, form: AttentionForm, operands: Mapping[str, KernelOperand]
+    ) -> bool:
         """Emit the gradients of attention by blocks of queries."""
         self.flush()
-        return self._written(gradient_draft, layout, factors, operands, mask, d_out, results)
+        return self._written(gradient_draft, form, operands)
 
     def sorting(
         self, axis: int, largest: bool, X: KernelOperand, values: KernelOperand,

@@ -29,6 +29,7 @@ from compiler.codegen.native.value_checks import check_values
 from compiler.codegen.numpy import STYLE as NUMPY_STYLE
 from compiler.codegen.numpy import emit_step
 from compiler.errors import ShapeError
+from compiler.ir.attention import AttentionSupport
 from compiler.ir.graph import Op
 from compiler.ir.opdef import HostOp, OpDef, has
 from compiler.ir.opdef.global_reductions import Whole
@@ -55,8 +56,7 @@ class NativeTarget:
 
     name = "native"
     on_device = False
-    attention_types = COMPUTED
-    attention_gradient_types = COMPUTED
+    attention = AttentionSupport(COMPUTED, COMPUTED)
 
     def __init__(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,9 +11,12 @@ from compiler.codegen.kernel.body import KernelBody, MatmulBody
 from compiler.codegen.kernel.builder import KernelOperand, OpKernels
 from compiler.codegen.kernel.epilogues import FusedEpilogue
 from compiler.codegen.kernel.host_code import HostArrays
+from compiler.codegen.kernel.random import keys_from
 from compiler.codegen.module_writer import NumpyOperand
 from compiler.codegen.trace import Expr
-from compiler.codegen.triton.attention import MOST_COLUMNS, emit_attention
+from compiler.codegen.triton.attention.backward import emit_gradients, reads_means
+from compiler.codegen.triton.attention.forward import emit_attention
+from compiler.codegen.triton.attention.tiles import MOST_COLUMNS
 from compiler.codegen.triton.emit import emit
 from compiler.codegen.triton.kernel_source import KernelSource
 from compiler.codegen.triton.module_writer import TritonModuleWriter
@@ -27,7 +30,7 @@ from compiler.codegen.triton.step_loops import (
 )
 from compiler.codegen.triton.tiling.product_tiles import ProductTiling
 from compiler.codegen.triton.tiling.split_reductions import split_kernel
-from compiler.ir.attention import AttentionLayout, ordered
+from compiler.ir.attention import AttentionForm, ordered
 from compiler.ir.dims import Dim, Size
 from compiler.ir.region import WHOLE
 from compiler.ir.types import HALVES, DType, TensorType
@@ -54,24 +57,40 @@ class TritonKernelBuilder(OpKernels):
         """True: adjacent elements are computed by adjacent threads."""
         return True
 
-    def attention(
-        self, layout: AttentionLayout, factors: tuple[float, float],
-        operands: tuple[KernelOperand, KernelOperand, KernelOperand], mask: KernelOperand | None,
-        out: KernelOperand,
-    ) -> bool:  # fmt: skip
+    def attention(self, form: AttentionForm, operands: Mapping[str, KernelOperand]) -> bool:
         """Emit attention in half precision, of widths that a program's registers have room for."""
-        if not {x.type.dtype for x in (*operands, out)} <= HALVES:
-            return False
-        widths = ordered(operands[0].shape, layout.q)[-1], ordered(operands[2].shape, layout.v)[-1]
-        if not all(isinstance(size, int) and size <= MOST_COLUMNS.value for size in widths):
+        if not _has_attention(form, operands):
             return False
         self.flush()
-        spec = described(layout, factors, operands, mask)
-        values = dict(zip("qkv", operands, strict=True)) | ({"mask": mask} if mask else {})
-        arrays = {name: value.operand for name, value in {**values, "out": out}.items()}
+        arrays = self._arrays(form, operands)
         names, comment = self._writer.names, self._comment
+        spec = described(form, operands)
         self._launch(emit_attention(spec, arrays, self._name, names, comment))
         return True
+
+    def attention_gradient(
+        self, form: AttentionForm, operands: Mapping[str, KernelOperand]
+    ) -> bool:
+        """Emit the gradients of attention in half precision, from what forward saved of rows."""
+        if not _has_attention(form, operands) or "statistics" not in operands:
+            return False
+        self.flush()
+        arrays, spec = self._arrays(form, operands), described(form, operands)
+        if reads_means(spec):
+            arrays["means"] = self._allocate((*spec.stack, spec.queries), DType.FP32)
+        names, comment = self._writer.names, self._comment
+        for kernel in emit_gradients(spec, arrays, self._name, names, comment):
+            self._launch(kernel)
+        return True
+
+    def _arrays(
+        self, form: AttentionForm, operands: Mapping[str, KernelOperand]
+    ) -> dict[str, NumpyOperand]:
+        """The arrays of an attention's operands, that of RNG keys from its own key on."""
+        arrays = {name: operand.operand for name, operand in operands.items()}
+        if form.dropout:
+            arrays["rng"] = keys_from(arrays["rng"], form.place)
+        return arrays
 
     @contextmanager
     def for_each(self, values: HostArrays, *hints: str) -> Generator[tuple[Dim, ...]]:
@@ -150,3 +169,11 @@ class TritonKernelBuilder(OpKernels):
 
     def _allocate(self, shape: Sequence[Size], dtype: DType) -> NumpyOperand:
         return self._writer.scratch(shape, dtype, on_device=True)
+
+
+def _has_attention(form: AttentionForm, operands: Mapping[str, KernelOperand]) -> bool:
+    """Whether there are kernels of attention for the types and widths of operands."""
+    q, v = operands["q"], operands["v"]
+    widths = ordered(q.shape, form.layout.q)[-1], ordered(v.shape, form.layout.v)[-1]
+    is_narrow = all(isinstance(size, int) and size <= MOST_COLUMNS.value for size in widths)
+    return q.type.dtype in HALVES and is_narrow

@@ -25,10 +25,11 @@ from compiler.codegen.triton.multi_tensor.kernels import emit_multi_tensor
 from compiler.codegen.triton.numpy_names import TYPES
 from compiler.codegen.triton.tiling.split_reductions import split_kernel
 from compiler.ir.analysis.placement import TO_DEVICE, TO_HOST
+from compiler.ir.attention import AttentionSupport
 from compiler.ir.graph import Op
 from compiler.ir.opdef import OpDef, call, has
 from compiler.ir.opdef.global_reductions import Whole
-from compiler.ir.types import HALVES, DType
+from compiler.ir.types import HALVES
 from compiler.plan import Plan, PlannedOp, Step
 
 _SCRIPT = (Path(__file__).parent / "script.py.txt").read_text(encoding="utf-8")
@@ -46,8 +47,7 @@ class TritonTarget:
     name = "triton"
     on_device = True
     multiplies_bytes = False
-    attention_types = HALVES
-    attention_gradient_types: frozenset[DType] = frozenset()
+    attention = AttentionSupport(HALVES, HALVES, reads_statistics=True, skips_later_keys=True)
 
     def supports(self, op: Op) -> str:
         """Empty for an op with kernels; otherwise the reason it has none."""

@@ -10,12 +10,12 @@ lines of the generated module. Buffers, offsets and devices are hidden, so an op
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, TypeVar, cast
 
-from compiler.ir.attention import AttentionLayout
+from compiler.ir.attention import AttentionForm
 from compiler.ir.dims import Size
 from compiler.ir.opdef.slot_values import Slots
 from compiler.ir.opdef.slots import Share
@@ -195,22 +195,18 @@ class SpecialisedKernels(Protocol[AnyOperand]):
         """Emit a transposed copy: axis i of the output is axis order[i] of the source."""
         return False
 
-    def attention(
-        self, layout: AttentionLayout, factors: tuple[float, float],
-        operands: tuple[AnyOperand, AnyOperand, AnyOperand], mask: AnyOperand | None,
-        out: AnyOperand,
-    ) -> bool:  # fmt: skip
-        """Emit out = b * softmax(a * q @ kᵀ + mask) @ v for `factors` a and b, without scores in
-        memory; `operands` are q, k and v.
+    def attention(self, form: AttentionForm, operands: Mapping[str, AnyOperand]) -> bool:
+        """Emit attention without scores in memory.
+
+        `operands` are "q", "k", "v", "out" and, if there are any, "mask", "rng", the RNG keys, and
+        "statistics", what gradients read of each row of scores: see the op's slot Statistics.
         """
         return False
 
-    def attention_gradient(
-        self, layout: AttentionLayout, factors: tuple[float, float],
-        operands: tuple[AnyOperand, AnyOperand, AnyOperand], mask: AnyOperand | None,
-        d_out: AnyOperand, results: tuple[AnyOperand, ...],
-    ) -> bool:  # fmt: skip
-        """Emit the gradients of `attention` by q, k and v into `results`, from that of out."""
+    def attention_gradient(self, form: AttentionForm, operands: Mapping[str, AnyOperand]) -> bool:
+        """Emit the gradients "d_q", "d_k" and "d_v" of `attention` from "d_out", the gradient of
+        out, and its other operands.
+        """
         return False
 
     def sorting(

@@ -9,19 +9,26 @@ from compiler.ir.graph import Graph, Op, Var
 from compiler.ir.program import GRAD
 from compiler.passes.base import role_of
 
+BY_KEY = "dropout_by_key"
+"""A dropout whose gradient draws the same numbers, see the pass `draw_keys`."""
+
 
 @dataclass(frozen=True)
 class AttentionGradient:
-    """The gradients of the second product, of the softmax and of the first product."""
+    """The gradients of the second product, of the softmax and of the first product.
+
+    `between` are casts, and the gradient of a dropout.
+    """
 
     second: Op
     softmax: Op
     first: Op
+    between: tuple[Op, ...] = ()
 
     @property
     def ops(self) -> tuple[Op, ...]:
-        """The ops in order."""
-        return (self.second, self.softmax, self.first)
+        """All ops."""
+        return (self.second, self.softmax, self.first, *self.between)
 
 
 @dataclass(frozen=True)
@@ -36,37 +43,60 @@ class TransposedOperand:
     order: Sequence[int] | None
 
 
-def find_gradient(g: Graph, first: Op, softmax: Op, second: Op) -> AttentionGradient | None:
-    """Return the gradient ops of both products and the softmax, with no other ops between them.
+def find_gradient(
+    g: Graph, first: Op, softmax: Op, dropout: Op | None, second: Op
+) -> AttentionGradient | None:
+    """Return the gradient ops of both products, the softmax and the dropout, if there is one.
 
-    All three gradients must be computed, and what is between them read by these ops alone.
+    All gradients must be computed, and what is between them read by these ops alone.
     """
-    weights = softmax["Out"]
+    weights = second["X"]
     by_second = _reader(g, weights, f"{second.kind}_grad")
     if by_second is None or by_second["X"] is not weights or not _has_both(by_second):
         return None
-    by_softmax = _only_reader(g, by_second["X" + GRAD], "softmax_grad")
-    if by_softmax is None or by_softmax["Out"] is not weights:
+    by_softmax, between = _following(g, by_second["X" + GRAD], "softmax_grad", dropout)
+    if by_softmax is None or by_softmax["Out"] is not softmax["Out"]:
         return None
-    by_first = _only_reader(g, by_softmax["X" + GRAD], f"{first.kind}_grad")
+    by_first, casts = _following(g, by_softmax["X" + GRAD], f"{first.kind}_grad", None)
     if by_first is None or by_first["X"] is not first["X"] or by_first["Y"] is not first["Y"]:
         return None
     if by_second["Y"] is not second["Y"] or not _has_both(by_first):
         return None
     if by_first.attrs.get("alpha", 1.0) != first.attrs.get("alpha", 1.0):
         return None
-    return AttentionGradient(by_second, by_softmax, by_first)
+    return AttentionGradient(by_second, by_softmax, by_first, (*between, *casts))
 
 
 def _reader(g: Graph, var: Var, kind: str) -> Op | None:
     return next((op for op in g.readers(var) if op.kind == kind), None)
 
 
-def _only_reader(g: Graph, var: Var, kind: str) -> Op | None:
-    """Return the op of a kind that reads a var, if it alone needs it."""
+def _following(
+    g: Graph, var: Var, kind: str, dropout: Op | None
+) -> tuple[Op | None, tuple[Op, ...]]:
+    """Return the op of a kind that a var is for, and the casts and the gradient of a dropout
+    before it; None if a value has other readers, or the gradient is missing.
+    """
     readers = g.readers(var)
-    is_alone = len(readers) == 1 and var not in g.results and g.overwriter(var) is None
-    return readers[0] if is_alone and readers[0].kind == kind else None
+    if len(readers) != 1 or var in g.results or g.overwriter(var) is not None:
+        return None, ()
+    op = readers[0]
+    if op.kind == kind:
+        return (op if dropout is None else None), ()
+    if op.kind == "cast":
+        found, between = _following(g, op["Out"], kind, dropout)
+    elif dropout is not None and _is_gradient(op, dropout):
+        found, between = _following(g, op["Out"], kind, None)
+    else:
+        return None, ()
+    return found, (op, *between)
+
+
+def _is_gradient(op: Op, dropout: Op) -> bool:
+    """Whether an op drops the gradients of what a dropout by key drops."""
+    if op.kind != BY_KEY or op["Key"] is not dropout["Key"]:
+        return False
+    return op.defn.attributes == dropout.defn.attributes and not op.outputs.get("Mask")
 
 
 def _has_both(product: Op) -> bool:

@@ -6,18 +6,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
+from compiler.ir.attention import AttentionSupport
 from compiler.ir.dims import UNKNOWN
 from compiler.ir.graph import Graph, Op, Var
-from compiler.ir.types import DType
+from compiler.ir.types import DType, TensorType
 from compiler.options import Options
 from compiler.passes.base import Context, Fact, OpTarget, Pass, role_of
 from compiler.passes.fusion.attention_gradients import (
+    BY_KEY,
     AttentionGradient,
     TransposedOperand,
     expand_transpose_gradients,
     find_gradient,
     replace_gradient,
 )
+from compiler.passes.fusion.causal_masks import is_causal_mask, remove_unused_mask
 from compiler.passes.simplify.value_replacement import is_wanted
 
 KIND = "scaled_dot_product_attention"
@@ -26,7 +29,10 @@ PRODUCTS = {"matmul": ("transpose_X", "transpose_Y"), "matmul_v2": ("trans_x", "
 """Products, and their attributes that transpose the last axes of X and Y."""
 
 _TRANSPOSES = frozenset({"transpose", "transpose2"})
+_DROPOUT_ATTRIBUTES = ("dropout_prob", "dropout_implementation", "place")
+_DROPOUTS = frozenset({BY_KEY, "dropout"})
 _WIDE = frozenset({DType.FP32, DType.FP64})
+_ANY = AttentionSupport(_WIDE, _WIDE)
 
 
 @dataclass(frozen=True)
@@ -56,6 +62,11 @@ class _Match:
         """The additions to the scores."""
         return [op for op in self.before if op.kind == "elementwise_add"]
 
+    @property
+    def dropout(self) -> Op | None:
+        """The dropout of the softmax."""
+        return next((op for op in self.after if op.kind in _DROPOUTS), None)
+
 
 @dataclass(frozen=True)
 class _Matrices:
@@ -71,27 +82,26 @@ class _Matrices:
 
 
 class FuseAttention(Pass):
-    """softmax(a * q @ kᵀ + mask) @ v  =  one op, which needs no memory for scores.
+    """dropout(softmax(a * q @ kᵀ + mask)) @ v  =  one op, which needs no memory for scores.
 
     Transposes of q, k, v and of the result become orders of axes, and scales factors. If an op
     between the products computes something else, or its result has other readers, all remain.
-    `types` are the element types that a kernel has, `trained` those that one of gradients has;
-    scores of half precision become float32. Gradient ops are fused with their forward ops.
+    `support` are the kernels that the target has; scores of half precision become float32. Gradient
+    ops are fused with their forward ops.
     """
 
     name = "fuse_attention"
     invalidates = frozenset({Fact.GROUPED, Fact.ORDERED, Fact.STORED})
 
-    def __init__(self, types: frozenset[DType] = _WIDE, trained: frozenset[DType] = _WIDE) -> None:
-        self._types = types
-        self._trained = trained
+    def __init__(self, support: AttentionSupport = _ANY) -> None:
+        self._support = support
 
     @classmethod
     def configure(cls, options: Options, target: OpTarget | None) -> Self | None:
         """Run for targets that have a kernel of attention."""
-        if target is None or not target.attention_types or cls.name in options.disable:
+        if target is None or not target.attention.types or cls.name in options.disable:
             return None
-        return cls(target.attention_types, target.attention_gradient_types)
+        return cls(target.attention)
 
     def run(self, g: Graph, ctx: Context) -> None:
         """Visit every softmax between two products."""
@@ -99,11 +109,10 @@ class FuseAttention(Pass):
             match = _match(g, softmax)
             if match is None:
                 continue
-            types = self._types if match.gradient is None else self._trained
-            if why := _obstacle(g, match, types):
+            if why := _obstacle(g, match, self._support):
                 ctx.note_missed(self.name, softmax, why)
             else:
-                _rewrite(g, match)
+                _rewrite(g, match, ctx, self._support)
 
 
 # ---- the ops -----------------------------------------------------------------------------------
@@ -115,10 +124,10 @@ def _match(g: Graph, softmax: Op) -> _Match | None:
     if not before or not after:
         return None
     first, second = before[0], after[-1]
-    gradient = None
-    if len(after) == 1 and all(op.kind == "elementwise_add" for op in before[1:]):
-        gradient = find_gradient(g, first, softmax, second)
-    return _Match(first, before[1:], softmax, after[:-1], second, gradient)
+    match = _Match(first, before[1:], softmax, after[:-1], second)
+    if any(op.kind == "scale" for op in match.ops):
+        return match
+    return replace(match, gradient=find_gradient(g, first, softmax, match.dropout, second))
 
 
 def _ops_before(g: Graph, var: Var) -> tuple[Op, ...]:
@@ -139,7 +148,7 @@ def _ops_after(g: Graph, var: Var) -> tuple[Op, ...]:
     for op in g.readers(var):
         if op.kind in PRODUCTS and op["X"] is var:
             return (op,)
-        if op.kind in ("scale", "dropout", "cast") and (found := _ops_after(g, op["Out"])):
+        if op.kind in ("scale", "cast", *_DROPOUTS) and (found := _ops_after(g, op["Out"])):
             return (op, *found)
     return ()
 
@@ -147,11 +156,13 @@ def _ops_after(g: Graph, var: Var) -> tuple[Op, ...]:
 # ---- obstacles ---------------------------------------------------------------------------------
 
 
-def _obstacle(g: Graph, match: _Match, types: frozenset[DType]) -> str:
+def _obstacle(g: Graph, match: _Match, support: AttentionSupport) -> str:
     """Return why the ops of a match remain; empty if they may be one."""
+    types = support.types if match.gradient is None else support.gradient_types
     return (
         _reader_obstacle(g, match)
         or _op_obstacle(match)
+        or _dropout_obstacle(match)
         or _type_obstacle(match, types)
         or _shape_obstacle(match)
     )
@@ -164,6 +175,8 @@ def _reader_obstacle(g: Graph, match: _Match) -> str:
     for out in between:
         if not {*g.readers(out)} <= own or out in g.results or g.overwriter(out) is not None:
             return f"{out.label!r} has other readers"
+    if match.gradient is not None and g.overwriter(_last(g, match)[0]["Out"]) is not None:
+        return "its result is overwritten"
     if {match.second["Y"], *(_mask(match, op) for op in match.masks)} & {*between}:
         return "its mask or its values are computed from its scores"
     return ""
@@ -174,8 +187,6 @@ def _op_obstacle(match: _Match) -> str:
     softmax, scales = match.softmax, [op for op in match.ops if op.kind == "scale"]
     if softmax.defn.attributes["axis"] not in (-1, softmax["X"].type.rank - 1):
         return "its softmax is not along the last axis"
-    if any(op.kind == "dropout" for op in match.after):
-        return "its dropout is random (training)"
     if not all(map(_is_factor, scales)):
         return "one of its scales adds a bias, or its factor is computed"
     if match.second.defn.attributes[PRODUCTS[match.second.kind][0]]:
@@ -186,6 +197,18 @@ def _op_obstacle(match: _Match) -> str:
         return "several masks are added to its scores"
     if match.masks and match.before[-1].kind == "scale":
         return "its mask is scaled with its scores"
+    return ""
+
+
+def _dropout_obstacle(match: _Match) -> str:
+    """Return why no kernel draws what a dropout drops."""
+    dropouts = [op for op in match.after if op.kind in _DROPOUTS]
+    if not dropouts:
+        return ""
+    if len(dropouts) > 1 or dropouts[0].kind != BY_KEY:
+        return "the mask of its dropout is in memory"
+    if dropouts[0].outputs.get("Mask") or dropouts[0].defn.attributes["is_test"]:
+        return "the mask of its dropout is read"
     return ""
 
 
@@ -244,7 +267,7 @@ def _mask_obstacle(match: _Match, addition: Op) -> str:
 # ---- rewrite -----------------------------------------------------------------------------------
 
 
-def _rewrite(g: Graph, match: _Match) -> None:
+def _rewrite(g: Graph, match: _Match, ctx: Context, support: AttentionSupport) -> None:
     """Replace the ops of a match, and transposes that only they read or that only read them."""
     first, second, gradient = match.first, match.second, match.gradient
     read = [first["X"], first["Y"], second["Y"]]
@@ -253,10 +276,18 @@ def _rewrite(g: Graph, match: _Match) -> None:
     matrices = _operands(g, match)
     last, out_axes = _last(g, match)
     inputs = {slot: [each.var] for slot, each in zip("QKV", matrices, strict=True)}
-    if match.masks:
-        inputs["Mask"] = [_mask(match, match.masks[0])]
-    attrs = _attributes(match, matrices, out_axes)
+    mask = _mask(match, match.masks[0]) if match.masks else None
+    is_causal = mask is not None and support.skips_later_keys and is_causal_mask(g, mask, ctx)
+    if mask is not None and not is_causal:
+        inputs["Mask"] = [mask]
+    if match.dropout is not None:
+        inputs["Key"] = [match.dropout["Key"]]
+    attrs = _attributes(match, matrices, out_axes) | {"is_causal": is_causal}
     outputs, place, source = {"Out": [last["Out"]]}, last.position, match.softmax.source
+    if gradient is not None and support.reads_statistics:
+        scores = first["Out"].type.shape[:-1]
+        statistics = TensorType(DType.FP32, (2, *scores))
+        outputs["Statistics"] = [g.fresh(f"{match.softmax['Out'].label}@rows", statistics)]
     g.remove(*match.ops, *dict.fromkeys((second, last)))
     g.op(KIND, inputs, outputs, attrs | role_of(match.softmax), source, place=place)
     if gradient is not None:
@@ -266,9 +297,11 @@ def _rewrite(g: Graph, match: _Match) -> None:
         ]
         order = out_axes if last is not second else None
         result = TransposedOperand(second["Out"], last["Out"], order)
-        replace_gradient(g, KIND, gradient, inputs, operands, result, attrs)
+        replace_gradient(g, KIND, gradient, {**inputs, **outputs}, operands, result, attrs)
     for var in read:
         _remove_unused(g, g.producer(var))
+    if mask is not None and is_causal:
+        remove_unused_mask(g, mask)
     g.sweep()
 
 
@@ -278,9 +311,11 @@ def _attributes(
     """Return the attributes of the fused op."""
     q, k, v = matrices
     orders = {"q_axes": q.axes, "k_axes": k.axes, "v_axes": v.axes, "out_axes": out_axes}
+    dropout = {} if match.dropout is None else match.dropout.defn.attributes
     return {
         "scale": _product([match.first, *match.before]) * q.factor * k.factor,
         "factor": _product([match.second, *match.after]) * v.factor,
+        **{name: dropout[name] for name in _DROPOUT_ATTRIBUTES if name in dropout},
         **{name: [*axes] for name, axes in orders.items()},
     }
 

@@ -74,9 +74,9 @@ def run_checked_steps(
     steps: Any, machine: Machine, arrays: Mapping[str, np.ndarray], sizes: Mapping[str, int]
 ) -> dict[str, np.ndarray]:
     """Run all calls with checks of bounds; OutOfBounds if one leaves an array."""
-    scratch = {name: np.zeros(evaluate(size, sizes)) for name, size in steps.scratch.items()}
     dtype = next(iter(arrays.values())).dtype
-    inside = {name: each.astype(dtype) for name, each in {**arrays, **scratch}.items()}
+    inside = {name: each.copy() for name, each in arrays.items()}
+    inside |= {name: np.zeros(evaluate(n, sizes), dtype) for name, n in steps.scratch.items()}
     for call in (*steps.prepare, *steps.calls):
         arguments = [
             evaluate(argument, sizes) if isinstance(argument, Dim | int) else inside[argument]

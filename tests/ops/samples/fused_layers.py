@@ -104,6 +104,23 @@ SAMPLES = [
         },
         ("Q", "K", "V"),
     ),
+    Sample(
+        "scaled_dot_product_attention",
+        {
+            "Q": numbers(2, 3, 5, 4),
+            "K": numbers(2, 3, 5, 4, seed=1),
+            "V": numbers(2, 3, 5, 2, seed=2),
+            "Key": np.array([1, 0, 2**40 + 7, 0]),
+        },
+        {
+            "is_causal": True,
+            "dropout_prob": 0.25,
+            "dropout_implementation": "upscale_in_train",
+            "place": 2,
+            **{f"{name}_axes": [0, 1, 2, 3] for name in ("q", "k", "v", "out")},
+        },
+        ("Q", "K", "V"),
+    ),
     Sample("multihead_matmul", HEADS, {"alpha": 0.5, "head_number": 2}),
     Sample("conv2d_fusion", {"Input": IMAGE, "Filter": FILTER, "Bias": numbers(6)}),
     Sample(

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 import fluid
+import runtime
 from compiler.driver import Compiled, compile_stages
 from compiler.options import Options
+from fluid.contrib.mixed_precision import decorate
 from runtime.loader import load
 
 HEADS, WIDTH = 2, 4
@@ -137,6 +139,68 @@ def trained(form: Callable[..., fluid.Variable], disable: frozenset[str] = froze
         options=Options(disable=disable),
     )  # fmt: skip
     return stages, load(stages.module, params=params)(feed)
+
+
+def dropped(x: fluid.Variable, mask: fluid.Variable) -> fluid.Variable:
+    """Weights that are dropped in training, by new numbers in every step unless there is a seed."""
+    q = by_heads(x)
+    scores = fluid.layers.matmul(q, by_heads(x), transpose_y=True, alpha=WIDTH**-0.5)
+    weights = fluid.layers.softmax(scores + mask)
+    seed = x.block.program.random_seed or None
+    weights = fluid.layers.dropout(
+        weights, 0.4, seed=seed, dropout_implementation="upscale_in_train"
+    )
+    return joined(fluid.layers.matmul(weights, q))
+
+
+def test_dropout_is_fused_with_its_gradient_on_native_code():
+    fused, results = trained(dropped)
+    kinds = [op.kind for op in fused.graph.ops()]
+    assert kinds.count("scaled_dot_product_attention_grad") == 1
+    assert not {"softmax", "dropout_by_key"} & {*kinds} and np.isfinite(results[0])
+
+
+def causal(x: fluid.Variable, mask: fluid.Variable) -> fluid.Variable:
+    """A constant that keeps later words away, as decoders add it."""
+    q, tokens = by_heads(x), x.shape[1]
+    later = fluid.layers.triu(fluid.layers.fill_constant([tokens, tokens], "float32", -1e9), 1)
+    scores = fluid.layers.matmul(q, by_heads(x), transpose_y=True, alpha=WIDTH**-0.5)
+    return joined(fluid.layers.matmul(fluid.layers.softmax(scores + later), q))
+
+
+def trained_in_bfloat16(form: Callable[..., fluid.Variable], disable: frozenset[str]):
+    """A step of mixed precision on a GPU: the kinds of its ops, the loss and the gradient by x."""
+    main, startup = fluid.Program(), fluid.Program()
+    main.random_seed = 7
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        x = fluid.layers.data("x", [6, HEADS * WIDTH])
+        x.stop_gradient = False
+        mask = fluid.layers.data("mask", [1, 1, 6])
+        loss = fluid.layers.reduce_mean(fluid.layers.square(form(x * 2.0, mask)))
+        optimizer = decorate(fluid.optimizer.SGD(0.1), dtype="bfloat16")
+        optimizer.backward(loss)
+    random = np.random.RandomState(0)
+    feed = {"x": random.randn(1, 6, HEADS * WIDTH).astype(np.float32)}
+    feed["mask"] = np.where(random.rand(1, 1, 1, 6) < 0.2, -1e9, 0.0).astype(np.float32)
+    stages = compile_stages(
+        main, feed={name: ("N", *array.shape[1:]) for name, array in feed.items()},
+        fetch=[loss, "x@GRAD"], target="triton", options=Options(disable=disable),
+    )  # fmt: skip
+    inputs = {tensor.name: feed[tensor.name] for tensor in stages.module.feeds}
+    step = load(stages.module, runtime.CUDAPlace(0))
+    return stages.graph.ops(), step(inputs)
+
+
+@pytest.mark.device
+@pytest.mark.parametrize("form", [dropped, causal])
+def test_training_on_a_gpu_computes_what_separate_ops_do(form: Callable[..., fluid.Variable]):
+    ops, results = trained_in_bfloat16(form, frozenset())
+    _, expected = trained_in_bfloat16(form, ALL)
+    kinds = [op.kind for op in ops]
+    assert kinds.count("scaled_dot_product_attention_grad") == 1
+    assert not {"softmax_grad", "matmul_grad", "dropout_by_key", "tril_triu"} & {*kinds}
+    for result, want in zip(results, expected, strict=True):
+        np.testing.assert_allclose(result, want, 3e-2, 3e-2 * abs(want).max())
 
 
 @pytest.mark.parametrize("form", [bert, sequences])

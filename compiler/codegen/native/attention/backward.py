@@ -1,5 +1,8 @@
 """The gradient kernel of attention: what forward computes, again, and four more products.
 
+Exponentials and probabilities that dropout drops are negative until the gradients of the scores are
+computed, which need their absolute values.
+
 An item is a matrix of the stack, whose blocks of queries follow each other: gradients of k and v
 are sums over all queries. With probabilities p and d = v @ d_outᵀ, both [keys, queries], the
 gradients of the scores are (d - Σ over keys of p * d) * p.
@@ -19,9 +22,6 @@ from compiler.codegen.native.products.contraction import Call, Contraction, Step
 from compiler.codegen.native.products.index import named
 from compiler.codegen.native.products.place import Pointers, ResultAddresses
 from compiler.ir.dims import Dim, Size, product
-
-LAYOUTS = {"d_out": "out", "d_q": "q", "d_k": "k", "d_v": "v"}
-"""The operand whose strides a gradient has."""
 
 
 def attention_gradient(machine: Machine, element: Type, spec: Attention) -> Steps:
@@ -54,10 +54,6 @@ class _GradientBlocks(QueryBlocks):
         """The other elements: the packed queries and the packed gradients of results."""
         return super().by_query + self.block * self.spec.value_width
 
-    def layout(self, name: str) -> Sequence[Size]:
-        """The strides of an operand or a gradient."""
-        return self.spec.strides(LAYOUTS.get(name, name))
-
     def counts(self) -> list[Index]:
         """The counts of items: the matrices."""
         return [*map(self.indices.of, self.spec.stack)] or [1]
@@ -80,7 +76,7 @@ class _GradientBlocks(QueryBlocks):
         parts = self.parts(memory)
 
         def block(query: Value, _: list[Value]) -> list[Value]:
-            self._block(self.at_block(at, query), parts, self.left(query))
+            self._block(self.at_block(at, query), parts, place, query)
             return []
 
         queries = self.indices.of(self.spec.queries)
@@ -95,12 +91,14 @@ class _GradientBlocks(QueryBlocks):
         )  # fmt: skip
         self.contract(spec, self.tiling_of(spec), {"a": pointer, "b": pointer, "out": pointer})
 
-    def _block(self, at: dict[str, Value], parts: Mapping[str, Value], left: Index) -> None:
-        """One block of queries."""
-        spec = self.spec
+    def _block(
+        self, at: dict[str, Value], parts: Mapping[str, Value], stack: Sequence[Index], query: Value
+    ) -> None:
+        """The block of queries of a matrix from one query on."""
+        spec, left = self.spec, self.left(query)
         sums = self.exponentials(at, parts, left)
-        out = (*spec.out[:-2], *spec.out[-2:])
-        self.pack(at["d_out"], parts["d_packed"], spec.value_width, out, left)
+        self.drop(at, parts, stack, query, self.function.neg)
+        self.pack(at["d_out"], parts["d_packed"], spec.value_width, spec.out, left)
         operands = {"a": at["v"], "b": parts["d_packed"], "out": parts["gradients"]}
         rows = {"a": spec.v[-2], "out": self.block}
         depth = Axis(spec.value_width, {"a": spec.v[-1]})
@@ -123,13 +121,20 @@ class _GradientBlocks(QueryBlocks):
             first, second = (f.address(x, vector * self.lanes, self.element.nbytes) for x in moved)
             return first, second
 
+        def unless_dropped(p: Value, value: Value) -> Value:
+            none = zero(type)
+            return f.select(f.compare("olt", p, none), none, value) if spec.dropout else value
+
         def probabilities(key: Value, means: list[Value]) -> list[Value]:
             found: list[Value] = []
             for vector, (inverse, mean) in enumerate(zip(inverses, means, strict=True)):
                 power, gradient = at(key, vector)
                 p = f.mul(f.load(type, power), inverse)
                 f.store(p, power)
-                found.append(f.fma(p, f.load(type, gradient), mean))
+                by_weight = unless_dropped(p, f.load(type, gradient))
+                if spec.dropout:
+                    f.store(by_weight, gradient)
+                found.append(f.fma(p, by_weight, mean))
             return found
 
         means = f.loop_if_any(0, keys, 1, probabilities, [zero(type)] * self.vectors)
@@ -138,6 +143,9 @@ class _GradientBlocks(QueryBlocks):
             for vector, mean in enumerate(means):
                 probability, gradient = at(key, vector)
                 p = f.load(type, probability)
+                if spec.dropout:
+                    f.store(unless_dropped(p, p), probability)
+                    p = f.intrinsic("fabs", p)
                 apart = f.sub(f.load(type, gradient), mean)
                 scaled = f.mul(p, f.constant(type, spec.scale * spec.factor))
                 f.store(f.mul(apart, scaled), gradient)

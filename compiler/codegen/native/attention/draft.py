@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 
 from compiler.codegen.kernel.attention import Attention, described
 from compiler.codegen.kernel.builder import KernelOperand
+from compiler.codegen.kernel.random import keys_from
 from compiler.codegen.module_writer import NumpyOperand
 from compiler.codegen.native.attention.backward import attention_gradient
 from compiler.codegen.native.attention.forward import attention
@@ -14,91 +15,86 @@ from compiler.codegen.native.image_ops import ImageKernelBuilder
 from compiler.codegen.native.llvm_ir import Type
 from compiler.codegen.native.loops import NotLowered
 from compiler.codegen.native.step_draft import ExpectedShape, StepDraft
-from compiler.ir.attention import AttentionLayout, ordered
+from compiler.ir.attention import AttentionForm, AttentionLayout, ordered
 from compiler.ir.types import Shape
 
 
 def attention_draft(
-    k: ImageKernelBuilder, layout: AttentionLayout, factors: tuple[float, float],
-    operands: tuple[KernelOperand, KernelOperand, KernelOperand], mask: KernelOperand | None,
-    out: KernelOperand,
-) -> StepDraft:  # fmt: skip
+    k: ImageKernelBuilder, form: AttentionForm, operands: Mapping[str, KernelOperand]
+) -> StepDraft:
     """The kernel of an attention; NotLowered for half precision, and widths of open size."""
-    spec, element = _described(layout, factors, [*operands, out], mask)
+    if "statistics" in operands:
+        raise NotLowered("its kernels of gradients read no statistics")
+    spec, element = _described(form, operands)
     if spec.v[-1] != 1 or spec.out[-1] != 1:
         raise NotLowered("the columns of its values are not neighbours")
     steps = k.made(attention, k.machine, element, spec)
-    names = zip(("q", "k", "v", "out"), (*operands, out), strict=True)
-    arrays = {name: operand.operand for name, operand in names}
-    shapes = _shapes(spec, layout, [*operands, out], mask)
-    return StepDraft(steps, element, _with_mask(arrays, mask), shapes=shapes)
+    return StepDraft(steps, element, _arrays(form, operands), shapes=_shapes(spec, form, operands))
 
 
 def gradient_draft(
-    k: ImageKernelBuilder, layout: AttentionLayout, factors: tuple[float, float],
-    operands: tuple[KernelOperand, KernelOperand, KernelOperand], mask: KernelOperand | None,
-    d_out: KernelOperand, results: tuple[KernelOperand, ...],
-) -> StepDraft:  # fmt: skip
+    k: ImageKernelBuilder, form: AttentionForm, operands: Mapping[str, KernelOperand]
+) -> StepDraft:
     """The kernel of the gradients of an attention; NotLowered as `attention_draft`."""
-    spec, element = _described(layout, factors, [*operands, d_out, *results], mask)
+    read = {name: x for name, x in operands.items() if name not in ("out", "statistics")}
+    spec, element = _described(form, read)
     if any(spec.strides(name)[-1] != 1 for name in ("q", "k", "v", "out")):
         raise NotLowered("the columns of its operands are not neighbours")
     steps = k.made(attention_gradient, k.machine, element, spec)
-    names = ("q", "k", "v", "d_out", "d_q", "d_k", "d_v")
-    pairs = zip(names, (*operands, d_out, *results), strict=True)
-    arrays = {name: operand.operand for name, operand in pairs}
-    shapes = _shapes(spec, layout, [*operands, d_out], mask)
-    return StepDraft(steps, element, _with_mask(arrays, mask), shapes=shapes)
+    return StepDraft(steps, element, _arrays(form, read), shapes=_shapes(spec, form, read))
 
 
 def _described(
-    layout: AttentionLayout, factors: tuple[float, float], operands: Sequence[KernelOperand],
-    mask: KernelOperand | None,
-) -> tuple[Attention, Type]:  # fmt: skip
-    """The attention of operands, q, k and v first, and their element type."""
-    dtypes = {x.type.dtype for x in (*operands, *([mask] if mask is not None else []))}
+    form: AttentionForm, operands: Mapping[str, KernelOperand]
+) -> tuple[Attention, Type]:
+    """The attention of operands, and their element type."""
+    dtypes = {x.type.dtype for name, x in operands.items() if name != "rng"}
     if len(dtypes) > 1 or not dtypes <= COMPUTED:
         raise NotLowered("its kernels compute in float32 or float64")
-    if not all(isinstance(size, int) for size in _widths(layout, operands)):
+    if form.is_causal:
+        raise NotLowered("its kernels compute all scores")
+    widths = (
+        ordered(operands["q"].shape, form.layout.q)[-1],
+        ordered(operands["v"].shape, form.layout.v)[-1],
+    )
+    if not all(isinstance(size, int) for size in widths):
         raise NotLowered("its queries or values have an open width")
-    return described(layout, factors, operands[:3], mask), TYPES[dtypes.pop()]
+    return described(form, operands), TYPES[dtypes.pop()]
 
 
-def _with_mask(
-    arrays: dict[str, NumpyOperand], mask: KernelOperand | None
-) -> dict[str, NumpyOperand]:
-    return arrays if mask is None else {**arrays, "mask": mask.operand}
+def _arrays(form: AttentionForm, operands: Mapping[str, KernelOperand]) -> dict[str, NumpyOperand]:
+    """The arrays of operands, that of RNG keys from the attention's key on."""
+    arrays = {name: operand.operand for name, operand in operands.items()}
+    if form.dropout:
+        arrays["rng"] = keys_from(arrays["rng"], form.place)
+    return arrays
 
 
 def _shapes(
-    spec: Attention, layout: AttentionLayout, operands: list[KernelOperand],
-    mask: KernelOperand | None,
-) -> tuple[ExpectedShape, ...]:  # fmt: skip
-    """The shapes in which q, k, v, out and the mask are read and written."""
-    shapes = tuple(_expected(spec, layout, operands))
-    if mask is None:
-        return shapes
-    scores = (*spec.stack, spec.queries, spec.keys)
-    return (*shapes, ExpectedShape.of(mask, _repeated(mask.shape, scores)))
-
-
-def _widths(layout: AttentionLayout, operands: Sequence[KernelOperand]) -> Shape:
-    q, _, v = operands[:3]
-    return (ordered(q.shape, layout.q)[-1], ordered(v.shape, layout.v)[-1])
+    spec: Attention, form: AttentionForm, operands: Mapping[str, KernelOperand]
+) -> tuple[ExpectedShape, ...]:
+    """The shapes in which operands are read and written."""
+    shapes = [*_expected(spec, form.layout, operands)]
+    if (mask := operands.get("mask")) is not None:
+        scores = (*spec.stack, spec.queries, spec.keys)
+        shapes.append(ExpectedShape.of(mask, _repeated(mask.shape, scores)))
+    return tuple(shapes)
 
 
 def _expected(
-    spec: Attention, layout: AttentionLayout, operands: list[KernelOperand]
+    spec: Attention, layout: AttentionLayout, operands: Mapping[str, KernelOperand]
 ) -> Iterator[ExpectedShape]:
-    """The shapes in which q, k, v and out are read and written."""
-    sizes = (
-        (spec.queries, spec.width), (spec.keys, spec.width), (spec.keys, spec.value_width),
-        (spec.queries, spec.value_width),
-    )  # fmt: skip
-    orders = (layout.q, layout.k, layout.v, layout.from_out)
-    for operand, order, matrix in zip(operands, orders, sizes, strict=True):
-        shape = ordered(operand.shape, order)
-        yield ExpectedShape(operand.operand.name, shape, (*spec.stack, *matrix))
+    """The shapes of q, k, v and out, or the gradient of out."""
+    matrices = {
+        "q": (layout.q, (spec.queries, spec.width)), "k": (layout.k, (spec.keys, spec.width)),
+        "v": (layout.v, (spec.keys, spec.value_width)),
+        "out" if "out" in operands else "d_out": (
+            layout.from_out, (spec.queries, spec.value_width)
+        ),
+    }  # fmt: skip
+    for name, (order, matrix) in matrices.items():
+        shape = ordered(operands[name].shape, order)
+        yield ExpectedShape(operands[name].operand.name, shape, (*spec.stack, *matrix))
 
 
 def _repeated(mask: Shape, scores: Shape) -> Shape:

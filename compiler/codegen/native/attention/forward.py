@@ -12,9 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from compiler.codegen.kernel.attention import Attention
+from compiler.codegen.native.attention.dropout import TransposedDropout
 from compiler.codegen.native.attention.softmax import TransposedSoftmax
 from compiler.codegen.native.kernel import NativeKernel, entry
-from compiler.codegen.native.llvm_ir import I64, POINTER, Function, Index, Type, Value
+from compiler.codegen.native.llvm_ir import I64, POINTER, Function, Index, Type, Value, zero
 from compiler.codegen.native.machine import Machine
 from compiler.codegen.native.products.axes import Axis
 from compiler.codegen.native.products.contraction import Call, Contraction, Finish, Steps
@@ -24,7 +25,7 @@ from compiler.codegen.native.products.microkernel import Microkernel
 from compiler.codegen.native.products.nest import ContractionNest
 from compiler.codegen.native.products.place import Pointers, ResultAddresses
 from compiler.codegen.native.products.tiles import Tiling, choose_tiling, extent, tile_shapes
-from compiler.ir.dims import Dim, Size, product
+from compiler.ir.dims import Dim, Size, is_multiple, product
 from compiler.support.thresholds import threshold
 
 UNITS = threshold(
@@ -129,17 +130,15 @@ class QueryBlocks:
         left = self.left(self.indices.mul(block, self.block))
         parts = self.parts(memory)
         self.store_factors(self.exponentials(at, parts, left), parts["factors"])
+        query = self.indices.mul(block, self.block)
+        self.drop(at, parts, stack, query, lambda power: zero(power.type))
         self._results(at, parts, left)
-
-    def layout(self, name: str) -> Sequence[Size]:
-        """The strides of an operand."""
-        return self.spec.strides(name)
 
     def at_matrix(self, pointers: Pointers, stack: Sequence[Index]) -> Pointers:
         """The pointers at a matrix of the stack."""
         at = dict(pointers)
         for name in pointers:
-            for place, stride in zip(stack, self.layout(name), strict=False):
+            for place, stride in zip(stack, self.spec.strides(name), strict=False):
                 at[name] = self._moved(at[name], place, stride)
         return at
 
@@ -147,7 +146,7 @@ class QueryBlocks:
         """The pointers at a block, by its first query."""
         moving = {name: pointer for name, pointer in pointers.items() if name in OF_QUERIES}
         return {**pointers} | {
-            name: self._moved(pointer, query, self.layout(name)[-2])
+            name: self._moved(pointer, query, self.spec.strides(name)[-2])
             for name, pointer in moving.items()
         }
 
@@ -170,6 +169,24 @@ class QueryBlocks:
             self.indices.of(spec.keys),
         )  # fmt: skip
         return softmax.emit(parts["scores"])
+
+    def drop(
+        self, at: Pointers, parts: Mapping[str, Value], stack: Sequence[Index], query: Index,
+        dropped: Callable[[Value], Value],
+    ) -> None:  # fmt: skip
+        """Replace the exponentials of a block that are dropped, if any are."""
+        spec, indices = self.spec, self.indices
+        if not spec.dropout:
+            return
+        matrix: Index = 0
+        for place, count in zip(stack, spec.stack, strict=True):
+            matrix = indices.add(indices.mul(matrix, indices.of(count)), place)
+        row = indices.add(indices.mul(matrix, indices.of(spec.queries)), query)
+        dropout = TransposedDropout(
+            self.function, self.machine.vector(self.element), self.vectors,
+            indices.of(spec.keys), is_multiple(spec.keys, 4), spec.dropout,
+        )  # fmt: skip
+        dropout.emit(parts["scores"], self.function.load(I64, at["rng"]), row, dropped)
 
     def _moved(self, pointer: Value, steps: Index, stride: Size) -> Value:
         return self.indices.move(pointer, steps, self.indices.of(stride), self.element.nbytes)

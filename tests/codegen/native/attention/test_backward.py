@@ -10,7 +10,7 @@ from compiler.codegen.native.attention.backward import attention_gradient
 from compiler.codegen.native.llvm_ir import F32, F64, Type
 from compiler.codegen.native.machine import AVX512, Machine
 from compiler.support.thresholds import all_thresholds, lowered
-from tests.codegen.native.attention.test_forward import CASES, VALUES, drawn, known
+from tests.codegen.native.attention.test_forward import CASES, VALUES, drawn, kept, known
 from tests.codegen.native.support import run_checked_steps, run_steps
 from tests.support.compiled_kernels import on_machines
 
@@ -30,12 +30,13 @@ def defined(spec: Attention, arrays: Mapping[str, np.ndarray]) -> dict[str, np.n
     scores = q @ k.swapaxes(-1, -2) * spec.scale + arrays.get("mask", 0)
     powers = np.exp(np.maximum(scores - scores.max(-1, keepdims=True), -64.0))
     p, d = powers / powers.sum(-1, keepdims=True), d * spec.factor
-    upstream = d @ v.swapaxes(-1, -2)
+    keep = kept(spec, arrays) if spec.dropout else 1.0
+    upstream = d @ v.swapaxes(-1, -2) * keep
     d_scores = (upstream - (upstream * p).sum(-1, keepdims=True)) * p * spec.scale
     results = {
         "d_q": d_scores @ k,
         "d_k": d_scores.swapaxes(-1, -2) @ q,
-        "d_v": p.swapaxes(-1, -2) @ d,
+        "d_v": (p * keep).swapaxes(-1, -2) @ d,
     }
     return {name: result.swapaxes(1, 2) for name, result in results.items()}
 
@@ -61,7 +62,7 @@ def test_gradients_in_float64_beyond_every_threshold_within_their_arrays() -> No
     steps = attention_gradient(AVX512, F64, CASES[1])
     expect_definition(CASES[1], arrays, run_steps(steps, AVX512, arrays, VALUES))
     with lowered({name: threshold.small for name, threshold in all_thresholds().items()}):
-        for spec in (CASES[1], CASES[-2]):
+        for spec in (CASES[1], CASES[-4], CASES[-1]):
             arrays = given(spec, F32)
             steps = attention_gradient(AVX512, F32, spec)
             expect_definition(spec, arrays, run_checked_steps(steps, AVX512, arrays, VALUES))

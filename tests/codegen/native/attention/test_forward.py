@@ -12,6 +12,7 @@ from compiler.codegen.native.llvm_ir import F32, F64, Type
 from compiler.codegen.native.machine import AVX512, Machine
 from compiler.codegen.native.products.axes import contiguous
 from compiler.ir.dims import Dim, Size, evaluate
+from compiler.ir.philox import uniform_by_key
 from compiler.support.thresholds import all_thresholds, lowered
 from tests.codegen.native.support import run_checked_steps, run_steps
 from tests.support.compiled_kernels import on_machines
@@ -51,7 +52,14 @@ def drawn(spec: Attention, element: Type, seed: int = 0) -> dict[str, np.ndarray
     if spec.mask:
         steps = zip((n, h, t, s), spec.mask, strict=True)
         shapes["mask"] = tuple(1 if stride == 0 else size for size, stride in steps)
-    return {name: random.randn(*shape).astype(dtype) for name, shape in shapes.items()}
+    arrays = {name: random.randn(*shape).astype(dtype) for name, shape in shapes.items()}
+    return arrays | ({"rng": np.array([2**40 + 5, 0])} if spec.dropout else {})
+
+
+def kept(spec: Attention, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Which weights remain, as the op `dropout_by_key` draws it."""
+    shape = (*spec.stack, spec.queries, spec.keys)
+    return uniform_by_key(arrays["rng"], 0, shape) >= np.float32(spec.dropout)
 
 
 def defined(spec: Attention, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
@@ -61,6 +69,7 @@ def defined(spec: Attention, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
     with np.errstate(invalid="ignore"):
         powers = np.exp(np.maximum(scores - scores.max(-1, keepdims=True), -64.0))
         weights = powers / powers.sum(-1, keepdims=True)
+        weights = weights * kept(spec, arrays) if spec.dropout else weights
         return (spec.factor * weights @ v).swapaxes(1, 2)
 
 
@@ -84,6 +93,8 @@ CASES = [
     described((N, 2), 21, 13, (8, 5), "key"),
     described((N, H), T, S, (5, 12), "heads"),
     described((N, H), T, T, (5, 12), "rows"),
+    replace(described((2, 1), 33, 20, (9, 16), "key"), dropout=0.3),
+    replace(described((N, H), T, S, (5, 12)), dropout=0.5),
 ]
 """Blocks that are full and not, sizes of 1 and open ones, a mask for each way to repeat it."""
 
@@ -105,12 +116,12 @@ def test_attention_equals_its_definition(machine: Machine, spec: Attention) -> N
 def test_attention_in_float64_and_beyond_every_threshold() -> None:
     expect_definition(AVX512, F64, CASES[1])
     with lowered({name: threshold.small for name, threshold in all_thresholds().items()}):
-        for spec in (CASES[1], CASES[-2]):
+        for spec in (CASES[1], CASES[-4], CASES[-1]):
             expect_definition(AVX512, F32, spec)
 
 
 def test_attention_stays_within_its_arrays() -> None:
-    for spec in (CASES[1], CASES[-2]):
+    for spec in (CASES[1], CASES[-4], CASES[-1]):
         arrays = drawn(known(spec), F32)
         results = run_checked_steps(attention(AVX512, F32, spec), AVX512, arrays, VALUES)["out"]
         np.testing.assert_allclose(results, defined(known(spec), arrays), 1e-5, 1e-5)

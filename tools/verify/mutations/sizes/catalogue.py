@@ -9,6 +9,8 @@ MUTANTS = (*loops.MUTANTS, *products.MUTANTS, *images.MUTANTS, *others.MUTANTS)
 HOST = "beyond it the op runs in NumPy, as it does without a kernel"
 WITHOUT: Mapping[str, str] = {
     "attention_columns": "beyond it attention is not fused",
+    "attention_long": "chooses between two tiles of the same code",
+    "attention_one_program": "beyond it gradients are two kernels, which other sizes have too",
     "attention_wide_tile": "chooses between two tiles of the same code",
     "least_tile": "chooses among tiles whose code has mutants of its own",
     "operands": HOST,

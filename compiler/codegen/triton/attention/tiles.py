@@ -1,0 +1,80 @@
+"""Tiles of the kernels of attention: the fastest of those measured on an H200."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from compiler.codegen.kernel.attention import Attention
+from compiler.codegen.triton.expressions import power_of_two
+from compiler.codegen.triton.tiling.tiles import MIN_SIDE
+from compiler.ir.dims import is_multiple
+from compiler.support.thresholds import threshold
+
+MOST_COLUMNS = threshold(
+    "attention_columns", 128, "columns",
+    "wider queries or values of an attention do not fit into the registers of a GPU's program",
+    small=16,
+)  # fmt: skip
+WIDE_TILE = threshold(
+    "attention_wide_tile", 64, "columns",
+    "blocks of keys of wider queries are half as long on a GPU", small=8,
+)  # fmt: skip
+LONG = threshold(
+    "attention_long", 512, "tokens",
+    "from so many on, programs of a GPU's gradients have more queries, and of more, fewer keys",
+    small=64,
+)  # fmt: skip
+ONE_PROGRAM = threshold(
+    "attention_one_program", 128, "tokens",
+    "the gradients of matrices with so many queries and keys are one program each", small=32,
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class AttentionTile:
+    """Queries and keys of a program's tile, how its loop is pipelined, and its warps."""
+
+    rows: int
+    keys: int
+    stages: int
+    warps: int = 4
+
+
+def forward_tile(spec: Attention) -> AttentionTile:
+    """Return the tile of the forward kernel."""
+    is_short = isinstance(spec.keys, int) and spec.keys <= LONG.value
+    if _is_plain(spec) and _is_narrow(spec) and is_short and is_multiple(spec.keys, 128):
+        return AttentionTile(64, 128, 2)
+    return AttentionTile(64, 64, 3)
+
+
+def query_gradient_tile(spec: Attention) -> AttentionTile:
+    """Return the tile of the gradients by queries."""
+    is_long = isinstance(spec.queries, int) and spec.queries >= LONG.value
+    is_medium = WIDE_TILE.value // 2 < spec.width <= WIDE_TILE.value
+    if _is_plain(spec) and is_medium and is_long and is_multiple(spec.queries, 128):
+        return AttentionTile(128, 64, 3, 8)
+    return AttentionTile(64, 64, 3 if _is_narrow(spec) else 2)
+
+
+def key_gradient_tile(spec: Attention) -> AttentionTile:
+    """Return the tile of the gradients by keys and values."""
+    return AttentionTile(64, 64, 3 if _is_narrow(spec) else 2)
+
+
+def single_tile(spec: Attention) -> AttentionTile | None:
+    """Return the tile of all gradients of a matrix in one program; None if it is too large."""
+    sizes = [size for size in (spec.queries, spec.keys) if isinstance(size, int)]
+    if len(sizes) < 2 or max(sizes) > ONE_PROGRAM.value or not _is_narrow(spec):
+        return None
+    rows, keys = (max(MIN_SIDE, power_of_two(size)) for size in sizes)
+    return AttentionTile(rows, keys, 1, 8 if rows * keys > 64 * 64 else 4)
+
+
+def _is_narrow(spec: Attention) -> bool:
+    return max(spec.width, spec.value_width) <= WIDE_TILE.value
+
+
+def _is_plain(spec: Attention) -> bool:
+    """Whether scores are computed without numbers for each of them."""
+    return not spec.is_causal and not spec.dropout and (not spec.mask or spec.mask[-2] == 0)
