@@ -112,26 +112,13 @@ class _GradientBlocks(QueryBlocks):
         type, keys = self.machine.vector(self.element), self.indices.of(self.spec.keys)
         inverses = [f.div(f.constant(type, 1.0), total) for total in sums]
 
-        def at(key: Value, vector: int) -> tuple[Value, Value]:
-            offset = f.mul(key, f.constant(I64, self.block))
-            moved = (
-                f.address(parts[name], offset, self.element.nbytes)
-                for name in ("scores", "gradients")
-            )
-            first, second = (f.address(x, vector * self.lanes, self.element.nbytes) for x in moved)
-            return first, second
-
-        def unless_dropped(p: Value, value: Value) -> Value:
-            none = zero(type)
-            return f.select(f.compare("olt", p, none), none, value) if spec.dropout else value
-
         def probabilities(key: Value, means: list[Value]) -> list[Value]:
             found: list[Value] = []
             for vector, (inverse, mean) in enumerate(zip(inverses, means, strict=True)):
-                power, gradient = at(key, vector)
+                power, gradient = self._at(parts, key, vector)
                 p = f.mul(f.load(type, power), inverse)
                 f.store(p, power)
-                by_weight = unless_dropped(p, f.load(type, gradient))
+                by_weight = self._unless_dropped(p, f.load(type, gradient))
                 if spec.dropout:
                     f.store(by_weight, gradient)
                 found.append(f.fma(p, by_weight, mean))
@@ -141,10 +128,10 @@ class _GradientBlocks(QueryBlocks):
 
         def gradients(key: Value, _: list[Value]) -> list[Value]:
             for vector, mean in enumerate(means):
-                probability, gradient = at(key, vector)
+                probability, gradient = self._at(parts, key, vector)
                 p = f.load(type, probability)
                 if spec.dropout:
-                    f.store(unless_dropped(p, p), probability)
+                    f.store(self._unless_dropped(p, p), probability)
                     p = f.intrinsic("fabs", p)
                 apart = f.sub(f.load(type, gradient), mean)
                 scaled = f.mul(p, f.constant(type, spec.scale * spec.factor))
@@ -152,6 +139,23 @@ class _GradientBlocks(QueryBlocks):
             return []
 
         f.loop_if_any(0, keys, 1, gradients)
+
+    def _at(self, parts: Mapping[str, Value], key: Value, vector: int) -> tuple[Value, Value]:
+        """The addresses of a key's scores, in vectors of queries, and of their gradients."""
+        f, size = self.function, self.element.nbytes
+        offset = f.mul(key, f.constant(I64, self.block))
+        first, second = (
+            f.address(f.address(parts[name], offset, size), vector * self.lanes, size)
+            for name in ("scores", "gradients")
+        )
+        return first, second
+
+    def _unless_dropped(self, p: Value, value: Value) -> Value:
+        """A value, or 0 where a probability is marked as dropped."""
+        f, none = self.function, zero(value.type)
+        if not self.spec.dropout:
+            return value
+        return f.select(f.compare("olt", p, none), none, value)
 
     # ---- products ----
 
