@@ -96,6 +96,8 @@ def _obstacle(
         return f"its target is {anchor.target}, that of its readers {kernel.ops[0].target}"
     dependency = _last_dependency(g, kernel, kernel_of)
     for var in anchor.writes():
+        if var is not result and not members.isdisjoint(g.readers(var)):
+            return f"{var.label!r}, another of its results, is read by the epilogue"
         readers = (kernel_of[op] for op in g.readers(var) if op not in members)
         if any(reader.place < (*dependency, *kernel.place) for reader in readers):
             return f"{var.label!r} is read before the epilogue can run"
