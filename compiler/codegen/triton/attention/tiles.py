@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from compiler.codegen.kernel.attention import Attention
 from compiler.codegen.triton.expressions import power_of_two
-from compiler.codegen.triton.tiling.tiles import MIN_SIDE
+from compiler.codegen.triton.tiling.tiles import MIN_SIDE, WARPS
 from compiler.ir.dims import is_multiple
 from compiler.support.thresholds import threshold
 
@@ -37,7 +37,7 @@ class AttentionTile:
     rows: int
     keys: int
     stages: int
-    warps: int = 4
+    warps: int = WARPS
 
 
 def forward_tile(spec: Attention) -> AttentionTile:
@@ -68,7 +68,8 @@ def single_tile(spec: Attention) -> AttentionTile | None:
     if len(sizes) < 2 or max(sizes) > ONE_PROGRAM.value or not _is_narrow(spec):
         return None
     rows, keys = (max(MIN_SIDE, power_of_two(size)) for size in sizes)
-    return AttentionTile(rows, keys, 1, 8 if rows * keys > 64 * 64 else 4)
+    is_large = max(rows, keys) > ONE_PROGRAM.value // 2
+    return AttentionTile(rows, keys, 1, 2 * WARPS if is_large else WARPS)
 
 
 def _is_narrow(spec: Attention) -> bool:
