@@ -105,7 +105,10 @@ def _before_upcast(factor: Expr) -> Expr:
 
 
 class KernelBody(Tracer):
-    """The expressions of one kernel; also the `xp` namespace of its arithmetic."""
+    """The expressions of one kernel; also the `xp` namespace of its arithmetic.
+
+    If `programs` is not 0, so many programs visit all elements, and may store sums over them.
+    """
 
     def __init__(self, name: str, shape: Sequence[Size]) -> None:
         super().__init__()
@@ -115,6 +118,7 @@ class KernelBody(Tracer):
         self.loops: list[Size] = []
         self.ends: dict[int, Expr] = {}
         self.split_size: Size | None = None
+        self.programs = 0
         self.stores: list[Store] = []
 
     @property
@@ -269,6 +273,14 @@ class KernelBody(Tracer):
         32 bits or fewer.
         """
         return self.node("order", (value, over), INDEX, descending)
+
+    def program(self) -> Expr:
+        """The number of a program, below `programs`, each of which visits many elements."""
+        return self.node("program", (), INDEX, self.programs)
+
+    def row_sum(self, value: Expr) -> Expr:
+        """The sum over the elements that a program visits, for each iteration of a loop."""
+        return self.node("row_sum", (value,), value.dtype)
 
     def argmax(self, value: Term, over: Expr) -> Expr:
         """The first iteration of a loop with the maximum value."""

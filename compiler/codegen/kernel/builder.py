@@ -319,6 +319,23 @@ class OpKernels(SpecialisedKernels[KernelOperand], ABC):
             store(tuple(batch), i, j, total, self.less(i, last))
             self.store(column_sums, (j,), total, self.equal(i, last))
 
+    def rows_and_sums(
+        self, table: tuple[Size, Size], row: Callable[[Expr, Expr], None],
+        values: Callable[[Expr, Expr], Sequence[Expr]], outs: Sequence[KernelOperand],
+    ) -> None:  # fmt: skip
+        """Emit kernels for sums over the rows of a table, into `outs`, and for each row.
+
+        `values` returns the summands for a row and a column, `row` stores the results of a row
+        with a loop over its columns.
+        """
+        if outs:
+            (j,) = self.grid(table[1])
+            r = self.loop(table[0])
+            for out, value in zip(outs, values(r, j), strict=True):
+                self.store(out, (j,), self.sum(value, r))
+        (i,) = self.grid(table[0])
+        row(i, self.loop(table[1]))
+
     def line(self, text: str) -> None:
         """Write one line of the step, after the kernels so far."""
         self.flush()

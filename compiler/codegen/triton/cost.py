@@ -123,5 +123,6 @@ def _access(
     axes = sorted({number_of(part) for part in parts if part.fn == "index"})
     loops = sorted({number_of(part) for part in parts if part.fn == "loop"})
     touched = (*(kernel.shape[axis] for axis in axes), *(kernel.loops[loop] for loop in loops))
+    touched += (kernel.programs,) * any(part.fn == "program" for part in parts)
     type = operand.type
     return MovedElements(operand.storage, type.numel, type.dtype.itemsize, touched, run)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from compiler.codegen.kernel.analysis import accumulator_type
 from compiler.codegen.kernel.attention import described
 from compiler.codegen.kernel.body import KernelBody, MatmulBody
 from compiler.codegen.kernel.builder import KernelOperand, OpKernels
@@ -21,6 +22,7 @@ from compiler.codegen.triton.emit import emit
 from compiler.codegen.triton.kernel_source import KernelSource
 from compiler.codegen.triton.module_writer import TritonModuleWriter
 from compiler.codegen.triton.products import emit_tile_function, emit_tiles
+from compiler.codegen.triton.row_sums import emit_row_sums, row_programs
 from compiler.codegen.triton.step_loops import (
     StepLoop,
     common_rows,
@@ -132,6 +134,33 @@ class TritonKernelBuilder(OpKernels):
         self._launch(emit_step_loop(functions, loop, names.make(self._name), self._comment))
         return True
 
+    def rows_and_sums(
+        self, table: tuple[Size, Size], row: Callable[[Expr, Expr], None],
+        values: Callable[[Expr, Expr], Sequence[Expr]], outs: Sequence[KernelOperand],
+    ) -> None:  # fmt: skip
+        """Emit a kernel for rows that also sums over them, if a row fits into a tile."""
+        (i,) = self.grid(table[0])
+        j = self.loop(table[1])
+        row(i, j)
+        programs, rows = row_programs(self.current) if outs else (0, 0)
+        if not programs:
+            self._current = None
+            super().rows_and_sums(table, row, values, outs)
+            return
+        self.current.programs = programs
+        sums = [self.current.row_sum(value) for value in values(i, j)]
+        partials = [
+            self.scratch((programs, table[1]), accumulator_type(each.dtype)) for each in sums
+        ]
+        for partial, value in zip(partials, sums, strict=True):
+            self.store(partial, (self.current.program(), j), value)
+        (j,) = self.grid(table[1])
+        part = self.loop(programs)
+        is_fixed = isinstance(table[0], int)
+        launched = None if is_fixed else self.less(part * rows, self.size(table[0]))
+        for out, partial in zip(outs, partials, strict=True):
+            self.store(out, (j,), self.sum(partial.at(part, j, where=launched), part))
+
     def _emit(self, kernel: KernelBody) -> None:
         if self._loop is not None:
             self._loop.append(kernel)
@@ -139,6 +168,9 @@ class TritonKernelBuilder(OpKernels):
         names, comment = self._writer.names, self._comment
         if isinstance(kernel, MatmulBody):
             self._launch(emit_tiles(kernel, names, comment, self._device))
+            return
+        if kernel.programs:
+            self._launch(emit_row_sums(kernel, names, comment))
             return
         for part in split_kernel(kernel, self._allocate):
             self._launch(emit(part, names, comment))

@@ -221,17 +221,18 @@ class _TileEmitter(Emitter):
             self.body.line(f"first = ({self._index(0)}) * {length}")
             if self.kernel.ends:
                 iterations = f"tl.minimum({length}, {end} - first)"
-        loop = f"tl.range(0, {iterations}, INNER, num_stages={stages})"
-        self.body.line(f"for start in {loop if stages else f'range(0, {iterations}, INNER)'}:")
+        if stages:
+            self.body.line(f"for start in tl.range(0, {iterations}, INNER, num_stages={stages}):")
+        else:
+            self.body.line(f"for start in range(0, {iterations}, INNER):")
         self.body.depth += 1
         self.body.line(f"inner = ({before}start + tl.arange(0, INNER)).to(INDEX)")
-        names = [("right", "inner[:, None]")]
-        if not stages:
-            names.insert(0, ("left", "inner[None, :]"))
-        sides, values = zip(*names, strict=True)
-        self.body.line(f"{', '.join(sides)} = {', '.join(values)}")
-        live, limits = (", ".join(f"{n}{text}" for n in sides) for text in ("_live", f" < {end}"))
-        self.body.line(f"{live} = {limits}")
+        if stages:
+            self.body.line("right = inner[:, None]")
+            self.body.line(f"right_live = right < {end}")
+        else:
+            self.body.line("left, right = inner[None, :], inner[:, None]")
+            self.body.line(f"left_live, right_live = left < {end}, right < {end}")
         self.open_loops = frozenset({0, 1})
 
     def _end(self) -> str:

@@ -37,7 +37,7 @@ RESERVED = frozenset(
 )
 """Names that kernels use themselves."""
 
-UNNAMED = frozenset({"size", "loop", "full", "moment"})
+UNNAMED = frozenset({"size", "loop", "full", "moment", "program"})
 """Nodes that need no line, since they have a name or are a number."""
 
 MAX_INLINE_LENGTH = 48

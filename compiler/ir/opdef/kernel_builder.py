@@ -416,6 +416,21 @@ class KernelBuilder(SpecialisedKernels[DeviceOperand], Protocol):
         """
         ...
 
+    def rows_and_sums(
+        self,
+        table: tuple[Size, Size],
+        row: Callable[[Number, Number], None],
+        values: Callable[[Number, Number], Sequence[Number]],
+        outs: Sequence[DeviceOperand],
+    ) -> None:
+        """Emit kernels for the rows of a table [M, N], and for sums over them.
+
+        `row(i, j)` stores the results of row i, with j the index of a loop over its columns. Each
+        of `outs`, of shape [N], receives the sum over all rows of one of `values(i, j)`. Kernels
+        that do both read operands once.
+        """
+        ...
+
     def expect_size(self, what: str, size: Size, expected: Size) -> None:
         """Require a size to be another one, which inference took for equal, when it is known."""
         ...

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import Size, product
 from compiler.ir.opdef import OpDef, Slots, attr, reads, writes
 from compiler.ir.opdef.kernel_builder import (
+    DeviceOperand,
     KernelBuilder,
     KernelSlots,
     Number,
@@ -155,38 +158,34 @@ class LayerNorm(OpDef, op="layer_norm"):
             k.store(Y.reshaped((rows, columns)), (i, r), y)
 
     def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
-        """Emit sums over rows for Scale and Bias, sums over columns for X."""
-        X, Variance = s.X, s.Variance
-        Scale, d_X, d_Scale = s.get("Scale"), s.get("d_X"), s.get("d_Scale")
-        d_Bias = s.get("d_Bias")
-        table = self.table(X.shape)
-        x, upstream = X.reshaped(table), s.d_Y.reshaped(table)
+        """Emit sums over columns for X, and sums over rows for Scale and Bias."""
+        Scale, d_X = s.get("Scale"), s.get("d_X")
+        d_Scale, d_Bias = s.get("d_Scale"), s.get("d_Bias")
+        table = self.table(s.X.shape)
+        x, upstream = s.X.reshaped(table), s.d_Y.reshaped(table)
 
-        def normal(i: Number, value: Number) -> Number:
-            return (value - s.Mean[i]) / k.sqrt(Variance[i] + self.epsilon)
+        def normal(i: Number, j: Number) -> Number:
+            centred = upcast(k, x[i, j]) - upcast(k, s.Mean[i])
+            return centred / k.sqrt(upcast(k, s.Variance[i]) + self.epsilon)
 
-        def values(j: Number, i: Number) -> list[Number]:
+        def values(i: Number, j: Number) -> list[Number]:
             share = upcast(k, upstream[i, j])
-            mean = upcast(k, s.Mean[i])
-            variance = upcast(k, Variance[i])
-            centred = upcast(k, x[i, j]) - mean
-            result = {"s": share * (centred / k.sqrt(variance + self.epsilon)), "b": share}
-            return [result[key] for key, out in (("s", d_Scale), ("b", d_Bias)) if out is not None]
+            by_scale = [share * normal(i, j)] if d_Scale is not None else []
+            return [*by_scale, *([share] if d_Bias is not None else [])]
 
-        requested = [out for out in (d_Scale, d_Bias) if out is not None]
-        if requested:
-            sums(k, Channels(table), values, requested)
-        if d_X is None:
-            return
-        (i,) = k.grid(table[0])
-        r = k.loop(table[1])
-        inverse = 1.0 / k.sqrt(upcast(k, Variance[i]) + self.epsilon)
-        scaled = (
-            upcast(k, upstream[i, r]) if Scale is None else upcast(k, upstream[i, r]) * Scale[r]
-        )
-        count = k.astype(k.size(table[1]), compute_dtype(X.type.dtype))
-        result = row_gradient(k, r, count, scaled, normal(i, upcast(k, x[i, r])), inverse)
-        k.store(d_X.reshaped(table), (i, r), result)
+        def row(i: Number, j: Number) -> None:
+            inverse = 1.0 / k.sqrt(upcast(k, s.Variance[i]) + self.epsilon)
+            share = upcast(k, upstream[i, j])
+            scaled = share if Scale is None else share * Scale[j]
+            count = k.astype(k.size(table[1]), compute_dtype(s.X.type.dtype))
+            result = row_gradient(k, j, count, scaled, normal(i, j), inverse)
+            k.store(cast(DeviceOperand, d_X).reshaped(table), (i, j), result)
+
+        outs = [out for out in (d_Scale, d_Bias) if out is not None]
+        if d_X is not None:
+            k.rows_and_sums(table, row, values, outs)
+        elif outs:
+            sums(k, Channels(table), lambda j, i: values(i, j), outs)
 
     def share(self, k: SourceBuilder, columns: Size, X: Operand, Scale: Operand | None) -> str:
         """Return the vector whose product with a row is the mean of the row times Scale."""

@@ -168,10 +168,15 @@ MUTANTS = (
         ("tests/codegen/triton/test_module_writer.py"
          "::test_a_result_that_the_host_reads_stays_in_the_arena",),
     ),
+    Mutant(
+        "rows of a program after its first block dropped", DROPPED, "row_sum_warps",
+        TRITON + "row_sums.py", "{count}, {self.kernel.programs} * LANES):",
+        "{count}, {count}):", ("tests/codegen/triton/test_row_sums.py",),
+    ),
     # ---- products on a GPU ----
     Mutant(
         "all parts of a product read the first", TWICE, "splits", TRITON + "products.py",
-        'first = ({self._index(0)}) * {iterations}")', 'first = ({self._index(0)}) * 0")',
+        'first = ({self._index(0)}) * {length}")', 'first = ({self._index(0)}) * 0")',
         (f"{BEYOND}::test_split_products",),
     ),
     Mutant(
@@ -182,8 +187,8 @@ MUTANTS = (
     ),
     Mutant(
         "tail along K not masked", UNMASKED, "split_product_programs", TRITON + "products.py",
-        'f"left_live, right_live = left < {inner}, right < {inner}"',
-        'f"left_live, right_live = left < {inner} + 1, right < {inner} + 1"',
+        'f"left_live, right_live = left < {end}, right < {end}"',
+        'f"left_live, right_live = left < {end} + 1, right < {end} + 1"',
         (f"{BEYOND}::test_split_products",),
     ),
     Mutant(
