@@ -40,13 +40,26 @@ def rounded_tf32(x):
 def meet(arrived, done, rounds):
     """Wait until all programs have come here `done` times; after the last of the rounds, clear."""
     tl.debug_barrier()
-    count, all_of_them = tl.atomic_add(arrived, 1) + 1, done * tl.num_programs(0)
-    if done < rounds:
-        while count < all_of_them:
-            count = tl.atomic_add(arrived, 0, sem="acquire")
-    elif count == all_of_them:
+    count, wanted = tl.atomic_add(arrived, 1) + 1, done * tl.num_programs(0)
+    if count == rounds * tl.num_programs(0):
         tl.store(arrived, 0)
+    while (count < wanted) & (done < rounds):
+        count = tl.atomic_add(arrived, 0, sem="acquire")
     tl.debug_barrier()
+
+def few_dots(left, right, total):
+    """left @ right + total of float32; for few columns, a sum of all products at once."""
+    if right.shape[1] < 8:
+        total += tl.sum(left[:, None, :] * tl.trans(right)[None, :, :], 2)
+    else:
+        total = tl.dot(left, right, total, input_precision="ieee", out_dtype=tl.float32)
+    return total
+
+def by_columns(offset):
+    """The offsets of a right factor, as laid out along columns for `tl.dot`."""
+    if offset.shape[1] >= 8:
+        offset = tl.max_contiguous(offset, [1, 1])
+    return offset
 
 def times(a, b):
     """The product."""

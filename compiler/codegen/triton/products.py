@@ -31,7 +31,7 @@ from compiler.codegen.triton.numpy_names import TYPES
 from compiler.codegen.triton.tiling.measured import DeviceTiles
 from compiler.codegen.triton.tiling.product_tiles import ProductTiling, of_bytes, split_length
 from compiler.codegen.triton.tiling.strides import contiguous_run
-from compiler.codegen.triton.tiling.tiles import TileChoice
+from compiler.codegen.triton.tiling.tiles import MIN_SIDE, TileChoice
 from compiler.codegen.writer import Names
 from compiler.ir.dims import Dim, Size, is_multiple, product
 from compiler.ir.types import DType, Shape
@@ -97,13 +97,14 @@ def emit_tiles(
 
 def emit_tile_function(tiles: MatmulBody, names: Names, device: DeviceTiles) -> TileFunction:
     """Emit the function that computes a tile, which a kernel calls."""
-    return _TileEmitter(tiles, names.make(f"{tiles.name}_tile"), (), device).function()
+    return _TileEmitter(tiles, names.make(f"{tiles.name}_tile"), (), device, True).function()
 
 
 class _TileEmitter(Emitter):
     def __init__(
-        self, kernel: MatmulBody, name: str, comment: Sequence[str], device: DeviceTiles
-    ) -> None:
+        self, kernel: MatmulBody, name: str, comment: Sequence[str], device: DeviceTiles,
+        in_steps: bool = False,
+    ) -> None:  # fmt: skip
         super().__init__(kernel, name, comment)
         self.names.taken |= {*_TAKEN}
         self.precision = kernel.precision
@@ -116,7 +117,8 @@ class _TileEmitter(Emitter):
         self.tile_axes: dict[Expr, frozenset[str]] = {}
         self.column_sum = next((s for s in self.kernel.stores if _is_column_sum(s)), None)
         tiling = ProductTiling(kernel, self._dots(), device, kernel.precision)
-        self.choices = tiling.choices()
+        self.choices = tiling.step_choices() if in_steps else tiling.choices()
+        self.sums_at_once = any(choice.tile.columns < MIN_SIDE for choice in self.choices)
 
     def emit(self) -> KernelSource:
         """Emit the K loop, then the stores; before them, the programs that sum columns."""
@@ -197,7 +199,11 @@ class _TileEmitter(Emitter):
                 self.helpers[helper] = None
                 left, right = f"{helper}({left})", f"{helper}({right})"
             options = f'input_precision="{precision}", out_dtype={_total_type(dot)}'
-            self.body.line(f"{total} = tl.dot({left}, {right}, {total}, {options})")
+            if self.sums_at_once:
+                self.helpers["few_dots"] = None
+                self.body.line(f"{total} = few_dots({left}, {right}, {total})")
+            else:
+                self.body.line(f"{total} = tl.dot({left}, {right}, {total}, {options})")
         self._leave(self.loops[0])
         for dot, total in totals.items():
             if of_bytes(dot):
@@ -323,11 +329,17 @@ class _TileEmitter(Emitter):
         indices, guard = part.args[:rank], part.args[rank:]
         offset = self._offset(indices, source.shape, self._tile_axes(part))
         if self._would_lie_along_k(part):
-            offset = f"tl.max_contiguous({offset}, [1, 1])"
+            offset = self._by_columns(offset)
         place = f"{self._pointer(source.operand)} + {offset}"
         mask = self._mask((*indices, *guard[:1]), guard[0] if guard else None)
         other = self._value(guard[1]) if guard else "0"
         return f"tl.load({place}, {mask}, {other})" if mask else f"tl.load({place})"
+
+    def _by_columns(self, offset: str) -> str:
+        if not self.sums_at_once:
+            return f"tl.max_contiguous({offset}, [1, 1])"
+        self.helpers["by_columns"] = None
+        return f"by_columns({offset})"
 
     def _would_lie_along_k(self, part: Expr) -> bool:
         """True for right factors, without tensor cores, whose longest contiguous runs are along K.

@@ -1,10 +1,10 @@
 """One kernel for a loop over steps, each of one or more products: all steps of a recurrence.
 
 The host would launch the products of each step, and the device would wait for each launch. Here the
-programs of one launch go through the steps together: each computes its tiles of a product, then
-waits for the others at a counter in device memory, which is 0 before and after the launch. So all
-must run at once: there are at most as many as multiprocessors, each computes every so many-th tile,
-and the launch is cooperative, which a driver refuses unless it has room for all programs.
+programs of one launch go through the steps together: each computes its tiles of a product, adjacent
+ones, whose factors its cache then has, and waits for the others at a counter in device memory,
+which is 0 before and after the launch. So all must run at once: there are at most as many as
+multiprocessors, and the launch is cooperative, which a driver refuses unless all have room.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ from compiler.codegen.writer import Names, comment_lines
 from compiler.ir.dims import Dim, Size, names_of
 from compiler.ir.types import Array
 
-_TAKEN = "tl triton table arrived step steps row tile tiles meet range GROUP INDEX".split()
+_TAKEN = (
+    "tl triton table arrived step steps row tile tiles most first meet range GROUP INDEX".split()
+)
 
 COOPERATIVE = {"launch_cooperative_grid": True}
 """The launch option of a kernel whose programs wait for each other."""
@@ -130,7 +132,9 @@ class _Emitter:
         rows, columns = self.sizes[self.loop.rows], self._size(function.columns)
         sides = list(names)[:2]
         yield f"tiles = tl.cdiv({rows}, {sides[0]}) * tl.cdiv({columns}, {sides[1]})"
-        yield "for tile in range(tl.program_id(0), tiles, tl.num_programs(0)):"
+        yield "most = tl.cdiv(tiles, tl.num_programs(0))"
+        yield "first = tl.program_id(0) * most"
+        yield "for tile in range(first, tl.minimum(first + most, tiles)):"
         arguments = ["tile", *(self.pointers[operand] for operand in function.pointers)]
         arguments += [*map(self._size, function.sizes), *names, "GROUP", "INDEX"]
         yield f"    {function.name}({', '.join(arguments)})"

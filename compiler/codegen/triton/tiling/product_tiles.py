@@ -12,7 +12,7 @@ from typing import cast
 
 from compiler.codegen.kernel.analysis import store_roots
 from compiler.codegen.kernel.body import MatmulBody, Source
-from compiler.codegen.trace import Expr, all_parts
+from compiler.codegen.trace import Expr, Term, all_parts
 from compiler.codegen.triton.expressions import power_of_two
 from compiler.codegen.triton.tiling.measured import (
     DeviceTiles,
@@ -27,8 +27,10 @@ from compiler.codegen.triton.tiling.tiles import (
     HALF,
     HALF_FACTORS,
     HALF_OF_SHORT_RUNS,
+    MANY_ROWS,
     MAX_INNER,
     MIN_SIDE,
+    MOST_SUMMED,
     SINGLE,
     SINGLE_BY_PARTS,
     WIDE,
@@ -36,6 +38,7 @@ from compiler.codegen.triton.tiling.tiles import (
     TileChoice,
     choices,
     few_rows,
+    step_tiles,
 )
 from compiler.ir.dims import Dim, Size, product
 from compiler.ir.types import DType
@@ -95,6 +98,27 @@ class ProductTiling:
         larger = [*(each.tile for each in fitting[1:]), None]
         return [each for each, tile in zip(fitting, larger, strict=True) if each.tile != tile]
 
+    def step_choices(self) -> list[TileChoice]:
+        """The tiles of a product of each step of a loop: for few rows, those summed at once."""
+        *_, rows, columns = self.kernel.shape
+        inner = self.kernel.loops[0]
+        if len(self.dots) > 1 or not self._is_single:
+            return self.choices()
+        if isinstance(inner, int) and inner <= MOST_SUMMED.value and self._is_along_k():
+            return step_tiles(inner)
+        found = few_rows([TileChoice(None, MANY_ROWS)], rows)
+        return [replace(each, tile=each.tile.fit(rows, columns, inner)) for each in found]
+
+    def _is_along_k(self) -> bool:
+        """Whether elements of the right factor are adjacent along K only."""
+        (load, *others) = [
+            part for part in all_parts([self.dots[0].parts()[1]]) if part.fn == "load"
+        ]
+        offset = self._offset(load)
+        columns = len(self.kernel.shape) - 1
+        along = contiguous_run(offset, None, 1)
+        return not others and along > contiguous_run(offset, columns, None)
+
     # ---- measured tiles ----
 
     def _measured_tile(self, rows: int) -> ProductTile | None:
@@ -151,9 +175,12 @@ class ProductTiling:
         loads = [part for part in all_parts([self.dots[0].parts()[0]]) if part.fn == "load"]
         return all(self._run(load) >= MIN_RUN for load in loads)
 
-    def _run(self, load: Expr) -> int:
+    def _offset(self, load: Expr) -> list[tuple[Term, Size]]:
         shape = cast(Source, load.extra).shape
-        offset = self.kernel.joined(load.args[: len(shape)], shape)
+        return self.kernel.joined(load.args[: len(shape)], shape)
+
+    def _run(self, load: Expr) -> int:
+        offset = self._offset(load)
         rows = len(self.kernel.shape) - 2
         return max(contiguous_run(offset, None, 0), contiguous_run(offset, rows, None))
 

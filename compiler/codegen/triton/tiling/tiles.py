@@ -113,12 +113,34 @@ K fewer of them in sequence.
 """
 
 
+MOST_SUMMED = threshold(
+    "summed_inner", 4096, "the reduced size",
+    "a longer product of each step of a recurrence on a GPU is a loop along K", small=32,
+)  # fmt: skip
+
+MANY_ROWS = ProductTile(64, 32, 16, arithmetic=FMA)
+"""The tile of products of a step of a recurrence with more rows than are summed at once."""
+
+
 @dataclass(frozen=True)
 class TileChoice:
     """A tile for results of at most `most` rows; for all larger ones if it is None."""
 
     most: int | None
     tile: ProductTile
+
+
+def step_tiles(inner: int) -> list[TileChoice]:
+    """Tiles of float32 products of each step of a recurrence, for numbers of rows.
+
+    A step is bound by the latency of loads. Of few rows and columns, a program issues all loads of
+    a tile at once, and sums over the whole reduced size. On an H200, gradients of an LSTM of 256
+    units and 16 sequences take 6.5 µs a step, and 11.4 with tiles that tensor cores multiply.
+    """
+    size = power_of_two(inner)
+    few = ProductTile(4, 2, size, arithmetic=FMA)
+    more = replace(few, columns=4, warps=2 * WARPS)
+    return [TileChoice(16, few), TileChoice(64, more), TileChoice(None, MANY_ROWS)]
 
 
 def choices(
