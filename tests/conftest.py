@@ -79,7 +79,10 @@ LONG = (
     "test_faults.py::test_fault_is_named[separate: SIGKILL of rank 0 before]",
     "test_reductions.py::test_reduction_schedules_persistent_looped_split[67-33001-2]",
     "test_examples.py::test_example_learns[image_classification-vgg]",
+    "test_examples.py::test_example_learns[image_classification-resnet",
+    "test_examples.py::test_example_learns[label_semantic_roles",
     "test_examples.py::test_example_learns[machine_translation",
+    "test_examples.py::test_example_learns[understand_sentiment-stacked_lstm",
     "test_programs.py::test_programs_made_and_dropped_leave_nothing_behind",
     "test_images_on_device.py::test_images_of_any_size_are_resized_to_any_other",
 )

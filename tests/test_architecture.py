@@ -240,6 +240,9 @@ FOREIGN_PATHS = (
 """Packages whose modules have the paths of Paddle or of Python."""
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
+STATEMENTS = (ast.stmt, ast.excepthandler, ast.match_case)
+"""What may hold statements; expressions, most of a module, hold none."""
+IMPORTING_CALLS = ("import_module", "__import__", "lazy_names")
 
 
 @dataclass(frozen=True)
@@ -285,18 +288,23 @@ def parse_module(name: str, path: Path, known: frozenset[str]) -> Module:
     text = path.read_text(encoding="utf-8")
     tree = ast.parse(text, str(path))
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
-    imports = tuple(find_imports(tree, package, known, hidden=False))
+    below = ast.AST if any(call in text for call in IMPORTING_CALLS) else STATEMENTS
+    imports = tuple(find_imports(tree, package, known, below))
     return Module(name, path, text, tree, imports)
 
 
 def find_imports(
-    node: ast.AST, package: str, known: frozenset[str], hidden: bool
+    tree: ast.Module, package: str, known: frozenset[str], below: type | tuple[type, ...]
 ) -> Iterator[Import]:
-    """Yield all imports below `node`; inside a function or class they are hidden."""
-    for child in ast.iter_child_nodes(node):
-        yield from imports_of(child, package, known, hidden)
-        inner = hidden or isinstance(child, Function | ast.Lambda | ast.ClassDef)
-        yield from find_imports(child, package, known, inner)
+    """Yield all imports in nodes of the types `below`; in a function or class they are hidden."""
+    pending: list[tuple[ast.AST, bool]] = [(tree, False)]
+    while pending:
+        node, hidden = pending.pop()
+        if isinstance(node, ast.Import | ast.ImportFrom | ast.Call):
+            yield from imports_of(node, package, known, hidden)
+        inner = hidden or isinstance(node, Function | ast.Lambda | ast.ClassDef)
+        children = [each for each in ast.iter_child_nodes(node) if isinstance(each, below)]
+        pending += [(child, inner) for child in reversed(children)]
 
 
 def imports_of(
@@ -310,7 +318,7 @@ def imports_of(
         for alias in node.names:
             full = f"{base}.{alias.name}"
             yield Import(full if full in known else base, node.lineno, hidden)
-    elif isinstance(node, ast.Call) and called(node) in {"import_module", "__import__"}:
+    elif isinstance(node, ast.Call) and called(node) in IMPORTING_CALLS[:2]:
         yield Import(constant_name(node), node.lineno, hidden, by_name=True)
     elif isinstance(node, ast.Call) and called(node) == "lazy_names":
         yield from (Import(target, node.lineno, hidden) for target in lazy_homes(node, package))
@@ -399,7 +407,7 @@ def local_import_rule(module: Module) -> Iterator[str]:
             and not may_import_by_name(module.name, imported.target)
         ):
             yield f"{imported.line}: imports {imported.target or 'a computed name'} by name"
-    for node in ast.walk(module.tree):
+    for node in ast.walk(module.tree) if "TYPE_CHECKING" in module.text else ():
         if not isinstance(node, ast.alias | ast.Attribute):
             continue
         if (node.name if isinstance(node, ast.alias) else node.attr) == "TYPE_CHECKING":
@@ -418,9 +426,19 @@ def size_rule(module: Module) -> Iterator[str]:
     lines = module.text.count("\n")
     if lines > FILE_LINES:
         yield f"1: has {lines} lines, more than {FILE_LINES}"
-    for node in ast.walk(module.tree):
+    for node in statements(module.tree):
         if isinstance(node, Function) and (length := body_lines(node)) > FUNCTION_LINES:
             yield f"{node.lineno}: {node.name} has {length} lines, more than {FUNCTION_LINES}"
+
+
+def statements(tree: ast.AST) -> Iterator[ast.AST]:
+    """Yield a node and all statements below it, in order."""
+    pending = [tree]
+    while pending:
+        node = pending.pop()
+        yield node
+        inner = [each for each in ast.iter_child_nodes(node) if isinstance(each, STATEMENTS)]
+        pending += reversed(inner)
 
 
 def body_lines(function: Function) -> int:
@@ -630,7 +648,7 @@ def test_benchmarks_and_tests_are_apart() -> None:
         text = path.read_text()
         if name.startswith("tests/") and "bench" not in text:
             continue
-        for each in find_imports(ast.parse(text), package, frozenset(), hidden=False):
+        for each in find_imports(ast.parse(text), package, frozenset(), ast.AST):
             if name.startswith("bench/"):
                 allowed = not within(each.target, ("tests", "tools"))
                 allowed |= within(each.target, ("tests.support", "tools.ptx"))

@@ -21,6 +21,8 @@ def not_yet(module: str, known: Mapping[str, object]) -> Callable[[str], NoRetur
     """
 
     def missing(name: str) -> NoReturn:
+        if name.startswith("__"):  # tools ask every module for these, and read no hint
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
         if why := why_absent(f"paddle.{module}.{name}"):
             raise AttributeError(f"{module} has no {name!r}. {why}")
         public = [attribute for attribute in known if not attribute.startswith("_")]

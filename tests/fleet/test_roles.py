@@ -200,7 +200,7 @@ print(json.dumps(found))
 """
 
 
-@pytest.mark.parametrize(("workers", "servers"), [(1, 0), (3, 1)])
+@pytest.mark.parametrize(("workers", "servers"), [(1, 0), (2, 1)])
 def test_role_maker_collectives_match_numpy(workers: int, servers: int) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

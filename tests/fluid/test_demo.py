@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sklearn.datasets import load_digits as load_from_scikit_learn
 
 from compiler.codegen.module import Module
 from compiler.ir.text.printer import parse
@@ -246,6 +245,8 @@ def test_a_file_is_no_folder(tmp_path):
 
 
 def test_the_packaged_digits_are_the_published_ones():
+    from sklearn.datasets import load_digits as load_from_scikit_learn  # a second to import
+
     published = load_from_scikit_learn()
     with np.load(DIGITS) as file:
         np.testing.assert_array_equal(file["images"], published.images)

@@ -1,39 +1,35 @@
 """Every kernel of common models compiles to machine code for every GPU, without one.
 
-`bench/ahead.py` measures the time of a first and a repeated build. `make test` builds every sixth
-model for one GPU, `make slow` all for all.
+`bench/ahead.py` measures the time of a first and a repeated build. `make test` builds one model for
+one GPU, `make slow` all for all.
 """
 
+from collections.abc import Collection
 from typing import Any
 
 import pytest
 
 from compiler.codegen.ahead import build as ahead
 from compiler.codegen.ahead.gpus import gpus
-from tests.support.modules import modules
+from tests.support.modules import TRAINED, modules
 
 pytest.importorskip("triton")
 
 
-@pytest.fixture(scope="module")
-def every() -> Any:
-    return list(modules().values())
-
-
 @pytest.mark.parametrize(
-    ("gpu", "step"),
+    ("gpu", "models"),
     [
-        ("cuda:90", 24),
+        ("cuda:90", ["lenet_bn"]),
         *(
-            pytest.param(gpu, 1, marks=pytest.mark.slow)
+            pytest.param(gpu, TRAINED, marks=pytest.mark.slow)
             for gpu in ("cuda:80", "cuda:90", "cuda:100", "hip:gfx942")
         ),
     ],
 )
 def test_every_kernel_of_the_models_is_built(
-    gpu: str, step: int, every: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+    gpu: str, models: Collection[str], tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    result = every[::step]
+    result = list(modules(models).values())
     built = ahead.build(result, gpus(gpu), tmp_path, 10**10)
     assert [len(each) for each in built] == [len(module.kernels) for module in result]
     spilled = {

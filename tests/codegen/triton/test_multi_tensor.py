@@ -253,9 +253,9 @@ def test_kernels_for_many_tensors_are_built_and_none_spills(tmp_path):
         dataclasses.replace(m, kernels=tuple(k for k in m.kernels if "table" in k.types))
         for m in modules
     ]
-    targets = gpus("cuda:80,cuda:90,cuda:100,hip:gfx942")
+    targets = gpus("cuda:90,hip:gfx942")
     built = [each for row in build(modules, targets, tmp_path, 10**8) for each in row]
-    assert len(built) == 4 * 4
+    assert len(built) == 4 * 2
     assert not any(each.code.spilled for each in built)
     texts = [each.code.files["ptx"] for each in built if "ptx" in each.code.files]
     assert all(b"ld.global.v4" in text for text in texts)

@@ -373,7 +373,7 @@ def test_rematerialised_dropout_draws_the_same():
     assert launches[0] == 8 < launches[1]
 
 
-def test_kernels_that_draw_are_built_for_every_gpu(tmp_path):
+def test_kernels_that_draw_are_built_for_both_makers_of_gpus(tmp_path):
     """None spills, loads stay wide, and elements share blocks of words: 8 a thread take 2 blocks."""
     text = """graph main {
   feed x: f32[N, 64]
@@ -383,10 +383,10 @@ def test_kernels_that_draw_are_built_for_every_gpu(tmp_path):
   return y, g, i
 }
 """
-    targets = gpus("cuda:80,cuda:90,cuda:100,hip:gfx942")
+    targets = gpus("cuda:90,hip:gfx942")
     wide = BETWEEN.replace("5]", "64]")
     built = build([module_of(text), module_of(wide)], targets, tmp_path, 10**8)
-    assert [len(row) for row in built] == [12, 3 * 4], "the product has three variants"
+    assert [len(row) for row in built] == [6, 3 * 2], "the product has three variants"
     assert not any(each.code.spilled for row in built for each in row)
     alone = [each.code.files["ptx"] for each in built[0] if each.kernel == "dropout_by_key"
              and "ptx" in each.code.files]  # fmt: skip

@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from sklearn.datasets import load_digits, load_sample_images
 
 from fleet.openks.few_shot.classes import Open_KS_Character, Open_KS_ImageNet
 from fleet.openks.few_shot.datasets import Open_KS_read, Open_KS_Read_Character
@@ -18,6 +17,8 @@ from fleet.openks.few_shot.images import ImageDataError
 @pytest.fixture(scope="module")
 def photographs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two real photographs, cut into pieces: three parts of two classes with six images each."""
+    from sklearn.datasets import load_sample_images  # a second to import
+
     folder = tmp_path_factory.mktemp("photographs")
     for part in ("train", "val", "test"):
         for number, image in enumerate(load_sample_images().images):
@@ -33,6 +34,8 @@ def photographs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def characters(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Real handwritten digits as an alphabet of ten characters, eight images each."""
+    from sklearn.datasets import load_digits
+
     folder = tmp_path_factory.mktemp("characters")
     digits = load_digits()
     for digit in range(10):

@@ -99,8 +99,8 @@ EVERY = [f"{mode}/{name}" for mode in MODES for name in OPTIMIZERS]
 @pytest.mark.parametrize(
     ("ranks", "start", "jobs"),
     [
-        (1, "apart", ["nccl2/digits_mlp"]),
-        (2, "launch", ["nccl2/lenet_bn", "grad_allreduce/ctr_wide_deep"]),
+        (2, "apart", ["nccl2/digits_mlp", "grad_allreduce/ctr_wide_deep"]),
+        pytest.param(1, "apart", ["nccl2/digits_mlp"], marks=pytest.mark.slow),
         (3, "apart", ["nccl2/digits_mlp", "local_sgd/digits_mlp"]),
         pytest.param(1, "launch", EVERY[: len(OPTIMIZERS)], marks=pytest.mark.slow),
         pytest.param(2, "apart", EVERY, marks=pytest.mark.slow),
