@@ -2,11 +2,13 @@
 
     python bench/account.py
     python bench/account.py --gpu b200 --batch 64 --models mobilenet_v2 --json account.jsonl
+    python bench/account.py --steps --only "bert training"
 
 ResNet-50 and MobileNetV2 at 224 pixels and the Transformer (base, sentences of 64 words) are
 compiled for a device: inference in bfloat16 with constant weights, training in float32 and in
 bfloat16. Bytes are those of the loads and stores of their kernels; the ideal reads each input of a
-step once and writes each output once (docs/inspect.md).
+step once and writes each output once (docs/inspect.md). With `--steps` the rows are those that
+`gpu_models.py` times, each with its batch; `graphs` are the CUDA graphs of a step.
 """
 
 from __future__ import annotations
@@ -20,6 +22,8 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import fluid
+from bench.device import models
+from bench.device.models import Case
 from bench.support.lines import append
 from bench.support.table import Row, goal, table
 from compiler.cost.gpu_limits import GPUS, Gpu
@@ -81,6 +85,24 @@ def compiled(name: str, work: str, dtype: str, batch: int) -> Study:
     return study_graph(name, graph, sizes, target="triton", params=params, options=options)
 
 
+def measure_steps(cases: Sequence[Case], gpu: Gpu) -> Iterator[Row]:
+    """A row per step that `gpu_models.py` times, after all passes."""
+    for case in cases:
+        seen = compiled_case(case)
+        row = {**vars(case), **_row(seen.accounts[-1], gpu, case.batch)}
+        yield row | {"graphs": seen.compiled.module.source.count(" = graph()\n")}
+
+
+def compiled_case(case: Case) -> Study:
+    """Compile a step for a device, for the sizes of its batch, recording each pass."""
+    network, fed = models.network(case), models.arrays(models.feed(case))
+    shapes = {name: array.shape for name, array in fed.items()}
+    graph = to_graph(network.main, feed_shapes(network.main, shapes), [network.result.name])
+    options = Options(dtype="fp32" if case.trains else case.dtype)
+    params = None if case.trains else weights(network.startup)
+    return study_graph(case.model, graph, {}, target="triton", params=params, options=options)
+
+
 def _mixed_precision(name: str) -> Any:
     """The optimizer of a model, with bfloat16 mixed precision."""
     plain = zoo.MODELS[name].optimizer
@@ -110,6 +132,14 @@ def _row(each: PlanCost, gpu: Gpu, batch: int) -> Row:
     }
 
 
+def report_steps(rows: Sequence[Row], gpu: Gpu) -> str:
+    """The table of the steps that `gpu_models.py` times."""
+    columns = {"model": "", "work": "", "dtype": "", "batch": "d", "tokens": "d"}
+    columns |= {"launches": ",d", "graphs": "d"}
+    columns |= {name: form for name, form in COLUMNS.items() if name not in (*columns, "fused")}
+    return table(f"Steps on {gpu.name}: MB moved and GFLOP computed for each sample", rows, columns)
+
+
 def report(rows: Sequence[Row], gpu: Gpu, batch: int) -> str:
     """The table, and whether goals are met."""
     title = f"Kernels of {gpu.name}, batch {batch}: MB moved and GFLOP computed for each of it"
@@ -134,9 +164,16 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=256)
     parser.add_argument("--models", nargs="+", choices=list(SETTINGS), default=list(SETTINGS))
     parser.add_argument("--json", type=Path, help="append the rows to this file")
+    parser.add_argument("--steps", action="store_true", help="the steps of gpu_models.py instead")
+    parser.add_argument("--only", nargs="+", default=[], metavar="WORD", help="steps with a word")
     options = parser.parse_args()
-    rows = list(measure(options.models, GPUS[options.gpu], options.batch))
-    print(report(rows, GPUS[options.gpu], options.batch))
+    gpu = GPUS[options.gpu]
+    if options.steps:
+        rows = list(measure_steps(models.chosen(options.only), gpu))
+        print(report_steps(rows, gpu))
+    else:
+        rows = list(measure(options.models, gpu, options.batch))
+        print(report(rows, gpu, options.batch))
     if options.json:
         append(options.json, {"account": rows})
 

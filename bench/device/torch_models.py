@@ -75,6 +75,17 @@ class Uploads:
         return self._pinned[name].copy_(given).cuda(non_blocking=True)
 
 
+def compile_with_graphs(function: Any) -> Any:
+    """Compile with torch.compile, whose launches are CUDA graphs."""
+    called = torch.compile(function, mode="reduce-overhead")
+
+    def step(*given: Any) -> Any:
+        torch.compiler.cudagraph_mark_step_begin()
+        return called(*given)
+
+    return step
+
+
 def predicts(name: str, dtype: str, feed: Arrays, compiled: bool) -> Step:
     """A function that copies a batch to the GPU, runs a model on it, and returns the result."""
     net: Any = resnet50() if name == "resnet50" else Bert(bert.BASE)
@@ -82,7 +93,7 @@ def predicts(name: str, dtype: str, feed: Arrays, compiled: bool) -> Step:
     net = net.bfloat16() if dtype == "bf16" else net
     images = "img" in feed
     net = net.to(memory_format=torch.channels_last) if images else net
-    called, uploads = torch.compile(net) if compiled else net, Uploads()
+    called, uploads = compile_with_graphs(net) if compiled else net, Uploads()
 
     def step() -> np.ndarray:
         with torch.inference_mode():
@@ -97,24 +108,9 @@ def predicts(name: str, dtype: str, feed: Arrays, compiled: bool) -> Step:
 
 def trains(name: str, dtype: str, feed: Arrays, compiled: bool) -> Step:
     """A function that makes a training step on a batch and returns the loss."""
-    has_loss = name in torch_step.WITH_LOSS
-    net: Any = torch_step.network(name) if has_loss else resnet50()
-    net = net.cuda().train()
-    images = not has_loss
-    net = net.to(memory_format=torch.channels_last) if images else net
-    optimizer = (
-        torch_step.optimizer_of(name, net)
-        if has_loss
-        else torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9)
-    )
-
-    def loss_of(given: Mapping[str, torch.Tensor]) -> torch.Tensor:
-        if has_loss:
-            return net(given)
-        logits = net(given["img"].to(memory_format=torch.channels_last))
-        return functional.cross_entropy(logits, given["label"][:, 0])
-
-    called, uploads = torch.compile(loss_of) if compiled else loss_of, Uploads()
+    net, loss_of = _TRAINED.get(name, _with_loss)(name)
+    optimizer = _optimizer_of(name, net)
+    called, uploads = compile_with_graphs(loss_of) if compiled else loss_of, Uploads()
 
     def step() -> np.ndarray:
         tensors = {key: uploads(key, tensor) for key, tensor in torch_text.tensors(feed).items()}
@@ -126,3 +122,41 @@ def trains(name: str, dtype: str, feed: Arrays, compiled: bool) -> Step:
         return loss.detach().float().cpu().numpy()
 
     return step
+
+
+Loss = Callable[[Mapping[str, torch.Tensor]], torch.Tensor]
+
+
+def _with_loss(name: str) -> tuple[nn.Module, Loss]:
+    """A network that returns its loss."""
+    net = torch_step.network(name).cuda().train()
+    return net, net
+
+
+def _resnet50(name: str) -> tuple[nn.Module, Loss]:
+    net: Any = resnet50().cuda().train().to(memory_format=torch.channels_last)
+
+    def loss(given: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        logits = net(given["img"].to(memory_format=torch.channels_last))
+        return functional.cross_entropy(logits, given["label"][:, 0])
+
+    return net, loss
+
+
+def _bert(name: str) -> tuple[nn.Module, Loss]:
+    net = Bert(bert.BASE).cuda().train()
+    return net, lambda given: net(given["words"], given["segments"], given["mask"]).square().mean()
+
+
+_TRAINED: Mapping[str, Callable[[str], tuple[nn.Module, Loss]]] = {
+    "resnet50": _resnet50, "bert": _bert,
+}  # fmt: skip
+
+
+def _optimizer_of(name: str, net: nn.Module) -> torch.optim.Optimizer:
+    """The optimizer of a model, as in fluid, in one kernel."""
+    if name == "bert":
+        return torch.optim.Adam(net.parameters(), lr=0.001, fused=True)
+    if name == "resnet50":
+        return torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9, fused=True)
+    return torch_step.optimizer_of(name, net)

@@ -8,10 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from bench import gpu, kernels
+from bench import account, gpu, gpu_models, kernels
+from bench.device import models
 from bench.device.cases import cases
+from compiler.cost.gpu_limits import GPUS
 from runtime.gpu.cuda import interprets
 
 KINDS = ("relu(x·a + b)", "concat float16", "embedding")
@@ -143,3 +146,29 @@ def test_without_a_gpu_nothing_is_written(tmp_path: Path, monkeypatch: Any, caps
     assert gpu.main() == 1
     assert "make test" in capsys.readouterr().out
     assert not (tmp_path / "out").exists()
+
+
+def test_models_beside_their_peers_are_listed() -> None:
+    case = models.chosen(["bert training"])[1]
+    assert case.title == "bert training bf16 16 × 512"
+    profile = [("k", 3.0, 0.25)]
+    row = {**vars(case), "ms": 2.0, "compiled ms": 4.0, "ours ÷ compiled": 0.5, "launches": 3.0}
+    row |= {"kernels ms": 0.25, "compiled kernels ms": 1.5}
+    row |= {"profiles": {"ours": profile, "compiled": profile}}
+    assert "bert training bf16, batch 16: compiled, 1.500 ms of kernels" in gpu_models.listing(
+        row, 1
+    )
+    assert " 512  2.00" in gpu_models.report([row], "H200")
+
+
+def test_every_case_has_a_title_of_its_own_and_offsets_of_its_sequences() -> None:
+    assert len({case.title for case in models.CASES}) == len(models.CASES) >= 18
+    fed = models.arrays({"x": (np.zeros((5, 2)), [2, 3]), "y": np.ones(1)})
+    assert fed["x@LOD0"].tolist() == [0, 2, 5] and [*fed] == ["x", "x@LOD0", "y"]
+
+
+def test_steps_are_counted_without_a_gpu() -> None:
+    case = models.Case("lenet", "training", "fp32", 64)
+    (row,) = account.measure_steps([case], GPUS["h200"])
+    assert row["graphs"] == 1 and 20 < row["launches"] < 60
+    assert "lenet" in account.report_steps([row], GPUS["h200"])
