@@ -43,6 +43,8 @@ class Case:
     below: int = 0
     """If set, the last input is int64, drawn from 0 to below it."""
     atol: float = 1e-3
+    fixed: int = 0
+    """The number of last inputs that have no gradient, besides integers."""
 
     @property
     def title(self) -> str:
@@ -59,6 +61,8 @@ def cases(small: bool, dtypes: Sequence[str]) -> Iterator[Case]:
         yield from _products(dtype, small)
         yield from _images(dtype, small)
         yield from _moves(dtype, small)
+        yield from _attention(dtype, small)
+        yield from _recurrent(dtype, small)
 
 
 def _pointwise(dtype: str, small: bool) -> Iterator[Case]:
@@ -161,14 +165,16 @@ def _images(dtype: str, small: bool) -> Iterator[Case]:
         ("3×3 depthwise", 8 if small else 256, 8 if small else 256, 3, 8 if small else 256),
     )
     for name, inner, outer, size, groups in kinds:
-        flops = 2 * batch * side * side * outer * inner // groups * size * size
-        yield Case(
-            f"convolution {name} + residual, relu", dtype,
-            [(batch, inner, side, side), (outer, inner // groups, size, size),
-             (batch, outer, side, side)],
-            _convolved(outer, size, groups), _convolved_by_torch(size, groups),
-            flops=0 if groups > 1 else flops, atol=0.05 if dtype == "float32" else 0.5,
-        )  # fmt: skip
+        flops = 0 if groups > 1 else 2 * batch * side * side * outer * inner * size * size
+        for backward in (False, True) if name == "3×3" else (False,):
+            yield Case(
+                f"convolution {name} + residual, relu" + ", with gradients" * backward, dtype,
+                [(batch, inner, side, side), (outer, inner // groups, size, size),
+                 (batch, outer, side, side)],
+                _convolved(outer, size, groups), _convolved_by_torch(size, groups),
+                backward=backward, flops=flops * (3 if backward else 1),
+                atol=0.05 if dtype == "float32" else 0.5,
+            )  # fmt: skip
     yield Case(
         "max pool 3×3, stride 2", dtype, [(batch, 8 if small else 64, side * 2, side * 2)],
         lambda f, x: f.layers.pool2d(x, 3, "max", 2, 1),
@@ -215,6 +221,74 @@ def _moves(dtype: str, small: bool) -> Iterator[Case]:
             lambda t, table, ids: table[ids],
             backward=True, below=words,
         )  # fmt: skip
+
+
+def _attention(dtype: str, small: bool) -> Iterator[Case]:
+    batch, heads, tokens, width = (2, 2, 20, 16) if small else (16, 12, 512, 64)
+    shapes = [*[(batch, heads, tokens, width)] * 3, (batch, 1, 1, tokens)]
+    product = 2 * batch * heads * tokens * tokens * width
+    for backward in (False, True):
+        yield Case(
+            "attention with a mask" + ", with gradients" * backward, dtype, shapes, _attended,
+            lambda t, q, k, v, mask: t.nn.functional.scaled_dot_product_attention(
+                q, k, v, attn_mask=mask),
+            backward=backward, flops=(7 if backward else 2) * product, atol=0.02, fixed=1,
+        )  # fmt: skip
+
+
+def _attended(fluid: Any, q: Any, k: Any, v: Any, mask: Any) -> Any:
+    scores = fluid.layers.matmul(q, k, transpose_y=True, alpha=q.shape[-1] ** -0.5)
+    weights = fluid.layers.softmax(fluid.layers.elementwise_add(scores, mask))
+    return fluid.layers.matmul(weights, v)
+
+
+def _recurrent(dtype: str, small: bool) -> Iterator[Case]:
+    """An LSTM with the projection of its inputs: equal sequences, one after the other."""
+    batch, steps, width = (2, 3, 16) if small else (16, 50, 256)
+    shapes = [(batch * steps, width), (width, 4 * width), (width, 4 * width), (1, 4 * width)]
+    if dtype == "float32":
+        for backward in (False, True):
+            yield Case(
+                "lstm" + ", with gradients" * backward, dtype, shapes, _lstm(batch, steps),
+                _lstm_of_torch(batch), backward=backward, atol=0.01,
+            )  # fmt: skip
+
+
+def _lstm(batch: int, steps: int) -> Build:
+    def build(fluid: Any, x: Any, project: Any, recur: Any, bias: Any) -> Any:
+        scale = recur.shape[0] ** -0.5
+        gates = fluid.layers.matmul(x, project, alpha=scale)
+        offsets = [steps * number for number in range(batch + 1)]
+        gates = fluid.layers.lod_reset(gates, target_lod=offsets)
+        recur = fluid.layers.scale(recur, scale)
+        names = ("Hidden", "Cell", "BatchGate", "BatchCellPreAct")
+        outputs = {name: [x.block.create_var(name=name, dtype=x.dtype)] for name in names}
+        inputs = {"Input": [gates], "Weight": [recur], "Bias": [bias]}
+        x.block.append_op("lstm", inputs, outputs, {"use_peepholes": False})
+        return outputs["Hidden"][0]
+
+    return build
+
+
+def _lstm_of_torch(batch: int) -> Build:
+    """Torch's gates are input, forget, candidate and output; fluid's begin with the candidate."""
+
+    def peer(torch: Any, x: Any, project: Any, recur: Any, bias: Any) -> Any:
+        def ordered(matrix: Any) -> Any:
+            candidate, first, forget, output = matrix.chunk(4, -1)
+            return torch.cat([first, forget, candidate, output], -1)
+
+        width = len(recur)
+        weights = [ordered(matrix * width**-0.5).t().contiguous() for matrix in (project, recur)]
+        biases = [ordered(bias)[0], torch.zeros_like(bias[0])]
+        state = torch.zeros(1, batch, width, dtype=x.dtype, device=x.device)
+        found = torch._VF.lstm(
+            x.reshape(batch, -1, width), (state, state), [*weights, *biases],
+            True, 1, 0.0, False, False, True,
+        )  # fmt: skip
+        return found[0].reshape(-1, width)
+
+    return peer
 
 
 def draw(case: Case, seed: int = 0) -> list[np.ndarray]:

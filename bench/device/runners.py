@@ -29,7 +29,9 @@ def ours(case: Case, drawn: Arrays) -> Runner:
     with fluid.program_guard(main, startup), fluid.unique_name.guard():
         inputs = [_state(main, f"x{i}", array, case) for i, array in enumerate(drawn)]
         out = case.build(fluid, *inputs)
-        float_inputs = inputs[:-1] if case.below else inputs
+        float_inputs = inputs[: len(inputs) - case.fixed - bool(case.below)]
+        for var in inputs[len(float_inputs) :]:
+            var.stop_gradient = True
         wanted = [out, *(fluid.gradients([out], float_inputs) if case.backward else [])]
     for var in wanted:
         var.persistable = True
@@ -70,6 +72,8 @@ def theirs(case: Case, drawn: Arrays, device: str, compiled: bool) -> Runner:
         if tensor.is_floating_point() else tensor
         for tensor in inputs
     ]  # fmt: skip
+    for tensor in inputs[len(inputs) - case.fixed :]:
+        tensor.requires_grad_(False)
     leaves = [tensor for tensor in inputs if tensor.requires_grad]
 
     def forward(*given: Any) -> Any:
