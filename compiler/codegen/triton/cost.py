@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 from compiler.codegen.kernel.body import KernelBody, MatmulBody, Source, number_of
@@ -75,6 +75,11 @@ def kernel_cost(
     sizes = kernel.products if isinstance(kernel, MatmulBody) else ()
     sizes = (*((len(dots),) if len(dots) > 1 else ()), *sizes)
     return KernelTraffic(tuple(reads), tuple(stores), work, sizes, _factor(dots[0]))
+
+
+def by_parts(traffic: KernelTraffic) -> KernelTraffic:
+    """The cost of a kernel whose float32 products are six of bfloat16 parts each."""
+    return replace(traffic, products=(6, *(traffic.products or ())), factor=DType.BF16)
 
 
 def operation_count(values: Sequence[Term]) -> int:

@@ -194,10 +194,11 @@ class Emitter(Values):
             place = self._pointer(store.operand)
             mask = self._mask(indices, store.where, extra=store.value)
             offset = self._store_offset(store, mask)
+            arguments = ", ".join([f"{place} + {offset}", value, *([mask] if mask else [])])
             if store.atomic:  # a sum orders no other memory, so it needs no fence
-                self.body.line(f'tl.atomic_add({place} + {offset}, {value}, {mask}, sem="relaxed")')
+                self.body.line(f'tl.atomic_add({arguments}, sem="relaxed")')
             else:
-                self.body.line(f"tl.store({place} + {offset}, {value}, {mask})")
+                self.body.line(f"tl.store({arguments})")
 
     def _store_offset(self, store: Store, mask: str) -> str:
         """The offset of a store, which is in order of threads if its mask breaks vectors."""

@@ -61,6 +61,39 @@ def by_columns(offset):
         offset = tl.max_contiguous(offset, [1, 1])
     return offset
 
+def bfloat16_parts(x):
+    """Three bfloat16 numbers whose sum is a float32, the largest first, of 8 bits each.
+
+    The first is truncated: rounded, it would be infinite near the largest float32. If x is infinite
+    or NaN, the others are NaN.
+    """
+    high = (x.to(tl.int32, bitcast=True) & -65536).to(tl.float32, bitcast=True)
+    rest = x - high
+    middle = rounded(rest)
+    low = rest - middle.to(tl.float32)
+    return factor(high.to(tl.bfloat16)), factor(middle), factor(low.to(tl.bfloat16))
+
+def float32_dot(left, right, total, PARTS: tl.constexpr):
+    """left @ right + total of float32: exact products, or those of three bfloat16 parts each.
+
+    Tensor cores compute six products of parts, in order from small to large; the other three are
+    below 2^-24 of the result. NaN among the small ones stems from infinity or NaN, which the last
+    one multiplies too.
+    """
+    if PARTS == 1:
+        total = tl.dot(left, right, total, input_precision="ieee", out_dtype=tl.float32)
+    else:
+        a, b, c = bfloat16_parts(left)
+        x, y, z = bfloat16_parts(right)
+        small = tl.dot(b, y, out_dtype=tl.float32)
+        small = tl.dot(c, x, small, out_dtype=tl.float32)
+        small = tl.dot(a, z, small, out_dtype=tl.float32)
+        small = tl.dot(b, x, small, out_dtype=tl.float32)
+        small = tl.dot(a, y, small, out_dtype=tl.float32)
+        small = tl.where(small == small, small, 0)
+        total += tl.dot(a, x, small, out_dtype=tl.float32)
+    return total
+
 def times(a, b):
     """The product."""
     return a * b

@@ -23,7 +23,7 @@ from typing import cast
 from compiler.codegen.kernel.analysis import store_roots
 from compiler.codegen.kernel.body import MatmulBody, Source, Store, number_of
 from compiler.codegen.trace import Expr, Term, all_parts, ordered
-from compiler.codegen.triton.cost import KernelTraffic, kernel_cost
+from compiler.codegen.triton.cost import KernelTraffic, by_parts, kernel_cost
 from compiler.codegen.triton.emit import Emitter
 from compiler.codegen.triton.expressions import Loop
 from compiler.codegen.triton.kernel_source import KernelSource, Variants
@@ -31,7 +31,7 @@ from compiler.codegen.triton.numpy_names import TYPES
 from compiler.codegen.triton.tiling.measured import DeviceTiles
 from compiler.codegen.triton.tiling.product_tiles import ProductTiling, of_bytes, split_length
 from compiler.codegen.triton.tiling.strides import contiguous_run
-from compiler.codegen.triton.tiling.tiles import MIN_SIDE, TileChoice
+from compiler.codegen.triton.tiling.tiles import BF16X6, MIN_SIDE, TileChoice
 from compiler.codegen.writer import Names
 from compiler.ir.dims import Dim, Size, is_multiple, product
 from compiler.ir.types import DType, Shape
@@ -49,10 +49,7 @@ _HEAD = "down, across = tl.cdiv({rows}, ROWS), tl.cdiv({columns}, COLUMNS)"
 _STACK = "matrix, tile = tile // (down * across), tile % (down * across)"
 _STACK_OF_SUMS = "matrix, tile = tile // across, tile % across"
 
-_COLUMNS = """
-j = (tile * COLUMNS + tl.arange(0, COLUMNS))[None, :]
-j_live = j < {columns}
-""".strip().split("\n")
+_COLUMNS = "j = (tile * COLUMNS + tl.arange(0, COLUMNS))[None, :]"
 
 _TILE = """
 group = tile // (GROUP * across) * GROUP
@@ -60,12 +57,15 @@ height = tl.minimum(down - group, GROUP)
 place = tile % (GROUP * across)
 i = ((group + place % height) * ROWS + tl.arange(0, ROWS))[:, None]
 j = (place // height * COLUMNS + tl.arange(0, COLUMNS))[None, :]
-i_live, j_live = i < {rows}, j < {columns}
 """.strip().split("\n")
+
+_AXES = ("i", "j", "left", "right")
+_SIDES = (("i", "left"), ("right", "j"))
+"""The axes of a tile, and those of its factors."""
 
 _TAKEN = (
     "tl triton tile down across group height place i j i_live j_live matrix start inner left right "
-    "left_live right_live first sums ROWS COLUMNS INNER GROUP INDEX range float"
+    "left_live right_live first sums ROWS COLUMNS INNER PARTS GROUP INDEX range float"
 ).split()
 
 
@@ -119,6 +119,8 @@ class _TileEmitter(Emitter):
         tiling = ProductTiling(kernel, self._dots(), device, kernel.precision)
         self.choices = tiling.step_choices() if in_steps else tiling.choices()
         self.sums_at_once = any(choice.tile.columns < MIN_SIDE for choice in self.choices)
+        self.by_parts = any(choice.tile.arithmetic == BF16X6 for choice in self.choices)
+        self.masked = self._masked_axes()
 
     def emit(self) -> KernelSource:
         """Emit the K loop, then the stores; before them, the programs that sum columns."""
@@ -126,7 +128,32 @@ class _TileEmitter(Emitter):
         self._emit_tile()
         tile = self.choices[-1].tile
         source = self._kernel_source({**tile.constants(), "GROUP": GROUP}, tile.options())
-        return replace(source, variants=self._variants())
+        traffic = by_parts(source.traffic) if tile.arithmetic == BF16X6 else source.traffic
+        return replace(source, variants=self._variants(), traffic=traffic)
+
+    def _masked_axes(self) -> frozenset[str]:
+        """The axes along which some tile may end beyond the product."""
+        pairs = (pair for dot in self._dots() for pair in zip(dot.parts(), _SIDES, strict=True))
+        if any(self._tile_axes(factor) != frozenset(sides) for factor, sides in pairs):
+            return frozenset(_AXES)  # whose masks also broadcast
+        inner = self.loops[0].size
+        is_even = self.parts == 1 or inner == split_length(inner, self.parts) * self.parts
+        is_even = is_even and not self.kernel.ends
+        tiles = [choice.tile for choice in self.choices]
+        whole = {
+            "i": all(is_multiple(self.rows, tile.rows) for tile in tiles),
+            "j": all(is_multiple(self.columns, tile.columns) for tile in tiles),
+            "left": is_even and all(is_multiple(inner, tile.inner) for tile in tiles),
+        }
+        whole["right"] = whole["left"]
+        return frozenset(axis for axis in _AXES if not whole[axis])
+
+    def _masks(self, sizes: Mapping[str, str]) -> None:
+        """Define the masks of those axes of these that have one."""
+        masked = {axis: size for axis, size in sizes.items() if axis in self.masked}
+        if masked:
+            names = ", ".join(f"{axis}_live" for axis in masked)
+            self.body.line(f"{names} = {', '.join(f'{a} < {n}' for a, n in masked.items())}")
 
     def function(self) -> TileFunction:
         """Emit the function that computes the tile of a number."""
@@ -148,7 +175,9 @@ class _TileEmitter(Emitter):
         if self.column_sum is not None:
             self._emit_column_sum(self.column_sum)
         for line in [*([_STACK] if self.stack else []), *_TILE]:
-            self.body.line(line.format(**self._sides()))
+            self.body.line(line)
+        sides = self._sides()
+        self._masks({"i": sides["rows"], "j": sides["columns"]})
         self._emit_product()
         self._store([store for store in self.kernel.stores if not _is_column_sum(store)])
 
@@ -162,8 +191,9 @@ class _TileEmitter(Emitter):
         (factor,) = total.parts()
         self.body.line(f"if tile < {count}:  # sums of columns")
         self.body.depth += 1
-        for line in [*([_STACK_OF_SUMS] if self.stack else []), *_COLUMNS]:
-            self.body.line(line.format(**self._sides()))
+        for line in [*([_STACK_OF_SUMS] if self.stack else []), _COLUMNS]:
+            self.body.line(line)
+        self._masks({"j": self._sides()["columns"]})
         self._hoist(factor, 1)
         self.body.line(f"sums = tl.zeros((INNER, COLUMNS), {TYPES[total.dtype]})")
         self._enter_loop(self.choices[-1].tile.stages)
@@ -190,8 +220,11 @@ class _TileEmitter(Emitter):
             self.body.line(f"{total} = tl.zeros((ROWS, COLUMNS), {_total_type(dot)})")
         self._enter_loop()
         for dot, total in totals.items():
-            left = self._factor(dot.parts()[0], ("i", "left"))
-            right = self._factor(dot.parts()[1], ("right", "j"))
+            left, right = map(self._factor, dot.parts(), _SIDES)
+            if self.by_parts:
+                self.helpers["float32_dot"] = None
+                self.body.line(f"{total} = float32_dot({left}, {right}, {total}, PARTS)")
+                continue
             dtype = dot.parts()[0].dtype
             precision = self.precision if dtype is DType.FP32 else "ieee"
             helper = "rounded_tf32" if precision == "tf32" else _FACTOR_HELPERS.get(dtype, "")
@@ -233,12 +266,11 @@ class _TileEmitter(Emitter):
             self.body.line(f"for start in range(0, {iterations}, INNER):")
         self.body.depth += 1
         self.body.line(f"inner = ({before}start + tl.arange(0, INNER)).to(INDEX)")
-        if stages:
-            self.body.line("right = inner[:, None]")
-            self.body.line(f"right_live = right < {end}")
-        else:
-            self.body.line("left, right = inner[None, :], inner[:, None]")
-            self.body.line(f"left_live, right_live = left < {end}, right < {end}")
+        names = {"right": "inner[:, None]"}
+        if not stages:
+            names = {"left": "inner[None, :]"} | names
+        self.body.line(f"{', '.join(names)} = {', '.join(names.values())}")
+        self._masks(dict.fromkeys(names, end))
         self.open_loops = frozenset({0, 1})
 
     def _end(self) -> str:
@@ -249,9 +281,9 @@ class _TileEmitter(Emitter):
     def _factor(self, value: Expr, sides: tuple[str, str]) -> str:
         """A factor's tile, padded with 0 beyond its rows, columns or K range."""
         text = self._value(value)
-        if self._is_padded(value) and self._tile_axes(value) == frozenset(sides):
-            return text
-        return f"tl.where({sides[0]}_live & {sides[1]}_live, {text}, 0)"
+        masks = [f"{axis}_live" for axis in sides if axis in self.masked]
+        is_padded = self._is_padded(value) and self._tile_axes(value) == frozenset(sides)
+        return text if is_padded or not masks else f"tl.where({' & '.join(masks)}, {text}, 0)"
 
     def _is_padded(self, value: Expr) -> bool:
         """True for a load whose masked elements are 0."""
@@ -348,7 +380,8 @@ class _TileEmitter(Emitter):
         multiply adjacent columns, would read from one bank.
         """
         wide = part.dtype.is_float and part.dtype.itemsize > 2
-        if self.precision != "ieee" or not wide or "right" not in self._tile_axes(part):
+        without_tensor_cores = wide and self.precision == "ieee" and not self.by_parts
+        if not without_tensor_cores or "right" not in self._tile_axes(part):
             return False
         shape = cast(Source, part.extra).shape
         offset, columns = self._joined(part.args[: len(shape)], shape), len(self.kernel.shape) - 1
@@ -374,7 +407,8 @@ class _TileEmitter(Emitter):
         return f"({' + '.join(parts) or '0'})"
 
     def _mask(self, used: Iterable[Term], guard: Term | None, extra: Term = 0) -> str:
-        parts = [f"{axis}_live" for axis in sorted(self._axes_of_all((*used, extra)))]
+        axes = sorted(self._axes_of_all((*used, extra)) & self.masked)
+        parts = [f"{axis}_live" for axis in axes]
         if guard is not None:
             parts.append(self._guard(guard))
         return " & ".join(parts)

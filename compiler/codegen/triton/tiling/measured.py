@@ -21,7 +21,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
-from math import log2, prod
+from math import log2
 from pathlib import Path
 
 from compiler.codegen.triton.tiling.schedules import size_hint
@@ -36,10 +36,13 @@ from compiler.codegen.triton.tiling.tiles import (
 from compiler.ir.dims import Dim, Size
 
 NEAR = 3.0
-"""The largest distance at which a measured product decides: that of eight times a size."""
+"""The largest distance at which a measured product decides: that of eight times as many results."""
 
-MOST = 1 << 14
-"""Sizes are compared up to this one: products of more rows fill any GPU."""
+MOST = 1 << 24
+"""Numbers of results are compared up to this one: more fill any GPU alike."""
+
+MANY_ROWS = 1 << 20
+"""The number of rows for which the tile of all larger products is chosen."""
 
 _FORM = re.compile(r"(windows-)?[NT][NT]")
 _TILE = re.compile(r"(\d+)x(\d+)x(\d+)")
@@ -56,7 +59,7 @@ _TABLES = {
 """The table of a GPU: its own, or that of an older one with its instructions and at most its shared
 memory."""
 
-_BY_PARTS: tuple[str, ...] = ()
+_BY_PARTS = ("cuda:80", "cuda:90", "cuda:100")
 """GPUs whose tensor cores multiply bfloat16 more than ten times as fast as others float32.
 
 Those of workstations (8.6, 8.9, 12.0) do so two to four times as fast: six products are no gain.
@@ -73,23 +76,26 @@ class ProductSizes:
     inner: int
 
     @property
-    def count(self) -> int:
-        """The number of multiplications."""
-        return prod(self.all)
+    def elements(self) -> int:
+        """The number of results."""
+        return self.stack * self.rows * self.columns
 
     @property
-    def all(self) -> tuple[int, int, int, int]:
-        """The four sizes."""
-        return self.stack, self.rows, self.columns, self.inner
+    def count(self) -> int:
+        """The number of multiplications."""
+        return self.elements * self.inner
 
     def distance(self, other: ProductSizes) -> float:
-        """The sum of the binary logarithms of the ratios of sizes, up to `MOST`.
+        """The binary logarithms of the ratios of results and of K, plus half that of columns.
 
-        >>> ProductSizes(1, 64, 64, 64).distance(ProductSizes(1, 128, 32, 64))
-        2.0
+        As many results are as many programs, whatever their sides.
+
+        >>> ProductSizes(1, 64, 64, 64).distance(ProductSizes(1, 64, 128, 32))
+        2.5
         """
-        pairs = zip(self.all, other.all, strict=True)
-        return sum(abs(log2(_compared(a) / _compared(b))) for a, b in pairs)
+        results = _ratio(min(self.elements, MOST), min(other.elements, MOST))
+        columns = _ratio(self.columns, other.columns)
+        return results + _ratio(self.inner, other.inner) + columns / 2
 
 
 @dataclass(frozen=True)
@@ -136,8 +142,9 @@ class TileTable:
         )
 
 
-def _compared(size: int) -> int:
-    return min(max(1, size), MOST)
+def _ratio(a: int, b: int) -> float:
+    """The binary logarithm of the ratio of two sizes, which is not negative."""
+    return abs(log2(max(1, a) / max(1, b)))
 
 
 def parse(lines: Iterable[str], file: str) -> TileTable:
@@ -243,7 +250,7 @@ def measured_choices(
     least = size_hint(rows, 1)
     points = sorted(n for n in limits | {1 << n for n in range(4, 15)} if n >= least) or [least]
     tiles = [(n, nearest(n) or _by_rule(rule, n)) for n in points]
-    tiles[-1] = tiles[-1][0], nearest(MOST) or rule[-1].tile
+    tiles[-1] = tiles[-1][0], nearest(MANY_ROWS) or rule[-1].tile
     last = [n for (n, tile), (_, larger) in pairwise(tiles) if tile != larger]
     by_limit = dict(tiles)
     return [*(TileChoice(n, by_limit[n]) for n in last), TileChoice(None, tiles[-1][1])]

@@ -21,7 +21,7 @@ from compiler.codegen.triton.tiling.measured import (
     measured_choices,
 )
 from compiler.codegen.triton.tiling.schedules import size_hint
-from compiler.codegen.triton.tiling.strides import contiguous_run, product_form
+from compiler.codegen.triton.tiling.strides import WINDOWS, contiguous_run, product_form
 from compiler.codegen.triton.tiling.tiles import (
     BF16X6,
     HALF,
@@ -91,7 +91,7 @@ class ProductTiling:
         *stack, rows, columns = self.kernel.shape
         rule = choices(self._tiles(), stack, rows, columns)
         rule = few_rows(rule, rows) if any(map(is_wide, self.dots)) else rule
-        chosen = measured_choices(rule, self._measured_tile, rows)
+        chosen = _with_parts(measured_choices(rule, self._measured_tile, rows))
         least = MIN_DEPTH_OF_BYTES if any(map(of_bytes, self.dots)) else MIN_SIDE
         sizes = rows, columns, self.kernel.loops[0]
         fitting = [replace(each, tile=each.tile.fit(*sizes, least)) for each in chosen]
@@ -154,11 +154,17 @@ class ProductTiling:
             columns = max(MIN_SIDE, WIDE[0].columns // power_of_two(len(self.dots)))
             return [replace(WIDE[0], columns=columns)]
         if self._is_single:
-            single = SINGLE_BY_PARTS if BF16X6 in self.device.float32 else SINGLE
+            single = self._by_parts() if BF16X6 in self.device.float32 else SINGLE
             return single[:-1] if self._draws() else single
         if is_wide(self.dots[0]):
             return WIDE
         return HALF if self._has_long_runs() else HALF_OF_SHORT_RUNS
+
+    def _by_parts(self) -> Sequence[ProductTile]:
+        """The tiles of float32 parts, with more warps where addresses take more registers."""
+        *small, large = SINGLE_BY_PARTS
+        over_windows = product_form(self.kernel, self.dots[0]).startswith(WINDOWS)
+        return [*small, replace(large, warps=2 * large.warps) if over_windows else large]
 
     @property
     def _is_single(self) -> bool:
@@ -183,6 +189,17 @@ class ProductTiling:
         offset = self._offset(load)
         rows = len(self.kernel.shape) - 2
         return max(contiguous_run(offset, None, 0), contiguous_run(offset, rows, None))
+
+
+def _with_parts(chosen: list[TileChoice]) -> list[TileChoice]:
+    """The choices with the parts of their factors, if some tile divides them."""
+    if all(each.tile.arithmetic != BF16X6 for each in chosen):
+        return chosen
+    parts = [3 if each.tile.arithmetic == BF16X6 else 1 for each in chosen]
+    return [
+        replace(each, tile=replace(each.tile, parts=n))
+        for each, n in zip(chosen, parts, strict=True)
+    ]
 
 
 def split_length(inner: Size, parts: int) -> Size:

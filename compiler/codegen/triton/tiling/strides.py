@@ -18,6 +18,9 @@ from compiler.ir.types import Shape
 RUNS = (16, 8, 4, 2, 1)
 """Lengths of contiguous runs that make a difference: 16 is the longest vector access."""
 
+WINDOWS = "windows-"
+"""The beginning of the form of products over windows of images."""
+
 
 def iterations_are_strided(kernel: KernelBody) -> bool:
     """True if more accesses are contiguous along elements than along iterations.
@@ -106,7 +109,7 @@ def product_form(kernel: MatmulBody, dot: Expr) -> str:
     sides = _contiguous(kernel, left, rows, 0), _contiguous(kernel, right, columns, 1)
     if not all(sides):
         return ""
-    prefix = "windows-" * (_divides_k(kernel, left, 0) or _divides_k(kernel, right, 1))
+    prefix = WINDOWS * (_divides_k(kernel, left, 0) or _divides_k(kernel, right, 1))
     return f"{prefix}{'N' if sides[0] == 'loop' else 'T'}{'N' if sides[1] == 'axis' else 'T'}"
 
 

@@ -39,7 +39,9 @@ HALF_FACTORS, FMA, BF16X6 = ARITHMETICS = ("half", "fma", "bf16x6")
 class ProductTile:
     """Rows and columns of a result, the step along K, warps of a program, pipeline stages.
 
-    `arithmetic` is how its factors are multiplied, of ARITHMETICS; empty for other factors.
+    `arithmetic` is how its factors are multiplied, of ARITHMETICS; empty for other factors. `parts`
+    are the bfloat16 parts of a float32 factor, 1 if it is not divided, in kernels of which some
+    tile divides factors; else 0.
     """
 
     rows: int
@@ -48,6 +50,7 @@ class ProductTile:
     warps: int = WARPS
     stages: int = STAGES
     arithmetic: str = ""
+    parts: int = 0
 
     def fit(
         self, rows: Size, columns: Size, inner: Size, least_inner: int = MIN_SIDE
@@ -62,7 +65,8 @@ class ProductTile:
 
     def constants(self) -> dict[str, int]:
         """The constants of a kernel with this tile."""
-        return {"ROWS": self.rows, "COLUMNS": self.columns, "INNER": self.inner}
+        sides = {"ROWS": self.rows, "COLUMNS": self.columns, "INNER": self.inner}
+        return sides | ({"PARTS": self.parts} if self.parts else {})
 
     def options(self) -> dict[str, int]:
         """The launch options that differ from the defaults."""
