@@ -122,7 +122,8 @@ def reshape(
     if actual_shape is not None and not inputs:
         actual_shape.stop_gradient = True
         inputs = {"Shape": actual_shape}
-    out = x if inplace else helper.create_variable_for_type_inference(x.dtype)
+    is_new = not inplace or helper.main_program.is_eager
+    out = helper.create_variable_for_type_inference(x.dtype) if is_new else x
     old_shape = helper.create_variable_for_type_inference(x.dtype)
     helper.append_op(
         "reshape2",

@@ -142,6 +142,12 @@ def test_overwritten_variable():
         x.set_value(np.ones([2], "float32"))
 
 
+def test_reshape_in_place_keeps_its_input():
+    x = variable(1.0, 2.0, stops=False)
+    y = layers.reshape(x, [2, 1], inplace=True)
+    assert (x.shape, y.shape) == ([2], [2, 1])
+
+
 def test_size_that_depends_on_data():
     found = layers.where(variable(1.0, 0.0, 3.0) > 0.5)
     assert found.shape == [2, 1]
