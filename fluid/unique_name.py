@@ -21,6 +21,8 @@ class UniqueNameGenerator:
     def __init__(self, prefix: str | None = None) -> None:
         self.prefix = prefix or ""
         self.ids: Counter[str] = Counter()
+        self.parameters: set[str] = set()
+        """The names of the parameters of eager mode, each of which is created once."""
 
     def __call__(self, key: str) -> str:
         """Return the next name for a key.

@@ -160,7 +160,7 @@ class EagerBlock(Block):
     ) -> ParamBase:
         """Create and initialize a parameter; without initializer, the one just created is returned.
 
-        Raises ValueError as a `Parameter` does, for sizes below 1.
+        Raises ValueError as a `Parameter` does, for sizes below 1, and for a name of another one.
         """
         newest = self._newest
         name = fields.get("name") or unique_name.generate("_eager_parameter")
@@ -173,6 +173,14 @@ class EagerBlock(Block):
                 f"Each dimension of shape for Parameter {name!r} must be greater than 0, but "
                 f"received {list(shape)}"
             )
+        names = unique_name.generator.parameters
+        if name in names:
+            raise ValueError(
+                f"parameter name [{name}] have be been used. In dygraph mode, the name of "
+                "parameter can't be same. Please check the parameter attr value passed to "
+                "self.create_parameter or constructor of dygraph Layers"
+            )
+        names.add(name)
         param = ParamBase(
             self, name, _element(fields["dtype"]), shape, _state_name(name),
             trainable=fields.get("trainable", True),
