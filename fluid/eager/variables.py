@@ -155,7 +155,7 @@ class VarBase(Variable):
         else:
             if self.node.array is not None or self.node.trace is not None:
                 self.renew()
-            self.stops = not needs_gradient
+            self.stops = self.stops and not needs_gradient
         self.dims, self.element = dims, element
 
     def renew(self) -> TraceNode:
@@ -340,24 +340,26 @@ class ParamBase(VarBase, Parameter):
 def backward(loss: VarBase, retain_graph: bool = False) -> None:
     """Record the gradients of a loss; returns without computing anything.
 
-    Leaves get a new gradient, and so does every other variable on the way that is referred to.
+    Leaves get a new gradient, and so does every other variable on the way that is referred to. That
+    of a variable that was written between its uses is the sum of theirs.
     """
     steps = steps_to([loss])
     reached = reached_nodes([loss], steps)
-    wanted = {id(loss.node): loss}
+    wanted = {id(loss.node): (loss.node, loss)}
     for step in steps:
         for node in (*step.inputs, *step.outputs):
             var = node.handle()
-            if id(node) in reached and isinstance(var, VarBase) and _gets_gradient(var, node):
-                wanted[id(node)] = var
-    variables = list(wanted.values())
-    gradients = [gradient_of(var) for var in variables]
-    request = GradRequest(
-        [(loss.node, None)], steps, [var.node for var in variables], [g.node for g in gradients]
-    )
+            if id(node) in reached and isinstance(var, VarBase) and _gets_gradient(var):
+                wanted[id(node)] = node, var
+    nodes = [node for node, _ in wanted.values()]
+    gradients = [gradient_of(var) for _, var in wanted.values()]
+    request = GradRequest([(loss.node, None)], steps, nodes, [g.node for g in gradients])
     traces.current().request(request)
-    for var, gradient in zip(variables, gradients, strict=True):
-        var.gradient_variable, var.had_gradient = gradient, True
+    parts: dict[int, list[VarBase]] = {}
+    for (_, var), gradient in zip(wanted.values(), gradients, strict=True):
+        parts.setdefault(id(var), []).append(gradient)
+    for var in {id(var): var for _, var in wanted.values()}.values():
+        var.gradient_variable, var.had_gradient = _summed(var, parts[id(var)]), True
     if not retain_graph:
         release([loss], steps)
 
@@ -370,9 +372,16 @@ def release(targets: Sequence[VarBase], steps: Sequence[TraceRecord]) -> None:
         step.release()
 
 
-def _gets_gradient(var: VarBase, node: TraceNode) -> bool:
-    """Whether a variable, if this is its node still, gets a gradient."""
-    return var.node is node and not var.stop_gradient and var.element.is_float
+def _summed(var: VarBase, gradients: Sequence[VarBase]) -> VarBase:
+    """Return the gradient of a variable from those of its values."""
+    if len(gradients) == 1:
+        return gradients[0]
+    total = gradient_of(var)
+    return var.append("sum", {"X": gradients}, total, {})
+
+
+def _gets_gradient(var: VarBase) -> bool:
+    return not var.stop_gradient and var.element.is_float
 
 
 def gradient_of(var: VarBase) -> VarBase:

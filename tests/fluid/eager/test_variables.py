@@ -142,6 +142,17 @@ def test_overwritten_variable():
         x.set_value(np.ones([2], "float32"))
 
 
+def test_gradient_of_variable_written_between_uses_is_their_sum():
+    x = variable(3.0, stops=False)
+    first = x * x
+    x.set_value(np.array([5.0], "float32"))
+    (first * x).backward()
+    assert x.gradient().tolist() == [2 * 3.0 * 5.0 + 3.0 * 3.0]
+    layers.increment(x)
+    layers.reduce_sum(x * x).backward()
+    assert x.gradient().tolist() == [2 * 6.0]
+
+
 def test_reshape_in_place_keeps_its_input():
     x = variable(1.0, 2.0, stops=False)
     y = layers.reshape(x, [2, 1], inplace=True)
