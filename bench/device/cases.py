@@ -59,6 +59,7 @@ def cases(small: bool, dtypes: Sequence[str]) -> Iterator[Case]:
         yield from _reductions(dtype, small)
         yield from _norms(dtype, small)
         yield from _products(dtype, small)
+        yield from _attention(dtype, small)
         yield from _images(dtype, small)
         yield from _moves(dtype, small)
         yield from _attention(dtype, small)
@@ -155,6 +156,54 @@ def _products(dtype: str, small: bool) -> Iterator[Case]:
         lambda f, x, y: f.layers.matmul(x, y, transpose_y=True),
         lambda t, x, y: x @ y.transpose(-1, -2), flops=2 * batch * rows * rows * width, atol=atol,
     )  # fmt: skip
+
+
+def _attention(dtype: str, small: bool) -> Iterator[Case]:
+    """BERT's attention of 512 tokens, whose result torch has from its fused kernels."""
+    batch, tokens, heads, width = (1, 20, 2, 16) if small else (16, 512, 12, 64)
+    flops = 4 * batch * heads * tokens * tokens * width
+    for more, causal, dropout, backward in (
+        ("", False, 0.0, False),
+        (", with gradients", False, 0.0, True),
+        (", causal, with gradients", True, 0.0, True),
+        (", dropout, with gradients", False, 0.1, True),
+    ):
+        yield Case(
+            f"attention{more}", dtype, [(batch, tokens, heads, width)] * 3,
+            _attended(causal, dropout), _attended_by_torch(causal, dropout), backward=backward,
+            flops=flops * 7 // 2 if backward else flops,
+            atol=BY_CHANCE if dropout else 0.02,
+        )  # fmt: skip
+
+
+def _attended(causal: bool, dropout: float) -> Build:
+    def build(fluid: Any, *inputs: Any) -> Any:
+        layers = fluid.layers
+        q, k, v = (layers.transpose(x, [0, 2, 1, 3]) for x in inputs)
+        scores = layers.matmul(q, k, transpose_y=True, alpha=q.shape[-1] ** -0.5)
+        if causal:
+            tokens = q.shape[2]
+            later = layers.fill_constant([tokens, tokens], "float32", -1e4)
+            scores = layers.elementwise_add(scores, layers.cast(layers.triu(later, 1), q.dtype))
+        weights = layers.softmax(scores)
+        if dropout:
+            upscale = "upscale_in_train"
+            weights = layers.dropout(weights, dropout, dropout_implementation=upscale)
+        return layers.transpose(layers.matmul(weights, v), [0, 2, 1, 3])
+
+    return build
+
+
+def _attended_by_torch(causal: bool, dropout: float) -> Build:
+    def peer(torch: Any, *inputs: Any) -> Any:
+        q, k, v = (x.transpose(1, 2) for x in inputs)
+        functional = torch.nn.functional
+        mixed = functional.scaled_dot_product_attention(
+            q, k, v, dropout_p=dropout, is_causal=causal
+        )
+        return mixed.transpose(1, 2)
+
+    return peer
 
 
 def _images(dtype: str, small: bool) -> Iterator[Case]:
