@@ -28,6 +28,7 @@ from compiler.codegen.triton.tiling.schedules import size_hint
 from compiler.codegen.triton.tiling.tiles import (
     ARITHMETICS,
     BF16X6,
+    ENOUGH_PROGRAMS,
     FMA,
     MAX_INNER,
     ProductTile,
@@ -112,6 +113,13 @@ class MeasuredProduct:
     microseconds: float | None
     library: float | None
 
+    def suits(self, sizes: ProductSizes) -> bool:
+        """True if a product of other sizes has enough programs with its tile, or as many."""
+        return self._programs(sizes) >= min(self._programs(self.sizes), ENOUGH_PROGRAMS.value)
+
+    def _programs(self, sizes: ProductSizes) -> int:
+        return self.split * self.tile.count((sizes.stack,), sizes.rows, sizes.columns)
+
 
 @dataclass(frozen=True)
 class TileTable:
@@ -124,6 +132,7 @@ class TileTable:
     ) -> MeasuredProduct | None:
         """The measured product whose sizes are nearest, None if all are farther than `NEAR`.
 
+        Tiles of which a smaller product has too few are left out, so that it keeps a device busy.
         Of equally near ones that with the most multiplications, then the fastest. Without `splits`,
         products whose reduction is split are left out.
         """
@@ -134,6 +143,7 @@ class TileTable:
             and product.tile.arithmetic in arithmetics
             and (splits or product.split == 1)
             and product.sizes.distance(sizes) <= NEAR
+            and product.suits(sizes)
         )
         return min(
             candidates,

@@ -128,13 +128,18 @@ class ProductTiling:
         return None if measured is None else measured.tile
 
     def _nearest(self, rows: int, splits: bool) -> MeasuredProduct | None:
-        """The measured product that is nearest to this one with a number of rows."""
+        """The measured product that is nearest to this one with a number of rows.
+
+        Matrices whose sums differ in length are taken as one whose sum has all their lengths.
+        """
         *stack, _, columns = self.kernel.shape[self.kernel.parts > 1 :]
         arithmetics, form = self._arithmetics(), product_form(self.kernel, self.dots[0])
         if not arithmetics or not form:
             return None
         sides = map(size_hint, (columns, self.kernel.loops[0]))
         sizes = ProductSizes(size_hint(product(stack)), rows, *sides)
+        if (length := self.kernel.total_length) is not None:
+            sizes = replace(sizes, stack=1, inner=size_hint(length))
         return self.device.table.nearest(arithmetics, form, sizes, splits=splits)
 
     def _arithmetics(self) -> tuple[str, ...]:

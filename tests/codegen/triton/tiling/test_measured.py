@@ -13,6 +13,7 @@ from compiler.codegen.triton.tiling.measured import (
 from compiler.codegen.triton.tiling.tiles import FMA, HALF, HALF_FACTORS, TileChoice
 from compiler.ir.dims import Dim
 from compiler.options import Options
+from fluid.contrib.mixed_precision import decorate
 
 LINE = "half NT 1 2048 768 768  128x64x64 4 8 2  7.5 -"
 SHARED_MEMORY = {"cuda:80": 100 << 10, "cuda:90": 228 << 10}
@@ -86,6 +87,29 @@ def test_equally_measured_float32_products_are_those_that_took_least():
     assert (exact.tile.arithmetic, best.tile.arithmetic) == ("fma", "bf16x6")
 
 
+def test_a_product_with_too_few_tiles_of_the_nearest_one_has_those_of_the_rule():
+    (measured,) = parse(["half NN 1 2048 512 512  128x128x64 3 8 1  1.0 -"], "t").products
+    assert measured.suits(ProductSizes(1, 8192, 512, 512))
+    assert measured.suits(ProductSizes(1, 2048, 512, 64))
+    assert not measured.suits(ProductSizes(1, 1024, 512, 512))
+
+
+@pytest.mark.parametrize(("size", "channels", "stride", "image", "filter"), [
+    (56, 64, 1, (128, 64, 64, 3, 4), (64, 64, 64, 4, 4)),
+    (56, 128, 2, (128, 128, 64, 3, 8), (128, 128, 64, 3, 8)),
+])  # fmt: skip
+def test_gradients_of_convolutions_have_measured_tiles(size, channels, stride, image, filter):
+    main = fluid.Program()
+    with fluid.unique_name.guard(), fluid.program_guard(main, fluid.Program()):
+        x = fluid.data("x", [64, channels, size, size])
+        y = fluid.layers.conv2d(x, channels, 1, bias_attr=False)
+        y = fluid.layers.conv2d(y, channels, 3, stride, padding=1, bias_attr=False)
+        decorate(fluid.optimizer.SGD(0.1), dtype="bfloat16").minimize(fluid.layers.mean(y))
+    options = Options(gpu="cuda:90")
+    result = compiler.compile(main, feed=["x"], fetch=[], target="triton", options=options)
+    assert tiles(result)[1:3] == [image, filter]
+
+
 def test_a_dynamic_number_of_rows_has_a_tile_for_each_power_of_two():
     rule = [TileChoice(96, HALF[0]), TileChoice(None, HALF[1])]
     chosen = measured_choices(rule, lambda n: HALF[2] if n == 1024 else None, Dim.named("N"))
@@ -112,4 +136,5 @@ def test_a_measured_split_has_that_many_parts():
 
 
 def test_a_dynamic_number_of_rows_has_variants():
-    assert tiles(module(rows=-1)) == [(128, 128, 64, 3, 8), (64, 128, 64, 3, 4), (64, 64, 64, 4, 4)]
+    expected = [(128, 128, 64, 3, 8), (64, 128, 64, 3, 4), (64, 64, 64, 4, 4), (64, 32, 128, 4, 4)]
+    assert tiles(module(rows=-1)) == expected
