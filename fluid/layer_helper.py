@@ -176,7 +176,7 @@ class LayerHelper:
         False.
 
         The default initializer is Xavier for weights and 0 for biases; TypeError if the dtype is
-        then not floating point.
+        then not floating point. RuntimeError for a WeightNormParamAttr in eager mode.
         """
         one = self._one_attr(attr)
         if one is False:
@@ -190,6 +190,11 @@ class LayerHelper:
             )
         startup, main = self.startup_program.global_block(), self.main_program.global_block()
         if isinstance(attr, WeightNormParamAttr):
+            if self.main_program.is_eager:
+                raise RuntimeError(
+                    "In dygraph, don't support WeightNormParamAttr: the weight would be computed "
+                    "once, when the layer is created"
+                )
             current = self.main_program.current_block()
             return create_normalized_weight(current, startup, self.name, attr, shape, dtype)
         fields: ParameterFields = {

@@ -159,13 +159,15 @@ def test_reshape_in_place_keeps_its_input():
     assert (x.shape, y.shape) == ([2], [2, 1])
 
 
-def test_name_of_other_parameter_raises():
+def test_parameter_that_cannot_be_created_raises():
     x, attr = layers.ones([1, 1], "float32"), fluid.ParamAttr(name="shared")
     layers.fc(x, 1, param_attr=attr)
     with pytest.raises(ValueError, match=r"parameter name \[shared\] have be been used"):
         layers.fc(x, 1, param_attr=attr)
     with fluid.unique_name.guard():
         layers.fc(x, 1, param_attr=attr)
+    with pytest.raises(RuntimeError, match="don't support WeightNormParamAttr"):
+        layers.fc(x, 1, param_attr=fluid.WeightNormParamAttr(dim=0))
 
 
 def test_size_that_depends_on_data():
