@@ -49,7 +49,7 @@ class Trace:
         self._ghosts: list[OpEntry] = []
         self._sources: dict[int, Source] = {}
         self._externals: list[tuple[External, TraceNode]] = []
-        self._computed: list[tuple[int, ref[TraceNode]]] = []
+        self._computed: list[ref[TraceNode]] = []
         self._count = 0
 
     # ---- recording
@@ -77,7 +77,7 @@ class Trace:
             return number
         self._enter(node, stops_gradient)
         node.is_pending = True
-        self._computed.append((node.number, ref(node)))
+        self._computed.append(ref(node))
         return node.number
 
     def record(
@@ -164,7 +164,7 @@ class Trace:
         self.has_run = True
         live = self._live()
         try:
-            numbers = tuple([number for number, _ in live])
+            numbers = tuple([node.number for node in live])
             values: Sequence[Array] = self._values(numbers) if self._entries else ()
         except BaseException as error:
             self.error = error
@@ -174,17 +174,13 @@ class Trace:
             self._entries, self._ghosts, self._key, self._computed = [], [], [], []
             self._sources = {}
         del externals
-        for (_, node), value in zip(live, values, strict=True):
+        for node, value in zip(live, values, strict=True):
             node.array, node.is_pending = value, False
 
-    def _live(self) -> list[tuple[int, TraceNode]]:
+    def _live(self) -> list[TraceNode]:
         """The computed nodes that a variable holds or a gradient op may read."""
-        nodes = [(number, node()) for number, node in self._computed]
-        return [
-            (number, node)
-            for number, node in nodes
-            if node is not None and (node.is_saved or node.handle() is not None)
-        ]
+        nodes = [node() for node in self._computed]
+        return [node for node in nodes if node and (node.is_saved or node.handle() is not None)]
 
     def _values(self, live: tuple[int, ...]) -> Sequence[Array]:
         key = (*self._key, live)
