@@ -77,6 +77,13 @@ def test_reductions_over_any_axes(shape, axes, left):
     compare(COLUMNS.format(shape=shape, axes=axes, left=left), steps=1, rtol=1e-4)
 
 
+def test_many_long_columns_have_parts():
+    text = COLUMNS.format(shape="16384, 4096", axes=[0], left="4096")
+    assert module_of(text).source.count("[(1024,)]") == 2
+    short = COLUMNS.format(shape="200, 4096", axes=[0], left="4096")
+    assert "parts" not in module_of(short).source
+
+
 def test_a_position_needs_no_cast():
     text = """graph main {
   feed x: f32[3, 5]

@@ -109,10 +109,8 @@ def choose_schedule(kernel: KernelBody) -> TileSchedule:
         power_of_two(size) if is_persistent and isinstance(size, int) else _loop_tile(size, across)
         for size, is_persistent in zip(sizes, persistent, strict=True)
     ]
-    elements = ELEMENTS.value
-    if not all(persistent) and _computes_moments(kernel):
-        elements //= 2
-    least = MIN_COALESCED.value if across else MIN_MOMENTS if _computes_moments(kernel) else 1
+    elements = _tile_elements(kernel, all(persistent))
+    least = MIN_COALESCED.value if across else MIN_MOMENTS if computes_moments(kernel) else 1
     count = _elements_per_program(product(kernel.shape), max(iterations), least, elements)
     padded = _padded_part(kernel, count, elements // STRIDED_LOOP_TILE.value) if across else 0
     count = max(count, padded)
@@ -126,6 +124,16 @@ def choose_schedule(kernel: KernelBody) -> TileSchedule:
     )
     warps = min(MAX_WARPS, max(WARPS, count * max(iterations) // (ELEMENTS.value // WARPS)))
     return TileSchedule(count, tuple(iterations), persistent, across, warps, padded)
+
+
+def strided_elements(kernel: KernelBody) -> int:
+    """The elements of a program whose iterations are strided, if there are enough programs."""
+    return _tile_elements(kernel, persistent=False) // STRIDED_LOOP_TILE.value
+
+
+def _tile_elements(kernel: KernelBody, persistent: bool) -> int:
+    """The elements times iterations of a tile: fewer, if it accumulates moments."""
+    return ELEMENTS.value // (1 if persistent or not computes_moments(kernel) else 2)
 
 
 def _padded_part(kernel: KernelBody, elements: int, most: int) -> int:
@@ -183,10 +191,10 @@ def _has_single_load(kernel: KernelBody) -> bool:
     """True if an iteration loads one operand, and keeps few other values."""
     loop_deps = loop_dependencies(kernel)
     loads = [part for part in loop_deps if part.fn == "load" and loop_deps[part]]
-    return len(loads) == 1 and not _computes_moments(kernel)
+    return len(loads) == 1 and not computes_moments(kernel)
 
 
-def _computes_moments(kernel: KernelBody) -> bool:
+def computes_moments(kernel: KernelBody) -> bool:
     """True if iterations accumulate a count, a mean and squared deviations."""
     return any(
         part.extra == "moments" for level in reduction_levels(kernel.stores) for part in level
