@@ -79,5 +79,5 @@ def test_there_are_recordings() -> None:
 
 def test_most_recordings_run_wholly_on_a_device() -> None:
     pytest.importorskip("triton")
-    result = dict(lowered.measure())
-    assert sum(not reasons for reasons in result.values()) >= 400, result
+    result = dict(lowered.measure(FIRST))
+    assert sum(not reasons for reasons in result.values()) >= 330, result

@@ -39,7 +39,7 @@ def made_for(graph, seed=1):
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(networks(), st.booleans())
 def test_a_pass_alone_keeps_every_number(name, graph, has_params):
     feed, state = made_for(graph)
@@ -51,7 +51,7 @@ def test_a_pass_alone_keeps_every_number(name, graph, has_params):
     close(numbers(parse(show(graph)), feed, params), want)
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(networks(), st.booleans(), st.sets(st.sampled_from(NAMES)), st.sampled_from([None, "60%"]))
 def test_disabled_passes_change_no_number(graph, has_params, left_out, budget):
     feed, state = made_for(graph)
@@ -77,7 +77,7 @@ def legal(names):
     return kept
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(networks(), st.booleans(), st.lists(st.sampled_from(NAMES), max_size=24))
 def test_every_legal_order_keeps_every_number_and_others_are_rejected(graph, has_params, names):
     feed, state = made_for(graph)

@@ -48,7 +48,7 @@ def assert_close(got, want):
         np.testing.assert_allclose(a, b, rtol=2e-3, atol=2e-5)
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(st.integers(0, 10**6), st.booleans(), st.booleans())
 def test_random_networks_keep_every_number(seed, train, has_params):
     graph, feed, state = graph_of(seed, train)

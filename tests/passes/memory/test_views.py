@@ -96,7 +96,7 @@ def rows(columns: int) -> TensorType:
     return TensorType(DType.FP32, (N, columns))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.integers(0, 10**9), st.booleans())
 def test_views_have_the_values_of_copies(seed, fused):
     graph = _Cutter(random.Random(seed)).graph

@@ -105,7 +105,7 @@ def same(found, wanted):
     return all(np.array_equal(a, b) for a, b in zip(found, wanted, strict=True))
 
 
-@pytest.mark.parametrize("order", ["late", "side first", "side last", 1])
+@pytest.mark.parametrize("order", ["late", 1])
 def test_a_program_computes_the_same_in_every_order(on_fake, wanted, order):
     on_fake(order)
     assert same(numbers(), wanted)
@@ -144,7 +144,7 @@ def captures(monkeypatch):
     return created
 
 
-@pytest.mark.parametrize("order", ["late", "side first", "side last", 1])
+@pytest.mark.parametrize("order", ["side first", "side last"])
 def test_captured_steps_compute_the_same(on_fake, wanted, captures, order):
     """A batch of 6 outgrows the arena, so that of 4 is bound anew, and only warms up."""
     device = on_fake(order)

@@ -54,8 +54,7 @@ def relu(element: Type) -> Epilogue:
 
 @on_machines
 @pytest.mark.parametrize("m", [4, 2])
-@pytest.mark.parametrize("layout", ["OIHW", "HWIO"])
-@pytest.mark.parametrize("opened", ["", "N", "HW"])
+@pytest.mark.parametrize(("layout", "opened"), [("OIHW", ""), ("HWIO", "N"), ("OIHW", "HW")])
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_winograd_is_the_convolution(
     machine: Machine, m: int, layout: str, opened: str, case
