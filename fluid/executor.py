@@ -110,8 +110,9 @@ class Executor:
         A program that reads from a PyReader or a DataLoader takes its next batch. `feed` maps names
         to arrays, LoDTensors or scalars. Fed persistable variables are set in the scope; names that
         the program does not have are ignored with a warning. Values are arrays, or LoDTensors with
-        `return_numpy=False`. `feed_var_name`, `fetch_var_name` and `use_program_cache` have no
-        effect here.
+        `return_numpy=False`. Elements of such tensors of at least 64 KiB that a GPU computed stay
+        there until they are read; `torch.from_dlpack` takes them without a copy. `feed_var_name`,
+        `fetch_var_name` and `use_program_cache` have no effect here.
 
         `use_prune` runs only what the fetches and the updates of parameters need: those whose ops,
         or whose result of `minimize`, are in `fetch_list`, or all if there are none.
@@ -162,10 +163,10 @@ class Executor:
         if use_prune:
             program = self._pruned_program(program, arrays, fetch, updates_in(fetch_list))
         try:
-            values = self._routes[program].run(program, arrays, fetch, scope)
+            values = self._routes[program].run(program, arrays, fetch, scope, not return_numpy)
         except StateMismatch as error:
             route = self._routes.redeclared(program, error)
-            values = route.run(program, arrays, fetch, scope)
+            values = route.run(program, arrays, fetch, scope, not return_numpy)
         return _as_numpy(fetch, values) if return_numpy else list(map(as_tensor, values))
 
     def run_arrays(

@@ -27,10 +27,12 @@ from runtime.feeds import Fed, compare_feeds
 from runtime.fetch_layout import FetchLayout
 from runtime.forks import renew_in_children
 from runtime.gpu.cuda import device_of, waiter
+from runtime.gpu.device_results import DeviceResult
 from runtime.loader import Counters, Executable, load
 from runtime.profiler import SpanRecorder
 from runtime.program_source import ProgramSource
 from runtime.sizes import LOD, Pattern, lod_owners_of
+from runtime.tensors.lod_tensor import LoDTensor
 from runtime.tensors.scope import Scope
 
 MAX_RUNS = 1024
@@ -101,9 +103,12 @@ class Executor(Generic[P]):
         self._busy = RLock()
 
     def run(
-        self, program: P, feed: Mapping[str, Array], fetch: tuple[str, ...], scope: Scope
-    ) -> list[Any]:
+        self, program: P, feed: Mapping[str, Array], fetch: tuple[str, ...], scope: Scope,
+        on_device: bool = False,
+    ) -> list[Any]:  # fmt: skip
         """Run a program once, with its state in `scope`; return copies of the fetches, in order.
+
+        With `on_device`, large fetches from a GPU are LoDTensors whose elements stay there.
 
         The LoD offsets of a feed `x` with sequences are fed as `x@LOD0`, …; a fetch is an array, a
         LoDTensor if it has LoD, or a list of arrays for a tensor array. Threads wait for each
@@ -112,11 +117,12 @@ class Executor(Generic[P]):
         raise.
         """
         with self._busy:
-            return self._run(program, feed, fetch, scope)
+            return self._run(program, feed, fetch, scope, on_device)
 
     def _run(
-        self, program: P, feed: Mapping[str, Array], fetch: tuple[str, ...], scope: Scope
-    ) -> list[Any]:
+        self, program: P, feed: Mapping[str, Array], fetch: tuple[str, ...], scope: Scope,
+        on_device: bool,
+    ) -> list[Any]:  # fmt: skip
         cache = self._cache(program, scope)
         runs = cache.runs
         kinds = [(name, array.shape, array.dtype) for name, array in feed.items()]
@@ -127,20 +133,22 @@ class Executor(Generic[P]):
             run = self._new_run(program, feed, fetch, scope, lod_owners)
             _remember(runs, signature, run, MAX_RUNS)
         cache.latest = run
-        return self._step(program, run, feed, fetch, scope)
+        return self._step(program, run, feed, fetch, scope, on_device)
 
     def _step(
         self, program: P, run: CachedRun, feed: Mapping[str, Array], fetch: tuple[str, ...],
-        scope: Scope,
+        scope: Scope, on_device: bool,
     ) -> list[Any]:  # fmt: skip
         for name in run.state:
             _set_state(scope, name, feed[name])
         try:
-            values = run.executable.run([np.asarray(feed[n], order="C") for n in run.feeds])
+            arrays = [np.asarray(feed[n], order="C") for n in run.feeds]
+            values = run.executable.run(arrays, on_device)
         except StepError:
             self._explain(program, feed, fetch)
             raise
-        return run.layout.fetched(values)
+        fetched = run.layout.fetched(values)
+        return list(map(_in_tensor, fetched)) if on_device else fetched
 
     def module(self, program: P, feed: Mapping[str, Array], fetch: tuple[str, ...]) -> Module:
         """Return the module that runs a program on these feeds, for another process to load.
@@ -326,3 +334,8 @@ def _remember(cache: dict[Signature, T], key: Signature, value: T, most: int) ->
     if len(cache) >= most:
         cache.clear()
     cache[key] = value
+
+
+def _in_tensor(value: Any) -> Any:
+    """Return a result that stays on a device as a LoDTensor; others unchanged."""
+    return LoDTensor(value) if isinstance(value, DeviceResult) else value

@@ -34,6 +34,7 @@ from runtime.gpu.cuda import (
     multiprocessors,
     separate_blocks,
 )
+from runtime.gpu.device_results import DeviceResult
 from runtime.gpu.launches import Launcher
 from runtime.gpu.mirrors import Mirrors
 from runtime.gpu.streams import StreamOrder
@@ -201,14 +202,17 @@ class Executable:
         """
         return self.run([checked_feed(tensor, feed) for tensor in self.module.feeds])
 
-    def run(self, feeds: Sequence[Array]) -> list[Array]:
+    def run(self, feeds: Sequence[Array], on_device: bool = False) -> list[Array]:
         """Run one step on feeds in the order of `module.feeds`, with dtypes already checked.
 
+        With `on_device`, results that a GPU copies to memory of the caller are DeviceResults.
         Raises StepError if an op cannot compute its outputs, and TooLarge if there is no memory for
         a value of data-dependent size.
         """
         if not self._device:  # host steps may take microseconds: no context is entered
             return self._run(self._step_for(feeds), feeds)
+        if self._copies is not None:
+            self._copies.keeps_results = on_device
         with current(self._device):
             self._follow()
             step = self._step_for(feeds)
@@ -381,13 +385,15 @@ class Executable:
         return tuple([id(self._params.get(tensor.name)) for tensor in self.module.params])
 
 
-def _copy(value: Array | Fetch | list[Array | None]) -> Any:
+def _copy(value: Array | Fetch | DeviceResult | list[Array | None]) -> Any:
     """Copy a result, since the next step overwrites it; for a tensor array, copy each tensor.
 
     Items that were never written are None. A fetch is a copy already, which is waited for.
     """
     if isinstance(value, Fetch):
         return value.array()
+    if isinstance(value, DeviceResult):
+        return value
     if isinstance(value, list):
         return [None if array is None else array.copy() for array in value]
     return value.copy()

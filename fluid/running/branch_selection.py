@@ -64,11 +64,12 @@ class BranchesTaken:
         return self._choices[program] is not None
 
     def run(
-        self, program: Program, feed: Mapping[str, Array], fetch: tuple[str, ...], scope: Scope
-    ) -> Sequence[Value]:
+        self, program: Program, feed: Mapping[str, Array], fetch: tuple[str, ...], scope: Scope,
+        on_device: bool = False,
+    ) -> Sequence[Value]:  # fmt: skip
         """Run the specialised program; raises ShapeError as `settled`, and what its run raises."""
         settled = self.settled(program, feed, scope)
-        return self._routes.run(settled, feed, fetch, scope)
+        return self._routes.run(settled, feed, fetch, scope, on_device)
 
     def latest(self, program: Program) -> Program:
         """The program that ran last for the current version of `program`."""

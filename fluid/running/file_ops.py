@@ -53,8 +53,9 @@ class FileStages:
         return any(op.type in READS + WRITES for op in program.global_block().ops)
 
     def run(
-        self, program: Program, feed: Mapping[str, Array], fetch: tuple[str, ...], scope: Scope
-    ) -> list[Value]:
+        self, program: Program, feed: Mapping[str, Array], fetch: tuple[str, ...], scope: Scope,
+        on_device: bool = False,
+    ) -> list[Value]:  # fmt: skip
         """Run all stages of a program; returns and raises as `Stages.run`."""
         stages = self._stages[program]
         if fetch not in stages:

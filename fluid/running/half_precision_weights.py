@@ -50,15 +50,16 @@ class ConstantParamStep:
         return not changes_state(program)
 
     def run(
-        self, program: Program, feed: Mapping[str, Array], fetch: tuple[str, ...], scope: Scope
-    ) -> Sequence[Value]:
+        self, program: Program, feed: Mapping[str, Array], fetch: tuple[str, ...], scope: Scope,
+        on_device: bool = False,
+    ) -> Sequence[Value]:  # fmt: skip
         """Run the step; returns and raises as `runtime.executor.Executor.run`."""
         valid = None if _sets_state(program, feed) else self._executors(scope)[program]
         if valid is not None and valid.written != scope.clock.written:
             valid.core = None
         if valid is None or valid.core is None:
-            return self._core.run(program, feed, fetch, scope)
-        values = valid.core.run(program, feed, fetch, scope)
+            return self._core.run(program, feed, fetch, scope, on_device)
+        values = valid.core.run(program, feed, fetch, scope, on_device)
         valid.written = scope.clock.written  # its compilation may write
         return values
 

@@ -42,20 +42,21 @@ class RedeclaredState:
         return False
 
     def run(
-        self, program: Program, feed: Mapping[str, Array], fetch: tuple[str, ...], scope: Scope
-    ) -> Sequence[Value]:
+        self, program: Program, feed: Mapping[str, Array], fetch: tuple[str, ...], scope: Scope,
+        on_device: bool = False,
+    ) -> Sequence[Value]:  # fmt: skip
         """Run the program with its state as the scope has it.
 
         Raises StateMismatch if it cannot be compiled so, otherwise what a run raises.
         """
         types = _differing(program, feed, scope)
         if not types:
-            return self._before.run(program, feed, fetch, scope)
+            return self._before.run(program, feed, fetch, scope, on_device)
         try:
             if types not in self._redeclared:
                 self._redeclared[types] = _with_types(program, types)
             redeclared = self._redeclared[types]
-            return self._routes.run(redeclared, feed, fetch, scope)
+            return self._routes.run(redeclared, feed, fetch, scope, on_device)
         except (FeedError, NotInitialized, StepError):
             raise
         except CompileError as error:

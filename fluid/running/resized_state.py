@@ -68,8 +68,9 @@ class ResizedState:
         return self._resized[program] is not None
 
     def run(
-        self, program: Program, feed: Mapping[str, Array], fetch: tuple[str, ...], scope: Scope
-    ) -> list[Value]:
+        self, program: Program, feed: Mapping[str, Array], fetch: tuple[str, ...], scope: Scope,
+        on_device: bool = False,
+    ) -> list[Value]:  # fmt: skip
         """Run a program; returns and raises as `Resized.run`."""
         resized = self._resized[program]
         assert resized is not None

@@ -21,11 +21,13 @@ class ProgramRunner(Protocol):
     """Runs programs."""
 
     def run(
-        self, program: Program, feed: Mapping[str, Array], fetch: tuple[str, ...], scope: Scope
-    ) -> Sequence[Value]:
+        self, program: Program, feed: Mapping[str, Array], fetch: tuple[str, ...], scope: Scope,
+        on_device: bool = False,
+    ) -> Sequence[Value]:  # fmt: skip
         """Run a program once; returns the values of `fetch`.
 
-        `feed` has arrays and their LoD offsets by name.
+        `feed` has arrays and their LoD offsets by name. With `on_device`, elements of
+        large values from a GPU may stay there, in LoDTensors.
         """
         ...
 

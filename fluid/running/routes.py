@@ -47,13 +47,14 @@ class Routes(PerVersion[Program, Route]):
         )
 
     def run(
-        self, program: Program, feed: Mapping[str, Array], fetch: tuple[str, ...], scope: Scope
-    ) -> Sequence[Value]:
+        self, program: Program, feed: Mapping[str, Array], fetch: tuple[str, ...], scope: Scope,
+        on_device: bool = False,
+    ) -> Sequence[Value]:  # fmt: skip
         """Run a program once; returns the values of `fetch` and raises as its route."""
         try:
-            return self[program].run(program, feed, fetch, scope)
+            return self[program].run(program, feed, fetch, scope, on_device)
         except StateMismatch as error:
-            return self.redeclared(program, error).run(program, feed, fetch, scope)
+            return self.redeclared(program, error).run(program, feed, fetch, scope, on_device)
 
     def redeclared(self, program: Program, error: StateMismatch) -> Route:
         """Return the route for state that is not as the program declares it.
@@ -81,8 +82,9 @@ class ServerRoute:
         return parameter_server.serves(program)
 
     def run(
-        self, program: Program, feed: Mapping[str, Array], fetch: tuple[str, ...], scope: Scope
-    ) -> Sequence[Value]:
+        self, program: Program, feed: Mapping[str, Array], fetch: tuple[str, ...], scope: Scope,
+        on_device: bool = False,
+    ) -> Sequence[Value]:  # fmt: skip
         """Serve; returns nothing. Raises as `parameter_server.serve`."""
         before = parameter_server.before_serving(program)
         if before is not None:

@@ -51,11 +51,12 @@ class SingleStep:
         return changes_state(program) == self._changes
 
     def run(
-        self, program: Program, feed: Mapping[str, Array], fetch: tuple[str, ...], scope: Scope
-    ) -> Sequence[Value]:
+        self, program: Program, feed: Mapping[str, Array], fetch: tuple[str, ...], scope: Scope,
+        on_device: bool = False,
+    ) -> Sequence[Value]:  # fmt: skip
         """Run the step; returns and raises as `runtime.executor.Executor.run`."""
         try:
-            return self._core.run(program, feed, fetch, scope)
+            return self._core.run(program, feed, fetch, scope, on_device)
         finally:
             scope.clock.written += self._changes  # a step that was interrupted may have written
 
@@ -71,9 +72,10 @@ class NoOps:
         return not program.blocks[0].ops and not program.readers
 
     def run(
-        self, program: Program, feed: Mapping[str, Array], fetch: tuple[str, ...], scope: Scope
-    ) -> Sequence[Value]:
+        self, program: Program, feed: Mapping[str, Array], fetch: tuple[str, ...], scope: Scope,
+        on_device: bool = False,
+    ) -> Sequence[Value]:  # fmt: skip
         """Warn at the user's line; returns what is fed or state, as a step does."""
         what = "the program has no ops: were its layers added to another one?"
         warnings.warn(what, stacklevel=4)
-        return self._core.run(program, feed, fetch, scope)
+        return self._core.run(program, feed, fetch, scope, on_device)

@@ -51,6 +51,7 @@ from runtime.gpu.cuda import (
     on_stream,
     tensor_over,
 )
+from runtime.gpu.device_results import DeviceResult
 from runtime.gpu.result_blocks import result_blocks
 from runtime.gpu.staging import StagingRing, StagingSlot
 
@@ -69,6 +70,8 @@ class Copies:
         self._is_waiting = False
         self._recording: Recording | None = None
         self._blocks = result_blocks(device)
+        self.keeps_results = False
+        """Whether results of the steps that follow stay on the device."""
 
     @property
     def functions(self) -> tuple[Callable[..., Any], ...]:
@@ -128,11 +131,13 @@ class Copies:
         if not self._is_capturing:
             self.note_download()
 
-    def fetch(self, out: Array, tensor: Any) -> Fetch:
+    def fetch(self, out: Array, tensor: Any) -> Fetch | DeviceResult:
         """Begin the copy of a result to memory of the caller; `out` is pinned memory for it.
 
         Nothing else reads `out`, or writes it before the next step.
         """
+        if self.keeps_results:
+            return DeviceResult(tensor, self.device)
         if out.nbytes < LARGE:
             self.download(out, tensor)
             return Fetch(self.downloaded, out.copy)

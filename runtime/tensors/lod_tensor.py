@@ -7,7 +7,7 @@ the same object as long as shape and dtype are unchanged; a `Clock` counts repla
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate, chain, pairwise
 from operator import index
 from typing import Any, cast
@@ -19,6 +19,7 @@ from compiler.errors import CompileError
 from compiler.ir.types import Array, DType, VarTypeId
 from runtime.device import CPUPlace, Place, expect_place
 from runtime.errors import LodError
+from runtime.gpu.device_results import DeviceResult
 from runtime.gpu.mirrors import Mirror
 from runtime.tensors.contents import Clock, TensorWriter, next_version
 from runtime.tensors.printing import tensor_text
@@ -30,27 +31,32 @@ class LoDTensor:
     """Elements and the offsets of the sequences among them (fluid 1.8.5 `LoDTensor`).
 
     Empty until `set`. An array passed to the constructor is not copied; a list is the lengths of
-    sequences, level by level.
+    sequences, level by level. A result on a device stays there until it is read.
     """
 
     def __init__(
-        self, array: Array | Sequence[Sequence[int]] | None = None, clock: Clock | None = None
+        self,
+        array: Array | DeviceResult | Sequence[Sequence[int]] | None = None,
+        clock: Clock | None = None,
     ) -> None:
         self._array = array if isinstance(array, np.ndarray) else None
+        self._result = array if isinstance(array, DeviceResult) else None
         self._lod: Lod = []
         if isinstance(array, list | tuple):
             self._lod = [list(accumulate(map(int, level), initial=0)) for level in array]
         self._offsets: tuple[Lod, int | None, tuple[Array, ...]] | None = None
         self._clock = clock
         self._mirror: Mirror | None = None
-        self._take: Callable[[], Array] | None = None
+        self._take: Callable[[], Array] | None = (
+            None if self._result is None else self._result.array
+        )
         self._dims: tuple[int, ...] | None = None
         self._last_write = 0
         self._writers: tuple[TensorWriter, ...] = ()
         self._is_exposed = True
 
     @staticmethod
-    def cut(array: Array, lod: Sequence[Array]) -> LoDTensor:
+    def cut(array: Array | DeviceResult, lod: Sequence[Array]) -> LoDTensor:
         """Create a tensor with offsets that a step computed, without checking them."""
         tensor = LoDTensor(array)
         tensor._lod = [level.tolist() for level in lod]
@@ -62,8 +68,9 @@ class LoDTensor:
 
         It is exposed from then on (`runtime.tensors.contents`): code that only reads calls `read`.
         """
+        array = self.read()  # which may get it from a device or a process
         self.expose()
-        return self.read()
+        return array
 
     def read(self) -> Array | None:
         """Return the storage itself to a caller that neither writes into it nor passes it on."""
@@ -81,7 +88,7 @@ class LoDTensor:
 
     @property
     def is_offloaded(self) -> bool:
-        """Whether another process holds the elements, and they have not been read here since."""
+        """Whether another process or a device has the elements, which were not read since."""
         return self._take is not None
 
     def offload(self, take: Callable[[], Array]) -> None:
@@ -97,7 +104,9 @@ class LoDTensor:
         if self._take is not None:
             self._array, self._take = self._take(), None
             self._is_exposed = False
+            result = self._result
             self.note_write()
+            self._result = result  # which has the same elements
             if self._clock is not None:
                 self._clock.tick()
 
@@ -155,6 +164,8 @@ class LoDTensor:
 
     def shape(self) -> list[int]:
         """The shape; [0] while empty, as in the reference."""
+        if self._result is not None:
+            return list(self._result.shape)
         self._read_back()
         return [0] if self._array is None else list(self._array.shape)
 
@@ -217,6 +228,8 @@ class LoDTensor:
         return cached[2]
 
     def _rows(self) -> int | None:
+        if self._result is not None:
+            return (self._result.shape or (0,))[0]
         self._read_back()
         return None if self._array is None else (self._array.shape or (0,))[0]
 
@@ -234,6 +247,30 @@ class LoDTensor:
             self.expose()
         values = np.empty(0) if self._array is None else self.read()
         return np.array(values, dtype=dtype, copy=copy is not False)
+
+    def __dlpack__(self, **options: Any) -> Any:
+        """Share the elements: those of a result in device memory, otherwise those of the host."""
+        return self._shared().__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """The device of the elements that `__dlpack__` shares."""
+        return self._shared().__dlpack_device__()
+
+    @property
+    def __cuda_array_interface__(self) -> Mapping[str, Any]:
+        """The elements in device memory; AttributeError if they are on the host."""
+        if self._result is None:
+            raise AttributeError("the elements of this LoDTensor are in host memory")
+        return self._shared().__cuda_array_interface__
+
+    def _shared(self) -> Any:
+        """The elements, which others may write; on a device the host reads them again."""
+        if self._result is None:
+            values = self._values()
+            self.expose()
+            return values
+        self._array, self._take = None, self._result.array
+        return self._result.tensor
 
     def __repr__(self) -> str:
         self._read_back()
@@ -275,6 +312,7 @@ class LoDTensor:
 
     def note_write(self) -> None:
         """Record that elements were written."""
+        self._result = None
         self._last_write = next_version()
         if self._clock is not None:
             self._clock.contents = next_version()
@@ -341,8 +379,9 @@ class LoDTensor:
 
     def _share_data_with(self, other: LoDTensor) -> None:
         """Share the memory of another tensor."""
+        values = other._values()
         other.expose()
-        self.adopt(other._values())
+        self.adopt(values)
 
     def _place(self) -> Place:
         """The place of its elements."""

@@ -47,13 +47,14 @@ class Program:
         with fluid.scope_guard(self.scope):
             fluid.Executor(fluid.CPUPlace()).run(self.startup)
 
-    def step(self, batch, number):
+    def step(self, batch, number, return_numpy=True):
         """The loss and, if both are fetched, the logits of a step; the arrays it was fed are overwritten afterwards."""
         values = np.random.default_rng(number)
         x, y = values.random((batch, 9), "f4"), values.integers(0, 4, (batch, 1))
         with fluid.scope_guard(self.scope):
             fetch = [self.loss, self.logits][: self.fetched]
-            result = self.executor.run(self.main, {"x": x, "y": y}, fetch)
+            feed = {"x": x, "y": y}
+            result = self.executor.run(self.main, feed, fetch, return_numpy=return_numpy)
         x[:], y[:] = np.nan, 0
         return result
 
@@ -109,6 +110,15 @@ def same(found, wanted):
 def test_a_program_computes_the_same_in_every_order(on_fake, wanted, order):
     on_fake(order)
     assert same(numbers(), wanted)
+
+
+def test_results_that_stay_on_the_device_do_not_change(on_fake, wanted):
+    device, kept = on_fake("late"), []
+    program = Program(fluid.CUDAPlace(0))
+    for number, batch in enumerate(BATCHES[:-1]):
+        kept += program.step(batch, number, return_numpy=False)
+    assert all(device.is_there(each._result.tensor) for each in kept[1::2])
+    assert same(map(np.array, kept), wanted[:-2])
 
 
 def test_steps_alternate_between_streams(on_fake, wanted, monkeypatch):
