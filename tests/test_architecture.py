@@ -202,6 +202,8 @@ IMPORTERS: dict[str, tuple[str, ...]] = {
     "llvmlite": ("runtime.native.build",),
     "torch": ("runtime.gpu.cuda", "runtime.collective", "fleet.launch"),
     "grpc": ("runtime.ps.wire.transport",),
+    "onnx": ("compiler.codegen.onnx",),
+    "onnxruntime": ("fluid.cli.export",),
     "fcntl": ("runtime.files.folder_locks",),
     "msvcrt": ("runtime.files.folder_locks",),
     "resource": ("fluid.cli.limits",),

@@ -27,7 +27,7 @@ def test_extras_bring_devices_and_other_processes() -> None:
     extras = {name: names(each) for name, each in PROJECT["optional-dependencies"].items()}
     assert extras["gpu"] == {"torch", "triton"}
     assert extras["dist"] == {"grpcio", "torch"}
-    assert "fluid-compiler[gpu,dist]" in PROJECT["optional-dependencies"]["dev"]
+    assert "fluid-compiler[gpu,dist,onnx]" in PROJECT["optional-dependencies"]["dev"]
 
 
 def test_a_package_carries_every_file_it_reads() -> None:

@@ -28,7 +28,10 @@ START = (ROOT / "docs" / "start.md").read_text(encoding="utf-8")
 COMPILE = (ROOT / "docs" / "compile.md").read_text(encoding="utf-8")
 SERVING = (ROOT / "docs" / "serving.md").read_text(encoding="utf-8")
 EAGER = (ROOT / "docs" / "eager.md").read_text(encoding="utf-8")
-EXAMPLES = re.findall(r"^```python\n(.*?)^```", START + COMPILE + SERVING + EAGER, re.M | re.S)
+EXPORT = (ROOT / "docs" / "export.md").read_text(encoding="utf-8")
+EXAMPLES = re.findall(
+    r"^```python\n(.*?)^```", START + COMPILE + SERVING + EAGER + EXPORT, re.M | re.S
+)
 
 
 def run(source: str, folder: Path) -> str:

@@ -1,6 +1,6 @@
 """What `cpu.py` compares: its rows, the processes that run them, and models written for others.
 
 Read `rows.py` (what is compared), `race.py` (how times are taken), `runners.py` (the processes),
-`saved.py` with `onnx_export.py` and `onnx_nodes.py` (the same weights for everyone), then the other
-tables: `starts.py`, `growth.py`, `precision.py`, and `page.py`, which prints all.
+`saved.py` (the same weights for everyone, in the formats of all), then the other tables:
+`starts.py`, `growth.py`, `precision.py`, and `page.py`, which prints all.
 """

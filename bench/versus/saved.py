@@ -21,8 +21,7 @@ from bench.real.tasks import MODELS, Request
 from bench.support.differences import difference
 from bench.support.random_norms import draw_norms
 from bench.versus.converted import convert
-from bench.versus.onnx_export import export
-from fluid.saving.inference_model import read_inference_model
+from fluid.onnx import export
 from tests.support.nets import bert, zoo
 
 DIFFERENCE = 1e-4
@@ -72,7 +71,7 @@ def save(
         )
     onnx, missing = folder / "model.onnx", ""
     try:
-        export(read_inference_model(str(model), params_filename="params"), onnx)
+        export(str(model), onnx, params_filename="params", folded=False)
     except ImportError as error:
         missing = str(error)
     return _case(Case(folder, missing), (model / "__model__", model / "params", onnx), feed, {})

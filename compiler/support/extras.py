@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-MODULES = {"gpu": ("torch", "triton"), "dist": ("torch", "grpc")}
+MODULES = {
+    "gpu": ("torch", "triton"), "dist": ("torch", "grpc"), "onnx": ("onnx", "onnxruntime"),
+}  # fmt: skip
 """The modules that each extra in pyproject.toml installs."""
 
 

@@ -66,6 +66,7 @@ COMMANDS = {
     "compare": ("fluid.cli.differences", "add_compare"),
     "convert": ("fluid.cli.convert", "add_convert"),
     "compile": ("fluid.cli.compile", "add_compile"),
+    "export": ("fluid.cli.export", "add_export"),
     "weights": ("fluid.cli.weights", "add_weights"),
     "cache": ("fluid.cli.commands.doctor", "add_cache"),
 }

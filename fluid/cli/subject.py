@@ -22,7 +22,7 @@ from compiler.ir.graph import Graph
 from compiler.ir.model_format.program_desc import load_program
 from compiler.ir.program import Block, OpDesc, OpRole, Program, VarKind
 from compiler.ir.text.parser import parse, parse_program
-from compiler.ir.types import Array
+from compiler.ir.types import Array, Shape
 from fluid.cli.model import CommandError, SavedModel, add_file_names, load_model
 from runtime.files.atomic_saves import reading
 
@@ -64,20 +64,30 @@ def add_pass_choice(command: argparse.ArgumentParser) -> None:
 
 
 def subject(
-    path: Path, model: str | None = None, params: str | None = None, fetch: Sequence[str] = ()
+    path: Path,
+    model: str | None = None,
+    params: str | None = None,
+    fetch: Sequence[str] = (),
+    shapes: Mapping[str, Shape] | None = None,
 ) -> Subject:
     """Read the program at `path`; `model` and `params` are file names as for `load_model`.
 
-    Raises CommandError if nothing is there or a fetch does not exist, and the errors of reading a
-    corrupt file.
+    `shapes` are those of feeds that differ from the declared ones. Raises CommandError if nothing
+    is there or a fetch or such a feed does not exist, and the errors of reading a corrupt file.
     """
     with reading(path if path.is_dir() else path.parent):
-        return _subject(path, model, params, fetch)
+        return _subject(path, model, params, fetch, shapes or {})
 
 
-def _subject(path: Path, model: str | None, params: str | None, fetch: Sequence[str]) -> Subject:
+def _subject(
+    path: Path,
+    model: str | None,
+    params: str | None,
+    fetch: Sequence[str],
+    shapes: Mapping[str, Shape],
+) -> Subject:
     if path.is_dir():
-        return _of_model(path, load_model(path, model, params), fetch)
+        return _of_model(path, load_model(path, model, params), fetch, shapes)
     if not path.is_file():
         raise CommandError(
             f"{path} does not exist: expected a saved model, a program or a .ir file"
@@ -86,22 +96,28 @@ def _subject(path: Path, model: str | None, params: str | None, fetch: Sequence[
         raise CommandError(f"{path} has {path.stat().st_size:,d} bytes, too many for a program")
     weights = path.with_suffix(".pdiparams")
     if path.suffix == ".pdmodel" and weights.is_file():
-        return _of_model(path, load_model(path.parent, path.name, weights.name), fetch)
+        saved = load_model(path.parent, path.name, weights.name)
+        return _of_model(path, saved, fetch, shapes)
     data = path.read_bytes()
     if path.suffix in TEXT:
-        return _of_text(path, data.decode("utf-8", errors="replace"), fetch)
-    return _of_program(path, load_program(data, str(path)), fetch)
+        return _of_text(path, data.decode("utf-8", errors="replace"), fetch, shapes)
+    return _of_program(path, load_program(data, str(path)), fetch, shapes)
 
 
-def _of_model(path: Path, model: SavedModel, fetch: Sequence[str]) -> Subject:
+def _of_model(
+    path: Path, model: SavedModel, fetch: Sequence[str], shapes: Mapping[str, Shape]
+) -> Subject:
     feeds = [var.name for var in model.feeds]
-    graph = _graph(model.program, feeds, _known(model.program, fetch) or model.fetch_names)
+    fetches = _known(model.program, fetch) or model.fetch_names
+    graph = _graph(model.program, feeds, fetches, shapes)
     return Subject(path, graph, model.program, dict(model.params), model)
 
 
-def _of_text(path: Path, text: str, fetch: Sequence[str]) -> Subject:
+def _of_text(path: Path, text: str, fetch: Sequence[str], shapes: Mapping[str, Shape]) -> Subject:
     if _first_word(text) == "program":
-        return _of_program(path, parse_program(text, str(path)), fetch)
+        return _of_program(path, parse_program(text, str(path)), fetch, shapes)
+    if shapes:
+        raise CommandError(f"{path} is a graph, whose shapes are fixed: edit its feed lines")
     if fetch:
         raise CommandError(f"{path} is a graph, whose outputs are fixed: edit its return line")
     return Subject(path, parse(text, str(path)))
@@ -114,17 +130,25 @@ def _first_word(text: str) -> str:
     return first.split(" ")[0]
 
 
-def _of_program(path: Path, program: Program, fetch: Sequence[str]) -> Subject:
+def _of_program(
+    path: Path, program: Program, fetch: Sequence[str], shapes: Mapping[str, Shape]
+) -> Subject:
     block = program.blocks[0]
     fetched = _known(program, fetch) or list(_fetches(block))
-    return Subject(path, _graph(program, list(_feeds(block)), fetched), program)
+    return Subject(path, _graph(program, list(_feeds(block)), fetched, shapes), program)
 
 
-def _graph(program: Program, feeds: Sequence[str], fetches: Sequence[str]) -> Graph:
-    """Build the graph with dynamic feed shapes; if LoD must match, all LoD feeds
-    share their rows.
+def _graph(
+    program: Program, feeds: Sequence[str], fetches: Sequence[str], chosen: Mapping[str, Shape]
+) -> Graph:
+    """Build the graph with dynamic feed shapes, where none is chosen; if LoD must match, all LoD
+    feeds share their rows.
     """
-    shapes = feed_shapes(program, list(feeds))
+    for name in chosen:
+        if name not in feeds:
+            hint = did_you_mean(name, feeds) or f"the feeds are: {', '.join(feeds)}"
+            raise CommandError(f"there is no feed {name!r}; {hint}")
+    shapes = feed_shapes(program, {name: chosen.get(name) for name in feeds})
     try:
         return to_graph(program, shapes, list(fetches))
     except ShapeError:

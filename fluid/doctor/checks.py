@@ -39,6 +39,8 @@ __all__ = ["CHECKS"]
 
 OLDEST = {"numpy": (2, 0), "networkx": (3, 4), "ml_dtypes": (0, 5), "llvmlite": (0, 50)}
 """The least version of each package that is needed, as in pyproject.toml."""
+EXTRAS = (("gpu", "CUDAPlace"), ("dist", "several processes"), ("onnx", "fluid export"))
+"""Each extra, and what it is for."""
 PACKAGES = {"grpc": "grpcio"}
 """Modules whose package has another name."""
 LEAST_SHARED = 64 << 20
@@ -54,7 +56,7 @@ def packages() -> Iterator[Finding]:
         yield from _own_package(name)
     for name, least in OLDEST.items():
         yield _library(name, least)
-    for extra, use in (("gpu", "CUDAPlace"), ("dist", "several processes")):
+    for extra, use in EXTRAS:
         absent = missing(extra)
         if absent:
             seen = f"{', '.join(absent)} not installed: needed for {use} only"

@@ -17,12 +17,11 @@ from bench import cpu
 from bench.support import line_chart
 from bench.support.differences import difference
 from bench.versus import growth, page, precision, saved, starts
-from bench.versus.onnx_nodes import NODES
 from bench.versus.race import Times, measure, ratio
 from bench.versus.rows import ROWS, Row
 from bench.versus.runners import Missing, Runners
 from bench.workers import torch_step
-from tests.support.nets import bert, steps, zoo
+from tests.support.nets import bert, steps
 
 SMALL = {"image": 16, "classes": 10}
 TINY = Row("a block", {"onnxruntime": {1: 0.9}, "paddle": {1: 1.0}}, case=lambda _: None)
@@ -51,19 +50,6 @@ def test_models_in_torch_have_as_many_parameters(name: str) -> None:
     ours = sum(int(np.prod(each.shape)) for each in trained)
     theirs = sum(parameter.numel() for parameter in torch_step.network(name).parameters())
     assert ours == theirs
-
-
-@pytest.mark.parametrize("name", ["resnet50", "vgg16", "mobilenet_v1", "mobilenet_v2", "bert"])
-def test_every_op_of_the_nets_can_be_written_as_onnx(name: str) -> None:
-    main = fluid.Program()
-    if name == "bert":
-        with fluid.program_guard(main, fluid.Program()):
-            bert.encoder(fluid, 16, bert.TINY)
-    else:
-        off = {"dropout": False} if name == "vgg16" else {}
-        main = zoo.build(fluid, name, train=False, **zoo.small(name), **off).test
-    kinds = {op.type for op in main.global_block().ops}
-    assert kinds - NODES.keys() <= {"softmax_with_cross_entropy", "mean"}
 
 
 def test_the_onnx_file_computes_the_same(block: Path, tmp_path: Path) -> None:

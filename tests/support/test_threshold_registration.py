@@ -35,6 +35,7 @@ CONSTANTS: Mapping[str, str] = {
     "compiler.codegen.native.products.prefetching.CACHE_LINE": HARDWARE,
     "compiler.codegen.native.products.tiles.PAGE": "the cost of tiles, whose code is the same",
     "compiler.codegen.native.products.tiles.RESULT_WAYS": "the cost of tiles, whose code is the same",
+    "compiler.codegen.onnx.export.OPSET": "the version of a format",
     "compiler.codegen.triton.emit.THREADS": HARDWARE,
     "compiler.codegen.triton.emit.VECTOR": HARDWARE,
     "compiler.codegen.triton.multi_tensor.operand_tables.ALIGNED": HARDWARE,

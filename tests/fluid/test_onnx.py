@@ -1,0 +1,166 @@
+"""`fluid.onnx.export` and `fluid export`: saved models as ONNX files that ONNX Runtime runs alike."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fluid
+import fluid.onnx
+from compiler.ir.text.parser import parse
+from fluid.cli import export as command
+from fluid.cli.main import main
+
+pytest.importorskip("onnx")
+onnxruntime = pytest.importorskip("onnxruntime")
+
+
+def saved(folder: Path, outputs: list[fluid.Variable], feeds: list[str]) -> Path:
+    """Save the default program as an inference model."""
+    executor = fluid.Executor(fluid.CPUPlace())
+    if fluid.default_startup_program().global_block().ops:
+        executor.run(fluid.default_startup_program())
+    fluid.io.save_inference_model(str(folder), feeds, outputs, executor)
+    return folder
+
+
+@pytest.fixture
+def tagger(tmp_path: Path, fresh_programs: object) -> Path:
+    """A model of sentences: recurrent layers in both directions and a CRF."""
+    words = fluid.layers.data("words", [1], dtype="int64", lod_level=1)
+    vectors = fluid.layers.embedding(words, [30, 8])
+    both = [
+        fluid.layers.dynamic_gru(fluid.layers.fc(vectors, 12), 4, is_reverse=reverse)
+        for reverse in (False, True)
+    ]
+    cells, _ = fluid.layers.dynamic_lstm(fluid.layers.fc(vectors, 16), 16)
+    scores = fluid.layers.fc([*both, cells], 5)
+    transitions = fluid.ParamAttr("transitions")
+    fluid.layers.create_parameter([7, 5], "float32", attr=transitions)
+    tags = fluid.layers.crf_decoding(scores, transitions)
+    pooled = fluid.layers.sequence_pool(scores, "average")
+    return saved(tmp_path / "tagger", [tags, pooled], ["words"])
+
+
+def test_sequences_are_rows_and_offsets(tagger: Path, tmp_path: Path) -> None:
+    fluid.onnx.export(str(tagger), tmp_path / "tagger.onnx")
+    session = onnxruntime.InferenceSession(str(tmp_path / "tagger.onnx"))
+    assert [each.name for each in session.get_inputs()] == ["words", "words@LOD0"]
+    predictor = fluid.create_predictor(str(tagger))
+    for lengths in ([2, 5, 1], [1], [4, 4]):
+        ids = np.arange(sum(lengths)).reshape(-1, 1) % 30
+        tensor = fluid.create_lod_tensor(ids, [lengths], fluid.CPUPlace())
+        ours = [np.asarray(result) for result in predictor.run({"words": tensor})]
+        offsets = np.cumsum([0, *lengths])
+        theirs = session.run(None, {"words": ids, "words@LOD0": offsets})
+        np.testing.assert_array_equal(theirs[0], ours[0])
+        np.testing.assert_allclose(theirs[-1], ours[1], 1e-5, 1e-6)
+
+
+def test_command_compares_with_onnx_runtime(
+    tagger: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["export", str(tagger), "-o", str(tmp_path / "t.onnx"), "--check"]
+    assert main(arguments) == 0
+    assert capsys.readouterr().out.count("agrees") == 3
+    assert main([*arguments, "--tolerance", "0"]) in (0, 1)
+
+
+def test_difference_is_exit_code_1(
+    tagger: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    x = np.ones(2, np.float32)
+    monkeypatch.setattr(command, "results", lambda *_: ({"x": x}, {"x": x + 1}))
+    assert main(["export", str(tagger), "-o", str(tmp_path / "t.onnx"), "--check"]) == 1
+    assert "2 of 2 beyond" in capsys.readouterr().out
+
+
+def test_loops_and_branches_are_loop_and_if(tmp_path: Path, fresh_programs: object) -> None:
+    x = fluid.data("x", [None, 2])
+    count = fluid.data("count", [1], "int64")
+    step = fluid.layers.fill_constant([1], "int64", 0)
+    _, doubled = fluid.layers.while_loop(
+        lambda i, y: fluid.layers.less_than(i, count),
+        lambda i, y: [i + 1, y * 2.0],
+        [step, x + 0.0],
+    )
+    is_large = fluid.layers.reduce_sum(doubled) > fluid.layers.fill_constant([1], "float32", 20.0)
+    y = fluid.layers.cond(is_large, lambda: doubled - 1.0, lambda: doubled + 1.0)
+    folder = saved(tmp_path / "loop", [y], ["x", "count"])
+    fluid.onnx.export(str(folder), tmp_path / "loop.onnx")
+    session = onnxruntime.InferenceSession(str(tmp_path / "loop.onnx"))
+    ones = np.ones((3, 2), np.float32)
+    for number, expected in ((0, 2), (1, 3), (2, 3), (3, 7)):
+        (result,) = session.run(None, {"x": ones, "count": np.array([number])})
+        np.testing.assert_array_equal(result, ones * expected)
+
+
+def test_refusals_name_ops_and_write_nothing(
+    tmp_path: Path, fresh_programs: object, capsys: pytest.CaptureFixture[str]
+) -> None:
+    boxes, scores = fluid.data("boxes", [1, 3, 4]), fluid.data("scores", [1, 2, 3])
+    kept = fluid.layers.multiclass_nms(boxes, scores, 0.1, 3, 3)
+    folder = saved(tmp_path / "nms", [kept], ["boxes", "scores"])
+    target = tmp_path / "nms.onnx"
+    assert main(["export", str(folder), "-o", str(target)]) == 2
+    assert "multiclass_nms" in capsys.readouterr().err and not target.exists()
+
+
+def test_shapes_of_feeds_are_chosen(
+    tmp_path: Path, fresh_programs: object, capsys: pytest.CaptureFixture[str]
+) -> None:
+    image = fluid.data("image", [None, 3, None, None])
+    conv = fluid.layers.conv2d(image, 4, 3, stride=2, padding=1)
+    large = fluid.layers.image_resize(conv, scale=2.0)
+    folder = saved(tmp_path / "sum", [large + fluid.layers.conv2d(image, 4, 1)], ["image"])
+    arguments = ["export", str(folder), "-o", str(tmp_path / "m.onnx")]
+    assert main(arguments) == 2
+    assert "--shape x=N,3,640,640" in capsys.readouterr().err
+    assert main([*arguments, "--shape", "image=N,3,8,8", "--check"]) == 0
+    assert main([*arguments, "--shape", "picture=N,3,8,8"]) == 2
+    assert main([*arguments, "--shape", "image=N,3,8,8", "--opset", "11"]) == 2
+
+
+def test_missing_package_is_named(
+    tagger: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(fluid.onnx, "find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    assert main(["export", str(tagger), "-o", str(tmp_path / "t.onnx")]) == 2
+    assert "pip install 'fluid-compiler[onnx]'" in capsys.readouterr().err
+
+
+def test_batch_norms_are_folded_unless_the_model_is_wanted_as_saved(tmp_path: Path) -> None:
+    text = """graph main {
+  feed x: f32[N, 2, 4, 4]
+  param w: f32[3, 2, 1, 1]
+  param s: f32[3]
+  param b: f32[3]
+  param m: f32[3]
+  param v: f32[3]
+  (Output=c: f32[N, 3, 4, 4]) = conv2d(Filter=w, Input=x)
+  (Y=y: f32[N, 3, 4, 4], MeanOut=m#1: f32[3] over m, VarianceOut=v#1: f32[3] over v) = \
+batch_norm(X=c, Scale=s, Bias=b, Mean=m, Variance=v) {'is_test': True}
+  return y
+}
+"""
+    draw = np.random.RandomState(0)
+    names = {"w": (3, 2, 1, 1), "s": (3,), "b": (3,), "m": (3,), "v": (3,)}
+    params = {name: draw.rand(*shape).astype(np.float32) for name, shape in names.items()}
+    x = draw.rand(2, 2, 4, 4).astype(np.float32)
+    kinds, results = [], []
+    for folded in (True, False):
+        arrays = dict(params)
+        proto = fluid.onnx.export_graph(parse(text), arrays, tmp_path / "n.onnx", folded)
+        kinds.append({node.op_type for node in proto.graph.node})
+        session = onnxruntime.InferenceSession(str(tmp_path / "n.onnx"))
+        results += session.run(None, {"x": x})
+    assert kinds == [{"Conv", "Add", "Reshape"}, {"Conv", "BatchNormalization"}]
+    np.testing.assert_allclose(*results, 1e-5, 1e-6)
