@@ -199,7 +199,7 @@ class Gru(OpDef, op="gru"):
         unit = self.unit(k, s.Weight, steps)
         gates = s.get("BatchGate") or k.scratch((rows, width * 3), Input.type.dtype)
         reset_hidden = s.get("BatchResetHiddenPrev") or k.scratch((rows, width), Input.type.dtype)
-        state = steps.stack(s.get("H0"), width, Input.type.dtype)
+        (state,) = steps.stacks([s.get("H0")], [width], Input.type.dtype)
         wanted = ((state, "stack"), (s.get("BatchHidden"), "step"), (s.get("Hidden"), "row"))
         news = [(out, by) for out, by in wanted if out is not None]
         with steps.each(steps.onwards) as block:
@@ -209,7 +209,7 @@ class Gru(OpDef, op="gru"):
         BatchGate, BatchHidden = s.BatchGate, s.BatchHidden
         steps = Steps(k, s.host.all("Input_lod")[0], s.d_Hidden.shape[0], self.is_reverse)
         unit = self.unit(k, s.Weight, steps)
-        state = steps.stack(s.get("H0"), s.Weight.shape[0], BatchHidden.type.dtype)
+        (state,) = steps.stacks([s.get("H0")], [s.Weight.shape[0]], BatchHidden.type.dtype)
         p, j = k.grid(*BatchHidden.shape)
         k.store(state, (p + k.size(steps.first), j), BatchHidden[p, j])
         d_gates = k.scratch(BatchGate.shape, BatchGate.type.dtype)

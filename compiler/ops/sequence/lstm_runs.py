@@ -26,7 +26,7 @@ def launch_steps(
     states = hidden
     if states is None and memory.projection is not None:
         states = k.scratch((rows, memory.width), dtype)
-    state, cell = steps.stack(H0, memory.size, dtype), steps.stack(C0, memory.width, dtype)
+    state, cell = steps.stacks((H0, C0), (memory.size, memory.width), dtype)
     run = lstm_kernels.Forward(Input, state, cell, gates, outs[3], states, outs[0], outs[1])
     with steps.each(steps.onwards) as block:
         lstm_kernels.step(memory, block, run)
@@ -39,10 +39,11 @@ def launch_gradient(
     """Launch the gradient of all steps; returns the operands of the weight gradients."""
     k, (states, cells, gates, active) = memory.k, kept
     dtype = gates.type.dtype
-    stacks = steps.stacked(first[0], states), steps.stacked(first[1], cells)
+    state, cell = steps.stacked(first, (states, cells))
     d_gates, carry = k.scratch(gates.shape, dtype), k.scratch(active.shape, dtype)
     d_state = None if memory.projection is None else k.scratch(states.shape, dtype)
-    back = lstm_kernels.Backward(*stacks, gates, active, d_out, d_gates, carry, d_state, d_input)
+    stores = d_gates, carry, d_state, d_input
+    back = lstm_kernels.Backward(state, cell, gates, active, d_out, *stores)
     with steps.each(steps.back) as block:
         lstm_kernels.backward_step(memory, block, back)
     return back

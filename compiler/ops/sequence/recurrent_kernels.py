@@ -6,7 +6,7 @@ over the sequences that are that long, with the cell fused as its epilogue.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -85,20 +85,32 @@ class Steps:
                 self.k.expect_at_most(begin + count, most)
             yield block
 
-    def stack(self, initial: DeviceOperand | None, width: Size, dtype: DType) -> DeviceOperand:
-        """A stack of states with only the initial ones set: to 0 if none are passed."""
-        k = self.k
-        states = k.scratch((self.sequences + self.rows, width), dtype)
-        i, j = k.grid(self.first, width)
-        k.store(states, (i, j), 0.0 if initial is None else initial[self.order[i], j])
-        return states
+    def stacks(
+        self, initials: Sequence[DeviceOperand | None], widths: Sequence[Size], dtype: DType
+    ) -> list[DeviceOperand]:
+        """Stacks of states with only the initial ones set: to 0 if none are passed."""
+        k, rows = self.k, self.sequences + self.rows
+        stacks = [k.scratch((rows, width), dtype) for width in widths]
+        for width in dict.fromkeys(widths):
+            i, j = k.grid(self.first, width)
+            for stack, initial in zip(stacks, initials, strict=True):
+                if stack.shape[1] == width:
+                    value = 0.0 if initial is None else initial[self.order[i], j]
+                    k.store(stack, (i, j), value)
+        return stacks
 
-    def stacked(self, initial: DeviceOperand | None, states: DeviceOperand) -> DeviceOperand:
+    def stacked(
+        self, initials: Sequence[DeviceOperand | None], states: Sequence[DeviceOperand]
+    ) -> list[DeviceOperand]:
         """States of the rows of sequences in time-step order, stacked above the initial ones."""
-        k, stack = self.k, self.stack(initial, states.shape[-1], states.type.dtype)
-        p, j = k.grid(self.rows, states.shape[-1])
-        k.store(stack, (p + k.size(self.first), j), states[self.row_at[p], j])
-        return stack
+        k, widths = self.k, [each.shape[-1] for each in states]
+        stacks = self.stacks(initials, widths, states[0].type.dtype)
+        for width in dict.fromkeys(widths):
+            p, j = k.grid(self.rows, width)
+            for stack, each in zip(stacks, states, strict=True):
+                if stack.shape[1] == width:
+                    k.store(stack, (p + k.size(self.first), j), each[self.row_at[p], j])
+        return stacks
 
     def cleared(self, d_initial: DeviceOperand) -> DeviceOperand:
         """The gradient of initial states, zeroed for the sake of empty sequences."""
