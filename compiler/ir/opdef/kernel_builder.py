@@ -390,13 +390,15 @@ class KernelBuilder(SpecialisedKernels[DeviceOperand], Protocol):
         sides: tuple[Size, Size, Size],
         factors: Callable[..., tuple[Number, Number]],
         store: Callable[..., None],
+        column_sums: DeviceOperand | None = None,
         lengths: Lengths | None = None,
     ) -> None:
         """Emit kernels for a batch of products with `sides` M, N and K.
 
         `factors(batch, i, j, left, right)` returns the two factors; `store(batch, i, j, total)`
-        stores the sum. A long reduction with a small result is split (split-K). With `lengths`, a
-        matrix sums fewer products than K.
+        stores the sum, where its last argument holds if it has one more. A long reduction with a
+        small result is split (split-K). `column_sums`, of one matrix product, receives the sums
+        over K of the right factor. With `lengths`, a matrix sums fewer products than K.
         """
         ...
 

@@ -6,10 +6,13 @@ A projection of the hidden state is another product, forward and backward.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from compiler.ir.dims import Size
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ops.sequence.recurrent_kernels import Block, activated, clipped, slope, within
+
+Factors: TypeAlias = "tuple[Number, Number]"
 
 
 @dataclass(frozen=True)
@@ -218,25 +221,43 @@ def initial_gradients(
 
 
 def weight_gradient(
-    k: KernelBuilder, state: DeviceOperand, before: DeviceOperand, d_gates: DeviceOperand,
-    d_weight: DeviceOperand,
+    memory: Memory, back: Backward, before: DeviceOperand, d_weight: DeviceOperand,
+    d_bias: DeviceOperand | None,
 ) -> None:  # fmt: skip
-    """Emit a kernel for the weight gradient; `before` indexes previous states in the stack."""
-    _, i, j, left, right = k.tiles((), d_weight.shape[0], d_weight.shape[1], d_gates.shape[0])
-    k.store(d_weight, (i, j), k.contract(state[before[left], i], d_gates[right, j]))
+    """Emit kernels for the gradients of the weight and of the bias of the gates.
+
+    `before` indexes previous states in the stack.
+    """
+    k, d_gates = memory.k, back.d_gates
+
+    def factors(batch: object, i: Number, j: Number, left: Number, right: Number) -> Factors:
+        return back.state[before[left], i], d_gates[right, j]
+
+    def store(
+        batch: object, i: Number, j: Number, total: Number, where: Number | None = None
+    ) -> None:
+        k.store(d_weight, (i, j), total, where)
+
+    sums = None if d_bias is None else d_bias.reshaped((d_bias.type.numel,))
+    sides = memory.size, memory.width * 4, d_gates.shape[0]
+    k.contraction((), sides, factors, store, sums)
 
 
-def bias_gradient(
+def bias_gradient(memory: Memory, back: Backward, d_bias: DeviceOperand) -> None:
+    """Emit a kernel for the gradient of the bias of the gates."""
+    (j,) = memory.k.grid(back.d_gates.shape[1])
+    r = memory.k.loop(back.d_gates.shape[0])
+    memory.k.store(d_bias, (0, j), memory.k.sum(back.d_gates[r, j], r))
+
+
+def peephole_gradient(
     memory: Memory, back: Backward, before: DeviceOperand, first: Size, d_bias: DeviceOperand
 ) -> None:
-    """Emit kernels for the gradient of the bias, and of the peephole weights after it."""
-    k, rows, d_gates = memory.k, back.d_gates.shape[0], back.d_gates
-    (j,) = k.grid(d_gates.shape[1])
-    r = k.loop(rows)
-    k.store(d_bias, (0, j), k.sum(d_gates[r, j], r))
+    """Emit kernels for the gradients of the peephole weights, which follow the bias."""
+    k, d_gates = memory.k, back.d_gates
     for number in range(3) if memory.has_peepholes else ():
         (j,) = k.grid(memory.width)
-        r = k.loop(rows)
+        r = k.loop(d_gates.shape[0])
         cell = back.cell[r + k.size(first) if number == 2 else before[r], j]
         total = k.sum(d_gates[r, memory.gate(j, number + 1)] * cell, r)
         k.store(d_bias, (0, memory.gate(j, 4 + number)), total)

@@ -59,6 +59,8 @@ def store_gradients(
     lstm_kernels.initial_gradients(memory, back, steps.first, steps.order, d_state, d_cell)
     before = steps.places_before()
     if d_weight is not None:
-        lstm_kernels.weight_gradient(memory.k, back.state, before, back.d_gates, d_weight)
+        lstm_kernels.weight_gradient(memory, back, before, d_weight, d_bias)
+    elif d_bias is not None:
+        lstm_kernels.bias_gradient(memory, back, d_bias)
     if d_bias is not None:
-        lstm_kernels.bias_gradient(memory, back, before, steps.first, d_bias)
+        lstm_kernels.peephole_gradient(memory, back, before, steps.first, d_bias)
