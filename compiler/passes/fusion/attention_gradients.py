@@ -12,12 +12,17 @@ from compiler.passes.base import role_of
 BY_KEY = "dropout_by_key"
 """A dropout whose gradient draws the same numbers, see the pass `draw_keys`."""
 
+MOVES = frozenset({"cast", "reshape", "reshape2"})
+"""Ops between the products that compute nothing."""
+
+_GRADIENTS_OF_MOVES = frozenset({"reshape_grad", "reshape2_grad"})
+
 
 @dataclass(frozen=True)
 class AttentionGradient:
     """The gradients of the second product, of the softmax and of the first product.
 
-    `between` are casts, and the gradient of a dropout.
+    `between` are casts, reshapes, and the gradient of a dropout.
     """
 
     second: Op
@@ -74,8 +79,8 @@ def _reader(g: Graph, var: Var, kind: str) -> Op | None:
 def _following(
     g: Graph, var: Var, kind: str, dropout: Op | None
 ) -> tuple[Op | None, tuple[Op, ...]]:
-    """Return the op of a kind that a var is for, and the casts and the gradient of a dropout
-    before it; None if a value has other readers, or the gradient is missing.
+    """Return the op of a kind that a var is for, and the casts, reshapes and the gradient of a
+    dropout before it; None if a value has other readers, or the gradient is missing.
     """
     readers = g.readers(var)
     if len(readers) != 1 or var in g.results or g.overwriter(var) is not None:
@@ -83,8 +88,10 @@ def _following(
     op = readers[0]
     if op.kind == kind:
         return (op if dropout is None else None), ()
-    if op.kind == "cast":
+    if op.kind in MOVES:
         found, between = _following(g, op["Out"], kind, dropout)
+    elif op.kind in _GRADIENTS_OF_MOVES:
+        found, between = _following(g, op["X" + GRAD], kind, dropout)
     elif dropout is not None and _is_gradient(op, dropout):
         found, between = _following(g, op["Out"], kind, None)
     else:
@@ -102,6 +109,45 @@ def _is_gradient(op: Op, dropout: Op) -> bool:
 def _has_both(product: Op) -> bool:
     """Whether a gradient op computes those of both factors."""
     return all(product.outputs.get(slot + GRAD) for slot in ("X", "Y"))
+
+
+def fold_scales(g: Graph, first: Op, by_first: Op) -> bool:
+    """(a * x) @ y, and its gradients, the one by x times a  =  a * (x @ y), and its gradients.
+
+    Returns whether it changed something: the transposes that compute x can then become an order.
+    """
+    for slot in ("X", "Y") if "alpha" in first.defn.attributes else ():
+        scale, after = g.producer(first[slot]), g.readers(by_first[slot + GRAD])
+        if scale is None or len(after) != 1 or not _are_alike(scale, after[0]):
+            continue
+        if _is_needed(g, first[slot], {first, by_first}) or g.overwriter(scale["X"]) is not None:
+            continue
+        if _is_needed(g, by_first[slot + GRAD], {*after}):
+            continue
+        alpha = first.defn.attributes["alpha"] * scale.defn.attributes["scale"]
+        gradient = after[0]["Out"]
+        g.remove(after[0])
+        for op, outputs in ((first, {}), (by_first, {slot + GRAD: [gradient]})):
+            inputs = {**op.inputs, slot: [scale["X"]]}
+            g.replace(op, op.kind, inputs, {**op.outputs, **outputs}, {**op.attrs, "alpha": alpha})
+        g.remove(scale)
+        return True
+    return False
+
+
+def _are_alike(scale: Op, gradient: Op) -> bool:
+    """Whether both ops multiply by the same number."""
+    if scale.kind != "scale" or gradient.kind != "scale":
+        return False
+    own, other = scale.defn.attributes, gradient.defn.attributes
+    is_computed = scale.inputs.get("ScaleTensor") or gradient.inputs.get("ScaleTensor")
+    return not is_computed and own["scale"] == other["scale"] and own["bias"] == other["bias"] == 0
+
+
+def _is_needed(g: Graph, var: Var, readers: set[Op]) -> bool:
+    """Whether anything but these ops needs a var."""
+    others = not {*g.readers(var)} <= readers
+    return others or var in g.results or g.overwriter(var) is not None
 
 
 def expand_transpose_gradients(g: Graph, values: Sequence[Var]) -> None:

@@ -14,10 +14,12 @@ from compiler.options import Options
 from compiler.passes.base import Context, Fact, OpTarget, Pass, role_of
 from compiler.passes.fusion.attention_gradients import (
     BY_KEY,
+    MOVES,
     AttentionGradient,
     TransposedOperand,
     expand_transpose_gradients,
     find_gradient,
+    fold_scales,
     replace_gradient,
 )
 from compiler.passes.fusion.causal_masks import is_causal_mask, remove_unused_mask
@@ -111,7 +113,12 @@ class FuseAttention(Pass):
                 continue
             if why := _obstacle(g, match, self._support):
                 ctx.note_missed(self.name, softmax, why)
-            else:
+                continue
+            while match is not None and match.gradient is not None:
+                if not fold_scales(g, match.first, match.gradient.first):
+                    break
+                match = _match(g, softmax)
+            if match is not None:
                 _rewrite(g, match, ctx, self._support)
 
 
@@ -135,7 +142,7 @@ def _ops_before(g: Graph, var: Var) -> tuple[Op, ...]:
     op = g.producer(var)
     if op is None or op.kind in PRODUCTS:
         return (op,) if op is not None else ()
-    if op.kind not in ("scale", "elementwise_add", "cast"):
+    if op.kind not in ("scale", "elementwise_add", *MOVES):
         return ()
     scores = [op["X"]]
     if op.kind == "elementwise_add" and op["X"].type == op["Y"].type:
@@ -148,7 +155,7 @@ def _ops_after(g: Graph, var: Var) -> tuple[Op, ...]:
     for op in g.readers(var):
         if op.kind in PRODUCTS and op["X"] is var:
             return (op,)
-        if op.kind in ("scale", "cast", *_DROPOUTS) and (found := _ops_after(g, op["Out"])):
+        if op.kind in ("scale", *MOVES, *_DROPOUTS) and (found := _ops_after(g, op["Out"])):
             return (op, *found)
     return ()
 
@@ -175,6 +182,9 @@ def _reader_obstacle(g: Graph, match: _Match) -> str:
     for out in between:
         if not {*g.readers(out)} <= own or out in g.results or g.overwriter(out) is not None:
             return f"{out.label!r} has other readers"
+    shapes = [var for op in match.ops for var in op.outputs.get("XShape", ())]
+    if any(not {*g.readers(var)} <= own or var in g.results for var in shapes):
+        return "the shape of its scores is read"
     if match.gradient is not None and g.overwriter(_last(g, match)[0]["Out"]) is not None:
         return "its result is overwritten"
     if {match.second["Y"], *(_mask(match, op) for op in match.masks)} & {*between}:
@@ -193,11 +203,21 @@ def _op_obstacle(match: _Match) -> str:
         return "its second product transposes the softmax"
     if match.second.defn.attributes[PRODUCTS[match.second.kind][1]]:
         return "its values are transposed"
+    if _is_reshaped(match):
+        return "its scores are reshaped"
     if len(match.masks) > 1:
         return "several masks are added to its scores"
     if match.masks and match.before[-1].kind == "scale":
         return "its mask is scaled with its scores"
     return ""
+
+
+def _is_reshaped(match: _Match) -> bool:
+    """Whether rows of scores are not those of the softmax, or a mask is added to other rows."""
+    scores = match.first["Out"].type.shape
+    own = {op["Out"].type.shape for op in match.masks} | {match.second["X"].type.shape}
+    widths = {op["Out"].type.shape[-1:] for op in match.ops}
+    return own != {scores} or widths != {scores[-1:]}
 
 
 def _dropout_obstacle(match: _Match) -> str:

@@ -203,7 +203,12 @@ def test_training_on_a_gpu_computes_what_separate_ops_do(form: Callable[..., flu
         np.testing.assert_allclose(result, want, 3e-2, 3e-2 * abs(want).max())
 
 
-@pytest.mark.parametrize("form", [bert, sequences])
+def by_nets(x: fluid.Variable, mask: fluid.Variable) -> fluid.Variable:
+    """The softmax is over rows of a matrix, between two reshapes."""
+    return fluid.nets.scaled_dot_product_attention(x, x * 0.5, x, HEADS)
+
+
+@pytest.mark.parametrize("form", [bert, sequences, by_nets])
 def test_gradients_of_attention_are_fused_with_their_numbers(form: Callable[..., fluid.Variable]):
     fused, results = trained(form)
     _, expected = trained(form, ALL)
@@ -211,4 +216,4 @@ def test_gradients_of_attention_are_fused_with_their_numbers(form: Callable[...,
     assert kinds.count("scaled_dot_product_attention_grad") == 1
     assert not {"softmax", "softmax_grad", "matmul_grad", "transpose2_grad"} & {*kinds}
     for result, want in zip(results, expected, strict=True):
-        np.testing.assert_allclose(result, want, 2e-5, 1e-5 * abs(want).max())
+        np.testing.assert_allclose(result, want, 2e-5, 2e-5 * max(1.0, abs(want).max()))
