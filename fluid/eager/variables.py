@@ -352,14 +352,14 @@ def backward(loss: VarBase, retain_graph: bool = False) -> None:
             if id(node) in reached and isinstance(var, VarBase) and _gets_gradient(var):
                 wanted[id(node)] = node, var
     nodes = [node for node, _ in wanted.values()]
-    gradients = [gradient_of(var) for _, var in wanted.values()]
+    variables = [var for _, var in wanted.values()]
+    gradients = [gradient_of(var) for var in variables]
     request = GradRequest([(loss.node, None)], steps, nodes, [g.node for g in gradients])
     traces.current().request(request)
-    parts: dict[int, list[VarBase]] = {}
-    for (_, var), gradient in zip(wanted.values(), gradients, strict=True):
-        parts.setdefault(id(var), []).append(gradient)
-    for var in {id(var): var for _, var in wanted.values()}.values():
-        var.gradient_variable, var.had_gradient = _summed(var, parts[id(var)]), True
+    if len(set(map(id, variables))) < len(variables):
+        variables, gradients = _summed(variables, gradients)
+    for var, gradient in zip(variables, gradients, strict=True):
+        var.gradient_variable, var.had_gradient = gradient, True
     if not retain_graph:
         release([loss], steps)
 
@@ -372,12 +372,20 @@ def release(targets: Sequence[VarBase], steps: Sequence[TraceRecord]) -> None:
         step.release()
 
 
-def _summed(var: VarBase, gradients: Sequence[VarBase]) -> VarBase:
-    """Return the gradient of a variable from those of its values."""
-    if len(gradients) == 1:
-        return gradients[0]
-    total = gradient_of(var)
-    return var.append("sum", {"X": gradients}, total, {})
+def _summed(
+    variables: Sequence[VarBase], gradients: Sequence[VarBase]
+) -> tuple[list[VarBase], list[VarBase]]:
+    """Return each variable once, with the sum of its gradients."""
+    distinct = list({id(var): var for var in variables}.values())
+    totals: list[VarBase] = []
+    for var in distinct:
+        pairs = zip(variables, gradients, strict=True)
+        parts = [gradient for other, gradient in pairs if other is var]
+        total = parts[0]
+        if len(parts) > 1:
+            total = var.append("sum", {"X": parts}, gradient_of(var), {})
+        totals.append(total)
+    return distinct, totals
 
 
 def _gets_gradient(var: VarBase) -> bool:
