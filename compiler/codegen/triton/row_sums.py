@@ -15,11 +15,16 @@ from typing import cast
 from compiler.codegen.kernel.analysis import loop_dependencies, reduction_levels, store_roots
 from compiler.codegen.kernel.body import KernelBody, Store
 from compiler.codegen.trace import Expr, Term, all_parts, ordered
-from compiler.codegen.triton.emit import Emitter
+from compiler.codegen.triton.emit import THREADS, Emitter
 from compiler.codegen.triton.expressions import program_count
 from compiler.codegen.triton.kernel_source import KernelSource
 from compiler.codegen.triton.numpy_names import TYPES
-from compiler.codegen.triton.tiling.schedules import TileSchedule, choose_schedule
+from compiler.codegen.triton.tiling.schedules import (
+    MAX_WARPS,
+    WARPS,
+    TileSchedule,
+    choose_schedule,
+)
 from compiler.codegen.writer import Names
 from compiler.ir.dims import product
 from compiler.ir.types import DType
@@ -31,9 +36,6 @@ WARPS_AT_ONCE = threshold(
 )  # fmt: skip
 THREAD_BYTES = 64
 """Bytes of the widest operand that a thread holds: half and twice as many took longer (H200)."""
-
-WARP, MAX_WARPS = 32, 16
-"""Threads of a warp, and most warps of a program."""
 
 
 def row_programs(kernel: KernelBody) -> tuple[int, int]:
@@ -66,7 +68,7 @@ def _schedule(kernel: KernelBody) -> TileSchedule:
     widths = [e.dtype.itemsize for e in loop_deps if e.fn == "load" and loop_deps[e]]
     widest = max(schedule.elements * max(widths, default=1), DType.FP32.itemsize)
     nbytes = max(schedule.iterations) * widest
-    warps = max(1, min(MAX_WARPS, nbytes // (THREAD_BYTES * WARP)))
+    warps = max(WARPS, min(MAX_WARPS, nbytes // (THREAD_BYTES * THREADS)))
     return replace(schedule, warps=warps)
 
 
