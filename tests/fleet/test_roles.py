@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +16,7 @@ from fleet.roles.base import Role, RoleMakerBase
 from fleet.roles.cloud import PaddleCloudRoleMaker
 from fleet.roles.user_defined import UserDefinedCollectiveRoleMaker, UserDefinedRoleMaker
 from tests.fleet.programs import set_all
+from tests.support.ports import free_endpoint
 
 ROOT = Path(__file__).parents[2]
 SERVERS = "127.0.0.1:6170,127.0.0.1:6171"
@@ -202,9 +202,7 @@ print(json.dumps(found))
 
 @pytest.mark.parametrize(("workers", "servers"), [(1, 0), (2, 1)])
 def test_role_maker_collectives_match_numpy(workers: int, servers: int) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        endpoint = f"127.0.0.1:{free.getsockname()[1]}"
+    endpoint = free_endpoint()
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PADDLE_GLOO_ENDPOINT": endpoint}
     processes = [
         subprocess.Popen(

@@ -23,6 +23,11 @@ def free_ports(number: int) -> list[int]:
     return ports
 
 
+def free_endpoint() -> str:
+    """An unused endpoint `127.0.0.1:PORT`."""
+    return free_endpoints(1)[0]
+
+
 def free_endpoints(number: int) -> list[str]:
     """Unused endpoints `127.0.0.1:PORT`, distinct over all calls in this process."""
     return [f"127.0.0.1:{port}" for port in free_ports(number)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,18 +14,12 @@ from runtime.ps.service import ROWS, Gradient, Service
 from runtime.ps.serving.server import Server
 from runtime.ps.settings import Settings
 from runtime.ps.training.trainer import Trainer
+from tests.support.ports import free_endpoint
 
 SIZE = 1000
 FAST = {
     "heartbeat": 0.2, "lost_after": 1.0, "return_within": 0.5, "reconnect": 3.0, "deadline": 20.0
 }  # fmt: skip
-
-
-def free_endpoint() -> str:
-    """An endpoint that nobody listens at."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{probe.getsockname()[1]}"
 
 
 def make_service(endpoint: str, trainers: int, variables: dict[str, Any]) -> Service:

@@ -9,7 +9,7 @@ from math import prod
 from tests.tools.ptx.floats import FORMATS, Format
 from tests.tools.ptx.forms import Form
 
-COUNT = 512
+COUNT = 256
 """Operand tuples of a form: whole blocks of threads."""
 
 SHIFTS = [

@@ -9,7 +9,8 @@ from runtime.errors import WireError
 from runtime.ps import settings
 from runtime.ps.serving.server import Server
 from runtime.ps.settings import Settings
-from tests.runtime.ps.world import FAST, World, free_endpoint, receive, send, world
+from tests.runtime.ps.world import FAST, World, receive, send, world
+from tests.support.ports import free_endpoint
 
 LONG = FAST | {"lost_after": 60.0, "reconnect": 60.0}
 

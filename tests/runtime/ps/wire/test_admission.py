@@ -15,7 +15,7 @@ from runtime.ps.wire.admission import Admission, Limits
 from runtime.ps.wire.callers import Caller, caller_of, session_of
 from runtime.ps.wire.security import Security
 from runtime.ps.wire.transport import SERVICE, grpc, make_server, open_channel, unary_call
-from tests.runtime.ps.world import free_endpoint
+from tests.support.ports import free_endpoint
 
 TOKEN = Security(token="secret")
 

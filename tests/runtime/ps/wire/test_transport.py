@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,12 +11,7 @@ from runtime.errors import WireError
 from runtime.ps.wire.admission import Admission, Limits
 from runtime.ps.wire.security import Security
 from runtime.ps.wire.transport import grpc, make_server, open_channel, stream_call, unary_call
-
-
-def free_endpoint() -> str:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{free.getsockname()[1]}"
+from tests.support.ports import free_endpoint
 
 
 def echo(message: bytes, context: Any) -> bytes:
