@@ -187,13 +187,13 @@ MUTANTS = (
     ),
     Mutant(
         "tail along K not masked", UNMASKED, "split_product_programs", TRITON + "products.py",
-        'f"left_live, right_live = left < {end}, right < {end}"',
-        'f"left_live, right_live = left < {end} + 1, right < {end} + 1"',
+        '"left": is_even and all(is_multiple(inner, tile.inner) for tile in tiles),',
+        '"left": True,',
         (f"{BEYOND}::test_split_products",),
     ),
     Mutant(
         "columns behind the last not masked", UNMASKED, "product_programs", TRITON + "products.py",
-        "i_live, j_live = i < {rows}, j < {columns}", "i_live, j_live = i < {rows}, j >= 0",
+        '"j": all(is_multiple(self.columns, tile.columns) for tile in tiles),', '"j": True,',
         (f"{BEYOND}::test_products_behind_whole_tiles",),
     ),
     # ---- ops on a GPU ----
