@@ -15,6 +15,7 @@ from typing import TypedDict
 
 from compiler.codegen.module import Module
 from compiler.cost.plan_cost import PlanCost, Side, account
+from compiler.errors import CompileError
 from compiler.ir.types import Array
 from compiler.options import Cache, Options
 from compiler.passes.base import MissedOptimization
@@ -22,11 +23,14 @@ from compiler.report.memory import size_text
 from compiler.report.table import count, table
 from compiler.support.escape import one_line
 from fluid.cli.compile_cpu import compile_for_cpus, cpu_levels
-from fluid.cli.model import add_file_names, load_model
+from fluid.cli.model import SavedModel, add_file_names, load_model
 from fluid.cli.subcommands import Subcommands
 from fluid.cli.terminal import progress_line
 from fluid.inference.packages import write_package
 from fluid.running.targets import chosen_target
+from fluid.running.tuning import is_at_hand, timed_options
+from runtime.device import CUDAPlace
+from runtime.gpu.cuda import device_of, gpu_count, gpu_of
 
 COMPILE = """\
 Compile a saved model ahead of time into a package: a folder with generated code, the parameters
@@ -51,6 +55,7 @@ examples:
   fluid compile DIR --target cpu:avx2,cpu:avx512,cpu:neon -o out
   fluid compile DIR --target numpy -o out                    NumPy code, out/module.py
   fluid compile DIR --target cuda:90 -o out                  for an H100 or H200
+  fluid compile DIR --target cuda:90 --tune -o out           on a machine with one: times tiles
   fluid compile DIR --target cuda:80,cuda:100,hip:gfx942 -o out
   fluid infer out --input x.npy                              run it, on the machine with the GPU
 """
@@ -102,19 +107,18 @@ def add_compile(commands: Subcommands) -> None:
         help="omit the parameters; pass them to fluid.load_compiled, as the model saved them",
     )  # fmt: skip
     command.add_argument(
-        "--large",
-        action="store_true",
-        help="support tensors with 2^31 elements or more (64-bit indices)",
+        "--large", action="store_true", help="tensors with 2^31 elements or more (64-bit indices)"
     )
     command.add_argument(
         "--batch", type=int, default=1, metavar="N",
         help="value of dynamic dims in the table (default: %(default)s); the code accepts any",
     )  # fmt: skip
     command.add_argument(
-        "--processes",
-        type=int,
-        metavar="N",
+        "--processes", type=int, metavar="N",
         help="kernels compiled in parallel (default: one per CPU)",
+    )  # fmt: skip
+    command.add_argument(
+        "--tune", action="store_true", help="time the tiles of products on the GPU that is here"
     )
     command.add_argument("--json", action="store_true", help="print the table as JSON")
     add_file_names(command.add_argument)
@@ -130,10 +134,12 @@ def compile_model(given: argparse.Namespace) -> int:
     gpus = None if target == "numpy" else import_module("compiler.codegen.ahead.gpus")
     targets: Sequence[object] = gpus.gpus(target) if gpus else []
     params: dict[str, Array] | None = None if given.without_params else dict(model.params)
+    options = replace(Options.from_env(), gpu=gpus.tuned_for(targets) if gpus else "")
+    options = _tuned(options, model) if given.tune else options
     stages = import_module("compiler.driver").compile_stages(
         model.program, feed=[var.name for var in model.feeds], fetch=model.fetch_names,
         params=params, target="triton" if gpus else "numpy",
-        options=replace(Options.from_env(), gpu=gpus.tuned_for(targets) if gpus else ""),
+        options=options,
     )  # fmt: skip
     code, rows = _built(stages.module, targets, given) if gpus else ({}, [])
     write_package(given.out, stages.module, model.path.read_bytes(), params, code, rows)
@@ -145,6 +151,21 @@ def compile_model(given: argparse.Namespace) -> int:
     else:
         _report(stages.module, stages.context.missed, given, table_rows)
     return 0
+
+
+def _tuned(options: Options, model: SavedModel) -> Options:
+    """The options with the tiles that are the fastest on the GPU of this machine.
+
+    Raises CompileError if there is none, or if the package is for other GPUs.
+    """
+    place = CUDAPlace(0)
+    if not gpu_count() or not is_at_hand(place):
+        raise CompileError("--tune times tiles on a GPU, and this machine has none")
+    here = gpu_of(device_of(place))
+    if options.gpu != here:
+        raise CompileError(f"--tune times tiles for {here}, and the package is for {options.gpu}")
+    feed = [var.name for var in model.feeds]
+    return timed_options(place, options, model.program, feed, model.fetch_names)
 
 
 def _report(

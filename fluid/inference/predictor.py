@@ -25,6 +25,7 @@ from fluid.running.module_cache import compiled_over
 from fluid.running.programs import LibraryPrograms
 from fluid.running.single_step import changes_state
 from fluid.running.targets import chosen_target, options_for
+from fluid.running.tuning import tuned_options
 from fluid.saving.files import PathName
 from fluid.saving.inference_model import InferenceModel, read_inference_model
 from runtime.device import CPUPlace, CUDAPlace, Place, target_of
@@ -235,6 +236,7 @@ def _compile(
 ) -> Module:  # fmt: skip
     """Compile over constant parameters for a place."""
     chosen = options_for(place, options or Options.from_env())
+    chosen = tuned_options(place, chosen, program, pattern, fetch)
     target = chosen_target(target_of(place), chosen)
 
     def compile(params: Params) -> Module:

@@ -19,6 +19,7 @@ from fluid.running.early_kernels import TargetOrName, with_early_kernels
 from fluid.running.kernels_ahead import with_machine_code
 from fluid.running.module_cache import compiled_once
 from fluid.running.targets import chosen_target, options_for
+from fluid.running.tuning import tuned_options
 from runtime.collective.on_demand import RingsOnDemand
 from runtime.device import Place, target_of
 from runtime.errors import missing_feed
@@ -61,6 +62,7 @@ class FluidPrograms(ProgramSource[Program]):
         Raises FeedError if a variable that it reads is not fed.
         """
         target, options = self._settings(program, feed)
+        options = tuned_options(self.place, options, program, feed, fetch)
         compile = partial(_compiled, target, options, program, feed, fetch)
         return compiled_once(target, options, program, feed, fetch, compile)
 

@@ -149,6 +149,23 @@ def multiprocessors(device: str) -> int:
     return int(properties.multi_processor_count)
 
 
+def gpu_name(device: str) -> str:
+    """The name of a GPU, such as `NVIDIA H200`."""
+    return str(import_module("torch").cuda.get_device_name(device))
+
+
+def microseconds(device: str, work: Callable[[], object]) -> float:
+    """The microseconds that a device takes for work on this thread's current stream."""
+    cuda = import_module("torch").cuda
+    begin, end = (cuda.Event(enable_timing=True) for _ in range(2))
+    stream = cuda.current_stream(device)
+    begin.record(stream)
+    work()
+    end.record(stream)
+    end.synchronize()
+    return float(begin.elapsed_time(end)) * 1000
+
+
 def stream_of(device: str) -> Callable[[], int]:
     """Return a function that returns this thread's current stream on a device."""
     if device in MACHINES:

@@ -124,6 +124,13 @@ def test_unsupported_targets_are_errors(tmp_path):
     assert "fluid compile: 'cuda:x' is not a known GPU" in done.stderr
 
 
+def test_tiles_are_not_timed_without_a_gpu(tmp_path):
+    done = fluid("compile", MODEL, "--target", "cuda:90", "--tune", "-o", tmp_path / "out",
+                 CUDA_VISIBLE_DEVICES="")  # fmt: skip
+    assert done.returncode == 2
+    assert "--tune times tiles on a GPU, and this machine has none" in done.stderr
+
+
 @pytest.mark.parametrize("text", ["", "90", "cuda", "cuda:", "hip:90", "metal:1", "cuda:90;80"])
 def test_unknown_gpus_are_errors(text):
     with pytest.raises(CompileError, match="is not a known GPU"):

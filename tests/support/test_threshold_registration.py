@@ -44,6 +44,8 @@ CONSTANTS: Mapping[str, str] = {
     "compiler.codegen.triton.tiling.measured.MOST": "which of the measured products is nearest",
     "compiler.codegen.triton.tiling.tiles.MAX_INNER": "a multiple of the steps of all tiles",
     "compiler.codegen.triton.tiling.tiles.MIN_SIDE": "the least that `tl.dot` accepts",
+    "compiler.codegen.triton.tiling.tuning.MIN_PART": "which tiles of a product are timed",
+    "compiler.codegen.triton.tiling.tuning.ROWS": "which products are timed",
     "compiler.codegen.triton.values.MAX_INLINE_LENGTH": "characters of a line of a kernel",
     "compiler.ops.collective.buckets.ALIGNED": HARDWARE,
     "compiler.ops.detection.yolov3_loss.MAX_ANCHORS": LIMIT,

@@ -24,6 +24,7 @@ from compiler.codegen.triton.multi_tensor.global_reductions import emit_global_r
 from compiler.codegen.triton.multi_tensor.kernels import emit_multi_tensor
 from compiler.codegen.triton.numpy_names import TYPES
 from compiler.codegen.triton.tiling.split_reductions import split_kernel
+from compiler.codegen.triton.tiling.tuning import Product, RecordingTable
 from compiler.ir.analysis.placement import TO_DEVICE, TO_HOST
 from compiler.ir.attention import AttentionSupport
 from compiler.ir.graph import Op
@@ -73,6 +74,14 @@ def launches(plan: Plan) -> dict[int, list[KernelSource]]:
     for step, source in writer.launched:
         found.setdefault(step, []).append(source)
     return found
+
+
+def products(plan: Plan) -> list[Product]:
+    """The products of a plan whose tiles can be measured."""
+    writer, table = TritonModuleWriter(plan), RecordingTable()
+    writer.device = replace(writer.device, table=table)
+    assemble(plan, writer, _emit, STYLE)
+    return list(table.asked)
 
 
 def _is_filled(defn: type[OpDef]) -> bool:

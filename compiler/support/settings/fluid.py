@@ -69,6 +69,13 @@ FLUID_EXACT_PRODUCTS = Setting(
     "On a GPU, float32 products are not computed by bfloat16 parts, which is slower "
     "([gpu.md](gpu.md)).",
 )
+FLUID_TUNE = Setting(
+    "FLUID_TUNE",
+    FLAG,
+    False,
+    "The tiles of a program's matrix products are timed on its GPU, once, and stored in the cache "
+    "([gpu.md](gpu.md)).",
+)
 FLUID_CUDA_GRAPH = Setting(
     "FLUID_CUDA_GRAPH",
     FLAG,

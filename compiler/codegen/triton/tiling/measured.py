@@ -77,6 +77,11 @@ class ProductSizes:
     inner: int
 
     @property
+    def all(self) -> tuple[int, int, int, int]:
+        """The four sizes."""
+        return self.stack, self.rows, self.columns, self.inner
+
+    @property
     def elements(self) -> int:
         """The number of results."""
         return self.stack * self.rows * self.columns
@@ -119,6 +124,13 @@ class MeasuredProduct:
 
     def _programs(self, sizes: ProductSizes) -> int:
         return self.split * self.tile.count((sizes.stack,), sizes.rows, sizes.columns)
+
+    def __str__(self) -> str:
+        """The line."""
+        tile, sizes = self.tile, " ".join(map(str, self.sizes.all))
+        shape = f"{tile.rows}x{tile.columns}x{tile.inner} {tile.stages} {tile.warps} {self.split}"
+        times = ("-" if t is None else f"{t:g}" for t in (self.microseconds, self.library))
+        return f"{tile.arithmetic} {self.form} {sizes} {shape} {' '.join(times)}"
 
 
 @dataclass(frozen=True)
@@ -236,7 +248,9 @@ def device_tiles(gpu: str, measured: str = "", exact: bool = False) -> DeviceTil
     that are no measured product.
     """
     products = parse(measured.splitlines(), "measured tiles").products
+    there = {(product.form, product.sizes) for product in products}
     shipped = _shipped(_TABLES[gpu]).products if gpu in _TABLES else ()
+    shipped = tuple(product for product in shipped if (product.form, product.sizes) not in there)
     by_parts = gpu in _BY_PARTS and not exact
     return DeviceTiles(TileTable((*products, *shipped)), (FMA, BF16X6) if by_parts else (FMA,))
 
