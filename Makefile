@@ -25,7 +25,7 @@ demo test slow bench chaos: export PYTHONDONTWRITEBYTECODE :=
 # Two targets that install into one environment take turns.
 .NOTPARALLEL:
 
-.PHONY: help setup demo test slow check docs bench chaos gpu clean
+.PHONY: help setup demo test slow check docs dist bench chaos gpu clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -84,6 +84,16 @@ docs: $(PLAIN) ## the site of docs/, in out/site: sphinx, warnings are errors
 	@$(call install,-e '.[docs]')
 	@$(BIN)/python -m sphinx -q -W --keep-going -b html docs out/site
 	@echo "out/site/index.html"
+
+# An environment of its own has nothing but the wheel and what it requires.
+dist: $(PLAIN) ## wheel and sdist in dist/, installed into an empty environment and run
+	@rm -rf dist build
+	@$(BIN)/python -m pip -q --disable-pip-version-check install build
+	@$(BIN)/python -m build --outdir dist . >/dev/null
+	@$(PYTHON) -m venv --clear build/installed
+	@build/installed/bin/python -m pip -q --disable-pip-version-check install -c $(CONSTRAINTS) dist/*.whl
+	@cd build && installed/bin/fluid --version && installed/bin/python -m fluid doctor
+	@ls -l dist
 
 bench: setup ## arena bytes, milliseconds a pass, milliseconds a step
 	@for bench in $(BENCHES); do echo "== $$bench"; $(BIN)/python $$bench; done
