@@ -70,6 +70,8 @@ LONG = (
     "test_package.py::test_models_equal_the_recorded_reference[sentiment_conv]",
     "test_random_programs.py::test_what_is_compiled_is_the_same",
     "test_fusion.py::test_models_of_papers[densenet121]",
+    "test_fusion.py::test_models_of_papers[inception_v1]",
+    "test_fusion.py::test_models_of_papers[mobilenet_v2]",
     "test_nets.py::test_a_model_predicts_and_learns[densenet121]",
     "test_memory_optimization_transpiler.py::test_what_is_compiled_of_a_network_is_the_same[se_resnext50]",
     "test_restarts.py::test_a_killed_rank_costs_an_epoch_at_most[1]",

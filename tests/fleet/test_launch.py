@@ -27,7 +27,7 @@ import os, sys
 import paddle.fluid as fluid
 rank = os.environ["PADDLE_TRAINER_ID"]
 ends = os.environ["PADDLE_TRAINER_ENDPOINTS"].split(",")
-assert os.environ["PADDLE_CURRENT_ENDPOINT"] == ends[int(rank)] and len(set(ends)) == 2
+assert os.environ["PADDLE_CURRENT_ENDPOINT"] == ends[int(rank)] and len(set(ends)) == len(ends)
 print("rank", rank, "of", os.environ["PADDLE_TRAINERS_NUM"], "pid", os.getpid(), sys.argv[1:], flush=True)
 """
 FAILS_ONCE = """\
@@ -90,10 +90,10 @@ def test_the_first_failure_ends_the_job_and_is_shown_last(tmp_path: Path) -> Non
 
 
 def test_the_log_of_a_process_that_a_signal_ends_says_where_it_was(tmp_path: Path) -> None:
-    done = launch(tmp_path, ABORTS)
+    done = launch(tmp_path, ABORTS, "--nproc_per_node", "1")
     assert done.returncode == 128 + signal.SIGABRT
-    logs = log(tmp_path, "workerlog.0") + log(tmp_path, "workerlog.1")
-    assert "Fatal Python error: Aborted" in logs and "train.py" in logs
+    text = log(tmp_path, "workerlog.0")
+    assert "Fatal Python error: Aborted" in text and "train.py" in text
 
 
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGKILL])
