@@ -28,11 +28,13 @@ class Phase:
     """One phase of an image axis: element n is at `element + n * stride`.
 
     Of the taps, `taps` cover it: tap t is `tap + t * tap_step`, of the window at position
-    `n + position - t * advance`.
+    `n + position - t * advance`. `tap_count` are as many, but never 0: a compiler takes divisors
+    for nonzero.
     """
 
     window: Window
     taps: Number
+    tap_count: Number
     element: Number
     tap: Number
     position: Number
@@ -46,22 +48,18 @@ class Phase:
         stride, dilation, step = window.stride, window.dilation, window.tap_step
         common, before = stride // step, k.size(window.before)
         if stride == 1:
-            return cls(window, k.size(window.kernel), 0, 0, before)
+            taps = k.size(window.kernel)
+            return cls(window, taps, taps, 0, 0, before)
         tap, gap = (number, 0) if common == 1 else (k.mod(number, step), k.div(number, step))
-        taps = k.div(k.size(window.kernel + step - 1) - tap, step)
-        if common > 1:
-            taps = k.where(k.equal(gap, 0), taps, 0)
+        covering = k.div(k.size(window.kernel + step - 1) - tap, step)
+        most = most_taps(window)
+        count = 1 if isinstance(most, int) and most == 1 else covering
+        taps = covering if common == 1 else k.where(k.equal(gap, 0), covering, 0)
         if dilation == 1 and window.before == 0:
-            return cls(window, taps, tap, tap, 0)
+            return cls(window, taps, count, tap, tap, 0)
         element = k.mod(times(tap, dilation) + plus(gap, times(before, stride - 1)), stride)
         start = plus(before, element) + (step * dilation - times(tap, dilation))
-        return cls(window, taps, element, tap, k.div(start, stride) - dilation // common)
-
-    @property
-    def tap_count(self) -> Number:
-        """The number of taps; 1 if no phase has more."""
-        most = most_taps(self.window)
-        return 1 if isinstance(most, int) and most == 1 else self.taps
+        return cls(window, taps, count, element, tap, k.div(start, stride) - dilation // common)
 
     def element_at(self, n: Number) -> Number:
         """Return the position in the image of element n."""

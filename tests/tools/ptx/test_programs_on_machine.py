@@ -63,6 +63,27 @@ def test_a_program_is_trained_as_on_the_cpu():
     np.testing.assert_allclose(result, losses(fluid.CPUPlace()), rtol=2e-5)
 
 
+def test_pixels_that_no_tap_covers_have_no_gradient():
+    """Their phase has no taps: what divides by the number of taps must not make it nonzero."""
+
+    def gradient(place):
+        main_program, startup = fluid.Program(), fluid.Program()
+        startup.random_seed = 7
+        with fluid.program_guard(main_program, startup), fluid.unique_name.guard():
+            x = fluid.data("x", [None, 4, 4, 7])
+            x.stop_gradient = False
+            y = fluid.layers.conv2d(x, 8, 3, [3, 2], [0, 2], [1, 2], bias_attr=False)
+            (d_x,) = fluid.gradients(fluid.layers.exp(y), [x])
+        with fluid.scope_guard(fluid.Scope()):
+            fluid.Executor(fluid.CPUPlace()).run(startup)
+            feed = {"x": np.zeros((2, 4, 4, 7), "f4")}
+            return fluid.Executor(place).run(main_program, feed, [d_x])[0]
+
+    result = gradient(fluid.CUDAPlace(0))
+    assert not result[..., 1::2].any() and result[..., ::2].any()
+    np.testing.assert_allclose(result, gradient(fluid.CPUPlace()), rtol=1e-5, atol=1e-6)
+
+
 def test_products_of_half_precision_run_on_the_tensor_cores_of_sm_90(tmp_path, monkeypatch):
     model, out = saved_product(tmp_path / "model"), tmp_path / "out"
     assert main(["compile", model, "--target", "cuda:90", "-o", str(out)]) == 0
