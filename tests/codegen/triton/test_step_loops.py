@@ -8,6 +8,7 @@ import pytest
 import compiler
 import fluid
 from compiler.codegen.triton.step_loops import most_of, step_table
+from compiler.codegen.triton.tiling.tiles import step_tiles
 
 pytest.importorskip("triton")
 pytest.importorskip("torch")
@@ -65,6 +66,13 @@ def test_programs_wait_for_each_other_after_every_product(monkeypatch):
         for _ in range(2):  # the counter is 0 again
             (result,) = executor.run(main, feed=feed, fetch_list=[out], return_numpy=False)
             np.testing.assert_allclose(np.array(result), np.array(expected), rtol=2e-5, atol=1e-6)
+
+
+def test_threads_add_several_products_before_they_exchange_sums():
+    *summed, many = step_tiles(24)
+    assert many.most is None
+    for tile in (choice.tile for choice in summed):
+        assert tile.rows * tile.inner >= 4 * 32 * tile.warps
 
 
 def test_the_table_of_no_steps_is_empty():

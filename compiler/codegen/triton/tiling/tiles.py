@@ -121,7 +121,12 @@ MOST_SUMMED = threshold(
     "summed_inner", 4096, "the reduced size",
     "a longer product of each step of a recurrence on a GPU is a loop along K", small=32,
 )  # fmt: skip
+LEAST_SUMMED = 256
+"""A tile summed at once has at least so many products a result, several for each thread.
 
+Of one alone, the threads that exchange sums would each fuse their own multiplication with the
+addition, round differently and go on with different sums.
+"""
 MANY_ROWS = ProductTile(64, 32, 16, arithmetic=FMA)
 """The tile of products of a step of a recurrence with more rows than are summed at once."""
 
@@ -141,8 +146,7 @@ def step_tiles(inner: int) -> list[TileChoice]:
     a tile at once, and sums over the whole reduced size. On an H200, gradients of an LSTM of 256
     units and 16 sequences take 6.5 µs a step, and 11.4 with tiles that tensor cores multiply.
     """
-    size = power_of_two(inner)
-    few = ProductTile(4, 2, size, arithmetic=FMA)
+    few = ProductTile(4, 2, _side(inner, MOST_SUMMED.value, LEAST_SUMMED), arithmetic=FMA)
     more = replace(few, columns=4, warps=2 * WARPS)
     return [TileChoice(16, few), TileChoice(64, more), TileChoice(None, MANY_ROWS)]
 
