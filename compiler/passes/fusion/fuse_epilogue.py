@@ -72,8 +72,11 @@ def _may_follow(op: Op) -> bool:
 
 
 def _anchors(g: Graph, kernel: _Kernel) -> Iterable[tuple[Op, Var]]:
-    """Yield ops that accept an epilogue, each with the var by which a kernel reads its result."""
-    for var in dict.fromkeys(var for op in kernel.ops for var in op.reads()):
+    """Yield ops that accept an epilogue, each with the var by which a kernel reads its result.
+
+    A kernel that reads only its shape, such as zeros like it, does not need the op at all.
+    """
+    for var in dict.fromkeys(var for op in kernel.ops for var in op.needs_data()):
         producer = g.producer(var)
         if producer is not None and var in producer.outputs.get(
             producer.defn.epilogue_output(producer.target), ()

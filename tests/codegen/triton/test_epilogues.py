@@ -33,6 +33,16 @@ PRODUCT = """graph main {
 }
 """
 
+SHAPE_ONLY = """graph main {
+  feed x: f32[N, 5]
+  param w: f32[5, 3]
+  (Out=a: f32[N, 3]) = mul(X=x, Y=w)
+  (Out=c: f32[N, 3]) = fill_zeros_like(X=a)
+  (Out=e: f32[N, 3]) = scale(X=c) {'bias': 1.0}
+  return e
+}
+"""
+
 RESIDUAL = """graph main {
   feed x: f32[N, 3, 6, 6]
   param w: f32[3, 3, 3, 3]
@@ -133,6 +143,11 @@ def test_bias_residual_and_activation_are_one_kernel(text):
 def test_epilogue_in_place_waits_for_anchor_reads():
     compare(RESIDUAL)
     compare(RESIDUAL, size=5)
+
+
+def test_zeros_like_a_product_are_not_its_epilogue():
+    """It had a kernel of a product that stores none."""
+    compare(SHAPE_ONLY)
 
 
 ROWS = """graph main {{
