@@ -159,8 +159,9 @@ class ProductTiling:
             columns = max(MIN_SIDE, WIDE[0].columns // power_of_two(len(self.dots)))
             return [replace(WIDE[0], columns=columns)]
         if self._is_single:
-            single = self._by_parts() if BF16X6 in self.device.float32 else SINGLE
-            return single[:-1] if self._draws() else single
+            if BF16X6 in self.device.float32:
+                return self._by_parts()
+            return SINGLE[:-1] if self._draws() else SINGLE
         if is_wide(self.dots[0]):
             return WIDE
         return HALF if self._has_long_runs() else HALF_OF_SHORT_RUNS
