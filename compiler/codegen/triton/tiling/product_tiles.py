@@ -13,6 +13,7 @@ from typing import cast
 from compiler.codegen.kernel.analysis import store_roots
 from compiler.codegen.kernel.body import MatmulBody, Source
 from compiler.codegen.trace import Expr, Term, all_parts
+from compiler.codegen.triton.cost import operation_count
 from compiler.codegen.triton.expressions import power_of_two
 from compiler.codegen.triton.tiling.measured import (
     DeviceTiles,
@@ -125,7 +126,10 @@ class ProductTiling:
         """The tile of the nearest measured product with as many rows."""
         is_dynamic = any(isinstance(size, Dim) for size in self.kernel.shape)
         measured = self._nearest(rows, splits=not is_dynamic)
-        return None if measured is None else measured.tile
+        if measured is None:
+            return None
+        values = [store.value for store in self.kernel.stores]
+        return measured.tile.with_room() if operation_count(values) else measured.tile
 
     def _nearest(self, rows: int, splits: bool) -> MeasuredProduct | None:
         """The measured product that is nearest to this one with a number of rows.

@@ -28,6 +28,9 @@ MIN_SIDE = 16
 """Smallest side of a tile that `tl.dot` accepts."""
 
 
+MOST_SUMS, MOST_WARPS, THREADS = 64, 8, 32
+"""Sums of a thread, and warps, of a tile with an epilogue; threads of a warp."""
+
 MAX_INNER = 128
 """Largest step along K of a tile; the K range of a split's parts is a multiple of it."""
 
@@ -62,6 +65,17 @@ class ProductTile:
             columns=_side(columns, self.columns, MIN_SIDE),
             inner=_side(inner, self.inner, least_inner),
         )
+
+    def with_room(self) -> ProductTile:
+        """A tile whose threads have registers for more than their sums, for an epilogue.
+
+        A thread of the others has 128 sums, half of its registers: an epilogue would spill.
+        """
+        if self.rows * self.columns <= MOST_SUMS * THREADS * self.warps:
+            return self
+        if self.warps < MOST_WARPS:
+            return replace(self, warps=2 * self.warps)
+        return replace(self, columns=self.columns // 2)
 
     def constants(self) -> dict[str, int]:
         """The constants of a kernel with this tile."""

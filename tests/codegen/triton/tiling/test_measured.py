@@ -19,7 +19,7 @@ LINE = "half NT 1 2048 768 768  128x64x64 4 8 2  7.5 -"
 SHARED_MEMORY = {"cuda:80": 100 << 10, "cuda:90": 228 << 10}
 
 
-def module(*, gpu="cuda:90", rows=2048, columns=768, inner=768, **options):
+def module(*, gpu="cuda:90", rows=2048, columns=768, inner=768, after=None, **options):
     """A product in half precision, compiled for a GPU."""
     main = fluid.Program()
     with fluid.unique_name.guard(), fluid.program_guard(main, fluid.Program()):
@@ -27,6 +27,7 @@ def module(*, gpu="cuda:90", rows=2048, columns=768, inner=768, **options):
             fluid.data(*each, "float16") for each in (("x", [rows, inner]), ("y", [inner, columns]))
         )
         out = fluid.layers.matmul(x, y)
+        out = out if after is None else after(out)
     feed = {"x": (rows if rows > 0 else "N", inner), "y": (inner, columns)}
     options = Options(gpu=gpu, **options)
     return compiler.compile(main, feed=feed, fetch=[out], target="triton", options=options)
@@ -128,6 +129,14 @@ def test_measured_products_of_the_options_come_first_and_are_the_same_bytes_agai
     first, again = module(tiles=line), module(tiles=line)
     assert tiles(first) == [(32, 32, 32, 2, 2)]
     assert (first.digest, first.source) == (again.digest, again.source)
+
+
+def test_tiles_before_an_epilogue_leave_it_registers():
+    assert tiles(module(inner=3072)) == [(128, 128, 64, 4, 4)]
+    assert tiles(module(inner=3072, after=fluid.layers.relu)) == [(128, 128, 64, 4, 8)]
+    assert tiles(module(rows=16384, columns=3072)) == [(128, 256, 64, 3, 8)]
+    large = module(rows=16384, columns=3072, after=fluid.layers.relu)
+    assert tiles(large) == [(128, 128, 64, 3, 8)]
 
 
 def test_a_measured_split_has_that_many_parts():
