@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 import fluid
+from compiler.codegen.triton.graph_segments import MIN_LAUNCHES
+from compiler.support.thresholds import lowered
 
 pytest.importorskip("triton")
 torch = pytest.importorskip("torch")
@@ -160,6 +162,33 @@ def test_captured_steps_compute_the_same(on_fake, wanted, captures, order):
     device = on_fake(order)
     assert same(numbers(), wanted)
     assert (len(captures), device.replays) == (2, 4)
+
+
+def split_numbers():
+    """Results of a net whose hidden states a Python function changes on the host."""
+    main, startup = fluid.Program(), fluid.Program()
+    main.random_seed = startup.random_seed = 5
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        hidden = fluid.layers.fc(fluid.data("x", [4, 9]), 6, act="relu")
+        changed = main.current_block().create_var(
+            name="changed", dtype="float32", shape=hidden.shape
+        )
+        fluid.layers.py_func(lambda array: np.asarray(array) + 1, hidden, changed)
+        result = fluid.layers.fc(changed, 4)
+    executor, scope = fluid.Executor(fluid.CUDAPlace(0)), fluid.Scope()
+    fluid.Executor(fluid.CPUPlace()).run(startup, scope=scope)
+    feeds = [{"x": np.full((4, 9), number, "f4")} for number in range(4)]
+    return [executor.run(main, feed, [result], scope=scope)[0] for feed in feeds]
+
+
+def test_a_step_is_captured_on_both_sides_of_an_op_of_the_host(on_fake, captures, monkeypatch):
+    with lowered({MIN_LAUNCHES.name: 1}):
+        with monkeypatch.context() as patch:
+            patch.setenv("FLUID_GPU", "ptx:80")
+            wanted = split_numbers()
+        device = on_fake("late")
+        assert same(split_numbers(), wanted)
+    assert (len(captures), device.replays) == (2, 6)
 
 
 def test_parameters_at_other_addresses_are_captured_anew(on_fake, captures, monkeypatch):
