@@ -90,8 +90,8 @@ LONG = (
     "test_programs.py::test_programs_made_and_dropped_leave_nothing_behind",
     "test_images_on_device.py::test_images_of_any_size_are_resized_to_any_other",
 )
-"""Tests that take eight seconds and more, beside shorter ones of the same kind: `make slow` runs
-them. `make test` has twenty minutes on two cores."""
+"""Tests that take several seconds, beside shorter ones of the same kind: `make slow` runs them. `make
+test` has twenty minutes on two cores, those of installation and of slower machines included."""
 
 
 @pytest.hookimpl(tryfirst=True)
