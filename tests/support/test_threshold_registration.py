@@ -41,6 +41,7 @@ CONSTANTS: Mapping[str, str] = {
     "compiler.codegen.triton.multi_tensor.operand_tables.ALIGNED": HARDWARE,
     "compiler.codegen.triton.tiling.schedules.MAX_WARPS": HARDWARE,
     "compiler.codegen.triton.tiling.schedules.SECTOR": HARDWARE,
+    "compiler.codegen.triton.row_sums.THREAD_BYTES": "the warps of a program, whose code is the same",
     "compiler.codegen.triton.tiling.measured.MOST": "which of the measured products is nearest",
     "compiler.codegen.triton.tiling.tiles.MOST_SUMS": HARDWARE,
     "compiler.codegen.triton.tiling.tiles.MOST_WARPS": HARDWARE,
