@@ -44,7 +44,6 @@ CONSTANTS: Mapping[str, str] = {
     "compiler.codegen.triton.row_sums.THREAD_BYTES": "the warps of a program, whose code is the same",
     "compiler.codegen.triton.tiling.measured.MOST": "which of the measured products is nearest",
     "compiler.codegen.triton.tiling.tiles.MOST_SUMS": HARDWARE,
-    "compiler.codegen.triton.tiling.tiles.MOST_WARPS": HARDWARE,
     "compiler.codegen.triton.tiling.tiles.THREADS": HARDWARE,
     "compiler.codegen.triton.tiling.tiles.MAX_INNER": "a multiple of the steps of all tiles",
     "compiler.codegen.triton.tiling.tiles.MIN_SIDE": "the least that `tl.dot` accepts",
