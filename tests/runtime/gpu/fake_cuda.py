@@ -315,7 +315,7 @@ class FakeCuda(TorchFunctionMode):
 
     def patch(self, monkeypatch: Any) -> None:
         """Replace the functions of `torch.cuda` that the project calls."""
-        properties = SimpleNamespace(major=8, minor=0, multi_processor_count=4)
+        properties = SimpleNamespace(name="fake", major=8, minor=0, multi_processor_count=4)
         for name, value in {
             "is_available": lambda: True,
             "device_count": lambda: 1,
