@@ -8,9 +8,9 @@ Of the filters, positions and taps, two are M and N of the product and one is re
 
 With channels first, M and N of the first two are swapped: the axis that is contiguous in memory is
 N. Groups are a batch of products; narrow ones have separate kernels. Where each window covers one
-position, as with 1x1 filters, the images are used as matrices directly. The image gradient of a
-stride is a batch of products, too, one for each phase (`conv_phases`). A transposed convolution is
-the image gradient, and its gradients are the other two.
+position, as with 1x1 filters, the images are used as matrices directly. On a GPU the image
+gradient of a stride is a batch of products, too, one for each phase (`conv_phases`). A transposed
+convolution is the image gradient, and its gradients are the other two.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from compiler.ops.image.conv_geometry import (
     image_element,
     input_positions,
     is_narrow,
+    output_positions,
     plus,
     reduction_shape,
     skips_taps,
@@ -86,6 +87,20 @@ def emit_product(
     k.contraction(stack, (rows, columns, reduction), ordered, finish, lengths=lengths)
 
 
+def output_store(
+    k: KernelBuilder, g: ConvGeometry, positions: Sequence[Size], each: Size, out: DeviceOperand,
+    bias: DeviceOperand | None,
+) -> Store:  # fmt: skip
+    """Return a function that stores a sum plus bias; `each` is the channels per group."""
+
+    def store(group: Indices, position: Number, channel: Number, total: Number) -> None:
+        n, *at = k.unravel(position, positions)
+        c = plus(first_channel(k, group, each), channel)
+        k.store(out, in_layout(g.layout, (n, c, *at)), total if bias is None else total + bias[c])
+
+    return store
+
+
 def expect_channels(
     k: KernelBuilder, g: ConvGeometry, images: DeviceOperand, filters: DeviceOperand,
     outputs: DeviceOperand,
@@ -129,12 +144,7 @@ def convolve(
         c, tap = unravel_taps(k, g, iteration, depth)
         return filter_element(g, filters, plus(first_channel(k, group, per_group), f), c, tap)
 
-    def store(group: Indices, position: Number, channel: Number, total: Number) -> None:
-        n, *at = k.unravel(position, positions)
-        f = plus(first_channel(k, group, per_group), channel)
-        value = total if bias is None else total + bias[f]
-        k.store(outputs, in_layout(g.layout, (n, f, *at)), value)
-
+    store = output_store(k, g, positions, per_group, outputs, bias)
     sides = (product(positions), per_group, product(reduction_shape(g, depth)))
     emit_product(k, g, g.stack, sides, (pixel, weight), store)
 
@@ -155,8 +165,40 @@ def image_gradient(
     _, depth = filter_sides(g, filters)
     if is_narrow(g, depth) or (skips_taps(k, g) and not k.on_gpu):
         image_gradient_narrow(k, g, outputs, filters, images, bias)
-    else:
+    elif k.on_gpu:
         ImageGradient(k, g, outputs, filters, images, bias).emit()
+    else:
+        image_gradient_of_all_taps(k, g, outputs, filters, images, bias)
+
+
+def image_gradient_of_all_taps(
+    k: KernelBuilder,
+    g: ConvGeometry,
+    outputs: DeviceOperand,
+    filters: DeviceOperand,
+    images: DeviceOperand,
+    bias: DeviceOperand | None,
+) -> None:
+    """Emit one product over all taps, of which those that cover no element are zeros.
+
+    On a CPU products with sums of one length have faster code.
+    """
+    count, depth = filter_sides(g, filters)
+    per_group, positions = count // g.groups, [images.shape[0], *g.sizes]
+
+    def upstream(group: Indices, position: Number, iteration: Number) -> Number:
+        n, *x = k.unravel(position, positions)
+        f, tap = unravel_taps(k, g, iteration, per_group)
+        at, inside = output_positions(k, g.windows, x, tap)
+        return image_element(g, outputs, n, plus(first_channel(k, group, per_group), f), at, inside)
+
+    def weight(group: Indices, c: Number, iteration: Number) -> Number:
+        f, tap = unravel_taps(k, g, iteration, per_group)
+        return filter_element(g, filters, plus(first_channel(k, group, per_group), f), c, tap)
+
+    store = output_store(k, g, positions, depth, images, bias)
+    sides = (product(positions), depth, product(reduction_shape(g, per_group)))
+    emit_product(k, g, g.stack, sides, (upstream, weight), store)
 
 
 @dataclass(frozen=True)
