@@ -7,19 +7,10 @@ from typing import Protocol
 
 from compiler.ir.analysis.placement import TO_DEVICE, TO_HOST, TRITON
 from compiler.ir.opdef import GradOp, OpDef
-from compiler.ir.types import TensorType
+from compiler.ir.opdef.definition import Typed
 
 _FREE = frozenset({TO_DEVICE, TO_HOST, "delete_var"})
 """Ops of the host that a graph contains, or that do nothing on a device."""
-
-
-class Typed(Protocol):
-    """A value with a type: a var of a graph, or a value of a plan."""
-
-    @property
-    def type(self) -> TensorType:
-        """Its type."""
-        ...
 
 
 class PlacedOp(Protocol):

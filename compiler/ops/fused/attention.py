@@ -158,10 +158,10 @@ class Attention(OpDef, op="scaled_dot_product_attention"):
         operands = self._operands(s) | {"out": s.Out, "d_out": s.d_Out}
         if (statistics := s.get("Statistics")) is not None:
             operands["statistics"] = statistics
-        for name in "QKV":
-            wanted = s.get(f"d_{name}")
-            own = operands[name.lower()]
-            operands[f"d_{name.lower()}"] = (
+        gradients = {"q": s.get("d_Q"), "k": s.get("d_K"), "v": s.get("d_V")}
+        for name, wanted in gradients.items():
+            own = operands[name]
+            operands[f"d_{name}"] = (
                 k.scratch(own.shape, own.type.dtype) if wanted is None else wanted
             )
         if not k.attention_gradient(self.form, operands):
