@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 from contextlib import suppress
 from pathlib import Path
 
@@ -11,8 +13,10 @@ from compiler.support.private_folders import private_folder
 
 __all__ = ["KINDS", "cache_folder", "clear", "nbytes"]
 
-KINDS = ("modules", "native", "kernels")
-"""Modules with folded weights, machine code for CPUs, and kernels for GPUs."""
+KINDS = ("modules", "native", "kernels", "tiles")
+"""Modules with folded weights, code for CPUs, kernels for GPUs, and tiles measured there."""
+ENTRY = re.compile(r"[0-9a-f]{64}|\.draft-[0-9a-f]{16}|[\w.-]+-triton-[\w.-]+\.txt$")
+"""How names of entries begin: a digest, an unfinished entry, or the tiles of a device."""
 
 
 def cache_folder() -> Path:
@@ -33,12 +37,17 @@ def nbytes(folder: Path) -> int:
 def clear(kind: str) -> int:
     """Remove the entries of a cache; returns the bytes that were freed.
 
-    Programs that run meanwhile keep what they have mapped, and compile the rest again. Raises
-    NotPrivate if the folder is another user's, and OSError if it cannot be opened.
+    Entries are files and folders whose names begin with a digest, as caches write them; others
+    remain. Programs that run meanwhile keep what they have mapped, and compile the rest again.
+    Raises NotPrivate if the folder is another user's, and OSError if it is a link or cannot be
+    opened.
     """
     place = cache_folder() / kind
+    if place.is_symlink():
+        raise OSError(errno.ELOOP, "a link, which is not followed to remove files", str(place))
     before = nbytes(place)
     with private_folder(place) as folder:
         for name in folder.names():
-            folder.remove(name)
+            if ENTRY.match(name):
+                folder.remove(name)
     return before - nbytes(place)

@@ -31,7 +31,7 @@ from compiler.support.settings.paddle import PADDLE_DATASET_HOME
 from fluid.compat.as_paddle import expect_no_other_paddle
 from fluid.compat.old_python.arrays import has_expected_layout, numpy_version
 from fluid.doctor.caches import KINDS, cache_folder, nbytes
-from fluid.doctor.finding import Finding
+from fluid.doctor.diagnosis import Diagnosis
 from fluid.running.targets import default_target
 from runtime.gpu.drivers import CALLS
 
@@ -47,11 +47,11 @@ LEAST_SHARED = 64 << 20
 """Bytes of shared memory with which torch's processes can exchange batches."""
 
 
-def packages() -> Iterator[Finding]:
+def packages() -> Iterator[Diagnosis]:
     """Versions, and the folder that each package comes from."""
     seen = f"{platform.python_version()} at {sys.executable}"
     ok = sys.version_info >= (3, 11)
-    yield Finding("Python", seen, "ok" if ok else "problem", "Python 3.11 or newer is needed")
+    yield Diagnosis("Python", seen, "ok" if ok else "problem", "Python 3.11 or newer is needed")
     for name in ("compiler", "runtime", "fleet"):
         yield from _own_package(name)
     for name, least in OLDEST.items():
@@ -60,77 +60,77 @@ def packages() -> Iterator[Finding]:
         absent = missing(extra)
         if absent:
             seen = f"{', '.join(absent)} not installed: needed for {use} only"
-            yield Finding(f"extra {extra}", seen, "note", install(extra))
+            yield Diagnosis(f"extra {extra}", seen, "note", install(extra))
         else:
             versions = [f"{name} {version(PACKAGES.get(name, name))}" for name in MODULES[extra]]
-            yield Finding(f"extra {extra}", ", ".join(versions))
+            yield Diagnosis(f"extra {extra}", ", ".join(versions))
     try:
         expect_no_other_paddle()
-        yield Finding("other paddle", "none: `fluid run` provides it")
+        yield Diagnosis("other paddle", "none: `fluid run` provides it")
     except ImportError as error:
-        yield Finding("other paddle", str(error).partition(":")[0], "note", "fluid run --force")
+        yield Diagnosis("other paddle", str(error).partition(":")[0], "note", "fluid run --force")
 
 
-def _own_package(name: str) -> Iterator[Finding]:
+def _own_package(name: str) -> Iterator[Diagnosis]:
     """A problem if a package of another project has the name of one of ours."""
     root, spec = Path(__file__).parents[2], find_spec(name)
     where = Path(spec.origin).parents[1] if spec and spec.origin else None
     if where != root:
         seen = f"imported from {where}, not from {root}"
-        yield Finding(name, seen, "problem", "install into an environment of its own")
+        yield Diagnosis(name, seen, "problem", "install into an environment of its own")
 
 
-def _library(name: str, least: tuple[int, ...]) -> Finding:
+def _library(name: str, least: tuple[int, ...]) -> Diagnosis:
     try:
         text = version(name)
     except PackageNotFoundError:
         needed = "machine code is compiled with it: without it NumPy runs" * (name == "llvmlite")
         state = "note" if needed else "problem"
-        return Finding(name, f"not installed {needed}".strip(), state, f"pip install {name}")
+        return Diagnosis(name, f"not installed {needed}".strip(), state, f"pip install {name}")
     spec = find_spec(name)
     where = Path(spec.origin).parents[1] if spec and spec.origin else "?"
     numbers = tuple(int(part) for part in re.findall(r"\d+", text)[: len(least)])
     wanted = ".".join(map(str, least))
     if numbers < least:
         advice = f"pip install --upgrade '{name}>={wanted}'"
-        return Finding(name, f"{text} in {where}, {wanted} is needed", "problem", advice)
-    return Finding(name, f"{text} in {where}")
+        return Diagnosis(name, f"{text} in {where}, {wanted} is needed", "problem", advice)
+    return Diagnosis(name, f"{text} in {where}")
 
 
-def processor() -> Iterator[Finding]:
+def processor() -> Iterator[Diagnosis]:
     """The CPU, its vector widths, and what programs are compiled to."""
     machines, target = supported(), default_target()
     levels = ", ".join(f"{m.name} ({8 * m.vector_bytes} bits)" for m in machines.values())
     cores = available_processors()
     seen = f"{platform.machine()}, {cores} core{'s' * (cores > 1)}: {levels or 'no level known'}"
-    yield Finding("CPU", seen)
+    yield Diagnosis("CPU", seen)
     chosen = FLUID_CPU.read()
     if chosen and chosen not in machines:
         advice = f"unset {FLUID_CPU.name}, or one of: {', '.join(machines)}"
-        yield Finding(FLUID_CPU.name, f"{chosen!r}: this CPU cannot run it", "problem", advice)
+        yield Diagnosis(FLUID_CPU.name, f"{chosen!r}: this CPU cannot run it", "problem", advice)
     if target == "native":
-        yield Finding("programs run as", "machine code")
+        yield Diagnosis("programs run as", "machine code")
     else:
         seen = "NumPy calls: native code needs Linux, an x86-64 CPU with AVX2, and llvmlite"
-        yield Finding("programs run as", seen, "note", "docs/native.md")
+        yield Diagnosis("programs run as", seen, "note", "docs/native.md")
 
 
-def gpus() -> Iterator[Finding]:
+def gpus() -> Iterator[Diagnosis]:
     """GPUs with their driver, by files of the system; torch decides at the first run."""
     cards = sorted(Path("/proc/driver/nvidia/gpus").glob("*/information"))
     names = [_model(card.read_text(encoding="utf-8", errors="replace")) for card in cards]
     if not names:
-        yield Finding("GPU", "no NVIDIA driver: kernels run in Triton's interpreter", "note",
+        yield Diagnosis("GPU", "no NVIDIA driver: kernels run in Triton's interpreter", "note",
                       "TRITON_INTERPRET=1 runs them, slowly; docs/gpu.md")  # fmt: skip
         return
-    yield Finding("GPU", ", ".join(names))
+    yield Diagnosis("GPU", ", ".join(names))
     library = CALLS["cuda"].library
     try:
         ctypes.CDLL(library)
     except OSError as error:
-        yield Finding(library, str(error), "problem", "install the library of the driver")
+        yield Diagnosis(library, str(error), "problem", "install the library of the driver")
     if missing("gpu"):
-        yield Finding("kernels", "torch and triton are missing", "problem", install("gpu"))
+        yield Diagnosis("kernels", "torch and triton are missing", "problem", install("gpu"))
 
 
 def _model(information: str) -> str:
@@ -138,77 +138,85 @@ def _model(information: str) -> str:
     return found[1].strip() if found else "unknown model"
 
 
-def caches() -> Iterator[Finding]:
+def caches() -> Iterator[Diagnosis]:
     """The folder of each cache, its size and limit, and whether others can write to it."""
     root = cache_folder()
     limit = Cache.from_env().limit
     if limit == 0:
-        yield Finding("cache", "off: every process compiles anew", "note", "unset FLUID_CACHE_SIZE")
+        yield Diagnosis(
+            "cache", "off: every process compiles anew", "note", "unset FLUID_CACHE_SIZE"
+        )
+        return
+    if root.exists() and not root.is_dir():
+        advice = "set FLUID_CACHE to a folder"
+        yield Diagnosis("cache", f"{root} is a file: nothing is cached", "problem", advice)
         return
     sizes = {kind: nbytes(root / kind) for kind in KINDS if (root / kind).is_dir()}
     each = ", ".join(f"{kind} {size_text(size)}" for kind, size in sizes.items()) or "empty"
-    yield Finding("cache", f"{root}: {each}; limit {size_text(limit)} each")
+    yield Diagnosis("cache", f"{root}: {each}; limit {size_text(limit)} each")
     for kind in sizes:
         try:
             with private_folder(root / kind):
                 pass
         except NotPrivate as error:
-            yield Finding(f"cache of {kind}", f"not used: {error}", "problem", f"chmod go-w {root}")
+            yield Diagnosis(
+                f"cache of {kind}", f"not used: {error}", "problem", f"chmod go-w {root}"
+            )
         except OSError as error:
-            yield Finding(f"cache of {kind}", f"cannot be read: {error.strerror}", "problem")
+            yield Diagnosis(f"cache of {kind}", f"cannot be read: {error.strerror}", "problem")
     parent = next(folder for folder in (root, *root.parents) if folder.exists())
     if not os.access(parent, os.W_OK):
         advice = "set FLUID_CACHE to a folder of your own"
-        yield Finding("cache", f"{parent} cannot be written to", "problem", advice)
+        yield Diagnosis("cache", f"{parent} cannot be written to", "problem", advice)
     free = shutil.disk_usage(parent).free
     if free < limit:
         seen = f"{size_text(free)} free, less than the limit"
-        yield Finding("disk of the cache", seen, "note", "fluid cache clear, or FLUID_CACHE_SIZE")
+        yield Diagnosis("disk of the cache", seen, "note", "fluid cache clear, or FLUID_CACHE_SIZE")
 
 
-def jobs() -> Iterator[Finding]:
+def jobs() -> Iterator[Diagnosis]:
     """What jobs of several processes need: a port, a name that resolves, shared memory."""
     try:
         with socket.create_server(("127.0.0.1", 0)) as server:
-            yield Finding("ports", f"127.0.0.1 can be listened on ({server.getsockname()[1]})")
+            yield Diagnosis("ports", f"127.0.0.1 can be listened on ({server.getsockname()[1]})")
     except OSError as error:
-        yield Finding("ports", f"127.0.0.1: {error.strerror}", "problem", "check the sandbox")
+        yield Diagnosis("ports", f"127.0.0.1: {error.strerror}", "problem", "check the sandbox")
     name = socket.gethostname()
     try:
-        yield Finding("host name", f"{name} is {socket.gethostbyname(name)}")
+        yield Diagnosis("host name", f"{name} is {socket.gethostbyname(name)}")
     except OSError:
         advice = f"add {name} to /etc/hosts, or pass --cluster_node_ips"
-        yield Finding("host name", f"{name} does not resolve", "note", advice)
+        yield Diagnosis("host name", f"{name} does not resolve", "note", advice)
     shared = Path("/dev/shm")
     if shared.is_dir():
         size = shutil.disk_usage(shared).free
         enough = size >= LEAST_SHARED
-        yield Finding("shared memory", f"{size_text(size)} free in /dev/shm",
+        yield Diagnosis("shared memory", f"{size_text(size)} free in /dev/shm",
                       "ok" if enough else "note", "docker run --shm-size=1g")  # fmt: skip
     if not hasattr(os, "memfd_create"):
         seen = f"several CPU devices of one process need Linux, not {platform.system()}"
-        yield Finding("devices", seen, "note", "fluid launch starts processes everywhere")
+        yield Diagnosis("devices", seen, "note", "fluid launch starts processes everywhere")
 
 
-def scripts() -> Iterator[Finding]:
+def scripts() -> Iterator[Diagnosis]:
     """What `fluid run` gives back to scripts of 2020 here."""
     numpy = ".".join(map(str, numpy_version()))
     if numpy_version() < (2, 4) or has_expected_layout(np.ndarray):
-        yield Finding("arrays of one element", f"convert to numbers with NumPy {numpy}")
+        yield Diagnosis("arrays of one element", f"convert to numbers with NumPy {numpy}")
     else:
         seen = f"do not convert to numbers: NumPy {numpy} in this build of Python"
-        yield Finding("arrays of one element", seen, "note", "pip install 'numpy<2.4'")
-    yield Finding("removed names", "np.float, np.bool, collections.Mapping, … are given back")
+        yield Diagnosis("arrays of one element", seen, "note", "pip install 'numpy<2.4'")
+    yield Diagnosis("removed names", "np.float, np.bool, collections.Mapping, … are given back")
     home = Path(PADDLE_DATASET_HOME.read() or "~/.cache/paddle/dataset").expanduser()
     sets = sorted(folder.name for folder in home.glob("*") if folder.is_dir())
     advice = "nothing is downloaded: docs/old_scripts.md lists the files"
     if sets:
-        yield Finding("data sets", f"{home}: {', '.join(sets)}")
+        yield Diagnosis("data sets", f"{home}: {', '.join(sets)}")
     else:
-        yield Finding("data sets", f"none in {home}", "note", advice)
+        yield Diagnosis("data sets", f"none in {home}", "note", advice)
 
 
-CHECKS: dict[str, Callable[[], Iterator[Finding]]] = {
+CHECKS: dict[str, Callable[[], Iterator[Diagnosis]]] = {
     "packages": packages, "processor": processor, "GPU": gpus, "caches": caches,
     "distributed jobs": jobs, "old scripts": scripts,
 }  # fmt: skip

@@ -11,7 +11,7 @@ from compiler.report.memory import size_text
 from fluid.cli.model import CommandError
 from fluid.doctor.caches import KINDS, cache_folder, clear, nbytes
 from fluid.doctor.checks import CHECKS
-from fluid.doctor.finding import Finding
+from fluid.doctor.diagnosis import Diagnosis
 
 __all__ = ["cache", "doctor"]
 
@@ -34,10 +34,10 @@ def doctor(args: argparse.Namespace) -> int:
     return int(any(finding.state == "problem" for finding in findings))
 
 
-def line(finding: Finding) -> str:
-    """A finding as text: its state, subject and what was seen; advice below it.
+def line(finding: Diagnosis) -> str:
+    """A diagnosis as text: its state, subject and what was seen; advice below it.
 
-    >>> print(line(Finding("numpy", "not installed", "problem", "pip install numpy")))
+    >>> print(line(Diagnosis("numpy", "not installed", "problem", "pip install numpy")))
       PROBLEM  numpy                   not installed
                → pip install numpy
     """
@@ -46,7 +46,7 @@ def line(finding: Finding) -> str:
     return text + (f"\n{'':11}→ {finding.advice}" if advised else "")
 
 
-def summary(findings: list[Finding]) -> str:
+def summary(findings: list[Diagnosis]) -> str:
     """What follows from all findings, and what to do next."""
     problems = [finding for finding in findings if finding.state == "problem"]
     if not problems:

@@ -17,12 +17,14 @@ import fluid
 from fluid.cli import main as cli
 from fluid.cli.bisect import BISECT_EXAMPLES
 from fluid.cli.commands.demo import DEMO_EXAMPLES
+from fluid.cli.commands.doctor import CACHE_EXAMPLES, DOCTOR_EXAMPLES
 from fluid.cli.commands.infer import INFER_EXAMPLES
 from fluid.cli.commands.profile import PROFILE_EXAMPLES
 from fluid.cli.commands.run import RUN_EXAMPLES
 from fluid.cli.commands.selftest import SELFTEST_EXAMPLES
 from fluid.cli.commands.shell import SHELL_EXAMPLES
 from fluid.cli.differences import COMPARE_EXAMPLES
+from fluid.cli.export import EXPORT_EXAMPLES
 from fluid.cli.inspect import INSPECT_EXAMPLES, LISTED, size
 from fluid.cli.values.arrays import read_arrays
 from fluid.cli.values.results import looks_like_probabilities
@@ -96,13 +98,14 @@ def test_every_command_has_help_with_examples(capsys, command):
 def test_examples_in_help_parse():
     shown = [cli.EXAMPLES, DEMO_EXAMPLES, RUN_EXAMPLES, INSPECT_EXAMPLES, INFER_EXAMPLES]
     shown += [BISECT_EXAMPLES, COMPARE_EXAMPLES, PROFILE_EXAMPLES, SELFTEST_EXAMPLES]
+    shown += [DOCTOR_EXAMPLES, CACHE_EXAMPLES, EXPORT_EXAMPLES]
     text = "\n".join([*shown, SHELL_EXAMPLES])
     lines = [line.strip() for line in text.splitlines() if line.startswith("  fluid ")]
     commands = [shlex.split(line.split("   ")[0])[1:] for line in lines]
     assert len(commands) > 30
     names = {cli.parser().parse_args(command).name for command in commands}
     known = {"demo", "inspect", "infer", "run", "launch", "launch_ps", "bisect", "compare"}
-    assert names == known | {"profile", "selftest", "shell"}
+    assert names == known | {"profile", "selftest", "shell", "doctor", "cache", "export"}
 
 
 def test_version(capsys):

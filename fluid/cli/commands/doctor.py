@@ -20,7 +20,7 @@ do; a note is for those who need that part. Exit code 1 if there is a problem.
 DOCTOR_EXAMPLES = """\
 examples:
   fluid doctor
-  fluid doctor --json > report.json          to attach to a question
+  fluid doctor --json                        to attach to a question
 """
 CACHE = """\
 Show the caches of compiled code, or empty them. What was removed is compiled again when it is next

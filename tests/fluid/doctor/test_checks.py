@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from fluid.doctor import checks
-from fluid.doctor.finding import Finding
+from fluid.doctor.diagnosis import Diagnosis
 
 
-def problems(check: Callable[[], Iterator[Finding]]) -> dict[str, Finding]:
+def problems(check: Callable[[], Iterator[Diagnosis]]) -> dict[str, Diagnosis]:
     """The problems that a check finds, by their subject."""
     return {finding.subject: finding for finding in check() if finding.state == "problem"}
 
@@ -62,6 +62,14 @@ def test_cache_that_others_can_write_to_is_a_problem(
     folder.chmod(0o777)
     monkeypatch.setenv("FLUID_CACHE", str(tmp_path))
     assert "others may write to" in problems(checks.caches)["cache of modules"].seen
+
+
+def test_file_in_place_of_the_cache_is_a_problem(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("FLUID_CACHE", str(tmp_path / "file"))
+    assert "is a file" in problems(checks.caches)["cache"].seen
 
 
 def test_cache_that_is_off_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,14 +7,16 @@ import pytest
 
 from fluid.cli.main import main
 from fluid.doctor import command
-from fluid.doctor.finding import Finding
+from fluid.doctor.diagnosis import Diagnosis
+
+DIGEST = "0123456789abcdef" * 4
 
 
 @pytest.fixture
 def checked(monkeypatch: pytest.MonkeyPatch) -> None:
     """One check that sees something old and something good."""
-    old = Finding("numpy", "1.26", "problem", "pip install numpy")
-    monkeypatch.setattr(command, "CHECKS", {"packages": lambda: [old, Finding("Python", "3.11")]})
+    old = Diagnosis("numpy", "1.26", "problem", "pip install numpy")
+    monkeypatch.setattr(command, "CHECKS", {"packages": lambda: [old, Diagnosis("Python", "3.11")]})
 
 
 def test_problem_comes_with_advice_and_exit_code_1(
@@ -36,8 +38,8 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cache of 2 KiB of modules and 1 KiB of native code."""
     monkeypatch.setenv("FLUID_CACHE", str(tmp_path))
     for kind, size in (("modules", 2048), ("native", 1024)):
-        (tmp_path / kind / "entry").mkdir(parents=True, mode=0o700)
-        (tmp_path / kind / "entry" / "a").write_bytes(bytes(size))
+        (tmp_path / kind).mkdir(mode=0o700)
+        (tmp_path / kind / f"{DIGEST}.json").write_bytes(bytes(size))
     return tmp_path
 
 
@@ -50,7 +52,16 @@ def test_one_cache_is_emptied(cache: Path, capsys: pytest.CaptureFixture[str]) -
     assert main(["cache", "clear", "modules"]) == 0
     assert capsys.readouterr().out == f"{cache}/modules: 2 KiB removed\n"
     assert list((cache / "modules").iterdir()) == []
-    assert (cache / "native" / "entry" / "a").exists()
+    assert (cache / "native" / f"{DIGEST}.json").exists()
+
+
+def test_only_entries_are_removed_and_no_link_is_followed(cache: Path, tmp_path: Path) -> None:
+    (cache / "modules" / "notes.txt").touch()
+    (cache / "kernels").symlink_to(cache / "native")
+    assert main(["cache", "clear", "modules"]) == 0
+    assert main(["cache", "clear", "kernels"]) == 2
+    assert (cache / "modules" / "notes.txt").exists()
+    assert (cache / "native" / f"{DIGEST}.json").exists()
 
 
 def test_unknown_cache_is_an_error(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:

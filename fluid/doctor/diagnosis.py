@@ -1,17 +1,17 @@
-"""`Finding`: what a check saw, and what to do about it."""
+"""`Diagnosis`: what a check saw, and what to do about it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["Finding"]
+__all__ = ["Diagnosis"]
 
 State = Literal["ok", "note", "problem"]
 
 
 @dataclass(frozen=True)
-class Finding:
+class Diagnosis:
     """One line of the report: what was looked at, what was seen, and advice where there is any.
 
     A `note` is something that only some users need; a `problem` stops what should work here.
