@@ -84,8 +84,9 @@ def onnx_model(graph: Graph, params: Mapping[str, Array]) -> Any:
 
 def converted(model: Any, opset: int) -> Any:
     """Return a `ModelProto` in a later operator set. Raises ValueError if that is impossible."""
-    if opset < OPSET:
-        raise ValueError(f"opset {opset} is too old: the ops of these models need {OPSET} or later")
+    newest = onnx().defs.onnx_opset_version()
+    if not OPSET <= opset <= newest:
+        raise ValueError(f"opset {opset} cannot be written: choose one from {OPSET} to {newest}")
     try:
         return onnx().version_converter.convert_version(model, opset)
     except RuntimeError as error:

@@ -147,6 +147,8 @@ def pooling(nodes: Nodes, op: Op) -> None:
         raise Unsupported("adaptive max pooling, whose windows in release 1.8.5 do not cover X")
     if defn.ceil_mode and kind == "Average" and not defn.exclusive:
         raise Unsupported("means that count padding, with windows beyond it (ceil_mode)")
+    if defn.ceil_mode and any(s > n for s, n in zip(defn.strides, defn.ksize, strict=True)):
+        raise Unsupported("ceil_mode with strides above the windows: ONNX leaves the last one out")
     x, out = nodes.input(op, "X"), nodes.output(op, "Out")
     windows = [*defn.ksize]
     if defn.global_pooling or (defn.adaptive and all(size == 1 for size in windows)):

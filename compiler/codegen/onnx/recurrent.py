@@ -8,7 +8,7 @@ import numpy as np
 
 from compiler.codegen.onnx.converters import converts
 from compiler.codegen.onnx.nodes import Nodes, Unsupported, declared
-from compiler.codegen.onnx.sequences import Rows, column, counted, part
+from compiler.codegen.onnx.sequences import SequenceRows, column, counted, part
 from compiler.ir.graph import Op
 from compiler.ir.types import DType
 
@@ -42,12 +42,12 @@ def leading(nodes: Nodes, name: str) -> str:
     return nodes.add("Unsqueeze", [name, nodes.constant([0])])
 
 
-def steps_of(nodes: Nodes, rows: Rows, name: str, dtype: DType) -> str:
+def steps_of(nodes: Nodes, rows: SequenceRows, name: str, dtype: DType) -> str:
     """Rows of sequences as [steps, N, width]."""
     return nodes.add("Transpose", [rows.padded(name, 2, dtype, 0)], perm=[1, 0, 2])
 
 
-def rows_of(nodes: Nodes, rows: Rows, steps: str, width: int, out: str) -> None:
+def rows_of(nodes: Nodes, rows: SequenceRows, steps: str, width: int, out: str) -> None:
     """The rows of a result [steps, 1, N, width]."""
     flat = nodes.add("Squeeze", [steps, nodes.constant([1])])
     rows.unpadded(nodes.add("Transpose", [flat], perm=[1, 0, 2]), [width], out)
@@ -62,7 +62,7 @@ def lstm(nodes: Nodes, op: Op) -> None:
     defn: Any = op.defn
     width = int(str(op["Weight"].type.shape[0]))
     order, dtype = gates("cifo", "iofc", width), op["Input"].type.dtype
-    rows = Rows.of(nodes, op, "Input")
+    rows = SequenceRows.of(nodes, op, "Input")
     weight = nodes.add("Transpose", [nodes.input(op, "Weight")], perm=[1, 0])
     bias = nodes.add("Reshape", [nodes.input(op, "Bias"), nodes.constant([-1])])
     zeros = nodes.constant(np.zeros(4 * width, dtype.numpy))
@@ -103,7 +103,7 @@ def gru(nodes: Nodes, op: Op) -> None:
     """
     defn: Any = op.defn
     width = int(str(op["Weight"].type.shape[0]))
-    dtype, rows = op["Input"].type.dtype, Rows.of(nodes, op, "Input")
+    dtype, rows = op["Input"].type.dtype, SequenceRows.of(nodes, op, "Input")
     if not defn.origin_mode and defn.gate_activation != "sigmoid":
         raise Unsupported(f"gates of a GRU with the activation {defn.gate_activation}")
     sign = np.ones(3 * width, dtype.numpy)
@@ -148,7 +148,7 @@ def crf_decoding(nodes: Nodes, op: Op) -> None:
     if op.inputs.get("Label"):
         raise Unsupported("crf_decoding that compares with labels")
     emission, dtype = op["Emission"], op["Emission"].type.dtype
-    rows = Rows.of(nodes, op, "Emission")
+    rows = SequenceRows.of(nodes, op, "Emission")
     tags = int(str(emission.type.shape[1]))
     table = nodes.input(op, "Transition")
     first, last = part(nodes, table, 0, 1), part(nodes, table, 1, 2)

@@ -17,7 +17,7 @@ LARGEST = np.iinfo(np.int64).max
 
 
 @dataclass
-class Rows:
+class SequenceRows:
     """The rows of sequences: computes indices from their offsets [N + 1], each when first asked."""
 
     nodes: Nodes
@@ -26,12 +26,12 @@ class Rows:
     """The steps that each sequence is padded to; 0 for those of the longest."""
 
     @staticmethod
-    def of(nodes: Nodes, op: Op, slot: str, steps: int = 0) -> Rows:
+    def of(nodes: Nodes, op: Op, slot: str, steps: int = 0) -> SequenceRows:
         """Those of the last level of an input. Raises Unsupported for an input without LoD."""
         levels = op.inputs.get(f"{slot}_lod")
         if not levels:
             raise Unsupported(f"its input {slot} has no LoD")
-        return Rows(nodes, nodes.name(levels[-1]), steps)
+        return SequenceRows(nodes, nodes.name(levels[-1]), steps)
 
     @cached_property
     def starts(self) -> str:
@@ -144,7 +144,7 @@ def sequence_pool(nodes: Nodes, op: Op) -> None:
     x, out, kind = op["X"], nodes.output(op, "Out"), str(defn.pooltype).upper()
     for outer, inner in zip(op.outputs.get("Out_lod", []), op.inputs["X_lod"], strict=False):
         nodes.add("Identity", [nodes.name(inner)], nodes.bind(outer))
-    rows = Rows.of(nodes, op, "X")
+    rows = SequenceRows.of(nodes, op, "X")
     name, dtype, rank = nodes.name(x), x.type.dtype, len(x.type.shape)
     one = nodes.scalar(1, DType.INT64)
     if kind in ("FIRST", "LAST"):
@@ -174,7 +174,7 @@ def sequence_conv(nodes: Nodes, op: Op) -> None:
     defn: Any = op.defn
     if defn.paddingTrainable:
         raise Unsupported("sequence_conv with trainable padding")
-    x, rows = op["X"], Rows.of(nodes, op, "X")
+    x, rows = op["X"], SequenceRows.of(nodes, op, "X")
     name, dtype = nodes.name(x), x.type.dtype
     start = nodes.add("Gather", [rows.starts, rows.sequence])
     end = nodes.add("Gather", [rows.ends, rows.sequence])
@@ -198,7 +198,7 @@ def sequence_conv(nodes: Nodes, op: Op) -> None:
 @converts("sequence_softmax")
 def sequence_softmax(nodes: Nodes, op: Op) -> None:
     """Over the rows of each sequence."""
-    x, rows = op["X"], Rows.of(nodes, op, "X")
+    x, rows = op["X"], SequenceRows.of(nodes, op, "X")
     rank, dtype = len(x.type.shape), x.type.dtype
     padded = rows.padded(nodes.name(x), rank, dtype, -np.inf)
     shares = nodes.add("Softmax", [padded], axis=1)
@@ -208,7 +208,7 @@ def sequence_softmax(nodes: Nodes, op: Op) -> None:
 @converts("sequence_expand_as")
 def sequence_expand_as(nodes: Nodes, op: Op) -> None:
     """Each row of X as often as the sequence of Y has rows."""
-    rows = Rows.of(nodes, op, "Y")
+    rows = SequenceRows.of(nodes, op, "Y")
     nodes.add("Gather", [nodes.input(op, "X"), rows.sequence], nodes.output(op, "Out"))
 
 
@@ -219,7 +219,7 @@ def sequence_expand(nodes: Nodes, op: Op) -> None:
     levels = op.inputs.get("Y_lod", [])
     if op.inputs.get("X_lod") or len(levels) != 1 or int(defn.ref_level) not in (-1, 0):
         raise Unsupported("sequence_expand of sequences, or by an outer level")
-    rows = Rows.of(nodes, op, "Y")
+    rows = SequenceRows.of(nodes, op, "Y")
     nodes.add("Gather", [nodes.input(op, "X"), rows.sequence], nodes.output(op, "Out"))
     for var in op.outputs.get("Out_lod", []):
         nodes.add("Identity", [rows.offsets], nodes.bind(var))
@@ -228,7 +228,7 @@ def sequence_expand(nodes: Nodes, op: Op) -> None:
 @converts("sequence_reverse")
 def sequence_reverse(nodes: Nodes, op: Op) -> None:
     """The rows of each sequence from the last to the first."""
-    rows = Rows.of(nodes, op, "X")
+    rows = SequenceRows.of(nodes, op, "X")
     ends = nodes.add("Add", [rows.starts, rows.ends])
     both = nodes.add("Gather", [ends, rows.sequence])
     mirrored = nodes.add("Sub", [both, rows.numbers])
@@ -240,7 +240,7 @@ def sequence_reverse(nodes: Nodes, op: Op) -> None:
 def sequence_pad(nodes: Nodes, op: Op) -> None:
     """Rows as [N, steps, …], and the lengths."""
     defn: Any = op.defn
-    x, rows = op["X"], Rows.of(nodes, op, "X", max(int(defn.padded_length), 0))
+    x, rows = op["X"], SequenceRows.of(nodes, op, "X", max(int(defn.padded_length), 0))
     values = nodes.add("Gather", [nodes.name(x), rows.places])
     rank = len(x.type.shape)
     mask = rows.is_step
@@ -276,7 +276,7 @@ def sequence_concat(nodes: Nodes, op: Op) -> None:
     inputs, levels = op.inputs["X"], op.inputs.get("X_lod", [])
     if len(levels) != len(inputs):
         raise Unsupported("sequence_concat of inputs without LoD, or with several levels")
-    every = [Rows(nodes, nodes.name(level)) for level in levels]
+    every = [SequenceRows(nodes, nodes.name(level)) for level in levels]
     joined = nodes.add("Concat", [nodes.name(var) for var in inputs], axis=0)
     count = nodes.add("Shape", [joined], start=0, end=1)
     keys: list[str] = []
