@@ -54,6 +54,7 @@ class LoDTensor:
         self._last_write = 0
         self._writers: tuple[TensorWriter, ...] = ()
         self._is_exposed = True
+        self._is_result_shared = False
 
     @staticmethod
     def cut(array: Array | DeviceResult, lod: Sequence[Array]) -> LoDTensor:
@@ -70,6 +71,7 @@ class LoDTensor:
         """
         array = self.read()  # which may get it from a device or a process
         self.expose()
+        self._take = None  # the host's elements count from now on, which the caller may write
         return array
 
     def read(self) -> Array | None:
@@ -102,7 +104,9 @@ class LoDTensor:
 
     def _read_back(self) -> None:
         if self._take is not None:
-            self._array, self._take = self._take(), None
+            self._array = self._take()
+            if not self._is_result_shared:
+                self._take = None
             self._is_exposed = False
             result = self._result
             self.note_write()
@@ -144,8 +148,13 @@ class LoDTensor:
             self.adopt(np.array(values, order="C"), is_own=True)
 
     def _fits(self, values: Array) -> bool:
-        mine = self._array  # elements held by another process are replaced without being read
-        return mine is not None and mine.shape == values.shape and mine.dtype == values.dtype
+        mine = self._array  # elements of another process or a device are replaced, not read
+        return (
+            self._take is None
+            and mine is not None
+            and mine.shape == values.shape
+            and mine.dtype == values.dtype
+        )
 
     def adopt(self, array: Array, *, is_own: bool = False) -> None:
         """Make this array the storage, without copying it; with `is_own` nobody else has it."""
@@ -264,12 +273,15 @@ class LoDTensor:
         return self._shared().__cuda_array_interface__
 
     def _shared(self) -> Any:
-        """The elements, which others may write; on a device the host reads them again."""
+        """The elements, which others may write; those on a device are read at each use by the host,
+        until it writes its own.
+        """
         if self._result is None:
             values = self._values()
             self.expose()
             return values
         self._array, self._take = None, self._result.array
+        self._is_result_shared = True
         return self._result.tensor
 
     def __repr__(self) -> str:

@@ -61,8 +61,11 @@ def test_others_share_the_tensor_on_the_device(
     monkeypatch.setattr(torch.Tensor, "__dlpack__", lambda shared, **options: (shared, options))
     shared, options = tensor.__dlpack__(stream=1)
     assert shared is result.tensor and options == {"stream": 1}
-    shared.fill_(7)
-    assert (np.array(tensor) == 7).all()
+    for number in (7, 8):
+        shared.fill_(number)
+        assert (np.array(tensor) == number).all()
+    tensor.set(VALUES, CPUPlace())
+    assert np.array_equal(np.array(tensor), VALUES)
 
 
 def test_what_the_host_writes_is_no_longer_on_the_device(device: FakeCuda, arena: Any) -> None:
