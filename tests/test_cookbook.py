@@ -33,6 +33,8 @@ CHANGES = re.compile(r"`([\w/]+\.\w+)`[^`]*:\n\n```diff\n(.*?)```", re.DOTALL)
 """The lines that a recipe adds to a file, each before the line that follows."""
 CODE = re.compile(r"```python\n(.*?)```", re.DOTALL)
 TASKS = {"A pass": "merge_scales", "An op": "squareplus", "An optimizer": "lion"}
+INTERPRETER = "tests/support/interpreter.py"
+"""What tests/conftest.py imports."""
 COPIED = ("compiler", "runtime", "fluid", "fleet", "tests/codegen", "tests/ops", "tests/passes")
 JUDGES = (
     "tests/passes/test_golden.py", "tests/passes/test_manager.py", "tests/ops/test_every_op.py",
@@ -100,7 +102,8 @@ def test_the_files_of_the_page_are_all_that_the_project_needs(tmp_path: Path) ->
     for folder in COPIED:
         ignored = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / folder, tmp_path / folder, ignore=ignored)
-    for file in ("pyproject.toml", "conftest.py", "tests/conftest.py"):
+    for file in ("pyproject.toml", "conftest.py", "tests/conftest.py", INTERPRETER):
+        (tmp_path / file).parent.mkdir(exist_ok=True)
         shutil.copy(ROOT / file, tmp_path / file)
     for path, source in (file for recipe in tasks().values() for file in files(recipe).items()):
         assert not (tmp_path / path).exists(), path
