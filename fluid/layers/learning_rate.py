@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
 from fluid.eager.learning_rates import (
     CosineDecay,
@@ -54,7 +54,7 @@ def _schedule(
 
     def decorate(schedule: Schedule) -> Schedule:
         @functools.wraps(schedule)
-        def marked(*args: Any, **kwargs: Any) -> Variable | LearningRateDecay:
+        def marked(*args: object, **kwargs: object) -> Variable | LearningRateDecay:
             if in_dygraph_mode():
                 return eager(*args, **kwargs)
             with default_main_program().lr_schedule_guard():
@@ -65,7 +65,7 @@ def _schedule(
     return decorate
 
 
-def _eager_noam(d_model: Any, warmup_steps: Any, learning_rate: Any = 1.0) -> NoamDecay:
+def _eager_noam(d_model: float, warmup_steps: int, learning_rate: float = 1.0) -> NoamDecay:
     return NoamDecay(d_model, warmup_steps, learning_rate=learning_rate)
 
 

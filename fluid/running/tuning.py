@@ -85,14 +85,14 @@ class _Clock:
     place: CUDAPlace
     options: Options
 
-    def __call__(self, candidate: Any) -> float | None:
+    def __call__(self, candidate: object) -> float | None:
         """The microseconds of a product with a tile; None if its kernels do not run."""
         try:
             return self._microseconds(candidate)
         except CompileError:  # such as PlaceError: a tile that needs more memory than there is
             return None
 
-    def _microseconds(self, candidate: Any) -> float:
+    def _microseconds(self, candidate: object) -> float:
         module, names = with_machine_code(self._module(candidate), self.place)
         device, times = device_of(self.place), list[float]()
         timed = {
@@ -107,7 +107,7 @@ class _Clock:
         runtime.load(module, self.place, names=timed)(feeds)
         return sum(times)
 
-    def _module(self, candidate: Any) -> Module:
+    def _module(self, candidate: object) -> Module:
         options = Options(
             gpu=self.options.gpu, tiles=str(candidate), cuda_graph=False,
             exact_products=self.options.exact_products,
