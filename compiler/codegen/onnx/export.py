@@ -27,7 +27,7 @@ from compiler.ir.types import Array
 __all__ = ["OPSET", "ExportError", "Refusal", "converted", "onnx_model"]
 
 OPSET, IR_VERSION = 17, 8
-"""What ONNX Runtime 1.13 (2022) and newer read; `LayerNormalization` needs the opset."""
+"""What ONNX Runtime 1.12 (2022) and newer read; `LayerNormalization` needs the opset."""
 FAMILIES = (control, images, layers, products, recurrent, reductions, sequences, shapes)
 """The modules whose converters are registered."""
 
