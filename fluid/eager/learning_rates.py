@@ -6,7 +6,6 @@ import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
@@ -32,7 +31,7 @@ class LearningRateDecay:
         self.step_size = step
         self.dtype = dtype
 
-    def __call__(self) -> Any:
+    def __call__(self) -> Variable:
         """Return the rate as a variable, and go on to the next step."""
         rate = self.step()
         if isinstance(rate, float | int):
@@ -71,7 +70,7 @@ class LearningRateDecay:
                 stacklevel=2,
             )
 
-    def step(self) -> Any:
+    def step(self) -> float | Variable:
         """Return the rate of the current step: a number or a variable."""
         raise NotImplementedError
 
@@ -93,13 +92,13 @@ class LearningRateEpochDecay(LearningRateDecay):
         super().__init__(dtype=dtype or "float32")
         self.base_lr = float(learning_rate)
         self.epoch_num = -1
-        self.learning_rate: Any = self.base_lr
+        self.learning_rate: float | Variable = self.base_lr
         self.epoch()
 
     def _state_keys(self) -> None:
         self.keys = ["epoch_num", "learning_rate"]
 
-    def __call__(self) -> Any:
+    def __call__(self) -> Variable:
         """Return the rate as a variable."""
         if not isinstance(self.learning_rate, Variable):
             self.learning_rate = self.create_lr_var(float(self.learning_rate))
@@ -110,7 +109,7 @@ class LearningRateEpochDecay(LearningRateDecay):
         self.epoch_num = self.epoch_num + 1 if epoch is None else epoch
         self.learning_rate = self.get_lr()
 
-    def get_lr(self) -> Any:
+    def get_lr(self) -> float | Variable:
         """Return the rate of the current epoch: a number or a variable."""
         raise NotImplementedError
 
@@ -287,7 +286,7 @@ class LinearLrWarmup(LearningRateDecay):
         assert end_lr > start_lr, f"end_lr {end_lr} must be greater than start_lr {start_lr}"
         self.lr_ratio_before_warmup = (float(end_lr) - float(start_lr)) / float(warmup_steps)
 
-    def step(self) -> Any:
+    def step(self) -> float | Variable:
         """Return the rate of the current step."""
         base = self.learning_rate
         rate = base() if isinstance(base, LearningRateDecay) else base
@@ -326,17 +325,17 @@ class ReduceLROnPlateau(LearningRateDecay):
             raise ValueError("new_lr = origin_lr * decay_rate and decay_rate should be < 1.0.")
         check_type(learning_rate, "learning_rate", (float, int, Variable), "ReduceLROnPlateau")
         self.decay_rate, self.min_lr, self.eps = decay_rate, min_lr, eps
-        self.learning_rate: Any = learning_rate
+        self.learning_rate: float | Variable = learning_rate
         self.verbose, self.patience, self.cooldown = verbose, patience, cooldown
         self.threshold = threshold
         self.cooldown_counter = self.num_bad_epochs = self.epoch_num = 0
-        self.best_loss: Any = None
+        self.best_loss: Variable | None = None
 
     def _state_keys(self) -> None:
         self.keys = ["cooldown_counter", "best_loss", "num_bad_epochs", "epoch_num",
                      "learning_rate"]  # fmt: skip
 
-    def __call__(self) -> Any:
+    def __call__(self) -> Variable:
         """Return the rate as a variable."""
         if not isinstance(self.learning_rate, Variable):
             self.learning_rate = self.create_lr_var(float(self.learning_rate))
@@ -364,7 +363,7 @@ class ReduceLROnPlateau(LearningRateDecay):
             self._reduce()
 
     def _reduce(self) -> None:
-        old = float(self.learning_rate)
+        old = float(self.learning_rate)  # pyright: ignore[reportArgumentType] - a VarBase
         new = max(old * self.decay_rate, float(self.min_lr))
         if old - new > self.eps:
             if self.verbose:

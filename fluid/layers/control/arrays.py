@@ -83,8 +83,8 @@ def _list(array: TensorArray, layer: str) -> list[Variable]:
     return array
 
 
-def _index(i: Any) -> int:
-    return int(i)
+def _index(i: Variable) -> int:
+    return int(i)  # pyright: ignore[reportArgumentType] - a VarBase
 
 
 def array_read(array: TensorArray, i: Variable) -> Variable:
