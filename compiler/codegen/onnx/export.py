@@ -21,10 +21,11 @@ from compiler.codegen.onnx.nodes import Nodes, Unsupported, onnx, tensor
 from compiler.codegen.onnx.pointwise import write_pointwise
 from compiler.errors import CompileError
 from compiler.ir.graph import Graph, Op
-from compiler.ir.opdef import Pointwise
+from compiler.ir.opdef import OpDef, Pointwise
+from compiler.ir.opdef.global_reductions import KEY
 from compiler.ir.types import Array
 
-__all__ = ["OPSET", "ExportError", "Refusal", "converted", "onnx_model"]
+__all__ = ["OPSET", "ExportError", "Refusal", "converted", "onnx_model", "writes"]
 
 OPSET, IR_VERSION = 17, 8
 """What ONNX Runtime 1.12 (2022) and newer read; `LayerNormalization` needs the opset."""
@@ -80,6 +81,15 @@ def onnx_model(graph: Graph, params: Mapping[str, Array]) -> Any:
     return helper.make_model(
         proto, opset_imports=opsets, ir_version=IR_VERSION, producer_name="fluid-compiler"
     )
+
+
+def writes(defn: type[OpDef]) -> bool:
+    """True if an op has a counterpart for at least some attributes.
+
+    An op made of others has none of its own: a graph contains what it is made of.
+    """
+    draws = defn.is_random or KEY in defn.slots
+    return defn.kind in CONVERTERS or (issubclass(defn, Pointwise) and not draws)
 
 
 def converted(model: Any, opset: int) -> Any:
