@@ -134,8 +134,8 @@ def gpus() -> Iterator[Diagnosis]:
 
 
 def _model(information: str) -> str:
-    found = re.search(r"^Model:\s*(.+)$", information, re.MULTILINE)
-    return found[1].strip() if found else "unknown model"
+    model = re.search(r"^Model:\s*(.+)$", information, re.MULTILINE)
+    return model[1].strip() if model else "unknown model"
 
 
 def caches() -> Iterator[Diagnosis]:

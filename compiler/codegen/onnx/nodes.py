@@ -181,11 +181,11 @@ class Nodes:
         if here is None:
             raise Unsupported(f"the size {symbol!r} is that of no value")
         name, axis, size = here._symbols[symbol]
-        found = self.add("Shape", [name], start=axis, end=axis + 1)
+        value = self.add("Shape", [name], start=axis, end=axis + 1)
         factor, rest = _linear(size, symbol)
         if rest:
-            found = self.add("Sub", [found, self.constant([rest])])
-        return self.add("Div", [found, self.constant([factor])]) if factor != 1 else found
+            value = self.add("Sub", [value, self.constant([rest])])
+        return self.add("Div", [value, self.constant([factor])]) if factor != 1 else value
 
     # ---- declarations ----
 

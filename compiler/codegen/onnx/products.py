@@ -41,24 +41,28 @@ def matmul(nodes: Nodes, op: Op) -> None:
         raise Unsupported("a matmul with heads or a fused reshape")
     if all(len(op[slot].type.shape) == 1 for slot in ("X", "Y")) and len(op["Out"].type.shape) > 1:
         raise Unsupported("the outer product of two vectors")
-    turned = {
+    is_transposed = {
         "X": getattr(defn, "transpose_X", getattr(defn, "trans_x", False)),
         "Y": getattr(defn, "transpose_Y", getattr(defn, "trans_y", False)),
     }
-    names = [_transposed(nodes, op[slot], bool(is_turned)) for slot, is_turned in turned.items()]
+    names = [
+        _transposed(nodes, op[slot]) if transposed else nodes.input(op, slot)
+        for slot, transposed in is_transposed.items()
+    ]
     alpha = float(getattr(defn, "alpha", 1.0))
     if alpha != 1:
         names[0] = nodes.add("Mul", [names[0], nodes.scalar(alpha, op["X"].type.dtype)])
-    if all(len(op[slot].type.shape) > 1 for slot in turned):
+    if all(len(op[slot].type.shape) > 1 for slot in is_transposed):
         nodes.add("MatMul", names, nodes.output(op, "Out"))
         return
     target = nodes.target(op["Out"].type.shape)
     nodes.add("Reshape", [nodes.add("MatMul", names), target], nodes.output(op, "Out"))
 
 
-def _transposed(nodes: Nodes, var: Var, is_turned: bool) -> str:
+def _transposed(nodes: Nodes, var: Var) -> str:
+    """The transpose of the last two axes; a vector itself."""
     name, rank = nodes.name(var), len(var.type.shape)
-    if not is_turned or rank == 1:
+    if rank == 1:
         return name
     return nodes.add("Transpose", [name], perm=[*range(rank - 2), rank - 1, rank - 2])
 

@@ -168,8 +168,8 @@ def crf_decoding(nodes: Nodes, op: Op) -> None:
         "Scan", [end, names[1]], path, body=_path_back(nodes), num_scan_inputs=1,
         scan_input_directions=[1], scan_output_directions=[1],
     )  # fmt: skip
-    turned = nodes.add("Transpose", [path[1]], perm=[1, 0])
-    rows.unpadded(turned, [1], nodes.output(op, "ViterbiPath"))
+    transposed = nodes.add("Transpose", [path[1]], perm=[1, 0])
+    rows.unpadded(transposed, [1], nodes.output(op, "ViterbiPath"))
 
 
 def _best_scores(nodes: Nodes, between: str, tags: int, dtype: DType) -> Any:

@@ -129,7 +129,7 @@ def column(nodes: Nodes, name: str) -> str:
     return nodes.add("Unsqueeze", [name, nodes.constant([1])])
 
 
-def known_sizes(var: Var) -> list[int]:
+def fixed_sizes(var: Var) -> list[int]:
     """The sizes of a value after the first axis. Raises Unsupported if one is symbolic."""
     sizes = var.type.shape[1:]
     if not all(isinstance(size, int) for size in sizes):
@@ -202,7 +202,7 @@ def sequence_softmax(nodes: Nodes, op: Op) -> None:
     rank, dtype = len(x.type.shape), x.type.dtype
     padded = rows.padded(nodes.name(x), rank, dtype, -np.inf)
     shares = nodes.add("Softmax", [padded], axis=1)
-    rows.unpadded(shares, known_sizes(x), nodes.output(op, "Out"))
+    rows.unpadded(shares, fixed_sizes(x), nodes.output(op, "Out"))
 
 
 @converts("sequence_expand_as")

@@ -216,9 +216,9 @@ def shuffle_channel(nodes: Nodes, op: Op) -> None:
     group = int(defn.group)
     apart = nodes.shape((rows, group, cast(int, channels) // group, height, width))
     split_ = nodes.add("Reshape", [nodes.input(op, "X"), apart])
-    turned = nodes.add("Transpose", [split_], perm=[0, 2, 1, 3, 4])
+    transposed = nodes.add("Transpose", [split_], perm=[0, 2, 1, 3, 4])
     shape = nodes.shape((rows, channels, height, width))
-    nodes.add("Reshape", [turned, shape], nodes.output(op, "Out"))
+    nodes.add("Reshape", [transposed, shape], nodes.output(op, "Out"))
 
 
 @converts("one_hot", "one_hot_v2")
