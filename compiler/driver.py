@@ -16,7 +16,7 @@ from compiler.codegen.native.target import NativeTarget
 from compiler.codegen.numpy import NumpyTarget
 from compiler.codegen.target import Target
 from compiler.codegen.writer import LONGEST_NAME
-from compiler.errors import CompileError, did_you_mean
+from compiler.errors import CompileError, ShapeError, did_you_mean
 from compiler.freeze import freeze
 from compiler.ir.analysis.placement import runs_on_device
 from compiler.ir.conversion.companions import LOD, ROWS
@@ -250,6 +250,24 @@ def _dump_stages(folder: Path, plan: Plan, module: Module) -> None:
 
 
 # ---- feeds -------------------------------------------------------------------------------------
+
+
+def declared_graph(program: Program, feed: Feed, fetch: Sequence[str]) -> Graph:
+    """Return the graph of a program for feeds as `compile` takes them, before any pass.
+
+    Where an op requires feeds to have equal LoD, all feeds whose shape is not passed share the name
+    of their number of rows. Raises ShapeError where sizes do not fit even so.
+    """
+    shapes = feed_shapes(program, feed)
+    try:
+        return to_graph(program, shapes, list(fetch))
+    except ShapeError:
+        ragged = [name for name in feed if f"{name}{LOD}0" in shapes]
+        if len(ragged) < 2:
+            raise
+    declared = {name: shape for name, shape in shapes.items() if isinstance(shape, tuple)}
+    matching = {name: (Dim.named("rows"), *declared[name][1:]) for name in ragged}
+    return to_graph(program, {**shapes, **matching}, list(fetch))
 
 
 def feed_shapes(program: Program, feed: Feed) -> dict[str, Shape | TensorType]:

@@ -11,9 +11,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from compiler.driver import feed_shapes
+from compiler.driver import declared_graph
 from compiler.errors import CompileError
-from compiler.ir.conversion.program_to_graph import to_graph
 from compiler.ir.graph import Graph
 from compiler.ir.types import Array
 from compiler.passes.base import Context
@@ -60,8 +59,8 @@ def export(
     `load_inference_model`.
     """
     model = read_inference_model(dirname, model_filename, params_filename)
-    feeds = feed_shapes(model.program, [var.name for var in model.feeds])
-    graph = to_graph(model.program, feeds, [var.name for var in model.fetches])
+    feeds, fetches = ([var.name for var in vars] for vars in (model.feeds, model.fetches))
+    graph = declared_graph(model.program, feeds, fetches)
     arrays = {name: tensor.array for name, tensor in model.params.items()}
     params = {name: array for name, array in arrays.items() if array is not None}
     export_graph(graph, params, as_path(path, "path"), folded, opset)

@@ -11,6 +11,9 @@ from pathlib import Path
 from compiler.driver import compile_graph
 from compiler.errors import CompileError, ShapeError
 from compiler.ir.dims import Dim
+from compiler.ir.graph import Graph
+from compiler.ir.text.parser import parse
+from compiler.ir.text.printer import show
 from compiler.ir.types import Array, Shape
 from compiler.options import Options
 from compiler.report.memory import size_text
@@ -55,7 +58,14 @@ def add_export(commands: Subcommands) -> None:
     command.set_defaults(command=_export)
     add_subject(command)
     add = command.add_argument
-    add("-o", "--output", type=Path, required=True, metavar="FILE", help="the .onnx file to write")
+    add(
+        "-o",
+        "--output",
+        type=Path,
+        required=True,
+        metavar="FILE",
+        help="the .onnx file to write; missing folders are created",
+    )
     add("--opset", type=int, metavar="N", help="operator set, 17 or later (default: 17)")
     add("--shape", type=feed_shape, action="append", default=[], metavar="NAME=SIZES",
         help="shape of a feed: x=N,3,640,640; a word is an open size; repeatable")  # fmt: skip
@@ -73,6 +83,7 @@ def _export(args: argparse.Namespace) -> int:
     """Write the file, print what is in it, and compare if asked to."""
     model = _subject(args)
     arrays = arrays_for(model, read_input_arrays(args.input), dict(args.size))
+    as_saved = parse(show(model.graph)) if args.check else model.graph  # the export changes it
     try:
         proto = export_graph(
             model.graph, dict(arrays.params), args.output, not args.as_saved, args.opset
@@ -84,7 +95,7 @@ def _export(args: argparse.Namespace) -> int:
     if not args.check:
         return 0
     try:
-        ours, theirs = results(_subject(args), args.output, arrays.feed, dict(arrays.params))
+        ours, theirs = results(as_saved, args.output, arrays.feed, dict(arrays.params))
     except CompileError as error:
         error.add_note("  hint: choose the open sizes by --size NAME=NUMBER, or pass --input")
         raise
@@ -117,9 +128,9 @@ def feed_shape(text: str) -> tuple[str, Shape]:
 
 
 def results(
-    model: Subject, path: Path, feed: Mapping[str, Array], params: dict[str, Array]
+    graph: Graph, path: Path, feed: Mapping[str, Array], params: dict[str, Array]
 ) -> tuple[dict[str, Array], dict[str, Array]]:
-    """Run a model here, and its ONNX file in ONNX Runtime; the results of both by name.
+    """Run a graph here, and its ONNX file in ONNX Runtime; the results of both by name.
 
     Raises CommandError if ONNX Runtime is not installed or refuses the file.
     """
@@ -127,8 +138,8 @@ def results(
         onnxruntime = load(partial(import_module, "onnxruntime"))
     except ImportError as error:
         raise CommandError(f"--check needs ONNX Runtime: {install('onnx')}") from error
-    names = [var.label for var in model.graph.results]
-    module = compile_graph(model.graph, target="numpy", options=Options()).module
+    names = [var.label for var in graph.results]
+    module = compile_graph(graph, target="numpy", options=Options()).module
     ours = dict(zip(names, execute(module, feed, params), strict=True))
     try:
         session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])

@@ -13,11 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from compiler.driver import feed_shapes
-from compiler.errors import CompileError, ShapeError, did_you_mean
-from compiler.ir.conversion.companions import LOD
-from compiler.ir.conversion.program_to_graph import to_graph
-from compiler.ir.dims import Dim
+from compiler.driver import declared_graph
+from compiler.errors import CompileError, did_you_mean
 from compiler.ir.graph import Graph
 from compiler.ir.model_format.program_desc import load_program
 from compiler.ir.program import Block, OpDesc, OpRole, Program, VarKind
@@ -141,23 +138,12 @@ def _of_program(
 def _graph(
     program: Program, feeds: Sequence[str], fetches: Sequence[str], chosen: Mapping[str, Shape]
 ) -> Graph:
-    """Build the graph with dynamic feed shapes, where none is chosen; if LoD must match, all LoD
-    feeds share their rows.
-    """
+    """The graph with dynamic feed shapes where none is chosen; CommandError for an unknown feed."""
     for name in chosen:
         if name not in feeds:
             hint = did_you_mean(name, feeds) or f"the feeds are: {', '.join(feeds)}"
             raise CommandError(f"there is no feed {name!r}; {hint}")
-    shapes = feed_shapes(program, {name: chosen.get(name) for name in feeds})
-    try:
-        return to_graph(program, shapes, list(fetches))
-    except ShapeError:
-        cut = [name for name in feeds if f"{name}{LOD}0" in shapes]
-        if len(cut) < 2:
-            raise
-    declared = {name: shape for name, shape in shapes.items() if isinstance(shape, tuple)}
-    matching = {name: (Dim.named("rows"), *declared[name][1:]) for name in cut}
-    return to_graph(program, {**shapes, **matching}, list(fetches))
+    return declared_graph(program, {name: chosen.get(name) for name in feeds}, fetches)
 
 
 def _known(program: Program, fetch: Sequence[str]) -> list[str]:

@@ -99,6 +99,19 @@ def test_loops_and_branches_are_loop_and_if(tmp_path: Path, fresh_programs: obje
         np.testing.assert_array_equal(result, ones * expected)
 
 
+def test_feeds_whose_lods_must_be_equal_share_their_rows(
+    tmp_path: Path, fresh_programs: object, capsys: pytest.CaptureFixture[str]
+) -> None:
+    left, right = (fluid.layers.data(name, [2], lod_level=1) for name in ("left", "right"))
+    pooled = fluid.layers.sequence_pool(left + right, "sum")
+    folder = saved(tmp_path / "pair", [pooled], ["left", "right"])
+    fluid.onnx.export(str(folder), tmp_path / "new" / "pair.onnx")
+    session = onnxruntime.InferenceSession(str(tmp_path / "new" / "pair.onnx"))
+    shapes = {each.name: each.shape for each in session.get_inputs()}
+    assert shapes["left"] == shapes["right"] == ["rows", 2]
+    assert main(["export", str(folder), "-o", str(tmp_path / "pair.onnx"), "--check"]) == 0
+
+
 def test_refusals_name_ops_and_write_nothing(
     tmp_path: Path, fresh_programs: object, capsys: pytest.CaptureFixture[str]
 ) -> None:
