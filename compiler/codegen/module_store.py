@@ -22,6 +22,7 @@ import base64
 import hashlib
 import json
 import os
+import re
 import sys
 from collections.abc import Iterable, Mapping, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
@@ -48,6 +49,8 @@ from compiler.support.private_folders import (
 from compiler.support.processors import available_processors
 from compiler.support.stored_arrays import SUFFIX, byte_view, map_arrays, put_arrays
 
+ENTRY = re.compile(rf"[0-9a-f]{{64}}(\.json|(\.prepared)?{re.escape(SUFFIX)})")
+"""The names of the files of entries."""
 _PACKAGES = Path(__file__).parents[1], Path(__file__).parents[2] / "runtime"
 """What decides the code of a module, and what a module runs with."""
 _DAMAGES = OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError, ParseError

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shutil
 import stat
 import warnings
@@ -24,6 +25,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import BinaryIO
 
+DRAFT = re.compile(r"\.draft-[0-9a-f]{16}")
+"""The name of a file or folder that is still being written."""
 PRIVATE = 0o700
 """Mode of folders that are created here: no access for others."""
 
@@ -36,6 +39,11 @@ _READ = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
 _MOST_LINKS = 40
 """Most links on the way to a folder, as on Linux."""
+
+
+def draft_name() -> str:
+    """A new name for a file or folder that is being written, as `DRAFT` describes."""
+    return f".draft-{os.urandom(8).hex()}"
 
 
 class NotPrivate(PermissionError):
@@ -111,7 +119,7 @@ class PrivateFolder:
 
     def write(self, name: str, parts: Iterable[bytes | memoryview]) -> None:
         """Write a file as a whole, or leave what was there; only this user can read it."""
-        draft = f".draft-{os.urandom(8).hex()}"
+        draft = draft_name()
         descriptor = os.open(self._place(draft), _CREATE, 0o600, dir_fd=self._descriptor)
         try:
             with os.fdopen(descriptor, "wb") as file:

@@ -8,15 +8,22 @@ import re
 from contextlib import suppress
 from pathlib import Path
 
+from compiler.codegen import module_store
+from compiler.codegen.ahead import kernel_cache
+from compiler.codegen.triton.tiling import tuning
 from compiler.options import Cache
-from compiler.support.private_folders import private_folder
+from compiler.support.private_folders import DRAFT, private_folder
+from runtime.native import object_cache
 
 __all__ = ["KINDS", "cache_folder", "clear", "nbytes"]
 
-KINDS = ("modules", "native", "kernels", "tiles")
-"""Modules with folded weights, code for CPUs, kernels for GPUs, and tiles measured there."""
-ENTRY = re.compile(r"[0-9a-f]{64}|\.draft-[0-9a-f]{16}|[\w.-]+-triton-[\w.-]+\.txt$")
-"""How names of entries begin: a digest, an unfinished entry, or the tiles of a device."""
+ENTRIES: dict[str, re.Pattern[str]] = {
+    "modules": module_store.ENTRY, "native": object_cache.ENTRY, "kernels": kernel_cache.ENTRY,
+    "tiles": tuning.ENTRY,
+}  # fmt: skip
+"""Modules with folded weights, code for CPUs, kernels for GPUs, and tiles measured there: the names
+of each cache's files and folders."""
+KINDS = (*ENTRIES,)
 
 
 def cache_folder() -> Path:
@@ -37,10 +44,9 @@ def nbytes(folder: Path) -> int:
 def clear(kind: str) -> int:
     """Remove the entries of a cache; returns the bytes that were freed.
 
-    Entries are files and folders whose names begin with a digest, as caches write them; others
-    remain. Programs that run meanwhile keep what they have mapped, and compile the rest again.
-    Raises NotPrivate if the folder is another user's, and OSError if it is a link or cannot be
-    opened.
+    Files and folders that the cache has not written remain. Programs that run meanwhile keep what
+    they have mapped, and compile the rest again. Raises NotPrivate if the folder is another user's,
+    and OSError if it is a link or cannot be opened.
     """
     place = cache_folder() / kind
     if place.is_symlink():
@@ -48,6 +54,6 @@ def clear(kind: str) -> int:
     before = nbytes(place)
     with private_folder(place) as folder:
         for name in folder.names():
-            if ENTRY.match(name):
+            if ENTRIES[kind].fullmatch(name) or DRAFT.fullmatch(name):
                 folder.remove(name)
     return before - nbytes(place)

@@ -11,6 +11,7 @@ Objects are executed as found, so only the user may have write access to the fol
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -28,6 +29,8 @@ from compiler.support.private_folders import (
 )
 from runtime.native.build import OPTIONS, build, llvm_version
 
+ENTRY = re.compile(r"[0-9a-f]{64}\.o")
+"""The names of entries."""
 _LARGEST = 16 << 20
 """Most bytes of an object; larger files are not from this cache."""
 _SUM = hashlib.sha256().digest_size

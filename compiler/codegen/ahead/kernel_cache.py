@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -23,9 +23,11 @@ from typing import Any
 from compiler.codegen.ahead.jobs import KernelJob
 from compiler.codegen.ahead.machine_code import GpuCode, expect_parameters
 from compiler.errors import CompileError
-from compiler.support.private_folders import PrivateFolder, private_folder, trim
+from compiler.support.private_folders import PrivateFolder, draft_name, private_folder, trim
 
 ABOUT, SOURCE = "about.json", "kernel.py"
+ENTRY = re.compile(r"[0-9a-f]{64}")
+"""The names of entries."""
 _LARGEST = 64 << 20
 """Most bytes of a file; larger ones are not from this cache."""
 
@@ -48,7 +50,7 @@ class KernelCache:
         """Store the result of a job. If the disk is full or locked, nothing is stored."""
         files = {f"kernel.{suffix}": content for suffix, content in code.files.items()}
         files |= {SOURCE: job.source.encode(), ABOUT: _about(self.triton, job, code).encode()}
-        draft = f".draft-{os.urandom(8).hex()}"
+        draft = draft_name()
         with suppress(OSError), private_folder(self.root, create=True) as folder:
             try:
                 with folder.subfolder(draft, create=True) as entry:

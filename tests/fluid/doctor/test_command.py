@@ -10,6 +10,8 @@ from fluid.doctor import command
 from fluid.doctor.diagnosis import Diagnosis
 
 DIGEST = "0123456789abcdef" * 4
+ENTRY = f"{DIGEST}.json"
+DRAFT = ".draft-0123456789abcdef"
 
 
 @pytest.fixture
@@ -37,9 +39,9 @@ def test_report_as_json(checked: None, capsys: pytest.CaptureFixture[str]) -> No
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cache of 2 KiB of modules and 1 KiB of native code."""
     monkeypatch.setenv("FLUID_CACHE", str(tmp_path))
-    for kind, size in (("modules", 2048), ("native", 1024)):
+    for kind, name, size in (("modules", ENTRY, 2048), ("native", f"{DIGEST}.o", 1024)):
         (tmp_path / kind).mkdir(mode=0o700)
-        (tmp_path / kind / f"{DIGEST}.json").write_bytes(bytes(size))
+        (tmp_path / kind / name).write_bytes(bytes(size))
     return tmp_path
 
 
@@ -52,16 +54,18 @@ def test_one_cache_is_emptied(cache: Path, capsys: pytest.CaptureFixture[str]) -
     assert main(["cache", "clear", "modules"]) == 0
     assert capsys.readouterr().out == f"{cache}/modules: 2 KiB removed\n"
     assert list((cache / "modules").iterdir()) == []
-    assert (cache / "native" / f"{DIGEST}.json").exists()
+    assert (cache / "native" / f"{DIGEST}.o").exists()
 
 
 def test_only_entries_are_removed_and_no_link_is_followed(cache: Path, tmp_path: Path) -> None:
-    (cache / "modules" / "notes.txt").touch()
+    others = "notes.txt", f"{ENTRY}.backup", f"{DIGEST}.o"
+    for name in (DRAFT, f"{DIGEST}.arrays", f"{DIGEST}.prepared.arrays", *others):
+        (cache / "modules" / name).touch()
     (cache / "kernels").symlink_to(cache / "native")
     assert main(["cache", "clear", "modules"]) == 0
     assert main(["cache", "clear", "kernels"]) == 2
-    assert (cache / "modules" / "notes.txt").exists()
-    assert (cache / "native" / f"{DIGEST}.json").exists()
+    assert sorted(each.name for each in (cache / "modules").iterdir()) == sorted(others)
+    assert (cache / "native" / f"{DIGEST}.o").exists()
 
 
 def test_unknown_cache_is_an_error(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:

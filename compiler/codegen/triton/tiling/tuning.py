@@ -35,6 +35,8 @@ MIN_PART = 512
 ROWS = (64, 512, 4096)
 """The numbers of rows for which products are timed whose number of rows is dynamic."""
 
+ENTRY = re.compile(r"[A-Za-z0-9.-]+-triton-[A-Za-z0-9.-]+\.txt")
+"""The names of files: titles end with the version of Triton."""
 MOST_BYTES = 1 << 20
 _HEAD = "# fluid tiles 1: "
 
