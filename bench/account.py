@@ -5,7 +5,7 @@
     python bench/account.py --steps --only "bert training"
 
 ResNet-50 and MobileNetV2 at 224 pixels and the Transformer (base, sentences of 64 words) are
-compiled for a device: inference in bfloat16 with constant weights, training in float32 and in
+compiled for a GPU: inference in bfloat16 with constant weights, training in float32 and in
 bfloat16. Bytes are those of the loads and stores of their kernels; the ideal reads each input of a
 step once and writes each output once (docs/inspect.md). With `--steps` the rows are those that
 `gpu_models.py` times, each with its batch; `graphs` are the CUDA graphs of a step.
@@ -63,15 +63,15 @@ def measure(names: Sequence[str], gpu: Gpu, batch: int) -> Iterator[Row]:
     """Two rows per model and kind of work, before and after fusion."""
     for name in names:
         for work, dtype in (("inference", "bf16"), ("training", "fp32"), ("training", "bf16")):
-            seen = compiled(name, work, dtype, batch)
+            seen = compiled(name, work, dtype, batch, gpu)
             stages = [stage.name for stage in seen.stages]
             for fused, place in (("no", stages.index(FUSING) - 1), ("yes", -1)):
                 kind = {"model": name, "work": work, "dtype": dtype, "fused": fused}
                 yield {**kind, **_row(seen.accounts[place], gpu, batch)}
 
 
-def compiled(name: str, work: str, dtype: str, batch: int) -> Study:
-    """Compile a model for a device, recording each pass."""
+def compiled(name: str, work: str, dtype: str, batch: int, gpu: Gpu) -> Study:
+    """Compile a model for a GPU, recording each pass."""
     trains, settings = work == "training", SETTINGS[name]
     optimizer = _mixed_precision(name) if trains and dtype == "bf16" else None
     network = zoo.build(fluid, name, train=trains, optimizer=optimizer, **settings)
@@ -80,7 +80,7 @@ def compiled(name: str, work: str, dtype: str, batch: int) -> Study:
     feeds = [var.name for var in program.list_vars() if var.is_data]
     graph = to_graph(program, feed_shapes(program, feeds), [fetched.name])
     sizes = {size: batch for var in graph.feeds() for size in var.type.names}
-    options = Options(dtype="fp32" if trains else dtype)
+    options = Options(dtype="fp32" if trains else dtype, gpu=gpu.target)
     params = None if trains else weights(network.startup)
     return study_graph(name, graph, sizes, target="triton", params=params, options=options)
 
@@ -88,17 +88,17 @@ def compiled(name: str, work: str, dtype: str, batch: int) -> Study:
 def measure_steps(cases: Sequence[Case], gpu: Gpu) -> Iterator[Row]:
     """A row per step that `gpu_models.py` times, after all passes."""
     for case in cases:
-        seen = compiled_case(case)
+        seen = compiled_case(case, gpu)
         row = {**vars(case), **_row(seen.accounts[-1], gpu, case.batch)}
         yield row | {"graphs": seen.compiled.module.source.count(" = graph()\n")}
 
 
-def compiled_case(case: Case) -> Study:
-    """Compile a step for a device, for the sizes of its batch, recording each pass."""
+def compiled_case(case: Case, gpu: Gpu) -> Study:
+    """Compile a step for a GPU, for the sizes of its batch, recording each pass."""
     network, fed = models.network(case), models.arrays(models.feed(case))
     shapes = {name: array.shape for name, array in fed.items()}
     graph = to_graph(network.main, feed_shapes(network.main, shapes), [network.result.name])
-    options = Options(dtype="fp32" if case.trains else case.dtype)
+    options = Options(dtype="fp32" if case.trains else case.dtype, gpu=gpu.target)
     params = None if case.trains else weights(network.startup)
     return study_graph(case.model, graph, {}, target="triton", params=params, options=options)
 

@@ -164,13 +164,7 @@ def compile_graph(
     with gc_disabled():
         run_passes(graph, pipeline(settings, _assigned(writer)), context, all_observers)
         _check_support(graph)
-        plan = replace(
-            freeze(graph), in_order=settings.deterministic, tf32=settings.tf32,
-            exact_products=settings.exact_products, gpu=settings.gpu, tiles=settings.tiles,
-            winograd=settings.winograd, captured=_is_captured(settings),
-            compared=settings.check >= 2,
-        )  # fmt: skip
-        plan = _with_constants(plan, params or {}, watch_state)
+        plan = _with_constants(planned(graph, settings), params or {}, watch_state)
         module = writer.emit(plan, settings.check >= 1, settings.check_numbers)
     if folder is not None:
         _dump_stages(folder, plan, module)
@@ -181,6 +175,15 @@ def compile_graph(
         replace(module, record=record, memory_limit=settings.memory_limit_bytes),
         context,
     )
+
+
+def planned(graph: Graph, settings: Options) -> Plan:
+    """Freeze a graph, and add the options that a target needs."""
+    return replace(
+        freeze(graph), in_order=settings.deterministic, tf32=settings.tf32,
+        exact_products=settings.exact_products, gpu=settings.gpu, tiles=settings.tiles,
+        winograd=settings.winograd, captured=_is_captured(settings), compared=settings.check >= 2,
+    )  # fmt: skip
 
 
 def _is_captured(settings: Options) -> bool:

@@ -74,7 +74,9 @@ class Study:
     @cached_property
     def accounts(self) -> list[PlanCost]:
         """Cost of each stage on the target it was compiled for."""
-        return costs_by_stage(self.stages, self.sizes, TARGETS[self.module.target])
+        record = self.module.record
+        options = None if record is None else record.options
+        return costs_by_stage(self.stages, self.sizes, TARGETS[self.module.target], options)
 
     def roofline(self, gpu: Gpu) -> Roofline:
         """Return the cost of each stage compared with the limits of a GPU."""

@@ -124,6 +124,8 @@ def inspect(given: argparse.Namespace) -> int:
     target = _target(given)
     model = subject(given.path, given.model_filename, given.params_filename, given.fetch)
     sizes = dict(given.size) | ({"N": given.batch} if given.batch else {})
+    if gpu is not None and not given.counters:  # which are those of the PTX machine
+        options = replace(options, gpu=gpu.target)
     seen = compiled(model, sizes, target, options, given.dump)
     counters: list[KernelCounters] = []
     if given.counters:

@@ -271,6 +271,23 @@ def test_an_account_after_each_pass():
     assert costs_by_stage(seen.stages[:1], {"N": 20}, TARGETS["triton"])[0].moved > last.moved
 
 
+def test_an_account_counts_neither_views_nor_kernels_of_another_gpu():
+    text = """graph main {
+  feed x: f32[8, 128, 768]
+  param w: f32[768, 3072]
+  (Out=h: f32[8, 128, 3072]) = mul(X=x, Y=w) {'x_num_col_dims': 2}
+  (Out=y: f32[1024, 3072]) = reshape(X=h) {'shape': [1024, 3072]}
+  return y
+}
+"""
+    options = Options(gpu="cuda:90")
+    seen = study_graph("product", parse(text), {}, target="triton", options=options)
+    by_pass = dict(zip([stage.name for stage in seen.stages], seen.accounts, strict=True))
+    assert by_pass["start"].launches == 2 and seen.accounts[-1].launches == 1
+    assert seen.accounts[-1].total() == account(seen.compiled.plan, {}).total()
+    assert seen.accounts[-1].of(Side.DEVICE)[0].factor is DType.BF16
+
+
 def test_the_tables_name_passes_that_changed_something_and_the_longest_kernels():
     seen = study_graph("layer", parse(LAYER), {"N": 10}, target="triton")
     text = str(seen.roofline(H200))
