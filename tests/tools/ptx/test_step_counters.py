@@ -85,7 +85,7 @@ def test_updates_of_small_parameters_fetch_whole_sectors():
 
     result = counters(trained, x=images(30))
     assert result["adam"].fetched_ratio < 1.15
-    (grad,) = (each for name, each in result.items() if name.startswith("mul_grad"))
+    (grad,) = (each for name, each in result.items() if name.startswith("linear_grad"))
     assert grad.banks.per_access < 1.5
 
 
