@@ -24,7 +24,6 @@ myst_heading_anchors = 4
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"
 autodoc_mock_imports = ["torch", "triton", "grpc"]
-suppress_warnings = ["misc.highlighting_failure"]  # excerpts of modules with … for what is left out
 
 
 def shown_outside(app: Sphinx, page: str, source: list[str]) -> None:

@@ -1,10 +1,6 @@
-"""The examples of the pages run as they stand, and what the pages name is there."""
+"""What the pages name is there: files, packages, passes, tests; their code blocks: test_code_blocks."""
 
-import os
 import re
-import subprocess
-import sys
-from doctest import ELLIPSIS, OutputChecker
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -24,48 +20,7 @@ ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 RULES = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-START = (ROOT / "docs" / "start.md").read_text(encoding="utf-8")
-COMPILE = (ROOT / "docs" / "compile.md").read_text(encoding="utf-8")
-SERVING = (ROOT / "docs" / "serving.md").read_text(encoding="utf-8")
-EAGER = (ROOT / "docs" / "eager.md").read_text(encoding="utf-8")
-EXPORT = (ROOT / "docs" / "export.md").read_text(encoding="utf-8")
-EXAMPLES = re.findall(
-    r"^```python\n(.*?)^```", START + COMPILE + SERVING + EAGER + EXPORT, re.M | re.S
-)
-
-
-def run(source: str, folder: Path) -> str:
-    """Run `source` in a process of its own inside `folder`; return what it printed."""
-    done = subprocess.run(
-        [sys.executable, "-c", source],
-        cwd=folder,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == 0, f"an example failed:\n{source}\n{done.stderr}"
-    return done.stdout
-
-
-@pytest.mark.parametrize("index", range(len(EXAMPLES)))
-def test_example_runs(index: int, tmp_path: Path) -> None:
-    assert run(EXAMPLES[index], tmp_path).strip(), "an example prints something"
-
-
-def test_first_example_learns(tmp_path: Path) -> None:
-    (example, _) = re.findall(
-        r"^```python\n(.*?)^```", START.split("## A new program")[1], re.M | re.S
-    )
-    losses = [float(loss) for loss in re.findall(r"loss\s+(\S+)", run(example, tmp_path))]
-    assert len(losses) > 2
-    assert losses[-1] < 1e-3 * losses[0]
-
-
-def test_examples_of_the_chinese_page_are_those_of_the_english_one() -> None:
-    page = (ROOT / "docs" / "start_zh.md").read_text(encoding="utf-8")
-    examples = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
-    assert examples and set(examples) <= set(EXAMPLES)
+PASSES = (ROOT / "docs" / "passes.md").read_text(encoding="utf-8")
 
 
 def test_index_lists_every_page_once() -> None:
@@ -86,39 +41,6 @@ def test_commands_are_makefile_targets() -> None:
     assert {"test", "check"} <= in_rules
 
 
-PASSES = (ROOT / "docs" / "passes.md").read_text(encoding="utf-8")
-PRELUDE = """
-python() { "$EXECUTABLE" "$@"; }
-fluid() { "$EXECUTABLE" -m fluid "$@"; }
-"""
-
-
-def test_commands_about_passes_print_what_the_page_shows(tmp_path: Path) -> None:
-    (graph,) = re.findall(r"^```ir\n(.*?)^```", PASSES, re.MULTILINE | re.DOTALL)
-    (tmp_path / "small.ir").write_text(graph, encoding="utf-8")
-    commands_print_what_is_said(PASSES, tmp_path)
-
-
-def test_commands_about_files_print_what_the_page_shows(tmp_path: Path) -> None:
-    page = (ROOT / "docs" / "files.md").read_text(encoding="utf-8")
-    (example,) = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
-    run(example, tmp_path)
-    commands_print_what_is_said(page, tmp_path)
-
-
-def commands_print_what_is_said(page: str, folder: Path) -> None:
-    """Run the commands of a page one after another; each must print what is shown below it."""
-    environment = {"PYTHONPATH": str(ROOT), "EXECUTABLE": sys.executable, "LC_ALL": "C.UTF-8"}
-    console = "".join(re.findall(r"^```console\n(.*?)^```", page, re.MULTILINE | re.DOTALL))
-    for text in re.split(r"^\$ ", console, flags=re.MULTILINE)[1:]:
-        command, _, wanted = text.partition("\n")
-        done = subprocess.run(
-            ["bash", "-c", PRELUDE + command], cwd=folder, env=os.environ | environment,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8", timeout=120,
-        )  # fmt: skip
-        assert OutputChecker().check_output(wanted, done.stdout, ELLIPSIS), f"{text}\n{done.stdout}"
-
-
 PACKAGES = ("compiler", "runtime", "fluid", "fleet")
 
 PAGES = [
@@ -135,6 +57,23 @@ def test_links_lead_to_files(page: str) -> None:
     prose = re.sub(r"^```.*?^```", "", path.read_text("utf-8"), flags=re.M | re.S)
     links = re.findall(r"\]\((?!https?:|#)([^)#]+)", prose)
     assert [link for link in links if not (path.parent / link).exists()] == []
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of the headings of a page, as GitHub and the site name them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text("utf-8"), re.MULTILINE)
+    words = (re.sub(r"[^\w\s-]", "", heading.lower()).strip() for heading in headings)
+    return {word.replace(" ", "-") for word in words}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_lead_to_headings(page: str) -> None:
+    path = ROOT / page
+    links = re.findall(r"\]\((?!https?:)([^)#]*)#([^)]+)\)", path.read_text("utf-8"))
+    assert [
+        link for link in links
+        if link[1] not in anchors(path.parent / link[0] if link[0] else path)
+    ] == []  # fmt: skip
 
 
 def missing_paths(page: str) -> list[str]:

@@ -331,9 +331,3 @@ assert amp.decorate is fluid.contrib.decorate is fluid.contrib.mixed_precision.d
 
 def test_scripts_find_it_below_paddle() -> None:
     subprocess.run([sys.executable, "-c", BELOW_PADDLE], check=True, timeout=60)
-
-
-def test_the_example_of_the_page_trains() -> None:
-    page = (Path(__file__).parents[3] / "docs/mixed_precision.md").read_text(encoding="utf-8")
-    example = page.split("```python\n")[1].split("```")[0]
-    subprocess.run([sys.executable, "-c", example], check=True, timeout=60)
