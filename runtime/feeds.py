@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from compiler.errors import CompileError
 from compiler.ir.dims import UNKNOWN, Dim, Size
 from compiler.ir.types import Array, DType, Shape, to_fluid
-from runtime.errors import FeedError, wrong_dtype, wrong_shape
+from runtime.errors import FeedError, StateMismatch, wrong_dtype, wrong_shape
 from runtime.sizes import (
     Pattern,
     name_sizes,
@@ -25,8 +25,8 @@ class Declared:
 
     `shape` is None for any shape, and a `Dim` in it is a dynamic size. `kept` is true for
     persistable state: feeding it sets it. If `exact` is false, dtype and sizes are what the program
-    expects, and others may be fed if its ops can use them. `called` is the name known to the user,
-    if different.
+    expects, and others may be fed if its ops can use them; state needs a program that declares it
+    so. `called` is the name known to the user, if different.
     """
 
     dtype: DType
@@ -73,7 +73,7 @@ def compare_feeds(
     """Compare feeds with their declarations; `lod_owners` maps feeds to others of the same LoD.
 
     Raises FeedError for a wrong dtype and ShapeError for a wrong shape if a feed must be as
-    declared.
+    declared, StateMismatch for either if it is state.
     """
     errors = {
         name: _mismatch(name, declaration, feed[name]) for name, declaration in declared.items()
@@ -81,6 +81,8 @@ def compare_feeds(
     for name, error in errors.items():
         if error and (declared[name].exact or not _has_element_type(feed[name])):
             raise error
+        if error and declared[name].kept:
+            raise StateMismatch(error.message, hint=error.hint)
     borrowed = tuple(name for name, declaration in declared.items() if declaration.kept)
     shapes = {
         n: _shape(declaration, feed[n]) for n, declaration in declared.items() if n not in borrowed

@@ -49,9 +49,14 @@ def feed_arrays(
             arrays[name] = value
             continue
         arrays[name] = _array(variables[name], value)
-        if type(value) is LoDTensor and not variables[name].persistable:
+        if type(value) is LoDTensor and _may_have_lod(variables[name]):
             offsets |= _offsets(name, value)
     return arrays | offsets if offsets else arrays
+
+
+def _may_have_lod(var: VarDesc) -> bool:
+    """Whether the LoD of a feed is used: state of static size has none."""
+    return not var.persistable or -1 in (var.dims or ())
 
 
 def _offsets(name: str, value: LoDTensor) -> dict[str, Array]:

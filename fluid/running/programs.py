@@ -53,8 +53,8 @@ class FluidPrograms(ProgramSource[Program]):
         """Return the declared shape and dtype of a fed variable."""
         var = program.blocks[0].vars[name]
         shape = None if var.dims is None else from_fluid(var.dims, var.element).shape
-        exact = var.persistable or var.need_check_feed
-        return Declared(var.element, shape, var.persistable, exact, program.user_name(name))
+        called = program.user_name(name)
+        return Declared(var.element, shape, var.persistable, var.need_check_feed, called)
 
     def compile(self, program: Program, feed: Pattern, fetch: list[str]) -> Module:
         """Compile a program, unless its module is in memory or on disk.

@@ -1,4 +1,4 @@
-"""Programs whose state is of another dtype or shape in the scope than the program declares.
+"""Programs whose state has another dtype or shape than the program declares.
 
 In the reference ops compute with what the scope holds: indices may be declared int64 and set as
 int32, a table may have more rows than declared. Such a program is compiled again, as if its state
@@ -56,6 +56,8 @@ class RedeclaredState:
             if types not in self._redeclared:
                 self._redeclared[types] = _with_types(program, types)
             redeclared = self._redeclared[types]
+            for name in (name for name, _, _ in types if name in feed):
+                scope.arrays()[name] = feed[name].copy()
             return self._routes.run(redeclared, feed, fetch, scope, on_device)
         except (FeedError, NotInitialized, StepError):
             raise
@@ -64,12 +66,12 @@ class RedeclaredState:
 
 
 def _differing(program: Program, feed: Mapping[str, Array], scope: Scope) -> _Types:
-    """The state whose value in the scope is not as declared."""
+    """The state whose value, fed or in the scope, is not as declared."""
     arrays = scope.arrays().tracked().peeking()
     types: list[tuple[str, DType, tuple[int, ...]]] = []
     for name, var in program.global_block().vars.items():
-        if var.persistable and var.dims is not None and name not in feed and name in arrays:
-            array = arrays[name]
+        array = feed[name] if name in feed else arrays.get(name)
+        if var.persistable and var.dims is not None and array is not None:
             dtype = DType.of(array.dtype)
             if dtype is not var.element or not _fits(var.dims, array.shape):
                 types.append((name, dtype, array.shape))

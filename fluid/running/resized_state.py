@@ -2,7 +2,8 @@
 
 Compiled state has static types. A persistable variable of dynamic size is therefore fed from the
 scope, with the size that it has there; if the program writes it, it is fetched and stored back
-after the run. So is one to which an op of the main block gives another dtype or shape.
+after the run, with its LoD. So is a tensor array, and a variable to which an op of the main block
+gives another dtype or shape.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from functools import partial
 
 import numpy as np
 
+from compiler.ir.program import VarKind
 from compiler.ir.types import Array
 from compiler.support.per_version import PerVersion
 from fluid.framework import Program, Variable
@@ -52,8 +54,7 @@ class Resized:
         values |= dict(zip([*fetch, *left], results, strict=True))
         for name in (*self.stored, *(n for n in self.fed if n in feeds and n not in self.stored)):
             _set(scope, name, values[name])
-        fetched = results[: len(fetch)]
-        return [tensor if tensor.lod() else np.asarray(tensor) for tensor in fetched]
+        return list(map(_plain, results[: len(fetch)]))
 
 
 class ResizedState:
@@ -92,23 +93,38 @@ def _resized(program: Program) -> Resized | None:
     first = missing_feeds(copied, set())
     for name in dynamic | retyped:
         var = variables[name]
-        var.persistable = name not in first and name not in retyped
+        var.persistable = name not in first and name not in written
         var.is_data = name in first
     copied.touch()
     fed = tuple(name for name in main.vars if name in first and name in dynamic | retyped)
     stored = tuple(
-        name for name in main.vars if name in written and (name in fed or name in retyped)
+        name
+        for name, var in main.vars.items()
+        if name in written and name in dynamic | retyped and var.kind is not VarKind.RANK_TABLE
     )
     return Resized(copied, fed, stored) if fed or stored else None
 
 
 def _is_dynamic(var: Variable) -> bool:
-    """Return whether a variable is dense state with a dynamic shape."""
-    return var.persistable and var.dims is not None and -1 in var.shape
+    """Return whether a variable is state with a dynamic shape, or not one tensor."""
+    if not var.persistable or var.dims is None:
+        return False
+    return var.kind in (VarKind.TENSOR_ARRAY, VarKind.RANK_TABLE) or -1 in var.shape
 
 
-def _set(scope: Scope, name: str, value: LoDTensor) -> None:
-    """Set a value in the scope."""
+def _plain(value: Value) -> Value:
+    """Return a fetched tensor without LoD as an array, others unchanged."""
+    return np.asarray(value) if isinstance(value, LoDTensor) and not value.lod() else value
+
+
+def _set(scope: Scope, name: str, value: LoDTensor | list[LoDTensor | None]) -> None:
+    """Set a value, a tensor or the items of an array, in the scope."""
+    if isinstance(value, list):
+        items = scope.var(name).get_lod_tensor_array()
+        items.clear()
+        for item in value:
+            items.append(LoDTensor() if item is None else item)
+        return
     tensor = scope.var(name).get_tensor()
     tensor.set(np.array(value), CPUPlace())
     tensor.set_lod(value.lod())

@@ -65,3 +65,19 @@ def test_state_of_dynamic_size_is_read_as_the_scope_has_it(exe: Any) -> None:
     assert held("bank").shape == (4, 2)
     assert exe.run(feed={"bank": ROWS[:1]}, fetch_list=[total])[0] == 2
     assert held("bank").shape == (1, 2)
+
+
+def test_sequences_and_arrays_are_stored_with_their_lod(exe: Any) -> None:
+    x = layers.data("x", [1], lod_level=1)
+    table = layers.lod_rank_table(x)
+    steps = layers.control_flow.lod_tensor_to_array(x, table)
+    rows = layers.control_flow.array_to_lod_tensor(steps, table)
+    for variable in (x, table, steps, rows):
+        variable.persistable = True
+    numbers = np.arange(4, dtype="int32").reshape(4, 1)
+    exe.run(feed={"x": fluid.create_lod_tensor(numbers, [[1, 3]], fluid.CPUPlace())})
+    items = fluid.global_scope().find_var(steps.name).get_lod_tensor_array()
+    assert [np.array(item).tolist() for item in items] == [[[1], [0]], [[2]], [[3]]]
+    tensor = fluid.global_scope().find_var(rows.name).get_tensor()
+    assert tensor.recursive_sequence_lengths() == [[1, 3]]
+    np.testing.assert_array_equal(np.array(tensor), numbers)

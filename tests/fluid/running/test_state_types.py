@@ -92,3 +92,11 @@ def test_state_that_ops_cannot_use_is_reported(exe: Any) -> None:
     set_state("w", np.ones((4, 2), "float32"))
     with pytest.raises(StateMismatch, match=r"'w' must be float32 of shape \(3, 2\), but it"):
         exe.run(feed={"x": np.ones((1, 3), "float32")}, fetch_list=[y])
+
+
+def test_state_is_fed_with_another_dtype(exe: Any) -> None:
+    state = variable()
+    doubled = state * 2
+    exe.run(fluid.default_startup_program())
+    assert fetched(exe, doubled, state=np.array([3])) == [("int64", [6])]
+    assert fetched(exe, doubled) == [("int64", [6])]
