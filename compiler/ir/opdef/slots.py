@@ -192,7 +192,7 @@ class Slot:
     sizes or which kernels to launch. LoD is always on the host.
 
     An output has the LoD of the op's first input if both have the same number of rows, unless
-    `shares_lod` is False.
+    `shares_lod` is False. With `shares_level` it is recorded with that many levels anyway.
     """
 
     name: str = ""
@@ -207,6 +207,7 @@ class Slot:
     needed: bool = False
     on_host: bool = False
     shares_lod: bool = True
+    shares_level: bool = False
     sizes_only: bool = False
 
     def hold(self, items: Sequence[T]) -> list[T] | T | None:
@@ -273,9 +274,13 @@ def writes(
     inplace: str = "",
     on_host: bool = False,
     shares_lod: bool = True,
+    shares_level: bool = False,
 ) -> Slot:
     """Declare an output slot; `inplace` names the input it may overwrite (`Param`)."""
-    return Slot("", True, optional, many, inplace, on_host=on_host, shares_lod=shares_lod)
+    return Slot(
+        "", True, optional, many, inplace, on_host=on_host, shares_lod=shares_lod,
+        shares_level=shares_level,
+    )  # fmt: skip
 
 
 def reads_lod(of: str, *, optional: bool = False) -> Slot:

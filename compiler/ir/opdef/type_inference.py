@@ -340,16 +340,17 @@ def _store_levels(block: Block, op: OpDesc, defn: OpDef, inferred: Mapping[str, 
                 levels = len(listed(types)) if types else 0
                 var.lod_level = min(levels, 1) if defn.slots[slot].many else levels
             elif not var.lod_level and (slot not in slots or slots[slot].shares_lod):
-                var.lod_level = _shared_level(block, op, defn, var)
+                any_rows = slot in slots and slots[slot].shares_level
+                var.lod_level = _shared_level(block, op, defn, var, any_rows)
 
 
-def _shared_level(block: Block, op: OpDesc, defn: OpDef, var: VarDesc) -> int:
+def _shared_level(block: Block, op: OpDesc, defn: OpDef, var: VarDesc, any_rows: bool) -> int:
     first = next((slot for slot in defn.inputs() if op.inputs.get(slot)), "")
     slot = first if defn.lod_source is None else defn.lod_source
     like = block.lookup(next(iter(op.inputs.get(slot, [])), ""))
     if like is None or like.dims is None or var.dims is None or var.persistable:
         return 0
-    return like.lod_level if like.dims[:1] == var.dims[:1] else 0
+    return like.lod_level if any_rows or like.dims[:1] == var.dims[:1] else 0
 
 
 def _store_kinds(block: Block, op: OpDesc, defn: OpDef, inferred: Mapping[str, Any]) -> None:

@@ -188,7 +188,7 @@ class CrossEntropy2(OpDef, op="cross_entropy2", grad_op="cross_entropy_grad2"):
     X = reads()
     Label = reads(no_grad=True)
     Y = writes()
-    XShape = writes()
+    XShape = writes(shares_level=True)
     MatchX = writes(shares_lod=False)
     ignore_index = attr(-100)
     x_shape_axis = -1

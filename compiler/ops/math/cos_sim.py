@@ -59,8 +59,8 @@ class CosSim(OpDef, op="cos_sim"):
     X = reads()
     Y = reads()
     Out = writes()
-    XNorm = writes()
-    YNorm = writes()
+    XNorm = writes(shares_lod=False)
+    YNorm = writes(shares_lod=False)
 
     def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
         X = s.X

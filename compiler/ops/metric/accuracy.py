@@ -31,7 +31,7 @@ class Accuracy(OpDef, op="accuracy"):
     Out = reads(shape_only=True)
     Indices = reads()
     Label = reads()
-    Accuracy = writes()
+    Accuracy = writes(shares_level=True)
     Correct = writes()
     Total = writes()
 

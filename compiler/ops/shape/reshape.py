@@ -195,7 +195,7 @@ class Reshape(GradientByX, Reshaping, op="reshape"):
 class Reshape2(GradientByXShape, Reshaping, op="reshape2"):
     """`Reshaping` with XShape."""
 
-    XShape = writes()
+    XShape = writes(shares_level=True)
 
     def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
         return with_xshape_type(s.X, self.result(s.X, s.get("Shape"), s.all("ShapeTensor")))
@@ -244,7 +244,7 @@ class Flatten(GradientByX, Flattening, op="flatten"):
 class Flatten2(GradientByXShape, Flattening, op="flatten2"):
     """`Flattening` with XShape."""
 
-    XShape = writes()
+    XShape = writes(shares_level=True)
 
     def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
         return with_xshape_type(s.X, self.result(s.X))
@@ -265,7 +265,7 @@ class FlattenContiguousRange(GradientByXShape, SameElements, op="flatten_contigu
     Paddle 2 op, for models saved there.
     """
 
-    XShape = writes(optional=True)
+    XShape = writes(optional=True, shares_level=True)
     start_axis = attr(1)
     stop_axis = attr(1)
 
@@ -323,7 +323,7 @@ class Squeeze(GradientByX, Squeezing, op="squeeze"):
 class Squeeze2(GradientByXShape, Squeezing, op="squeeze2"):
     """`Squeezing` with XShape."""
 
-    XShape = writes()
+    XShape = writes(shares_level=True)
 
     def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
         return with_xshape_type(s.X, self.result(s.X))
@@ -381,7 +381,7 @@ class Unsqueeze(GradientByX, Unsqueezing, op="unsqueeze"):
 class Unsqueeze2(GradientByXShape, Unsqueezing, op="unsqueeze2"):
     """`Unsqueezing` with XShape."""
 
-    XShape = writes()
+    XShape = writes(shares_level=True)
 
     def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
         return with_xshape_type(s.X, self.result(s.X, s.get("AxesTensor"), s.all("AxesTensorList")))

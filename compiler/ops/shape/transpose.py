@@ -67,10 +67,9 @@ class Transposing(OpDef):
     linear_in = (("X",),)
     is_cheap = True
     computes_in_fp32 = False
-    lod_source = ""
 
     X = reads()
-    Out = writes()
+    Out = writes(shares_lod=False)
     axis = attr_list(int)
     data_format = attr("AnyLayout")
 
@@ -128,7 +127,7 @@ class Transpose(Transposing, op="transpose"):
 class Transpose2(Transposing, op="transpose2"):
     """`Transposing` with XShape, of shape (0, *X.shape) without data."""
 
-    XShape = writes()
+    XShape = writes(shares_level=True)
 
     def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
         X = s.X

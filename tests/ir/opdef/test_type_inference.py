@@ -22,6 +22,12 @@ def test_outputs_that_have_no_lod_have_no_levels() -> None:
     assert [output(slot).lod_level for slot in ("Y", "Mean", "Variance")] == [1, 0, 0]
 
 
+def test_outputs_of_other_rows_share_the_levels_of_their_input() -> None:
+    rows = layers.data("rows", [3], lod_level=1)
+    layers.transpose(rows, [1, 0])
+    assert [output(slot).lod_level for slot in ("Out", "XShape")] == [0, 1]
+
+
 def test_the_lod_levels_of_a_feed_may_be_more_than_the_op_takes() -> None:
     rows = layers.data("rows", [3], lod_level=2)
     assert layers.sequence_conv(rows, 4).shape == (-1, 4)
