@@ -81,8 +81,7 @@ def _are_ints(values: Sequence[int | Variable]) -> TypeGuard[Sequence[int]]:
 
 def _numbers(values: Sequence[int | Variable], name: str, op: str, unknown: int) -> list[int]:
     for value in values:
-        is_size = isinstance(value, int | np.integer | Variable)  # pyright: ignore[reportUnnecessaryIsInstance] - 2.0
-        if not is_size or isinstance(value, bool):
+        if not isinstance(value, int | np.integer | Variable):  # pyright: ignore[reportUnnecessaryIsInstance] - 2.0
             raise TypeError(
                 f"{name} of {op} must contain integers or variables, but received {value!r}"
             )

@@ -95,9 +95,9 @@ class SplitLodTensor(OpDef, op="split_lod_tensor"):
     X = reads()
     X_lod = reads_lod("X", optional=True)
     Mask = reads(no_grad=True)
-    OutTrue = writes()
+    OutTrue = writes(optional=True)
     OutTrue_lod = writes_lod("OutTrue")
-    OutFalse = writes()
+    OutFalse = writes(optional=True)
     OutFalse_lod = writes_lod("OutFalse")
     level = attr(0)
 

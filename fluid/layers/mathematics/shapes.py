@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from fluid import unique_name
-from fluid.framework import Variable
+from fluid.framework import Variable, in_dygraph_mode
 from fluid.layer_helper import LayerHelper, append_simple_op
 from fluid.layers.mathematics.arithmetic import append_named
 from fluid.layers.size_arguments import Sizes, size_operands
@@ -200,8 +200,9 @@ def split(
 ) -> list[Variable]:
     """Split a tensor along `dim` into equal parts, or into one part per size of a list.
 
-    One size may be -1 and is inferred. Raises AxisError (an IndexError) if there is no axis `dim`;
-    SizesError or AssertedShapeError (both ValueErrors) if the axis cannot be divided this way.
+    One size may be -1 and is inferred. Only eager mode makes a single part. Raises AxisError (an
+    IndexError) if there is no axis `dim`; SizesError or AssertedShapeError (both ValueErrors) if
+    the axis cannot be divided this way.
 
     >>> import fluid
     >>> halves = fluid.data("halves", [None, 6])
@@ -224,7 +225,7 @@ def split(
         attrs["axis"] = dim + len(input.shape) if dim < 0 else dim
         size = input.shape[dim]
     if isinstance(num_or_sections, int):
-        if num_or_sections < 2:
+        if num_or_sections < (1 if in_dygraph_mode() else 2):
             raise SizesError(f"split makes two parts or more, but received {num_or_sections}")
         if size > 0 and size % num_or_sections:
             raise SizesError(

@@ -283,3 +283,8 @@ def test_condition_is_value_for_scripts_only():
     assert not zero
     with pytest.raises(AssertionError, match="used as the condition of if/while"):
         bool(x)
+
+
+def test_split_into_one_part():
+    (part,) = layers.split(variable(1.0, 2.0), 1, dim=0)
+    assert part.numpy().tolist() == [1.0, 2.0]

@@ -316,6 +316,17 @@ def test_two_ways_and_back(exe: fluid.Executor) -> None:
     np.testing.assert_allclose(got, np.where(feed["way"], 2 * value(4, 2), value(4, 2)))
 
 
+def test_the_gradient_of_one_way(exe: fluid.Executor) -> None:
+    x, way = given(4, 2), given(4, 1, name="way", dtype="bool")
+    x.stop_gradient = False
+    yes, no = layers.control_flow.split_lod_tensor(x, way)
+    total = layers.reduce_sum(layers.control_flow.merge_lod_tensor(yes, no, x, way))
+    fluid.backward.append_backward(total, no_grad_set={no.name})
+    feed = {"x": value(4, 2), "way": np.array([[0], [1], [1], [0]], bool)}
+    (got,) = run(exe, [x.name + "@GRAD"], feed=feed)
+    np.testing.assert_array_equal(got, [[0, 0], [1, 1], [1, 1], [0, 0]])
+
+
 # ---- beside the numbers
 
 

@@ -65,6 +65,7 @@ def test_sizes_of_new_tensors_are_narrowed() -> None:
         (lambda x, sizes: layers.reshape(x, sizes), [3, -1], (3, 8)),
         (lambda x, sizes: layers.crop_tensor(x, sizes), [1, 2, 3], (1, 2, 3)),
         (lambda x, sizes: layers.slice(x, [0, 1], [0, 1], sizes), [1, 3], (1, 2, 4)),
+        (lambda x, sizes: layers.slice(x, [0, 1], [False, True], sizes), [1, 3], (1, 2, 4)),
         (lambda x, sizes: layers.uniform_random(sizes), [2, 5], (2, 5)),
         (lambda x, sizes: layers.gaussian_random(sizes), [2, 5], (2, 5)),
         (lambda x, sizes: layers.randint(3, shape=sizes), [2, 5], (2, 5)),
