@@ -17,7 +17,7 @@ from compiler.codegen.module_writer import NumpyOperand
 from compiler.codegen.trace import Expr
 from compiler.codegen.triton.attention.backward import emit_gradients, reads_means
 from compiler.codegen.triton.attention.forward import emit_attention
-from compiler.codegen.triton.attention.tiles import MOST_COLUMNS
+from compiler.codegen.triton.attention.tiles import MOST_COLUMNS, WIDE_TILE
 from compiler.codegen.triton.emit import emit
 from compiler.codegen.triton.kernel_source import KernelSource
 from compiler.codegen.triton.module_writer import TritonModuleWriter
@@ -32,6 +32,7 @@ from compiler.codegen.triton.step_loops import (
 )
 from compiler.codegen.triton.tiling.product_tiles import ProductTiling
 from compiler.codegen.triton.tiling.split_reductions import split_kernel
+from compiler.codegen.triton.tiling.tiles import BF16X6
 from compiler.ir.attention import AttentionForm, ordered
 from compiler.ir.dims import Dim, Size
 from compiler.ir.region import WHOLE
@@ -60,8 +61,10 @@ class TritonKernelBuilder(OpKernels):
         return True
 
     def attention(self, form: AttentionForm, operands: Mapping[str, KernelOperand]) -> bool:
-        """Emit attention in half precision, of widths that a program's registers have room for."""
-        if not _has_attention(form, operands):
+        """Emit attention in half precision, or in float32 that is multiplied by parts, of widths
+        that a program's registers have room for.
+        """
+        if not _is_narrow(form, operands, self._most_columns(operands["q"].type.dtype)):
             return False
         self.flush()
         arrays = self._arrays(form, operands)
@@ -70,11 +73,19 @@ class TritonKernelBuilder(OpKernels):
         self._launch(emit_attention(spec, arrays, self._name, names, comment))
         return True
 
+    def _most_columns(self, dtype: DType) -> int:
+        """The columns of the widest attention that has a kernel, 0 if there is none of the type."""
+        if dtype is DType.FP32:
+            by_parts = BF16X6 in self._device.float32 and self._input_precision == "ieee"
+            return WIDE_TILE.value if by_parts else 0
+        return MOST_COLUMNS.value if dtype in HALVES else 0
+
     def attention_gradient(
         self, form: AttentionForm, operands: Mapping[str, KernelOperand]
     ) -> bool:
         """Emit the gradients of attention in half precision, from what forward saved of rows."""
-        if not _has_attention(form, operands) or "statistics" not in operands:
+        is_half = operands["q"].type.dtype in HALVES and "statistics" in operands
+        if not is_half or not _is_narrow(form, operands, MOST_COLUMNS.value):
             return False
         self.flush()
         arrays, spec = self._arrays(form, operands), described(form, operands)
@@ -203,9 +214,8 @@ class TritonKernelBuilder(OpKernels):
         return self._writer.scratch(shape, dtype, on_device=True)
 
 
-def _has_attention(form: AttentionForm, operands: Mapping[str, KernelOperand]) -> bool:
-    """Whether there are kernels of attention for the types and widths of operands."""
+def _is_narrow(form: AttentionForm, operands: Mapping[str, KernelOperand], most: int) -> bool:
+    """Whether queries and values of an attention have at most so many columns."""
     q, v = operands["q"], operands["v"]
     widths = ordered(q.shape, form.layout.q)[-1], ordered(v.shape, form.layout.v)[-1]
-    is_narrow = all(isinstance(size, int) and size <= MOST_COLUMNS.value for size in widths)
-    return q.type.dtype in HALVES and is_narrow
+    return all(isinstance(size, int) and size <= most for size in widths)

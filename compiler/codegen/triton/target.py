@@ -30,7 +30,7 @@ from compiler.ir.attention import AttentionSupport
 from compiler.ir.graph import Op
 from compiler.ir.opdef import OpDef, call, has
 from compiler.ir.opdef.global_reductions import Whole
-from compiler.ir.types import HALVES
+from compiler.ir.types import HALVES, DType
 from compiler.plan import Plan, PlannedOp, Step
 
 _SCRIPT = (Path(__file__).parent / "script.py.txt").read_text(encoding="utf-8")
@@ -48,7 +48,9 @@ class TritonTarget:
     name = "triton"
     on_device = True
     multiplies_bytes = False
-    attention = AttentionSupport(HALVES, HALVES, reads_statistics=True, skips_later_keys=True)
+    attention = AttentionSupport(
+        HALVES | {DType.FP32}, HALVES, reads_statistics=True, skips_later_keys=True
+    )
 
     def supports(self, op: Op) -> str:
         """Empty for an op with kernels; otherwise the reason it has none."""

@@ -244,7 +244,8 @@ def _type_obstacle(match: _Match, types: frozenset[DType]) -> str:
         return "the target has no kernel of its gradients"
     if own not in types:
         names = " or ".join(sorted(dtype.text for dtype in types))
-        return f"its products are {own.text}, and kernels of attention {names}"
+        kernels = "attention" if match.gradient is None else "its gradients"
+        return f"its products are {own.text}, and kernels of {kernels} {names}"
     scores = {own} if own in _WIDE else {own, DType.FP32}
     if not {op["Out"].type.dtype for op in match.ops} <= scores:
         return "its scores are cast to another type"

@@ -104,18 +104,27 @@ def test_scores_are_in_no_buffer():
     assert separate > scores and fused < separate - scores / 4
 
 
-@pytest.mark.parametrize("dtype", ["bf16", "fp16"])
-def test_attention_in_half_precision_is_fused_on_a_gpu(dtype: str):
-    """Its scores are cast to float32 for the softmax; in float32 it stays as it is."""
+@pytest.mark.parametrize("dtype", ["bf16", "fp16", "fp32"])
+def test_attention_is_fused_on_a_gpu(dtype: str):
+    """Scores of half precision are cast to float32 for the softmax."""
     main, out = recorded(bert)
-    kinds = {
-        options.dtype: [op.kind for op in compile_stages(
-            main, feed=["x", "mask"], fetch=[out], target="triton", options=options
-        ).graph.ops()]
-        for options in (Options(dtype=dtype), Options())
-    }  # fmt: skip
-    assert "softmax" not in kinds[dtype] and "softmax" in kinds[Options().dtype]
-    assert kinds[dtype].count("scaled_dot_product_attention") == 1
+    stages = compile_stages(
+        main, feed=["x", "mask"], fetch=[out], target="triton", options=Options(dtype=dtype)
+    )
+    kinds = [op.kind for op in stages.graph.ops()]
+    assert kinds.count("scaled_dot_product_attention") == 1 and "softmax" not in kinds
+
+
+def test_float32_attention_that_trains_is_not_fused_on_a_gpu():
+    main, out = recorded(bert)
+    x = main.block(0).var("x")
+    x.stop_gradient = False
+    with fluid.program_guard(main):
+        (gradient,) = fluid.gradients(out, x)
+    stages = compile_stages(main, feed=["x", "mask"], fetch=[gradient], target="triton")
+    assert "softmax" in [op.kind for op in stages.graph.ops()]
+    missed = [note.reason for note in stages.context.missed if note.name == "fuse_attention"]
+    assert missed == ["its products are f32, and kernels of its gradients bf16 or f16"]
 
 
 def trained(form: Callable[..., fluid.Variable], disable: frozenset[str] = frozenset()):

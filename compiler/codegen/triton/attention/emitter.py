@@ -19,6 +19,9 @@ from compiler.ir.types import DType
 
 LOG2_E = 1.4426950408889634
 
+PARTS = 3
+"""bfloat16 parts of a float32 factor."""
+
 
 @dataclass(frozen=True)
 class Template:
@@ -239,6 +242,13 @@ class AttentionEmitter:
         """A tile, with 0 where a weight is dropped."""
         return f"tl.where(kept, {value}, 0.0)" if self.spec.dropout else value
 
+    def dot(self, left: str, right: str, total: str = "") -> str:
+        """The product of two factors in float32, added to a total; of float32, by parts."""
+        if self.dtype is DType.FP32:
+            self.helpers.append("float32_dot")
+            return f"float32_dot({left}, {right}, {total or '0.0'}, {PARTS})"
+        return f"tl.dot({left}, {right}, {total and total + ', '}out_dtype=tl.float32)"
+
     def factor(self, text: str) -> str:
         """A tile as a factor of a product."""
         if self.dtype is not DType.BF16:
@@ -248,6 +258,8 @@ class AttentionEmitter:
 
     def rounded(self, text: str) -> str:
         """A float32 tile in the element type."""
+        if self.dtype is DType.FP32:
+            return text
         if self.dtype is not DType.BF16:
             return f"({text}).to(tl.float16)"
         self.helpers.append("rounded")

@@ -36,7 +36,7 @@ for start in range(0, {end}, KEYS):
     Template.lines("""
 j = start + tl.arange(0, KEYS)
 key = {k}
-score = tl.dot({f_query}, tl.trans({f_key}), out_dtype=tl.float32) * {scale}
+score = {scores} * {scale}
 {masked}
 higher = tl.maximum(most, tl.max(score, 1))
 reference = tl.where(higher == float("-inf"), 0.0, higher)
@@ -45,7 +45,7 @@ rescale = tl.exp2(most - reference)
 total = total * rescale + tl.sum(power, 1)
 {kept}
 value = {v}
-result = tl.dot({weight}, {f_value}, result * rescale[:, None], out_dtype=tl.float32)
+result = {result}
 most = higher
 """),
     Template.lines("""
@@ -62,17 +62,24 @@ def emit_attention(
     spec: Attention, operands: Mapping[str, NumpyOperand], name: str, names: Names,
     comment: Sequence[str] = (),
 ) -> KernelSource:  # fmt: skip
-    """Emit the kernel of an attention in half precision; `operands` are those it names."""
-    emitter = AttentionEmitter(spec, operands, names.make(name), comment, forward_tile(spec), "j")
+    """Emit the kernel of an attention; `operands` are those it names.
+
+    Its products are those of half precision, or of float32 by parts.
+    """
+    tile = forward_tile(spec, operands["q"].type.dtype)
+    emitter = AttentionEmitter(spec, operands, names.make(name), comment, tile, "j")
     saved = ""
     if "statistics" in operands:
         guard = emitter.guard(i="")
         pairs = enumerate(("most", "total"))
         stores = (f"tl.store({emitter.of_query('statistics', n)}, {x}{guard})" for n, x in pairs)
         saved = "\n".join(stores)
+    weight = emitter.factor(emitter.rounded(emitter.unless_dropped("power")))
+    query, key, value = map(emitter.factor, ("query", "key", "value"))
     return emitter.emit(
         _FORWARD, end=end_of_keys(emitter), kept=emitter.kept(), saved=saved,
-        weight=emitter.factor(emitter.rounded(emitter.unless_dropped("power"))),
+        scores=emitter.dot(query, f"tl.trans({key})"),
+        result=emitter.dot(weight, value, "result * rescale[:, None]"),
         stored=emitter.stored("out", "i", "e", "result"),
     )  # fmt: skip
 

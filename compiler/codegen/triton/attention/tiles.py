@@ -8,6 +8,7 @@ from compiler.codegen.kernel.attention import Attention
 from compiler.codegen.triton.expressions import power_of_two
 from compiler.codegen.triton.tiling.tiles import MIN_SIDE, WARPS
 from compiler.ir.dims import is_multiple
+from compiler.ir.types import DType
 from compiler.support.thresholds import threshold
 
 MOST_COLUMNS = threshold(
@@ -17,7 +18,8 @@ MOST_COLUMNS = threshold(
 )  # fmt: skip
 WIDE_TILE = threshold(
     "attention_wide_tile", 64, "columns",
-    "blocks of keys of wider queries are half as long on a GPU", small=8,
+    "blocks of keys of wider queries are half as long on a GPU, and float32 ones are not fused",
+    small=8,
 )  # fmt: skip
 LONG = threshold(
     "attention_long", 512, "tokens",
@@ -40,8 +42,10 @@ class AttentionTile:
     warps: int = WARPS
 
 
-def forward_tile(spec: Attention) -> AttentionTile:
+def forward_tile(spec: Attention, dtype: DType) -> AttentionTile:
     """Return the tile of the forward kernel."""
+    if dtype is DType.FP32:
+        return AttentionTile(64, 32, 3)
     is_short = isinstance(spec.keys, int) and spec.keys <= LONG.value
     if _is_plain(spec) and _is_narrow(spec) and is_short and is_multiple(spec.keys, 128):
         return AttentionTile(64, 128, 2)
