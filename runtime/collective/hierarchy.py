@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from runtime.collective.group import Work
-from runtime.collective.ring import Ring, Stage, host_group
+from runtime.collective.groups.group import Work
+from runtime.collective.ring import Ring, Stage, gloo_group
 
 
 def make_hierarchy(ring: Ring, inner: int, check: Callable[[], None]) -> None:
@@ -21,25 +21,25 @@ def make_hierarchy(ring: Ring, inner: int, check: Callable[[], None]) -> None:
     neighbours = list(range(first, min(first + inner, ring.size)))
     prefix = f"ring{ring.number}/inner{first}"
     if len(neighbours) > 1:
-        ring.inner = host_group(ring.member, prefix, neighbours, check)
+        ring.inner = gloo_group(ring.member, prefix, neighbours, check)
     if ring.rank == first:
         firsts = list(range(0, ring.size, inner))
-        ring.outer = host_group(ring.member, f"ring{ring.number}/outer", firsts, check)
+        ring.outer = gloo_group(ring.member, f"ring{ring.number}/outer", firsts, check)
     ring.is_hierarchical = True
 
 
-def hierarchical_stages(ring: Ring, tensor: Any, operation: str) -> list[Stage]:
+def hierarchical_stages(ring: Ring, value: Any, operation: str) -> list[Stage]:
     """Return the stages: reduce to the first rank of the inner group, all-reduce, broadcast
     back.
     """
     inner, outer = ring.inner, ring.outer
     stages: list[Stage] = []
     if inner is not None:
-        stages.append(lambda: inner.reduce(tensor, operation, 0))
+        stages.append(lambda: inner.reduce(value, operation, 0))
     if outer is not None:
-        stages.append(lambda: outer.all_reduce(tensor, operation))
+        stages.append(lambda: outer.all_reduce(value, operation))
     if inner is not None:
-        stages.append(lambda: inner.broadcast(tensor, 0))
+        stages.append(lambda: inner.broadcast(value, 0))
     return stages
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from runtime.collective.engine import distributed, torch_module
-from runtime.collective.group import Group, Work, gloo_engine, nccl_engine
+from runtime.collective.groups.engine_group import EngineGroup, gloo_engine, nccl_engine
+from runtime.collective.groups.group import Group, Work
+from runtime.collective.groups.segment import Segment
+from runtime.collective.groups.shared_group import SharedGroup
 from runtime.collective.member import Member
 from runtime.collective.slices import call_in_slices
 
@@ -57,8 +59,22 @@ class Ring:
     lines: tuple[str, ...] = ()
     row_capacities: dict[str, int] = field(default_factory=dict[str, int])
 
+    @property
+    def shares_memory(self) -> bool:
+        """Whether its ranks exchange host memory without Gloo."""
+        return isinstance(self.group, SharedGroup)
 
-def host_group(member: Member, prefix: str, ranks: list[int], check: Callable[[], None]) -> Group:
+
+def ring_group(ring: Ring, shared: Segment | None, spin: float, check: Callable[[], None]) -> Group:
+    """Create the group that moves the host memory of a ring: by memory that its ranks share, if
+    they are processes of one caller, or by Gloo.
+    """
+    if shared is not None:
+        return SharedGroup(shared, ring.number, ring.rank, spin)
+    return gloo_group(ring.member, f"ring{ring.number}", list(range(ring.size)), check)
+
+
+def gloo_group(member: Member, prefix: str, ranks: list[int], check: Callable[[], None]) -> Group:
     """Create a Gloo group of these ranks of a rendezvous, including this one; all must call it."""
     rank, store = ranks.index(member.seat.rank), member.store
 
@@ -67,7 +83,7 @@ def host_group(member: Member, prefix: str, ranks: list[int], check: Callable[[]
             store.engine, member.key(prefix), rank, len(ranks), member.deadline, store.reached
         )
 
-    return Group(call_in_slices(make, check), rank, len(ranks))
+    return EngineGroup(call_in_slices(make, check), rank, len(ranks))
 
 
 def gpu_group(ring: Ring, tensor: Any, check: Callable[[], None]) -> Group | None:
@@ -89,7 +105,7 @@ def gpu_group(ring: Ring, tensor: Any, check: Callable[[], None]) -> Group | Non
         engine = member.store.connect(member.deadline)
         return nccl_engine(engine, prefix, ring.rank, ring.size, member.deadline)
 
-    return Group(call_in_slices(make, check), ring.rank, ring.size, polls=True)
+    return EngineGroup(call_in_slices(make, check), ring.rank, ring.size, polls=True)
 
 
 def engine_tensor(ring: Ring, tensor: Any, check: Callable[[], None]) -> tuple[Any, Any]:
@@ -100,7 +116,7 @@ def engine_tensor(ring: Ring, tensor: Any, check: Callable[[], None]) -> tuple[A
 
 
 def release(ring: Ring) -> None:
-    """Destroy the host engines of a ring without pending work, which ends their threads.
+    """Close the host groups of a ring without pending work, which ends the threads of engines.
 
     Otherwise a thread that still drops the tensors of the last work could ask for Python's lock
     while the interpreter ends, which aborts the process.
@@ -109,11 +125,11 @@ def release(ring: Ring) -> None:
         keep_alive(ring)
     for group in (ring.group, ring.inner, ring.outer):
         if group is not None:
-            group.engine = None
+            group.close()
 
 
 def keep_alive(ring: Ring) -> None:
-    """Never destroy the engines of a ring: their destructors wait for work that cannot finish."""
+    """Abandon the groups of a ring, whose work cannot finish."""
     for group in (ring.group, ring.gpus, ring.inner, ring.outer):
         if group is not None:
-            ctypes.pythonapi.Py_IncRef(ctypes.py_object(group.engine))
+            group.abandon()

@@ -15,26 +15,20 @@ from typing import Any
 import numpy as np
 
 from runtime.collective.agreement import Agreement
-from runtime.collective.elements import (
-    as_bytes,
+from runtime.collective.engine import distributed
+from runtime.collective.groups.elements import (
     describe,
     element_name,
+    expect_contiguous,
     expect_operation,
     is_tensor,
-    reducible,
-    tensor_of,
 )
-from runtime.collective.engine import distributed
+from runtime.collective.groups.segment import Segment
 from runtime.collective.hierarchy import make_hierarchy
 from runtime.collective.member import Member, take_seat
 from runtime.collective.record import RankRecord
 from runtime.collective.rendezvous import Seat, StoreConnection
-from runtime.collective.ring import (
-    Pending,
-    Ring,
-    host_group,
-    release,
-)
+from runtime.collective.ring import Pending, Ring, release, ring_group
 from runtime.collective.slices import rpc_deadline
 from runtime.collective.tensors import TensorMover, empty_like
 from runtime.collective.watchdog import Watchdog
@@ -99,10 +93,21 @@ class Rings:
         member.monitor.start()
         self._members[name] = member
 
-    def init_ring(self, ring: int, id_name: str, size: int, rank: int) -> None:
+    def init_ring(
+        self,
+        ring: int,
+        id_name: str,
+        size: int,
+        rank: int,
+        *,
+        shared: Segment | None = None,
+        spin: float = 0.0,
+    ) -> None:
         """Create the group of a ring over a rendezvous that `create_id` made; once for each ring.
 
-        Raises CollectiveError if there is none of this name, or of another size or rank.
+        With `shared`, memory of all ranks of the ring, they exchange host memory through it, and a
+        wait polls for `spin` seconds before it sleeps; else by Gloo. Raises CollectiveError if
+        there is no rendezvous of this name, or of another size or rank.
         """
         member = self._members.get(id_name)
         if member is None:
@@ -119,19 +124,20 @@ class Rings:
             new_ring = Ring(ring, member, rank, size, None)
             if size > 1:
                 with self._runner.watched(new_ring, f"initialisation of ring {ring}") as check:
-                    new_ring.group = host_group(member, f"ring{ring}", list(range(size)), check)
+                    new_ring.group = ring_group(new_ring, shared, spin, check)
             member.monitor.add_ring(ring)
             self._rings[ring] = new_ring
 
     def set_hierarchy(self, ring: int, inner: int) -> None:
         """All-reduce in groups of `inner` consecutive ranks first, then between their first ranks.
 
-        Every rank of the ring must call it. Raises ValueError for a size below 1.
+        Every rank of the ring must call it; ranks that share memory go on with one group. Raises
+        ValueError for a size below 1.
         """
         members = self._ring(ring)
         if inner < 1:
             raise ValueError(f"the inner groups of ring {ring} need 1 rank or more, not {inner}")
-        if 1 < inner < members.size and not members.is_hierarchical:
+        if 1 < inner < members.size and not (members.is_hierarchical or members.shares_memory):
             with self._runner.watched(
                 members, f"initialisation of the hierarchy of ring {ring}"
             ) as check:
@@ -212,9 +218,9 @@ class Rings:
         members = self._issue(ring, "all_reduce", name, f"{op}, {describe(array)}")
         if name in members.pending:
             raise CollectiveError(f"all_reduce of {name!r} on ring {ring} is already in progress")
-        tensor = tensor_of(array, writes=True)
+        expect_contiguous(array, writes=True)
         what = members.member.record.call
-        stages = self._tensors.all_reduce_stages(members, tensor, op) if members.size > 1 else []
+        stages = self._tensors.all_reduce_stages(members, array, op) if members.size > 1 else []
         first = self._runner.start(members, what, stages.pop(0)) if stages else None
         members.pending[name] = Pending(what, first, stages, members.member.record.count(ring))
 
@@ -231,21 +237,17 @@ class Rings:
         expect_operation(op)
         members = self._issue(ring, "reduce", name, f"{op}, root {root}, {describe(array)}")
         is_root = _expect_root(members, root)
-        tensor = tensor_of(array, writes=is_root)
-        with self._tensors.moved(members, tensor, copies_back=is_root) as (group, moved):
-            cast, operation, is_copy = reducible(moved, op)
-            cast = cast if is_root or is_copy else cast.clone()
-            self._runner.run(members, lambda: group.reduce(cast, operation, root))
-            if is_root and is_copy:
-                moved.copy_(cast)
+        expect_contiguous(array, writes=is_root)
+        with self._tensors.moved(members, array, copies_back=is_root) as (group, moved):
+            self._runner.run(members, lambda: group.reduce(moved, op, root))
 
     def broadcast(self, ring: int, name: str, root: int, array: Any) -> None:
         """Copy the values of the rank `root` to all ranks, in place."""
         members = self._issue(ring, "broadcast", name, f"root {root}, {describe(array)}")
         is_root = _expect_root(members, root)
-        tensor = tensor_of(array, writes=not is_root)
-        with self._tensors.moved(members, tensor, copies_back=not is_root) as (group, moved):
-            self._runner.run(members, lambda: group.broadcast(as_bytes(moved), root))
+        expect_contiguous(array, writes=not is_root)
+        with self._tensors.moved(members, array, copies_back=not is_root) as (group, moved):
+            self._runner.run(members, lambda: group.broadcast(moved, root))
 
     def all_gather(self, ring: int, name: str, array: Any) -> Any:
         """The arrays of all ranks in rank order, concatenated along axis 0: [size · n, ...]."""
@@ -283,12 +285,8 @@ class Rings:
         if members.size == 1:
             result[...] = array
             return result
-        with self._tensors.parted(members, array, result) as (group, moved, kept):
-            cast, operation, is_copy = reducible(moved.reshape(-1), op)
-            target = cast.new_empty(kept.numel()) if is_copy else reducible(kept.reshape(-1), op)[0]
-            self._runner.run(members, lambda: group.reduce_scatter(target, cast, operation))
-            if is_copy:
-                kept.reshape(-1).copy_(target)
+        with self._tensors.parted(members, array, result) as (group, moved, part):
+            self._runner.run(members, lambda: group.reduce_scatter(part, moved, op))
         return result
 
     def scatter(self, ring: int, name: str, root: int, array: Any) -> Any:
@@ -297,21 +295,19 @@ class Rings:
         Every rank passes an array of this shape; only the root's values are read.
         """
         members = self._issue(ring, "scatter", name, f"root {root}, {describe(array)}")
-        is_root = _expect_root(members, root)
+        _expect_root(members, root)
         result = empty_like(array, _part_shape(members, array, name))
         if members.size == 1:
             result[...] = array
             return result
-        with self._tensors.parted(members, array, result) as (group, moved, kept):
-            parts: list[Any] = list(as_bytes(moved).chunk(members.size)) if is_root else []
-            self._runner.run(members, lambda: group.scatter(as_bytes(kept), parts, root))
+        with self._tensors.parted(members, array, result) as (group, moved, part):
+            self._runner.run(members, lambda: group.scatter(part, moved, root))
         return result
 
     def barrier(self, ring: int, name: str) -> None:
         """Wait until every rank has called this."""
         members = self._issue(ring, "barrier", name, "")
-        mark = tensor_of(np.zeros(1, "int32"), writes=True)
-        with self._tensors.moved(members, mark) as (group, moved):
+        with self._tensors.moved(members, np.zeros(1, "int32")) as (group, moved):
             self._runner.run(members, lambda: group.all_reduce(moved, "sum"), of_all=True)
 
     # The state of rings

@@ -1,4 +1,6 @@
-"""Tensors on their way between ranks: staged through the host if no group moves them directly."""
+"""Arrays and tensors on their way between ranks: staged through the host if no group moves them
+directly.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from compiler.ir.types import Array
-from runtime.collective.elements import as_bytes, is_tensor, reducible, tensor_of
 from runtime.collective.engine import torch_module
+from runtime.collective.groups.elements import expect_contiguous, is_tensor
 from runtime.collective.hierarchy import copy_stage, hierarchical_stages
 from runtime.collective.packed_rows import RowMessages
 from runtime.collective.ring import Ring, Stage, engine_tensor
@@ -18,65 +20,56 @@ from runtime.collective.work import WorkRunner
 
 
 class TensorMover:
-    """Moves tensors by the groups of rings."""
+    """Moves arrays and tensors by the groups of rings."""
 
     def __init__(self, runner: WorkRunner) -> None:
         self._runner = runner
 
-    def all_reduce_stages(self, ring: Ring, tensor: Any, op: str) -> list[Stage]:
-        """The stages of an all-reduce of a tensor, in place."""
-        group, moved = self._engine(ring, tensor)
-        cast, operation, is_copy = reducible(moved, op)
-        stages: list[Stage] = [lambda: group.all_reduce(cast, operation)]
-        if ring.is_hierarchical and not moved.is_cuda:
-            stages = hierarchical_stages(ring, cast, operation)
-        if is_copy:
-            stages.append(copy_stage(moved, cast))
-        if moved is not tensor:
-            stages.append(copy_stage(tensor, moved))
+    def all_reduce_stages(self, ring: Ring, value: Any, op: str) -> list[Stage]:
+        """The stages of an all-reduce of an array or tensor, in place."""
+        group, moved = self._engine(ring, value)
+        stages: list[Stage] = [lambda: group.all_reduce(moved, op)]
+        if ring.is_hierarchical and group is ring.group:
+            stages = hierarchical_stages(ring, moved, op)
+        if moved is not value:
+            stages.append(copy_stage(value, moved))
         return stages
 
-    def _engine(self, ring: Ring, tensor: Any) -> tuple[Any, Any]:
-        """Return the group that moves a tensor, and the tensor it moves, a copy if it is staged."""
-        if not tensor.is_cuda:
-            return ring.group, tensor
+    def _engine(self, ring: Ring, value: Any) -> tuple[Any, Any]:
+        """Return the group that moves a value, and what it moves, a copy if it is staged."""
+        if not (is_tensor(value) and value.is_cuda):
+            return ring.group, value
         with self._runner.watched(ring, ring.member.record.call) as check:
-            return engine_tensor(ring, tensor, check)
+            return engine_tensor(ring, value, check)
 
     @contextmanager
     def moved(
-        self, ring: Ring, tensor: Any, *, copies_back: bool = False
+        self, ring: Ring, value: Any, *, copies_back: bool = False
     ) -> Generator[tuple[Any, Any]]:
-        """Yield the group that moves a tensor, and the tensor it moves, copied back if it is
-        staged.
-        """
-        group, moved = self._engine(ring, tensor)
+        """Yield the group that moves a value, and what it moves, copied back if it is staged."""
+        group, moved = self._engine(ring, value)
         yield group, moved
-        if copies_back and moved is not tensor:
-            tensor.copy_(moved)
+        if copies_back and moved is not value:
+            value.copy_(moved)
 
     @contextmanager
     def parted(self, ring: Ring, array: Any, result: Any) -> Generator[tuple[Any, Any, Any]]:
-        """Yield the group and the tensors it moves: that of `array` and that of this rank's
-        `result`.
-        """
-        source, part = tensor_of(array, writes=False), tensor_of(result, writes=True)
+        """Yield the group and what it moves of `array` and of this rank's `result`."""
+        expect_contiguous(array)
         with (
-            self.moved(ring, source) as (group, moved),
-            self.moved(ring, part, copies_back=True) as (_, kept),
+            self.moved(ring, array) as (group, moved),
+            self.moved(ring, result, copies_back=True) as (_, part),
         ):
-            yield group, moved, kept
+            yield group, moved, part
 
     def gather(self, ring: Ring, result: Any, array: Any) -> None:
         """Concatenate the arrays of all ranks, of equal shapes, in `result`."""
         if ring.size == 1:
-            source, whole = tensor_of(array, writes=False), tensor_of(result, writes=True)
-            whole.reshape(-1).copy_(source.reshape(-1))
+            expect_contiguous(array)
+            result.reshape(-1)[...] = array.reshape(-1)
             return
         with self.parted(ring, array, result) as (group, moved, joined):
-            self._runner.run(
-                ring, lambda: group.all_gather(as_bytes(joined), as_bytes(moved)), of_all=True
-            )
+            self._runner.run(ring, lambda: group.all_gather(joined, moved), of_all=True)
 
     def gather_rows(self, ring: Ring, name: str, rows: Array, values: Array) -> tuple[Array, Array]:
         """Concatenate rows and values of all ranks, by messages with room for those so far.

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from time import sleep
 from typing import NoReturn, TypeVar
 
-from runtime.collective.group import Work
+from runtime.collective.groups.group import Work
 from runtime.collective.member import Member
 from runtime.collective.monitor import Completed
 from runtime.collective.ring import Pending, Ring, keep_alive

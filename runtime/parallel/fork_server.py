@@ -77,8 +77,9 @@ class ForkServer:
         """Whether the server has not ended."""
         return self._process.poll() is None
 
-    def fork(self, settings: str, socket_: int, region: int) -> int:
-        """Fork a worker with these descriptors; returns its PID. Raises OSError if it cannot.
+    def fork(self, settings: str, socket_: int, region: int, shared: int | None) -> int:
+        """Fork a worker with these descriptors, `shared` that of memory of all ranks, if there is
+        any; returns its PID. Raises OSError if it cannot.
 
         The worker has the environment, the folder and the outputs that this process has now.
         """
@@ -86,6 +87,7 @@ class ForkServer:
         text = {"settings": settings, "environment": variables, "folder": str(Path.cwd())}
         with _text_file(json.dumps(text)) as file:
             descriptors = [file.fileno(), socket_, region, 1, 2]
+            descriptors += [] if shared is None else [shared]
             return int(self._ask({"do": "fork"}, descriptors)["pid"])
 
     def reap(self, pid: int) -> int:
@@ -192,8 +194,10 @@ def _fork(connection: socket.socket, descriptors: Sequence[int]) -> int:
 
 
 def _become_worker(descriptors: Sequence[int], server: int) -> NoReturn:
-    """Run a worker with descriptors of its settings, its socket, its region and its outputs."""
-    file, socket_, region, output, errors = descriptors
+    """Run a worker with descriptors of its settings, its socket, its region and its outputs, and
+    of memory of all ranks if there is any.
+    """
+    file, socket_, region, output, errors, *shared = descriptors
     os.setpgid(0, 0)
     os.dup2(output, 1)
     os.dup2(errors, 2)
@@ -206,7 +210,8 @@ def _become_worker(descriptors: Sequence[int], server: int) -> NoReturn:
     random.seed()
     np.random.seed()
     settings = WorkerSettings(**json.loads(request["settings"]))
-    run_worker(replace(settings, socket=socket_, region=region, parent=server))
+    own = {"socket": socket_, "region": region, "shared": shared[0] if shared else -1}
+    run_worker(replace(settings, **own, parent=server))
 
 
 if __name__ == "__main__":

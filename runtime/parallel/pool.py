@@ -20,6 +20,7 @@ from compiler.support.processors import available_processors
 from runtime.blas import blas_threads
 from runtime.collective.endpoint import listen
 from runtime.collective.engine import torch_module
+from runtime.collective.groups.segment import Layout, Segment
 from runtime.collective.rendezvous import StoreConnection, host_store
 from runtime.collective.rings import Rings
 from runtime.collective.slices import SLICE, rpc_deadline
@@ -110,7 +111,9 @@ class Pool:
         endpoint = endpoints[0] if endpoints else ""
         if listener is not None:
             endpoint = "{}:{}".format(*listener.getsockname()[:2])
-        starter = Starter(self.workers, self._settings(endpoint))
+        is_alone = len(self.workers) + 1 == self.total > 1
+        shared = Segment.create(Layout(self.total, self.ring_count)) if is_alone else None
+        starter = Starter(self.workers, self._settings(endpoint), shared)
         self._finalizer = weakref.finalize(self, shut_down, self.workers, self._owner, grace=0.0)
         try:
             self._limit_threads()
@@ -119,11 +122,15 @@ class Pool:
             where = NAME, self.first, [endpoint]
             self.rings.create_id(*where, size=self.total, store=store, limit=self._start_limit)
             for ring in range(self.ring_count):
-                self.rings.init_ring(ring, NAME, self.total, self.first)
+                where = ring, NAME, self.total, self.first
+                self.rings.init_ring(*where, shared=shared, spin=self._spin)
             self._receive_all("start of the workers")
         except BaseException:
             self.abort()
             raise
+        finally:
+            if shared is not None:
+                shared.close()
 
     def _settings(self, endpoint: str) -> SettingsText:
         devices = [p.device if isinstance(p, CUDAPlace) else -1 for p in self.places]

@@ -12,6 +12,7 @@ from contextlib import suppress
 from threading import Event, Thread
 from time import monotonic
 
+from runtime.collective.groups.segment import Segment
 from runtime.errors import CollectiveError
 from runtime.parallel.channel import Channel, Message
 from runtime.parallel.fork_server import ForkServer, fork_server
@@ -36,11 +37,14 @@ class WorkerProcess:
         own, self.theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.channel = Channel(own, SharedRegion.create(), spin)
 
-    def start(self, settings: SettingsText) -> None:
-        """Start the process. Raises OSError if it cannot be."""
+    def start(self, settings: SettingsText, shared: Segment | None) -> None:
+        """Start the process, with the memory that all ranks share, if any. Raises OSError if it
+        cannot be.
+        """
         self._server = fork_server()
         region = self.channel.region.descriptor
-        self.pid = self._server.fork(settings(self.rank), self.theirs.fileno(), region)
+        descriptors = self.theirs.fileno(), region, shared.descriptor if shared else None
+        self.pid = self._server.fork(settings(self.rank), *descriptors)
         self._pidfd = os.pidfd_open(self.pid)
         self.theirs.close()
 
@@ -102,9 +106,12 @@ def _expect_linux() -> None:
 class Starter:
     """A thread that starts workers, while the caller does something else."""
 
-    def __init__(self, workers: Sequence[WorkerProcess], settings: SettingsText) -> None:
+    def __init__(
+        self, workers: Sequence[WorkerProcess], settings: SettingsText, shared: Segment | None
+    ) -> None:
         self._workers = workers
         self._settings = settings
+        self._shared = shared
         self._started = Event()
         self._errors: list[OSError] = []
         Thread(target=self._run, daemon=True, name="workers").start()
@@ -118,7 +125,7 @@ class Starter:
     def _run(self) -> None:
         try:
             for worker in self._workers:
-                worker.start(self._settings)
+                worker.start(self._settings, self._shared)
         except OSError as error:
             self._errors.append(error)
         self._started.set()

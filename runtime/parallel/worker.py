@@ -21,6 +21,7 @@ import numpy as np
 from compiler.codegen.module import Module
 from compiler.ir.types import Array
 from runtime.collective.engine import torch_module
+from runtime.collective.groups.segment import Layout, Segment
 from runtime.collective.processes import host_name
 from runtime.collective.rings import Rings
 from runtime.device import CPUPlace, CUDAPlace, Place
@@ -40,7 +41,8 @@ class WorkerSettings:
     """The start settings of a worker.
 
     `device` is the index of a GPU, -1 for the host; `spin` is in seconds, as for a Channel. The
-    process itself sets the descriptors of its socket and its region, and its parent.
+    process itself sets the descriptors of its socket, of its region and of memory of all ranks (-1
+    for none), and its parent.
     """
 
     rank: int
@@ -54,6 +56,7 @@ class WorkerSettings:
     device: int
     socket: int = -1
     region: int = -1
+    shared: int = -1
     parent: int = 0
 
     def text(self) -> str:
@@ -98,8 +101,13 @@ class Worker:
         torch_module().set_num_threads(1)
         where = settings.name, settings.rank, [settings.endpoint]
         self._rings.create_id(*where, size=settings.size, limit=settings.limit)
+        own = settings.name, settings.size, settings.rank
+        layout = Layout(settings.size, settings.rings)
+        shared = Segment(settings.shared, layout) if settings.shared >= 0 else None
         for ring in range(settings.rings):
-            self._rings.init_ring(ring, settings.name, settings.size, settings.rank)
+            self._rings.init_ring(ring, *own, shared=shared, spin=settings.spin)
+        if shared is not None:
+            shared.close()
 
     def _report(self, error: BaseException) -> None:
         """Send the error of a step; the caller then ends this process."""

@@ -13,6 +13,7 @@ import pytest
 
 from runtime.collective import Rings, rpc_deadline
 from runtime.collective.endpoint import parse_endpoint
+from runtime.collective.groups.segment import Layout, Segment
 from runtime.errors import CollectiveError, RankError, RendezvousError, ScheduleError
 from tests.support.ports import free_ports
 
@@ -21,15 +22,18 @@ DTYPES = ["float32", "float64", "float16", ml_dtypes.bfloat16, "int8", "uint8", 
 DTYPES += ["int64", "bool"]
 
 
-def world(size: int, body: Body, deadline: float = 20.0) -> list[Any]:
-    """What `body` returns, or the CollectiveError it raises, on each rank of ring 0."""
+def world(size: int, body: Body, deadline: float = 20.0, *, shares: bool = False) -> list[Any]:
+    """What `body` returns, or the CollectiveError it raises, on each rank of ring 0, which shares
+    memory with the others or not.
+    """
     endpoints = [f"127.0.0.1:{port}" for port in free_ports(size)]
+    shared = Segment.create(Layout(size, 1)) if shares else None
 
     def run(rank: int) -> Any:
         rings = Rings(deadline)
         try:
             rings.create_id("id", rank, endpoints)
-            rings.init_ring(0, "id", size, rank)
+            rings.init_ring(0, "id", size, rank, shared=shared)
             return body(rings, rank)
         except CollectiveError as error:
             return error
@@ -51,7 +55,8 @@ def reduced(op: str, arrays: list[Any]) -> Any:
     return function.reduce(arrays).astype(arrays[0].dtype)
 
 
-def test_reductions_of_every_type() -> None:
+@pytest.mark.parametrize("shares", [False, True])
+def test_reductions_of_every_type(*, shares: bool) -> None:
     def arrays(rank: int) -> dict[Any, Any]:
         return {dtype: np.array([rank, rank + 1, 1, 0], dtype) for dtype in DTYPES}
 
@@ -63,7 +68,7 @@ def test_reductions_of_every_type() -> None:
                 results[op, np.dtype(dtype).name] = array
         return results
 
-    each = world(3, body)
+    each = world(3, body, shares=shares)
     for (op, name), array in each[0].items():
         dtype = next(dtype for dtype in DTYPES if np.dtype(dtype).name == name)
         expected = reduced(op, [arrays(rank)[dtype] for rank in range(3)])
@@ -72,8 +77,9 @@ def test_reductions_of_every_type() -> None:
         assert array.dtype == expected.dtype
 
 
+@pytest.mark.parametrize("shares", [False, True])
 @pytest.mark.parametrize("dtype", ["float32", ml_dtypes.bfloat16, "int16", "bool"])
-def test_collectives_that_move(dtype: Any) -> None:
+def test_collectives_that_move(dtype: Any, *, shares: bool) -> None:
     def values(rank: int) -> Any:
         return (np.arange(8).reshape(4, 2) * (rank + 1) % 3).astype(dtype)
 
@@ -93,7 +99,7 @@ def test_collectives_that_move(dtype: Any) -> None:
 
     both = [values(0), values(1)]
     total = reduced("sum", both)
-    for rank, found in enumerate(world(2, body)):
+    for rank, found in enumerate(world(2, body, shares=shares)):
         expected = [
             both[1], total if rank else both[0], np.concatenate(both), np.split(total, 2)[rank],
             np.split(both[1], 2)[rank], np.array([0, 0, 1]),
@@ -103,7 +109,8 @@ def test_collectives_that_move(dtype: Any) -> None:
             np.testing.assert_array_equal(have, want)
 
 
-def test_several_are_under_way_and_empty_or_scalar_arrays_work() -> None:
+@pytest.mark.parametrize("shares", [False, True])
+def test_several_are_under_way_and_empty_or_scalar_arrays_work(*, shares: bool) -> None:
     def body(rings: Rings, rank: int) -> list[Any]:
         arrays = [np.full(5, rank + 1.0), np.zeros((0, 3)), np.array(2.0)]
         for index, array in enumerate(arrays):
@@ -112,7 +119,7 @@ def test_several_are_under_way_and_empty_or_scalar_arrays_work() -> None:
             rings.wait(0, f"a{index}")
         return [*arrays, rings.all_gather(0, "g", arrays[1]), rings.rank(0), rings.size(0)]
 
-    for rank, found in enumerate(world(2, body)):
+    for rank, found in enumerate(world(2, body, shares=shares)):
         np.testing.assert_array_equal(found[0], np.full(5, 3.0))
         assert (found[1].shape, found[2], found[3].shape) == ((0, 3), 4.0, (0, 3))
         assert found[4:] == [rank, 2]
@@ -231,7 +238,8 @@ def test_a_rank_that_raised_is_named_with_its_error() -> None:
     assert "ZeroDivisionError: no such record" in str(error)
 
 
-def test_a_rank_that_stalls_is_named_at_the_deadline() -> None:
+@pytest.mark.parametrize("shares", [False, True])
+def test_a_rank_that_stalls_is_named_at_the_deadline(*, shares: bool) -> None:
     done = threading.Event()
 
     def body(rings: Rings, rank: int) -> None:
@@ -247,7 +255,7 @@ def test_a_rank_that_stalls_is_named_at_the_deadline() -> None:
         finally:
             done.set()
 
-    error = world(2, run, deadline=2.0)[0]
+    error = world(2, run, deadline=2.0, shares=shares)[0]
     assert isinstance(error, RankError)
     assert (error.rank, error.last) == (1, "all_reduce of 'x' (sum, float64[1])")
     assert "no progress for 2 s" in str(error)

@@ -15,7 +15,7 @@ import numpy as np
 
 from compiler.ir.types import Array
 from runtime.collective.engine import torch_module
-from runtime.gpu.cuda import tensor_over
+from runtime.gpu.cuda import bytes_of, numpy_dtype, tensor_over
 
 OPERATIONS = {"sum": "SUM", "max": "MAX", "min": "MIN", "prod": "PRODUCT"}
 """Reduction names used here, mapped to those of torch.distributed."""
@@ -53,31 +53,34 @@ def describe(value: Any) -> str:
     return f"{element_name(value)}[{', '.join(map(str, value.shape))}]"
 
 
-def tensor_of(value: Any, *, writes: bool) -> Any:
-    """Return a tensor over the memory of an array; a tensor is returned as it is.
-
-    Raises ValueError if the elements are not contiguous, or if the array is read-only and will be
-    written.
-    """
+def expect_contiguous(value: Any, *, writes: bool = False) -> None:
+    """Raise ValueError if the elements are not contiguous, or read-only and to be written."""
     if is_tensor(value):
         if not value.is_contiguous():
             raise ValueError(
                 f"a collective needs a contiguous tensor, not strides {value.stride()}"
             )
+        return
+    if not value.flags.c_contiguous:
+        raise ValueError(f"a collective needs a contiguous array, not strides {value.strides}")
+    if writes and not value.flags.writeable:
+        raise ValueError("a collective writes into its array, which is read-only")
+
+
+def host_array(value: Any) -> Array:
+    """A flat array over the memory of a contiguous array, or of such a tensor on the host."""
+    if not is_tensor(value):
+        return value.reshape(-1)
+    return bytes_of(value).numpy().view(numpy_dtype(value))
+
+
+def tensor_of(value: Any) -> Any:
+    """A tensor over the memory of an array, or a copy of a read-only array; a tensor is returned
+    as it is.
+    """
+    if is_tensor(value):
         return value
-    array: Array = value
-    if not array.flags.c_contiguous:
-        raise ValueError(f"a collective needs a contiguous array, not strides {array.strides}")
-    if not array.flags.writeable:
-        if writes:
-            raise ValueError("a collective writes into its array, which is read-only")
-        array = array.copy()
-    return tensor_over(array)
-
-
-def as_bytes(tensor: Any) -> Any:
-    """View a tensor as a flat tensor of bytes, for data that is only moved."""
-    return tensor.reshape(-1).view(torch_module().uint8)
+    return tensor_over(value if value.flags.writeable else value.copy())
 
 
 def reducible(tensor: Any, operation: str) -> tuple[Any, str, bool]:
