@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from compiler.codegen.kernel.builder import KernelOperand
+from compiler.codegen.kernel.scalar_kernels import KernelOperand
 from compiler.errors import CompileError
 from compiler.ir.attention import AttentionForm, ordered
 from compiler.ir.dims import Dim, Size, product

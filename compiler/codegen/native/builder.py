@@ -7,8 +7,9 @@ from contextlib import contextmanager
 from typing import Any, Concatenate, ParamSpec
 
 from compiler.codegen.kernel.body import KernelBody, MatmulBody
-from compiler.codegen.kernel.builder import KernelOperand, OpKernels
+from compiler.codegen.kernel.builder import OpKernels
 from compiler.codegen.kernel.epilogues import FusedEpilogue
+from compiler.codegen.kernel.scalar_kernels import KernelOperand
 from compiler.codegen.module_writer import NumpyOperand
 from compiler.codegen.native import image_ops
 from compiler.codegen.native.attention.draft import attention_draft, gradient_draft

@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from math import prod
 from typing import Protocol
 
-from compiler.codegen.kernel.builder import KernelOperand
+from compiler.codegen.kernel.scalar_kernels import KernelOperand
 from compiler.codegen.native.element_types import COMPUTED, TYPES
 from compiler.codegen.native.images.depthwise import depthwise
 from compiler.codegen.native.images.depthwise_gradient import (

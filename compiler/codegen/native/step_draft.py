@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from compiler.codegen.kernel.body import KernelBody
-from compiler.codegen.kernel.builder import KernelOperand
+from compiler.codegen.kernel.scalar_kernels import KernelOperand
 from compiler.codegen.module_writer import NumpyOperand
 from compiler.codegen.native.llvm_ir import Type
 from compiler.codegen.native.module_writer import NativeModuleWriter

@@ -9,10 +9,11 @@ from typing import Any
 from compiler.codegen.kernel.analysis import accumulator_type
 from compiler.codegen.kernel.attention import described
 from compiler.codegen.kernel.body import KernelBody, MatmulBody
-from compiler.codegen.kernel.builder import KernelOperand, OpKernels
+from compiler.codegen.kernel.builder import OpKernels
 from compiler.codegen.kernel.epilogues import FusedEpilogue
 from compiler.codegen.kernel.host_code import HostArrays
 from compiler.codegen.kernel.random import keys_from
+from compiler.codegen.kernel.scalar_kernels import KernelOperand
 from compiler.codegen.module_writer import NumpyOperand
 from compiler.codegen.trace import Expr
 from compiler.codegen.triton.attention.backward import emit_gradients, reads_means

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from compiler.codegen.kernel.attention import Attention, described
-from compiler.codegen.kernel.builder import KernelOperand
 from compiler.codegen.kernel.random import keys_from
+from compiler.codegen.kernel.scalar_kernels import KernelOperand
 from compiler.codegen.module_writer import NumpyOperand
 from compiler.codegen.native.attention.backward import attention_gradient
 from compiler.codegen.native.attention.forward import attention

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from compiler.codegen.kernel.builder import KernelOperand
+from compiler.codegen.kernel.scalar_kernels import KernelOperand
 from compiler.codegen.native.image_ops import ImageKernelBuilder
 from compiler.codegen.native.llvm_ir import I64
 from compiler.codegen.native.sorting.rows import Rows, first_values
