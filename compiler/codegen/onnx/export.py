@@ -8,6 +8,7 @@ from typing import Any
 
 from compiler.codegen.onnx import (
     control,
+    detection,
     images,
     layers,
     products,
@@ -17,6 +18,7 @@ from compiler.codegen.onnx import (
     shapes,
 )
 from compiler.codegen.onnx.converters import CONVERTERS
+from compiler.codegen.onnx.kernels import has_nodes, write_kernels
 from compiler.codegen.onnx.nodes import Nodes, Unsupported, onnx, tensor
 from compiler.codegen.onnx.pointwise import write_pointwise
 from compiler.errors import CompileError
@@ -29,7 +31,7 @@ __all__ = ["OPSET", "ExportError", "Refusal", "converted", "onnx_model", "writes
 
 OPSET, IR_VERSION = 17, 8
 """What ONNX Runtime 1.12 (2022) and newer read; `LayerNormalization` needs the opset."""
-FAMILIES = (control, images, layers, products, recurrent, reductions, sequences, shapes)
+FAMILIES = (control, detection, images, layers, products, recurrent, reductions, sequences, shapes)
 """The modules whose converters are registered."""
 
 
@@ -88,8 +90,11 @@ def writes(defn: type[OpDef]) -> bool:
 
     An op made of others has none of its own: a graph contains what it is made of.
     """
-    draws = defn.is_random or KEY in defn.slots
-    return defn.kind in CONVERTERS or (issubclass(defn, Pointwise) and not draws)
+    if defn.kind in CONVERTERS:
+        return True
+    if issubclass(defn, Pointwise):
+        return not defn.is_random and KEY not in defn.slots
+    return not defn.is_random and has_nodes(defn)
 
 
 def converted(model: Any, opset: int) -> Any:
@@ -129,9 +134,26 @@ class _Ops:
 
 
 def _write(nodes: Nodes, op: Op) -> None:
-    if op.kind in CONVERTERS:
-        CONVERTERS[op.kind](nodes, op)
-    elif isinstance(op.defn, Pointwise):
+    """Write an op by its converter; from its own definition if it has none, or none for its use."""
+    converter = CONVERTERS.get(op.kind)
+    if converter is None:
+        _write_definition(nodes, op)
+        return
+    before = len(nodes.nodes)
+    try:
+        converter(nodes, op)
+    except Unsupported as refusal:
+        if len(nodes.nodes) > before:
+            raise
+        try:
+            _write_definition(nodes, op)
+        except Unsupported:
+            raise refusal from None
+
+
+def _write_definition(nodes: Nodes, op: Op) -> None:
+    """Write an op from the expression or the kernels that define it."""
+    if isinstance(op.defn, Pointwise):
         write_pointwise(nodes, op)
     else:
-        raise Unsupported("it has no counterpart")
+        write_kernels(nodes, op)

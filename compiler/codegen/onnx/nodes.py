@@ -68,6 +68,10 @@ class Nodes:
         """Whether a value is bound in this graph."""
         return var in self._names
 
+    def sees(self, var: Var) -> bool:
+        """Whether a value is bound here or outside."""
+        return self.has(var) or (self.outer is not None and self.outer.sees(var))
+
     def name(self, var: Var) -> str:
         """The name of a value that is bound here or outside."""
         here: Nodes | None = self

@@ -14,7 +14,7 @@ from compiler.ir.graph import Op, Var
 from compiler.ir.opdef import Pointwise, call, listed, reduced_axes
 from compiler.ir.types import DType, Shape
 
-__all__ = ["write_pointwise"]
+__all__ = ["elementwise", "where", "write_pointwise"]
 
 DIRECT = {
     "add": "Add", "subtract": "Sub", "multiply": "Mul", "maximum": "Max", "minimum": "Min",
@@ -107,10 +107,10 @@ class _Expressions:
         if part.fn == "where":
             condition, *sides = part.args
             operands = [self._operand(side, part.dtype) for side in sides]
-            return self.nodes.add("Where", [self._operand(condition, DType.BOOL), *operands])
+            return where(self.nodes, part.dtype, self._operand(condition, DType.BOOL), *operands)
         if part.fn.startswith("reduce_"):
             return self._reduced(part)
-        return self._call(part)
+        return elementwise(self.nodes, part, self._operand)
 
     def _leaf(self, part: Expr) -> str:
         var = cast(Var, part.extra)
@@ -138,23 +138,32 @@ class _Expressions:
         name = self.names[term]
         return name if term.dtype is dtype else self.nodes.cast(name, dtype)
 
-    def _call(self, part: Expr) -> str:
-        """An elementwise function of operands in the types that NumPy's loop has."""
-        kinds: list[Any] = [
-            arg.dtype.numpy if isinstance(arg, Expr) else type(arg) for arg in part.args
-        ]
-        loop = getattr(np, part.fn).resolve_dtypes((*kinds, None))
-        types = [DType.of(kind) for kind in loop[:-1]]
-        names = [self._operand(arg, dtype) for arg, dtype in zip(part.args, types, strict=True)]
-        is_integer = not types[0].is_float
-        if part.fn in IDENTITY_OF_INTEGERS and is_integer:
-            return names[0]
-        if part.fn in DIRECT:
-            return self.nodes.add(DIRECT[part.fn], names)
-        composed = COMPOSED.get(part.fn)
-        if composed is None:
-            raise Unsupported(f"ONNX has no function {part.fn}")
-        return composed(self.nodes, types[0], *names)
+
+def elementwise(nodes: Nodes, part: Expr, operand: Callable[[Term, DType], str]) -> str:
+    """An elementwise function of operands in the types that NumPy's loop has."""
+    kinds: list[Any] = [
+        arg.dtype.numpy if isinstance(arg, Expr) else type(arg) for arg in part.args
+    ]
+    loop = getattr(np, part.fn).resolve_dtypes((*kinds, None))
+    types = [DType.of(kind) for kind in loop[:-1]]
+    names = [operand(arg, dtype) for arg, dtype in zip(part.args, types, strict=True)]
+    is_integer = not types[0].is_float
+    if part.fn in IDENTITY_OF_INTEGERS and is_integer:
+        return names[0]
+    if part.fn in DIRECT:
+        return nodes.add(DIRECT[part.fn], names)
+    composed = COMPOSED.get(part.fn)
+    if composed is None:
+        raise Unsupported(f"ONNX has no function {part.fn}")
+    return composed(nodes, types[0], *names)
+
+
+def where(nodes: Nodes, dtype: DType, condition: str, a: str, b: str) -> str:
+    """`Where`, of booleans by `And` and `Or`: ONNX Runtime lacks it for them."""
+    if dtype is not DType.BOOL:
+        return nodes.add("Where", [condition, a, b])
+    sides = [nodes.add("And", [condition, a]), nodes.add("And", [nodes.add("Not", [condition]), b])]
+    return nodes.add("Or", sides)
 
 
 # ---- functions that are several nodes ------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from compiler.codegen.onnx.converters import converts
 from compiler.codegen.onnx.nodes import Nodes, Unsupported
+from compiler.ir.dims import Size
 from compiler.ir.graph import Op, Var
 from compiler.ir.types import DType
 from compiler.support.cached_property import cached_property
@@ -135,6 +137,63 @@ def fixed_sizes(var: Var) -> list[int]:
     if not all(isinstance(size, int) for size in sizes):
         raise Unsupported(f"rows of an open size {sizes}")
     return [int(str(size)) for size in sizes]
+
+
+# ---- what kernels ask the host for ---------------------------------------------------------------
+
+
+def owners(nodes: Nodes, offsets: str) -> str:
+    """The sequence of each row [rows]."""
+    return SequenceRows(nodes, offsets).sequence
+
+
+def row_bounds(nodes: Nodes, offsets: str) -> str:
+    """Where the sequence of each row begins and ends [2, rows]."""
+    rows = SequenceRows(nodes, offsets)
+    both = nodes.add("Unsqueeze", [rows.starts, nodes.constant([0])])
+    ends = nodes.add("Unsqueeze", [rows.ends, nodes.constant([0])])
+    bounds = nodes.add("Concat", [both, ends], axis=0)
+    return nodes.add("Gather", [bounds, rows.sequence], axis=1)
+
+
+def offsets_after(nodes: Nodes, lengths: str) -> str:
+    """The offsets of sequences of these lengths [N + 1]."""
+    flat = nodes.add("Reshape", [nodes.cast(lengths, DType.INT64), nodes.constant([-1])])
+    ends = nodes.add("CumSum", [flat, nodes.constant(np.array(0))])
+    return nodes.add("Concat", [nodes.constant([0]), ends], axis=0)
+
+
+def even_offsets(nodes: Nodes, count: Size, length: Size) -> str:
+    """The offsets of `count` sequences of one length."""
+    ends = counted(nodes, nodes.add("Squeeze", [nodes.size(count + 1)]))
+    return nodes.add("Mul", [ends, nodes.size(length)])
+
+
+def one_row_offsets(nodes: Nodes, rows: Size) -> str:
+    """The offsets of sequences of one row."""
+    return even_offsets(nodes, rows, 1)
+
+
+def reshaped_offsets(nodes: Nodes, offsets: str, size: Size, new_size: Size) -> str:
+    """The offsets after rows of a size became rows of another."""
+    numbers = nodes.add("Mul", [offsets, nodes.size(size)])
+    return nodes.add("Div", [numbers, nodes.size(new_size)])
+
+
+def constant_array(nodes: Nodes, numbers: Sequence[float], dtype: str) -> str:
+    """Constants."""
+    return nodes.constant(np.array(numbers, dtype))
+
+
+HOST_FUNCTIONS: dict[str, Callable[..., str]] = {
+    "owners": owners, "row_bounds": row_bounds, "offsets_after": offsets_after,
+    "offsets_of_counts": offsets_after, "even_offsets": even_offsets,
+    "one_row_offsets": one_row_offsets, "reshaped_offsets": reshaped_offsets,
+    "constant_array": constant_array,
+}  # fmt: skip
+"""By the names of NumPy functions that kernels call on the host: writers of the same numbers."""
+
+# ---- ops -----------------------------------------------------------------------------------------
 
 
 @converts("sequence_pool")
@@ -265,9 +324,8 @@ def sequence_unpad(nodes: Nodes, op: Op) -> None:
     rows = nodes.add("GatherND", [nodes.name(x), places])
     target = nodes.target(op["Out"].type.shape)
     nodes.add("Reshape", [rows, target], nodes.output(op, "Out"))
-    ends = nodes.add("CumSum", [lengths, nodes.constant(np.array(0))])
     for var in op.outputs.get("Out_lod", []):
-        nodes.add("Concat", [nodes.constant([0]), ends], nodes.bind(var), axis=0)
+        nodes.add("Identity", [offsets_after(nodes, lengths)], nodes.bind(var))
 
 
 @converts("sequence_concat")

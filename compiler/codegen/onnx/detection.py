@@ -1,0 +1,283 @@
+"""Non-maximum suppression of detected boxes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from compiler.codegen.onnx.converters import converts
+from compiler.codegen.onnx.nodes import Nodes, Unsupported, declared
+from compiler.codegen.onnx.sequences import counted, offsets_after
+from compiler.ir.dims import Size
+from compiler.ir.graph import Op
+from compiler.ir.types import DType
+
+EVERY = int(np.iinfo(np.int32).max)
+INDEX = DType.INT64
+
+
+@converts("multiclass_nms", "multiclass_nms2", "multiclass_nms3")
+def multiclass_nms(nodes: Nodes, op: Op) -> None:
+    """`NonMaxSuppression`, then the best `keep_top_k` of each image, class by class.
+
+    If no box is left, `multiclass_nms` has the row [-1], the others have no row.
+    """
+    selected = _Selected.of(nodes, op)
+    rows, counts = selected.rows(), selected.counts()
+    if op.outputs.get("Index"):
+        index = nodes.cast(selected.places_of_boxes, DType.INT32)
+        nodes.add("Unsqueeze", [index, nodes.constant([1])], nodes.output(op, "Index"))
+    if op.outputs.get("NmsRoisNum"):
+        nodes.cast(counts, DType.INT32, nodes.output(op, "NmsRoisNum"))
+    offsets = offsets_after(nodes, counts)
+    if op.kind == "multiclass_nms":
+        rows, offsets = _or_minus_one(nodes, rows, offsets, op["BBoxes"].type.dtype)
+    nodes.add("Identity", [rows], nodes.output(op, "Out"))
+    for slot in ("Out_lod", "Index_lod"):
+        for var in op.outputs.get(slot, []):
+            nodes.add("Identity", [offsets], nodes.bind(var))
+
+
+@dataclass
+class _Selected:
+    """The boxes that are left; `labels`, `scores` and `places_of_boxes` have one entry for each."""
+
+    nodes: Nodes
+    boxes: str
+    labels: str
+    scores: str
+    places_of_boxes: str
+    is_left: str
+
+    @staticmethod
+    def of(nodes: Nodes, op: Op) -> _Selected:
+        """Those of an op. Raises Unsupported for boxes of each class, and polygons."""
+        defn: Any = op.defn
+        boxes, scores = op["BBoxes"], op["Scores"]
+        if len(scores.type.shape) != 3:
+            raise Unsupported("boxes that differ from class to class")
+        if boxes.type.shape[-1] != 4:
+            raise Unsupported("polygons")
+        images, classes, count = scores.type.shape
+        if defn.normalized and defn.nms_eta == 1:
+            alone = _suppressed(nodes, op)
+        else:
+            alone = _suppressed_in_order(nodes, op)
+        if int(defn.background_label) >= 0:
+            labels = counted(nodes, nodes.add("Squeeze", [nodes.size(classes)]))
+            is_object = nodes.add("Equal", [labels, nodes.scalar(defn.background_label, INDEX)])
+            mask = nodes.add("Unsqueeze", [is_object, nodes.constant([0, 2])])
+            none = nodes.scalar(-np.inf, scores.type.dtype)
+            alone = nodes.add("Where", [mask, none, alone])
+        flat = nodes.add("Reshape", [alone, nodes.shape((images, classes * count))])
+        most = int(defn.keep_top_k)
+        every = nodes.size(classes * count)
+        kept = every if most < 0 else nodes.add("Min", [every, nodes.constant([most])])
+        return _by_class(nodes, op, flat, kept)
+
+    def rows(self) -> str:
+        """Class, score and box of each [K, 6]."""
+        nodes = self.nodes
+        box = nodes.add("Gather", [self.boxes, self.places_of_boxes])
+        columns = [nodes.add("Unsqueeze", [name, nodes.constant([1])])
+                   for name in (self.labels, self.scores)]  # fmt: skip
+        return nodes.add("Concat", [*columns, box], axis=1)
+
+    def counts(self) -> str:
+        """How many boxes each image has [N]."""
+        ones = self.nodes.cast(self.is_left, DType.INT64)
+        return self.nodes.add("ReduceSum", [ones, self.nodes.constant([1])], keepdims=0)
+
+
+def _best(nodes: Nodes, scores: str, count: Size, most: int, dtype: DType) -> str:
+    """Scores of which only the `most` largest of each class are candidates: -inf elsewhere."""
+    if most < 0 or (isinstance(count, int) and count <= most):
+        return scores
+    names = [nodes.temporary("best"), nodes.temporary("place")]
+    limit = nodes.add("Min", [nodes.size(count), nodes.constant([most])])
+    nodes.add_all("TopK", [scores, limit], names, axis=2)
+    shape = nodes.add("Shape", [scores])
+    none = nodes.add("Expand", [nodes.scalar(-np.inf, dtype), shape])
+    return nodes.add("ScatterElements", [none, names[1], names[0]], axis=2)
+
+
+def _suppressed(nodes: Nodes, op: Op) -> str:
+    """The scores [N, C, M] of the boxes that are left by `NonMaxSuppression`; -inf elsewhere."""
+    defn: Any = op.defn
+    scores = op["Scores"]
+    name, dtype = nodes.name(scores), scores.type.dtype
+    count, most = op["BBoxes"].type.shape[1], int(defn.nms_top_k)
+    left = nodes.add("NonMaxSuppression", [
+        nodes.input(op, "BBoxes"), _best(nodes, name, count, most, dtype), nodes.constant([EVERY]),
+        nodes.constant(np.array([defn.nms_threshold], np.float32)),
+        nodes.constant(np.array([defn.score_threshold], np.float32)),
+    ])  # fmt: skip
+    none = nodes.add("Expand", [nodes.scalar(-np.inf, dtype), nodes.add("Shape", [name])])
+    return nodes.add("ScatterND", [none, left, nodes.add("GatherND", [name, left])])
+
+
+def _suppressed_in_order(nodes: Nodes, op: Op) -> str:
+    """The same by a `Scan` over the candidates of all classes, best first.
+
+    `NonMaxSuppression` has no boxes of elements, which end behind their last one and overlap only
+    if they touch, and no threshold that shrinks with each box.
+    """
+    defn: Any = op.defn
+    scores, most = op["Scores"], int(defn.nms_top_k)
+    name, dtype = nodes.name(scores), scores.type.dtype
+    every = nodes.size(scores.type.shape[2])
+    limit = every if most < 0 else nodes.add("Min", [every, nodes.constant([most])])
+    values, place = nodes.temporary("best"), nodes.temporary("place")
+    nodes.add_all("TopK", [name, limit], [values, place], axis=2)
+    is_candidate = nodes.add("Greater", [values, nodes.scalar(defn.score_threshold, dtype)])
+    counts = nodes.add("ReduceSum", [nodes.cast(is_candidate, INDEX), nodes.constant([2])])
+    longest = nodes.add("Reshape", [nodes.add("ReduceMax", [counts]), nodes.constant([1])])
+    longest = nodes.add("Max", [longest, nodes.constant([1])])  # ONNX Runtime aborts on no step
+    values, place, is_candidate = (
+        nodes.add("Slice", [each, nodes.constant([0]), longest, nodes.constant([2])])
+        for each in (values, place, is_candidate)
+    )
+    sides = [
+        _of_candidates(nodes, nodes.input(op, "BBoxes"), side, place, scores.type.shape[1])
+        for side in range(4)
+    ]
+    first = nodes.add("ReduceSum", [sides[0], nodes.constant([2])])
+    zero = nodes.add("Mul", [first, nodes.scalar(0, dtype)])
+    threshold = nodes.add("Add", [zero, nodes.scalar(defn.nms_threshold, dtype)])
+    overlap = nodes.add("Add", [nodes.add("Mul", [sides[0], nodes.scalar(0, dtype)]),
+                                nodes.scalar(-np.inf, dtype)])  # fmt: skip
+    number = counted(nodes, nodes.add("Squeeze", [longest]))
+    results = [nodes.temporary("overlap"), nodes.temporary("threshold"), nodes.temporary("kept")]
+    nodes.add_all(
+        "Scan", [overlap, threshold, *sides, is_candidate, number], results,
+        body=_candidate_body(nodes, op, sides), num_scan_inputs=6,
+        scan_input_axes=[2, 2, 2, 2, 2, 0], scan_output_axes=[2],
+    )  # fmt: skip
+    none = nodes.scalar(-np.inf, dtype)
+    kept = nodes.add("Where", [results[2], values, none])
+    base = nodes.add("Expand", [none, nodes.add("Shape", [name])])
+    return nodes.add("ScatterElements", [base, place, kept], axis=2)
+
+
+def _candidate_body(nodes: Nodes, op: Op, sides: Sequence[str]) -> Any:
+    """The body of the scan: keeps one candidate of each class, if no better one overlaps it.
+
+    States are the largest overlap of each candidate with those that were kept [N, C, K], and the
+    threshold [N, C, 1]; the result says which are kept [N, C].
+    """
+    defn: Any = op.defn
+    dtype = op["Scores"].type.dtype
+    inner = Nodes(nodes.graph, nodes)
+    overlap, threshold, is_candidate, number = map(
+        inner.temporary, ("overlap", "threshold", "candidate", "number")
+    )
+    own = [inner.temporary("side") for _ in sides]
+    one = [inner.add("Unsqueeze", [name, inner.constant([2])]) for name in own]
+    iou = _overlaps(inner, one, sides, dtype, 0.0 if defn.normalized else 1.0)
+    mine = inner.add("Unsqueeze", [inner.add("Gather", [overlap, number], axis=2),
+                                   inner.constant([2])])  # fmt: skip
+    fits = inner.add("Not", [inner.add("Greater", [mine, threshold])])
+    candidate = inner.add("Unsqueeze", [is_candidate, inner.constant([2])])
+    kept = inner.add("And", [fits, candidate])
+    larger = inner.add("Max", [overlap, iou])
+    after = inner.add("Where", [kept, larger, overlap])
+    shrinks = inner.add("Greater", [threshold, inner.scalar(0.5, dtype)])
+    eta = min(float(defn.nms_eta), 1.0)
+    smaller = inner.add("Mul", [threshold, inner.scalar(eta, dtype)])
+    limit = inner.add("Where", [inner.add("And", [kept, shrinks]), smaller, threshold])
+    result = inner.add("Squeeze", [kept, inner.constant([2])])
+    table, column = [None, None, None], [None, None]
+    entering = [
+        declared(overlap, dtype, table), declared(threshold, dtype, table),
+        *(declared(name, dtype, column) for name in own),
+        declared(is_candidate, DType.BOOL, column), declared(number, INDEX, []),
+    ]  # fmt: skip
+    leaving = [
+        declared(after, dtype, table), declared(limit, dtype, table),
+        declared(result, DType.BOOL, column),
+    ]  # fmt: skip
+    return inner.body("suppress", entering, leaving)
+
+
+def _of_candidates(nodes: Nodes, boxes: str, side: int, place: str, classes: Size) -> str:
+    """One side of the boxes of all candidates [N, C, K]."""
+    column = nodes.add("Gather", [boxes, nodes.scalar(side, INDEX)], axis=2)
+    table = nodes.add("Unsqueeze", [column, nodes.constant([1])])
+    times = nodes.add("Concat", [nodes.constant([1]), nodes.size(classes), nodes.constant([1])],
+                      axis=0)  # fmt: skip
+    return nodes.add("GatherElements", [nodes.add("Tile", [table, times]), place], axis=2)
+
+
+def _overlaps(
+    nodes: Nodes, one: Sequence[str], other: Sequence[str], dtype: DType, extra: float
+) -> str:
+    """Intersection over union of boxes by their sides; 0 unless they touch."""
+    zero, more = nodes.scalar(0, dtype), nodes.scalar(extra, dtype)
+    lengths: list[str] = []
+    touches: list[str] = []
+    for low, high in ((0, 2), (1, 3)):
+        end = nodes.add("Min", [one[high], other[high]])
+        length = nodes.add("Sub", [end, nodes.add("Max", [one[low], other[low]])])
+        touches.append(nodes.add("GreaterOrEqual", [length, zero]))
+        lengths.append(nodes.add("Add", [length, more]))
+    both = nodes.add("Mul", lengths)
+    areas = [
+        nodes.add("Mul", [
+            nodes.add("Add", [nodes.add("Sub", [box[high], box[low]]), more])
+            for low, high in ((0, 2), (1, 3))
+        ])
+        for box in (one, other)
+    ]  # fmt: skip
+    union = nodes.add("Sub", [nodes.add("Add", areas), both])
+    is_point = nodes.add("Equal", [union, zero])
+    share = nodes.add("Div", [both, nodes.add("Where", [is_point, nodes.scalar(1, dtype), union])])
+    return nodes.add("Where", [nodes.add("And", touches), share, zero])
+
+
+def _by_class(nodes: Nodes, op: Op, flat: str, kept: str) -> _Selected:
+    """The `kept` best of each image in the order of their classes, best first."""
+    boxes, scores = op["BBoxes"], op["Scores"]
+    count, dtype = boxes.type.shape[1], scores.type.dtype
+    best, place = nodes.temporary("best"), nodes.temporary("place")
+    nodes.add_all("TopK", [flat, kept], [best, place], axis=1)
+    label = nodes.add("Div", [place, nodes.size(count)])
+    rank = counted(nodes, nodes.add("Squeeze", [kept]))
+    key = nodes.add("Add", [nodes.add("Mul", [label, kept]), rank])
+    order = nodes.temporary("order")
+    nodes.add_all("TopK", [key, kept], [nodes.temporary("key"), order], axis=1, largest=0)
+    best, place, label = (
+        nodes.add("GatherElements", [name, order], axis=1) for name in (best, place, label)
+    )
+    is_left = nodes.add("Greater", [best, nodes.scalar(-np.inf, dtype)])
+    first = nodes.add("Mul", [
+        counted(nodes, nodes.add("Squeeze", [nodes.size(boxes.type.shape[0])])), nodes.size(count),
+    ])  # fmt: skip
+    box = nodes.add("Mod", [place, nodes.size(count)])
+    box = nodes.add("Add", [box, nodes.add("Unsqueeze", [first, nodes.constant([1])])])
+    line = nodes.constant([-1])
+    mask = nodes.add("Reshape", [is_left, line])
+    label, best, box = (
+        nodes.add("Compress", [nodes.add("Reshape", [name, line]), mask], axis=0)
+        for name in (label, best, box)
+    )
+    every = nodes.add("Reshape", [nodes.name(boxes), nodes.constant([-1, 4])])
+    return _Selected(nodes, every, nodes.cast(label, dtype), best, box, is_left)
+
+
+def _or_minus_one(nodes: Nodes, rows: str, offsets: str, dtype: DType) -> tuple[str, str]:
+    """Rows and offsets, or [[-1]] of one image if there are no rows."""
+    count = nodes.add("Shape", [rows], start=0, end=1)
+    is_empty = nodes.add("Equal", [count, nodes.constant([0])])
+    one = nodes.cast(is_empty, DType.INT64)
+    more = nodes.add("Concat", [rows, nodes.constant(np.full((1, 6), -1, dtype.numpy))], axis=0)
+    width = nodes.add("Where", [is_empty, nodes.constant([1]), nodes.constant([6])])
+    ends = nodes.add("Concat", [nodes.add("Add", [count, one]), width], axis=0)
+    rows = nodes.add("Slice", [more, nodes.constant([0, 0]), ends])
+    images = nodes.add("Shape", [offsets], start=0, end=1)
+    end = nodes.add("Where", [is_empty, nodes.constant([2]), images])
+    offsets = nodes.add("Slice", [offsets, nodes.constant([0]), end])
+    numbers = counted(nodes, nodes.add("Squeeze", [end]))
+    return rows, nodes.add("Add", [offsets, nodes.add("Min", [numbers, one])])
