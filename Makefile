@@ -46,7 +46,7 @@ endef
 $(PLAIN): pyproject.toml $(CONSTRAINTS)
 	$(make_venv)
 	@echo "[2/3] installing the package and what it needs: 80 MB to download, once"
-	@$(call install,-e .)
+	@$(call install,-e '.[native]')
 	@rm -f $(VENV)/.plain-* $(VENV)/.installed-*
 	@touch $@
 	@echo "[3/3] ready"

@@ -95,10 +95,39 @@ def train(folder: Path, script: str = SCRIPT, **more: str) -> Path:
 INFER = ("infer", "model", "--input", "words.npy", "--lod", "words=2,4", "--time-limit", "60")
 
 
-def test_a_saved_model_runs_without_llvmlite(tmp_path: Path) -> None:
-    hidden = f"{OPTIONAL} {OF_UNIX} llvmlite"
+def test_numpy_and_networkx_suffice(tmp_path: Path) -> None:
+    hidden = f"{OPTIONAL} {OF_UNIX} llvmlite ml_dtypes"
     train(tmp_path, hidden=hidden)
-    assert "float32 [2, 1]" in printed(tmp_path, "-m", "fluid", *INFER, hidden=hidden)
+    done = elsewhere(tmp_path, "-m", "fluid", *INFER, hidden=hidden)
+    assert done.returncode == 0 and "float32 [2, 1]" in done.stdout
+    assert done.stderr.count("llvmlite is not installed: programs run as NumPy calls") <= 1
+
+
+WITHOUT = """
+import warnings
+import numpy as np
+from compiler import Options
+from compiler.errors import CompileError
+from compiler.ir.types import DType
+from fluid.running import targets
+from fluid.running.targets import chosen_target
+
+targets._runs_native_code = lambda: True
+with warnings.catch_warnings(record=True) as noted:
+    warnings.simplefilter("always")
+    print(chosen_target("", Options()), chosen_target("", Options()), len(noted))
+print(noted[0].message)
+try:
+    DType.of("bfloat16").numpy
+except CompileError as error:
+    print(error)
+"""
+
+
+def test_without_llvmlite_the_numpy_target_says_so_once(tmp_path: Path) -> None:
+    shown = printed(tmp_path, "-c", WITHOUT, hidden="llvmlite ml_dtypes")
+    assert shown.startswith("numpy numpy 1\nllvmlite is not installed")
+    assert shown.count("pip install 'fluid-compiler[native]'") == 2
 
 
 def test_commands_run(trained: Path) -> None:

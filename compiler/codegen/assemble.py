@@ -146,7 +146,7 @@ def _imports(writer: ModuleWriter, body: Sequence[str]) -> list[str]:
 
 
 def _uses_bfloat16(plan: Plan, body: Sequence[str]) -> bool:
-    name = DType.BF16.numpy.name
+    name = DType.BF16.numpy_name
     edges = [*plan.params, *(tensor(value.label, value.type) for value in plan.feeds)]
     return any(each.dtype == name for each in edges) or any(repr(name) in line for line in body)
 

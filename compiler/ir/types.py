@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, IntEnum
-from typing import Any, TypeAlias, cast
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any, TypeAlias
 
-import ml_dtypes
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from compiler.errors import CompileError
 from compiler.ir.dims import UNKNOWN, Dim, Size, evaluate, product
 from compiler.support.cached_property import cached_property
+from compiler.support.extras import install
 
 Shape: TypeAlias = tuple[Size, ...]
 """Sizes from the outermost axis inwards; each is a number or a `Dim`."""
@@ -89,8 +92,25 @@ class DType(Enum):
 
     @property
     def numpy(self) -> np.dtype[Any]:
-        """The NumPy dtype of the same name: `FP32` → `float32`."""
-        return _NUMPY[self]
+        """The NumPy dtype of the same name: `FP32` → `float32`.
+
+        NumPy has no bfloat16. Raises CompileError if ml_dtypes, which adds it, is not installed.
+        """
+        dtype = _NUMPY.get(self)
+        if dtype is None:
+            text = f"NumPy has no {self.numpy_name}: it needs ml_dtypes, which is not installed"
+            raise CompileError(text, hint=install("native"))
+        return dtype
+
+    @property
+    def numpy_name(self) -> str:
+        """The name of the NumPy dtype, whether or not NumPy has it: `BF16` → `bfloat16`."""
+        return _NUMPY_NAMES[self]
+
+    @property
+    def is_in_numpy(self) -> bool:
+        """True if there is a NumPy dtype of the same name."""
+        return self in _NUMPY
 
     @property
     def itemsize(self) -> int:
@@ -137,10 +157,12 @@ _NUMPY_NAMES = {
     DType.INT8: "int8",
     DType.BF16: "bfloat16",
 }
-_NUMPY = {
-    dtype: np.dtype(ml_dtypes.bfloat16 if dtype is DType.BF16 else name)
-    for dtype, name in _NUMPY_NAMES.items()
-}
+_ML_DTYPES: Any = import_module("ml_dtypes") if find_spec("ml_dtypes") else None
+"""The package that adds bfloat16 to NumPy; None if it is not installed."""
+_NUMPY = {dtype: np.dtype(name) for dtype, name in _NUMPY_NAMES.items() if name != "bfloat16"}
+if _ML_DTYPES is not None:
+    _NUMPY[DType.BF16] = np.dtype(_ML_DTYPES.bfloat16)
+_FLOATING = frozenset(_NUMPY[dtype] for dtype in FLOATS if dtype in _NUMPY)
 _BY_CODE = {dtype.code: dtype for dtype in _NUMPY_NAMES}
 _BY_NAME = {name: dtype for dtype, name in _NUMPY_NAMES.items()}
 _BY_TEXT = {dtype.text: dtype for dtype in DType}
@@ -152,7 +174,7 @@ def is_floating(dtype: np.dtype[Any]) -> bool:
     >>> is_floating(np.dtype("float16")), is_floating(DType.BF16.numpy), is_floating(np.dtype(int))
     (True, True, False)
     """
-    return dtype.kind == "f" or dtype == _NUMPY[DType.BF16]
+    return dtype.kind == "f" or dtype in _FLOATING
 
 
 def lowest(dtype: DType) -> float:
@@ -161,10 +183,13 @@ def lowest(dtype: DType) -> float:
     >>> lowest(DType.FP16), lowest(DType.BF16)
     (-65504.0, -3.3895313892515355e+38)
     """
-    return float(cast(Any, ml_dtypes).finfo(dtype.numpy).min)
+    finfo: Any = _ML_DTYPES.finfo if dtype is DType.BF16 else np.finfo
+    return float(finfo(dtype.numpy).min)
 
 
 def _by_name(value: DTypeLike) -> DType | None:
+    if isinstance(value, str) and value in _BY_NAME:
+        return _BY_NAME[value]  # NumPy knows not every name
     try:
         return _BY_NAME.get(np.dtype(value).name)
     except (TypeError, ValueError):

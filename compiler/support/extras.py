@@ -5,8 +5,11 @@ from __future__ import annotations
 from importlib.util import find_spec
 
 MODULES = {
-    "gpu": ("torch", "triton"), "dist": ("torch", "grpc"), "onnx": ("onnx", "onnxruntime"),
-}  # fmt: skip
+    "native": ("llvmlite", "ml_dtypes"),
+    "gpu": ("torch", "triton"),
+    "dist": ("torch", "grpc"),
+    "onnx": ("onnx", "onnxruntime"),
+}
 """The modules that each extra in pyproject.toml installs."""
 
 

@@ -9,6 +9,7 @@ from functools import partial
 
 from compiler.codegen.native.host import host_machine
 from compiler.errors import did_you_mean
+from compiler.support.extras import install
 from compiler.support.settings.fluid import FLUID_TARGET
 from compiler.support.settings.setting import export, exported
 from fluid.cli.model import CommandError
@@ -76,7 +77,7 @@ def use_target(name: str | None) -> None:
         if not llvm_version():
             raise CommandError(
                 "--target native compiles with LLVM, which the package llvmlite brings: "
-                "pip install llvmlite, or take --target numpy"
+                f"{install('native')}, or take --target numpy"
             )
     if name not in (None, GPU):
         export({FLUID_TARGET.name: name})

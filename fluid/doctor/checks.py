@@ -39,6 +39,11 @@ __all__ = ["CHECKS"]
 
 OLDEST = {"numpy": (2, 0), "networkx": (3, 4), "ml_dtypes": (0, 5), "llvmlite": (0, 50)}
 """The least version of each package that is needed, as in pyproject.toml."""
+OPTIONAL = {
+    "llvmlite": "machine code is compiled with it: without it NumPy runs",
+    "ml_dtypes": "bfloat16 needs it",
+}
+"""What is missing without a package of the extra `native`."""
 EXTRAS = (("gpu", "CUDAPlace"), ("dist", "several processes"), ("onnx", "fluid export"))
 """Each extra, and what it is for."""
 PACKAGES = {"grpc": "grpcio"}
@@ -84,7 +89,7 @@ def _library(name: str, least: tuple[int, ...]) -> Diagnosis:
     try:
         text = version(name)
     except PackageNotFoundError:
-        needed = "machine code is compiled with it: without it NumPy runs" * (name == "llvmlite")
+        needed = OPTIONAL.get(name, "")
         state = "note" if needed else "problem"
         return Diagnosis(name, f"not installed {needed}".strip(), state, f"pip install {name}")
     spec = find_spec(name)

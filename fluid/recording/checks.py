@@ -38,7 +38,7 @@ class AssertedShapeError(ShapeError, AssertionError):
     """Mismatched shapes in a layer where the reference asserts that they match."""
 
 
-_NAMES = {dtype: dtype.numpy.name for dtype in DType if dtype is not DType.TOKEN}
+_NAMES = {dtype: dtype.numpy_name for dtype in DType if dtype is not DType.TOKEN}
 _VAR_TYPE_NAMES: dict[object, str] = {VarType(dtype.code): name for dtype, name in _NAMES.items()}
 
 

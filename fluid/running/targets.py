@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from dataclasses import replace
 from functools import cache
 from importlib.util import find_spec
 
 from compiler.codegen.native.host import detected
 from compiler.options import Options
+from compiler.support.extras import install
 from runtime.device import CUDAPlace, Place
 from runtime.gpu.cuda import device_of, gpu_of, interprets
 
 
 def chosen_target(target: str, options: Options) -> str:
-    """The target of a compilation: for the CPU the one that the options name, or the default."""
-    return target if target == "triton" else options.target or default_target()
+    """The target of a compilation: for the CPU the one that the options name, or the default.
+
+    The first time that it is NumPy only because llvmlite is missing, a warning says so.
+    """
+    chosen = target if target == "triton" else options.target
+    if chosen:
+        return chosen
+    if _runs_native_code() and not _compiles_native_code():
+        _warn_of_numpy()
+    return default_target()
 
 
 def options_for(place: Place, options: Options) -> Options:
@@ -34,6 +44,20 @@ def default_target() -> str:
 
     Native code on Linux, for an x86-64 CPU with AVX2, if llvmlite is installed; else NumPy.
     """
+    return "native" if _runs_native_code() and _compiles_native_code() else "numpy"
+
+
+def _runs_native_code() -> bool:
     machine = detected()
-    runs = machine is not None and machine.triple.startswith("x86_64") and sys.platform == "linux"
-    return "native" if runs and find_spec("llvmlite") is not None else "numpy"
+    is_x86 = machine is not None and machine.triple.startswith("x86_64")
+    return is_x86 and sys.platform == "linux"
+
+
+def _compiles_native_code() -> bool:
+    return find_spec("llvmlite") is not None
+
+
+@cache
+def _warn_of_numpy() -> None:
+    text = "llvmlite is not installed: programs run as NumPy calls, slower than machine code"
+    warnings.warn(f"{text} ({install('native')})", stacklevel=3)

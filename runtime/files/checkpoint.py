@@ -42,8 +42,7 @@ DTYPES = {
     6: np.dtype("<f8"),
     20: np.dtype("u1"),
     21: np.dtype("i1"),
-    22: DType.BF16.numpy,
-}
+} | ({22: DType.BF16.numpy} if DType.BF16.is_in_numpy else {})
 """The dtypes of `VarType.Type` numbers: those of the reference, and bfloat16 of later releases."""
 
 _CODES = {dtype: code for code, dtype in DTYPES.items()}

@@ -20,7 +20,7 @@ from weakref import finalize
 
 import numpy as np
 
-from compiler.ir.types import Array, DType
+from compiler.ir.types import Array, DType, is_floating
 from compiler.support.extras import install, missing
 from compiler.support.private_folders import is_private
 from compiler.support.settings.fluid import FLUID_CHECK, FLUID_GPU
@@ -37,7 +37,6 @@ MACHINES = ("ptx:80", "ptx:90")
 SEPARATE_BUFFERS = False
 """True if each buffer on a device is an allocation of its own, for tools that check accesses."""
 
-BFLOAT16 = DType.BF16.numpy
 
 T = TypeVar("T")
 
@@ -332,7 +331,7 @@ def byte_range(tensor: Any) -> tuple[int, int]:
 def tensor_over(array: Array) -> Any:
     """A tensor that shares an array's memory; torch does not accept NumPy's bfloat16 directly."""
     torch = import_module("torch")
-    if array.dtype == BFLOAT16:
+    if is_floating(array.dtype) and array.dtype.kind != "f":  # bfloat16
         return torch.from_numpy(array.view("int16")).view(torch.bfloat16)
     return torch.from_numpy(array)
 
@@ -345,7 +344,7 @@ def bytes_of(tensor: Any) -> Any:
 @cache
 def _numpy_dtype(dtype: Any) -> np.dtype[Any]:
     name = str(dtype).removeprefix("torch.")
-    return BFLOAT16 if name == "bfloat16" else np.dtype(name)
+    return DType.of(name).numpy if name == "bfloat16" else np.dtype(name)
 
 
 def numpy_dtype(tensor: Any) -> np.dtype[Any]:

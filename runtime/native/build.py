@@ -21,6 +21,7 @@ from typing import Any
 
 from compiler.codegen.native.machine import Machine
 from compiler.errors import CompileError
+from compiler.support.extras import install
 from compiler.support.fork_delay import delay_forks
 from compiler.support.lazy_loading import load
 
@@ -107,7 +108,7 @@ def _llvm() -> Any:
     try:
         llvm = load(lambda: import_module("llvmlite.binding"))
     except (ImportError, OSError) as error:
-        hint = "pip install llvmlite, or take the NumPy target: FLUID_TARGET=numpy"
+        hint = f"{install('native')}, or take the NumPy target: FLUID_TARGET=numpy"
         raise CompileError(f"native code needs llvmlite: {error}", hint=hint) from error
     with delay_forks():
         for option in OPTIONS:

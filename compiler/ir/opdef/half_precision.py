@@ -30,7 +30,7 @@ def upcast_to_fp32(
     >>> upcast_to_fp32({"X": np.ones(2, np.float16)})["X"].dtype.name
     'float32'
     """
-    kinds = [dtype.numpy for dtype in dtypes]
+    kinds = [dtype.numpy for dtype in dtypes if dtype.is_in_numpy]
     upcasted = {slot: map_value(partial(_wide, kinds), value) for slot, value in values.items()}
     return upcasted if any(map(_changed, upcasted.values(), values.values())) else values
 

@@ -241,7 +241,7 @@ except ValueError as error:
     print(error)
 """
     shown = subprocess.check_output([sys.executable, "-c", script], cwd=ROOT, text=True)
-    assert "native code needs llvmlite" in shown and "pip install llvmlite" in shown
+    assert "native code needs llvmlite" in shown and "fluid-compiler[native]" in shown
 
 
 def test_object_files_for_another_machine():

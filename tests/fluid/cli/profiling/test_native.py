@@ -107,7 +107,7 @@ def test_without_llvmlite_the_target_says_what_to_install(
     monkeypatch.setattr("fluid.cli.target.llvm_version", lambda: "")
     model, x = one_feed
     message = refused(capsys, "infer", model, "--input", x, "--target", "native")
-    assert "pip install llvmlite, or take --target numpy" in message
+    assert "fluid-compiler[native]', or take --target numpy" in message
 
 
 def test_run_sets_the_target_of_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
