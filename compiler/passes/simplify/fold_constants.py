@@ -29,9 +29,9 @@ class FoldConstants(Pass):
     """f(c) with c constant  =  c'.
 
     Constant are outputs of fill ops, state that was passed in and that no op writes, shapes of vars
-    with known sizes, and everything computed from these. Of a chain only the end is stored: a
-    uniform value becomes `fill_constant`; anything else becomes state in `ctx.params`, and is not
-    folded if no params were passed in.
+    with known sizes, and everything computed from these. Of a chain only the end is stored, as
+    state in `ctx.params`, which no step computes. A number, a large uniform value, and any uniform
+    value if no params were passed in, becomes `fill_constant`; others are then not folded.
     """
 
     name = "fold_constants"
@@ -139,7 +139,8 @@ def _is_uniform(array: Array) -> bool:
 
 def _define(g: Graph, var: Var, array: Array, op: Op, ctx: Context) -> None:
     """Define a var as a constant; its readers read the state that contains it."""
-    if _is_uniform(array):
+    is_stored = ctx.params is not None and 1 < array.size <= LARGEST
+    if _is_uniform(array) and not is_stored:
         shape = [int(cast(int, size)) for size in var.type.shape]
         attrs = {"shape": shape, "dtype": var.type.dtype.code, **_number(array.flat[0].item())}
         attrs |= role_of(op)

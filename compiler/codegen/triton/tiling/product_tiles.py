@@ -57,6 +57,11 @@ MIN_SPLIT_ITERATIONS = threshold(
     "split_iterations", 512, "iterations along K",
     "a part of a split product has at least so many", small=8,
 )  # fmt: skip
+MIN_SPLIT_HALF = threshold(
+    "split_half", 2048, "the reduced size",
+    "a shorter product in half precision takes no longer than the launch that would add its parts",
+    small=16,
+)  # fmt: skip
 MAX_SPLITS = threshold("splits", 32, "parts", "a product is split into at most so many", small=3)
 
 MIN_DEPTH_OF_BYTES = 32
@@ -76,12 +81,19 @@ class ProductTiling:
     precision: str = "ieee"
 
     def split_count(self) -> int:
-        """The number of split-K parts for a stack of products; 1 if sizes are dynamic."""
+        """The number of split-K parts for a stack of products; 1 if sizes are dynamic.
+
+        For 128 × 768 results in half precision, an H200 took 3.8 µs for K = 768 and 6.6 in two
+        parts, 13.8 for K = 3072 and 9.7 in four.
+        """
         *stack, rows, columns = self.kernel.shape
         if any(isinstance(size, Dim) for size in self.kernel.shape):
             return 1
         inner = size_hint(self.kernel.loops[0])
         measured = self._nearest(size_hint(rows), splits=True)
+        is_short = not is_wide(self.dots[0]) and inner < MIN_SPLIT_HALF.value
+        if is_short and (measured is None or measured.sizes.inner > inner):
+            return 1
         if measured is not None:
             return min(measured.split, max(1, inner // MAX_INNER))
         parts = TARGET_PROGRAMS.value // max(_SPLIT_TILE.count(stack, size_hint(rows), columns), 1)

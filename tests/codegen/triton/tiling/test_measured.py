@@ -144,6 +144,13 @@ def test_a_measured_split_has_that_many_parts():
     assert "(4, 128, 768)" in source
 
 
+@pytest.mark.parametrize(("gpu", "inner", "count"), [
+    ("cuda:90", 3072, 2), ("cuda:90", 1536, 1), ("", 2048, 2), ("", 1536, 1),
+])  # fmt: skip
+def test_only_long_products_in_half_precision_are_split(gpu, inner, count):
+    assert len(module(rows=128, inner=inner, gpu=gpu).kernels) == count
+
+
 def test_a_dynamic_number_of_rows_has_variants():
     expected = [(128, 128, 64, 3, 8), (64, 128, 64, 3, 4), (64, 64, 64, 4, 4), (64, 32, 128, 4, 4)]
     assert tiles(module(rows=-1)) == expected
