@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from datetime import timedelta
 from functools import cache
 from importlib import import_module
@@ -20,6 +21,11 @@ def torch_module() -> Any:
             hint=install("dist"),
         )
     return import_module("torch")
+
+
+def loaded_torch() -> Any:
+    """The module torch, or None if nothing has imported it yet."""
+    return sys.modules.get("torch")
 
 
 @cache

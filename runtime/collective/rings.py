@@ -84,7 +84,8 @@ class Rings:
             return
         count = len(endpoints) if size is None else size
         seat = Seat(name, rank, count, tuple(endpoints))
-        distributed()  # imported before the timeout starts, and before others can connect
+        if store is None:
+            distributed()  # imported before the timeout starts, and before others can connect
         limits = self.deadline, self.deadline if limit is None else limit
         member = take_seat(seat, *limits, store, self._look_at_hooks)
         watchdog = Watchdog(member.monitor, f"rendezvous {name!r}", -1, self.deadline, self.hooks)

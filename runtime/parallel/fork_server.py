@@ -1,6 +1,6 @@
 """Fork server: a process that has imported what workers need, and forks each of them.
 
-Importing torch takes seconds of a core; a fork takes milliseconds and shares the memory. `main` is
+Imports take a second of a core or more; a fork takes milliseconds and shares the memory. `main` is
 the server, which ends with the process that started it; `ForkServer` is that process's side.
 """
 
@@ -17,6 +17,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import IO, NoReturn
@@ -77,18 +78,19 @@ class ForkServer:
         """Whether the server has not ended."""
         return self._process.poll() is None
 
-    def fork(self, settings: str, socket_: int, region: int, shared: int | None) -> int:
-        """Fork a worker with these descriptors, `shared` that of memory of all ranks, if there is
-        any; returns its PID. Raises OSError if it cannot.
+    def fork(self, settings: str, descriptors: Mapping[str, int], *, imports_torch: bool) -> int:
+        """Fork a worker with these descriptors, by their names in `WorkerSettings`; returns its
+        PID. Raises OSError if it cannot.
+
+        With `imports_torch` the server imports torch before, once for all workers.
 
         The worker has the environment, the folder and the outputs that this process has now.
         """
         variables = {**environment(), **ONE_THREAD, **QUIET}
         text = {"settings": settings, "environment": variables, "folder": str(Path.cwd())}
-        with _text_file(json.dumps(text)) as file:
-            descriptors = [file.fileno(), socket_, region, 1, 2]
-            descriptors += [] if shared is None else [shared]
-            return int(self._ask({"do": "fork"}, descriptors)["pid"])
+        with _text_file(json.dumps(text | {"descriptors": [*descriptors]})) as file:
+            passed = [file.fileno(), 1, 2, *descriptors.values()]
+            return int(self._ask({"do": "fork", "imports_torch": imports_torch}, passed)["pid"])
 
     def reap(self, pid: int) -> int:
         """Wait for a worker to end; returns its exit code, negative for a signal."""
@@ -164,21 +166,28 @@ def main() -> None:
     connection, parent = socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2])
     end_with(parent)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    with suppress(CollectiveError):  # each worker raises it for itself
-        distributed()
-    gc.collect()
-    gc.freeze()
     while True:
         data, descriptors, _, _ = socket.recv_fds(connection, MAX_REPLY, 8)
         if not data:
             os._exit(0)
         request = json.loads(data)
         if request["do"] == "fork":
+            _prepare(imports_torch=request["imports_torch"])
             reply = {"pid": _fork(connection, descriptors)}
         else:
             _, status = os.waitpid(request["pid"], 0)
             reply = {"code": os.waitstatus_to_exitcode(status)}
         connection.send(json.dumps(reply).encode())
+
+
+@cache
+def _prepare(*, imports_torch: bool) -> None:
+    """Import what workers need, and keep the collector from writing to the pages they share."""
+    if imports_torch:
+        with suppress(CollectiveError):  # each worker raises it for itself
+            distributed()
+    gc.collect()
+    gc.freeze()
 
 
 def _fork(connection: socket.socket, descriptors: Sequence[int]) -> int:
@@ -194,10 +203,8 @@ def _fork(connection: socket.socket, descriptors: Sequence[int]) -> int:
 
 
 def _become_worker(descriptors: Sequence[int], server: int) -> NoReturn:
-    """Run a worker with descriptors of its settings, its socket, its region and its outputs, and
-    of memory of all ranks if there is any.
-    """
-    file, socket_, region, output, errors, *shared = descriptors
+    """Run a worker with descriptors of its settings, its outputs, and those that these name."""
+    file, output, errors, *others = descriptors
     os.setpgid(0, 0)
     os.dup2(output, 1)
     os.dup2(errors, 2)
@@ -210,7 +217,7 @@ def _become_worker(descriptors: Sequence[int], server: int) -> NoReturn:
     random.seed()
     np.random.seed()
     settings = WorkerSettings(**json.loads(request["settings"]))
-    own = {"socket": socket_, "region": region, "shared": shared[0] if shared else -1}
+    own = dict(zip(request["descriptors"], others, strict=True))
     run_worker(replace(settings, **own, parent=server))
 
 

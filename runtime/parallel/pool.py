@@ -19,8 +19,9 @@ from compiler.ir.types import Array
 from compiler.support.processors import available_processors
 from runtime.blas import blas_threads
 from runtime.collective.endpoint import listen
-from runtime.collective.engine import torch_module
+from runtime.collective.engine import loaded_torch
 from runtime.collective.groups.segment import Layout, Segment
+from runtime.collective.local_store import LocalStore, local_connection
 from runtime.collective.rendezvous import StoreConnection, host_store
 from runtime.collective.rings import Rings
 from runtime.collective.slices import SLICE, rpc_deadline
@@ -107,18 +108,22 @@ class Pool:
     # Start and end
 
     def _start(self, endpoints: list[str]) -> None:
-        listener = None if endpoints else listen(LOOPBACK)  # else rank 0 may host a store there
-        endpoint = endpoints[0] if endpoints else ""
+        is_alone = self.size == self.total
+        has_gpus = any(isinstance(place, CUDAPlace) for place in self.places)
+        local = None if endpoints or has_gpus else LocalStore()  # torch's engines need a TCPStore
+        listener = None if endpoints or local else listen(LOOPBACK)
+        endpoint = endpoints[0] if endpoints else "this process"
         if listener is not None:
             endpoint = "{}:{}".format(*listener.getsockname()[:2])
-        is_alone = len(self.workers) + 1 == self.total > 1
         shared = Segment.create(Layout(self.total, self.ring_count)) if is_alone else None
-        starter = Starter(self.workers, self._settings(endpoint), shared)
+        starter = Starter(self.workers, self._settings(endpoint), shared, local)
         self._finalizer = weakref.finalize(self, shut_down, self.workers, self._owner, grace=0.0)
         try:
             self._limit_threads()
             starter.wait()
-            store: StoreConnection | None = None if listener is None else host_store(listener)
+            store: StoreConnection | None = local and local_connection(local)
+            if listener is not None:
+                store = host_store(listener)
             where = NAME, self.first, [endpoint]
             self.rings.create_id(*where, size=self.total, store=store, limit=self._start_limit)
             for ring in range(self.ring_count):
@@ -146,9 +151,10 @@ class Pool:
     def _limit_threads(self) -> None:
         """Limit the caller to one BLAS thread, as each worker is, while there are several ranks."""
         if self.size > 1:
-            before = torch_module().get_num_threads()
-            torch_module().set_num_threads(1)
-            blas = blas_threads()
+            torch, blas = loaded_torch(), blas_threads()
+            before = torch.get_num_threads() if torch else 0
+            if torch:
+                torch.set_num_threads(1)
             self._threads = (before, blas.limit(1) if blas else 0)
 
     def close(self) -> None:
@@ -168,7 +174,8 @@ class Pool:
         torch_threads, threads = self._threads
         if threads and (blas := blas_threads()):
             blas.limit(threads)
-            torch_module().set_num_threads(torch_threads)
+        if torch_threads and (torch := loaded_torch()):
+            torch.set_num_threads(torch_threads)
         self.rings.close()
 
     def __enter__(self) -> Pool:

@@ -8,11 +8,12 @@ import signal
 import socket
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from threading import Event, Thread
 from time import monotonic
 
 from runtime.collective.groups.segment import Segment
+from runtime.collective.local_store import LocalStore
 from runtime.errors import CollectiveError
 from runtime.parallel.channel import Channel, Message
 from runtime.parallel.fork_server import ForkServer, fork_server
@@ -37,14 +38,20 @@ class WorkerProcess:
         own, self.theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.channel = Channel(own, SharedRegion.create(), spin)
 
-    def start(self, settings: SettingsText, shared: Segment | None) -> None:
-        """Start the process, with the memory that all ranks share, if any. Raises OSError if it
-        cannot be.
-        """
+    def start(
+        self, settings: SettingsText, shared: Segment | None, store: LocalStore | None
+    ) -> None:
+        """Start the process, with what all ranks share. Raises OSError if it cannot be."""
         self._server = fork_server()
         region = self.channel.region.descriptor
-        descriptors = self.theirs.fileno(), region, shared.descriptor if shared else None
-        self.pid = self._server.fork(settings(self.rank), *descriptors)
+        descriptors = {"socket": self.theirs.fileno(), "region": region}
+        if shared is not None:
+            descriptors["shared"] = shared.descriptor
+        with nullcontext() if store is None else store.open() as connection:
+            if connection is not None:
+                descriptors["store"] = connection.fileno()
+            text = settings(self.rank)
+            self.pid = self._server.fork(text, descriptors, imports_torch=store is None)
         self._pidfd = os.pidfd_open(self.pid)
         self.theirs.close()
 
@@ -107,11 +114,16 @@ class Starter:
     """A thread that starts workers, while the caller does something else."""
 
     def __init__(
-        self, workers: Sequence[WorkerProcess], settings: SettingsText, shared: Segment | None
+        self,
+        workers: Sequence[WorkerProcess],
+        settings: SettingsText,
+        shared: Segment | None,
+        store: LocalStore | None,
     ) -> None:
         self._workers = workers
         self._settings = settings
         self._shared = shared
+        self._store = store
         self._started = Event()
         self._errors: list[OSError] = []
         Thread(target=self._run, daemon=True, name="workers").start()
@@ -125,7 +137,7 @@ class Starter:
     def _run(self) -> None:
         try:
             for worker in self._workers:
-                worker.start(self._settings, self._shared)
+                worker.start(self._settings, self._shared, self._store)
         except OSError as error:
             self._errors.append(error)
         self._started.set()

@@ -22,6 +22,7 @@ from compiler.codegen.module import Module
 from compiler.ir.types import Array
 from runtime.collective.engine import torch_module
 from runtime.collective.groups.segment import Layout, Segment
+from runtime.collective.local_store import StoreClient, local_connection
 from runtime.collective.processes import host_name
 from runtime.collective.rings import Rings
 from runtime.device import CPUPlace, CUDAPlace, Place
@@ -41,8 +42,8 @@ class WorkerSettings:
     """The start settings of a worker.
 
     `device` is the index of a GPU, -1 for the host; `spin` is in seconds, as for a Channel. The
-    process itself sets the descriptors of its socket, of its region and of memory of all ranks (-1
-    for none), and its parent.
+    process itself sets its parent and its descriptors: of its socket, of its region, of memory that
+    all ranks share, and of the store of the caller (-1 for none).
     """
 
     rank: int
@@ -57,6 +58,7 @@ class WorkerSettings:
     socket: int = -1
     region: int = -1
     shared: int = -1
+    store: int = -1
     parent: int = 0
 
     def text(self) -> str:
@@ -98,9 +100,15 @@ class Worker:
 
     def _join(self) -> None:
         settings = self._settings
-        torch_module().set_num_threads(1)
-        where = settings.name, settings.rank, [settings.endpoint]
-        self._rings.create_id(*where, size=settings.size, limit=settings.limit)
+        store = None
+        if settings.store >= 0:
+            store = local_connection(StoreClient(socket.socket(fileno=settings.store)))
+        else:
+            torch_module().set_num_threads(1)
+        self._rings.create_id(
+            settings.name, settings.rank, [settings.endpoint], size=settings.size,
+            store=store, limit=settings.limit,
+        )  # fmt: skip
         own = settings.name, settings.size, settings.rank
         layout = Layout(settings.size, settings.rings)
         shared = Segment(settings.shared, layout) if settings.shared >= 0 else None

@@ -3,6 +3,7 @@
 import gc
 import os
 import signal
+import sys
 import time
 import warnings
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ import pytest
 
 import runtime
 from compiler.codegen.module import Module
+from runtime.collective.engine import torch_module
 from runtime.errors import CollectiveError, FeedError, TooLarge, WorkerError
 from runtime.parallel import Pool
 from runtime.parallel.fork_server import fork_server
@@ -144,6 +146,16 @@ def test_a_forked_child_leaves_the_pool_alone(pool: Pool) -> None:
     pool.load("values", Module.parse(VALUES))
     pool.start_run("values", [{"n": np.array([1])}])
     assert len(pool.finish_run()) == 1
+
+
+def test_ranks_on_cpus_need_no_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    torch_module.cache_clear()
+    with Pool([CPU, CPU], deadline=30.0) as pool:
+        pool.load("sum", Module.parse(SUM))
+        pool.set_state("", {"w": np.ones(2, "float32")})
+        step, feed = own(pool, SUM, {"w": np.ones(2, "float32")}), {"x": np.ones((3, 2), "float32")}
+        assert pool.run("sum", [feed], lambda: step(feed)[1].tolist())[0] == [6.0, 6.0]
 
 
 def test_an_error_shows_the_traceback_of_the_worker_and_ends_the_pool() -> None:
