@@ -188,6 +188,7 @@ class StatefulCode:
             text = "" if watched else self._text(how, inputs)
             entry = self._shared_array(text, shape, dtype, inputs)
             if entry is None:
+                self._shared.fill()
                 out = new_array(f"what {kernel} prepares", tuple(shape), dtype)
                 command = (kernel, (*inputs, out, *sizes), units)
                 run = self._code([command if site is None else (*command, site)])

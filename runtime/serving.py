@@ -8,7 +8,7 @@ progress at once, whether a server keeps its threads or starts one for each requ
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from threading import BoundedSemaphore, Lock
@@ -50,6 +50,7 @@ class Library(Generic[P]):
         renew_in_children(self)
         self._made: dict[Signature, Module | ShapeError] = {}
         self._scopes: dict[str, Scope] = {}
+        self._unfilled: set[int] = set()  # of arrays in the scopes, which keep them
 
     def renew_locks(self) -> None:
         """Replace the lock held by a compilation with a free one."""
@@ -78,15 +79,20 @@ class Library(Generic[P]):
             module = self._compile(program, pattern, fetch, own.arrays().tracked())
         except ShapeError as error:
             return error
-        self._share(own)
+        unfilled = module.prepared.unfilled if module.prepared else {}
+        self._share(own, unfilled)
         self._scopes[module.digest] = own
+        self._unfilled |= {id(array) for array in unfilled.values()}
         return module if module.prepared else replace(module, prepared=SharedArrays())
 
-    def _share(self, own: Scope) -> None:
-        """Replace arrays of a module by equal ones of earlier modules."""
+    def _share(self, own: Scope, unfilled: Mapping[str, Array]) -> None:
+        """Replace arrays of a module by equal ones of earlier modules, if both have values."""
         mine = own.arrays()
         for name in own.local_var_names():
+            if name in unfilled:
+                continue
             others = [scope.arrays()[name] for scope in self._scopes.values() if _has(scope, name)]
+            others = [array for array in others if id(array) not in self._unfilled]
             mine[name] = next(
                 (array for array in others if np.array_equal(array, mine[name])), mine[name]
             )

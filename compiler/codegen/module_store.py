@@ -2,7 +2,8 @@
 
 A module that was compiled over parameters is stored with the arrays that the compilation computed
 from them, such as folded weights; the digest of the parameters is part of the key. The arrays that
-its kernels prepare from those, such as packed weights, are added when they were first computed.
+its kernels prepare from those, such as packed weights, are stored when they were first computed,
+and not those that the module reads only to prepare others: an array without values stands for each.
 
 An entry is a JSON file below its digest, with the module's source and the values that the source
 assigns, so that loading it parses nothing; arrays are in files of their own, which are mapped
@@ -24,7 +25,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterable, Mapping, MutableMapping
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
@@ -35,8 +36,10 @@ from typing import Any
 import numpy as np
 
 from compiler.codegen.module import Module, with_ir, without_ir
+from compiler.codegen.packed_params import packed_params
 from compiler.errors import ParseError
-from compiler.ir.types import Array
+from compiler.ir.dims import evaluate
+from compiler.ir.types import Array, DType
 from compiler.options import Cache, Options
 from compiler.record import Record
 from compiler.support.private_folders import (
@@ -47,6 +50,7 @@ from compiler.support.private_folders import (
     trim,
 )
 from compiler.support.processors import available_processors
+from compiler.support.shared_arrays import SharedArrays
 from compiler.support.stored_arrays import SUFFIX, byte_view, map_arrays, put_arrays
 
 ENTRY = re.compile(rf"[0-9a-f]{{64}}(\.json|(\.prepared)?{re.escape(SUFFIX)})")
@@ -56,6 +60,7 @@ _PACKAGES = Path(__file__).parents[1], Path(__file__).parents[2] / "runtime"
 _DAMAGES = OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError, ParseError
 _EACH = 1 << 16
 """The time to begin with an array's digest, as that of so many bytes."""
+_PREPARED = f".prepared{SUFFIX}"
 _LARGEST = 64 << 20
 """Maximum bytes of an entry file; larger files are ignored."""
 
@@ -79,7 +84,8 @@ class ModuleStore:
     ) -> Module | None:
         """Return the module stored under a key; None if it is missing or damaged.
 
-        The arrays stored with it are added to `params`.
+        The arrays stored with it are added to `params`, and unfilled ones, which `prepared` of the
+        module lists.
         """
         try:
             with private_folder(self.root) as folder:
@@ -90,22 +96,29 @@ class ModuleStore:
             params.update(arrays)
         return module
 
-    def put(self, key: str, module: Module, arrays: Mapping[str, Array] | None = None) -> None:
-        """Store a module with its arrays.
+    def put(
+        self, key: str, module: Module, arrays: Mapping[str, Array] | None = None,
+        prepared: Mapping[str, Array] | None = None,
+    ) -> None:  # fmt: skip
+        """Store a module with its arrays, and those that its kernels prepared.
 
-        Nothing is stored if the disk is full or read-only, or if the arrays take more than half of
-        the limit.
+        With `prepared`, arrays that the module only prepares others from are left out. Nothing is
+        stored if the disk is full or read-only, or if the arrays take more than half of the limit.
         """
-        added = arrays or {}
-        if not self._has_room(added):
+        packed = packed_params(module) if prepared else set[str]()
+        added = {name: array for name, array in (arrays or {}).items() if name not in packed}
+        unfilled = sorted(packed.intersection(arrays or {}))
+        both = [added, prepared or {}]
+        if not self._has_room(*both):
             return
         with suppress(OSError), private_folder(self.root) as folder:
-            if added:
-                put_arrays(folder, f"{key}{SUFFIX}", added)
-            text = json.dumps(_fields(module, bool(added))).encode()
+            for suffix, some in zip((SUFFIX, _PREPARED), both, strict=True):
+                if some:
+                    put_arrays(folder, f"{key}{suffix}", some)
+            text = json.dumps(_fields(module, bool(added), unfilled)).encode()
             digest = hashlib.sha256(text).hexdigest().encode()
             folder.write(_entry_name(key), [digest, b"\n", text])
-            self._trim(folder, key, len(text) + _nbytes(added))
+            self._trim(folder, key, len(text) + sum(map(_nbytes, both)))
 
     def arrays(self, key: str) -> dict[str, Array]:
         """Return the arrays that were stored with a module; none if they are missing."""
@@ -113,19 +126,19 @@ class ModuleStore:
 
     def prepared(self, key: str) -> dict[str, Array]:
         """Return the arrays that kernels of the module prepared; none if they are missing."""
-        return self._arrays(f"{key}.prepared{SUFFIX}")
+        return self._arrays(f"{key}{_PREPARED}")
 
     def put_prepared(self, key: str, arrays: Mapping[str, Array]) -> None:
         """Add the arrays that kernels of a stored module prepared; as `put` if there is no room."""
-        if not self._has_room(arrays):
+        if not arrays or not self._has_room(arrays):
             return
         with suppress(OSError), private_folder(self.root) as folder:
             folder.stat(_entry_name(key))  # raises if there is none
-            put_arrays(folder, f"{key}.prepared{SUFFIX}", arrays)
+            put_arrays(folder, f"{key}{_PREPARED}", arrays)
             self._trim(folder, key, _nbytes(arrays))
 
-    def _has_room(self, arrays: Mapping[str, Array]) -> bool:
-        return 2 * _nbytes(arrays) <= self.limit
+    def _has_room(self, *arrays: Mapping[str, Array]) -> bool:
+        return 2 * sum(map(_nbytes, arrays)) <= self.limit
 
     def _trim(self, folder: PrivateFolder, key: str, added: int) -> None:
         """Remove entries above the limit: the arrays of an entry are as old as the entry."""
@@ -150,13 +163,24 @@ def _found(folder: PrivateFolder, key: str, options: Options) -> tuple[Module, d
         entry = _entry(folder.read(name, _LARGEST))
         module = _module(entry, options)
         arrays = map_arrays(folder, f"{key}{SUFFIX}") if entry["arrays"] else {}
+        unfilled = _unfilled(module, entry["unfilled"])
+        if unfilled:
+            folder.stat(f"{key}{_PREPARED}")  # raises if what was prepared from them is missing
+            module = replace(module, prepared=SharedArrays(unfilled=unfilled))
         folder.touch(name)
     except FileNotFoundError:
         raise
     except _DAMAGES:
         folder.remove(name)
         raise
-    return module, arrays
+    return module, arrays | unfilled
+
+
+def _unfilled(module: Module, names: Iterable[str]) -> dict[str, Array]:
+    """Arrays without values for parameters of a module; their memory is not touched."""
+    types = {param.name: param for param in module.params}
+    shapes = {name: [evaluate(size, {}) for size in types[name].shape] for name in names}
+    return {name: np.empty(shapes[name], DType.of(types[name].dtype).numpy) for name in names}
 
 
 def _nbytes(arrays: Mapping[str, Array]) -> int:
@@ -235,7 +259,7 @@ def _files(folder: str) -> list[tuple[str, int, int]]:
     return files
 
 
-def _fields(module: Module, has_arrays: bool) -> dict[str, Any]:
+def _fields(module: Module, has_arrays: bool, unfilled: Sequence[str]) -> dict[str, Any]:
     """Return the JSON fields of an entry; the options are part of the key."""
     record = module.record
     recorded = {} if record is None else {
@@ -244,7 +268,8 @@ def _fields(module: Module, has_arrays: bool) -> dict[str, Any]:
         "watch_state": record.watch_state,
     }  # fmt: skip
     source = without_ir(module.source)
-    return {"source": source, "values": module.values, "made": recorded, "arrays": has_arrays}
+    fields = {"source": source, "values": module.values, "made": recorded, "arrays": has_arrays}
+    return {**fields, "unfilled": unfilled}
 
 
 def _entry(stored: bytes) -> dict[str, Any]:

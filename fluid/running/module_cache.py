@@ -16,6 +16,7 @@ from threading import Thread
 from compiler.codegen.module import Module
 from compiler.codegen.module_store import ModuleStore, module_key, params_digest
 from compiler.codegen.native.host import host_machine
+from compiler.codegen.packed_params import PREPARES
 from compiler.ir.opdef import OpDef, find, is_registered, loaded
 from compiler.ir.text.program_printer import program_digest, recorded_digest
 from compiler.ir.types import Array
@@ -82,30 +83,33 @@ def compiled_over(
     module = store.find(key, options, params)
     if module is None:
         module, added = _compile_over(params, compile)
-        written = _in_background(partial(store.put, key, module, added))
-        keep = partial(_put_prepared, store, key, written)
-        return replace(module, prepared=SharedArrays(keep=keep))
+        put = partial(_in_background, store.put, key, module, added)
+        if PREPARES in module.source:  # it is stored with what the first binding prepares
+            return replace(module, prepared=SharedArrays(keep=put))
+        put()
+        return module
+    unfilled = module.prepared.unfilled if module.prepared else {}
+    fill = partial(_fill, unfilled, params, compile)
     keep = partial(store.put_prepared, key)
-    return replace(module, prepared=SharedArrays(store.prepared(key), keep))
+    prepared = SharedArrays(store.prepared(key), keep, unfilled, fill)
+    return replace(module, prepared=prepared)
 
 
-def _put_prepared(
-    store: ModuleStore, key: str, written: Thread, arrays: Mapping[str, Array]
-) -> None:
-    """Store what kernels prepared, after their module."""
+def _fill(
+    unfilled: Mapping[str, Array], params: Mapping[str, Array],
+    compile: Callable[[MutableMapping[str, Array]], Module],
+) -> None:  # fmt: skip
+    """Compute the values of arrays that were not stored: those that compiling again adds."""
+    if unfilled:
+        again = {name: array for name, array in params.items() if name not in unfilled}
+        compile(again)
+        for name, array in unfilled.items():
+            array[...] = again[name]
 
-    def put() -> None:
-        written.join()
-        store.put_prepared(key, arrays)
 
-    _in_background(put)
-
-
-def _in_background(write: Callable[[], object]) -> Thread:
+def _in_background(write: Callable[..., object], *arguments: object) -> None:
     """Write files while the program goes on; it ends when they are written."""
-    writer = Thread(target=write, name="fluid-store")
-    writer.start()
-    return writer
+    Thread(target=write, args=arguments, name="fluid-store").start()
 
 
 def _compile_over(

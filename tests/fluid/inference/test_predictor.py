@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,7 +15,9 @@ import numpy as np
 import pytest
 
 import fluid
+from compiler.codegen.native.host import detected
 from compiler.errors import ShapeError
+from compiler.support.shared_arrays import SharedArrays
 from runtime.errors import FeedError
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "inference"
@@ -324,3 +327,23 @@ def test_the_next_process_compiles_nothing_for_equal_weights(tmp_path: Path) -> 
     assert others != results
     assert run() == [others, "False False"]
     assert run(FLUID_CACHE_SIZE="0") == [others, "True True"]
+
+
+@pytest.mark.skipif(detected() is None, reason="no native code here")
+def test_folded_weights_are_stored_as_they_were_packed_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If they are to be packed in another way, they are computed again."""
+    monkeypatch.setenv("FLUID_CACHE", str(tmp_path))
+    monkeypatch.setenv("FLUID_TARGET", "native")
+    feeds, _ = recorded("resnet_cifar8")
+    expected = predictor("resnet_cifar8").run(feeds)[0]
+    for writer in [each for each in threading.enumerate() if each.name == "fluid-store"]:
+        writer.join()
+    size_by_path = {path.name: path.stat().st_size for path in tmp_path.glob("modules/*.arrays")}
+    packed = sum(size for name, size in size_by_path.items() if ".prepared" in name)
+    weights = sum(size_by_path.values()) - packed
+    assert weights < packed / 10
+    assert predictor("resnet_cifar8").run(feeds)[0].tobytes() == expected.tobytes()
+    monkeypatch.setattr(SharedArrays, "find", lambda self, made: None)
+    assert predictor("resnet_cifar8").run(feeds)[0].tobytes() == expected.tobytes()
