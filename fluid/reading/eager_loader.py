@@ -16,6 +16,7 @@ from fluid.reading.generator_loader import (
     Source,
     to_tensors,
 )
+from fluid.reading.reader_errors import checked
 from runtime.prefetching_reader import prefetched
 from runtime.tensors.lod_tensor import LoDTensor
 
@@ -40,7 +41,7 @@ class EagerLoader(GeneratorLoader):
         source = self._source
         if source is None:
             raise AssertionError("the data source of the reader has not been set yet")
-        batches = (_tensors(batch) for batch in source())
+        batches = checked(_tensors(batch) for batch in source())
         ahead = prefetched(lambda: batches, self._capacity)
         return self._remembered(as_variables(batch) for batch in ahead)
 

@@ -18,6 +18,7 @@ from fluid.core import EOFException
 from fluid.data_feeder import DataFeeder
 from fluid.framework import Variable, default_main_program
 from fluid.reading import decorators as reader_decorators
+from fluid.reading.reader_errors import checked
 from fluid.recording.arguments import typed
 from runtime.device import PLACES, CPUPlace, Place
 from runtime.prefetching_reader import Prefetcher, Queue, prefetched
@@ -66,10 +67,13 @@ class Reading:
         self.source = lambda: ([*feeder.feed(samples).values()] for samples in source())
 
     def batches(self) -> Iterator[Batch]:
-        """The tensors of every batch; raises AssertionError if no source is set."""
+        """The tensors of every batch; raises AssertionError if no source is set.
+
+        Errors of the source are EnforceNotMet too.
+        """
         if self.source is None:
             raise AssertionError(f"the data source of the reader of {self} has not been set yet")
-        return (to_tensors(batch, self.names) for batch in self.source())
+        return checked(to_tensors(batch, self.names) for batch in self.source())
 
     def start(self) -> None:
         """Start prefetching; raises RuntimeError if it has started already."""

@@ -1,6 +1,7 @@
 """DataLoader, PyReader and readers in programs: feeds for a loop, or for the program itself."""
 
 import threading
+import traceback
 from collections.abc import Iterator
 from typing import Any
 
@@ -109,10 +110,12 @@ def test_an_error_of_the_generator_is_raised(data: list[fluid.Variable]) -> None
         raise KeyError("broken")
 
     seen = []
-    with pytest.raises(KeyError, match="broken"):
+    with pytest.raises(KeyError, match="broken") as failure:
         for feed in loader(data).set_batch_generator(broken, places=CPU):
             seen.append(feed)
     assert len(seen) == 3
+    assert isinstance(failure.value, fluid.core.EnforceNotMet)  # as in release 1.8.5
+    assert "broken" in {frame.name for frame in traceback.extract_tb(failure.tb)}
 
 
 @pytest.mark.parametrize(
