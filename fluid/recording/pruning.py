@@ -6,7 +6,7 @@ needs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 from compiler.ir.program import MAIN_BLOCK, Block, BlockRef, OpDesc, OpRole, Program
 
@@ -19,12 +19,37 @@ def is_training(op: OpDesc) -> bool:
 
 
 def drop_ops(program: Program, unwanted: Callable[[OpDesc], bool]) -> None:
-    """Remove ops, and the blocks and variables that only they used."""
+    """Remove ops, and the blocks, variables and operands of ops with blocks that only they used."""
     unused_before = {var.name for var in program.all_vars()} - _used(program)
+    before = {block.idx: _operands(program, block.idx) for block in program.blocks}
     for block in program.blocks:
         block.ops = [op for op in block.ops if not unwanted(op)]
+    for block in reversed(program.blocks):  # inner blocks first
+        for op in block.ops:
+            _drop_operands(program, op, before)
     drop_blocks(program)
     _drop_vars(program, _used(program) | unused_before)
+
+
+def _operands(program: Program, index: int) -> tuple[set[str], set[str]]:
+    """The names that the ops of a block read and write, with those of their own blocks."""
+    reads, writes = set[str](), set[str]()
+    for op in program.blocks[index].ops:
+        inner = [_operands(program, ref) for ref in _refs(op)]
+        reads.update(op.reads(), *(read for read, _ in inner))
+        writes.update(op.writes(), *(written for _, written in inner))
+    return reads, writes
+
+
+def _drop_operands(
+    program: Program, op: OpDesc, before: Mapping[int, tuple[set[str], set[str]]]
+) -> None:
+    """Remove the operands of an op that its blocks used before, and use no longer."""
+    for ref in _refs(op):
+        now = _operands(program, ref)
+        for slots, then, still in zip((op.inputs, op.outputs), before[ref], now, strict=True):
+            for slot, names in slots.items():
+                slots[slot] = [name for name in names if name in still or name not in then]
 
 
 def keep_needed(
