@@ -429,6 +429,15 @@ class Program(JobNames, BlockProgram):
         """
         return program_from_bytes(binary_str, "the bytes given", Program)
 
+    def _copy_param_info_from(self, other: Program) -> None:
+        """Check that `other` is a program: copies know their parameters already."""
+        _check_program(other, "the source")
+
+    def _copy_dist_param_info_from(self, other: Program) -> None:
+        """Take part in the job of another program; TypeError for anything else."""
+        _check_program(other, "the source")
+        self.job = other.job
+
     # ---- the names that scripts use
 
     _create_block = create_block
@@ -497,9 +506,9 @@ def program_guard(main_program: Program, startup_program: Program | None = None)
 
     Raises TypeError naming the argument that is no Program.
     """
-    _check_program(main_program, "main_program")
+    _check_program(main_program, "main_program of fluid.program_guard")
     if startup_program is not None:
-        _check_program(startup_program, "startup_program")
+        _check_program(startup_program, "startup_program of fluid.program_guard")
     main, startup = _main_program, _startup_program
     switch_main_program(main_program)
     switch_startup_program(startup if startup_program is None else startup_program)
@@ -513,7 +522,7 @@ def program_guard(main_program: Program, startup_program: Program | None = None)
 def _check_program(program: object, argument: str) -> None:
     if not isinstance(program, Program):
         kind = type(program).__name__
-        raise TypeError(f"{argument} of fluid.program_guard must be a Program, not {kind}")
+        raise TypeError(f"{argument} must be a Program, not {kind}")
 
 
 @typed

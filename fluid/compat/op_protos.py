@@ -11,6 +11,7 @@ from compiler.ir.model_format.protobuf import AttrType
 from compiler.ir.opdef import OpDef, find, is_registered, registered
 from compiler.ir.opdef.slots import GRAPH_ONLY, Slot
 from compiler.ir.opdef.slots import Attr as DeclaredAttr
+from fluid.compat.library_attributes import library_attributes
 
 __all__ = ["OpProto", "OpProtoHolder", "get_all_op_protos"]
 
@@ -90,6 +91,10 @@ class OpProto:
     attrs: list[Attr] = field(default_factory=list[Attr])
     comment: str = ""
 
+    def IsInitialized(self) -> bool:
+        """True: type, slots and attributes are set."""
+        return bool(self.type)
+
 
 @cache
 def _proto(kind: str) -> OpProto:
@@ -98,6 +103,12 @@ def _proto(kind: str) -> OpProto:
         OpProto.Attr(name, int(_written(kind, name, attr)))
         for name, attr in defn.attrs.items()
         if name not in GRAPH_ONLY
+    ]
+    declared = {attr.name for attr in attrs}
+    attrs += [
+        OpProto.Attr(name, dump_attr("", name, default).one("type", int))
+        for name, default in library_attributes(kind).items()
+        if name not in declared
     ]
     attrs += [OpProto.Attr(name, int(type)) for name, type in _EVERY_OP.items()]
     read, written = _vars(kind, defn.inputs()), _vars(kind, defn.outputs())

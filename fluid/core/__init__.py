@@ -39,6 +39,7 @@ from fluid.compat.native_ops import (
     infer_no_need_buffer_slots,
     op_support_gpu,
 )
+from fluid.core.dlpack import from_dlpack
 from fluid.core.native_names import (
     AttrType,
     avx_supported,
@@ -109,6 +110,7 @@ __all__ = [
     "create_paddle_predictor",
     "diff_tensor_shape",
     "empty_var_name",
+    "from_dlpack",
     "get_all_op_protos",
     "get_cuda_device_count",
     "get_grad_op_desc",

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from compiler.errors import did_you_mean
+from compiler.errors import CompileError, did_you_mean
 from fluid.data_parallel.batch_merge import BATCH_MERGE
 from fluid.data_parallel.graphviz import program_dot
 from fluid.framework import Program
@@ -92,24 +92,27 @@ class PassBuilder:
         return list(self._passes)
 
     def append_pass(self, pass_type: str) -> BuildPass:
-        """Add a pass at the end and return it; ValueError for an unknown type."""
+        """Add a pass at the end and return it; CompileError for an unknown type."""
         return self.insert_pass(len(self._passes), pass_type)
 
     def insert_pass(self, idx: int, pass_type: str) -> BuildPass:
         """Add a pass before position `idx` and return it.
 
-        Raises IndexError for a position outside the list, ValueError for an unknown type.
+        Raises CompileError for a position outside the list and for an unknown type.
         """
         if pass_type not in KNOWN:
             hint = did_you_mean(pass_type, KNOWN)
-            raise ValueError(f"no pass {pass_type!r}; {hint}".rstrip("; "))
-        if not 0 <= idx <= len(self._passes):
-            raise IndexError(f"position {idx} is outside the list of {len(self._passes)} passes")
+            raise CompileError(f"no pass {pass_type!r}; {hint}".rstrip("; "))
+        self._expect_position(idx, len(self._passes) + 1)
         self._passes.insert(idx, new_pass := BuildPass(pass_type))
         return new_pass
 
     def remove_pass(self, idx: int) -> None:
-        """Remove the pass at a position; IndexError where there is none."""
-        if not 0 <= idx < len(self._passes):
-            raise IndexError(f"position {idx} is outside the list of {len(self._passes)} passes")
+        """Remove the pass at a position; CompileError where there is none."""
+        self._expect_position(idx, len(self._passes))
         del self._passes[idx]
+
+    def _expect_position(self, idx: int, count: int) -> None:
+        if not 0 <= idx < count:
+            passes = len(self._passes)
+            raise CompileError(f"position {idx} is outside the list of {passes} passes")

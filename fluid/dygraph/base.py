@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
+
 from fluid.eager.gradients import grad
 from fluid.eager.mode import (
     disable_dygraph,
@@ -21,3 +23,10 @@ __all__ = [
 
 enabled = in_dygraph_mode
 _no_grad_ = no_grad
+
+
+def _switch_tracer_mode_guard_(  # pyright: ignore[reportUnusedFunction] - a name of Paddle
+    is_train: bool = True,
+) -> AbstractContextManager[None]:
+    """A context without gradients, or that changes nothing if `is_train`."""
+    return nullcontext() if is_train else no_grad()

@@ -11,6 +11,7 @@ from compiler.ir.model_format.protobuf import AttrType
 from compiler.ir.opdef.type_inference import op_text as short_text
 from compiler.ir.program import BlockRef, OpRole
 from fluid.compat.descs import BlockDesc, OpDesc
+from fluid.compat.library_attributes import library_attributes
 from fluid.recording.annotations import Attributes, AttributeValue
 from fluid.recording.narrowing import is_sequence
 from fluid.recording.op_records import must_be_bool, plain, plain_values
@@ -74,8 +75,8 @@ class Operator(ir.OpDesc):
 
     @property
     def attr_names(self) -> list[str]:
-        """The names of its attributes."""
-        return list(self.attrs)
+        """The names of its attributes, and of those for kernels of other libraries."""
+        return list({**library_attributes(self.type), **self.attrs})
 
     def input(self, name: str) -> list[str]:
         """The names in an input slot; ValueError where it has no such slot."""
@@ -92,14 +93,16 @@ class Operator(ir.OpDesc):
 
     def attr(self, name: str) -> AttributeValue:
         """The value of an attribute; ValueError where it has none of this name."""
-        if name not in self.attrs:
-            hint = did_you_mean(name, self.attrs)
-            raise ValueError(f"{self.type} has no attribute {name!r}; {hint}".rstrip("; "))
-        return self.attrs[name]
+        if name in self.attrs:
+            return self.attrs[name]
+        if name in (unset := library_attributes(self.type)):
+            return unset[name]
+        hint = did_you_mean(name, self.attrs)
+        raise ValueError(f"{self.type} has no attribute {name!r}; {hint}".rstrip("; "))
 
     def has_attr(self, name: str) -> bool:
         """True where it has an attribute of this name."""
-        return name in self.attrs
+        return name in self.attrs or name in library_attributes(self.type)
 
     def attr_type(self, name: str) -> AttrType:
         """The serialised type of an attribute; ValueError if it has none of this name."""
@@ -107,7 +110,8 @@ class Operator(ir.OpDesc):
 
     def all_attrs(self) -> dict[str, AttributeValue]:
         """Its attributes by name; those that refer to blocks have the blocks themselves."""
-        return {name: self._with_blocks(value) for name, value in self.attrs.items()}
+        attrs = {**library_attributes(self.type), **self.attrs}
+        return {name: self._with_blocks(value) for name, value in attrs.items()}
 
     def _with_blocks(self, value: object) -> object:
         if is_sequence(value) and isinstance(value, list):
@@ -164,6 +168,7 @@ class Operator(ir.OpDesc):
     # ---- the names that scripts use
 
     _set_attr = set_attr
+    _update_desc_attr = set_attr
     _remove_attr = remove_attr
     _block_attr = block_attr
     _block_attr_id = block_attr_id

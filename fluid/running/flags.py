@@ -76,6 +76,10 @@ class Flags(MutableMapping[str, FlagValue]):
     def __getitem__(self, name: str) -> FlagValue:
         return _values()[_known(name, "get")]
 
+    def get(self, name: str, default: Any = None) -> Any:
+        """The value of a flag, or `default` if there is no such flag."""
+        return self[name] if name in DEFAULTS else default
+
     def __setitem__(self, name: str, value: FlagValue) -> None:
         set_flags({name: value})
 

@@ -399,6 +399,10 @@ class LoDTensor:
         """The place of its elements."""
         return CPUPlace()
 
+    def _to_dlpack(self) -> object:
+        """A copy of the elements as a DLPack capsule; CompileError while empty."""
+        return self._values().copy().__dlpack__()
+
     # Single elements, by flat index
 
     def _get_float_element(self, offset: int) -> float:

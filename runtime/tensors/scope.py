@@ -118,7 +118,7 @@ class Scope:
     def __init__(self) -> None:
         self._variables: dict[str, Variable] = {}
         self._parent: Scope | None = None
-        self._kids: WeakSet[Scope] = WeakSet()
+        self._children: WeakSet[Scope] = WeakSet()
         self.clock = Clock()
         self.beside: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
         """Values that other objects associate with this scope for its lifetime."""
@@ -158,15 +158,19 @@ class Scope:
         """An empty scope that sees the names of this one."""
         kid = Scope()
         kid._parent, kid.clock = self, self.clock
-        self._kids.add(kid)
+        self._children.add(kid)
         return kid
 
     def drop_kids(self) -> None:
         """Empty every scope made by `new_scope`, and theirs."""
-        for kid in list(self._kids):
+        for kid in self._kids():
             kid.drop_kids()
             kid.erase(kid.local_var_names())
-        self._kids.clear()
+        self._children.clear()
+
+    def _kids(self) -> list[Scope]:
+        """The scopes made by `new_scope` that are alive."""
+        return list(self._children)
 
     @property
     def root(self) -> Scope:

@@ -162,6 +162,41 @@ def test_clone_for_test_keeps_blocks_of_the_model() -> None:
     assert [op.type for op in clone.block(1).ops] == ["scale", "assign"]
 
 
+def test_ops_have_the_attributes_of_kernels_of_other_libraries() -> None:
+    x = fluid.data("x", [2, 3])
+    op = fluid.layers.mul(x, fluid.data("y", [3, 4])).op
+    assert {"scale_y", "use_mkldnn", "x_num_col_dims"} <= {*op.attr_names}
+    assert op.has_attr("use_mkldnn") and op.attr("scale_y") == [1.0]
+    op._update_desc_attr("use_mkldnn", True)
+    assert op.attr("use_mkldnn") is True
+
+
+def test_information_is_copied_from_programs_only() -> None:
+    with pytest.raises(TypeError, match="must be a Program, not str"):
+        Program()._copy_param_info_from("x")  # type: ignore[arg-type]
+    program, source = Program(), Program()
+    source._trainers_endpoints = ["a:1", "b:1"]
+    program._copy_dist_param_info_from(source)
+    assert program._trainers_endpoints == ["a:1", "b:1"]
+
+
+def test_clone_for_test_drops_updates_inside_branches() -> None:
+    x = fluid.data("x", [2, 3])
+    optimizer = fluid.optimizer.SGD(0.1)
+
+    def trained(network: Any) -> Any:
+        loss = fluid.layers.mean(fluid.layers.fc(network, 1, param_attr="w"))
+        optimizer.minimize(loss)
+        return loss
+
+    fluid.layers.cond(fluid.layers.reduce_sum(x) < 0.0, lambda: trained(x), lambda: trained(-x))
+    test = default_main_program().clone(for_test=True)
+    assert not [n for n in test.global_block().vars if n.startswith("learning_rate")]
+    owners = [op for op in test.global_block().ops if op.type == "conditional_block"]
+    assert len(owners) == 2
+    assert not [op for op in owners if "w" in op.output_arg_names]
+
+
 def test_prune_keeps_what_targets_need() -> None:
     loss = model()
     fluid.optimizer.SGD(0.1).minimize(loss)

@@ -18,21 +18,26 @@ def repr_op(op: Operator) -> str:
     return op_text(op)
 
 
-def pprint_program_codes(program: Program) -> None:
-    """Print every block of a program."""
-    for block in program.blocks:
-        pprint_block_codes(block)
+def pprint_program_codes(program: Program) -> str:
+    """Print every block of a program; returns the text."""
+    return "\n\n".join([pprint_block_codes(block) for block in program.blocks])
 
 
-def pprint_block_codes(block: Block, show_backward: bool = False) -> None:
-    """Print the variables and the ops of a block; gradient ops too with `show_backward`."""
-    print(f"block {block.idx} (parent {block.parent_idx})")
+def pprint_block_codes(block: Block, show_backward: bool = False) -> str:
+    """Print the variables and the ops of a block; gradient ops too with `show_backward`.
+
+    Returns the text.
+    """
+    lines = [f"block {block.idx} (parent {block.parent_idx})"]
     for var in block.vars.values():
         persistable_text = "persistable " if var.persistable else ""
-        print(f"  {persistable_text}{var.name}: {var.element.numpy}{list(var.dims or ())}")
+        dims = list(var.dims or ())
+        lines.append(f"  {persistable_text}{var.name}: {var.element.numpy}{dims}")
     for op in block.ops:
         if show_backward or not op.type.endswith("_grad"):
-            print(f"  {repr_op(op)}")
+            lines.append(f"  {repr_op(op)}")
+    print(text := "\n".join(lines))
+    return text
 
 
 def draw_block_graphviz(

@@ -7,6 +7,12 @@ from dataclasses import replace
 from typing import cast
 
 from compiler.ir.opdef import find
+from fluid.compat.old_names.op_creation import (
+    OpDescCreationMethod,
+    OpInfo,
+    create_op_creation_method,
+    is_str,
+)
 from fluid.compat.old_names.op_variables import (
     Result,
     copy_tensor,
@@ -19,14 +25,17 @@ from fluid.compat.old_names.op_variables import (
     split_rows,
     values_of,
 )
-from fluid.compat.op_protos import get_all_op_protos
+from fluid.compat.op_protos import OpProtoHolder, get_all_op_protos
 from fluid.executor import Executor
 from fluid.framework import Block, Program, program_guard
 from fluid.recording.var_types import VarDesc
 from runtime.device import Place
 from runtime.tensors.scope import Scope
 
-__all__ = ["Operator", "get_all_op_protos"]
+__all__ = [
+    "OpDescCreationMethod", "OpInfo", "Operator", "create_op_creation_method", "get_all_op_protos",
+    "is_str",
+]  # fmt: skip
 
 Names = dict[str, list[str]]
 
@@ -59,6 +68,41 @@ class Operator:
 
     def _taken(self, kwargs: dict[str, object], slots: Iterable[str]) -> Names:
         return {slot: _listed(kwargs.pop(slot)) for slot in slots if slot in kwargs}
+
+    @staticmethod
+    def types() -> list[str]:
+        """All op types."""
+        return [proto.type for proto in get_all_op_protos()]
+
+    @staticmethod
+    def get_op_info(t: str) -> OpInfo:
+        """Describe an op type; ValueError for an unknown one."""
+        return create_op_creation_method(OpProtoHolder.instance().get_op_proto(t))
+
+    @staticmethod
+    def get_op_inputs(type: str) -> list[tuple[str, bool]]:
+        """The input slots of an op type, each with whether it takes several variables."""
+        return Operator.get_op_info(type).inputs
+
+    @staticmethod
+    def get_op_outputs(type: str) -> list[tuple[str, bool]]:
+        """The output slots of an op type, each with whether it takes several variables."""
+        return Operator.get_op_info(type).outputs
+
+    @staticmethod
+    def get_op_input_names(type: str) -> list[str]:
+        """The input slots of an op type."""
+        return [name for name, _ in Operator.get_op_inputs(type)]
+
+    @staticmethod
+    def get_op_output_names(type: str) -> list[str]:
+        """The output slots of an op type."""
+        return [name for name, _ in Operator.get_op_outputs(type)]
+
+    @staticmethod
+    def get_op_attr_names(type: str) -> list[str]:
+        """The attributes of an op type."""
+        return Operator.get_op_info(type).attrs
 
     def type(self) -> str:
         """The type of the op."""

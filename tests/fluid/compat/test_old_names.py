@@ -10,11 +10,12 @@ import fluid
 from compiler.errors import CompileError
 from fluid.compat.old_names import debugger, default_scope_funcs, install_check, log_helper
 from fluid.compat.old_names.annotations import deprecated
-from fluid.compat.old_names.op import Operator
+from fluid.compat.old_names.op import OpDescCreationMethod, Operator
 from fluid.compat.old_names.wrapped_decorator import (
     signature_safe_contextmanager,
     wrap_decorator,
 )
+from fluid.compat.proto import framework_pb2
 from fluid.layers.control.nested import convert_to_list, copy_mutable_vars, hold_mutable_vars
 
 
@@ -171,6 +172,7 @@ def test_declarations_of_ops_are_read():
     assert next(slot.duplicable for slot in holder.get_op_proto("concat").inputs)
     assert "use_peepholes" in {attr.name for attr in proto.attrs}
     assert "op_role" in holder.generated_op_attr_names()
+    assert holder.get_op_proto("mul").IsInitialized()
     with pytest.raises(ValueError, match="nix"):
         holder.get_op_proto("nix")
     assert proto in fluid.framework.get_all_op_protos()
@@ -307,3 +309,28 @@ def test_tensor_arrays_of_a_scope():
     Operator("lod_array_length", X="steps", Out="n").run(scope, place)
     y, n = scope.var("y").get_tensor(), scope.var("n").get_tensor()
     assert (y.shape(), y.lod(), np.array(n).tolist()) == ([3, 2], [[0, 1, 3]], [3])
+
+
+def test_op_messages_are_made_from_keywords() -> None:
+    proto = framework_pb2.OpProto()
+    proto.type = "join"
+    for name, duplicable in (("X", True), ("Axis", False)):
+        slot = proto.inputs.add()
+        slot.name, slot.comment, slot.duplicable = name, "", duplicable
+    attr = proto.attrs.add()
+    attr.name, attr.comment, attr.type = "sizes", "", framework_pb2.INTS
+    make = OpDescCreationMethod(proto)
+    message = make(X=["a", "b"], Axis="c", sizes=[1, 2])
+    assert [list(slot.arguments) for slot in message.inputs] == [["a", "b"], ["c"]]
+    assert list(message.attrs[0].ints) == [1, 2]
+    with pytest.raises(ValueError, match="Axis is not duplicable"):
+        make(X="a", Axis=["c", "d"])
+    with pytest.raises(ValueError, match="Only keyword arguments"):
+        make("a")
+
+
+def test_slots_and_attributes_of_op_types() -> None:
+    assert Operator.get_op_input_names("mul") == ["X", "Y"]
+    assert Operator.get_op_outputs("split") == [("Out", True)]
+    assert {"x_num_col_dims", "use_mkldnn", "op_role"} <= {*Operator.get_op_attr_names("mul")}
+    assert "relu" in Operator.types()

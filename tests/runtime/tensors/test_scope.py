@@ -42,6 +42,14 @@ def test_var_in_a_kid_hides_the_parents() -> None:
     assert kid.names() == ["w"]
 
 
+def test_kids_are_listed() -> None:
+    scope = Scope()
+    kid = scope.new_scope()
+    assert scope._kids() == [kid]
+    scope.drop_kids()
+    assert scope._kids() == []
+
+
 def test_drop_kids_empties_them() -> None:
     scope = Scope()
     kid = scope.new_scope()
