@@ -58,6 +58,34 @@ def test_sequences_are_rows_and_offsets(tagger: Path, tmp_path: Path) -> None:
         np.testing.assert_allclose(theirs[-1], ours[1], 1e-5, 1e-6)
 
 
+def test_dynamic_rnn_is_a_loop_over_ranked_sequences(
+    tmp_path: Path, fresh_programs: object
+) -> None:
+    x = fluid.data("x", [None, 4], lod_level=1)
+    first = fluid.layers.sequence_pool(x, "first")
+    start = fluid.layers.fc(first, 6)
+    rnn = fluid.layers.DynamicRNN()
+    with rnn.block():
+        step, fixed = rnn.step_input(x), rnn.static_input(first)
+        before, total = rnn.memory(shape=[6]), rnn.memory(init=start, need_reorder=True)
+        state = fluid.layers.fc([step, before, fixed], 6, act="tanh")
+        rnn.update_memory(before, state)
+        rnn.update_memory(total, state + total)
+        rnn.output(state + total)
+    model = saved(tmp_path / "rnn", [rnn()], ["x"])
+    fluid.onnx.export(str(model), tmp_path / "rnn.onnx")
+    session = onnxruntime.InferenceSession(str(tmp_path / "rnn.onnx"))
+    predictor = fluid.create_predictor(str(model))
+    for lengths in ([2, 5, 1, 5], [1], [3, 0, 2]):
+        rows = np.random.default_rng(len(lengths)).random((sum(lengths), 4), np.float32)
+        tensor = fluid.create_lod_tensor(rows, [lengths], fluid.CPUPlace())
+        (ours,) = predictor.run({"x": tensor})
+        offsets = np.cumsum([0, *lengths])
+        theirs, levels = session.run(None, {"x": rows, "x@LOD0": offsets})
+        np.testing.assert_allclose(theirs, np.asarray(ours), 1e-5, 1e-6)
+        np.testing.assert_array_equal(levels, offsets)
+
+
 def test_command_compares_with_onnx_runtime(
     tagger: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -115,12 +143,12 @@ def test_feeds_whose_lods_must_be_equal_share_their_rows(
 def test_refusals_name_ops_and_write_nothing(
     tmp_path: Path, fresh_programs: object, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    boxes, scores = fluid.data("boxes", [1, 3, 4]), fluid.data("scores", [1, 2, 3])
-    kept = fluid.layers.multiclass_nms(boxes, scores, 0.1, 3, 3)
-    folder = saved(tmp_path / "nms", [kept], ["boxes", "scores"])
-    target = tmp_path / "nms.onnx"
+    x = fluid.data("x", [2, 3, 4, 4])
+    focus = fluid.layers.similarity_focus(x, 1, [0])
+    folder = saved(tmp_path / "focus", [focus], ["x"])
+    target = tmp_path / "focus.onnx"
     assert main(["export", str(folder), "-o", str(target)]) == 2
-    assert "multiclass_nms" in capsys.readouterr().err and not target.exists()
+    assert "similarity_focus" in capsys.readouterr().err and not target.exists()
 
 
 def test_shapes_of_feeds_are_chosen(

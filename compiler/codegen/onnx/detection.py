@@ -25,13 +25,66 @@ def multiclass_nms(nodes: Nodes, op: Op) -> None:
 
     If no box is left, `multiclass_nms` has the row [-1], the others have no row.
     """
-    selected = _Selected.of(nodes, op)
+    _write(nodes, op, _best_by_class(nodes, op))
+
+
+@converts("matrix_nms")
+def matrix_nms(nodes: Nodes, op: Op) -> None:
+    """Scores decayed by the overlaps with all better boxes of the class; the best, best first."""
+    defn: Any = op.defn
+    if op["BBoxes"].type.shape[-1] != 4:
+        raise Unsupported("polygons")
+    scores = op["Scores"]
+    dtype = scores.type.dtype
+    values, place, count = _best_first(nodes, op)
+    decayed = nodes.add("Mul", [values, _decay(nodes, op, _sides(nodes, op, place), count)])
+    is_left = nodes.add("And", [
+        nodes.add("Greater", [values, nodes.scalar(defn.score_threshold, dtype)]),
+        nodes.add("Greater", [decayed, nodes.scalar(defn.post_threshold, dtype)]),
+    ])  # fmt: skip
+    decayed = nodes.add("Where", [is_left, decayed, nodes.scalar(-np.inf, dtype)])
+    flat, every = _of_images(nodes, op, _without_background(nodes, op, decayed), count)
+    kept = _at_most(nodes, every, int(defn.keep_top_k))
+    best, order = nodes.temporary("best"), nodes.temporary("order")
+    nodes.add_all("TopK", [flat, kept], [best, order], axis=1)
+    label = nodes.add("Div", [order, count])
+    places, _ = _of_images(nodes, op, place, count)
+    box = nodes.add("GatherElements", [places, order], axis=1)
+    _write(nodes, op, _selected(nodes, op, best, label, box))
+
+
+def _decay(nodes: Nodes, op: Op, sides: Sequence[str], count: str) -> str:
+    """What the scores of candidates are multiplied by [N, C, K]: at most 1."""
+    defn: Any = op.defn
+    dtype = op["Scores"].type.dtype
+    own = [nodes.add("Unsqueeze", [side, nodes.constant([3])]) for side in sides]
+    other = [nodes.add("Unsqueeze", [side, nodes.constant([2])]) for side in sides]
+    iou = _overlaps(nodes, own, other, dtype, 0.0 if defn.normalized else 1.0)
+    ranks = counted(nodes, nodes.add("Squeeze", [count]))
+    is_better = nodes.add("Less", [ranks, nodes.add("Unsqueeze", [ranks, nodes.constant([1])])])
+    iou = nodes.add("Where", [is_better, iou, nodes.scalar(0, dtype)])
+    largest = nodes.add("ReduceMax", [iou], axes=[3], keepdims=0)
+    above = nodes.add("Unsqueeze", [largest, nodes.constant([2])])
+    one = nodes.scalar(1, dtype)
+    if defn.use_gaussian:
+        squares = [nodes.add("Mul", [name, name]) for name in (above, iou)]
+        sigma = nodes.scalar(defn.gaussian_sigma, dtype)
+        decay = nodes.add("Exp", [nodes.add("Mul", [nodes.add("Sub", squares), sigma])])
+    else:
+        decay = nodes.add("Div", [nodes.add("Sub", [one, iou]), nodes.add("Sub", [one, above])])
+    decay = nodes.add("Where", [is_better, decay, one])
+    return nodes.add("Min", [nodes.add("ReduceMin", [decay], axes=[3], keepdims=0), one])
+
+
+def _write(nodes: Nodes, op: Op, selected: _Selected) -> None:
+    """Write the outputs of an op for the boxes that are left."""
     rows, counts = selected.rows(), selected.counts()
     if op.outputs.get("Index"):
         index = nodes.cast(selected.places_of_boxes, DType.INT32)
         nodes.add("Unsqueeze", [index, nodes.constant([1])], nodes.output(op, "Index"))
-    if op.outputs.get("NmsRoisNum"):
-        nodes.cast(counts, DType.INT32, nodes.output(op, "NmsRoisNum"))
+    for slot in ("NmsRoisNum", "RoisNum"):
+        if op.outputs.get(slot):
+            nodes.cast(counts, DType.INT32, nodes.output(op, slot))
     offsets = offsets_after(nodes, counts)
     if op.kind == "multiclass_nms":
         rows, offsets = _or_minus_one(nodes, rows, offsets, op["BBoxes"].type.dtype)
@@ -52,32 +105,6 @@ class _Selected:
     places_of_boxes: str
     is_left: str
 
-    @staticmethod
-    def of(nodes: Nodes, op: Op) -> _Selected:
-        """Those of an op. Raises Unsupported for boxes of each class, and polygons."""
-        defn: Any = op.defn
-        boxes, scores = op["BBoxes"], op["Scores"]
-        if len(scores.type.shape) != 3:
-            raise Unsupported("boxes that differ from class to class")
-        if boxes.type.shape[-1] != 4:
-            raise Unsupported("polygons")
-        images, classes, count = scores.type.shape
-        if defn.normalized and defn.nms_eta == 1:
-            alone = _suppressed(nodes, op)
-        else:
-            alone = _suppressed_in_order(nodes, op)
-        if int(defn.background_label) >= 0:
-            labels = counted(nodes, nodes.add("Squeeze", [nodes.size(classes)]))
-            is_object = nodes.add("Equal", [labels, nodes.scalar(defn.background_label, INDEX)])
-            mask = nodes.add("Unsqueeze", [is_object, nodes.constant([0, 2])])
-            none = nodes.scalar(-np.inf, scores.type.dtype)
-            alone = nodes.add("Where", [mask, none, alone])
-        flat = nodes.add("Reshape", [alone, nodes.shape((images, classes * count))])
-        most = int(defn.keep_top_k)
-        every = nodes.size(classes * count)
-        kept = every if most < 0 else nodes.add("Min", [every, nodes.constant([most])])
-        return _by_class(nodes, op, flat, kept)
-
     def rows(self) -> str:
         """Class, score and box of each [K, 6]."""
         nodes = self.nodes
@@ -90,6 +117,59 @@ class _Selected:
         """How many boxes each image has [N]."""
         ones = self.nodes.cast(self.is_left, DType.INT64)
         return self.nodes.add("ReduceSum", [ones, self.nodes.constant([1])], keepdims=0)
+
+
+def _best_by_class(nodes: Nodes, op: Op) -> _Selected:
+    """The boxes that are left in the order of their classes, best first.
+
+    Raises Unsupported for boxes that differ from class to class, and for polygons.
+    """
+    defn: Any = op.defn
+    if len(op["Scores"].type.shape) != 3:
+        raise Unsupported("boxes that differ from class to class")
+    if op["BBoxes"].type.shape[-1] != 4:
+        raise Unsupported("polygons")
+    by_node = defn.normalized and defn.nms_eta == 1
+    alone = _suppressed(nodes, op) if by_node else _suppressed_in_order(nodes, op)
+    count = nodes.size(op["Scores"].type.shape[2])
+    flat, every = _of_images(nodes, op, _without_background(nodes, op, alone), count)
+    kept = _at_most(nodes, every, int(defn.keep_top_k))
+    best, place = nodes.temporary("best"), nodes.temporary("place")
+    nodes.add_all("TopK", [flat, kept], [best, place], axis=1)
+    label = nodes.add("Div", [place, count])
+    rank = counted(nodes, nodes.add("Squeeze", [kept]))
+    key = nodes.add("Add", [nodes.add("Mul", [label, kept]), rank])
+    order = nodes.temporary("order")
+    nodes.add_all("TopK", [key, kept], [nodes.temporary("key"), order], axis=1, largest=0)
+    best, place, label = (
+        nodes.add("GatherElements", [name, order], axis=1) for name in (best, place, label)
+    )
+    return _selected(nodes, op, best, label, nodes.add("Mod", [place, count]))
+
+
+def _without_background(nodes: Nodes, op: Op, scores: str) -> str:
+    """Scores [N, C, K] of which those of the background are -inf."""
+    defn: Any = op.defn
+    if int(defn.background_label) < 0:
+        return scores
+    labels = counted(nodes, nodes.add("Squeeze", [nodes.size(op["Scores"].type.shape[1])]))
+    is_background = nodes.add("Equal", [labels, nodes.scalar(defn.background_label, INDEX)])
+    mask = nodes.add("Unsqueeze", [is_background, nodes.constant([0, 2])])
+    none = nodes.scalar(-np.inf, op["Scores"].type.dtype)
+    return nodes.add("Where", [mask, none, scores])
+
+
+def _of_images(nodes: Nodes, op: Op, name: str, count: str) -> tuple[str, str]:
+    """A value [N, C, K] as [N, C · K], and C · K [1]; `count` is K."""
+    images, classes, _ = op["Scores"].type.shape
+    every = nodes.add("Mul", [nodes.size(classes), count])
+    shape = nodes.add("Concat", [nodes.size(images), every], axis=0)
+    return nodes.add("Reshape", [name, shape]), every
+
+
+def _at_most(nodes: Nodes, every: str, most: int) -> str:
+    """A number of boxes [1], at most `most` unless that is -1."""
+    return every if most < 0 else nodes.add("Min", [every, nodes.constant([most])])
 
 
 def _best(nodes: Nodes, scores: str, count: Size, most: int, dtype: DType) -> str:
@@ -126,12 +206,9 @@ def _suppressed_in_order(nodes: Nodes, op: Op) -> str:
     if they touch, and no threshold that shrinks with each box.
     """
     defn: Any = op.defn
-    scores, most = op["Scores"], int(defn.nms_top_k)
+    scores = op["Scores"]
     name, dtype = nodes.name(scores), scores.type.dtype
-    every = nodes.size(scores.type.shape[2])
-    limit = every if most < 0 else nodes.add("Min", [every, nodes.constant([most])])
-    values, place = nodes.temporary("best"), nodes.temporary("place")
-    nodes.add_all("TopK", [name, limit], [values, place], axis=2)
+    values, place, _ = _best_first(nodes, op)
     is_candidate = nodes.add("Greater", [values, nodes.scalar(defn.score_threshold, dtype)])
     counts = nodes.add("ReduceSum", [nodes.cast(is_candidate, INDEX), nodes.constant([2])])
     longest = nodes.add("Reshape", [nodes.add("ReduceMax", [counts]), nodes.constant([1])])
@@ -140,10 +217,7 @@ def _suppressed_in_order(nodes: Nodes, op: Op) -> str:
         nodes.add("Slice", [each, nodes.constant([0]), longest, nodes.constant([2])])
         for each in (values, place, is_candidate)
     )
-    sides = [
-        _of_candidates(nodes, nodes.input(op, "BBoxes"), side, place, scores.type.shape[1])
-        for side in range(4)
-    ]
+    sides = _sides(nodes, op, place)
     first = nodes.add("ReduceSum", [sides[0], nodes.constant([2])])
     zero = nodes.add("Mul", [first, nodes.scalar(0, dtype)])
     threshold = nodes.add("Add", [zero, nodes.scalar(defn.nms_threshold, dtype)])
@@ -202,13 +276,28 @@ def _candidate_body(nodes: Nodes, op: Op, sides: Sequence[str]) -> Any:
     return inner.body("suppress", entering, leaving)
 
 
-def _of_candidates(nodes: Nodes, boxes: str, side: int, place: str, classes: Size) -> str:
-    """One side of the boxes of all candidates [N, C, K]."""
-    column = nodes.add("Gather", [boxes, nodes.scalar(side, INDEX)], axis=2)
-    table = nodes.add("Unsqueeze", [column, nodes.constant([1])])
-    times = nodes.add("Concat", [nodes.constant([1]), nodes.size(classes), nodes.constant([1])],
-                      axis=0)  # fmt: skip
-    return nodes.add("GatherElements", [nodes.add("Tile", [table, times]), place], axis=2)
+def _best_first(nodes: Nodes, op: Op) -> tuple[str, str, str]:
+    """The `nms_top_k` largest scores of each class [N, C, K], their boxes, and K [1]."""
+    defn: Any = op.defn
+    scores, most = op["Scores"], int(defn.nms_top_k)
+    every = nodes.size(scores.type.shape[2])
+    limit = _at_most(nodes, every, most)
+    values, place = nodes.temporary("best"), nodes.temporary("place")
+    nodes.add_all("TopK", [nodes.name(scores), limit], [values, place], axis=2)
+    return values, place, limit
+
+
+def _sides(nodes: Nodes, op: Op, place: str) -> list[str]:
+    """The four sides of the boxes of candidates, each [N, C, K]."""
+    classes = nodes.size(op["Scores"].type.shape[1])
+    times = nodes.add("Concat", [nodes.constant([1]), classes, nodes.constant([1])], axis=0)
+    sides: list[str] = []
+    for side in range(4):
+        column = nodes.add("Gather", [nodes.input(op, "BBoxes"), nodes.scalar(side, INDEX)], axis=2)
+        table = nodes.add("Unsqueeze", [column, nodes.constant([1])])
+        table = nodes.add("Tile", [table, times])
+        sides.append(nodes.add("GatherElements", [table, place], axis=2))
+    return sides
 
 
 def _overlaps(
@@ -237,25 +326,12 @@ def _overlaps(
     return nodes.add("Where", [nodes.add("And", touches), share, zero])
 
 
-def _by_class(nodes: Nodes, op: Op, flat: str, kept: str) -> _Selected:
-    """The `kept` best of each image in the order of their classes, best first."""
-    boxes, scores = op["BBoxes"], op["Scores"]
-    count, dtype = boxes.type.shape[1], scores.type.dtype
-    best, place = nodes.temporary("best"), nodes.temporary("place")
-    nodes.add_all("TopK", [flat, kept], [best, place], axis=1)
-    label = nodes.add("Div", [place, nodes.size(count)])
-    rank = counted(nodes, nodes.add("Squeeze", [kept]))
-    key = nodes.add("Add", [nodes.add("Mul", [label, kept]), rank])
-    order = nodes.temporary("order")
-    nodes.add_all("TopK", [key, kept], [nodes.temporary("key"), order], axis=1, largest=0)
-    best, place, label = (
-        nodes.add("GatherElements", [name, order], axis=1) for name in (best, place, label)
-    )
+def _selected(nodes: Nodes, op: Op, best: str, label: str, box: str) -> _Selected:
+    """Those boxes of each image [N, K] whose score is not -inf."""
+    boxes, dtype = op["BBoxes"], op["Scores"].type.dtype
     is_left = nodes.add("Greater", [best, nodes.scalar(-np.inf, dtype)])
-    first = nodes.add("Mul", [
-        counted(nodes, nodes.add("Squeeze", [nodes.size(boxes.type.shape[0])])), nodes.size(count),
-    ])  # fmt: skip
-    box = nodes.add("Mod", [place, nodes.size(count)])
+    images, count = (nodes.size(size) for size in boxes.type.shape[:2])
+    first = nodes.add("Mul", [counted(nodes, nodes.add("Squeeze", [images])), count])
     box = nodes.add("Add", [box, nodes.add("Unsqueeze", [first, nodes.constant([1])])])
     line = nodes.constant([-1])
     mask = nodes.add("Reshape", [is_left, line])

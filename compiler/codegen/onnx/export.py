@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from compiler.codegen.onnx import (
+    chosen_rows,
     control,
     detection,
     images,
     layers,
     products,
+    rank_tables,
     recurrent,
     reductions,
     sequences,
@@ -31,7 +33,20 @@ __all__ = ["OPSET", "ExportError", "Refusal", "converted", "onnx_model", "writes
 
 OPSET, IR_VERSION = 17, 8
 """What ONNX Runtime 1.12 (2022) and newer read; `LayerNormalization` needs the opset."""
-FAMILIES = (control, detection, images, layers, products, recurrent, reductions, sequences, shapes)
+FAMILIES = (
+    chosen_rows,
+    chosen_rows,
+    control,
+    detection,
+    images,
+    layers,
+    products,
+    rank_tables,
+    recurrent,
+    reductions,
+    sequences,
+    shapes,
+)
 """The modules whose converters are registered."""
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from compiler.codegen.onnx.converters import converts
 from compiler.codegen.onnx.nodes import Nodes, Unsupported
+from compiler.ir.dims import UNKNOWN
 from compiler.ir.graph import Op
 from compiler.ir.types import DType
 
@@ -251,7 +252,19 @@ def fill(nodes: Nodes, op: Op) -> None:
     if not out.type.dtype.is_float:
         value = int(text) if text.lstrip("-").isdigit() else int(value)
     number = nodes.scalar(value, out.type.dtype)
-    nodes.add("Expand", [number, nodes.shape(out.type.shape)], nodes.output(op, "Out"))
+    nodes.add("Expand", [number, _sizes(nodes, op)], nodes.output(op, "Out"))
+
+
+def _sizes(nodes: Nodes, op: Op) -> str:
+    """The shape of a constant; a size that depends on the step is that of the input then."""
+    defn: Any = op.defn
+    shape = op["Out"].type.shape
+    if UNKNOWN not in shape or not op.inputs.get("Input") or op.inputs.get("Input_lod"):
+        return nodes.shape(shape)
+    start = int(defn.input_dim_idx)
+    count = nodes.add("Shape", [nodes.input(op, "Input")], start=start, end=start + 1)
+    parts = [count if size == UNKNOWN else nodes.size(size) for size in shape]
+    return nodes.add("Concat", parts, axis=0)
 
 
 @converts("assign_value", "fill", "eye")
