@@ -54,6 +54,7 @@ class TritonKernelBuilder(OpKernels):
         self._launch = launch
         self._input_precision = writer.precision
         self._device = writer.device
+        self._gpu = writer.gpu
         self._loop: list[KernelBody] | None = None
 
     @property
@@ -90,10 +91,10 @@ class TritonKernelBuilder(OpKernels):
             return False
         self.flush()
         arrays, spec = self._arrays(form, operands), described(form, operands)
-        if reads_means(spec):
+        if reads_means(spec, self._gpu):
             arrays["means"] = self._allocate((*spec.stack, spec.queries), DType.FP32)
         names, comment = self._writer.names, self._comment
-        for kernel in emit_gradients(spec, arrays, self._name, names, comment):
+        for kernel in emit_gradients(spec, arrays, self._name, names, self._gpu, comment):
             self._launch(kernel)
         return True
 

@@ -43,6 +43,7 @@ class TritonModuleWriter(KernelModuleWriter):
 
     def __init__(self, plan: Plan) -> None:
         super().__init__(plan, {*_TAKEN, *HELPERS, *GLOBALS})
+        self.gpu = plan.gpu
         self.device = device_tiles(plan.gpu, plan.tiles, plan.exact_products)
         self.precision = "tf32" if plan.tf32 else "ieee"
         self.known: set[str] = set()

@@ -133,30 +133,30 @@ by_query = tl.dot(tl.trans({f_slope}), {f_key}, out_dtype=tl.float32)
 )
 
 
-def reads_means(spec: Attention) -> bool:
+def reads_means(spec: Attention, gpu: str) -> bool:
     """Whether the gradients are two kernels, of which the second reads means of the first."""
-    return single_tile(spec) is None
+    return single_tile(spec, gpu) is None
 
 
 def emit_gradients(
-    spec: Attention, operands: Mapping[str, NumpyOperand], name: str, names: Names,
+    spec: Attention, operands: Mapping[str, NumpyOperand], name: str, names: Names, gpu: str,
     comment: Sequence[str] = (),
 ) -> Iterator[KernelSource]:  # fmt: skip
-    """Emit the kernels of the gradients of an attention in half precision.
+    """Emit the kernels of the gradients of an attention in half precision, with tiles for a GPU.
 
     `operands` are those of `k.attention_gradient`, and "means", float32 [stack…, queries], if
     `reads_means`.
     """
-    tile = single_tile(spec)
+    tile = single_tile(spec, gpu)
     if tile is not None:
         used = _used(operands, "means")
         yield _emit(AttentionEmitter(spec, used, names.make(name), comment, tile, "i"), _ALL)
         return
     used = _used(operands, "d_k", "d_v")
-    tile = query_gradient_tile(spec)
+    tile = query_gradient_tile(spec, gpu)
     by_queries = AttentionEmitter(spec, used, names.make(f"{name}_q"), comment, tile, "j")
     yield _emit(by_queries, _BY_QUERIES, end=end_of_keys(by_queries))
-    used, tile = _used(operands, "d_q", "out"), key_gradient_tile(spec)
+    used, tile = _used(operands, "d_q", "out"), key_gradient_tile(spec, gpu)
     by_keys = AttentionEmitter(spec, used, names.make(f"{name}_kv"), comment, tile, "i")
     begin = "first // ROWS * ROWS" if spec.is_causal else "0"
     end = by_keys.bound(spec.queries, tile.rows)
