@@ -14,6 +14,7 @@ import sysconfig
 from collections.abc import Callable, Generator
 from functools import wraps
 from pathlib import Path
+from textwrap import shorten
 from traceback import walk_tb
 from types import CodeType, FrameType, TracebackType
 from typing import Any, TypeVar, cast
@@ -207,11 +208,17 @@ def _hint(error: BaseException) -> str:
     behind = _chained(error)
     if _is_internal(error):
         text = f"raised in {_location(error)}"
-    elif behind is not None and _is_internal(behind) and str(behind) not in str(error):
-        text = f"caused by {type(behind).__name__}: {behind!s:.200} in {_location(behind)}"
+    elif behind is not None and _is_internal(behind) and not _tells(error, behind):
+        reason = shorten(str(behind), 200, placeholder=" …")
+        text = f"caused by {type(behind).__name__}: {reason} in {_location(behind)}"
     else:
         return ""
     return f"  hint: {text}; set FLUID_TRACEBACK=full to see every frame"
+
+
+def _tells(error: BaseException, behind: BaseException) -> bool:
+    """Whether an error of ours has what its cause says, or a hint that says what to do."""
+    return str(behind) in str(error) or bool(getattr(error, "hint", ""))
 
 
 def _is_internal(error: BaseException) -> bool:

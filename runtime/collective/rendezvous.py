@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from time import monotonic, sleep
 from typing import Any, cast
@@ -20,7 +20,13 @@ from weakref import WeakValueDictionary
 from runtime.collective.endpoint import Address, listen, parse_endpoint
 from runtime.collective.engine import distributed, seconds
 from runtime.collective.processes import host_name, machine_id, own_pid, process_state, start_time
-from runtime.collective.slices import SLICE, Stopwatch, call_in_slices, poll_in_slices
+from runtime.collective.slices import (
+    SLICE,
+    Stopwatch,
+    call_in_slices,
+    notice,
+    poll_in_slices,
+)
 from runtime.errors import CollectiveError, RendezvousError, StoreLost
 
 CONNECT_GRACE = 2.0
@@ -87,29 +93,29 @@ def host_store(listener: socket.socket) -> StoreConnection:
 def open_store(seat: Seat, limit: float) -> StoreConnection:
     """Open the store of a seat: rank 0 hosts it at the first endpoint, the others connect to it."""
     if seat.rank:
-        return join_store(seat.endpoints[0], limit)
+        return join_store(seat.endpoints[0], limit, seat.rank)
     address = parse_endpoint(seat.endpoints[0])
     store = HOSTED.get(address) or host_store(listen(seat.endpoints[0]))
     HOSTED[address] = store
     return store
 
 
-def join_store(endpoint: str, limit: float) -> StoreConnection:
-    """Connect to the store at an endpoint, within `limit` seconds.
+def join_store(endpoint: str, limit: float, rank: int = 1) -> StoreConnection:
+    """Connect to the store at an endpoint, within `limit` seconds, as `rank`.
 
     Raises RendezvousError if nothing listens there, or something that is not a store.
     """
     address = parse_endpoint(endpoint)
     end = monotonic() + limit
-    reached = _wait_for_listener(endpoint, address, limit)
+    reached = _wait_for_listener(endpoint, address, limit, rank)
     return StoreConnection(
         address, _client(address, max(end - monotonic(), CONNECT_GRACE)), reached
     )
 
 
-def _wait_for_listener(endpoint: str, address: Address, limit: float) -> str:
+def _wait_for_listener(endpoint: str, address: Address, limit: float, rank: int) -> str:
     """Wait until a connection is accepted; return its local address."""
-    end = monotonic() + limit
+    end, waits = monotonic() + limit, notice(rank, limit)
     while True:
         try:
             with socket.create_connection(address, timeout=max(end - monotonic(), SLICE)) as probe:
@@ -119,6 +125,7 @@ def _wait_for_listener(endpoint: str, address: Address, limit: float) -> str:
         except OSError as error:
             if monotonic() + SLICE > end:
                 raise _nobody_there(endpoint, limit, error) from error
+            waits.tick(lambda: f"rank 0 at {endpoint}, where nobody listens yet")
         sleep(SLICE)
 
 
@@ -234,11 +241,14 @@ def _expect_own(seat: Seat, other: dict[str, Any]) -> None:
 def _meet_others(store: Any, seat: Seat, limit: float, check: Callable[[], None]) -> None:
     """Wait for every rank; on failure, publish the reason for the others."""
     left, end = set(range(seat.size)) - {seat.rank}, monotonic() + limit
+    waits = notice(seat.rank, limit)
 
     def all_came() -> bool:
         _welcome(store, seat, left)
         if left and monotonic() > end:
             raise _did_not_come(seat, sorted(left), limit)
+        if left:
+            waits.tick(lambda: f"{_names(seat, left)} to start")
         return not left
 
     try:
@@ -289,10 +299,10 @@ def _compare(seat: Seat, other: dict[str, Any]) -> None:
 
 
 def _did_not_come(seat: Seat, missing: Sequence[int], limit: float) -> RendezvousError:
-    ranks = [f"rank {rank}{_at(seat, rank)}" for rank in missing]
+    here = f"rendezvous {seat.name!r} at {seat.endpoints[0]}"
     return RendezvousError(
-        f"rendezvous {seat.name!r} at {seat.endpoints[0]}: {', '.join(ranks)} did not arrive in "
-        f"{limit:.1f} s; rank {seat.rank} waited for {seat.size} ranks",
+        f"{here}: {_names(seat, missing)} did not arrive in {limit:.1f} s; "
+        f"rank {seat.rank} waited for {seat.size} ranks",
         hint="are all ranks started, with the same list of endpoints?",
     )
 
@@ -317,6 +327,10 @@ def join(
             if store or not seat.rank or monotonic() + SLICE > end:
                 raise
         sleep(SLICE)
+
+
+def _names(seat: Seat, ranks: Iterable[int]) -> str:
+    return ", ".join(f"rank {rank}{_at(seat, rank)}" for rank in sorted(ranks))
 
 
 def _at(seat: Seat, rank: int) -> str:

@@ -9,6 +9,7 @@ seconds for abandoned calls, and requests that can be polled are not made as blo
 from __future__ import annotations
 
 import atexit
+import logging
 import threading
 from collections.abc import Callable
 from threading import Thread
@@ -17,6 +18,7 @@ from typing import TypeVar
 
 from compiler.support.settings.paddle import FLAGS_rpc_deadline
 from runtime.errors import CollectiveError
+from runtime.wait_notice import WaitNotice
 
 SLICE = 0.1
 """Seconds between two checks of the other ranks."""
@@ -33,6 +35,9 @@ CALL = "collective call"
 ENDING = 5.0
 """Seconds that process exit waits for abandoned calls."""
 
+LOGGER = logging.getLogger("fluid.collective")
+"""Lines about waits; Python shows warnings on stderr."""
+
 T = TypeVar("T")
 
 
@@ -42,6 +47,11 @@ def rpc_deadline() -> float:
     Raises CollectiveError if the variable is not a positive number.
     """
     return FLAGS_rpc_deadline.read(error=CollectiveError) / 1000
+
+
+def notice(rank: int, limit: float) -> WaitNotice:
+    """The notices of one wait of a rank for others."""
+    return WaitNotice(lambda text: LOGGER.warning("rank %d %s", rank, text), limit)
 
 
 class Stopwatch:

@@ -14,7 +14,7 @@ from runtime.collective.monitor import Monitor
 from runtime.collective.processes import process_state
 from runtime.collective.record import RankRecord
 from runtime.collective.schedule import different_histories
-from runtime.collective.slices import Stopwatch
+from runtime.collective.slices import Stopwatch, notice
 from runtime.errors import CollectiveError, RankError, ScheduleError
 
 MIN_SILENCE = 3.0
@@ -75,6 +75,7 @@ class Watchdog:
         self._waits_for = waits_for
         self._children = frozenset(children)
         self._watch = Stopwatch()
+        self._notice = notice(monitor.record.rank, deadline)
         self._beats: dict[int, int] = {}
         self._silent: dict[int, float] = {}
 
@@ -99,6 +100,7 @@ class Watchdog:
             self._expect_same_calls()
         if self.elapsed > self._deadline:
             raise self._error(self._behind())
+        self._notice.tick(lambda: f"{self._record_behind().where()} in {self._what}")
 
     def conclude(self, error: Exception) -> None:
         """Raise for an engine error: the failed rank, as soon as one can be named."""
@@ -219,13 +221,16 @@ class Watchdog:
                     hint="all ranks must run the same program on equal shapes",
                 )
 
-    def _behind(self) -> Suspect:
+    def _record_behind(self) -> RankRecord:
         """The rank that issued the fewest collectives, which the others wait for."""
         others = self._monitor.others
         if self._waits_for is not None:
-            record = others[self._waits_for]
-        else:
-            record = min(others.values(), key=lambda each: (each.count(self._ring), each.rank))
+            return others[self._waits_for]
+        return min(others.values(), key=lambda each: (each.count(self._ring), each.rank))
+
+    def _behind(self) -> Suspect:
+        """The rank that made no progress until the deadline."""
+        record = self._record_behind()
         count, mine = record.count(self._ring), self._monitor.record.count(self._ring)
         return Suspect(
             record.rank,

@@ -13,7 +13,7 @@ import pytest
 
 import compiler
 import fluid
-from compiler.errors import ShapeError
+from compiler.errors import CompileError, ShapeError
 from compiler.support.tracebacks import entry_point, unfiltered
 from fluid.reading.decorators import buffered, shuffle, xmap_readers
 from runtime.errors import RankError, StepError
@@ -289,6 +289,17 @@ def test_unexpected_argument_has_a_hint() -> None:
     error = raised(fluid.layers.concat, [3])
     if "cannot take" in str(error):
         assert "hint: caused by" in shown(error)
+
+
+def test_an_error_that_says_what_to_do_needs_no_cause() -> None:
+    def fail(hint: str) -> None:
+        try:
+            generated("None.shape")()
+        except AttributeError as error:
+            raise CompileError("too bad", hint=hint) from error
+
+    assert "caused by AttributeError" in shown(raised(entry_point(fail), ""))
+    assert "caused by" not in shown(raised(entry_point(fail), "do this"))
 
 
 def test_errors_that_take_no_attributes_pass() -> None:

@@ -31,6 +31,7 @@ from runtime.ps.wire.admission import Admission, Limits
 from runtime.ps.wire.callers import Caller
 from runtime.ps.wire.peers import Peers
 from runtime.ps.wire.transport import make_server
+from runtime.wait_notice import WaitNotice
 
 LOOK_SECONDS = 0.1
 """Interval at which a server checks its trainers."""
@@ -56,6 +57,8 @@ class Server:
         self._shutdown = Shutdown(endpoints, number, self._peers, settings)
         self._stopping = threading.Event()
         self._started = time.monotonic()
+        self._late: list[int] = []
+        self._notice = self._wait_notice()
         self._saving = threading.Lock()
         self._writer: threading.Thread | None = None
         self._path: Path | None = None
@@ -143,6 +146,7 @@ class Server:
             for trainer, why in self.members.lost().items():
                 self._lose(trainer, why)
             self._expect_no_stall()
+            self._report_wait()
             self._expect_all_trainers()
             bytes_moved = {"received": self.traffic.received, "sent": self.traffic.sent}
             self.log.progress(time.monotonic(), **bytes_moved)
@@ -180,6 +184,20 @@ class Server:
         for trainer in self.shard.late_trainers():
             why = f"it sent nothing complete for {self.settings.deadline:g} s"
             self._lose(trainer, why)
+
+    def _wait_notice(self) -> WaitNotice:
+        return WaitNotice(lambda text: self.log.warning(text), self.settings.deadline)
+
+    def _report_wait(self) -> None:
+        """Report the trainers that have never connected, or that a step waits for."""
+        late = self.members.absent()
+        if not late and self.shard.waiting_since is not None:
+            late = self.shard.late_trainers()
+        if late != self._late:
+            self._late = late
+            self._notice = self._wait_notice()
+        if late:
+            self._notice.tick(lambda: f"trainer {', '.join(map(str, late))}")
 
     def _expect_all_trainers(self) -> None:
         """With policy `wait`, fail if a trainer has not connected within the deadline: the job may

@@ -31,6 +31,9 @@ class Caller:
         """A caller with a session of its own."""
         return Caller(uuid4().hex, trainer)
 
+    def __str__(self) -> str:
+        return "server" if self.trainer is None else f"trainer {self.trainer}"
+
     def metadata(self) -> tuple[tuple[str, str], ...]:
         """The metadata that this process sends with every call."""
         session = ((SESSION_KEY, self.session),)

@@ -11,9 +11,11 @@ from typing import Any
 from compiler.ir.types import Array
 from runtime.errors import WireError
 from runtime.ps.settings import Settings
+from runtime.ps.telemetry.logs import LOGGER
 from runtime.ps.wire.callers import Caller
 from runtime.ps.wire.packets import field, pack, read_values, unpack
 from runtime.ps.wire.transport import grpc, open_channel, stream_call, unary_call
+from runtime.wait_notice import WaitNotice
 
 RETRY_SECONDS = 0.2
 MAX_RESPONSE_BYTES = 1 << 38
@@ -104,6 +106,7 @@ class Peers:
         """Retry a call while its server cannot be reached; return its result."""
         rpc, end = grpc(), time.monotonic() + limit
         until = end
+        waits = WaitNotice(lambda text: LOGGER.warning("%s %s", self.caller, text), limit)
         while True:
             try:
                 return once(max(0.01, end - time.monotonic()))
@@ -113,6 +116,7 @@ class Peers:
                     until = min(until, now + (self.settings.away if away is None else away))
                 if now + RETRY_SECONDS >= until or not is_passing(rpc, error):
                     raise unreachable(endpoint, error) from error
+                waits.tick(lambda: f"server {endpoint}, which does not answer")
                 time.sleep(RETRY_SECONDS)
                 if answered and self.caller.trainer is not None:
                     self._claim(endpoint)
@@ -138,8 +142,11 @@ def unreachable(endpoint: str, error: Any) -> WireError:
     if isinstance(error, StopIteration):
         return _silent(endpoint, "no connection")
     code, details = error.code().name, error.details() or ""
-    if code in ("FAILED_PRECONDITION", "UNAUTHENTICATED", "ABORTED"):
-        return WireError(f"server {endpoint}: {details}")
+    if code == "UNAUTHENTICATED":
+        hint = "FLUID_PS_TOKEN must be the same in all processes of the job"
+        return WireError(f"server {endpoint}: {details}", hint=hint)
+    if code in ("FAILED_PRECONDITION", "ABORTED"):
+        return WireError(f"server {endpoint}: {details}", hint="the server's own log says more")
     return _silent(endpoint, f"{code}: {details[:200]}")
 
 
