@@ -61,12 +61,22 @@ def run_job(job: LaunchJob) -> int:
     reported last, with its traceback. Raises CollectiveError without torch.
     """
     distributed()
+    if job.master:
+        print(meeting(job), file=sys.stderr, flush=True)
     export({TORCH_DISABLE_SHARE_RDZV_TCP_STORE.name: "1"})
     export(dict.fromkeys(PADDLE_VARIABLES))  # those of a job around this one
     if job.log_dir is not None:
         return _run(job, job.log_dir, {0})
     with TemporaryDirectory(prefix="fluid-launch-") as folder:
         return _run(job, Path(folder), None)
+
+
+def meeting(job: LaunchJob) -> str:
+    """What a launcher says that waits for other machines, before any process is started."""
+    least, most = job.least_machines, job.most_machines
+    number = f"{least}" if least == most else f"{least} to {most}"
+    where = f"meets {number} machines at {job.master}"
+    return f"fluid launch: {where}; each of them runs the same command"
 
 
 def _run(job: LaunchJob, folder: Path, shows: set[int] | None) -> int:
