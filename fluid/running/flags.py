@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator, Mapping, MutableMapping
 from functools import cache
 from types import NoneType
-from typing import TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 from compiler.errors import did_you_mean
 from compiler.support.settings.paddle import CPU_NUM, FLAGS, FLAGS_check_nan_inf
