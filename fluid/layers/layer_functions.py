@@ -23,7 +23,8 @@ def generate_layer_fn(op_type: str) -> Callable[..., Variable]:
     """Return a layer that appends one op; its keyword arguments are inputs and attributes.
 
     Positional inputs fill the slots in order; slot names may be lower case. The layer returns the
-    op's first output. Raises UnknownOp for an unregistered type.
+    op's first output; a keyword with the name of that slot is the variable to write. Raises
+    UnknownOp for an unregistered type.
     """
     defn = find(op_type)
     slots = [name for name, slot in defn.inputs().items() if not slot.companion]
@@ -39,7 +40,13 @@ def generate_layer_fn(op_type: str) -> Callable[..., Variable]:
                 inputs[slot] = kwargs.pop(keyword)
         first = next(iter(inputs.values()))
         dtype = check_variable(first[0] if is_sequence(first) else first, slots[0], op_type).dtype
-        results = {slot: helper.create_variable_for_type_inference(dtype) for slot in outputs}
+        out = kwargs.pop(outputs[0].lower(), None)
+        results = {
+            slot: helper.create_variable_for_type_inference(dtype)
+            if out is None or slot != outputs[0]
+            else check_variable(out, slot, op_type)
+            for slot in outputs
+        }
         helper.append_op(op_type, slot_names(op_type, inputs), results, kwargs)
         return helper.append_activation(results[outputs[0]])
 

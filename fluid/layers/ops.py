@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from fluid.framework import Variable
 from fluid.layer_helper import LayerHelper, append_simple_op
+from fluid.layers.layer_functions import generate_layer_fn
 from fluid.recording.checks import FLOATS, check_variable_and_dtype
 
 _INTEGER_OPS = {"abs", "exp", "square"}
@@ -108,3 +110,14 @@ def log1p(x: Variable, out: Variable | None = None, name: str | None = None) -> 
 def erf(x: Variable) -> Variable:
     """Error function: 2/√π times the integral of exp(-t²) from 0 to x."""
     return append_simple_op("erf", {"X": x})
+
+
+def _generated(op_type: str) -> Callable[..., Variable]:
+    """A layer made of its op when it is first called, with attributes and outputs as keywords."""
+    return lambda *args, **kwargs: generate_layer_fn(op_type)(*args, **kwargs)
+
+
+_scale = _generated("scale")
+"""`scale` that can write a variable `out`, as scripts of release 1.8 call it."""
+_elementwise_div = _generated("elementwise_div")
+"""`elementwise_div` as scripts of release 1.8 call it."""

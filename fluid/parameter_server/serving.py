@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 
 import numpy as np
 
@@ -84,6 +85,7 @@ class ServedBlocks:
         self.names = {"parameter_server": server.sums}
         self.block = program.global_block()
         self.is_synchronous = bool(op.attr("sync_mode"))
+        self.is_handwritten = not isinstance(program.job, ParameterServerJob)
         self.dc_asgd = bool(op.attr("dc_asgd"))
         self.gradients = gradients_of(program)
 
@@ -96,6 +98,8 @@ class ServedBlocks:
         def update(*blocks: int) -> Update:
             indices = [index for index in blocks if index >= 0]
             program = joined_program(self.program, indices, gradients)
+            if self.is_handwritten:
+                self._store_written(program, gradients)
             return Update(program, self.gradients, compile, place, self.scope, self.names)
 
         self.all = update(*[int(index) for index in attr("optimize_blocks")])
@@ -107,6 +111,16 @@ class ServedBlocks:
         self._create_written()
         if not self.is_synchronous:
             self._begin_schedule()
+
+    def _store_written(self, program: Program, gradients: Collection[str]) -> None:
+        """Make what blocks write to variables of the server's main block persistable there.
+
+        Trainers may receive these, whether or not a script declares them persistable.
+        """
+        block = program.global_block()
+        for name in {name for op in block.ops for name in op.writes()}:
+            if name in self.block.vars and name not in gradients:
+                block.vars[name].persistable = True
 
     def _begin_schedule(self) -> None:
         """Compute the learning rate of the first step, which no trainer has counted yet."""

@@ -10,6 +10,7 @@ import pytest
 
 import fluid
 from fluid import parameter_server
+from fluid.layers import ops
 from fluid.layers.io import ListenAndServ, Recv, Send
 from tests.support.ports import free_endpoints
 
@@ -30,12 +31,8 @@ def server_program(endpoint, optimizer_mode=False):
         x = constant("x", 1.0)
         served = ListenAndServ(endpoint, ["x"], optimizer_mode=optimizer_mode)
         with served.do():
-            out = created.global_block().create_var(
-                name="scaled", shape=SHAPE, dtype="float32", persistable=True
-            )
-            created.current_block().append_op(
-                "scale", inputs={"X": x}, outputs={"Out": out}, attrs={"scale": 10.0}
-            )
+            out = created.global_block().create_var(name="scaled", shape=SHAPE, dtype="float32")
+            ops._scale(x=x, scale=10.0, out=out)
     return created
 
 
