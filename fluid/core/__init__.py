@@ -54,6 +54,7 @@ from fluid.core.native_names import (
     kTempVarName,
     kZeroVarSuffix,
     loaded_var_suffix,
+    run_cmd,
     save_op_compatible_info,
     set_num_threads,
     size_of_dtype,
@@ -139,6 +140,7 @@ __all__ = [
     "op_proto_and_checker_maker",
     "op_support_gpu",
     "paddle_dtype_size",
+    "run_cmd",
     "save_op_compatible_info",
     "set_num_threads",
     "size_of_dtype",
@@ -225,6 +227,7 @@ __getattr__, __dir__ = lazy_names(
             "Graph Node Pass build_adjacency_list get_pass graph_num graph_safe_remove_nodes "
             "has_circle topology_sort"
         ),
+        "fluid.core.gloo": "Gloo",
         "fluid.dygraph.backward_strategy": "BackwardStrategy",
         "fluid.dygraph.layers": "Layer",
         "fluid.eager.variables": "VarBase",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from enum import IntEnum
 
 from compiler.ir.types import DType
@@ -11,7 +12,7 @@ __all__ = [
     "AttrType", "avx_supported", "init_devices", "is_compiled_with_brpc", "is_compiled_with_dist",
     "is_compiled_with_mkldnn", "kControlDepVarName", "kEmptyVarName", "kGradVarSuffix",
     "kNewGradSuffix", "kTempVarName", "kZeroVarSuffix", "loaded_var_suffix",
-    "save_op_compatible_info", "set_num_threads", "size_of_dtype",
+    "run_cmd", "save_op_compatible_info", "set_num_threads", "size_of_dtype",
 ]  # fmt: skip
 
 
@@ -102,6 +103,17 @@ def init_devices(parallel: bool = False) -> None:
 
 def set_num_threads(count: int) -> None:
     """Accepted without effect: OMP_NUM_THREADS sets the threads of NumPy's libraries."""
+
+
+def run_cmd(cmd: str, time_out: int = -1, sleep_inter: int = -1) -> str:
+    """Return what a shell command prints, whether or not it fails.
+
+    The limits are accepted without effect: they are those of attempts to start a shell.
+
+    >>> run_cmd("printf 1; exit 2")
+    '1'
+    """
+    return subprocess.run(cmd, shell=True, stdout=subprocess.PIPE, text=True, check=False).stdout
 
 
 def save_op_compatible_info(desc: ProgramDesc) -> bool:
