@@ -228,7 +228,7 @@ _KINDS = {
         "checkpoint_notify fake_init listen_and_serv recv_save ref_by_trainer_id sum_over_servers"
     ),
     "ps.splits": "merge_ids split_byref split_ids split_selected_rows",
-    "ps.tables": "distributed_lookup_table lookup_sparse_table prefetch",
+    "ps.tables": "distributed_lookup_table lookup_sparse_table prefetch pull_box_sparse",
     "quantize.dequantize": (
         "dequantize_abs_max dequantize_log fake_channel_wise_dequantize_max_abs "
         "fake_dequantize_max_abs lookup_table_dequant"

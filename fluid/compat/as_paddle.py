@@ -32,7 +32,7 @@ LAYERS = (
 """The files that release 1.8 keeps its layers in; each shows all of them."""
 BESIDES = (
     "fluid.layers.learning_rate", "fluid.layers.layer_functions", "fluid.layers.control.nested",
-    "fluid.layers.files", "fluid.layers.control.static_rnn",
+    "fluid.layers.files", "fluid.layers.recommending.lookup", "fluid.layers.control.static_rnn",
     "fluid.layer_helper", "fluid.framework", "fluid.param_attr", "fluid.initializer", "fluid",
 )  # fmt: skip
 """Where a layer file finds names that it only imports, and which scripts take from it."""

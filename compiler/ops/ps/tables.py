@@ -122,6 +122,34 @@ class Prefetch(Exchange, op="prefetch"):
         return {"Out": list(server.prefetch(self.X_names, self.epmap, rows, self.trainer_id))}
 
 
+class PullBoxSparse(OpDef, op="pull_box_sparse"):
+    """Out = for each id of Ids a row of `size` zeros, in the place of BoxPS's table.
+
+    BoxPS is a closed-source server; release 1.8.5 without it leaves Out uninitialized. Ids have a
+    last axis of size 1, which Out lacks. Reference: pull_box_sparse_op.cc.
+    """
+
+    Ids = reads(many=True, no_grad=True)
+    Ids_lod = reads_lod("Ids", optional=True)
+    Out = writes(many=True)
+    Out_lod = writes_lod("Out")
+    size = attr(1)
+    is_sparse = attr(False)
+    is_distributed = attr(False)
+    no_kernel_reason = "BoxPS's table is not on this device"
+
+    def infer(self, s: Slots[TensorType]) -> dict[str, Any]:
+        shapes = [(*ids.shape[:-1], self.size) for ids in s.all("Ids")]
+        return {
+            "Out": [TensorType(DType.FP32, shape) for shape in shapes],
+            "Out_lod": s.all("Ids_lod"),
+        }
+
+    def numpy(self, Ids: list[Array], Ids_lod: list[Array] | None) -> dict[str, list[Array]]:
+        rows = [np.zeros((*ids.shape[:-1], self.size), np.float32) for ids in Ids]
+        return {"Out": rows, "Out_lod": Ids_lod or []}
+
+
 class LookupSparseTable(OpDef, op="lookup_sparse_table"):
     """Out = the rows of W with the ids Ids, on the server that holds every n-th row.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 
 from fluid.framework import Variable
@@ -80,3 +81,21 @@ def get_tensor_from_selected_rows(x: Variable, name: str | None = None) -> Varia
             f"but {x.name!r} is {x.type.name}"
         )
     return append_simple_op("get_tensor_from_selected_rows", {"X": x}, name=name)
+
+
+def _pull_box_sparse(  # pyright: ignore[reportUnusedFunction] - scripts of release 1.8 import it
+    input: Variable | Sequence[Variable], size: int, dtype: str = "float32"
+) -> Variable | list[Variable]:
+    """Look up rows of width `size` in the table of BoxPS: zeros, and a warning says so.
+
+    `input` is one or several int64 [..., 1]; the results [..., size] are as many. ValueError for a
+    dtype other than float32.
+    """
+    if dtype != "float32":
+        raise ValueError(f"BoxPS has float32 embeddings only, not {dtype}")
+    warnings.warn("BoxPS is closed source and not here: its embeddings are zeros", stacklevel=2)
+    ids = [input] if isinstance(input, Variable) else list(input)
+    helper = LayerHelper("pull_box_sparse")
+    outputs = [helper.create_variable_for_type_inference("float32") for _ in ids]
+    helper.append_op("pull_box_sparse", {"Ids": ids}, {"Out": outputs}, {"size": size})
+    return outputs[0] if len(outputs) == 1 else outputs

@@ -26,6 +26,7 @@ SAMPLES = [
         {"Ids": [IDS, IDS[:1]], "Rows": [IDS[:2], IDS[2:]], "X": [numbers(2, 3), numbers(1, 3)]},
     ),
     Sample("lookup_sparse_table", {"W": numbers(3, 4), "Ids": IDS}, {"servers": 2}),
+    Sample("pull_box_sparse", {"Ids": [IDS, IDS[:2]]}, {"size": 4}),
     Sample("ref_by_trainer_id", {"X": [numbers(2, 3), numbers(2, 3)], "TrainerId": np.array([1])}),
     Sample("fake_init", {}, {"shape": [4, 2]}),
 ]
