@@ -7,6 +7,7 @@ from collections.abc import Collection
 from compiler.ir.program import OpRole
 from fluid import unique_name
 from fluid.data_parallel.rewrite import insert_all_reduces
+from fluid.distributed.job import is_distributed
 from fluid.framework import Block, Operator, Program, Variable
 from fluid.recording.annotations import Attributes
 from fluid.recording.var_types import VarDesc
@@ -24,8 +25,6 @@ class Collective:
     """
 
     def __init__(self, nrings: int, params: Collection[str] | None = None) -> None:
-        if nrings < 1:
-            raise ValueError(f"nrings must be at least 1, but is {nrings}")
         self.nrings = nrings
         self.params = params
 
@@ -47,8 +46,10 @@ class Collective:
         """
         listed = endpoint_list(endpoints, rank, current_endpoint)
         self._check_ranks(listed)
+        if self.nrings < 1:
+            raise ValueError(f"nrings must be at least 1, but is {self.nrings}")
         for program in (startup_program, main_program):
-            if program.origin_program is not None:
+            if program.origin_program is not None or is_distributed(program.job):
                 raise RuntimeError("the program is transpiled already; transpile a fresh one")
         for program in (startup_program, main_program):
             program.origin_program = program.clone()

@@ -79,6 +79,8 @@ class DistributeTranspiler:
         startup = default_startup_program() if startup_program is None else startup_program
         _expect_programs(main, startup)
         config = check_config(self.config)
+        if config.mode != "collective":
+            _expect_new(main, startup)
         if config.mode == "nccl2":
             transpile_nccl2(main, startup, trainer_id, everybody, current_endpoint, config)
         elif config.mode == "collective":
@@ -234,10 +236,15 @@ def _trainer_count(trainers: object) -> int:
 
 
 def _expect_programs(*programs: object) -> None:
-    """TypeError for what is no Program, RuntimeError for what is transpiled already."""
+    """TypeError for what is no Program."""
     for program in programs:
         if not isinstance(program, Program):
             raise TypeError(f"transpile takes Programs, not {type(program).__name__}")
+
+
+def _expect_new(*programs: Program) -> None:
+    """RuntimeError for a program that is transpiled already."""
+    for program in programs:
         if is_distributed(program.job):
             raise RuntimeError(
                 "the program is transpiled already, and a second time would send everything twice; "

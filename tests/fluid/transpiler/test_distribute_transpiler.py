@@ -319,6 +319,22 @@ def test_modes_without_servers_check_endpoints(fields, arguments, message):
     assert "c_allreduce_sum" not in kinds(main.global_block())
 
 
+def test_endpoints_are_checked_before_whether_a_program_is_new():
+    main, startup = fluid.Program(), fluid.Program()
+    programs = {"program": main, "startup_program": startup, "trainers": "127.0.0.1:6174"}
+    modes = ("single_process_multi_thread", "grad_allreduce")
+    settings = [config(mode="collective", collective_mode=mode) for mode in modes]
+    fluid.DistributeTranspiler(settings[0]).transpile(0, **programs)
+    with pytest.raises(ValueError, match="at least two endpoints"):
+        fluid.DistributeTranspiler(settings[1]).transpile(0, **programs)
+    with pytest.raises(RuntimeError, match="transpiled already"):
+        fluid.DistributeTranspiler(settings[0]).transpile(0, **programs)
+    with pytest.raises(ValueError, match="at least two endpoints"):
+        fluid.transpiler.collective.LocalSGD(0).transpile(
+            fluid.Program(), fluid.Program(), 0, "a:1", "a:1", wait_port=False
+        )
+
+
 # ---- older keywords, programs of other modes
 
 
