@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 
 from compiler.support.settings.paddle import (
@@ -25,8 +26,8 @@ class Communicator:
     `mode` is a `DistributedMode`; default: that of the program. `kwargs` may contain
     `geo_need_push_nums`, the steps between two exchanges of GEO, and `envs`
     `communicator_max_merge_var_num` and `communicator_send_queue_size`: the maximum number of
-    gradients of a variable that are merged and queued. Raises TypeError for anything but a program,
-    ValueError for one that does not communicate with servers.
+    gradients of a variable that are merged and queued. A program that does not communicate with
+    servers has nothing to send, which is a warning. Raises TypeError for anything but a program.
     """
 
     def __init__(
@@ -39,9 +40,10 @@ class Communicator:
         _expect_program(program)
         session = session_for(program)
         if session is None:
-            raise ValueError(
-                "the program does not communicate with servers: "
-                "pass what get_trainer_program returns"
+            warnings.warn(
+                "nothing is sent: the program does not communicate with servers; "
+                "pass what get_trainer_program returns",
+                stacklevel=2,
             )
         job = program.job
         by_default = job.plan.mode if isinstance(job, TrainerJob) else DistributedMode.ASYNC
@@ -55,22 +57,22 @@ class Communicator:
         """Start sending. A second call is ignored with the reference's warning."""
         if self.is_running():
             return
-        if self._mode is DistributedMode.GEO:
+        if self._session is not None and self._mode is DistributedMode.GEO:
             self._session.start_geo(self._steps, DELTA)
-        elif self._mode is not DistributedMode.SYNC:
+        elif self._session is not None and self._mode is not DistributedMode.SYNC:
             self._session.start_merging(self._max_merged, self._waiting)
         self._started = True
 
     def stop(self) -> None:
         """Send what is queued and stop. Raises WireError if a server does not answer."""
-        if self._session.communicator is not None:
+        if self._session is not None and self._session.communicator is not None:
             self._session.communicator.stop()
             self._session.communicator = None
         self._started = False
 
     def is_running(self) -> bool:
         """Return whether it is started and not stopped."""
-        running = self._session.communicator
+        running = None if self._session is None else self._session.communicator
         return self._started and (running is None or bool(running.is_running))
 
     _started = False

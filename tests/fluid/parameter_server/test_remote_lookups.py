@@ -8,7 +8,7 @@ import pytest
 import fluid
 from fluid import parameter_server
 from fluid.cli.main import main as command_line
-from fluid.communicator import Communicator
+from fluid.communicator import Communicator, DistributedMode
 from fluid.parameter_server.saving import merged_values
 from tests.fluid.parameter_server import role, threads
 from tests.fluid.parameter_server.processes import make_job
@@ -118,6 +118,15 @@ def test_status_of_live_servers(job, capsys):
         assert text in shown
     assert command_line(["ps", "status", endpoints[0], "--json"]) == 0
     assert capsys.readouterr().out.startswith('{"endpoint": ')
+
+
+def test_a_program_without_servers_sends_nothing():
+    with pytest.warns(UserWarning, match="nothing is sent"):
+        created = Communicator(fluid.Program(), DistributedMode.HALF_ASYNC)
+    created.start()
+    assert created.is_running()
+    created.stop()
+    assert not created.is_running()
 
 
 def test_a_synchronous_communicator_only_starts_and_stops(job):
