@@ -24,7 +24,7 @@ from fleet.roles.base import Role
 from fleet.roles.general import CommunicatingRoleMaker
 from fleet.roles.meeting import Meeting
 
-__all__ = ["MPISymetricRoleMaker"]
+__all__ = ["LauncherMissing", "MPISymetricRoleMaker"]
 
 PER_MACHINE = 2
 LAUNCHERS = (
@@ -34,6 +34,13 @@ LAUNCHERS = (
 )
 PORTS = 40_000, 20_000
 """First port, and number of ports; a Slurm job's number selects the rendezvous among them."""
+
+
+class LauncherMissing(ImportError):
+    """No launcher of MPI started this process.
+
+    An ImportError, as scripts of release 1.8 expect where mpi4py is missing.
+    """
 
 
 class MpiRank(NamedTuple):
@@ -48,8 +55,8 @@ class MPISymetricRoleMaker(CommunicatingRoleMaker):
 
     Rank and size are read from the variables of Open MPI, MPICH or Slurm; MPI itself is not used.
     All meet at PADDLE_GLOO_ENDPOINT, host:port on rank 1's machine (worker 0); under Slurm it may
-    be absent. Raises ValueError if no launcher's variables are set, and for an odd number of
-    processes.
+    be absent. Raises LauncherMissing if no launcher's variables are set, and ValueError for an odd
+    number of processes.
     """
 
     def __init__(self) -> None:
@@ -90,6 +97,8 @@ class MPISymetricRoleMaker(CommunicatingRoleMaker):
 def rank_from_environment(environ: Environ = None) -> MpiRank:
     """This process's rank and the number of processes, from its launcher's variables.
 
+    Raises LauncherMissing if there are none.
+
     >>> rank_from_environment({"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2"})
     MpiRank(rank=1, size=2)
     """
@@ -101,4 +110,4 @@ def rank_from_environment(environ: Environ = None) -> MpiRank:
                 raise ValueError(rank.message(got))
             return result
     names = ", ".join(rank.name for rank, _ in LAUNCHERS)
-    raise ValueError(f"none of {names} is set: start the processes by mpirun, mpiexec or srun")
+    raise LauncherMissing(f"none of {names} is set: start the processes by mpirun, mpiexec or srun")

@@ -81,7 +81,6 @@ def test_arguments_are_checked() -> None:
 @pytest.mark.parametrize(
     ("environ", "message"),
     [
-        ({}, "none of OMPI_COMM_WORLD_RANK, PMI_RANK, SLURM_PROCID is set: start the processes"),
         ({"PMI_RANK": "0"}, "PMI_SIZE is not set"),
         ({"SLURM_PROCID": "x"}, "SLURM_PROCID is 'x'.*usually set by srun"),
         ({"PMI_RANK": "2", "PMI_SIZE": "2"}, "PMI_RANK is 2, but PMI_SIZE is 2"),
@@ -90,6 +89,12 @@ def test_arguments_are_checked() -> None:
 def test_launchers_variables_are_checked(environ: dict[str, str], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         rank_from_environment(environ)
+
+
+def test_a_process_of_no_mpi_launcher_has_no_mpi(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_all(monkeypatch, {})
+    with pytest.raises(ImportError, match="none of OMPI_COMM_WORLD_RANK, PMI_RANK, SLURM_PROCID"):
+        MPISymetricRoleMaker().is_worker()
 
 
 def test_mpi_needs_pairs_and_a_place(monkeypatch: pytest.MonkeyPatch) -> None:
