@@ -17,7 +17,13 @@ from fluid import io, parameter_server
 from fluid.communicator import Communicator
 from fluid.distributed.job import DerivedJob, is_distributed
 from fluid.executor import Executor
-from fluid.framework import Program, Variable, default_startup_program, program_of
+from fluid.framework import (
+    Program,
+    Variable,
+    default_main_program,
+    default_startup_program,
+    program_of,
+)
 from fluid.optimizer import Optimizer
 from fluid.transpiler.distribute.config import DistributedMode, DistributeTranspilerConfig
 from fluid.transpiler.distribute.endpoints import wait_for_endpoints
@@ -230,6 +236,13 @@ class DistributedTranspiler(Fleet):
         """Store an optimizer's settings of the run."""
         self._opt_info = opt_info
 
+    def _transpile(self, config: DistributedStrategy | DistributeTranspilerConfig) -> None:
+        """Build the programs of this process from the default programs; TypeError otherwise."""
+        _expect_strategy(config, self.mode)
+        self.transpile_for(config, default_main_program(), default_startup_program())
+
+    _set_opt_info = set_opt_info
+
 
 class TranspilerOptimizer(DistributedOptimizer):
     """Wraps an optimizer of a fleet with parameter servers, by default that of this module.
@@ -291,13 +304,17 @@ def server_strategy(given: Any, mode: Mode) -> DistributedStrategy | DistributeT
     """
     if given is None:
         return StrategyFactory.create_sync_strategy()
+    _expect_strategy(given, mode)
+    return given
+
+
+def _expect_strategy(given: object, mode: Mode) -> None:
     if not isinstance(given, DistributedStrategy | DistributeTranspilerConfig):
         raise TypeError(
             f"In {mode!r} mode, strategy must be an instance of DistributeTranspilerConfig, "
             "SyncStrategy, HalfAsyncStrategy, AsyncStrategy, or GeoStrategy, not "
             f"{type(given).__name__}"
         )
-    return given
 
 
 def _expect_optimizer(optimizer: object) -> None:

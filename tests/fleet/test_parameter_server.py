@@ -59,6 +59,15 @@ def test_a_worker_sends_and_receives(loss: Any) -> None:
     assert vars(config) == before
 
 
+def test_the_default_programs_are_transpiled_by_their_settings(loss: Any) -> None:
+    fleet = a_fleet()
+    fluid.optimizer.SGD(0.1).minimize(loss)
+    with pytest.raises(TypeError, match="strategy must be an instance of"):
+        fleet._transpile("config")
+    fleet._transpile(no_waiting())
+    assert fleet.main_program is loss.block.program and "send" in kinds(fleet.main_program)
+
+
 def test_a_server_updates_and_leaves_the_users_programs(loss: Any) -> None:
     fleet = a_fleet(Role.SERVER, 1)
     fleet.distributed_optimizer(fluid.optimizer.SGD(0.1), no_waiting()).minimize(loss)
