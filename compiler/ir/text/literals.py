@@ -11,6 +11,7 @@ import ast
 import json
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, cast
 
 import numpy as np
@@ -163,7 +164,13 @@ def _shortest(value: Any) -> Any:
     """
     if isinstance(value, list):
         return [_shortest(item) for item in cast("list[Any]", value)]
-    return float(str(np.float32(value))) if isinstance(value, float) else value
+    return _shortest_float(value.hex()) if isinstance(value, float) else value
+
+
+@lru_cache(4096)
+def _shortest_float(digits: str) -> float:
+    """The same for a number in hexadecimal digits, which keep 0.0 and -0.0 apart."""
+    return float(str(np.float32(float.fromhex(digits))))
 
 
 def _is_default(name: str, text: str, declared: Mapping[str, Attr[Any]]) -> bool:
