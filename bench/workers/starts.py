@@ -1,8 +1,9 @@
 """One fresh process that loads a model and runs it, for `cpu.py`: its times and its peak memory.
 
 Arguments: `fluid` or `onnxruntime` and the folder of a case, or `steps` and the name of a training
-step. The last line printed is JSON: seconds of the `imports`, to `load`, and of the `first` and a
-`next` run, `peak` bytes, and for this package the compilations for twice the batch.
+step; `once` after them leaves out all but the first run. The last line printed is JSON: seconds of
+the `imports`, to `load`, and of the `first` and a `next` run, `peak` bytes, and for this package
+the compilations for twice the batch.
 """
 
 from __future__ import annotations
@@ -73,12 +74,13 @@ def main() -> None:
     run, feed, compilations = prepared(who, model)
     measured["load"] = time.perf_counter() - start
     measured["first"] = _seconds(lambda: run(feed))
-    measured["next"] = min(_seconds(lambda: run(feed)) for _ in range(_RUNS))
-    measured["peak"] = highest()
-    if who != "onnxruntime":
-        before = compilations()
-        run({name: np.repeat(array, 2, axis=0) for name, array in feed.items()})
-        measured["compilations"] = compilations() - before
+    if "once" not in sys.argv[3:]:
+        measured["next"] = min(_seconds(lambda: run(feed)) for _ in range(_RUNS))
+        measured["peak"] = highest()
+        if who != "onnxruntime":
+            before = compilations()
+            run({name: np.repeat(array, 2, axis=0) for name, array in feed.items()})
+            measured["compilations"] = compilations() - before
     print(json.dumps(measured))
 
 

@@ -131,10 +131,28 @@ def test_growth_by_batch_and_depth(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
 
 def test_a_start_is_measured_in_a_fresh_process(block: Path, tmp_path: Path) -> None:
     measured = starts._measured(("fluid", str(block)), {"FLUID_CACHE": str(tmp_path)})
-    assert {"imports", "load", "first", "next", "peak", "compilations", "wall"} == measured.keys()
+    assert {"imports", "load", "first", "next", "peak", "compilations"} == measured.keys()
     assert measured["compilations"] == 0
     with pytest.raises(RuntimeError, match="no_such_model"):
         starts._measured(("steps", "no_such_model"), {})
+
+
+def test_starts_alternate_with_those_of_the_peer(
+    block: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(arguments: list[str], environment: dict[str, str]) -> tuple[starts.Spent, str]:
+        who = "peer" if "onnxruntime" in arguments else "ours"
+        ran.append(who)
+        return starts.Spent(3.0 if who == "ours" else 2.0, 1.0), '{"peak": 1}'
+
+    ran: list[str] = []
+    monkeypatch.setattr(starts, "_run", run)
+    monkeypatch.setattr(starts, "STARTED", {block.name: "a block"})
+    rows = list(starts.measure_starts(block.parent, {}, rounds=2))
+    assert ran[:6] == ["ours", "peer"] * 3
+    assert [row["start"] for row in rows] == [*starts.START_GOALS]
+    assert (rows[0]["ours ÷ its"], rows[0]["CPU ÷ its"], rows[0]["cached MB"]) == (1.5, 1.0, 0.0)
+    assert "met     a block, cold cache: 1.50 (goal ≤ 1.5)" in starts.report([], rows)
 
 
 # The command
