@@ -313,11 +313,12 @@ class Program(JobNames, BlockProgram):
         """Return a copy that shares nothing but what parameters refer to.
 
         `for_test` removes the ops and variables that training added, before or after `minimize`,
-        and sets `is_test` on every op that has it.
+        and sets `is_test` on every op that has it. What `fluid.gradients` added stays, unless the
+        program trains a loss.
         """
         clone = self.copied()
         if for_test:
-            pruning.drop_ops(clone, pruning.is_training)
+            pruning.drop_training(clone)
             clone.set_test_mode()
         return clone
 

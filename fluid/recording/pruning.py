@@ -10,12 +10,19 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 
 from compiler.ir.program import MAIN_BLOCK, Block, BlockRef, OpDesc, OpRole, Program
 
-_TRAINING = OpRole.BACKWARD | OpRole.OPTIMIZE | OpRole.LRSCHED
+_UPDATES = OpRole.OPTIMIZE | OpRole.LRSCHED
+_LOSS_GRADIENT = OpRole.BACKWARD | OpRole.LOSS
 
 
-def is_training(op: OpDesc) -> bool:
-    """True for ops that compute gradients, update parameters or schedule learning rates."""
-    return bool(op.role & _TRAINING)
+def drop_training(program: Program) -> None:
+    """Remove the ops that update parameters, schedule learning rates, or compute gradients of a
+    loss.
+
+    As in the reference, gradients are part of a model without a loss (`fluid.gradients`).
+    """
+    has_loss = any(op.role & _LOSS_GRADIENT == _LOSS_GRADIENT for op in program.blocks[0].ops)
+    roles = _UPDATES | OpRole.BACKWARD if has_loss else _UPDATES
+    drop_ops(program, lambda op: bool(op.role & roles))
 
 
 def drop_ops(program: Program, unwanted: Callable[[OpDesc], bool]) -> None:

@@ -150,6 +150,19 @@ def test_clone_for_test_before_and_after_minimize() -> None:
     assert [p.name for p in after.all_parameters()] == [p.name for p in main.all_parameters()]
 
 
+def test_clone_for_test_keeps_gradients_of_a_model_without_loss() -> None:
+    x = fluid.data("x", [2, 3])
+    x.stop_gradient = False
+    loss = fluid.layers.mean(fluid.layers.square(x))
+    (gradient,) = fluid.gradients([loss], [x])
+    clone = default_main_program().clone(for_test=True)
+    assert gradient.name in clone.global_block().vars
+    fluid.backward.append_backward(loss + fluid.layers.mean(gradient))
+    clone = default_main_program().clone(for_test=True)
+    assert gradient.name not in clone.global_block().ops[-1].output_arg_names
+    assert not any(op.type.endswith("_grad") for op in clone.global_block().ops)
+
+
 def test_clone_for_test_keeps_blocks_of_the_model() -> None:
     x = fluid.layers.data("x", [1], append_batch_size=False)
     rate = fluid.layers.piecewise_decay([2], [0.1, 0.01])
