@@ -1,12 +1,13 @@
 """Base class of optimizers: gradients of a loss, and one op that updates each parameter.
 
-`minimize` sorts parameters by name and appends, in this order: gradient clipping, weight decay,
-per-parameter learning rates, updates. Accumulators are persistable variables
-`<parameter>_<accumulator>_<n>`, initialized by the startup program.
+`minimize` sorts parameters by name and appends, in this order: `sgd` of a table whose rows lie on
+servers, gradient clipping, weight decay, per-parameter learning rates, updates. Accumulators are
+persistable variables `<parameter>_<accumulator>_<n>`, initialized by the startup program.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections import defaultdict
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
@@ -177,9 +178,15 @@ class Optimizer:
         for variable, _ in params_grads:
             _expect_parameter(variable)
         ordered = sorted(params_grads, key=lambda pair: pair[0].name)
-        decayed = self._clip_and_decay(ordered)
+        tables = _distributed_tables(default_main_program())
         with self._restored_on_error():
-            return self._create_optimization_pass(decayed)
+            updates = [
+                self._append_table_update(param, grad)
+                for param, grad in ordered
+                if param.name in tables and grad is not None
+            ]
+            decayed = self._clip_and_decay([pair for pair in ordered if pair[0].name not in tables])
+            return self._create_optimization_pass(decayed) + updates
 
     def _clip_and_decay(self, params_grads: list[ParamGrad]) -> list[ParamGrad]:
         """Append clipping and weight decay; return parameters with the resulting gradients."""
@@ -350,6 +357,21 @@ class Optimizer:
         attrs = self._attrs(param)
         return block.append_op(self.type, inputs=inputs, outputs=outputs, attrs=attrs)
 
+    def _append_table_update(self, param: Parameter, grad: Variable) -> Operator:
+        """Append `sgd` for a table whose rows lie on servers, which keep nothing else of a row."""
+        if self.type != "sgd":
+            warnings.warn(
+                f"the table {param.name!r} with is_distributed=True is updated by sgd, not by "
+                f"{self.type}: servers remember nothing of its rows; use is_sparse=True instead",
+                stacklevel=2,
+            )
+        block = default_main_program().current_block()
+        with block.program.optimized_guard([param, grad]), name_scope("optimizer"):
+            self._create_global_learning_rate()
+            rate = self._create_param_lr((param, grad))
+            inputs = {"Param": param, "Grad": grad, "LearningRate": rate}
+            return block.append_op("sgd", inputs=inputs, outputs={"ParamOut": param})
+
     def _record_updates(self, block: Block, pairs: Iterable[ParamGrad]) -> None:
         """Append the update ops of eager mode: their slots are the same in each step."""
         assert isinstance(block, EagerBlock)
@@ -501,6 +523,12 @@ def _state_array(var: Variable, value: object) -> Array:
             f"but the state passed has {actual}"
         )
     return array
+
+
+def _distributed_tables(program: Program) -> set[str]:
+    """The tables of `layers.embedding(is_distributed=True)`."""
+    lookups = [op for op in program.global_block().ops if op.type == "lookup_table"]
+    return {op.inputs["W"][0] for op in lookups if op.attrs.get("is_distributed")}
 
 
 def _expect_parameter(variable: object) -> None:

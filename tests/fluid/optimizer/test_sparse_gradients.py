@@ -96,6 +96,17 @@ def test_adam_moves_all_rows_that_ever_had_a_gradient() -> None:
     assert (1 - result[4] > 0.11).all()
 
 
+def test_tables_on_servers_are_updated_by_sgd() -> None:
+    decay = regularizer.L2Decay(1.0)
+    norm = clip.GradientClipByGlobalNorm(1e-3)
+    with pytest.warns(UserWarning, match="'emb' with is_distributed=True is updated by sgd"):
+        adam = optimizer.Adam(0.1, regularization=decay, grad_clip=norm)
+        result = trained(adam, steps=1, is_distributed=True)
+    assert kinds()[-1] == "sgd"
+    assert result[4] == pytest.approx(1 - 0.1 * 2 * 2 / 6)
+    assert not any("moment" in name for name in default_main_program().global_block().vars)
+
+
 def test_padding_stays() -> None:
     result = trained(optimizer.Adagrad(0.1), padding_idx=4)
     assert (result[4] == 1).all()
