@@ -31,6 +31,8 @@ Array: TypeAlias = NDArray[Any]
 Lod: TypeAlias = tuple[tuple[int, ...], ...]
 """Levels of offsets, outermost first: two sequences of lengths 2 and 3 are ((0, 2, 5),)."""
 Tensor: TypeAlias = tuple[Array, Lod]
+SparseRows: TypeAlias = tuple[tuple[int, ...], int, Array]
+"""Row numbers, the number of rows of the whole, and the values of the rows."""
 
 DTYPES = {
     0: np.dtype("bool"),
@@ -47,6 +49,7 @@ DTYPES = {
 
 _CODES = {dtype: code for code, dtype in DTYPES.items()}
 _KNOWN = ", ".join(f"{code} ({dtype.name})" for code, dtype in DTYPES.items())
+_NO_LOD = 12  # bytes before the tensor in a record without LoD
 _MAX_DESC = 128  # bytes; nine dims and the data type take 101 at most
 _MAX_NAME = 255  # bytes of a file's name on the usual file systems
 _DATA_TYPE_TAG, _DIMS_TAG = 0x08, 0x10
@@ -119,6 +122,43 @@ def load_tensor(path: str | Path) -> Tensor:
         if source.left:
             source.refuse("the end of the file", f"{source.left} more bytes: is it combined?")
         return tensor
+
+
+def save_rows(path: str | Path, rows: SparseRows) -> None:
+    """Write a file of sparse rows, as the reference's `save` op does for SelectedRows.
+
+    Atomic, and raises, as `save_tensor`.
+    """
+    place = Path(path)
+    numbers, height, values = rows
+
+    def write(stream: BufferedIOBase) -> None:
+        header = _header_bytes(values, (), str(path))
+        stream.write(struct.pack(f"<IQ{len(numbers)}qq", 0, len(numbers), *numbers, height))
+        stream.write(header[_NO_LOD:])
+        stream.write(np.ascontiguousarray(values, values.dtype.newbyteorder("<")).tobytes())
+
+    save_files(place.parent, {place.name: write})
+
+
+def load_rows(path: str | Path) -> SparseRows:
+    """Load a file of sparse rows: their numbers, the number of rows of the whole, the values.
+
+    Raises FileNotFoundError, and CheckpointError if the file holds anything else.
+    """
+    with _opened(path) as source:
+        _expect_version_0(source, "rows")
+        count = source.number("<Q", "the number of rows")
+        numbers = struct.unpack(f"<{count}q", source.take(8 * count, "row numbers"))
+        height = source.number("<q", "the height")
+        values = _read_data(source, _read_type(source, ()))
+        if source.left or values.shape[:1] != (count,) or not _are_rows(numbers, height):
+            source.refuse(f"{count} rows of {height}", f"{list(numbers)[:8]}, {list(values.shape)}")
+        return numbers, height, values
+
+
+def _are_rows(numbers: Sequence[int], height: int) -> bool:
+    return all(0 <= number < height for number in numbers)
 
 
 def save_combined(path: str | Path, items: Mapping[str, Tensor]) -> None:
@@ -237,13 +277,17 @@ def _opened(path: str | Path) -> Generator[_Source]:
 
 def _read_record(source: _Source) -> Tensor:
     header = _read_header(source)
+    return _read_data(source, header), header.lod
+
+
+def _read_data(source: _Source, header: _Header) -> Array:
     array = np.empty(header.shape, header.dtype)
     raw = array.reshape(-1).view(np.uint8)
     if source.stream.readinto(raw.data) != header.nbytes:
         source.refuse(f"{header.nbytes} bytes of data", "a file that shrinks while it is read")
     if header.dtype == np.bool_ and raw.max(initial=0) > 1:
         source.refuse("bools of 0 or 1", f"{raw.max()}")
-    return array, header.lod
+    return array
 
 
 def _count_records(source: _Source) -> int:
@@ -257,7 +301,10 @@ def _count_records(source: _Source) -> int:
 def _read_header(source: _Source) -> _Header:
     _expect_version_0(source, "LoD")
     levels = source.number("<Q", "the number of LoD levels")
-    lod = tuple(_read_level(source) for _ in range(levels))
+    return _read_type(source, tuple(_read_level(source) for _ in range(levels)))
+
+
+def _read_type(source: _Source, lod: Lod) -> _Header:
     _expect_version_0(source, "tensor")
     dtype, shape = _read_desc(source)
     header = _Header(dtype, shape, lod)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import cast
@@ -13,6 +14,7 @@ from fluid.compat.old_names.op_creation import (
     create_op_creation_method,
     is_str,
 )
+from fluid.compat.old_names.op_rows import ran_on_rows
 from fluid.compat.old_names.op_variables import (
     Result,
     copy_tensor,
@@ -22,7 +24,6 @@ from fluid.compat.old_names.op_variables import (
     holds_rows,
     is_sparse,
     sparse_result,
-    split_rows,
     values_of,
 )
 from fluid.compat.op_protos import OpProtoHolder, get_all_op_protos
@@ -51,8 +52,8 @@ class Operator:
     """One op: its type, variables by slot, and attributes, to be run in a scope.
 
     `Operator("scale", X="x", Out="y", scale=2.0).run(scope, place)`. A slot takes a name or a list
-    of names. Raises CompileError for an unknown type, and TypeError for a keyword that is neither a
-    slot nor an attribute of it.
+    of names. A keyword that is neither a slot nor an attribute is ignored, with a warning. Raises
+    CompileError for an unknown type.
     """
 
     def __init__(self, type: str, **kwargs: object) -> None:
@@ -62,9 +63,10 @@ class Operator:
         if kwargs.get("remote_prefetch") and kwargs.get("table_names"):
             self._outputs.pop("W_Out", None)  # the table stays on its servers
         unknown = [name for name in kwargs if name not in self._definition.attrs]
-        if unknown:
-            raise TypeError(f"op {type} has neither a slot nor an attribute {unknown[0]!r}")
-        self._attrs = kwargs
+        for name in unknown:
+            text = f"op {type} has neither a slot nor an attribute {name!r}: it is ignored"
+            warnings.warn(text, stacklevel=2)
+        self._attrs = {name: value for name, value in kwargs.items() if name not in unknown}
 
     def _taken(self, kwargs: dict[str, object], slots: Iterable[str]) -> Names:
         return {slot: _listed(kwargs.pop(slot)) for slot in slots if slot in kwargs}
@@ -140,8 +142,7 @@ class Operator:
         variant computes the values of an output that is SelectedRows in the scope. Raises
         ValueError for an input that is not in the scope.
         """
-        if self._type == "split_ids" and holds_rows(scope, self._inputs["Ids"][0]):
-            split_rows(scope, place, self._inputs["Ids"][0], self._outputs["Out"])
+        if ran_on_rows(self._type, self._inputs | self._outputs, self._attrs, scope, place):
             return
         op = self._without_empty_rows(scope)
         if op is None:

@@ -186,15 +186,3 @@ def declare_output(block: Block, scope: Scope, name: str) -> dict[str, LoDTensor
         return declare_array(block, name, var.get_lod_tensor_array())
     block.create_var(name=name)
     return {}
-
-
-def split_rows(scope: Scope, place: Place, name: str, outputs: Sequence[str]) -> None:
-    """Divide SelectedRows among outputs by row number, modulo the number of outputs."""
-    rows = scope.var(name).get_selected_rows()
-    values, numbers = checked_values(name, rows), np.array(rows.rows(), np.int64)
-    for index, output in enumerate(outputs):
-        mine = numbers % len(outputs) == index
-        part = scope.var(output).get_selected_rows()
-        part.set_rows(numbers[mine].tolist())
-        part.set_height(rows.height())
-        part.get_tensor().set(values[mine], place)

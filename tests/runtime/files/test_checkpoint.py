@@ -15,9 +15,11 @@ from runtime.files.checkpoint import (
     DTYPES,
     CheckpointError,
     load_combined,
+    load_rows,
     load_tensor,
     read_tensor,
     save_combined,
+    save_rows,
     save_tensor,
     tensor_path,
     write_tensor,
@@ -291,3 +293,15 @@ def test_unsupported_arrays_are_not_written(array: np.ndarray, lod, message: str
     with pytest.raises(CheckpointError, match=message):
         write_tensor(stream, array, lod, "fc_0.w_0")
     assert stream.getvalue() == b""
+
+
+def test_sparse_rows_are_read_as_a_whole(tmp_path: Path) -> None:
+    path = tmp_path / "rows"
+    save_rows(path, ((0, 4), 7, np.ones((2, 3), "float32")))
+    numbers, height, values = load_rows(path)
+    assert (numbers, height, values.tolist()) == ((0, 4), 7, [[1.0] * 3] * 2)
+    whole = path.read_bytes()
+    for damaged in (whole[:-1], whole + b"\0", whole[:4] + b"\xff" * 8 + whole[12:], whole[:9]):
+        path.write_bytes(damaged)
+        with pytest.raises(CheckpointError):
+            load_rows(path)
