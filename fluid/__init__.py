@@ -35,6 +35,7 @@ from fluid.data import data
 from fluid.data_feed_desc import DataFeedDesc as DataFeedDesc
 from fluid.data_feeder import DataFeeder
 from fluid.dataset import DatasetFactory, InMemoryDataset, QueueDataset
+from fluid.eager.complex_variable import ComplexVariable as ComplexVariable
 from fluid.eager.mode import (
     disable_dygraph,
     disable_imperative,

@@ -42,6 +42,7 @@ _HOMES = {
     ),
     "fluid.compat.graphs": "IrGraph IrNode",
     "fluid.eager.variables": "ParamBase VarBase",
+    "fluid.eager.complex_variable": "ComplexVariable",
     "functools": "reduce",
 }
 _HOME_BY_NAME = {name: home for home, names in _HOMES.items() for name in names.split()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager
-from functools import wraps
+from functools import partial, wraps
 from types import TracebackType
 from typing import Any, TypeVar, cast
 
@@ -13,6 +13,7 @@ import numpy as np
 from compiler.support.tracebacks import entry_point
 from fluid import unique_name
 from fluid.eager import traces
+from fluid.eager.complex_variable import ComplexVariable
 from fluid.eager.programs import EagerBlock, EagerProgram, constant, gradients_disabled
 from fluid.eager.variables import VarBase
 from fluid.framework import (
@@ -71,6 +72,8 @@ disable_imperative = disable_dygraph
 def to_variable(value: Any, name: str | None = None, zero_copy: bool | None = None) -> VarBase:
     """Return a variable with a copy of an array as its value; a variable is returned as it is.
 
+    A complex array becomes a `ComplexVariable`.
+
     Raises AssertionError outside eager mode and TypeError for a value of another type, as the
     reference does.
     """
@@ -79,14 +82,19 @@ def to_variable(value: Any, name: str | None = None, zero_copy: bool | None = No
         raise AssertionError(
             "'to_variable' can only be called in dygraph mode: within fluid.dygraph.guard()"
         )
-    if isinstance(value, Variable):
+    if isinstance(value, Variable | ComplexVariable):
         return cast(VarBase, value)
     if not isinstance(value, np.ndarray | np.generic):
         raise TypeError(
             "The type of input value is invalid, expected type is 'ndarray', 'Variable' or "
             f"'ComplexVariable', but received {type(value)}."
         )
-    return constant(block, value, name)
+    if not np.iscomplexobj(cast(Any, value)):
+        return constant(block, value, name)
+    names = (None, None) if name is None else (f"{name}.real", f"{name}.imag")
+    parts = (cast(Any, value).real, cast(Any, value).imag)
+    real, imag = map(partial(constant, block), map(np.ascontiguousarray, parts), names)
+    return cast(VarBase, ComplexVariable(real, imag))
 
 
 class no_grad:

@@ -6,11 +6,11 @@ modules use relative imports, so that each is loaded once, under either name.
 
 from typing import NoReturn
 
-from . import compat, dataset, reader, utils, version
+from . import compat, complex, dataset, reader, utils, version
 from .batch import batch
 from .version import full_version as __version__
 
-__all__ = ["__version__", "batch", "compat", "dataset", "reader", "utils", "version"]
+__all__ = ["__version__", "batch", "compat", "complex", "dataset", "reader", "utils", "version"]
 
 
 def enable_static() -> None:
