@@ -155,10 +155,11 @@ class Devices:
             and not tensor.is_offloaded
             and (array := tensor.read()) is not None
         }
+        common = {name: array for name, array in fresh.items() if name not in owners}
+        self.pool().set_state(self._name, common)
         for rank in self.own_ranks[1:]:
-            mine = {name: array for name, array in fresh.items() if owners.get(name, rank) == rank}
-            if mine:
-                self.pool().set_state(self._name, mine, [rank])
+            mine = {name: array for name, array in fresh.items() if owners.get(name) == rank}
+            self.pool().set_state(self._name, mine, [rank])
         self._to_offload = {name: owners[name] for name in fresh if name in owners}
         self._sent.update(names)
 

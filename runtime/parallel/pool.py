@@ -29,8 +29,8 @@ from runtime.device import CUDAPlace, Place
 from runtime.errors import CollectiveError, FeedError
 from runtime.parallel.causes import RING, find_cause
 from runtime.parallel.channel import Message, text_value
-from runtime.parallel.process import SettingsText, Starter, WorkerProcess, shut_down
-from runtime.parallel.region import Value
+from runtime.parallel.process import Common, SettingsText, Starter, WorkerProcess, shut_down
+from runtime.parallel.region import SharedRegion, Value
 from runtime.parallel.worker import WorkerSettings
 
 LOOPBACK = "127.0.0.1:0"
@@ -91,6 +91,7 @@ class Pool:
         self.rings = Rings(self.deadline)
         self.rings.hooks.append(_hook(self))
         self.rings.children |= {worker.rank for worker in self.workers}
+        self._state = SharedRegion.create()
         self._threads = (0, 0)
         self._keys: dict[str, tuple[Module, ...]] = {}
         self._running = ""
@@ -116,8 +117,11 @@ class Pool:
         if listener is not None:
             endpoint = "{}:{}".format(*listener.getsockname()[:2])
         shared = Segment.create(Layout(self.total, self.ring_count)) if is_alone else None
-        starter = Starter(self.workers, self._settings(endpoint), shared, local)
-        self._finalizer = weakref.finalize(self, shut_down, self.workers, self._owner, grace=0.0)
+        starter = Starter(
+            self.workers, self._settings(endpoint), Common(self._state, shared, local)
+        )
+        processes = self.workers, self._state, self._owner
+        self._finalizer = weakref.finalize(self, shut_down, *processes, grace=0.0)
         try:
             self._limit_threads()
             starter.wait()
@@ -170,7 +174,7 @@ class Pool:
             return
         self.is_open = False
         self._finalizer.detach()
-        shut_down(self.workers, self._owner, grace=grace)
+        shut_down(self.workers, self._state, self._owner, grace=grace)
         torch_threads, threads = self._threads
         if threads and (blas := blas_threads()):
             blas.limit(threads)
@@ -214,12 +218,15 @@ class Pool:
     def set_state(self, scope: str, arrays: Mapping[str, Array], ranks: Iterable[int] = ()) -> None:
         """Copy arrays into a scope of every worker, or of the workers of these ranks."""
         wanted = set(ranks) or {worker.rank for worker in self.workers}
-        for names in _parts(arrays):
+        for names in _parts(arrays) if wanted else ():
+            self._expect_open()
+            places = self._state.write([arrays[name] for name in names])
             for worker in self.workers:
                 if worker.rank in wanted:
-                    message = {"do": "set", "scope": scope, "names": names}
-                    self._send(worker, message, [arrays[name] for name in names])
+                    message = {"do": "set", "scope": scope, "names": names, "places": places}
+                    self._send(worker, message)
             self._receive_all("setting of state", wanted)
+        self._state.clear()
 
     def get_state(self, rank: int, scope: str, names: Iterable[str]) -> dict[str, Array]:
         """Return copies of arrays in a worker's scope. Raises WorkerError for unknown names."""

@@ -9,6 +9,7 @@ import socket
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
+from dataclasses import dataclass
 from threading import Event, Thread
 from time import monotonic
 
@@ -21,6 +22,17 @@ from runtime.parallel.region import SharedRegion
 
 SettingsText = Callable[[int], str]
 """Formats the settings of a worker, from its rank."""
+
+
+@dataclass(frozen=True)
+class Common:
+    """What the workers of a pool share: a region for state that all get, the memory of their
+    collectives, and the store at which they meet. None stands for Gloo or NCCL, and a TCPStore.
+    """
+
+    state: SharedRegion
+    shared: Segment | None
+    store: LocalStore | None
 
 
 class WorkerProcess:
@@ -38,19 +50,18 @@ class WorkerProcess:
         own, self.theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.channel = Channel(own, SharedRegion.create(), spin)
 
-    def start(
-        self, settings: SettingsText, shared: Segment | None, store: LocalStore | None
-    ) -> None:
-        """Start the process, with what all ranks share. Raises OSError if it cannot be."""
+    def start(self, settings: SettingsText, common: Common) -> None:
+        """Start the process. Raises OSError if it cannot be."""
         self._server = fork_server()
         region = self.channel.region.descriptor
         descriptors = {"socket": self.theirs.fileno(), "region": region}
-        if shared is not None:
-            descriptors["shared"] = shared.descriptor
+        descriptors["state"] = common.state.descriptor
+        if common.shared is not None:
+            descriptors["shared"] = common.shared.descriptor
+        store, text = common.store, settings(self.rank)
         with nullcontext() if store is None else store.open() as connection:
             if connection is not None:
                 descriptors["store"] = connection.fileno()
-            text = settings(self.rank)
             self.pid = self._server.fork(text, descriptors, imports_torch=store is None)
         self._pidfd = os.pidfd_open(self.pid)
         self.theirs.close()
@@ -114,16 +125,11 @@ class Starter:
     """A thread that starts workers, while the caller does something else."""
 
     def __init__(
-        self,
-        workers: Sequence[WorkerProcess],
-        settings: SettingsText,
-        shared: Segment | None,
-        store: LocalStore | None,
+        self, workers: Sequence[WorkerProcess], settings: SettingsText, common: Common
     ) -> None:
         self._workers = workers
         self._settings = settings
-        self._shared = shared
-        self._store = store
+        self._common = common
         self._started = Event()
         self._errors: list[OSError] = []
         Thread(target=self._run, daemon=True, name="workers").start()
@@ -137,15 +143,17 @@ class Starter:
     def _run(self) -> None:
         try:
             for worker in self._workers:
-                worker.start(self._settings, self._shared, self._store)
+                worker.start(self._settings, self._common)
         except OSError as error:
             self._errors.append(error)
         self._started.set()
 
 
-def shut_down(workers: Sequence[WorkerProcess], owner: int, *, grace: float) -> None:
-    """Ask all workers to exit within `grace` seconds, then kill them. Does nothing in a forked
-    child.
+def shut_down(
+    workers: Sequence[WorkerProcess], state: SharedRegion, owner: int, *, grace: float
+) -> None:
+    """Ask all workers to exit within `grace` seconds, then kill them, and close their region for
+    state. Does nothing in a forked child.
     """
     if os.getpid() != owner:
         return
@@ -157,6 +165,7 @@ def shut_down(workers: Sequence[WorkerProcess], owner: int, *, grace: float) -> 
             worker.kill()
     for worker in workers:
         worker.reap(max(end - monotonic(), 0.0) if grace else 10.0)
+    state.close()
 
 
 def _ask_to_close(worker: WorkerProcess) -> None:

@@ -1,4 +1,4 @@
-"""Shared region: memory shared by two processes, through an unnamed file, which cannot leak.
+"""Shared region: memory shared by processes, through an unnamed file, which cannot leak.
 
 Arrays are stored in it consecutively. Offsets are checked against the memory before use.
 """
@@ -69,6 +69,12 @@ class SharedRegion:
         if not isinstance(locations, list):
             raise CollectiveError(f"array locations must be a list, not {locations!r:.80}")
         return [self._value(place, copies) for place in cast("list[object]", locations)]
+
+    def clear(self) -> None:
+        """Free the memory of the arrays, which no process may access any more."""
+        if self.nbytes > FIRST_SIZE:
+            os.ftruncate(self.descriptor, FIRST_SIZE)
+            self._map = mmap.mmap(self.descriptor, FIRST_SIZE)
 
     def close(self) -> None:
         """Close the descriptor; the mapping ends with the last view of it."""

@@ -42,8 +42,9 @@ class WorkerSettings:
     """The start settings of a worker.
 
     `device` is the index of a GPU, -1 for the host; `spin` is in seconds, as for a Channel. The
-    process itself sets its parent and its descriptors: of its socket, of its region, of memory that
-    all ranks share, and of the store of the caller (-1 for none).
+    process itself sets its parent and its descriptors: of its socket, of its region, of the region
+    with state for all workers, of memory that all ranks share, and of the store of the caller (-1
+    for none).
     """
 
     rank: int
@@ -57,6 +58,7 @@ class WorkerSettings:
     device: int
     socket: int = -1
     region: int = -1
+    state: int = -1
     shared: int = -1
     store: int = -1
     parent: int = 0
@@ -72,6 +74,7 @@ class Worker:
     def __init__(self, settings: WorkerSettings, channel: Channel) -> None:
         self._settings = settings
         self._channel = channel
+        self._state = SharedRegion(settings.state)
         self._rings = Rings(settings.deadline)
         self._scopes: dict[str, Scope] = {}
         self._modules: dict[str, Executable] = {}
@@ -148,7 +151,7 @@ class Worker:
 
     def _set(self, message: Message) -> list[Value]:
         scope = self._scopes.setdefault(message["scope"], Scope())
-        values = self._channel.values(message, copies=False)
+        values = self._state.read(message["places"], copies=False)
         for name, value in zip(message["names"], values, strict=True):
             scope.var(name).get_tensor().set(value, CPUPlace())
         return []

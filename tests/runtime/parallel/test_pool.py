@@ -21,7 +21,7 @@ from runtime.collective.engine import torch_module
 from runtime.errors import CollectiveError, FeedError, TooLarge, WorkerError
 from runtime.parallel import Pool
 from runtime.parallel.fork_server import fork_server
-from runtime.parallel.region import SharedRegion
+from runtime.parallel.region import FIRST_SIZE, SharedRegion
 
 SUM = """
 import numpy as np
@@ -215,6 +215,18 @@ def test_offsets_outside_shared_memory() -> None:
         region.read({"values": 1}, copies=True)
     with pytest.raises(TooLarge):
         region.write([np.broadcast_to(np.float64(0), (1 << 45,))])
+    region.close()
+
+
+def test_a_region_that_was_cleared_is_used_again() -> None:
+    region = SharedRegion.create()
+    other = SharedRegion(region.descriptor)
+    for value in (1.0, 2.0):
+        places = region.write([np.full(1 << 15, value)])
+        (array,) = other.read(places, copies=True)
+        assert array[0] == array[-1] == value
+        region.clear()
+        assert os.fstat(region.descriptor).st_size == region.nbytes == FIRST_SIZE
     region.close()
 
 
