@@ -72,12 +72,16 @@ disable_imperative = disable_dygraph
 def to_variable(value: Any, name: str | None = None, zero_copy: bool | None = None) -> VarBase:
     """Return a variable with a copy of an array as its value; a variable is returned as it is.
 
-    A complex array becomes a `ComplexVariable`.
+    A complex array becomes a `ComplexVariable`. While a program of a function is recorded
+    (`declarative`), its variables are returned as they are.
 
     Raises AssertionError outside eager mode and TypeError for a value of another type, as the
     reference does.
     """
-    block = default_main_program().current_block()
+    program = default_main_program()
+    block = program.current_block()
+    if program.follows_layers and isinstance(value, Variable):
+        return cast(VarBase, value)
     if not isinstance(block, EagerBlock):
         raise AssertionError(
             "'to_variable' can only be called in dygraph mode: within fluid.dygraph.guard()"

@@ -54,6 +54,18 @@ def test_branch_on_value_is_refused() -> None:
         TracedLayer.trace(Branch(), [to_variable(images(1))])
 
 
+def test_functions_that_convert_their_arguments_are_recorded() -> None:
+    def doubled(x):
+        return to_variable(x) * 2.0
+
+    program, _, feeds, outputs = ProgramTranslator().get_program(
+        doubled, np.ones((2, 3), "float32")
+    )
+    values = np.arange(6, dtype="float32").reshape(2, 3)
+    (result,) = fluid.Executor().run(program, {feeds[0].name: values}, outputs)
+    assert result.tolist() == (values * 2.0).tolist()
+
+
 def test_declarative_function_is_saved(tmp_path: Path) -> None:
     @declarative
     def doubled(x, times):
