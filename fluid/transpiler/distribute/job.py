@@ -107,7 +107,8 @@ def make_job(
     """
     synchronous = _is_synchronous(sync_mode, config)
     origin, origin_startup = main.clone(), startup.clone()
-    updates = _divided(origin, read_updates(origin, synchronous), endpoints, config)
+    updates = read_updates(origin, synchronous, config.geo_sgd_mode)
+    updates = _divided(origin, updates, endpoints, config)
     plan = make_plan(origin, updates, endpoints, trainers, synchronous, config)
     placement = make_placement(origin, updates, plan)
     settings = server_settings(config.server_fields())

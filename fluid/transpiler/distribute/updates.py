@@ -39,7 +39,8 @@ WHOLE_ONLY = {
 class ParameterUpdate:
     """How one parameter is updated.
 
-    `gradient` is the variable that backward computes for it. `ops` are the numbers of the ops in
+    `gradient` is the variable that backward computes for it, the parameter itself where backward
+    updates it. `ops` are the numbers of the ops in
     the main block that decay, clip and update it, without those that run on trainers.
     """
 
@@ -68,11 +69,12 @@ class Updates:
         return frozenset(ops.union(schedule, self.clipping.on_servers))
 
 
-def read_updates(program: Program, synchronous: bool) -> Updates:
+def read_updates(program: Program, synchronous: bool, geo: bool = False) -> Updates:
     """Read the updates of a program.
 
     Raises ValueError where it has none, where an op of an optimizer updates through a block of its
-    own or belongs to no parameter, and for an op type that is unknown.
+    own or belongs to no parameter, for an op type that is unknown, and except in GEO for a
+    parameter that its gradient op updates.
     """
     ops = program.global_block().ops
     schedule = tuple(i for i, op in enumerate(ops) if op.role & OpRole.LRSCHED)
@@ -84,14 +86,27 @@ def read_updates(program: Program, synchronous: bool) -> Updates:
     ]
     owners = _owners(program, optimize)
     params = list(dict.fromkeys(owners[index] for index in optimize))
-    if not params:
+    by_gradients = [name for name in _updated_by_gradients(ops) if name not in params]
+    if by_gradients and not geo:
+        raise ValueError(
+            f"{by_gradients[0]!r} is updated by the gradient op of its lookups, so servers cannot "
+            "update it: use GEO (StrategyFactory.create_geo_strategy), which exchanges parameters"
+        )
+    if not params and not by_gradients:
         raise ValueError(
             "the program updates no parameter: call optimizer.minimize(loss) before transpile"
         )
     raw = _raw_gradients(ops)
     clipping = read_clipping(ops, clips, raw, synchronous)
-    updates = tuple(_update(param, ops, optimize, owners, raw, clipping) for param in params)
-    return Updates(updates, schedule, clipping)
+    updates = [_update(param, ops, optimize, owners, raw, clipping) for param in params]
+    updates += [ParameterUpdate(name, name, ()) for name in by_gradients]
+    return Updates(tuple(updates), schedule, clipping)
+
+
+def _updated_by_gradients(ops: list[Operator]) -> list[str]:
+    """The parameters that gradient ops update, with no op of an optimizer, as `pyramid_hash`."""
+    listed = [str(op.attrs.get("distribute_update_vars", "")) for op in ops]
+    return list(dict.fromkeys(name for names in listed for name in names.split(",") if name))
 
 
 def divide_updates(program: Program, updates: Updates, on_servers: Collection[str]) -> Updates:

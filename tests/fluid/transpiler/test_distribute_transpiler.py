@@ -335,6 +335,36 @@ def test_endpoints_are_checked_before_whether_a_program_is_new():
         )
 
 
+def hashed_words():
+    """A loss of n-grams whose table the gradient op of their lookups updates."""
+    words = fluid.layers.data("words", [1], dtype="int32", lod_level=1)
+    updated, fixed = fluid.ParamAttr(name="table", learning_rate=0), fluid.ParamAttr(name="filter")
+    sizes = {"num_emb": 8, "space_len": 20, "pyramid_layer": 3, "rand_len": 4}
+    rates = {"drop_out_percent": 0.0, "is_training": True, "use_filter": False, "lr": 0.5}
+    lists = {"white_list_len": 0, "black_list_len": 0, "seed": 1}
+    attrs = {"param_attr": updated, "param_attr_wl": fixed, "distribute_update_vars": ["table"]}
+    arguments = {**sizes, **rates, **lists, **attrs}
+    vectors = fluid.contrib.layers.search_pyramid_hash(words, **arguments)
+    loss = fluid.layers.reduce_sum(vectors)
+    fluid.optimizer.SGD(0.1).minimize(loss)
+    return loss
+
+
+def test_trainers_exchange_what_gradient_ops_update():
+    main, startup, _ = built(hashed_words)
+    geo = config(sync_mode=False, runtime_split_send_recv=True, geo_sgd_mode=True)
+    numbers = {"pservers": "127.0.0.1:6174", "trainers": 2, "startup_program": startup}
+    with pytest.raises(ValueError, match="'table' is updated by the gradient op"):
+        fluid.DistributeTranspiler().transpile(0, main, **numbers)
+    transpiler = fluid.DistributeTranspiler(geo)
+    transpiler.transpile(0, main, **numbers)
+    *_, sent, received = main.global_block().ops
+    assert (sent.type, sent.inputs["X"], received.outputs["Out"]) == ("send", ["table"], ["table"])
+    server, initial = transpiler.get_pserver_programs("127.0.0.1:6174")
+    assert server.blocks[1].ops[0].inputs["X"] == ["table", "table.delta"]
+    assert "table" in initial.global_block().ops[0].writes()
+
+
 # ---- older keywords, programs of other modes
 
 
