@@ -57,8 +57,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def run_server_job(job: ServerLaunch) -> int:
     """Run a job to its end; return 0, or the exit code of the process that failed first.
 
-    A process killed by a signal counts as 128 + its number, as in a shell. Raises CollectiveError
-    without torch.
+    A process killed by a signal counts as 128 + its number, as in a shell. After a job without
+    failures, the last line on stderr is that of release 1.8's launcher, which scripts look for.
+    Raises CollectiveError without torch.
     """
     distributed()
     export(dict.fromkeys([*PADDLE_VARIABLES, *JOB_VARIABLES]))
@@ -69,12 +70,15 @@ def run_server_job(job: ServerLaunch) -> int:
     ended = import_module("torch.distributed.elastic.multiprocessing.api").SignalException
     context = _started(processes, job)
     try:
-        return _watch(context, job)
+        code = _watch(context, job)
     except ended as stopped:
         print(f"fluid launch_ps: stopped by {stopped.sigval.name}; all ended", file=sys.stderr)
         return 128 + int(stopped.sigval)
     finally:
         context.close(signal.SIGTERM, SECONDS_TO_END)
+    if code == 0:
+        print("all parameter server are killed", file=sys.stderr)
+    return code
 
 
 def _free_endpoints(count: int) -> list[str]:

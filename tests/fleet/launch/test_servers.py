@@ -129,6 +129,7 @@ def test_two_workers_and_two_servers_train_as_one_process(tmp_path: Path) -> Non
         flags=("--mode", "cpu"),
     )
     assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stderr.endswith("all parameter server are killed\n")
     logs = {path.name for path in (tmp_path / "logs").glob("*log.*")}
     assert logs >= {"serverlog.0", "serverlog.1", "workerlog.0", "workerlog.1"}
     for name in ("fc_0.w_0", "fc_2.b_0"):
