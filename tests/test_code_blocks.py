@@ -28,9 +28,9 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGES = [
     "README.md",
     "CONTRIBUTING.md",
-    *(f"docs/{each.name}" for each in (ROOT / "docs").glob("*.md")),
+    *(str(each.relative_to(ROOT)) for each in (ROOT / "docs").rglob("*.md")),
 ]
-LANGUAGES = {"", "python", "sh", "console", "ir", "diff", "{toctree}"}
+LANGUAGES = {"", "python", "sh", "console", "ir", "diff", "{toctree}", "{eval-rst}"}
 ELSEWHERE = {
     "CONTRIBUTING.md": "test_readme.py",
     "docs/architecture.md": "test_readme.py",
