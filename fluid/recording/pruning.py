@@ -20,7 +20,8 @@ def drop_training(program: Program) -> None:
 
     As in the reference, gradients are part of a model without a loss (`fluid.gradients`).
     """
-    has_loss = any(op.role & _LOSS_GRADIENT == _LOSS_GRADIENT for op in program.blocks[0].ops)
+    ops = [op for block in program.blocks for op in block.ops]  # a branch may train, too
+    has_loss = any(op.role & _LOSS_GRADIENT == _LOSS_GRADIENT for op in ops)
     roles = _UPDATES | OpRole.BACKWARD if has_loss else _UPDATES
     drop_ops(program, lambda op: bool(op.role & roles))
 
