@@ -47,12 +47,12 @@ def meet(arrived, done, rounds):
         count = tl.atomic_add(arrived, 0, sem="acquire")
     tl.debug_barrier()
 
-def few_dots(left, right, total):
+def few_dots(left, right, total, PARTS: tl.constexpr):
     """left @ right + total of float32; for few columns, a sum of all products at once."""
     if right.shape[1] < 8:
         total += tl.sum(left[:, None, :] * tl.trans(right)[None, :, :], 2)
     else:
-        total = tl.dot(left, right, total, input_precision="ieee", out_dtype=tl.float32)
+        total = float32_dot(left, right, total, PARTS)
     return total
 
 def by_columns(offset):

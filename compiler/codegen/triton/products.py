@@ -221,9 +221,11 @@ class _TileEmitter(Emitter):
         self._enter_loop()
         for dot, total in totals.items():
             left, right = map(self._factor, dot.parts(), _SIDES)
-            if self.by_parts:
-                self.helpers["float32_dot"] = None
-                self.body.line(f"{total} = float32_dot({left}, {right}, {total}, PARTS)")
+            if self.by_parts or self.sums_at_once:
+                helper = "few_dots" if self.sums_at_once else "float32_dot"
+                self.helpers[helper] = None
+                parts = "PARTS" if self.by_parts else "1"
+                self.body.line(f"{total} = {helper}({left}, {right}, {total}, {parts})")
                 continue
             dtype = dot.parts()[0].dtype
             precision = self.precision if dtype is DType.FP32 else "ieee"
@@ -232,11 +234,7 @@ class _TileEmitter(Emitter):
                 self.helpers[helper] = None
                 left, right = f"{helper}({left})", f"{helper}({right})"
             options = f'input_precision="{precision}", out_dtype={_total_type(dot)}'
-            if self.sums_at_once:
-                self.helpers["few_dots"] = None
-                self.body.line(f"{total} = few_dots({left}, {right}, {total})")
-            else:
-                self.body.line(f"{total} = tl.dot({left}, {right}, {total}, {options})")
+            self.body.line(f"{total} = tl.dot({left}, {right}, {total}, {options})")
         self._leave(self.loops[0])
         for dot, total in totals.items():
             if of_bytes(dot):

@@ -7,8 +7,10 @@ import pytest
 
 import compiler
 import fluid
+import runtime
 from compiler.codegen.triton.step_loops import most_of, step_table
 from compiler.codegen.triton.tiling.tiles import step_tiles
+from compiler.options import Options
 
 pytest.importorskip("triton")
 pytest.importorskip("torch")
@@ -68,8 +70,44 @@ def test_programs_wait_for_each_other_after_every_product(monkeypatch):
             np.testing.assert_allclose(np.array(result), np.array(expected), rtol=2e-5, atol=1e-6)
 
 
+def lstm(x):
+    return fluid.layers.dynamic_lstm(x, 4 * WIDTH)[0]
+
+
+@pytest.mark.parametrize("build", [lstm, gru])
+@pytest.mark.parametrize("sequences", [3, 20])
+def test_steps_multiply_parts_of_float32_on_tensor_cores(build, sequences):
+    """Forward with any number of sequences, gradients with more than 16."""
+    main, start, out = built(build)
+    with fluid.program_guard(main):
+        x = main.block(0).var("x")
+        x.stop_gradient = False
+        loss = fluid.layers.reduce_sum(out * out)
+        grads = [grad for _, grad in fluid.backward.append_backward(loss)]
+    lengths = [2, 0, *[1] * (sequences - 2)]
+    rows = np.random.default_rng(0).standard_normal((sum(lengths), 4 * WIDTH)).astype("f")
+    feed = {"x": fluid.create_lod_tensor(rows, [lengths], fluid.CPUPlace())}
+    fetched = [out.name, "x@GRAD", *(grad.name for grad in grads)]
+    module = compiler.compile(
+        main, feed=["x"], fetch=fetched, target="triton", options=Options(gpu="cuda:90")
+    )
+    assert "few_dots(" in module.source and "float32_dot(" in module.source
+    with fluid.scope_guard(fluid.Scope()):
+        executor = fluid.Executor(fluid.CPUPlace())
+        executor.run(start)
+        params = dict(fluid.global_scope().arrays())
+        expected = executor.run(main, feed=feed, fetch_list=fetched, return_numpy=False)
+    offsets = np.cumsum([0, *lengths])
+    results = runtime.load(module, runtime.CUDAPlace(0), params=params)(
+        {"x": rows, "x@LOD0": offsets}
+    )
+    values = [array for array in results if array.dtype == np.float32]  # the others are offsets
+    for result, want in zip(values, expected, strict=True):
+        np.testing.assert_allclose(result, np.array(want), rtol=2e-5, atol=2e-6)
+
+
 def test_threads_add_several_products_before_they_exchange_sums():
-    *summed, many = step_tiles(24)
+    *summed, many = step_tiles(24, by_parts=False)
     assert many.most is None
     for tile in (choice.tile for choice in summed):
         assert tile.rows * tile.inner >= 4 * 32 * tile.warps

@@ -34,6 +34,7 @@ from compiler.codegen.triton.tiling.tiles import (
     MOST_SUMMED,
     SINGLE,
     SINGLE_BY_PARTS,
+    STEPS_BY_PARTS,
     WIDE,
     ProductTile,
     TileChoice,
@@ -113,13 +114,19 @@ class ProductTiling:
 
     def step_choices(self) -> list[TileChoice]:
         """The tiles of a product of each step of a loop: for few rows, those summed at once."""
-        *_, rows, columns = self.kernel.shape
-        inner = self.kernel.loops[0]
-        if len(self.dots) > 1 or not self._is_single:
+        if not self._is_single:
             return self.choices()
-        if isinstance(inner, int) and inner <= MOST_SUMMED.value and self._is_along_k():
-            return step_tiles(inner)
-        found = few_rows([TileChoice(None, MANY_ROWS)], rows)
+        *_, rows, columns = self.kernel.shape
+        inner, by_parts = self.kernel.loops[0], BF16X6 in self.device.float32
+        is_short = isinstance(inner, int) and inner <= MOST_SUMMED.value
+        if len(self.dots) == 1 and is_short and self._is_along_k():
+            return _with_parts(step_tiles(size_hint(inner), by_parts))
+        if by_parts:
+            found = _with_parts(list(STEPS_BY_PARTS))
+        elif len(self.dots) > 1:
+            return self.choices()
+        else:
+            found = few_rows([TileChoice(None, MANY_ROWS)], rows)
         return [replace(each, tile=each.tile.fit(rows, columns, inner)) for each in found]
 
     def _is_along_k(self) -> bool:
