@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
+from compiler.ir.types import Array
 from fluid.recording.variable import Variable
 
 __all__ = ["ComplexVariable"]
@@ -21,11 +21,11 @@ class ComplexVariable:
     def __init__(self, real: Variable, imag: Variable) -> None:
         assert real.shape == imag.shape, f"parts of the shapes {real.shape} and {imag.shape}"
         assert real.dtype == imag.dtype, f"parts of the types {real.dtype} and {imag.dtype}"
-        self.real: Any = real
-        self.imag: Any = imag
+        self.real = real
+        self.imag = imag
 
     @property
-    def shape(self) -> list[int]:
+    def shape(self) -> tuple[int, ...]:
         """The shape."""
         return self.real.shape
 
@@ -54,9 +54,10 @@ class ComplexVariable:
         else:
             raise ValueError(f"a name is text, a pair or a dict of real and imag, not {name!r}")
 
-    def numpy(self) -> Any:
+    def numpy(self) -> Array:
         """Compute the value and return it as an array of `dtype`."""
-        return self.real.numpy() + 1j * self.imag.numpy()
+        real, imag = (np.asarray(part.numpy()) for part in (self.real, self.imag))
+        return real + 1j * imag
 
     def __str__(self) -> str:
         return f"REAL: {self.real}IMAG: {self.imag}"

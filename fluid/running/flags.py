@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator, Mapping, MutableMapping
 from functools import cache
 from types import NoneType
-from typing import Any, TypeAlias, cast
+from typing import TypeAlias, cast
 
 from compiler.errors import did_you_mean
 from compiler.support.settings.paddle import CPU_NUM, FLAGS, FLAGS_check_nan_inf
@@ -76,7 +76,7 @@ class Flags(MutableMapping[str, FlagValue]):
     def __getitem__(self, name: str) -> FlagValue:
         return _values()[_known(name, "get")]
 
-    def get(self, name: str, default: Any = None) -> Any:
+    def get(self, name: str, default: object = None) -> object:  # pyright: ignore[reportIncompatibleMethodOverride]
         """The value of a flag, or `default` if there is no such flag."""
         return self[name] if name in DEFAULTS else default
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import cast
 
+from fluid.compat.op_protos import OpProto
 from fluid.compat.proto import framework_pb2
 
 __all__ = ["OpDescCreationMethod", "OpInfo", "create_op_creation_method", "is_str"]
@@ -33,12 +34,12 @@ class OpDescCreationMethod:
     Raises TypeError for a declaration that is no `OpProto`.
     """
 
-    def __init__(self, op_proto: Any) -> None:
+    def __init__(self, op_proto: OpProto | framework_pb2.OpProto) -> None:
         if not hasattr(op_proto, "attrs"):
             raise TypeError(f"an OpProto is needed, not {type(op_proto).__name__}")
         self._proto = op_proto
 
-    def __call__(self, *args: object, **kwargs: object) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> framework_pb2.OpDesc:
         """Return the message.
 
         Raises ValueError for positional arguments, for several names in a slot that takes one, and
@@ -60,14 +61,18 @@ class OpDescCreationMethod:
         return message
 
 
-def _names(value: object, slot: Any) -> list[str]:
+def _names(value: object, slot: OpProto.Var | framework_pb2.OpProto.Var) -> list[str]:
     names = [value] if isinstance(value, str) else list(cast(Sequence[str], value))
     if len(names) > 1 and not slot.duplicable:
         raise ValueError(f"Input {slot.name} is not duplicable, but {len(names)} names were given")
     return names
 
 
-def _set_attribute(message: Any, attr: Any, value: object) -> None:
+def _set_attribute(
+    message: framework_pb2.OpDesc.Attr,
+    attr: OpProto.Attr | framework_pb2.OpProto.Attr,
+    value: object,
+) -> None:
     message.name, message.type = attr.name, attr.type
     if attr.type not in _FIELDS:
         raise NotImplementedError(f"an attribute of type {attr.type} cannot be set by a keyword")
@@ -86,13 +91,13 @@ class OpInfo:
     """
 
     name: str
-    method: Callable[..., Any]
+    method: Callable[..., framework_pb2.OpDesc]
     inputs: list[tuple[str, bool]]
     outputs: list[tuple[str, bool]]
     attrs: list[str]
 
 
-def create_op_creation_method(op_proto: Any) -> OpInfo:
+def create_op_creation_method(op_proto: OpProto | framework_pb2.OpProto) -> OpInfo:
     """Describe an op type by its declaration."""
     return OpInfo(
         op_proto.type,

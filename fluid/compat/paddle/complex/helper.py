@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TypeAlias
 
 from fluid.eager.complex_variable import ComplexVariable
 from fluid.framework import Variable
 
-__all__ = ["bilinear", "complex_variable_exists", "is_complex", "is_real", "linear", "parts"]
+__all__ = [
+    "Operand",
+    "bilinear",
+    "complex_variable_exists",
+    "is_complex",
+    "is_real",
+    "linear",
+    "parts",
+]
+
+
+Operand: TypeAlias = ComplexVariable | Variable
+"""A complex variable, or a real one."""
 
 
 def is_complex(x: object) -> bool:
@@ -31,18 +43,22 @@ def complex_variable_exists(inputs: Sequence[object], layer_name: str) -> None:
         )
 
 
-def parts(x: Any) -> tuple[Any, Any]:
+def parts(x: Operand) -> tuple[Variable, Variable | None]:
     """The real and the imaginary part; the latter is None for a real variable."""
     return (x.real, x.imag) if isinstance(x, ComplexVariable) else (x, None)
 
 
-def linear(layer: Callable[[Any], Any], x: Any, name: str) -> ComplexVariable:
+def linear(layer: Callable[[Variable], Variable], x: Operand, name: str) -> ComplexVariable:
     """Apply a linear layer to both parts. Raises ValueError for a real operand."""
     complex_variable_exists([x], name)
-    return ComplexVariable(layer(x.real), layer(x.imag))
+    real, imag = parts(x)
+    assert imag is not None
+    return ComplexVariable(layer(real), layer(imag))
 
 
-def bilinear(layer: Callable[[Any, Any], Any], x: Any, y: Any, name: str) -> ComplexVariable:
+def bilinear(
+    layer: Callable[[Variable, Variable], Variable], x: Operand, y: Operand, name: str
+) -> ComplexVariable:
     """Apply a layer that is linear in both operands, of which at least one is complex.
 
     Raises ValueError if none is.
@@ -50,6 +66,7 @@ def bilinear(layer: Callable[[Any, Any], Any], x: Any, y: Any, name: str) -> Com
     complex_variable_exists([x, y], name)
     (a, b), (c, d) = parts(x), parts(y)
     if d is None:
+        assert b is not None
         return ComplexVariable(layer(a, c), layer(b, c))
     if b is None:
         return ComplexVariable(layer(a, c), layer(a, d))

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from fluid import layers
 from fluid.eager.complex_variable import ComplexVariable
 
-from ..helper import bilinear
+from ..helper import Operand, bilinear
 
 __all__ = ["matmul"]
 
 
 def matmul(
-    x: Any, y: Any, transpose_x: bool = False, transpose_y: bool = False, alpha: float = 1.0,
-    name: str | None = None,
+    x: Operand, y: Operand, transpose_x: bool = False, transpose_y: bool = False,
+    alpha: float = 1.0, name: str | None = None,
 ) -> ComplexVariable:  # fmt: skip
     """`alpha` times the matrix product, of which at least one operand is complex."""
     return bilinear(
