@@ -19,6 +19,7 @@ from compiler.support.settings.fluid import (
     FLUID_DTYPE,
     FLUID_DUMP,
     FLUID_EXACT_PRODUCTS,
+    FLUID_LIBRARIES,
     FLUID_MEMORY_BUDGET,
     FLUID_MEMORY_LIMIT,
     FLUID_PASSES,
@@ -73,6 +74,9 @@ class Options:
     or "numpy" (readable NumPy calls); by default native where it runs. Without `winograd` native
     convolutions are direct sums: slower, and their rounding errors are smaller.
 
+    With `libraries` the library of a GPU's vendor computes products for which it was measured to be
+    faster; packages have kernels only (docs/gpu.md).
+
     With `cuda_graph` an executor captures the steps of a program on a GPU as CUDA graphs, if the
     host takes no part in them (docs/gpu.md).
 
@@ -93,6 +97,7 @@ class Options:
     deterministic: bool = False
     tf32: bool = False
     exact_products: bool = False
+    libraries: bool = True
     gpu: str = ""
     tiles: str = ""
     bucket_bytes: int | None = None
@@ -146,6 +151,7 @@ class Options:
             deterministic=FLUID_DETERMINISTIC.read(environ),
             tf32=FLUID_TF32.read(environ),
             exact_products=FLUID_EXACT_PRODUCTS.read(environ),
+            libraries=FLUID_LIBRARIES.read(environ),
             compress=FLUID_COMPRESS.read(environ),
             target=FLUID_TARGET.read(environ),
             cuda_graph=FLUID_CUDA_GRAPH.read(environ),

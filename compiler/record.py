@@ -45,8 +45,8 @@ class OpNote:
 
 
 @dataclass(frozen=True)
-class MissedNote:
-    """A missed optimisation: the op as text, its outputs, the user's line, and the reason."""
+class RemarkNote:
+    """An optimisation, missed or applied: the op as text, its outputs, the user's line, and why."""
 
     op: str
     source: str
@@ -72,7 +72,8 @@ class Stage:
     results: tuple[str, ...]
     kernels: int
     nbytes: Size
-    missed: tuple[MissedNote, ...] = ()
+    missed: tuple[RemarkNote, ...] = ()
+    applied: tuple[RemarkNote, ...] = ()
 
     @property
     def text(self) -> str:

@@ -68,7 +68,14 @@ TABLE: dict[str, tuple[str, ...]] = {
     "compiler.ir.program": (*SHARED, "compiler.ir.dims", "compiler.ir.types"),
     "compiler.ir.windows": (*SHARED, "compiler.ir.dims", "compiler.ir.types"),
     "compiler.ir.attention": (*SHARED, "compiler.ir.dims", "compiler.ir.types"),
-    "compiler.ir.opdef": (*SHARED, *VALUES, "compiler.ir.windows", "compiler.ir.attention"),
+    "compiler.ir.libraries": (*SHARED, "compiler.ir.dims", "compiler.ir.types"),
+    "compiler.ir.opdef": (
+        *SHARED,
+        *VALUES,
+        "compiler.ir.windows",
+        "compiler.ir.attention",
+        "compiler.ir.libraries",
+    ),
     "compiler.ir.opdef.composite": (
         *SHARED,
         "compiler.ir.opdef",

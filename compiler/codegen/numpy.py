@@ -33,6 +33,7 @@ class NumpyTarget:
     on_device = False
     multiplies_bytes = False
     attention = AttentionSupport()
+    libraries = None
 
     def supports(self, op: Op) -> str:
         """Empty for an op with a reference and for control flow; otherwise the reason."""

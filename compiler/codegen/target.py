@@ -7,6 +7,7 @@ from typing import Protocol
 from compiler.codegen.module import Module
 from compiler.ir.attention import AttentionSupport
 from compiler.ir.graph import Op
+from compiler.ir.libraries import ChooseLibrary
 from compiler.plan import Plan
 
 
@@ -25,6 +26,11 @@ class Target(Protocol):
     @property
     def attention(self) -> AttentionSupport:
         """The kernels of attention that it has."""
+        ...
+
+    @property
+    def libraries(self) -> ChooseLibrary | None:
+        """What chooses the products that a library of the device's vendor computes, if any."""
         ...
 
     def supports(self, op: Op) -> str:

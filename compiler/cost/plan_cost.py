@@ -1,10 +1,10 @@
 """Static cost of a plan: kernel launches, bytes, operations and minimum time, without a device.
 
 Device ops are counted by their generated kernels: the bytes that those load over their loops, the
-bytes they store, the operations they compute (`compiler.codegen.triton.cost`). Host ops count as if
-each step read its inputs once and wrote its outputs once; copies between host and device use the
-link. In addition to the bytes moved, the minimum is counted: each input of a step that is read,
-once, and each output written once.
+bytes they store, the operations they compute (`compiler.codegen.triton.cost`). Products of a
+library, and host ops, count as if each step read its inputs once and wrote its outputs once; copies
+between host and device use the link. In addition to the bytes moved, the minimum is counted: each
+input of a step that is read, once, and each output written once.
 
 Native kernels count by the bytes and operations that their generators state, of which each array is
 read or written once.
@@ -28,7 +28,7 @@ from compiler.codegen.native.target import NativeTarget
 from compiler.codegen.triton.cost import KernelTraffic, MovedElements
 from compiler.codegen.triton.target import launches
 from compiler.cost.gpu_limits import HOST, Gpu
-from compiler.ir.analysis.placement import NATIVE, TO_DEVICE, TO_HOST, TRITON
+from compiler.ir.analysis.placement import LIBRARY, NATIVE, TO_DEVICE, TO_HOST, TRITON
 from compiler.ir.dims import evaluate, product
 from compiler.ir.opdef import GradOp
 from compiler.ir.types import DType, Shape
@@ -176,7 +176,7 @@ def account(
         ]
     left_out = tuple(step.ops[0].kind for step in steps if _has_dynamic_sizes(step))
     counted_costs = tuple(cost for cost in costs if cost.kernels)
-    return PlanCost(counted_costs, left_out, bool(targets & {NATIVE, TRITON}))
+    return PlanCost(counted_costs, left_out, bool(targets & {NATIVE, TRITON, LIBRARY}))
 
 
 def _nested_steps(step: Step) -> list[Step]:
@@ -190,6 +190,8 @@ def _has_dynamic_sizes(step: Step) -> bool:
 
 
 def _side(step: Step) -> Side:
+    if step.ops[0].target == LIBRARY:
+        return Side.DEVICE
     return Side.COPY if step.ops[0].kind in (TO_DEVICE, TO_HOST) else Side.HOST
 
 

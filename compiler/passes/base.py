@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Protocol, Self
 
 from compiler.ir.attention import AttentionSupport
 from compiler.ir.graph import Graph, Op
+from compiler.ir.libraries import ChooseLibrary
 from compiler.ir.types import Array
 from compiler.options import Options
 
@@ -39,14 +40,19 @@ class OpTarget(Protocol):
         """The kernels of attention that it has."""
         ...
 
+    @property
+    def libraries(self) -> ChooseLibrary | None:
+        """What chooses the products that a library of the device's vendor computes, if any."""
+        ...
+
     def supports(self, op: Op) -> str:
         """Empty if it has code for an op; otherwise the reason it does not."""
         ...
 
 
 @dataclass(frozen=True)
-class MissedOptimization:
-    """An op that a pass did not change, and the reason."""
+class Remark:
+    """An op, and the reason why a pass was not applied to it, or was."""
 
     name: str
     op: str
@@ -60,7 +66,8 @@ class MissedOptimization:
 
 @dataclass
 class Context:
-    """State shared by the passes, and the missed optimisations.
+    """State shared by the passes, and the missed optimisations; `applied` are those whose reasons
+    users should see, too.
 
     `params` is passed in by the caller: constant arrays by name. None means that values may change
     between runs, so nothing may be computed from them at compile time. `typical` is the value
@@ -72,14 +79,23 @@ class Context:
     params: MutableMapping[str, Array] | None = None
     typical: int = 32
     memory_budget: int | str | None = None
-    missed: list[MissedOptimization] = field(default_factory=list[MissedOptimization])
+    missed: list[Remark] = field(default_factory=list[Remark])
+    applied: list[Remark] = field(default_factory=list[Remark])
     milliseconds: dict[str, float] = field(default_factory=dict[str, float])
     target: OpTarget | None = None
 
     def note_missed(self, name: str, op: Op, reason: str) -> None:
         """Record that pass `name` was not applied to an op, with a reason that users understand."""
-        outputs = tuple([var.label for var in op.writes()])
-        self.missed.append(MissedOptimization(name, repr(op), op.source, reason, outputs))
+        self.missed.append(_remark(name, op, reason))
+
+    def note_applied(self, name: str, op: Op, reason: str) -> None:
+        """Record that pass `name` was applied to an op for a reason that users should see."""
+        self.applied.append(_remark(name, op, reason))
+
+
+def _remark(name: str, op: Op, reason: str) -> Remark:
+    outputs = tuple([var.label for var in op.writes()])
+    return Remark(name, repr(op), op.source, reason, outputs)
 
 
 class Pass:

@@ -6,6 +6,7 @@ Dumps are in `compiler.passes.dump`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -17,8 +18,8 @@ from compiler.ir.graph import Graph, Op, Var
 from compiler.ir.program import OpRole
 from compiler.ir.text.printer import lines_with_ops, show
 from compiler.ir.types import TOKEN, Array, TensorType
-from compiler.passes.base import Context, Pass
-from compiler.record import MissedNote, OpNote, Stage, VarNote
+from compiler.passes.base import Context, Pass, Remark
+from compiler.record import OpNote, RemarkNote, Stage, VarNote
 
 
 class Timer:
@@ -46,7 +47,7 @@ class Recorder:
 
     def __init__(self) -> None:
         self.stages: list[Stage] = []
-        self._reported = 0
+        self._reported = [0, 0]
 
     def start(self, g: Graph, ctx: Context) -> None:
         """Record the initial graph."""
@@ -56,19 +57,20 @@ class Recorder:
         """Do nothing."""
 
     def after(self, each: Pass, g: Graph, ctx: Context) -> None:
-        """Record the graph after the pass, and its missed optimisations."""
-        spent = ctx.milliseconds[each.name]
-        new = ctx.missed[self._reported :]
-        missed = tuple(
-            [MissedNote(note.op, note.source, note.reason, note.outputs) for note in new]
-        )
-        self.stages.append(stage(g, each.name, _about(each), spent, missed))
-        self._reported = len(ctx.missed)
+        """Record the graph after the pass, and its missed and applied optimisations."""
+        spent, remarks = ctx.milliseconds[each.name], (ctx.missed, ctx.applied)
+        pairs = zip(remarks, self._reported, strict=True)
+        missed, applied = (tuple(map(_remark_note, made[known:])) for made, known in pairs)
+        noted = stage(g, each.name, _about(each), spent)
+        self.stages.append(replace(noted, missed=missed, applied=applied))
+        self._reported = [*map(len, remarks)]
 
 
-def stage(
-    g: Graph, name: str, about: str = "", spent: float = 0.0, missed: tuple[MissedNote, ...] = ()
-) -> Stage:
+def _remark_note(remark: Remark) -> RemarkNote:
+    return RemarkNote(remark.op, remark.source, remark.reason, remark.outputs)
+
+
+def stage(g: Graph, name: str, about: str = "", spent: float = 0.0) -> Stage:
     """Return a graph as plain data; `spent` is the time of its last pass in milliseconds."""
     lines: dict[Op, list[str]] = {op: [] for op in g.ops()}
     head, tail = list[str](), list[str]()
@@ -87,7 +89,6 @@ def stage(
         results=tuple([var.label for var in g.results]),
         kernels=len(kernels(g)),
         nbytes=sum((var.type.nbytes for var in lives(g) if not var.type.is_open), start=0),
-        missed=missed,
     )
 
 

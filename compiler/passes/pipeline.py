@@ -9,6 +9,7 @@ from compiler.errors import did_you_mean
 from compiler.options import Options
 from compiler.passes.base import OpTarget, Pass
 from compiler.passes.device.assign_targets import AssignTargets
+from compiler.passes.device.call_libraries import CallLibraries
 from compiler.passes.device.capture_step import CaptureStep
 from compiler.passes.device.draw_keys import DrawKeys
 from compiler.passes.device.layout import Layout
@@ -64,6 +65,7 @@ PASSES: tuple[type[Pass], ...] = (
     GroupUpdates,
     FusePointwise,
     FuseEpilogue,
+    CallLibraries,
     Schedule,
     Recompute,
     ReuseMemory,

@@ -18,7 +18,7 @@ from compiler.cost.plan_cost import PlanCost, Side, account
 from compiler.errors import CompileError
 from compiler.ir.types import Array
 from compiler.options import Cache, Options
-from compiler.passes.base import MissedOptimization
+from compiler.passes.base import Remark
 from compiler.report.memory import size_text
 from compiler.report.table import count, table
 from compiler.support.escape import one_line
@@ -134,7 +134,8 @@ def compile_model(given: argparse.Namespace) -> int:
     gpus = None if target == "numpy" else import_module("compiler.codegen.ahead.gpus")
     targets: Sequence[object] = gpus.gpus(target) if gpus else []
     params: dict[str, Array] | None = None if given.without_params else dict(model.params)
-    options = replace(Options.from_env(), gpu=gpus.tuned_for(targets) if gpus else "")
+    gpu = gpus.tuned_for(targets) if gpus else ""
+    options = replace(Options.from_env(), gpu=gpu, libraries=False)
     options = _tuned(options, model) if given.tune else options
     stages = import_module("compiler.driver").compile_stages(
         model.program, feed=[var.name for var in model.feeds], fetch=model.fetch_names,
@@ -170,7 +171,7 @@ def _tuned(options: Options, model: SavedModel) -> Options:
 
 def _report(
     module: Module,
-    missed: Sequence[MissedOptimization],
+    missed: Sequence[Remark],
     given: argparse.Namespace,
     rows: Sequence[CostedRow],
 ) -> None:
@@ -184,7 +185,7 @@ def _report(
     print(f"{count(len(rows), 'kernel')} built, {spilled} spill; see {given.out / 'kernels.json'}")
 
 
-def _report_host_ops(missed: Sequence[MissedOptimization]) -> None:
+def _report_host_ops(missed: Sequence[Remark]) -> None:
     """Print the ops that have no device kernel, with the reason for each."""
     mine = [note for note in missed if note.name == "assign_targets"]
     if mine:

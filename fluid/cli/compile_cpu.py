@@ -15,7 +15,7 @@ from compiler.codegen.native.target import NativeTarget
 from compiler.cost.plan_cost import Cost, Side, account
 from compiler.errors import CompileError
 from compiler.ir.types import Array
-from compiler.passes.base import MissedOptimization
+from compiler.passes.base import Remark
 from compiler.plan import Plan
 from compiler.report.memory import size_text
 from compiler.report.roofline import scaled
@@ -120,7 +120,7 @@ def _rows(level: str, objects: Mapping[str, bytes], costs: Sequence[Cost]) -> li
 
 
 def _report(
-    missed: Sequence[MissedOptimization],
+    missed: Sequence[Remark],
     given: argparse.Namespace,
     rows: Sequence[CpuKernelRow],
     modules: Mapping[str, Module],

@@ -12,7 +12,7 @@ from compiler.codegen.native.host import detected
 from compiler.options import Options
 from compiler.support.extras import install
 from runtime.device import CUDAPlace, Place
-from runtime.gpu.cuda import device_of, gpu_of, interprets
+from runtime.gpu.cuda import device_of, gpu_of, interprets, machine
 
 
 def chosen_target(target: str, options: Options) -> str:
@@ -31,11 +31,13 @@ def chosen_target(target: str, options: Options) -> str:
 def options_for(place: Place, options: Options) -> Options:
     """The options with the GPU of a place, whose measured tiles are used, unless they name one.
 
-    Triton's interpreter is no GPU. Raises PlaceError if there is no such GPU.
+    Triton's interpreter is no GPU; the PTX machine executes kernels, and calls no libraries. Raises
+    PlaceError if there is no such GPU.
     """
     if options.gpu or not isinstance(place, CUDAPlace) or interprets():
         return options
-    return replace(options, gpu=gpu_of(device_of(place)))
+    libraries = options.libraries and not machine()
+    return replace(options, gpu=gpu_of(device_of(place)), libraries=libraries)
 
 
 @cache

@@ -20,9 +20,16 @@ from compiler.support.settings.fluid import FLUID_TUNE
 from fluid.framework import Program
 from fluid.running.kernels_ahead import with_machine_code
 from runtime.device import CUDAPlace, Place
-from runtime.gpu.cuda import device_of, gpu_name, gpu_of, interprets, machine
+from runtime.gpu.cuda import (
+    device_of,
+    gpu_name,
+    gpu_of,
+    interprets,
+    library_product,
+    machine,
+)
 from runtime.gpu.launches import Launcher
-from runtime.gpu.timed_launches import TimedLauncher
+from runtime.gpu.timed_launches import TimedLauncher, timed
 
 __all__ = ["is_at_hand", "timed_options", "tuned_options"]
 
@@ -56,9 +63,13 @@ def tuned_options(
 def timed_options(
     place: CUDAPlace, options: Options, program: Program, feed: Feed, fetch: Sequence[str]
 ) -> Options:
-    """Time the products of a program that are not stored yet; return the options with all tiles."""
+    """Time the products of a program that are not stored yet; return the options with all tiles.
+
+    Products are those of kernels, also where a library would compute them.
+    """
+    own = replace(options, libraries=False)
     stages = import_module("compiler.driver").compile_stages(
-        program, feed=feed, fetch=fetch, target="triton", options=options
+        program, feed=feed, fetch=fetch, target="triton", options=own
     )
     measured = import_module("compiler.codegen.triton.tiling.measured")
     tuning = import_module("compiler.codegen.triton.tiling.tuning")
@@ -66,7 +77,8 @@ def timed_options(
     known = measured.parse(options.tiles.splitlines(), "stored tiles")
     device = measured.device_tiles(options.gpu, "", options.exact_products)
     products = target.products(stages.plan)
-    found = tuning.tune(products, device, known, _Clock(place, options))
+    clock = _Clock(place, options)
+    found = tuning.tune(products, device, known, clock, clock.library)
     return replace(options, tiles=_stored(place).add(found)) if found else options
 
 
@@ -92,6 +104,12 @@ class _Clock:
         except CompileError:  # such as PlaceError: a tile that needs more memory than there is
             return None
 
+    def library(self, candidate: Any) -> float:
+        """The microseconds of a product by the vendor's library."""
+        device, sizes = device_of(self.place), candidate.sizes
+        call = library_product(candidate.form, sizes.rows, sizes.columns, sizes.inner, device)
+        return timed(call, device, library=True)
+
     def _microseconds(self, candidate: object) -> float:
         module, names = with_machine_code(self._module(candidate), self.place)
         device, times = device_of(self.place), list[float]()
@@ -110,7 +128,7 @@ class _Clock:
     def _module(self, candidate: object) -> Module:
         options = Options(
             gpu=self.options.gpu, tiles=str(candidate), cuda_graph=False,
-            exact_products=self.options.exact_products,
+            exact_products=self.options.exact_products, libraries=False,
         )  # fmt: skip
         graph = import_module("compiler.codegen.triton.tiling.tuning").product_graph(candidate)
         driver = import_module("compiler.driver")

@@ -35,11 +35,13 @@ class CapturedLines:
     """Lines that are run as they are once, captured at their second run, and replayed since.
 
     The first run compiles and loads kernels, which a capture does not allow. An error of a
-    capture, such as TooLarge, leaves the lines uncaptured: the next run captures them.
+    capture, such as TooLarge, leaves the lines uncaptured: the next run captures them. Lines may
+    call a `library`.
     """
 
-    def __init__(self, copies: Copies) -> None:
+    def __init__(self, copies: Copies, library: bool = False) -> None:
         self._copies = copies
+        self._library = library
         self._destinations: list[Any] | None = None
         self._inputs: list[Any] = []
         self._graph: StepGraph | None = None
@@ -67,7 +69,7 @@ class CapturedLines:
         An error of a line closes this generator, which ends the capture.
         """
         self._inputs = [*map(self._input, destinations)]
-        graph = StepGraph(self._copies.device)
+        graph = StepGraph(self._copies.device, self._library)
         with self._copies.recording(self._inputs) as recording, graph.capturing():
             yield arrays
         self._graph, self._has_downloads = graph, recording.has_downloads
@@ -86,6 +88,6 @@ class CapturedLines:
             self._copies.note_download()
 
 
-def uncaptured() -> Any:
+def uncaptured(library: bool = False) -> Any:
     """Return a graph whose lines run each time, as in a script: a profiler times each kernel."""
     return lambda *arrays: [arrays]  # type: ignore[reportUnknownLambdaType]

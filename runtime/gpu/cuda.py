@@ -389,6 +389,27 @@ def new_graph() -> Any:
     return import_module("torch").cuda.CUDAGraph()
 
 
+def prepare_library(device: str) -> None:
+    """Let torch allocate what this thread's calls of the vendor's library on this stream need."""
+    with current(device):
+        import_module("torch").cuda.current_blas_handle()
+
+
+def library_product(form: str, rows: int, columns: int, inner: int, device: str) -> Any:
+    """A function that multiplies two matrices of float16 by the vendor's library.
+
+    `form` says how each lies in memory: N if rows are contiguous, T if columns are.
+    """
+    torch = import_module("torch")
+    left, right = (
+        torch.randn(sides[:: -1 if turned == "T" else 1], dtype=torch.float16, device=device)
+        for turned, sides in zip(form, ((rows, inner), (inner, columns)), strict=True)
+    )
+    left, right = left.T if form[0] == "T" else left, right.T if form[1] == "T" else right
+    out = torch.empty((rows, columns), dtype=torch.float16, device=device)
+    return partial(torch.matmul, left, right, out=out)
+
+
 def empty_like(tensor: Any, what: str, device: str) -> Any:
     """Allocate a tensor of another one's shape and dtype. Raises TooLarge, naming `what`, if the
     device is out of memory.

@@ -4,22 +4,65 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
-from functools import partial
+from functools import cache, partial
+from threading import Lock
 from typing import Any
 from weakref import finalize
 
+from runtime.forks import renew_in_children
 from runtime.gpu.capture_lock import CAPTURES
-from runtime.gpu.cuda import allocate, capture_stream, new_graph, on_stream
+from runtime.gpu.cuda import (
+    allocate,
+    capture_stream,
+    current_stream,
+    new_graph,
+    on_stream,
+    prepare_library,
+)
+from runtime.gpu.streams import StreamOrder
+
+
+class LibraryWorkspace:
+    """Memory of a device that the graphs with calls of a library share, so that each has its turn.
+
+    torch allocates it once for a thread and a stream, and graphs are captured on one stream.
+    """
+
+    def __init__(self, device: str) -> None:
+        self._device = device
+        self._order = StreamOrder()
+        self.renew_locks()
+        renew_in_children(self)
+
+    def renew_locks(self) -> None:
+        """Replace the lock by a free one."""
+        self._lock = Lock()
+
+    @contextmanager
+    def turn(self) -> Generator[None]:
+        """A context in which one thread launches; its stream waits for the turn before."""
+        with self._lock:
+            self._order.follow(self._device, current_stream(self._device))
+            yield
+
+
+@cache
+def library_workspace(device: str) -> LibraryWorkspace:
+    """The workspace of a device."""
+    return LibraryWorkspace(device)
 
 
 class StepGraph:
     """The launches and copies of some lines of a step: captured once, then replayed.
 
     Its CUDA graph is destroyed with it, after the capture that is underway if there is one.
+
+    Graphs with calls of a `library` run one after another, whatever streams they are replayed on.
     """
 
-    def __init__(self, device: str) -> None:
+    def __init__(self, device: str, library: bool = False) -> None:
         self._device = device
+        self._workspace = library_workspace(device) if library else None
         self._owned: list[Any] = [new_graph()]
         finalize(self, CAPTURES.release, self._owned)
 
@@ -31,6 +74,8 @@ class StepGraph:
         graph.
         """
         with CAPTURES.exclusive(), on_stream(capture_stream(self._device)):
+            if self._workspace is not None:
+                prepare_library(self._device)
             self._begin()
             try:
                 yield
@@ -53,4 +98,8 @@ class StepGraph:
 
     def replay(self) -> None:
         """Launch the work on this thread's current stream."""
-        self._owned[0].replay()
+        if self._workspace is None:
+            self._owned[0].replay()
+            return
+        with self._workspace.turn():
+            self._owned[0].replay()

@@ -1,4 +1,4 @@
-"""Kernels whose launches are timed on a device, as parts of a CUDA graph."""
+"""Kernels, and calls of a library, that are timed on a device, as parts of a CUDA graph."""
 
 from __future__ import annotations
 
@@ -31,11 +31,16 @@ class TimedLauncher:
 
     def _launch(self, grid: Sequence[int], *arguments: Any, **constants: object) -> None:
         launch = partial(self._launcher[grid], *arguments, **constants)
-        launch()
-        graph = StepGraph(self._device)
-        with graph.capturing():
-            for _ in range(LAUNCHES):
-                launch()
-        graph.replay()
-        times = [microseconds(self._device, graph.replay) for _ in range(REPLAYS)]
-        self._times.append(min(times) / LAUNCHES)
+        self._times.append(timed(launch, self._device))
+
+
+def timed(launch: Callable[[], None], device: str, library: bool = False) -> float:
+    """The microseconds of a launch, or of a call of a `library`, on a device."""
+    launch()
+    graph = StepGraph(device, library)
+    with graph.capturing():
+        for _ in range(LAUNCHES):
+            launch()
+    graph.replay()
+    times = [microseconds(device, graph.replay) for _ in range(REPLAYS)]
+    return min(times) / LAUNCHES

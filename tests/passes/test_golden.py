@@ -9,8 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from compiler.driver import TARGETS
 from compiler.interpret import run
 from compiler.ir.text.printer import parse, show
+from compiler.options import Options
 from compiler.passes.base import Context
 from compiler.passes.manager import run_passes
 from compiler.passes.observers import made_up
@@ -39,10 +41,17 @@ def rewritten(header, before):
     graph = parse(before)
     params = {var.name: made_up(var.type, i) for i, var in enumerate(graph.params())}
     budget = header.partition("// budget ")[2] or None
+    tiles = header.partition("// tiles ")[2].replace(";", "\n")
     context = Context(None if "no params" in header else dict(params), memory_budget=budget)
-    run_passes(graph, named(names), context)
+    run_passes(graph, _on_a_gpu(names, tiles) if tiles else named(names), context)
     misses = "".join(f"// {note.op}: {note.reason}\n" for note in context.missed)
     return graph, params | dict(context.params or {}), misses + show(graph)
+
+
+def _on_a_gpu(names, tiles):
+    """Passes for a GPU on which just these tiles were measured."""
+    options = Options(gpu="cuda:75", tiles=tiles)
+    return [PASS[name].configure(options, TARGETS["triton"]) for name in names]
 
 
 def numbers(graph, params):

@@ -57,6 +57,7 @@ class NativeTarget:
     name = "native"
     on_device = False
     attention = AttentionSupport(COMPUTED, COMPUTED)
+    libraries = None
 
     def __init__(
         self,

@@ -34,13 +34,14 @@ _NAME = re.compile(r"[A-Za-z_]\w*")
 
 @dataclass(frozen=True)
 class FixedLine:
-    """A line that repeats the same work in each step: a launch, or a copy.
+    """A line that repeats the same work in each step: a launch, a call of a `library`, or a copy.
 
     An upload is made of `out` and `array`, the source texts of its operands; its array may be
     another one in each step.
     """
 
     is_launch: bool = False
+    library: bool = False
     out: str = ""
     array: str = ""
 
@@ -120,7 +121,8 @@ class GraphSegments:
 
     def _graph(self, run: Sequence[_Unit], setup: Writer) -> list[str]:
         name = self._names.make("graph")
-        setup.line(f"{name} = graph()")
+        uses_library = any(unit.fixed and unit.fixed.library for unit in run)
+        setup.line(f"{name} = graph({'library=True' * uses_library})")
         arrays, inputs, inner = list[str](), list[str](), list[str]()
         for unit in run:
             text = unit.text

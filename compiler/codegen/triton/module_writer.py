@@ -33,7 +33,7 @@ FETCHED = threshold(
 
 _TAKEN = frozenset(
     "torch triton tl addressed upload download fetch downloaded uploaded tensor_over room copies "
-    "graph resident multiprocessors INDEX".split()
+    "graph resident multiprocessors multiply INDEX".split()
 )
 """Names that the module uses itself, in addition to those of NumPy code."""
 
@@ -102,7 +102,7 @@ class TritonModuleWriter(KernelModuleWriter):
     def upload(self, out: NumpyOperand, array: str) -> None:
         """Copy an array, as source text, to the device."""
         text = f"upload({out}, {array})"
-        self._fixed_line(text, FixedLine(out=str(out), array=array))
+        self.fixed_line(text, FixedLine(out=str(out), array=array))
 
     def download(self, out: PlannedValue, tensor: NumpyOperand) -> None:
         """Copy a tensor to the host, where `wait_for_downloads` must precede reads."""
@@ -111,7 +111,7 @@ class TritonModuleWriter(KernelModuleWriter):
             return
         if out.place is StorageKind.BUFFER:
             self._downloads.add(out.home)
-        self._fixed_line(f"download({self.operand(out)}, {tensor})", FixedLine())
+        self.fixed_line(f"download({self.operand(out)}, {tensor})", FixedLine())
 
     def _is_fetched(self, out: PlannedValue) -> bool:
         """Whether only the caller reads a copy on the host, which may be large."""
@@ -143,7 +143,7 @@ class TritonModuleWriter(KernelModuleWriter):
         if self._plan.captured:
             self._segments.write(self.setup)
 
-    def _fixed_line(self, text: str, line: FixedLine) -> None:
+    def fixed_line(self, text: str, line: FixedLine) -> None:
         """Write a line that does the same in each step, if the ops being written do."""
         if self._is_fixed:
             self._segments.line(text, line)
@@ -169,7 +169,7 @@ class TritonModuleWriter(KernelModuleWriter):
         launch = name + source.launch.removeprefix(source.name)
         if variants is not None:
             launch = launch.replace(Variants.mark, self._chosen(name, variants))
-        self._fixed_line(launch, FixedLine(is_launch=True))
+        self.fixed_line(launch, FixedLine(is_launch=True))
 
     def _chosen(self, kernel: str, variants: Variants) -> str:
         """The name of the settings of a variant: in `bind` if the size is known there."""

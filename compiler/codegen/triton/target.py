@@ -19,13 +19,15 @@ from compiler.codegen.numpy import emit_step
 from compiler.codegen.triton.emit import emit
 from compiler.codegen.triton.kernel_builder import TritonKernelBuilder
 from compiler.codegen.triton.kernel_source import KernelSource
+from compiler.codegen.triton.library_calls import emit_library_call
 from compiler.codegen.triton.module_writer import TritonModuleWriter
 from compiler.codegen.triton.multi_tensor.global_reductions import emit_global_reduction
 from compiler.codegen.triton.multi_tensor.kernels import emit_multi_tensor
 from compiler.codegen.triton.numpy_names import TYPES
+from compiler.codegen.triton.tiling.libraries import library_choice
 from compiler.codegen.triton.tiling.split_reductions import split_kernel
 from compiler.codegen.triton.tiling.tuning import Product, RecordingTable
-from compiler.ir.analysis.placement import TO_DEVICE, TO_HOST
+from compiler.ir.analysis.placement import LIBRARY, TO_DEVICE, TO_HOST
 from compiler.ir.attention import AttentionSupport
 from compiler.ir.graph import Op
 from compiler.ir.opdef import OpDef, call, has
@@ -51,6 +53,7 @@ class TritonTarget:
     attention = AttentionSupport(
         HALVES | {DType.FP32}, HALVES, reads_statistics=True, skips_later_keys=True
     )
+    libraries = staticmethod(library_choice)
 
     def supports(self, op: Op) -> str:
         """Empty for an op with kernels; otherwise the reason it has none."""
@@ -104,7 +107,8 @@ def _emit(writer: ModuleWriter, step: Step) -> None:
         writer.define_output_sizes(step)
     else:
         step = replace(step, ops=tuple(map(writer.named, step.ops)))
-        _emit_device_step(writer, step)
+        emit_device = emit_library_call if step.ops[0].target == LIBRARY else _emit_device_step
+        emit_device(writer, step)
         writer.define_output_sizes(step)
         check_outputs(writer, step)
 

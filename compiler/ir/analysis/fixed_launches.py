@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from compiler.ir.analysis.placement import TO_DEVICE, TO_HOST, TRITON
+from compiler.ir.analysis.placement import LIBRARY, TO_DEVICE, TO_HOST, TRITON
 from compiler.ir.opdef import GradOp, OpDef
 from compiler.ir.opdef.definition import Typed
 
@@ -48,7 +48,7 @@ def why_not_fixed(op: PlacedOp) -> str:
     """
     if op.kind in _FREE:
         return ""
-    if op.target != TRITON:
+    if op.target not in (TRITON, LIBRARY):
         return "it runs on the host"
     used = {**op.inputs, **op.outputs}
     if any(value.type.is_open for values in used.values() for value in values):

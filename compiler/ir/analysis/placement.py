@@ -1,9 +1,9 @@
 """Placement: whether a value is in host or device memory. Derived from op targets, never stored.
 
-Ops with target `triton` read and write device memory, except for slots that are `on_host`: LoD and
-values that determine sizes. Feeds come from the host and results return to it; `to_device` and
-`to_host` ops are inserted wherever a value crosses. State is in device memory if any device op
-reads or writes any of its versions.
+Ops with target `triton` or `library` read and write device memory, except for slots that are
+`on_host`: LoD and values that determine sizes. Feeds come from the host and results return to it;
+`to_device` and `to_host` ops are inserted wherever a value crosses. State is in device memory if
+any device op reads or writes any of its versions.
 """
 
 from __future__ import annotations
@@ -13,6 +13,9 @@ from compiler.ir.graph import Graph, Op, Var
 TRITON = "triton"
 """The target of ops that run on the device."""
 
+LIBRARY = "library"
+"""The target of ops that a library of the device's vendor computes."""
+
 NATIVE = "native"
 """The target of ops that run on the CPU as machine code."""
 
@@ -21,7 +24,7 @@ TO_DEVICE, TO_HOST = "to_device", "to_host"
 
 def runs_on_device(op: Op) -> bool:
     """Return whether an op runs on the device."""
-    return op.target == TRITON
+    return op.target in (TRITON, LIBRARY)
 
 
 def is_there(op: Op, slot: str) -> bool:

@@ -38,6 +38,7 @@ from typing import Any, ClassVar, Protocol, TypeAlias, cast
 import numpy as np
 
 from compiler.errors import BadAttribute, UnknownOp, did_you_mean
+from compiler.ir.libraries import MatrixProduct
 from compiler.ir.opdef.bodies import GRADIENT_BODIES, call, has, parameters
 from compiler.ir.opdef.broadcasting import broadcast, fit, reduced_axes
 from compiler.ir.opdef.half_precision import cast_results, map_value, upcast_to_fp32
@@ -300,6 +301,16 @@ class OpDef:
         """
         return slot in self.gaps and axes == 1
 
+    # ---- libraries
+
+    def matrix_products(self, types: Types) -> Mapping[str, MatrixProduct]:
+        """Return the outputs that are products of two matrices; `types` are those of inputs."""
+        return {}
+
+    def gradient_products(self, types: Types) -> Mapping[str, MatrixProduct]:
+        """Return the gradients, by input, that are; outputs as factors are their gradients."""
+        return {}
+
     # ---- layout
 
     def permuted(self, types: Types, order: Order) -> PermutedOp | None:
@@ -446,6 +457,12 @@ class GradOp(OpDef):
     def supports_strided_rows(self, slot: str, axes: int) -> bool:
         """Return whether the forward op supports strided rows in this slot."""
         return self.origin.supports_strided_rows(slot.removesuffix(GRAD), axes)
+
+    def matrix_products(self, types: Types) -> Mapping[str, MatrixProduct]:
+        """Return the products of the gradient."""
+        products = self.origin.gradient_products(types)
+        outputs = self.forward.outputs()
+        return {slot + GRAD: each.of_gradients(GRAD, outputs) for slot, each in products.items()}
 
     def permuted(self, types: Types, order: Order) -> PermutedOp | None:
         """Apply the rule of the forward op to values and gradients."""

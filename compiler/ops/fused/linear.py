@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from compiler.errors import ShapeError
 from compiler.ir.dims import product
-from compiler.ir.opdef import Slots, reads
+from compiler.ir.libraries import MatrixProduct
+from compiler.ir.opdef import Slots, Types, reads
 from compiler.ir.opdef.kernel_builder import KernelBuilder, KernelSlots, Operand, SourceBuilder
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.math.matmul import FlatProduct, as_matrix, flat_gradients, flat_product
@@ -33,6 +36,15 @@ class Linear(FlatProduct, op="linear"):
         if differ(Bias.numel, product(Y.shape[self.y_num_col_dims :])):
             raise ShapeError(f"{self.kind}: {shown(Y=Y, Bias=Bias)} do not fit")
         return Out
+
+    def matrix_products(self, types: Types) -> dict[str, MatrixProduct]:
+        """Return none: Out has a bias."""
+        return {}
+
+    def gradient_products(self, types: Types) -> dict[str, MatrixProduct]:
+        """Return the gradients of X and Y; the kernel of the latter computes that of Bias."""
+        products = super().gradient_products(types)
+        return products | {"Y": replace(products["Y"], sums="Bias")} if products else {}
 
     def numpy(self, X: Array, Y: Array, Bias: Array) -> Array:
         out = flat_product(X, Y, self.x_num_col_dims, self.y_num_col_dims)

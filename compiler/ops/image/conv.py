@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from compiler.errors import ShapeError
 from compiler.ir.dims import Size, product
+from compiler.ir.libraries import MatrixProduct
 from compiler.ir.opdef import OpDef, Slots, Types, attr, reads, writes
 from compiler.ir.opdef.kernel_builder import (
     DeviceOperand,
@@ -146,6 +147,37 @@ class Convolution(OpDef):
         """Number of multiplications that compute Output, given the shapes of Filter and Output."""
         filters = filters_first(self.filter_format, shapes["Filter"])
         return product(shapes["Output"]) * product(filters[1:])
+
+    def matrix_products(self, types: Types) -> dict[str, MatrixProduct]:
+        """Return Output if each window is one element of channels-last images, without a bias."""
+        views = self._matrices(types)
+        if not views or types.get("Bias"):
+            return {}
+        weight = "Filter", self.filter_format != HWIO
+        return {"Output": MatrixProduct(("Input", False), weight, views)}
+
+    def gradient_products(self, types: Types) -> dict[str, MatrixProduct]:
+        """Return the gradients of such images and filters."""
+        views = self._matrices(types)
+        if not views or self.filter_format != OIHW:
+            return {}
+        upstream, images = ("Output", False), ("Input", False)
+        return {
+            "Input": MatrixProduct(upstream, ("Filter", False), views),
+            "Filter": MatrixProduct(("Output", True), images, views),
+        }
+
+    def _matrices(self, types: Types) -> dict[str, Shape]:
+        """Return images, filters and outputs as matrices; empty if windows are not one element."""
+        (images,), (filters,) = types["Input"], types["Filter"]
+        count, depth, *taps = filters_first(self.filter_format, filters.shape)
+        if self.groups != 1 or not is_channels_last(self.data_format):
+            return {}
+        if not all(window.is_identity for window in self.windows(images.shape, taps)):
+            return {}
+        positions = product(images.shape[:-1])
+        matrix = (depth, count) if self.filter_format == HWIO else (count, depth)
+        return {"Input": (positions, depth), "Filter": matrix, "Output": (positions, count)}
 
     def windows(self, Input: Shape, taps: Sequence[Size]) -> tuple[Window, ...]:
         """Return the windows of images of this shape."""

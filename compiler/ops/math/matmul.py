@@ -9,7 +9,18 @@ import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import Size, product
-from compiler.ir.opdef import OpDef, Slots, attr, attr_list, broadcast, reads, reduced_axes, writes
+from compiler.ir.libraries import Factor, MatrixProduct
+from compiler.ir.opdef import (
+    OpDef,
+    Slots,
+    Types,
+    attr,
+    attr_list,
+    broadcast,
+    reads,
+    reduced_axes,
+    writes,
+)
 from compiler.ir.opdef.attribute_bounds import at_least
 from compiler.ir.opdef.kernel_builder import (
     DeviceOperand,
@@ -26,9 +37,6 @@ from compiler.ops.type_checks import differ, require_same_dtype, shown
 Views: TypeAlias = "dict[str, Shape]"
 """View shape of each slot in the product: a matrix, or a batch of matrices with one leading axis.
 """
-
-Factor: TypeAlias = "tuple[str, bool]"
-"""A factor of a product: its slot, and whether it is transposed."""
 
 
 class Product(OpDef):
@@ -70,6 +78,22 @@ class Product(OpDef):
             "X": (("Y", transpose_y), ("Out", True)) if transpose_x else plain_x,
             "Y": (("Out", True), ("X", transpose_x)) if transpose_y else plain_y,
         }
+
+    def matrix_products(self, types: Types) -> dict[str, MatrixProduct]:
+        """Return Out, if it is a product of two matrices."""
+        return self._of_matrices(types, self.products())
+
+    def gradient_products(self, types: Types) -> dict[str, MatrixProduct]:
+        """Return the gradients of X and Y, if they are products of two matrices."""
+        return self._of_matrices(types, self.gradients())
+
+    def _of_matrices(
+        self, types: Types, products: Mapping[str, tuple[Factor, Factor]]
+    ) -> dict[str, MatrixProduct]:
+        views = self.views(types["X"][0].shape, types["Y"][0].shape)
+        if self.options()[2] != 1.0 or any(len(shape) != 2 for shape in views.values()):
+            return {}
+        return {slot: MatrixProduct(*factors, views) for slot, factors in products.items()}
 
     def multiplications(self, shapes: Mapping[str, Shape]) -> Size:
         """Return the number of multiplications for Out, from the shapes of X and Y."""

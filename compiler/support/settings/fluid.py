@@ -69,6 +69,12 @@ FLUID_EXACT_PRODUCTS = Setting(
     "On a GPU, float32 products are not computed by bfloat16 parts, which is slower "
     "([gpu.md](gpu.md)).",
 )
+FLUID_LIBRARIES = Setting(
+    "FLUID_LIBRARIES",
+    FLAG,
+    True,
+    "On a GPU, the vendor's library multiplies matrices where it is faster ([gpu.md](gpu.md)).",
+)
 FLUID_TUNE = Setting(
     "FLUID_TUNE",
     FLAG,

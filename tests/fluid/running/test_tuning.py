@@ -28,14 +28,19 @@ def card(monkeypatch, tmp_path):
     """A GPU at hand whose clock prefers 16 columns; returns the candidates that were timed."""
     timed = []
 
-    def clock(place, options):
-        return lambda each: timed.append(each) or (1.0 if each.tile.columns == 32 else 2.0)
+    class Clock:
+        def __init__(self, place, options):
+            self.library = lambda each: 0.5
+
+        def __call__(self, each):
+            timed.append(each)
+            return 1.0 if each.tile.columns == 32 else 2.0
 
     monkeypatch.setenv(FLUID_CACHE.name, str(tmp_path))
     monkeypatch.setattr(tuning, "is_at_hand", lambda place: True)
     for name, value in (("device_of", "cuda:0"), ("gpu_name", "Fake"), ("gpu_of", "cuda:90")):
         monkeypatch.setattr(tuning, name, lambda device, value=value: value)
-    monkeypatch.setattr(tuning, "_Clock", clock)
+    monkeypatch.setattr(tuning, "_Clock", Clock)
     return timed
 
 
@@ -46,7 +51,8 @@ def test_products_are_timed_once_and_stored(card, monkeypatch):
     monkeypatch.setenv(FLUID_TUNE.name, "1")
     tuned = tuning.tuned_options(GPU, options, *STEP)
     (product,) = parse(tuned.tiles.splitlines(), "t").products
-    assert (product.form, product.tile.columns, product.microseconds) == ("NT", 32, 1.0)
+    assert (product.form, product.tile.columns) == ("NT", 32)
+    assert (product.microseconds, product.library) == (1.0, 0.5)
     count = len(card)
     assert tuning.tuned_options(GPU, options, *STEP) == tuned
     monkeypatch.delenv(FLUID_TUNE.name)
@@ -79,12 +85,26 @@ def test_the_timed_product_has_the_tile_of_the_candidate(line):
     assert kernel.options.get("num_stages", 3) == tile.stages
 
 
+@pytest.mark.parametrize("form", ["NN", "NT", "TN"])
+def test_the_library_is_timed_with_factors_of_the_form(form, monkeypatch):
+    torch = pytest.importorskip("torch")
+    (candidate,) = parse([f"half {form} 1 96 40 64 64x32x32 2 4 1 - -"], "t").products
+    calls = []
+    monkeypatch.setattr(tuning, "device_of", lambda place: "cpu")
+    monkeypatch.setattr(tuning, "timed", lambda call, *_, **settings: calls.append(call) or 1.0)
+    assert tuning._Clock(GPU, Options()).library(candidate) == 1.0
+    left, right = calls[0].args
+    assert [each.is_contiguous() for each in (left, right)] == [turned == "N" for turned in form]
+    torch.testing.assert_close(calls[0](), left @ right)
+    assert (left @ right).shape == (96, 40)
+
+
 def test_a_launch_is_timed_in_graphs(monkeypatch):
     launched, times, spent = [], [], iter([60.0, 40.0, 50.0])
 
     class Graph:
-        def __init__(self, device):
-            self.device = device
+        def __init__(self, device, library):
+            assert (device, library) == ("cuda:0", False)
 
         @contextmanager
         def capturing(self):

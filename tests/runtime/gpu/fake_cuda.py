@@ -23,7 +23,8 @@ break as those of torch do:
 - what C++ would raise in a destructor, where it ends the process, is added to `aborts`: a graph
   that failed to register, or one that is destroyed while another is captured; pinned memory freed
   whose last copy was captured on a stream that captures again;
-- memory cached by the allocator is not freed for others while there is a capture.
+- memory cached by the allocator is not freed for others while there is a capture;
+- a thread's first product on a stream allocates memory for the library, before any capture.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from runtime.gpu.cuda import capture_stream
+from runtime.gpu.graphs import library_workspace
 from runtime.gpu.result_blocks import ResultBlocks
 from tools.ptx.library import Library
 
@@ -242,6 +244,7 @@ class FakeCuda(TorchFunctionMode):
         self.device, self.pinned, self.free, self.unfinished = [], [], [], []
         self.capacity = float("inf")
         self.aborts: list[str] = []
+        self.prepared: set[tuple[int, Stream]] = set()
         self.graph = type("Graph", (Graph,), {})
 
     @property
@@ -328,13 +331,23 @@ class FakeCuda(TorchFunctionMode):
             "CUDAGraph": lambda: self.graph(self),
             "graph": Capturing,
             "synchronize": self.synchronize,
+            "current_blas_handle": self.prepare_library,
         }.items():
             monkeypatch.setattr(torch.cuda, name, value)
         capture_stream.cache_clear()
+        library_workspace.cache_clear()
         monkeypatch.setattr("runtime.gpu.copies.result_blocks", cache(ResultBlocks))
         monkeypatch.setattr(
             torch.Tensor, "record_stream", lambda each, stream: self.record_stream(each, stream)
         )
+
+    @guarded
+    def prepare_library(self) -> None:
+        """Allocate what this thread's products on the current stream need."""
+        place = threading.get_ident(), self.current
+        if place not in self.prepared:
+            self.unsafe()
+            self.prepared.add(place)
 
     @contextmanager
     def entered(self, stream: Stream) -> Iterator[None]:
@@ -470,6 +483,10 @@ class FakeCuda(TorchFunctionMode):
             self.current.synchronize()
         return out
 
+    def _matmul(self, func: Any, args: Any, kwargs: Any) -> Any:
+        self.prepare_library()
+        self.current.enqueue("run", lambda: _plainly(func, *args, **kwargs))
+
     def _fill_(self, func: Any, args: Any, kwargs: Any) -> Any:
         if not self.is_there(args[0]):
             return func(*args, **kwargs)
@@ -485,13 +502,13 @@ class FakeCuda(TorchFunctionMode):
             held.users.append(stream)
 
 
-def _plainly(func: Any, *args: Any) -> None:
+def _plainly(func: Any, *args: Any, **kwargs: Any) -> None:
     with torch._C.DisableTorchFunction():
-        func(*args)
+        func(*args, **kwargs)
 
 
 _FUNCTIONS = {
-    "empty", "empty_like", "tensor", "to", "copy_", "fill_", "is_pinned",
+    "empty", "empty_like", "tensor", "to", "copy_", "fill_", "is_pinned", "matmul",
 }  # fmt: skip
 _PROPERTIES = {torch.Tensor.is_cuda: True, torch.Tensor.device: torch.device("cuda:0")}
 

@@ -19,6 +19,7 @@ from runtime.gpu.captures import CapturedLines  # noqa: E402
 from runtime.gpu.copies import Copies  # noqa: E402
 from runtime.gpu.cuda import DeviceArena, capture_stream, host_block, new_stream  # noqa: E402
 from runtime.gpu.graphs import StepGraph  # noqa: E402
+from runtime.gpu.streams import StreamOrder  # noqa: E402
 from tests.runtime.gpu.fake_cuda import CAPTURING, ORDERS, FakeCuda, Stream  # noqa: E402
 
 DEVICE = "cuda:0"
@@ -319,6 +320,61 @@ def test_a_step_in_pieces_computes_the_same(
 def test_the_host_waits_for_downloads_of_a_replayed_piece(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Copies, "note_download", lambda self: None)
     assert split_results("late", monkeypatch) != [2, 8, 14, 20, 26, 32]
+
+
+# ---- calls of a library ----
+
+
+@pytest.mark.parametrize("order", ["late", 1])
+def test_calls_of_a_library_are_captured(order: str | int, monkeypatch: pytest.MonkeyPatch) -> None:
+    created = FakeCuda(order)
+    created.patch(monkeypatch)
+    with created:
+        copies, block = Copies(DEVICE), host_block(DEVICE)
+        assert block is not None
+        host, (there, out) = block(16).view("f4"), (torch.empty(2, 2, device=DEVICE) for _ in "ab")
+        graph = CapturedLines(copies, library=True)
+        for number in range(1, 5):
+            for (array,) in graph(np.full((2, 2), number, "f4")):
+                copies.upload(there, array)
+                torch.matmul(there, there.T, out=out)
+                copies.download(host, out.view(-1))
+            copies.downloaded()
+            assert (host == 2 * number**2).all()
+        assert created.replays == 3
+        with pytest.raises(RuntimeError, match=CAPTURING):  # whose memory was not allocated before
+            created.prepared.clear()
+            with StepGraph(DEVICE).capturing():
+                torch.matmul(there, there.T, out=out)
+
+
+def library_results(order: int, monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """What two graphs, replayed on two streams, read from the workspace that they write."""
+    created = FakeCuda(order)
+    created.patch(monkeypatch)
+    workspace, results = np.zeros(1), [-1.0, -1.0]
+
+    def use(number: int) -> None:
+        stream = torch.cuda.current_stream()
+        stream.enqueue("run", lambda: workspace.fill(number))
+        stream.enqueue("run", lambda: results.__setitem__(number, float(workspace[0])))
+
+    with created:
+        graphs = [StepGraph(DEVICE, library=True) for _ in results]
+        for number, graph in enumerate(graphs):
+            with graph.capturing():
+                use(number)
+        for graph in graphs:
+            with created.entered(Stream(created)):
+                graph.replay()
+        created.synchronize()
+    return results
+
+
+def test_graphs_that_call_a_library_run_one_after_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert all(library_results(order, monkeypatch) == [0, 1] for order in range(20))
+    monkeypatch.setattr(StreamOrder, "follow", lambda *_: None)
+    assert not all(library_results(order, monkeypatch) == [0, 1] for order in range(20))
 
 
 # ---- what the fake shows ----

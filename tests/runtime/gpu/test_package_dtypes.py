@@ -6,7 +6,9 @@ import pytest
 pytest.importorskip("triton")
 pytest.importorskip("torch")
 
+import compiler
 import fluid
+from compiler.options import Options
 from fluid.cli.main import main
 from fluid.inference.packages import model_of
 from fluid.inference.predictor import Predictor, Ready
@@ -58,6 +60,22 @@ def test_a_package_runs_without_triton(dtype, tmp_path, monkeypatch):
     (expected,) = fluid.create_predictor(model).run([FEED])
     np.testing.assert_allclose(np.asarray(actual), expected, rtol=0, atol=TOLERANCE[dtype])
     assert len(library.launches) == len({row.kernel for row in package.rows}) > 0
+
+
+def test_a_package_calls_no_library(tmp_path, monkeypatch):
+    program = fluid.Program()
+    with fluid.program_guard(program, fluid.Program()), fluid.unique_name.guard():
+        x, y = fluid.data("x", [128, 768], "float16"), fluid.data("y", [768, 3072], "float16")
+        out = fluid.layers.matmul(x, y)
+        executor = fluid.Executor(fluid.CPUPlace())
+        fluid.io.save_inference_model(str(tmp_path / "m"), ["x", "y"], [out], executor, program)
+    options = Options(gpu=GPU)
+    feed = {"x": (128, 768), "y": (768, 3072)}
+    module = compiler.compile(program, feed=feed, fetch=[out], target="triton", options=options)
+    assert "multiply(" in module.source
+    monkeypatch.setattr("fluid.cli.compile._built", lambda *_: ({}, []))
+    assert main(["compile", str(tmp_path / "m"), "--target", GPU, "-o", str(tmp_path / "p")]) == 0
+    assert "multiply(" not in (tmp_path / "p" / "module.py").read_text()
 
 
 def test_constants_of_kernels_are_removed_with_them():

@@ -12,6 +12,11 @@ bfloat16 parts on tensor cores) or `fma` (exactly). The form is how the left and
 lie in memory, N if rows are contiguous and T if columns are, with `windows-` before it if the
 reduction runs over the windows of images. The last column is the time of the vendor's library for
 the same product; `-` is a time that was not measured.
+
+    memory  4038 1176 2.2
+
+is what other kernels take: the GB/s of a copy and of sums of columns, and the microseconds of a
+launch besides those of its bytes.
 """
 
 from __future__ import annotations
@@ -134,10 +139,24 @@ class MeasuredProduct:
 
 
 @dataclass(frozen=True)
+class MeasuredMemory:
+    """The GB/s at which a GPU copies and sums columns, and the microseconds of a launch besides."""
+
+    copies: float
+    sums: float
+    launch: float
+
+    def microseconds(self, nbytes: int, summed: int, launches: int) -> float:
+        """The time of kernels that move bytes, and sum the columns of others."""
+        return nbytes / (self.copies * 1e3) + summed / (self.sums * 1e3) + launches * self.launch
+
+
+@dataclass(frozen=True)
 class TileTable:
-    """Measured products of a GPU, in the order of its file."""
+    """Measured products of a GPU, in the order of its file, and its memory if that was measured."""
 
     products: tuple[MeasuredProduct, ...] = ()
+    memory: MeasuredMemory | None = None
 
     def nearest(
         self, arithmetics: Collection[str], form: str, sizes: ProductSizes, *, splits: bool
@@ -174,14 +193,25 @@ def parse(lines: Iterable[str], file: str) -> TileTable:
 
     Raises ValueError naming file and line for one that is no measured product.
     """
-    products: list[MeasuredProduct] = []
+    products, memory = list[MeasuredProduct](), None
     for number, line in enumerate(lines, 1):
-        if fields := line.partition("#")[0].split():
-            try:
+        fields = line.partition("#")[0].split()
+        try:
+            if fields[:1] == ["memory"]:
+                memory = _memory(fields[1:])
+            elif fields:
                 products.append(_product(fields))
-            except ValueError as error:
-                raise ValueError(f"{file}, line {number}: {error}") from None
-    return TileTable(tuple(products))
+        except ValueError as error:
+            raise ValueError(f"{file}, line {number}: {error}") from None
+    return TileTable(tuple(products), memory)
+
+
+def _memory(fields: list[str]) -> MeasuredMemory:
+    """What the numbers of a line say of a GPU's memory."""
+    numbers = [number for number in map(_time, fields) if number is not None]
+    if len(numbers) != 3:
+        raise ValueError(f"expected the GB/s of copies and sums, and a launch's time: {fields}")
+    return MeasuredMemory(*numbers)
 
 
 def _product(fields: list[str]) -> MeasuredProduct:
@@ -247,12 +277,13 @@ def device_tiles(gpu: str, measured: str = "", exact: bool = False) -> DeviceTil
     `exact` ones of float32 are not multiplied by parts. Raises ValueError for lines of `measured`
     that are no measured product.
     """
-    products = parse(measured.splitlines(), "measured tiles").products
-    there = {(product.form, product.sizes) for product in products}
-    shipped = _shipped(_TABLES[gpu]).products if gpu in _TABLES else ()
-    shipped = tuple(product for product in shipped if (product.form, product.sizes) not in there)
+    own = parse(measured.splitlines(), "measured tiles")
+    there = {(product.form, product.sizes) for product in own.products}
+    shipped = _shipped(_TABLES[gpu]) if gpu in _TABLES else TileTable()
+    others = (each for each in shipped.products if (each.form, each.sizes) not in there)
+    table = TileTable((*own.products, *others), own.memory or shipped.memory)
     by_parts = gpu in _BY_PARTS and not exact
-    return DeviceTiles(TileTable((*products, *shipped)), (FMA, BF16X6) if by_parts else (FMA,))
+    return DeviceTiles(table, (FMA, BF16X6) if by_parts else (FMA,))
 
 
 def _shipped(name: str) -> TileTable:

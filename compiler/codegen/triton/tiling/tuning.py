@@ -82,10 +82,15 @@ def candidates(product: Product, device: DeviceTiles) -> list[MeasuredProduct]:
 
 
 def tune(
-    products: Iterable[Product], device: DeviceTiles, known: TileTable, clock: Clock
+    products: Iterable[Product],
+    device: DeviceTiles,
+    known: TileTable,
+    clock: Clock,
+    library: Clock,
 ) -> list[MeasuredProduct]:
     """The fastest tile of each product that is not known yet; those that do not run are left out.
 
+    `library` times the vendor's library: for matrices in half precision, which it may be given.
     Products over windows of images are not timed.
     """
     there = {(each.form, each.sizes, each.tile.arithmetic) for each in known.products}
@@ -98,8 +103,19 @@ def tune(
         ran = [(took, candidate) for took, candidate in times if took is not None]
         if ran:
             took, best = min(ran, key=lambda pair: pair[0])
-            found.append(replace(best, microseconds=round(took, 1)))
+            found.append(_measured(best, took, library))
     return found
+
+
+def _measured(best: MeasuredProduct, took: float, library: Clock) -> MeasuredProduct:
+    """The fastest tile with the time that it took, and that of the library."""
+    is_given = best.tile.arithmetic == HALF_FACTORS and best.sizes.stack == 1
+    by_library = library(best) if is_given else None
+    return replace(
+        best,
+        microseconds=round(took, 1),
+        library=None if by_library is None else round(by_library, 1),
+    )
 
 
 _PRODUCT = """graph product {{

@@ -30,22 +30,34 @@ class FakeClock:
 
 def test_the_fastest_candidate_that_runs_is_chosen():
     first, second, *_ = candidates(PRODUCT, DEVICE)
-    clock = FakeClock(second, failing=[first])
-    assert tune([PRODUCT], DEVICE, TileTable(), clock) == [replace(second, microseconds=5.0)]
+    clock, library = FakeClock(second, failing=[first]), FakeClock(None)
+    fastest = replace(second, microseconds=5.0, library=9.0)
+    assert tune([PRODUCT], DEVICE, TileTable(), clock, library) == [fastest]
+    assert library.timed == [second]
     assert len(clock.timed) == len(set(clock.timed)) > 10
     assert {candidate.split for candidate in clock.timed} == {1, 2, 4}
 
 
 def test_known_products_and_windows_of_images_are_not_timed():
-    (best,) = tune([PRODUCT], DEVICE, TileTable(), FakeClock(candidates(PRODUCT, DEVICE)[0]))
-    clock = FakeClock(None)
+    fastest, clock = FakeClock(candidates(PRODUCT, DEVICE)[0]), FakeClock(None)
+    (best,) = tune([PRODUCT], DEVICE, TileTable(), fastest, clock)
+    clock.timed.clear()
     windows = replace(PRODUCT, form="windows-NT")
-    assert tune([PRODUCT, windows], DEVICE, TileTable((best,)), clock) == []
+    assert tune([PRODUCT, windows], DEVICE, TileTable((best,)), clock, clock) == []
     assert not clock.timed
 
 
+def test_the_library_is_timed_only_for_matrices_in_half_precision():
+    single = Product(("fma",), "NT", ProductSizes(1, 96, 200, 64))
+    stack = replace(PRODUCT, sizes=ProductSizes(2, 96, 200, 2048))
+    library = FakeClock(None)
+    found = tune([single, stack], DEVICE, TileTable(), FakeClock(None), library)
+    assert [each.library for each in found] == [None, None] and not library.timed
+
+
 def test_a_product_that_runs_with_no_tile_is_left_out():
-    assert tune([PRODUCT], DEVICE, TileTable(), FakeClock(None, candidates(PRODUCT, DEVICE))) == []
+    clock = FakeClock(None, candidates(PRODUCT, DEVICE))
+    assert tune([PRODUCT], DEVICE, TileTable(), clock, clock) == []
 
 
 def test_products_of_a_program_are_those_that_tiles_are_chosen_for():
@@ -53,7 +65,7 @@ def test_products_of_a_program_are_those_that_tiles_are_chosen_for():
     with fluid.program_guard(program, fluid.Program()):
         x, y = fluid.data("x", [96, 2048], "float16"), fluid.data("y", [200, 2048], "float16")
         out = fluid.layers.matmul(x, y, transpose_y=True)
-    options = Options(gpu="cuda:90")
+    options = Options(gpu="cuda:90", libraries=False)
     stages = compiler.driver.compile_stages(
         program, feed=["x", "y"], fetch=[out], target="triton", options=options
     )
