@@ -80,7 +80,7 @@ def compiled(name: str, work: str, dtype: str, batch: int, gpu: Gpu) -> Study:
     feeds = [var.name for var in program.list_vars() if var.is_data]
     graph = to_graph(program, feed_shapes(program, feeds), [fetched.name])
     sizes = {size: batch for var in graph.feeds() for size in var.type.names}
-    options = Options(dtype="fp32" if trains else dtype, gpu=gpu.target)
+    options = Options(dtype="fp32" if trains else dtype, gpu=gpu.target, libraries=trains)
     params = None if trains else weights(network.startup)
     return study_graph(name, graph, sizes, target="triton", params=params, options=options)
 
@@ -90,7 +90,7 @@ def measure_steps(cases: Sequence[Case], gpu: Gpu) -> Iterator[Row]:
     for case in cases:
         seen = compiled_case(case, gpu)
         row = {**vars(case), **_row(seen.accounts[-1], gpu, case.batch)}
-        yield row | {"graphs": seen.compiled.module.source.count(" = graph()\n")}
+        yield row | {"graphs": seen.compiled.module.source.count(" = graph(")}
 
 
 def compiled_case(case: Case, gpu: Gpu) -> Study:
@@ -98,7 +98,8 @@ def compiled_case(case: Case, gpu: Gpu) -> Study:
     network, fed = models.network(case), models.arrays(models.feed(case))
     shapes = {name: array.shape for name, array in fed.items()}
     graph = to_graph(network.main, feed_shapes(network.main, shapes), [network.result.name])
-    options = Options(dtype="fp32" if case.trains else case.dtype, gpu=gpu.target)
+    dtype = "fp32" if case.trains else case.dtype
+    options = Options(dtype=dtype, gpu=gpu.target, libraries=case.trains)
     params = None if case.trains else weights(network.startup)
     return study_graph(case.model, graph, {}, target="triton", params=params, options=options)
 

@@ -6,7 +6,8 @@
 
 A step copies its feed from the host, runs, and returns the output or the loss as a NumPy array, in
 torch as well; the device is idle when the next one begins. Times are medians of alternating rounds,
-by the host's clock. `launched ms` is a step without a CUDA graph; `kernels ms` are the times that
+by the host's clock. `launched ms` is a step without a CUDA graph, `own ms` one whose products are
+kernels (`FLUID_LIBRARIES=0`), for training in bfloat16; `kernels ms` are the times that
 kernels and copies take on the device, by torch's profiler; `first s` is compiling and the first
 step. `--kernels N` lists the N kernels of a model that take the most time, and torch's.
 `--names` prints the rows without a GPU; `account.py --steps` counts their launches and bytes.
@@ -45,8 +46,9 @@ from tests.support.nets import timed
 Step = Callable[[], Any]
 COLUMNS = {
     "model": "", "work": "", "dtype": "", "batch": "d", "tokens": "d", "ms": ".2f",
-    "launched ms": ".2f", "eager ms": ".2f", "compiled ms": ".2f", "ours ÷ eager": ".2f",
-    "ours ÷ compiled": ".2f", "kernels ms": ".2f", "eager kernels ms": ".2f",
+    "launched ms": ".2f", "own ms": ".2f", "eager ms": ".2f", "compiled ms": ".2f",
+    "ours ÷ own": ".2f", "ours ÷ eager": ".2f", "ours ÷ compiled": ".2f", "kernels ms": ".2f",
+    "eager kernels ms": ".2f",
     "compiled kernels ms": ".2f", "launches": ".0f", "first s": ".1f",
 }  # fmt: skip
 _KERNELS = {
@@ -123,6 +125,9 @@ def measured(case: Case, compiled: bool, launched: bool, shown: int) -> Row:
         runs = {"ours": _ours(case, feed, Path(folder, "captured"), True)}
         runs["ours"]()
         first = time.monotonic() - begun
+        if case.trains and case.dtype == "bf16":
+            runs["own"] = _ours(case, feed, Path(folder, "own"), True, library=False)
+            runs["own"]()
         if launched:
             runs["launched"] = _ours(case, feed, Path(folder, "launched"), False)
         peer = torch_models.trains if case.trains else torch_models.predicts
@@ -130,19 +135,26 @@ def measured(case: Case, compiled: bool, launched: bool, shown: int) -> Row:
         if compiled:
             runs["compiled"] = peer(case.model, case.dtype, feed, True)
         ms = milliseconds(runs)
-        profiles = {name: kernels(step) for name, step in runs.items() if name != "launched"}
+        profiles = {name: kernels(step) for name, step in runs.items() if name in _KERNELS}
     row: dict[str, Any] = {**vars(case), "ms": ms["ours"], "first s": first}
     row |= {f"{name} ms": median_ms for name, median_ms in ms.items() if name != "ours"}
-    row |= {f"ours ÷ {name}": ms["ours"] / ms[name] for name in ("eager", "compiled") if name in ms}
+    row |= {
+        f"ours ÷ {name}": ms["ours"] / ms[name]
+        for name in ("own", "eager", "compiled")
+        if name in ms
+    }
     for name, profile in profiles.items():
         row[_KERNELS[name]] = sum(spent for *_, spent in profile)
     shorter = {name: profile[: max(shown, 60)] for name, profile in profiles.items()}
     return row | {"launches": sum(count for _, count, _ in profiles["ours"]), "profiles": shorter}
 
 
-def _ours(case: Case, feed: Mapping[str, np.ndarray], folder: Path, graph: bool) -> Step:
-    """A step of ours, as a CUDA graph or as launches."""
+def _ours(
+    case: Case, feed: Mapping[str, np.ndarray], folder: Path, graph: bool, library: bool = True
+) -> Step:
+    """A step of ours, as a CUDA graph or as launches, with or without a library's products."""
     os.environ["FLUID_CUDA_GRAPH"] = str(int(graph))
+    os.environ["FLUID_LIBRARIES"] = str(int(library))
     return trains(case, feed) if case.trains else predicts(case, feed, folder)
 
 
