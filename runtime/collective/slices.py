@@ -29,6 +29,9 @@ MAX_SLICE = 1.0
 PAUSE = 0.02
 """Maximum polling interval, in seconds."""
 
+MAX_SKIPS = 32
+"""Waits that do not poll, after several that polled in vain."""
+
 CALL = "collective call"
 """The name of threads that call the engine."""
 
@@ -52,6 +55,36 @@ def rpc_deadline() -> float:
 def notice(rank: int, limit: float) -> WaitNotice:
     """The notices of one wait of a rank for others."""
     return WaitNotice(lambda text: LOGGER.warning("rank %d %s", rank, text), limit)
+
+
+class Spin:
+    """Polls for at most `seconds` before a wait sleeps, as long as that pays.
+
+    Waking a sleeping core costs more than a short wait does. On a busy machine the other process
+    may have no core, and polling takes one from it: after polling in vain, 1, 2, 4 and up to
+    `MAX_SKIPS` waits do not poll.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._skips = 0
+        self._left = 0
+
+    def poll(self, is_ready: Callable[[], bool], limit: float) -> bool:
+        """Poll until `is_ready` or a limit in seconds has passed; return whether it is ready."""
+        if is_ready():
+            return True
+        seconds = min(self._seconds, limit)
+        if seconds <= 0.0 or self._left:
+            self._left = max(self._left - 1, 0)
+            return False
+        end = monotonic() + seconds
+        while monotonic() < end:
+            if is_ready():
+                self._skips = 0
+                return True
+        self._skips = self._left = min(2 * self._skips or 1, MAX_SKIPS)
+        return False
 
 
 class Stopwatch:

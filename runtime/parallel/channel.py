@@ -10,11 +10,12 @@ import json
 import select
 import socket
 from collections.abc import Sequence
-from time import monotonic
+from math import inf
 from typing import Any, cast
 
 import numpy as np
 
+from runtime.collective.slices import Spin
 from runtime.errors import CollectiveError
 from runtime.parallel.region import SharedRegion, Value
 
@@ -30,14 +31,13 @@ Message = dict[str, Any]
 class Channel:
     """One end of the connection between the caller and a worker.
 
-    A wait polls for `spin` seconds before it sleeps: waking a sleeping core costs more than a short
-    wait does.
+    A wait polls for `spin` seconds before it sleeps, as long as that pays.
     """
 
     def __init__(self, connection: socket.socket, region: SharedRegion, spin: float = 0.0) -> None:
         self.connection = connection
         self.region = region
-        self.spin = spin
+        self._spin = Spin(spin)
         self._poll = select.poll()
         self._poll.register(connection, select.POLLIN)
 
@@ -53,11 +53,11 @@ class Channel:
 
     def waits(self, seconds: float) -> bool:
         """Wait at most `seconds`; return whether there is a message, or the end of the stream."""
-        return self._spins() or bool(self._poll.poll(seconds * 1000))
+        return self._spin.poll(self._has_message, seconds) or self._has_message(seconds)
 
     def receive(self) -> Message | None:
         """Wait for the next message; None if the other side has ended."""
-        self._spins()
+        self._spin.poll(self._has_message, inf)
         try:
             data = self.connection.recv(2 * MAX_INLINE_BYTES)
         except ConnectionResetError:
@@ -73,13 +73,8 @@ class Channel:
             raise CollectiveError(f"this is not a message: {data[:80]!r}")
         return cast(Message, loaded)
 
-    def _spins(self) -> bool:
-        """Poll for `spin` seconds; return whether there is a message, or the end of the stream."""
-        end = monotonic() + self.spin
-        while not self._poll.poll(0):
-            if monotonic() >= end:
-                return False
-        return True
+    def _has_message(self, seconds: float = 0.0) -> bool:
+        return bool(self._poll.poll(seconds * 1000))
 
     def values(self, message: Message, *, copies: bool) -> list[Value]:
         """Return the arrays of a message, copied or as views into the region."""

@@ -11,12 +11,12 @@ from __future__ import annotations
 import mmap
 import os
 from dataclasses import dataclass
-from time import monotonic
 
 import numpy as np
 
 from compiler.ir.types import Array
 from runtime.collective.groups.semaphores import STRIDE, Semaphore
+from runtime.collective.slices import Spin
 from runtime.errors import CollectiveError
 from runtime.native.addresses import documented_address
 
@@ -113,7 +113,7 @@ class Lane:
     """
 
     def __init__(self, memory: Array, layout: Layout, rank: int, spin: float) -> None:
-        self._ranks, self._rank, self._spin = layout.ranks, rank, spin
+        self._ranks, self._rank, self._spin = layout.ranks, rank, Spin(spin)
         sizes = memory[layout.semaphores :][: SETS * layout.ranks * 8]
         self._sizes = sizes.view(np.int64).reshape(SETS, layout.ranks)
         self._sets = memory[layout.barrier :].reshape(SETS, layout.ranks, layout.chunk)
@@ -155,20 +155,15 @@ class Lane:
 
     def has_passed(self, seconds: float) -> bool:
         """Whether all ranks have arrived, for which this waits at most `seconds`."""
-        if not self._has_passed and (self._polls(seconds) or self._is_released(seconds)):
+        if not self._has_passed and self._is_released(seconds):
             self._advance()
         return self._has_passed
 
     def _is_released(self, seconds: float) -> bool:
-        return seconds > 0.0 and self._released[self._rank].take(seconds)
-
-    def _polls(self, seconds: float) -> bool:
-        """Poll for the release, until it is better to sleep."""
-        released, end = self._released[self._rank], monotonic() + min(self._spin, seconds)
-        while not released.try_take():
-            if monotonic() >= end:
-                return False
-        return True
+        released = self._released[self._rank]
+        if seconds <= 0.0:
+            return released.try_take()
+        return self._spin.poll(released.try_take, seconds) or released.take(seconds)
 
     def _advance(self) -> None:
         self._step += 1
