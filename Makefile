@@ -17,15 +17,15 @@ BENCHES := bench/memory.py bench/compile_time.py bench/step.py
 
 # The matrices of demo and tests are small; on a busy machine BLAS threads that wait for each other
 # cost a hundred times what they win. Benches set their own.
-demo test slow: export OPENBLAS_NUM_THREADS ?= 1
+demo test slow coverage: export OPENBLAS_NUM_THREADS ?= 1
 
 # Hundreds of tests start processes; each would compile every module anew, which takes a second.
-demo test slow bench chaos: export PYTHONDONTWRITEBYTECODE :=
+demo test slow coverage imports bench chaos: export PYTHONDONTWRITEBYTECODE :=
 
 # Two targets that install into one environment take turns.
 .NOTPARALLEL:
 
-.PHONY: help setup demo test slow check docs dist bench chaos gpu clean
+.PHONY: help setup demo test slow check coverage imports docs dist bench chaos gpu clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -79,6 +79,17 @@ check: setup ## ruff and pyright
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/pyright
+
+coverage: setup ## the tests of make test, and the lines that none of them runs, in out/coverage
+	@$(call install,pytest-cov)
+	@$(BIN)/python -m pytest -q -n auto --maxprocesses 8 --dist worksteal -m "not slow" \
+	    --cov=compiler --cov=runtime --cov=fluid --cov=fleet --cov-report=html:out/coverage --cov-report=term:skip-covered
+
+# Processor time of the second process, which need not compile: other processes count for nothing.
+imports: $(PLAIN) ## processor time of `import fluid`, and its slowest modules; an error above 1 s
+	@$(BIN)/python -X importtime -c 'import fluid' 2>&1 | sort -t'|' -k2 -n | tail -12
+	@$(BIN)/python -c 'import time, fluid; seconds = time.process_time(); \
+	    print(f"import fluid: {seconds:.2f} s"); exit(seconds > 1)'
 
 docs: $(PLAIN) ## the site of docs/, in out/site: sphinx, warnings are errors
 	@$(call install,-e '.[docs]')
