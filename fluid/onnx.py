@@ -47,7 +47,7 @@ def export(
     folded: bool = True,
     opset: int | None = None,
 ) -> None:
-    """Write the model saved in `dirname` to an ONNX file.
+    """Write the model saved in `dirname` to an ONNX file; missing folders are created.
 
     Feeds and fetches keep their names, open sizes are symbolic. A feed `x` of sequences has a
     second input, `x@LOD0`, with the offsets [N + 1] at which they begin, and results of sequences

@@ -26,6 +26,7 @@ from fluid.cli.inspect import size
 from fluid.cli.model import CommandError
 from fluid.cli.subcommands import Subcommands
 from fluid.cli.subject import Subject, add_subject, subject
+from fluid.cli.values.arrays import expect_folder
 from fluid.cli.values.trials import arrays_for, execute, read_input_arrays
 from fluid.onnx import export_graph
 
@@ -64,7 +65,7 @@ def add_export(commands: Subcommands) -> None:
         type=Path,
         required=True,
         metavar="FILE",
-        help="the .onnx file to write; missing folders are created",
+        help="the .onnx file to write",
     )
     add("--opset", type=int, metavar="N", help="operator set, 17 or later (default: 17)")
     add("--shape", type=feed_shape, action="append", default=[], metavar="NAME=SIZES",
@@ -81,6 +82,7 @@ def add_export(commands: Subcommands) -> None:
 
 def _export(args: argparse.Namespace) -> int:
     """Write the file, print what is in it, and compare if asked to."""
+    expect_folder(args.output)
     model = _subject(args)
     arrays = arrays_for(model, read_input_arrays(args.input), dict(args.size))
     as_saved = parse(show(model.graph)) if args.check else model.graph  # the export changes it

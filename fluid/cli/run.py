@@ -16,6 +16,7 @@ from types import FrameType, TracebackType
 
 from compiler.support.settings.fluid import FLUID_RUN_OPTIONS
 from compiler.support.settings.setting import export
+from compiler.support.tracebacks import hide_frames
 from fleet.launch.adopt import adopt
 from fluid.cli.model import CommandError
 from fluid.cli.on_cpu import use_cpu
@@ -138,6 +139,8 @@ def _is_of(frame: FrameType, script: Path) -> bool:
 def _show(
     script: str, kind: type[BaseException], error: BaseException, trace: TracebackType | None
 ) -> None:
+    hide_frames(error)  # an error of a reader or a data set is raised by no public function
+    trace = error.__traceback__ or trace
     while script and trace is not None and trace.tb_frame.f_code.co_filename != script:
         trace = trace.tb_next
     if isinstance(error, TypeError) and ONE_ELEMENT.search(str(error)) and not converts():

@@ -146,6 +146,8 @@ def test_refusals_name_ops_and_write_nothing(
     x = fluid.data("x", [2, 3, 4, 4])
     focus = fluid.layers.similarity_focus(x, 1, [0])
     folder = saved(tmp_path / "focus", [focus], ["x"])
+    assert main(["export", str(folder), "-o", str(tmp_path / "new" / "focus.onnx")]) == 2
+    assert "make the folder first" in capsys.readouterr().err
     target = tmp_path / "focus.onnx"
     assert main(["export", str(folder), "-o", str(target)]) == 2
     assert "similarity_focus" in capsys.readouterr().err and not target.exists()

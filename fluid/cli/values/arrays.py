@@ -132,6 +132,11 @@ def expect_output(path: Path, number: int) -> None:
         raise CommandError(f"{path} must end in .npz, or in .npy for one array")
     if path.suffix == _SUFFIX and number != 1:
         raise CommandError(f"{path} holds one array, but there are {number}: write a .npz")
+    expect_folder(path)
+
+
+def expect_folder(path: Path) -> None:
+    """Raise CommandError where the folder of a file to write does not exist."""
     if not path.parent.is_dir():
         raise CommandError(f"{path.parent} is not there: make the folder first")
 

@@ -157,6 +157,13 @@ def run(source: str, folder: Path, *arguments: str) -> subprocess.CompletedProce
     return python("-m", "fluid", "run", "inner/script.py", *arguments, folder=folder)
 
 
+def test_a_missing_data_set_shows_the_line_of_the_script_alone(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text("import paddle\npaddle.dataset.mnist.train()\n")
+    own = {"FLUID_TRACEBACK": "", "PADDLE_DATASET_HOME": str(tmp_path)}
+    done = python("-m", "fluid", "run", "script.py", folder=tmp_path, **own)
+    assert done.stderr.count('File "') == 1 and "PADDLE_DATASET_HOME" in done.stderr
+
+
 def test_script_sees_its_arguments_name_and_neighbours(tmp_path: Path) -> None:
     source = "import sys, neighbour\nprint(sys.argv, __name__, __file__, neighbour.value)\n"
     done = run(source, tmp_path, "--force", "-x", "1")

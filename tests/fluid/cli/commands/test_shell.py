@@ -41,3 +41,9 @@ def test_errors_of_the_command_line(
         monkeypatch.setenv(f"FLUID_RUN_{name}", "")
     assert main(["shell", *arguments]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_python_without_the_environment_says_what_is_missing(tmp_path: Path) -> None:
+    (tmp_path / "child.sh").write_text('env -i PATH="$PATH" python -c "import paddle"\n')
+    done = shell("--", "sh", "child.sh", folder=tmp_path)
+    assert done.returncode == 127 and "keep FLUID_RUN_PYTHON" in done.stderr
