@@ -10,6 +10,7 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
+from compiler.ir.types import Array
 from compiler.support.tracebacks import entry_point
 from fluid import unique_name
 from fluid.eager import traces
@@ -93,10 +94,11 @@ def to_variable(value: Any, name: str | None = None, zero_copy: bool | None = No
             "The type of input value is invalid, expected type is 'ndarray', 'Variable' or "
             f"'ComplexVariable', but received {type(value)}."
         )
-    if not np.iscomplexobj(cast(Any, value)):
+    array = np.asarray(cast(Array, value))
+    if not np.iscomplexobj(array):
         return constant(block, value, name)
     names = (None, None) if name is None else (f"{name}.real", f"{name}.imag")
-    parts = (cast(Any, value).real, cast(Any, value).imag)
+    parts = (array.real, array.imag)
     real, imag = map(partial(constant, block), map(np.ascontiguousarray, parts), names)
     return cast(VarBase, ComplexVariable(real, imag))
 

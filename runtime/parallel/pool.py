@@ -20,7 +20,7 @@ from compiler.support.processors import available_processors
 from runtime.blas import blas_threads
 from runtime.collective.endpoint import listen
 from runtime.collective.engine import loaded_torch
-from runtime.collective.groups.segment import Layout, Segment
+from runtime.collective.groups.segment import Segment, SegmentLayout
 from runtime.collective.local_store import LocalStore, local_connection
 from runtime.collective.rendezvous import StoreConnection, host_store
 from runtime.collective.rings import Rings
@@ -116,7 +116,7 @@ class Pool:
         endpoint = endpoints[0] if endpoints else "this process"
         if listener is not None:
             endpoint = "{}:{}".format(*listener.getsockname()[:2])
-        shared = Segment.create(Layout(self.total, self.ring_count)) if is_alone else None
+        shared = Segment.create(SegmentLayout(self.total, self.ring_count)) if is_alone else None
         starter = Starter(
             self.workers, self._settings(endpoint), Common(self._state, shared, local)
         )

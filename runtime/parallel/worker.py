@@ -21,7 +21,7 @@ import numpy as np
 from compiler.codegen.module import Module
 from compiler.ir.types import Array
 from runtime.collective.engine import torch_module
-from runtime.collective.groups.segment import Layout, Segment
+from runtime.collective.groups.segment import Segment, SegmentLayout
 from runtime.collective.local_store import StoreClient, local_connection
 from runtime.collective.processes import host_name
 from runtime.collective.rings import Rings
@@ -113,7 +113,7 @@ class Worker:
             store=store, limit=settings.limit,
         )  # fmt: skip
         own = settings.name, settings.size, settings.rank
-        layout = Layout(settings.size, settings.rings)
+        layout = SegmentLayout(settings.size, settings.rings)
         shared = Segment(settings.shared, layout) if settings.shared >= 0 else None
         for ring in range(settings.rings):
             self._rings.init_ring(ring, *own, shared=shared, spin=settings.spin)

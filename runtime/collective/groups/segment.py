@@ -34,7 +34,7 @@ PAGE = 1 << 12
 
 
 @dataclass(frozen=True)
-class Layout:
+class SegmentLayout:
     """The sizes in bytes of a segment of `ranks` ranks with `rings` rings."""
 
     ranks: int
@@ -72,7 +72,7 @@ class Segment:
     Raises CollectiveError if the file has not the size of the layout.
     """
 
-    def __init__(self, descriptor: int, layout: Layout) -> None:
+    def __init__(self, descriptor: int, layout: SegmentLayout) -> None:
         size = os.fstat(descriptor).st_size
         if size != layout.total:
             raise CollectiveError(
@@ -84,7 +84,7 @@ class Segment:
         self._memory: Array = np.frombuffer(mmap.mmap(descriptor, size), np.uint8)
 
     @staticmethod
-    def create(layout: Layout) -> Segment:
+    def create(layout: SegmentLayout) -> Segment:
         """Create a segment, in memory that is freed with its last descriptor and mapping."""
         descriptor = os.memfd_create("collectives", os.MFD_CLOEXEC)
         os.ftruncate(descriptor, layout.total)
@@ -98,21 +98,21 @@ class Segment:
         """Close the descriptor; the mapping ends with the last view of it."""
         os.close(self.descriptor)
 
-    def lanes(self, ring: int, rank: int, spin: float = 0.0) -> list[Lane]:
+    def lanes(self, ring: int, rank: int, spin: float = 0.0) -> list[RingLane]:
         """The lanes of a ring, as one rank uses them; its waits poll for `spin` seconds first."""
         size, first = self.layout.lane, ring * LANES
         parts = [self._memory[n * size : (n + 1) * size] for n in range(first, first + LANES)]
-        return [Lane(part, self.layout, rank, spin) for part in parts]
+        return [RingLane(part, self.layout, rank, spin) for part in parts]
 
 
-class Lane:
+class RingLane:
     """The barrier and the buffers of one collective at a time, as one rank uses them.
 
     The barrier has a ticket for each rank but the last one to arrive, which finds none, puts them
     back and releases the others.
     """
 
-    def __init__(self, memory: Array, layout: Layout, rank: int, spin: float) -> None:
+    def __init__(self, memory: Array, layout: SegmentLayout, rank: int, spin: float) -> None:
         self._ranks, self._rank, self._spin = layout.ranks, rank, Spin(spin)
         sizes = memory[layout.semaphores :][: SETS * layout.ranks * 8]
         self._sizes = sizes.view(np.int64).reshape(SETS, layout.ranks)

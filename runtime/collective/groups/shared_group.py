@@ -17,7 +17,7 @@ import numpy as np
 
 from compiler.ir.types import Array
 from runtime.collective.groups.elements import host_array
-from runtime.collective.groups.segment import LANES, Lane, Segment
+from runtime.collective.groups.segment import LANES, RingLane, Segment
 from runtime.collective.slices import SLICE
 from runtime.errors import CollectiveError
 
@@ -40,7 +40,7 @@ Stage = Callable[[Array, int], None]
 class SharedWork:
     """A collective in progress in a lane; it proceeds with the others of its group."""
 
-    def __init__(self, group: SharedGroup, lane: Lane, steps: Generator[None]) -> None:
+    def __init__(self, group: SharedGroup, lane: RingLane, steps: Generator[None]) -> None:
         self.lane = lane
         self.is_complete = False
         self._group = group
@@ -206,7 +206,7 @@ class SharedGroup:
         return work
 
     def _steps(
-        self, lane: Lane, nbytes: int, chunks: int, stages: Sequence[Stage | None]
+        self, lane: RingLane, nbytes: int, chunks: int, stages: Sequence[Stage | None]
     ) -> Generator[None]:
         """Run stage s of chunk c in step c + s, and yield at the barriers between steps.
 
@@ -238,7 +238,7 @@ class SharedGroup:
 
     def _proceed(self) -> None:
         """Run what can be run of all works; of a lane only the first."""
-        busy: list[Lane] = []
+        busy: list[RingLane] = []
         for work in self._works:
             if work.lane not in busy:
                 work.proceed()

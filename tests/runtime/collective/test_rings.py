@@ -13,7 +13,7 @@ import pytest
 
 from runtime.collective import Rings, rpc_deadline
 from runtime.collective.endpoint import parse_endpoint
-from runtime.collective.groups.segment import Layout, Segment
+from runtime.collective.groups.segment import Segment, SegmentLayout
 from runtime.errors import CollectiveError, RankError, RendezvousError, ScheduleError
 from tests.support.ports import free_ports
 
@@ -27,7 +27,7 @@ def world(size: int, body: Body, deadline: float = 20.0, *, shares: bool = False
     memory with the others or not.
     """
     endpoints = [f"127.0.0.1:{port}" for port in free_ports(size)]
-    shared = Segment.create(Layout(size, 1)) if shares else None
+    shared = Segment.create(SegmentLayout(size, 1)) if shares else None
 
     def run(rank: int) -> Any:
         rings = Rings(deadline)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from runtime.collective.groups import segment as segments
-from runtime.collective.groups.segment import LANES, Layout, Segment
+from runtime.collective.groups.segment import LANES, Segment, SegmentLayout
 from runtime.collective.groups.shared_group import SharedGroup, SharedWork
 from runtime.errors import CollectiveError
 
@@ -30,7 +30,7 @@ def shared() -> Generator[Callable[[int], Segment]]:
     created: list[Segment] = []
 
     def create(ranks: int) -> Segment:
-        created.append(Segment.create(Layout(ranks, 1)))
+        created.append(Segment.create(SegmentLayout(ranks, 1)))
         return created[-1]
 
     yield create
@@ -161,4 +161,4 @@ def test_arrays_of_different_sizes_are_refused(shared: Callable[[int], Segment])
 def test_a_file_of_another_size_is_refused(shared: Callable[[int], Segment]) -> None:
     descriptor = shared(2).descriptor
     with pytest.raises(CollectiveError, match="3 ranks with 1 rings has"):
-        Segment(descriptor, Layout(3, 1))
+        Segment(descriptor, SegmentLayout(3, 1))
