@@ -94,11 +94,11 @@ def to_variable(value: Any, name: str | None = None, zero_copy: bool | None = No
             "The type of input value is invalid, expected type is 'ndarray', 'Variable' or "
             f"'ComplexVariable', but received {type(value)}."
         )
-    array = np.asarray(cast(Array, value))
+    array: Array = np.asarray(cast(object, value))
     if not np.iscomplexobj(array):
         return constant(block, value, name)
     names = (None, None) if name is None else (f"{name}.real", f"{name}.imag")
-    parts = (array.real, array.imag)
+    parts: tuple[Array, Array] = (np.real(array), np.imag(array))
     real, imag = map(partial(constant, block), map(np.ascontiguousarray, parts), names)
     return cast(VarBase, ComplexVariable(real, imag))
 
