@@ -85,6 +85,20 @@ def test_a_size_by_name_is_scaled_exactly() -> None:
     assert find("bilinear_interp")({"scale": 1.7}).infer_types(shapes)["Out"].shape[2] is UNKNOWN
 
 
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        {"OutSize": np.array([2, 0], np.int32)},
+        {"OutSize": np.array([3], np.int32)},
+        {"SizeTensor": [np.array([-1], np.int32), np.array([2], np.int32)]},
+        {"Scale": np.array([0.1], np.float32)},
+    ],
+)
+def test_images_are_resized_to_positive_sizes_only(sizes: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="expected sizes of at least 1"):
+        find("bilinear_interp")({}).evaluate({"X": numbers(1, 1, 4, 4), **sizes})
+
+
 def test_group_norm_without_scale_has_a_true_gradient() -> None:
     """The reference forgets half of the gradient there: that of a constant is 0, here at least."""
     sample = {"X": numbers(2, 4, 3, 2)}

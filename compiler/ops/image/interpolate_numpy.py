@@ -28,17 +28,22 @@ def requested_sizes(
 ) -> list[int]:
     """Return the output sizes: from size tensors, or else scales, or else attributes.
 
-    `scale` is a number or a list of them, one for all axes or one for each.
+    `scale` is a number or a list of them, one for all axes or one for each. Raises ValueError for
+    another number of sizes than `sizes`, and for sizes below 1.
     """
-    if size_tensor:
-        return [int(size.reshape(-1)[0]) for size in size_tensor]
-    if out_size is not None:
-        return [int(size) for size in out_size.reshape(-1)]
     factors = axis_scales(scale, len(sizes))
-    if not factors:
-        return list(attributes)
-    pairs = zip(sizes, factors, strict=True)
-    return [int(np.float32(size) * np.float32(factor)) for size, factor in pairs]
+    if size_tensor:
+        requested = [int(size.reshape(-1)[0]) for size in size_tensor]
+    elif out_size is not None:
+        requested = [int(size) for size in out_size.reshape(-1)]
+    elif factors:
+        pairs = zip(sizes, factors, strict=True)
+        requested = [int(np.float32(size) * np.float32(factor)) for size, factor in pairs]
+    else:
+        requested = list(attributes)
+    if len(requested) != len(sizes) or min(requested) < 1:
+        raise ValueError(f"the sizes of the output are {requested}, expected sizes of at least 1")
+    return requested
 
 
 def axis_scales(scale: Any, axes: int) -> list[float]:
