@@ -8,9 +8,11 @@ each has its own copies, unless `share_vars_from` names another executor to shar
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from itertools import count
+from threading import RLock
 from weakref import WeakValueDictionary, finalize
 
 import numpy as np
@@ -44,6 +46,8 @@ class Devices:
         self.has_met = False
         self._name = f"scope{next(_numbers)}"
         self._pool: Pool | None = None
+        self._at_end: finalize[..., Devices] | None = None
+        self._turn = RLock()
         self._sent: set[str] = set()
         self._loaded: set[str] = set()
         self._owners: dict[str, int] = {}
@@ -78,8 +82,22 @@ class Devices:
             self._owners.clear()
             self._to_offload.clear()
             self.has_met = False
-            finalize(self, _drop, self._pool, self._name)
+            if self._at_end is not None:
+                self._at_end.detach()  # it would keep the ended processes' memory
+            self._at_end = finalize(self, _drop, self._pool, self._name)
         return self._pool
+
+    @contextmanager
+    def turn(self) -> Generator[None]:
+        """While this thread runs programs on the devices: others wait, also those of other scopes
+        whose devices are the same processes.
+        """
+        with self._turn:
+            if self.ranks == 1:
+                yield
+            else:
+                with self.pool().turn:
+                    yield
 
     def load(self, modules: Sequence[Module]) -> str:
         """Load one module on each worker, over its copies; returns the key to run them with."""

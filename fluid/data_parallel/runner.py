@@ -93,18 +93,20 @@ class DataParallel:
         """
         if self._execution.is_dry_run:
             return [[np.empty(0, np.float32) for _ in fetch] for _ in self.devices.places]
-        self._refresh()
         results: list[list[Value]] = []
-        for _ in range(self._execution.num_iteration_per_run):
-            results = self._step(runner, self._shares(feed, strict), fetch)
+        with self.devices.turn():
+            self._refresh()
+            for _ in range(self._execution.num_iteration_per_run):
+                results = self._step(runner, self._shares(feed, strict), fetch)
         return results
 
     def run_shares(
         self, runner: Core, shares: list[Feed], fetch: tuple[str, ...]
     ) -> list[list[Value]]:
         """Run the program once on the feeds of the devices; returns the fetches of each device."""
-        self._refresh()
-        return self._step(runner, shares, fetch)
+        with self.devices.turn():
+            self._refresh()
+            return self._step(runner, shares, fetch)
 
     def local_program(self, fetch: tuple[str, ...] = ()) -> Program:
         """The program of rank 0, with its collectives."""

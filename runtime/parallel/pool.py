@@ -7,6 +7,7 @@ since its ranks are no longer consistent: the caller creates another and sends i
 from __future__ import annotations
 
 import os
+import threading
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from time import monotonic, sleep
@@ -98,6 +99,8 @@ class Pool:
         self._fed: list[int] = []
         self.forgotten: list[str] = []
         """Scopes to drop before the next step; finalizers, which may run at any time, add to it."""
+        self.turn = threading.RLock()
+        """For threads that take turns: one at a time may send messages and receive answers."""
         self._owner = os.getpid()
         self._start(list(endpoints))
 

@@ -147,8 +147,8 @@ def pooling(nodes: Nodes, op: Op) -> None:
         raise Unsupported("adaptive max pooling, whose windows in release 1.8.5 do not cover X")
     if defn.ceil_mode and kind == "Average" and not defn.exclusive:
         raise Unsupported("means that count padding, with windows beyond it (ceil_mode)")
-    if defn.ceil_mode and any(s > n for s, n in zip(defn.strides, defn.ksize, strict=True)):
-        raise Unsupported("ceil_mode with strides above the windows: ONNX leaves the last one out")
+    if defn.ceil_mode and _loses_windows(op):
+        raise Unsupported("ceil_mode with a last window in the padding, which ONNX leaves out")
     x, out = nodes.input(op, "X"), nodes.output(op, "Out")
     windows = [*defn.ksize]
     if defn.global_pooling or (defn.adaptive and all(size == 1 for size in windows)):
@@ -166,6 +166,28 @@ def pooling(nodes: Nodes, op: Op) -> None:
     if kind == "Average":
         attributes["count_include_pad"] = int(not defn.exclusive)
     nodes.add(f"{kind}Pool", [x], out, kernel_shape=windows, strides=[*defn.strides], **attributes)
+
+
+def _loses_windows(op: Op) -> bool:
+    """Whether ONNX leaves out a last window that begins behind the image, as `ceil_mode` has it.
+
+    Of an open size: whether it may, since the last one begins at most `stride` - 1 elements behind
+    the place from which a window would fit.
+    """
+    defn: Any = op.defn
+    if defn.global_pooling or defn.adaptive:
+        return False
+    rank = len(defn.ksize)
+    pads = padding(defn, rank).get("pads", [0] * 2 * rank)
+    for axis, size in enumerate(op["X"].type.shape[2:]):
+        window, stride = int(defn.ksize[axis]), int(defn.strides[axis])
+        before, behind = pads[axis], pads[rank + axis]
+        if not isinstance(size, int):
+            if stride > window - behind:
+                return True
+        elif -(-(size + before + behind - window) // stride) * stride >= size + before:
+            return True
+    return False
 
 
 def _same_pads(sizes: Sequence[Any], windows: Sequence[int], strides: Sequence[int]) -> list[int]:

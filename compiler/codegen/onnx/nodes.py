@@ -183,7 +183,8 @@ class Nodes:
         while here is not None and symbol not in here._symbols:
             here = here.outer
         if here is None:
-            raise Unsupported(f"the size {symbol!r} is that of no value")
+            known = "depends on data" if symbol.startswith("?") else "is that of no value"
+            raise Unsupported(f"its shape has a size {symbol!r}, which {known}")
         name, axis, size = here._symbols[symbol]
         value = self.add("Shape", [name], start=axis, end=axis + 1)
         factor, rest = _linear(size, symbol)

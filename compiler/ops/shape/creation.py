@@ -54,8 +54,9 @@ def parse_number(text: str, value: float, dtype: Any) -> float:
 
 def check_number(op: str, text: str, dtype: DType) -> None:
     """Raise BadAttribute unless `text` is empty or a number of the dtype."""
+    element = dtype.numpy
     try:
-        parse_number(text, 0.0, dtype.numpy)
+        parse_number(text, 0.0, element)
     except (ValueError, OverflowError):
         raise BadAttribute(
             f"{op}: 'str_value' {text!r} is not a number of type {dtype.text}"

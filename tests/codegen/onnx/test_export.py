@@ -101,3 +101,17 @@ def test_all_ops_that_onnx_lacks_are_listed_at_once() -> None:
         onnx_model(graph, {})
     kinds = [refusal.kind for refusal in error.value.refusals]
     assert kinds == ["print", "unique"]
+
+
+def test_a_last_window_in_the_padding_is_pooled() -> None:
+    attrs = {"pooling_type": "max", "ksize": [2], "strides": [2], "paddings": [1],
+             "ceil_mode": True}  # fmt: skip
+    attrs |= {name: attrs[name] * 2 for name in ("ksize", "strides", "paddings")}
+    graph = parse(
+        "graph main {\n  feed x: f32[1, 2, 7, 5]\n"
+        f"  (Out=y: f32[1, 2, 5, 4]) = pool2d(X=x) {attrs}\n  return y\n}}\n"
+    )
+    x = np.random.default_rng(0).random((1, 2, 7, 5), np.float32)
+    (op,) = graph.ops()
+    (result,) = session(onnx_model(graph, {})).run(None, {"x": x})
+    np.testing.assert_array_equal(result, op.defn.numpy(x))

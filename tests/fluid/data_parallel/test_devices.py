@@ -1,7 +1,9 @@
 """A device that is lost is named, and the next run starts new processes."""
 
+import gc
 import os
 import signal
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -30,16 +32,39 @@ def kill_worker(devices: Devices) -> None:
     os.kill(devices.pool().workers[0].pid, signal.SIGKILL)
 
 
+def shared_files() -> int:
+    """How many files of shared memory this process has open."""
+    links = [link.readlink() for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
+    return sum("memfd" in str(link) for link in links)
+
+
 def test_a_killed_worker_is_named(
     exe: Any, kept_devices: Devices, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loss, program = training(exe, fluid.BuildStrategy.ReduceStrategy.AllReduce)
     (first,) = exe.run(program, feed=FEED, fetch_list=[loss])
+    before = shared_files()
     kill_worker(kept_devices)
     with pytest.raises(CollectiveError, match="rank 1 "):
         exe.run(program, feed=FEED, fetch_list=[loss])
     (second,) = exe.run(program, feed=FEED, fetch_list=[loss])
     assert second.shape == (2,) and np.all(second < first)
+    kept_devices.pool()  # the new one, too
+    gc.collect()
+    assert shared_files() == before, "the memory of ended processes stays"
+
+
+def test_threads_take_turns(exe: Any, kept_devices: Devices) -> None:
+    loss, program = training(exe, fluid.BuildStrategy.ReduceStrategy.AllReduce)
+    exe.run(program, feed=FEED, fetch_list=[loss])
+
+    def losses() -> list[Any]:
+        return [exe.run(program, feed=FEED, fetch_list=[loss])[0][0] for _ in range(20)]
+
+    with ThreadPoolExecutor(2) as threads:
+        results = [future.result() for future in [threads.submit(losses) for _ in range(2)]]
+    descending = sorted(map(float, results[0] + results[1]), reverse=True)
+    assert len(set(descending)) == 40 and sorted(map(float, results[0]), reverse=True) == results[0]
 
 
 def test_state_that_was_lost_with_its_owner(exe: Any, kept_devices: Devices) -> None:
