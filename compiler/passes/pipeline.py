@@ -102,7 +102,7 @@ def left_out(
     Raises ValueError for an unknown name.
 
     >>> sorted(left_out(only=["schedule", "reuse_memory"], stop_after="schedule"))[:2]
-    ['bucket_all_reduces', 'drop_unread']
+    ['bucket_all_reduces', 'call_libraries']
     """
     names = [*_selectable()]
     wanted = list(only)

@@ -24,6 +24,9 @@ MAX_NESTED_BLOCKS = 16
 """Maximum nesting of blocks, including the main one. Python allows 20 nested loops in a function.
 """
 
+MAX_ONNX_ELEMENTS = 2**28
+"""Maximum elements of a value between two nodes of an ONNX file, as far as sizes are known."""
+
 MAX_SIZE_SYMBOLS = 2048
 """Maximum names, numbers and quotients in the expression of one size."""
 

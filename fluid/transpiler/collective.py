@@ -24,6 +24,9 @@ class Collective:
     `is_distributed` never are.
     """
 
+    refuses_jobs = False
+    """Whether programs of another distributed job, such as one with servers, are refused."""
+
     def __init__(self, nrings: int, params: Collection[str] | None = None) -> None:
         self.nrings = nrings
         self.params = params
@@ -49,7 +52,7 @@ class Collective:
         if self.nrings < 1:
             raise ValueError(f"nrings must be at least 1, but is {self.nrings}")
         for program in (startup_program, main_program):
-            if program.origin_program is not None or is_distributed(program.job):
+            if self._is_rewritten(program):
                 raise RuntimeError("the program is transpiled already; transpile a fresh one")
         for program in (startup_program, main_program):
             program.origin_program = program.clone()
@@ -62,6 +65,10 @@ class Collective:
     def nranks(self) -> int:
         """The number of ranks."""
         return len(self.endpoints)
+
+    def _is_rewritten(self, program: Program) -> bool:
+        has_job = self.refuses_jobs and is_distributed(program.job)
+        return has_job or program.origin_program is not None
 
     def _check_ranks(self, endpoints: list[str]) -> None:
         if len(endpoints) < 2:

@@ -85,6 +85,7 @@ class DistributeTranspiler:
             transpile_nccl2(main, startup, trainer_id, everybody, current_endpoint, config)
         elif config.mode == "collective":
             rewriting = _collective(config)
+            rewriting.refuses_jobs = True
             arguments = (trainer_id, everybody, current_endpoint, config.wait_port)
             rewriting.transpile(startup, main, *arguments)
             main.job = CollectiveJob(is_chief=trainer_id == 0)

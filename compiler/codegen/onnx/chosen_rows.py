@@ -56,15 +56,22 @@ def ctc_align(nodes: Nodes, op: Op) -> None:
 
 
 def _align_sequences(nodes: Nodes, op: Op) -> None:
-    """Rows [rows, 1] of sequences."""
+    """Rows [rows, 1] of sequences; a single -1 if none is left."""
+    x = op["Input"]
     rows = SequenceRows.of(nodes, op, "Input")
-    classes = nodes.add("Reshape", [nodes.input(op, "Input"), nodes.constant([-1])])
+    classes = nodes.add("Reshape", [nodes.name(x), nodes.constant([-1])])
     first = nodes.add("Equal", [nodes.add("Gather", [rows.starts, rows.sequence]), rows.numbers])
     before = nodes.add("Sub", [rows.numbers, nodes.scalar(1, DType.INT64)])
     previous = nodes.add("Gather", [classes, nodes.add("Max", [before, _zero(nodes)])])
     is_kept = _kept(nodes, op, classes, previous, first)
     left = nodes.add("Compress", [classes, is_kept], axis=0)
-    nodes.add("Unsqueeze", [left, nodes.constant([1])], nodes.output(op, "Output"))
+    count = nodes.add("Shape", [left])
+    one = nodes.constant([1])
+    with_end = nodes.add("Concat", [left, nodes.constant(np.array([-1], x.type.dtype.numpy))],
+                         axis=0)  # fmt: skip
+    end = nodes.add("Max", [count, one])
+    result = nodes.add("Slice", [with_end, nodes.constant([0]), end])
+    nodes.add("Unsqueeze", [result, one], nodes.output(op, "Output"))
     for var in op.outputs.get("Output_lod", []):
         offsets = _offsets_of_kept(nodes, is_kept, rows.offsets)
         nodes.add("Identity", [offsets], nodes.bind(var))

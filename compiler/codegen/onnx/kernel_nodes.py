@@ -24,11 +24,10 @@ from compiler.codegen.onnx.pointwise import elementwise, where
 from compiler.codegen.trace import Expr, Term, all_parts
 from compiler.ir.dims import Size, product
 from compiler.ir.types import DType, Shape, TensorType
+from compiler.support.limits import MAX_ONNX_ELEMENTS
 
 __all__ = ["Elements", "KernelNodes"]
 
-MOST_ELEMENTS = 2**28
-"""The most elements of a value between two nodes, as far as sizes are known."""
 REDUCTIONS = {"sum": "ReduceSum", "max": "ReduceMax", "min": "ReduceMin", "prod": "ReduceProd"}
 
 
@@ -104,7 +103,7 @@ class KernelNodes:
 
     def _expect_possible(self, axes: frozenset[int]) -> None:
         known = [size for axis in axes if isinstance(size := self.sizes[axis], int)]
-        if (count := int(np.prod(known, dtype=object))) > MOST_ELEMENTS:
+        if (count := int(np.prod(known, dtype=object))) > MAX_ONNX_ELEMENTS:
             raise Unsupported(f"ONNX would hold {count:,d} numbers between two nodes")
 
     def _part(self, part: Expr) -> str:

@@ -312,10 +312,9 @@ def kept_classes(classes: Array, first: Array, blank: int, merge: bool) -> Array
 class CtcAlign(OpDef, op="ctc_align"):
     """Output = each path with repeated classes merged and blanks removed.
 
-    Input is [rows, 1] with LoD; Output has a matching LoD, and no rows if nothing remains (in the
-    reference a single -1, which belongs to no sequence). Or Input is [lines, longest] with
-    InputLength; Output is then padded with `padding_value`, and OutputLength is [lines, 1].
-    Reference: ctc_align_op.h.
+    Input is [rows, 1] with LoD; Output has a matching LoD, and is a single -1 if nothing remains.
+    Or Input is [lines, longest] with InputLength; Output is then padded with `padding_value`, and
+    OutputLength is [lines, 1]. Reference: ctc_align_op.h.
     """
 
     no_kernel_reason = "the output length is data-dependent"
@@ -356,7 +355,8 @@ class CtcAlign(OpDef, op="ctc_align"):
             first[offsets[:-1][np.diff(offsets) > 0]] = True
             mask = kept_classes(classes, first, self.blank, self.merge_repeated)
             left = np.concatenate([[0], np.cumsum(mask)])[offsets].astype(np.int64)
-            return {"Output": classes[mask].reshape(-1, 1), "Output_lod": [left]}
+            rest = classes[mask] if mask.any() else np.full(1, -1, classes.dtype)
+            return {"Output": rest.reshape(-1, 1), "Output_lod": [left]}
         _, valid = rows_by_length(InputLength, Input.shape[1], "InputLength")
         first.reshape(Input.shape)[:, :1] = True
         mask = kept_classes(classes, first, self.blank, self.merge_repeated)

@@ -53,7 +53,7 @@ def test_other_element_types(data, rows, inner, columns):
     )
 
 
-@pytest.mark.parametrize("inner", [1536, 1600, 2047])
+@pytest.mark.parametrize("inner", [2048, 2112, 2559])
 def test_parts_of_a_split_product_share_no_iteration(inner):
     """No tile of factors, of up to 128 iterations, crosses the end of its part."""
     text = f"""graph main {{

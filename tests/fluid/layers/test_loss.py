@@ -198,19 +198,6 @@ def test_sounds_are_transcribed(exe: fluid.Executor) -> None:
     assert np.asarray(sequences_read).tolist() == [2]
 
 
-def test_silence_is_transcribed(exe: fluid.Executor) -> None:
-    scores, text = data("sound", 3, lod=1), data("text", 1, dtype="int64", lod=1)
-    decoded = layers.ctc_greedy_decoder(scores, blank=0)
-    distance, _ = layers.edit_distance(decoded, text)
-    feed = {
-        "sound": sequences(np.eye(3, dtype=np.float32)[[0, 0, 0]], 1, 2),
-        "text": sequences(np.array([[1], [2], [1]], np.int64), 2, 1),
-    }
-    labels, apart = exe.run(feed=feed, fetch_list=[decoded, distance], return_numpy=False)
-    assert labels.recursive_sequence_lengths() == [[0, 0]]
-    assert np.asarray(apart).tolist() == [[1.0], [1.0]]
-
-
 def test_padded_sounds(exe: fluid.Executor) -> None:
     sound, text = data("sound", 6, 4), data("text", 3, dtype="int32")
     steps, words = (layers.data(n, [-1], append_batch_size=False, dtype="int64") for n in "nm")

@@ -17,6 +17,7 @@ WITHOUT: Mapping[str, str] = {
     "ranked_values": HOST,
     "reduction_elements": "beyond it a reduction is not split, whose code has mutants of its own",
     "row_of_taps": "beyond it a gradient is a loop kernel, whose code has mutants of its own",
+    "split_half": "beyond it a product is split, whose code has mutants of its own",
     "summed_inner": "beyond it a product is a loop along K, whose code has mutants of its own",
 }
 """Thresholds beyond which no code begins, each with the reason."""
