@@ -34,17 +34,17 @@ class MatrixProduct:
     @property
     def sides(self) -> tuple[Size, Size, Size]:
         """The rows and columns of the result, and the reduced size."""
-        (left, left_turned), (right, right_turned) = self.left, self.right
-        rows, inner = self.views[left][:: -1 if left_turned else 1]
-        columns = self.views[right][0 if right_turned else 1]
+        (left, is_left_transposed), (right, is_right_transposed) = self.left, self.right
+        rows, inner = self.views[left][:: -1 if is_left_transposed else 1]
+        columns = self.views[right][0 if is_right_transposed else 1]
         return rows, columns, inner
 
     def of_gradients(self, suffix: str, outputs: Collection[str]) -> MatrixProduct:
         """Return the product of a gradient op: factors that are `outputs` are their gradients."""
-        (left, turned), (right, right_turned) = self.left, self.right
+        (left, is_left_transposed), (right, is_right_transposed) = self.left, self.right
         return MatrixProduct(
-            (left + suffix * (left in outputs), turned),
-            (right + suffix * (right in outputs), right_turned),
+            (left + suffix * (left in outputs), is_left_transposed),
+            (right + suffix * (right in outputs), is_right_transposed),
             {**self.views, **{slot + suffix: shape for slot, shape in self.views.items()}},
             self.sums and self.sums + suffix,
         )

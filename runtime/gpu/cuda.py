@@ -402,8 +402,8 @@ def library_product(form: str, rows: int, columns: int, inner: int, device: str)
     """
     torch = import_module("torch")
     left, right = (
-        torch.randn(sides[:: -1 if turned == "T" else 1], dtype=torch.float16, device=device)
-        for turned, sides in zip(form, ((rows, inner), (inner, columns)), strict=True)
+        torch.randn(sides[:: -1 if letter == "T" else 1], dtype=torch.float16, device=device)
+        for letter, sides in zip(form, ((rows, inner), (inner, columns)), strict=True)
     )
     left, right = left.T if form[0] == "T" else left, right.T if form[1] == "T" else right
     out = torch.empty((rows, columns), dtype=torch.float16, device=device)

@@ -11,7 +11,6 @@ import numpy as np
 from compiler.codegen.onnx.converters import converts
 from compiler.codegen.onnx.nodes import Nodes, Unsupported, declared
 from compiler.codegen.onnx.sequences import counted, offsets_after
-from compiler.ir.dims import Size
 from compiler.ir.graph import Op
 from compiler.ir.types import DType
 
@@ -82,9 +81,8 @@ def _write(nodes: Nodes, op: Op, selected: _Selected) -> None:
     if op.outputs.get("Index"):
         index = nodes.cast(selected.places_of_boxes, DType.INT32)
         nodes.add("Unsqueeze", [index, nodes.constant([1])], nodes.output(op, "Index"))
-    for slot in ("NmsRoisNum", "RoisNum"):
-        if op.outputs.get(slot):
-            nodes.cast(counts, DType.INT32, nodes.output(op, slot))
+    if op.outputs.get("NmsRoisNum"):
+        nodes.cast(counts, DType.INT32, nodes.output(op, "NmsRoisNum"))
     offsets = offsets_after(nodes, counts)
     if op.kind == "multiclass_nms":
         rows, offsets = _or_minus_one(nodes, rows, offsets, op["BBoxes"].type.dtype)
@@ -172,30 +170,22 @@ def _at_most(nodes: Nodes, every: str, most: int) -> str:
     return every if most < 0 else nodes.add("Min", [every, nodes.constant([most])])
 
 
-def _best(nodes: Nodes, scores: str, count: Size, most: int, dtype: DType) -> str:
-    """Scores of which only the `most` largest of each class are candidates: -inf elsewhere."""
-    if most < 0 or (isinstance(count, int) and count <= most):
-        return scores
-    names = [nodes.temporary("best"), nodes.temporary("place")]
-    limit = nodes.add("Min", [nodes.size(count), nodes.constant([most])])
-    nodes.add_all("TopK", [scores, limit], names, axis=2)
-    shape = nodes.add("Shape", [scores])
-    none = nodes.add("Expand", [nodes.scalar(-np.inf, dtype), shape])
-    return nodes.add("ScatterElements", [none, names[1], names[0]], axis=2)
-
-
 def _suppressed(nodes: Nodes, op: Op) -> str:
     """The scores [N, C, M] of the boxes that are left by `NonMaxSuppression`; -inf elsewhere."""
     defn: Any = op.defn
     scores = op["Scores"]
     name, dtype = nodes.name(scores), scores.type.dtype
-    count, most = op["BBoxes"].type.shape[1], int(defn.nms_top_k)
+    count, most = scores.type.shape[2], int(defn.nms_top_k)
+    none = nodes.add("Expand", [nodes.scalar(-np.inf, dtype), nodes.add("Shape", [name])])
+    candidates = name
+    if most >= 0 and not (isinstance(count, int) and count <= most):
+        values, place, _ = _best_first(nodes, op)
+        candidates = nodes.add("ScatterElements", [none, place, values], axis=2)
     left = nodes.add("NonMaxSuppression", [
-        nodes.input(op, "BBoxes"), _best(nodes, name, count, most, dtype), nodes.constant([EVERY]),
+        nodes.input(op, "BBoxes"), candidates, nodes.constant([EVERY]),
         nodes.constant(np.array([defn.nms_threshold], np.float32)),
         nodes.constant(np.array([defn.score_threshold], np.float32)),
     ])  # fmt: skip
-    none = nodes.add("Expand", [nodes.scalar(-np.inf, dtype), nodes.add("Shape", [name])])
     return nodes.add("ScatterND", [none, left, nodes.add("GatherND", [name, left])])
 
 
@@ -218,11 +208,10 @@ def _suppressed_in_order(nodes: Nodes, op: Op) -> str:
         for each in (values, place, is_candidate)
     )
     sides = _sides(nodes, op, place)
-    first = nodes.add("ReduceSum", [sides[0], nodes.constant([2])])
-    zero = nodes.add("Mul", [first, nodes.scalar(0, dtype)])
-    threshold = nodes.add("Add", [zero, nodes.scalar(defn.nms_threshold, dtype)])
-    overlap = nodes.add("Add", [nodes.add("Mul", [sides[0], nodes.scalar(0, dtype)]),
-                                nodes.scalar(-np.inf, dtype)])  # fmt: skip
+    none = nodes.scalar(-np.inf, dtype)
+    overlap = nodes.add("Expand", [none, nodes.add("Shape", [values])])
+    limit = nodes.scalar(defn.nms_threshold, dtype)
+    threshold = nodes.add("Expand", [limit, nodes.add("Shape", [counts])])
     number = counted(nodes, nodes.add("Squeeze", [longest]))
     results = [nodes.temporary("overlap"), nodes.temporary("threshold"), nodes.temporary("kept")]
     nodes.add_all(
@@ -230,7 +219,6 @@ def _suppressed_in_order(nodes: Nodes, op: Op) -> str:
         body=_candidate_body(nodes, op, sides), num_scan_inputs=6,
         scan_input_axes=[2, 2, 2, 2, 2, 0], scan_output_axes=[2],
     )  # fmt: skip
-    none = nodes.scalar(-np.inf, dtype)
     kept = nodes.add("Where", [results[2], values, none])
     base = nodes.add("Expand", [none, nodes.add("Shape", [name])])
     return nodes.add("ScatterElements", [base, place, kept], axis=2)

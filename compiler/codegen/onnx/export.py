@@ -35,7 +35,6 @@ OPSET, IR_VERSION = 17, 8
 """What ONNX Runtime 1.12 (2022) and newer read; `LayerNormalization` needs the opset."""
 FAMILIES = (
     chosen_rows,
-    chosen_rows,
     control,
     detection,
     images,

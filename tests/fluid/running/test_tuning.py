@@ -94,7 +94,7 @@ def test_the_library_is_timed_with_factors_of_the_form(form, monkeypatch):
     monkeypatch.setattr(tuning, "timed", lambda call, *_, **settings: calls.append(call) or 1.0)
     assert tuning._Clock(GPU, Options()).library(candidate) == 1.0
     left, right = calls[0].args
-    assert [each.is_contiguous() for each in (left, right)] == [turned == "N" for turned in form]
+    assert [each.is_contiguous() for each in (left, right)] == [side == "N" for side in form]
     torch.testing.assert_close(calls[0](), left @ right)
     assert (left @ right).shape == (96, 40)
 
