@@ -86,6 +86,14 @@ def require_label_a_row(op: str, X: TensorType, Label: TensorType) -> None:
         raise ShapeError(f"{op}: {shown(X=X, Label=Label)}, expected a label per row")
 
 
+def losses_of_rows(X: TensorType, Label: TensorType) -> TensorType:
+    """The type of a loss per row of X, with a last axis of 1 if Label has it.
+
+    The number of rows is X's, whose LoD the loss shares: Label's may be another symbol.
+    """
+    return X.with_shape((*X.shape[:-1], 1)[: Label.rank])
+
+
 def lower_labels(
     k: SourceBuilder, labels: Operand, table: Shape, ignore: int | str
 ) -> tuple[Operand, Operand]:
@@ -135,7 +143,7 @@ class CrossEntropy(OpDef, op="cross_entropy"):
         X, Label = s.X, s.Label
         if not self.soft_label:
             require_label_a_row(self.kind, X, Label)
-            return X.with_shape(Label.shape)
+            return losses_of_rows(X, Label)
         require_same_dtype(self.kind, X=X, Label=Label)
         require_same_shape(self.kind, X=X, Label=Label)
         return X.with_shape((*X.shape[:-1], 1))
@@ -198,7 +206,7 @@ class CrossEntropy2(OpDef, op="cross_entropy2", grad_op="cross_entropy_grad2"):
         require_label_a_row(self.kind, X, s.Label)
         rows = (*X.shape[:-1], 1)
         shapes = X.with_shape((*X.shape, 0))
-        return {"Y": X.with_shape(s.Label.shape), "XShape": shapes, "MatchX": X.with_shape(rows)}
+        return {"Y": losses_of_rows(X, s.Label), "XShape": shapes, "MatchX": X.with_shape(rows)}
 
     def infer_grad(self, s: Slots[TensorType]) -> dict[str, TensorType]:
         return {"X": s.XShape.with_shape(s.XShape.shape[:-1])}

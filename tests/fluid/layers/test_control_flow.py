@@ -237,6 +237,27 @@ def test_dynamic_rnn_over_sentences(exe: fluid.Executor) -> None:
     np.testing.assert_allclose(np.array(totals), expected, rtol=1e-5)
 
 
+@pytest.mark.parametrize("loss", [layers.cross_entropy, layers.softmax_with_cross_entropy])
+def test_losses_of_each_step_are_sequences(
+    exe: fluid.Executor, loss: Callable[[Variable, Variable], Variable]
+) -> None:
+    """The rows of what a DynamicRNN collects are unknown when compiling, those of labels a size."""
+    x, label = given(None, 3, level=1), given(None, 1, name="label", dtype="int64", level=1)
+    rnn = layers.DynamicRNN()
+    with rnn.block():
+        rnn.output(layers.softmax(rnn.step_input(x)))
+    a_row = loss(rnn(), label)
+    labels = fluid.create_lod_tensor(np.array([[0], [2], [1], [1], [0]]), [[2, 3]], CPU)
+    feed, fetches = (
+        {"x": sequences([2, 3], 3), "label": labels},
+        [a_row, layers.sequence_pool(a_row, "sum")],
+    )
+    losses, sums = run(exe, fetches, feed=feed, return_numpy=False)
+    assert losses.recursive_sequence_lengths() == [[2, 3]]
+    expected = np.add.reduceat(np.array(losses), [0, 2])
+    np.testing.assert_allclose(np.array(sums), expected, rtol=1e-6)
+
+
 @pytest.mark.parametrize("steps", range(4))
 def test_sequences_that_grow_in_a_loop(exe: fluid.Executor, steps: int) -> None:
     x, i, n = given(None, 2, level=1), number(0), number(steps)
