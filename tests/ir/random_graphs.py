@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from hypothesis import strategies as st
 
-from compiler.ir.analysis.liveness import kernels, lives, may_reuse_memory
+from compiler.ir.analysis.liveness import InPlaceRules, kernels, lives
 from compiler.ir.analysis.verifier import fusible_shape
 from compiler.ir.dims import Dim
 from compiler.ir.graph import Graph, Op, Var
@@ -229,7 +229,7 @@ def _label_slots(rng: random.Random, g: Graph) -> None:
         for slot, old in holder.items() if var.overwrites is None else ():
             created, gone = alive[old]
             fits = gone <= start or (
-                created < start == gone - 1 and may_reuse_memory(steps[start], old, var)
+                created < start == gone - 1 and InPlaceRules(steps[start]).allow(old, var)
             )
             if fits and old.type.nbytes == var.type.nbytes and rng.random() < 0.7:
                 var.slot = slot

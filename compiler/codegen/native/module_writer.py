@@ -19,7 +19,7 @@ from compiler.codegen.native.element_types import dtype_of
 from compiler.codegen.native.images.winograd import BLOCK, BlockedSteps
 from compiler.codegen.native.kernel import KernelTexts, NativeKernel, OnKernel
 from compiler.codegen.native.llvm_ir import Type
-from compiler.codegen.native.loops import lower
+from compiler.codegen.native.loops import KernelLowering
 from compiler.codegen.native.machine import Machine
 from compiler.codegen.native.products.contraction import Steps
 from compiler.codegen.native.sequences import (
@@ -49,7 +49,8 @@ class NativeModuleWriter(KernelModuleWriter):
 
     With `checks_bounds` the kernels check all their accesses, and each call has what errors name.
     `on_kernel` is called with each kernel that is written. `fallbacks` are the steps that run in
-    NumPy since they have no kernels, with the reasons.
+    NumPy since they have no kernels, with the reasons. Kernels that an `earlier` writer of the same
+    plan wrote are taken from it.
     """
 
     def __init__(
@@ -59,6 +60,7 @@ class NativeModuleWriter(KernelModuleWriter):
         checks_bounds: bool = False,
         on_kernel: OnKernel | None = None,
         fallbacks: Mapping[int, str] | None = None,
+        earlier: NativeModuleWriter | None = None,
     ) -> None:
         super().__init__(plan, _TAKEN)
         self.machine = machine
@@ -73,7 +75,10 @@ class NativeModuleWriter(KernelModuleWriter):
         self.globals += checks_lines(plan)
         self.uncompared: dict[str, str] = {}
         self.costs: list[KernelCall] = []
-        self._made: dict[Hashable, Steps] = {}
+        self.refused: dict[int, str] = {}
+        """The steps that turned out to have no kernels, with the reasons."""
+        self._made: dict[Hashable, Steps] = {} if earlier is None else earlier._made
+        self._lowering = KernelLowering(machine) if earlier is None else earlier._lowering
         self._repeats: Size = 1
         self.accesses = AccessChecks(self, checks_bounds, lambda text: self._loop.expect(text))
         self._prepared: dict[str, tuple[str, ...]] = {}
@@ -341,7 +346,7 @@ class NativeModuleWriter(KernelModuleWriter):
         self.accesses.check_kernel(kernel, exactly)
         if kernel.is_empty:
             return
-        for lowered in lower(kernel, self.machine, self.scratch):
+        for lowered in self._lowering.lower(kernel, self.scratch):
             self.command(lowered.kernel, lowered.arguments)
 
     def expect_at_most(self, size: Size, limit: Size) -> None:

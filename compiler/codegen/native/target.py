@@ -14,6 +14,7 @@ from compiler.codegen.kernel.support import has_kernel_body, why_no_kernel
 from compiler.codegen.module import Module, ir_lines
 from compiler.codegen.module_writer import ModuleWriter
 from compiler.codegen.nan_checks import check_outputs
+from compiler.codegen.native.accesses.checks import ChangedNumbers
 from compiler.codegen.native.builder import NativeKernelBuilder
 from compiler.codegen.native.checks.step_checks import compared_with_reference
 from compiler.codegen.native.element_types import COMPUTED
@@ -28,7 +29,7 @@ from compiler.codegen.native.products.dots import dot_of
 from compiler.codegen.native.value_checks import check_values
 from compiler.codegen.numpy import STYLE as NUMPY_STYLE
 from compiler.codegen.numpy import emit_step
-from compiler.errors import ShapeError
+from compiler.errors import CompileError, ShapeError
 from compiler.ir.attention import AttentionSupport
 from compiler.ir.graph import Op
 from compiler.ir.opdef import HostOp, OpDef, has
@@ -110,19 +111,38 @@ class NativeTarget:
     ) -> tuple[NativeModuleWriter, Module]:
         """Write the module of a plan.
 
-        A step that has no kernels after all runs in NumPy: the module is then written once more,
-        so that nothing of what was written for the step is left.
+        Steps that have no kernels after all run in NumPy: the module is then written once more, so
+        that nothing of what was written for them is left. All that one attempt finds are taken
+        together, so that few attempts are made.
         """
-        machine, fallbacks = self._machine or host_machine(), dict[int, str]()
+        machine, fallbacks = self._machine or host_machine(), _too_many_operands(plan)
+        writer: NativeModuleWriter | None = None
         while True:
-            writer = NativeModuleWriter(plan, machine, bounds, self._on_kernel, fallbacks)
+            writer = NativeModuleWriter(plan, machine, bounds, self._on_kernel, fallbacks, writer)
             writer.expects_numbers = check_numbers
             try:
-                return writer, _module(plan, writer, poison)
-            except NotLowered as why:
-                if writer.step in fallbacks:
+                module = _module(plan, writer, poison)
+            except CompileError:
+                if not writer.refused:
                     raise
-                fallbacks[writer.step] = why.message
+            else:
+                if not writer.refused:
+                    return writer, module
+            fallbacks = fallbacks | writer.refused
+
+
+def _too_many_operands(plan: Plan) -> dict[int, str]:
+    """The steps with kernels that would have many operands, and why they run in NumPy."""
+    counts = {
+        step.index: max(len(op.values) for op in step.ops)
+        for step in plan.steps
+        if step.ops[0].target
+    }
+    return {
+        index: f"the code of its kernels would grow with each of its {count} tensors"
+        for index, count in counts.items()
+        if count > MANY_OPERANDS.value
+    }
 
 
 def _module(plan: Plan, writer: NativeModuleWriter, poison: bool = False) -> Module:
@@ -155,7 +175,10 @@ MANY_OPERANDS = threshold(
 
 
 def _emit(writer: ModuleWriter, step: Step) -> None:
-    """Emit kernels for a step of native ops, NumPy for others; NotLowered if it has no kernels."""
+    """Emit kernels for a step of native ops, NumPy for others.
+
+    If it has no kernels, the writer has the reason, and NumPy is written behind what there is.
+    """
     assert isinstance(writer, NativeModuleWriter)
     why = writer.fallbacks.get(step.index)
     if why is not None:
@@ -170,6 +193,10 @@ def _emit(writer: ModuleWriter, step: Step) -> None:
         check_values(writer, named)
         with compared_with_reference(writer, named):
             _emit_native(writer, named)
+    except NotLowered as why:
+        if not (writer.refused and isinstance(why, ChangedNumbers)):
+            writer.refused[step.index] = why.message
+        _emit_in_numpy(writer, step)
     except ShapeError as error:
         texts, source = " and ".join(op.text for op in step.ops), step.ops[-1].source
         raise ShapeError(
@@ -187,8 +214,6 @@ def _emit_in_numpy(writer: NativeModuleWriter, step: Step) -> None:
 
 def _emit_native(writer: NativeModuleWriter, step: Step) -> None:
     first = step.ops[0]
-    if (count := max(len(op.values) for op in step.ops)) > MANY_OPERANDS.value:
-        raise NotLowered(f"the code of its kernels would grow with each of its {count} tensors")
     if isinstance(first.defn, Whole) and not has(first.defn, "kernel"):
         for kernel in global_reduction(writer, first):
             writer.loops(kernel)

@@ -3,15 +3,15 @@
 An op writes memory for an output, except where the output is already in place, as a view of another
 value (`written`). Every other value that is live at that step must be disjoint from the written
 bytes, or be read for the last time by the writing kernel, which may then reuse its memory
-(`may_reuse_memory`).
+(`InPlaceRules`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from functools import reduce
 
-from compiler.ir.analysis.liveness import kernels, lives, may_reuse_memory, supports_strided_rows
+from compiler.ir.analysis.liveness import InPlaceRules, kernels, lives, supports_strided_rows
 from compiler.ir.analysis.memory_writes import Aliases
 from compiler.ir.analysis.region_index import RegionIndex
 from compiler.ir.analysis.verifier import broken
@@ -36,22 +36,23 @@ def check_stored(g: Graph) -> None:
     for vars in regions.values():
         _check_sizes(g, vars)
     for step, ops in enumerate(kernels(g)):
+        rules = InPlaceRules(ops)
         for op in ops:
             aliases = Aliases(op)
             for var in (var for var in op.writes() if var.slot is not None):
                 others = regions[var.slot] if var.slot is not None else RegionIndex[Var]()
-                other = next(clashes(ops, op, aliases, var, others, alive, step), None)
+                other = next(clashes(rules, op, aliases, var, others, alive, step), None)
                 if other is not None:
                     what = f"slot {var.slot} holds {other.label!r} and {var.label!r}"
                     raise broken("STORED", f"{what}, which live at once", op)
 
 
 def clashes(
-    ops: Sequence[Op], op: Op, aliases: Aliases[Var], var: Var, others: RegionIndex[Var],
+    rules: InPlaceRules, op: Op, aliases: Aliases[Var], var: Var, others: RegionIndex[Var],
     alive: Lives, step: int,
 ) -> Iterator[Var]:  # fmt: skip
     """Yield the vars of `others` (in the same slot) that are overwritten while live, if `op`, of
-    kernel `ops`, writes `var` at `step`.
+    the kernel that has these rules, writes `var` at `step`.
 
     What a later op of the kernel writes is not live yet: whether that op overwrites `var`, or has
     `var` itself as a view, is decided where it writes.
@@ -60,7 +61,7 @@ def clashes(
     if not regions:
         return
     same_bytes = {var, *aliases.linked(var)}
-    later = {output for other in ops[ops.index(op) + 1 :] for output in other.writes()}
+    later = rules.written_after(op)
     near = (neighbour for region in regions for neighbour in others.near(var.type, region))
     for other in dict.fromkeys(near):
         start, stop = alive[other]
@@ -70,12 +71,12 @@ def clashes(
         if all(are_disjoint(var.type, region, other.type, other.region) for region in regions):
             continue
         is_last_read = start < step == stop - 1 and other.region == var.region
-        if not (is_last_read and _may_take_over(ops, other, var)):
+        if not (is_last_read and _may_take_over(rules, other, var)):
             yield other
 
 
-def _may_take_over(ops: Sequence[Op], old: Var, new: Var) -> bool:
-    return old.type.nbytes == new.type.nbytes and may_reuse_memory(ops, old, new)
+def _may_take_over(rules: InPlaceRules, old: Var, new: Var) -> bool:
+    return old.type.nbytes == new.type.nbytes and rules.allow(old, new)
 
 
 def _check_var(g: Graph, var: Var, needs_memory: bool) -> None:

@@ -45,44 +45,84 @@ def lives(g: Graph) -> dict[Var, tuple[int, int]]:
     return intervals
 
 
-def may_reuse_memory(ops: Sequence[Op], old: Var, new: Var) -> bool:
-    """Return whether a kernel that is the last reader of `old` may write `new` to the same memory.
+class InPlaceRules:
+    """What a kernel may write to the memory of what it reads, for any number of its values.
 
-    Requires that the op writing `new` declares it in place of the slot that holds `old`, or that
-    the whole kernel is pointwise and both have one type, so that elements map to the same elements.
-    `old` must not be read by a later op of the kernel, nor by an anchor before it, which may work
-    on one tile while another is written, nor by another part of the launch.
+    A kernel that is the last reader of `old` may write `new` to the same memory if the op writing
+    `new` declares it in place of the slot that holds `old`, or if the whole kernel is pointwise and
+    both have one type, so that elements map to the same elements. `old` must not be read by a later
+    op of the kernel, nor by an anchor before it, which may work on one tile while another is
+    written, nor by another part of the launch.
     """
-    part = next(op.part for op in ops if new in op.writes())
-    if any(old in op.needs_data() for op in ops if op.part != part):
-        return False
-    ops = [op for op in ops if op.part == part]
-    writer = next(index for index, op in enumerate(ops) if new in op.writes())
-    anchors = [op for op in ops[:writer] if not isinstance(op.defn, Pointwise)]
-    if any(old in op.needs_data() for op in [*anchors, *ops[writer + 1 :]]):
-        return False
-    if _is_declared_in_place(ops[writer], old, new):
-        return True
-    if (
-        ops[writer].target is not None
-        and len({v.type.shape for op in ops for v in op.writes()}) > 1
-    ):
-        return False  # another shape is another kernel, which may still read it
-    if old.type != new.type or not all(isinstance(op.defn, Pointwise) for op in ops):
-        return False
-    return all(reads_elementwise(op, old) for op in ops)
+
+    def __init__(self, ops: Sequence[Op]) -> None:
+        self.ops = ops
+        self._reads: dict[Var, list[int]] = {}
+        for index, op in enumerate(ops):
+            for var in dict.fromkeys(op.needs_data()):
+                self._reads.setdefault(var, []).append(index)
+        self._writer: dict[Var, int] = {}
+        for index, op in enumerate(ops):
+            for var in op.writes():
+                self._writer.setdefault(var, index)
+        self._maps_elements: dict[int | None, bool] = {}
+        self._spread: set[Var] | None = None
+
+    def allow(self, old: Var, new: Var) -> bool:
+        """Return whether `new` may be written to the memory of `old`."""
+        index = self._writer[new]
+        writer = self.ops[index]
+        if any(self._holds(other, index, writer) for other in self._reads.get(old, ())):
+            return False
+        if _is_declared_in_place(writer, old, new):
+            return True
+        if old.type != new.type or not self._is_elementwise(writer):
+            return False
+        return old not in self._spread_reads()
+
+    def written_after(self, op: Op) -> set[Var]:
+        """Return what later ops of the kernel write."""
+        return {var for later in self.ops[self.ops.index(op) + 1 :] for var in later.writes()}
+
+    def _holds(self, other: int, index: int, writer: Op) -> bool:
+        """Return whether a reader needs what it reads once the op at `index` writes."""
+        reader = self.ops[other]
+        is_anchor = other < index and not isinstance(reader.defn, Pointwise)
+        return reader.part != writer.part or other > index or is_anchor
+
+    def _is_elementwise(self, writer: Op) -> bool:
+        """Return whether all ops of the writer's part map elements to elements, in one kernel.
+
+        On a target, another shape is another kernel, which may still read what is overwritten.
+        """
+        part = writer.part
+        if part not in self._maps_elements:
+            ops = [op for op in self.ops if op.part == part]
+            shapes = {var.type.shape for op in ops for var in op.writes()}
+            plain = all(isinstance(op.defn, Pointwise) for op in ops)
+            self._maps_elements[part] = plain and (writer.target is None or len(shapes) == 1)
+        return self._maps_elements[part]
+
+    def _spread_reads(self) -> set[Var]:
+        if self._spread is None:
+            self._spread = {var for op in self.ops for var in spread_reads(op)}
+        return self._spread
 
 
-def reads_elementwise(op: Op, var: Var) -> bool:
-    """Return whether a pointwise op, if it reads `var`, reads element i of it to compute element i.
-
-    False for a tensor of RNG keys, of which all elements use a single one.
+def spread_reads(op: Op) -> set[Var]:
+    """Return what a pointwise op reads of which element i is not all that it needs to compute
+    element i: it is broadcast, or a tensor of RNG keys, of which all elements use a single one.
     """
-    if not isinstance(op.defn, Pointwise) or var not in op.needs_data():
-        return True
-    views = op.defn.views(op.defn.types_of(op.inputs))
-    slots = [slot for slot, vars in op.inputs.items() if var in vars and slot in views]
-    return all(product(views[slot]) == var.type.numel for slot in slots)
+    if not isinstance(op.defn, Pointwise):
+        return set()
+    views, needed = op.defn.views(op.defn.types_of(op.inputs)), set(op.needs_data())
+    return {
+        var
+        for slot, vars in op.inputs.items()
+        if slot in views
+        for var in vars
+        if var in needed and product(views[slot]) != var.type.numel
+    }
 
 
 def _is_declared_in_place(op: Op, old: Var, new: Var) -> bool:

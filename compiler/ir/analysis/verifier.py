@@ -14,7 +14,7 @@ from typing import Any
 import networkx as nx
 
 from compiler.errors import CompileError, VerifyError
-from compiler.ir.analysis.liveness import kernels, reads_elementwise
+from compiler.ir.analysis.liveness import kernels, spread_reads
 from compiler.ir.analysis.structural_equality import elements, structure
 from compiler.ir.conversion.block_walk import CAPTURED, RUNS, WRITTEN
 from compiler.ir.dims import Size
@@ -311,9 +311,8 @@ def _check_elementwise_reads(ops: Sequence[Op]) -> None:
     """Check that values within a kernel are read element by element."""
     produced = {var for op in ops for var in op.writes()} if len(ops) > 1 else set[Var]()
     for op in ops[1:]:
-        for var in (
-            var for var in op.reads() if var in produced and not reads_elementwise(op, var)
-        ):
+        spread = spread_reads(op)
+        for var in (var for var in op.reads() if var in produced and var in spread):
             what = f"kernel {op.kernel} makes {var.label!r}, of which an op reads a single element"
             raise broken("GROUPED", what, op)
 

@@ -4,12 +4,12 @@ stored.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import networkx as nx
 
-from compiler.ir.analysis.liveness import kernels, reads_elementwise
+from compiler.ir.analysis.liveness import kernels, spread_reads
 from compiler.ir.analysis.verifier import epilogue_shape, fusible_shape
 from compiler.ir.graph import Graph, Op, Var
 from compiler.ir.types import Shape
@@ -85,12 +85,13 @@ def _kernel_for(
     own = _Kernel(shape, index[op])
     before = g.predecessors(op) if shape is not None else []
     near = {kernel_of[predecessor].first: kernel_of[predecessor] for predecessor in before}
+    inputs_from = _inputs_by_kernel(g, op, kernel_of) if near else {}
     joined: _Kernel | None = None
     for _, kernel in sorted(near.items(), reverse=True):
         if kernel.shape is None:
             continue
-        inputs = list(_inputs_from(g, op, kernel, kernel_of))
-        why = JOINED if joined else _obstacle(g, op, own, kernel, inputs, index, kernel_of)
+        inputs = inputs_from.get(kernel, [])
+        why = JOINED if joined else _obstacle(g, op, before, own, kernel, inputs, index, kernel_of)
         if not why:
             joined = kernel
         elif inputs:
@@ -105,9 +106,10 @@ JOINED = "the op that reads it is in the kernel of another input"
 def _obstacle(
     g: Graph,
     op: Op,
+    before: Sequence[Op],
     own: _Kernel,
     kernel: _Kernel,
-    inputs: Iterable[Var],
+    inputs: Sequence[Var],
     index: dict[Op, int],
     kernel_of: dict[Op, _Kernel],
 ) -> str:
@@ -122,22 +124,22 @@ def _obstacle(
         return f"the kernel next to it has {LARGEST} ops, the maximum"
     if index[op] - kernel.first >= WINDOW:
         return f"the kernel next to it begins {WINDOW} ops or more earlier"
-    if not all(reads_elementwise(op, var) for var in inputs):
+    if inputs and not spread_reads(op).isdisjoint(inputs):
         return "the ops next to it do not read it, or are not read, element by element"
-    others = [
-        predecessor for predecessor in g.predecessors(op) if kernel_of[predecessor] is not kernel
-    ]
+    others = [predecessor for predecessor in before if kernel_of[predecessor] is not kernel]
     if _depends_on(g, others, kernel, index, kernel_of):
         return "fusing it with the pointwise ops next to it would create a cycle"
     return ""
 
 
-def _inputs_from(g: Graph, op: Op, kernel: _Kernel, kernel_of: dict[Op, _Kernel]) -> Iterable[Var]:
-    """Yield the inputs of an op that a kernel computes."""
+def _inputs_by_kernel(g: Graph, op: Op, kernel_of: dict[Op, _Kernel]) -> dict[_Kernel, list[Var]]:
+    """Return the inputs of an op by the kernel that computes them."""
+    inputs: dict[_Kernel, list[Var]] = {}
     for var in op.needs_data():
         maker = g.producer(var)
-        if maker is not None and kernel_of[maker] is kernel:
-            yield var
+        if maker is not None:
+            inputs.setdefault(kernel_of[maker], []).append(var)
+    return inputs
 
 
 def _depends_on(

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from compiler.ir.analysis.allocation import clashes
-from compiler.ir.analysis.liveness import kernels, lives, may_reuse_memory, supports_strided_rows
+from compiler.ir.analysis.liveness import InPlaceRules, kernels, lives, supports_strided_rows
 from compiler.ir.analysis.memory_writes import Aliases
 from compiler.ir.analysis.region_index import RegionIndex
 from compiler.ir.graph import Graph, Op, Var
@@ -55,7 +55,7 @@ class _Kernel(NamedTuple):
     """An op of a kernel, with what it may alias."""
 
     step: int
-    ops: Sequence[Op]
+    rules: InPlaceRules
     op: Op
     aliases: Aliases[Var]
 
@@ -76,8 +76,9 @@ class _Planner:
         """Place the outputs of each kernel; the labels of the graph are only used temporarily."""
         for step, ops in enumerate(self.steps):
             dying = _dying(ops, step, self.live_ranges)
+            rules = InPlaceRules(ops)
             for op in ops:
-                kernel = _Kernel(step, ops, op, Aliases(op))
+                kernel = _Kernel(step, rules, op, Aliases(op))
                 for var in (v for v in op.writes() if v in self.live_ranges and not v.type.is_open):
                     self._place(kernel, var, dying)
         for var in self.allocations:
@@ -95,7 +96,7 @@ class _Planner:
                 return None
         for old in dying:
             fits = old.type.nbytes == var.type.nbytes and old in self.allocations
-            fits = fits and may_reuse_memory(kernel.ops, old, var)
+            fits = fits and kernel.rules.allow(old, var)
             if fits and self._try_put(kernel, var, *self.allocations[old]):
                 return None
         return self._put(var, *self._new_slot())
@@ -125,8 +126,8 @@ class _Planner:
             return False  # a later overwrite must not clobber others
         before = (var.slot, var.region)
         var.slot, var.region = slot, region
-        step, ops, op, aliases = kernel
-        if any(clashes(ops, op, aliases, var, others, self.live_ranges, step)):
+        step, rules, op, aliases = kernel
+        if any(clashes(rules, op, aliases, var, others, self.live_ranges, step)):
             var.slot, var.region = before
             return False
         self._put(var, slot, region)

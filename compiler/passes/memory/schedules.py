@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable, Sequence
 
-from compiler.ir.analysis.liveness import held, kernels, lives, may_reuse_memory
+from compiler.ir.analysis.liveness import InPlaceRules, held, kernels, lives
 from compiler.ir.dims import evaluate
 from compiler.ir.graph import Graph, Op, Var
 from compiler.ir.types import TensorType
@@ -69,9 +69,10 @@ class Kernels:
             here = frozenset(self.made[index])
             written = [v for op in ops for v in op.writes() if index_of.get(v) in here]
             reads = dict.fromkeys(v for op in ops for v in op.needs_data() if v in index_of)
+            rules = InPlaceRules(ops)
             for new in written:
                 same = [old for old in reads if old.type.nbytes == new.type.nbytes]
-                fits = [index_of[old] for old in same if may_reuse_memory(ops, old, new)]
+                fits = [index_of[old] for old in same if rules.allow(old, new)]
                 if fits:
                     candidates[index, index_of[new]] = fits
         return candidates
@@ -149,6 +150,7 @@ class Kernels:
         early.
         """
         placed, left, result = set[int](), list(self.uses), Order()
+        waits = [len(predecessors) for predecessors in self.before]
 
         def takes(index: int) -> bool:
             freed = sum(self.sizes[memory] for memory in self.reads[index] if left[memory] == 1)
@@ -169,13 +171,12 @@ class Kernels:
                     placed.add(index)
                     result.append(index)
                     self._dead_after(index, left)
+                    for follower in self.after[index]:
+                        waits[follower] -= 1
                     pending += reversed([w for w in self.after[index] if ready(w)])
 
         def ready(index: int) -> bool:
-            waits = index not in placed and all(
-                predecessor in placed for predecessor in self.before[index]
-            )
-            return waits and not takes(index)
+            return index not in placed and not waits[index] and not takes(index)
 
         for index in order:
             if index not in placed and not takes(index):

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from compiler.ir.analysis.liveness import kernels, lives, may_reuse_memory
+from compiler.ir.analysis.liveness import InPlaceRules, kernels, lives
 from compiler.ir.analysis.memory_writes import shared
 from compiler.ir.analysis.placement import device_vars
 from compiler.ir.graph import Graph, Op, Var
@@ -150,12 +150,13 @@ class _Chooser:
     def _overwritten(self, ops: Sequence[Op], step: int, var: Var) -> list[Var]:
         """Return the dying inputs of a kernel that an output could overwrite."""
         read = dict.fromkeys(v for op in ops for v in op.needs_data() if self._is_free(v))
+        rules = InPlaceRules(ops)
         return [
             old
             for old in read
             if self._start(old) < step == self._stop(old) - 1
             and old.type.nbytes == var.type.nbytes
-            and may_reuse_memory(ops, old, var)
+            and rules.allow(old, var)
         ]
 
 

@@ -11,8 +11,9 @@ import pytest
 from compiler.codegen.kernel.body import MatmulBody
 from compiler.codegen.module_writer import NumpyOperand
 from compiler.codegen.native.llvm_ir import F32
+from compiler.codegen.native.loops import KernelLowering
 from compiler.codegen.native.loops.body import NotLowered
-from compiler.codegen.native.loops.lower import lower, lower_one
+from compiler.codegen.native.loops.lower import lower_one
 from compiler.codegen.native.machine import AVX512, MACHINES, NEON, Machine
 from compiler.ir import philox
 from compiler.ir.dims import Dim, Size
@@ -541,7 +542,7 @@ def run_split(
         arrays[name] = np.full([int(str(n)) for n in shape], np.nan, dtype.numpy)
         return operand(name, shape, dtype)
 
-    kernels = lower(case.k, machine, scratch)
+    kernels = KernelLowering(machine).lower(case.k, scratch)
     for kernel in kernels:
         call(kernel, machine, arrays, dims or {}, division=3)
     return len(kernels)
@@ -621,5 +622,5 @@ def test_parts_of_a_reduction_are_not_lanes() -> None:
     n, i = case.k.unravel(r, (4096, 64))
     x = case.ref("X", (4096, 4, 64))[n, c, i]
     case.k.store(case.ref("Out", (4,)), (c,), case.k.sum(x, r))
-    first, _ = lower(case.k, AVX512, lambda shape, dtype: operand("t", shape, dtype))
+    first, _ = KernelLowering(AVX512).lower(case.k, lambda shape, dtype: operand("t", shape, dtype))
     assert "gather" not in first.kernel.text()

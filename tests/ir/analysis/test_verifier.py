@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from compiler.errors import CompileError, VerifyError
 from compiler.interpret import run
 from compiler.ir.analysis.allocation import check_stored
-from compiler.ir.analysis.liveness import kernels, lives, may_reuse_memory
+from compiler.ir.analysis.liveness import InPlaceRules, kernels, lives
 from compiler.ir.analysis.verifier import check_grouped, check_ordered, fusible_shape, verify
 from compiler.ir.graph import Graph, Op
 from compiler.ir.text.printer import parse, parse_program
@@ -208,15 +208,15 @@ def test_taking_over_memory():
         return parse(f"{head} var b: f32[3, 4]\n var i: f32[3, 4]\n {line}\n}}").ops()[0]
 
     relu = op("(Out=b) = relu(X=a)")
-    assert may_reuse_memory([relu], relu["X"], relu["Out"])
+    assert InPlaceRules([relu]).allow(relu["X"], relu["Out"])
     mul = op("(Out=b) = mul(X=a, Y=w)")
-    assert not may_reuse_memory([mul], mul["X"], mul["Out"])
+    assert not InPlaceRules([mul]).allow(mul["X"], mul["Out"])
     spread = op("(Out=b) = elementwise_add(X=a, Y=r)")
-    assert may_reuse_memory([spread], spread["X"], spread["Out"])
-    assert not may_reuse_memory([spread], spread["Y"], spread["Out"])
+    assert InPlaceRules([spread]).allow(spread["X"], spread["Out"])
+    assert not InPlaceRules([spread]).allow(spread["Y"], spread["Out"])
     view = op("(Out=b, XShape=i) = reshape2(X=a) {'shape': [3, 4]}")
     declared = bool(view.defn.slots["Out"].inplace)
-    assert may_reuse_memory([view], view["X"], view["Out"]) == declared
+    assert InPlaceRules([view]).allow(view["X"], view["Out"]) == declared
 
 
 def test_only_whole_pointwise_ops_fuse():

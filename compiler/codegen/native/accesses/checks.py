@@ -17,6 +17,10 @@ from compiler.ir.opdef.size_comparison import Relation, Requirement
 from compiler.ir.types import Shape
 
 
+class ChangedNumbers(NotLowered):
+    """An array gets other numbers than those that kernels rely on, which other steps decide."""
+
+
 @dataclass
 class AccessChecks:
     """The checks of a module's kernels, and what is known of arrays and sizes as a step is written.
@@ -99,4 +103,4 @@ class AccessChecks:
         for name, numbers, is_whole in stored_numbers(kernel, self.facts):
             is_first = name in self._scratch and not self.writer.loop_sizes
             if not self.facts.store(name, numbers, is_whole and is_first):
-                raise NotLowered(f"{name} gets other numbers than those that kernels rely on")
+                raise ChangedNumbers(f"{name} gets other numbers than those that kernels rely on")

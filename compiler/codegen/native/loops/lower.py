@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import cast
 
 from compiler.codegen.kernel.body import KernelBody, Source
-from compiler.codegen.kernel.split_reductions import Scratch
 from compiler.codegen.module_writer import NumpyOperand
 from compiler.codegen.native.kernel import NativeKernel
 from compiler.codegen.native.llvm_ir import I64, POINTER, Function, Value, constant
@@ -29,7 +28,6 @@ from compiler.codegen.native.loops.passes import (
 )
 from compiler.codegen.native.loops.reductions import UNROLLED, PassEmitter, fitting
 from compiler.codegen.native.loops.scopes import Scopes
-from compiler.codegen.native.loops.split import split_kernel
 from compiler.codegen.native.loops.units import nest_of
 from compiler.codegen.native.loops.values import ValueEmitter
 from compiler.codegen.native.machine import Machine
@@ -54,14 +52,6 @@ class LoweredKernel:
     def arguments(self) -> list[NumpyOperand | Dim]:
         """What each slot holds."""
         return [*self.operands, *self.sizes]
-
-
-def lower(kernel: KernelBody, machine: Machine, scratch: Scratch) -> list[LoweredKernel]:
-    """Lower a kernel to LLVM IR: to several if its reductions are split, which `scratch` is for.
-
-    Raises NotLowered with the reason if it has no loops.
-    """
-    return [lower_one(part, machine) for part in split_kernel(kernel, scratch)]
 
 
 def lower_one(kernel: KernelBody, machine: Machine) -> LoweredKernel:
