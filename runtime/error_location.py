@@ -13,7 +13,7 @@ from traceback import walk_tb
 import numpy as np
 
 from compiler.errors import WrongResult
-from runtime.errors import OutOfBounds, StepError, TooLarge
+from runtime.errors import OutOfBounds, StepError, TooLarge, WorkerError
 
 _PACKAGES = Path(np.__file__).parent.parent
 _LIBRARIES = tuple(str(_PACKAGES / name) for name in ("numpy", "torch", "triton"))
@@ -29,9 +29,10 @@ def raise_step_error(error: Exception, filename: str, source: str) -> None:
     memory.
 
     `filename` is the name that the code was compiled under, `source` its text. An error of the
-    user's function that `py_func` called only gets a note; one that names its op stays as it is.
+    user's function that `py_func` called only gets a note; one that names its op, or that another
+    process raised, stays as it is.
     """
-    if isinstance(error, OutOfBounds | WrongResult):
+    if isinstance(error, OutOfBounds | WrongResult | WorkerError):
         return
     files = [frame.f_code.co_filename for frame, _ in walk_tb(error.__traceback__)]
     comments = _comments(error, filename, source)

@@ -108,9 +108,11 @@ class RankError(CollectiveError):
         step: int = 0,
         last: str = "",
         cause: str = "",
+        op: str = "",
+        source: str = "",
         hint: str = "",
     ) -> None:
-        super().__init__(message, hint=hint)
+        super().__init__(message, op=op, source=source, hint=hint)
         self.rank = rank
         self.host = host
         self.pid = pid
@@ -120,7 +122,9 @@ class RankError(CollectiveError):
 
 
 class WorkerError(RankError):
-    """A step of a worker process raised an error; `kind` is its type, `trace` its traceback."""
+    """A step of a worker process raised an error; `kind` is its type, `trace` its traceback, which
+    the message leaves out.
+    """
 
     def __init__(self, message: str, *, kind: str, trace: str, **place: Any) -> None:
         super().__init__(message, **place)

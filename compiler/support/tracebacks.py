@@ -21,7 +21,15 @@ from typing import Any, TypeVar, cast
 
 from compiler.support.settings.fluid import FLUID_TRACEBACK
 
-__all__ = ["entry_point", "hide_frames", "is_ours", "passes_arguments", "unfiltered"]
+__all__ = [
+    "entry_point",
+    "first_lines",
+    "hide_frames",
+    "is_ours",
+    "last_line",
+    "passes_arguments",
+    "unfiltered",
+]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -259,8 +267,42 @@ def _is_raised(node: TracebackType) -> bool:
 def _location(error: BaseException) -> str:
     """Return the innermost file and line of our packages in an error's traceback."""
     locations = [
-        f"{Path(frame.f_code.co_filename.removeprefix(_ROOT)).as_posix()}:{line}"
+        f"{_shown(frame.f_code.co_filename)}:{line}"
         for frame, line in walk_tb(unfiltered(error))
         if is_ours(frame.f_code.co_filename)
     ]
     return locations[-1]
+
+
+# ---- errors of other processes, in a few lines
+
+
+def last_line(error: BaseException) -> str:
+    """`file:line` where an error was raised: the user's innermost line, or else the innermost one.
+
+    Empty for an error that was never raised.
+    """
+    nodes = _user_frames(unfiltered(error))
+    frames = [(node.tb_frame, node.tb_lineno) for node in nodes] or [*walk_tb(unfiltered(error))]
+    if not frames:
+        return ""
+    frame, line = frames[-1]
+    return f"{_shown(frame.f_code.co_filename)}:{line} in {frame.f_code.co_name}"
+
+
+def first_lines(text: str, count: int) -> str:
+    """A text without the lines after the first `count`, and dots in their place.
+
+    >>> first_lines("a", 2), first_lines(chr(10).join("abc"), 1)
+    ('a', 'a …')
+    """
+    lines = text.splitlines()
+    return "\n".join(lines[:count]) + (" …" if len(lines) > count else "")
+
+
+def _shown(file: str) -> str:
+    """A path without the folder of our packages, or without the current one."""
+    if file.startswith(_ROOT):
+        return Path(file.removeprefix(_ROOT)).as_posix()
+    here = str(Path.cwd()) + os.sep
+    return file.removeprefix(here)

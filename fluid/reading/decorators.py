@@ -20,7 +20,8 @@ from multiprocessing.connection import Connection
 from threading import Thread
 from typing import TypeAlias, TypeVar, cast
 
-from compiler.support.tracebacks import entry_point
+from compiler.support.settings.fluid import FLUID_TRACEBACK
+from compiler.support.tracebacks import entry_point, first_lines, last_line
 from fluid.recording.arguments import typed
 from runtime.parent_process import watch
 from runtime.prefetching_reader import prefetched
@@ -47,6 +48,9 @@ Reader: TypeAlias = Callable[[], Iterable[T]]
 
 _LAST_SAMPLE = 1.0
 """Seconds to wait for a thread whose samples nobody reads any more."""
+
+_MOST_LINES = 5
+"""Lines of an error in another process that are shown."""
 
 
 class ComposeNotAligned(ValueError):
@@ -240,8 +244,8 @@ def in_processes(readers: Iterable[Reader[T]], timeout: float = 0) -> Iterator[T
 
     The processes are forked, so readers may be any functions; samples must be picklable and not
     None. On systems without forks (Windows) readers run in threads of this process. Raises
-    ValueError with the traceback of a reader that failed, and, with a `timeout` in seconds,
-    TimeoutError for a reader that takes longer for a sample.
+    ValueError with the error and the line of a reader that failed, and, with a `timeout` in
+    seconds, TimeoutError for a reader that takes longer for a sample.
     """
     start = _fork if hasattr(os, "fork") else _start_thread
     sources = [start(reader) for reader in readers]
@@ -300,8 +304,16 @@ def _send(reader: Reader[object], connection: Connection) -> None:
             connection.send((sample,))
         connection.send("")
     except Exception as error:
-        connection.send(traceback.format_exc())
+        connection.send(_description(error))
         raise SystemExit(1) from error
+
+
+def _description(error: Exception) -> str:
+    """An error of a reader for another process: its text and the script's line, or all frames."""
+    if FLUID_TRACEBACK.text() == "full":
+        return "\n" + "".join(traceback.format_exception(error))
+    text = first_lines(f"{type(error).__name__}: {error}", _MOST_LINES)
+    return f"{text}\n  line: {last_line(error)}"
 
 
 def _in_turns(connections: list[Connection], timeout: float) -> Iterator[object]:
@@ -317,7 +329,7 @@ def _in_turns(connections: list[Connection], timeout: float) -> Iterator[object]
             left.rotate(-1)
             yield cast(tuple[object], message)[0]
         elif message:
-            raise ValueError(f"a process that reads failed:\n{message}")
+            raise ValueError(f"a process that reads failed: {message}")
         else:
             left.popleft()
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from textwrap import indent
 from typing import Any
 
+from compiler.support.settings.fluid import FLUID_TRACEBACK
+from compiler.support.tracebacks import first_lines
 from runtime.collective.processes import host_name
 from runtime.collective.record import RankRecord
 from runtime.collective.rings import Rings
@@ -18,6 +21,11 @@ SECONDARY = ("RankError", "CollectiveError")
 """Error types that may be a mere consequence of another rank's failure."""
 
 HINT = "the pool has ended; the next run starts another"
+
+ALL_FRAMES = "set FLUID_TRACEBACK=full to see the traceback of that process"
+
+MOST_LINES = 5
+"""Lines of a worker's message that are shown; the op, the line and the hint are one each."""
 
 Report = Mapping[str, Any]
 """A worker's error message."""
@@ -66,19 +74,22 @@ def _error_of_named_rank(report: Report, rings: Rings) -> RankError:
     record = rings.record_of(RING, rank) or RankRecord(rank)
     return RankError(
         text, rank=rank, host=record.host, pid=record.pid, step=record.step, last=record.call,
-        cause=f"rank {report['rank']} reported it",
+        cause=f"rank {report['rank']} reported it", hint=str(report.get("hint", "")),
     )  # fmt: skip
 
 
 def _reported(report: Report) -> CollectiveError:
-    """Convert a worker's report to an error with its traceback."""
+    """Convert a worker's report to an error: what, where and what to do, in a few lines."""
     kind, text, trace = str(report["kind"]), str(report["text"]), str(report["trace"])
     if kind == ScheduleError.__name__:
         return ScheduleError(text)
     rank, host, pid = int(report["rank"]), str(report["host"]), int(report["pid"])
-    shown = "\n".join(f"    {line}" for line in trace.splitlines())
     where = f"rank {rank} (host {host}, process {pid})"
+    said = first_lines(f"{where} raised {kind}: {text}", MOST_LINES)
+    if FLUID_TRACEBACK.text() == "full":
+        said += "\n  its traceback:\n" + indent(trace, "    ")
     return WorkerError(
-        f"{where} raised {kind}: {text}\n  its traceback:\n{shown}",
-        kind=kind, trace=trace, rank=rank, host=host, pid=pid, cause=f"it raised {kind}: {text}",
+        said, kind=kind, trace=trace, rank=rank, host=host, pid=pid,
+        cause=f"it raised {kind}: {text}", op=str(report["op"]), source=str(report["source"]),
+        hint=str(report.get("hint", "")) or ("" if report["op"] else ALL_FRAMES),
     )  # fmt: skip

@@ -335,8 +335,8 @@ class Pool:
             replies = [self._receive(worker, what) for worker in workers]
             pairs = zip(workers, replies, strict=True)
             return [worker.channel.values(reply, copies=True) for worker, reply in pairs]
-        except BaseException:
-            self.abort()
+        except BaseException as error:
+            self._fail(error)
             raise
 
     def _receive(self, worker: WorkerProcess, what: str) -> Message:
@@ -360,8 +360,8 @@ class Pool:
         """Run this rank's part of a step; an error in it ends the pool."""
         try:
             return own()
-        except BaseException:
-            self.abort()
+        except BaseException as error:
+            self._fail(error)
             raise
 
     # Failures
@@ -383,8 +383,14 @@ class Pool:
         while not is_first and monotonic() < end:
             sleep(SLICE / 10)
             error, is_first = find_cause(self.workers, self.rings, self.first)
-        self.abort()
+        self._fail(error)
         raise error
+
+    def _fail(self, error: BaseException) -> None:
+        """End the pool for an error, which the other trainers name as the cause."""
+        if self.is_open and self.total > self.size:
+            self.rings.fail(error)
+        self.abort()
 
 
 def _hook(pool: Pool) -> Callable[[], None]:

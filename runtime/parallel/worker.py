@@ -19,7 +19,9 @@ from typing import Any, NoReturn, cast
 import numpy as np
 
 from compiler.codegen.module import Module
+from compiler.errors import CompileError
 from compiler.ir.types import Array
+from compiler.support.tracebacks import last_line
 from runtime.collective.engine import torch_module
 from runtime.collective.groups.segment import Segment, SegmentLayout
 from runtime.collective.local_store import StoreClient, local_connection
@@ -125,10 +127,14 @@ class Worker:
         self._rings.fail(error)
         trace = "".join(traceback.format_exception(error))[-MAX_TRACE_CHARS:]
         named_rank = error.rank if isinstance(error, RankError) else -1
+        parts = {"text": str(error), "op": "", "source": last_line(error)}
+        if isinstance(error, CompileError):
+            parts = {"text": error.message, "op": error.op, "source": error.source}
+            parts["hint"] = error.hint
         self._channel.send(
             {"do": "error", "rank": self._settings.rank, "host": host_name(), "pid": os.getpid(),
-             "kind": type(error).__name__, "text": str(error)[:MAX_TRACE_CHARS], "trace": trace,
-             "named_rank": named_rank}
+             "kind": type(error).__name__, "trace": trace, "named_rank": named_rank,
+             **{name: text[:MAX_TRACE_CHARS] for name, text in parts.items()}}
         )  # fmt: skip
 
     def _place(self) -> Place:

@@ -9,6 +9,7 @@ import pytest
 
 import fluid
 from fluid.core import EnforceNotMet
+from runtime.errors import WorkerError
 
 pytestmark = pytest.mark.usefixtures("fresh_programs", "two_devices")
 X = np.arange(4, dtype=np.float32).reshape(4, 1)
@@ -99,6 +100,22 @@ def test_feeds_that_do_not_fit(
     with pytest.raises(error, match=message):
         runner.run([loss], feed=feed)
     assert len(runner.run([loss], feed={"x": X})[0]) == 2
+
+
+def test_an_error_of_a_device_is_short(exe: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("FLUID_TRACEBACK", raising=False)
+    ids = fluid.data("ids", [None, 1], "int64")
+    loss = fluid.layers.mean(fluid.embedding(ids, [5, 2], param_attr="table"))
+    fluid.optimizer.SGD(0.1).minimize(loss)
+    exe.run(fluid.default_startup_program())
+    runner = fluid.ParallelExecutor(False, loss_name=loss.name)
+    with pytest.raises(WorkerError) as seen:
+        runner.run([loss], feed={"ids": np.array([[0], [7]])})
+    said, op, line = str(seen.value).splitlines()
+    assert "rank 1 (host" in said and "id 7 at position 0 is not a row of the table" in said
+    assert op.startswith("  op:   embedding_0.tmp_0 = lookup_table_v2(ids, table)")
+    assert line.startswith("  line: ") and "test_two_devices.py" in line
+    assert not getattr(seen.value, "__notes__", [])
 
 
 def test_fetch_errors(loss: fluid.Variable) -> None:

@@ -4,6 +4,7 @@ import gc
 import os
 import signal
 import sys
+import threading
 import time
 import warnings
 from collections.abc import Iterator
@@ -22,6 +23,7 @@ from runtime.errors import CollectiveError, FeedError, TooLarge, WorkerError
 from runtime.parallel import Pool
 from runtime.parallel.fork_server import fork_server
 from runtime.parallel.region import FIRST_SIZE, SharedRegion
+from tests.support.ports import free_endpoints
 
 SUM = """
 import numpy as np
@@ -158,7 +160,10 @@ def test_ranks_on_cpus_need_no_torch(monkeypatch: pytest.MonkeyPatch) -> None:
         assert pool.run("sum", [feed], lambda: step(feed)[1].tolist())[0] == [6.0, 6.0]
 
 
-def test_an_error_shows_the_traceback_of_the_worker_and_ends_the_pool() -> None:
+def test_an_error_names_the_rank_and_the_line_and_ends_the_pool(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("FLUID_TRACEBACK", raising=False)
     pool = Pool([CPU, CPU], deadline=30.0)
     pids = [worker.pid for worker in pool.workers]
     pool.load("fails", Module.parse(FAILS))
@@ -167,9 +172,22 @@ def test_an_error_shows_the_traceback_of_the_worker_and_ends_the_pool() -> None:
         pool.finish_run()
     assert (seen.value.rank, seen.value.kind) == (1, "OverflowError")
     assert 'raise OverflowError("too many rows")' in seen.value.trace
+    _, line, hint = str(seen.value).splitlines()
+    assert line.startswith("  line: ") and line.endswith(" in step")
+    assert hint == "  hint: set FLUID_TRACEBACK=full to see the traceback of that process"
     assert not [pid for pid in pids if Path(f"/proc/{pid}").exists()]
     with pytest.raises(CollectiveError, match="make another pool"):
         pool.start_run("fails", [{}])
+
+
+def test_a_setting_shows_the_traceback_of_a_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FLUID_TRACEBACK", "full")
+    pool = Pool([CPU, CPU], deadline=30.0)
+    pool.load("fails", Module.parse(FAILS))
+    pool.start_run("fails", [{}])
+    with pytest.raises(WorkerError, match="its traceback:") as seen:
+        pool.finish_run()
+    assert 'raise OverflowError("too many rows")' in str(seen.value)
 
 
 def test_one_process_forks_the_workers_of_all_pools(
@@ -243,3 +261,29 @@ def test_a_scope_is_dropped_with_the_next_step_and_not_amid_one(monkeypatch: Any
     pool.start_run("key", [])
     assert dropped == [{"scopes": ["scope1"]}]
     assert pool.forgotten == []
+
+
+def test_other_trainers_name_the_error_that_ended_a_pool() -> None:
+    endpoints, raised = free_endpoints(2), list[BaseException]()
+
+    def train(number: int) -> None:
+        try:
+            with Pool([CPU], endpoints=endpoints, trainer=number, trainers=2, deadline=30) as pool:
+                pool.load("", [])
+                pool.run("", [], lambda: work(pool, number))
+        except CollectiveError as error:
+            raised.append(error)
+        except OverflowError:
+            pass
+
+    def work(pool: Pool, number: int) -> None:
+        if number:
+            raise OverflowError("too many rows")
+        pool.rings.all_reduce(0, "w", "sum", np.ones(2, "float32"))
+
+    threads = [threading.Thread(target=train, args=(number,)) for number in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert ["it raised OverflowError: too many rows" in str(error) for error in raised] == [True]
