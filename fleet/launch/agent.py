@@ -10,6 +10,8 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, fields
 from importlib import import_module
 from pathlib import Path
@@ -17,11 +19,16 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from compiler.support.settings.setting import export
-from compiler.support.settings.systems import TORCH_DISABLE_SHARE_RDZV_TCP_STORE
+from compiler.support.settings.systems import (
+    TORCH_CPP_LOG_LEVEL,
+    TORCH_DISABLE_SHARE_RDZV_TCP_STORE,
+)
 from fleet.launch.logs import log_specs
+from fleet.launch.meeting import LIMIT, Meeting, meet, say
 from fleet.launch.variables import PADDLE_VARIABLES
 from fluid.recording.narrowing import is_mapping
 from runtime.collective.engine import distributed
+from runtime.errors import RendezvousError
 
 SECONDS_TO_END = 10
 """Seconds that processes have to exit after SIGTERM; then they are killed."""
@@ -32,9 +39,9 @@ class LaunchJob:
     """A script to run in `processes` processes on each of several machines.
 
     `gpus` are those of this machine, none on CPUs; `started_port` is the first process's port, None
-    for free ones; `master` is `host:port` of the rendezvous, "" for one machine; `address` is this
-    machine's, None to look it up; `rendezvous` has settings of torch's by name; `log_dir` is None
-    to print everything here.
+    for free ones; `master` is `host:port` of the rendezvous, "" for one machine; `machines` are the
+    addresses of all, if they are known, and `address` is this one's, None to look it up;
+    `rendezvous` has settings of torch's by name; `log_dir` is None to print everything here.
     """
 
     script: Path
@@ -45,6 +52,7 @@ class LaunchJob:
     least_machines: int = 1
     most_machines: int = 1
     master: str = ""
+    machines: tuple[str, ...] = ()
     address: str | None = None
     max_restarts: int = 0
     log_dir: Path | None = None
@@ -57,12 +65,13 @@ class LaunchJob:
 def run_job(job: LaunchJob) -> int:
     """Run a job to its end; return 0, or the exit code of the process that failed first.
 
-    A process killed by a signal counts as 128 + its number, as in a shell. The first failure is
-    reported last, with its traceback. Raises CollectiveError without torch.
+    A process killed by a signal counts as 128 + its number, as in a shell; a job whose machines do
+    not meet as 1. The first failure is reported last, with its traceback. Raises CollectiveError
+    without torch.
     """
+    if not TORCH_CPP_LOG_LEVEL.is_set():
+        export({TORCH_CPP_LOG_LEVEL.name: "ERROR"})  # connections end with their machine
     distributed()
-    if job.master:
-        print(meeting(job), file=sys.stderr, flush=True)
     export({TORCH_DISABLE_SHARE_RDZV_TCP_STORE.name: "1"})
     export(dict.fromkeys(PADDLE_VARIABLES))  # those of a job around this one
     if job.log_dir is not None:
@@ -71,21 +80,27 @@ def run_job(job: LaunchJob) -> int:
         return _run(job, Path(folder), None)
 
 
-def meeting(job: LaunchJob) -> str:
-    """What a launcher says that waits for other machines, before any process is started."""
-    least, most = job.least_machines, job.most_machines
-    number = f"{least}" if least == most else f"{least} to {most}"
-    where = f"meets {number} machines at {job.master}"
-    return f"fluid launch: {where}; each of them runs the same command"
+def meeting_of(job: LaunchJob) -> Meeting:
+    """How the machines of a job meet."""
+    limit = dict(job.rendezvous).get("join_timeout")
+    return Meeting(
+        job.master, job.least_machines, job.most_machines, job.machines, job.address or "",
+        LIMIT if limit is None else float(limit), job.job_id,
+    )  # fmt: skip
 
 
 def _run(job: LaunchJob, folder: Path, shows: set[int] | None) -> int:
     elastic = import_module("torch.distributed.launcher.api")
     errors = import_module("torch.distributed.elastic.multiprocessing.errors")
     ended = import_module("torch.distributed.elastic.multiprocessing.api").SignalException
-    launch = elastic.elastic_launch(_config(elastic, job, folder, shows), sys.executable)
     try:
-        launch("-m", "fleet.launch.worker", *_worker_arguments(job))
+        with meet(meeting_of(job)) if job.master else nullcontext(_nothing) as have_met:
+            config = _config(elastic, job, folder, shows, have_met)
+            launch = elastic.elastic_launch(config, sys.executable)
+            launch("-m", "fleet.launch.worker", *_worker_arguments(job))
+    except RendezvousError as error:
+        say(str(error))
+        return 1
     except errors.ChildFailedError as failed:
         rank, failure = failed.get_first_failure()
         return report(rank, failure, job.script)
@@ -95,7 +110,13 @@ def _run(job: LaunchJob, folder: Path, shows: set[int] | None) -> int:
     return 0
 
 
-def _config(elastic: Any, job: LaunchJob, folder: Path, shows: set[int] | None) -> Any:
+def _nothing() -> None:
+    """Do nothing when the machines of a job have met: there is one."""
+
+
+def _config(
+    elastic: Any, job: LaunchJob, folder: Path, shows: set[int] | None, starts: Callable[[], None]
+) -> Any:
     """The configuration of torch's agent; fields that this version of torch lacks are omitted."""
     wanted: dict[str, Any] = {
         "min_nodes": job.least_machines,
@@ -109,7 +130,7 @@ def _config(elastic: Any, job: LaunchJob, folder: Path, shows: set[int] | None) 
         "max_restarts": job.max_restarts,
         "monitor_interval": 0.1,
         "local_addr": job.address or (None if job.master else "127.0.0.1"),
-        "logs_specs": log_specs(folder, shows),
+        "logs_specs": log_specs(folder, shows, starts=starts),
         "log_line_prefix_template": "[${rank}] ",
         "shutdown_timeout": SECONDS_TO_END,
     }

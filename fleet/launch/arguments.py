@@ -140,6 +140,7 @@ def job_of(given: argparse.Namespace, environ: Environ = None) -> LaunchJob:
         least_machines=machines.least,
         most_machines=machines.most,
         master=machines.master,
+        machines=tuple(_listed(given.cluster_node_ips or "")),
         address=given.node_ip,
         max_restarts=given.max_restarts,
         log_dir=given.log_dir,

@@ -6,19 +6,24 @@ after a restart `workerlog.0.1`: no attempt overwrites another.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 
-def log_specs(folder: Path, shows: set[int] | None, names: Mapping[int, str] | None = None) -> Any:
+def log_specs(
+    folder: Path,
+    shows: set[int] | None,
+    names: Mapping[int, str] | None = None,
+    starts: Callable[[], None] | None = None,
+) -> Any:
     """The log configuration of torch's agent.
 
     `shows` are local ranks whose lines are also printed here, None for all; `names` are the log
-    names of local ranks, by default derived from the rank. Raises OSError if the folder cannot be
-    created.
+    names of local ranks, by default derived from the rank. `starts` is called when processes are
+    about to be started. Raises OSError if the folder cannot be created.
     """
     folder.mkdir(parents=True, exist_ok=True)
     api = import_module("torch.distributed.elastic.multiprocessing.api")
@@ -32,6 +37,8 @@ def log_specs(folder: Path, shows: set[int] | None, names: Mapping[int, str] | N
             return str(folder)
 
         def reify(self, envs: dict[int, dict[str, str]]) -> Any:
+            if starts is not None:
+                starts()
             files = attempt_files(folder, next(attempts), envs, names)
             shown = {n: out for n, (out, _) in files.items() if shows is None or n in shows}
             for local, (_, error) in files.items():

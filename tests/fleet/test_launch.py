@@ -234,8 +234,8 @@ def test_settings_of_the_rendezvous() -> None:
     job = parsed("--nnodes", "1:2", "--master", "h:1", "--rdzv_conf", "last_call_timeout=2,a=b")
     assert job.rendezvous == (("last_call_timeout", "2"), ("a", "b"))
     assert (job.least_machines, job.most_machines) == (1, 2)
-    said = "fluid launch: meets 1 to 2 machines at h:1; each of them runs the same command"
-    assert agent.meeting(job) == said
+    said = "meets 1 to 2 machines at h:1; each of them runs the same command"
+    assert agent.meeting_of(job).text == said
 
 
 def test_the_number_of_processes_comes_from_the_environment() -> None:

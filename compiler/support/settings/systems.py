@@ -78,6 +78,9 @@ GRPC_ENABLE_FORK_SUPPORT = Setting(
     "",
     "Set to 0 if it is not set: gRPC's fork handlers abort a child of a thread within a call.",
 )
+TORCH_CPP_LOG_LEVEL = Setting(
+    "TORCH_CPP_LOG_LEVEL", TEXT, "", "Set to ERROR by `fluid launch`, unless it is set."
+)
 TORCH_DISABLE_SHARE_RDZV_TCP_STORE = Setting(
     "TORCH_DISABLE_SHARE_RDZV_TCP_STORE", TEXT, "", "Set to 1 by `fluid launch` for its processes."
 )
