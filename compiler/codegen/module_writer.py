@@ -86,6 +86,11 @@ class NumpyOperand:
         return self.name
 
 
+def _operand_key(value: PlannedValue) -> Hashable:
+    """What operands are found by: views of one buffer have their own names."""
+    return value if value.place is StorageKind.BUFFER else value.storage
+
+
 class ModuleWriter:
     """Writes `setup` (bind) and `body` (step) of one module; names values and buffers."""
 
@@ -118,13 +123,17 @@ class ModuleWriter:
 
     def operand(self, value: PlannedValue) -> NumpyOperand:
         """Return the operand for a value, named (and taken from the arena) on first use."""
-        key = value if value.place is StorageKind.BUFFER else value.storage
-        if key not in self._operands:
+        placed = self.placed(value)
+        if placed is None:
             name = self.names.make(
                 value.label if value.place is StorageKind.BUFFER else str(value.home)
             )
-            self._operands[key] = self._place(value, name)
-        return self._operands[key]
+            placed = self._operands[_operand_key(value)] = self._place(value, name)
+        return placed
+
+    def placed(self, value: PlannedValue) -> NumpyOperand | None:
+        """Return the operand for a value, None before its first use."""
+        return self._operands.get(_operand_key(value))
 
     def _place(self, value: PlannedValue, name: str) -> NumpyOperand:
         if value.place is StorageKind.PARAM:

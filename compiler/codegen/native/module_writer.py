@@ -22,6 +22,7 @@ from compiler.codegen.native.llvm_ir import Type
 from compiler.codegen.native.loops import KernelLowering
 from compiler.codegen.native.machine import Machine
 from compiler.codegen.native.products.contraction import Steps
+from compiler.codegen.native.repeated_steps import Recording, RepeatedSteps
 from compiler.codegen.native.sequences import (
     Argument,
     Commands,
@@ -80,6 +81,8 @@ class NativeModuleWriter(KernelModuleWriter):
         self._made: dict[Hashable, Steps] = {} if earlier is None else earlier._made
         self._lowering = KernelLowering(machine) if earlier is None else earlier._lowering
         self._repeats: Size = 1
+        self.recording: Recording | None = None
+        self.repeated = RepeatedSteps(self)
         self.accesses = AccessChecks(self, checks_bounds, lambda text: self._loop.expect(text))
         self._prepared: dict[str, tuple[str, ...]] = {}
         self._before_loop: int | None = None
@@ -88,14 +91,38 @@ class NativeModuleWriter(KernelModuleWriter):
         self._outer_depth = 0
         self._begun: Commands | None = None
         self._expected: dict[str, None] = {}
+        self._of_operands = self._written_lines = 0
+        """Lines of `bind` that name operands, and lines of sequences that are no commands."""
         self.body = StepWriter(STEP_DEPTH, self.end_sequence)
 
     def operand(self, value: PlannedValue) -> NumpyOperand:
         """The operand for a value; its data-dependent sizes have their names in the step."""
+        before = len(self.setup.lines)
         operand = super().operand(value)
-        if not operand.type.is_open or value.type.is_open:
-            return operand
-        return NumpyOperand(self, operand.name, value.type, operand.steady, operand.storage)
+        self._of_operands += len(self.setup.lines) - before
+        if operand.type.is_open and not value.type.is_open:
+            operand = NumpyOperand(self, operand.name, value.type, operand.steady, operand.storage)
+        if self.recording is not None:
+            self.recording.operand(value, operand)
+        return operand
+
+    def placed_type(self, value: PlannedValue) -> TensorType:
+        """The type that the operand for a value has, or would have."""
+        placed = self.placed(value)
+        return value.type if placed is None else placed.type
+
+    def holds_constant(self, value: PlannedValue) -> bool:
+        """True for state whose values never change, or only between runs."""
+        return value.place is StorageKind.PARAM and value.home in self.constants
+
+    def extent(self) -> Hashable:
+        """How much there is of all but operands and commands."""
+        kept, facts = [len(names) for names in self._kept], self.accesses.facts
+        lines = len(self.setup.lines) - self._of_operands, len(self.body.lines), self.body.depth
+        texts = len(self.buffers), len(self.functions), len(self.globals), len(self.kernels)
+        sizes = len(self.required), len(self.bound_dims), len(self.defined_sizes)
+        rest = len(self._prepared), len(facts.numbers), len(facts.sizes), len(self.uncompared)
+        return *lines, *texts, *sizes, *rest, *kept, self._written_lines
 
     def scratch(
         self, shape: Sequence[Size], dtype: DType, *, on_device: bool = False
@@ -120,6 +147,8 @@ class NativeModuleWriter(KernelModuleWriter):
 
     def command(self, kernel: NativeKernel, arguments: Sequence[Argument]) -> None:
         """Append a call of a kernel over all its units to the step."""
+        if self.recording is not None:
+            self.recording.command(kernel, arguments)
         name = self.kernel_name(kernel)
         self.costs.append(KernelCall(self.step, name, kernel, self._repeats))
         late = any(map(self._is_late, (*arguments, kernel.units)))
@@ -242,6 +271,7 @@ class NativeModuleWriter(KernelModuleWriter):
             return
         begun = self._sequence()
         self.bound_dims |= {*BLOCK.names}
+        self._written_lines += 1
         begun.lines.append(f"*(each for {BLOCK} in range({blocks}) for each in (")
         self._repeats = blocks
         yield

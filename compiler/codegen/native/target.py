@@ -192,7 +192,7 @@ def _emit(writer: ModuleWriter, step: Step) -> None:
     try:
         check_values(writer, named)
         with compared_with_reference(writer, named):
-            _emit_native(writer, named)
+            _emit_repeated(writer, named)
     except NotLowered as why:
         if not (writer.refused and isinstance(why, ChangedNumbers)):
             writer.refused[step.index] = why.message
@@ -210,6 +210,14 @@ def _emit_in_numpy(writer: NativeModuleWriter, step: Step) -> None:
     kinds = (op.kind for op in step.ops if op.kind != "delete_var")
     writer.uncompared |= dict.fromkeys(kinds, "in NumPy")
     emit_step(writer, step)
+
+
+def _emit_repeated(writer: NativeModuleWriter, step: Step) -> None:
+    """Emit the kernels of a step, by the commands of an equal one where there is one."""
+    if writer.checks_bounds or writer.compares:
+        _emit_native(writer, step)
+    else:
+        writer.repeated.write(step, lambda: _emit_native(writer, step))
 
 
 def _emit_native(writer: NativeModuleWriter, step: Step) -> None:

@@ -1,0 +1,184 @@
+"""Writes a step that equals an earlier one by the commands of that one, over its own values.
+
+The layers of a network, or its pairs of fields, are steps that differ in nothing but the places of
+their values. What is compared is all that the code of a step depends on: kinds, attributes, types,
+and which values share memory. Only steps of floats, of sizes that are known when the module is
+bound, whose code is nothing but commands over their own values are written this way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from compiler.codegen.module_writer import NumpyOperand
+from compiler.codegen.native.checks.reference_rows import has_plain_attributes
+from compiler.codegen.native.kernel import NativeKernel
+from compiler.codegen.native.sequences import Argument
+from compiler.ir.dims import Size
+from compiler.ir.types import TensorType
+from compiler.plan import PlannedOp, PlannedValue, Step, StorageKind
+
+TRIES = 2
+"""Steps of one form that are tried: the first may have what the module needs only once."""
+
+
+class CommandWriter(Protocol):
+    """Writes the commands of steps into a module."""
+
+    bound_dims: set[str]
+    recording: Recording | None
+
+    def operand(self, value: PlannedValue) -> NumpyOperand:
+        """The operand for a value."""
+        ...
+
+    def placed_type(self, value: PlannedValue) -> TensorType:
+        """The type that the operand for a value has, or would have."""
+        ...
+
+    def holds_constant(self, value: PlannedValue) -> bool:
+        """True for state that does not change, or only between runs."""
+        ...
+
+    def command(self, kernel: NativeKernel, arguments: Sequence[Argument]) -> None:
+        """Append a call of a kernel."""
+        ...
+
+    def extent(self) -> Hashable:
+        """How much there is of all but operands and commands."""
+        ...
+
+
+@dataclass
+class Recording:
+    """What writing a step does: the operands it asks for and its commands, by numbers of values.
+
+    `is_complete` is false if it does anything else.
+    """
+
+    values: dict[PlannedValue, int]
+    events: list[int | tuple[NativeKernel, tuple[int | _OfSize, ...]]] = field(
+        default_factory=list["int | tuple[NativeKernel, tuple[int | _OfSize, ...]]"]
+    )
+    is_complete: bool = True
+    _numbers: dict[str, int] = field(default_factory=dict[str, int])
+
+    def operand(self, value: PlannedValue, operand: NumpyOperand) -> None:
+        """The operand for a value was asked for."""
+        number = self.values.get(value)
+        if number is None:
+            self.is_complete = False
+        elif operand.name not in self._numbers:
+            self._numbers[operand.name] = number
+            self.events.append(number)
+
+    def command(self, kernel: NativeKernel, arguments: Sequence[Argument]) -> None:
+        """A command was written."""
+        listed: list[int | _OfSize] = []
+        for argument in arguments:
+            if not isinstance(argument, NumpyOperand):
+                listed.append(_OfSize(argument))
+            elif argument.name in self._numbers:
+                listed.append(self._numbers[argument.name])
+            else:
+                self.is_complete = False
+        self.events.append((kernel, tuple(listed)))
+
+    def repeat(self, writer: CommandWriter, values: Sequence[PlannedValue]) -> None:
+        """Do the same with other values."""
+        operands: dict[int, NumpyOperand] = {}
+        for event in self.events:
+            if isinstance(event, int):
+                operands[event] = writer.operand(values[event])
+            else:
+                kernel, arguments = event
+                listed = [a.size if isinstance(a, _OfSize) else operands[a] for a in arguments]
+                writer.command(kernel, listed)
+
+
+@dataclass(frozen=True)
+class _OfSize:
+    """An argument that is a size, in contrast to the number of a value."""
+
+    size: Size
+
+
+class RepeatedSteps:
+    """Writes the steps of a module; those that equal an earlier one by its commands."""
+
+    def __init__(self, writer: CommandWriter) -> None:
+        self._writer = writer
+        self._known: dict[Hashable, Recording] = {}
+        self._tries: dict[Hashable, int] = {}
+
+    def write(self, step: Step, emit: Callable[[], None]) -> None:
+        """Write a step as `emit` does."""
+        described = _Description(self._writer).step(step)
+        if described is None:
+            return emit()
+        form, values = described
+        if form in self._known:
+            return self._known[form].repeat(self._writer, values)
+        tries = self._tries[form] = self._tries.get(form, 0) + 1
+        if tries > TRIES:
+            return emit()
+        recording, before = Recording({v: n for n, v in enumerate(values)}), self._writer.extent()
+        self._writer.recording = recording
+        try:
+            emit()
+        finally:
+            self._writer.recording = None
+        if recording.is_complete and self._writer.extent() == before:
+            self._known[form] = recording
+        return None
+
+
+class _Description:
+    """Describes a step by the numbers of its values and of their memory."""
+
+    def __init__(self, writer: CommandWriter) -> None:
+        self._writer = writer
+        self._values: dict[PlannedValue, int] = {}
+        self._rows: list[Hashable] = []
+        self._homes: dict[tuple[StorageKind, str | int], tuple[int, Size]] = {}
+
+    def step(self, step: Step) -> tuple[Hashable, list[PlannedValue]] | None:
+        """What the code of a step depends on, and its values by number; None if on more."""
+        if not all(self._is_plain(op) for op in step.ops):
+            return None
+        ops = tuple(map(self._op, step.ops))
+        return (ops, tuple(self._rows)), list(self._values)
+
+    def _is_plain(self, op: PlannedOp) -> bool:
+        is_plain = not (op.body or op.given or op.kept) and has_plain_attributes(op.defn)
+        return is_plain and all(
+            value.type.dtype.is_float
+            and value.place is not StorageKind.LOCAL
+            and not value.type.is_open
+            and self._writer.bound_dims.issuperset(value.type.names)
+            for value in op.values
+        )
+
+    def _op(self, op: PlannedOp) -> Hashable:
+        slots = tuple(
+            (slot, tuple(map(self._value, values)))
+            for side in (op.inputs, op.outputs)
+            for slot, values in side.items()
+        )
+        return type(op.defn), repr(op.defn.attributes), op.target, op.part, len(op.inputs), slots
+
+    def _value(self, value: PlannedValue) -> int:
+        if value not in self._values:
+            self._values[value] = len(self._values)
+            self._rows.append(self._row(value))
+        return self._values[value]
+
+    def _row(self, value: PlannedValue) -> Hashable:
+        """A value's types and place: its memory by number, from where its first value there is."""
+        region, home = value.region, (value.place, value.home)
+        number, first = self._homes.setdefault(home, (len(self._homes), region.offset))
+        where = value.place, number, region.offset - first, region.row, region.pitch
+        types = value.type, self._writer.placed_type(value)
+        return *types, *where, value.on_device, self._writer.holds_constant(value)
