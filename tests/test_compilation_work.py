@@ -18,6 +18,7 @@ import pytest
 import fluid
 from compiler.codegen.native.target import NativeTarget
 from compiler.driver import feed_shapes, planned
+from compiler.ir.conversion.overwritten_values import with_saved_values
 from compiler.ir.conversion.program_to_graph import to_graph
 from compiler.ir.graph import Graph
 from compiler.ir.text.program_printer import program_digest
@@ -98,6 +99,14 @@ def towers(count: int) -> Any:
     return layers.mean(layers.fc(joined, 1))
 
 
+def norms(count: int) -> Any:
+    """Batch norms, which write state that their gradients and the inputs' statistics share."""
+    x = layers.data("x", [4, 6, 6])
+    for _ in range(count):
+        x = layers.batch_norm(layers.conv2d(x, 4, 3, padding=1, bias_attr=False), act="relu")
+    return layers.mean(x)
+
+
 def sum_of_many(count: int) -> Any:
     """An op of many inputs, which all have one input; no parameters."""
     x = layers.data("x", [8])
@@ -108,6 +117,7 @@ PROGRAMS: dict[str, tuple[Callable[[int], Any], int]] = {
     "pairs": (pairs, 21),
     "chain": (chain, 8),
     "towers": (towers, 8),
+    "norms": (norms, 8),
     "sum of many": (sum_of_many, 80),
 }
 
@@ -123,6 +133,8 @@ def calls_of(build: Callable[[int], Any], count: int) -> tuple[int, Counter[str]
                 fluid.optimizer.Adam(0.001).minimize(loss)
     with calls.stage("digest"):
         program_digest(main)
+    with calls.stage("saved values"):
+        with_saved_values(main)
     with calls.stage("to_graph"):
         shape = ("N", *main.global_block().var("x").shape[1:])
         graph = to_graph(main, feed_shapes(main, {"x": shape}), [loss.name])

@@ -11,6 +11,7 @@ of a body saves anyway: the values of outer variables that it reads before it wr
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -48,18 +49,19 @@ class _Saver:
     """The copies for one block.
 
     `writers` maps names to the indices of the ops that write them, `first` to that of the first op
-    that reads or writes them; `copies` has the name of the copy of a name before an index; `taken`
-    are the gradient ops that are already matched to a forward op.
+    that reads or writes them; `copies` has the name of the copy of a name before an index;
+    `gradients` are the gradient ops that are not yet matched to a forward op.
     """
 
     block: Block
     writers: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
     first: dict[str, int] = field(default_factory=dict[str, int])
     copies: dict[tuple[int, str], str] = field(default_factory=dict[tuple[int, str], str])
-    taken: set[OpDesc] = field(default_factory=set[OpDesc])
+    gradients: _Gradients = field(init=False)
 
     def save(self) -> bool:
         """Insert the copies that gradient ops need; returns whether there were any."""
+        self.gradients = _Gradients(self.block)
         forward = [(at, op) for at, op in enumerate(self.block.ops) if _is_forward(op)]
         for at, op in forward:
             for name in (*op.reads(), *op.writes()):
@@ -85,10 +87,12 @@ class _Saver:
 
     def _redirect(self, at: int, op: OpDesc, overwritten: set[str]) -> None:
         """Redirect gradients of the op at an index to copies of overwritten values."""
-        for block, place in _gradients(self.block, op, self.taken):
-            self.taken.add(block.ops[place])
+        for block, place in self.gradients.of(op):
+            self.gradients.take(block, place)
             within = place if block is self.block else None
-            for name in sorted(overwritten):
+            is_plain = SUB_BLOCK not in op.attrs
+            reads = overwritten.intersection(block.ops[place].reads()) if is_plain else overwritten
+            for name in sorted(reads):
                 for reader, number, slot in _readers(block, place, op, name):
                     seen_after = slot in op.outputs or name not in op.reads()
                     over = self._copy_index(name, at + seen_after, within)
@@ -126,8 +130,6 @@ class _Saver:
         op = block.ops[place]
         inputs = op.inputs | renamed({slot: op.inputs[slot]}, name, copy)
         block.ops[place] = OpDesc(op.type, inputs, op.outputs, op.attrs, op.source)
-        if op in self.taken:
-            self.taken.add(block.ops[place])
 
 
 def _is_forward(op: OpDesc) -> bool:
@@ -137,23 +139,43 @@ def _is_forward(op: OpDesc) -> bool:
 # ---- matching gradient ops to forward ops --------------------------------------------------------
 
 
-def _gradients(block: Block, op: OpDesc, taken: set[OpDesc]) -> list[tuple[Block, int]]:
-    """Return the locations of an op's gradient ops, in its block or in that block's gradient."""
-    gradients = gradient_ops(op, lambda name: name + GRAD) if block_owner(op) is None else []
-    blocks = [other for other in block.owner.blocks if other.forward_block_idx == block.idx]
-    locations: list[tuple[Block, int]] = []
-    for candidate in [block, *blocks]:
-        indices = [
-            p for p, o in enumerate(candidate.ops) if o.role & OpRole.BACKWARD and o not in taken
-        ]
-        locations += [
-            (candidate, p) for p in indices if _is_block_gradient(block, candidate.ops[p], op)
-        ]
-        for gradient in gradients:
-            locations += [(candidate, p) for p in indices if _matches(candidate.ops[p], gradient)][
-                :1
-            ]
-    return locations
+class _Gradients:
+    """The gradient ops of a block, in it or in its gradient, that no forward op has taken."""
+
+    def __init__(self, block: Block) -> None:
+        self._block = block
+        others = [other for other in block.owner.blocks if other.forward_block_idx == block.idx]
+        self._places: list[tuple[Block, dict[str, dict[int, None]]]] = []
+        for candidate in [block, *others]:
+            by_type: dict[str, dict[int, None]] = {}
+            for place, op in enumerate(candidate.ops):
+                if op.role & OpRole.BACKWARD:
+                    by_type.setdefault(op.type, {})[place] = None
+            self._places.append((candidate, by_type))
+
+    def of(self, op: OpDesc) -> list[tuple[Block, int]]:
+        """Return the locations of an op's gradient ops."""
+        made = gradient_ops(op, lambda name: name + GRAD) if block_owner(op) is None else []
+        locations: list[tuple[Block, int]] = []
+        for candidate, by_type in self._places:
+            if SUB_BLOCK in op.attrs:
+                places = sorted(place for each in by_type.values() for place in each)
+                locations += [
+                    (candidate, place)
+                    for place in places
+                    if _is_block_gradient(self._block, candidate.ops[place], op)
+                ]
+            for gradient in made:
+                places = by_type.get(gradient.type, {})
+                matching = (p for p in places if _matches(candidate.ops[p], gradient))
+                locations += [(candidate, place) for place in itertools.islice(matching, 1)]
+        return locations
+
+    def take(self, block: Block, place: int) -> None:
+        """Note that the gradient op at a location has its forward op."""
+        for candidate, by_type in self._places:
+            if candidate is block:
+                by_type[block.ops[place].type].pop(place, None)
 
 
 def _is_block_gradient(block: Block, gradient: OpDesc, op: OpDesc) -> bool:
