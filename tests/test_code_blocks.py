@@ -5,6 +5,7 @@ others go on. Commands of all pages run once each in one folder. Other tests run
 pages in `ELSEWHERE`; blocks without a language are excerpts and output.
 """
 
+import linecache
 import os
 import re
 import shlex
@@ -154,6 +155,8 @@ def test_python_of_a_page_runs(page: str, folder: Path) -> None:
                 programs.enter_context(fluid.unique_name.guard())
                 programs.enter_context(fluid.scope_guard(fluid.Scope()))
             exec(compile(before, "what the page takes for granted", "exec"), names)
+            lines = source.splitlines(keepends=True)
+            linecache.cache[page] = (len(source), None, lines, page)  # read by rewriting
             exec(compile(source, page, "exec"), names)
 
 

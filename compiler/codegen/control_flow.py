@@ -62,5 +62,13 @@ def _runs(writer: ModuleWriter, op: PlannedOp) -> str:
 
 
 def _copy(writer: ModuleWriter, value: PlannedValue) -> str:
-    """Copy a value saved for the backward loop, since the next iteration overwrites it."""
-    return writer.operand(value).name + ("" if value.type.is_array else ".copy()")
+    """Copy a value saved for the backward loop, since the next iteration overwrites it.
+
+    One of data-dependent size is None if it is that of a branch that did not run.
+    """
+    name = writer.operand(value).name
+    if value.type.is_array:
+        return name
+    return (
+        f"{name} if {name} is None else {name}.copy()" if value.type.is_open else f"{name}.copy()"
+    )

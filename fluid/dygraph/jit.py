@@ -1,30 +1,28 @@
-"""Static programs of eager functions: `TracedLayer`, `declarative`, `ProgramTranslator`.
+"""Static programs of eager functions: `TracedLayer`, `declarative`, `dygraph_to_static_func`.
 
-A decorated function runs eagerly, with the same speed and values: its ops are one compiled program
-anyway (`fluid.eager`). Programs are recorded when they are saved or asked for.
+In eager mode a decorated function runs eagerly, with the same speed and values: its ops are one
+compiled program anyway (`fluid.eager`). Where a program is recorded, its branches and loops on
+tensors become ops of that (`fluid.dygraph.dygraph_to_static`).
 """
 
 from __future__ import annotations
 
-import inspect
-import textwrap
 from collections.abc import Callable, Sequence
 from functools import wraps
-from typing import Any, ClassVar, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
 from compiler.support.tracebacks import entry_point
 from fluid.compiler import BuildStrategy, CompiledProgram, ExecutionStrategy
+from fluid.dygraph.dygraph_to_static import operators
+from fluid.dygraph.dygraph_to_static.program_translator import ProgramTranslator, save_recording
 from fluid.dygraph.layers import Layer
 from fluid.eager import traces
 from fluid.eager.static_recording import StaticRecording, record
 from fluid.eager.variables import VarBase
-from fluid.executor import Executor, scope_guard
-from fluid.framework import Program, Variable, in_dygraph_mode
-from fluid.recording.checks import check_type
-from fluid.saving.inference_model import save_inference_model
-from runtime.tensors.scope import Scope
+from fluid.executor import Executor
+from fluid.framework import Program, in_dygraph_mode
 
 __all__ = ["ProgramTranslator", "TracedLayer", "declarative", "dygraph_to_static_func"]
 
@@ -90,7 +88,7 @@ class TracedLayer:
         self, dirname: str, feed: Sequence[int] | None = None, fetch: Sequence[int] | None = None
     ) -> None:
         """Save the program and its parameters; `feed` and `fetch` select inputs and outputs."""
-        _save(self._recording, self._scope, dirname, feed, fetch)
+        save_recording(self._recording, self._scope, dirname, feed, fetch)
 
 
 def _listed(inputs: object) -> list[object]:
@@ -101,122 +99,37 @@ def _array(value: object) -> Any:
     return value.array() if isinstance(value, VarBase) else np.asarray(value)
 
 
-def _save(
-    recording: StaticRecording,
-    scope: Scope,
-    dirname: str,
-    feed: Sequence[int] | None,
-    fetch: Sequence[int] | None,
-) -> None:
-    feeds = _chosen(recording.feeds, feed)
-    outputs = _chosen(recording.outputs, fetch)
-    names = [var.name for var in feeds]
-    program = recording.program.clone()
-    with scope_guard(scope):
-        save_inference_model(dirname, names, outputs, Executor(), program)
-
-
-def _chosen(variables: list[Variable], indices: Sequence[int] | None) -> list[Variable]:
-    return variables if indices is None else [variables[index] for index in indices]
-
-
-class ProgramTranslator:
-    """The programs of functions with `declarative`; there is one translator."""
-
-    _instance: ClassVar[ProgramTranslator | None] = None
-    enable_declarative = True
-    _last: tuple[Callable[..., object], list[_Like]] | None = None
-
-    def __new__(cls) -> ProgramTranslator:
-        """Return the translator."""
-        if cls._instance is None:
-            cls._instance = super().__new__(cls)
-        return cls._instance
-
-    @classmethod
-    def get_instance(cls) -> ProgramTranslator:
-        """Return the translator."""
-        return cls()
-
-    @classmethod
-    def reset(cls) -> None:
-        """Forget what was called, and enable `declarative`."""
-        cls._instance = None
-
-    def enable(self, enable_declarative: bool) -> None:
-        """Set whether `declarative` has an effect; functions run eagerly in any case."""
-        check_type(enable_declarative, "enable_declarative", bool, "ProgramTranslator.enable")
-        self.enable_declarative = enable_declarative
-
-    def get_output(
-        self, dygraph_func: Callable[..., object], *args: object, **kwargs: object
-    ) -> Any:
-        """Call a function; returns its result."""
-        _expect_function(dygraph_func, "get_output")
-        if self.enable_declarative and not kwargs:
-            self._last = dygraph_func, [_Like(argument) for argument in args]
-        return dygraph_func(*args, **kwargs)
-
-    def get_func(self, dygraph_func: F) -> F:
-        """Return the function: called while a program is recorded, it appends its ops to that."""
-        _expect_function(dygraph_func, "get_func")
-        return dygraph_func
-
-    @entry_point
-    def get_program(
-        self, dygraph_func: Callable[..., object], *args: object
-    ) -> tuple[Program, Program, list[Variable], list[Variable]]:
-        """Return the program of a call, its startup program, its inputs and its outputs."""
-        _expect_function(dygraph_func, "get_program")
-        recording = record(dygraph_func, args)
-        return recording.program, recording.startup, recording.feeds, recording.outputs
-
-    def get_code(self, dygraph_func: Callable[..., object]) -> str:
-        """Return the source of a function; it is not rewritten."""
-        _expect_function(dygraph_func, "get_code")
-        return textwrap.dedent(inspect.getsource(dygraph_func))
-
-    @entry_point
-    def save_inference_model(
-        self, dirname: str, feed: Sequence[int] | None = None, fetch: Sequence[int] | None = None
-    ) -> None:
-        """Save the function called last as a program; `feed` and `fetch` select variables.
-
-        Raises RuntimeError if no function with `declarative` was called.
-        """
-        if self._last is None:
-            raise RuntimeError("no function with `declarative` was called: there is no program")
-        function, arguments = self._last
-        recording = record(function, [argument.like for argument in arguments])
-        _save(recording, recording.scope(), dirname, feed, fetch)
-
-
-class _Like:
-    """The shape and dtype of an argument; other values as they are."""
-
-    def __init__(self, argument: object) -> None:
-        self.shape: object = None
-        self.dtype: object = None
-        self.like: Any = argument
-        if isinstance(argument, VarBase | np.ndarray):
-            array = cast(Any, argument)
-            self.shape, self.dtype, self.like = tuple(array.shape), array.dtype, self
-
-
-def _expect_function(function: object, method: str) -> None:
-    assert callable(function), f"Input dygraph_func is not a callable in {method}"
-
-
 def declarative(dygraph_func: F) -> F:
-    """Decorate a function whose program `ProgramTranslator.save_inference_model` saves."""
+    """Decorate a function whose program `ProgramTranslator.save_inference_model` saves.
+
+    In eager mode it runs eagerly; where a program is recorded, branches and loops on tensors become
+    ops of that.
+    """
 
     @wraps(dygraph_func)
     def call(*args: object, **kwargs: object) -> object:
-        return ProgramTranslator().get_output(dygraph_func, *args, **kwargs)
+        translator = ProgramTranslator()
+        if translator.enable_declarative and in_dygraph_mode():
+            return translator.get_output(dygraph_func, *args, **kwargs)
+        function = dygraph_func
+        if translator.enable_declarative:
+            function = operators.converted(dygraph_func)
+        return function(*args, **kwargs)
 
     return cast(F, call)
 
 
 def dygraph_to_static_func(dygraph_func: F) -> F:
-    """Return the function: called while a program is recorded, it appends its ops to that."""
-    return dygraph_func
+    """Decorate a function whose branches and loops on tensors become ops of the default program.
+
+    In eager mode, and if `ProgramTranslator.enable` has turned that off, it is called as it is.
+    Raises OSError in a call if its source is not available.
+    """
+
+    @wraps(dygraph_func)
+    def call(*args: object, **kwargs: object) -> object:
+        if in_dygraph_mode():
+            return dygraph_func(*args, **kwargs)
+        return ProgramTranslator().get_func(dygraph_func)(*args, **kwargs)
+
+    return cast(F, call)

@@ -75,6 +75,12 @@ class Layer:
         """Append the layer's ops to the current program; return its output, as modified by
         hooks.
         """
+        return self.call_forward(self.forward, *inputs, **kwargs)
+
+    def call_forward(
+        self, forward: Callable[..., Any], /, *inputs: object, **kwargs: object
+    ) -> Any:
+        """Call the layer with another function in place of its `forward`."""
         for hook in self._pre_hooks:
             changed = hook(self, inputs)
             if changed is not None:
@@ -83,7 +89,7 @@ class Layer:
         if not self._built:
             self._build_once(*inputs, **kwargs)
             self._built = True
-        outputs = self.forward(*inputs, **kwargs)
+        outputs = forward(*inputs, **kwargs)
         for hook in self._post_hooks:
             changed = hook(self, inputs, outputs)
             outputs = outputs if changed is None else changed

@@ -27,7 +27,7 @@ _families: dict[str, int] = {}
 
 @dataclass(frozen=True)
 class Output:
-    """The inferred type of an output."""
+    """The type of an operand: of an output, the inferred one."""
 
     dims: tuple[int, ...]
     element: DType
@@ -48,6 +48,7 @@ class Signature:
     inputs: Slots
     outputs: Slots
     types: Sequence[Output]
+    input_types: Sequence[Output]
     passing: frozenset[int]
     saved_inputs: frozenset[int]
     saved_outputs: frozenset[int]
@@ -93,11 +94,12 @@ def infer(
     read = [(slot, len(variables)) for slot, variables in inputs]
     written = [(slot, len(variables)) for slot, variables in outputs]
     passing, saved_inputs, saved_outputs = _gradient_reads(op, read, written)
-    elements = [var.element for _, variables in inputs for var in variables]
+    input_types = [Output(v.dims or (), v.element) for _, variables in inputs for v in variables]
     return Signature(
         op_type, op.attrs, read, written,
         [Output(var.dims or (), var.element) for var in types],
-        frozenset(index for index in passing if elements[index].is_float),
+        input_types,
+        frozenset(index for index in passing if input_types[index].element.is_float),
         saved_inputs, saved_outputs,
         any(-1 in (var.dims or ()) for var in types),
         _family(op, read, written, _ranks(block.vars.values())),

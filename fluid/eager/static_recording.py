@@ -146,7 +146,7 @@ def record(function: Callable[..., object], arguments: Sequence[object]) -> Stat
     """
     try:
         return _recorded(function, arguments, open_batch=True)
-    except CompileError:
+    except (CompileError, TypeError):
         return _recorded(function, arguments, open_batch=False)
 
 

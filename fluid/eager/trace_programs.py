@@ -91,6 +91,8 @@ def dims_of(recorded: RecordedTrace) -> Dims:
     dims: dict[int, tuple[int, ...]] = {}
     for entry in [*recorded.ghosts, *recorded.entries]:
         if isinstance(entry, OpEntry) and entry.signature is not None:
+            for number, operand in zip(entry.inputs, entry.signature.input_types, strict=True):
+                dims.setdefault(number, operand.dims)
             for number, output in zip(entry.outputs, entry.signature.types, strict=True):
                 dims[number] = output.dims
     for external, array in recorded.externals:
@@ -168,6 +170,9 @@ class _Writer:
             name = self.names.setdefault(number, f"_{number}")
             if name not in self.block.vars:
                 self._declare(name, self.dims[number], output.element, stops)
+        for number, operand in zip(entry.inputs, signature.input_types, strict=True):
+            if self.names[number] not in self.block.vars:  # only its shape is read
+                self._declare(self.names[number], self.dims[number], operand.element, True)
         inputs = signature.slots([self.names[number] for number in entry.inputs], signature.inputs)
         outputs = signature.slots(
             [self.names[number] for number in entry.outputs], signature.outputs

@@ -1,5 +1,153 @@
-"""`ProgramTranslator`, see `fluid.dygraph.jit`."""
+"""`ProgramTranslator`: the programs of functions that are written for eager mode."""
 
-from fluid.dygraph.jit import ProgramTranslator
+from __future__ import annotations
 
-__all__ = ["ProgramTranslator"]
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, ClassVar, TypeVar, cast
+
+import numpy as np
+
+from compiler.support.tracebacks import entry_point
+from fluid.dygraph.dygraph_to_static import operators
+from fluid.dygraph.dygraph_to_static.conversion import (
+    rewritten_source,
+    undecorated,
+    underlying_function,
+)
+from fluid.eager.static_recording import StaticRecording, record
+from fluid.eager.variables import VarBase
+from fluid.executor import Executor, scope_guard
+from fluid.framework import Variable
+from fluid.recording.checks import check_type
+from fluid.saving.inference_model import save_inference_model
+from runtime.tensors.scope import Scope
+
+__all__ = ["ProgramTranslator", "save_recording"]
+
+F = TypeVar("F", bound=Callable[..., object])
+
+
+def save_recording(
+    recording: StaticRecording,
+    scope: Scope,
+    dirname: str,
+    feed: Sequence[int] | None,
+    fetch: Sequence[int] | None,
+) -> None:
+    """Save a recording as an inference model; `feed` and `fetch` select variables."""
+    feeds = _chosen(recording.feeds, feed)
+    outputs = _chosen(recording.outputs, fetch)
+    names = [var.name for var in feeds]
+    program = recording.program.clone()
+    with scope_guard(scope):
+        save_inference_model(dirname, names, outputs, Executor(), program)
+
+
+def _chosen(variables: list[Variable], indices: Sequence[int] | None) -> list[Variable]:
+    return variables if indices is None else [variables[index] for index in indices]
+
+
+class ProgramTranslator:
+    """The programs of functions with `declarative`; there is one translator."""
+
+    _instance: ClassVar[ProgramTranslator | None] = None
+    enable_declarative = True
+    _last: tuple[Callable[..., object], list[_Like]] | None = None
+
+    def __new__(cls) -> ProgramTranslator:
+        """Return the translator."""
+        if cls._instance is None:
+            cls._instance = super().__new__(cls)
+        return cls._instance
+
+    @classmethod
+    def get_instance(cls) -> ProgramTranslator:
+        """Return the translator."""
+        return cls()
+
+    @classmethod
+    def reset(cls) -> None:
+        """Forget what was called, and enable `declarative`."""
+        cls._instance = None
+
+    def enable(self, enable_declarative: bool) -> None:
+        """Set whether `declarative` has an effect; functions run eagerly in any case."""
+        check_type(enable_declarative, "enable_declarative", bool, "ProgramTranslator.enable")
+        self.enable_declarative = enable_declarative
+
+    def get_output(
+        self, dygraph_func: Callable[..., object], *args: object, **kwargs: object
+    ) -> Any:
+        """Call a function; returns its result."""
+        _expect_function(dygraph_func, "get_output")
+        if self.enable_declarative and not kwargs:
+            self._last = dygraph_func, [_Like(argument) for argument in args]
+        return dygraph_func(*args, **kwargs)
+
+    def get_func(self, dygraph_func: F) -> F:
+        """Return a function that appends the ops of a call to the default program.
+
+        Branches and loops on tensors become ops too, unless `enable` has turned that off. Raises
+        OSError if its source is not available.
+        """
+        _expect_function(dygraph_func, "get_func")
+        if not self.enable_declarative:
+            return dygraph_func
+        return operators.converted(undecorated(dygraph_func), required=True)
+
+    @entry_point
+    def get_program(
+        self, dygraph_func: Callable[..., object], *args: object, **kwargs: object
+    ) -> Any:
+        """Return the program of a call, its startup program, its inputs and its outputs.
+
+        If `enable` has turned programs off, the function is called, as in the reference.
+        """
+        _expect_function(dygraph_func, "get_program")
+        if not self.enable_declarative:
+            return dygraph_func(*args, **kwargs)
+        function = operators.converted(undecorated(dygraph_func))
+        recording = record(partial(function, **kwargs), args)
+        return recording.program, recording.startup, recording.feeds, recording.outputs
+
+    def get_code(self, dygraph_func: Callable[..., object]) -> str:
+        """Return the source of a function as it is rewritten for programs.
+
+        Raises OSError if its source is not available.
+        """
+        _expect_function(dygraph_func, "get_code")
+        function = underlying_function(undecorated(dygraph_func))
+        assert function is not None, "get_code takes a function or a method"
+        return rewritten_source(function)
+
+    @entry_point
+    def save_inference_model(
+        self, dirname: str, feed: Sequence[int] | None = None, fetch: Sequence[int] | None = None
+    ) -> None:
+        """Save the function called last as a program; `feed` and `fetch` select variables.
+
+        Raises RuntimeError if no function with `declarative` was called.
+        """
+        if self._last is None:
+            raise RuntimeError("no function with `declarative` was called: there is no program")
+        function, arguments = self._last
+        function = operators.converted(undecorated(function))
+        recording = record(function, [argument.like for argument in arguments])
+        save_recording(recording, recording.scope(), dirname, feed, fetch)
+
+
+class _Like:
+    """The shape and dtype of an argument; other values as they are."""
+
+    def __init__(self, argument: object) -> None:
+        self.shape: object = None
+        self.dtype: object = None
+        self.like: Any = argument
+        if isinstance(argument, VarBase | np.ndarray):
+            array = cast(Any, argument)
+            self.shape, self.dtype, self.like = tuple(array.shape), array.dtype, self
+
+
+def _expect_function(function: object, method: str) -> None:
+    assert callable(function), f"Input dygraph_func is not a callable in {method}"
