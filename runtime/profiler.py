@@ -200,6 +200,7 @@ class StepClock:
         """Return the function that runs native commands, each timed by the executor.
 
         `items` are the commands, and in front of them the number of the step that they belong to.
+        Work that only a call knows, as that of sequences, is not counted.
         """
         commands: list[Any] = []
         owners: list[_Mark] = []
@@ -209,7 +210,8 @@ class StepClock:
                 step = item
             elif item[2] > 0:
                 commands.append(item)
-                owners.append(_Mark(step, 0, *item[3:5]))
+                work = [count for count in item[3:] if isinstance(count, int)]
+                owners.append(_Mark(step, 0, *(work if len(work) == 2 else (0, 0))))
         return native.timed(commands, lambda _, spent: self._mark_commands(owners, spent))
 
     def _mark_commands(self, owners: Sequence[_Mark], spent: Sequence[float]) -> None:

@@ -14,8 +14,8 @@ OUTSIDE_THE_COMPILER = ("bench", "fleet", "fluid", "runtime", "tools")
 
 BEHAVIOUR = {
     "": (
-        "another_system architecture compiler_main cookbook examples hostile_names installation "
-        "code_blocks compilation_work public_names readme test_folders transpilers_page"
+        "another_system architecture compiler_main cookbook examples fluid_command hostile_names "
+        "installation code_blocks compilation_work public_names readme test_folders transpilers_page"
     ),
     "bench": "bench_smoke",
     "codegen": "poisoned_memory random_graphs",

@@ -50,6 +50,7 @@ from compiler.support.private_folders import (
     trim,
 )
 from compiler.support.processors import available_processors
+from compiler.support.settings.fluid import FLUID_CACHE
 from compiler.support.shared_arrays import SharedArrays
 from compiler.support.stored_arrays import SUFFIX, byte_view, map_arrays, put_arrays
 
@@ -76,7 +77,7 @@ class ModuleStore:
     def from_env() -> ModuleStore | None:
         """Return this user's store; None if it is disabled or others can write to its folder."""
         storage = Cache.from_env(kind="modules")
-        usable = storage.limit > 0 and is_private(storage.folder, "FLUID_CACHE")
+        usable = storage.limit > 0 and is_private(storage.folder, FLUID_CACHE)
         return ModuleStore(storage.folder, storage.limit) if usable else None
 
     def find(

@@ -18,12 +18,14 @@ import os
 import re
 import shutil
 import stat
-import warnings
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import BinaryIO
+
+from compiler.support.settings.setting import Setting
+from compiler.support.user_warnings import warn_user
 
 DRAFT = re.compile(r"\.draft-[0-9a-f]{16}")
 """The name of a file or folder that is still being written."""
@@ -50,23 +52,28 @@ class NotPrivate(PermissionError):
     """A folder or a file of a cache that another user can change; the text says why."""
 
 
-def is_private(folder: Path, variable: str, by_path: bool = False) -> bool:
+def is_private(
+    folder: Path, variable: Setting[str] | Setting[str | None], by_path: bool = False
+) -> bool:
     """Whether code from a cache folder may be executed; a missing folder is created.
 
     It must belong to this user, and nobody else may write to it, or replace it in its parent
-    folder. Warns with the reason otherwise; `variable` is the name of the environment variable that
-    selects the cache. A folder that cannot be opened or created is not private. One that others
-    will read `by_path` must be safe from its root on: its readers do not check what they open.
+    folder. Warns with the reason otherwise; `variable` is the environment variable that selects the
+    cache. A folder that cannot be opened or created is not private, of which a warning tells only
+    if the variable is set: a read-only home is no mistake. One that others will read `by_path` must
+    be safe from its root on: its readers do not check what they open.
     """
     try:
         with private_folder(folder, create=True, by_path=by_path):
             return True
     except NotPrivate as error:
-        hint = f"set {variable} to a folder of your own, or make this one private (chmod go-w)"
+        hint = f"set {variable.name} to a folder of your own, or make this one private (chmod go-w)"
         text = f"compiled code in {folder} is neither read nor written: {error}; {hint}"
-        warnings.warn(text, stacklevel=2)
-    except OSError:
-        pass
+        warn_user(text)
+    except OSError as error:
+        if variable.is_set():
+            where = f"{variable.name}={variable.text()}"
+            warn_user(f"compiled code is not kept, as {where} cannot be used: {error.strerror}")
     return False
 
 

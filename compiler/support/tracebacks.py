@@ -232,6 +232,8 @@ def _tells(error: BaseException, behind: BaseException) -> bool:
 def _is_internal(error: BaseException) -> bool:
     """Whether an error came from inside our packages, other than by a `raise` statement there."""
     traceback = unfiltered(error)
+    if isinstance(error, SyntaxError) and not is_ours(error.filename or _GENERATED):
+        return False
     if traceback is None or isinstance(error, _NOT_OURS) or not _ends_inside(traceback):
         return False
     last = _last(traceback)

@@ -13,17 +13,16 @@ from pathlib import Path
 
 from compiler.ir.model_format.program_desc import load_program
 from compiler.ir.program import VarKind
-from fluid.cli.model import CommandError
+from fluid.cli.model import CommandError, hint_of_program, listing
 from fluid.framework import Program
 from fluid.saving.inference_model import LATER_MODEL, LATER_PARAMS, MODEL_FILE
 from fluid.saving.persistables import is_persistable
-from runtime.files.atomic_saves import reading, visible_names
+from runtime.files.atomic_saves import reading
 from runtime.files.checkpoint import tensor_path
 
 COMBINED_FILE = "__params__"
 _COMBINED = (COMBINED_FILE, "params")
 """The usual names of a combined parameter file."""
-_LISTED = 8
 
 
 @dataclass(frozen=True)
@@ -66,9 +65,9 @@ def locate(path: Path, model: str | None = None, params: str | None = None) -> M
 def _located(path: Path, model: str | None, params: str | None) -> ModelFiles:
     folder, model = _program(path, model)
     if not (folder / model).is_file():
-        raise CommandError(f"{folder} has no file {model!r}, but {_listing(folder)}")
+        raise CommandError(f"{folder} has no file {model!r}, but {listing(folder)}")
     if params is not None and not (folder / params).is_file():
-        raise CommandError(f"{folder} has no file {params!r}, but {_listing(folder)}")
+        raise CommandError(f"{folder} has no file {params!r}, but {listing(folder)}")
     return ModelFiles(folder, model, params or _combined(folder, model))
 
 
@@ -102,12 +101,13 @@ def _program_in(folder: Path) -> str:
     later = sorted(file.name for file in folder.glob(f"*{LATER_MODEL}"))
     if len(later) == 1:
         return later[0]
-    hint = "pass --model-filename NAME"
     if later:
-        raise CommandError(f"{folder} holds {len(later)} programs, {', '.join(later)}: {hint}")
+        listed = ", ".join(later)
+        hint = "pass --model-filename NAME"
+        raise CommandError(f"{folder} holds {len(later)} programs, {listed}: {hint}")
     raise CommandError(
         f"{folder} holds no model: it has no {MODEL_FILE} and no {LATER_MODEL} file, but "
-        f"{_listing(folder)}; if the program has another name, {hint}"
+        f"{listing(folder)}\n  hint: {hint_of_program(folder)}"
     )
 
 
@@ -129,9 +129,3 @@ def _combined(folder: Path, model: str) -> str | None:
     others = [name for name in files if name != model and name not in names]
     usual = [name for name in _COMBINED if name in others]
     return next(iter(usual), others[0] if len(others) == 1 else None)
-
-
-def _listing(folder: Path) -> str:
-    names = visible_names(folder)
-    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
-    return ", ".join(names[:_LISTED]) + more if names else "nothing"

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import gc
-import os
 import platform
 import sys
 from collections.abc import Sequence
@@ -21,13 +20,21 @@ import numpy as np
 from compiler.errors import CompileError
 from compiler.options import Options
 from compiler.support.lazy_loading import load
+from fluid.cli.commands.argument_parser import ArgumentParser
 from fluid.cli.limits import OutOfTime
 from fluid.cli.model import CommandError
-from fluid.cli.terminal import INTERRUPTED, escaped_output, unbuffer_output
+from fluid.cli.terminal import (
+    INTERRUPTED,
+    PIPE_CLOSED,
+    drop_unwritten_output,
+    escaped_output,
+    one_line_warnings,
+    unbuffer_output,
+)
 from runtime.files.checkpoint import CheckpointError
 
 DISTRIBUTION = "fluid-compiler"
-USAGE_ERROR, OUT_OF_TIME, PIPE_CLOSED = 2, 124, 141
+USAGE_ERROR, OUT_OF_TIME = 2, 124
 
 EXAMPLES = """\
 start here:
@@ -75,13 +82,15 @@ COMMANDS = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command line; returns its exit code."""
-    with escaped_output():
+    with escaped_output(), one_line_warnings():
         words = sys.argv[1:] if arguments is None else arguments
-        first = words[0] if words else ""
-        options = parser(first if first in COMMANDS else "").parse_args(words)
-        if arguments is None:
-            gc.freeze()  # a process of its own: collections need not look at its modules
-        code = _answer(options)
+        try:
+            options = _parsed(words)
+            if arguments is None:
+                gc.freeze()  # a process of its own: collections need not look at its modules
+            code = _answer(options)
+        except KeyboardInterrupt:
+            return _stopped(words[0] if words else "")
     if code == 0 and options.name == "run":
         run = load(partial(import_module, "fluid.cli.run"))
         if options.unbuffered:
@@ -93,30 +102,48 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code
 
 
+def _parsed(words: Sequence[str]) -> argparse.Namespace:
+    first = words[0] if words else ""
+    return parser(first if first in COMMANDS else "").parse_args(words)
+
+
+def _stopped(name: str) -> int:
+    command = f"fluid {name}" if name in COMMANDS else "fluid"
+    print(f"\n{command}: stopped; nothing was left half-written", file=sys.stderr)
+    return INTERRUPTED
+
+
 def _answer(given: argparse.Namespace) -> int:
     """Run a command and print its error, if any; returns the exit code."""
     try:
         _expect_settings()
         code = given.command(given)
-        sys.stdout.flush()
+        _print_rest()
         return code
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        drop_unwritten_output()
         return PIPE_CLOSED
     except OutOfTime as error:
         print(f"fluid {given.name}: {error}", file=sys.stderr)
         return OUT_OF_TIME
-    except KeyboardInterrupt:
-        print(f"\nfluid {given.name}: stopped; nothing was left half-written", file=sys.stderr)
-        return INTERRUPTED
     except (CommandError, CompileError, CheckpointError, OSError) as error:
+        drop_unwritten_output()
         print(f"fluid {given.name}: {_message(error)}", file=sys.stderr)
         return USAGE_ERROR
 
 
-def parser(only: str = "") -> argparse.ArgumentParser:
+def _print_rest() -> None:
+    """Write what was printed; raises BrokenPipeError, and CommandError for another OSError."""
+    unwritten = drop_unwritten_output()
+    if isinstance(unwritten, BrokenPipeError):
+        raise unwritten
+    if unwritten is not None:
+        raise CommandError(f"cannot print: {unwritten.strerror}")
+
+
+def parser(only: str = "") -> ArgumentParser:
     """The argument parser of all commands, or of one alone: what others import takes a moment."""
-    top = _Parser(
+    top = ArgumentParser(
         prog="fluid",
         description="Compile, inspect and run programs and models of Paddle 1.x fluid.",
         epilog=EXAMPLES,
@@ -136,16 +163,6 @@ def _teach(top: argparse.ArgumentParser, given: argparse.Namespace) -> int:
     """Print the help: what `fluid` without a command does."""
     top.print_help(sys.stderr)
     return USAGE_ERROR
-
-
-class _Parser(argparse.ArgumentParser):
-    """A parser that keeps the line breaks of its texts."""
-
-    def __init__(
-        self, prog: str | None = None, description: str | None = None, epilog: str | None = None
-    ) -> None:
-        formatter = argparse.RawDescriptionHelpFormatter
-        super().__init__(prog, None, description, epilog, formatter_class=formatter)
 
 
 class _Version(argparse.Action):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from compiler.errors import CompileError
+from compiler.ir.model_format.program_desc import load_program
 from compiler.ir.types import Array
 from compiler.options import Options
 from fluid.framework import Program, Variable
@@ -18,6 +19,11 @@ from runtime.device import CUDAPlace, Place
 from runtime.files.atomic_saves import reading, visible_names
 from runtime.packages import read_package
 from runtime.tensors.lod_tensor import LoDTensor
+
+LISTED = 8
+"""Names of a folder's files that a message has."""
+LARGEST_PROGRAM = 16 << 20
+"""Most bytes of a file that is read to see whether it is a program; programs are smaller."""
 
 
 class CommandError(Exception):
@@ -125,18 +131,39 @@ def _expect_files(folder: Path, model: str | None, params: str | None) -> None:
         raise CommandError(f"{folder} {what}: expected the folder of a saved model")
     for name, option in ((model or MODEL_FILE, "--model-filename"), (params, "--params-filename")):
         if name is not None and not (folder / name).is_file():
-            there = ", ".join(_some_names(folder)) or "nothing"
+            is_model = option == "--model-filename"
+            holds = " holds no model: it" if is_model else ""
+            hint = f"if the file has another name, pass {option} NAME"
             raise CommandError(
-                f"{folder} holds no model: it has no file {name!r}, but {there}; "
-                f"if the file has another name, pass {option} NAME"
+                f"{folder}{holds} has no file {name!r}, but {listing(folder)}\n"
+                f"  hint: {hint_of_program(folder) if is_model else hint}"
             )
 
 
-def _some_names(folder: Path, limit: int = 8) -> Iterator[str]:
+def listing(folder: Path) -> str:
+    """The names in a folder, or the first of many."""
     names = visible_names(folder)
-    yield from names[:limit]
-    if len(names) > limit:
-        yield f"and {len(names) - limit} more"
+    more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
+    return ", ".join(names[:LISTED]) + more if names else "nothing"
+
+
+def hint_of_program(folder: Path) -> str:
+    """What to pass if the program has another name: that of the file which is one, if any is."""
+    found = next((name for name in visible_names(folder) if _is_program(folder / name)), None)
+    if found is None:
+        return "if the program has another name, pass --model-filename NAME"
+    return f"pass --model-filename {found}"
+
+
+def _is_program(path: Path) -> bool:
+    """Whether a file can be read as a saved program with feeds."""
+    try:
+        if not path.is_file() or path.stat().st_size > LARGEST_PROGRAM:
+            return False
+        program = load_program(path.read_bytes(), path.name)
+    except (OSError, CompileError):
+        return False
+    return any(op.type == "feed" for op in program.blocks[0].ops)
 
 
 def shape_text(var: Variable) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import re
 import runpy
 import sys
 import traceback
@@ -20,30 +19,16 @@ from compiler.support.tracebacks import hide_frames
 from fleet.launch.adopt import adopt
 from fluid.cli.model import CommandError
 from fluid.cli.on_cpu import use_cpu
+from fluid.cli.script_hints import hint_for
 from fluid.cli.target import use_target
-from fluid.cli.terminal import INTERRUPTED
+from fluid.cli.terminal import INTERRUPTED, PIPE_CLOSED, drop_unwritten_output
 from fluid.compat.as_paddle import install_as_paddle
-from fluid.compat.old_python.arrays import converts
 from fluid.compat.old_python.mend import mend
 from fluid.compat.startup.children import PaddleFinder
 from fluid.compat.startup.variables import child_variables
 from fluid.profiler import tracing
 
 __all__ = ["prepare", "prepare_child", "run_script"]
-
-ONE_ELEMENT = re.compile("only 0-dimensional arrays can|number is required, not numpy.ndarray")
-ONE_ELEMENT_HINT = """\
-hint: since NumPy 2.4 an array of shape [1] does not convert to a number, and `fluid run` cannot
-change that in this build of Python. Fetched arrays still do; for others install 'numpy<2.4'."""
-
-BROUGHT_BY_WHEEL = {
-    "cv2": "opencv-python", "PIL": "pillow", "google": "protobuf", "yaml": "pyyaml",
-    **{name: name for name in (
-        "astor", "decorator", "funcsigs", "gast", "graphviz", "matplotlib", "nltk", "objgraph",
-        "prettytable", "rarfile", "requests", "scipy", "six",
-    )},
-}  # fmt: skip
-"""Modules that the wheel of release 1.8.5 brought along, and the packages that have them now."""
 
 
 def prepare(given: argparse.Namespace) -> int:
@@ -52,12 +37,16 @@ def prepare(given: argparse.Namespace) -> int:
     Processes that the script starts are set up too; in one of them, the options of `fluid run` or
     `fluid shell` that started the first hold too. In a process started by torchrun or srun, the
     environment variables that 1.8 scripts read are set from theirs. Raises CommandError if the
-    script does not exist, if another paddle is installed, and for malformed launcher variables.
+    script does not exist or is a notebook, if another paddle is installed, and for malformed
+    launcher variables.
     """
     if not given.module and not given.script.is_file():
         raise CommandError(
             f"{given.script} is not a file: expected a script, followed by its arguments"
         )
+    if not given.module and given.script.suffix == ".ipynb":
+        convert = f"jupyter nbconvert --to script {given.script}"
+        raise CommandError(f"{given.script} is a notebook, not a script: {convert}")
     outer = FLUID_RUN_OPTIONS.read()
     cpu, force = given.cpu or "cpu" in outer, given.force or "force" in outer
     sys.argv = [str(given.script), *given.arguments]
@@ -83,7 +72,7 @@ def prepare_child() -> None:
     options = FLUID_RUN_OPTIONS.read()
     _prepare_process("cpu" in options, "force" in options)
     if sys.excepthook is sys.__excepthook__:
-        sys.excepthook = partial(_show, "")
+        sys.excepthook = partial(_show, "", False)
 
 
 def _prepare_process(cpu: bool, force: bool) -> None:
@@ -113,16 +102,20 @@ def run_script(script: Path, trace: Path | None = None, module: bool = False) ->
     An exception of the script ends the process with a traceback that starts in the script;
     Ctrl-C prints one line with the current script line. Returns the exit code.
     """
-    sys.excepthook = partial(_show, str(script))
+    sys.excepthook = partial(_show, str(script), module)
     try:
         with tracing(trace):
             _run(script, module)
+        unwritten = drop_unwritten_output()
     except KeyboardInterrupt as stopped:
         lines = [n for frame, n in walk_tb(stopped.__traceback__) if _is_of(frame, script)]
         where = f"{script}:{lines[-1]}" if lines else str(script)
         print(f"\nfluid run: stopped at {where} (KeyboardInterrupt)", file=sys.stderr)
         return INTERRUPTED
-    return 0
+    if unwritten is not None and not isinstance(unwritten, BrokenPipeError):
+        print(f"fluid run: cannot print: {unwritten.strerror}", file=sys.stderr)
+        return 1
+    return PIPE_CLOSED if unwritten is not None else 0
 
 
 def _run(script: Path, module: bool) -> None:
@@ -137,16 +130,13 @@ def _is_of(frame: FrameType, script: Path) -> bool:
 
 
 def _show(
-    script: str, kind: type[BaseException], error: BaseException, trace: TracebackType | None
-) -> None:
+    script: str, module: bool, kind: type[BaseException], error: BaseException,
+    trace: TracebackType | None,
+) -> None:  # fmt: skip
     hide_frames(error)  # an error of a reader or a data set is raised by no public function
     trace = error.__traceback__ or trace
     while script and trace is not None and trace.tb_frame.f_code.co_filename != script:
         trace = trace.tb_next
-    if isinstance(error, TypeError) and ONE_ELEMENT.search(str(error)) and not converts():
-        error.add_note(ONE_ELEMENT_HINT)
-    if isinstance(error, ModuleNotFoundError):
-        package = BROUGHT_BY_WHEEL.get((error.name or "").partition(".")[0])
-        if package is not None:
-            error.add_note(f"hint: Paddle's own wheel brought it along: pip install {package}")
+    if hint := hint_for(error, script, module):
+        error.add_note(f"  hint: {hint}")
     traceback.print_exception(error.with_traceback(trace))

@@ -9,7 +9,7 @@ from functools import partial
 
 from compiler.codegen.native.host import host_machine
 from compiler.errors import did_you_mean
-from compiler.support.extras import install
+from compiler.support.extras import install, missing
 from compiler.support.settings.fluid import FLUID_TARGET
 from compiler.support.settings.setting import export, exported
 from fluid.cli.model import CommandError
@@ -69,7 +69,7 @@ def use_target(name: str | None) -> None:
     """Compile for a target from now on, also in processes that this one starts; None changes
     nothing.
 
-    Raises CommandError if native code needs llvmlite and it is not installed, and CompileError if
+    Raises CommandError if packages that a target needs are not installed, and CompileError if
     there is none for this CPU.
     """
     if name == "native":
@@ -79,6 +79,11 @@ def use_target(name: str | None) -> None:
                 "--target native compiles with LLVM, which the package llvmlite brings: "
                 f"{install('native')}, or take --target numpy"
             )
+    if name == GPU and (absent := missing("gpu")):
+        raise CommandError(
+            f"--target {GPU} needs {' and '.join(absent)}: "
+            f"{install('gpu')}, or take --target native"
+        )
     if name not in (None, GPU):
         export({FLUID_TARGET.name: name})
 

@@ -8,8 +8,10 @@ through `progress_line`.
 from __future__ import annotations
 
 import io
+import os
 import sys
 import traceback
+import warnings
 from collections.abc import Generator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from types import TracebackType
@@ -17,10 +19,22 @@ from typing import BinaryIO, TextIO, cast
 
 from compiler.support.escape import one_line, printable_lines
 
-__all__ = ["INTERRUPTED", "Shown", "escaped_output", "progress_line", "unbuffer_output"]
+__all__ = [
+    "INTERRUPTED",
+    "PIPE_CLOSED",
+    "Shown",
+    "drop_unwritten_output",
+    "escaped_output",
+    "one_line_warnings",
+    "progress_line",
+    "unbuffer_output",
+]
 
 INTERRUPTED = 130
 """Exit code of a command that was stopped with Ctrl-C, as in shells."""
+
+PIPE_CLOSED = 141
+"""Exit code of a command whose output nobody reads any more, as in shells."""
 
 CLEAR = "\r\033[K"
 """Escape sequence that clears the current terminal line."""
@@ -44,12 +58,47 @@ class Shown:
 @contextmanager
 def escaped_output() -> Generator[None]:
     """Escape everything printed within a `with` block, and tracebacks that end the process."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by the caller, as by `>&-`
+            setattr(sys, name, _nowhere())
     _let_any_terminal_print()
     if sys.excepthook is sys.__excepthook__:
         sys.excepthook = _show_traceback
     out, err = cast(TextIO, Shown(sys.stdout)), cast(TextIO, Shown(sys.stderr))
     with redirect_stdout(out), redirect_stderr(err):
         yield
+
+
+@contextmanager
+def one_line_warnings() -> Generator[None]:
+    """Print warnings within a `with` block as one line each, without lines of our packages."""
+
+    def show(
+        message: Warning | str, category: type[Warning], filename: str, lineno: int,
+        file: TextIO | None = None, line: str | None = None,
+    ) -> None:  # fmt: skip
+        print(f"fluid: warning: {message}", file=file or sys.stderr)
+
+    before, warnings.showwarning = warnings.showwarning, show
+    try:
+        yield
+    finally:
+        warnings.showwarning = before
+
+
+def drop_unwritten_output() -> OSError | None:
+    """Drop what was printed but cannot be written, as to a full disk or a reader that has ended.
+
+    Returns the error, or None if all is written. Python would try again when the process ends.
+    """
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+        return error
+    return None
 
 
 def unbuffer_output() -> None:
@@ -73,6 +122,11 @@ def progress_line(text: str) -> None:
     if stream.isatty():
         bare = stream.stream if isinstance(stream, Shown) else stream
         print(f"{CLEAR}{one_line(text)}", end="", file=bare, flush=True)
+
+
+def _nowhere() -> TextIO:
+    """A stream that is open until the process ends, and drops what is written to it."""
+    return io.TextIOWrapper(io.FileIO(os.open(os.devnull, os.O_WRONLY), "w"), "utf-8")
 
 
 def _show_traceback(

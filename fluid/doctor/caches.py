@@ -15,7 +15,7 @@ from compiler.options import Cache
 from compiler.support.private_folders import DRAFT, private_folder
 from runtime.native import object_cache
 
-__all__ = ["KINDS", "cache_folder", "clear", "nbytes"]
+__all__ = ["KINDS", "cache_folder", "clear", "nbytes", "unusable"]
 
 ENTRIES: dict[str, re.Pattern[str]] = {
     "modules": module_store.ENTRY, "native": object_cache.ENTRY, "kernels": kernel_cache.ENTRY,
@@ -29,6 +29,17 @@ KINDS = (*ENTRIES,)
 def cache_folder() -> Path:
     """The folder with one folder a kind: `FLUID_CACHE`, or `fluid` in the user's cache folder."""
     return Cache.from_env().folder.parent
+
+
+def unusable(root: Path) -> str:
+    """Why nothing can be cached in a folder, which need not exist; empty if it can be."""
+    try:
+        there = next(path for path in (root, *root.parents) if path.exists())
+    except PermissionError as error:
+        return f"{error.filename} cannot be entered"
+    if not there.is_dir():
+        return f"{there} is a file, not a folder"
+    return "" if os.access(there, os.W_OK | os.X_OK) else f"{there} cannot be written to"
 
 
 def nbytes(folder: Path) -> int:

@@ -30,7 +30,7 @@ from compiler.support.settings.fluid import FLUID_CPU
 from compiler.support.settings.paddle import PADDLE_DATASET_HOME
 from fluid.compat.as_paddle import expect_no_other_paddle
 from fluid.compat.old_python.arrays import has_expected_layout, numpy_version
-from fluid.doctor.caches import KINDS, cache_folder, nbytes
+from fluid.doctor.caches import KINDS, cache_folder, nbytes, unusable
 from fluid.doctor.diagnosis import Diagnosis
 from fluid.running.targets import default_target
 from runtime.gpu.drivers import CALLS
@@ -91,7 +91,8 @@ def _library(name: str, least: tuple[int, ...]) -> Diagnosis:
     except PackageNotFoundError:
         needed = OPTIONAL.get(name, "")
         state = "note" if needed else "problem"
-        return Diagnosis(name, f"not installed {needed}".strip(), state, f"pip install {name}")
+        seen = f"not installed: {needed}" if needed else "not installed"
+        return Diagnosis(name, seen, state, install("native") if needed else f"pip install {name}")
     spec = find_spec(name)
     where = Path(spec.origin).parents[1] if spec and spec.origin else "?"
     numbers = tuple(int(part) for part in re.findall(r"\d+", text)[: len(least)])
@@ -116,8 +117,11 @@ def processor() -> Iterator[Diagnosis]:
     if target == "native":
         yield Diagnosis("programs run as", "machine code")
     else:
-        seen = "NumPy calls: native code needs Linux, an x86-64 CPU with AVX2, and llvmlite"
-        yield Diagnosis("programs run as", seen, "note", "docs/native.md")
+        absent = machines and find_spec("llvmlite") is None
+        needs = "llvmlite" if absent else "Linux and an x86-64 CPU with AVX2"
+        advice = install("native") if absent else "docs/native.md"
+        seen = f"NumPy calls: machine code needs {needs}"
+        yield Diagnosis("programs run as", seen, "note", advice)
 
 
 def gpus() -> Iterator[Diagnosis]:
@@ -147,14 +151,14 @@ def caches() -> Iterator[Diagnosis]:
     """The folder of each cache, its size and limit, and whether others can write to it."""
     root = cache_folder()
     limit = Cache.from_env().limit
+    own = "set FLUID_CACHE to a folder of your own"
     if limit == 0:
         yield Diagnosis(
             "cache", "off: every process compiles anew", "note", "unset FLUID_CACHE_SIZE"
         )
         return
-    if root.exists() and not root.is_dir():
-        advice = "set FLUID_CACHE to a folder"
-        yield Diagnosis("cache", f"{root} is a file: nothing is cached", "problem", advice)
+    if reason := unusable(root):
+        yield Diagnosis("cache", f"{reason}: nothing is cached", "problem", own)
         return
     sizes = {kind: nbytes(root / kind) for kind in KINDS if (root / kind).is_dir()}
     each = ", ".join(f"{kind} {size_text(size)}" for kind, size in sizes.items()) or "empty"
@@ -164,15 +168,11 @@ def caches() -> Iterator[Diagnosis]:
             with private_folder(root / kind):
                 pass
         except NotPrivate as error:
-            yield Diagnosis(
-                f"cache of {kind}", f"not used: {error}", "problem", f"chmod go-w {root}"
-            )
+            advice = f"{own}, or: chmod go-w {root}"
+            yield Diagnosis(f"cache of {kind}", f"not used: {error}", "problem", advice)
         except OSError as error:
             yield Diagnosis(f"cache of {kind}", f"cannot be read: {error.strerror}", "problem")
     parent = next(folder for folder in (root, *root.parents) if folder.exists())
-    if not os.access(parent, os.W_OK):
-        advice = "set FLUID_CACHE to a folder of your own"
-        yield Diagnosis("cache", f"{parent} cannot be written to", "problem", advice)
     free = shutil.disk_usage(parent).free
     if free < limit:
         seen = f"{size_text(free)} free, less than the limit"

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from compiler.errors import did_you_mean
 from compiler.report.memory import size_text
 from fluid.cli.model import CommandError
-from fluid.doctor.caches import KINDS, cache_folder, clear, nbytes
+from fluid.doctor.caches import KINDS, cache_folder, clear, nbytes, unusable
 from fluid.doctor.checks import CHECKS
 from fluid.doctor.diagnosis import Diagnosis
 
@@ -59,12 +59,16 @@ def summary(findings: list[Diagnosis]) -> str:
 def cache(args: argparse.Namespace) -> int:
     """Show the size of each cache, or empty one or all.
 
-    Raises CommandError for an unknown one, and NotPrivate for a folder of another user.
+    Raises CommandError for an unknown one and for a folder that cannot be used, and NotPrivate for
+    a folder of another user.
     """
     if args.kind not in (None, *KINDS):
         hint = did_you_mean(args.kind, KINDS) or f"expected {', '.join(KINDS)}"
         raise CommandError(f"{args.kind!r} is no cache; {hint}")
     root = cache_folder()
+    reason = unusable(root)
+    if reason and not root.is_dir():
+        raise CommandError(f"{reason}: set FLUID_CACHE to a folder of your own")
     present = [kind for kind in KINDS if args.kind in (None, kind) and (root / kind).is_dir()]
     for kind in present:
         place = root / kind

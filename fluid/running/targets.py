@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import warnings
 from dataclasses import replace
 from functools import cache
 from importlib.util import find_spec
@@ -11,6 +10,7 @@ from importlib.util import find_spec
 from compiler.codegen.native.host import detected
 from compiler.options import Options
 from compiler.support.extras import install
+from compiler.support.user_warnings import warn_user
 from runtime.device import CUDAPlace, Place
 from runtime.gpu.cuda import device_of, gpu_of, interprets, machine
 
@@ -62,4 +62,4 @@ def _compiles_native_code() -> bool:
 @cache
 def _warn_of_numpy() -> None:
     text = "llvmlite is not installed: programs run as NumPy calls, slower than machine code"
-    warnings.warn(f"{text} ({install('native')})", stacklevel=3)
+    warn_user(f"{text} ({install('native')})")

@@ -264,7 +264,8 @@ def _reporting(path: Path) -> Generator[None]:
         filename = str(error.filename or "")
         if error.errno is None or (filename and DRAFTS not in filename):
             raise
-        text = f"{error.strerror}; the previous save is intact"
+        intact = "; the previous save is intact" * path.exists()
+        text = f"{error.strerror}{intact}"
         raise OSError(error.errno, text, str(path)) from error
 
 

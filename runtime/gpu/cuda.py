@@ -82,7 +82,8 @@ def device_of(place: CUDAPlace) -> str:
     if not torch.cuda.is_available():
         raise PlaceError(
             f"{place} cannot be used: torch {torch.__version__} finds no CUDA device",
-            hint="set TRITON_INTERPRET=1 to run the kernels on the CPU, slowly, or use CPUPlace()",
+            hint="set TRITON_INTERPRET=1 to run the kernels on the CPU, slowly, or use CPUPlace(): "
+            "`fluid run --cpu`",
         )
     count = int(torch.cuda.device_count())
     if place.device >= count:
@@ -99,7 +100,7 @@ def use_private_cache() -> None:
     """
     home = Path(TRITON_HOME.read() or Path.home())
     folder = Path(TRITON_CACHE_DIR.read() or home / ".triton" / "cache")
-    if not is_private(folder, TRITON_CACHE_DIR.name, by_path=True):
+    if not is_private(folder, TRITON_CACHE_DIR, by_path=True):
         own = mkdtemp(prefix="fluid-triton-")
         atexit.register(rmtree, own, ignore_errors=True)
         export({TRITON_CACHE_DIR.name: own})
@@ -109,7 +110,7 @@ def _torch(place: CUDAPlace) -> Any:
     if absent := missing("gpu"):
         raise PlaceError(
             f"{place} needs {' and '.join(absent)}, which cannot be imported",
-            hint=f"{install('gpu')}, or use CPUPlace()",
+            hint=f"{install('gpu')}, or use CPUPlace(): `fluid run --cpu`",
         )
     return import_module("torch")
 

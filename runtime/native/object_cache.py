@@ -27,6 +27,7 @@ from compiler.support.private_folders import (
     private_folder,
     trim,
 )
+from compiler.support.settings.fluid import FLUID_CACHE
 from runtime.native.build import OPTIONS, build, llvm_version
 
 ENTRY = re.compile(r"[0-9a-f]{64}\.o")
@@ -47,7 +48,7 @@ class ObjectCache:
     def from_env() -> ObjectCache | None:
         """Return this user's cache; None if it is disabled or others can write to its folder."""
         storage = Cache.from_env(kind="native")
-        usable = storage.limit > 0 and is_private(storage.folder, "FLUID_CACHE")
+        usable = storage.limit > 0 and is_private(storage.folder, FLUID_CACHE)
         return ObjectCache(storage.folder, storage.limit) if usable else None
 
     def find(self, key: str) -> bytes | None:

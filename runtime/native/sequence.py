@@ -155,7 +155,7 @@ class NativeCode:
 
     def timed(self, recorder: Recorder) -> NativeCode:
         """The same kernels, of which each call of a sequence reports its times."""
-        timed = object.__new__(NativeCode)
+        timed = object.__new__(type(self))
         timed.__dict__ |= self.__dict__ | {"_recorder": recorder}
         return timed
 

@@ -299,12 +299,14 @@ def test_inspect_takes_what_it_dumped_and_the_passes_that_are_asked_for(capsys, 
 
 def test_a_folder_without_a_model(capsys):
     message = refused(capsys, "inspect", RESNET)
-    assert "has no file '__model__', but model, params; " in message
-    assert "pass --model-filename NAME" in message
+    assert "has no file '__model__', but model, params\n  hint: " in message
+    assert message.endswith("pass --model-filename model\n")
 
 
 def test_an_empty_folder(capsys, tmp_path):
-    assert "has no file '__model__', but nothing" in refused(capsys, "inspect", tmp_path)
+    message = refused(capsys, "inspect", tmp_path)
+    assert "has no file '__model__', but nothing" in message
+    assert "pass --model-filename NAME" in message
 
 
 def test_combined_parameters_that_nobody_named(capsys):

@@ -15,6 +15,8 @@ from compiler.codegen.ahead.machine_code import GpuCode
 from compiler.codegen.module_store import ModuleStore
 from compiler.options import Options
 from compiler.support.private_folders import NotPrivate, is_due, is_private, private_folder, trim
+from compiler.support.settings.fluid import FLUID_CACHE
+from compiler.support.settings.systems import TRITON_CACHE_DIR
 from runtime.gpu import cuda
 from runtime.native.object_cache import ObjectCache
 from tests.codegen.test_module_store import made
@@ -27,7 +29,7 @@ def quietly(folder: Path) -> bool:
     """Whether a folder is private, without a warning."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        return is_private(folder, "FLUID_CACHE")
+        return is_private(folder, FLUID_CACHE)
 
 
 def test_folders_are_made_for_the_user_alone(tmp_path):
@@ -57,7 +59,7 @@ def test_a_folder_that_others_may_write_to_is_not(tmp_path, mode, name):
         rf"neither read nor written: others may write to {tmp_path / name}, its mode is {mode:o}; "
     )
     with pytest.warns(UserWarning, match=f"{text}set FLUID_CACHE to a folder of your own, or"):
-        assert not is_private(folder, "FLUID_CACHE")
+        assert not is_private(folder, FLUID_CACHE)
 
 
 def test_a_folder_in_a_sticky_one_of_root_is_used(tmp_path, monkeypatch):
@@ -76,10 +78,11 @@ def test_a_folder_of_another_user_is_not(tmp_path, name):
     folder.mkdir(parents=True)
     os.chown(tmp_path / name, 65534, 65534)
     with pytest.warns(UserWarning, match=r"belongs to the user 65534, not to you \(0\)"):
-        assert not is_private(folder, "FLUID_CACHE")
+        assert not is_private(folder, FLUID_CACHE)
 
 
-def test_unreadable_folders_are_not_private(tmp_path):
+def test_unreadable_folders_are_not_private(tmp_path, monkeypatch):
+    monkeypatch.delenv("FLUID_CACHE", raising=False)
     (tmp_path / "file").write_text("")
     assert not quietly(tmp_path / "file" / "kernels")
     (tmp_path / "round").symlink_to("round")
@@ -106,7 +109,7 @@ def test_links_of_another_user_are_not_followed(tmp_path, name, is_dangling):
     (tmp_path / name).symlink_to(target)
     os.chown(tmp_path / name, OTHER, OTHER, follow_symlinks=False)
     with pytest.warns(UserWarning, match=f"is a link of the user {OTHER}, not yours"):
-        assert not is_private(tmp_path / "cache" / "kernels", "FLUID_CACHE")
+        assert not is_private(tmp_path / "cache" / "kernels", FLUID_CACHE)
     assert target.exists() != is_dangling
 
 
@@ -253,9 +256,9 @@ def test_a_folder_that_is_read_by_path_is_safe_from_its_root_on(tmp_path):
     folder = tmp_path / "shared" / "own" / "cache" / "kernels"
     assert quietly(folder)
     with pytest.warns(UserWarning, match=f"others may write to 'shared' on the way to {folder}"):
-        assert not is_private(folder, "TRITON_CACHE_DIR", by_path=True)
+        assert not is_private(folder, TRITON_CACHE_DIR, by_path=True)
     (tmp_path / "shared").chmod(0o1777)
-    assert is_private(folder, "TRITON_CACHE_DIR", by_path=True)
+    assert is_private(folder, TRITON_CACHE_DIR, by_path=True)
 
 
 def test_trim_removes_least_recently_used_entries(tmp_path):

@@ -22,6 +22,7 @@ from compiler.codegen.module import KernelSpec, Module
 from compiler.errors import CompileError
 from compiler.support.extras import install, missing
 from compiler.support.private_folders import is_private
+from compiler.support.settings.fluid import FLUID_CACHE
 
 Progress = Callable[[int, int, str], None]
 """Progress callback: number done, total, and the job finished last."""
@@ -92,7 +93,7 @@ def _kernel_cache(folder: Path, limit: int) -> KernelCache | None:
         text = "compiling kernels needs triton, which cannot be imported"
         raise CompileError(text, hint=install("gpu"))
     version = metadata.version("triton")
-    return KernelCache(folder, limit, version) if is_private(folder, "FLUID_CACHE") else None
+    return KernelCache(folder, limit, version) if is_private(folder, FLUID_CACHE) else None
 
 
 def _compile_jobs(

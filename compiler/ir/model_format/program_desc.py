@@ -58,6 +58,20 @@ def dump_program(program: Program) -> bytes:
         raise CompileError(f"the program cannot be saved: {error}") from error
 
 
+PACKED = {
+    b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"PK\x03\x04": "zip",
+    b"\x28\xb5\x2f\xfd": "Zstandard",
+}  # fmt: skip
+"""Kinds of archives and compressed files, by their first bytes."""
+
+
+def _packed(data: bytes) -> str:
+    """A hint to unpack what is compressed or an archive; empty for other data."""
+    kind = next((kind for start, kind in PACKED.items() if data.startswith(start)), "")
+    kind = kind or "tar" * (data[257:262] == b"ustar")
+    return kind and f"it is packed with {kind}: unpack it first, and pass the folder"
+
+
 @overload
 def load_program(data: bytes, name: str = "__model__") -> Program: ...
 @overload
@@ -76,7 +90,7 @@ def load_program(
         message = parse(data)
         program = _load_blocks(factory(), message.many("blocks", Message))
     except ProtoError as error:
-        hint = "is the file complete, and was it written by save_inference_model?"
+        hint = _packed(data) or "is the file complete, and was it written by save_inference_model?"
         raise CompileError(f"{name} is not a saved program: {error}", hint=hint) from error
     if is_newer_release(program_version(message)):
         upgrade_program(program)

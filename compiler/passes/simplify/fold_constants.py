@@ -113,6 +113,8 @@ def _shape_only_array(var: Var) -> Array:
 
 
 def _evaluate(op: Op, given: Mapping[str, list[Array]]) -> dict[Var, Array]:
+    for var in op.writes():
+        _ = var.type.dtype.numpy  # raises the error that says what to install for bfloat16
     try:
         return _separate(dict(evaluate(op, given)), given)
     except Exception as error:

@@ -54,5 +54,11 @@ def add_run(commands: Subcommands) -> None:
 
 
 def _file(text: str) -> Path:
-    """An absolute path, so that a script may change the working directory."""
-    return Path(text).resolve()
+    """An absolute path, so that a script may change the working directory.
+
+    Raises ArgumentTypeError for a folder, before the script runs.
+    """
+    path = Path(text).resolve()
+    if path.is_dir():
+        raise argparse.ArgumentTypeError(f"{text} is a folder, expected a file to write")
+    return path

@@ -1,12 +1,17 @@
 """What commands print."""
 
 import io
+import os
+import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
 
-from fluid.cli.terminal import unbuffer_output
+from fluid.cli.terminal import one_line_warnings, unbuffer_output
+
+ROOT = Path(__file__).parents[3]
 
 
 def test_unbuffered_output_is_written_at_once(
@@ -24,3 +29,36 @@ def test_unbuffered_output_is_written_at_once(
     assert sys.stdout is sys.__stdout__ and sys.stdout.errors == "replace"
     sys.stdout.close()
     sys.stderr.close()
+
+
+MISUSED = [
+    ("doctor >&-", 0, ""),
+    ("--version 2>&-", 0, ""),
+    ("run train.py >&-", 0, ""),
+    ("doctor >/dev/full", 2, "fluid doctor: cannot print: No space left on device\n"),
+    ("run train.py >/dev/full", 1, "fluid run: cannot print: No space left on device\n"),
+    ("run train.py | true", 0, ""),
+]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="streams as Linux has them")
+@pytest.mark.parametrize(("words", "code", "errors"), MISUSED)
+def test_streams_that_are_closed_or_full(
+    words: str, code: int, errors: str, tmp_path: Path
+) -> None:
+    (tmp_path / "train.py").write_text("import time\nprint('x')\ntime.sleep(0.1)\n")
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": ""}
+    done = subprocess.run(
+        ["bash", "-c", f"'{sys.executable}' -m fluid {words}"], cwd=tmp_path, env=environment,
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (code, errors)
+
+
+def test_warnings_are_one_line_without_lines_of_ours(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with warnings.catch_warnings(), one_line_warnings():
+        warnings.simplefilter("always")
+        warnings.warn("llvmlite is not installed", stacklevel=1)
+    assert capsys.readouterr().err == "fluid: warning: llvmlite is not installed\n"

@@ -71,3 +71,14 @@ def test_only_entries_are_removed_and_no_link_is_followed(cache: Path, tmp_path:
 def test_unknown_cache_is_an_error(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["cache", "clear", "module"]) == 2
     assert "did you mean 'modules'" in capsys.readouterr().err
+
+
+def test_file_in_place_of_the_cache_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    for place in ("file", "file/below"):
+        monkeypatch.setenv("FLUID_CACHE", str(tmp_path / place))
+        assert main(["cache"]) == main(["cache", "clear"]) == 2
+        message = f"fluid cache: {tmp_path / 'file'} is a file, not a folder: set FLUID_CACHE to"
+        assert message in capsys.readouterr().err

@@ -1,7 +1,13 @@
 """Programs to and from the bytes of saved models: real ones, ones made here, and damaged ones."""
 
+import bz2
+import gzip
+import io
+import lzma
 import math
 import random
+import tarfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -371,6 +377,23 @@ def test_bad_input_is_named(data: bytes, message: str):
     assert str(caught.value).startswith("some/m is not a saved program: ")
     assert message in str(caught.value)
     assert "hint: is the file complete" in str(caught.value)
+
+
+PACKERS = [("gzip", gzip.compress), ("bzip2", bz2.compress), ("xz", lzma.compress)]
+
+
+@pytest.mark.parametrize(("kind", "pack"), PACKERS)
+def test_a_compressed_program_is_to_be_unpacked(kind: str, pack: Callable[[bytes], bytes]):
+    with pytest.raises(CompileError, match=f"hint: it is packed with {kind}: unpack it first"):
+        load_program(pack(desc(block())))
+
+
+def test_an_archive_is_to_be_unpacked():
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w") as archive:
+        archive.addfile(tarfile.TarInfo("__model__"))
+    with pytest.raises(CompileError, match="hint: it is packed with tar: unpack it first"):
+        load_program(stream.getvalue())
 
 
 def test_names_that_the_factory_rejects_are_named():

@@ -11,6 +11,8 @@ import pytest
 import compiler
 import fluid
 from compiler.errors import CompileError
+from compiler.ir import types
+from compiler.ir.types import DType
 from compiler.options import Options
 from compiler.plan import StorageKind
 from fluid.inference.predictor import Predictor
@@ -190,6 +192,16 @@ def test_a_module_in_bfloat16_runs_as_a_script(model: Path, tmp_path: Path) -> N
             check=True, capture_output=True, text=True, timeout=60,
         )  # fmt: skip
         assert "float32[2, 10]" in shown.stdout
+
+
+def test_without_ml_dtypes_the_error_says_what_to_install(
+    model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(types._NUMPY, DType.BF16)
+    predictor = Predictor(read_inference_model(str(model)), options=Options(dtype="bf16"))
+    with pytest.raises(CompileError, match="bfloat16: it needs ml_dtypes") as caught:
+        predictor.run(FEED)
+    assert str(caught.value).endswith("hint: pip install 'fluid-compiler[native]'")
 
 
 def test_a_training_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -64,6 +64,34 @@ def test_an_op_in_numpy_has_no_rates_and_excludes_the_sequence_after_it(
     assert result[-1] is not numpy
 
 
+@pytest.mark.parametrize("level", ["0", "1"])
+def test_work_that_only_a_run_knows_is_not_counted(
+    monkeypatch: pytest.MonkeyPatch, level: str
+) -> None:
+    """Rows of sequences are counted in a run; checking mode writes more about each command."""
+    monkeypatch.setenv("FLUID_TARGET", "native")
+    monkeypatch.setenv("FLUID_CHECK", level)
+    words = fluid.layers.data("words", [1], dtype="int64", lod_level=1)
+    label = fluid.layers.data("label", [1], dtype="int64")
+    rows = fluid.layers.embedding(words, [9, 4])
+    pooled = fluid.layers.sequence_pool(rows, "sum")
+    scores = fluid.layers.fc(pooled, 2, act="softmax")
+    loss = fluid.layers.mean(fluid.layers.cross_entropy(scores, label))
+    fluid.optimizer.SGD(0.1).minimize(loss)
+    exe = fluid.Executor(fluid.CPUPlace())
+    exe.run(fluid.default_startup_program())
+    feed = {
+        "words": fluid.create_lod_tensor(np.arange(5).reshape(5, 1), [[2, 3]], fluid.CPUPlace()),
+        "label": np.array([[0], [1]]),
+    }
+    with recording() as recorded:
+        exe.run(feed=feed, fetch_list=[loss])
+    assert all(
+        isinstance(count, int) for span in recorded.spans for count in (span.flops, span.moved)
+    )
+    assert any(span.moved for span in recorded.spans)
+
+
 def test_infer_prints_the_time_of_each_op(
     capsys: pytest.CaptureFixture[str], one_feed: tuple[Path, Path]
 ) -> None:
