@@ -11,10 +11,13 @@ pool, whatever it sends or leaves unsent. That thread answers heartbeats as well
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from functools import cache, partial
 from importlib import import_module
+from threading import Thread
 from typing import Any, NoReturn
 
 from compiler.support.escape import printable_lines
@@ -32,6 +35,8 @@ SERVICE = "fluid.ParameterServer"
 
 MESSAGE_LIMIT = 8 << 20
 """Maximum message size in bytes: four chunks."""
+FORK_LIMIT = 10.0
+"""Seconds in which a server of a forked process has a port."""
 MAX_DETAILS = 2000
 """Maximum number of characters of an error that a peer receives."""
 
@@ -74,6 +79,7 @@ def grpc() -> Any:
     """
     if not GRPC_ENABLE_FORK_SUPPORT.is_set():
         export({GRPC_ENABLE_FORK_SUPPORT.name: "0"})
+    _importer()
     try:
         return import_module("grpc")
     except ImportError as error:
@@ -234,19 +240,53 @@ class _Answers:
 
 
 def _bind(rpc: Any, server: Any, endpoint: str, security: Security) -> int:
-    try:
+    def add() -> int:
         if security.certificate is None:
-            port = server.add_insecure_port(endpoint)
-        else:
-            pair = [(security.key, security.certificate)]
-            mutual = security.authority is not None
-            secure = rpc.ssl_server_credentials(pair, security.authority, mutual)
-            port = server.add_secure_port(endpoint, secure)
+            return int(server.add_insecure_port(endpoint))
+        pair = [(security.key, security.certificate)]
+        mutual = security.authority is not None
+        secure = rpc.ssl_server_credentials(pair, security.authority, mutual)
+        return int(server.add_secure_port(endpoint, secure))
+
+    try:
+        port = add() if _importer() == os.getpid() else _added_after_fork(add, endpoint)
+    except WireError:
+        raise
     except RuntimeError as error:
         raise _cannot_bind(endpoint) from error
     if not port:
         raise _cannot_bind(endpoint)
-    return int(port)
+    return port
+
+
+@cache
+def _importer() -> int:
+    """The process that imported gRPC: this one, or one that it was forked from."""
+    return os.getpid()
+
+
+def _added_after_fork(add: Callable[[], int], endpoint: str) -> int:
+    """Add a port to a server of a forked process, where gRPC has lost the threads of its parent.
+
+    It waits for these for ever if the parent had connections when it forked. Raises WireError then.
+    """
+    port: Future[int] = Future()
+
+    def run() -> None:
+        try:
+            port.set_result(add())
+        except RuntimeError as error:
+            port.set_exception(error)
+
+    Thread(target=run, daemon=True).start()
+    with suppress(TimeoutError):
+        return port.result(FORK_LIMIT)
+    raise WireError(
+        f"a parameter server cannot listen at {endpoint}: process {_importer()}, from which this "
+        "one was forked, was connected to parameter servers",
+        hint="close its Executor before (exe.close()), or start this process with "
+        'multiprocessing.get_context("spawn") or subprocess',
+    )
 
 
 def _cannot_bind(endpoint: str) -> WireError:

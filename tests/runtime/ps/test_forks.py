@@ -3,8 +3,13 @@
 import os
 import threading
 import time
+from contextlib import suppress
 
-from runtime.ps.wire.transport import grpc
+from runtime.errors import WireError
+from runtime.ps.wire import transport
+from runtime.ps.wire.admission import Admission, Limits
+from runtime.ps.wire.security import Security
+from runtime.ps.wire.transport import grpc, make_server
 from tests.runtime.ps.world import receive, send, world
 
 
@@ -42,3 +47,27 @@ def test_a_child_ends_well_beside_a_running_server() -> None:
         finally:
             stopped.set()
             thread.join()
+
+
+def test_a_server_that_is_forked_from_a_trainer_ends_with_an_error() -> None:
+    with world(1) as job:
+        trainer = job.trainer(0)
+        send(trainer, job.endpoint, 1.0)
+        receive(trainer, job.endpoint)
+        reads, writes = os.pipe()
+        process = os.fork()
+        if not process:
+            transport.FORK_LIMIT = 0.5
+            with suppress(OSError):
+                try:
+                    make_server("127.0.0.1:0", {}, {}, Security(), Admission(Limits(1, 1, 8)))
+                    os.write(writes, b"listens")
+                except WireError as error:
+                    os.write(writes, str(error).encode())
+            os._exit(0)
+        os.close(writes)
+        with os.fdopen(reads) as said:
+            text = said.read()
+        assert os.waitpid(process, 0)[1] == 0
+    assert f"process {os.getpid()}, from which this one was forked, was connected" in text
+    assert 'get_context("spawn")' in text
