@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from threading import Lock, Thread
 from typing import IO, Any
@@ -70,13 +71,14 @@ class LocalStore:
         return theirs
 
     def _serve(self, connection: socket.socket) -> None:
-        with connection, connection.makefile("rw", encoding="utf-8") as file:
-            try:
-                for line in file:
-                    method, *arguments = json.loads(line)
-                    _send(file, self._answers[method](*arguments))
-            except (OSError, ValueError, LookupError, TypeError):
-                return  # the client has ended, or it sees the end of the connection
+        with (
+            suppress(OSError, ValueError, LookupError, TypeError),  # the client sees the end
+            connection,
+            connection.makefile("rw", encoding="utf-8") as file,
+        ):
+            for line in file:
+                method, *arguments = json.loads(line)
+                _send(file, self._answers[method](*arguments))
 
 
 class StoreClient:

@@ -1,5 +1,7 @@
 """LocalStore: the same answers in the process that has it and for a client of another one."""
 
+import threading
+
 import pytest
 
 from runtime.collective.local_store import LocalStore, StoreClient
@@ -19,3 +21,14 @@ def test_a_client_sees_what_the_store_has_and_its_errors_are_those_of_an_engine(
         assert [client.delete_key("n"), store.delete_key("n")] == [True, False]
         with pytest.raises(RuntimeError, match="the store of the ranks has ended"):
             client.get("unknown")
+
+
+def test_a_client_may_end_before_it_has_its_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    errors: list[object] = []
+    monkeypatch.setattr(threading, "excepthook", errors.append)
+    before = {*threading.enumerate()}
+    with LocalStore().open() as connection:
+        connection.sendall(b'["check", ["a"]]\n' * 1000)
+    for thread in {*threading.enumerate()} - before:
+        thread.join(10)
+    assert errors == []
