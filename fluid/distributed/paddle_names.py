@@ -28,6 +28,10 @@ class JobNames:
     def _fleet_opt(self) -> Mapping[str, object] | None:
         return self.fleet_opt
 
+    @_fleet_opt.setter
+    def _fleet_opt(self, settings: Mapping[str, object] | None) -> None:
+        self.fleet_opt = settings
+
     @property
     def _of_servers(self) -> ParameterServerJob | None:
         return self.job if isinstance(self.job, ParameterServerJob) else None

@@ -237,6 +237,12 @@ PADDLE_NAMES = {
 """The attributes of a Program of release 1.8.5 about its job, before it is transpiled."""
 
 
+def test_a_script_may_set_the_settings_of_an_optimizer():
+    program = fluid.Program()
+    program._fleet_opt = {"stat_var_names": ["x"]}
+    assert program._fleet_opt == program.fleet_opt == {"stat_var_names": ["x"]}
+
+
 def test_paddle_names_read_the_job():
     def differing(program):
         read = {name: getattr(program, name) for name in PADDLE_NAMES}
