@@ -127,6 +127,33 @@ def test_loops_and_branches_are_loop_and_if(tmp_path: Path, fresh_programs: obje
         np.testing.assert_array_equal(result, ones * expected)
 
 
+def test_sizes_and_bounds_may_be_tensors(tmp_path: Path, fresh_programs: object) -> None:
+    """Of slices, constants, repetitions, the largest elements and classes; also for one row."""
+    layers = fluid.layers
+    x = fluid.data("x", [None, 6, 4])
+    begin, count = (fluid.data(name, [1], "int32") for name in ("begin", "count"))
+    ids = fluid.data("ids", [None], "int64")
+    rows = layers.slice(layers.shape(x), [0], [0], [1])
+    best, at = layers.topk(layers.reduce_sum(x, 1), count)
+    outputs = [
+        layers.slice(x, [1], [begin], [6]), layers.slice(x, [1, 2], [begin, 0], [6, count]),
+        layers.fill_constant([rows, 4], "float32", 1.5), best, at,
+        layers.expand(x, [1, count, 2]), fluid.one_hot(ids, count),
+    ]  # fmt: skip
+    model = saved(tmp_path / "model", outputs, ["x", "begin", "count", "ids"])
+    fluid.onnx.export(str(model), tmp_path / "model.onnx")
+    session = onnxruntime.InferenceSession(str(tmp_path / "model.onnx"))
+    predictor = fluid.create_predictor(str(model))
+    for batch, first, number in ((1, 2, 1), (3, -5, 4), (2, 0, 2)):
+        feed = {
+            "x": np.random.default_rng(batch).normal(size=(batch, 6, 4)).astype("float32"),
+            "begin": np.array([first], "int32"), "count": np.array([number], "int32"),
+            "ids": np.arange(number),
+        }  # fmt: skip
+        for ours, theirs in zip(predictor.run(feed), session.run(None, feed), strict=True):
+            np.testing.assert_allclose(theirs, ours, 1e-6, strict=True)
+
+
 def test_feeds_whose_lods_must_be_equal_share_their_rows(
     tmp_path: Path, fresh_programs: object, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -46,6 +46,8 @@ def longest(nodes: Nodes, op: Op) -> None:
 @converts("shrink_rnn_memory")
 def shrink(nodes: Nodes, op: Op) -> None:
     """The first rows: as many as there are sequences with more than I steps."""
+    if op.inputs.get("X_lod"):
+        raise Unsupported("sequences as a static_input or memory of a DynamicRNN")
     expect_one_level(op, "X_lod", 0)
     step = nodes.add("Reshape", [nodes.input(op, "I"), nodes.constant([1])])
     is_longer = nodes.add("Greater", [table_column(nodes, op, 1), step])

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from compiler.codegen.onnx.converters import converts
-from compiler.codegen.onnx.nodes import Nodes, Unsupported
+from compiler.codegen.onnx.nodes import Nodes
 from compiler.ir.graph import Op
 from compiler.ir.types import DType
 
@@ -101,10 +101,12 @@ def cos_sim(nodes: Nodes, op: Op) -> None:
 def top_k(nodes: Nodes, op: Op) -> None:
     """`TopK`."""
     defn: Any = op.defn
+    count = nodes.constant([int(defn.k)])
     if op.inputs.get("K"):
-        raise Unsupported("top_k whose k is a tensor")
+        k = nodes.cast(nodes.input(op, "K"), DType.INT64)
+        count = nodes.add("Reshape", [k, nodes.constant([1])])
     nodes.add_all(
-        "TopK", [nodes.input(op, "X"), nodes.constant([int(defn.k)])],
+        "TopK", [nodes.input(op, "X"), count],
         [nodes.output(op, "Out"), nodes.output(op, "Indices")],
         axis=int(getattr(defn, "axis", -1)), largest=int(getattr(defn, "largest", True)),
     )  # fmt: skip

@@ -80,35 +80,67 @@ def unstack(nodes: Nodes, op: Op) -> None:
 def sliced(nodes: Nodes, op: Op) -> None:
     """Parts of axes; `decrease_axis` are axes of one element that are left out."""
     defn: Any = op.defn
-    if any(op.inputs.get(slot) for slot in op.inputs if slot != "Input"):
-        raise Unsupported("a slice whose bounds are tensors")
     strides = [*getattr(defn, "strides", [])] or [1] * len(defn.axes)
-    if any(stride < 0 for stride in strides):
-        raise Unsupported("a slice with negative strides")
-    bounds = [nodes.constant([*each]) for each in (defn.starts, defn.ends, defn.axes, strides)]
+    if given(op, "StridesTensor", "StridesTensorList") or any(stride < 0 for stride in strides):
+        raise Unsupported("a slice with strides that are tensors or negative")
+    starts = integers(nodes, op, "StartsTensor", "StartsTensorList", defn.starts)
+    ends = integers(nodes, op, "EndsTensor", "EndsTensorList", defn.ends)
+    axes = nodes.constant([*defn.axes])
     out = nodes.output(op, "Out")
-    names = [nodes.input(op, "Input"), *bounds]
+    names = [nodes.input(op, "Input"), starts, ends, axes, nodes.constant(strides)]
     if not defn.decrease_axis:
         nodes.add("Slice", names, out)
         return
     part = nodes.add("Slice", names)
-    nodes.add("Reshape", [part, nodes.target(op["Out"].type.shape)], out)
+    if len(defn.decrease_axis) == len(op["Input"].type.shape):
+        nodes.add("Reshape", [part, nodes.target(op["Out"].type.shape)], out)
+    else:
+        nodes.add("Squeeze", [part, nodes.constant([*defn.decrease_axis])], out)
+
+
+def given(op: Op, *slots: str) -> bool:
+    """Whether an op has a value in one of these input slots."""
+    return any(op.inputs.get(slot) for slot in slots)
+
+
+def integers(nodes: Nodes, op: Op, whole: str, single: str, otherwise: Sequence[int]) -> str:
+    """An int64 vector: of the tensor in slot `whole`, of the numbers in `single`, or constants."""
+    names = [nodes.name(var) for slot in (whole, single) for var in op.inputs.get(slot, [])]
+    if op.inputs.get(whole):
+        names = names[:1]
+    if not names:
+        return nodes.constant([*otherwise])
+    flat = nodes.constant([-1])
+    parts = [nodes.add("Reshape", [nodes.cast(name, DType.INT64), flat]) for name in names]
+    return parts[0] if len(parts) == 1 else nodes.add("Concat", parts, axis=0)
+
+
+TIMES = {
+    "expand": ("ExpandTimes", "expand_times_tensor"),
+    "tile": ("RepeatTimes", "repeat_times_tensor"),
+}
+"""Slots of repetitions that are tensors: a vector, and a number for each axis."""
 
 
 @converts("expand", "tile")
 def repeat(nodes: Nodes, op: Op) -> None:
-    """`Tile`."""
+    """`Tile`; with more or fewer numbers than axes, the first axes are ones."""
     defn: Any = op.defn
+    whole, single = TIMES[op.kind]
     times = [*getattr(defn, "expand_times", getattr(defn, "repeat_times", []))]
-    if len(op.inputs) > 1:
-        raise Unsupported("repetitions that are tensors")
     x = op["X"]
+    sizes = [var.type.shape[0] for var in op.inputs.get(whole, [])]
+    count = (*sizes, len(op.inputs.get(single, [])) or len(times))[0]
+    if not isinstance(count, int):
+        raise Unsupported("repetitions of an open number")
+    more = count - len(x.type.shape)
     name = nodes.name(x)
-    more = len(times) - len(x.type.shape)
     if more > 0:
         name = nodes.add("Reshape", [name, nodes.target((*[1] * more, *x.type.shape))])
-    times = [1] * -more + times if more < 0 else times
-    nodes.add("Tile", [name, nodes.constant(times)], nodes.output(op, "Out"))
+    numbers = integers(nodes, op, whole, single, times)
+    if more < 0:
+        numbers = nodes.add("Concat", [nodes.constant([1] * -more), numbers], axis=0)
+    nodes.add("Tile", [name, numbers], nodes.output(op, "Out"))
 
 
 @converts("expand_v2", "expand_as_v2")
@@ -226,14 +258,17 @@ def shuffle_channel(nodes: Nodes, op: Op) -> None:
 def one_hot(nodes: Nodes, op: Op) -> None:
     """Ones at the ids; a row of zeros for an id that is out of range."""
     defn: Any = op.defn
-    if op.inputs.get("depth_tensor"):
-        raise Unsupported("one_hot whose depth is a tensor")
     x, dtype = op["X"], op["Out"].type.dtype
     name = nodes.name(x)
     if op.kind == "one_hot":
         name = nodes.add("Reshape", [name, nodes.target(x.type.shape[:-1])])
     name = nodes.add("Unsqueeze", [nodes.cast(name, DType.INT64), nodes.constant([-1])])
     places = nodes.constant(np.arange(int(defn.depth)))
+    if op.inputs.get("depth_tensor"):
+        scalar = nodes.constant(np.zeros(0, np.int64))
+        depth = nodes.cast(nodes.input(op, "depth_tensor"), DType.INT64)
+        bounds = [nodes.scalar(0, DType.INT64), nodes.add("Reshape", [depth, scalar])]
+        places = nodes.add("Range", [*bounds, nodes.scalar(1, DType.INT64)])
     nodes.cast(nodes.add("Equal", [name, places]), dtype, nodes.output(op, "Out"))
 
 
@@ -259,6 +294,8 @@ def _sizes(nodes: Nodes, op: Op) -> str:
     """The shape of a constant; a size that depends on the step is that of the input then."""
     defn: Any = op.defn
     shape = op["Out"].type.shape
+    if given(op, "ShapeTensor", "ShapeTensorList"):
+        return integers(nodes, op, "ShapeTensor", "ShapeTensorList", ())
     if UNKNOWN not in shape or not op.inputs.get("Input") or op.inputs.get("Input_lod"):
         return nodes.shape(shape)
     start = int(defn.input_dim_idx)
