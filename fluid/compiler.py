@@ -6,12 +6,14 @@ program. Runs on several devices are implemented in `fluid.data_parallel`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol, runtime_checkable
 
 from compiler.errors import did_you_mean
 from compiler.support.tracebacks import entry_point
-from fluid import data_parallel, parameter_server
+from fluid import compat, data_parallel, parameter_server
+from fluid.compat.inference.analysis_config import AnalysisConfig, NativeConfig
+from fluid.compat.inference.paddle_tensor import PaddleTensor
 from fluid.data_parallel.rewrite import computes_gradients
 from fluid.data_parallel.strategies import BuildStrategy, ExecutionStrategy
 from fluid.framework import Program
@@ -60,6 +62,10 @@ class Runner(Protocol):
         ...
 
 
+Predict = Callable[[Sequence[PaddleTensor]], list[PaddleTensor]]
+"""Runs a predictor's model."""
+
+
 @runtime_checkable
 class ProgramGraph(Protocol):
     """A graph of a program: `core.Graph`, whose module is only imported by scripts that use it."""
@@ -86,7 +92,9 @@ class CompiledProgram:
         self._exec_strategy = ExecutionStrategy()
         self._share_vars_from: CompiledProgram | None = None
         self._places: list[Place] | None = None
-        self._compiled: tuple[Scope, Place, Runner] | None = None
+        self._loss_name: str | None = None
+        self._session: tuple[Scope, Place, Runner] | None = None
+        self._predict: Predict | None = None
 
     @entry_point
     def with_data_parallel(
@@ -103,19 +111,53 @@ class CompiledProgram:
         The default devices are `CPU_NUM` CPUs, or the visible GPUs. With `share_vars_from` the
         devices use the variables of another data-parallel program, which must have run before.
 
-        Raises AssertionError if called twice, and without `loss_name` for a program that computes
-        gradients; TypeError if `loss_name` is no string; ValueError if the program has no variable
-        of that name.
+        Raises AssertionError if called twice or for inference, and without `loss_name` for a
+        program that computes gradients; TypeError if `loss_name` is no string; ValueError if the
+        program has no variable of that name.
         """
         if self.is_parallel:
             raise AssertionError("Already compiled with parallel, cannot be recompiled.")
+        if self._predict is not None:
+            raise AssertionError("Cannot compile with both data parallel and inference.")
         self._expect_loss(loss_name)
         self.is_parallel = True
+        self._loss_name = loss_name
         self._build_strategy = build_strategy or self._build_strategy
         self._exec_strategy = exec_strategy or self._exec_strategy
         self._share_vars_from = share_vars_from
         self._places = None if places is None else _listed(places)
         return self
+
+    @entry_point
+    def _with_inference_optimize(self, config: AnalysisConfig | NativeConfig) -> CompiledProgram:
+        """Run the model of a predictor's config instead of the program; returns self.
+
+        `Executor.run` then takes a list of PaddleTensors and returns such a list. Raises
+        AssertionError with data parallelism, if called twice, and for another config.
+        """
+        if self.is_parallel:
+            raise AssertionError("Cannot compile with both data parallel and inference")
+        if self._predict is not None:
+            raise AssertionError("Already compiled with inference, cannot be recompiled.")
+        is_config = isinstance(config, AnalysisConfig | NativeConfig)  # pyright: ignore[reportUnnecessaryIsInstance]
+        if not is_config:
+            kind = type(config).__name__
+            raise AssertionError(f"config must be an AnalysisConfig or NativeConfig, not {kind}")
+        self._predict = compat.create_paddle_predictor(config).run
+        return self
+
+    def predict(self, feed: object) -> list[PaddleTensor] | None:
+        """The results of the model of `_with_inference_optimize`; None for a program without it.
+
+        Raises AssertionError unless `feed` is a list of PaddleTensors.
+        """
+        if self._predict is None:
+            return None
+        given: Sequence[object] = feed if is_sequence(feed) else ()
+        tensors = [tensor for tensor in given if isinstance(tensor, PaddleTensor)]
+        if not tensors or len(tensors) != len(given):
+            raise AssertionError("the feed of a program for inference is a list of PaddleTensors")
+        return self._predict(tensors)
 
     def _expect_loss(self, loss_name: object) -> None:
         if loss_name is None and computes_gradients(self.program):
@@ -148,9 +190,9 @@ class CompiledProgram:
 
     def runner(self, scope: Scope, place: Place) -> Runner:
         """Return the runner of the program in a scope on a place; raises as `_compile`."""
-        if self._compiled is None:
-            self._compiled = scope, place, self._made(scope, place)
-        known_scope, known_place, runner = self._compiled
+        if self._session is None:
+            self._session = scope, place, self._made(scope, place)
+        known_scope, known_place, runner = self._session
         if known_scope is not scope:
             raise ValueError("this CompiledProgram was compiled in another scope: create a new one")
         if type(known_place) is not type(place):
@@ -182,6 +224,43 @@ class CompiledProgram:
         devices = shared or data_parallel.Devices(places, scope, trainers)
         return data_parallel.DataParallel(self.program, *strategies, devices)
 
+    # ---- fields of release 1.8.5, which scripts read
+
+    @property
+    def _program(self) -> Program:
+        return self.program
+
+    @property
+    def _graph(self) -> ProgramGraph:
+        """The program as a graph of ops and variables."""
+        return compat.Graph(self.program.desc)
+
+    @property
+    def _is_data_parallel(self) -> bool:
+        return self.is_parallel
+
+    @property
+    def _is_inference(self) -> bool:
+        return self._predict is not None
+
+    @property
+    def _compiled(self) -> bool:
+        """Whether it was compiled for devices."""
+        return self._session is not None
+
+    @property
+    def _scope(self) -> Scope | None:
+        return None if self._session is None else self._session[0]
+
+    @property
+    def _place(self) -> Place | None:
+        return None if self._session is None else self._session[1]
+
+    @property
+    def _executor(self) -> Runner | None:
+        """What runs it on devices."""
+        return None if self._session is None else self._session[2]
+
     @staticmethod
     def _shared_devices(source: object) -> RunningDevices | None:
         """Return the devices of `share_vars_from`, None if there are only values in the scope.
@@ -195,13 +274,13 @@ class CompiledProgram:
                 "share_vars_from is not data-parallel: call its with_data_parallel, and run it "
                 "before this program"
             )
-        if source._compiled is None:
+        if source._session is None:
             raise ValueError(
                 "share_vars_from is not compiled and executed, so there is no variables to share: "
                 "run it before this program"
             )
         runs_alone = any(parameter_server.exchanges(source.program))
-        return None if runs_alone else source._compiled[2].devices
+        return None if runs_alone else source._session[2].devices
 
 
 def _program(program_or_graph: object) -> Program:

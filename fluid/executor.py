@@ -154,6 +154,8 @@ class Executor:
                 return self.run_parallel(
                     program, feed, fetch_list, scope, return_numpy, return_merged
                 )
+            if (predicted := program.predict(feed)) is not None:
+                return predicted
             program = program.program
         _expect(program, Program, "the program of Executor.run")
         if program.readers:

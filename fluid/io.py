@@ -25,7 +25,13 @@ from fluid.saving.inference_model import (
     prepend_feed_ops,
     save_inference_model,
 )
+from fluid.saving.of_servers import (
+    load_distributed_persistables,
+    replace_endpoints,
+    save_distributed_persistables,
+)
 from fluid.saving.persistables import (
+    expect_program,
     get_program_parameter,
     get_program_persistable_vars,
     is_parameter,
@@ -46,6 +52,10 @@ from fluid.saving.variables import (
 )
 
 _clone_var_in_block_ = clone_var_in_block
+_endpoints_replacement = replace_endpoints
+_get_valid_program = expect_program
+_load_distributed_persistables = load_distributed_persistables
+_save_distributed_persistables = save_distributed_persistables
 _load_persistable_nodes = load_persistable_nodes
 _save_persistable_nodes = save_persistable_nodes
 

@@ -50,17 +50,20 @@ def generate(key: str) -> str:
 
 @typed
 def switch(
-    new_generator: UniqueNameGenerator | None = None, new_para_name_checker: object = None
+    new_generator: UniqueNameGenerator | tuple[UniqueNameGenerator, object] | None = None,
+    new_para_name_checker: object = None,
 ) -> tuple[UniqueNameGenerator, object]:
     """Set the current generator (default: a new one); returns the previous one.
 
-    The result is a pair as in the reference, and can be passed back: the second item, a name
-    checker for dygraph, has no effect here.
+    The result is a pair as in the reference, and can be passed back, as two arguments or as one:
+    the second item, a name checker for dygraph, has no effect here.
 
-    >>> before, checker = switch()
-    >>> _ = switch(before, checker)
+    >>> before = switch()
+    >>> _ = switch(before)
     """
     global generator
+    if isinstance(new_generator, tuple):
+        new_generator, new_para_name_checker = new_generator
     previous, generator = generator, new_generator or UniqueNameGenerator()
     return previous, new_para_name_checker
 

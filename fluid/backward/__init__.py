@@ -9,9 +9,9 @@ from compiler.ir import program as ir
 from compiler.ir.autodiff import append_backward as autodiff
 from compiler.support.tracebacks import entry_point
 from fluid.backward import paths as backward_paths
-from fluid.backward.recompute import recompute_segments
+from fluid.backward.recompute import recompute_segments, seed_dropouts
 from fluid.compat.descs import BlockDesc, OpDesc
-from fluid.framework import Parameter, Variable
+from fluid.framework import Parameter, Variable, block_of
 from fluid.recording.atomic import atomic
 from fluid.recording.checks import check_type, check_variable
 from fluid.recording.narrowing import is_sequence
@@ -22,7 +22,7 @@ __all__ = ["append_backward", "calc_gradient", "gradients"]
 _all_in_set_ = backward_paths.all_in_set
 _as_list = backward_paths.as_list
 _find_no_grad_vars = backward_paths.find_no_grad_vars
-_find_op_path_ = backward_paths.find_op_path
+_find_op_path_ = find_op_path = backward_paths.find_op_path
 _get_no_grad_set_name = backward_paths.no_grad_set_names
 _get_stop_gradients_ = backward_paths.stop_gradients
 _is_grad_var_ = backward_paths.is_grad_var
@@ -56,7 +56,11 @@ def append_backward(
     wanted = _parameters(loss, parameter_list)
     loss.block.program.prepare_append()
     checkpoint_names = [_name(checkpoint, "checkpoints") for checkpoint in checkpoints or ()]
-    forward = list(loss.block.ops)
+    path: list[ir.OpDesc] = []
+    if checkpoint_names:
+        no_grad = no_grad_names(no_grad_set)
+        path = seed_dropouts(loss.block, find_op_path(block_of(loss), [loss], [], no_grad))
+    forward_count = len(loss.block.ops)
 
     def call_back(block: ir.Block, op: ir.OpDesc, context: Mapping[str, str]) -> None:
         for callback in callbacks or ():
@@ -70,7 +74,7 @@ def append_backward(
     )
     pairs = [(name, gradients_by_name[name]) for name in wanted if name in gradients_by_name]
     autodiff.note_parameters(loss.block, pairs)
-    recompute_segments(loss.block, forward, checkpoint_names)
+    recompute_segments(loss.block, path, forward_count, checkpoint_names)
     block = loss.block.program.global_block()
     return [(_parameter(block, param), loss.block.var(gradient)) for param, gradient in pairs]
 

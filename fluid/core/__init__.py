@@ -39,6 +39,7 @@ from fluid.compat.native_ops import (
     infer_no_need_buffer_slots,
     op_support_gpu,
 )
+from fluid.core import native_names
 from fluid.core.dlpack import from_dlpack
 from fluid.core.native_names import (
     AttrType,
@@ -149,6 +150,10 @@ __all__ = [
 
 
 _Scope = Scope
+__unittest_throw_exception__ = native_names.__unittest_throw_exception__
+_is_program_version_supported = native_names.is_program_version_supported
+_set_fuse_parameter_group_size = native_names.set_fuse_parameter_group_size
+_set_fuse_parameter_memory_size = native_names.set_fuse_parameter_memory_size
 EnforceNotMet = CompileError
 """The error the reference raises for programs that cannot run; here, the base of our own errors."""
 
@@ -228,6 +233,10 @@ __getattr__, __dir__ = lazy_names(
             "has_circle topology_sort"
         ),
         "fluid.core.gloo": "Gloo",
+        "fluid.core.profiling": (
+            "EventSortingKey ProfilerState TracerOption disable_profiler enable_profiler "
+            "is_profiler_enabled reset_profiler set_tracer_option"
+        ),
         "fluid.dygraph.backward_strategy": "BackwardStrategy",
         "fluid.dygraph.layers": "Layer",
         "fluid.eager.variables": "VarBase",

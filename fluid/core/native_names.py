@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import subprocess
 from enum import IntEnum
+from typing import NoReturn
 
+from compiler.errors import CompileError
 from compiler.ir.types import DType
 from fluid.compat.descs import ProgramDesc
 
@@ -31,6 +33,9 @@ class AttrType(IntEnum):
     LONG = 9
     BLOCKS = 10
     LONGS = 11
+
+    def __str__(self) -> str:
+        return f"AttrType.{self.name}"
 
 
 def kEmptyVarName() -> str:
@@ -114,6 +119,28 @@ def run_cmd(cmd: str, time_out: int = -1, sleep_inter: int = -1) -> str:
     '1'
     """
     return subprocess.run(cmd, shell=True, stdout=subprocess.PIPE, text=True, check=False).stdout
+
+
+def __unittest_throw_exception__() -> NoReturn:
+    """Raise EnforceNotMet, for tests of how errors arrive."""
+    raise CompileError("test exception")
+
+
+def is_program_version_supported(version: int) -> bool:
+    """Whether programs of this version of the format can be read: up to 0, or written by 1.x.
+
+    >>> is_program_version_supported(0)
+    True
+    """
+    return version >= 0
+
+
+def set_fuse_parameter_group_size(count: int) -> None:
+    """Accepted without effect: gradients are summed in buckets of a size chosen for the devices."""
+
+
+def set_fuse_parameter_memory_size(megabytes: float) -> None:
+    """Accepted without effect, as `set_fuse_parameter_group_size`."""
 
 
 def save_op_compatible_info(desc: ProgramDesc) -> bool:

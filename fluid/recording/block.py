@@ -277,7 +277,7 @@ class Block(AbstractBlock):
     ) -> Operator:
         """Insert an op before position `index`, as `append_op` appends one."""
         if type is None:
-            raise ValueError("`type` of an Operator can not be None")
+            raise ValueError("`type` to initialized an Operator can not be None.")
         check_type(type, "type", str, "append_op")
         check_type(attrs, "attrs", (Mapping, NoneType), type)
         self.program.prepare_append()

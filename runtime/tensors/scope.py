@@ -16,7 +16,7 @@ from compiler.errors import CompileError
 from compiler.ir.types import Array
 from runtime.tensors.contents import Clock
 from runtime.tensors.lod_tensor import LoDTensor
-from runtime.tensors.scope_values import LoDTensorArray, SelectedRows
+from runtime.tensors.scope_values import LodRankTable, LoDTensorArray, SelectedRows
 
 Kept = TypeVar("Kept", SelectedRows, LoDTensorArray)
 
@@ -62,6 +62,14 @@ class Variable:
     def get_lod_tensor_array(self) -> LoDTensorArray:
         """Return the list of tensors, empty until some are appended."""
         return self._keep(LoDTensorArray)
+
+    def get_lod_rank_table(self) -> LodRankTable:
+        """The rank table that `lod_rank_table` computed; CompileError if it holds none."""
+        tensor = self.get_tensor()
+        table = tensor.read()
+        if table is None or table.ndim != 2 or table.shape[1] != 2 or table.dtype.kind != "i":
+            raise _holds(tensor, "a rank table")
+        return LodRankTable(table)
 
     def set_int(self, value: int) -> None:
         """Set an integer."""
@@ -160,6 +168,9 @@ class Scope:
         kid._parent, kid.clock = self, self.clock
         self._children.add(kid)
         return kid
+
+    def _remove_from_pool(self) -> None:  # pyright: ignore[reportUnusedFunction] - scripts
+        """Nothing: a scope is freed with its last reference."""
 
     def drop_kids(self) -> None:
         """Empty every scope made by `new_scope`, and theirs."""

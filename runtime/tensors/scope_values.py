@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
+from compiler.ir.types import Array
 from runtime.tensors.lod_tensor import LoDTensor
 
-__all__ = ["LoDTensorArray", "SelectedRows"]
+__all__ = ["LoDTensorArray", "LodRankTable", "SelectedRows"]
 
 
 class LoDTensorArray(list[LoDTensor]):
@@ -73,3 +74,14 @@ class SelectedRows:
 
     def sync_index(self) -> None:
         """Does nothing: rows are looked up by number when read."""
+
+
+class LodRankTable:
+    """Sequences in the order of their lengths: [sequences, 2] of index and length."""
+
+    def __init__(self, table: Array) -> None:
+        self._items: list[tuple[int, int]] = [(index, size) for index, size in table.tolist()]
+
+    def items(self) -> list[tuple[int, int]]:
+        """The index and the length of each sequence, longest first."""
+        return list(self._items)

@@ -1,11 +1,14 @@
 """CompiledProgram and its strategies, on one device; several are in tests/fluid/data_parallel."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import fluid
+from fluid import layers
+from fluid.framework import Program
 
 pytestmark = pytest.mark.usefixtures("fresh_programs")
 CPU = fluid.CPUPlace()
@@ -144,3 +147,29 @@ def test_a_setting_that_there_is_not() -> None:
         fluid.BuildStrategy().fuse_bn_act_op = True
     with pytest.raises(AttributeError, match="ExecutionStrategy has no 'threads'"):
         fluid.ExecutionStrategy().threads = 2
+
+
+def test_a_model_is_run_by_a_config_for_inference(tmp_path: Path) -> None:
+    with fluid.program_guard(Program(), Program()):
+        y = layers.fc(layers.data("x", [4]), 3)
+        executor = fluid.Executor()
+        executor.run(fluid.default_startup_program())
+        fluid.io.save_inference_model(str(tmp_path), ["x"], [y], executor)
+        main = fluid.default_main_program()
+        x = np.ones((2, 4), "float32")
+        wanted = executor.run(main, feed={"x": x}, fetch_list=[y])[0]
+    compiled = fluid.CompiledProgram(main)
+    assert (compiled._program, compiled._is_inference, compiled._compiled) == (main, False, False)
+    assert (compiled._scope, compiled._place, compiled._executor) == (None, None, None)
+    config = fluid.core.AnalysisConfig(str(tmp_path))
+    assert compiled._with_inference_optimize(config) is compiled and compiled._is_inference
+    result = executor.run(compiled, feed=[fluid.core.PaddleTensor(x)])
+    np.testing.assert_allclose(result[0].as_ndarray(), wanted, rtol=1e-6)
+    for call, message in [
+        (lambda: executor.run(compiled, feed={"x": x}), "a list of PaddleTensors"),
+        (compiled.with_data_parallel, "both data parallel and inference"),
+        (lambda: compiled._with_inference_optimize(config), "Already compiled with inference"),
+        (lambda: fluid.CompiledProgram(main)._with_inference_optimize(3), "not int"),
+    ]:
+        with pytest.raises(AssertionError, match=message):
+            call()

@@ -69,15 +69,52 @@ def test_numbers_are_the_same(block: Any) -> None:
         np.testing.assert_array_equal(result[name], array, err_msg=name)
 
 
-def test_recomputed_ops_precede_their_first_reader() -> None:
+def test_recomputed_ops_precede_the_gradient_ops_of_their_segment() -> None:
     main, _, _ = deep(True, plain, depth=4)
     ops = main.global_block().ops
     again = [op for op in ops if any(name.endswith(".subprog_0") for name in op.writes())]
-    assert [op.type for op in again] == ["mul", "elementwise_add", "tanh"] * 2
+    kinds = ["mul", "elementwise_add", "tanh"] * 2 + ["mul", "elementwise_add"]
+    assert [op.type for op in again] == kinds
     assert {int(op.role) for op in again} == {1}
     after = ops[ops.index(again[-1]) + 1]
-    assert after.type == "mul_grad"
-    assert again[-1].writes()[0] in after.reads()
+    assert after.type == "tanh_grad"
+
+
+@pytest.mark.parametrize(
+    ("kept", "again"),
+    [
+        ("sum_0", {8: "mul dropout"}),
+        ("product sum_1", {7: "dropout elementwise_add"}),
+        ("product sum_0", {8: "dropout"}),
+        ("sum_0 product", {8: "dropout"}),
+        ("", {}),
+    ],
+)
+def test_ops_are_those_of_release_1_8_5(kept: str, again: dict[int, str]) -> None:
+    with fluid.program_guard(Program(), Program()), fluid.unique_name.guard():
+        block = fluid.default_main_program().global_block()
+        names = "x weight bias_0 bias_1 product dropped mask sum_0 sum_1 loss".split()
+        shapes = [[5, 10], [10, 8], *[[5, 8]] * 7, [1]]
+        made = dict(zip(names, shapes, strict=True))
+        parameters = {name: made.pop(name) for name in ("x", "bias_0", "bias_1")}
+        for name, shape in parameters.items():
+            block.create_parameter(name=name, shape=shape, dtype="float32")
+        for name, shape in made.items():
+            block.create_var(name=name, shape=shape, dtype="float32")
+        block.append_op("mul", {"X": "x", "Y": "weight"}, {"Out": "product"})
+        block.append_op("dropout", {"X": "product"}, {"Out": "dropped", "Mask": "mask"})
+        block.append_op("elementwise_add", {"X": "dropped", "Y": "bias_0"}, {"Out": "sum_0"})
+        block.append_op("elementwise_add", {"X": "sum_0", "Y": "bias_1"}, {"Out": "sum_1"})
+        block.append_op("mean", {"X": "sum_1"}, {"Out": "loss"})
+        recomputing = optimizer.RecomputeOptimizer(optimizer.SGD(1.0))
+        recomputing._set_checkpoints([block.var(name) for name in kept.split()])
+        recomputing.minimize(block.var("loss"))
+    wanted = "mul dropout elementwise_add elementwise_add mean fill_constant mean_grad".split()
+    wanted += ["elementwise_add_grad"] * 2 + ["dropout_grad", "mul_grad", "sgd", "sgd", "sgd"]
+    for place, kinds in again.items():
+        wanted[place:place] = kinds.split()
+    wanted[1:1] = ["seed"] if again else []
+    assert [op.type for op in block.ops] == wanted
 
 
 def test_recompute_lowers_peak_memory() -> None:
@@ -95,10 +132,18 @@ def test_state_moves_once() -> None:
         assert sum(name in op.writes() for op in main.global_block().ops) == 1
 
 
-def test_recompute_skips_random_ops() -> None:
-    main, _, _ = deep(True, dropped)
-    kinds = [op.type for op in main.global_block().ops]
-    assert kinds.count("dropout") == 9
+def test_recompute_repeats_dropouts_with_their_seed_and_no_other_random_op() -> None:
+    def noisy(hidden: Variable) -> Variable:
+        noise = layers.uniform_random_batch_size_like(hidden, [1, WIDTH])
+        return layers.elementwise_mul(dropped(hidden), noise)
+
+    main, _, _ = deep(True, noisy)
+    ops = main.global_block().ops
+    kinds = [op.type for op in ops]
+    assert kinds.count("dropout") == 18
+    assert kinds.count("seed") == kinds.count("uniform_random_batch_size_like") == 9
+    seeds = {op.inputs["Seed"][0] for op in ops if op.type == "dropout"}
+    assert len(seeds) == 9
 
 
 def test_checkpoints_must_be_set() -> None:
