@@ -7,11 +7,11 @@ program. Runs on several devices are implemented in `fluid.data_parallel`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol, runtime_checkable
+from typing import ClassVar, Protocol, runtime_checkable
 
 from compiler.errors import did_you_mean
 from compiler.support.tracebacks import entry_point
-from fluid import compat, data_parallel, parameter_server
+from fluid import data_parallel, parameter_server
 from fluid.compat.inference.analysis_config import AnalysisConfig, NativeConfig
 from fluid.compat.inference.paddle_tensor import PaddleTensor
 from fluid.data_parallel.rewrite import computes_gradients
@@ -81,6 +81,9 @@ class CompiledProgram:
     Raises TypeError for anything else.
     """
 
+    predictor_of: ClassVar[Callable[[AnalysisConfig | NativeConfig], Predict]]
+    """Loads the model of a config; `fluid.compat.inference.analysis`, which runs it, sets this."""
+
     def __init__(
         self,
         program_or_graph: Program | ProgramGraph,
@@ -143,7 +146,7 @@ class CompiledProgram:
         if not is_config:
             kind = type(config).__name__
             raise AssertionError(f"config must be an AnalysisConfig or NativeConfig, not {kind}")
-        self._predict = compat.create_paddle_predictor(config).run
+        self._predict = self.predictor_of(config)
         return self
 
     def predict(self, feed: object) -> list[PaddleTensor] | None:
@@ -229,11 +232,6 @@ class CompiledProgram:
     @property
     def _program(self) -> Program:
         return self.program
-
-    @property
-    def _graph(self) -> ProgramGraph:
-        """The program as a graph of ops and variables."""
-        return compat.Graph(self.program.desc)
 
     @property
     def _is_data_parallel(self) -> bool:

@@ -219,6 +219,7 @@ _KINDS = {
     "norm.data_norm": "data_norm data_norm_grad",
     "norm.group_norm": "group_norm group_norm_grad instance_norm instance_norm_grad",
     "norm.inplace_abn": "inplace_abn inplace_abn_grad",
+    "norm.instance_norm_double_grad": "instance_norm_grad_grad",
     "norm.layer_norm": "layer_norm layer_norm_grad",
     "norm.lrn": "lrn lrn_grad",
     "norm.spectral_norm": "spectral_norm spectral_norm_grad",

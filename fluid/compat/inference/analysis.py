@@ -20,6 +20,7 @@ from compiler.options import Options
 from compiler.support.tracebacks import entry_point
 from fluid.compat.inference.analysis_config import AnalysisConfig, NativeConfig, missing_gpu
 from fluid.compat.inference.paddle_tensor import PaddleTensor, ZeroCopyTensor, fed
+from fluid.compiler import CompiledProgram, Predict
 from fluid.inference.predictor import Predictor
 from fluid.saving.inference_model import InferenceModel, read_inference_model
 from runtime.device import CPUPlace, CUDAPlace
@@ -164,3 +165,10 @@ def _take(tensor: ZeroCopyTensor, value: Array | LoDTensor) -> None:
     """Store a result in an output tensor."""
     tensor.hold(np.asarray(value))
     tensor.set_lod(value.lod() if isinstance(value, LoDTensor) else [])
+
+
+def _run_of(config: AnalysisConfig | NativeConfig) -> Predict:
+    return create_paddle_predictor(config).run
+
+
+CompiledProgram.predictor_of = staticmethod(_run_of)

@@ -1,8 +1,11 @@
 """Small names of `fluid.core`, as release 1.8.5 answers for them."""
 
+import numpy as np
 import pytest
 
-from fluid import core
+import fluid
+from fluid import core, layers
+from fluid.framework import Program
 
 MARKS = {
     "kControlDepVarName": "__control_var",
@@ -35,3 +38,29 @@ def test_ignored_settings_are_accepted() -> None:
     core.init_devices(True)
     core.set_num_threads(2)
     assert not core.is_compiled_with_mkldnn()
+
+
+def test_a_rank_table_is_read_from_the_scope() -> None:
+    scope, main = fluid.Scope(), Program()
+    with fluid.program_guard(main, Program()):
+        x = layers.data("x", [2], lod_level=2)
+        table = layers.control_flow.lod_rank_table(x, level=1)
+        table.persistable = True
+    tensor = fluid.create_lod_tensor(
+        np.ones((6, 2), "float32"), [[2, 1], [1, 3, 2]], core.CPUPlace()
+    )
+    fluid.Executor().run(main, feed={"x": tensor}, scope=scope)
+    variable = scope.find_var(table.name)
+    assert variable.get_lod_rank_table().items() == [(1, 3), (2, 2), (0, 1)]
+    scope.var("y").get_tensor().set(np.ones((2, 3)), core.CPUPlace())
+    with pytest.raises(core.EnforceNotMet, match="not a rank table"):
+        scope.var("y").get_lod_rank_table()
+
+
+def test_errors_and_versions() -> None:
+    with pytest.raises(core.EnforceNotMet, match="test exception"):
+        core.__unittest_throw_exception__()
+    assert core._is_program_version_supported(0)
+    core._set_fuse_parameter_group_size(3)
+    core._set_fuse_parameter_memory_size(131072)
+    fluid.Scope()._remove_from_pool()

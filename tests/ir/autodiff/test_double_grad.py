@@ -40,6 +40,7 @@ CASES: dict[str, tuple[Callable[..., Any], list[tuple[int, ...]]]] = {
     "flatten": (squared(layers.flatten), [PICTURE]),
     "slice": (squared(layers.slice, [0], [1], [3]), [MATRIX]),
     "expand": (squared(layers.expand, [1, 2]), [MATRIX]),
+    "instance_norm": (lambda x: layers.square(layers.instance_norm(x)), [PICTURE]),
     "sums": (lambda x: layers.square(layers.sums([x, x])), [MATRIX]),
     "product": (layers.elementwise_mul, [MATRIX, MATRIX]),
     "quotient": (layers.elementwise_div, [MATRIX, MATRIX]),
