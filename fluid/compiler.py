@@ -146,7 +146,7 @@ class CompiledProgram:
         if not is_config:
             kind = type(config).__name__
             raise AssertionError(f"config must be an AnalysisConfig or NativeConfig, not {kind}")
-        self._predict = self.predictor_of(config)
+        self._predict = CompiledProgram.predictor_of(config)
         return self
 
     def predict(self, feed: object) -> list[PaddleTensor] | None:
