@@ -27,6 +27,7 @@ from compiler.ir.opdef import (
 from compiler.ir.opdef.kernel_builder import (
     KernelBuilder,
     KernelSlots,
+    Number,
     Operand,
     SourceBuilder,
 )
@@ -53,6 +54,7 @@ from compiler.ops.image.pool_numpy import (
     pool_sum,
     pool_sum_gradient,
     pool_taps,
+    pool_whole_gradient,
     window_cells,
 )
 from compiler.ops.image.window_attributes import WindowAttributes, check_windows_at_bind
@@ -68,7 +70,8 @@ class Pooling(OpDef):
     window size. `ceil_mode` keeps a last window that crosses the edge. `global_pooling` takes the
     whole image as the window. `adaptive` computes `ksize` outputs: means split the image into that
     many cells, but maxima, as in the reference, have windows of size `ksize` that move by
-    `strides`. The gradient of a maximum is added to its first position, in row-major order.
+    `strides`. The gradient of a maximum is added to the first element, in row-major order, that
+    equals Out.
     Reference: pool_op.cc, math/pooling.cc.
     """
 
@@ -139,13 +142,15 @@ class Pooling(OpDef):
 
     def grad(self, X: Array, Out: Array, d_Out: Array) -> dict[str, Array]:
         images = view_channels_first(self.data_format, X)
+        outputs = view_channels_first(self.data_format, Out)
         upstream = view_channels_first(self.data_format, d_Out)
         sliding = (self.ksize, self.strides, self.paddings, self.padding_algorithm, self.ceil_mode)
         adaptive = self.pooling_type if self.adaptive else ""
         cells = window_cells(images.shape[2:], *sliding, self.global_pooling, adaptive)
         fixed = not (self.exclusive or self.adaptive or self.global_pooling)
         divisor = int(np.prod(self.ksize)) if fixed else 0
-        result = pool_cells_gradient(images, upstream, cells, self.pooling_type == "max", divisor)
+        maxima = outputs if self.pooling_type == "max" else None
+        result = pool_cells_gradient(images, maxima, upstream, cells, divisor)
         return {"X": to_layout(self.data_format, result)}
 
     @property
@@ -167,7 +172,9 @@ class Pooling(OpDef):
         if _covers_all(windows):
             self.lower_whole(k, windows, X, Out)
         elif _is_uneven(windows):
-            pooled = f"{k.function(pool_cells)}({images}, {self.cells_text(windows)})"
+            pooled = (
+                f"{k.function(pool_cells)}({images}, {self.cells_text(windows)}, {self.largest}, 0)"
+            )
             k.line(f"np.copyto({outputs}, {pooled})")
         elif self.largest:
             taps = self.taps(k, windows, [X], [Out])
@@ -183,10 +190,12 @@ class Pooling(OpDef):
             return
         windows = self.windows(X.shape)
         if _covers_all(windows):
-            self.lower_whole_grad(k, windows, X, d_Out, d_X)
+            self.lower_whole_grad(k, windows, X, Out, d_Out, d_X)
         elif _is_uneven(windows):
-            images_text = f"{self.nchw(k, X)}, {self.nchw(k, d_Out)}, {self.cells_text(windows)}"
-            pooled = f"{k.function(pool_cells_gradient)}({images_text})"
+            maxima = self.nchw(k, Out) if self.largest else "None"
+            images_text = f"{self.nchw(k, X)}, {maxima}, {self.nchw(k, d_Out)}"
+            cells_text = f"{self.cells_text(windows)}, 0"
+            pooled = f"{k.function(pool_cells_gradient)}({images_text}, {cells_text})"
             k.line(f"np.copyto({self.nchw(k, d_X)}, {pooled})")
         elif self.largest:
             self.lower_largest_grad(k, windows, [X, d_X], [Out, d_Out])
@@ -211,7 +220,11 @@ class Pooling(OpDef):
         if self.largest:
             if not k.max_pooling_gradient(p, X, s.Out, d_Out, d_X):
                 positions = k.scratch(d_Out.shape, DType.INT32)
-                pool_kernels.largest(k, p, X, None, positions)
+
+                def value_at(n: Number, c: Number, y: Sequence[Number]) -> Number:
+                    return s.Out[pool_kernels.element_index(p, n, c, y)]
+
+                pool_kernels.positions_of(k, p, X, value_at, positions)
                 pool_kernels.largest_gradient(k, p, positions, d_Out, d_X)
         elif not k.mean_pooling_gradient(p, d_Out, d_X):
             pool_kernels.means_gradient(k, p, d_Out, d_X)
@@ -238,15 +251,20 @@ class Pooling(OpDef):
             k.line(f"np.multiply({result}, 1 / ({whole[1]}), out={result})")
 
     def lower_whole_grad(
-        self, k: SourceBuilder, windows: Windows, X: Operand, d_Out: Operand, d_X: Operand
+        self,
+        k: SourceBuilder,
+        windows: Windows,
+        X: Operand,
+        Out: Operand,
+        d_Out: Operand,
+        d_X: Operand,
     ) -> None:
         """Emit the gradient of pooling with the whole image as window."""
         whole, one, _ = self.flat(windows, X.shape)
         upstream, result = d_Out.view(one), d_X.view(whole)
         if self.largest:
-            first = f"np.argmax({X.view(whole)}, axis=1, keepdims=True)"
-            k.line(f"{d_X}.fill(0)")
-            k.line(f"np.put_along_axis({result}, {first}, {upstream}, axis=1)")
+            arrays = f"{X.view(whole)}, {Out.view(one)}, {upstream}, {result}"
+            k.line(f"{k.function(pool_whole_gradient)}({arrays})")
         else:
             k.line(f"np.multiply({upstream}, 1 / ({whole[1]}), out={result})")
 
@@ -279,13 +297,13 @@ class Pooling(OpDef):
         return k.at_bind(f"{k.function(one_over_covered)}({arguments})", [], "share")
 
     def cells_text(self, windows: Windows) -> str:
-        """Return the cells of adaptive pooling and the other `pool_cells` arguments, as text."""
+        """Return the cells of adaptive pooling as text."""
         cells = [
             f"[(i*({window.size})//{window.count}, -(-(i + 1)*({window.size})//{window.count}))"
             f" for i in range({window.count})]"
             for window in windows
         ]
-        return f"{_list(cells)}, {self.largest}, 0"
+        return _list(cells)
 
 
 class Pool2d(Pooling, op="pool2d"):

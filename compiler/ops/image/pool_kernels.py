@@ -6,7 +6,7 @@ deterministic. The index of each window's maximum is computed once, before that.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from compiler.ir.dims import Size
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
@@ -170,23 +170,61 @@ def largest(
     k: KernelBuilder,
     p: PoolGeometry,
     X: DeviceOperand,
-    Out: DeviceOperand | None,
+    Out: DeviceOperand,
     positions: DeviceOperand | None,
 ) -> None:
     """Emit the maximum of each window, and the flat index of its first occurrence; -1 for none."""
-    like = Out or positions
-    assert like is not None
-    n, c, y = start_kernel(k, p, like.shape)
+    n, c, y = start_kernel(k, p, Out.shape)
+    reduction, covered, values = _values_under(k, p, X, n, c, y)
+    best = reduction.fold("max", values)
+    k.store(Out, element_index(p, n, c, y), best)
+    if positions is not None:
+        position = _first_position(k, p, reduction, covered, values, best)
+        k.store(positions, element_index(p, n, c, y), k.astype(position, positions.type.dtype))
+
+
+def positions_of(
+    k: KernelBuilder,
+    p: PoolGeometry,
+    X: DeviceOperand,
+    value_at: Callable[[Number, Number, Sequence[Number]], Number],
+    positions: DeviceOperand,
+) -> None:
+    """Emit the flat index of the first element of each window that has its value; -1 for none.
+
+    `value_at` loads the value of a window, given image, channel and place of the window.
+    """
+    n, c, y = start_kernel(k, p, positions.shape)
+    reduction, covered, values = _values_under(k, p, X, n, c, y)
+    position = _first_position(k, p, reduction, covered, values, value_at(n, c, y))
+    k.store(positions, element_index(p, n, c, y), k.astype(position, positions.type.dtype))
+
+
+Covered = Sequence[tuple[Sequence[Number], Number]]
+"""Places of elements, and whether they are inside of the image."""
+
+
+def _values_under(
+    k: KernelBuilder, p: PoolGeometry, X: DeviceOperand, n: Number, c: Number, y: Sequence[Number]
+) -> tuple[UnrolledReduction, Covered, list[Number]]:
+    """Return the taps of a window, the elements under them, and their values."""
     reduction, least = taps_of(k, p), lowest(X.type.dtype)
     covered = [elements_under(k, p, y, tap) for tap in reduction.all]
     values = [
         X.at(*element_index(p, n, c, at), where=inside, other=least) for at, inside in covered
     ]
-    best = reduction.fold("max", values)
-    if Out is not None:
-        k.store(Out, element_index(p, n, c, y), best)
-    if positions is None:
-        return
+    return reduction, covered, values
+
+
+def _first_position(
+    k: KernelBuilder,
+    p: PoolGeometry,
+    reduction: UnrolledReduction,
+    covered: Covered,
+    values: Sequence[Number],
+    best: Number,
+) -> Number:
+    """Return the flat index of the first element that equals `best`; -1 if none does."""
     end = flat_index(k, p, [k.size(window.size) for window in p.windows])
     sentinel = k.astype(end, DType.INT32)
     numbers = [
@@ -198,8 +236,7 @@ def largest(
         for (at, inside), value in zip(covered, values, strict=True)
     ]
     first = reduction.fold("min", numbers)
-    position = k.where(k.equal(first, sentinel), -1, first)
-    k.store(positions, element_index(p, n, c, y), k.astype(position, positions.type.dtype))
+    return k.where(k.equal(first, sentinel), -1, first)
 
 
 def largest_gradient(

@@ -159,22 +159,37 @@ def pool_cells(
 
 def pool_cells_gradient(
     images: Array,
+    maxima: Array | None,
     d_output: Array,
     cells: Sequence[Sequence[tuple[int, int]]],
-    largest: bool,
     divisor: int,
 ) -> Array:
-    """Add each output's gradient to the first maximum of its cell, or in equal shares to all."""
+    """Add each output's gradient to the first element of its cell that equals its maximum.
+
+    Without maxima, add it in equal shares to all elements. A maximum that no element equals passes
+    nothing on.
+    """
     d_images = np.zeros_like(images)
     for position in np.ndindex(*[len(axis) for axis in cells]):
         spans = cell_index(cells, position)
         cell, upstream = images[spans], d_output[(..., *position)]
         pixels = divisor or max(int(np.prod(cell.shape[2:])), 1)
         share: Array = np.full(cell.shape, 1 / pixels, cell.dtype)
-        if largest and cell.size:
+        if maxima is not None and cell.size:
             flat = cell.reshape(*cell.shape[:2], int(np.prod(cell.shape[2:])))
+            found = flat == maxima[(..., *position)][:, :, None]
             share = np.zeros_like(flat)
-            np.put_along_axis(share, flat.argmax(axis=2)[:, :, None], 1, axis=2)
+            first = found.argmax(axis=2)[:, :, None]
+            np.put_along_axis(share, first, found.any(axis=2, keepdims=True), axis=2)
         upstream = upstream.reshape(*cell.shape[:2], *[1] * len(cells))
         d_images[spans] += upstream * share.reshape(cell.shape)
     return d_images
+
+
+def pool_whole_gradient(image: Array, maximum: Array, d_output: Array, d_image: Array) -> None:
+    """Pass gradients to the first element along axis 1 that equals the maximum, if one does."""
+    found = image == maximum
+    first = found.argmax(axis=1)
+    d_image.fill(0)
+    passed = d_output * found.any(axis=1, keepdims=True)
+    np.put_along_axis(d_image, np.expand_dims(first, 1), passed, axis=1)

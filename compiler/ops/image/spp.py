@@ -67,8 +67,10 @@ class Spp(OpDef, op="spp"):
             side = 2**level
             width = X.shape[1] * side * side
             upstream = d_Out[:, first : first + width].reshape(*X.shape[:2], side, side)
-            cells, largest = pyramid_cells(X.shape[2:], side), self.pooling_type == "max"
-            d_x += pool_cells_gradient(X, upstream, cells, largest, 0)
+            outputs = Out[:, first : first + width].reshape(upstream.shape)
+            maxima = outputs if self.pooling_type == "max" else None
+            cells = pyramid_cells(X.shape[2:], side)
+            d_x += pool_cells_gradient(X, maxima, upstream, cells, 0)
             first += width
         return {"X": d_x}
 
@@ -94,7 +96,12 @@ class Spp(OpDef, op="spp"):
         positions: list[DeviceOperand] = []
         for level in range(self.pyramid_height if self.pooling_type == "max" else 0):
             positions.append(k.scratch((batch, channels, *[2**level] * 2), DType.INT32))
-            pool_kernels.largest(k, self.geometry(X.shape, level), X, None, positions[-1])
+
+            def value_at(n: Number, c: Number, y: Sequence[Number], level: int = level) -> Number:
+                return s.Out[self.cell(k, X.shape, level, (n, c, *y))]
+
+            geometry = self.geometry(X.shape, level)
+            pool_kernels.positions_of(k, geometry, X, value_at, positions[-1])
         n, c, *x = k.grid(*X.shape)
         total: Number = 0.0
         for level in range(self.pyramid_height):

@@ -35,10 +35,10 @@ class InstanceNormGradGrad(OpDef, op="instance_norm_grad_grad"):
 
     def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
         X = s.X
-        vectors = {slot: s.get(slot) for slot in ("Scale", "DDScale", "DDBias")}
-        require_channels(self.kind, X, "NCHW", **vectors)
-        images = {slot: t for slot in ("X", "DY", "DDX") if (t := s.get(slot)) is not None}
-        require_same_shape(self.kind, **images)
+        vectors = {"DDScale": s.get("DDScale"), "DDBias": s.get("DDBias")}
+        require_channels(self.kind, X, "NCHW", Scale=s.get("Scale"), **vectors)
+        DDX = s.get("DDX")
+        require_same_shape(self.kind, X=X, DY=s.DY, DDX=X if DDX is None else DDX)
         require_positions(self.kind, X, "NCHW")
         saved = {"channels of X": X.with_shape((X.shape[0] * X.shape[1],))}
         saved |= {"SavedMean": s.SavedMean, "SavedVariance": s.SavedVariance}

@@ -168,6 +168,7 @@ def _take(tensor: ZeroCopyTensor, value: Array | LoDTensor) -> None:
 
 
 def _run_of(config: AnalysisConfig | NativeConfig) -> Predict:
+    """What runs the model of a config."""
     return create_paddle_predictor(config).run
 
 

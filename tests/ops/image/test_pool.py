@@ -51,6 +51,47 @@ def test_gradient_reaches_the_first_largest(
     check(backward(sample))
 
 
+IMAGE = np.array([[1, 3, 3, 2], [2, 3, 1, 0], [5, 5, 0, 7], [4, 5, 7, 7]], np.float32)[None, None]
+PLAIN = {"pooling_type": "max", "ksize": [2, 2], "strides": [2, 2]}
+
+
+@pytest.mark.parametrize(
+    ("attrs", "out", "places"),
+    [
+        (PLAIN, [[2, 3], [9, 7]], {(1, 0): 1, (0, 2): 2, (2, 3): 4}),
+        (
+            {**PLAIN, "strides": [1, 1]},
+            [[2, 3, 2], [5, 1, 7], [5, 5, 7]],
+            {(0, 1): 2, (0, 3): 3, (1, 0): 1, (1, 2): 5, (2, 0): 11, (2, 1): 8, (2, 3): 15},
+        ),
+        ({**PLAIN, "global_pooling": True}, [[5]], {(2, 0): 1}),
+        ({**PLAIN, "global_pooling": True}, [[8]], {}),
+        ({**PLAIN, "adaptive": True}, [[3, 0], [4, 1]], {(0, 1): 1, (1, 3): 2, (3, 0): 3}),
+    ],
+)
+def test_gradient_of_a_maximum_that_is_given_reaches_the_first_equal_element(
+    attrs: dict[str, Any], out: Any, places: dict[tuple[int, int], float]
+) -> None:
+    """As in release 1.8.5, on every path; a maximum that no element equals passes nothing on."""
+    given = np.array(out, np.float32)[None, None]
+    upstream = np.arange(1, given.size + 1, dtype=np.float32).reshape(given.shape)
+    sample = Sample("pool2d_grad", {"X": IMAGE, "Out": given, "Out" + GRAD: upstream}, attrs)
+    result = find("pool2d_grad")(attrs).evaluate(sample.inputs)["X" + GRAD][0, 0]
+    assert {(y, x): result[y, x] for y, x in zip(*np.nonzero(result), strict=True)} == places
+    check(forward(sample))
+
+
+def test_gradient_of_a_pyramid_reaches_the_first_equal_element() -> None:
+    attrs = {"pyramid_height": 2, "pooling_type": "max"}
+    given = {"Out": [[5, 2, 3, 9, 7]], "Out" + GRAD: [[1, 10, 100, 1000, 10000]]}
+    arrays = {slot: np.array(values, np.float32) for slot, values in given.items()}
+    sample = Sample("spp_grad", {"X": IMAGE, **arrays}, attrs)
+    result = find("spp_grad")(attrs).evaluate(sample.inputs)["X" + GRAD][0, 0]
+    wanted = {(0, 2): 100, (1, 0): 10, (2, 0): 1, (2, 3): 10000}
+    assert {(y, x): result[y, x] for y, x in zip(*np.nonzero(result), strict=True)} == wanted
+    check(forward(sample))
+
+
 def test_pool_windows_outside_the_image() -> None:
     """The reference divides 0 by 0 there; a number is better than poison."""
     attrs = {"ksize": [1, 1], "strides": [2, 2], "ceil_mode": True}
