@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Hashable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -23,15 +23,21 @@ from compiler.plan import PlannedOp, PlannedValue, Step, StorageKind
 
 
 def expect_offsets(
-    offsets: Array, end: int, what: str, items: str, checked: list[bytes | None] | None = None
+    offsets: Array,
+    end: int,
+    what: str,
+    items: str,
+    checked: list[bytes | None] | None = None,
+    may_end_early: bool = False,
 ) -> None:
     """Raise ValueError unless offsets, int64 [count + 1], start at 0, never decrease, and end at
-    `end`, the number of `items`; `what` names the offsets.
+    `end`, the number of `items`; `what` names the offsets. They `may_end_early`, before `end`.
 
     The bytes of valid ones are stored in `checked`: steps with the same offsets only compare them.
     """
     falls = (offsets[1:] < offsets[:-1]).any()
-    if not len(offsets) or falls or offsets[0] != 0 or offsets[-1] != end:
+    ends = len(offsets) and (offsets[-1] == end or (may_end_early and offsets[-1] < end))
+    if not ends or falls or offsets[0] != 0:
         raise ValueError(
             f"the LoD offsets {what!r} {fault_of(offsets)}: expected offsets that start at 0, "
             f"never decrease and end at {end}, the number of {items}"
@@ -59,6 +65,7 @@ class Divided:
     offsets: PlannedValue
     inner: PlannedValue
     is_level: bool
+    may_end_early: bool = False
 
 
 @dataclass(frozen=True)
@@ -157,7 +164,8 @@ def _divided(
         raise CompileError(f"{op.kind}: {what}", op=op.text, source=op.source)
     for index, (offsets, divided) in enumerate(zip(levels, inner, strict=True)):
         if not divided.type.is_array:
-            yield Divided(offsets, divided, not is_list and index < len(levels) - 1)
+            is_level = not is_list and index < len(levels) - 1
+            yield Divided(offsets, divided, is_level, slot.may_end_early and not is_level)
 
 
 def _end(writer: ModuleWriter, divided: Divided) -> End:
@@ -180,13 +188,15 @@ def _check(writer: ModuleWriter, op: PlannedOp, divided: Divided, end: End) -> N
     offsets = divided.offsets
     if (offsets.storage, end.key) in writer.valid_offsets:
         return
-    _note(writer, offsets, end)
+    early = divided.may_end_early
+    _note(writer, offsets, replace(end, key=(end.key, "early")) if early else end)
     name = writer.operand(offsets).name
     arguments = f"{name}, {end.text}, {offsets.label!r}, {end.items!r}"
     is_fed = _is_fed(divided, end)
     with writer.checks(op, is_fed):
         if not is_fed:
-            writer.line(f"{writer.function(expect_offsets)}({arguments})")
+            keyword = ", may_end_early=True" if early else ""
+            writer.line(f"{writer.function(expect_offsets)}({arguments}{keyword})")
             return
         checked = writer.names.make("checked")
         writer.setup.line(f"{checked} = [None]")

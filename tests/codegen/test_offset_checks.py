@@ -174,3 +174,27 @@ def test_equal_fed_offsets_are_valid_for_the_rows_they_were_checked_with() -> No
     run({"x": ROWS, "o": np.array([0, 2, 5])})
     with pytest.raises(StepError, match=r"end at 5: expected .* end at 4"):
         run({"x": ROWS[:4], "o": np.array([0, 2, 5])})
+
+
+EARLY = """
+graph main {
+  feed h: i64[R, 1]
+  feed r: i64[S, 1]
+  feed f: i32[3]
+  feed g: i64[3]
+  (Out=o: i64[3]) = cast(X=f) {'in_dtype': 2, 'out_dtype': 3}
+  (SequenceNum=n: i64[1], Out=y: f32[2, 1]) = edit_distance(Hyps=h, Refs=r, Hyps_lod=[o], Refs_lod=[g])  // model.py:7
+  return y
+}
+"""
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_distances_read_what_a_decoder_leaves_of_blanks_only(target: str) -> None:
+    """`ctc_align` gives a single -1 without a sequence then, as release 1.8.5 does."""
+    run = runtime.load(compiled(EARLY, target))
+    feed = {"h": np.array([[-1]]), "r": np.array([[1], [2], [1]]), "g": np.array([0, 1, 3])}
+    assert run(feed | {"f": np.zeros(3, np.int32)})[0].tolist() == [[1.0], [2.0]]
+    for wrong, fault in [((0, 0, 2), "end at 2"), ((0, 1, 0), "fall from 1 to 0")]:
+        with pytest.raises(StepError, match=fault):
+            run(feed | {"f": np.array(wrong, np.int32)})

@@ -189,7 +189,8 @@ class Slot:
     whose output sizes are known does not read them.
 
     Values in `on_host` slots are in host memory even if the op runs on a device: they determine
-    sizes or which kernels to launch. LoD is always on the host.
+    sizes or which kernels to launch. LoD is always on the host; it covers all rows, unless it
+    `may_end_early`.
 
     An output has the LoD of the op's first input if both have the same number of rows, unless
     `shares_lod` is False. With `shares_level` it is recorded with that many levels anyway.
@@ -209,6 +210,7 @@ class Slot:
     shares_lod: bool = True
     shares_level: bool = False
     sizes_only: bool = False
+    may_end_early: bool = False
 
     def hold(self, items: Sequence[T]) -> list[T] | T | None:
         """Return the slot's value: a list for a `many` slot, else the only item or None."""
@@ -283,15 +285,17 @@ def writes(
     )  # fmt: skip
 
 
-def reads_lod(of: str, *, optional: bool = False) -> Slot:
+def reads_lod(of: str, *, optional: bool = False, may_end_early: bool = False) -> Slot:
     """Declare an input for the LoD of the value in a slot.
+
+    With `may_end_early`, rows after the last sequence are allowed, as `ctc_align` leaves one.
 
     The value is a list of int64 offset arrays, `[count + 1]` each, outermost level first; for a
     `many` slot, a list with the innermost offsets of each item.
     """
     return Slot(
         optional=True, many=True, no_grad=True, companion="lod", of=of, needed=not optional,
-        on_host=True,
+        on_host=True, may_end_early=may_end_early,
     )  # fmt: skip
 
 

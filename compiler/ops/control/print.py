@@ -26,7 +26,7 @@ class Print(HostOp, op="print"):
     no_kernel_reason = "it prints or raises on the host"
 
     In = reads()
-    In_lod = reads_lod("In", optional=True)
+    In_lod = reads_lod("In", optional=True, may_end_early=True)
     Out = writes()
     first_n = attr(-1)
     message = attr("")
