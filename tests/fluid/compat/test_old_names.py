@@ -9,6 +9,7 @@ import pytest
 import fluid
 from compiler.errors import CompileError
 from fluid.compat.old_names import debugger, default_scope_funcs, install_check, log_helper
+from fluid.compat.old_names import distribute_lookup_table as tables
 from fluid.compat.old_names.annotations import deprecated
 from fluid.compat.old_names.op import OpDescCreationMethod, Operator
 from fluid.compat.old_names.wrapped_decorator import (
@@ -349,3 +350,21 @@ def test_slots_and_attributes_of_op_types() -> None:
     assert Operator.get_op_outputs("split") == [("Out", True)]
     assert {"x_num_col_dims", "use_mkldnn", "op_role"} <= {*Operator.get_op_attr_names("mul")}
     assert "relu" in Operator.types()
+
+
+def test_the_distributed_table_of_a_program_is_found() -> None:
+    with fluid.program_guard(fluid.Program(), fluid.Program()), fluid.unique_name.guard():
+        main = fluid.default_main_program()
+        assert tables.find_distributed_lookup_table(main) is None
+        ids = fluid.layers.data("ids", [1], dtype="int64")
+        fluid.layers.embedding(ids, [5, 2], param_attr="plain")
+        rows = fluid.layers.embedding(ids, [9, 2], param_attr="table", is_distributed=True)
+        assert tables.find_distributed_lookup_table(main) == "table"
+        assert tables.find_distributed_lookup_table_inputs(main, "table") == [ids]
+        assert tables.find_distributed_lookup_table_outputs(main, "table") == [rows]
+        fluid.layers.embedding(ids, [9, 2], param_attr="table")
+        with pytest.raises(AssertionError, match="table is read by other look-ups"):
+            tables.find_distributed_lookup_table(main)
+        fluid.layers.embedding(ids, [9, 2], param_attr="second", is_distributed=True)
+        with pytest.raises(RuntimeError, match="only one table"):
+            tables.find_distributed_lookup_table(main)
