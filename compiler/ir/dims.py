@@ -87,7 +87,19 @@ class Dim:
         return "?" not in self.names
 
     def __add__(self, other: Size) -> Size:
+        if isinstance(other, int) and self.is_distinguishable:
+            return self._plus(other)
         return _normal([*self.terms, *_terms(other)])
+
+    def _plus(self, number: int) -> Dim:
+        """Add a constant, which is the last term."""
+        terms, last = self.terms, self.terms[-1]
+        if not number:
+            return self
+        if last[0]:
+            return _bounded(Dim((*terms, ((), number))))
+        total = last[1] + number
+        return Dim((*terms[:-1], ((), total)) if total else terms[:-1])
 
     def __mul__(self, other: Size) -> Size:
         if isinstance(other, int):

@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 
 import networkx as nx
 
-from compiler.ir.opdef import OpDef, Slot, find
+from compiler.ir.opdef import OpDef, find
 from compiler.ir.opdef.size_comparison import addressable
 from compiler.ir.region import WHOLE
 from compiler.ir.types import TOKEN, TensorType
@@ -136,13 +136,14 @@ class Op:
         A data-dependent shape is read from the array itself, except for device ops: there the sizes
         are known by name at run time.
         """
-        slots, asks = self.defn.slots, self.target is None
-        return [
-            var
-            for slot, vars in self.inputs.items()
-            for var in vars
-            if (asks and var.type.is_open) or not slots.get(slot, Slot()).shape_only
-        ]
+        slots, needed = self.defn.slots, list[Var]()
+        for slot, vars in self.inputs.items():
+            declared = slots.get(slot)
+            if declared is None or not declared.shape_only:
+                needed += vars
+            elif self.target is None:
+                needed += [var for var in vars if var.type.is_open]
+        return needed
 
     def __repr__(self) -> str:
         outputs = ", ".join(var.label for var in self.writes())

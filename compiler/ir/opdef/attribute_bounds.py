@@ -32,9 +32,10 @@ class Accepted:
         """Return whether a value is accepted; NaN is in no range."""
         if self.choices:
             return value in self.choices
-        if isinstance(value, bool) or not isinstance(value, int | float):
+        integer = isinstance(value, int)
+        if not (integer or isinstance(value, float)) or isinstance(value, bool):
             return True
-        low, high = self._bounds(isinstance(value, int))
+        low, high = self._bounds(integer)
         return (low is None or value >= low) and (high is None or value <= high)
 
     def expected(self, kind: type) -> str:

@@ -84,11 +84,21 @@ class Attr(Generic[T]):
         if value is None:
             return self._default(op)
         if self.kind is not list:
+            if type(value) is self.kind and self.accepted.has(value):
+                return as_float32(value)
             return self._checked(op, value, self.kind)
         if not isinstance(value, list | tuple):
             raise self._wrong_type(op, value, list)
         items = cast("Sequence[Any]", value)
+        if self._has_plain(items):
+            return cast(T, [*items])
         return cast(T, [self._item(op, item, index) for index, item in enumerate(items)])
+
+    def _has_plain(self, items: Sequence[Any]) -> bool:
+        """Return whether items are accepted as they are; floats are rounded first."""
+        item, has = self.item, self.accepted.has
+        plain = item is not None and item is not float
+        return plain and all(type(value) is item and has(value) for value in items)
 
     def _default(self, op: str) -> T:
         if self.default is None:

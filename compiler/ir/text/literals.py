@@ -104,7 +104,8 @@ def nondefault_attributes(kind: str, attrs: Mapping[str, Any]) -> dict[str, str]
     an unregistered op are included.
     """
     declared = _declared(kind)
-    texts = {name: _text(kind, name, declared, attrs) for name in sorted(attrs)}
+    names = [name for name in sorted(attrs) if not _equals_default(name, declared, attrs)]
+    texts = {name: _text(kind, name, declared, attrs) for name in names}
     return {name: text for name, text in texts.items() if not _is_default(name, text, declared)}
 
 
@@ -182,6 +183,17 @@ def _is_default(name: str, text: str, declared: Mapping[str, Attr[Any]]) -> bool
     return name in BOOKKEEPING and text in _EMPTY
 
 
+def _equals_default(name: str, declared: Mapping[str, Attr[Any]], attrs: Mapping[str, Any]) -> bool:
+    """Return whether a value is the default, as is seen without its text: of a type that has one
+    text for equal values.
+    """
+    if name not in declared:
+        return False
+    default, value = declared[name].default, attrs[name]
+    return type(value) is type(default) and type(value) in _EXACT and value == default
+
+
+_EXACT = (bool, int, str)
 _EMPTY = ("False", "0", "0.0", "''", "[]", "None")
 
 
