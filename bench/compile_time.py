@@ -66,47 +66,56 @@ class Clock:
         return result
 
 
-def compile_once(program: Any, feed: Sequence[str], fetch: Sequence[str]) -> Times:
-    """Compile as `compiler.compile` does, stage by stage, and then as Python does."""
+def compile_once(
+    program: Any, feed: Sequence[str], fetch: Sequence[str], target: str = "numpy"
+) -> Times:
+    """Compile as `compiler.compile` does, stage by stage, and then as Python does.
+
+    LLVM, which compiles the kernels of the native target, is not included.
+    """
     gc.collect()  # what the last compilation left behind is not this one's to clear away
     clock, timer = Clock(), Timer()
+    assigned = None if target == "numpy" else TARGETS[target]
     with gc_disabled():
         graph = clock("to_graph", to_graph, program, feed_shapes(program, feed), fetch)
-        clock("passes", run_passes, graph, pipeline(Options()), Context(), [timer])
+        clock("passes", run_passes, graph, pipeline(Options(), assigned), Context(), [timer])
         all_passes = clock.times.pop("passes")
         clock.times["verify"] = all_passes - sum(timer.milliseconds.values())
         clock.times |= timer.milliseconds
         plan = clock("freeze", freeze, graph)
-        module = clock("emit", TARGETS["numpy"].emit, plan)
+        module = clock("emit", TARGETS[target].emit, plan)
     clock("python", builtins.compile, module.source, module.name, "exec")
     return clock.times
 
 
-def measure_model(name: str = "resnet_cifar8", repeats: int = REPEATS) -> dict[str, Any]:
+def measure_model(
+    name: str = "resnet_cifar8", repeats: int = REPEATS, target: str = "numpy"
+) -> dict[str, Any]:
     """A row for a model's training program."""
     start = time.perf_counter()
     recorded = timed.model(fluid, name)
     spent = (time.perf_counter() - start) * 1e3
     feed = list(timed.draw(name, np.random.RandomState(0), 1))
-    return _row(name, recorded, feed, spent, repeats)
+    return _row(name, recorded, feed, spent, repeats, target)
 
 
 def measure_synthetic(
-    lengths: Sequence[int] = LENGTHS, repeats: int = REPEATS
+    lengths: Sequence[int] = LENGTHS, repeats: int = REPEATS, target: str = "numpy"
 ) -> Iterator[dict[str, Any]]:
     """A row for each length."""
     for length in lengths:
         start = time.perf_counter()
         recorded = timed.record(fluid, timed.synthetic(length), timed.sgd)
         spent = (time.perf_counter() - start) * 1e3
-        yield _row("synthetic", recorded, ["x", "y"], spent, repeats)
+        yield _row("synthetic", recorded, ["x", "y"], spent, repeats, target)
 
 
 def _row(
-    name: str, recorded: timed.Recorded, feed: Sequence[str], spent: float, repeats: int
-) -> dict[str, Any]:
+    name: str, recorded: timed.Recorded, feed: Sequence[str], spent: float, repeats: int,
+    target: str,
+) -> dict[str, Any]:  # fmt: skip
     fetch = [recorded.loss.name]
-    runs = [compile_once(recorded.main, feed, fetch) for _ in range(repeats)]
+    runs = [compile_once(recorded.main, feed, fetch, target) for _ in range(repeats)]
     return {
         "program": name,
         "ops": len(recorded.main.global_block().ops),
@@ -220,10 +229,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--lengths", nargs="+", type=int, default=LENGTHS)
     parser.add_argument("--repeats", type=int, default=REPEATS)
+    parser.add_argument("--target", choices=("numpy", "native"), default="numpy")
     parser.add_argument("--peer", action="store_true", help="also time torch.compile, slow")
     options = parser.parse_args()
-    model = measure_model(repeats=options.repeats)
-    synthetic = list(measure_synthetic(options.lengths, options.repeats))
+    repeats, target = options.repeats, options.target
+    model = measure_model(repeats=repeats, target=target)
+    synthetic = list(measure_synthetic(options.lengths, repeats, target))
     print(report(model, synthetic, list(measure_peer()) if options.peer else []))
 
 
