@@ -44,6 +44,7 @@ from fluid.core.dlpack import from_dlpack
 from fluid.core.native_names import (
     AttrType,
     avx_supported,
+    get_fetch_variable,
     init_devices,
     is_compiled_with_brpc,
     is_compiled_with_dist,
@@ -57,6 +58,7 @@ from fluid.core.native_names import (
     loaded_var_suffix,
     run_cmd,
     save_op_compatible_info,
+    set_feed_variable,
     set_num_threads,
     size_of_dtype,
 )
@@ -139,10 +141,12 @@ __all__ = [
     "load_op_library",
     "loaded_var_suffix",
     "op_proto_and_checker_maker",
+    "get_fetch_variable",
     "op_support_gpu",
     "paddle_dtype_size",
     "run_cmd",
     "save_op_compatible_info",
+    "set_feed_variable",
     "set_num_threads",
     "size_of_dtype",
     "var_type",

@@ -9,12 +9,14 @@ from typing import NoReturn
 from compiler.errors import CompileError
 from compiler.ir.types import DType
 from fluid.compat.descs import ProgramDesc
+from runtime.tensors.lod_tensor import LoDTensor
+from runtime.tensors.scope import Scope
 
 __all__ = [
-    "AttrType", "avx_supported", "init_devices", "is_compiled_with_brpc", "is_compiled_with_dist",
-    "is_compiled_with_mkldnn", "kControlDepVarName", "kEmptyVarName", "kGradVarSuffix",
-    "kNewGradSuffix", "kTempVarName", "kZeroVarSuffix", "loaded_var_suffix",
-    "run_cmd", "save_op_compatible_info", "set_num_threads", "size_of_dtype",
+    "AttrType", "avx_supported", "get_fetch_variable", "init_devices", "is_compiled_with_brpc",
+    "is_compiled_with_dist", "is_compiled_with_mkldnn", "kControlDepVarName", "kEmptyVarName",
+    "kGradVarSuffix", "kNewGradSuffix", "kTempVarName", "kZeroVarSuffix", "loaded_var_suffix",
+    "run_cmd", "save_op_compatible_info", "set_feed_variable", "set_num_threads", "size_of_dtype",
 ]  # fmt: skip
 
 
@@ -36,6 +38,19 @@ class AttrType(IntEnum):
 
     def __str__(self) -> str:
         return f"AttrType.{self.name}"
+
+
+def set_feed_variable(scope: Scope, tensor: LoDTensor, name: str, index: int) -> None:
+    """Put a tensor at a place of a list of tensors of a scope, which grows as needed."""
+    items = scope.var(name).get_lod_tensor_array()
+    while len(items) <= index:
+        items.append(LoDTensor())
+    items[index] = tensor
+
+
+def get_fetch_variable(scope: Scope, name: str, index: int) -> LoDTensor:
+    """The tensor at a place of a list of tensors of a scope."""
+    return scope.var(name).get_lod_tensor_array()[index]
 
 
 def kEmptyVarName() -> str:

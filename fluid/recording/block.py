@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import abstractmethod
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -9,7 +10,7 @@ from textwrap import indent
 from types import NoneType
 from typing import Any, Protocol, Unpack
 
-from compiler.errors import CompileError, MissingSlot, did_you_mean
+from compiler.errors import BadAttribute, CompileError, MissingSlot, did_you_mean
 from compiler.ir import program as ir
 from compiler.ir.opdef import check_attributes, find
 from compiler.ir.opdef.slots import GRAPH_ONLY
@@ -306,7 +307,7 @@ class Block(AbstractBlock):
             every_slot = empty | op.inputs
             op.inputs = {slot: every_slot[slot] for slot in sorted(every_slot)}
             check_slots(op)
-            check_attributes(type, plain_attrs)
+            op.attrs = plain_attrs = _declared(type, plain_attrs)
             bound = {n: v for n, v in bind(op).attributes.items() if n not in GRAPH_ONLY}
             op.attrs = self.program.common_attributes(op) | plain_attrs | plain_values(bound)
             infer_op(self, op)
@@ -371,6 +372,23 @@ class Block(AbstractBlock):
 
     def __repr__(self) -> str:
         return f"<Block {self.idx}: {len(self.vars)} variables, {len(self.ops)} ops>"
+
+
+def _declared(type: str, attrs: dict[str, Any]) -> dict[str, Any]:
+    """Return the attributes that an op type declares; warn of others, which are ignored as in the
+    reference.
+    """
+    declared: dict[str, Any] = {}
+    for name, value in attrs.items():
+        try:
+            check_attributes(type, {name: value})
+        except BadAttribute as error:
+            hint = f" ({error.hint})" if error.hint else ""
+            text = f"{error.message}; {name!r} is ignored{hint}, line: {user_line()}"
+            warnings.warn(text, stacklevel=3)
+        else:
+            declared[name] = value
+    return declared
 
 
 def _check_redeclared(var: Variable, fields: VariableFields | ParameterFields) -> None:

@@ -224,8 +224,13 @@ def test_op_with_an_unknown_slot(block: Block) -> None:
 
 def test_op_with_an_unknown_attribute(block: Block) -> None:
     inputs = {"inputs": {"X": "x", "Y": "w"}, "outputs": {"Out": "out"}, "attrs": {"x_num_cols": 1}}
-    text = fails(block, error=BadAttribute, type="mul", **inputs)
-    assert "mul has no attribute 'x_num_cols'" in text
+    with pytest.warns(UserWarning, match="mul has no attribute 'x_num_cols'") as found:
+        op = block.append_op(type="mul", **inputs)
+    assert "'x_num_cols' is ignored (did you mean 'x_num_col_dims'?), line: " in str(
+        found[0].message
+    )
+    assert not op.has_attr("x_num_cols")
+    assert op.attr("x_num_col_dims") == 1
 
 
 def test_op_without_a_needed_attribute(block: Block) -> None:

@@ -557,7 +557,7 @@ def _grad_input(forward: type[OpDef], parameter: str, annotation: str) -> Slot:
     if declared.companion == "lod":
         return reads_lod(declared.of, optional=not declared.needed)
     return reads(
-        optional=declared.optional,
+        optional=declared.optional or annotation.endswith("| None"),
         many=declared.many,
         shape_only=annotation in ("Shape", "list[Shape]"),
         on_host=declared.on_host and not parameter.startswith("d_"),

@@ -354,7 +354,13 @@ def _shared_level(block: Block, op: OpDesc, defn: OpDef, var: VarDesc, any_rows:
 
 
 def _store_kinds(block: Block, op: OpDesc, defn: OpDef, inferred: Mapping[str, Any]) -> None:
-    """Declare sparse gradients as SelectedRows with the shape of the whole parameter."""
+    """Declare sparse gradients as SelectedRows with the shape of the whole parameter, and what an
+    op computes of tensor arrays as arrays.
+    """
+    if defn.array_variant() and all(_is_array(block, name) for name in op.reads()):
+        for var in (block.lookup(name) for name in op.writes()):
+            if var is not None:
+                var.kind = VarKind.TENSOR_ARRAY
     for slot in defn.outputs().values():
         if slot.companion == "rows" and inferred.get(slot.name) is not None:
             whole = block.lookup(next(iter(op.inputs.get(slot.of.removesuffix(GRAD), [])), ""))
@@ -374,6 +380,11 @@ def _propagate_sparse(block: Block, op: OpDesc, defn: OpDef) -> None:
     for var in (block.lookup(name) for slot in slots for name in op.outputs.get(slot.of, ())):
         if var is not None:
             var.kind = VarKind.SELECTED_ROWS
+
+
+def _is_array(block: Block, name: str) -> bool:
+    var = block.lookup(name)
+    return var is not None and var.kind is VarKind.TENSOR_ARRAY
 
 
 def _is_sparse(block: Block, name: str) -> bool:

@@ -11,10 +11,13 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, ClassVar
 
+import numpy as np
+
 from compiler.ir.autodiff.grad_ops import Inside
 from compiler.ir.opdef import Attr, OpDef, Slot, Slots, attr, attr_list, reads, writes
 from compiler.ir.program import GRAD, BlockRef, OpDesc
 from compiler.ir.types import Array, DType, Shape, TensorType
+from compiler.ops.math.axes import element_type
 
 # ---- ops that own a block -----------------------------------------------------------------------
 
@@ -189,7 +192,7 @@ class RecurrentGrad(BlockOwner, op="recurrent_grad"):
 class RnnMemoryHelper(OpDef, op="rnn_memory_helper"):
     """Out = X: an output or state of a step of `recurrent`. Reference: rnn_memory_helper_op.cc.
 
-    Its gradient is zeros if there is no incoming gradient, as for the last step's state.
+    Its gradient is zeros of `dtype` if there is no incoming gradient, as for the last step's state.
     """
 
     no_kernel_reason = "the host executes control flow"
@@ -207,8 +210,8 @@ class RnnMemoryHelper(OpDef, op="rnn_memory_helper"):
     def infer_grad(self, s: Slots[TensorType]) -> dict[str, TensorType]:
         return {"X": s.X}
 
-    def grad(self, X: Shape, Out: Shape, d_Out: Array) -> dict[str, Array]:
-        return {"X": d_Out}
+    def grad(self, X: Array, Out: Shape, d_Out: Array | None) -> dict[str, Array]:
+        return {"X": np.zeros(X.shape, element_type(self.dtype)) if d_Out is None else d_Out}
 
 
 def _with(names: list[str], more: Iterable[str]) -> list[str]:

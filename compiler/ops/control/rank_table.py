@@ -7,7 +7,7 @@ entries of a tensor in this order belong to the sequences longer than t.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -45,6 +45,14 @@ class LodRankTable(OpDef, op="lod_rank_table"):
             )
         table = TensorType(DType.INT64, (X_lod[self.level].shape[0] - 1, 2))
         return {"Out": table, "Out_lod": X_lod[: self.level]}
+
+    def declared_types(self, types: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a table of unknown length if fewer levels are declared: more may be fed."""
+        levels: list[TensorType] = types.get("X_lod") or []
+        if self.level < len(levels):
+            return self.infer_types(types)
+        table = TensorType(DType.INT64, (UNKNOWN, 2))
+        return {"Out": table, "Out_lod": levels + [OFFSETS] * (self.level - len(levels))}
 
     def numpy(self, X_lod: list[Array]) -> dict[str, Any]:
         lengths = np.diff(X_lod[self.level])

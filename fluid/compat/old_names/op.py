@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import cast
 
 from compiler.ir.opdef import find
+from fluid.compat.native_ops import op_support_gpu
 from fluid.compat.old_names.op_creation import (
     OpDescCreationMethod,
     OpInfo,
@@ -133,6 +134,10 @@ class Operator:
     def output_vars(self) -> list[str]:
         """All variables that are written."""
         return [name for names in self._outputs.values() for name in names]
+
+    def support_gpu(self) -> bool:
+        """Whether programs may run this op on a GPU."""
+        return op_support_gpu(self._type)
 
     def run(self, scope: Scope, place: Place) -> None:
         """Compute the outputs from the variables of a scope, and put them there.

@@ -39,7 +39,8 @@ class Result:
         if self.height is None:
             tensor = scope.var(self.name).get_tensor()
             tensor.set(values[0].array, place)
-            tensor.set_lod(values[0].lod())
+            if values[0].has_valid_recursive_sequence_lengths():
+                tensor.set_lod(values[0].lod())
             return
         rows = scope.var(self.name).get_selected_rows()
         rows.set_height(self.height)

@@ -38,6 +38,19 @@ def test_an_op_runs_in_a_scope():
     assert op.input("X") == ["x"] and op.output("Out") == ["y"] and op.outputs() == {"Out": ["y"]}
 
 
+def test_a_result_of_fewer_rows_than_its_sequences_has_no_sequences():
+    scope, place = fluid.Scope(), fluid.CPUPlace()
+    blanks = fluid.create_lod_tensor(np.zeros((5, 1), "int32"), [[5]], place)
+    scope.var("x").get_tensor().set(blanks, place)
+    scope.find_var("x").get_tensor().set_lod(blanks.lod())
+    Operator("ctc_align", Input="x", Output="y", blank=0, merge_repeated=True).run(scope, place)
+    assert np.array(scope.find_var("y").get_tensor()).tolist() == [[-1]]
+
+
+def test_ops_that_run_on_a_gpu():
+    assert Operator("scale", X="x", Out="y").support_gpu() is fluid.core.op_support_gpu("scale")
+
+
 def test_an_op_keeps_sequences():
     scope, place = fluid.Scope(), fluid.CPUPlace()
     words = fluid.create_lod_tensor(np.arange(4.0).reshape(4, 1), [[3, 1]], place)

@@ -64,3 +64,15 @@ def test_errors_and_versions() -> None:
     core._set_fuse_parameter_group_size(3)
     core._set_fuse_parameter_memory_size(131072)
     fluid.Scope()._remove_from_pool()
+
+
+def test_lists_of_tensors_in_a_scope() -> None:
+    scope, tensor = (
+        fluid.Scope(),
+        fluid.create_lod_tensor(np.ones((4, 2)), [[2, 2]], fluid.CPUPlace()),
+    )
+    core.set_feed_variable(scope, tensor, "feed", 1)
+    found = core.get_fetch_variable(scope, "feed", 1)
+    assert found.lod() == [[0, 2, 4]]
+    np.testing.assert_array_equal(np.array(found), np.ones((4, 2)))
+    assert not core.get_fetch_variable(scope, "feed", 0).is_initialized()

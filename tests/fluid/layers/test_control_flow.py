@@ -328,6 +328,32 @@ def test_sequences_by_rank(exe: fluid.Executor) -> None:
     np.testing.assert_allclose(shrunk, value(3, 1)[:2])
 
 
+def test_sequences_by_rank_of_a_level_that_is_not_declared(exe: fluid.Executor) -> None:
+    x = layers.data("x", [10])
+    table = layers.control_flow.lod_rank_table(x, level=1)
+    array = layers.control_flow.lod_tensor_to_array(x, table)
+    fetches = [
+        layers.control_flow.max_sequence_len(table),
+        layers.control_flow.array_to_lod_tensor(array, table),
+    ]
+    rows = np.arange(6, dtype="int32")[:, None]
+    fed = fluid.create_lod_tensor(rows, [[1, 2], [1, 3, 2]], CPU)
+    longest, again = run(exe, fetches, feed={"x": fed}, return_numpy=False)
+    assert np.array(longest).tolist() == [3]
+    np.testing.assert_array_equal(np.array(again), rows)
+    assert again.recursive_sequence_lengths() == fed.recursive_sequence_lengths()
+
+
+def test_an_assigned_array_is_an_array(exe: fluid.Executor) -> None:
+    x = given(3)
+    written = layers.array_write(x, number(0))
+    assigned = layers.assign(written)
+    layers.array_write(x * 2.0, number(0), array=written)
+    assert assigned.type == written.type
+    out = layers.array_read(assigned, number(0))
+    np.testing.assert_allclose(run(exe, [out], feed={"x": value(3)})[0], value(3))
+
+
 def test_two_ways_and_back(exe: fluid.Executor) -> None:
     x, way = given(4, 2), given(4, 1, name="way", dtype="bool")
     yes, no = layers.control_flow.split_lod_tensor(x, way)

@@ -68,3 +68,13 @@ def test_branches_are_merged_in_as_many_rows_as_the_mask_has():
 def test_branches_unlike_the_mask_are_refused(true, false, message):
     with pytest.raises(ValueError, match=message):
         merged(true, false)
+
+
+@pytest.mark.parametrize(("dtype", "expected"), [(5, np.float32), (6, np.float64)])
+def test_gradient_of_a_state_that_nothing_reads_is_zeros(dtype, expected):
+    op = OpDesc("rnn_memory_helper_grad", {"X": ["x"], "Out": ["y"]}, {"X@GRAD": ["d"]}, {})
+    check_slots(op)
+    state = np.ones((2, 3), expected)
+    gradient = find("rnn_memory_helper_grad")({"dtype": dtype}).evaluate({"X": state, "Out": state})
+    assert gradient["X@GRAD"].dtype == expected
+    np.testing.assert_array_equal(gradient["X@GRAD"], np.zeros((2, 3)))

@@ -54,6 +54,48 @@ class TestLists(OpTest):
     def test_grad(self):
         self.check_grad(["a", "b"], "Out")
 
+class TestRepeated(OpTest):
+    def setUp(self):
+        self.op_type = "scale"
+        self.inputs, self.attrs = {"X": np.ones((2, 3), "float32")}, {"scale": 2.0}
+        self.outputs = {"Out": np.full((1, 3), 2.0, "float32")}
+
+    def test_output(self):
+        self.check_output()
+
+class TestEmpty(OpTest):
+    def test_output(self):
+        self.op_type, self.inputs = "where_index", {"Condition": np.zeros((2, 2), "bool")}
+        self.outputs = {"Out": np.zeros(0, "int64")}
+        self.check_output()
+
+class TestInternals(OpTest):
+    def setUp(self):
+        self.op_type, self.dtype = "dropout", np.float64
+        self.inputs, self.attrs = {"X": np.ones((2, 3))}, {"dropout_prob": 0.0}
+        self.outputs = {"Mask": np.ones((2, 3), "uint8"), "Out": np.ones((2, 3))}
+
+    def test_every_output(self):
+        found, names = self._calc_output(core.CPUPlace())
+        self.assertEqual(names, ["Mask", "Out"])
+        self.assertEqual(np.array(found[names.index("Mask")]).dtype, np.uint8)
+
+    def test_fetched_outputs(self):
+        self.fetch_list = ["Out"]
+        (out,) = self.calc_output(core.CPUPlace())
+        self.assertEqual(np.array(out).dtype, np.float64)
+
+    def test_gradient(self):
+        self._check_grad_helper()
+        self.assertEqual(type(self).op_type, "dropout")
+        gradients = self._get_gradient(["X"], core.CPUPlace(), ["Out"], [])
+        self.assertAlmostEqual(gradients[0].sum(), 1.0)
+
+    def test_half_precision_is_for_gpus(self):
+        self.dtype = np.float16
+        self.outputs = {"Out": np.zeros((7, 7))}
+        self.check_output()
+
 class TestSequences(OpTest):
     def setUp(self):
         self.op_type = "sequence_softmax"
@@ -162,6 +204,9 @@ def test_right_ops_pass(found: dict[str, Outcome]) -> None:
     assert of_class(found, "TestAdd") == methods | more
     assert of_class(found, "TestLists") == of_class(found, "TestSequences") == methods
     assert set(of_class(found, "TestPlain").values()) == {"passed"}
+    assert of_class(found, "TestEmpty") == {"test_output": "passed"}
+    assert of_class(found, "TestRepeated") == {"test_output": "passed"}
+    assert list(of_class(found, "TestInternals").values()) == ["passed"] * 4
 
 
 @pytest.mark.parametrize(
@@ -186,14 +231,14 @@ def test_unsupported_reference_tests_are_skipped(found: dict[str, Outcome]) -> N
         "MKL-DNN": 1,
         "other": 0,
     }
-    assert (row["passed"], row["failed"]) == (10, 4)
+    assert (row["passed"], row["failed"]) == (16, 4)
 
 
 def test_every_failure_is_listed(found: dict[str, Outcome]) -> None:
     lines = report.report([list(found.values())]).splitlines()
     assert lines[1].split() == ["file", "passed", "failed", "CUDA", "MKL-DNN"]
     assert sum(line.startswith("  sequence/test_all Test") for line in lines) == 4
-    assert lines[-1] == "  MISSED  4 of 14 tests fail (goal 0)"
+    assert lines[-1] == "  MISSED  4 of 20 tests fail (goal 0)"
 
 
 def test_a_file_that_does_not_end_or_import(tmp_path: Path) -> None:
