@@ -21,9 +21,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from compiler.codegen.native.commands.sequences import KernelCall
 from compiler.codegen.native.images.winograd import BLOCK
 from compiler.codegen.native.machine import Machine
-from compiler.codegen.native.sequences import KernelCall
 from compiler.codegen.native.target import NativeTarget
 from compiler.codegen.triton.cost import KernelTraffic, MovedElements
 from compiler.codegen.triton.target import launches

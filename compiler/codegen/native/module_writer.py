@@ -15,15 +15,8 @@ from compiler.codegen.module_writer import NumpyOperand, shape_text
 from compiler.codegen.native.accesses.checks import AccessChecks
 from compiler.codegen.native.bounds.instrument import with_bounds_checks
 from compiler.codegen.native.checks.reference_rows import CHECKS, checks_lines
-from compiler.codegen.native.element_types import dtype_of
-from compiler.codegen.native.images.winograd import BLOCK, BlockedSteps
-from compiler.codegen.native.kernel import KernelTexts, NativeKernel, OnKernel
-from compiler.codegen.native.llvm_ir import Type
-from compiler.codegen.native.loops import KernelLowering
-from compiler.codegen.native.machine import Machine
-from compiler.codegen.native.products.contraction import Steps
-from compiler.codegen.native.repeated_steps import Recording, RepeatedSteps
-from compiler.codegen.native.sequences import (
+from compiler.codegen.native.commands.repeated_steps import Recording, RepeatedSteps
+from compiler.codegen.native.commands.sequences import (
     Argument,
     Commands,
     KernelCall,
@@ -32,6 +25,13 @@ from compiler.codegen.native.sequences import (
     site,
     tuple_text,
 )
+from compiler.codegen.native.element_types import dtype_of
+from compiler.codegen.native.images.winograd import BLOCK, BlockedSteps
+from compiler.codegen.native.kernel import KernelTexts, NativeKernel, OnKernel
+from compiler.codegen.native.llvm_ir import Type
+from compiler.codegen.native.loops import KernelLowering
+from compiler.codegen.native.machine import Machine
+from compiler.codegen.native.products.contraction import Steps
 from compiler.codegen.writer import Writer
 from compiler.ir.dims import Dim, Size
 from compiler.ir.region import WHOLE

@@ -14,8 +14,8 @@ from typing import Protocol
 
 from compiler.codegen.module_writer import NumpyOperand
 from compiler.codegen.native.checks.reference_rows import has_plain_attributes
+from compiler.codegen.native.commands.sequences import Argument
 from compiler.codegen.native.kernel import NativeKernel
-from compiler.codegen.native.sequences import Argument
 from compiler.ir.dims import Size
 from compiler.ir.types import TensorType
 from compiler.plan import PlannedOp, PlannedValue, Step, StorageKind

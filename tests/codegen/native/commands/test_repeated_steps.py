@@ -10,7 +10,8 @@ import pytest
 import fluid
 from compiler import compile
 from compiler.codegen.module import Module
-from compiler.codegen.native import repeated_steps, target
+from compiler.codegen.native import target
+from compiler.codegen.native.commands import repeated_steps
 from compiler.plan import Step
 from fluid import layers
 
