@@ -20,6 +20,7 @@ from fluid.cli.model import CommandError
 from fluid.cli.subcommands import Subcommands
 from fluid.cli.subject import add_pass_choice, add_subject, subject
 from fluid.cli.values.arrays import write_arrays
+from fluid.cli.values.pages import write_text
 from fluid.cli.values.trials import arrays_for, execute, read_input_arrays
 
 BISECT = """\
@@ -134,7 +135,7 @@ def _write(path: Path, seen: Finding, command: str) -> None:
         f"// {command}",
         seen.program,
     ]
-    path.write_text("\n".join(lines), encoding="utf-8")
+    write_text(path, "\n".join(lines))
     if seen.feed or seen.params:
         write_arrays(path.with_suffix(".npz"), {**seen.feed, **seen.params})
 

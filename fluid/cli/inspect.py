@@ -29,6 +29,7 @@ from fluid.cli.model import CommandError, SavedModel, shape_text
 from fluid.cli.profiling.native import native_report, write_kernels
 from fluid.cli.subcommands import Subcommands
 from fluid.cli.subject import Subject, add_pass_choice, add_subject, kinds, subject
+from fluid.cli.values.pages import write_text
 from runtime.gpu.drivers import ptx_machine
 from runtime.profiler import Span, trace
 
@@ -140,16 +141,16 @@ def inspect(given: argparse.Namespace) -> int:
     if counters:
         print(f"\n{ptx_machine('inspection').counter_table(counters)}")
     if gpu is not None and given.json:
-        given.json.write_text(_json(seen, gpu, counters) + "\n", encoding="utf-8")
+        write_text(given.json, _json(seen, gpu, counters) + "\n")
         print(f"\njson     {given.json}: the account of every pass and kernel")
     native = _native(seen, given) if target == "native" else None
     if given.html:
         page = seen.html(_summary(model), Sources(given.sources or [Path.cwd()]), gpu, native)
-        given.html.write_text(page, encoding="utf-8")
+        write_text(given.html, page)
         spent = time.perf_counter() - start
         print(f"\nreport   {given.html}: {size_text(len(page.encode()))}, in {spent:.1f} s")
     if given.trace:
-        given.trace.write_text(_trace(seen), encoding="utf-8")
+        write_text(given.trace, _trace(seen))
         print(f"\ntrace    {given.trace}: the passes, for ui.perfetto.dev or chrome://tracing")
     if given.dump:
         name = seen.compiled.plan.name
@@ -162,7 +163,7 @@ def _native(seen: Study, given: argparse.Namespace) -> NativeReport:
     report = native_report(seen, given.profile, bool(given.html or given.dump))
     print(f"\n{report}")
     if given.chart:
-        given.chart.write_text(report.chart(), encoding="utf-8")
+        write_text(given.chart, report.chart())
         print(f"\nchart    {given.chart}: the steps below the roofline of this CPU")
     if given.dump:
         write_kernels(report, given.dump / "kernels")

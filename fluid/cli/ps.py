@@ -31,6 +31,16 @@ examples:
   fluid ps status 127.0.0.1:6174 --json
   FLUID_PS_TRACE=traces fluid launch_ps train.py; fluid ps trace traces -o trace.json
 """
+STATUS_EXAMPLES = """\
+examples:
+  fluid ps status 127.0.0.1:6174,127.0.0.1:6175
+  fluid ps status 127.0.0.1:6174 --json           one line of JSON for each server
+"""
+TRACE_EXAMPLES = """\
+examples:
+  FLUID_PS_TRACE=traces fluid launch_ps train.py  each process writes a trace
+  fluid ps trace traces -o trace.json
+"""
 NO_ANSWER = 1
 
 
@@ -43,11 +53,21 @@ def add_ps(commands: Subcommands) -> None:
         epilog=PS_EXAMPLES,
     )
     what = command.add_subparsers(title="commands", metavar="WHAT", required=True)
-    status = what.add_parser("status", help="show the status of each server", description=STATUS)
+    status = what.add_parser(
+        "status",
+        help="show the status of each server",
+        description=STATUS,
+        epilog=STATUS_EXAMPLES,
+    )
     status.set_defaults(command=show_status)
     status.add_argument("endpoints", metavar="ENDPOINTS", help="host:port, separated by commas")
     status.add_argument("--json", action="store_true", help="one line of JSON for each server")
-    trace = what.add_parser("trace", help="merge the traces of all processes", description=TRACE)
+    trace = what.add_parser(
+        "trace",
+        help="merge the traces of all processes",
+        description=TRACE,
+        epilog=TRACE_EXAMPLES,
+    )
     trace.set_defaults(command=join_traces)
     trace.add_argument("folder", type=Path, metavar="FOLDER", help="the folder with the traces")
     trace.add_argument("-o", "--output", type=Path, default=Path("trace.json"), metavar="FILE",

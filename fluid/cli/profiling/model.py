@@ -10,6 +10,7 @@ from fluid.cli.inspect import compiled
 from fluid.cli.model import CommandError
 from fluid.cli.profiling.native import native_report
 from fluid.cli.subject import subject
+from fluid.cli.values.pages import write_text
 from fluid.running.targets import default_target
 
 __all__ = ["profile_model"]
@@ -30,10 +31,10 @@ def profile_model(given: argparse.Namespace) -> int:
     sizes = ", ".join(f"{name} = {number}" for name, number in seen.sizes.items())
     print(f"{seen.title}{f'; {sizes}' if sizes else ''}\n\n{report}")
     if given.chart:
-        given.chart.write_text(report.chart(), encoding="utf-8")
+        write_text(given.chart, report.chart())
         print(f"\nchart    {given.chart}: the steps below the roofline of this CPU")
     if given.html:
         page = seen.html({}, Sources([Path.cwd()]), None, report)
-        given.html.write_text(page, encoding="utf-8")
+        write_text(given.html, page)
         print(f"\nreport   {given.html}: kernels with LLVM IR and assembly")
     return 0
