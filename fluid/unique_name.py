@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Generator
 from contextlib import contextmanager
+from threading import Lock
 
 from fluid.recording.arguments import typed
 
@@ -21,6 +22,7 @@ class UniqueNameGenerator:
     def __init__(self, prefix: str | None = None) -> None:
         self.prefix = prefix or ""
         self.ids: Counter[str] = Counter()
+        self._lock = Lock()
         self.parameters: set[str] = set()
         """The names of the parameters of eager mode, each of which is created once."""
 
@@ -34,8 +36,9 @@ class UniqueNameGenerator:
         >>> fresh("fc"), fresh("pre_fc_0.w")
         ('pre_fc_0', 'pre_pre_fc_0.w_0')
         """
-        count = self.ids[key]
-        self.ids[key] += 1
+        with self._lock:
+            count = self.ids[key]
+            self.ids[key] += 1
         return f"{self.prefix}{key}_{count}"
 
 

@@ -49,10 +49,11 @@ def grad(
     if create_graph:
         for gradient in gradients:
             gradient.node.stops_gradient = gradient.stop_gradient = False
-    trace = traces.current()
-    position = trace.request(request)
-    if create_graph:
-        _remember(trace, position, request, gradients, [s for s in seeds if s is not None])
+    with traces.LOCK:
+        trace = traces.current()
+        position = trace.request(request)
+        if create_graph:
+            _remember(trace, position, request, gradients, [s for s in seeds if s is not None])
     if not (create_graph if retain_graph is None else retain_graph):
         release(targets, steps)
     by_source = {id(source): gradient for source, gradient in zip(used, gradients, strict=True)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial, wraps
+from threading import get_ident
 from types import TracebackType
 from typing import Any, TypeVar, cast
 
@@ -32,6 +33,9 @@ __all__ = [
 
 F = TypeVar("F", bound=Callable[..., object])
 
+_owners: list[int] = []
+"""The threads that entered eager mode, outermost first."""
+
 _enabled: list[AbstractContextManager[None]] = []
 """The context that `enable_dygraph` entered."""
 
@@ -40,15 +44,23 @@ _enabled: list[AbstractContextManager[None]] = []
 def guard(place: Place | None = None) -> Generator[None]:
     """Run ops when their values are needed, within a `with` block; see `fluid.eager`.
 
-    `place` is where they run, by default the CPU. Names of parameters begin at 0 again.
+    `place` is where they run, by default the CPU. Names of parameters begin at 0 again. A thread
+    that is started within a guard shares that: its own guards have no effect.
     """
+    owner = _owners[-1] if _owners else get_ident()
+    if in_dygraph_mode() and owner != get_ident():
+        yield
+        traces.current().run()
+        return
     program = EagerProgram()
+    _owners.append(get_ident())
     before = traces.set_place(place)
     try:
         with program_guard(program, program), unique_name.guard():
             yield
         traces.current().run()
     finally:
+        _owners.pop()
         traces.set_place(before)
 
 

@@ -67,7 +67,7 @@ class TraceNode:
         Raises RuntimeError if the trace that should compute it has failed, or it was not kept.
         """
         trace = self.trace
-        if self.is_pending and trace is not None and not trace.has_run:
+        if self.is_pending and trace is not None:
             trace.run()
         array = self.peek()
         if array is None:

@@ -6,6 +6,7 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import count, islice
 from math import prod
+from threading import local
 from typing import Any, NoReturn, Unpack, cast
 from weakref import WeakValueDictionary
 
@@ -20,7 +21,7 @@ from fluid.eager.nodes import SCOPE, TraceNode, TraceRecord
 from fluid.eager.signatures import Signature, infer
 from fluid.eager.sources import Source, user_source
 from fluid.eager.variables import ParamBase, VarBase
-from fluid.framework import Program, default_main_program
+from fluid.framework import Program
 from fluid.recording.annotations import Attributes, DTypeLike, Slots
 from fluid.recording.block import Block, BlockProgram, Fill
 from fluid.recording.op_records import plain_values
@@ -49,15 +50,25 @@ VALUES = {"assign_value", "fill_constant", "scale"}
 """Ops whose attributes are values that scripts change in each step."""
 
 
+class _Threads(local):
+    """What differs between threads."""
+
+    without_gradients = False
+    newest: VarBase | None = None
+    """The parameter that was created last."""
+
+
+_threads = _Threads()
+
+
 @contextmanager
 def gradients_disabled() -> Generator[None]:
-    """Within the context, the default program does not train if it is an eager one."""
-    program = default_main_program()
-    before, program.trains = program.trains, program.trains and not program.is_eager
+    """Within the context, eager programs do not train in this thread."""
+    before, _threads.without_gradients = _threads.without_gradients, True
     try:
         yield
     finally:
-        program.trains = before
+        _threads.without_gradients = before
 
 
 class KnownOp:
@@ -81,6 +92,17 @@ class EagerProgram(Program):
 
     is_eager = True
     follows_layers = True
+    _trains = True
+
+    @property
+    def trains(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride] - watched
+        """Whether ops get gradients and dropout is applied, see `Program.trains`."""
+        return self._trains and not _threads.without_gradients
+
+    @trains.setter
+    def trains(self, value: bool) -> None:
+        if not _threads.without_gradients:  # otherwise it ends with that context
+            self._trains = value
 
     def make_block(self, idx: int, parent_idx: int) -> EagerBlock:
         """Create the only block."""
@@ -114,7 +136,6 @@ class EagerBlock(Block):
         super().__init__(program, idx, parent_idx)
         self.vars = cast(Any, WeakValueDictionary[str, VarBase]())
         self.eager_program = cast(EagerProgram, program)
-        self._newest: VarBase | None = None
 
     # ---- variables
 
@@ -162,10 +183,11 @@ class EagerBlock(Block):
 
         Raises ValueError as a `Parameter` does, for sizes below 1, and for a name of another one.
         """
-        newest = self._newest
+        newest = _threads.newest
         name = fields.get("name") or unique_name.generate("_eager_parameter")
-        if initializer is None and isinstance(newest, ParamBase) and newest.name == name:
-            self._newest = None
+        is_newest = newest is not None and newest.name == name and newest.block is self
+        if initializer is None and isinstance(newest, ParamBase) and is_newest:
+            _threads.newest = None
             return newest
         shape = tuple([int(size) for size in fields["shape"]])
         if not shape or min(shape) < 1:
@@ -188,7 +210,7 @@ class EagerBlock(Block):
         param.optimize_attr |= fields.get("optimize_attr") or {}
         param.regularizer = fields.get("regularizer")
         param.do_model_average = fields.get("do_model_average")
-        self.vars[name] = self._newest = param
+        self.vars[name] = _threads.newest = param
         if initializer is not None:
             initializer(param, self)
         return param
@@ -205,17 +227,18 @@ class EagerBlock(Block):
     ) -> Operator:
         """Record an op; slots as in a `Block`. Raises what appending it to a program raises."""
         assert type is not None, "`type` of an Operator can not be None"
-        trace = traces.current()
-        if trace.must_run():
-            trace.run()
+        with traces.LOCK:
             trace = traces.current()
-        if type in VALUES and self._is_constant(type, inputs, outputs, attrs or {}):
-            return cast(Operator, None)
-        signature, ins, outs = self._signature(type, inputs, outputs, attrs)
-        if not ins and _initializes(outs):
-            _initialize(signature, outs[0])
-        else:
-            self._record(trace, signature, ins, outs)
+            if trace.must_run():
+                trace.run()
+                trace = traces.current()
+            if type in VALUES and self._is_constant(type, inputs, outputs, attrs or {}):
+                return cast(Operator, None)
+            signature, ins, outs = self._signature(type, inputs, outputs, attrs)
+            if not ins and _initializes(outs):
+                _initialize(signature, outs[0])
+            else:
+                self._record(trace, signature, ins, outs)
         return cast(Operator, None)  # nothing refers to recorded ops
 
     def append_known(
@@ -225,15 +248,17 @@ class EagerBlock(Block):
 
         `inputs` have the same slots and types as then.
         """
-        trace = traces.current()
-        signature = known.signature
-        if signature is None or attrs != known.attrs or trace.must_run():
-            key_of = self._signature(known.type, inputs, known.outputs, attrs)
-            known.signature, known.attrs = key_of[0], attrs
-            self.append_op(known.type, inputs, known.outputs, attrs)
-            return
-        ins = cast("list[VarBase]", list(inputs.values()))
-        self._record(trace, signature, ins, cast("list[VarBase]", list(known.outputs.values())))
+        with traces.LOCK:
+            trace = traces.current()
+            signature = known.signature
+            if signature is None or attrs != known.attrs or trace.must_run():
+                key_of = self._signature(known.type, inputs, known.outputs, attrs)
+                known.signature, known.attrs = key_of[0], attrs
+                self.append_op(known.type, inputs, known.outputs, attrs)
+                return
+            ins = cast("list[VarBase]", list(inputs.values()))
+            outs = cast("list[VarBase]", list(known.outputs.values()))
+            self._record(trace, signature, ins, outs)
 
     def _signature(
         self, op_type: str, inputs: Slots | None, outputs: Slots | None, attrs: Attributes | None

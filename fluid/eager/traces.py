@@ -7,6 +7,7 @@ that equal sequences of ops have equal keys.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from threading import RLock
 from weakref import ref
 
 from compiler.errors import CompileError
@@ -19,10 +20,13 @@ from fluid.eager.trace_programs import GradEntry, OpEntry, RecordedTrace, TraceP
 from fluid.executor import Executor
 from runtime.device import CPUPlace, Place
 
-__all__ = ["Trace", "current", "place", "set_place"]
+__all__ = ["LOCK", "Trace", "current", "place", "set_place"]
 
 MAX_OPS = 4096
 """A trace with more ops runs before the next one is recorded."""
+
+LOCK = RLock()
+"""Held while an op is recorded or a trace runs: threads share the trace."""
 
 _executors: dict[str, Executor] = {}
 
@@ -159,6 +163,11 @@ class Trace:
 
         Raises what compiling and running raise; the nodes then have no value.
         """
+        with LOCK:
+            if not self.has_run:
+                self._run()
+
+    def _run(self) -> None:
         if _State.trace is self:
             _State.trace = Trace()
         self.has_run = True

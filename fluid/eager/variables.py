@@ -355,7 +355,8 @@ def backward(loss: VarBase, retain_graph: bool = False) -> None:
     variables = [var for _, var in wanted.values()]
     gradients = [gradient_of(var) for var in variables]
     request = GradRequest([(loss.node, None)], steps, nodes, [g.node for g in gradients])
-    traces.current().request(request)
+    with traces.LOCK:
+        traces.current().request(request)
     if len(set(map(id, variables))) < len(variables):
         variables, gradients = _summed(variables, gradients)
     for var, gradient in zip(variables, gradients, strict=True):

@@ -1,5 +1,7 @@
 """Networks in eager mode have the losses of release 1.8.5, with one compilation per kind of step."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 
@@ -88,3 +90,27 @@ def test_new_sizes_compile_nothing_after_the_second() -> None:
             table = table - rows
             known.append(plans.count())
     assert known[1:] == [known[1]] * 4
+
+
+def test_threads_share_the_mode_of_the_guard_around_them() -> None:
+    """Each thread trains a network of its own; ops of all are recorded in one trace."""
+
+    def train(seed: int) -> list[float]:
+        ones = fluid.ParamAttr(initializer=fluid.initializer.Constant(1.0))
+        x = np.random.RandomState(seed).rand(4, 3).astype("float32")
+        with fluid.dygraph.guard():
+            net = fluid.dygraph.Linear(3, 1, param_attr=ones, bias_attr=False)
+            optimizer = fluid.optimizer.SGD(0.1, parameter_list=net.parameters())
+            losses: list[float] = []
+            for _ in range(5):
+                loss = fluid.layers.mean(fluid.layers.square(net(fluid.dygraph.to_variable(x))))
+                loss.backward()
+                optimizer.minimize(loss)
+                net.clear_gradients()
+                losses.append(float(loss))
+        return losses
+
+    expected = [train(seed) for seed in range(4)]
+    with fluid.dygraph.guard(), ThreadPoolExecutor(4) as threads:
+        results = list(threads.map(train, range(4)))
+    np.testing.assert_allclose(results, expected, rtol=1e-5)
