@@ -86,10 +86,10 @@ coverage: setup ## the tests of make test, and the lines that none of them runs,
 	    --cov=compiler --cov=runtime --cov=fluid --cov=fleet --cov-report=html:out/coverage --cov-report=term:skip-covered
 
 # Processor time of the second process, which need not compile: other processes count for nothing.
-imports: $(PLAIN) ## processor time of `import fluid`, and its slowest modules; an error above 1 s
+imports: $(PLAIN) ## processor time of `import fluid`, and its slowest modules; an error above 0.6 s
 	@$(BIN)/python -X importtime -c 'import fluid' 2>&1 | sort -t'|' -k2 -n | tail -12
 	@$(BIN)/python -c 'import time, fluid; seconds = time.process_time(); \
-	    print(f"import fluid: {seconds:.2f} s"); exit(seconds > 1)'
+	    print(f"import fluid: {seconds:.2f} s"); exit(seconds > 0.6)'
 
 docs: $(PLAIN) ## the site of docs/, in out/site: sphinx, warnings are errors
 	@$(call install,-e '.[docs]')

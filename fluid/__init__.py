@@ -1,48 +1,13 @@
-"""The API of Paddle 1.x `fluid`: layers and optimizers build programs, an executor runs them."""
+"""The API of Paddle 1.x `fluid`: layers and optimizers build programs, an executor runs them.
+
+Most modules are loaded when a script first uses one of their names: a process that serves a saved
+model needs neither layers nor optimizers, which would take longer to load than the model.
+"""
 
 from compiler.support.lazy_loading import lazy_names
-from fluid import (
-    average,
-    backward,
-    clip,
-    compiler,
-    core,
-    data_feeder,
-    dataloader,
-    dataset,
-    evaluator,
-    executor,
-    framework,
-    initializer,
-    io,
-    layers,
-    lod_tensor,
-    metrics,
-    nets,
-    optimizer,
-    parallel_executor,
-    param_attr,
-    profiler,
-    reader,
-    regularizer,
-    unique_name,
-)
-from fluid.backward import gradients
-from fluid.compat.as_paddle import install_as_paddle
+from fluid import framework
 from fluid.compat.missing import not_yet
-from fluid.compiler import BuildStrategy, CompiledProgram, ExecutionStrategy
 from fluid.data import data
-from fluid.data_feed_desc import DataFeedDesc as DataFeedDesc
-from fluid.data_feeder import DataFeeder
-from fluid.dataset import DatasetFactory, InMemoryDataset, QueueDataset
-from fluid.eager.complex_variable import ComplexVariable as ComplexVariable
-from fluid.eager.mode import (
-    disable_dygraph,
-    disable_imperative,
-    enable_dygraph,
-    enable_imperative,
-)
-from fluid.executor import Executor, global_scope, scope_guard
 from fluid.framework import (
     Program,
     Variable,
@@ -61,119 +26,85 @@ from fluid.framework import (
     require_version,
     set_flags,
 )
-from fluid.inference.predictor import Predictor, create_predictor
-from fluid.input import embedding, one_hot
-from fluid.io import load, load_program_state, save, set_program_state
-from fluid.lod_tensor import (
-    LoDTensor,
-    LoDTensorArray,
-    create_lod_tensor,
-    create_random_int_lodtensor,
-)
-from fluid.parallel_executor import ParallelExecutor
-from fluid.param_attr import ParamAttr, WeightNormParamAttr
 from runtime.device import CPUPlace, CUDAPinnedPlace, CUDAPlace
+from runtime.tensors.lod_tensor import LoDTensor
 from runtime.tensors.scope import Scope
 
 Tensor = LoDTensor
 _Scope = Scope
 
 __all__ = [
-    "BuildStrategy",
     "CPUPlace",
     "CUDAPinnedPlace",
     "CUDAPlace",
-    "CompiledProgram",
-    "DataFeeder",
-    "DatasetFactory",
-    "InMemoryDataset",
-    "QueueDataset",
-    "ExecutionStrategy",
-    "Executor",
     "LoDTensor",
-    "LoDTensorArray",
-    "ParallelExecutor",
-    "ParamAttr",
-    "Predictor",
     "Program",
     "Scope",
     "Tensor",
     "Variable",
-    "WeightNormParamAttr",
-    "average",
-    "backward",
-    "clip",
-    "compiler",
-    "core",
     "cpu_places",
-    "create_lod_tensor",
-    "create_predictor",
-    "create_random_int_lodtensor",
     "cuda_pinned_places",
     "cuda_places",
     "data",
-    "data_feeder",
-    "dataset",
-    "dataloader",
     "default_main_program",
     "default_startup_program",
     "device_guard",
-    "disable_dygraph",
-    "disable_imperative",
-    "embedding",
-    "enable_dygraph",
-    "enable_imperative",
-    "evaluator",
-    "executor",
     "framework",
     "get_flags",
-    "global_scope",
-    "gradients",
     "in_dygraph_mode",
-    "initializer",
-    "install_as_paddle",
-    "io",
     "is_compiled_with_cuda",
-    "layers",
-    "load",
     "load_op_library",
-    "load_program_state",
-    "lod_tensor",
-    "metrics",
     "name_scope",
-    "nets",
-    "one_hot",
-    "optimizer",
-    "parallel_executor",
-    "param_attr",
-    "profiler",
     "program_guard",
-    "reader",
-    "regularizer",
     "require_version",
-    "save",
-    "scope_guard",
     "set_flags",
-    "set_program_state",
-    "unique_name",
 ]
 
 _EXPORTED_LATER = (
-    "DistributeTranspiler DistributeTranspilerConfig InferenceTranspiler communicator contrib "
-    "dygraph load_compiled load_dygraph memory_optimize release_memory save_dygraph transpiler"
+    "BuildStrategy CompiledProgram DataFeeder DatasetFactory InMemoryDataset QueueDataset "
+    "ExecutionStrategy Executor LoDTensorArray ParallelExecutor ParamAttr Predictor "
+    "WeightNormParamAttr average backward clip compiler core create_lod_tensor create_predictor "
+    "create_random_int_lodtensor data_feeder dataset dataloader disable_dygraph "
+    "disable_imperative embedding enable_dygraph enable_imperative evaluator executor "
+    "global_scope gradients initializer install_as_paddle io layers load load_program_state "
+    "lod_tensor metrics nets one_hot optimizer parallel_executor param_attr profiler reader "
+    "regularizer save scope_guard set_program_state unique_name DistributeTranspiler "
+    "DistributeTranspilerConfig InferenceTranspiler communicator contrib dygraph load_compiled "
+    "load_dygraph memory_optimize release_memory save_dygraph transpiler"
 )
 
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "fluid": "communicator contrib data_parallel dygraph parameter_server transpiler",
+        "fluid": (
+            "average backward clip communicator compiler contrib core data_feed_desc data_feeder "
+            "data_parallel dataloader dataset dygraph eager evaluator executor inference "
+            "initializer input io layers lod_tensor metrics nets optimizer parallel_executor "
+            "param_attr parameter_server profiler reader reading regularizer saving transpiler "
+            "unique_name"
+        ),
+        "fluid.backward": "gradients",
+        "fluid.compat.as_paddle": "install_as_paddle",
+        "fluid.compiler": "BuildStrategy CompiledProgram ExecutionStrategy",
+        "fluid.data_feed_desc": "DataFeedDesc",
+        "fluid.data_feeder": "DataFeeder",
+        "fluid.dataset": "DatasetFactory InMemoryDataset QueueDataset",
+        "fluid.eager.complex_variable": "ComplexVariable",
+        "fluid.eager.mode": "disable_dygraph disable_imperative enable_dygraph enable_imperative",
+        "fluid.executor": "Executor global_scope scope_guard",
+        "fluid.inference.predictor": "Predictor create_predictor",
+        "fluid.input": "embedding one_hot",
+        "fluid.io": "load load_program_state save set_program_state",
+        "fluid.lod_tensor": "LoDTensorArray create_lod_tensor create_random_int_lodtensor",
+        "fluid.parallel_executor": "ParallelExecutor",
+        "fluid.param_attr": "ParamAttr WeightNormParamAttr",
         "fluid.inference.packages": "load_compiled",
         "fluid.dygraph.checkpoint": "load_dygraph save_dygraph",
         "fluid.dygraph.layers": "Layer",
         "fluid.dygraph.nn": (
             "NCE BatchNorm BCELoss BilinearTensorProduct Conv2D Conv2DTranspose Conv3D "
-            "Conv3DTranspose Dropout Embedding GroupNorm GRUUnit InstanceNorm L1Loss "
-            "LayerNorm Linear MSELoss NLLLoss Pool2D PRelu SpectralNorm TreeConv"
+            "Conv3DTranspose Dropout Embedding GroupNorm GRUUnit InstanceNorm L1Loss LayerNorm "
+            "Linear MSELoss NLLLoss Pool2D PRelu SpectralNorm TreeConv"
         ),
         "fluid.transpiler": (
             "DistributeTranspiler DistributeTranspilerConfig InferenceTranspiler memory_optimize "

@@ -510,12 +510,16 @@ def cycles(modules: dict[str, Module]) -> list[list[str]]:
 
 LATE = (
     "torch", "triton", "llvmlite", "grpc", "networkx", "matplotlib", "PIL", "compiler.ops", "compiler.driver",
-    "compiler.ir.graph", "fluid.transpiler", "fluid.communicator", "fluid.data_parallel.runner",
+    "compiler.ir.graph", "fluid.layers", "fluid.optimizer", "fluid.eager", "fluid.executor",
+    "fluid.inference", "fluid.dataset", "fluid.transpiler", "fluid.communicator",
+    "fluid.data_parallel.runner",
     "fluid.data_parallel.devices", "fluid.parameter_server.serving",
     "fluid.parameter_server.sessions", "runtime.collective.rings", "runtime.parallel",
     "runtime.ps", "fleet",
 )  # fmt: skip
 """What `import fluid` may not load."""
+RECORDING = "fluid.layers", "fluid.optimizer", "fluid.metrics", "fluid.eager", "compiler.driver"
+"""What running a saved model may not load either: what records programs, and what compiles them."""
 
 
 @pytest.fixture(scope="module")
@@ -538,14 +542,24 @@ def test_no_circular_imports(modules: dict[str, Module]) -> None:
     assert cycles(modules) == []
 
 
+def loaded_by(modules: str, late: tuple[str, ...]) -> list[str]:
+    """Those of `late` that a process loads when it imports modules."""
+    source = f"import {modules}, sys; print(*[each for each in {late} if each in sys.modules])"
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    return subprocess.check_output(
+        [sys.executable, "-c", source], env=environment, text=True
+    ).split()
+
+
 def test_import_fluid_is_light(modules: dict[str, Module]) -> None:
     """What compiles and what connects processes is loaded when a script first needs it."""
-    source = f"import fluid, sys; print(*[each for each in {LATE} if each in sys.modules])"
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    shown = subprocess.check_output([sys.executable, "-c", source], env=environment, text=True)
-    assert shown.split() == []
+    assert loaded_by("fluid", LATE) == []
     known = {*modules, *IMPORTERS}
-    assert [each for each in LATE if each not in known] == []
+    assert [each for each in (*LATE, *RECORDING) if each not in known] == []
+
+
+def test_a_saved_model_runs_without_what_records_programs() -> None:
+    assert loaded_by("fluid.cli.infer", RECORDING) == []
 
 
 # The rules themselves, on trees with one violation

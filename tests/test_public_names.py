@@ -43,8 +43,10 @@ NO_EXAMPLE = {
 
 
 def public_names() -> dict[str, Any]:
-    """What the pages of docs/api document, by full name."""
+    """What the pages of docs/api document, by full name, once all of `fluid` is loaded."""
     names: dict[str, Any] = {}
+    for name in fluid.__all__:
+        getattr(fluid, name)
     for page in sorted((ROOT / "docs" / "api").glob("*.md")):
         for kind, name, options in DIRECTIVE.findall(page.read_text(encoding="utf-8")):
             if kind != "module":

@@ -62,6 +62,13 @@ ON_DEMAND = {
     },
 }
 """What is loaded only where a script imports it, and where it lies here, longer names first."""
+LOADED = (
+    "average backward clip compiler core data_feed_desc data_feeder dataloader dataset "
+    "eager.complex_variable eager.mode evaluator executor inference.predictor initializer input io "
+    "layers lod_tensor metrics nets optimizer parallel_executor param_attr profiler reader "
+    "regularizer unique_name"
+).split()
+"""The other modules of `fluid`, which are loaded before they are shown."""
 
 
 class _OnDemand(Loader):
@@ -233,6 +240,8 @@ def _load() -> ModuleType:
 
 def _modules() -> Iterator[tuple[str, ModuleType]]:
     """Names below paddle and what each shows, those above others first."""
+    for name in LOADED:
+        import_module(f"fluid.{name}")
     for name in sorted(sys.modules):
         if name.partition(".")[0] == "fluid" and not _is_inner(name):
             yield f"paddle.{name}", sys.modules[name]

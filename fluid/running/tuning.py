@@ -5,8 +5,8 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib import import_module
-from importlib.metadata import version
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -16,6 +16,7 @@ from compiler.codegen.module import Module
 from compiler.errors import CompileError
 from compiler.ir.dims import evaluate
 from compiler.options import Cache, Options
+from compiler.support.lazy_loading import load
 from compiler.support.settings.fluid import FLUID_TUNE
 from fluid.framework import Program
 from fluid.running.kernels_ahead import with_machine_code
@@ -85,7 +86,8 @@ def timed_options(
 def _stored(place: CUDAPlace) -> Any:
     """The file of the cache for the GPU of a place and the versions of Triton and torch."""
     device = device_of(place)
-    title = f"{gpu_name(device)}, {gpu_of(device)}, triton {version('triton')}"
+    metadata = load(partial(import_module, "importlib.metadata"))
+    title = f"{gpu_name(device)}, {gpu_of(device)}, triton {metadata.version('triton')}"
     tuning = import_module("compiler.codegen.triton.tiling.tuning")
     return tuning.TunedTiles(Cache.from_env(kind="tiles").folder, title)
 

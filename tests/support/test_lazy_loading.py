@@ -1,8 +1,12 @@
 """Names that are loaded at their first use are found by every way in which scripts reach them."""
 
+import ast
 import json
 import subprocess
 import sys
+from pathlib import Path
+
+import fluid
 
 WAYS = {
     "an attribute": "import fluid; assert fluid.transpiler.HashName",
@@ -78,3 +82,16 @@ def test_names_are_loaded_in_every_way() -> None:
         [sys.executable, "-c", FORKS], input=json.dumps(WAYS), capture_output=True, text=True
     )
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
+
+
+def test_type_checkers_see_the_names_of_fluid() -> None:
+    """`fluid/__init__.pyi` has each name that `import *` takes, from where it is loaded."""
+    stub = ast.parse(Path(fluid.__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
+    froms = [node for node in stub.body if isinstance(node, ast.ImportFrom)]
+    homes = {alias.name: str(node.module) for node in froms for alias in node.names}
+    (exported,) = [node.value for node in stub.body if getattr(node, "targets", None)][-1:]
+    assert sorted(ast.literal_eval(exported)) == sorted(fluid.__all__)
+    assert {*homes, "Tensor"} >= {*fluid.__all__}
+    for name, home in homes.items():
+        value = sys.modules.get(f"fluid.{name}") if home == "fluid" else None
+        assert getattr(fluid, name) is (value or getattr(sys.modules[home], name)), name

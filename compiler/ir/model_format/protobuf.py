@@ -154,12 +154,20 @@ def _read_fields(data: bytes, position: int, end: int, layout: _Layout) -> Messa
     start = position
     by_name: dict[str, list[Item]] = {}
     unknown: list[tuple[int, bytes]] = []
+    known = layout.by_tag
     while position < end:
-        offset = position
-        tag, position = _read_varint(data, position, end, layout.kind)
-        if field := layout.by_tag.get(tag):
-            item, position = _CODECS[field.kind].read(data, position, end, field)
-            by_name.setdefault(field.name, []).append(item)
+        offset, tag = position, data[position]
+        if tag < 0x80:
+            position += 1
+        else:
+            tag, position = _read_varint(data, position, end, layout.kind)
+        if found := known.get(tag):
+            field, read = found
+            item, position = read(data, position, end, field)
+            if field.name in by_name:
+                by_name[field.name].append(item)
+            else:
+                by_name[field.name] = [item]
         elif field := layout.by_packed_tag.get(tag):
             items, position = _read_packed(data, position, end, field)
             by_name.setdefault(field.name, []).extend(items)
@@ -180,15 +188,19 @@ def _collected(found: dict[str, list[Item]], layout: _Layout, start: int) -> dic
             raise ProtoError(f"{layout.kind} has no {name} (a required field)", start)
     values: dict[str, Value] = {}
     for name, items in found.items():
-        repeated = layout.by_name[name].repeated
-        if len(items) > 1 and not repeated:
+        if name in layout.repeated:
+            if items:
+                values[name] = tuple(items)
+        elif len(items) == 1:
+            values[name] = items[0]
+        else:
             raise ProtoError(f"{layout.kind}.{name} appears {len(items)} times, not once", start)
-        if items:
-            values[name] = tuple(items) if repeated else items[0]
     return values
 
 
 def _read_varint(data: bytes, position: int, end: int, where: str) -> tuple[int, int]:
+    if position < end and data[position] < 0x80:
+        return data[position], position + 1
     value = 0
     for count in range(_LONGEST_VARINT):
         if position + count >= end:
@@ -211,6 +223,8 @@ def _read_span(data: bytes, position: int, end: int, where: str) -> tuple[int, i
 
 def _read_integer(data: bytes, position: int, end: int, field: Field) -> tuple[int, int]:
     value, after = _read_varint(data, position, end, field.where)
+    if value < 0x80:
+        return value, after
     signed = value - (1 << 64) if value >> 63 else value
     if not -_BOUNDS[field.kind] <= signed < _BOUNDS[field.kind]:
         raise ProtoError(f"{field.where}: expected an {field.kind}, got {signed}", position)
@@ -387,12 +401,15 @@ class _Layout:
         wires = [(field, _CODECS[field.kind].wire) for field in fields]
         self.kind = kind
         self.by_name = {field.name: field for field in fields}
-        self.by_tag = {field.number << 3 | wire: field for field, wire in wires}
+        self.by_tag = {
+            field.number << 3 | wire: (field, _CODECS[field.kind].read) for field, wire in wires
+        }
         self.by_packed_tag = {
             field.number << 3 | _LENGTH: field
             for field, wire in wires
             if field.repeated and wire != _LENGTH
         }
+        self.repeated = frozenset(field.name for field in fields if field.repeated)
         self.required = tuple(field.name for field in fields if field.label == "required")
 
 
