@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
+from collections import OrderedDict
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from textwrap import indent
@@ -92,6 +93,7 @@ class Block(AbstractBlock):
 
     def __init__(self, program: BlockProgram, idx: int, parent_idx: int = NO_BLOCK) -> None:
         super().__init__(program, idx, parent_idx)
+        self.vars = OrderedDict[str, Variable]()
 
     @property
     def program(self) -> BlockProgram:
@@ -221,7 +223,7 @@ class Block(AbstractBlock):
         """Rename a variable here, keeping its position, and in every op."""
         var = self.var(name)
         var.name = new_name
-        self.vars = {variable.name: variable for variable in self.vars.values()}
+        self.vars = OrderedDict((variable.name, variable) for variable in self.vars.values())
         for op in self.ops:
             op.rename_input(name, new_name)
             op.rename_output(name, new_name)
@@ -324,7 +326,7 @@ class Block(AbstractBlock):
         """Copy another block's variables and ops into this one."""
         self.forward_block_idx = other.forward_block_idx
         self.ops = [op.copied_to(self) for op in other.ops]
-        self.vars = {name: var.copied_to(self) for name, var in other.vars.items()}
+        self.vars = OrderedDict((name, var.copied_to(self)) for name, var in other.vars.items())
 
     def add_op(
         self,

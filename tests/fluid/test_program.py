@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+from collections import OrderedDict
 from pathlib import Path
 from typing import Any
 
@@ -307,3 +308,15 @@ def test_two_hash_seeds_give_one_program() -> None:
     ]
     assert texts[0] == texts[1]
     assert b"tests/golden/zoo.py:" in texts[0]
+
+
+def test_variables_of_a_block_stay_an_ordered_dict() -> None:
+    """Tools of release 1.8 tell it from other fields of a block by that type."""
+    main = Program()
+    block = main.global_block()
+    block.create_var(name="b", shape=[1], dtype="float32")
+    block.create_var(name="a", shape=[1], dtype="float32")
+    block.rename_var("b", "c")
+    for program in (main, main.clone(), Program.parse_from_string(main.desc.serialize_to_string())):
+        variables = program.global_block().vars
+        assert isinstance(variables, OrderedDict) and list(variables) == ["c", "a"]
