@@ -9,7 +9,15 @@ from contextlib import AbstractContextManager
 
 from compiler.ir.autodiff.append_backward import PART
 from fluid import layers
-from fluid.framework import Block, Parameter, Program, Variable, default_main_program, name_scope
+from fluid.framework import (
+    Block,
+    Parameter,
+    Program,
+    Variable,
+    default_main_program,
+    in_dygraph_mode,
+    name_scope,
+)
 from fluid.recording.annotations import AttributeValue
 from fluid.recording.arguments import typed
 from fluid.recording.var_types import VarDesc
@@ -79,7 +87,8 @@ def error_clip_callback(block: AbstractBlock, context: Mapping[str, AttributeVal
 class GradientClipBase:
     """Base class of gradient clips: callables that append ops and return new pairs.
 
-    `need_clip` takes a parameter and returns whether its gradient is clipped.
+    `need_clip` takes a parameter and returns whether its gradient is clipped. A clip of your own
+    defines `_static_clip`, and `_dygraph_clip` for eager mode, which return the clipped pairs.
     """
 
     @typed
@@ -88,14 +97,23 @@ class GradientClipBase:
 
     def __call__(self, params_grads: Iterable[ParameterAndGradient]) -> Pairs:
         """Return the pairs with clipped gradients; pairs without a gradient are omitted."""
-        pairs = [(param, grad) for param, grad in params_grads if grad is not None]
-        if any(param.gradient_clip_attr is not None for param, _ in pairs):
+        given = list(params_grads)
+        if any(param.gradient_clip_attr is not None for param, grad in given if grad is not None):
             warnings.warn(
                 "set_gradient_clip has no effect, since the optimizer has a grad_clip",
                 stacklevel=2,
             )
+        clip = self._dygraph_clip if in_dygraph_mode() else self._static_clip
         with name_scope("gradient_clip"):
-            return self.clipped_pairs(pairs)
+            return clip(given)
+
+    def _static_clip(self, params_grads: Iterable[ParameterAndGradient]) -> Pairs:
+        """Return the pairs with clipped gradients, for a program."""
+        return self.clipped_pairs([(p, grad) for p, grad in params_grads if grad is not None])
+
+    def _dygraph_clip(self, params_grads: Iterable[ParameterAndGradient]) -> Pairs:
+        """Return the pairs with clipped gradients, in eager mode."""
+        return self.clipped_pairs([(p, grad) for p, grad in params_grads if grad is not None])
 
     def _needed(self, param: Parameter) -> bool:
         return self._need_clip_func is None or self._need_clip_func(param)

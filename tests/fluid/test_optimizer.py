@@ -229,6 +229,19 @@ def test_errors_are_clipped_on_their_way() -> None:
     assert ops[0].role == OpRole.BACKWARD
 
 
+class Halves(clip.GradientClipBase):
+    """A clip as scripts of release 1.8.5 define their own."""
+
+    def _static_clip(self, params_grads: Any) -> Any:
+        return [(param, fluid.layers.scale(grad, 0.5)) for param, grad in params_grads]
+
+
+def test_a_clip_of_ones_own_defines_static_clip() -> None:
+    _, weight = train(lambda: optimizer.SGD(0.1), 1)
+    _, clipped = train(lambda: optimizer.SGD(0.1, grad_clip=Halves()), 1)
+    np.testing.assert_allclose(1 - clipped, (1 - weight) / 2, rtol=1e-5)
+
+
 # ---- bad arguments
 
 
