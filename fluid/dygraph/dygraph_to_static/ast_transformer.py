@@ -129,7 +129,7 @@ class _Function:
                 statement.items = [self._expressions.visit(item) for item in statement.items]
                 statement.body = self._statements(statement.body)
                 return [statement]
-            case ast.Try():
+            case ast.Try() | ast.TryStar():
                 for part in ("body", "orelse", "finalbody"):
                     setattr(statement, part, self._statements(getattr(statement, part)))
                 for handler in statement.handlers:

@@ -16,7 +16,7 @@ from fluid.dygraph.dygraph_to_static.names import Continuation, located, own_nod
 
 __all__ = ["lower_exits"]
 
-Region = ast.With | ast.Try
+Region = ast.With | ast.Try | ast.TryStar | ast.Match
 Loop = ast.While | ast.For
 
 
@@ -98,7 +98,7 @@ class _Lowering:
                     before, after = self._loop(statement)
                     lowered += [*before, statement]
                     waiting[:0] = after
-                case ast.With() | ast.Try():
+                case ast.With() | ast.Try() | ast.TryStar() | ast.Match():
                     before, after = self._region(statement, exits)
                     lowered += [*before, statement]
                     waiting[:0] = after
@@ -165,13 +165,17 @@ class _Lowering:
         return [located(ast.If(_read(flag), [value], []), at)]
 
     def _region(self, region: Region, exits: _Exits) -> tuple[list[ast.stmt], list[ast.stmt]]:
-        """Lower a `with` or `try`; returns what precedes and what follows it."""
+        """Lower a `with`, `try` or `match`; returns what precedes and what follows it."""
         own = not exits.returning and _has_nested_return(region)
         if own:
             self._count += 1
             exits = _Exits(exits.breaking, exits.continuing, self._flag("return"))
-        region.body = self.statements(region.body, exits)
-        if isinstance(region, ast.Try):
+        if isinstance(region, ast.Match):
+            for part in region.cases:
+                part.body = self.statements(part.body, exits)
+        else:
+            region.body = self.statements(region.body, exits)
+        if isinstance(region, ast.Try | ast.TryStar):
             region.orelse = self.statements(region.orelse, exits)
             region.finalbody = self.statements(region.finalbody, exits)
             for handler in region.handlers:
@@ -196,7 +200,7 @@ def _own_exit(statements: Sequence[ast.stmt], kind: type[ast.stmt]) -> bool:
                 parts = statement.body + statement.orelse
             case ast.With():
                 parts = statement.body
-            case ast.Try():
+            case ast.Try() | ast.TryStar():
                 parts = statement.body + statement.orelse + statement.finalbody
                 parts = parts + [inner for part in statement.handlers for inner in part.body]
             case ast.Match():

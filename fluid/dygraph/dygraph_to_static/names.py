@@ -187,7 +187,7 @@ class Liveness:
             case ast.Match():
                 live = live | reads([statement])
                 return live.union(*[self._before(part.body, live) for part in statement.cases])
-            case ast.Try():
+            case ast.Try() | ast.TryStar():
                 parts = [statement.body, statement.orelse, statement.finalbody]
                 parts += [handler.body for handler in statement.handlers]
                 live = live | reads([statement])

@@ -71,6 +71,26 @@ def returns(x):
     return x + 1
 
 
+def exits_of_match_and_try(x):
+    for kind in ("a", "b", "c"):
+        match kind:
+            case "a":
+                if layers.mean(x) > 5:
+                    continue
+                x = x + 1
+            case "b":
+                if layers.mean(x) > 1:
+                    return x * 3
+            case _:
+                break
+        try:
+            if layers.mean(x) > 0.5:
+                return x * 5
+        finally:
+            x = x - 1
+    return x
+
+
 def logic(x):
     positive, large = layers.mean(x) > 0, layers.reduce_max(x) > 3
     if positive and not large:
@@ -227,7 +247,7 @@ def layer_called(x):
 
 
 FUNCTIONS = [
-    branches, name_of_one_branch, python_values, returns, logic, numpy_in_test, counts, exits,
+    branches, name_of_one_branch, python_values, returns, exits_of_match_and_try, logic, numpy_in_test, counts, exits,
     python_loop_with_break, return_from_loop, ranges, rows, swapped, lists, list_of_one_item, sizes,
     called, layer_called,
 ]  # fmt: skip
