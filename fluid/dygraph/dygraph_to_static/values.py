@@ -203,7 +203,7 @@ class State:
 
     def restore(self, saved: Sequence[tuple[Any, Any]]) -> None:
         """Set the names, and the contents of lists and dicts, to what they were."""
-        self.set([refilled(value, copied) for value, copied in saved])
+        self.set([refilled(value, rebuilt(copied, leaves(copied))) for value, copied in saved])
 
     def set(self, values: Sequence[Any]) -> None:
         """Set the names."""

@@ -185,12 +185,14 @@ def lists(x):
 
 
 def list_of_one_item(x):
-    out = []
+    out, nested = [], {"a": [x]}
     if layers.mean(x) > 0:
         out.append(x)
+        nested["a"].append(x * 2)
     else:
         out.append(-x)
-    return out[0]
+        nested["a"].append(x * 3)
+    return out[0] + nested["a"][1]
 
 
 def sizes(x):
