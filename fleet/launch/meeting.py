@@ -96,8 +96,10 @@ class Watcher:
         notice, store = WaitNotice(say, self._meeting.limit), None
         while not self._end.wait(PAUSE):
             with suppress(RuntimeError, RendezvousError):
-                store = store or self._registered()
-                self.left = [m for m in self.left if not store.check([self._meeting.key(m)])]
+                if store is None and _answers(*self._meeting.address):
+                    store = self._registered()
+                if store is not None:
+                    self.left = [m for m in self.left if not store.check([self._meeting.key(m)])]
             notice.tick(lambda: ", ".join(self.left) or "another machine")
 
     def _registered(self) -> Any:

@@ -21,7 +21,6 @@ MACHINES = ("a", "b", "c")
 
 @pytest.fixture(autouse=True)
 def _hurries(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(meeting, "ANSWER", 0.5)
     monkeypatch.setattr(meeting, "PAUSE", 0.05)
     monkeypatch.setattr(wait_notice, "FIRST_SECONDS", 0.2)
 
@@ -71,7 +70,10 @@ def test_machines_that_are_not_listed_are_another_machine(
         until(capsys, "fluid launch: waits for another machine: ")
 
 
-def test_a_port_of_another_program_is_an_error(stranger: str) -> None:
+def test_a_port_of_another_program_is_an_error(
+    stranger: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(meeting, "ANSWER", 0.5)
     with pytest.raises(RendezvousError, match=f"{stranger} is taken") as seen, meet(at(stranger)):
         pass
     assert "--master" in seen.value.hint
