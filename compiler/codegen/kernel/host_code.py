@@ -124,11 +124,18 @@ class HostCode:
 
     @contextmanager
     def loop(self, values: Any, sizes: Sequence[Dim]) -> Generator[None]:
-        """Write the lines inside into a loop over tuples of integers, the sizes of an iteration."""
+        """Write the lines inside into a loop over tuples of integers, the sizes of an iteration.
+
+        No loop is written if there are none, as kernels for no elements have none.
+        """
         self._writer.line(f"for {', '.join(map(str, sizes))} in {values}:")
+        lines = self._writer.body.lines
+        head = lines[-1]
         self._writer.enter()
         yield
         self._writer.leave()
+        if lines[-1] is head:
+            lines.pop()
 
 
 def _argument(argument: Any) -> str:

@@ -292,7 +292,7 @@ class BoxDecoderAndAssign(OpDef, op="box_decoder_and_assign"):
         self, PriorBox: Array, PriorBoxVar: Array | None, TargetBox: Array, BoxScore: Array
     ) -> dict[str, Array]:
         weights = np.ones(4) if PriorBoxVar is None else PriorBoxVar
-        codes = TargetBox.reshape(len(TargetBox), -1, 4) * weights
+        codes = TargetBox.reshape(len(TargetBox), TargetBox.shape[1] // 4, 4) * weights
         codes[..., 2:] = np.minimum(codes[..., 2:], self.box_clip)
         boxes = decoded(codes, PriorBox[:, None], 1.0).astype(TargetBox.dtype)
         best = BoxScore[:, 1:].argmax(axis=1) + 1 if BoxScore.shape[1] > 1 else None

@@ -108,8 +108,8 @@ class GenerateProposals(OpDef, op="generate_proposals"):
             probs.append(scores[:, None])
         offsets = lod_offsets(boxes)
         return {
-            "RpnRois": np.concatenate(boxes),
-            "RpnRoiProbs": np.concatenate(probs),
+            "RpnRois": np.concatenate([np.empty((0, 4), Scores.dtype), *boxes]),
+            "RpnRoiProbs": np.concatenate([np.empty((0, 1), Scores.dtype), *probs]),
             "RpnRois_lod": [offsets],
             "RpnRoiProbs_lod": [offsets],
             "RpnRoisLod": offsets[1:],
@@ -276,7 +276,8 @@ class RetinanetDetectionOutput(OpDef, op="retinanet_detection_output"):
             best = best[: self.keep_top_k] if self.keep_top_k > -1 else best
             rows = rows[best] + np.array([1, 0, 0, 0, 0, 0])
             result.append(rows.astype(BBoxes[0].dtype))
-        return {"Out": np.concatenate(result), "Out_lod": [lod_offsets(result)]}
+        rows = np.concatenate([np.empty((0, 6), BBoxes[0].dtype), *result])
+        return {"Out": rows, "Out_lod": [lod_offsets(result)]}
 
 
 def level_candidates(

@@ -73,7 +73,7 @@ class MineHardExamples(OpDef, op="mine_hard_examples"):
                 chosen = chosen[matches[chosen] < 0]
             mined.append(chosen)
         offsets = np.cumsum([0, *[len(rows) for rows in mined]], dtype=np.int64)
-        indices = np.concatenate(mined).astype(np.int32)[:, None]
+        indices = np.concatenate([np.empty(0, np.int32), *mined]).astype(np.int32)[:, None]
         return {
             "NegIndices": indices,
             "NegIndices_lod": [offsets],

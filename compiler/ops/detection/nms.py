@@ -128,7 +128,7 @@ class MulticlassNms(Detections, op="multiclass_nms"):
         for boxes, scores, _ in split_images(BBoxes, Scores, BBoxes_lod):
             selected = best_of_classes(boxes, scores, limits, self.keep_top_k, options)
             result.append(detection_rows(boxes, scores, *selected))
-        rows = np.concatenate(result)
+        rows = np.concatenate(result) if result else np.empty(0)
         if len(rows):
             return {"Out": rows, "Out_lod": [lod_offsets(result)]}
         return {"Out": np.full((1, 1), -1, BBoxes.dtype), "Out_lod": [np.array([0, 1])]}
@@ -167,8 +167,9 @@ def indexed_nms(
         result.append(detection_rows(boxes, scores, label, number))
         per_class = len(scores) if boxes.ndim == 3 else 1
         positions.append((first + number) * per_class + (label if boxes.ndim == 3 else 0))
-    rows = np.concatenate(result).reshape(-1, BBoxes.shape[-1] + 2)
-    index, offsets = np.concatenate(positions).astype(np.int32)[:, None], lod_offsets(result)
+    rows = np.concatenate([np.empty((0, BBoxes.shape[-1] + 2), BBoxes.dtype), *result])
+    index = np.concatenate([np.empty(0, np.int32), *positions]).astype(np.int32)[:, None]
+    offsets = lod_offsets(result)
     slots: dict[str, object] = {"Out": rows, "Index": index}
     slots |= {"Out_lod": [offsets], "Index_lod": [offsets]}
     return slots, np.diff(offsets).astype(np.int32)
@@ -249,7 +250,7 @@ class LocalityAwareNms(Detections, op="locality_aware_nms"):
                 merge_neighbours(boxes, class_scores, self.nms_threshold, self.normalized)
             selected = best_of_classes(boxes, scores, limits, self.keep_top_k, options)
             result.append(detection_rows(boxes, scores, *selected))
-        rows = np.concatenate(result)
+        rows = np.concatenate(result) if result else np.empty(0)
         if len(rows):
             return {"Out": rows, "Out_lod": [lod_offsets(result)]}
         return {"Out": np.full((1, 1), -1, BBoxes.dtype), "Out_lod": [np.array([0, 1])]}
@@ -300,5 +301,9 @@ class MatrixNms(Detections, op="matrix_nms"):
             result.append(detections[best, :6].astype(BBoxes.dtype))
             positions.append(detections[best, 6:].astype(np.int32))
         offsets = lod_offsets(result)
-        slots = {"Out": np.concatenate(result), "Index": np.concatenate(positions)}
+        no_boxes = np.empty((0, 6), BBoxes.dtype), np.empty((0, 1), np.int32)
+        slots = {
+            "Out": np.concatenate([no_boxes[0], *result]),
+            "Index": np.concatenate([no_boxes[1], *positions]),
+        }
         return {**slots, "Out_lod": [offsets], "Index_lod": [offsets]}

@@ -90,7 +90,7 @@ class YoloBox(OpDef, op="yolo_box"):
             low, high = np.maximum(low, 0), np.minimum(high, sides - 1)
         boxes = np.where(unlikely, 0, np.concatenate([low, high], axis=-1))
         scores = np.where(unlikely, 0, objectness) * sigmoid(np.moveaxis(head[:, :, 5:], 2, -1))
-        rows = (len(X), -1)
+        rows = (len(X), len(anchors) * height * width)
         return {
             "Boxes": boxes.astype(X.dtype).reshape(*rows, 4),
             "Scores": scores.astype(X.dtype).reshape(*rows, self.class_num),

@@ -43,7 +43,7 @@ def sample_positions(offset: Array, windows: Windows, parts: int) -> tuple[Array
 
 def split_channels(image: Array, parts: int) -> Array:
     """Return an image [C, H, W] as images [parts, H, W, C/parts]."""
-    return np.moveaxis(image.reshape(parts, -1, *image.shape[1:]), 1, -1)
+    return np.moveaxis(image.reshape(parts, len(image) // parts, *image.shape[1:]), 1, -1)
 
 
 def deformed_columns(image: Array, rows: Array, columns: Array, mask: Array | None) -> Array:

@@ -104,17 +104,19 @@ def cubic_taps(found: Array, size: int) -> tuple[Array, Array]:
     return np.clip(positions, 0, size - 1), np.where(away <= 1, near, far)
 
 
-def resample(images: Array, axis: int, positions: Array, weights: Array) -> Array:
-    """Return images resampled along one axis."""
+def resample(
+    images: Array, axis: int, positions: Array, weights: Array, out: Array | None = None
+) -> Array:
+    """Return images resampled along one axis, in `out` if it is given."""
     if positions.shape[1] == 1:
-        return images.take(positions[:, 0], axis=axis)
+        return images.take(positions[:, 0], axis=axis, out=out, mode="clip")
     shape = [-1 if other == axis else 1 for other in range(images.ndim)]
     parts = [
         images.take(positions[:, tap], axis=axis)
         * weights[:, tap].astype(images.dtype).reshape(shape)
         for tap in range(positions.shape[1])
     ]
-    return np.add.reduce(parts)
+    return np.add.reduce(parts, out=out)
 
 
 def resample_gradient(
@@ -136,15 +138,17 @@ def resize(
     """Return images of sizes `output_sizes`; `method` is its name, align_corners, align_mode.
 
     Steps come from `factors` if there are any, otherwise from the sizes. Integers are resampled in
-    float32 and truncated at the end.
+    float32 and truncated at the end. Raises MemoryError at once if no memory holds the result.
     """
     first, dtype = 1 if is_channels_last(layout) else 2, images.dtype
     images = images.astype(np.float32) if dtype.kind in "iu" else images
-    for axis, count in enumerate(output_sizes):
-        size, factor = images.shape[first + axis], factors[axis] if factors else 0
+    end = first + len(output_sizes)
+    result = np.empty((*images.shape[:first], *output_sizes, *images.shape[end:]), images.dtype)
+    for axis, count in enumerate(output_sizes, first):
+        size, factor = images.shape[axis], factors[axis - first] if factors else 0
         taps = axis_taps(size, count, *method, factor, images.dtype == np.float64)
-        images = resample(images, first + axis, *taps)
-    return images.astype(dtype, copy=False)
+        images = resample(images, axis, *taps, result if axis == end - 1 else None)
+    return result.astype(dtype, copy=False)
 
 
 def resize_gradient(

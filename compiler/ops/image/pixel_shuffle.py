@@ -181,7 +181,7 @@ class SpaceToDepth(OpDef, op="space_to_depth"):
     def grad(self, X: Shape, d_Out: Array) -> dict[str, Array]:
         times, (batch, channels, rows, columns) = self.blocksize, d_Out.shape
         height, width = rows * times, columns * times
-        parts = d_Out.reshape(batch, -1, height, times, width, times)
+        parts = d_Out.reshape(batch, channels // times**4, height, times, width, times)
         result = np.ascontiguousarray(parts.transpose(0, 3, 5, 1, 2, 4))
         return {"X": result.reshape(batch, channels // (times * times), height, width)}
 

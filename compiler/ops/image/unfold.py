@@ -185,7 +185,9 @@ class Im2Sequence(OpDef, op="im2sequence"):
         sliding = (self.strides, paddings_by_axis(self.paddings), [1, 1], "EXPLICIT")
         windows = image_windows(sizes, self.kernels, *sliding)
         rows, columns = windows
-        parts = d_Out.reshape(batch, rows.count, columns.count, channels, -1)
+        parts = d_Out.reshape(
+            batch, rows.count, columns.count, channels, rows.kernel * columns.kernel
+        )
         return {"X": scatter_images(parts.transpose(0, 3, 4, 1, 2), windows)}
 
     def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:

@@ -28,6 +28,7 @@ from compiler.ops.loss.samplers import (
     classes_by_key,
     draw_classes,
 )
+from compiler.ops.math.matmul import as_matrix
 from compiler.ops.shared_kernels import copy, too_many
 from compiler.ops.train.selected_rows import rows_type
 from compiler.ops.type_checks import differ, require_dtype, require_same_dtype, shown
@@ -35,7 +36,7 @@ from compiler.ops.type_checks import differ, require_dtype, require_same_dtype, 
 
 def row_labels(Label: Array, count: int) -> Array:
     """Return the true classes [rows, classes per row]; raise ValueError if out of range."""
-    labels = Label.reshape(len(Label), -1)
+    labels = as_matrix(Label, 1)
     wrong = (labels < 0) | (labels >= count)
     if wrong.any():
         row = int(wrong.any(1).argmax())

@@ -30,7 +30,7 @@ def expect_labels_of_lines(labels: Array, lengths: Array | None, count: int, wha
     With `lengths`, labels are padded lines, of which those beyond a line's length do not count.
     """
     if lengths is not None:
-        lines = labels.reshape(len(lengths), -1)
+        lines = labels.reshape(len(lengths), labels.size // max(len(lengths), 1))
         labels = lines[np.arange(lines.shape[1]) < lengths.reshape(-1, 1)]
     if labels.view(f"u{labels.itemsize}").max(initial=0) >= count:
         wrong = labels[(labels < 0) | (labels >= count)]

@@ -15,6 +15,7 @@ from compiler.ir.opdef.kernel_builder import (
     KernelSlots,
 )
 from compiler.ir.types import Array, TensorType
+from compiler.ops.math.matmul import as_matrix
 from compiler.ops.type_checks import (
     require_same_dtype,
     require_same_shape,
@@ -71,7 +72,7 @@ class SmoothL1Loss(OpDef, op="smooth_l1_loss"):
         far = np.abs(difference) - 0.5 / square
         loss = np.where(small, 0.5 * square * difference * difference, far)
         weighted = loss if OutsideWeight is None else loss * OutsideWeight
-        return {"Diff": difference, "Out": weighted.reshape(len(X), -1).sum(1, keepdims=True)}
+        return {"Diff": difference, "Out": as_matrix(weighted, 1).sum(1, keepdims=True)}
 
     def grad(
         self,

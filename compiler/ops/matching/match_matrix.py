@@ -67,7 +67,7 @@ class MatchMatrixTensor(OpDef, op="match_matrix_tensor"):
         d_Out: Array,
     ) -> dict[str, Array]:
         tall, wide = X_lod[0], Y_lod[0]
-        tmp, d_Y = Tmp.reshape(len(X), -1, W.shape[2]), np.zeros_like(Y)
+        tmp, d_Y = Tmp.reshape(len(X), W.shape[1], W.shape[2]), np.zeros_like(Y)
         d_tmp = np.zeros_like(tmp)
         sizes = ragged_sizes(tall, wide)
         offsets = offsets_by(sizes, self.dim_t)

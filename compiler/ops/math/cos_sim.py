@@ -40,7 +40,7 @@ def sum_rows_kernel(
     """Emit a kernel for out = the value of each row, summed over rows if out has only one row."""
     count, width = out.shape[0], product(out.shape[1:])
     j, c = k.grid(count, width)
-    loop = k.loop(rows // count)
+    loop = k.loop(1 if count == 0 else rows // count)
     total = k.sum(value(loop * k.size(count) + j, c), loop)
     k.store(out.reshaped((count, width)), (j, c), total)
 

@@ -60,7 +60,9 @@ def expand_reduced(values: Array, shape: Any, axes: Any) -> Array:
 def sum_gradient(values: Array, shape: Any, axes: Any, averages: bool) -> Array:
     """Broadcast the gradient of a sum to `shape`, divided by the element count for a mean."""
     whole = np.broadcast_to(expand_reduced(values, shape, axes), shape)
-    return whole / values.dtype.type(max(whole.size // values.size, 1)) if averages else whole
+    return (
+        whole / values.dtype.type(max(whole.size // max(values.size, 1), 1)) if averages else whole
+    )
 
 
 def sum_to_shape(values: Array, shape: Any) -> Array:

@@ -19,6 +19,7 @@ from compiler.ir.opdef.kernel_builder import (
 )
 from compiler.ir.opdef.size_comparison import is_less
 from compiler.ir.types import Array, Shape, TensorType
+from compiler.ops.math.matmul import as_matrix
 from compiler.ops.norm.channel_kernels import Channels, compute_dtype, row_gradient, sums, upcast
 from compiler.ops.type_checks import differ, shown
 
@@ -63,7 +64,7 @@ class LayerNorm(OpDef, op="layer_norm"):
         return product(X[: self.begin_norm_axis]), product(X[self.begin_norm_axis :])
 
     def numpy(self, X: Array, Scale: Array | None, Bias: Array | None) -> dict[str, Array]:
-        rows = X.reshape(int(np.prod(X.shape[: self.begin_norm_axis])), -1)
+        rows = as_matrix(X, self.begin_norm_axis)
         mean, variance = rows.mean(axis=1), rows.var(axis=1)
         y = (rows - mean[:, None]) / np.sqrt(variance + self.epsilon)[:, None]
         y = y if Scale is None else y * Scale
@@ -79,7 +80,7 @@ class LayerNorm(OpDef, op="layer_norm"):
         Variance: Array,
         d_Y: Array,
     ) -> dict[str, Array]:
-        x, upstream = X.reshape(len(Mean), -1), d_Y.reshape(len(Mean), -1)
+        x, upstream = as_matrix(X, self.begin_norm_axis), as_matrix(d_Y, self.begin_norm_axis)
         inverse = 1 / np.sqrt(Variance + self.epsilon)[:, None]
         normal = (x - Mean[:, None]) * inverse
         scaled = upstream if Scale is None else upstream * Scale

@@ -10,6 +10,7 @@ from compiler.ir.opdef import OpDef, Slots, attr, reads, writes
 from compiler.ir.opdef.attribute_bounds import between
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, KernelSlots, Number
 from compiler.ir.types import Array, TensorType
+from compiler.ops.math.matmul import as_matrix
 from compiler.ops.shared_kernels import split_at
 from compiler.ops.type_checks import require_same_shape
 
@@ -56,12 +57,12 @@ class SpectralNorm(OpDef, op="spectral_norm"):
         return Weight
 
     def numpy(self, Weight: Array, U: Array, V: Array) -> Array:
-        matrix = np.moveaxis(Weight, self.dim, 0).reshape(Weight.shape[self.dim], -1)
+        matrix = as_matrix(np.moveaxis(Weight, self.dim, 0), 1)
         return Weight / power_iteration(matrix, U, V, self.power_iters, self.eps)[2]
 
     def grad(self, Weight: Array, U: Array, V: Array, d_Out: Array) -> dict[str, Array]:
         permuted = np.moveaxis(Weight, self.dim, 0)
-        matrix = permuted.reshape(len(permuted), -1)
+        matrix = as_matrix(permuted, 1)
         upstream = np.moveaxis(d_Out, self.dim, 0).reshape(matrix.shape)
         u, v, sigma = power_iteration(matrix, U, V, self.power_iters, self.eps)
         result = (upstream - (upstream * matrix).sum() / sigma * np.outer(u, v)) / sigma

@@ -102,7 +102,7 @@ def run_gradient(
         None, d_cells,
     )  # fmt: skip
     d_weights = rows.T @ d_gates, states[: len(rows)].T @ d_gates, d_gates.sum(axis=0)
-    d_seen = (d_gates @ weights[0].T).reshape(length, batch, -1)
+    d_seen = (d_gates @ weights[0].T).reshape(length, batch, len(weights[0]))
     return d_seen, d_states[:batch], d_cells[:batch], d_weights
 
 
@@ -128,7 +128,7 @@ def run_layers(
         if way < directions - 1:
             continue
         states = [
-            run[3][len(InitH[0]) :].reshape(*seen.shape[:2], -1) for run in runs[-directions:]
+            run[3][len(InitH[0]) :].reshape(*seen.shape[:2], hidden) for run in runs[-directions:]
         ]
         below = np.concatenate([*states[:1], *(state[::-1] for state in states[1:])], axis=2)
         if kept is not None and layer < layers - 1:

@@ -27,6 +27,7 @@ from compiler.ir.opdef.kernel_builder import (
     SourceBuilder,
 )
 from compiler.ir.types import Array, DType, Shape, TensorType
+from compiler.ops.math.matmul import as_matrix
 from compiler.ops.sequence.offsets import (
     count_of,
     require_column,
@@ -147,14 +148,14 @@ class SequenceScatter(OpDef, op="sequence_scatter"):
 
     def numpy(self, X: Array, Ids: Array, Ids_lod: list[Array], Updates: Array) -> Array:
         Out = np.array(X)
-        rows = Out.reshape(len(X), -1)
+        rows = as_matrix(Out, 1)
         np.add.at(rows, scatter_places(Ids, Ids_lod[0], rows.shape[1]), Updates.reshape(-1))
         return Out
 
     def grad(
         self, Ids: Array, Ids_lod: list[Array], Updates: Shape, d_Out: Array
     ) -> dict[str, Array]:
-        rows = d_Out.reshape(len(d_Out), -1)
+        rows = as_matrix(d_Out, 1)
         taken = rows[scatter_places(Ids, Ids_lod[0], rows.shape[1])]
         return {"X": d_Out, "Updates": reshaped(taken, Updates)}
 

@@ -70,7 +70,7 @@ class GatherNd(OpDef, op="gather_nd"):
 
     def grad(self, X: Shape, Index: Array, d_Out: Array) -> dict[str, Array]:
         if not Index.shape[-1]:
-            return {"X": d_Out.reshape(-1, *X).sum(axis=0)}
+            return {"X": d_Out.sum(axis=tuple(range(Index.ndim - 1)))}
         d_X = zeros_shaped(X, d_Out)
         np.add.at(d_X, tuple(np.moveaxis(Index, -1, 0)), d_Out)
         return {"X": d_X}

@@ -95,7 +95,7 @@ def _division(conv: Convolution) -> Division:
         return Division(1)
     if pixels <= steps:
         images = steps // pixels
-        return Division(min(images, conv.images) if isinstance(conv.images, int) else images)
+        return Division(min(images, conv.images or 1) if isinstance(conv.images, int) else images)
     first = conv.out_size[0]
     assert isinstance(first, int)
     rows = max(1, steps * first // pixels)

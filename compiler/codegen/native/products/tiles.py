@@ -296,12 +296,12 @@ def _known(size: int | None) -> int:
 
 def _block(extent: Extent, panel: int, high: int, order: str) -> int:
     """Tiles of rows in a unit: few enough to share the work, and to fit the second cache."""
-    tiles = -(-_assumed_high(extent) // high)
+    tiles = max(1, -(-_assumed_high(extent) // high))
     panels = 1 if order == "tiles" else -(-(extent.columns or OPEN.value) // panel)
     depth, columns = extent.depth or OPEN.value, extent.columns or OPEN.value
-    a_tile = 2 * depth * columns * high * _known(extent.wide)
+    a_tile = 2 * depth * columns * high * max(1, _known(extent.wide))
     shared = a_tile * tiles // SHARED_WORK.value
-    wanted = max(1, min(UNITS.value // (panels * _known(extent.outer)), shared))
+    wanted = max(1, min(UNITS.value // (panels * max(1, _known(extent.outer))), shared))
     block = max(1, -(-tiles // wanted), -(-UNIT_WORK.value * panels // a_tile))
     if order == "blocks":
         block = min(block, _fitting(extent, high))
