@@ -62,8 +62,9 @@ BEHAVIOUR = {
     "ir": "companion_values",
     "ir/autodiff": "finite_differences",
     "ops": (
-        "bfloat16 bodies_in_modules catalogue every_op float64 generated native native_errors "
-        "native_thresholds numpy_and_device_thresholds on_device recorded scaled wrong_shapes"
+        "bfloat16 bodies_in_modules catalogue empty_batches every_op float64 generated native "
+        "native_errors native_thresholds numpy_and_device_thresholds on_device recorded scaled "
+        "wrong_shapes"
     ),
     "ops/image": "images_on_device",
     "ops/loss": "sequence_losses two_input_losses",

@@ -50,6 +50,13 @@ def assemble(
     arguments = [writer.operand(value).name for value in plan.feeds]
     schedule = collectives(plan)
     writer.globals += alone_source(plan)
+    writer.producers |= {
+        value.label: op.kind
+        for step in plan.steps
+        for op in step.ops
+        for values in op.outputs.values()
+        for value in values
+    }
     for step in plan.steps:
         writer.step = step.index
         _emit_located(writer, step, emit)

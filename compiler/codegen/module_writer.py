@@ -105,6 +105,8 @@ class ModuleWriter:
         self.globals: list[str] = []
         self.step = 0
         self.expects_numbers = False
+        self.producers: dict[str, str] = {}
+        """The kind of the op that computes each value, by its label."""
         self.location: tuple[str, str] = ("", "")
         """The ops of the step being written, and the user's line of the last."""
         self.bound_dims: set[str] = {*dims}

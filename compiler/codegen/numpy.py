@@ -16,9 +16,10 @@ from compiler.codegen.module_writer import ModuleWriter
 from compiler.codegen.nan_checks import check_outputs
 from compiler.codegen.pointwise import emit_pointwise
 from compiler.codegen.reference_calls import ShapeOf, call_reference
+from compiler.codegen.value_checks import values_to_check, write_checks
 from compiler.ir.attention import AttentionSupport
 from compiler.ir.graph import Op
-from compiler.ir.opdef import OpDef, Pointwise, call, has
+from compiler.ir.opdef import GradOp, OpDef, Pointwise, call, has
 from compiler.plan import Plan, PlannedOp, PlannedValue, Step
 
 _SCRIPT = (Path(__file__).parent / "script.py.txt").read_text(encoding="utf-8")
@@ -82,6 +83,8 @@ def _emit_op(writer: ModuleWriter, op: PlannedOp) -> None:
         for slot, values in {**op.inputs, **op.outputs}.items()
     }
     upcasts, results = upcast(writer, op, values) if reads_half(op) else (values, [])
+    if isinstance(op.defn, GradOp) and (checked := values_to_check(writer, op)):
+        write_checks(writer, op, checked)
     if has(op.defn, "lower"):
         call(op.defn, "lower", upcasts, writer)
     else:

@@ -17,13 +17,23 @@ from compiler.codegen.numpy import NumpyTarget
 from compiler.errors import CompileError
 from compiler.freeze import freeze
 from compiler.ir.opdef import find, has, listed
+from compiler.ir.text.printer import parse
 from compiler.options import Options
 from compiler.passes.base import Context
 from compiler.passes.manager import run_passes
 from compiler.passes.pipeline import pipeline
 from runtime.errors import OutOfBounds
+from tests.ops.compiled_samples import FIRST
 from tests.ops.samples import Sample, samples
-from tests.ops.test_generated import NOBODY, Case, backward, forward, graph_of, with_elements
+from tests.ops.test_generated import (
+    DIFFERENTIATED,
+    NOBODY,
+    Case,
+    backward,
+    forward,
+    graph_of,
+    with_elements,
+)
 from tests.ops.test_native import BACKWARD, FORWARD, NATIVE
 
 pytestmark = pytest.mark.skipif(detected() is None, reason="no native code for this CPU")
@@ -78,6 +88,42 @@ def test_the_error_is_that_of_numpy(kind: str) -> None:
     cases = [forward(sample) for sample in samples() if sample.op == kind]
     native = [case for case in cases if NATIVE.has_kernels(case)]
     assert not native or sum(map(refusals, native))
+
+
+SELECTING = (
+    "top_k top_k_v2 argsort max_pool2d_with_index roi_pool shuffle_batch yolov3_loss".split()
+)
+"""Ops that compute indices which their gradients read."""
+GRADIENTS = {
+    sample.op: sample
+    for sample in DIFFERENTIATED
+    if sample.op in SELECTING or (sample.op in CHECKED and FIRST[sample.op] is sample)
+}
+
+
+@pytest.mark.parametrize("target", [NumpyTarget(), NativeTarget()], ids=["numpy", "native"])
+@pytest.mark.parametrize("kind", GRADIENTS)
+def test_a_gradient_alone_refuses_indices_out_of_range(kind: str, target: Any) -> None:
+    compute, feed = compiled(backward(GRADIENTS[kind]), target)
+    compute(feed)
+    wrong = [
+        raised(compute, changed) for changed in with_a_wrong_number(backward(GRADIENTS[kind]), feed)
+    ]
+    assert not wrong or any(wrong)
+    assert kind not in SELECTING or wrong
+
+
+def test_indices_that_the_op_computed_are_not_checked() -> None:
+    graph = parse("""graph main {
+  feed x: f32[3, 5]
+  feed d: f32[3, 2]
+  (Out=y: f32[3, 2], Indices=i: i64[3, 2]) = top_k(X=x) {'k': 2}
+  (X@GRAD=g: f32[3, 5]) = top_k_grad(X=x, Indices=i, Out@GRAD=d) {'k': 2}
+  return y, g
+}
+""")
+    run_passes(graph, pipeline(Options(), NativeTarget()), Context())
+    assert "check_indices" not in NativeTarget().emit(freeze(graph)).source
 
 
 def stay_inside(case: Case) -> None:

@@ -26,16 +26,16 @@ from compiler.codegen.native.loops import NotLowered
 from compiler.codegen.native.machine import Machine
 from compiler.codegen.native.module_writer import NativeModuleWriter
 from compiler.codegen.native.products.dots import dot_of
-from compiler.codegen.native.value_checks import check_values
 from compiler.codegen.numpy import STYLE as NUMPY_STYLE
 from compiler.codegen.numpy import emit_step
+from compiler.codegen.value_checks import numbers, values_to_check, write_checks
 from compiler.errors import CompileError, ShapeError
 from compiler.ir.attention import AttentionSupport
 from compiler.ir.graph import Op
 from compiler.ir.opdef import HostOp, OpDef, has
 from compiler.ir.opdef.global_reductions import Whole
 from compiler.ir.types import DType
-from compiler.plan import Plan, PlannedOp, Step
+from compiler.plan import Plan, PlannedOp, Step, StorageKind
 from compiler.support.escape import one_line
 from compiler.support.thresholds import threshold
 
@@ -190,7 +190,7 @@ def _emit(writer: ModuleWriter, step: Step) -> None:
     named = replace(step, ops=tuple(map(writer.named, step.ops)))
     writer.comments = [op.comment for op in step.ops]
     try:
-        check_values(writer, named)
+        _check_values(writer, named)
         with compared_with_reference(writer, named):
             _emit_repeated(writer, named)
     except NotLowered as why:
@@ -204,6 +204,21 @@ def _emit(writer: ModuleWriter, step: Step) -> None:
         ) from error
     check_outputs(writer, named)
     writer.define_output_sizes(step)
+
+
+def _check_values(writer: NativeModuleWriter, step: Step) -> None:
+    """Write the checks of a step's ops: before the sequence begun if they concern feeds alone.
+
+    Raises NotLowered if a number to check is never stored.
+    """
+    for op in step.ops:
+        if not (values := values_to_check(writer, op)):
+            continue
+        places = {value.place for value in numbers(values)}
+        if StorageKind.INNER in places:
+            raise NotLowered(f"{op.kind} checks numbers that are not stored")
+        with writer.checks(op, places <= {StorageKind.FEED}):
+            write_checks(writer, op, values)
 
 
 def _emit_in_numpy(writer: NativeModuleWriter, step: Step) -> None:

@@ -413,6 +413,8 @@ class GradOp(OpDef):
 
     def body_owner(self, body: str) -> tuple[OpDef, str]:
         """Return the forward op, whose class implements the gradient, and the method's name."""
+        if body == "check_values" and hasattr(type(self.origin), "check_grad_values"):
+            return self.origin, "check_grad_values"
         return self.origin, GRADIENT_BODIES[body]
 
     def is_ordered(self) -> bool:

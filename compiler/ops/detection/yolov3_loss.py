@@ -9,13 +9,20 @@ import numpy as np
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.opdef import Attr, OpDef, Slots, attr, reads, required, required_list, writes
 from compiler.ir.opdef.attribute_bounds import at_least
-from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, KernelSlots
+from compiler.ir.opdef.kernel_builder import (
+    DeviceOperand,
+    KernelBuilder,
+    KernelSlots,
+    Operand,
+    SourceBuilder,
+)
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.detection import yolov3_loss_kernels
 from compiler.ops.detection.yolo_box import anchor_pairs, predicted_boxes, require_head, sigmoid
 from compiler.ops.detection.yolo_box_kernels import Head
 from compiler.ops.detection.yolov3_loss_kernels import Truth
 from compiler.ops.image.layouts import require_images
+from compiler.ops.math.axes import check_optional_indices
 from compiler.ops.type_checks import differ, require_dtype, shapes_differ, shown
 
 SMALLEST = 1e-6
@@ -235,6 +242,10 @@ class Yolov3Loss(OpDef, op="yolov3_loss"):
         yolov3_loss_kernels.objectness(k, head, truth, match, self.ignore_thresh, mask)
         if (Loss := s.get("Loss")) is not None:
             yolov3_loss_kernels.losses(k, head, truth, match, mask, COUNTS, Loss)
+
+    def check_grad_values(self, k: SourceBuilder, s: Slots[Operand]) -> None:
+        check, count = k.function(check_optional_indices), len(self.anchor_mask)
+        k.line(f"{check}({s.GTMatchMask}, {count}, {self.kind!r})")
 
     def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
         head, truth = self.head(s.X), self.truth(s.GTBox, s.GTLabel, s.get("GTScore"))

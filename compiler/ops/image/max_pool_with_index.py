@@ -8,18 +8,16 @@ from typing import ClassVar
 import numpy as np
 
 from compiler.errors import BadAttribute
+from compiler.ir.dims import product
 from compiler.ir.opdef import Attr, OpDef, Slots, attr, reads, required_list, writes
-from compiler.ir.opdef.kernel_builder import (
-    KernelBuilder,
-    KernelSlots,
-)
+from compiler.ir.opdef.kernel_builder import KernelBuilder, KernelSlots, Operand, SourceBuilder
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ir.windows import PoolGeometry, Window
 from compiler.ops.image import pool_kernels
 from compiler.ops.image.layouts import concrete_shape, require_images
 from compiler.ops.image.pool_numpy import cell_index, window_cells
 from compiler.ops.image.window_attributes import WindowAttributes
-from compiler.ops.math.axes import check_indices
+from compiler.ops.math.axes import check_indices, check_optional_indices
 
 NOWHERE = -1
 """Index of the maximum of an empty window."""
@@ -111,6 +109,10 @@ class MaxPoolWithIndex(OpDef):
 
     def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
         pool_kernels.largest(k, self.geometry(s.X.shape), s.X, s.Out, s.Mask)
+
+    def check_grad_values(self, k: SourceBuilder, s: Slots[Operand]) -> None:
+        check, size = k.function(check_optional_indices), product(s.X.shape[2:])
+        k.line(f"{check}({s.Mask}, {size}, {self.kind!r})")
 
     def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
         pool_kernels.largest_gradient(k, self.geometry(s.d_X.shape), s.Mask, s.d_Out, s.d_X)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
-from compiler.ir.dims import Size
+from compiler.ir.dims import Size, product
 from compiler.ir.opdef import OpDef, Slots, attr, reads, reads_lod, writes
 from compiler.ir.opdef.attribute_bounds import between
 from compiler.ir.opdef.kernel_builder import (
@@ -21,6 +21,7 @@ from compiler.ir.opdef.kernel_builder import (
     KernelBuilder,
     KernelSlots,
     Operand,
+    SourceBuilder,
 )
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.image import roi_pool_kernels
@@ -31,6 +32,7 @@ from compiler.ops.image.roi_pool_numpy import (
     image_indices,
     pooled_span,
 )
+from compiler.ops.math.axes import check_optional_indices
 from compiler.ops.sequence.offsets import count_of
 from compiler.ops.sequence.sequence_kernels import owner_rows
 from compiler.ops.type_checks import differ
@@ -152,6 +154,10 @@ class RoiPool(RegionPooling, op="roi_pool"):
             k, s.X.shape, s.ROIs, s.host.get("RoisLod"), innermost_offsets(s.host.all("ROIs_lod"))
         )
         roi_pool_kernels.largest(k, boxes, s.X, s.get("Out"), s.get("Argmax"))
+
+    def check_grad_values(self, k: SourceBuilder, s: Slots[Operand]) -> None:
+        check, size = k.function(check_optional_indices), product(s.X.shape[2:])
+        k.line(f"{check}({s.Argmax}, {size}, {self.kind!r})")
 
     def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
         boxes = self.boxes(

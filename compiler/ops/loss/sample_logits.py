@@ -142,6 +142,9 @@ class SampleLogits(OpDef, op="sample_logits"):
         if CustomizedSamples is not None:
             k.line(f"{k.function(check_indices)}({CustomizedSamples}, {classes}, {self.kind!r})")
 
+    def check_grad_values(self, k: SourceBuilder, s: Slots[Operand]) -> None:
+        k.line(f"{k.function(check_indices)}({s.Samples}, {s.Logits.shape[1]}, {self.kind!r})")
+
     def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
         Labels = s.Labels
         if (SampledLogits := s.get("SampledLogits")) is not None:

@@ -82,6 +82,11 @@ def check_indices(positions: Array, size: int, op: str) -> None:
         raise ValueError(f"{op}: index {wrong} is out of range, expected 0 to {size - 1}")
 
 
+def check_optional_indices(positions: Array, size: int, op: str) -> None:
+    """Raise ValueError unless all indices are in [0, size), or -1 for none."""
+    check_indices(positions[positions != -1], size, op)
+
+
 def identity_of(ufunc: Any, dtype: np.dtype) -> Any:
     """Return the maximum, or the minimum, of no numbers: no number of the type is beyond it."""
     if dtype.kind == "b":

@@ -25,6 +25,7 @@ from compiler.ir.opdef.kernel_builder import (
 from compiler.ir.opdef.size_comparison import is_less
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.math import sort_kernels as sort_kernels
+from compiler.ops.math.axes import check_indices
 from compiler.ops.math.reduce import element_type
 from compiler.ops.type_checks import require_dtype, require_same_shape, shown
 
@@ -149,6 +150,9 @@ class TopK(OpDef, op="top_k"):
         values, indices = both_outputs(k, X, self.k, -1, s.get("Out"), s.get("Indices"))
         sort_kernels.top_values(k, X, self.k, -1 % X.type.rank, True, values, indices)
 
+    def check_grad_values(self, k: SourceBuilder, s: Slots[Operand]) -> None:
+        k.line(f"{k.function(check_indices)}({s.Indices}, {s.X.shape[-1]}, {self.kind!r})")
+
     def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
         sort_kernels.scatter_along(k, s.d_Out, s.Indices, s.d_X, -1 % s.d_X.type.rank)
 
@@ -204,6 +208,9 @@ class TopKV2(OpDef, op="top_k_v2"):
             k, X, self.k, self.axis % X.type.rank, self.largest, values, indices
         )
 
+    def check_grad_values(self, k: SourceBuilder, s: Slots[Operand]) -> None:
+        k.line(f"{k.function(check_indices)}({s.Indices}, {s.X.shape[self.axis]}, {self.kind!r})")
+
     def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
         sort_kernels.scatter_along(k, s.d_Out, s.Indices, s.d_X, self.axis % s.d_X.type.rank)
 
@@ -243,6 +250,9 @@ class Argsort(OpDef, op="argsort"):
         size = X.shape[axis]
         values, indices = both_outputs(k, X, size, axis, s.get("Out"), s.get("Indices"))
         sort_kernels.sort_along(k, X, axis, self.descending, values, indices)
+
+    def check_grad_values(self, k: SourceBuilder, s: Slots[Operand]) -> None:
+        k.line(f"{k.function(check_indices)}({s.Indices}, {s.X.shape[self.axis]}, {self.kind!r})")
 
     def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
         sort_kernels.scatter_along(k, s.d_Out, s.Indices, s.d_X, self.axis % s.d_X.type.rank)

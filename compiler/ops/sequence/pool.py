@@ -16,6 +16,7 @@ from compiler.ir.opdef.kernel_builder import (
     SourceBuilder,
 )
 from compiler.ir.types import Array, DType, Shape, TensorType
+from compiler.ops.math.axes import check_optional_indices
 from compiler.ops.sequence import pool_kernels
 from compiler.ops.sequence.offsets import (
     count_of,
@@ -231,6 +232,11 @@ class SequencePool(OpDef, op="sequence_pool"):
         pool_kernels.pooled(
             k, s.X, X_lod[-1], self.pooltype, self.pad_value, s.get("Out"), s.get("MaxIndex")
         )
+
+    def check_grad_values(self, k: SourceBuilder, s: Slots[Operand]) -> None:
+        if self.pooltype == "MAX":
+            check, rows = k.function(check_optional_indices), s.X.shape[0]
+            k.line(f"{check}({s.MaxIndex}, {rows}, {self.kind!r})")
 
     def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
         pool_kernels.pooled_grad(

@@ -116,8 +116,10 @@ class Gather(OpDef, op="gather"):
             k.line(f"np.add.at({d_X}, {taken}, {d_Out})")
 
     def check_values(self, k: SourceBuilder, s: Slots[Operand]) -> None:
-        Index = s.Index
-        size = s.X.shape[self.axis % s.X.type.rank]
+        Index, X, Axis = s.Index, s.X, s.get("Axis")
+        size = str(X.shape[self.axis % X.type.rank])
+        if Axis is not None:
+            size = f"[{', '.join(map(str, X.shape))}][int({Axis.view((1,))}[0])]"
         k.line(f"{k.function(check_indices)}({Index}, {size}, {self.kind!r})")
 
     def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:

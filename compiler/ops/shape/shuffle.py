@@ -10,7 +10,13 @@ import numpy as np
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import product
 from compiler.ir.opdef import OpDef, Slots, attr, attr_list, reads, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, KernelSlots
+from compiler.ir.opdef.kernel_builder import (
+    DeviceOperand,
+    KernelBuilder,
+    KernelSlots,
+    Operand,
+    SourceBuilder,
+)
 from compiler.ir.opdef.size_comparison import is_less
 from compiler.ir.philox import randint_by_key
 from compiler.ir.types import Array, DType, TensorType
@@ -132,6 +138,12 @@ class RandomCrop(OpDef, op="random_crop"):
         k.store(Out.reshaped((count, *self.shape)), (i, *positions), value)
 
 
+def expect_permutation(order: Array) -> None:
+    """Raise ValueError unless each of the indices of an array is in it once."""
+    if not np.array_equal(np.sort(order, axis=None), np.arange(order.size)):
+        raise ValueError(f"ShuffleIdx is no permutation of the {order.size} rows")
+
+
 class ShuffleBatch(OpDef, op="shuffle_batch"):
     """Out = the rows of X (its last axis) in a random order.
 
@@ -185,6 +197,9 @@ class ShuffleBatch(OpDef, op="shuffle_batch"):
     def grad(self, ShuffleIdx: Array, d_Out: Array) -> dict[str, Array]:
         table = d_Out.reshape((len(ShuffleIdx), d_Out.shape[-1]))
         return {"X": table[np.argsort(ShuffleIdx)].reshape(d_Out.shape)}
+
+    def check_grad_values(self, k: SourceBuilder, s: Slots[Operand]) -> None:
+        k.line(f"{k.function(expect_permutation)}({s.ShuffleIdx})")
 
     def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
         d_Out = s.d_Out
