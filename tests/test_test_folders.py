@@ -14,7 +14,7 @@ OUTSIDE_THE_COMPILER = ("bench", "fleet", "fluid", "runtime", "tools")
 
 BEHAVIOUR = {
     "": (
-        "another_system architecture compiler_main cookbook examples fluid_command hostile_names "
+        "another_system architecture compiler_main cookbook examples hostile_names "
         "installation code_blocks compilation_work public_names readme test_folders transpilers_page"
     ),
     "bench": "bench_smoke",
