@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from fluid.framework import Variable
 from fluid.recording.annotations import IntOrInts
+from fluid.recording.checks import SizesError
 from fluid.recording.narrowing import is_sequence
 
 Padding = int | str | Sequence[IntOrInts]
@@ -50,7 +51,7 @@ def channel_count(input: Variable, layout: str, op: str, axes: int = 2) -> int:
 
 
 def sizes_per_axis(value: object, count: int, name: str) -> list[int]:
-    """Expand a number to one per axis, or check a list of one per axis; ValueError otherwise.
+    """Expand a number to one per axis, or check a list of one per axis; SizesError otherwise.
 
     >>> sizes_per_axis(3, 2, "stride"), sizes_per_axis((1, 2), 2, "stride")
     ([3, 3], [1, 2])
@@ -59,7 +60,7 @@ def sizes_per_axis(value: object, count: int, name: str) -> list[int]:
     numbers = [size for size in sizes if isinstance(size, int)]
     if len(sizes) != count or len(numbers) != count:
         wanted = ("two", "three", "four", "five", "six")[count - 2]
-        raise ValueError(f"{name} must be a number or {wanted}, but received {value!r}")
+        raise SizesError(f"{name} must be a number or {wanted}, but received {value!r}")
     return numbers
 
 

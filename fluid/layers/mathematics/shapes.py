@@ -13,6 +13,7 @@ from fluid.layers.mathematics.arithmetic import append_named
 from fluid.layers.size_arguments import Sizes, size_operands
 from fluid.layers.tensor import NUMBERS, assign
 from fluid.recording.annotations import Array, Attributes, Slots, SlotValue
+from fluid.recording.arguments import ArgumentError
 from fluid.recording.checks import (
     AxisError,
     SizesError,
@@ -298,7 +299,7 @@ def expand(x: Variable, expand_times: Sizes, name: str | None = None) -> Variabl
     slots = ("ExpandTimes", "expand_times_tensor")
     inputs, numbers = size_operands(helper, expand_times, "expand_times", slots)
     if any(number < 1 for number in numbers) and not inputs:
-        raise ValueError(f"expand_times of expand must be at least 1, but received {numbers}")
+        raise SizesError(f"expand_times of expand must be at least 1, but received {numbers}")
     return helper.append_result("expand", {"X": x, **inputs}, {"expand_times": numbers})
 
 
@@ -334,7 +335,7 @@ def pad2d(
     """
     check_variable_and_dtype(input, "input", SHAPE_OP_DTYPES, "pad2d")
     if mode not in ("reflect", "edge", "constant"):
-        raise ValueError(f"mode of pad2d must be constant, reflect or edge, not {mode!r}")
+        raise ArgumentError(f"mode of pad2d must be constant, reflect or edge, not {mode!r}")
     attrs: dict[str, object] = {"mode": mode, "data_format": data_format}
     attrs["pad_value"] = float(pad_value)
     inputs: dict[str, SlotValue] = {"X": input}

@@ -11,7 +11,7 @@ from fluid.initializer import NumpyArrayInitializer
 from fluid.layer_helper import LayerHelper
 from fluid.param_attr import ParamAttr, ParamAttrLike
 from fluid.recording.annotations import Array
-from fluid.recording.checks import check_variable_and_dtype
+from fluid.recording.checks import SizesError, check_variable_and_dtype
 
 __all__ = ["hsigmoid", "nce", "sampled_softmax_with_cross_entropy"]
 
@@ -90,7 +90,7 @@ def custom_distribution(
     """Create parameters for a distribution and its alias table."""
     if probabilities is None or len(probabilities) != classes:
         actual = "None" if probabilities is None else f"{len(probabilities)} numbers"
-        raise ValueError(f"custom_dist of nce must have {classes} probabilities, not {actual}")
+        raise SizesError(f"custom_dist of nce must have {classes} probabilities, not {actual}")
     alias, thresholds = alias_table(probabilities)
     arrays = {
         "CustomDistProbs": np.array(probabilities, np.float32),

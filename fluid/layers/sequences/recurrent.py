@@ -8,7 +8,7 @@ from fluid.layer_helper import LayerHelper, append_simple_op
 from fluid.layers.nn import fc
 from fluid.param_attr import ParamAttrLike
 from fluid.recording.annotations import DTypeLike
-from fluid.recording.checks import check_type, check_variable_and_dtype
+from fluid.recording.checks import SizesError, check_type, check_variable_and_dtype
 
 __all__ = ["dynamic_gru", "dynamic_lstm", "dynamic_lstmp", "gru_unit", "lstm", "lstm_unit"]
 
@@ -22,7 +22,7 @@ def _check_state(state: Variable | None, name: str, sequences: str, width: int, 
         return
     check_variable_and_dtype(state, name, FLOATS, layer)
     if len(state.shape) != 2 or state.shape[1] != width:
-        raise ValueError(
+        raise SizesError(
             f"{name} of {layer} must be [{sequences}, {width}], but {state.name!r} is "
             f"{list(state.shape)}"
         )

@@ -265,7 +265,9 @@ def test_nce_errors() -> None:
     x, label = data("x", 3), data("label", 1, dtype="int64")
     with pytest.raises(ValueError, match=r"sampler of nce must be one of .* not 'zipf'"):
         layers.nce(x, label, 3, sampler="zipf")
-    with pytest.raises(ValueError, match="custom_dist of nce must have 3 probabilities, not None"):
+    with pytest.raises(
+        AssertionError, match="custom_dist of nce must have 3 probabilities, not None"
+    ):
         layers.nce(x, label, 3, sampler="custom_dist")
     with pytest.raises(ValueError, match="must have 3 probabilities, not 2 numbers"):
         layers.nce(x, label, 3, sampler="custom_dist", custom_dist=[0.5, 0.5])
