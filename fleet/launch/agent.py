@@ -24,7 +24,7 @@ from compiler.support.settings.systems import (
     TORCH_DISABLE_SHARE_RDZV_TCP_STORE,
 )
 from fleet.launch.logs import log_specs
-from fleet.launch.meeting import LIMIT, Meeting, meet, say
+from fleet.launch.meeting import LIMIT, LauncherMeeting, meet, say
 from fleet.launch.variables import PADDLE_VARIABLES
 from fluid.recording.narrowing import is_mapping
 from runtime.collective.engine import distributed
@@ -80,10 +80,10 @@ def run_job(job: LaunchJob) -> int:
         return _run(job, Path(folder), None)
 
 
-def meeting_of(job: LaunchJob) -> Meeting:
+def meeting_of(job: LaunchJob) -> LauncherMeeting:
     """How the machines of a job meet."""
     limit = dict(job.rendezvous).get("join_timeout")
-    return Meeting(
+    return LauncherMeeting(
         job.master, job.least_machines, job.most_machines, job.machines, job.address or "",
         LIMIT if limit is None else float(limit), job.job_id,
     )  # fmt: skip

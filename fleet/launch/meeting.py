@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from threading import Event, Thread
 from time import monotonic
-from typing import Any
+from typing import Protocol
 
 from runtime.collective.engine import distributed, seconds
 from runtime.collective.slices import call_in_slices
@@ -32,8 +32,24 @@ PAUSE = 0.5
 """Seconds between two looks."""
 
 
+class LauncherStore(Protocol):
+    """What launchers use of torch's TCPStore."""
+
+    def set(self, key: str, value: str) -> None:
+        """Store a value."""
+        ...
+
+    def add(self, key: str, amount: int) -> int:
+        """Add to a number; returns the sum."""
+        ...
+
+    def check(self, keys: list[str]) -> bool:
+        """Whether all keys have values."""
+        ...
+
+
 @dataclass(frozen=True)
-class Meeting:
+class LauncherMeeting:
     """Where `least` to `most` machines meet: `master` is `host:port`.
 
     `machines` are the addresses of all, if they are known; `own` is this one's; `limit` is in
@@ -77,7 +93,7 @@ class Meeting:
 class Watcher:
     """Says whom a launcher waits for, from its own thread, until `end` is called."""
 
-    def __init__(self, meeting: Meeting) -> None:
+    def __init__(self, meeting: LauncherMeeting) -> None:
         self._meeting = meeting
         self._end = Event()
         self._thread = Thread(target=self._run, daemon=True, name="meeting")
@@ -102,7 +118,7 @@ class Watcher:
                     self.left = [m for m in self.left if not store.check([self._meeting.key(m)])]
             notice.tick(lambda: ", ".join(self.left) or "another machine")
 
-    def _registered(self) -> Any:
+    def _registered(self) -> LauncherStore:
         """A store that has the address of this machine."""
         store = client(self._meeting, self._end.is_set)
         store.set(self._meeting.key(self._meeting.own), "")
@@ -110,7 +126,7 @@ class Watcher:
 
 
 @contextmanager
-def meet(meeting: Meeting) -> Generator[Callable[[], None]]:
+def meet(meeting: LauncherMeeting) -> Generator[Callable[[], None]]:
     """While the launchers of several machines meet; yields a function to call when they have.
 
     Raises RendezvousError if the port belongs to another program, if nobody hosts the meeting, and,
@@ -133,7 +149,9 @@ def say(text: str) -> None:
     print(f"fluid launch: {text}", file=sys.stderr, flush=True)
 
 
-def client(meeting: Meeting, is_given_up: Callable[[], bool] = lambda: False) -> Any:
+def client(
+    meeting: LauncherMeeting, is_given_up: Callable[[], bool] = lambda: False
+) -> LauncherStore:
     """A connection to the store of a meeting. Raises RendezvousError if another program answers."""
     begin = monotonic()
 
@@ -144,8 +162,8 @@ def client(meeting: Meeting, is_given_up: Callable[[], bool] = lambda: False) ->
                 hint="choose another port: --master HOST:PORT",
             )
 
-    def connect() -> Any:
-        store = distributed().TCPStore(
+    def connect() -> LauncherStore:
+        store: LauncherStore = distributed().TCPStore(
             *meeting.address, None, False, timeout=seconds(ANSWER), wait_for_workers=False
         )
         store.add("fluid/launchers", 1)
@@ -154,7 +172,7 @@ def client(meeting: Meeting, is_given_up: Callable[[], bool] = lambda: False) ->
     return call_in_slices(connect, check)
 
 
-def _expect_store(meeting: Meeting) -> None:
+def _expect_store(meeting: LauncherMeeting) -> None:
     """Raise RendezvousError unless a store listens at the port, or this machine can open one."""
     host, port = meeting.address
     notice, begin = WaitNotice(say, meeting.limit), monotonic()
@@ -196,5 +214,4 @@ def is_own(host: str) -> bool:
 
 def _rendezvous_errors() -> type[Exception]:
     """The errors of torch's rendezvous."""
-    api: Any = import_module("torch.distributed.elastic.rendezvous.api")
-    return api.RendezvousError
+    return import_module("torch.distributed.elastic.rendezvous.api").RendezvousError

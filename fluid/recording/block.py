@@ -9,7 +9,7 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from textwrap import indent
 from types import NoneType
-from typing import Any, Protocol, Unpack
+from typing import Any, Protocol, TypeVar, Unpack
 
 from compiler.errors import BadAttribute, CompileError, MissingSlot, did_you_mean
 from compiler.ir import program as ir
@@ -37,6 +37,8 @@ from fluid.recording.variable import (
 )
 
 __all__ = ["Block", "InputNotFound"]
+
+T = TypeVar("T")
 
 
 class InputNotFound(MissingSlot, AssertionError):
@@ -376,11 +378,11 @@ class Block(AbstractBlock):
         return f"<Block {self.idx}: {len(self.vars)} variables, {len(self.ops)} ops>"
 
 
-def _declared(type: str, attrs: dict[str, Any]) -> dict[str, Any]:
+def _declared(type: str, attrs: Mapping[str, T]) -> dict[str, T]:
     """Return the attributes that an op type declares; warn of others, which are ignored as in the
     reference.
     """
-    declared: dict[str, Any] = {}
+    declared: dict[str, T] = {}
     for name, value in attrs.items():
         try:
             check_attributes(type, {name: value})

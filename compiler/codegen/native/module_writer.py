@@ -15,7 +15,7 @@ from compiler.codegen.module_writer import NumpyOperand, shape_text
 from compiler.codegen.native.accesses.checks import AccessChecks
 from compiler.codegen.native.bounds.instrument import with_bounds_checks
 from compiler.codegen.native.checks.reference_rows import CHECKS, checks_lines
-from compiler.codegen.native.commands.repeated_steps import Recording, RepeatedSteps
+from compiler.codegen.native.commands.repeated_steps import RecordedStep, RepeatedSteps
 from compiler.codegen.native.commands.sequences import (
     Argument,
     Commands,
@@ -81,7 +81,7 @@ class NativeModuleWriter(KernelModuleWriter):
         self._made: dict[Hashable, Steps] = {} if earlier is None else earlier._made
         self._lowering = KernelLowering(machine) if earlier is None else earlier._lowering
         self._repeats: Size = 1
-        self.recording: Recording | None = None
+        self.recording: RecordedStep | None = None
         self.repeated = RepeatedSteps(self)
         self.accesses = AccessChecks(self, checks_bounds, lambda text: self._loop.expect(text))
         self._prepared: dict[str, tuple[str, ...]] = {}

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from fluid.dygraph.dygraph_to_static.program_states import ProgramState
 from fluid.dygraph.dygraph_to_static.recorded_blocks import (
@@ -23,6 +22,7 @@ from fluid.dygraph.dygraph_to_static.values import (
     MISSING,
     UNDEFINED,
     State,
+    Value,
     as_condition,
     as_tensor,
     is_array,
@@ -46,10 +46,10 @@ from fluid.recording.op_records import user_line
 
 __all__ = ["convert_if", "convert_return"]
 
-Part = Callable[[], Any]
+Part = Callable[[], Value]
 
 
-def convert_if(test: Any, taken: Part, other: Part, state: State) -> None:
+def convert_if(test: Value, taken: Part, other: Part, state: State) -> None:
     """Run one of two parts, or record both as the branches of a tensor."""
     if is_static(test):
         _record_branches(as_condition(test), (taken, other), state, returns=False)
@@ -57,7 +57,7 @@ def convert_if(test: Any, taken: Part, other: Part, state: State) -> None:
         (taken if truth(test) else other)()
 
 
-def convert_return(test: Any, taken: Part, other: Part, state: State) -> Any:
+def convert_return(test: Value, taken: Part, other: Part, state: State) -> Value:
     """Return the result of one of two parts, or what a tensor selects of both results."""
     if is_static(test):
         return _record_branches(as_condition(test), (taken, other), state, returns=True)
@@ -73,11 +73,13 @@ class _Branch:
 
     condition: Variable
     block: Block
-    objects: list[Any]
-    values: list[Any]
+    objects: list[Value]
+    values: list[Value]
 
 
-def _record_branches(test: Variable, parts: tuple[Part, Part], state: State, returns: bool) -> Any:
+def _record_branches(
+    test: Variable, parts: tuple[Part, Part], state: State, returns: bool
+) -> Value:
     before, program_before = state.saved(), ProgramState()
     arrays: set[int] = set()
     while True:
@@ -134,7 +136,7 @@ class _Merge:
         self._mask: Variable | None = None
         self._pairs: dict[int, tuple[Variable, Variable]] = {}
 
-    def value(self, name: str, values: Sequence[Any]) -> Any:
+    def value(self, name: str, values: Sequence[Value]) -> Value:
         """Return a value of a name, in which tensors still have to be selected.
 
         Raises TypeError if the branches give values that no tensor can have.
@@ -152,7 +154,7 @@ class _Merge:
         pairs = zip(leaves(taken), leaves(other), strict=True)
         return rebuilt(taken, [self._leaf(name, *pair, values) for pair in pairs])
 
-    def _leaf(self, name: str, taken: Any, other: Any, values: Sequence[Any]) -> Any:
+    def _leaf(self, name: str, taken: Value, other: Value, values: Sequence[Value]) -> Value:
         if same(taken, other) or is_array(taken):
             return taken
         leaf = [taken, other]
@@ -183,11 +185,11 @@ class _Merge:
             with within(branch.block):
                 ConditionalBlock([branch.condition], is_scalar_condition=True).complete()
 
-    def selected(self, value: Any) -> Any:
+    def selected(self, value: Value) -> Value:
         """Return a value with the tensors of the branch that ran."""
         return rebuilt(value, [self._select(leaf) for leaf in leaves(value)])
 
-    def _select(self, leaf: Any) -> Any:
+    def _select(self, leaf: Value) -> Value:
         if not isinstance(leaf, _Selected):
             return leaf
         if self._mask is None:

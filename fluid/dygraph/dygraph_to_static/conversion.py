@@ -8,11 +8,11 @@ import os
 import sysconfig
 from collections.abc import Iterator
 from types import CellType, CodeType, FunctionType, MethodType
-from typing import Any
 
 from compiler.support.tracebacks import is_ours
 from fluid.dygraph.dygraph_to_static.ast_transformer import RUNTIME, transformed
 from fluid.dygraph.dygraph_to_static.function_sources import find_function, function_name
+from fluid.dygraph.dygraph_to_static.values import Value
 
 __all__ = ["SourceError", "convert_function", "rewritten_source",
     "undecorated", "underlying_function",
@@ -37,9 +37,9 @@ def underlying_function(function: object) -> FunctionType | None:
     return inner if isinstance(inner, FunctionType) else None
 
 
-def undecorated(function: Any) -> Any:
+def undecorated(function: Value) -> Value:
     """Return the function or method that `declarative` or `dygraph_to_static_func` decorates."""
-    inner: Any = underlying_function(function)
+    inner: Value = underlying_function(function)
     while (
         inner is not None and is_ours(inner.__code__.co_filename) and "__wrapped__" in vars(inner)
     ):
@@ -49,7 +49,7 @@ def undecorated(function: Any) -> Any:
     return MethodType(inner, function.__self__) if isinstance(function, MethodType) else inner
 
 
-def convert_function(function: Any, runtime: object, *, required: bool = False) -> Any:
+def convert_function(function: Value, runtime: object, *, required: bool = False) -> Value:
     """Return a function whose branches and loops on tensors become ops where it is called.
 
     Functions of libraries, generators, and those without a source are returned as they are.

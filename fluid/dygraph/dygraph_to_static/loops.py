@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from fluid.dygraph.dygraph_to_static.branches import convert_if
 from fluid.dygraph.dygraph_to_static.program_states import ProgramState
@@ -25,6 +24,7 @@ from fluid.dygraph.dygraph_to_static.values import (
     MISSING,
     UNDEFINED,
     State,
+    Value,
     as_condition,
     as_tensor,
     is_array,
@@ -49,7 +49,7 @@ from fluid.recording.op_records import user_line
 
 __all__ = ["TensorRange", "convert_for", "convert_while"]
 
-Part = Callable[[], Any]
+Part = Callable[[], Value]
 
 
 def convert_while(test: Part, body: Part, state: State) -> None:
@@ -67,13 +67,15 @@ def convert_while(test: Part, body: Part, state: State) -> None:
 class TensorRange:
     """What a `for` statement counts or iterates over, if tensors take part in it."""
 
-    def __init__(self, start: Any, stop: Any, step: Any, item: Callable[[Any], Any]) -> None:
+    def __init__(
+        self, start: Value, stop: Value, step: Value, item: Callable[[Value], Value]
+    ) -> None:
         if not is_static(step) and step == 0:
             raise ValueError("range() arg 3 must not be zero")
         self.start, self.stop, self.step, self.item = start, stop, step, item
 
     @classmethod
-    def of(cls, *args: Any) -> TensorRange:
+    def of(cls, *args: Value) -> TensorRange:
         """Return `range(…)`."""
         start, stop, step = (0, args[0], 1) if len(args) == 1 else (*args, 1)[:3]
         tensor = next(arg for arg in args if is_static(arg))
@@ -93,12 +95,12 @@ class TensorRange:
         return cls(0, count, 1, lambda index: tensor[index])
 
     @classmethod
-    def enumerated(cls, iterable: Any, first: Any) -> TensorRange:
+    def enumerated(cls, iterable: Value, first: Value) -> TensorRange:
         """Return `enumerate(…)`."""
         items = iterable if isinstance(iterable, TensorRange) else cls.items(iterable)
         base = items.start
 
-        def pair(index: Any) -> tuple[Any, Any]:
+        def pair(index: Value) -> tuple[Value, Value]:
             number = index if _is_zero(base) else index - base
             if is_static(items.step) or items.step != 1:
                 number = number // items.step
@@ -106,7 +108,7 @@ class TensorRange:
 
         return cls(items.start, items.stop, items.step, pair)
 
-    def tensors(self) -> tuple[Variable, Variable, Any]:
+    def tensors(self) -> tuple[Variable, Variable, Value]:
         """Return start, stop and step, of which start and stop are tensors of one dtype."""
         kinds = [x.dtype for x in (self.start, self.stop, self.step) if is_static(x)]
         kind = kinds[0] if kinds else "int64"
@@ -117,7 +119,7 @@ class TensorRange:
 
 
 def convert_for(
-    iterable: Any, body: Callable[[Any], Any], alive: Part | None, state: State
+    iterable: Value, body: Callable[[Value], Value], alive: Part | None, state: State
 ) -> None:
     """Run a loop over items in Python, or record one whose number of items is a tensor.
 
@@ -141,12 +143,12 @@ def convert_for(
 
 
 def _record_for(
-    items: TensorRange, body: Callable[[Any], Any], alive: Part | None, state: State
+    items: TensorRange, body: Callable[[Value], Value], alive: Part | None, state: State
 ) -> None:
     start, stop, step = items.tensors()
     counter = [start]
 
-    def test() -> Any:
+    def test() -> Value:
         index = counter[0]
         if is_static(step):
             up = logical_and(step > 0, index < stop)
@@ -163,14 +165,14 @@ def _record_for(
         body(items.item(index))
         counter[0] = index + step
 
-    def set_counter(values: Sequence[Any]) -> None:
+    def set_counter(values: Sequence[Value]) -> None:
         counter[0] = values[0]
 
     counted = state.extended("_counter", lambda: counter[0], set_counter)
     convert_while(test, step_once, counted)
 
 
-def _is_zero(number: Any) -> bool:
+def _is_zero(number: Value) -> bool:
     return isinstance(number, int) and number == 0
 
 
@@ -226,13 +228,13 @@ class _LoopPlan:
         self._state = state
         self._carried: dict[tuple[int, int], _Carried] = {}
         self._arrays: set[int] = set()
-        self._undefined: dict[int, Any] = {}
+        self._undefined: dict[int, Value] = {}
         """Values that the body defines, for names without a value before it."""
 
-    def begin(self) -> list[Any]:
+    def begin(self) -> list[Value]:
         """Return the values with which the first iteration starts; appends what makes them."""
         lists_to_arrays(self._state, self._arrays)
-        values: list[Any] = []
+        values: list[Value] = []
         for index, value in enumerate(self._state.current_values()):
             if self._state.names[index] not in self._state.kept:
                 values.append(UNDEFINED)
@@ -246,7 +248,7 @@ class _LoopPlan:
             values.append(rebuilt(value, flat))
         return values
 
-    def _started(self, leaf: Any, carried: _Carried | None) -> Any:
+    def _started(self, leaf: Value, carried: _Carried | None) -> Value:
         if is_array(leaf):
             return leaf
         if carried is None and not is_static(leaf):
@@ -262,7 +264,7 @@ class _LoopPlan:
             out.dims = carried.dims
         return out
 
-    def compared(self, before: Sequence[Any], after: Sequence[Any]) -> bool:
+    def compared(self, before: Sequence[Value], after: Sequence[Value]) -> bool:
         """Return whether the body leaves the types as they were; otherwise plan other ones.
 
         Raises TypeError for values that no tensor can have.
@@ -275,7 +277,7 @@ class _LoopPlan:
                 agrees = self._compared_name(index, name, old, new) and agrees
         return agrees
 
-    def _compared_name(self, index: int, name: str, old: Any, new: Any) -> bool:
+    def _compared_name(self, index: int, name: str, old: Value, new: Value) -> bool:
         if new is UNDEFINED and old is UNDEFINED:
             return True
         if old is UNDEFINED:
@@ -295,7 +297,7 @@ class _LoopPlan:
             agrees = self._compared_leaf((index, position), name, *pair) and agrees
         return agrees
 
-    def _compared_leaf(self, key: tuple[int, int], name: str, old: Any, new: Any) -> bool:
+    def _compared_leaf(self, key: tuple[int, int], name: str, old: Value, new: Value) -> bool:
         if is_array(old) or (not is_static(old) and same(old, new)):
             return True
         if not is_static(old):
@@ -330,7 +332,7 @@ class _LoopPlan:
         self._carried[key] = _Carried(earlier.like, sizes)
         return False
 
-    def append(self, before: Sequence[Any], after: Sequence[Any]) -> None:
+    def append(self, before: Sequence[Value], after: Sequence[Value]) -> None:
         """Append copies of the values after the body to those before it."""
         copies: list[tuple[Variable, Variable]] = []
         for name, old, new in zip(self._state.names, before, after, strict=True):

@@ -10,7 +10,6 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from types import FunctionType
-from typing import Any
 from typing import cast as cast_type
 
 import numpy as np
@@ -21,6 +20,7 @@ from fluid.dygraph.dygraph_to_static.loops import TensorRange, convert_for, conv
 from fluid.dygraph.dygraph_to_static.values import (
     UNDEFINED,
     State,
+    Value,
     as_condition,
     is_array,
     is_static,
@@ -52,18 +52,18 @@ BOOL = VarDesc.VarType.BOOL
 # ---- logic
 
 
-def logical_and(*operands: Callable[[], Any]) -> Any:
+def logical_and(*operands: Callable[[], Value]) -> Value:
     """Return `a and b`; an operand after a tensor is always evaluated."""
     return _joined(operands, tensor_and, False)
 
 
-def logical_or(*operands: Callable[[], Any]) -> Any:
+def logical_or(*operands: Callable[[], Value]) -> Value:
     """Return `a or b`, as `logical_and`."""
     return _joined(operands, tensor_or, True)
 
 
-def _joined(operands: Sequence[Callable[[], Any]], function: Any, deciding: bool) -> Any:
-    result: Any = None
+def _joined(operands: Sequence[Callable[[], Value]], function: Value, deciding: bool) -> Value:
+    result: Value = None
     joined: Variable | None = None
     for operand in operands:
         result = operand()
@@ -77,23 +77,25 @@ def _joined(operands: Sequence[Callable[[], Any]], function: Any, deciding: bool
     return joined
 
 
-def logical_not(operand: Any) -> Any:
+def logical_not(operand: Value) -> Value:
     """Return `not a`."""
     return tensor_not(as_condition(operand)) if is_static(operand) else not truth(operand)
 
 
-def chain(operands: Sequence[Callable[[], Any]], compare: Sequence[Callable[..., Any]]) -> Any:
+def chain(
+    operands: Sequence[Callable[[], Value]], compare: Sequence[Callable[..., Value]]
+) -> Value:
     """Return `a < b < c`, with each operand evaluated once."""
     values = [operands[0]()]
 
-    def compared(index: int) -> Any:
+    def compared(index: int) -> Value:
         values.append(operands[index + 1]())
         return compare[index](values[index], values[index + 1])
 
     return logical_and(*(partial(compared, index) for index in range(len(compare))))
 
 
-def choose(test: Any, taken: Callable[[], Any], other: Callable[[], Any]) -> Any:
+def choose(test: Value, taken: Callable[[], Value], other: Callable[[], Value]) -> Value:
     """Return `a if test else b`."""
     if not is_static(test):
         return taken() if truth(test) else other()
@@ -104,7 +106,7 @@ def _ignore(values: Sequence[object]) -> None:
     """Set nothing."""
 
 
-def convert_assert(test: Any, message: Callable[[], Any]) -> None:
+def convert_assert(test: Value, message: Callable[[], Value]) -> None:
     """Assert that a test is true: in each run, if it is a tensor."""
     if is_static(test):
         Assert(as_condition(test))
@@ -112,7 +114,7 @@ def convert_assert(test: Any, message: Callable[[], Any]) -> None:
         raise AssertionError(message())
 
 
-def value(tensor: Any) -> Any:
+def value(tensor: Value) -> Value:
     """Return `x.numpy()`, which in a test of a program is the tensor itself."""
     return tensor if is_static(tensor) else tensor.numpy()
 
@@ -120,12 +122,12 @@ def value(tensor: Any) -> Any:
 # ---- sizes and items
 
 
-class _Shape(tuple[Any, ...]):
+class _Shape(tuple[Value, ...]):
     """A shape, in which sizes that are not known are tensors, made when they are read."""
 
     variable: Variable
 
-    def __getitem__(self, index: Any) -> Any:
+    def __getitem__(self, index: Value) -> Value:
         if isinstance(index, slice):
             return [self[position] for position in range(*index.indices(len(self)))]
         size = super().__getitem__(index)
@@ -133,11 +135,11 @@ class _Shape(tuple[Any, ...]):
             return size
         return tensor_shape(self.variable)[range(len(self))[index]]
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Value]:
         return iter([self[position] for position in range(len(self))])
 
 
-def shape(x: Any) -> Any:
+def shape(x: Value) -> Value:
     """Return `x.shape`; sizes of a tensor that are not known are tensors."""
     if not is_static(x) or -1 not in x.shape or is_array(x):
         return x.shape
@@ -146,13 +148,13 @@ def shape(x: Any) -> Any:
     return sizes
 
 
-def _length(x: Any) -> Any:
+def _length(x: Value) -> Value:
     if not is_static(x):
         return len(x)
     return array_length(x) if is_array(x) else shape(x)[0]
 
 
-def iterate(x: Any) -> Any:
+def iterate(x: Value) -> Value:
     """Return the items of a tensor whose first size is known; anything else as it is."""
     if not is_static(x):
         return x
@@ -164,13 +166,13 @@ def iterate(x: Any) -> Any:
     return [x[index] for index in range(x.shape[0])]
 
 
-def _index(index: Any) -> Variable:
+def _index(index: Value) -> Variable:
     return (
         cast(index, "int64") if isinstance(index, Variable) else fill_constant([1], "int64", index)
     )
 
 
-def get_item(x: Any, index: Any) -> Any:
+def get_item(x: Value, index: Value) -> Value:
     """Return `x[index]`, also of a tensor array."""
     if not is_array(x):
         return x[index]
@@ -179,7 +181,7 @@ def get_item(x: Any, index: Any) -> Any:
     return array_read(x, _index(index))
 
 
-def set_item(x: Any, index: Any, item: Any) -> None:
+def set_item(x: Value, index: Value, item: Value) -> None:
     """Do `x[index] = item`, also for a tensor array."""
     if is_array(x):
         array_write(_tensor(item), _index(index), x)
@@ -187,7 +189,7 @@ def set_item(x: Any, index: Any, item: Any) -> None:
         x[index] = item
 
 
-def append(x: Any, item: Any) -> Any:
+def append(x: Value, item: Value) -> Value:
     """Do `x.append(item)`, also for a tensor array."""
     if not is_array(x):
         return convert_call(x.append)(item)
@@ -195,14 +197,14 @@ def append(x: Any, item: Any) -> Any:
     return None
 
 
-def _tensor(item: Any) -> Variable:
+def _tensor(item: Value) -> Variable:
     return item if isinstance(item, Variable) else assign(np.asarray(item))
 
 
 # ---- calls
 
 
-def convert_call(function: Any) -> Any:
+def convert_call(function: Value) -> Value:
     """Return what to call for a function: a rewritten one, or one that takes tensors."""
     if in_dygraph_mode():
         return function
@@ -220,7 +222,7 @@ def convert_call(function: Any) -> Any:
     return converted(function)
 
 
-def converted(function: Any, *, required: bool = False) -> Any:
+def converted(function: Value, *, required: bool = False) -> Value:
     """Return a function, method or layer whose control flow on tensors becomes ops when called.
 
     Raises OSError for a function whose source is not available, if it is `required`.
@@ -234,7 +236,7 @@ def _runtime() -> object:
     return sys.modules[__name__]
 
 
-def _print(*values: Any, **options: Any) -> None:
+def _print(*values: Value, **options: Value) -> None:
     """Print; tensors are printed in each run."""
     if not any(map(is_static, values)):
         print(*values, **options)
@@ -250,48 +252,48 @@ def _print(*values: Any, **options: Any) -> None:
         print(*words, **options)
 
 
-def _int(*args: Any, **options: Any) -> Any:
+def _int(*args: Value, **options: Value) -> Value:
     if not args or not is_static(args[0]):
         return int(*args, **options)
     x = args[0]
     return cast(x, "int64") if x.element.is_float or x.dtype == BOOL else x
 
 
-def _float(*args: Any) -> Any:
+def _float(*args: Value) -> Value:
     if not args or not is_static(args[0]):
         return float(*args)
     return args[0] if args[0].element.is_float else cast(args[0], "float32")
 
 
-def _bool(*args: Any) -> Any:
+def _bool(*args: Value) -> Value:
     return as_condition(args[0]) if args and is_static(args[0]) else bool(*map(_truthy, args))
 
 
-def _truthy(x: Any) -> Any:
+def _truthy(x: Value) -> Value:
     return truth(x) if isinstance(x, VarBase) else x
 
 
-def _range(*args: Any) -> Any:
+def _range(*args: Value) -> Value:
     return TensorRange.of(*args) if any(map(is_static, args)) else range(*args)
 
 
-def _enumerate(iterable: Any, start: Any = 0) -> Any:
+def _enumerate(iterable: Value, start: Value = 0) -> Value:
     if is_static(iterable) or isinstance(iterable, TensorRange):
         return TensorRange.enumerated(iterable, start)
     return enumerate(iterable, start)
 
 
-def _zip(*iterables: Any, strict: bool = False) -> Any:
+def _zip(*iterables: Value, strict: bool = False) -> Value:
     return zip(*map(iterate, iterables), strict=strict)
 
 
-def _to_variable(value: Any, name: str | None = None, zero_copy: bool | None = None) -> Any:
+def _to_variable(value: Value, name: str | None = None, zero_copy: bool | None = None) -> Value:
     if isinstance(value, Variable):
         return value
     return assign(np.asarray(value))
 
 
-_BUILTINS: dict[object, Callable[..., Any]] = {
+_BUILTINS: dict[object, Callable[..., Value]] = {
     print: _print,
     len: _length,
     int: _int,

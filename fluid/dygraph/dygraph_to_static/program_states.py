@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import cast
 
 from fluid import unique_name
+from fluid.dygraph.dygraph_to_static.values import Value
 from fluid.framework import Program, default_main_program, default_startup_program
 
 __all__ = ["ProgramState"]
@@ -50,5 +51,5 @@ class _Saved:
         self._program.touch()
 
 
-def _copied(value: object) -> Any:
-    return cast(Any, value).copy() if isinstance(value, dict | list) else value
+def _copied(value: object) -> Value:
+    return cast(Value, value).copy() if isinstance(value, dict | list) else value

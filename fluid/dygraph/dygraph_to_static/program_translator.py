@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, ClassVar, TypeVar, cast
+from typing import ClassVar, TypeVar, cast
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from fluid.dygraph.dygraph_to_static.conversion import (
     undecorated,
     underlying_function,
 )
+from fluid.dygraph.dygraph_to_static.values import Value
 from fluid.eager.static_recording import StaticRecording, record
 from fluid.eager.variables import VarBase
 from fluid.executor import Executor, scope_guard
@@ -78,7 +79,7 @@ class ProgramTranslator:
 
     def get_output(
         self, dygraph_func: Callable[..., object], *args: object, **kwargs: object
-    ) -> Any:
+    ) -> Value:
         """Call a function; returns its result."""
         _expect_function(dygraph_func, "get_output")
         if self.enable_declarative and not kwargs:
@@ -99,7 +100,7 @@ class ProgramTranslator:
     @entry_point
     def get_program(
         self, dygraph_func: Callable[..., object], *args: object, **kwargs: object
-    ) -> Any:
+    ) -> Value:
         """Return the program of a call, its startup program, its inputs and its outputs.
 
         If `enable` has turned programs off, the function is called, as in the reference.
@@ -143,9 +144,9 @@ class _Like:
     def __init__(self, argument: object) -> None:
         self.shape: object = None
         self.dtype: object = None
-        self.like: Any = argument
+        self.like: Value = argument
         if isinstance(argument, VarBase | np.ndarray):
-            array = cast(Any, argument)
+            array = cast(Value, argument)
             self.shape, self.dtype, self.like = tuple(array.shape), array.dtype, self
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeAlias, cast
+from typing import TypeAlias, cast
 
-from fluid.dygraph.dygraph_to_static.values import State, as_tensor, is_number
+from fluid.dygraph.dygraph_to_static.values import State, Value, as_tensor, is_number
 from fluid.framework import Block, Variable, default_main_program
 from fluid.layers.control.arrays import array_write, create_array
 from fluid.layers.tensor import fill_constant
@@ -54,7 +54,7 @@ def lists_to_arrays(state: State, indices: set[int]) -> None:
     state.set(values)
 
 
-def _array(name: str, items: Sequence[Any]) -> Variable:
+def _array(name: str, items: Sequence[Value]) -> Variable:
     """Return a tensor array of the items of a list."""
     tensors: list[Variable] = []
     for item in items:
@@ -84,4 +84,4 @@ def list_lengths_differ(one: object, two: object) -> bool:
     """Return whether two values are lists of different lengths."""
     if not isinstance(one, list) or not isinstance(two, list):
         return False
-    return len(cast(list[Any], one)) != len(cast(list[Any], two))
+    return len(cast(list[Value], one)) != len(cast(list[Value], two))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeGuard, cast
+from typing import Any, TypeAlias, TypeGuard, cast
 
 import numpy as np
 
@@ -17,12 +17,15 @@ from fluid.recording.op_records import user_line
 from fluid.recording.var_types import VarDesc
 
 __all__ = [
-    "MISSING", "UNDEFINED", "State", "as_condition", "as_tensor", "is_array", "is_number",
+    "MISSING", "UNDEFINED", "State", "Value", "as_condition", "as_tensor", "is_array", "is_number",
     "is_static", "leaves", "placeholder", "rebuilt", "refilled", "same", "same_structure", "shown",
     "truth",
 ]  # fmt: skip
 
 BOOL = VarDesc.VarType.BOOL
+
+Value: TypeAlias = Any
+"""What a name of a script may have: a variable of a program, or any value of Python."""
 
 
 class _Undefined:
@@ -32,8 +35,8 @@ class _Undefined:
         return "undefined"
 
 
-UNDEFINED: Any = _Undefined()
-MISSING: Any = _Undefined()
+UNDEFINED: Value = _Undefined()
+MISSING: Value = _Undefined()
 """A leaf of a structure on a path that does not define it."""
 
 
@@ -52,7 +55,7 @@ def is_number(value: object) -> bool:
     return isinstance(value, bool | int | float | np.ndarray | np.generic)
 
 
-def truth(value: Any) -> bool:
+def truth(value: Value) -> bool:
     """Return the truth of a value of Python or eager mode."""
     return value.is_true() if isinstance(value, VarBase) else bool(value)
 
@@ -64,7 +67,7 @@ def as_condition(tensor: Variable) -> Variable:
     return tensor if tensor.shape == (1,) else reshape(tensor, [1])
 
 
-def as_tensor(value: Any, like: Variable | None = None) -> Variable:
+def as_tensor(value: Value, like: Variable | None = None) -> Variable:
     """Return a number as a tensor; of the dtype and, if it is known, the shape of another one."""
     if isinstance(value, Variable):
         return value
@@ -114,27 +117,27 @@ def shown(value: object) -> str:
 # ---- structures of lists, tuples and dicts
 
 
-def _items(value: Any) -> list[Any] | None:
+def _items(value: Value) -> list[Value] | None:
     if isinstance(value, dict):
-        return list(cast(dict[Any, Any], value).values())
-    return list(cast(Sequence[Any], value)) if isinstance(value, list | tuple) else None
+        return list(cast(dict[Value, Value], value).values())
+    return list(cast(Sequence[Value], value)) if isinstance(value, list | tuple) else None
 
 
-def leaves(value: Any) -> list[Any]:
+def leaves(value: Value) -> list[Value]:
     """Return what a structure of lists, tuples and dicts has, in order."""
     items = _items(value)
     return [value] if items is None else [leaf for item in items for leaf in leaves(item)]
 
 
-def rebuilt(value: Any, new_leaves: Sequence[Any]) -> Any:
+def rebuilt(value: Value, new_leaves: Sequence[Value]) -> Value:
     """Return a copy of a structure with other leaves."""
     return _rebuilt(value, iter(new_leaves))
 
 
-def _rebuilt(value: Any, flat: Iterator[Any]) -> Any:
+def _rebuilt(value: Value, flat: Iterator[Value]) -> Value:
     if isinstance(value, dict):
-        pairs: Any = cast(dict[Any, Any], value).items()
-        kind: Any = type(cast(object, value))
+        pairs: Value = cast(dict[Value, Value], value).items()
+        kind: Value = type(cast(object, value))
         return kind((key, _rebuilt(item, flat)) for key, item in pairs)
     items = _items(value)
     if items is None:
@@ -145,18 +148,18 @@ def _rebuilt(value: Any, flat: Iterator[Any]) -> Any:
     return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
 
 
-def same_structure(one: Any, two: Any) -> bool:
+def same_structure(one: Value, two: Value) -> bool:
     """Return whether two structures differ in their leaves only."""
     first, second = _items(one), _items(two)
     if first is None or second is None:
         return first is None and second is None
-    if isinstance(one, dict) and list(cast(dict[Any, Any], one)) != list(two):
+    if isinstance(one, dict) and list(cast(dict[Value, Value], one)) != list(two):
         return False
     pairs = zip(first, second, strict=False)
     return len(first) == len(second) and all(same_structure(a, b) for a, b in pairs)
 
 
-def same(one: Any, two: Any) -> bool:
+def same(one: Value, two: Value) -> bool:
     """Return whether two leaves are the same object, or equal numbers or strings."""
     if one is two:
         return True
@@ -164,9 +167,9 @@ def same(one: Any, two: Any) -> bool:
     return plain and one == two
 
 
-def refilled(value: Any, contents: Any) -> Any:
+def refilled(value: Value, contents: Value) -> Value:
     """Give a list or dict other contents and return it; return other contents as they are."""
-    old: Any = value
+    old: Value = value
     if isinstance(value, list) and isinstance(contents, list):
         old[:] = contents
     elif isinstance(value, dict) and isinstance(contents, dict):
@@ -185,43 +188,43 @@ class State:
     """The names that a statement writes: how to read and to set them, and which are read later."""
 
     names: tuple[str, ...]
-    getters: tuple[Callable[[], Any], ...]
-    setter: Callable[[Sequence[Any]], None]
+    getters: tuple[Callable[[], Value], ...]
+    setter: Callable[[Sequence[Value]], None]
     kept: Sequence[str]
 
-    def current_values(self) -> list[Any]:
+    def current_values(self) -> list[Value]:
         """Return the values of the names; UNDEFINED for names without one."""
         return [_read(getter) for getter in self.getters]
 
-    def values(self) -> list[Any]:
+    def values(self) -> list[Value]:
         """Return the values of the names, with copies of lists and dicts."""
         return [rebuilt(value, leaves(value)) for value in self.current_values()]
 
-    def saved(self) -> list[tuple[Any, Any]]:
+    def saved(self) -> list[tuple[Value, Value]]:
         """Return the values of the names, and copies of the lists and dicts among them."""
         return [(value, rebuilt(value, leaves(value))) for value in self.current_values()]
 
-    def restore(self, saved: Sequence[tuple[Any, Any]]) -> None:
+    def restore(self, saved: Sequence[tuple[Value, Value]]) -> None:
         """Set the names, and the contents of lists and dicts, to what they were."""
         self.set([refilled(value, rebuilt(copied, leaves(copied))) for value, copied in saved])
 
-    def set(self, values: Sequence[Any]) -> None:
+    def set(self, values: Sequence[Value]) -> None:
         """Set the names."""
         self.setter(values)
 
     def extended(
-        self, name: str, getter: Callable[[], Any], setter: Callable[[Sequence[Any]], None]
+        self, name: str, getter: Callable[[], Value], setter: Callable[[Sequence[Value]], None]
     ) -> State:
         """Return a state with one more name, which is read later."""
 
-        def set_all(values: Sequence[Any]) -> None:
+        def set_all(values: Sequence[Value]) -> None:
             self.setter(values[:-1])
             setter(values[-1:])
 
         return State((*self.names, name), (*self.getters, getter), set_all, (*self.kept, name))
 
 
-def _read(getter: Callable[[], Any]) -> Any:
+def _read(getter: Callable[[], Value]) -> Value:
     try:
         return getter()
     except (NameError, AttributeError):

@@ -12,7 +12,7 @@ from torch.distributed import TCPStore
 from torch.distributed.elastic.rendezvous.api import RendezvousTimeoutError
 
 from fleet.launch import meeting
-from fleet.launch.meeting import Meeting, client, meet
+from fleet.launch.meeting import LauncherMeeting, client, meet
 from runtime import wait_notice
 from runtime.errors import RendezvousError
 
@@ -37,8 +37,8 @@ def stranger() -> Iterator[str]:
         yield f"127.0.0.1:{server.getsockname()[1]}"
 
 
-def at(master: str, own: str = "a", limit: float = 5.0) -> Meeting:
-    return Meeting(master, 3, 3, MACHINES, own, limit, "job")
+def at(master: str, own: str = "a", limit: float = 5.0) -> LauncherMeeting:
+    return LauncherMeeting(master, 3, 3, MACHINES, own, limit, "job")
 
 
 def until(capsys: pytest.CaptureFixture[str], text: str) -> None:
@@ -66,7 +66,7 @@ def test_launchers_say_for_whom_they_wait(
 def test_machines_that_are_not_listed_are_another_machine(
     store: TCPStore, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with meet(Meeting(f"127.0.0.1:{store.port}", 1, 2)):
+    with meet(LauncherMeeting(f"127.0.0.1:{store.port}", 1, 2)):
         until(capsys, "fluid launch: waits for another machine: ")
 
 

@@ -28,7 +28,7 @@ class CommandWriter(Protocol):
     """Writes the commands of steps into a module."""
 
     bound_dims: set[str]
-    recording: Recording | None
+    recording: RecordedStep | None
 
     def operand(self, value: PlannedValue) -> NumpyOperand:
         """The operand for a value."""
@@ -52,7 +52,7 @@ class CommandWriter(Protocol):
 
 
 @dataclass
-class Recording:
+class RecordedStep:
     """What writing a step does: the operands it asks for and its commands, by numbers of values.
 
     `is_complete` is false if it does anything else.
@@ -110,7 +110,7 @@ class RepeatedSteps:
 
     def __init__(self, writer: CommandWriter) -> None:
         self._writer = writer
-        self._known: dict[Hashable, Recording] = {}
+        self._known: dict[Hashable, RecordedStep] = {}
         self._tries: dict[Hashable, int] = {}
 
     def write(self, step: Step, emit: Callable[[], None]) -> None:
@@ -124,7 +124,8 @@ class RepeatedSteps:
         tries = self._tries[form] = self._tries.get(form, 0) + 1
         if tries > TRIES:
             return emit()
-        recording, before = Recording({v: n for n, v in enumerate(values)}), self._writer.extent()
+        recording = RecordedStep({value: number for number, value in enumerate(values)})
+        before = self._writer.extent()
         self._writer.recording = recording
         try:
             emit()
