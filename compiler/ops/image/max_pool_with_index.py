@@ -20,7 +20,7 @@ from compiler.ops.image.window_attributes import WindowAttributes
 from compiler.ops.math.axes import check_indices, check_optional_indices
 
 NOWHERE = -1
-"""Index of the maximum of an empty window."""
+"""Index of the maximum of a window without numbers: it is empty, or has NaN or nothing but -inf."""
 
 
 def argmax_of_cells(images: Array, cells: Sequence[Sequence[tuple[int, int]]]) -> Array:
@@ -69,7 +69,8 @@ def add_at(values: Array, positions: Array, shape: Sequence[int]) -> Array:
 class MaxPoolWithIndex(OpDef):
     """Out = the maximum of X under each window, Mask = its flat index in the image.
 
-    X is [N, C, …]; Mask is int32. `adaptive` splits each axis into `ksize` cells, and
+    X is [N, C, …]; Mask is int32. A maximum is at least the lowest finite number; one that no
+    element equals, or NaN, has index -1. `adaptive` splits each axis into `ksize` cells, and
     `global_pooling` takes the whole image. Reference: pool_with_index_op.cc.
     """
 
@@ -101,8 +102,10 @@ class MaxPoolWithIndex(OpDef):
         sliding = (self.ksize, self.strides, self.paddings, "EXPLICIT", False)
         adaptive = "avg" if self.adaptive else ""
         cells = window_cells(X.shape[2:], *sliding, self.global_pooling, adaptive)
-        positions = argmax_of_cells(X, cells)
-        return {"Out": take_at(X, positions), "Mask": positions}
+        positions, least = argmax_of_cells(X, cells), np.finfo(X.dtype).min
+        maxima = take_at(X, positions)
+        found = np.where(maxima >= least, positions, NOWHERE).astype(np.int32)
+        return {"Out": np.maximum(maxima, least), "Mask": found}
 
     def grad(self, X: Shape, Mask: Array, d_Out: Array) -> dict[str, Array]:
         return {"X": add_at(d_Out, Mask, concrete_shape(X))}

@@ -33,7 +33,7 @@ from compiler.ir.opdef.kernel_builder import (
 )
 from compiler.ir.opdef.layout_rules import Order, PermutedOp
 from compiler.ir.opdef.size_comparison import is_less
-from compiler.ir.types import Array, DType, Shape, TensorType
+from compiler.ir.types import Array, DType, Shape, TensorType, lowest
 from compiler.ir.windows import PoolGeometry, Window, is_channels_last
 from compiler.ops.image import pool_kernels
 from compiler.ops.image.layouts import (
@@ -245,7 +245,8 @@ class Pooling(OpDef):
         whole, one, letters = self.flat(windows, X.shape)
         images_text, result = X.view(whole), Out.view((*one[:1], *one[2:]))
         if self.largest:
-            k.line(f"np.max({images_text}, axis=1, out={result})")
+            least = lowest(X.type.dtype)
+            k.line(f"np.max({images_text}, axis=1, out={result}, initial={least!r})")
         else:
             k.line(f"np.einsum({letters!r}, {images_text}, out={result})")
             k.line(f"np.multiply({result}, 1 / ({whole[1]}), out={result})")

@@ -173,10 +173,12 @@ def largest(
     Out: DeviceOperand,
     positions: DeviceOperand | None,
 ) -> None:
-    """Emit the maximum of each window, and the flat index of its first occurrence; -1 for none."""
+    """Emit the maximum of each window, at least the lowest number, and the flat index of its first
+    occurrence; -1 for none.
+    """
     n, c, y = start_kernel(k, p, Out.shape)
     reduction, covered, values = _values_under(k, p, X, n, c, y)
-    best = reduction.fold("max", values)
+    best = k.maximum(reduction.fold("max", values), lowest(X.type.dtype))
     k.store(Out, element_index(p, n, c, y), best)
     if positions is not None:
         position = _first_position(k, p, reduction, covered, values, best)

@@ -86,7 +86,9 @@ class Spp(OpDef, op="spp"):
                 for at, inside_window in covered
             ]
             pooled = reduction.fold("max" if largest else "sum", values)
-            if not largest:
+            if largest:
+                pooled = k.maximum(pooled, least)
+            else:
                 pooled = pooled / mean_divisor(k, p, y, compute_dtype(X.type.dtype))
             k.store(s.Out, self.cell(k, X.shape, level, (n, c, *y)), pooled)
 

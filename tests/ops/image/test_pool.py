@@ -5,11 +5,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from compiler.codegen.native.host import detected
+from compiler.codegen.native.target import NativeTarget
 from compiler.errors import BadAttribute, CompileError, ShapeError
 from compiler.ir.dims import UNKNOWN, Dim
 from compiler.ir.opdef import find
 from compiler.ir.program import GRAD
 from compiler.ir.types import DType, Shape, TensorType
+from tests.ops.compiled_samples import Compiled
 from tests.ops.generated import assert_matches_reference
 from tests.ops.samples import Sample
 from tests.ops.test_generated import backward, check, forward
@@ -90,6 +93,46 @@ def test_gradient_of_a_pyramid_reaches_the_first_equal_element() -> None:
     wanted = {(0, 2): 100, (1, 0): 10, (2, 0): 1, (2, 3): 10000}
     assert {(y, x): result[y, x] for y, x in zip(*np.nonzero(result), strict=True)} == wanted
     check(forward(sample))
+
+
+OUTSIDE = np.array(
+    [[-np.inf, -np.inf, np.nan, 1], [-np.inf, -np.inf, 2, 0], [4, 2, 3, 3], [1, 3, 0, np.nan]]
+)
+"""A window below the lowest number, two with NaN, and one with neither."""
+
+
+@pytest.mark.parametrize(
+    "attrs",
+    [
+        {"ksize": [2, 2], "strides": [2, 2]},
+        {"ksize": [2, 2], "strides": [1, 1]},
+        {"ksize": [1, 1], "strides": [3, 2]},
+        {"ksize": [3, 3], "strides": [2, 2], "paddings": [1, 1]},
+        {"ksize": [2, 2], "global_pooling": True},
+        {"ksize": [2, 2], "adaptive": True},
+    ],
+)
+@pytest.mark.parametrize("kind", ["pool2d", "max_pool2d_with_index"])
+@pytest.mark.parametrize(("corner", "dtype"), [(2, np.float32), (4, np.float64)])
+def test_maxima_of_infinities_and_nan_are_the_same_on_every_path(
+    corner: int, dtype: Any, kind: str, attrs: dict[str, Any]
+) -> None:
+    """A maximum is the lowest finite number or more, as in release 1.8.5, or NaN; neither NaN nor
+    what is lower has a place.
+    """
+    images = OUTSIDE[:corner, :corner].astype(dtype)[None, None]
+    if kind == "pool2d":
+        attrs = {"pooling_type": "max", **attrs}
+    sample = Sample(kind, {"X": images}, attrs, ("X",))
+    outputs = find(kind)(attrs).evaluate({"X": images})
+    assert not np.isneginf(outputs["Out"]).any()
+    if "Mask" in outputs:
+        nowhere = np.isnan(outputs["Out"]) | (outputs["Out"] == np.finfo(dtype).min)
+        np.testing.assert_array_equal(outputs["Mask"] < 0, nowhere)
+    for case in (forward(sample), backward(sample)):
+        check(case)
+        if detected() is not None:
+            Compiled(NativeTarget()).check(case, sample)
 
 
 def test_pool_windows_outside_the_image() -> None:
