@@ -46,6 +46,17 @@ def row_labels(Label: Array, count: int) -> Array:
     return labels
 
 
+def check_aliases(CustomDistAlias: Array, count: int) -> None:
+    """Raise ValueError for an alias, which a class is replaced by, that is no class."""
+    aliases = CustomDistAlias.reshape(-1)
+    wrong = (aliases < 0) | (aliases >= count)
+    if wrong.any():
+        raise ValueError(
+            f"the alias of class {int(wrong.argmax())} is {aliases[wrong][0]}, expected a class "
+            f"from 0 to {count - 1}"
+        )
+
+
 def sampled_labels(
     Label: Array, count: int, negatives: int, custom: Sequence[int], sampler: int, seed: int,
     key: tuple[Array | None, int], alias: tuple[Array | None, Array | None],
@@ -55,6 +66,8 @@ def sampled_labels(
     `key` is (RNG key or None, index of the op's key).
     """
     trues = row_labels(Label, count)
+    if alias[0] is not None:
+        check_aliases(alias[0], count)
     shape = (len(trues), negatives)
     if custom:
         drawn = np.broadcast_to(np.array(custom, np.int64), shape)
@@ -149,6 +162,12 @@ class Nce(OpDef, op="nce"):
                 f"[rows, width], labels per row, and [{self.num_total_classes}, width]"
             )
         self.check_rows(Input, Label, s.get("Bias"), s.get("SampleWeight"))
+        for slot in ("CustomDistProbs", "CustomDistAlias", "CustomDistAliasProbs"):
+            table = s.get(slot)
+            if table is not None and differ(table.numel, self.num_total_classes):
+                raise ShapeError(
+                    f"{self.kind}: {slot} is {table}, expected {self.num_total_classes} elements"
+                )
         trues = Label.shape[1] if Label.rank == 2 else 1
         drawn = (Input.shape[0], trues + self.num_neg_samples)
         return {
@@ -258,6 +277,8 @@ class Nce(OpDef, op="nce"):
     def check_values(self, k: SourceBuilder, s: Slots[Operand]) -> None:
         Label = s.Label
         k.line(f"{k.function(row_labels)}({Label}, {self.num_total_classes})")
+        if (aliases := s.get("CustomDistAlias")) is not None:
+            k.line(f"{k.function(check_aliases)}({aliases}, {self.num_total_classes})")
 
     def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
         Input, Label = s.Input, s.Label

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from compiler.errors import BadAttribute
+from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.opdef import find
 from compiler.ops.loss.samplers import SAMPLERS, class_chances, draw_classes, draw_unique
 from tests.ops.backward import gradient_op, types_of
@@ -94,6 +94,17 @@ def test_nce_errors():
         find("nce")(NEGATIVE | {"sampler": 2}).infer_types(types)
     with pytest.raises(ValueError, match="label 11 in row 0 is not a class: expected 0 to 10"):
         run("nce", {**CLASSIFIED, "Label": np.full((4, 1), CLASSES)}, **NEGATIVE)
+    tables = {
+        "CustomDistProbs": np.full(CLASSES, 1 / CLASSES, np.float32),
+        "CustomDistAlias": np.full(CLASSES, 30_000, np.int32),
+        "CustomDistAliasProbs": np.zeros(CLASSES, np.float32),
+    }
+    drawn = {"num_total_classes": CLASSES, "num_neg_samples": 3, "sampler": 2}
+    with pytest.raises(ValueError, match="alias of class 0 is 30000, expected a class from 0 to"):
+        run("nce", CLASSIFIED | tables, **drawn)
+    short = types | types_of(tables | {"CustomDistAlias": np.zeros(CLASSES - 1, np.int32)})
+    with pytest.raises(ShapeError, match=f"expected {CLASSES} elements"):
+        find("nce")(drawn).infer_types(short)
 
 
 # ---- hierarchical sigmoid -----------------------------------------------------------------------
