@@ -211,7 +211,7 @@ def test_array_that_is_no_number_comes_with_a_hint_where_it_cannot_be(
 ) -> None:
     with pytest.raises(TypeError) as error:
         float(np.ones(1))
-    run_command._show("", TypeError, error.value, None)
+    run_command._show("", False, TypeError, error.value, None)
     assert capsys.readouterr().err.endswith("install 'numpy<2.4'.\n")
 
 
@@ -219,7 +219,7 @@ def test_module_of_the_wheel_comes_with_the_name_of_its_package(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     error = ModuleNotFoundError("No module named 'google.protobuf'", name="google.protobuf")
-    run_command._show("", ModuleNotFoundError, error, None)
+    run_command._show("", False, ModuleNotFoundError, error, None)
     assert capsys.readouterr().err.endswith("brought it along: pip install protobuf\n")
 
 
