@@ -207,11 +207,10 @@ def pooled(images: np.ndarray, windows: ImageWindows, largest: bool, divisor: in
         for a in (windows.rows, windows.columns)
     ]  # fmt: skip
     images = images.transpose(0, 3, 1, 2)
-    if upstream is None:
-        result = pool_numpy.pool_cells(images, cells, largest, divisor)
-    else:
-        upstream = upstream.transpose(0, 3, 1, 2)
-        result = pool_numpy.pool_cells_gradient(images, upstream, cells, largest, divisor)
+    result = pool_numpy.pool_cells(images, cells, largest, divisor)
+    if upstream is not None:
+        upstream, maxima = upstream.transpose(0, 3, 1, 2), result if largest else None
+        result = pool_numpy.pool_cells_gradient(images, maxima, upstream, cells, divisor)
     return np.ascontiguousarray(result.transpose(0, 2, 3, 1))
 
 
