@@ -5,7 +5,6 @@ Everything is in program order; call stacks are omitted.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
@@ -13,7 +12,7 @@ import numpy as np
 
 from compiler.ir.model_format.program_desc import dump_program
 from compiler.ir.model_format.protobuf import Message, parse
-from compiler.ir.model_format.schema import SCHEMA, AttrType, Field, VarTypeId
+from compiler.ir.model_format.schema import ENUMS, SCHEMA, Field
 from compiler.ir.program import Block, OpDesc, Program, VarDesc
 
 __all__ = ["block_text", "message_text", "op_text", "program_text", "var_text"]
@@ -69,16 +68,22 @@ def _text(message: Message) -> str:
     return "".join(f"{line}\n" for line in _lines(message))
 
 
-def message_text(message: Message) -> str:
-    """A message in protobuf's text format, with every field that is set."""
-    return "".join(f"{line}\n" for line in _lines(message, {}))
+def message_text(message: Message, shortest: bool = False) -> str:
+    """A message in protobuf's text format, with every field that is set.
+
+    Floats are printed as the doubles that they are, or `shortest`: with no more digits than they
+    are recognized by.
+    """
+    return "".join(f"{line}\n" for line in _lines(message, {}, shortest))
 
 
 _UNSAID = {"need_check_feed": False, "forward_block_idx": -1}
 """Defaults that the reference does not print."""
 
 
-def _lines(message: Message, unsaid: Mapping[str, object] = _UNSAID) -> Iterator[str]:
+def _lines(
+    message: Message, unsaid: Mapping[str, object] = _UNSAID, shortest: bool = True
+) -> Iterator[str]:
     """A message's fields in numeric order, one per line, with nested ones indented."""
     for field in SCHEMA[message.kind]:
         value = message.values.get(field.name, ())
@@ -87,15 +92,31 @@ def _lines(message: Message, unsaid: Mapping[str, object] = _UNSAID) -> Iterator
         for item in value if isinstance(value, tuple) else (value,):
             if isinstance(item, Message):
                 yield f"{field.name} {{"
-                yield from (f"  {line}" for line in _lines(item, unsaid))
+                yield from (f"  {line}" for line in _lines(item, unsaid, shortest))
                 yield "}"
             else:
-                yield f"{field.name}: {_shown(field, item)}"
+                yield f"{field.name}: {_shown(field, item, shortest)}"
 
 
-def _shown(field: Field, item: int | float | str) -> str:
-    if field.kind == "enum" and not field.where.startswith("CompatibleInfo"):
-        return (AttrType if field.where.startswith("OpDesc") else VarTypeId)(item).name
-    if field.kind == "float":
+def _shown(field: Field, item: int | float | str | bytes, shortest: bool) -> str:
+    if isinstance(item, str | bytes):
+        return f'"{_escaped(item)}"'
+    if field.enum:
+        names = (name for name, number in ENUMS[field.enum].items() if number == item)
+        return next(names, str(item))
+    if field.kind == "float" and shortest:
         return str(np.float32(item))
-    return json.dumps(item)
+    return str(item).lower()
+
+
+def _escaped(text: str | bytes) -> str:
+    """What is not printable ASCII as octal numbers of its bytes."""
+    data = text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text
+    return "".join([_ESCAPES[byte] for byte in data])
+
+
+_SHORT_ESCAPES = {'"': '\\"', "'": "\\'", "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+_ESCAPES = [
+    _SHORT_ESCAPES.get(chr(byte), chr(byte) if 32 <= byte < 127 else f"\\{byte:03o}")
+    for byte in range(256)
+]

@@ -16,11 +16,11 @@ from typing import NoReturn, TypeAlias, TypeVar, cast
 
 from compiler.ir.model_format.schema import SCHEMA, AttrType, Field, VarTypeId
 
-__all__ = ["AttrType", "Message", "ProtoError", "VarTypeId", "build", "dump", "parse"]
+__all__ = ["BOUNDS", "AttrType", "Message", "ProtoError", "VarTypeId", "build", "dump", "parse"]
 
-Item: TypeAlias = "int | float | str | Message"
+Item: TypeAlias = "int | float | str | bytes | Message"
 Value: TypeAlias = "Item | tuple[Item, ...]"
-ItemType = TypeVar("ItemType", bound="int | float | str | Message")
+ItemType = TypeVar("ItemType", bound="int | float | str | bytes | Message")
 
 
 class ProtoError(ValueError):
@@ -69,7 +69,7 @@ class Message:
         Raises ProtoError if the field is unknown, singular or of another type.
         """
         field = _field(self.kind, name)
-        if not field.repeated or _CODECS[field.kind].item_type is not item_type:
+        if not field.repeated or _codec(field).item_type is not item_type:
             requested = f"{field.kind}; many {item_type.__name__} were requested"
             raise ProtoError(f"{field.where} is {field.label} {requested}")
         return cast("tuple[ItemType, ...]", self.values.get(name, ()))
@@ -126,7 +126,9 @@ def _dump_fields(message: Message) -> bytes:
 
 def _layout(kind: str) -> _Layout:
     if kind not in _LAYOUTS:
-        raise ProtoError(f"there is no message {kind!r}; there are {', '.join(_LAYOUTS)}")
+        if kind not in SCHEMA:
+            raise ProtoError(f"there is no message {kind!r}; there are {', '.join(SCHEMA)}")
+        _LAYOUTS[kind] = _Layout(kind, SCHEMA[kind])
     return _LAYOUTS[kind]
 
 
@@ -138,7 +140,7 @@ def _field(kind: str, name: str) -> Field:
 
 
 def _frozen(field: Field, value: Item | Sequence[Item]) -> Value:
-    if isinstance(value, int | float | str | Message):
+    if isinstance(value, int | float | str | bytes | Message):
         return _exact(field, value)
     return tuple([_exact(field, item) for item in value])
 
@@ -225,8 +227,9 @@ def _read_integer(data: bytes, position: int, end: int, field: Field) -> tuple[i
     value, after = _read_varint(data, position, end, field.where)
     if value < 0x80:
         return value, after
-    signed = value - (1 << 64) if value >> 63 else value
-    if not -_BOUNDS[field.kind] <= signed < _BOUNDS[field.kind]:
+    lowest, bound = BOUNDS[field.kind]
+    signed = value - (1 << 64) if lowest and value >> 63 else value
+    if not lowest <= signed < bound:
         raise ProtoError(f"{field.where}: expected an {field.kind}, got {signed}", position)
     return signed, after
 
@@ -248,16 +251,21 @@ def _read_string(data: bytes, position: int, end: int, field: Field) -> tuple[st
     return data[begin:stop].decode("utf-8", _ESCAPE), stop
 
 
+def _read_bytes(data: bytes, position: int, end: int, field: Field) -> tuple[bytes, int]:
+    begin, stop = _read_span(data, position, end, field.where)
+    return data[begin:stop], stop
+
+
 def _read_message(data: bytes, position: int, end: int, field: Field) -> tuple[Message, int]:
     begin, stop = _read_span(data, position, end, field.where)
-    return _read_fields(data, begin, stop, _LAYOUTS[field.kind]), stop
+    return _read_fields(data, begin, stop, _layout(field.kind)), stop
 
 
 def _read_packed(data: bytes, position: int, end: int, field: Field) -> tuple[list[Item], int]:
     position, stop = _read_span(data, position, end, field.where)
     items: list[Item] = []
     while position < stop:
-        item, position = _CODECS[field.kind].read(data, position, stop, field)
+        item, position = _codec(field).read(data, position, stop, field)
         items.append(item)
     return items, stop
 
@@ -271,7 +279,7 @@ def _check_unknown(tag: int, layout: _Layout, offset: int) -> None:
         raise ProtoError(f"{layout.kind} field {number}: there is no wire type {wire}", offset)
     for field in layout.by_name.values():
         if field.number == number:
-            expected, got = _WIRES[_CODECS[field.kind].wire], _WIRES[wire]
+            expected, got = _WIRES[_codec(field).wire], _WIRES[wire]
             raise ProtoError(f"{field.where}: expected {expected}, got {got}", offset)
 
 
@@ -296,7 +304,7 @@ def _read_raw(data: bytes, position: int, end: int, tag: int, layout: _Layout) -
 def _field_bytes(field: Field, value: Value) -> bytes:
     if field.repeated != isinstance(value, tuple):
         _raise_mismatch(field, value)
-    codec = _CODECS[field.kind]
+    codec = _codec(field)
     tag = _varint_bytes(field.number << 3 | codec.wire)
     items = value if isinstance(value, tuple) else (value,)
     return b"".join([tag + codec.write(item, field) for item in items])
@@ -319,8 +327,8 @@ def _span_bytes(raw: bytes) -> bytes:
 
 
 def _write_integer(item: Item, field: Field) -> bytes:
-    bound = _BOUNDS[field.kind]
-    if not isinstance(item, int) or not -bound <= item < bound:
+    lowest, bound = BOUNDS[field.kind]
+    if not isinstance(item, int) or not lowest <= item < bound:
         _raise_mismatch(field, item)
     return _varint_bytes(item)
 
@@ -349,6 +357,12 @@ def _write_string(item: Item, field: Field) -> bytes:
         _raise_mismatch(field, item)
 
 
+def _write_bytes(item: Item, field: Field) -> bytes:
+    if not isinstance(item, bytes):
+        _raise_mismatch(field, item)
+    return _span_bytes(item)
+
+
 def _write_message(item: Item, field: Field) -> bytes:
     if not isinstance(item, Message) or item.kind != field.kind:
         _raise_mismatch(field, item)
@@ -366,7 +380,11 @@ _VARINT, _FIXED64, _LENGTH, _FIXED32 = 0, 1, 2, 5
 _WIRES = {_VARINT: "a varint", _FIXED64: "8 bytes", _LENGTH: "a length", _FIXED32: "4 bytes"}
 _LONGEST_VARINT = 10
 _SHORT_VARINTS = [bytes([value]) for value in range(0x80)]
-_BOUNDS = {"int32": 1 << 31, "enum": 1 << 31, "int64": 1 << 63}
+BOUNDS = {
+    **dict.fromkeys(("int32", "enum"), (-1 << 31, 1 << 31)),
+    "int64": (-1 << 63, 1 << 63), "uint32": (0, 1 << 32), "uint64": (0, 1 << 64),
+}  # fmt: skip
+"""The lowest value of each kind of integer, and the bound above all."""
 _FLOATS = {"float": struct.Struct("<f"), "double": struct.Struct("<d")}
 _ESCAPE = "surrogateescape"  # proto2 strings may hold any bytes, which round-trip
 
@@ -376,41 +394,45 @@ class _Codec:
     """The encoding of a kind of field: wire type, Python type, reader and writer."""
 
     wire: int
-    item_type: type[int] | type[float] | type[str] | type[Message]
+    item_type: type[int] | type[float] | type[str] | type[bytes] | type[Message]
     read: Callable[[bytes, int, int, Field], tuple[Item, int]]
     write: Callable[[Item, Field], bytes]
 
 
 _INTEGER = _Codec(_VARINT, int, _read_integer, _write_integer)
 _MESSAGE = _Codec(_LENGTH, Message, _read_message, _write_message)
-_CODECS = dict.fromkeys(SCHEMA, _MESSAGE) | {
-    "int32": _INTEGER,
-    "int64": _INTEGER,
-    "enum": _INTEGER,
+_CODECS = {
+    **dict.fromkeys(BOUNDS, _INTEGER),
     "bool": _Codec(_VARINT, bool, _read_bool, _write_bool),
     "float": _Codec(_FIXED32, float, _read_float, _write_float),
     "double": _Codec(_FIXED64, float, _read_float, _write_float),
     "string": _Codec(_LENGTH, str, _read_string, _write_string),
+    "bytes": _Codec(_LENGTH, bytes, _read_bytes, _write_bytes),
 }
+
+
+def _codec(field: Field) -> _Codec:
+    return _CODECS.get(field.kind, _MESSAGE)
 
 
 class _Layout:
     """The fields of a message, by name and by tag."""
 
     def __init__(self, kind: str, fields: tuple[Field, ...]) -> None:
-        wires = [(field, _CODECS[field.kind].wire) for field in fields]
+        codecs = [(field, _codec(field)) for field in fields]
         self.kind = kind
         self.by_name = {field.name: field for field in fields}
         self.by_tag = {
-            field.number << 3 | wire: (field, _CODECS[field.kind].read) for field, wire in wires
+            field.number << 3 | codec.wire: (field, codec.read) for field, codec in codecs
         }
         self.by_packed_tag = {
             field.number << 3 | _LENGTH: field
-            for field, wire in wires
-            if field.repeated and wire != _LENGTH
+            for field, codec in codecs
+            if field.repeated and codec.wire != _LENGTH
         }
         self.repeated = frozenset(field.name for field in fields if field.repeated)
         self.required = tuple(field.name for field in fields if field.label == "required")
 
 
-_LAYOUTS = {kind: _Layout(kind, fields) for kind, fields in SCHEMA.items()}
+_LAYOUTS: dict[str, _Layout] = {}
+"""The layout of each kind that was read or written."""

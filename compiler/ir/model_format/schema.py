@@ -2,18 +2,17 @@
 
 These are the proto2 messages of package `paddle.framework.proto` of release 1.8.5 (spec G.3), and
 the attribute types that releases up to 3.0 added, as found in their files. The codec is
-`compiler.ir.model_format.protobuf`.
+`compiler.ir.model_format.protobuf`, which also reads and writes what others `declare`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 
 from compiler.ir.types import VarTypeId
 
-__all__ = ["SCHEMA", "AttrType", "Field", "VarTypeId"]
+__all__ = ["ENUMS", "SCHEMA", "AttrType", "Field", "VarTypeId", "declare"]
 
 
 class AttrType(IntEnum):
@@ -41,15 +40,19 @@ class AttrType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A row of a table; `kind` names a scalar or a message, `where` is message and field."""
+    """A row of a table; `kind` names a scalar or a message, `where` is message and field.
+
+    `enum` is the name of the numbers of a field whose kind is "enum".
+    """
 
     number: int
     name: str
     label: str
     kind: str
-    default: int | float | str | None
+    default: int | float | str | bytes | None
     where: str
     repeated: bool
+    enum: str = ""
 
 
 _MESSAGES = """
@@ -71,14 +74,14 @@ VarDesc
     3 optional bool persistable
     4 optional bool need_check_feed
 VarType
-    1 required enum type
+    1 required VarType.Type type
     2 optional VarType.TensorDesc selected_rows
     3 optional VarType.LoDTensorDesc lod_tensor
     4 optional VarType.LoDTensorArrayDesc tensor_array
     5 optional VarType.ReaderDesc reader
     7 optional VarType.Tuple tuple
 VarType.TensorDesc
-    1 required enum data_type
+    1 required VarType.Type data_type
     2 repeated int64 dims
 VarType.LoDTensorDesc
     1 required VarType.TensorDesc tensor
@@ -89,7 +92,7 @@ VarType.LoDTensorArrayDesc
 VarType.ReaderDesc
     1 repeated VarType.LoDTensorDesc lod_tensor
 VarType.Tuple
-    1 repeated enum element_type
+    1 repeated VarType.Type element_type
 OpDesc
     1 repeated OpDesc.Var inputs
     2 repeated OpDesc.Var outputs
@@ -101,7 +104,7 @@ OpDesc.Var
     2 repeated string arguments
 OpDesc.Attr
     1 required string name
-    2 required enum type
+    2 required AttrType type
     3 optional int32 i
     4 optional float f
     5 optional string s
@@ -137,7 +140,7 @@ OpCompatibleMap.OpCompatiblePair
     2 required CompatibleInfo compatible_info
 CompatibleInfo
     1 required string version
-    2 required enum type
+    2 required CompatibleInfo.Type type
 OpProto
     1 required string type
     2 repeated OpProto.Var inputs
@@ -152,33 +155,67 @@ OpProto.Var
     5 optional bool dispensable
 OpProto.Attr
     1 required string name
-    2 required enum type
+    2 required AttrType type
     3 required string comment
     4 optional bool generated
 """
 
-_NUMBERS = {"int32": 0, "int64": 0, "enum": 0, "float": 0.0, "double": 0.0}
-_ZEROS = {**_NUMBERS, "bool": False, "string": ""}
+_ZEROS: dict[str, int | float | str | bytes] = {
+    "int32": 0, "int64": 0, "uint32": 0, "uint64": 0, "enum": 0,
+    "float": 0.0, "double": 0.0, "bool": False, "string": "", "bytes": b"",
+}  # fmt: skip
 
 
-def _tables(lines: Iterable[str]) -> dict[str, tuple[Field, ...]]:
-    tables: dict[str, tuple[Field, ...]] = {}
-    message = ""
-    for line in lines:
-        if line.startswith(" "):
-            tables[message] += (_field(message, line.split()),)
-        else:
-            message = line
-            tables[message] = ()
-    return tables
+ENUMS: dict[str, dict[str, int]] = {
+    "AttrType": {each.name: each.value for each in AttrType},
+    "VarType.Type": {each.name: each.value for each in VarTypeId},
+    "CompatibleInfo.Type": {
+        "COMPATIBLE": 0, "DEFINITELY_NOT": 1, "POSSIBLE": 2, "BUG_FIX": 3, "PRECISION_CHANGE": 4,
+    },
+}  # fmt: skip
+"""The numbers of each enum, by name."""
 
-
-def _field(message: str, words: list[str]) -> Field:
-    number, label, kind, name = words[:4]
-    default = int(words[5]) if words[4:] else _ZEROS.get(kind)
-    where, repeated = f"{message}.{name}", label == "repeated"
-    return Field(int(number), name, label, kind, default, where, repeated)
-
-
-SCHEMA = _tables(_MESSAGES.split("\n")[1:-1])
+SCHEMA: dict[str, tuple[Field, ...]] = {}
 """The fields of each message, by number."""
+
+
+def declare(tables: str, package: str = "") -> None:
+    """Add messages and enums of a package to the tables, in the format of those above.
+
+    An enum is a line `enum NAME VALUE=NUMBER …`, or several; it is followed by what refers to it.
+    With a package, names are full ones: `paddle.TableParameter`.
+    """
+    prefix = f"{package}." if package else ""
+    message = ""
+    for line in tables.strip("\n").split("\n"):
+        words = line.split()
+        if words[0] == "enum":
+            pairs = [word.split("=") for word in words[2:]]
+            numbers = ENUMS.setdefault(prefix + words[1], {})
+            numbers |= {name: int(number) for name, number in pairs}
+        elif line.startswith(" "):
+            SCHEMA[message] += (_field(message, prefix, words),)
+        else:
+            message = prefix + line
+            SCHEMA[message] = ()
+
+
+def _field(message: str, prefix: str, words: list[str]) -> Field:
+    number, label, kind, name = words[:4]
+    if prefix and kind not in _ZEROS and kind not in SCHEMA:
+        kind = prefix + kind
+    enum, where = kind if kind in ENUMS else "", f"{message}.{name}"
+    kind = "enum" if enum else kind
+    default = _default(kind, words[5]) if words[4:] else _ZEROS.get(kind)
+    return Field(int(number), name, label, kind, default, where, label == "repeated", enum)
+
+
+def _default(kind: str, word: str) -> int | float | str:
+    if kind == "bool":
+        return word == "true"
+    if kind == "string":
+        return word.strip("'")
+    return float(word) if kind in ("float", "double") else int(word)
+
+
+declare(_MESSAGES)

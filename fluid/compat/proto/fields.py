@@ -7,18 +7,18 @@ from numbers import Integral, Real
 from struct import pack, unpack
 from typing import Any, Self, SupportsIndex
 
-from compiler.ir.model_format.schema import AttrType, Field, VarTypeId
+from compiler.ir.model_format.protobuf import BOUNDS
+from compiler.ir.model_format.schema import ENUMS, Field
 
 __all__ = ["Repeated", "checked"]
 
-_BITS = {"int32": 31, "int64": 63, "enum": 31}
 _EXPECTED = {
-    **dict.fromkeys(_BITS, "int"), "float": "int, float", "double": "int, float",
+    **dict.fromkeys(BOUNDS, "int"), "float": "int, float", "double": "int, float",
     "bool": "bool, int", "string": "bytes, unicode",
 }  # fmt: skip
 
 
-def checked(field: Field, value: object) -> int | float | str:
+def checked(field: Field, value: object) -> int | float | str | bytes:
     """A value as a scalar field keeps it: floats in 32 bits, bytes as text.
 
     Raises TypeError for a value of another type and ValueError for one that is out of range, or
@@ -28,7 +28,7 @@ def checked(field: Field, value: object) -> int | float | str:
     >>> checked(field, 0.1)
     0.10000000149011612
     """
-    if field.kind in _BITS and isinstance(value, Integral):
+    if field.kind in BOUNDS and isinstance(value, Integral):
         return _integer(field, int(value))
     if field.kind == "bool" and isinstance(value, Integral):
         return bool(value)
@@ -36,25 +36,20 @@ def checked(field: Field, value: object) -> int | float | str:
         return _in_32_bits(float(value)) if field.kind == "float" else float(value)
     if field.kind == "string" and isinstance(value, str | bytes):
         return value if isinstance(value, str) else value.decode("utf-8", "surrogateescape")
+    if field.kind == "bytes" and isinstance(value, bytes):
+        return value
     kind = type(value).__name__
     expected = _EXPECTED.get(field.kind, field.kind)
     raise TypeError(f"{field.where}: {value!r} has type {kind}, but expected one of: {expected}")
 
 
 def _integer(field: Field, value: int) -> int:
-    bound = 1 << _BITS[field.kind]
-    if not -bound <= value < bound:
+    lowest, bound = BOUNDS[field.kind]
+    if not lowest <= value < bound:
         raise ValueError(f"{field.where}: Value out of range: {value}")
-    numbers = _numbers(field) if field.kind == "enum" else ()
-    if numbers and value not in numbers:
+    if field.enum and value not in ENUMS[field.enum].values():
         raise ValueError(f"{field.where}: Unknown enum value: {value}")
     return value
-
-
-def _numbers(field: Field) -> tuple[int, ...]:
-    if field.where == "CompatibleInfo.type":
-        return tuple(range(5))
-    return tuple(AttrType if field.where.startswith("OpDesc") else VarTypeId)
 
 
 def _in_32_bits(value: float) -> float:

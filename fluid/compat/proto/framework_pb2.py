@@ -11,8 +11,6 @@
 
 from __future__ import annotations
 
-from compiler.ir.model_format.schema import AttrType as _AttrTypeId
-from compiler.ir.model_format.schema import VarTypeId as _VarTypeId
 from fluid.compat.proto.messages import EnumType, ProtoMessage
 
 __all__ = [
@@ -23,7 +21,7 @@ __all__ = [
     "VarDesc", "VarType", "Version",
 ]  # fmt: skip
 
-AttrType = EnumType("AttrType", {each.name: each.value for each in _AttrTypeId})
+AttrType = EnumType("AttrType")
 INT, FLOAT, STRING, INTS, FLOATS, STRINGS = range(6)
 BOOLEAN, BOOLEANS, BLOCK, LONG, BLOCKS, LONGS = range(6, 12)
 
@@ -47,7 +45,7 @@ class VarDesc(ProtoMessage):
 class VarType(ProtoMessage):
     """The type of a variable; `VarType.FP32` and its like are numbers."""
 
-    Type = EnumType("Type", {each.name: each.value for each in _VarTypeId})
+    Type = EnumType("VarType.Type")
 
     class TensorDesc(ProtoMessage):
         """An element type and sizes."""
@@ -95,11 +93,4 @@ class OpCompatibleMap(ProtoMessage):
 class CompatibleInfo(ProtoMessage):
     """Releases that may run an op."""
 
-    Type = EnumType("Type", {
-        "COMPATIBLE": 0, "DEFINITELY_NOT": 1, "POSSIBLE": 2, "BUG_FIX": 3, "PRECISION_CHANGE": 4,
-    })  # fmt: skip
-
-
-for _owner in (VarType, CompatibleInfo):
-    for _name, _number in _owner.Type.items():
-        setattr(_owner, _name, _number)
+    Type = EnumType("CompatibleInfo.Type")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from compiler.ir.model_format.protobuf import Message, ProtoError, dump, parse
-from compiler.ir.model_format.schema import SCHEMA, Field
+from compiler.ir.model_format.schema import ENUMS, SCHEMA, Field
 from fluid.compat.proto.fields import Repeated, checked
 from fluid.recording.proto_text import message_text
 
@@ -15,10 +14,10 @@ __all__ = ["EnumType", "FieldDescriptor", "ProtoMessage"]
 
 
 class EnumType:
-    """An enum: numbers by name."""
+    """An enum of the tables: numbers by name."""
 
-    def __init__(self, name: str, numbers: Mapping[str, int]) -> None:
-        self._name, self._numbers = name, dict(numbers)
+    def __init__(self, kind: str) -> None:
+        self._name, self._numbers = kind.rpartition(".")[2], dict(ENUMS[kind])
 
     def Name(self, number: int) -> str:
         """The name of a number; ValueError where it has none."""
@@ -76,7 +75,8 @@ class Descriptor:
 
     def __init__(self, kind: str) -> None:
         self.name = kind.rpartition(".")[2]
-        self.full_name = f"paddle.framework.proto.{kind}"
+        is_packaged = kind.startswith("paddle.")
+        self.full_name = kind if is_packaged else f"paddle.framework.proto.{kind}"
         self.fields = [FieldDescriptor.of(row) for row in SCHEMA[kind]]
         self.fields_by_name = {field.name: field for field in self.fields}
 
@@ -89,14 +89,18 @@ class ProtoMessage:
     """
 
     DESCRIPTOR: ClassVar[Descriptor]
+    _kind: ClassVar[str]
     _fields: ClassVar[dict[str, Field]]
     _kinds: ClassVar[dict[str, type[ProtoMessage]]] = {}
 
-    def __init_subclass__(cls) -> None:
-        kind = cls.__qualname__
+    def __init_subclass__(cls, package: str = "") -> None:
+        kind = cls._kind = f"{package}.{cls.__qualname__}" if package else cls.__qualname__
         cls.DESCRIPTOR = Descriptor(kind)  # pyright: ignore[reportConstantRedefinition] - its name
         cls._fields = {field.name: field for field in SCHEMA[kind]}
         cls._kinds[kind] = cls
+        for enum in [value for value in vars(cls).values() if isinstance(value, EnumType)]:
+            for name, number in enum.items():
+                setattr(cls, name, number)
 
     def __init__(self, **fields: object) -> None:
         self._forget()
@@ -228,7 +232,7 @@ class ProtoMessage:
         if not is_bytes:
             kind = type(data).__name__
             raise TypeError(f"a bytes-like object is required, not {kind!r}")
-        self._read(parse(bytes(data), type(self).__qualname__))
+        self._read(parse(bytes(data), self._kind))
         return len(data)
 
     def ParseFromString(self, data: bytes) -> int:
@@ -262,7 +266,7 @@ class ProtoMessage:
     def _message(self) -> Message:
         pairs = [(field.name, value) for field, value in self.ListFields()]
         values = {name: self._frozen(value) for name, value in pairs}
-        return Message(type(self).__qualname__, values, self._unknown)
+        return Message(self._kind, values, self._unknown)
 
     @staticmethod
     def _frozen(value: object) -> Any:
