@@ -16,9 +16,11 @@ from compiler.ir.types import Array
 from compiler.support.per_version import PerVersion
 from compiler.support.tracebacks import entry_point, hide_frames
 from fluid import parameter_server
+from fluid.compat import old_names
 from fluid.compiler import CompiledProgram
 from fluid.data_parallel.merge_fetches import merged, unmerged
 from fluid.dataset import DatasetBase
+from fluid.distributed.job import is_distributed
 from fluid.framework import Program, Target, Variable, default_main_program
 from fluid.recording import pruning
 from fluid.recording.operator import Operator
@@ -284,6 +286,41 @@ class Executor:
             lambda feed, fetched: self.run(program, feed, fetched, scope=scope, return_numpy=False),
             names, fetch_info or [], print_period, fetch_handler,
         )  # fmt: skip
+
+    def _prepare_trainer(
+        self,
+        program: Program | CompiledProgram,
+        dataset: DatasetBase | None = None,
+        scope: Scope | None = None,
+        thread: int = 0,
+        debug: bool = False,
+        fetch_list: Sequence[Variable] | None = None,
+        fetch_info: Sequence[str] | None = None,
+        print_period: int = 100,
+    ) -> tuple[Scope, Any]:
+        """Return a scope and the `trainer_desc.TrainerDesc` that release 1.8.5 would train with.
+
+        AssertionError unless every fetch has a text; RuntimeError without a number of threads.
+        """
+        fetches, texts = fetch_list or [], fetch_info or []
+        if len(fetches) != len(texts):
+            raise AssertionError(f"fetch_info has {len(texts)} texts for {len(fetches)} variables")
+        threads = thread if thread > 0 or dataset is None else dataset.thread_num
+        if threads <= 0:
+            raise RuntimeError(
+                "You should set thread num first, either in Dataset or in "
+                "Executor.train_from_dataset"
+            )
+        inner = program.program if isinstance(program, CompiledProgram) else program
+        options = inner.pipeline_opt or inner.fleet_opt
+        trainer = old_names.trainer_factory.TrainerFactory()._create_trainer(options)
+        if inner is program and not inner.pipeline_opt:
+            trainer._set_thread_barrier(is_distributed(inner.job))
+        trainer._set_program(inner)
+        trainer._set_thread(threads)
+        trainer._set_debug(debug)
+        trainer._set_fetch_var_and_info(fetches, texts, print_period)
+        return global_scope() if scope is None else scope, trainer
 
     @entry_point
     def infer_from_dataset(

@@ -27,7 +27,7 @@ FILE = Path(__file__).with_name("absent_names.txt")
 def why_absent(name: str) -> str:
     """Why a name is absent, and what there is instead; empty for names that are here or unknown.
 
-    >>> why_absent("paddle.fluid.trainer_factory.TrainerFactory")
+    >>> why_absent("paddle.fluid.distributed.ps_instance.PaddlePSInstance")
     "Executor.train_from_dataset and the fleets do the work of the reference's trainers."
     >>> why_absent("paddle.fluid.layers.fc")
     ''

@@ -32,6 +32,17 @@ class JobNames:
     def _fleet_opt(self, settings: Mapping[str, object] | None) -> None:
         self.fleet_opt = settings
 
+    pipeline_opt: Mapping[str, object] | None = None
+    """The sections of a pipeline that the program is, as scripts store them."""
+
+    @property
+    def _pipeline_opt(self) -> Mapping[str, object] | None:
+        return self.pipeline_opt
+
+    @_pipeline_opt.setter
+    def _pipeline_opt(self, settings: Mapping[str, object] | None) -> None:
+        self.pipeline_opt = settings
+
     @property
     def _of_servers(self) -> ParameterServerJob | None:
         return self.job if isinstance(self.job, ParameterServerJob) else None

@@ -15,7 +15,7 @@ from fluid.dataset import BatchFeed, DatasetBase
 from fluid.framework import Program, Variable
 from runtime.tensors.lod_tensor import LoDTensor
 
-__all__ = ["FetchHandler", "for_inference", "run_over"]
+__all__ = ["FetchHandler", "PeriodicCall", "for_inference", "run_over"]
 
 Run: TypeAlias = Callable[[BatchFeed, list[Variable]], list[LoDTensor]]
 """Runs a step on feeds and returns the fetched values, which may have LoD."""
@@ -85,33 +85,52 @@ def _text(value: LoDTensor) -> str:
     return f"{np.asarray(value)}{lod}"
 
 
+class PeriodicCall:
+    """A thread that calls a function every `period_secs` seconds until it is stopped."""
+
+    def __init__(self, period_secs: float, call: Callable[[], None]) -> None:
+        self._period_secs, self._call, self._ended = period_secs, call, threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def _run(self) -> None:
+        while not self._ended.wait(self._period_secs):
+            self._call()
+
+    def start(self) -> None:
+        """Start the thread; the first call is after a period."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop it, and wait for a call that runs."""
+        self._ended.set()
+        self._thread.join()
+
+
 class _Periodic:
-    """A thread that calls a handler periodically with the newest values."""
+    """Calls a handler periodically with the newest values."""
 
     def __init__(self, handler: FetchHandler | None) -> None:
-        self.handler, self.ended = handler, threading.Event()
+        self.handler = handler
         variables = {} if handler is None else _variables(handler.var_dict)
         self.names, self.wanted = list(variables), list(variables.values())
         self.newest: list[Array | None] = [None] * len(self.wanted)
+        self.calls = None if handler is None else PeriodicCall(handler.period_secs, self._call)
 
     def take(self, values: Sequence[Array]) -> None:
         self.newest = list(values)
 
     def __enter__(self) -> _Periodic:
-        self.thread = threading.Thread(target=self._call, daemon=True)
-        if self.handler is not None:
-            self.thread.start()
+        if self.calls is not None:
+            self.calls.start()
         return self
 
     def _call(self) -> None:
         assert self.handler is not None
-        while not self.ended.wait(self.handler.period_secs):
-            self.handler.handler(dict(zip(self.names, self.newest, strict=True)))
+        self.handler.handler(dict(zip(self.names, self.newest, strict=True)))
 
     def __exit__(self, *_: object) -> None:
-        self.ended.set()
-        if self.handler is not None:
-            self.thread.join()
+        if self.calls is not None:
+            self.calls.stop()
 
 
 def _variables(var_dict: object) -> dict[str, Variable]:

@@ -294,7 +294,15 @@ class ProtoMessage:
             return False
         return True
 
+    def text(self, shortest: bool = False) -> str:
+        """The message in protobuf's text format.
+
+        Floats are printed as doubles, as protobuf's `str` does, or `shortest`, as its `text_format`
+        does: with no more digits than they are recognized by.
+        """
+        return message_text(self._message(), shortest)
+
     def __str__(self) -> str:
-        return message_text(self._message())
+        return self.text()
 
     __repr__ = __str__

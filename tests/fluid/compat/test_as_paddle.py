@@ -289,7 +289,7 @@ import importlib.util
 import fluid
 fluid.install_as_paddle()
 import paddle.fluid.contrib.slim.prune as prune
-from paddle.fluid import trainer_factory
+from paddle.fluid import multiprocess_utils
 from paddle.fluid.contrib import Compressor
 from paddle.fluid.contrib.slim.nas.lock import lock
 class Derived(Compressor):

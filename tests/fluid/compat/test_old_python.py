@@ -38,8 +38,8 @@ x = fluid.layers.data("x", [2])
 (y,) = fluid.Executor(place).run(feed={"x": np.ones((1, 2), "float32")}, fetch_list=[x * 2.0])
 print(y.tolist(), place, fluid.core.is_compiled_with_cuda(), fluid.cuda_places())
 print(isinstance(fluid.core.CUDAPlace(1), fluid.CPUPlace))
-from paddle.fluid.trainer_factory import TrainerFactory
-TrainerFactory()
+from paddle.fluid.distributed.ps_instance import PaddlePSInstance
+PaddlePSInstance()
 """
 PRINTED = """\
 True True False
@@ -84,7 +84,9 @@ def test_each_is_reported_once(done: subprocess.CompletedProcess[str]) -> None:
 
 
 def test_use_of_an_absent_name_reports_why(done: subprocess.CompletedProcess[str]) -> None:
-    assert "NotImplementedError: paddle.fluid.trainer_factory.TrainerFactory" in done.stderr
+    assert (
+        "NotImplementedError: paddle.fluid.distributed.ps_instance.PaddlePSInstance" in done.stderr
+    )
     assert "Executor.train_from_dataset and the fleets do the work" in done.stderr
 
 
