@@ -19,6 +19,7 @@ from fleet import program_files
 from fleet.collective import fleet as collective
 from fleet.global_metrics import Metrics, area, metrics_of
 from fleet.parameter_server import fleet as parameter_server
+from fleet.saved_model_check import check_saved_vars_try_dump
 from fluid.executor import global_scope
 from fluid.framework import Program
 from fluid.parameter_server.saving import merged_values
@@ -35,7 +36,6 @@ MISSING = {
     "write_xbox_donefile": HDFS, "write_cache_donefile": HDFS, "save_paddle_params": HDFS,
     "save_paddle_inference_model": HDFS, "get_last_save_xbox_base": HDFS,
     "get_last_save_xbox": HDFS, "get_last_save_model": HDFS,
-    "check_vars_and_dump": "`fluid infer FOLDER` runs a saved model and checks its feeds",
 }  # fmt: skip
 """Unsupported methods of release 1.8, and the reason."""
 PRINTED = ("AUC", "BUCKET_ERROR", "MAE", "RMSE", "Actural_CTR", "Predicted_CTR", "COPC",
@@ -269,6 +269,20 @@ class FleetUtil:
             folder = str(Path(config.pruned_prog_path).parent)
             self.draw_from_program(pruned, folder, config.draw_out_name)
         return program_files.check_pruned_program_vars(trained, pruned)
+
+    def check_vars_and_dump(self, config: Any) -> list[Any]:
+        """Run a saved model once and return what it fetches; `config` has the fields of release
+        1.8.
+
+        They are `dump_model_dir`, `dump_program_filename`, `is_text_dump_program`,
+        `save_params_filename`, `batch_size`, `feed_config` and `fetch_config`; see
+        `fleet.saved_model_check.check_saved_vars_try_dump`.
+        """
+        return list(check_saved_vars_try_dump(
+            config.dump_model_dir, config.dump_program_filename, config.is_text_dump_program,
+            config.feed_config, config.fetch_config, config.batch_size,
+            config.save_params_filename,
+        ))  # fmt: skip
 
     def parse_program_proto(self, prog_path: str, is_text: bool, output_dir: str) -> None:
         """Write the variables and ops of a file; see `fleet.program_files.parse_program`."""
