@@ -16,6 +16,7 @@ from compiler.ir.conversion.block_owners import SUB_BLOCK
 from compiler.ir.conversion.coalesced_memory import CoalescedMemory
 from compiler.ir.conversion.companions import LOD, ROWS, Companions, Slots
 from compiler.ir.conversion.current_vars import CurrentVars
+from compiler.ir.conversion.overridden_sizes import with_known_sizes
 from compiler.ir.conversion.remote_lookups import as_remote
 from compiler.ir.conversion.walk_rules import (
     clobbers,
@@ -157,7 +158,8 @@ class BlockWalk:
             for step in steps:
                 self.add(step)
             return
-        op = OpDesc(op.type, op.inputs, op.outputs, graph_attributes(op), op.source)
+        attrs = with_known_sizes(op.type, graph_attributes(op), inputs, self.graph)
+        op = OpDesc(op.type, op.inputs, op.outputs, attrs, op.source)
         outputs = self.outputs(op, inputs)
         if bind(op).is_ordered():
             inputs, outputs = self.in_order(inputs, outputs)

@@ -148,6 +148,8 @@ class OpDef:
     """False for ops that only move elements or need their exact bits: halves are not upcast."""
     sets_output_sizes: ClassVar[bool] = False
     """True if the `kernel` body sets data-dependent sizes of outputs."""
+    overridden_sizes: ClassVar[Mapping[str, str]] = {}
+    """Slots of tensors with sizes, each with the attribute whose sizes they replace at run time."""
     updates_if: ClassVar[str] = ""
     """For a gradient op that updates a parameter in place of returning a gradient: the input that
     disables it with `stop_gradient`.

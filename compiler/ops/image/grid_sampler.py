@@ -35,8 +35,8 @@ def even_grid(height: int, width: int, align_corners: bool, dtype: np.dtype[Any]
 class AffineGrid(OpDef, op="affine_grid"):
     """Output[n, y, x] = Theta[n] times (x, y, 1), at evenly spaced positions from -1 to 1.
 
-    Theta is [N, 2, 3] and Output [N, H, W, 2]; H and W are those of OutputShape [N, C, H, W], or of
-    the attribute. Reference: affine_grid_op.h.
+    Theta is [N, 2, 3] and Output [N, H, W, 2]; H and W are those of the attribute, or if it is
+    empty, of OutputShape [N, C, H, W]. Reference: affine_grid_op.h.
     """
 
     Theta = reads()
@@ -50,7 +50,7 @@ class AffineGrid(OpDef, op="affine_grid"):
         if Theta.rank != 3 or differ(Theta.shape[1], 2) or differ(Theta.shape[2], 3):
             raise ShapeError(f"affine_grid: Theta is {Theta}, expected maps [N, 2, 3]")
         sizes: list[Size] = [UNKNOWN, UNKNOWN]
-        if s.get("OutputShape") is None:
+        if self.output_shape or s.get("OutputShape") is None:
             if len(self.output_shape) != 4:
                 actual = f"affine_grid: output_shape is {self.output_shape}"
                 raise BadAttribute(actual, hint="expected [N, C, H, W]")
@@ -59,14 +59,14 @@ class AffineGrid(OpDef, op="affine_grid"):
 
     def infer_grad(self, s: Slots[TensorType]) -> dict[str, TensorType]:
         d_Output = s.d_Output
-        if s.get("OutputShape") is None:
+        if self.output_shape:
             sizes = tuple(self.output_shape[2:])
             wanted = d_Output.with_shape((d_Output.shape[0], *sizes, 2))
             require_same_shape(self.kind + "_grad", d_Output=d_Output, grid=wanted)
         return {"Theta": d_Output.with_shape((d_Output.shape[0], 2, 3))}
 
     def numpy(self, Theta: Array, OutputShape: Array | None) -> Array:
-        sizes = self.output_shape if OutputShape is None else OutputShape
+        sizes: Any = self.output_shape or OutputShape
         height, width = int(sizes[2]), int(sizes[3])
         base = even_grid(height, width, self.align_corners, Theta.dtype)
         return (base @ Theta.mT).reshape(len(Theta), height, width, 2)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -68,6 +69,10 @@ def number_source(number: float) -> str:
     return repr(number) if math.isfinite(number) else f"float('{number}')"
 
 
+SHAPE_TENSORS = {"ShapeTensor": "shape", "ShapeTensorList": "shape"}
+"""The slots of ops that create tensors, for `overridden_sizes`."""
+
+
 # ---- constants ----------------------------------------------------------------------------------
 
 
@@ -80,6 +85,7 @@ class FillConstant(Whole, op="fill_constant"):
     """
 
     sizing = frozenset({"shape"})
+    overridden_sizes: ClassVar[Mapping[str, str]] = SHAPE_TENSORS
 
     ValueTensor = reads(optional=True, no_grad=True)
     ShapeTensor = reads(optional=True, no_grad=True)

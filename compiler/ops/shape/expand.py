@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 import numpy as np
 
@@ -51,6 +52,11 @@ class Expand(TilingOp, op="expand"):
     """
 
     linear_in = (("X",),)
+    overridden_sizes: ClassVar[Mapping[str, str]] = {
+        "ExpandTimes": "expand_times",
+        "expand_times_tensor": "expand_times",
+    }
+
     X = reads()
     ExpandTimes = reads(optional=True, no_grad=True)
     expand_times_tensor = reads(optional=True, many=True, no_grad=True)

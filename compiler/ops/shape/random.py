@@ -10,7 +10,7 @@ from the seed: the op then has a slot Key and draws from Key[place] (`compiler.i
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from compiler.ir.philox import normal_by_key, randint_by_key, uniform_by_key, un
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.math.axes import element_type, int_values
 from compiler.ops.math.sort_kernels import MAX_RANKED
-from compiler.ops.shape.creation import shape_from_inputs
+from compiler.ops.shape.creation import SHAPE_TENSORS, shape_from_inputs
 from compiler.ops.shape.random_kernels import (
     draw_integers,
     draw_normal,
@@ -137,6 +137,7 @@ class RandomTensor(OpDef):
     """
 
     is_random = True
+    overridden_sizes: ClassVar[Mapping[str, str]] = SHAPE_TENSORS
 
     ShapeTensor = reads(optional=True, no_grad=True)
     ShapeTensorList = reads(optional=True, many=True, no_grad=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import ClassVar
 
 import numpy as np
 
@@ -226,6 +227,8 @@ class Crop(OpDef, op="crop"):
 
 class CropInputs(OpDef):
     """The inputs of `crop_tensor`: numbers as attributes, in one tensor, or in one tensor each."""
+
+    overridden_sizes: ClassVar[Mapping[str, str]] = {"Shape": "shape", "ShapeTensor": "shape"}
 
     X = reads()
     Shape = reads(optional=True, no_grad=True)

@@ -7,7 +7,7 @@ Most have two versions. The later one, `reshape2` etc., has a second output XSha
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -126,6 +126,7 @@ class ShapeInputs(SameElements):
     """The inputs of both versions of reshape."""
 
     size_inputs: ClassVar[tuple[str, ...]] = ("Shape", "ShapeTensor")
+    overridden_sizes: ClassVar[Mapping[str, str]] = {"ShapeTensor": "shape"}
 
     Shape = reads(optional=True, no_grad=True, sizes_only=True)
     ShapeTensor = reads(optional=True, many=True, no_grad=True, sizes_only=True)
@@ -345,7 +346,7 @@ def unsqueezed(sizes: Sizes, axes: Sequence[int]) -> Sizes:
 class Unsqueezing(SameElements):
     """Out = X with an axis of size 1 inserted at each of `axes`, in order.
 
-    The axes may come from one tensor, or from one tensor each. Reference: unsqueeze_op.cc.
+    Without `axes` they come from one tensor, or from one tensor each. Reference: unsqueeze_op.cc.
     """
 
     linear_in = (("X",),)
@@ -355,9 +356,9 @@ class Unsqueezing(SameElements):
 
     def result(self, X: TensorType, listing: TensorType | None, single: list[TensorType]) -> Shape:
         """Return the shape of Out; raise ShapeError if an axis is out of range."""
-        if listing is not None:
+        if listing is not None and not self.axes:
             return unknown_shape(X.rank + static_count(self.kind, "AxesTensor", listing))
-        if single:
+        if single and not self.axes:
             return unknown_shape(X.rank + len(single))
         try:
             return unsqueezed(X.shape, self.axes)
@@ -374,7 +375,7 @@ class Unsqueeze(GradientByX, Unsqueezing, op="unsqueeze"):
     def numpy(
         self, X: Array, AxesTensor: Array | None, AxesTensorList: list[Array] | None
     ) -> Array:
-        axes = int_values(AxesTensor, AxesTensorList, self.axes)
+        axes = self.axes or int_values(AxesTensor, AxesTensorList, [])
         return X.reshape(unsqueezed(X.shape, axes))
 
 
@@ -389,5 +390,5 @@ class Unsqueeze2(GradientByXShape, Unsqueezing, op="unsqueeze2"):
     def numpy(
         self, X: Array, AxesTensor: Array | None, AxesTensorList: list[Array] | None
     ) -> dict[str, Array]:
-        axes = int_values(AxesTensor, AxesTensorList, self.axes)
+        axes = self.axes or int_values(AxesTensor, AxesTensorList, [])
         return with_xshape(X, X.reshape(unsqueezed(X.shape, axes)))
