@@ -47,13 +47,16 @@ def row_labels(Label: Array, count: int) -> Array:
 
 
 def check_aliases(CustomDistAlias: Array, count: int) -> None:
-    """Raise ValueError for an alias, which a class is replaced by, that is no class."""
+    """Raise ValueError for an alias, which a class may be replaced by, that is no class.
+
+    Classes that are never replaced have -1.
+    """
     aliases = CustomDistAlias.reshape(-1)
-    wrong = (aliases < 0) | (aliases >= count)
+    wrong = aliases >= count
     if wrong.any():
         raise ValueError(
             f"the alias of class {int(wrong.argmax())} is {aliases[wrong][0]}, expected a class "
-            f"from 0 to {count - 1}"
+            f"from 0 to {count - 1}, or -1"
         )
 
 

@@ -102,6 +102,8 @@ def test_nce_errors():
     drawn = {"num_total_classes": CLASSES, "num_neg_samples": 3, "sampler": 2}
     with pytest.raises(ValueError, match="alias of class 0 is 30000, expected a class from 0 to"):
         run("nce", CLASSIFIED | tables, **drawn)
+    never = {"CustomDistAlias": np.full(CLASSES, -1, np.int32)}
+    assert run("nce", CLASSIFIED | tables | never, **drawn)["SampleLabels"].min() >= 0
     short = types | types_of(tables | {"CustomDistAlias": np.zeros(CLASSES - 1, np.int32)})
     with pytest.raises(ShapeError, match=f"expected {CLASSES} elements"):
         find("nce")(drawn).infer_types(short)
