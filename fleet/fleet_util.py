@@ -133,7 +133,7 @@ class FleetUtil:
         q_name: str = "q",
         pos_ins_num_name: str = "pos",
         total_ins_num_name: str = "total",
-    ) -> list[Any]:
+    ) -> list[object]:
         """The nine `Metrics` of predicted click rates over all workers, as a list.
 
         The first two names are variables as in `get_global_auc`, the others [1] with sums over this
@@ -270,7 +270,7 @@ class FleetUtil:
             self.draw_from_program(pruned, folder, config.draw_out_name)
         return program_files.check_pruned_program_vars(trained, pruned)
 
-    def check_vars_and_dump(self, config: Any) -> list[Any]:
+    def check_vars_and_dump(self, config: Any) -> list[object]:
         """Run a saved model once and return what it fetches; `config` has the fields of release
         1.8.
 

@@ -297,7 +297,7 @@ class Executor:
         fetch_list: Sequence[Variable] | None = None,
         fetch_info: Sequence[str] | None = None,
         print_period: int = 100,
-    ) -> tuple[Scope, Any]:
+    ) -> tuple[Scope, object]:
         """Return a scope and the `trainer_desc.TrainerDesc` that release 1.8.5 would train with.
 
         AssertionError unless every fetch has a text; RuntimeError without a number of threads.

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import sys
 import warnings
-from typing import Any
 
 from compiler.support.tracebacks import entry_point
 from fluid.compiler import BuildStrategy, CompiledProgram, ExecutionStrategy
-from fluid.executor import Executor, global_scope
+from fluid.executor import Executor, Results, global_scope
 from fluid.framework import Program, default_main_program
 from fluid.running.feeds import Feeds
 from fluid.running.fetch_names import FetchList
@@ -76,7 +75,7 @@ class ParallelExecutor:
         feed: Feeds | None = None,
         feed_dict: Feeds | None = None,
         return_numpy: bool = True,
-    ) -> list[Any]:
+    ) -> Results:
         """Run all ops of the program once on every device; return the values of `fetch_list`.
 
         A dict is divided among the devices by rows: 3 rows on 2 devices are [0] and [1, 2]. A list

@@ -68,7 +68,7 @@ class Layer:
         """Raise ValueError: gradients are recorded by `append_backward`."""
         raise ValueError("Layer shouldn't implement backward")
 
-    def _build_once(self, *inputs: Any, **kwargs: Any) -> None:
+    def _build_once(self, *inputs: object, **kwargs: object) -> None:
         """Create what depends on the first inputs; called before the first `forward`."""
 
     def __call__(self, *inputs: object, **kwargs: object) -> Any:
@@ -78,8 +78,8 @@ class Layer:
         return self.call_forward(self.forward, *inputs, **kwargs)
 
     def call_forward(
-        self, forward: Callable[..., Any], /, *inputs: object, **kwargs: object
-    ) -> Any:
+        self, forward: Callable[..., object], /, *inputs: object, **kwargs: object
+    ) -> object:
         """Call the layer with another function in place of its `forward`."""
         for hook in self._pre_hooks:
             changed = hook(self, inputs)
@@ -130,7 +130,7 @@ class Layer:
 
     def set_dict(
         self,
-        stat_dict: Mapping[str, Any],
+        stat_dict: Mapping[str, object],
         include_sublayers: bool = True,
         use_structured_name: bool = True,
     ) -> None:

@@ -7,15 +7,20 @@ passes to its own trainers, for scripts that build and compare them.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, TypeAlias, cast
 
 from fluid.compat.proto.messages import ProtoMessage
 from fluid.framework import Program
 from runtime.device import CPUPlace, CUDAPinnedPlace, CUDAPlace
 
 __all__ = [
-    "DeviceWorker", "DeviceWorkerFactory", "DownpourSGD", "DownpourSGDOPT", "Hogwild", "Section",
+    "DeviceWorker", "DeviceWorkerFactory", "DownpourSGD", "DownpourSGDOPT", "Hogwild", "Options",
+    "Section",
 ]  # fmt: skip
+
+
+Options: TypeAlias = Mapping[str, Any]
+"""Options of an optimizer by name, as `program._fleet_opt` and `_pipeline_opt` have them."""
 
 
 class DeviceWorker:
@@ -24,12 +29,12 @@ class DeviceWorker:
     def __init__(self) -> None:
         self._program: Program | None = None
         self._infer: bool | None = None
-        self._fleet_desc: Any = None
+        self._fleet_desc: ProtoMessage | None = None
 
     def _set_infer(self, infer: bool = False) -> None:
         self._infer = infer
 
-    def _set_fleet_desc(self, fleet_desc: object) -> None:
+    def _set_fleet_desc(self, fleet_desc: ProtoMessage) -> None:
         """Set the `ps_pb2.PSParameter` of a job with PSLIB."""
         self._fleet_desc = fleet_desc
 
@@ -113,7 +118,7 @@ def _ids(options: Mapping[str, object], name: str) -> Collection[int]:
     return cast(Collection[int], options.get(name, ()))
 
 
-def _feature_size(fleet_desc: Any, index: int) -> int:
+def _feature_size(fleet_desc: ProtoMessage | None, index: int) -> int:
     """The number of floats in a row of a sparse table."""
     if fleet_desc is None:
         raise RuntimeError("sparse tables need the job's PSParameter: _set_fleet_desc")
@@ -127,7 +132,7 @@ class _ServerTables:
     Raises ValueError where the options do not have the program's worker.
     """
 
-    def __init__(self, program: Program, options: Mapping[str, Any]) -> None:
+    def __init__(self, program: Program, options: Options) -> None:
         self.program_id = str(id(program))
         workers = options.get("program_id_to_worker")
         if workers is None:
@@ -169,7 +174,7 @@ class Section(DeviceWorker):
 
     def _gen_worker_desc(self, trainer_desc: ProtoMessage) -> None:
         trainer_desc.device_worker_name = "SectionWorker"
-        options: Mapping[str, Any] | None = self._expect_program().pipeline_opt
+        options: Options | None = self._expect_program().pipeline_opt
         if options is None:
             raise RuntimeError("SectionWorker needs a program with _pipeline_opt")
         param = trainer_desc.section_param

@@ -7,14 +7,17 @@ The descriptions are those of release 1.8.5, for scripts that build and compare 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, TypeVar, cast
 
 from compiler.support.processors import available_processors
-from fluid.compat.old_names.device_worker import DeviceWorker
+from fluid.compat.old_names.device_worker import DeviceWorker, Options
 from fluid.compat.proto import trainer_desc_pb2
+from fluid.compat.proto.messages import ProtoMessage
 from fluid.framework import Program, Variable
 
 __all__ = ["DistMultiTrainer", "MultiTrainer", "PipelineTrainer", "TrainerDesc"]
+
+K = TypeVar("K")
 
 
 class TrainerDesc:
@@ -26,7 +29,7 @@ class TrainerDesc:
     _CLASS_NAME: ClassVar[str] = ""
 
     def __init__(self) -> None:
-        self.proto_desc: Any = trainer_desc_pb2.TrainerDesc()
+        self.proto_desc: ProtoMessage = trainer_desc_pb2.TrainerDesc()
         self.proto_desc.thread_num = available_processors()
         self._fleet_desc: object = None
         self._device_worker: DeviceWorker | None = None
@@ -117,13 +120,13 @@ class TrainerDesc:
     def _set_loss_names(self, loss_names: Iterable[str]) -> None:
         self.proto_desc.loss_names.extend(loss_names)
 
-    def _set_adjust_ins_weight(self, config_dict: Mapping[str, Any]) -> None:
+    def _set_adjust_ins_weight(self, config_dict: Options) -> None:
         """Set how examples of rare ids are weighted; what is not given gets its default."""
         config = self.proto_desc.adjust_ins_weight_config
         for field in config.DESCRIPTOR.fields:
             setattr(config, field.name, config_dict.get(field.name, field.default_value))
 
-    def _set_copy_table_config(self, config_dict: Mapping[str, Any]) -> None:
+    def _set_copy_table_config(self, config_dict: Options) -> None:
         """Set which tables or variables are copied to which.
 
         Raises ValueError where sources and destinations differ in number, and for a table that
@@ -164,9 +167,9 @@ _COPIED = (
 )
 
 
-def _listed(config: Mapping[Any, Any], key: object) -> list[Any]:
+def _listed(config: Mapping[K, object], key: K) -> list[object]:
     value = config.get(key, [])
-    return cast(list[Any], value) if isinstance(value, list) else [value]
+    return cast(list[object], value) if isinstance(value, list) else [value]
 
 
 class MultiTrainer(TrainerDesc):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from fluid.compat.old_names.device_worker import (
     DownpourSGD,
     DownpourSGDOPT,
     Hogwild,
+    Options,
     Section,
 )
 from fluid.compat.old_names.trainer_desc import (
@@ -27,6 +28,8 @@ from fluid.running.train_from_dataset import FetchHandler, PeriodicCall
 from runtime.tensors.scope import Scope
 
 __all__ = ["FetchHandler", "FetchHandlerMonitor", "TrainerFactory"]
+
+T = TypeVar("T")
 
 _TRAINERS: dict[str, type[TrainerDesc]] = {
     kind.__name__: kind for kind in (MultiTrainer, DistMultiTrainer, PipelineTrainer)
@@ -49,15 +52,15 @@ _SERVER_OPTIONS = {
 class TrainerFactory:
     """Creates trainers with their device workers."""
 
-    def _create_trainer(self, opt_info: Mapping[str, Any] | None = None) -> TrainerDesc:
+    def _create_trainer(self, opt_info: Options | None = None) -> TrainerDesc:
         """A trainer by the options of an optimizer; a MultiTrainer of Hogwild without any.
 
         Raises KeyError for options without "trainer" or "device_worker", or of unknown ones.
         """
         if not opt_info:
             opt_info = {"trainer": "MultiTrainer", "device_worker": "Hogwild"}
-        trainer = _known(_TRAINERS, opt_info["trainer"], "trainer")()
-        worker = _known(_WORKERS, opt_info["device_worker"], "device_worker")()
+        trainer: Any = _known(_TRAINERS, opt_info["trainer"], "trainer")()
+        worker: Any = _known(_WORKERS, opt_info["device_worker"], "device_worker")()
         setters = {name: name for name in _OPTIONS}
         if "fleet_desc" in opt_info:
             worker._set_fleet_desc(opt_info["fleet_desc"])
@@ -70,7 +73,7 @@ class TrainerFactory:
         return trainer
 
 
-def _known(kinds: Mapping[str, Any], name: str, what: str) -> Any:
+def _known(kinds: Mapping[str, type[T]], name: str, what: str) -> type[T]:
     if name not in kinds:
         raise KeyError(f"there is no {what} {name!r}; there are {', '.join(kinds)}")
     return kinds[name]
