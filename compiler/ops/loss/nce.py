@@ -165,8 +165,12 @@ class Nce(OpDef, op="nce"):
                 f"[rows, width], labels per row, and [{self.num_total_classes}, width]"
             )
         self.check_rows(Input, Label, s.get("Bias"), s.get("SampleWeight"))
-        for slot in ("CustomDistProbs", "CustomDistAlias", "CustomDistAliasProbs"):
-            table = s.get(slot)
+        tables = {
+            "CustomDistProbs": s.get("CustomDistProbs"),
+            "CustomDistAlias": s.get("CustomDistAlias"),
+            "CustomDistAliasProbs": s.get("CustomDistAliasProbs"),
+        }
+        for slot, table in tables.items():
             if table is not None and differ(table.numel, self.num_total_classes):
                 raise ShapeError(
                     f"{self.kind}: {slot} is {table}, expected {self.num_total_classes} elements"
