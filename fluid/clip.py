@@ -97,23 +97,23 @@ class GradientClipBase:
 
     def __call__(self, params_grads: Iterable[ParameterAndGradient]) -> Pairs:
         """Return the pairs with clipped gradients; pairs without a gradient are omitted."""
-        given = list(params_grads)
-        if any(param.gradient_clip_attr is not None for param, grad in given if grad is not None):
+        pairs = list(params_grads)
+        if any(param.gradient_clip_attr is not None for param, _ in _with_gradients(pairs)):
             warnings.warn(
                 "set_gradient_clip has no effect, since the optimizer has a grad_clip",
                 stacklevel=2,
             )
         clip = self._dygraph_clip if in_dygraph_mode() else self._static_clip
         with name_scope("gradient_clip"):
-            return clip(given)
+            return clip(pairs)
 
     def _static_clip(self, params_grads: Iterable[ParameterAndGradient]) -> Pairs:
         """Return the pairs with clipped gradients, for a program."""
-        return self.clipped_pairs([(p, grad) for p, grad in params_grads if grad is not None])
+        return self.clipped_pairs(_with_gradients(params_grads))
 
     def _dygraph_clip(self, params_grads: Iterable[ParameterAndGradient]) -> Pairs:
         """Return the pairs with clipped gradients, in eager mode."""
-        return self.clipped_pairs([(p, grad) for p, grad in params_grads if grad is not None])
+        return self.clipped_pairs(_with_gradients(params_grads))
 
     def _needed(self, param: Parameter) -> bool:
         return self._need_clip_func is None or self._need_clip_func(param)
@@ -212,6 +212,11 @@ class GradientClipByGlobalNorm(GradientClipBase):
     def _limit(self, pair: Pair) -> Variable:
         with _update_guard(*pair):
             return layers.fill_constant([1], "float32", self.clip_norm)
+
+
+def _with_gradients(params_grads: Iterable[ParameterAndGradient]) -> Pairs:
+    """Return the pairs that have a gradient."""
+    return [(param, grad) for param, grad in params_grads if grad is not None]
 
 
 def _square(param: Parameter, grad: Variable) -> Variable:

@@ -292,14 +292,18 @@ def last_line(error: BaseException) -> str:
     return f"{_shown(frame.f_code.co_filename)}:{line} in {frame.f_code.co_name}"
 
 
-def first_lines(text: str, count: int) -> str:
-    """A text without the lines after the first `count`, and dots in their place.
+MOST_LINES = 5
+"""Lines of the message of another process's error that are shown."""
 
-    >>> first_lines("a", 2), first_lines(chr(10).join("abc"), 1)
-    ('a', 'a …')
+
+def first_lines(text: str) -> str:
+    """A text without the lines after the first `MOST_LINES`, and dots in their place.
+
+    >>> first_lines("a"), first_lines(chr(10).join("abcdef"))[-3:]
+    ('a', 'e …')
     """
     lines = text.splitlines()
-    return "\n".join(lines[:count]) + (" …" if len(lines) > count else "")
+    return "\n".join(lines[:MOST_LINES]) + (" …" if len(lines) > MOST_LINES else "")
 
 
 def _shown(file: str) -> str:

@@ -17,6 +17,7 @@ from threading import Event, Thread
 from time import monotonic
 from typing import Protocol
 
+from runtime.collective.endpoint import accepts_connections
 from runtime.collective.engine import distributed, seconds
 from runtime.collective.slices import call_in_slices
 from runtime.errors import RendezvousError
@@ -66,7 +67,7 @@ class LauncherMeeting:
 
     @property
     def text(self) -> str:
-        """What a launcher says first."""
+        """The first line that a launcher prints."""
         number = f"{self.least}" if self.least == self.most else f"{self.least} to {self.most}"
         return f"meets {number} machines at {self.master}; each of them runs the same command"
 
@@ -112,7 +113,7 @@ class Watcher:
         notice, store = WaitNotice(say, self._meeting.limit), None
         while not self._end.wait(PAUSE):
             with suppress(RuntimeError, RendezvousError):
-                if store is None and _answers(*self._meeting.address):
+                if store is None and accepts_connections(self._meeting.master, PAUSE):
                     store = self._registered()
                 if store is not None:
                     self.left = [m for m in self.left if not store.check([self._meeting.key(m)])]
@@ -176,7 +177,7 @@ def _expect_store(meeting: LauncherMeeting) -> None:
     """Raise RendezvousError unless a store listens at the port, or this machine can open one."""
     host, port = meeting.address
     notice, begin = WaitNotice(say, meeting.limit), monotonic()
-    while not _answers(host, port):
+    while not accepts_connections(meeting.master, PAUSE):
         if is_own(host):
             return
         if monotonic() - begin > meeting.limit:
@@ -189,13 +190,6 @@ def _expect_store(meeting: LauncherMeeting) -> None:
         if isinstance(error, RendezvousError):
             raise
         raise RendezvousError(f"{meeting.master} cannot be used: {error}") from error
-
-
-def _answers(host: str, port: int) -> bool:
-    """Whether something listens at an endpoint."""
-    with suppress(OSError), socket.create_connection((host, port), timeout=PAUSE):
-        return True
-    return False
 
 
 def is_own(host: str) -> bool:

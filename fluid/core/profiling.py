@@ -20,9 +20,6 @@ class ProfilerState(Enum):
     kCUDA = "GPU"
     kAll = "All"
 
-    def __str__(self) -> str:
-        return f"{type(self).__name__}.{self.name}"
-
 
 class EventSortingKey(Enum):
     """By what the table is sorted."""
@@ -34,9 +31,6 @@ class EventSortingKey(Enum):
     kMax = "max"
     kAve = "ave"
 
-    def __str__(self) -> str:
-        return f"{type(self).__name__}.{self.name}"
-
 
 class TracerOption(Enum):
     """What a row of the table is: the ops of a type, or one op."""
@@ -44,9 +38,6 @@ class TracerOption(Enum):
     kDefault = "Default"
     kOpDetail = "OpDetail"
     kAllOpDetail = "AllOpDetail"
-
-    def __str__(self) -> str:
-        return f"{type(self).__name__}.{self.name}"
 
 
 class _Chosen:

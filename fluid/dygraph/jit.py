@@ -122,7 +122,7 @@ def declarative(dygraph_func: F) -> F:
 def dygraph_to_static_func(dygraph_func: F) -> F:
     """Decorate a function whose branches and loops on tensors become ops of the default program.
 
-    In eager mode, and if `ProgramTranslator.enable` has turned that off, it is called as it is.
+    In eager mode, and after `ProgramTranslator().enable(False)`, it is called as it is.
     Raises OSError in a call if its source is not available.
     """
 

@@ -49,9 +49,6 @@ Reader: TypeAlias = Callable[[], Iterable[T]]
 _LAST_SAMPLE = 1.0
 """Seconds to wait for a thread whose samples nobody reads any more."""
 
-_MOST_LINES = 5
-"""Lines of an error in another process that are shown."""
-
 
 class ComposeNotAligned(ValueError):
     """Composed readers returned different numbers of samples."""
@@ -312,7 +309,7 @@ def _description(error: Exception) -> str:
     """An error of a reader for another process: its text and the script's line, or all frames."""
     if FLUID_TRACEBACK.text() == "full":
         return "\n" + "".join(traceback.format_exception(error))
-    text = first_lines(f"{type(error).__name__}: {error}", _MOST_LINES)
+    text = first_lines(f"{type(error).__name__}: {error}")
     return f"{text}\n  line: {last_line(error)}"
 
 

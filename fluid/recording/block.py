@@ -6,7 +6,7 @@ import warnings
 from abc import abstractmethod
 from collections import OrderedDict
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from textwrap import indent
 from types import NoneType
 from typing import Any, Protocol, TypeVar, Unpack
@@ -382,6 +382,9 @@ def _declared(type: str, attrs: Mapping[str, T]) -> dict[str, T]:
     """Return the attributes that an op type declares; warn of others, which are ignored as in the
     reference.
     """
+    with suppress(BadAttribute):
+        check_attributes(type, attrs)
+        return dict(attrs)
     declared: dict[str, T] = {}
     for name, value in attrs.items():
         try:

@@ -26,6 +26,15 @@ def parse_endpoint(endpoint: str) -> Address:
     return host.strip("[]"), int(port)
 
 
+def accepts_connections(endpoint: str, limit: float) -> bool:
+    """Whether something listens at an endpoint and accepts a connection within `limit` seconds."""
+    try:
+        with socket.create_connection(parse_endpoint(endpoint), limit):
+            return True
+    except OSError:
+        return False
+
+
 def listen(endpoint: str) -> socket.socket:
     """Return a socket that listens on an endpoint of this machine, on that address only.
 

@@ -24,9 +24,6 @@ HINT = "the pool has ended; the next run starts another"
 
 ALL_FRAMES = "set FLUID_TRACEBACK=full to see the traceback of that process"
 
-MOST_LINES = 5
-"""Lines of a worker's message that are shown; the op, the line and the hint are one each."""
-
 Report = Mapping[str, Any]
 """A worker's error message."""
 
@@ -85,11 +82,11 @@ def _reported(report: Report) -> CollectiveError:
         return ScheduleError(text)
     rank, host, pid = int(report["rank"]), str(report["host"]), int(report["pid"])
     where = f"rank {rank} (host {host}, process {pid})"
-    said = first_lines(f"{where} raised {kind}: {text}", MOST_LINES)
+    message = first_lines(f"{where} raised {kind}: {text}")
     if FLUID_TRACEBACK.text() == "full":
-        said += "\n  its traceback:\n" + indent(trace, "    ")
+        message += "\n  its traceback:\n" + indent(trace, "    ")
     return WorkerError(
-        said, kind=kind, trace=trace, rank=rank, host=host, pid=pid,
+        message, kind=kind, trace=trace, rank=rank, host=host, pid=pid,
         cause=f"it raised {kind}: {text}", op=str(report["op"]), source=str(report["source"]),
         hint=str(report.get("hint", "")) or ("" if report["op"] else ALL_FRAMES),
     )  # fmt: skip

@@ -77,7 +77,7 @@ class NativeModuleWriter(KernelModuleWriter):
         self.uncompared: dict[str, str] = {}
         self.costs: list[KernelCall] = []
         self.refused: dict[int, str] = {}
-        """The steps that turned out to have no kernels, with the reasons."""
+        """The steps that cannot be written as kernels, with the reasons."""
         self._made: dict[Hashable, Steps] = {} if earlier is None else earlier._made
         self._lowering = KernelLowering(machine) if earlier is None else earlier._lowering
         self._repeats: Size = 1

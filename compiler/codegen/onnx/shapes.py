@@ -81,7 +81,7 @@ def sliced(nodes: Nodes, op: Op) -> None:
     """Parts of axes; `decrease_axis` are axes of one element that are left out."""
     defn: Any = op.defn
     strides = [*getattr(defn, "strides", [])] or [1] * len(defn.axes)
-    if given(op, "StridesTensor", "StridesTensorList") or any(stride < 0 for stride in strides):
+    if has_input(op, "StridesTensor", "StridesTensorList") or any(stride < 0 for stride in strides):
         raise Unsupported("a slice with strides that are tensors or negative")
     starts = integers(nodes, op, "StartsTensor", "StartsTensorList", defn.starts)
     ends = integers(nodes, op, "EndsTensor", "EndsTensorList", defn.ends)
@@ -98,7 +98,7 @@ def sliced(nodes: Nodes, op: Op) -> None:
         nodes.add("Squeeze", [part, nodes.constant([*defn.decrease_axis])], out)
 
 
-def given(op: Op, *slots: str) -> bool:
+def has_input(op: Op, *slots: str) -> bool:
     """Whether an op has a value in one of these input slots."""
     return any(op.inputs.get(slot) for slot in slots)
 
@@ -294,7 +294,7 @@ def _sizes(nodes: Nodes, op: Op) -> str:
     """The shape of a constant; a size that depends on the step is that of the input then."""
     defn: Any = op.defn
     shape = op["Out"].type.shape
-    if given(op, "ShapeTensor", "ShapeTensorList"):
+    if has_input(op, "ShapeTensor", "ShapeTensorList"):
         return integers(nodes, op, "ShapeTensor", "ShapeTensorList", ())
     if UNKNOWN not in shape or not op.inputs.get("Input") or op.inputs.get("Input_lod"):
         return nodes.shape(shape)

@@ -17,13 +17,11 @@ def with_known_sizes(
     A size remains where the tensor in its place is a constant of that value, as layers record the
     integers of a list that holds variables too.
     """
-    attrs = dict(attrs)
     for slot, name in find(kind).overridden_sizes.items():
-        vars, sizes = inputs.get(slot, []), attrs.get(name, [])
-        if vars:
-            values = [_constant(var, graph) for var in vars]
+        if vars := inputs.get(slot, []):
+            sizes, values = attrs.get(name, []), [_constant(var, graph) for var in vars]
             pairs = zip(sizes, [*values, *[None] * len(sizes)], strict=False)
-            attrs[name] = [size if size == value else -1 for size, value in pairs]
+            attrs = attrs | {name: [size if size == value else -1 for size, value in pairs]}
     return attrs
 
 

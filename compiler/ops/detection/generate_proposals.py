@@ -14,7 +14,7 @@ from compiler.ir.opdef import Attr, OpDef, Slots, reads, reads_lod, required, wr
 from compiler.ir.opdef.attribute_bounds import between
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.detection.box_coder import centre_and_size, require_boxes
-from compiler.ops.detection.nms import lod_offsets
+from compiler.ops.detection.nms import lod_offsets, rows_of_images
 from compiler.ops.detection.nms_numpy import suppress
 from compiler.ops.image.layouts import require_images
 from compiler.ops.type_checks import differ, shown
@@ -108,8 +108,8 @@ class GenerateProposals(OpDef, op="generate_proposals"):
             probs.append(scores[:, None])
         offsets = lod_offsets(boxes)
         return {
-            "RpnRois": np.concatenate([np.empty((0, 4), Scores.dtype), *boxes]),
-            "RpnRoiProbs": np.concatenate([np.empty((0, 1), Scores.dtype), *probs]),
+            "RpnRois": rows_of_images(boxes, 4, Scores.dtype),
+            "RpnRoiProbs": rows_of_images(probs, 1, Scores.dtype),
             "RpnRois_lod": [offsets],
             "RpnRoiProbs_lod": [offsets],
             "RpnRoisLod": offsets[1:],
@@ -276,7 +276,7 @@ class RetinanetDetectionOutput(OpDef, op="retinanet_detection_output"):
             best = best[: self.keep_top_k] if self.keep_top_k > -1 else best
             rows = rows[best] + np.array([1, 0, 0, 0, 0, 0])
             result.append(rows.astype(BBoxes[0].dtype))
-        rows = np.concatenate([np.empty((0, 6), BBoxes[0].dtype), *result])
+        rows = rows_of_images(result, 6, BBoxes[0].dtype)
         return {"Out": rows, "Out_lod": [lod_offsets(result)]}
 
 

@@ -105,6 +105,18 @@ def lod_offsets(parts: list[Array]) -> Array:
     return np.cumsum([0, *[len(part) for part in parts]], dtype=np.int64)
 
 
+def rows_of_images(parts: list[Array], width: int, dtype: np.dtype) -> Array:
+    """Join rows per image, [rows, width] each, of a dtype; there may be no images."""
+    return np.concatenate([np.empty((0, width), dtype), *parts])
+
+
+def detections(result: list[Array], dtype: np.dtype) -> dict[str, object]:
+    """Return the rows of all images with their LoD, or a single -1 if there are none."""
+    if any(map(len, result)):
+        return {"Out": np.concatenate(result), "Out_lod": [lod_offsets(result)]}
+    return {"Out": np.full((1, 1), -1, dtype), "Out_lod": [np.array([0, 1])]}
+
+
 class MulticlassNms(Detections, op="multiclass_nms"):
     """Non-maximum suppression per class; then at most `keep_top_k` boxes per image.
 
@@ -128,10 +140,7 @@ class MulticlassNms(Detections, op="multiclass_nms"):
         for boxes, scores, _ in split_images(BBoxes, Scores, BBoxes_lod):
             selected = best_of_classes(boxes, scores, limits, self.keep_top_k, options)
             result.append(detection_rows(boxes, scores, *selected))
-        rows = np.concatenate(result) if result else np.empty(0)
-        if len(rows):
-            return {"Out": rows, "Out_lod": [lod_offsets(result)]}
-        return {"Out": np.full((1, 1), -1, BBoxes.dtype), "Out_lod": [np.array([0, 1])]}
+        return detections(result, BBoxes.dtype)
 
 
 class IndexedNms(Detections):
@@ -167,7 +176,7 @@ def indexed_nms(
         result.append(detection_rows(boxes, scores, label, number))
         per_class = len(scores) if boxes.ndim == 3 else 1
         positions.append((first + number) * per_class + (label if boxes.ndim == 3 else 0))
-    rows = np.concatenate([np.empty((0, BBoxes.shape[-1] + 2), BBoxes.dtype), *result])
+    rows = rows_of_images(result, BBoxes.shape[-1] + 2, BBoxes.dtype)
     index = np.concatenate([np.empty(0, np.int32), *positions]).astype(np.int32)[:, None]
     offsets = lod_offsets(result)
     slots: dict[str, object] = {"Out": rows, "Index": index}
@@ -250,10 +259,7 @@ class LocalityAwareNms(Detections, op="locality_aware_nms"):
                 merge_neighbours(boxes, class_scores, self.nms_threshold, self.normalized)
             selected = best_of_classes(boxes, scores, limits, self.keep_top_k, options)
             result.append(detection_rows(boxes, scores, *selected))
-        rows = np.concatenate(result) if result else np.empty(0)
-        if len(rows):
-            return {"Out": rows, "Out_lod": [lod_offsets(result)]}
-        return {"Out": np.full((1, 1), -1, BBoxes.dtype), "Out_lod": [np.array([0, 1])]}
+        return detections(result, BBoxes.dtype)
 
 
 class MatrixNms(Detections, op="matrix_nms"):
@@ -301,9 +307,8 @@ class MatrixNms(Detections, op="matrix_nms"):
             result.append(detections[best, :6].astype(BBoxes.dtype))
             positions.append(detections[best, 6:].astype(np.int32))
         offsets = lod_offsets(result)
-        no_boxes = np.empty((0, 6), BBoxes.dtype), np.empty((0, 1), np.int32)
         slots = {
-            "Out": np.concatenate([no_boxes[0], *result]),
-            "Index": np.concatenate([no_boxes[1], *positions]),
+            "Out": rows_of_images(result, 6, BBoxes.dtype),
+            "Index": rows_of_images(positions, 1, np.dtype(np.int32)),
         }
         return {**slots, "Out_lod": [offsets], "Index_lod": [offsets]}

@@ -35,12 +35,8 @@ def lower_exits(function: ast.FunctionDef) -> None:
     function.body = _Folding().statements(body)
 
 
-def _is_exit(node: ast.AST, kinds: tuple[type[ast.AST], ...]) -> bool:
-    return isinstance(node, kinds)
-
-
-def _contains(nodes: Sequence[ast.AST], *kinds: type[ast.AST]) -> bool:
-    return any(_is_exit(node, kinds) for node in own_nodes(nodes))
+def _contains(nodes: Sequence[ast.AST], kind: type[ast.AST]) -> bool:
+    return any(isinstance(node, kind) for node in own_nodes(nodes))
 
 
 def _has_nested_return(statement: ast.stmt) -> bool:

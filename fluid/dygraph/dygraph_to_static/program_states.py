@@ -33,7 +33,7 @@ class _Saved:
     def __init__(self, program: Program) -> None:
         self._program = program
         self._attributes = {key: _copied(value) for key, value in vars(program).items()}
-        self._blocks = [(block, list(block.ops), dict(block.vars)) for block in program.blocks]
+        self._blocks = [(block, list(block.ops), block.vars.copy()) for block in program.blocks]
         self._types = [
             (var, var.dims, var.element, var.op)
             for block in program.blocks
@@ -45,7 +45,7 @@ class _Saved:
         vars(self._program).update({key: _copied(value) for key, value in self._attributes.items()})
         self._program.version = version
         for block, ops, variables in self._blocks:
-            block.ops, block.vars = list(ops), dict(variables)
+            block.ops, block.vars = list(ops), variables.copy()
         for var, dims, element, op in self._types:
             var.dims, var.element, var.op = dims, element, op
         self._program.touch()

@@ -89,8 +89,8 @@ class ProgramTranslator:
     def get_func(self, dygraph_func: F) -> F:
         """Return a function that appends the ops of a call to the default program.
 
-        Branches and loops on tensors become ops too, unless `enable` has turned that off. Raises
-        OSError if its source is not available.
+        Branches and loops on tensors become ops too, except after `enable(False)`. Raises OSError
+        if its source is not available.
         """
         _expect_function(dygraph_func, "get_func")
         if not self.enable_declarative:
@@ -103,7 +103,7 @@ class ProgramTranslator:
     ) -> Value:
         """Return the program of a call, its startup program, its inputs and its outputs.
 
-        If `enable` has turned programs off, the function is called, as in the reference.
+        After `enable(False)` the function is called, as in the reference.
         """
         _expect_function(dygraph_func, "get_program")
         if not self.enable_declarative:

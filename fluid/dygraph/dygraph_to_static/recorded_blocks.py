@@ -9,6 +9,7 @@ from typing import TypeAlias, cast
 from fluid.dygraph.dygraph_to_static.values import State, Value, as_tensor, is_number
 from fluid.framework import Block, Variable, default_main_program
 from fluid.layers.control.arrays import array_write, create_array
+from fluid.layers.control.blocks import BlockGuard
 from fluid.layers.tensor import fill_constant
 from fluid.recording.op_records import user_line
 
@@ -21,15 +22,8 @@ Sizes: TypeAlias = tuple[int, ...] | None
 def new_block() -> Generator[Block]:
     """A new block, in which ops are recorded; it is removed if that fails."""
     program = default_main_program()
-    block = program.create_block()
-    done = False
-    try:
-        yield block
-        done = True
-    finally:
-        program.current_block_idx = block.parent_idx
-        if not done:
-            del program.blocks[block.idx :]
+    with BlockGuard(program):
+        yield program.current_block()
 
 
 @contextmanager

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import socket
 import sys
 import time
 from collections.abc import Sequence
 
 from fluid.recording.narrowing import is_sequence
+from runtime.collective.endpoint import accepts_connections
 
 __all__ = ["check_rank", "endpoint_list", "parse_endpoints", "wait_for_endpoints"]
 
@@ -85,18 +85,10 @@ def wait_for_endpoints(endpoints: Sequence[str], deadline: float | None = None) 
     forever.
     """
     started = time.monotonic()
-    while missing := [endpoint for endpoint in endpoints if not _answers(endpoint)]:
+    while missing := [
+        endpoint for endpoint in endpoints if not accepts_connections(endpoint, CONNECT_SECONDS)
+    ]:
         if deadline is not None and time.monotonic() - started > deadline:
             raise TimeoutError(f"no connection to {', '.join(missing)} within {deadline:g} s")
         print(f"not ready endpoints: {', '.join(missing)}; waiting", file=sys.stderr)
         time.sleep(RETRY_SECONDS)
-
-
-def _answers(endpoint: str) -> bool:
-    """Whether the endpoint accepts connections."""
-    host, _, port = endpoint.rpartition(":")
-    try:
-        with socket.create_connection((host, int(port)), CONNECT_SECONDS):
-            return True
-    except OSError:
-        return False
