@@ -16,6 +16,7 @@ from compiler.errors import CompileError
 from compiler.ir.graph import Graph
 from compiler.ir.types import Array
 from compiler.passes.base import Context
+from compiler.passes.device.name_sizes import NameSizes
 from compiler.passes.manager import run_passes
 from compiler.passes.pipeline import named
 from compiler.support.extras import install
@@ -94,6 +95,8 @@ def export_graph(
 def simplify(graph: Graph, params: dict[str, Array], folded: bool = True) -> None:
     """Run the passes that leave ops of programs; `folded` folds norms and constants into weights.
 
-    The graph is changed in place, and `params` gets the folded weights.
+    The graph is changed in place, and `params` gets the folded weights. Sizes that depend on data
+    have names then, so that later ops can be written for them.
     """
-    run_passes(graph, named([*(PASSES if folded else UNFOLDED)]), Context(params), [])
+    passes = [*named([*(PASSES if folded else UNFOLDED)]), NameSizes()]
+    run_passes(graph, passes, Context(params), [])

@@ -154,6 +154,43 @@ def test_sizes_and_bounds_may_be_tensors(tmp_path: Path, fresh_programs: object)
             np.testing.assert_allclose(theirs, ours, 1e-6, strict=True)
 
 
+def test_features_of_as_many_proposals_as_there_are(tmp_path: Path, fresh_programs: object) -> None:
+    layers = fluid.layers
+    image, info = fluid.data("image", [None, 2, 16, 16]), fluid.data("info", [None, 3])
+    levels = [layers.conv2d(image, 4, 3, stride=stride, padding=1) for stride in (2, 4)]
+    found = []
+    for stride, features in zip((2, 4), levels, strict=True):
+        anchors, variances = layers.anchor_generator(
+            features, [3.0 * stride], [0.5, 2.0], [1.0] * 4, [float(stride)] * 2
+        )
+        scores = layers.conv2d(features, 2, 1, act="sigmoid")
+        codes = layers.conv2d(features, 8, 1)
+        found.append(layers.generate_proposals(
+            scores, codes, info, anchors, variances, 40, 9, nms_thresh=0.6, min_size=1.0
+        ))  # fmt: skip
+    rois = layers.collect_fpn_proposals(*zip(*found, strict=True), 2, 3, 12)
+    parts, restore = layers.distribute_fpn_proposals(rois, 2, 3, 2, 6)
+    pooled = [
+        layers.roi_align(features, part, 2, 2, 1 / stride, 2)
+        for stride, features, part in zip((2, 4), levels, parts, strict=True)
+    ]
+    scores = layers.fc(layers.gather(layers.concat(pooled), restore), 3)
+    model = saved(tmp_path / "rcnn", [layers.box_clip(rois, info), scores], ["image", "info"])
+    fluid.onnx.export(str(model), tmp_path / "rcnn.onnx")
+    session = onnxruntime.InferenceSession(str(tmp_path / "rcnn.onnx"))
+    predictor = fluid.create_predictor(str(model))
+    for images in (1, 3):
+        feed = {
+            "image": np.random.default_rng(images).random((images, 2, 16, 16), np.float32),
+            "info": np.array([[16, 16 - image, 1] for image in range(images)], np.float32),
+        }
+        boxes, expected = (np.asarray(each) for each in predictor.run(feed))
+        theirs = session.run(None, feed)
+        assert 0 < len(boxes) <= 12 and theirs[1][-1] == len(boxes)
+        np.testing.assert_allclose(theirs[0], boxes, 1e-5, 1e-5)
+        np.testing.assert_allclose(theirs[2], expected, 1e-4, 1e-5)
+
+
 def test_feeds_whose_lods_must_be_equal_share_their_rows(
     tmp_path: Path, fresh_programs: object, capsys: pytest.CaptureFixture[str]
 ) -> None:

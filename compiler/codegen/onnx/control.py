@@ -226,6 +226,16 @@ def array_length(nodes: Nodes, op: Op) -> None:
     nodes.add("Reshape", [length, nodes.constant([1])], nodes.output(op, "Out"))
 
 
+@converts("tensor_array_to_tensor")
+def joined_array(nodes: Nodes, op: Op) -> None:
+    """`ConcatFromSequence`; the export lacks OutIndex, the sizes of the items."""
+    defn: Any = op.defn
+    nodes.add(
+        "ConcatFromSequence", [nodes.input(op, "X")], nodes.output(op, "Out"),
+        axis=int(defn.axis), new_axis=int(defn.use_stack),
+    )  # fmt: skip
+
+
 # ---- steps of recurrent blocks -------------------------------------------------------------------
 
 

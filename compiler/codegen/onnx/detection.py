@@ -207,61 +207,85 @@ def _suppressed_in_order(nodes: Nodes, op: Op) -> str:
         nodes.add("Slice", [each, nodes.constant([0]), longest, nodes.constant([2])])
         for each in (values, place, is_candidate)
     )
-    sides = _sides(nodes, op, place)
+    rule = Suppression(defn.nms_threshold, defn.nms_eta, defn.normalized)
+    is_kept = rule.kept(nodes, _sides(nodes, op, place), is_candidate, dtype)
     none = nodes.scalar(-np.inf, dtype)
-    overlap = nodes.add("Expand", [none, nodes.add("Shape", [values])])
-    limit = nodes.scalar(defn.nms_threshold, dtype)
-    threshold = nodes.add("Expand", [limit, nodes.add("Shape", [counts])])
-    number = counted(nodes, nodes.add("Squeeze", [longest]))
-    results = [nodes.temporary("overlap"), nodes.temporary("threshold"), nodes.temporary("kept")]
-    nodes.add_all(
-        "Scan", [overlap, threshold, *sides, is_candidate, number], results,
-        body=_candidate_body(nodes, op, sides), num_scan_inputs=6,
-        scan_input_axes=[2, 2, 2, 2, 2, 0], scan_output_axes=[2],
-    )  # fmt: skip
-    kept = nodes.add("Where", [results[2], values, none])
+    kept = nodes.add("Where", [is_kept, values, none])
     base = nodes.add("Expand", [none, nodes.add("Shape", [name])])
     return nodes.add("ScatterElements", [base, place, kept], axis=2)
 
 
-def _candidate_body(nodes: Nodes, op: Op, sides: Sequence[str]) -> Any:
-    """The body of the scan: keeps one candidate of each class, if no better one overlaps it.
+@dataclass(frozen=True)
+class Suppression:
+    """Which boxes are dropped: those whose overlap with a better kept one is above `threshold`.
 
-    States are the largest overlap of each candidate with those that were kept [N, C, K], and the
-    threshold [N, C, 1]; the result says which are kept [N, C].
+    While it is above 0.5, the threshold is multiplied by `eta` with each kept box. Boxes that are
+    not `normalized` end behind their last element.
     """
-    defn: Any = op.defn
-    dtype = op["Scores"].type.dtype
-    inner = Nodes(nodes.graph, nodes)
-    overlap, threshold, is_candidate, number = map(
-        inner.temporary, ("overlap", "threshold", "candidate", "number")
-    )
-    own = [inner.temporary("side") for _ in sides]
-    one = [inner.add("Unsqueeze", [name, inner.constant([2])]) for name in own]
-    iou = _overlaps(inner, one, sides, dtype, 0.0 if defn.normalized else 1.0)
-    mine = inner.add("Unsqueeze", [inner.add("Gather", [overlap, number], axis=2),
-                                   inner.constant([2])])  # fmt: skip
-    fits = inner.add("Not", [inner.add("Greater", [mine, threshold])])
-    candidate = inner.add("Unsqueeze", [is_candidate, inner.constant([2])])
-    kept = inner.add("And", [fits, candidate])
-    larger = inner.add("Max", [overlap, iou])
-    after = inner.add("Where", [kept, larger, overlap])
-    shrinks = inner.add("Greater", [threshold, inner.scalar(0.5, dtype)])
-    eta = min(float(defn.nms_eta), 1.0)
-    smaller = inner.add("Mul", [threshold, inner.scalar(eta, dtype)])
-    limit = inner.add("Where", [inner.add("And", [kept, shrinks]), smaller, threshold])
-    result = inner.add("Squeeze", [kept, inner.constant([2])])
-    table, column = [None, None, None], [None, None]
-    entering = [
-        declared(overlap, dtype, table), declared(threshold, dtype, table),
-        *(declared(name, dtype, column) for name in own),
-        declared(is_candidate, DType.BOOL, column), declared(number, INDEX, []),
-    ]  # fmt: skip
-    leaving = [
-        declared(after, dtype, table), declared(limit, dtype, table),
-        declared(result, DType.BOOL, column),
-    ]  # fmt: skip
-    return inner.body("suppress", entering, leaving)
+
+    threshold: float
+    eta: float
+    normalized: bool
+
+    @property
+    def _extra(self) -> float:
+        return 0.0 if self.normalized else 1.0
+
+    def kept(self, nodes: Nodes, sides: Sequence[str], is_candidate: str, dtype: DType) -> str:
+        """Whether each candidate [N, C, K] is kept: a `Scan` over K, best first.
+
+        `sides` are the four sides of the candidates' boxes, each [N, C, K].
+        """
+        every = nodes.add("Shape", [is_candidate])
+        overlap = nodes.add("Expand", [nodes.scalar(-np.inf, dtype), every])
+        first = nodes.add("ReduceMax", [nodes.cast(is_candidate, INDEX)], axes=[2], keepdims=1)
+        limit = nodes.scalar(self.threshold, dtype)
+        threshold = nodes.add("Expand", [limit, nodes.add("Shape", [first])])
+        count = nodes.add("Gather", [every, nodes.scalar(2, INDEX)])
+        results = [nodes.temporary(name) for name in ("overlap", "threshold", "kept")]
+        nodes.add_all(
+            "Scan", [overlap, threshold, *sides, is_candidate, counted(nodes, count)], results,
+            body=self._step(nodes, sides, dtype), num_scan_inputs=6,
+            scan_input_axes=[2, 2, 2, 2, 2, 0], scan_output_axes=[2],
+        )  # fmt: skip
+        return results[2]
+
+    def _step(self, nodes: Nodes, sides: Sequence[str], dtype: DType) -> Any:
+        """The body of the scan: keeps one candidate of each class, if no better one overlaps it.
+
+        States are the largest overlap of each candidate with those that were kept [N, C, K], and
+        the threshold [N, C, 1]; the result says which are kept [N, C].
+        """
+        inner = Nodes(nodes.graph, nodes)
+        overlap, threshold, is_candidate, number = map(
+            inner.temporary, ("overlap", "threshold", "candidate", "number")
+        )
+        own = [inner.temporary("side") for _ in sides]
+        one = [inner.add("Unsqueeze", [name, inner.constant([2])]) for name in own]
+        iou = _overlaps(inner, one, sides, dtype, self._extra)
+        mine = inner.add("Unsqueeze", [inner.add("Gather", [overlap, number], axis=2),
+                                       inner.constant([2])])  # fmt: skip
+        fits = inner.add("Not", [inner.add("Greater", [mine, threshold])])
+        candidate = inner.add("Unsqueeze", [is_candidate, inner.constant([2])])
+        kept = inner.add("And", [fits, candidate])
+        larger = inner.add("Max", [overlap, iou])
+        after = inner.add("Where", [kept, larger, overlap])
+        shrinks = inner.add("Greater", [threshold, inner.scalar(0.5, dtype)])
+        eta = inner.scalar(min(self.eta, 1.0), dtype)
+        smaller = inner.add("Mul", [threshold, eta])
+        limit = inner.add("Where", [inner.add("And", [kept, shrinks]), smaller, threshold])
+        result = inner.add("Squeeze", [kept, inner.constant([2])])
+        table, column = [None, None, None], [None, None]
+        entering = [
+            declared(overlap, dtype, table), declared(threshold, dtype, table),
+            *(declared(name, dtype, column) for name in own),
+            declared(is_candidate, DType.BOOL, column), declared(number, INDEX, []),
+        ]  # fmt: skip
+        leaving = [
+            declared(after, dtype, table), declared(limit, dtype, table),
+            declared(result, DType.BOOL, column),
+        ]  # fmt: skip
+        return inner.body("suppress", entering, leaving)
 
 
 def _best_first(nodes: Nodes, op: Op) -> tuple[str, str, str]:

@@ -34,6 +34,12 @@ def identity(nodes: Nodes, op: Op) -> None:
     nodes.add("Identity", [nodes.input(op, "X")], nodes.output(op, "Out"))
 
 
+@converts("print", "print_named")
+def printed(nodes: Nodes, op: Op) -> None:
+    """A copy, of which nothing is printed."""
+    nodes.add("Identity", [nodes.input(op, "In")], nodes.output(op, "Out"))
+
+
 @converts("leaky_relu", "elu")
 def sloped(nodes: Nodes, op: Op) -> None:
     """With a slope or a limit; a slope above 1 is the larger side here, not the negative one."""

@@ -1,7 +1,8 @@
-"""LSTM and GRU over sequences, and decoding of linear-chain CRFs."""
+"""LSTM and GRU, and decoding of linear-chain CRFs and of beams."""
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -136,7 +137,180 @@ def gru(nodes: Nodes, op: Op) -> None:
     rows_of(nodes, rows, result, width, nodes.output(op, "Hidden"))
 
 
-# ---- decoding of CRFs ----------------------------------------------------------------------------
+@converts("cudnn_lstm")
+def layers_of_lstm(nodes: Nodes, op: Op) -> None:
+    """`LSTM` layer by layer, both directions at once.
+
+    W has the matrices of all layers and directions, then their biases; the gates of each are input,
+    forget, candidate, output.
+    """
+    defn: Any = op.defn
+    if defn.dropout_prob > 0 and not defn.is_test:
+        raise Unsupported("random numbers")
+    hidden, ways = int(defn.hidden_size), 2 if defn.is_bidirec else 1
+    size = op["Input"].type.shape[2]
+    if not isinstance(size, int):
+        raise Unsupported("an LSTM whose input has an open size")
+    weights = nodes.input(op, "W")
+    places = defn.weight_places(size)
+    below, finals = nodes.input(op, "Input"), list[list[str]]()
+    for first in range(0, len(places), ways):
+        inner = [_layer(nodes, weights, place, hidden) for place in places[first : first + ways]]
+        joined = [nodes.add("Concat", each, axis=0) for each in zip(*inner, strict=True)]
+        states = [part(nodes, nodes.input(op, slot), first, first + ways)
+                  for slot in ("InitH", "InitC")]  # fmt: skip
+        names = [nodes.temporary(name) for name in ("steps", "state", "cell")]
+        nodes.add_all(
+            "LSTM", [below, *joined, "", *states], names, hidden_size=hidden,
+            direction="bidirectional" if ways > 1 else "forward",
+        )  # fmt: skip
+        finals.append(names[1:])
+        steps = nodes.add("Transpose", [names[0]], perm=[0, 2, 1, 3])
+        below = nodes.add("Reshape", [steps, nodes.constant([0, 0, hidden * ways])])
+    nodes.add("Identity", [below], nodes.output(op, "Out"))
+    for slot, each in zip(("last_h", "last_c"), zip(*finals, strict=True), strict=True):
+        nodes.add("Concat", each, nodes.output(op, slot), axis=0)
+
+
+def _layer(nodes: Nodes, weights: str, place: tuple[int, int, int], hidden: int) -> list[str]:
+    """The matrices of one direction, of its input and of its state, and its two biases."""
+    (start, bias, width), order = place, gates("ifco", "iofc", hidden)
+    middle = start + 4 * hidden * width
+    pieces = [
+        (start, [4 * hidden, width], order), (middle, [4 * hidden, hidden], order),
+        (bias, [8 * hidden], [*order, *(4 * hidden + gate for gate in order)]),
+    ]  # fmt: skip
+    result: list[str] = []
+    for begin, shape, entries in pieces:
+        flat = part(nodes, weights, begin, begin + prod(shape))
+        square = nodes.add("Reshape", [flat, nodes.constant(shape)])
+        result.append(leading(nodes, selected(nodes, square, 0, entries)))
+    return result
+
+
+@converts("lstmp")
+def lstmp(nodes: Nodes, op: Op) -> None:
+    """An LSTM whose state is a projection, by a `Scan` over padded steps.
+
+    It begins at the last padded step where the op is reversed; states stay as they are where a
+    sequence is over.
+    """
+    defn: Any = op.defn
+    width, size = (int(str(each)) for each in op["ProjWeight"].type.shape)
+    dtype, rows = op["Input"].type.dtype, SequenceRows.of(nodes, op, "Input")
+    bias = nodes.add("Reshape", [nodes.input(op, "Bias"), nodes.constant([-1])])
+    steps = steps_of(nodes, rows, nodes.input(op, "Input"), dtype)
+    steps = nodes.add("Add", [steps, part(nodes, bias, 0, 4 * width)])
+    is_step = nodes.add("Transpose", [rows.is_step], perm=[1, 0])
+    count = nodes.add("Shape", [rows.lengths])
+    states: list[str] = []
+    for slot, columns in (("H0", size), ("C0", width)):
+        shape = nodes.add("Concat", [count, nodes.constant([columns])], axis=0)
+        zeros = nodes.add("Expand", [nodes.scalar(0, dtype), shape])
+        states.append(nodes.optional(op, slot) or zeros)
+    peepholes = [
+        part(nodes, bias, start, start + width) if defn.use_peepholes else ""
+        for start in range(4 * width, 7 * width, width)
+    ]
+    names = [nodes.temporary(name) for name in ("state", "cell", "projections", "cells")]
+    body = _projected_step(nodes, op, peepholes)
+    backward = int(defn.is_reverse)
+    nodes.add_all(
+        "Scan", [*states, steps, is_step], names, body=body, num_scan_inputs=2,
+        scan_input_directions=[backward] * 2, scan_output_directions=[backward] * 2,
+    )  # fmt: skip
+    for slot, name, columns in (("Projection", names[2], size), ("Cell", names[3], width)):
+        padded = nodes.add("Transpose", [name], perm=[1, 0, 2])
+        rows.unpadded(padded, [columns], nodes.output(op, slot))
+
+
+def _projected_step(nodes: Nodes, op: Op, peepholes: list[str]) -> Any:
+    """One step of `lstmp`: candidate, input, forget and output gate, the cell, its projection."""
+    defn: Any = op.defn
+    dtype = op["Input"].type.dtype
+    width, size = (int(str(each)) for each in op["ProjWeight"].type.shape)
+    inner = Nodes(nodes.graph, nodes)
+    state, cell, entered, is_step = map(inner.temporary, ("state", "cell", "gates", "step"))
+    product = inner.add("MatMul", [state, inner.input(op, "Weight")])
+    all_gates = inner.add("Add", [entered, product])
+    candidate, inlet, forget, outlet = (
+        inner.add("Slice", [all_gates, *map(inner.constant, ([start], [start + width], [1]))])
+        for start in range(0, 4 * width, width)
+    )
+    gate = str(defn.gate_activation)
+    inlet, forget = (
+        _activated(inner, _checked(inner, value, cell, weight), gate)
+        for value, weight in zip((inlet, forget), peepholes[:2], strict=True)
+    )
+    candidate = _activated(inner, candidate, str(defn.candidate_activation))
+    entering, left = inner.add("Mul", [candidate, inlet]), inner.add("Mul", [cell, forget])
+    new = _within(inner, inner.add("Add", [entering, left]), float(defn.cell_clip), dtype)
+    outlet = _activated(inner, _checked(inner, outlet, new, peepholes[2]), gate)
+    hidden = inner.add("Mul", [outlet, _activated(inner, new, str(defn.cell_activation))])
+    projected = inner.add("MatMul", [hidden, inner.input(op, "ProjWeight")])
+    if defn.proj_activation != "identity":
+        projected = _activated(inner, projected, str(defn.cell_activation))
+    projected = _within(inner, projected, float(defn.proj_clip), dtype)
+    mask = column(inner, is_step)
+    after = [inner.add("Where", [mask, *each]) for each in ((projected, state), (new, cell))]
+    copies = [inner.add("Identity", [name]) for name in after]
+    sizes = [size, width, 4 * width]
+    entering = [
+        declared(name, dtype, [None, columns])
+        for name, columns in zip((state, cell, entered), sizes, strict=True)
+    ]
+    leaving = [
+        declared(name, dtype, [None, columns])
+        for name, columns in zip([*after, *copies], sizes[:2] * 2, strict=True)
+    ]
+    entering.append(declared(is_step, DType.BOOL, [None]))
+    return inner.body("project", entering, leaving)
+
+
+def _activated(nodes: Nodes, name: str, kind: str) -> str:
+    """A value after an activation."""
+    return name if kind == "identity" else nodes.add(activation(kind), [name])
+
+
+def _checked(nodes: Nodes, gate: str, cell: str, weight: str) -> str:
+    """A gate that sees the cell too, if it has a weight for it."""
+    return nodes.add("Add", [gate, nodes.add("Mul", [cell, weight])]) if weight else gate
+
+
+def _within(nodes: Nodes, name: str, limit: float, dtype: DType) -> str:
+    """A value between ± a limit, if that is above 0."""
+    if limit <= 0:
+        return name
+    return nodes.add("Clip", [name, nodes.scalar(-limit, dtype), nodes.scalar(limit, dtype)])
+
+
+# ---- decoding of beams and CRFs ------------------------------------------------------------------
+
+
+@converts("gather_tree")
+def gather_tree(nodes: Nodes, op: Op) -> None:
+    """The tokens of each beam, by a `Scan` from the last step to the first."""
+    ids, parents = nodes.input(op, "Ids"), nodes.input(op, "Parents")
+    dtype = op["Ids"].type.dtype
+    last = nodes.add("Shape", [ids], start=1)
+    beams = nodes.add("Shape", [ids], start=2, end=3)
+    every = nodes.cast(counted(nodes, nodes.add("Squeeze", [beams])), dtype)
+    own = nodes.add("Expand", [every, last])
+    inner = Nodes(nodes.graph, nodes)
+    beam, tokens, before = map(inner.temporary, ("beam", "tokens", "before"))
+    place = inner.cast(beam, DType.INT64)
+    token, parent = (
+        inner.add("GatherElements", [name, place], axis=1) for name in (tokens, before)
+    )
+    table = [None, None]
+    body = inner.body(
+        "tree", [declared(name, dtype, table) for name in (beam, tokens, before)],
+        [declared(name, dtype, table) for name in (parent, token)],
+    )  # fmt: skip
+    nodes.add_all(
+        "Scan", [own, ids, parents], [nodes.temporary("beam"), nodes.output(op, "Out")],
+        body=body, num_scan_inputs=2, scan_input_directions=[1, 1], scan_output_directions=[1],
+    )  # fmt: skip
 
 
 @converts("crf_decoding")

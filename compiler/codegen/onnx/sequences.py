@@ -227,6 +227,23 @@ def sequence_pool(nodes: Nodes, op: Op) -> None:
     nodes.add("Where", [is_empty, nodes.scalar(float(defn.pad_value), dtype), pooled], out)
 
 
+@converts("sequence_slice")
+def sequence_slice(nodes: Nodes, op: Op) -> None:
+    """The rows between two places of each sequence."""
+    rows = SequenceRows.of(nodes, op, "X")
+    line = nodes.constant([-1])
+    first, lengths = (
+        nodes.cast(nodes.add("Reshape", [nodes.input(op, slot), line]), DType.INT64)
+        for slot in ("Offset", "Length")
+    )
+    offsets = offsets_after(nodes, lengths)
+    result = SequenceRows(nodes, offsets)
+    shift = nodes.add("Sub", [nodes.add("Add", [rows.starts, first]), result.starts])
+    places = nodes.add("Add", [nodes.add("Gather", [shift, result.sequence]), result.numbers])
+    nodes.add("Gather", [nodes.input(op, "X"), places], nodes.output(op, "Out"))
+    nodes.add("Identity", [offsets], nodes.bind(op.outputs["Out_lod"][0]))
+
+
 @converts("sequence_conv")
 def sequence_conv(nodes: Nodes, op: Op) -> None:
     """The rows around each one, zeros beyond its sequence, times the filter."""

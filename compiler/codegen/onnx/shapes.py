@@ -348,6 +348,46 @@ def number_range(nodes: Nodes, op: Op) -> None:
     nodes.add("Range", names, nodes.output(op, "Out"))
 
 
+@converts("linspace")
+def linspace(nodes: Nodes, op: Op) -> None:
+    """The first number and multiples of the step, in float64; the last one is exact."""
+    wide = DType.FP64
+    scalars = [
+        nodes.add("Reshape", [nodes.input(op, slot), nodes.constant(np.zeros(0, np.int64))])
+        for slot in ("Start", "Stop", "Num")
+    ]
+    start, stop = (nodes.cast(name, wide) for name in scalars[:2])
+    one, count = nodes.scalar(1, DType.INT64), nodes.cast(scalars[2], DType.INT64)
+    last = nodes.add("Sub", [count, one])
+    gaps = nodes.cast(nodes.add("Max", [last, one]), wide)
+    step = nodes.add("Div", [nodes.add("Sub", [stop, start]), gaps])
+    numbers = nodes.add("Range", [nodes.scalar(0, DType.INT64), count, one])
+    values = nodes.add("Add", [nodes.add("Mul", [nodes.cast(numbers, wide), step]), start])
+    is_last = nodes.add("And", [
+        nodes.add("Equal", [numbers, last]),
+        nodes.add("Greater", [numbers, nodes.scalar(0, DType.INT64)]),
+    ])  # fmt: skip
+    values = nodes.add("Where", [is_last, stop, values])
+    nodes.cast(values, op["Out"].type.dtype, nodes.output(op, "Out"))
+
+
+@converts("unique", "unique_with_counts")
+def unique(nodes: Nodes, op: Op) -> None:
+    """`Unique`, sorted or in the order of first occurrence; ONNX Runtime has it for int64."""
+    defn: Any = op.defn
+    x, dtype = nodes.input(op, "X"), op["X"].type.dtype
+    if not dtype.is_float:
+        x = nodes.cast(x, DType.INT64)
+    is_sorted = bool(getattr(defn, "is_sorted", False))
+    axis = {"axis": int(defn.axis[0])} if is_sorted and defn.axis else {}
+    names = [nodes.temporary(name) for name in ("values", "first", "which", "counts")]
+    nodes.add_all("Unique", [x], names, sorted=int(is_sorted), **axis)
+    slots = ("Out", "Indices", "Index", "Counts" if op.kind == "unique" else "Count")
+    for slot, name in zip(slots, names, strict=True):
+        for var in op.outputs.get(slot, []):
+            nodes.cast(name, var.type.dtype, nodes.bind(var))
+
+
 @converts("where_index")
 def where_index(nodes: Nodes, op: Op) -> None:
     """`NonZero`, one row an element."""

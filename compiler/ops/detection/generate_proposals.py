@@ -6,6 +6,8 @@ data; they are one sequence per image.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
@@ -19,8 +21,8 @@ from compiler.ops.detection.nms_numpy import suppress
 from compiler.ops.image.layouts import require_images
 from compiler.ops.type_checks import differ, shown
 
-LARGEST_GROWTH = 1000 / 16
-"""Maximum factor by which a code enlarges a side."""
+LARGEST_CODE = math.log(1000 / 16)
+"""Maximum code of a side: it becomes 62.5 times as long."""
 
 
 def proposed(anchors: Array, codes: Array, variances: Array) -> Array:
@@ -28,7 +30,7 @@ def proposed(anchors: Array, codes: Array, variances: Array) -> Array:
     middle, size = centre_and_size(anchors, 1.0)
     shifts = codes * variances
     centre = shifts[:, :2] * size + middle
-    half = np.exp(np.minimum(shifts[:, 2:], np.log(LARGEST_GROWTH))) * size / 2
+    half = np.exp(np.minimum(shifts[:, 2:], LARGEST_CODE)) * size / 2
     return np.concatenate([centre - half, centre + half - 1], axis=1)
 
 
@@ -50,6 +52,7 @@ class GenerateProposals(OpDef, op="generate_proposals"):
     """
 
     no_kernel_reason = "boxes are suppressed sequentially"
+    largest_code = LARGEST_CODE
 
     Scores = reads(no_grad=True)
     BboxDeltas = reads(no_grad=True)

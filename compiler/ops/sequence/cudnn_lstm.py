@@ -166,6 +166,10 @@ class CudnnLstm(OpDef, op="cudnn_lstm"):
     is_test = attr(False)
     seed = attr(-1)
 
+    def weight_places(self, size: int) -> list[tuple[int, int, int]]:
+        """The offsets of matrices and biases in W, by layer and direction, for an input size."""
+        return weight_places(size, self.hidden_size, self.num_layers, 2 if self.is_bidirec else 1)
+
     def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
         Input, InitH, InitC = s.Input, s.InitH, s.InitC
         require_same_dtype("cudnn_lstm", Input=Input, InitH=InitH, InitC=InitC, W=s.W)
@@ -182,7 +186,7 @@ class CudnnLstm(OpDef, op="cudnn_lstm"):
             layers = self.num_layers * directions
             require_shape("cudnn_lstm", slot, type, layers, batch, self.hidden_size)
         if isinstance(size, int):
-            *_, last = weight_places(size, self.hidden_size, self.num_layers, directions)
+            *_, last = self.weight_places(size)
             require_shape("cudnn_lstm", "W", s.W, last[1] + 8 * self.hidden_size)
         mask = TensorType(DType.UINT8, (self.num_layers - 1, length, batch, width))
         out = Input.with_shape((length, batch, width))
