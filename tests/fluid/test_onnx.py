@@ -86,6 +86,41 @@ def test_dynamic_rnn_is_a_loop_over_ranked_sequences(
         np.testing.assert_array_equal(levels, offsets)
 
 
+def test_attention_reads_the_sequences_of_a_static_input(
+    tmp_path: Path, fresh_programs: object
+) -> None:
+    layers = fluid.layers
+    source = layers.data("source", [4], lod_level=1)
+    target = layers.data("target", [3], lod_level=1)
+    encoded = layers.fc(source, 5, act="tanh")
+    last = layers.sequence_pool(encoded, "last")
+    rnn = layers.DynamicRNN()
+    with rnn.block():
+        step, states = rnn.step_input(target), rnn.static_input(encoded)
+        before = rnn.memory(init=last, need_reorder=True)
+        query = layers.sequence_expand(layers.fc(before, 5), states)
+        weights = layers.sequence_softmax(layers.fc([states, query], 1, act="tanh"))
+        weighted = layers.elementwise_mul(states, layers.reshape(weights, [-1]), axis=0)
+        context = layers.sequence_pool(weighted, "sum")
+        state, _, _ = layers.gru_unit(layers.fc([context, step], 15), before, 15)
+        rnn.update_memory(before, state)
+        rnn.output(state)
+    model = saved(tmp_path / "attention", [rnn()], ["source", "target"])
+    fluid.onnx.export(str(model), tmp_path / "attention.onnx")
+    session = onnxruntime.InferenceSession(str(tmp_path / "attention.onnx"))
+    predictor = fluid.create_predictor(str(model))
+    for lengths in ({"source": [3, 5, 2], "target": [4, 1, 2]}, {"source": [2], "target": [3]}):
+        feed, theirs = {}, {}
+        for name, width in (("source", 4), ("target", 3)):
+            rows = np.random.default_rng(7).random((sum(lengths[name]), width), np.float32)
+            feed[name] = fluid.create_lod_tensor(rows, [lengths[name]], fluid.CPUPlace())
+            theirs |= {name: rows, f"{name}@LOD0": np.cumsum([0, *lengths[name]])}
+        (ours,) = predictor.run(feed)
+        result, offsets = session.run(None, theirs)
+        np.testing.assert_allclose(result, np.asarray(ours), 1e-5, 1e-6)
+        np.testing.assert_array_equal(offsets, theirs["target@LOD0"])
+
+
 def test_command_compares_with_onnx_runtime(
     tagger: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -45,15 +45,18 @@ def longest(nodes: Nodes, op: Op) -> None:
 
 @converts("shrink_rnn_memory")
 def shrink(nodes: Nodes, op: Op) -> None:
-    """The first rows: as many as there are sequences with more than I steps."""
-    if op.inputs.get("X_lod"):
-        raise Unsupported("sequences as a static_input or memory of a DynamicRNN")
-    expect_one_level(op, "X_lod", 0)
+    """The first rows or sequences: as many as there are sequences with more than I steps."""
+    expect_one_level(op, "X_lod", 1)
     step = nodes.add("Reshape", [nodes.input(op, "I"), nodes.constant([1])])
     is_longer = nodes.add("Greater", [table_column(nodes, op, 1), step])
     ones = nodes.cast(is_longer, DType.INT64)
-    count = nodes.add("ReduceSum", [ones, nodes.constant([0])], keepdims=1)
-    bounds = [nodes.constant([0]), count, nodes.constant([0])]
+    zero, one = nodes.constant([0]), nodes.constant([1])
+    count = nodes.add("ReduceSum", [ones, zero], keepdims=1)
+    for level, out in zip(op.inputs.get("X_lod", []), op.outputs.get("Out_lod", []), strict=True):
+        offsets, end = nodes.name(level), nodes.add("Add", [count, one])
+        nodes.add("Slice", [offsets, zero, end, zero], nodes.bind(out))
+        count = nodes.add("Gather", [offsets, count])
+    bounds = [zero, count, zero]
     nodes.add("Slice", [nodes.input(op, "X"), *bounds], nodes.output(op, "Out"))
 
 

@@ -24,6 +24,11 @@ def activation(name: str) -> str:
     return ACTIVATIONS[name]
 
 
+def activated(nodes: Nodes, name: str, kind: str) -> str:
+    """A value after an activation."""
+    return name if kind == "identity" else nodes.add(activation(kind), [name])
+
+
 def selected(nodes: Nodes, name: str, axis: int, places: list[int]) -> str:
     """Entries of an axis in another order."""
     return nodes.add("Gather", [name, nodes.constant(places)], axis=axis)
@@ -98,10 +103,7 @@ def direction(op: Op) -> str:
 
 @converts("gru")
 def gru(nodes: Nodes, op: Op) -> None:
-    """H = (1 - u) h' + u c; in ONNX z h' + (1 - z) c, so that z = 1 - u = sigmoid of the negative.
-
-    The weights of update and reset gates are one matrix, those of the candidate follow it.
-    """
+    """H = (1 - u) h' + u c; in ONNX z h' + (1 - z) c: z = 1 - u = sigmoid of the negative."""
     defn: Any = op.defn
     width = int(str(op["Weight"].type.shape[0]))
     dtype, rows = op["Input"].type.dtype, SequenceRows.of(nodes, op, "Input")
@@ -110,12 +112,8 @@ def gru(nodes: Nodes, op: Op) -> None:
     sign = np.ones(3 * width, dtype.numpy)
     if not defn.origin_mode:
         sign[:width] = -1
-    flat = nodes.add("Reshape", [nodes.input(op, "Weight"), nodes.constant([-1])])
-    pieces: list[str] = []
-    for start, end, columns in ((0, 2 * width**2, 2 * width), (2 * width**2, LARGEST, width)):
-        shape = nodes.constant([width, columns])
-        square = nodes.add("Reshape", [part(nodes, flat, start, end), shape])
-        pieces.append(nodes.add("Transpose", [square], perm=[1, 0]))
+    pieces = gru_weights(nodes, nodes.input(op, "Weight"), width)
+    pieces = [nodes.add("Transpose", [piece], perm=[1, 0]) for piece in pieces]
     weight = nodes.add("Concat", pieces, axis=0)
     weight = nodes.add("Mul", [weight, nodes.constant(sign[:, None])])
     names = [
@@ -135,6 +133,16 @@ def gru(nodes: Nodes, op: Op) -> None:
         activations=[activation(str(defn.gate_activation)), activation(str(defn.activation))],
     )  # fmt: skip
     rows_of(nodes, rows, result, width, nodes.output(op, "Hidden"))
+
+
+def gru_weights(nodes: Nodes, name: str, width: int) -> list[str]:
+    """The weights of update and reset gates [width, 2 · width], and of the candidate after them."""
+    flat, both = nodes.add("Reshape", [name, nodes.constant([-1])]), 2 * width**2
+    pieces = (0, both, [width, 2 * width]), (both, LARGEST, [width, width])
+    return [
+        nodes.add("Reshape", [part(nodes, flat, start, end), nodes.constant(shape)])
+        for start, end, shape in pieces
+    ]
 
 
 @converts("cudnn_lstm")
@@ -239,17 +247,17 @@ def _projected_step(nodes: Nodes, op: Op, peepholes: list[str]) -> Any:
     )
     gate = str(defn.gate_activation)
     inlet, forget = (
-        _activated(inner, _checked(inner, value, cell, weight), gate)
+        activated(inner, _checked(inner, value, cell, weight), gate)
         for value, weight in zip((inlet, forget), peepholes[:2], strict=True)
     )
-    candidate = _activated(inner, candidate, str(defn.candidate_activation))
+    candidate = activated(inner, candidate, str(defn.candidate_activation))
     entering, left = inner.add("Mul", [candidate, inlet]), inner.add("Mul", [cell, forget])
     new = _within(inner, inner.add("Add", [entering, left]), float(defn.cell_clip), dtype)
-    outlet = _activated(inner, _checked(inner, outlet, new, peepholes[2]), gate)
-    hidden = inner.add("Mul", [outlet, _activated(inner, new, str(defn.cell_activation))])
+    outlet = activated(inner, _checked(inner, outlet, new, peepholes[2]), gate)
+    hidden = inner.add("Mul", [outlet, activated(inner, new, str(defn.cell_activation))])
     projected = inner.add("MatMul", [hidden, inner.input(op, "ProjWeight")])
     if defn.proj_activation != "identity":
-        projected = _activated(inner, projected, str(defn.cell_activation))
+        projected = activated(inner, projected, str(defn.cell_activation))
     projected = _within(inner, projected, float(defn.proj_clip), dtype)
     mask = column(inner, is_step)
     after = [inner.add("Where", [mask, *each]) for each in ((projected, state), (new, cell))]
@@ -265,11 +273,6 @@ def _projected_step(nodes: Nodes, op: Op, peepholes: list[str]) -> Any:
     ]
     entering.append(declared(is_step, DType.BOOL, [None]))
     return inner.body("project", entering, leaving)
-
-
-def _activated(nodes: Nodes, name: str, kind: str) -> str:
-    """A value after an activation."""
-    return name if kind == "identity" else nodes.add(activation(kind), [name])
 
 
 def _checked(nodes: Nodes, gate: str, cell: str, weight: str) -> str:
