@@ -55,6 +55,8 @@ WAITS = {
     "top_k of wide rows": Wait("selecting", 1.0),
     "scatter of repeated rows": Wait("scattering", 1.0),
     "sparse table, two devices": Wait("sparse_devices", 1.0),
+    "small step, two devices": Wait("two_devices", 1.0),
+    "small step, ten devices": Wait("ten_devices", 1.0),
     "deconvolution": Wait("deconvolution", 1.0),
     "busy threads": Wait("small_products", 1.0, is_busy=True),
 }

@@ -217,7 +217,5 @@ def test_the_threads_of_blas_are_found_where_no_library_is_listed(
     assert all(any(Path(path).samefile(each) for each in listed) for path in result)
 
 
-def test_several_devices_of_a_process_need_linux(trained: Path) -> None:
-    done = elsewhere(trained, "-m", "fluid", "run", "train.py", CPU_NUM="2")
-    assert done.returncode != 0
-    assert "several devices of one process need Linux" in done.stderr
+def test_several_devices_of_a_process(tmp_path: Path) -> None:
+    train(tmp_path, CPU_NUM="2")

@@ -166,18 +166,38 @@ def merged_boxes(name):
 
 def sparse_devices(name):
     """A step of two CPU devices that updates a sparse table of 500,000 rows."""
-    os.environ["CPU_NUM"] = "2"
+    return _median(_devices(name, 2, sparse=True))
+
+
+def two_devices(name):
+    """A step of linear regression on two CPU devices."""
+    return _median(_devices(name, 2))
+
+
+def ten_devices(name):
+    """A step of linear regression on ten CPU devices."""
+    return _median(_devices(name, 10))
+
+
+def _devices(name, count, sparse=False):
+    """A function that runs a step on CPU devices: a sparse table, or linear regression."""
+    os.environ["CPU_NUM"] = str(count)
     fluid = importlib.import_module(name)
-    x = fluid.data("x", [None, 1], "int64")
-    words = fluid.embedding(x, [500000, 32], is_sparse=True)
-    loss = fluid.layers.mean(fluid.layers.square(words))
+    if sparse:
+        x = fluid.data("x", [None, 1], "int64")
+        predicted = fluid.embedding(x, [500000, 32], is_sparse=True)
+        feed = {"x": np.arange(64).reshape(64, 1)}
+    else:
+        x = fluid.data("x", [None, 13])
+        predicted = fluid.layers.fc(x, 1)
+        feed = {"x": np.ones((64, 13), "float32")}
+    loss = fluid.layers.mean(fluid.layers.square(predicted))
     fluid.optimizer.SGD(0.1).minimize(loss)
     executor = fluid.Executor(fluid.CPUPlace())
     executor.run(fluid.default_startup_program())
     program = fluid.CompiledProgram(fluid.default_main_program())
     program = program.with_data_parallel(loss_name=loss.name)
-    feed = {"x": np.arange(64).reshape(64, 1)}
-    return _median(lambda: executor.run(program, feed=feed, fetch_list=[loss]))
+    return lambda: executor.run(program, feed=feed, fetch_list=[loss])
 
 
 def deconvolution(name):

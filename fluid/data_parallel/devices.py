@@ -1,8 +1,8 @@
-"""Worker processes of a data-parallel run, and which scope values each of them holds.
+"""Devices of a data-parallel run, and which scope values each of them holds.
 
-Device 0 is this process and works on the user's scope itself; devices 1 to k−1 are worker
-processes with private copies. Executors on the same places share the processes;
-each has its own copies, unless `share_vars_from` names another executor to share with.
+Device 0 works on the user's scope itself; devices 1 to k−1 have private copies, in this process or
+in worker processes (`ranks`). Executors on the same places share these; each has its own copies,
+unless `share_vars_from` names another executor to share with.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ import numpy as np
 
 from compiler.codegen.module import Module
 from compiler.ir.types import Array
+from fluid.data_parallel.ranks import Ranks, new_ranks
 from fluid.data_parallel.trainers import ALONE, Trainers
 from runtime.device import Place
 from runtime.errors import CollectiveError
-from runtime.parallel import Pool
 from runtime.tensors.lod_tensor import LoDTensor
 from runtime.tensors.scope import Scope
 
 __all__ = ["Devices"]
 
-_pools: WeakValueDictionary[tuple[object, ...], Pool] = WeakValueDictionary()
+_pools: WeakValueDictionary[tuple[object, ...], Ranks] = WeakValueDictionary()
 _numbers = count()
 
 
@@ -45,7 +45,7 @@ class Devices:
         self.trainers = trainers
         self.has_met = False
         self._name = f"scope{next(_numbers)}"
-        self._pool: Pool | None = None
+        self._pool: Ranks | None = None
         self._at_end: finalize[..., Devices] | None = None
         self._turn = RLock()
         self._sent: set[str] = set()
@@ -73,7 +73,7 @@ class Devices:
         """The device kind in messages: CPU or GPU."""
         return "CPU" if type(self.places[0]).__name__ == "CPUPlace" else "GPU"
 
-    def pool(self) -> Pool:
+    def pool(self) -> Ranks:
         """The running processes; starts new ones, without values, if there are none."""
         if self._pool is None or not self._pool.is_open:
             self._pool = _shared_pool(self.places, self.trainers)
@@ -207,13 +207,13 @@ class Devices:
                 self._sent.discard(name)
                 tensor.peek()
 
-    def _read(self, pool: Pool, rank: int, name: str) -> Array:
+    def _read(self, pool: Ranks, rank: int, name: str) -> Array:
         """Read the value of a variable that one device holds.
 
         With several trainers this is a collective, so all of them must read now, for example in a
         save: every such variable is broadcast and kept until the next step.
         """
-        if not pool.is_open:
+        if not pool.has_state:
             raise CollectiveError(
                 f"the value of {name!r} is lost: device {rank}, which alone held it "
                 "(reduce_strategy Reduce), has ended",
@@ -227,7 +227,7 @@ class Devices:
             }
         return self._collected.pop(name)
 
-    def _shared(self, pool: Pool, name: str) -> Array:
+    def _shared(self, pool: Ranks, name: str) -> Array:
         """The value of a variable, broadcast from its owner; a collective of all trainers."""
         root, tensor = self._owners[name], self._tensor(name)
         mine = root == self.own_ranks[0]
@@ -247,22 +247,16 @@ class Devices:
         return None if array is None else array.copy()
 
 
-def _shared_pool(places: Sequence[Place], trainers: Trainers) -> Pool:
-    """The processes for these places: those of another executor, or new ones."""
+def _shared_pool(places: Sequence[Place], trainers: Trainers) -> Ranks:
+    """What runs these places: that of another executor, or a new one."""
     key = (tuple(map(str, places)), trainers)
     pool = _pools.get(key)
     if pool is None or not pool.is_open:
-        pool = Pool(
-            places, endpoints=trainers.endpoints, trainer=trainers.number, trainers=trainers.count,
-            ring_count=trainers.rings,
-        )  # fmt: skip
-        if trainers.group > 1:
-            pool.set_hierarchy(trainers.group * len(places))
-        _pools[key] = pool
+        _pools[key] = pool = new_ranks(places, trainers)
     return pool
 
 
-def _drop(pool: Pool, name: str) -> None:
+def _drop(pool: Ranks, name: str) -> None:
     """Free the workers' copies of an executor that was destroyed."""
     if pool.is_open:
         pool.forgotten.append(name)

@@ -97,7 +97,7 @@ class DataParallel:
         with self.devices.turn():
             self._refresh()
             for _ in range(self._execution.num_iteration_per_run):
-                results = self._step(runner, self._shares(feed, strict), fetch)
+                results = self._step(runner, self._shares(feed, fetch, strict), fetch)
         return results
 
     def run_shares(
@@ -134,8 +134,8 @@ class DataParallel:
             self._trains, self._changed = computes_gradients(program), changed_state(program)
             self._names = frozenset(var.name for var in program.all_vars() if var.persistable)
 
-    def _shares(self, feed: object, strict: bool) -> list[Feed]:
-        program = self._built_for(()).programs[0]
+    def _shares(self, feed: object, fetch: tuple[str, ...], strict: bool) -> list[Feed]:
+        program = self._built_for(fetch).programs[0]
         places, partial = len(self.devices.places), not strict and not self._trains
         return device_feeds(program, feed, places, self.devices.kind, partial)
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from textwrap import indent
-from typing import Any
+from collections.abc import Sequence
 
-from compiler.support.settings.fluid import FLUID_TRACEBACK
-from compiler.support.tracebacks import first_lines
 from runtime.collective.processes import host_name
 from runtime.collective.record import RankRecord
 from runtime.collective.rings import Rings
-from runtime.errors import CollectiveError, RankError, ScheduleError, WorkerError
+from runtime.error_reports import Report, reported_error
+from runtime.errors import CollectiveError, RankError
 from runtime.parallel.process import WorkerProcess
 
 RING = 0
@@ -21,11 +18,6 @@ SECONDARY = ("RankError", "CollectiveError")
 """Error types that may be a mere consequence of another rank's failure."""
 
 HINT = "the pool has ended; the next run starts another"
-
-ALL_FRAMES = "set FLUID_TRACEBACK=full to see the traceback of that process"
-
-Report = Mapping[str, Any]
-"""A worker's error message."""
 
 
 def find_cause(
@@ -49,7 +41,7 @@ def find_cause(
     first = reports[0]
     if first["named_rank"] >= 0 and first["named_rank"] != own_rank:
         return _error_of_named_rank(first, rings), False
-    return _reported(first), first["kind"] not in SECONDARY
+    return reported_error(first), first["kind"] not in SECONDARY
 
 
 def _ended(worker: WorkerProcess, rings: Rings) -> RankError:
@@ -72,21 +64,4 @@ def _error_of_named_rank(report: Report, rings: Rings) -> RankError:
     return RankError(
         text, rank=rank, host=record.host, pid=record.pid, step=record.step, last=record.call,
         cause=f"rank {report['rank']} reported it", hint=str(report.get("hint", "")),
-    )  # fmt: skip
-
-
-def _reported(report: Report) -> CollectiveError:
-    """Convert a worker's report to an error: what, where and what to do, in a few lines."""
-    kind, text, trace = str(report["kind"]), str(report["text"]), str(report["trace"])
-    if kind == ScheduleError.__name__:
-        return ScheduleError(text)
-    rank, host, pid = int(report["rank"]), str(report["host"]), int(report["pid"])
-    where = f"rank {rank} (host {host}, process {pid})"
-    message = first_lines(f"{where} raised {kind}: {text}")
-    if FLUID_TRACEBACK.text() == "full":
-        message += "\n  its traceback:\n" + indent(trace, "    ")
-    return WorkerError(
-        message, kind=kind, trace=trace, rank=rank, host=host, pid=pid,
-        cause=f"it raised {kind}: {text}", op=str(report["op"]), source=str(report["source"]),
-        hint=str(report.get("hint", "")) or ("" if report["op"] else ALL_FRAMES),
     )  # fmt: skip

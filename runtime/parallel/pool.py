@@ -109,6 +109,11 @@ class Pool:
         """The number of ranks of this machine, including the caller."""
         return len(self.places)
 
+    @property
+    def has_state(self) -> bool:
+        """Whether `get_state` can return the state, which ends with the workers."""
+        return self.is_open
+
     # Start and end
 
     def _start(self, endpoints: list[str]) -> None:

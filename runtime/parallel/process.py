@@ -116,8 +116,8 @@ def _expect_linux() -> None:
     """Raise CollectiveError where workers cannot share memory with the caller, or be watched."""
     if not (hasattr(os, "memfd_create") and hasattr(os, "pidfd_open")):
         raise CollectiveError(
-            "several devices of one process need Linux, for memory shared with worker processes",
-            hint="use one place, or fluid launch",
+            "several GPUs of one process need Linux, for memory shared with worker processes",
+            hint="use one place",
         )
 
 

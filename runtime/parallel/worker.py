@@ -11,7 +11,6 @@ import os
 import signal
 import socket
 import sys
-import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, NoReturn, cast
@@ -19,24 +18,18 @@ from typing import Any, NoReturn, cast
 import numpy as np
 
 from compiler.codegen.module import Module
-from compiler.errors import CompileError
 from compiler.ir.types import Array
-from compiler.support.tracebacks import last_line
 from runtime.collective.engine import torch_module
 from runtime.collective.groups.segment import Segment, SegmentLayout
 from runtime.collective.local_store import StoreClient, local_connection
-from runtime.collective.processes import host_name
 from runtime.collective.rings import Rings
 from runtime.device import CPUPlace, CUDAPlace, Place
-from runtime.errors import RankError
+from runtime.error_reports import error_report
 from runtime.loader import Executable, load
 from runtime.parallel.channel import Channel, Message, value_text
 from runtime.parallel.region import SharedRegion, Value
 from runtime.parent_process import end_with
 from runtime.tensors.scope import Scope
-
-MAX_TRACE_CHARS = 20000
-"""Maximum number of characters of a traceback that are sent, from its end."""
 
 
 @dataclass(frozen=True)
@@ -125,17 +118,7 @@ class Worker:
     def _report(self, error: BaseException) -> None:
         """Send the error of a step; the caller then ends this process."""
         self._rings.fail(error)
-        trace = "".join(traceback.format_exception(error))[-MAX_TRACE_CHARS:]
-        named_rank = error.rank if isinstance(error, RankError) else -1
-        parts = {"text": str(error), "op": "", "source": last_line(error)}
-        if isinstance(error, CompileError):
-            parts = {"text": error.message, "op": error.op, "source": error.source}
-            parts["hint"] = error.hint
-        self._channel.send(
-            {"do": "error", "rank": self._settings.rank, "host": host_name(), "pid": os.getpid(),
-             "kind": type(error).__name__, "trace": trace, "named_rank": named_rank,
-             **{name: text[:MAX_TRACE_CHARS] for name, text in parts.items()}}
-        )  # fmt: skip
+        self._channel.send({"do": "error", **error_report(error, self._settings.rank)})
 
     def _place(self) -> Place:
         return CUDAPlace(self._settings.device) if self._settings.device >= 0 else CPUPlace()
