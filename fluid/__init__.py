@@ -115,7 +115,17 @@ __getattr__, __dir__ = lazy_names(
     exported=_EXPORTED_LATER,
 )
 
-# Graphs import `framework`, so it cannot load their names itself.
+# Graphs and eager mode import `framework`, so it cannot load their names itself.
 framework.__getattr__ = lazy_names(
-    framework.__name__, {"fluid.compat.graphs": "IrGraph IrNode IrOpNode IrVarNode"}
+    framework.__name__,
+    {
+        "fluid.compat.graphs": "IrGraph IrNode IrOpNode IrVarNode",
+        "fluid.eager.complex_variable": "ComplexVariable",
+        "fluid.eager.tracers": (
+            "_current_expected_place _dygraph_guard _dygraph_not_support_ _dygraph_only_ "
+            "_dygraph_place_guard _dygraph_tracer _fake_interface_only_ _var_base_to_np "
+            "_varbase_creator dygraph_not_support dygraph_only fake_interface_only"
+        ),
+        "fluid.eager.variables": "ParamBase",
+    },
 )[0]

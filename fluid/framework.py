@@ -84,9 +84,7 @@ Targets: TypeAlias = Target | list[Target]
 generate_control_dev_var_name = current_state.generate_control_dev_var_name
 _cpu_num = current_state.cpu_num
 _cuda_ids = current_state.cuda_ids
-_current_expected_place = current_state.current_expected_place
 _debug_string_ = current_state.debug_string
-_dygraph_tracer = current_state.dygraph_tracer
 
 
 class Reader(Protocol):

@@ -46,6 +46,8 @@ from fluid.core.native_names import (
     avx_supported,
     get_fetch_variable,
     init_devices,
+    init_gflags,
+    init_glog,
     is_compiled_with_brpc,
     is_compiled_with_dist,
     is_compiled_with_mkldnn,
@@ -61,6 +63,8 @@ from fluid.core.native_names import (
     set_feed_variable,
     set_num_threads,
     size_of_dtype,
+    start_imperative_gperf_profiler,
+    stop_imperative_gperf_profiler,
 )
 from fluid.core.native_protos import get_all_op_protos
 from fluid.core.pslib_client import Fleet
@@ -127,6 +131,8 @@ __all__ = [
     "has_non_empty_grad_op_maker",
     "infer_no_need_buffer_slots",
     "init_devices",
+    "init_gflags",
+    "init_glog",
     "is_compiled_with_brpc",
     "is_compiled_with_cuda",
     "is_compiled_with_dist",
@@ -149,6 +155,8 @@ __all__ = [
     "set_feed_variable",
     "set_num_threads",
     "size_of_dtype",
+    "start_imperative_gperf_profiler",
+    "stop_imperative_gperf_profiler",
     "var_type",
 ]
 
@@ -239,10 +247,13 @@ __getattr__, __dir__ = lazy_names(
         "fluid.core.gloo": "Gloo",
         "fluid.core.profiling": (
             "EventSortingKey ProfilerState TracerOption disable_profiler enable_profiler "
-            "is_profiler_enabled reset_profiler set_tracer_option"
+            "is_profiler_enabled kAll kAllOpDetail kAve kCPU kCUDA kCalls kDefault kDisabled kMax "
+            "kMin kOpDetail kTotal reset_profiler set_tracer_option"
         ),
+        "fluid.core.op_functions": "ops",
         "fluid.dygraph.backward_strategy": "BackwardStrategy",
         "fluid.dygraph.layers": "Layer",
+        "fluid.eager.tracers": "Tracer",
         "fluid.eager.variables": "VarBase",
     },
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Sequence
 from enum import IntEnum
 from typing import NoReturn
 
@@ -13,7 +14,8 @@ from runtime.tensors.lod_tensor import LoDTensor
 from runtime.tensors.scope import Scope
 
 __all__ = [
-    "AttrType", "avx_supported", "get_fetch_variable", "init_devices", "is_compiled_with_brpc",
+    "AttrType", "avx_supported", "get_fetch_variable", "init_devices", "init_gflags", "init_glog",
+    "is_compiled_with_brpc", "start_imperative_gperf_profiler", "stop_imperative_gperf_profiler",
     "is_compiled_with_dist", "is_compiled_with_mkldnn", "kControlDepVarName", "kEmptyVarName",
     "kGradVarSuffix", "kNewGradSuffix", "kTempVarName", "kZeroVarSuffix", "loaded_var_suffix",
     "run_cmd", "save_op_compatible_info", "set_feed_variable", "set_num_threads", "size_of_dtype",
@@ -119,6 +121,22 @@ def avx_supported() -> bool:
 
 def init_devices(parallel: bool = False) -> None:
     """Do nothing: devices are initialised when a program first runs on them."""
+
+
+def init_gflags(flags: Sequence[str]) -> None:
+    """Accepted without effect: flags are read where they are used, see `set_flags`."""
+
+
+def init_glog(program: str) -> None:
+    """Accepted without effect: messages are Python's warnings and logs."""
+
+
+def start_imperative_gperf_profiler() -> None:
+    """Accepted without effect: `fluid.profiler` measures eager mode too."""
+
+
+def stop_imperative_gperf_profiler() -> None:
+    """Accepted without effect, as `start_imperative_gperf_profiler`."""
 
 
 def set_num_threads(count: int) -> None:

@@ -8,7 +8,8 @@ from fluid import profiler
 
 __all__ = [
     "EventSortingKey", "ProfilerState", "TracerOption", "disable_profiler", "enable_profiler",
-    "is_profiler_enabled", "reset_profiler", "set_tracer_option",
+    "is_profiler_enabled", "kAll", "kAllOpDetail", "kAve", "kCPU", "kCUDA", "kCalls", "kDefault",
+    "kDisabled", "kMax", "kMin", "kOpDetail", "kTotal", "reset_profiler", "set_tracer_option",
 ]  # fmt: skip
 
 
@@ -38,6 +39,11 @@ class TracerOption(Enum):
     kDefault = "Default"
     kOpDetail = "OpDetail"
     kAllOpDetail = "AllOpDetail"
+
+
+kDisabled, kCPU, kCUDA, kAll = ProfilerState
+kDefault, kCalls, kTotal, kMin, kMax, kAve = EventSortingKey
+kOpDetail, kAllOpDetail = TracerOption.kOpDetail, TracerOption.kAllOpDetail
 
 
 class _Chosen:

@@ -19,6 +19,8 @@ from fluid.dygraph import (
     learning_rate_scheduler,
     nn,
     parallel,
+    static_runner,
+    tracer,
 )
 from fluid.dygraph.backward_strategy import BackwardStrategy
 from fluid.dygraph.base import (
@@ -80,6 +82,8 @@ from fluid.dygraph.nn import (
     TreeConv,
 )
 from fluid.dygraph.parallel import DataParallel, ParallelEnv, prepare_context
+from fluid.dygraph.static_runner import StaticModelRunner
+from fluid.dygraph.tracer import Tracer
 
 __all__ = [
     "BCELoss", "BackwardStrategy", "BatchNorm", "BilinearTensorProduct", "Conv2D",
@@ -89,11 +93,12 @@ __all__ = [
     "MSELoss", "MultiStepDecay", "NCE", "NLLLoss", "NaturalExpDecay", "NoamDecay", "PRelu",
     "ParallelEnv", "ParameterList", "PiecewiseDecay", "PolynomialDecay", "Pool2D",
     "ProgramTranslator", "TracedLayer", "declarative", "dygraph_to_static_func", "jit",
-    "ReduceLROnPlateau", "Sequential", "SpectralNorm", "StepDecay", "TreeConv",
+    "ReduceLROnPlateau", "Sequential", "SpectralNorm", "StaticModelRunner", "StepDecay", "Tracer",
+    "TreeConv",
     "backward_strategy", "base", "checkpoint", "container", "disable_dygraph",
     "disable_imperative", "enable_dygraph", "enable_imperative", "enabled", "grad", "guard",
     "layer_object_helper", "layers", "learning_rate_scheduler", "load_dygraph", "nn", "no_grad",
-    "parallel", "prepare_context", "save_dygraph", "to_variable",
+    "parallel", "prepare_context", "save_dygraph", "static_runner", "to_variable", "tracer",
 ]  # fmt: skip
 
 __getattr__ = not_yet("fluid.dygraph", globals())

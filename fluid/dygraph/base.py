@@ -14,15 +14,23 @@ from fluid.eager.mode import (
     no_grad,
     to_variable,
 )
+from fluid.eager.tracers import (
+    Tracer,
+    param_guard,
+    program_desc_tracing_guard,
+    switch_to_static_graph,
+)
 from fluid.framework import in_dygraph_mode
 
 __all__ = [
-    "disable_dygraph", "disable_imperative", "enable_dygraph", "enable_imperative", "enabled",
-    "grad", "guard", "no_grad", "to_variable",
+    "Tracer", "disable_dygraph", "disable_imperative", "enable_dygraph", "enable_imperative",
+    "enabled", "grad", "guard", "no_grad", "param_guard", "program_desc_tracing_guard",
+    "switch_to_static_graph", "to_variable",
 ]  # fmt: skip
 
 enabled = in_dygraph_mode
 _no_grad_ = no_grad
+_switch_to_static_graph_ = switch_to_static_graph
 
 
 def _switch_tracer_mode_guard_(  # pyright: ignore[reportUnusedFunction] - a name of Paddle

@@ -13,10 +13,11 @@ from fluid.dygraph.dense import (
 )
 from fluid.dygraph.losses import BCELoss, L1Loss, MSELoss, NLLLoss
 from fluid.dygraph.norms import BatchNorm, GroupNorm, InstanceNorm, LayerNorm, SpectralNorm
+from fluid.dygraph.sequences import RowConv, SequenceConv
 
 __all__ = [
     "BCELoss", "BatchNorm", "BilinearTensorProduct", "Conv2D", "Conv2DTranspose", "Conv3D",
     "Conv3DTranspose", "Dropout", "Embedding", "GRUUnit", "GroupNorm", "InstanceNorm", "L1Loss",
-    "LayerNorm", "Linear", "MSELoss", "NCE", "NLLLoss", "PRelu", "Pool2D", "SpectralNorm",
-    "TreeConv",
+    "LayerNorm", "Linear", "MSELoss", "NCE", "NLLLoss", "PRelu", "Pool2D", "RowConv",
+    "SequenceConv", "SpectralNorm", "TreeConv",
 ]  # fmt: skip

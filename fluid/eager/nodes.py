@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import count
 from typing import NamedTuple, Protocol
 
 from compiler.ir.types import Array
@@ -10,7 +11,15 @@ from fluid.eager.signatures import Signature
 from fluid.eager.sources import Source
 from runtime.tensors.scope import Scope
 
-__all__ = ["SCOPE", "External", "GradRequest", "RunsNodes", "TraceNode", "TraceRecord"]
+__all__ = [
+    "SCOPE",
+    "External",
+    "GradRequest",
+    "RunsNodes",
+    "TraceNode",
+    "TraceRecord",
+    "new_state_name",
+]
 
 SCOPE = Scope()
 """The parameters and other state of all eager programs."""
@@ -72,10 +81,10 @@ class TraceNode:
         array = self.peek()
         if array is None:
             error = None if trace is None else trace.error
-            raise RuntimeError(
-                "this variable has no value: " + ("it was not kept" if error is None else
-                "the trace of ops that computes it has failed, see the error before")
-            ) from error  # fmt: skip
+            why = "no op wrote it, or it was not kept"
+            if error is not None:
+                why = "the trace of ops that computes it has failed, see the error before"
+            raise RuntimeError(f"this variable has no value: {why}") from error
         return array
 
     def peek(self) -> Array | None:
@@ -142,3 +151,12 @@ class TraceRecord:
         self.what = None
         self.inputs = self.outputs = ()
         self.producers = ()
+
+
+def new_state_name(name: str) -> str:
+    """Return a name that no other state has."""
+    if SCOPE.find_var(name) is None:
+        return name
+    return next(
+        each for each in (f"{name}@{number}" for number in count(1)) if SCOPE.find_var(each) is None
+    )

@@ -17,7 +17,7 @@ from compiler.ir.program import NO_BLOCK, OpRole
 from compiler.ir.types import Array, DType
 from fluid import unique_name
 from fluid.eager import traces
-from fluid.eager.nodes import SCOPE, TraceNode, TraceRecord
+from fluid.eager.nodes import SCOPE, TraceNode, TraceRecord, new_state_name
 from fluid.eager.signatures import Signature, infer
 from fluid.eager.sources import Source, user_source
 from fluid.eager.variables import ParamBase, VarBase
@@ -31,6 +31,7 @@ from fluid.recording.variable import (
     Variable,
     VariableFields,
     VarType,
+    check_parameter,
     convert_np_dtype_to_dtype_,
 )
 from runtime.device import CPUPlace
@@ -92,6 +93,8 @@ class EagerProgram(Program):
 
     is_eager = True
     follows_layers = True
+    tracer: object = None
+    """The tracer that scripts ask for, made when one does."""
     _trains = True
 
     @property
@@ -156,9 +159,9 @@ class EagerBlock(Block):
         shape = fields.get("shape")
         dims = None if shape is None else tuple([int(size) for size in shape])
         is_state = bool(fields.get("persistable")) and dims is not None
-        var = VarBase(
+        var = VarBase.of(
             self, name, element, dims, fields.get("stop_gradient", False),
-            _state_name(name) if is_state else "",
+            new_state_name(name) if is_state else "",
         )  # fmt: skip
         if dims is not None:
             self.vars[name] = var
@@ -172,7 +175,7 @@ class EagerBlock(Block):
         self, key: str, dtype: DTypeLike, *, stop_gradient: bool = False
     ) -> VarBase:
         """Create a variable for the output of an op."""
-        var = VarBase(self, None, _element(dtype), None, stop_gradient)
+        var = VarBase.of(self, None, _element(dtype), None, stop_gradient)
         var.name_key = key
         return var
 
@@ -189,12 +192,8 @@ class EagerBlock(Block):
         if initializer is None and isinstance(newest, ParamBase) and is_newest:
             _threads.newest = None
             return newest
-        shape = tuple([int(size) for size in fields["shape"]])
-        if not shape or min(shape) < 1:
-            raise ValueError(
-                f"Each dimension of shape for Parameter {name!r} must be greater than 0, but "
-                f"received {list(shape)}"
-            )
+        shape = fields["shape"]
+        check_parameter(name, shape, fields["dtype"])
         names = unique_name.generator.parameters
         if name in names:
             raise ValueError(
@@ -204,12 +203,11 @@ class EagerBlock(Block):
             )
         names.add(name)
         param = ParamBase(
-            self, name, _element(fields["dtype"]), shape, _state_name(name),
-            trainable=fields.get("trainable", True),
+            shape, fields["dtype"], name=name, trainable=fields.get("trainable", True),
+            optimize_attr=fields.get("optimize_attr"), regularizer=fields.get("regularizer"),
+            do_model_average=fields.get("do_model_average"),
         )  # fmt: skip
-        param.optimize_attr |= fields.get("optimize_attr") or {}
-        param.regularizer = fields.get("regularizer")
-        param.do_model_average = fields.get("do_model_average")
+        param.block = self
         self.vars[name] = _threads.newest = param
         if initializer is not None:
             initializer(param, self)
@@ -485,7 +483,7 @@ def constant(block: EagerBlock, array: Any, name: str | None = None) -> VarBase:
     """Return a variable with a copy of an array as its value, which gets no gradient."""
     copied = np.array(array, order="C")
     name = unique_name.generate("generated_var") if name is None else name
-    var = VarBase(block, name, _element(copied.dtype), copied.shape, True)
+    var = VarBase.of(block, name, _element(copied.dtype), copied.shape, True)
     var.node.array = copied
     return var
 
@@ -525,15 +523,6 @@ def _hashable(value: Any) -> object:
         array = cast(Array, value)
         return array.tobytes(), array.shape
     return value
-
-
-def _state_name(name: str) -> str:
-    """Return a name that no other state has."""
-    if SCOPE.find_var(name) is None:
-        return name
-    return next(
-        each for each in (f"{name}@{number}" for number in count(1)) if SCOPE.find_var(each) is None
-    )
 
 
 def _initializes(outs: Sequence[VarBase]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from operator import attrgetter
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn, Self, cast
 from weakref import finalize, ref
 
 import numpy as np
@@ -15,13 +15,21 @@ from compiler.ir.types import Array, DType
 from compiler.support.cached_property import cached_property
 from fluid import unique_name
 from fluid.eager import traces
-from fluid.eager.nodes import SCOPE, GradRequest, TraceNode, TraceRecord
+from fluid.eager.declarations import declared
+from fluid.eager.nodes import SCOPE, GradRequest, TraceNode, TraceRecord, new_state_name
 from fluid.eager.signatures import Signature
 from fluid.eager.sizes import Sizes
-from fluid.framework import default_main_program
+from fluid.framework import default_main_program, in_dygraph_mode
 from fluid.recording.annotations import Attributes, DTypeLike, Slots
 from fluid.recording.op_records import is_ours
-from fluid.recording.variable import AbstractBlock, Parameter, Variable, grad_var_name
+from fluid.recording.variable import (
+    AbstractBlock,
+    Parameter,
+    Variable,
+    check_parameter,
+    convert_np_dtype_to_dtype_,
+    grad_var_name,
+)
 from fluid.running.fetched_values import number_like
 from runtime.device import CPUPlace, Place
 from runtime.tensors.lod_tensor import LoDTensor
@@ -51,15 +59,52 @@ class VarBase(Variable):
     had_gradient = False
     name_key = "_generated_var"
     _persistable = False
+    _copies = 0
 
     def __init__(  # pyright: ignore[reportMissingSuperCall] - a fraction of the cost
-        self,
+        self, *args: object, **kwargs: object
+    ) -> None:
+        """Make a variable of an array, as scripts do: `VarBase(value, place, persistable=False)`.
+
+        Further keywords are `name` and `zero_copy`; it gets no gradient. The form `VarBase(dtype,
+        shape, name, type, persistable)` has no value yet: an op writes it. Our own code calls `of`.
+
+        Raises AssertionError outside eager mode and TypeError for other arguments.
+        """
+        made = declared(args, kwargs)
+        block = default_main_program().current_block()
+        if not in_dygraph_mode():
+            raise AssertionError(
+                f"variable {made.name!r} can only be made in dygraph mode: within "
+                "fluid.dygraph.guard()"
+            )
+        self._set_up(block, made.name, made.element, made.dims, made.dims is not None, "")
+        self.node.array = made.array
+        self._persistable = made.persistable
+
+    @classmethod
+    def of(
+        cls,
         block: AbstractBlock,
         name: str | None,
         element: DType,
         dims: tuple[int, ...] | None = None,
         stop_gradient: bool = False,
         state_name: str = "",
+    ) -> Self:
+        """Create a variable of a block, without a value unless it is state."""
+        var = cls.__new__(cls)
+        var._set_up(block, name, element, dims, stop_gradient, state_name)
+        return var
+
+    def _set_up(
+        self,
+        block: AbstractBlock,
+        name: str | None,
+        element: DType,
+        dims: tuple[int, ...] | None,
+        stop_gradient: bool,
+        state_name: str,
     ) -> None:
         self.block = block
         if name is not None:
@@ -110,6 +155,10 @@ class VarBase(Variable):
     def array(self) -> Array:
         """Return its value itself."""
         return self.node.value()
+
+    def has_value(self) -> bool:
+        """Whether it has a value, or ops that compute it are recorded."""
+        return self.node.is_pending or self.node.peek() is not None
 
     def value(self) -> VarBase:
         """Return itself, with `get_tensor` as a native variable."""
@@ -201,6 +250,9 @@ class VarBase(Variable):
         )
         return bool(array.item() > 0)
 
+    __long__ = __int__
+    __nonzero__ = is_true
+
     def __len__(self) -> int:
         return self.shape[0]
 
@@ -221,6 +273,8 @@ class VarBase(Variable):
         return str(self)
 
     def __str__(self) -> str:
+        if not self.has_value():
+            return f"name {self.name}, shape: {list(self.shape)}, not inited"
         array = self.array()
         kinds = {"float32": "float", "float64": "double", "int32": "int", "int64": "int64_t"}
         elements = " ".join(f"{element:.6g}" for element in array.ravel().tolist())
@@ -272,7 +326,7 @@ class VarBase(Variable):
     def gradient_or_zeros(self) -> VarBase | None:
         """Return the variable of the gradient; zeros after `clear_gradient`."""
         if self.gradient_variable is None and self.had_gradient:
-            zeros = VarBase(self.block, self._grad_name(), self.element, self.dims, True)
+            zeros = VarBase.of(self.block, self._grad_name(), self.element, self.dims, True)
             zeros.node.array = np.zeros(self.dims or (), self.element.numpy)
             self.gradient_variable = zeros
         return self.gradient_variable
@@ -282,6 +336,26 @@ class VarBase(Variable):
 
     _grad_value = gradient
     _grad_ivar = gradient_or_zeros
+
+    def _set_grad_type(self, type: int) -> None:
+        """Accepted without effect: ops decide whether a gradient is sparse."""
+
+    def _run_backward(
+        self, backward_strategy: object, tracer: object, retain_graph: bool = False
+    ) -> None:
+        """Compute gradients, see `backward`."""
+        self.backward(backward_strategy, retain_graph)
+
+    def _alive_vars(self) -> list[str]:
+        """The names of variables that only native code refers to: none."""
+        return []
+
+    def _copy_to(self, place: Place, blocking: bool) -> VarBase:
+        """Return a copy, named after it with the number of copies; traces have one place."""
+        copied = VarBase.of(self.block, f"{self.name}{self._copies}", self.element, self.dims, True)
+        copied._persistable, self._copies = self._persistable, self._copies + 1
+        copied.node.array = np.array(self.array())
+        return copied
 
     def clear_gradient(self) -> None:
         """Set the gradient, if there is one, to zero."""
@@ -313,16 +387,25 @@ class ParamBase(VarBase, Parameter):
 
     def __init__(  # pyright: ignore[reportMissingSuperCall] - a fraction of the cost
         self,
-        block: AbstractBlock,
-        name: str,
-        element: DType,
-        dims: tuple[int, ...],
-        state_name: str,
+        shape: Sequence[int],
+        dtype: DTypeLike,
         *,
+        name: str | None = None,
         trainable: bool = True,
+        optimize_attr: Mapping[str, Any] | None = None,
+        regularizer: Any = None,
+        do_model_average: Any = None,
+        **kwargs: object,
     ) -> None:
-        VarBase.__init__(self, block, name, element, dims, not trainable, state_name)
-        self.optimize_attr: dict[str, Any] = {"learning_rate": 1.0}
+        """Make a parameter that has no value before `set_value`; other keywords have no effect."""
+        name = unique_name.generate("_param_base") if name is None else name
+        element = DType.of(convert_np_dtype_to_dtype_(dtype))
+        check_parameter(name, shape, dtype)
+        sizes = tuple([int(size) for size in shape])
+        block = default_main_program().current_block()
+        self._set_up(block, name, element, sizes, not trainable, new_state_name(name))
+        self.optimize_attr: dict[str, Any] = {"learning_rate": 1.0, **(optimize_attr or {})}
+        self.regularizer, self.do_model_average = regularizer, do_model_average
 
     @property
     def trainable(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride] - as 1.8.5
@@ -395,7 +478,7 @@ def _gets_gradient(var: VarBase) -> bool:
 
 def gradient_of(var: VarBase) -> VarBase:
     """Return a new variable for the gradient of another one."""
-    return VarBase(var.block, grad_var_name(var.name), var.element, var.dims, True)
+    return VarBase.of(var.block, grad_var_name(var.name), var.element, var.dims, True)
 
 
 def steps_to(targets: Sequence[VarBase]) -> list[TraceRecord]:

@@ -11,9 +11,7 @@ from fluid.running.places import selected_gpus
 __all__ = [
     "cpu_num",
     "cuda_ids",
-    "current_expected_place",
     "debug_string",
-    "dygraph_tracer",
     "generate_control_dev_var_name",
 ]
 
@@ -38,16 +36,6 @@ def cpu_num() -> int:
 def cuda_ids() -> list[int]:
     """The numbers of the GPUs that a run uses by default."""
     return selected_gpus()
-
-
-def current_expected_place() -> None:
-    """None: only dygraph has a current place."""
-    return
-
-
-def dygraph_tracer() -> None:
-    """None: nothing is executed eagerly."""
-    return
 
 
 def generate_control_dev_var_name() -> str:

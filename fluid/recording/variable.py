@@ -48,6 +48,7 @@ __all__ = [
     "Variable",
     "VariableFields",
     "VariableOrName",
+    "check_parameter",
     "convert_np_dtype_to_dtype_",
     "dtype_is_floating",
     "grad_var_name",
@@ -366,6 +367,7 @@ class Variable(ir.VarDesc):
     __rmul__: ClassVar[_Method] = operator("elementwise_mul", lambda number: (number, 0.0))
     __truediv__: ClassVar[_Method] = operator("elementwise_div", lambda number: (1.0 / number, 0.0))
     __rtruediv__: ClassVar[_Method] = operator("elementwise_div", swap=True)
+    __div__, __rdiv__ = __truediv__, __rtruediv__
     __pow__: ClassVar[_Method] = operator("elementwise_pow")
     __rpow__: ClassVar[_Method] = operator("elementwise_pow", swap=True)
     __floordiv__: ClassVar[_Method] = operator("elementwise_floordiv")
@@ -531,7 +533,7 @@ class Parameter(Variable):
         do_model_average: bool | None = None,
         **fields: Unpack[_OtherFields],
     ) -> None:
-        _check_parameter(fields.get("name"), shape, dtype)
+        check_parameter(fields.get("name"), shape, dtype)
         fields["persistable"] = True
         super().__init__(block, shape=shape, dtype=dtype, **fields)
         self.is_parameter = True
@@ -544,9 +546,8 @@ class Parameter(Variable):
         self.is_distributed = False
 
 
-def _check_parameter(
-    name: str | None, shape: Sequence[int] | None, dtype: DTypeLike | None
-) -> None:
+def check_parameter(name: str | None, shape: Sequence[int] | None, dtype: DTypeLike | None) -> None:
+    """Raise ValueError unless shape and dtype are known and no size is below 1."""
     if shape is None or dtype is None:
         missing = "shape" if shape is None else "dtype"
         raise ValueError(f"The {missing} of Parameter {name!r} should not be None")
