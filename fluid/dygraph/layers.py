@@ -25,13 +25,16 @@ Hook: TypeAlias = Callable[..., object]
 class HookRemoveHelper:
     """Handle returned on registration of a hook, which removes it."""
 
-    def __init__(self, hooks: list[Hook], hook: Hook) -> None:
-        self._hooks, self._hook = hooks, hook
+    next_hook_id = 0
+
+    def __init__(self, hooks: dict[int, Hook], hook: Hook) -> None:
+        self._hooks, self._hook_id = hooks, HookRemoveHelper.next_hook_id
+        HookRemoveHelper.next_hook_id += 1
+        hooks[self._hook_id] = hook
 
     def remove(self) -> None:
         """Remove the hook, if not already removed."""
-        if self._hook in self._hooks:
-            self._hooks.remove(self._hook)
+        self._hooks.pop(self._hook_id, None)
 
 
 class Layer:
@@ -44,14 +47,16 @@ class Layer:
     training = True
     _parameters: dict[str, Parameter | None]
     _sub_layers: dict[str, Layer | None]
-    _pre_hooks: list[Hook]
-    _post_hooks: list[Hook]
+    _forward_pre_hooks: dict[int, Hook]
+    _forward_post_hooks: dict[int, Hook]
     _built: bool
     _dtype: DTypeLike
 
     def __init__(self, name_scope: str | None = None, dtype: DTypeLike = VarType.FP32) -> None:
         scope = name_scope or _snake_case(type(self).__name__)
-        vars(self).update(_parameters={}, _sub_layers={}, _pre_hooks=[], _post_hooks=[])
+        vars(self).update(
+            _parameters={}, _sub_layers={}, _forward_pre_hooks={}, _forward_post_hooks={}
+        )
         self._built, self._dtype = False, dtype
         self._full_name = unique_name.generate(scope)
         self._helper = LayerObjectHelper(self._full_name)
@@ -81,7 +86,7 @@ class Layer:
         self, forward: Callable[..., object], /, *inputs: object, **kwargs: object
     ) -> object:
         """Call the layer with another function in place of its `forward`."""
-        for hook in self._pre_hooks:
+        for hook in self._forward_pre_hooks.values():
             changed = hook(self, inputs)
             if changed is not None:
                 several = isinstance(changed, tuple)
@@ -90,22 +95,20 @@ class Layer:
             self._build_once(*inputs, **kwargs)
             self._built = True
         outputs = forward(*inputs, **kwargs)
-        for hook in self._post_hooks:
+        for hook in self._forward_post_hooks.values():
             changed = hook(self, inputs, outputs)
             outputs = outputs if changed is None else changed
         return outputs
 
     def register_forward_pre_hook(self, hook: Hook) -> HookRemoveHelper:
         """Register `hook(layer, inputs)`, called before `forward`; it may return new inputs."""
-        self._pre_hooks.append(hook)
-        return HookRemoveHelper(self._pre_hooks, hook)
+        return HookRemoveHelper(self._forward_pre_hooks, hook)
 
     def register_forward_post_hook(self, hook: Hook) -> HookRemoveHelper:
         """Register `hook(layer, inputs, outputs)`, called after `forward`; it may return new
         outputs.
         """
-        self._post_hooks.append(hook)
-        return HookRemoveHelper(self._post_hooks, hook)
+        return HookRemoveHelper(self._forward_post_hooks, hook)
 
     def train(self) -> None:
         """Switch this layer and its sublayers to training mode."""

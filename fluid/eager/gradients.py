@@ -33,6 +33,7 @@ def grad(
     """
     assert only_inputs, "only_inputs=False is not supported yet"
     targets, sources = _listed(outputs, "outputs"), _listed(inputs, "inputs")
+    assert targets and sources, f"grad needs outputs and inputs, not {len(targets)}, {len(sources)}"
     seeds = _seeds(grad_outputs, len(targets))
     steps = steps_to(targets)
     used = _used(targets, sources, steps, allow_unused)

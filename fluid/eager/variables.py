@@ -263,9 +263,10 @@ class VarBase(Variable):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         return np.array(self.array(), dtype)
 
-    def __deepcopy__(self, memo: dict[int, object]) -> NoReturn:
-        raise RuntimeError(
-            f"Variable {self.name!r} cannot be copied by deepcopy: use numpy() and to_variable"
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        """Raise TypeError, also for `copy` and `deepcopy`: a value belongs to one variable."""
+        raise TypeError(
+            f"variable {self.name!r} can be neither copied nor pickled: use numpy() and to_variable"
         )
 
     def to_string(self, throw_on_error: bool, with_details: bool = False) -> str:
@@ -313,8 +314,11 @@ class VarBase(Variable):
         """Compute the gradients of all variables that it depends on, in place of earlier ones.
 
         The graph is released unless `retain_graph` is set. A variable without a graph is ignored,
-        as in the reference. Raises RuntimeError for a graph of which a part was released.
+        as in the reference. Raises RuntimeError for a graph of which a part was released, and
+        TypeError for anything but a `BackwardStrategy`.
         """
+        if backward_strategy is not None and not hasattr(backward_strategy, "sort_sum_gradient"):
+            raise TypeError(f"{backward_strategy!r:.60} is no BackwardStrategy")
         if self.record is not None:
             backward(self, retain_graph)
 
@@ -404,17 +408,9 @@ class ParamBase(VarBase, Parameter):
         sizes = tuple([int(size) for size in shape])
         block = default_main_program().current_block()
         self._set_up(block, name, element, sizes, not trainable, new_state_name(name))
+        self.trainable = trainable
         self.optimize_attr: dict[str, Any] = {"learning_rate": 1.0, **(optimize_attr or {})}
         self.regularizer, self.do_model_average = regularizer, do_model_average
-
-    @property
-    def trainable(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride] - as 1.8.5
-        """Whether it gets a gradient."""
-        return not self.stops
-
-    @trainable.setter
-    def trainable(self, value: bool) -> None:
-        self.stops = not value
 
 
 # ---- gradients

@@ -63,3 +63,16 @@ def test_eager_mode_is_enabled_in_a_guard_only() -> None:
     with dygraph.guard():
         assert dygraph.enabled()
         assert not dygraph.BackwardStrategy().sort_sum_gradient
+
+
+def test_hooks_are_called_until_removed():
+    with fluid.dygraph.guard():
+        layer = fluid.dygraph.Linear(2, 2)
+        x = fluid.dygraph.to_variable(np.ones([1, 2], "float32"))
+        plain = layer(x).numpy()
+        doubled = [layer.register_forward_post_hook(lambda layer, x, y: y * 2) for _ in range(2)]
+        assert [helper._hook_id in layer._forward_post_hooks for helper in doubled] == [True] * 2
+        assert np.allclose(layer(x).numpy(), plain * 4)
+        doubled[0].remove()
+        doubled[0].remove()
+        assert np.allclose(layer(x).numpy(), plain * 2)

@@ -1,5 +1,6 @@
 """Eager variables: values, gradients, what they print, and what is kept of them."""
 
+import copy
 import gc
 import weakref
 
@@ -288,3 +289,30 @@ def test_condition_is_value_for_scripts_only():
 def test_split_into_one_part():
     (part,) = layers.split(variable(1.0, 2.0), 1, dim=0)
     assert part.numpy().tolist() == [1.0, 2.0]
+
+
+def test_variables_are_not_copied_or_pickled():
+    layer = fluid.dygraph.Linear(2, 2)
+    for copied in (copy.copy, copy.deepcopy, lambda value: value.__reduce_ex__(2)):
+        for value in (layer.weight, variable(1.0)):
+            with pytest.raises(TypeError, match="can be neither copied nor pickled"):
+                copied(value)
+
+
+def test_trainable_and_stop_gradient_are_set_apart():
+    layer = fluid.dygraph.Linear(2, 2)
+    layer.weight.trainable = False
+    before = layer.weight.numpy()
+    loss = layers.reduce_sum(layer(variable([1.0, 2.0])))
+    loss.backward()
+    fluid.optimizer.SGD(0.1, parameter_list=layer.parameters()).minimize(loss)
+    assert layer.weight.gradient().any()
+    assert np.array_equal(layer.weight.numpy(), before)
+
+
+def test_backward_takes_only_a_strategy():
+    x = variable(1.0, stops=False)
+    with pytest.raises(TypeError, match="3 is no BackwardStrategy"):
+        layers.reduce_sum(x).backward(3)
+    with pytest.raises(AssertionError, match="needs outputs and inputs"):
+        fluid.dygraph.grad([], [x])
