@@ -12,3 +12,5 @@ __all__ = ["LoDTensor", "LoDTensorArray", "create_lod_tensor", "create_random_in
 
 create_lod_tensor = typed(tensor.create_lod_tensor)
 create_random_int_lodtensor = typed(tensor.create_random_int_lodtensor)
+for _function in (create_lod_tensor, create_random_int_lodtensor):
+    _function.__module__ = __name__  # where pickle finds the checked one

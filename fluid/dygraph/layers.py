@@ -54,9 +54,8 @@ class Layer:
 
     def __init__(self, name_scope: str | None = None, dtype: DTypeLike = VarType.FP32) -> None:
         scope = name_scope or _snake_case(type(self).__name__)
-        vars(self).update(
-            _parameters={}, _sub_layers={}, _forward_pre_hooks={}, _forward_post_hooks={}
-        )
+        vars(self).update(_parameters={}, _sub_layers={})
+        vars(self).update(_forward_pre_hooks={}, _forward_post_hooks={})
         self._built, self._dtype = False, dtype
         self._full_name = unique_name.generate(scope)
         self._helper = LayerObjectHelper(self._full_name)

@@ -63,10 +63,16 @@ def atomic(function: F) -> F:
 
 
 def checked_all(names: Mapping[str, object]) -> dict[str, Callable[..., object]]:
-    """The public functions among the names of a module, each `typed` and `atomic`."""
+    """The public functions among the names of a module, each `typed` and `atomic`.
+
+    They are functions of that module, where `pickle` finds them.
+    """
     public = {name: value for name, value in names.items() if not name.startswith("_")}
     functions = {name: value for name, value in public.items() if inspect.isfunction(value)}
-    return {name: typed(atomic(value)) for name, value in functions.items()}
+    checked = {name: typed(atomic(value)) for name, value in functions.items()}
+    for name, function in checked.items():
+        function.__module__, function.__qualname__ = str(names["__name__"]), name
+    return checked
 
 
 def _programs(*arguments: object) -> list[Program]:

@@ -1,5 +1,7 @@
 """Layers: names, parameters, shapes, and errors of bad arguments."""
 
+import importlib
+import inspect
 import re
 from collections.abc import Callable
 from typing import Any
@@ -394,3 +396,13 @@ def test_dropout_has_a_seed_where_one_is_given() -> None:
 def test_a_size_that_is_no_number() -> None:
     with pytest.raises(TypeError, match="'size' in fc must be int, but received str '8'"):
         layers.fc(layers.data("x", [4]), "8")
+
+
+@pytest.mark.parametrize("module", [fluid.layers, fluid.contrib.layers, fluid.lod_tensor])
+def test_functions_are_where_pickle_looks(module) -> None:
+    public = {name: f for name, f in vars(module).items() if not name.startswith("_")}
+    found = {name: f for name, f in public.items() if inspect.isfunction(f)}
+    assert found
+    for name, function in found.items():
+        home = importlib.import_module(function.__module__)
+        assert getattr(home, function.__qualname__, None) is function, name

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import ClassVar, TypeVar, cast
-
-import numpy as np
+from typing import ClassVar, TypeVar
 
 from compiler.support.tracebacks import entry_point
 from fluid.dygraph.dygraph_to_static import operators
@@ -15,16 +13,23 @@ from fluid.dygraph.dygraph_to_static.conversion import (
     undecorated,
     underlying_function,
 )
+from fluid.dygraph.dygraph_to_static.program_cache import (
+    ConcreteProgram,
+    FunctionSpec,
+    ProgramCache,
+    recorded,
+)
 from fluid.dygraph.dygraph_to_static.values import Value
 from fluid.eager.static_recording import StaticRecording, record
-from fluid.eager.variables import VarBase
 from fluid.executor import Executor, scope_guard
 from fluid.framework import Variable
 from fluid.recording.checks import check_type
 from fluid.saving.inference_model import save_inference_model
 from runtime.tensors.scope import Scope
 
-__all__ = ["ProgramTranslator", "save_recording"]
+__all__ = [
+    "ConcreteProgram", "FunctionSpec", "ProgramCache", "ProgramTranslator", "save_recording",
+]  # fmt: skip
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -54,12 +59,13 @@ class ProgramTranslator:
 
     _instance: ClassVar[ProgramTranslator | None] = None
     enable_declarative = True
-    _last: tuple[Callable[..., object], list[_Like]] | None = None
+    _program_cache: ProgramCache
 
     def __new__(cls) -> ProgramTranslator:
         """Return the translator."""
         if cls._instance is None:
             cls._instance = super().__new__(cls)
+            cls._instance._program_cache = ProgramCache()
         return cls._instance
 
     @classmethod
@@ -82,8 +88,8 @@ class ProgramTranslator:
     ) -> Value:
         """Call a function; returns its result."""
         _expect_function(dygraph_func, "get_output")
-        if self.enable_declarative and not kwargs:
-            self._last = dygraph_func, [_Like(argument) for argument in args]
+        if self.enable_declarative:
+            self._program_cache.called(FunctionSpec(dygraph_func, args, kwargs))
         return dygraph_func(*args, **kwargs)
 
     def get_func(self, dygraph_func: F) -> F:
@@ -112,6 +118,10 @@ class ProgramTranslator:
         recording = record(partial(function, **kwargs), args)
         return recording.program, recording.startup, recording.feeds, recording.outputs
 
+    def get_program_cache(self) -> ProgramCache:
+        """Return the programs of functions with `declarative` that were called."""
+        return self._program_cache
+
     def get_code(self, dygraph_func: Callable[..., object]) -> str:
         """Return the source of a function as it is rewritten for programs.
 
@@ -130,24 +140,10 @@ class ProgramTranslator:
 
         Raises RuntimeError if no function with `declarative` was called.
         """
-        if self._last is None:
+        if not len(self._program_cache):
             raise RuntimeError("no function with `declarative` was called: there is no program")
-        function, arguments = self._last
-        function = operators.converted(undecorated(function))
-        recording = record(function, [argument.like for argument in arguments])
+        recording = recorded(self._program_cache.last_call())
         save_recording(recording, recording.scope(), dirname, feed, fetch)
-
-
-class _Like:
-    """The shape and dtype of an argument; other values as they are."""
-
-    def __init__(self, argument: object) -> None:
-        self.shape: object = None
-        self.dtype: object = None
-        self.like: Value = argument
-        if isinstance(argument, VarBase | np.ndarray):
-            array = cast(Value, argument)
-            self.shape, self.dtype, self.like = tuple(array.shape), array.dtype, self
 
 
 def _expect_function(function: object, method: str) -> None:

@@ -37,7 +37,7 @@ def test_a_layer_has_its_shape_and_gradients(name: str) -> None:
         assert tuple(result.shape) == shape
         fluid.layers.mean(fluid.layers.square(result)).backward()
         for parameter in layer.parameters():
-            if parameter.trainable:
+            if not parameter.stop_gradient:
                 assert np.isfinite(parameter.gradient()).all()
 
 
