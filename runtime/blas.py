@@ -56,6 +56,22 @@ class BlasThreads:
 
     write: Callable[[int], object]
     most: int
+    _sharers: int = 0
+    _alone: int = 0
+
+    def share(self) -> None:
+        """Limit products to one thread, since ranks share the cores, until the last of all callers
+        has called `unshare`.
+        """
+        if not self._sharers:
+            self._alone = self.limit(1)
+        self._sharers += 1
+
+    def unshare(self) -> None:
+        """End one `share`."""
+        self._sharers -= 1
+        if not self._sharers:
+            self.limit(self._alone)
 
     def limit(self, count: int) -> int:
         """Limit products to `count` threads; return the previous number."""

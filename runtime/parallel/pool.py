@@ -93,7 +93,7 @@ class Pool:
         self.rings.hooks.append(_hook(self))
         self.rings.children |= {worker.rank for worker in self.workers}
         self._state = SharedRegion.create()
-        self._threads = (0, 0)
+        self._threads = (0, False)
         self._keys: dict[str, tuple[Module, ...]] = {}
         self._running = ""
         self._fed: list[int] = []
@@ -167,7 +167,9 @@ class Pool:
             before = torch.get_num_threads() if torch else 0
             if torch:
                 torch.set_num_threads(1)
-            self._threads = (before, blas.limit(1) if blas else 0)
+            if blas:
+                blas.share()
+            self._threads = (before, bool(blas))
 
     def close(self) -> None:
         """Shut down the workers after they have finished; their ranks leave the ring."""
@@ -183,9 +185,9 @@ class Pool:
         self.is_open = False
         self._finalizer.detach()
         shut_down(self.workers, self._state, self._owner, grace=grace)
-        torch_threads, threads = self._threads
-        if threads and (blas := blas_threads()):
-            blas.limit(threads)
+        torch_threads, shares = self._threads
+        if shares and (blas := blas_threads()):
+            blas.unshare()
         if torch_threads and (torch := loaded_torch()):
             torch.set_num_threads(torch_threads)
         self.rings.close()

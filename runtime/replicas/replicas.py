@@ -63,9 +63,9 @@ class Replicas:
         self._loaded: dict[str, LoadedStep] = {}
         self.renew_locks()
         renew_in_children(self)
-        blas = blas_threads()  # ranks share the cores
-        threads = blas.limit(1) if blas else 0
-        self._finalizer = weakref.finalize(self, _end, self._turns, threads)
+        if blas := blas_threads():
+            blas.share()
+        self._finalizer = weakref.finalize(self, _end, self._turns)
 
     def renew_locks(self) -> None:
         """Make a lock for threads that take turns: one at a time may run a step."""
@@ -186,8 +186,8 @@ def _task(
     return partial(executable.run, arrays)
 
 
-def _end(turns: Turns, threads: int) -> None:
+def _end(turns: Turns) -> None:
     """End threads, and let products use as many as before."""
     turns.close()
-    if threads and (blas := blas_threads()):
-        blas.limit(threads)
+    if blas := blas_threads():
+        blas.unshare()

@@ -88,3 +88,16 @@ def test_a_product_of_sizes_at_the_limit_is_small(written: list[int]) -> None:
 def test_the_library_of_numpy_is_found() -> None:
     result = blas.blas_threads()
     assert result is None or result.most >= 1
+
+
+def test_products_run_on_one_thread_as_long_as_anyone_shares_the_cores() -> None:
+    written: list[int] = []
+    threads = blas.BlasThreads(written.append, 4)
+    threads.share()
+    threads.share()
+    threads.unshare()
+    assert threads.most == 1
+    threads.unshare()
+    threads.share()
+    threads.unshare()
+    assert threads.most == 4 and written == [1, 4, 1, 4]
