@@ -1,0 +1,11 @@
+"""Search for networks: a server with a controller, and agents that try its tokens."""
+
+from fluid.contrib.slim.nas import controller_server, search_agent, search_space
+from fluid.contrib.slim.nas.controller_server import ControllerServer
+from fluid.contrib.slim.nas.search_agent import SearchAgent
+from fluid.contrib.slim.nas.search_space import SearchSpace
+
+__all__ = [
+    "ControllerServer", "SearchAgent", "SearchSpace", "controller_server", "search_agent",
+    "search_space",
+]  # fmt: skip
