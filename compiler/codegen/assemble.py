@@ -12,6 +12,7 @@ from compiler.codegen.module import KernelSpec, Module, buffer_row, param_row, t
 from compiler.codegen.module_writer import ModuleWriter
 from compiler.codegen.offset_checks import check_offsets, note_written_offsets
 from compiler.codegen.size_checks import check_sizes
+from compiler.codegen.value_checks import given_rows
 from compiler.errors import CompileError
 from compiler.ir.types import DType
 from compiler.plan import Plan, Step, Tensor, tensor
@@ -57,6 +58,7 @@ def assemble(
         for values in op.outputs.values()
         for value in values
     }
+    writer.given_rows |= given_rows(plan.steps)
     for step in plan.steps:
         writer.step = step.index
         _emit_located(writer, step, emit)

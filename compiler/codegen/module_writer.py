@@ -107,6 +107,8 @@ class ModuleWriter:
         self.expects_numbers = False
         self.producers: dict[str, str] = {}
         """The kind of the op that computes each value, by its label."""
+        self.given_rows: set[str] = set()
+        """Row indices that come from feeds or state, by label."""
         self.location: tuple[str, str] = ("", "")
         """The ops of the step being written, and the user's line of the last."""
         self.bound_dims: set[str] = {*dims}

@@ -11,15 +11,40 @@ from collections.abc import Mapping, Sequence
 
 from compiler.codegen.module_writer import ModuleWriter
 from compiler.codegen.reference_calls import ShapeOf
-from compiler.ir.opdef import call, has
+from compiler.ir.opdef import OpDef, call, has
 from compiler.ir.opdef.slot_values import slot_reads
 from compiler.ir.program import GRAD
-from compiler.plan import PlannedOp, PlannedValue, StorageKind
+from compiler.plan import PlannedOp, PlannedValue, Step, StorageKind
+
+
+def given_rows(steps: Sequence[Step]) -> set[str]:
+    """Row indices of sparse values that a program is given, or computes from such: their labels.
+
+    All others are ids, which the op that looked them up has compared with its table.
+    """
+    computed, given = set[str](), set[str]()
+    pending = [op for step in reversed(steps) for op in reversed(step.ops)]
+    while pending:
+        op = pending.pop()
+        read, written = _rows(op.defn, op.inputs), _rows(op.defn, op.outputs)
+        given |= read - computed
+        computed |= written
+        if not given.isdisjoint(read):
+            given |= written
+        pending += [inner for step in reversed(op.body) for inner in reversed(step.ops)]
+    return given
+
+
+def _rows(defn: OpDef, values: Mapping[str, Sequence[PlannedValue]]) -> set[str]:
+    """The labels of row indices among the values of an op."""
+    slots = [slot for slot in values if defn.slots[slot].companion == "rows"]
+    return {value.label for slot in slots for value in values[slot]}
 
 
 def values_to_check(writer: ModuleWriter, op: PlannedOp) -> dict[str, Sequence[PlannedValue]]:
     """The values that the checks of an op read, by slot; none if it has no checks, if a value that
-    they need is missing, or if the op itself computed the indices that its gradient reads.
+    they need is missing, or if the op itself computed the indices that its gradient reads. Rows of
+    a sparse gradient are checked where the program is given them.
 
     Of a forward input that a gradient op does not have, the gradient has the shape.
     """
@@ -38,7 +63,9 @@ def values_to_check(writer: ModuleWriter, op: PlannedOp) -> dict[str, Sequence[P
         computed = [value for slot, values in result.items() if slot in own for value in values]
         if all(writer.producers.get(value.label) == owner.kind for value in computed):
             return {}
-    return result
+    slots = [slot for slot in result if owner.slots[slot].companion == "rows"]
+    rows = {value.label for slot in slots for value in result[slot]}
+    return {} if rows and writer.given_rows.isdisjoint(rows) else result
 
 
 def numbers(values: Mapping[str, Sequence[PlannedValue]]) -> list[PlannedValue]:

@@ -126,6 +126,29 @@ def test_indices_that_the_op_computed_are_not_checked() -> None:
     assert "check_indices" not in NativeTarget().emit(freeze(graph)).source
 
 
+SPARSE_STEP = """graph main {
+  param w: f32[5, 2]
+  feed ids: i64[3, 1]
+  feed d: f32[3, 2]
+  feed rows: i64[3]
+  feed rate: f32[1]
+  (Out=y: f32[3, 2]) = lookup_table(W=w, Ids=ids)
+  (W@GRAD=g: f32[3, 2], W_rows@GRAD=r: i64[3]) = lookup_table_grad(W=w, Ids=ids, Out@GRAD=d) {'is_sparse': True}
+  (Out=c: f32[3, 2], Out_rows=cr: i64[3]) = scale_rows(X=d, X_rows=GIVEN) {'scale': 2.0}
+  (ParamOut=w#1: f32[5, 2] over w) = sgd_rows(Param=w, Grad=c, Grad_rows=cr, LearningRate=rate)
+  return y
+}
+"""
+
+
+@pytest.mark.parametrize(("rows", "is_checked"), [("rows", True), ("r", False)])
+def test_rows_are_checked_where_they_are_given(rows: str, is_checked: bool) -> None:
+    """Looked-up ids were compared with the table: the update need not wait for them."""
+    graph = parse(SPARSE_STEP.replace("GIVEN", rows))
+    run_passes(graph, pipeline(Options(), NativeTarget()), Context())
+    assert ("check_indices" in NativeTarget().emit(freeze(graph)).source) == is_checked
+
+
 def stay_inside(case: Case) -> None:
     """Run a case with wrong numbers; a kernel that leaves its arrays raises OutOfBounds."""
     if NATIVE.has_kernels(case):

@@ -13,6 +13,7 @@ from compiler.ir.opdef.kernel_builder import (
     SourceBuilder,
 )
 from compiler.ir.types import Array, TensorType
+from compiler.ops.math.axes import check_indices
 from compiler.ops.shared_kernels import add_rows, copy, fill
 from compiler.ops.train.selected_rows import lower_add_rows, rows_type
 
@@ -29,14 +30,19 @@ class DensifyRows(OpDef, op="densify_rows"):
         return s.X.with_shape((self.height, *s.X.shape[1:]))
 
     def numpy(self, X: Array, X_rows: Array) -> Array:
+        check_indices(X_rows, self.height, "densify_rows")
         Out = np.zeros((self.height, *X.shape[1:]), X.dtype)
         np.add.at(Out, X_rows, X)
         return Out
 
     def lower(self, k: SourceBuilder, s: Slots[Operand]) -> None:
         Out = s.Out
+        self.check_values(k, s)
         k.line(f"{Out}.fill(0)")
         lower_add_rows(k, Out, s.X_rows, s.X)
+
+    def check_values(self, k: SourceBuilder, s: Slots[Operand]) -> None:
+        k.line(f"{k.function(check_indices)}({s.X_rows}, {self.height}, {self.kind!r})")
 
     def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
         fill(k, s.Out, 0)

@@ -25,6 +25,7 @@ from compiler.ir.opdef.kernel_builder import (
 )
 from compiler.ir.types import Array
 from compiler.ops.duplicate_rows import merged
+from compiler.ops.math.axes import check_indices
 from compiler.ops.shared_kernels import add_rows, copy, number
 from compiler.ops.train.selected_rows import lower_add_rows, merge_rows
 from compiler.ops.type_checks import (
@@ -60,17 +61,22 @@ class RowsUpdate(OpDef):
         require_scalar(self.kind, **{slot: types[slot] for slot in _NUMBERS if types.get(slot)})
         return {name: types[slot.inplace] for name, slot in self.outputs().items()}
 
+    def check_values(self, k: SourceBuilder, s: Slots[Operand]) -> None:
+        k.line(f"{k.function(check_indices)}({s.Grad_rows}, {s.Param.shape[0]}, {self.kind!r})")
+
 
 class SgdRows(RowsUpdate, op="sgd_rows"):
     """Param[row] -= LearningRate * Grad for every row."""
 
     def numpy(self, Param: Array, Grad: Array, Grad_rows: Array, LearningRate: Array) -> Array:
+        check_indices(Grad_rows, len(Param), "sgd_rows")
         ParamOut = Param.copy()
         np.subtract.at(ParamOut, Grad_rows, LearningRate * Grad)
         return ParamOut
 
     def lower(self, k: SourceBuilder, s: Slots[Operand]) -> None:
         Grad, LearningRate = s.Grad, s.LearningRate
+        self.check_values(k, s)
         keep_state(k, s.Param, s.ParamOut)
         scaled = k.scratch(Grad.shape, Grad.type.dtype)
         k.line(f"np.multiply({Grad}, {LearningRate}, out={scaled})")
@@ -104,6 +110,7 @@ class AdagradRows(RowsUpdate, op="adagrad_rows"):
     def numpy(
         self, Param: Array, Grad: Array, Grad_rows: Array, Moment: Array, LearningRate: Array
     ) -> dict[str, Array]:
+        check_indices(Grad_rows, len(Param), "adagrad_rows")
         param, moment = Param.copy(), Moment.copy()
         move_by_adagrad(param, moment, Grad, Grad_rows, LearningRate, self.epsilon)
         return {"ParamOut": param, "MomentOut": moment}
@@ -111,6 +118,7 @@ class AdagradRows(RowsUpdate, op="adagrad_rows"):
     def lower(self, k: SourceBuilder, s: Slots[Operand]) -> None:
         Grad, Grad_rows, LearningRate, ParamOut = s.Grad, s.Grad_rows, s.LearningRate, s.ParamOut
         MomentOut = s.MomentOut
+        self.check_values(k, s)
         keep_state(k, s.Param, ParamOut)
         keep_state(k, s.Moment, MomentOut)
         arguments = f"{ParamOut}, {MomentOut}, {Grad}, {Grad_rows}, {LearningRate}"
@@ -182,6 +190,7 @@ class AdamRows(RowsUpdate, op="adam_rows"):
         Beta1Tensor: Array | None,
         Beta2Tensor: Array | None,
     ) -> dict[str, Array]:
+        check_indices(Grad_rows, len(Param), "adam_rows")
         param, moments = Param.copy(), (Moment1.copy(), Moment2.copy())
         beta1 = self.beta1 if Beta1Tensor is None else Beta1Tensor.reshape(1)
         beta2 = self.beta2 if Beta2Tensor is None else Beta2Tensor.reshape(1)
@@ -199,6 +208,7 @@ class AdamRows(RowsUpdate, op="adam_rows"):
         Grad, Grad_rows, LearningRate, Beta1Pow = s.Grad, s.Grad_rows, s.LearningRate, s.Beta1Pow
         Beta2Pow, ParamOut, Moment1Out = s.Beta2Pow, s.ParamOut, s.Moment1Out
         Moment2Out, Beta1PowOut, Beta2PowOut = s.Moment2Out, s.Beta1PowOut, s.Beta2PowOut
+        self.check_values(k, s)
         for before, after in (
             (s.Param, ParamOut),
             (s.Moment1, Moment1Out),
