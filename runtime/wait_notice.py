@@ -10,9 +10,9 @@ FIRST_SECONDS = 5.0
 
 
 class WaitNotice:
-    """Reports one wait of at most `limit` seconds; `warn` writes a line."""
+    """Reports one wait of at most `limit` seconds, or without a limit; `warn` writes a line."""
 
-    def __init__(self, warn: Callable[[str], None], limit: float) -> None:
+    def __init__(self, warn: Callable[[str], None], limit: float | None) -> None:
         self._warn, self._limit = warn, limit
         self._begin = monotonic()
         self._next = FIRST_SECONDS
@@ -29,4 +29,5 @@ class WaitNotice:
         waited = monotonic() - self._begin
         if waited >= self._next:
             self._next = 2 * waited
-            self._warn(f"waits for {awaited()}: {waited:.0f} s of {self._limit:g} s")
+            most = "" if self._limit is None else f" of {self._limit:g} s"
+            self._warn(f"waits for {awaited()}: {waited:.0f} s{most}")

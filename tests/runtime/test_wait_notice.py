@@ -30,4 +30,28 @@ def test_a_server_reports_the_trainers_that_it_waits_for(caplog: pytest.LogCaptu
         with pytest.raises(WireError):
             receive(trainer, created.endpoint)
         created.errors.clear()
-    assert any("server 0, step 0: waits for trainer 1: 0 s of" in line for line in caplog.messages)
+    assert any("waits for trainer 1: 0 s of 1 s" in line for line in caplog.messages)
+
+
+@pytest.mark.parametrize("policy", ["fail", "shrink", "wait"])
+def test_a_limit_is_named_where_it_holds(policy: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Trainers may start late, unless the policy is `wait`: then the job may have ended before."""
+    with world(1, deadline=0.4, policy=policy) as created:
+        created.thread.join(1.0)
+        assert created.thread.is_alive() == (policy != "wait")
+    (first, *_) = [line for line in caplog.messages if "waits for trainer 0" in line]
+    assert first.endswith("waits for trainer 0: 0 s" + " of 0.4 s" * (policy == "wait"))
+
+
+def test_a_step_has_its_whole_time_after_trainers_that_started_late(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with world(deadline=0.4) as created:
+        created.thread.join(0.6)
+        trainer = created.trainer(0)
+        send(trainer, created.endpoint, 1.0)
+        with pytest.raises(WireError, match="trainer 1 is lost: it sent nothing complete"):
+            receive(trainer, created.endpoint)
+    lines = [line.rpartition(": ")[2] for line in caplog.messages if "waits for trainer" in line]
+    limited = [line for line in lines if " of " in line]
+    assert " of " not in lines[0] and set(limited) == {"0 s of 0.4 s"}

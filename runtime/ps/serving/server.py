@@ -57,8 +57,8 @@ class Server:
         self._shutdown = Shutdown(endpoints, number, self._peers, settings)
         self._stopping = threading.Event()
         self._started = time.monotonic()
-        self._late: list[int] = []
-        self._notice = self._wait_notice()
+        self._awaited: tuple[list[int], float | None] = [], None
+        self._notice = self._wait_notice(None)
         self._saving = threading.Lock()
         self._writer: threading.Thread | None = None
         self._path: Path | None = None
@@ -185,19 +185,27 @@ class Server:
             why = f"it sent nothing complete for {self.settings.deadline:g} s"
             self._lose(trainer, why)
 
-    def _wait_notice(self) -> WaitNotice:
-        return WaitNotice(lambda text: self.log.warning(text), self.settings.deadline)
+    def _wait_notice(self, limit: float | None) -> WaitNotice:
+        return WaitNotice(lambda text: self.log.warning(text), limit)
 
     def _report_wait(self) -> None:
-        """Report the trainers that have never connected, or that a step waits for."""
-        late = self.members.absent()
-        if not late and self.shard.waiting_since is not None:
-            late = self.shard.late_trainers()
-        if late != self._late:
-            self._late = late
-            self._notice = self._wait_notice()
+        """Report the trainers that a step waits for, or that have never connected."""
+        awaited = late, limit = self._late()
+        if awaited != self._awaited:
+            self._awaited = awaited
+            self._notice = self._wait_notice(limit)
         if late:
             self._notice.tick(lambda: f"trainer {', '.join(map(str, late))}")
+
+    def _late(self) -> tuple[list[int], float | None]:
+        """The trainers that are waited for, and for how many seconds at most: a step waits with all
+        policies but `wait`, and with that one what has never connected is waited for so long.
+        """
+        late = self.shard.late_trainers() if self.shard.waiting_since is not None else []
+        absent, deadline = self.members.absent(), self.settings.deadline
+        if self.settings.policy == "wait":
+            return (absent, deadline) if absent else (late, None)
+        return (late, deadline) if late else (absent, None)
 
     def _expect_all_trainers(self) -> None:
         """With policy `wait`, fail if a trainer has not connected within the deadline: the job may
