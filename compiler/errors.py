@@ -37,7 +37,17 @@ class CompileError(ValueError):
 
 
 class UnknownOp(CompileError):
-    """No op of this type is registered."""
+    """No op of this type is registered.
+
+    Scripts compare its text, so that op, line and hint are notes, which tracebacks show too.
+    """
+
+    def __init__(self, message: str, *, op: str = "", source: str = "", hint: str = "") -> None:
+        super().__init__(message, op=op, source=source, hint=hint)
+        text, *notes = self.args[0].split("\n")
+        self.args = (text,)
+        for note in notes:
+            self.add_note(note)
 
 
 class MissingSlot(CompileError):

@@ -7,9 +7,11 @@ program. Runs on several devices are implemented in `fluid.data_parallel`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from typing import ClassVar, Protocol, runtime_checkable
 
 from compiler.errors import did_you_mean
+from compiler.support.per_version import PerVersion
 from compiler.support.tracebacks import entry_point
 from fluid import data_parallel, parameter_server
 from fluid.compat.inference.analysis_config import AnalysisConfig, NativeConfig
@@ -98,6 +100,19 @@ class CompiledProgram:
         self._loss_name: str | None = None
         self._session: tuple[Scope, Place, Runner] | None = None
         self._predict: Predict | None = None
+        self._parts: PerVersion[Program, dict[Program, CompiledProgram]]
+        self._parts = PerVersion(lambda program: {})
+        self._devices: list[RunningDevices] = []
+
+    def part(self, program: Program) -> CompiledProgram:
+        """Return the same strategies and devices for `program`, which is pruned from this one."""
+        parts = self._parts[self.program]
+        if program not in parts:
+            part = copy(self)
+            part.program = program
+            part._session = None
+            parts[program] = part
+        return parts[program]
 
     @entry_point
     def with_data_parallel(
@@ -170,7 +185,7 @@ class CompiledProgram:
         if loss_name is not None and not isinstance(loss_name, str):
             kind = type(loss_name).__name__
             raise TypeError(f"loss_name must be the name of a variable, not a {kind}")
-        if loss_name is not None and loss_name not in self.program.global_block().vars:
+        if loss_name and loss_name not in self.program.global_block().vars:
             hint = did_you_mean(loss_name, self.program.global_block().vars)
             raise ValueError(f"loss_name: no variable {loss_name!r} in the program; {hint}")
 
@@ -219,12 +234,14 @@ class CompiledProgram:
             alone = data_parallel.Devices(places[:1], scope)
             return data_parallel.ServerTrainer(self.program, *strategies, alone, len(places))
         shared = self._shared_devices(self._share_vars_from)
+        shared = shared or next(iter(self._devices), None)
         if shared is not None and len(shared.places) != len(places):
             raise ValueError(
                 f"share_vars_from runs on {len(shared.places)} devices, this program on "
                 f"{len(places)}: pass the same places to both"
             )
         devices = shared or data_parallel.Devices(places, scope, trainers)
+        self._devices[:] = [devices]  # a list that parts have too
         return data_parallel.DataParallel(self.program, *strategies, devices)
 
     # ---- fields of release 1.8.5, which scripts read

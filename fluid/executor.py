@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar, cast
 
 import compiler
+from compiler.errors import CompileError
 from compiler.ir.types import Array
 from compiler.support.per_version import PerVersion
 from compiler.support.tracebacks import entry_point, hide_frames
@@ -40,11 +41,13 @@ from runtime.tensors.scope import Scope
 
 __all__ = ["Executor", "FetchHandler", "as_numpy", "global_scope", "scope_guard"]
 
+R = TypeVar("R", Program, CompiledProgram)
 T = TypeVar("T")
 Results: TypeAlias = list[Any]
 """Arrays or LoDTensors, or a list of them for each fetch."""
-_PruningKey: TypeAlias = tuple[tuple[str, ...], tuple[str, ...], tuple[int, ...]]
-"""The names fed and fetched, and the identities of the updates, which are ops of the program."""
+_PruningKey: TypeAlias = tuple[bool, tuple[str, ...], tuple[str, ...], tuple[int, ...]]
+"""Whether it is compiled, what is fed and fetched, and the identities of the updates, which are
+ops of the program."""
 
 _global_scope = Scope()
 
@@ -84,7 +87,7 @@ class Executor:
         programs = FluidPrograms(self.place, self)
         self._core = core.Executor(programs, self.place)
         self._routes = Routes(self.run, programs, self._core)
-        self._pruned: PerVersion[Program, dict[_PruningKey, Program]]
+        self._pruned: PerVersion[Program, dict[_PruningKey, Program | None]]
         self._pruned = PerVersion(lambda program: {})
         self._closed = False
         self._checks_numbers = flags.checks_numbers()
@@ -117,7 +120,8 @@ class Executor:
         `fetch_var_name` and `use_program_cache` have no effect here.
 
         `use_prune` runs only what the fetches and the updates of parameters need: those whose ops,
-        or whose result of `minimize`, are in `fetch_list`, or all if there are none.
+        or whose result of `minimize`, are in `fetch_list`, or all if there are none. Ops in
+        `fetch_list` imply it.
 
         A `CompiledProgram` with data parallelism runs on all its devices (docs/distributed.md): a
         dict is divided among them by rows, a list has a dict for each. Values of devices are
@@ -151,8 +155,11 @@ class Executor:
         program = default_main_program() if program is None else program
         scope = _global_scope if scope is None else scope
         _expect(scope, Scope, "the scope of Executor.run")
+        use_prune = use_prune or bool(updates_in(fetch_list))
         if isinstance(program, CompiledProgram):
             if program.is_parallel:
+                if use_prune:
+                    program = self._pruned_program(program, feed, fetch_list)
                 return self.run_parallel(
                     program, feed, fetch_list, scope, return_numpy, return_merged
                 )
@@ -165,13 +172,27 @@ class Executor:
         arrays = feed_arrays(program, feed)
         fetch = program.current_names(names_of(fetch_list))
         if use_prune:
-            program = self._pruned_program(program, arrays, fetch, updates_in(fetch_list))
+            program = self._pruned_program(program, feed, fetch_list)
+        values = self._run_route(program, arrays, fetch, scope, not return_numpy)
+        return _as_numpy(fetch, values) if return_numpy else list(map(as_tensor, values))
+
+    def _run_route(
+        self,
+        program: Program,
+        feed: Mapping[str, Array],
+        fetch: tuple[str, ...],
+        scope: Scope,
+        on_device: bool,
+    ) -> Sequence[Value]:
+        """Run a program on arrays; after a CompileError the scope has its persistable variables."""
         try:
-            values = self._routes[program].run(program, arrays, fetch, scope, not return_numpy)
+            return self._routes[program].run(program, feed, fetch, scope, on_device)
         except StateMismatch as error:
             route = self._routes.redeclared(program, error)
-            values = route.run(program, arrays, fetch, scope, not return_numpy)
-        return _as_numpy(fetch, values) if return_numpy else list(map(as_tensor, values))
+            return route.run(program, feed, fetch, scope, on_device)
+        except CompileError:
+            _create_state(program, scope)
+            raise
 
     def run_arrays(
         self, program: Program, feed: Mapping[str, Array], fetch: tuple[str, ...], scope: Scope
@@ -360,22 +381,56 @@ class Executor:
         self._pruned.clear()
         self._closed = True
 
-    def _pruned_program(
-        self,
-        program: Program,
-        feed: Mapping[str, Array],
-        fetch: tuple[str, ...],
-        updates: Sequence[Operator],
-    ) -> Program:
-        """Return the program pruned to its fetches and updates; unchanged if there are none."""
-        pruned = self._pruned[program]
-        key = (tuple(sorted(feed)), fetch, tuple(map(id, updates)))
+    def _pruned_program(self, program: R, feed: Feeds | None, fetch_list: FetchList) -> R:
+        """Return what `_prune_program` returns, which is called once for the same arguments."""
+        compiled = program if isinstance(program, CompiledProgram) else None
+        whole = compiled.program if compiled else program
+        assert isinstance(whole, Program)
+        updates = updates_in(fetch_list)
+        key = (bool(compiled), _fed_names(feed), names_of(fetch_list), tuple(map(id, updates)))
+        pruned = self._pruned[whole]
         if key not in pruned:
-            part = _pruned_to(program, sorted(feed), fetch, updates)
-            if part is program:  # an entry of its own would keep it alive
-                return program
-            pruned[key] = part
-        return pruned[key]
+            part = self._prune_program(program, feed, fetch_list, updates)
+            part_program = part.program if isinstance(part, CompiledProgram) else part
+            pruned[key] = None if part_program is whole else part_program
+        known = pruned[key]
+        if known is None:
+            return program
+        return cast(R, compiled.part(known) if compiled else known)
+
+    def _prune_program(
+        self,
+        program: Program | CompiledProgram,
+        feed: Feeds | None = None,
+        fetch_list: FetchList = None,
+        optimize_ops: Sequence[Operator] = (),
+    ) -> Program | CompiledProgram:
+        """Return a program pruned to `fetch_list` and `optimize_ops`, or all updates without these.
+
+        It is the program itself if there are neither, and for a CompiledProgram the pruned one on
+        the same devices. Scripts of release 1.8.5 replace this method.
+        """
+        whole = program.program if isinstance(program, CompiledProgram) else program
+        fetch = whole.current_names(names_of(fetch_list))
+        part = _pruned_to(whole, list(_fed_names(feed)), fetch, optimize_ops)
+        if part is whole:
+            return program
+        return program.part(part) if isinstance(program, CompiledProgram) else part
+
+
+def _create_state(program: Program, scope: Scope) -> None:
+    """Create the persistable variables that a scope lacks: Paddle does so before it runs a
+    program.
+    """
+    for name, var in program.global_block().vars.items():
+        if var.persistable and scope.find_var(name) is None:
+            scope.var(name)
+
+
+def _fed_names(feed: Feeds | None) -> tuple[str, ...]:
+    """The names of a dict of feeds, or of a dict for each device, sorted."""
+    dicts = feed if isinstance(feed, list | tuple) else [feed or {}]
+    return tuple(sorted({name for device in dicts for name in device}))
 
 
 def _pruned_to(

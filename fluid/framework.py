@@ -457,8 +457,10 @@ class Program(JobNames, BlockProgram):
 
 def _names_of_target(target: object) -> list[str]:
     if not isinstance(target, str | Variable | Operator):
-        kind = type(target).__name__
-        raise ValueError(f"targets are Variables or Operators, but received {kind}")
+        raise ValueError(
+            "All targets of Program._prune_with_input() can only be Variable or Operator, "
+            f"but received {type(target)}."
+        )
     if isinstance(target, Operator):
         return target.writes()
     return [target.name if isinstance(target, Variable) else target]

@@ -169,3 +169,28 @@ def wrong_dtype(name: str, expected: str, given: str) -> FeedError:
     """
     text = f"feed {name!r} must be {expected}, but {given} was given"
     return FeedError(text, hint=f"feed {name}.astype({expected!r})")
+
+
+def wrong_fed_shape(name: str, expected: Sequence[object], given: Sequence[int]) -> ShapeError:
+    """Build the error for a feed of `fluid.data`, with the text that scripts of Paddle compare.
+
+    >>> str(wrong_fed_shape("x", (-1, 3), (4, 2))).partition(", but ")[2]
+    'received fed shape [4, 2] on each device'
+    """
+    return ShapeError(
+        f"The fed Variable {name!r} should have dimensions = {len(expected)}, "
+        f"shape = {tuple(expected)}, but received fed shape {list(given)} on each device"
+    )
+
+
+def wrong_fed_dtype(name: str, expected: str, given: str) -> FeedError:
+    """Build the error for a feed of `fluid.data`, with the text that scripts of Paddle compare.
+
+    >>> print(wrong_fed_dtype("y", "int64", "float64"))
+    The data type of fed Variable 'y' must be 'int64', but received 'float64'
+    """
+    error = FeedError(
+        f"The data type of fed Variable {name!r} must be {expected!r}, but received {given!r}"
+    )
+    error.add_note(f"  hint: feed {name}.astype({expected!r})")
+    return error

@@ -8,8 +8,16 @@ from dataclasses import dataclass, field
 from compiler.errors import CompileError
 from compiler.ir.dims import UNKNOWN, Dim, Size
 from compiler.ir.types import Array, DType, Shape, to_fluid
-from runtime.errors import FeedError, StateMismatch, wrong_dtype, wrong_shape
+from runtime.errors import (
+    FeedError,
+    StateMismatch,
+    wrong_dtype,
+    wrong_fed_dtype,
+    wrong_fed_shape,
+    wrong_shape,
+)
 from runtime.sizes import (
+    LOD,
     Pattern,
     name_sizes,
     with_equal_rows,
@@ -75,8 +83,10 @@ def compare_feeds(
     Raises FeedError for a wrong dtype and ShapeError for a wrong shape if a feed must be as
     declared, StateMismatch for either if it is state.
     """
+    sequences = {name.partition(LOD)[0] for name in feed if LOD in name}
     errors = {
-        name: _mismatch(name, declaration, feed[name]) for name, declaration in declared.items()
+        name: _mismatch(name, declaration, feed[name], name in sequences)
+        for name, declaration in declared.items()
     }
     for name, error in errors.items():
         if error and (declared[name].exact or not _has_element_type(feed[name])):
@@ -116,17 +126,25 @@ def _shape(declared: Declared, array: Array) -> Shape:
     return tuple(size if _fits(size, number) else UNKNOWN for size, number in pairs)
 
 
-def _mismatch(name: str, declared: Declared, array: Array) -> CompileError | None:
+def _mismatch(
+    name: str, declared: Declared, array: Array, is_sequence: bool
+) -> CompileError | None:
     """Return a FeedError if the dtype differs from the declared one, a ShapeError if the shape
     does.
+
+    The declared rows of sequences are not compared: they are a number of sequences.
     """
     name = declared.called or name
     if array.dtype != declared.dtype.numpy:
-        return wrong_dtype(name, str(declared.dtype.numpy), str(array.dtype))
+        wrong = wrong_fed_dtype if declared.exact else wrong_dtype
+        return wrong(name, str(declared.dtype.numpy), str(array.dtype))
     shape = declared.shape
-    if shape is None or (len(shape) == array.ndim and all(map(_fits, shape, array.shape))):
+    if shape is None or (
+        len(shape) == array.ndim and all(map(_fits, shape[is_sequence:], array.shape[is_sequence:]))
+    ):
         return None
-    return wrong_shape(name, to_fluid(shape), array.shape)
+    wrong = wrong_fed_shape if declared.exact else wrong_shape
+    return wrong(name, to_fluid(shape), array.shape)
 
 
 def _fits(size: Size, number: int) -> bool:

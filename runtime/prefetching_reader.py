@@ -66,14 +66,18 @@ class Queue(Generic[T]):
 
     def put(self, item: T) -> bool:
         """Add an item, waiting for room; returns False, without adding it, once the queue is
-        closed.
+        closed or finished.
         """
         with self._changed:
-            self._changed.wait_for(lambda: self._closed or len(self._items) < self._capacity)
-            if not self._closed:
+            self._changed.wait_for(lambda: self._is_done or len(self._items) < self._capacity)
+            if not self._is_done:
                 self._items.append(item)
                 self._changed.notify_all()
-            return not self._closed
+            return not self._is_done
+
+    @property
+    def _is_done(self) -> bool:
+        return self._closed or self._ended
 
     def get(self) -> T:
         """Wait for the next item and return it.
@@ -94,6 +98,12 @@ class Queue(Generic[T]):
         with self._changed:
             self._closed = True
             self._items.clear()
+            self._changed.notify_all()
+
+    def finish(self) -> None:
+        """Accept no more; the queued items can still be taken."""
+        with self._changed:
+            self._ended = True
             self._changed.notify_all()
 
     def __enter__(self) -> Queue[T]:

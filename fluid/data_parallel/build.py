@@ -22,6 +22,7 @@ from fluid.data_parallel.rewrite import (
 from fluid.data_parallel.sharding import find_shards, sharded
 from fluid.data_parallel.strategies import BuildStrategy
 from fluid.framework import Program
+from fluid.recording.pruning import unwritten_state
 from runtime.errors import PlaceError
 
 __all__ = ["RankPrograms", "build", "expect_no_python"]
@@ -64,6 +65,7 @@ def _built(
 ) -> RankPrograms:
     clone = program.clone()
     clone.undo_renaming()
+    _feed_each_run(clone)
     for pass_ in strategy.finalized_passes().all_passes():
         if pass_.repeats > 1:
             merge_batches(clone, pass_.repeats)
@@ -83,6 +85,17 @@ def _built(
     if computes_gradients(clone):
         insert_all_reduces(clone, ranks, rings, scale, fuse)
     return RankPrograms([clone] * ranks, {})
+
+
+def _feed_each_run(program: Program) -> None:
+    """Let persistable variables of dynamic size that no op writes be feeds like others.
+
+    Devices share state by its size, which is only known for these when they are fed.
+    """
+    main = program.global_block()
+    for name in unwritten_state(main):
+        if -1 in (main.vars[name].dims or ()):
+            main.vars[name].persistable = False
 
 
 def _write(program: Program, strategy: BuildStrategy) -> None:

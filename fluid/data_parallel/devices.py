@@ -8,11 +8,12 @@ unless `share_vars_from` names another executor to share with.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import count
 from threading import RLock
+from typing import Any
 from weakref import WeakValueDictionary, finalize
 
 import numpy as np
@@ -23,6 +24,7 @@ from fluid.data_parallel.ranks import Ranks, new_ranks
 from fluid.data_parallel.trainers import ALONE, Trainers
 from runtime.device import Place
 from runtime.errors import CollectiveError
+from runtime.replicas import Replicas
 from runtime.tensors.lod_tensor import LoDTensor
 from runtime.tensors.scope import Scope
 
@@ -99,12 +101,25 @@ class Devices:
                 with self.pool().turn:
                     yield
 
-    def load(self, modules: Sequence[Module]) -> str:
-        """Load one module on each worker, over its copies; returns the key to run them with."""
+    @property
+    def calls_python(self) -> bool:
+        """Whether all devices have the Python functions of this process."""
+        return self.ranks == 1 or isinstance(self.pool(), Replicas)
+
+    def load(self, modules: Sequence[Module], callables: Sequence[Callable[..., Any]] = ()) -> str:
+        """Load one module on each worker, over its copies; returns the key to run them with.
+
+        `callables` are the functions that a program calls, if `calls_python`.
+        """
         digests = dict.fromkeys(module.digest for module in modules)
-        key = f"{self._name}/{'/'.join(digests)}"
+        called = f"/{id(callables)}" if callables else ""  # a loaded module keeps them alive
+        key = f"{self._name}/{'/'.join(digests)}{called}"
         if key not in self._loaded:
-            self.pool().load(key, modules, self._name)
+            pool = self.pool()
+            if isinstance(pool, Replicas):
+                pool.load(key, modules, self._name, callables)
+            else:
+                pool.load(key, modules, self._name)
             self._loaded.add(key)
         return key
 

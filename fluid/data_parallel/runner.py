@@ -7,10 +7,10 @@ compiled for their share.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeAlias
+from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -125,7 +125,8 @@ class DataParallel:
         pool = devices.pool() if devices.ranks > 1 else None
         if self._source != (pool, self._program.version):
             program = self._program
-            expect_no_python(program, len(devices.places))
+            if not devices.calls_python:
+                expect_no_python(program, len(devices.places))
             if devices.ranks > 1:
                 expect_one_type(program)
             self._source = (pool, program.version)
@@ -197,19 +198,20 @@ class DataParallel:
         inner = tuple(name for name in fetch if name not in built.owners)
         pairs = zip(built.programs, shares, strict=False)
         modules = [runner.module(program, share, inner) for program, share in pairs]
-        key = self._loaded(modules) if self.devices.ranks > 1 else ""
-        variables = self._program.blocks[0].vars
+        callables = built.programs[0].callables
+        key = self._loaded(modules, callables) if self.devices.ranks > 1 else ""
+        variables = built.programs[0].blocks[0].vars
         persistable = tuple(n for n in shares[0] if LOD not in n and variables[n].persistable)
         layouts = tuple(FetchLayout.of(module, inner) for module in modules[1:])
         return StepKind(built.programs[0], inner, key, layouts, persistable, built.owners, owned)
 
-    def _loaded(self, modules: Sequence[Module]) -> str:
+    def _loaded(self, modules: Sequence[Module], callables: Sequence[Callable[..., Any]]) -> str:
         """Load modules on the workers and return their key; workers without a feed
         load the first.
         """
         self._expect_same_schedule(modules)
         idle = len(self.devices.places) - len(modules)
-        return self.devices.load([*modules[1:], *[modules[0]] * idle])
+        return self.devices.load([*modules[1:], *[modules[0]] * idle], callables)
 
     def _expect_same_schedule(self, modules: Sequence[Module]) -> None:
         """Raise ScheduleError if the feeds' shapes make devices issue different collectives.

@@ -41,10 +41,9 @@ def split_feed(
 
     `feed` maps names to arrays, and `x@LOD0`, … to the offsets of x. A variable with LoD is
     split by its outermost sequences. A persistable variable with one row is copied to every
-    device; with one row per device, each gets one. With `partial`, for programs that compute no
-    gradients, fewer rows than devices leave the last devices without a feed. Raises FeedError
-    (EnforceNotMet) if a feed has fewer pieces than there are devices, and for a persistable one
-    with another number of rows.
+    device, and is split as the others are if each device gets at least one. With `partial`, for
+    programs that compute no gradients, fewer rows than devices leave the last devices without a
+    feed. Raises FeedError (EnforceNotMet) if a feed has fewer pieces than there are devices.
     """
     main = program.blocks[0].vars
     names = [name for name in feed if LOD not in name]
@@ -97,12 +96,12 @@ def _copies(name: str, array: Array, shares: int, kind: str) -> list[Feed]:
     rows = len(array) if array.ndim else 1
     if rows == 1:
         return [{name: array}] * shares
-    if rows == shares:
-        return [{name: array[index : index + 1]} for index in range(shares)]
+    if rows >= shares:
+        return _pieces(name, {name: array}, shares)
     raise FeedError(
         f"The number({rows}) of samples[{name}] of the current batch does not match the "
         f"count({shares}) of devices({kind}). {name} is a persistable variable: feed one row, "
-        f"which every device gets, or {shares} rows, one for each device"
+        f"which every device gets, or at least {shares} rows"
     )
 
 

@@ -180,11 +180,15 @@ def cosine_decay(learning_rate: Rate, step_each_epoch: Rate, epochs: Rate) -> Va
 
 @_schedule(LinearLrWarmup)
 def linear_lr_warmup(
-    learning_rate: Rate, warmup_steps: float, start_lr: float, end_lr: float
+    learning_rate: Rate | LearningRateDecay, warmup_steps: float, start_lr: float, end_lr: float
 ) -> Variable:
     """Increase linearly from `start_lr` to `end_lr` in `warmup_steps`, then return
     `learning_rate`.
+
+    A decay of eager mode is only for eager mode: TypeError.
     """
+    if isinstance(learning_rate, LearningRateDecay):
+        raise TypeError(f"a program has no {type(learning_rate).__name__}: use the layer instead")
     rate = _rate("learning_rate_warmup")
     step = _decay_step_counter()
     with control_flow.Switch() as switch:

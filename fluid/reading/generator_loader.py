@@ -39,6 +39,41 @@ Places: TypeAlias = Place | Sequence[Place] | None
 S = TypeVar("S", bound=Sequence[object])
 
 
+class PushedBatches(Queue[Batch]):
+    """The queue of a reader without a source: a script pushes its batches.
+
+    A run that needs a batch waits for one, until the queue is closed.
+    """
+
+    def __init__(self, capacity: int, names: Sequence[str]) -> None:
+        super().__init__(capacity)
+        self._names = names
+
+    def push(self, batch: Sequence[LoDTensor]) -> bool:
+        """Add a batch, a tensor per variable, waiting for room; returns False once it is closed.
+
+        Raises TypeError for anything else than tensors, ValueError for another number of them.
+        """
+        tensors = [*batch]
+        if any(not isinstance(tensor, LoDTensor) for tensor in tensors):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"a batch is a LoDTensorArray, not {batch!r:.60}")
+        return self.put(to_tensors(tensors, self._names))
+
+    def close(self) -> None:
+        """Accept no more; runs take the batches that are queued, then raise EOFException."""
+        self.finish()
+
+    def kill(self) -> None:
+        """Drop the queued batches and accept no more."""
+        super().close()
+
+    def __iter__(self) -> Iterator[Batch]:
+        return self
+
+    def __next__(self) -> Batch:
+        return self.get()
+
+
 class Reading:
     """A source of batches with its prefetch thread, started and reset explicitly.
 
@@ -55,7 +90,7 @@ class Reading:
         self.capacity = capacity
         self.source: Source | None = None
         self._running: Prefetcher[Batch] | None = None
-        self._idle: Queue[Batch] = Queue(capacity)
+        self._pushed: PushedBatches | None = None
 
     def take_batches(self, source: Source) -> None:
         """Use a source of batches: each is a list of arrays or LoDTensors, one per variable."""
@@ -86,25 +121,33 @@ class Reading:
         """Discard prefetched batches; `start` begins with the first batch."""
         if self._running is not None:
             self._running.close()
-        self._running = None
+        if self._pushed is not None:
+            self._pushed.kill()
+        self._running = self._pushed = None
 
     @property
     def queue(self) -> Queue[Batch]:
-        """The queue of prefetched batches; empty before `start`."""
-        return self._idle if self._running is None else self._running.queue
+        """The queue of prefetched batches, or before `start` one for `push`."""
+        if self._running is not None:
+            return self._running.queue
+        if self._pushed is None:
+            self._pushed = PushedBatches(self.capacity, self.names)
+        return self._pushed
 
     def next_batch(self) -> Batch:
         """Wait for the next batch and return it.
 
-        Raises EOFException after the last one, RuntimeError before `start`, and the errors of the
-        source.
+        Without a source it is the next that is pushed, once `queue` was read. Raises EOFException
+        after the last one, RuntimeError before `start`, and the errors of the source.
         """
         batch = next(self._expect_running(), None)
         if batch is None:
             raise EOFException("There is no next data: reset the reader, and start it anew")
         return batch
 
-    def _expect_running(self) -> Prefetcher[Batch]:
+    def _expect_running(self) -> Iterator[Batch]:
+        if self._running is None and self.source is None and self._pushed is not None:
+            return self._pushed
         if self._running is None:
             raise RuntimeError(f"the reader of {self} is not started: call its start() first")
         return self._running

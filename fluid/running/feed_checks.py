@@ -17,7 +17,7 @@ from fluid.framework import Block, Operator, Program, Variable
 from fluid.recording.annotations import DTypeLike
 from fluid.recording.variable import convert_np_dtype_to_dtype_
 from runtime.device import Place
-from runtime.errors import FeedError
+from runtime.errors import wrong_fed_dtype, wrong_fed_shape
 from runtime.tensors.lod_tensor import LoDTensor
 
 __all__ = [
@@ -59,10 +59,13 @@ def _is_known(size: int | None) -> bool:
 def diff_tensor_shape(tensor: LoDTensor, var_desc: VarDesc, num_places: int) -> list[int] | None:
     """The shape of a tensor if it differs from the declared one, else None.
 
-    `var_desc` is a `var.desc`. The first axis is divided by the number of devices `num_places`.
+    `var_desc` is a `var.desc`. The first axis is divided by the number of devices `num_places`;
+    that of sequences is not compared.
     """
     shape = list(tensor.shape())
-    if shape and num_places > 1:
+    if tensor.lod():
+        shape[0] = -1
+    elif shape and num_places > 1:
         shape[0] = -(-shape[0] // num_places)
     return None if dimension_is_compatible_with(var_desc.shape(), shape) else shape
 
@@ -73,15 +76,9 @@ def check_feed_shape_type(var: Variable, feed: LoDTensor, num_places: int = 1) -
         return True
     shape = diff_tensor_shape(feed, var.desc, num_places)
     if shape is not None:
-        raise FeedError(
-            f"The fed Variable {var.name!r} should have dimensions = {len(var.shape)}, "
-            f"shape = {var.shape}, but received fed shape {shape} on each device"
-        )
+        raise wrong_fed_shape(var.name, var.shape, shape)
     if feed.element is not var.element:
-        wanted, dtype = var.element.numpy, feed.element.numpy
-        raise FeedError(
-            f"The data type of fed Variable {var.name!r} must be '{wanted}', but received '{dtype}'"
-        )
+        raise wrong_fed_dtype(var.name, str(var.element.numpy), str(feed.element.numpy))
     return True
 
 

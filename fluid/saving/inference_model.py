@@ -82,6 +82,11 @@ def save_inference_model(
     expect_executor(executor)
     program = expect_program(main_program).clone()
     program.undo_renaming()
+    if any(op.type == "auc" for op in program.global_block().ops):
+        warnings.warn(
+            "please ensure that you have set the auc states to zeros before saving inference model",
+            stacklevel=3,
+        )
     named = program.current_names(tuple([var.name for var in targets]))
     results = [_result(program, index, name) for index, name in enumerate(named)]
     if export_for_deployment:

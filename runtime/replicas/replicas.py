@@ -84,15 +84,25 @@ class Replicas:
 
     # Modules and state
 
-    def load(self, key: str, modules: Sequence[Module], scope: str = "") -> None:
+    def load(
+        self,
+        key: str,
+        modules: Sequence[Module],
+        scope: str = "",
+        callables: Sequence[Callable[..., Any]] = (),
+    ) -> None:
         """Load a module under a key on every rank but the first, with its state in a scope.
 
-        A scope is a name for arrays that modules share on a rank. Raises as `runtime.load`.
+        A scope is a name for arrays that modules share on a rank; `callables` are the Python
+        functions of `py_func`. Raises as `runtime.load`.
         """
         self._expect_open()
         pairs = zip(self._rings[1:], modules, strict=True)
         self._loaded[key] = LoadedStep([
-            load(module, CPUPlace(), self._scope(rings.rank(), scope), names={"collective": rings})
+            load(
+                module, CPUPlace(), self._scope(rings.rank(), scope),
+                names={"collective": rings, "callables": callables},
+            )
             for rings, module in pairs
         ])  # fmt: skip
 

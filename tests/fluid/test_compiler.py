@@ -71,6 +71,9 @@ def test_what_cannot_be_compiled(loss: fluid.Variable) -> None:
         again.with_data_parallel(loss_name=loss.name)
     with pytest.raises(TypeError, match="loss_name must be the name of a variable"):
         compiled(loss_name=loss)
+    with pytest.raises(ValueError, match="no variable 'los' in the program"):
+        compiled(loss_name="los")
+    assert compiled(loss_name="").is_parallel  # as scripts write for gradients without a loss
 
 
 def test_what_is_found_out_when_it_is_first_run(loss: fluid.Variable) -> None:

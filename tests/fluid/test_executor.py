@@ -22,6 +22,11 @@ CPU = CPUPlace()
 X = np.arange(12, dtype="float32").reshape(4, 3)
 Y = np.ones((4, 1), "float32")
 FEED = {"x": X, "y": Y}
+WRONG_SHAPE = (
+    "The fed Variable 'x' should have dimensions = 2, shape = (-1, 3), "
+    "but received fed shape [4, 2] on each device"
+)
+WRONG_DTYPE = "The data type of fed Variable 'x' must be 'float32', but received 'float64'"
 
 
 def model(checked: bool = False) -> tuple[Program, Program]:
@@ -160,6 +165,65 @@ def test_pruning_needs_only_what_the_fetches_need(
     assert case.exe.counters.compiles == 2
 
 
+def two_losses() -> tuple[fluid.Variable, fluid.Variable, list[Any]]:
+    """A persistable feed `x`, and two losses of a weight `w`, each with an optimizer's update."""
+    x = fluid.layers.data("x", [3])
+    x.persistable = True
+    weight = fluid.ParamAttr("w", initializer=fluid.initializer.Constant(1.0))
+    losses: list[fluid.Variable] = []
+    for _ in range(2):
+        losses.append(fluid.layers.mean(fluid.layers.fc(x, 1, param_attr=weight, bias_attr=False)))
+        losses[-1].persistable = True
+    return losses[0], losses[1], [fluid.optimizer.SGD(0.5).minimize(loss)[0] for loss in losses]
+
+
+@pytest.mark.parametrize("devices", [0, 1, 2])
+def test_updates_in_the_fetches_are_the_only_ones(devices: int) -> None:
+    main, startup, scope = Program(), Program(), Scope()
+    with program_guard(main, startup), scope_guard(scope):
+        first, second, updates = two_losses()
+        exe = Executor()
+        exe.run(startup)
+        program: Any = main
+        if devices:
+            program = fluid.CompiledProgram(main).with_data_parallel(
+                loss_name=first.name, places=[CPU] * devices
+            )
+        exe.run(program, feed={"x": X}, fetch_list=[first, updates[0]])
+        assert scope.find_var(second.name) is None
+        weight = np.array(scope.find_var("w").get_tensor()).ravel()
+        assert weight.tolist() == [1 - 0.5 * mean for mean in X.mean(0)]
+        exe.run(program, feed={"x": X}, fetch_list=[second, updates[1]])
+        weight = np.array(scope.find_var("w").get_tensor()).ravel()
+        assert weight.tolist() == [1 - mean for mean in X.mean(0)]
+
+
+@pytest.mark.parametrize("devices", [0, 1])
+def test_a_method_of_a_script_may_prune(devices: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[Any] = []
+
+    def prune(self: Executor, program: Any, feed: Any, fetch: Any, updates: Any) -> Any:
+        calls.append(program)
+        return program
+
+    monkeypatch.setattr(Executor, "_prune_program", prune)
+    with program_guard(Program(), Program()), scope_guard(Scope()):
+        loss, _, _ = two_losses()
+        exe, program = Executor(), fluid.default_main_program()
+        exe.run(fluid.default_startup_program())
+        if devices:
+            program = fluid.CompiledProgram(program).with_data_parallel(loss_name=loss.name)
+        for _ in range(3):
+            exe.run(program, feed={"x": X}, fetch_list=[loss], use_prune=True)
+        assert calls == [program]
+
+
+def test_a_run_that_fails_leaves_its_state_in_the_scope(case: Case) -> None:
+    case.main.global_block().create_var(name="state", shape=[1], dtype="float32", persistable=True)
+    refused(case, ValueError, "missing feed", feed={})
+    assert case.scope.find_var("state") is not None
+
+
 def test_sequences_whose_rows_are_joined_compile_once_for_all_lengths() -> None:
     """Their LoDs differ, so their numbers of rows have one name only because the program adds them."""
     with program_guard(Program(), Program()):
@@ -242,18 +306,30 @@ def test_a_misspelt_feed_is_ignored_with_a_warning(case: Case) -> None:
 def test_shapes_and_types_are_held_against_the_declaration(
     fixture: str, request: pytest.FixtureRequest
 ) -> None:
-    case = request.getfixturevalue(fixture)
-    for x, words in [
-        (X[:, :2], "feed 'x' must have the shape (-1, 3), but (4, 2) was given"),
-        (X.ravel(), "feed 'x' must have the shape (-1, 3), but (12,) was given"),
-        (X.astype("float64"), "feed 'x' must be float32, but float64 was given\n  hint: feed x.as"),
-        (X.astype("int64"), "feed 'x' must be float32, but int64 was given"),
-        (tuple(map(tuple, X.tolist())), "feed 'x' must be float32, but float64 was given"),
-        ("abc", "feed 'x' must be float32, but <U3 was given"),
-        (None, "feed 'x' must be an array, but received None"),
-        (object(), "feed 'x' must be an array, but received <object object"),
+    """Scripts compare the messages for `fluid.data` with those of release 1.8.5."""
+    case, is_checked = request.getfixturevalue(fixture), fixture == "checked"
+    for x, words, checked_words in [
+        (X[:, :2], "feed 'x' must have the shape (-1, 3), but (4, 2) was given", WRONG_SHAPE),
+        (X.ravel(), "feed 'x' must have the shape (-1, 3), but (12,) was given", "The fed Var"),
+        (X.astype("float64"), "feed 'x' must be float32, but float64 was given", WRONG_DTYPE),
+        (tuple(map(tuple, X.tolist())), "feed 'x' must be float32, but float64", WRONG_DTYPE),
+        (X.astype("int64"), "feed 'x' must be float32, but int64 was given", "The data type"),
+        ("abc", "feed 'x' must be float32, but <U3 was given", "The data type of fed Variable"),
+        (None, *["feed 'x' must be an array, but received None"] * 2),
+        (object(), *["feed 'x' must be an array, but received <object object"] * 2),
     ]:
-        refused(case, ValueError, words, feed={"x": x, "y": Y})
+        expected = checked_words if is_checked else words
+        refused(case, ValueError, expected, feed={"x": x, "y": Y})
+
+
+def test_the_rows_of_sequences_are_not_compared() -> None:
+    with program_guard(Program(), Program()):
+        total = fluid.layers.reduce_sum(fluid.data("words", [2, 3]))
+        words = create_lod_tensor(np.ones((5, 3), "float32"), [[2, 3]], CPU)
+        assert Executor().run(feed={"words": words}, fetch_list=[total])[0] == 15
+        wider = create_lod_tensor(np.ones((5, 4), "float32"), [[2, 3]], CPU)
+        with pytest.raises(ShapeError, match="should have dimensions = 2"):
+            Executor().run(feed={"words": wider}, fetch_list=[total])
 
 
 def test_batches_that_do_not_go_together_are_reported_in_the_numbers_fed(case: Case) -> None:

@@ -2,6 +2,7 @@
 
 import inspect
 import re
+from copy import copy
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -201,9 +202,12 @@ def fails(block: Block, **fields: Any) -> str:
 
 
 def test_op_of_unknown_type(block: Block) -> None:
-    text = fails(block, error=UnknownOp, type="mull", inputs={"X": "x"}, outputs={"Out": "out"})
-    assert text.startswith('Operator "mull" has not been registered.')
-    assert "did you mean 'mul'?" in text
+    with pytest.raises(UnknownOp) as caught:
+        block.append_op(type="mull", inputs={"X": "x"}, outputs={"Out": "out"})
+    assert str(caught.value) == 'Operator "mull" has not been registered.'
+    restored = copy(caught.value)
+    for error in (caught.value, restored):
+        assert error.__notes__[-1] == "  hint: did you mean 'mul'?" and len(error.__notes__) == 3
 
 
 def test_op_without_type(block: Block) -> None:

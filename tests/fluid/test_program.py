@@ -235,7 +235,9 @@ def test_prune_rejects_what_is_no_target() -> None:
     program = loss.block.program
     with pytest.raises(ValueError, match="no operator computes the target variable 'image'"):
         program._prune(["image"])
-    with pytest.raises(ValueError, match="targets are Variables or Operators, but received int"):
+    with pytest.raises(
+        ValueError, match="only be Variable or Operator, but received <class 'int'>"
+    ):
         program._prune(3)
     with pytest.raises(ValueError, match="feeds are names, but received Variable"):
         program._prune_with_input([loss], [loss])

@@ -254,11 +254,15 @@ def test_a_feed_declared_without_a_shape_takes_any() -> None:
 @pytest.mark.parametrize(
     ("x", "error", "message"),
     [
-        (np.zeros((4, 13)), FeedError, "feed 'x' must be float32, but float64 was given"),
-        (np.zeros((4, 13), ">f4"), FeedError, "feed 'x' must be float32, but >f4 was given"),
-        (np.zeros((4, 12), "f4"), ShapeError, r"the shape \(-1, 13\), but \(4, 12\) was given"),
-        (np.zeros((4,), "f4"), ShapeError, r"the shape \(-1, 13\), but \(4,\) was given"),
-        (np.zeros((4, 13, 1), "f4"), ShapeError, r"\(-1, 13\), but \(4, 13, 1\) was given"),
+        (np.zeros((4, 13)), FeedError, "'x' must be 'float32', but received 'float64'"),
+        (np.zeros((4, 13), ">f4"), FeedError, "'x' must be 'float32', but received '>f4'"),
+        (np.zeros((4, 12), "f4"), ShapeError, r"= \(-1, 13\), but received fed shape \[4, 12\]"),
+        (np.zeros((4,), "f4"), ShapeError, r"= \(-1, 13\), but received fed shape \[4\]"),
+        (
+            np.zeros((4, 13, 1), "f4"),
+            ShapeError,
+            r"\(-1, 13\), but received fed shape \[4, 13, 1\]",
+        ),
     ],
 )
 def test_feeds_that_do_not_fit_change_nothing(x: np.ndarray, error: type, message: str) -> None:

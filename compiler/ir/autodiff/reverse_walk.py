@@ -68,7 +68,7 @@ class Tape:
         """Append the gradient ops of ops in reverse order, and sum gradients that no op reads."""
         self.overwritten = _overwritten_names(ops)
         for op in reversed(ops):
-            if any(self.gradients.reaches(name) for name in op.writes()):
+            if any(self.gradients.reaches(name) for name in _computed_names(self.block, op)):
                 self._differentiate(op)
             if hasattr(find(op.type), "undo"):
                 self.undo_increment(op)
@@ -388,6 +388,21 @@ def _overwritten_names(ops: Sequence[OpDesc]) -> set[str]:
         if not _may_not_run(op):
             used.update(op.writes())
     return overwritten
+
+
+def _computed_names(block: Block, op: OpDesc) -> set[str]:
+    """The names that an op writes, except those that only optimizers in its blocks update.
+
+    A branch that trains overwrites a parameter, but a later branch does not depend on that.
+    """
+    if SUB_BLOCK not in op.attrs:
+        return set(op.writes())
+    inner = block.owner.blocks[int(op.attrs[SUB_BLOCK])]
+    updated = {name for inside in inner.ops for name in inside.writes()}
+    for inside in inner.ops:
+        if not inside.role & OpRole.OPTIMIZE:
+            updated -= _computed_names(inner, inside)
+    return set(op.writes()) - updated
 
 
 def _may_not_run(op: OpDesc) -> bool:

@@ -69,6 +69,8 @@ def test_persistable_feeds() -> None:
     assert [each["rate"].tolist() for each in both] == [[1], [1]]
     each_one = split_feed(created, {"x": rows(4), "rate": two}, 2)
     assert [each["rate"].tolist() for each in each_one] == [[1], [2]]
+    three = split_feed(created, {"x": rows(4), "rate": np.array([1, 2, 3], "float32")}, 2)
+    assert [each["rate"].tolist() for each in three] == [[1], [2, 3]]
     with pytest.raises(EnforceNotMet, match="rate is a persistable variable: feed one row"):
         split_feed(created, {"x": rows(4), "rate": two}, 4)
 

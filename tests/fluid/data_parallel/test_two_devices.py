@@ -9,6 +9,7 @@ import pytest
 
 import fluid
 from fluid.core import EnforceNotMet
+from fluid.data_parallel.devices import Devices
 from runtime.errors import WorkerError
 
 pytestmark = pytest.mark.usefixtures("fresh_programs", "two_devices")
@@ -89,7 +90,7 @@ def test_a_feed_for_each_device(loss: fluid.Variable) -> None:
         (None, EnforceNotMet, "missing feed: 'x'"),
         ({"x": X, "z": X}, ValueError, "var z not in this block"),
         ({"x": X[:1]}, EnforceNotMet, r"number\(1\) of samples\[x\].*less than the count\(2\)"),
-        ({"x": X.astype("float64")}, EnforceNotMet, "must be float32"),
+        ({"x": X.astype("float64")}, EnforceNotMet, "must be 'float32'"),
         ({"x": X.tolist()}, RuntimeError, "Python list"),
     ],
 )
@@ -215,7 +216,7 @@ def test_persistable_feeds(exe: Any) -> None:
     assert np.allclose(rates, 0.2) and np.allclose(weights(), 0.85)
     (rates,) = runner.run(["rate"], feed={"x": X, "rate": np.array([0.1, 0.2], "float32")})
     assert np.allclose(rates, [0.1, 0.2])
-    with pytest.raises(EnforceNotMet, match="rate is a persistable variable"):
+    with pytest.raises(EnforceNotMet, match=r"'rate' must have the shape \(1,\), but \(2,\)"):
         runner.run(["rate"], feed={"x": X, "rate": np.ones(3, "float32")})
 
 
@@ -296,23 +297,36 @@ def test_masks_of_dropout_differ_unless_there_is_a_seed(exe: Any, seed: int) -> 
     assert np.array_equal(result[:2], result[2:]) == bool(seed)
 
 
-def test_python_functions_stay_on_one_device(exe: Any) -> None:
+def test_python_functions_are_called_by_each_device(exe: Any) -> None:
+    """Two programs of equal modules call their own functions."""
+    for factor in (2.0, 3.0):
+        with fluid.program_guard(fluid.Program(), fluid.Program()):
+            x = fluid.data("x", [None, 1])
+            main = fluid.default_main_program()
+            out = main.current_block().create_var(name="out", dtype="float32", shape=[-1, 1])
+            rows: list[int] = []
+
+            def multiply(given: Any, factor: float = factor, rows: list[int] = rows) -> Any:
+                rows.append(len(np.array(given)))
+                return np.array(given) * factor
+
+            fluid.layers.py_func(multiply, x, out)
+            program = fluid.CompiledProgram(main).with_data_parallel(places=fluid.cpu_places(2))
+            (result,) = exe.run(program, feed={"x": X}, fetch_list=[out])
+            assert np.array_equal(result, X * factor) and sum(rows) == len(X) and len(rows) == 2
+
+
+def test_python_functions_stay_in_their_process(monkeypatch: pytest.MonkeyPatch, exe: Any) -> None:
     x = fluid.data("x", [None, 1])
-    out = (
-        fluid.default_main_program()
-        .current_block()
-        .create_var(name="out", dtype="float32", shape=[-1, 1])
-    )
+    main = fluid.default_main_program()
+    out = main.current_block().create_var(name="out", dtype="float32", shape=[-1, 1])
     fluid.layers.py_func(lambda given: given, x, out)
-    program = fluid.CompiledProgram(fluid.default_main_program()).with_data_parallel()
+    monkeypatch.setattr(Devices, "calls_python", False)  # as for devices of other processes
+    program = fluid.CompiledProgram(main).with_data_parallel(places=fluid.cpu_places(2))
     with pytest.raises(fluid.core.EnforceNotMet, match="py_func calls a Python function") as seen:
         exe.run(program, feed={"x": X}, fetch_list=[out])
     assert re.search(r"test_two_devices\.py:\d+", str(seen.value))
     assert "hint: run it on one device, or compute it from what is fetched" in str(seen.value)
-    alone = fluid.CompiledProgram(fluid.default_main_program())
-    alone.with_data_parallel(places=fluid.cpu_places(1))
-    (result,) = exe.run(alone, feed={"x": X}, fetch_list=[out])
-    assert np.array_equal(result, X)
 
 
 def test_an_error_of_a_worker_has_its_traceback(exe: Any) -> None:

@@ -2,7 +2,9 @@
 
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -207,6 +209,76 @@ def test_optimizer_state_names() -> None:
 def test_the_queue_of_a_reader_that_is_not_started() -> None:
     reader = layers.py_reader(4, [[-1, 3]], ["float32"], use_double_buffer=False)
     assert (reader.queue.size(), reader.queue.capacity()) == (0, 4)
+
+
+@pytest.mark.parametrize("in_thread", [False, True])
+def test_batches_are_pushed_to_the_queue_of_a_reader(in_thread: bool, exe: Any) -> None:
+    reader = layers.py_reader(2, [[-1, 3]], ["float32"])
+    value, queue = layers.read_file(reader), reader.queue
+    batches = [fluid.LoDTensorArray() for _ in range(4)]
+    for number, batch in enumerate(batches):
+        batch.append(fluid.create_lod_tensor(X * number, [], fluid.CPUPlace()))
+    if in_thread:  # more batches than the queue has room for: it waits
+        pushing = Thread(target=lambda: [queue.push(batch) for batch in batches])
+        pushing.start()
+        values = [exe.run(fetch_list=[value])[0][0, 0] for _ in batches]
+        pushing.join()
+        assert values == [0, 1, 2, 3]
+        queue.close()
+    else:
+        assert queue.push(batches[1]) and queue.push(batches[2]) and queue.size() == 2
+        queue.close()
+        assert not queue.push(batches[3])
+        assert [exe.run(fetch_list=[value])[0][0, 0] for _ in range(2)] == [1, 2]
+    with pytest.raises(fluid.core.EOFException):
+        exe.run(fetch_list=[value])
+    with pytest.raises(TypeError, match="a batch is a LoDTensorArray"):
+        queue.push([X])
+    reader.reset()
+    reader.queue.push(batches[3])
+    assert exe.run(fetch_list=[value])[0][0, 0] == 3
+
+
+@pytest.mark.parametrize("layer", ["case", "switch_case"])
+def test_branches_train_the_same_parameter(layer: str, exe: Any) -> None:
+    """Each has its optimizer; the second does not depend on the first one's update."""
+    x, task = fluid.data("x", [1, 3]), fluid.data("task", [1], "int32")
+    weight = layers.create_parameter(
+        [3], "float32", name="w", default_initializer=fluid.initializer.Constant(1.0)
+    )
+
+    def train(rate: float) -> None:
+        fluid.optimizer.SGD(rate).minimize(layers.mean(x * weight) * 3.0)
+
+    first, second = partial(train, 0.5), partial(train, 0.25)
+    if layer == "case":
+        layers.case([(task == layers.fill_constant([1], "int32", 1), first)], second)
+    else:
+        layers.switch_case(task, {1: first}, second)
+    exe.run(fluid.default_startup_program())
+    values = []
+    for number in (1, 0):
+        exe.run(feed={"x": X, "task": np.array([number], "int32")})
+        values.append(np.array(fluid.global_scope().find_var("w").get_tensor())[0])
+    assert values == [0.5, 0.25]
+
+
+def test_a_warmup_before_a_decay_in_eager_mode() -> None:
+    with fluid.dygraph.guard():
+        decay = layers.polynomial_decay(1.0, 10, 0.0, 1.0)
+        rate = layers.linear_lr_warmup(decay, 2, 0.0, 1.0)
+        values = [float(rate().numpy()) for _ in range(4)]
+    assert np.allclose(values, [0.5, 0.9, 0.8, 0.7])
+    with pytest.raises(TypeError, match="a program has no PolynomialDecay"):
+        layers.linear_lr_warmup(decay, 2, 0.0, 1.0)
+
+
+def test_saving_with_auc_warns_of_its_states(exe: Any, tmp_path: Path) -> None:
+    predicted = fluid.data("predicted", [None, 2])
+    layers.auc(predicted, fluid.data("label", [None, 1], "int64"))
+    exe.run(fluid.default_startup_program())
+    with pytest.warns(UserWarning, match="^please ensure that you have set the auc states to zer"):
+        fluid.io.save_inference_model(str(tmp_path), ["predicted"], [predicted * 2.0], exe)
 
 
 SCRIPT = """

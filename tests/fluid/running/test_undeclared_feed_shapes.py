@@ -141,7 +141,7 @@ def test_missing_feed_is_named(run):
 
 def test_fluid_data_is_checked(run):
     out = layers.reduce_sum(fluid.data("x", [None, 4]))
-    with pytest.raises(ValueError, match=r"must have the shape \(-1, 4\), but \(5, 3\) was given"):
+    with pytest.raises(ValueError, match=r"shape = \(-1, 4\), but received fed shape \[5, 3\]"):
         run(out, [ones(5, 3)])
 
 
