@@ -217,6 +217,7 @@ IMPORTERS: dict[str, tuple[str, ...]] = {
     "msvcrt": ("runtime.files.folder_locks",),
     "resource": ("fluid.cli.limits",),
     "matplotlib": ("fluid.compat.paddle.utils.plot",),
+    "yaml": ("fluid.contrib.slim.core.config",),
     "sitecustomize": ("fluid.compat.startup.on_path.sitecustomize",),
     "PIL": (
         "fluid.compat.paddle.dataset.image",

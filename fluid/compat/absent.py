@@ -1,10 +1,11 @@
 """Names of release 1.8.5 that are not here: why, and objects that say so when they are used.
 
-Whole projects import names that a script never uses. So `from paddle.fluid.contrib import
-Compressor` succeeds, and calling or reading anything of `Compressor` raises with the reason;
-a class may derive from it, but not be instantiated. Attributes of modules are as before:
-`hasattr(fluid.contrib, "Compressor")` is False, so that scripts that look for a name before they
-use it take their other branch. A script that catches ImportError for it takes its first branch.
+Whole projects import names that a script never uses. So `from paddle.fluid.contrib.slim.prune
+import SensitivePruneStrategy` succeeds, and calling or reading anything of it raises with the
+reason; a class may derive from it, but not be instantiated. Attributes of modules are as before:
+`hasattr(prune, "SensitivePruneStrategy")` is False, so that scripts that look for a name before
+they use it take their other branch. A script that catches ImportError for it takes its first
+branch.
 
 `absent_names.txt` has the names by reason: a module a line, with its absent names or `*` for all.
 """

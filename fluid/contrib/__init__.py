@@ -98,7 +98,11 @@ __all__ = [
 
 __getattr__, __dir__ = lazy_names(
     __name__,
-    {"fluid.contrib": "quantize slim", "fluid.contrib.quantize": "QuantizeTranspiler"},
+    {
+        "fluid.contrib": "quantize slim",
+        "fluid.contrib.quantize": "QuantizeTranspiler",
+        "fluid.contrib.slim.core": "Compressor",
+    },
     otherwise=not_yet(__name__, globals()),
-    exported="QuantizeTranspiler",
+    exported="Compressor QuantizeTranspiler",
 )

@@ -1,7 +1,7 @@
-"""Compression of models: quantization, and parts for pruning, distillation and search.
+"""Compression of models: quantization, pruning, distillation and search for networks.
 
-What drives these parts by a configuration file in release 1.8.5 (`Compressor` and its strategies)
-is not here: call `graph`, `prune`, `distillation`, `searcher` and `nas` from a training loop.
+`Compressor` trains with the strategies of a configuration file; `graph`, `prune`, `distillation`,
+`searcher` and `nas` can also be called from a training loop.
 """
 
 from compiler.support.lazy_loading import lazy_names
@@ -10,5 +10,9 @@ from fluid.contrib.slim import quantization
 __all__ = ["quantization"]
 
 __getattr__, __dir__ = lazy_names(
-    __name__, {"fluid.contrib.slim": "distillation graph nas prune searcher"}
+    __name__,
+    {
+        "fluid.contrib.slim": "core distillation graph nas prune searcher",
+        "fluid.contrib.slim.core": "Compressor",
+    },
 )

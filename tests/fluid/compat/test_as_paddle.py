@@ -288,16 +288,20 @@ ABSENT = """
 import importlib.util
 import fluid
 fluid.install_as_paddle()
-import paddle.fluid.contrib.slim.prune as prune
+import paddle.fluid.contrib.slim.prune.auto_prune_strategy as auto
 from paddle.fluid import multiprocess_utils
-from paddle.fluid.contrib import Compressor
+from paddle.fluid.contrib.slim.prune import SensitivePruneStrategy
 from paddle.fluid.contrib.slim.nas.lock import lock
-class Derived(Compressor):
+class Derived(SensitivePruneStrategy):
     pass
-contrib = importlib.import_module("paddle.fluid.contrib")
-print(hasattr(contrib, "Compressor"), hasattr(prune, "Pruner"), isinstance(3, Compressor))
+prune = importlib.import_module("paddle.fluid.contrib.slim.prune")
+print(
+    hasattr(prune, "SensitivePruneStrategy"), hasattr(auto, "AutoPruneStrategy"),
+    isinstance(3, SensitivePruneStrategy),
+)
 for use in (
-    lambda: Compressor(3), Derived, lock, lambda: prune.Pruner, lambda: contrib.Compressor,
+    lambda: SensitivePruneStrategy(3), Derived, lock, lambda: auto.AutoPruneStrategy,
+    lambda: prune.SensitivePruneStrategy,
     lambda: __import__("paddle.v2"),
 ):
     try:
@@ -312,14 +316,15 @@ print(importlib.util.find_spec("nothing_of_that_name"))
 def test_absent_names_are_imported_and_say_why_when_they_are_used(tmp_path: Path) -> None:
     done = python("-c", ABSENT, folder=tmp_path)
     assert done.returncode == 0, done.stderr
-    why = "Of compression there is quantizati"
+    why = "Of compression there are quantizat"
+    name = "paddle.fluid.contrib.slim.prune.SensitivePruneStrategy"
     assert done.stdout.splitlines() == [
         "False False False",
-        f"NotImplementedError paddle.fluid.contrib.Compressor {why}",
-        f"NotImplementedError paddle.fluid.contrib.Compressor {why}",
+        f"NotImplementedError {name} {why}",
+        f"NotImplementedError {name} {why}",
         f"NotImplementedError paddle.fluid.contrib.slim.nas.lock.lock {why}",
-        f"AttributeError paddle.fluid.contrib.slim.prune {why}",
-        f"AttributeError paddle.fluid.contrib.Compressor {why}",
+        f"AttributeError paddle.fluid.contrib.slim.prune.auto_prune_strategy {why}",
+        f"AttributeError {name} {why}",
         "ModuleNotFoundError No module named 'paddle.v2' ",
         "None",
     ]
