@@ -48,7 +48,11 @@ class CheckpointError(ValueError):
 
 
 class OtherModel(CheckpointError, RuntimeError):
-    """A saved tensor does not fit its variable; a RuntimeError, as in release 1.8."""
+    """Saved tensors do not fit the variables; a RuntimeError, as in release 1.8."""
+
+
+class MissingTensorFile(FileNotFoundError, RuntimeError):
+    """There is no file of a saved variable; a RuntimeError too, as in release 1.8."""
 
 
 class FileAccessError(CompileError):

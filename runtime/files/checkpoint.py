@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from compiler.ir.types import DType
 from compiler.support.escape import one_line
 from compiler.support.limits import MAX_BYTES, MAX_RANK
-from runtime.errors import CheckpointError
+from runtime.errors import CheckpointError, MissingTensorFile, OtherModel
 from runtime.files.atomic_saves import Writer, save_files
 
 Array: TypeAlias = NDArray[Any]
@@ -210,11 +210,11 @@ def load_in_order(path: str | Path, wanted: Sequence[str]) -> list[Tensor]:
         for name in wanted:
             if not source.left:
                 actual = f"{len(tensors)}: the file ends before {name!r}"
-                source.refuse(f"{len(wanted)} tensors", actual)
+                source.refuse(f"{len(wanted)} tensors", actual, OtherModel)
             tensors.append(_read_record(replace(source, name=f"{path} ({name})")))
         if source.left:
-            actual = len(wanted) + _count_records(source)
-            source.refuse(f"{len(wanted)} tensors", f"{actual}: name all that were saved")
+            actual = f"{len(wanted) + _count_records(source)}: name all that were saved"
+            source.refuse(f"{len(wanted)} tensors", actual, OtherModel)
     return tensors
 
 
@@ -241,9 +241,11 @@ class _Source:
     def number(self, layout: str, what: str) -> int:
         return struct.unpack(layout, self.take(struct.calcsize(layout), what))[0]
 
-    def refuse(self, expected: str, given: str) -> NoReturn:
+    def refuse(
+        self, expected: str, given: str, error: type[CheckpointError] = CheckpointError
+    ) -> NoReturn:
         where = f"{self.name}, byte {self.stream.tell()}"
-        raise CheckpointError(f"{where}: expected {expected}, given {given}")
+        raise error(f"{where}: expected {expected}, given {given}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +272,7 @@ def _source(stream: BufferedIOBase, name: str) -> _Source:
 def _opened(path: str | Path) -> Generator[_Source]:
     if not Path(path).is_file():
         hint = "save the variable first, or check the folder and file names"
-        raise FileNotFoundError(f"there is no tensor file {one_line(str(path))}: {hint}")
+        raise MissingTensorFile(f"there is no tensor file {one_line(str(path))}: {hint}")
     with Path(path).open("rb") as stream:
         yield _source(stream, str(path))
 

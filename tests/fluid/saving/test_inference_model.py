@@ -9,7 +9,7 @@ import pytest
 import fluid
 from compiler.errors import CompileError
 from compiler.ir.model_format.protobuf import parse
-from runtime.errors import OtherModel
+from runtime.errors import MissingTensorFile, OtherModel
 from runtime.files.checkpoint import CheckpointError, load_tensor, save_tensor
 
 WEIGHT = np.arange(6, dtype=np.float32).reshape(3, 2)
@@ -253,7 +253,7 @@ def test_a_model_whose_parameters_do_not_fit_is_rejected(main: Any, exe: Any, tm
     kind, text = not_loaded(exe, tmp_path)
     assert (kind, text.startswith(str(tmp_path / "w"))) == (CheckpointError, True)
     (tmp_path / "w").unlink()
-    assert not_loaded(exe, tmp_path)[0] is FileNotFoundError
+    assert not_loaded(exe, tmp_path)[0] is MissingTensorFile
 
 
 def test_feed_and_fetch_ops_that_make_no_sense_are_named(main: Any, exe: Any, tmp_path: Path):

@@ -116,6 +116,22 @@ def test_the_file_of_save_persistables(main: fluid.Program, exe: Any, tmp_path: 
         fluid.load(main, str(tmp_path / "all"), exe, ["fc_0.w_0"])
 
 
+def test_variables_that_were_not_saved(main: fluid.Program, exe: Any, tmp_path: Path) -> None:
+    """Release 1.8.5 raises RuntimeError, for a folder as for a single file."""
+    fluid.io.save_persistables(exe, str(tmp_path / "folder"))
+    fluid.io.save_persistables(exe, str(tmp_path), filename="all")
+    kept = [var for var in main.list_vars() if fluid.io.is_persistable(var)]
+    stranger = main.global_block().create_var(name="stranger", shape=[1], persistable=True)
+    for variables in ([stranger], [*kept, stranger]):
+        with pytest.raises(RuntimeError, match=r"there is no tensor file .*stranger") as missing:
+            fluid.load_program_state(str(tmp_path / "folder"), variables)
+        assert isinstance(missing.value, FileNotFoundError)
+        with pytest.raises(RuntimeError, match=r"expected .* tensors"):
+            fluid.load_program_state(str(tmp_path / "all"), variables)
+        with pytest.raises(RuntimeError, match=r"expected .* tensors"):
+            fluid.load(main, str(tmp_path / "all"), exe, variables)
+
+
 def test_a_state_is_set(main: fluid.Program, tmp_path: Path) -> None:
     fluid.save(main, str(tmp_path / "model"))
     result = fluid.load_program_state(str(tmp_path / "model"))
