@@ -1,12 +1,12 @@
-"""Data-parallel steps on two CPU processes, vs. torch's DistributedDataParallel on Gloo.
+"""Data-parallel steps on two CPU devices, vs. torch's DistributedDataParallel on Gloo.
 
     python bench/distributed.py --json bench/results/distributed-2core.jsonl
     python bench/distributed.py --model        # beyond one machine, from bytes and bandwidth
 
 Every rank has one thread. The implementations alternate, on the same batches; a time is the median
-of rounds, a ratio the median of the rounds' ratios. `cpu` is the CPU time of rank 0 in
-milliseconds: more reliable on a busy machine. Batch norms keep separate statistics on each rank,
-and DistributedDataParallel does not broadcast its buffers.
+of rounds, a ratio the median of the rounds' ratios. `cpu` is the CPU time of a rank in
+milliseconds: more reliable on a busy machine; here both ranks are one process. Batch norms keep
+separate statistics on each rank, and DistributedDataParallel does not broadcast its buffers.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def measure_starts(rounds: int) -> list[Row]:
         empty = [peer.ask("empty", "two", EMPTY_STEPS) * 1e3 for _ in range(max(rounds, 10))]
     firsts = [_first_run(command) for _ in range(max(rounds // 4, 3))]
     return [
-        _start("empty step, two processes", empty, "µs"),
+        _start("empty step, two devices", empty, "µs"),
         _start("first run of an executor", [first["seconds"] for first in firsts], "s"),
         _start("computing in it", [first["cpu"] for first in firsts], "s"),
     ]

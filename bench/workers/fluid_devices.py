@@ -2,8 +2,8 @@
 
 Modes are `one` (a plain Executor), `half` (it with half a batch), `two`, `late` (gradients are
 reduced after the backward pass) and `single` (each gradient by itself). The model `empty` ignores
-its feeds. A reply has `ms`, a step's milliseconds, `cpu`, the CPU time of rank 0, and `exposed`,
-those in which it waits for gradients.
+its feeds. A reply has `ms`, a step's milliseconds, `cpu`, the CPU time of a rank, and `exposed`,
+those in which rank 0 waits for gradients.
 """
 
 from __future__ import annotations
@@ -120,6 +120,7 @@ def serve() -> None:
         before = clock.seconds if clock else 0.0
         steps = request["steps"]
         reply = protocol.measured(step, steps)
+        reply["cpu"] /= 1 if clock is None else 2  # both ranks are this process
         waited = clock.seconds - before if clock else 0.0
         reply["exposed"] = waited / (steps + protocol.WARM_STEPS) * 1e3
         print(json.dumps(reply), file=replies, flush=True)

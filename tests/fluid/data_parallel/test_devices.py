@@ -14,6 +14,7 @@ import fluid
 from fluid.data_parallel.devices import Devices
 from fluid.data_parallel.ranks import Ranks
 from runtime.errors import CollectiveError, WorkerError
+from runtime.replicas import Replicas
 
 pytestmark = pytest.mark.usefixtures("fresh_programs", "two_devices")
 GOOD, BAD = ({"x": np.array([[0], [1], [2], [last]], np.int64)} for last in (3, 9))
@@ -48,6 +49,19 @@ def test_training_continues_after_an_error_of_a_device(exe: Any, reduce: Any) ->
             exe.run(program, feed=BAD, fetch_list=[loss])
         results += losses(exe, program, loss, 2)
     assert results == expected
+
+
+@pytest.mark.parametrize("reduce", list(Reduces))
+def test_devices_that_run_at_the_same_time_have_the_same_bits(
+    exe: Any, reduce: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loss, program = training(exe, reduce)
+    expected = losses(exe, program, loss, 6)
+    monkeypatch.setattr(Replicas, "_choose_width", lambda _, step, __: setattr(step, "width", 2))
+    exe.run(fluid.default_startup_program())
+    assert losses(exe, program, loss, 6) == expected
+    with pytest.raises(WorkerError, match=r"rank 1 .*id 9 at position 1 is not a row"):
+        exe.run(program, feed=BAD, fetch_list=[loss])
 
 
 def test_replicas_that_ended_are_freed(exe: Any, kept_devices: Devices) -> None:
