@@ -416,13 +416,21 @@ def mixed(count: int) -> list[Lifetime]:
     return long + short(count - 20)
 
 
+def joined(count: int) -> list[Lifetime]:
+    """A sum of many values: each lives until the same step, and its operand for one step."""
+    draw = random.Random(0)
+    half = count // 2
+    kept = [Lifetime(n, half, 64 * draw.randint(1, 999)) for n in range(half)]
+    return kept + [Lifetime(n, n + 1, 64 * draw.randint(1, 999)) for n in range(half)]
+
+
 def test_tries_limit_the_placements(counter: type[Counter]) -> None:
     lives = short(1_250)
     assert laid(lives, tries=3, align=64) > lower_bound(lives)
     assert counter.placements == 3 * len(lives)
 
 
-@pytest.mark.parametrize("family", [short, nested, mixed])
+@pytest.mark.parametrize("family", [short, nested, mixed, joined])
 def test_the_work_grows_little_faster_than_the_lives(family, counter: type[Counter]) -> None:
     looks = []
     for count in (1_250, 10_000):

@@ -10,6 +10,7 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from compiler.pack.life import PackedLife, height_of
 
@@ -106,16 +107,22 @@ def _best_fit(taken: Iterable[tuple[int, int]], size: int) -> int:
 class Cover:
     """The nodes of the tree of `Occupancy` that the steps `[first, last)` of a block cover.
 
-    `whole` are the highest nodes covered entirely, `above` those covered partly, and `tiles` the
-    indices of the leaves in `above`. The root is node 1; the children of node n are 2 n and 2 n +
-    1.
+    `whole` are the highest nodes covered entirely, `above` those covered partly, and `parts` the
+    steps of the leaves in `above` that are covered. The root is node 1; the children of node n are
+    2 n and 2 n + 1.
     """
 
-    first: int
-    last: int
     whole: tuple[int, ...]
     above: tuple[int, ...]
-    tiles: tuple[int, ...]
+    parts: tuple[Part, ...]
+
+
+class Part(NamedTuple):
+    """The steps `[first, last)` of one leaf, the index of which is `tile`."""
+
+    tile: int
+    first: int
+    last: int
 
 
 def _covers(blocks: Sequence[PackedLife]) -> list[Cover]:
@@ -137,7 +144,8 @@ def _cover(first: int, last: int, leaves: int) -> Cover:
     parents = whole + edges
     while parents := [n // 2 for n in parents if n > 1 and n // 2 not in above]:
         above.update(parents)
-    return Cover(first, last, tuple(whole), tuple(sorted(above)), tuple(tiles))
+    parts = [Part(n, max(first, n * TILE), min(last, n * TILE + TILE)) for n in tiles]
+    return Cover(tuple(whole), tuple(sorted(above)), tuple(parts))
 
 
 class Occupancy:
@@ -147,7 +155,8 @@ class Occupancy:
     its parent; `some` those occupied in any of its steps. Both are flat sorted lists `low, high,
     low, high, …` of disjoint, non-adjacent ranges, so that a stack of any number of blocks, such as
     the saved activations of a training step, is one range. `tiles` of a leaf are the bytes occupied
-    by blocks of equal steps that cover a part of the leaf, by their first and last step.
+    by blocks that cover a part of it, by the steps of the part: blocks that all end at one op, such
+    as a sum of many values, are one range too.
     """
 
     def __init__(self) -> None:
@@ -159,10 +168,9 @@ class Occupancy:
         """Return the byte ranges occupied in any step of a cover, sorted, possibly with
         duplicates.
         """
-        begin, end = cover.first, cover.last
         flat = [
             bounds
-            for tile in cover.tiles
+            for tile, begin, end in cover.parts
             for (first, last), bounds in self.tiles[tile].items()
             if first < end and begin < last
         ]
@@ -177,8 +185,8 @@ class Occupancy:
     def take(self, cover: Cover, offset: int, size: int) -> None:
         """Mark the bytes `[offset, offset + size)` as occupied in the steps of a cover."""
         top = offset + size
-        for tile in cover.tiles:
-            _merge(self.tiles[tile].setdefault((cover.first, cover.last), []), offset, top)
+        for tile, first, last in cover.parts:
+            _merge(self.tiles[tile].setdefault((first, last), []), offset, top)
         for node in cover.whole:
             _merge(self.full[node], offset, top)
             _merge(self.some[node], offset, top)
