@@ -104,6 +104,7 @@ class Op:
         attrs: Mapping[str, Any],
         source: str,
         body: Graph | None,
+        defn: OpDef | None = None,
     ) -> None:
         self.kind = kind
         self.inputs = {slot: list(vars) for slot, vars in inputs.items() if vars}
@@ -111,7 +112,7 @@ class Op:
         self.attrs = dict(attrs)
         self.source = source
         self.body = body
-        self.defn: OpDef = find(kind)(attrs)
+        self.defn: OpDef = defn or find(kind)(attrs)
         self.kernel: int | None = None
         self.part: int | None = None
         self.target: str | None = None
@@ -290,13 +291,15 @@ class Graph:
         body: Graph | None = None,
         last: bool = False,
         place: Position = (),
+        defn: OpDef | None = None,
     ) -> Op:
         """Add an op right after the last of its dependencies, or at the end (`last`).
 
         With `place`, the position of a removed op, insert it there, after others inserted at it.
-        Raises ValueError if an output already has a producer.
+        `defn` is its definition with these attributes, if the caller has it. Raises ValueError if
+        an output already has a producer.
         """
-        op = Op(kind, inputs, outputs, attrs or {}, source, body)
+        op = Op(kind, inputs, outputs, attrs or {}, source, body, defn)
         for var in op.writes():
             if self.producer(var) is not None:
                 raise ValueError(f"{var.label!r} has a producer: {self.producer(var)}")

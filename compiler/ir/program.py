@@ -33,6 +33,9 @@ class OpRole(IntFlag):
     LOSS = 256
 
 
+_BACKWARD = int(OpRole.BACKWARD)
+
+
 class VarKind(StrEnum):
     """The kind of a variable; the names of `VarType.Type`."""
 
@@ -109,6 +112,11 @@ class OpDesc:
     def role(self) -> OpRole:
         """The `op_role` attribute; forward by default."""
         return OpRole(int(self.attrs.get("op_role", 0)))
+
+    @property
+    def is_backward(self) -> bool:
+        """Whether backward is among its roles: `role` makes an object, which takes longer."""
+        return bool(int(self.attrs.get("op_role", 0)) & _BACKWARD)
 
     def reads(self) -> list[str]:
         """List every name it reads, slot by slot."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import os
 from collections.abc import Mapping, Sequence
 from enum import Enum
 from functools import lru_cache
@@ -18,6 +19,8 @@ from fluid.recording.narrowing import is_sequence
 
 _GUARDS = str(contextlib.__file__)
 """The file with the frames between a `with` line and our context managers."""
+_PLAIN = frozenset({bool, int, float, str})
+"""The classes of most attributes, and of the items of lists."""
 
 
 def slot_names(op_type: str, slots: object) -> dict[str, list[str]]:
@@ -52,6 +55,8 @@ def _name(op_type: str, slot: str, item: object) -> str:
 
 def plain(value: object) -> AttributeValue:
     """Convert an attribute to a printable value: numbers, strings, lists, block indices."""
+    if value.__class__ in _PLAIN:
+        return cast(AttributeValue, value)
     if isinstance(value, Block):
         return BlockRef(value.idx)
     if is_numpy(value):
@@ -68,6 +73,7 @@ def plain_values(attrs: Attributes) -> dict[str, AttributeValue]:
     return {name: plain(value) for name, value in attrs.items()}
 
 
+@lru_cache(maxsize=1024)
 def is_ours(file: str) -> bool:
     """Whether a file is in our packages or is that of context managers, not the user's."""
     return tracebacks.is_ours(file) or file == _GUARDS
@@ -83,11 +89,12 @@ def user_line() -> str:
 
 def shown_line(filename: str, line: int) -> str:
     """`file:line`, with the path that is shown to users."""
-    return f"{_shown(filename, Path.cwd())}:{line}"
+    here = os.getcwd()  # noqa: PTH109 - every op asks, and a Path takes longer
+    return f"{_shown(filename, here)}:{line}"
 
 
 @lru_cache(maxsize=256)
-def _shown(filename: str, here: Path) -> str:
+def _shown(filename: str, here: str) -> str:
     """Path relative to the working directory if it is below it, else the file name.
 
     So the text of a program does not depend on the location of its project.

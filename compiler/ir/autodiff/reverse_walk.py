@@ -16,7 +16,7 @@ from compiler.ir.autodiff.double_grad import has_double_grad
 from compiler.ir.autodiff.grad_ops import BlockOwner, Inside, block_owner, gradient_ops
 from compiler.ir.autodiff.gradient_sums import PartialGradients, as_backward
 from compiler.ir.autodiff.loop_counters import LoopCounters
-from compiler.ir.opdef import find
+from compiler.ir.opdef import OpDef, find
 from compiler.ir.opdef.type_inference import bind, infer_op
 from compiler.ir.program import EMPTY, GRAD, NO_BLOCK, Block, BlockRef, OpDesc, OpRole, VarDesc
 
@@ -373,7 +373,8 @@ class InnerTape(Tape):
 
 def _may_be_sparse(op: OpDesc) -> bool:
     writes_rows = any(slot.companion == "rows" for slot in find(op.type).outputs().values())
-    return writes_rows or bool(bind(op).sparse_variant())
+    has_variant = find(op.type).sparse_variant is not OpDef.sparse_variant
+    return writes_rows or (has_variant and bool(bind(op).sparse_variant()))
 
 
 def _overwritten_names(ops: Sequence[OpDesc]) -> set[str]:

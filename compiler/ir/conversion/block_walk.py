@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, TypeAlias, cast
 
 from compiler.errors import CompileError, did_you_mean
@@ -27,9 +28,9 @@ from compiler.ir.conversion.walk_rules import (
 )
 from compiler.ir.dims import UNKNOWN
 from compiler.ir.graph import Graph, Var
-from compiler.ir.opdef import Slot, find
+from compiler.ir.opdef import GradOp, OpDef, Slot, find
 from compiler.ir.opdef.type_inference import bind, check_slots, infer_types, op_text
-from compiler.ir.program import EMPTY, GRAD, Block, OpDesc, OpRole, VarKind
+from compiler.ir.program import EMPTY, GRAD, Block, OpDesc, VarKind
 from compiler.ir.types import SAVED, TOKEN, DType, Shape, TensorType, from_fluid
 
 CAPTURED = "Captured"
@@ -143,7 +144,7 @@ class BlockWalk:
         if op.type in self.handlers:
             check_slots(op)
             self.handlers[op.type](self, op)
-        elif op.role & OpRole.BACKWARD and self._touches_accumulator(op):
+        elif op.is_backward and self._touches_accumulator(op):
             self._add_accumulating(op)
         else:
             self._add_plain(op)
@@ -160,10 +161,11 @@ class BlockWalk:
             return
         attrs = with_known_sizes(op.type, graph_attributes(op), inputs, self.graph)
         op = OpDesc(op.type, op.inputs, op.outputs, attrs, op.source)
-        outputs = self.outputs(op, inputs)
-        if bind(op).is_ordered():
+        defn = bind(op)
+        outputs = self.outputs(op, defn, inputs)
+        if defn.is_ordered():
             inputs, outputs = self.in_order(inputs, outputs)
-        self.graph.op(op.type, inputs, outputs, op.attrs, op.source, last=True)
+        self.graph.op(op.type, inputs, outputs, op.attrs, op.source, last=True, defn=defn)
         self._copy_back_state(op, outputs)
 
     def in_order(self, inputs: Slots, outputs: Slots) -> tuple[Slots, Slots]:
@@ -174,6 +176,8 @@ class BlockWalk:
 
     def _variant(self, op: OpDesc) -> OpDesc:
         """Return the variant of an op for its attributes, tensor arrays, or sparse inputs."""
+        if not _may_vary(find(op.type)):
+            return op
         defn = bind(op)
         if kind := defn.attribute_variant():
             return OpDesc(kind, op.inputs, op.outputs, op.attrs, op.source)
@@ -286,9 +290,8 @@ class BlockWalk:
 
     # ---- outputs of an op ----
 
-    def outputs(self, op: OpDesc, inputs: Slots) -> Slots:
+    def outputs(self, op: OpDesc, defn: OpDef, inputs: Slots) -> Slots:
         """Create the vars an op writes, in the inferred types, and their companions."""
-        defn = bind(op)
         inferred = infer_types(defn, defn.types_of(inputs), op)
         outputs = {
             slot: [self._write(op, slot, name, _item(inferred.get(slot), i), inputs)
@@ -485,6 +488,15 @@ class BlockWalk:
                 else self.current[level.name]
                 for level in levels
             ]
+
+
+@cache
+def _may_vary(cls: type[OpDef]) -> bool:
+    """Return whether another op may be the variant of one of a class."""
+    methods = ("attribute_variant", "array_variant", "sparse_variant")
+    default = GradOp if issubclass(cls, GradOp) else OpDef
+    own = any(getattr(cls, name) is not getattr(default, name) for name in methods)
+    return own or (issubclass(cls, GradOp) and _may_vary(cls.forward))
 
 
 def _level_results(inner: BlockWalk, left: Iterable[str]) -> dict[str, str]:

@@ -79,10 +79,12 @@ class Companions:
     def densify_unsupported(self, cls: type[OpDef], slot: str, vars: list[Var]) -> list[Var]:
         """Densify sparse inputs unless the op supports row indices for all vars of the slot."""
         sparse = [var for var in vars if self.rows_of(var)]
+        if not sparse:
+            return vars
         supported = cls.rows_like == slot or any(
             other.companion == "rows" and other.of == slot for other in cls.inputs().values()
         )
-        if not sparse or (supported and len(sparse) == len(vars)):
+        if supported and len(sparse) == len(vars):
             return vars
         return [self.densified(var) for var in vars]
 

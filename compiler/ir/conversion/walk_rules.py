@@ -8,9 +8,9 @@ from typing import Any, Protocol, cast
 from compiler.errors import CompileError
 from compiler.ir.graph import Var
 from compiler.ir.opdef import Pointwise, Types, find
-from compiler.ir.opdef.slots import BOOKKEEPING, QUANTIZER_SUFFIXES
+from compiler.ir.opdef.slots import BOOKKEEPING, GRAPH_ONLY, QUANTIZER_SUFFIXES
 from compiler.ir.opdef.type_inference import bind, op_text
-from compiler.ir.program import EMPTY, OpDesc, OpRole
+from compiler.ir.program import EMPTY, OpDesc
 from compiler.ir.types import TensorType
 
 
@@ -21,16 +21,17 @@ def graph_attributes(op: OpDesc) -> dict[str, Any]:
     Programs of the reference copy all attributes of a forward op to its gradient op, even if that
     is another op, as `concat` is for `split`.
     """
-    declared = {*find(op.type).attrs, *BOOKKEEPING}
-    backward = bool(op.role & OpRole.BACKWARD)
+    declared, backward = find(op.type).attrs, op.is_backward
     attrs = {
         n: value
         for n, value in op.attrs.items()
-        if n in declared or not is_ignored_attribute(n, backward)
+        if n in declared or n in BOOKKEEPING or not is_ignored_attribute(n, backward)
     }
-    names = (name for name in (*op.writes(), *op.reads()) if name != EMPTY)
     if "variable" in declared:
+        names = (name for name in (*op.writes(), *op.reads()) if name != EMPTY)
         return {"variable": next(names, ""), **attrs}
+    if GRAPH_ONLY.isdisjoint(declared):
+        return attrs
     slots = {
         f"{slot}_names": list(slot_names) for slot, slot_names in (op.inputs | op.outputs).items()
     }

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from compiler.support.cached_property import cached_property
+
 MAX_INT = 2**31 - 1
 """Maximum of an attribute of Paddle's type INT."""
 _BITS_32 = (-(2**31), MAX_INT)
@@ -32,10 +34,12 @@ class Accepted:
         """Return whether a value is accepted; NaN is in no range."""
         if self.choices:
             return value in self.choices
-        integer = isinstance(value, int)
-        if not (integer or isinstance(value, float)) or isinstance(value, bool):
+        if isinstance(value, int):
+            low, high = self._integers
+            return low <= value <= high or isinstance(value, bool)
+        if not isinstance(value, float):
             return True
-        low, high = self._bounds(integer)
+        low, high = self.low, self.high
         return (low is None or value >= low) and (high is None or value <= high)
 
     def expected(self, kind: type) -> str:
@@ -46,14 +50,14 @@ class Accepted:
         """
         if self.choices:
             return "one of " + ", ".join(map(repr, self.choices))
-        low, high = self._bounds(kind is int)
+        low, high = self._integers if kind is int else (self.low, self.high)
         if low is None or high is None:
             return f"at least {low}" if high is None else f"at most {high}"
         return f"{low} to {high}"
 
-    def _bounds(self, integer: bool) -> tuple[float | None, float | None]:
-        if not integer:
-            return self.low, self.high
+    @cached_property
+    def _integers(self) -> tuple[float, float]:
+        """The smallest and the largest integer."""
         least, most = _BITS_64 if self.wide else _BITS_32
         return least if self.low is None else self.low, most if self.high is None else self.high
 

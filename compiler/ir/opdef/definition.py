@@ -33,7 +33,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, Protocol, TypeAlias, cast
+from typing import Any, ClassVar, Protocol, Self, TypeAlias, cast
 
 import numpy as np
 
@@ -111,6 +111,8 @@ class OpDef:
     slots: ClassVar[dict[str, Slot]] = {}
     attrs: ClassVar[dict[str, Attr[Any]]] = {}
     grad_class: ClassVar[type[GradOp] | None] = None
+    _inputs: ClassVar[Mapping[str, Slot]] = {}
+    _outputs: ClassVar[Mapping[str, Slot]] = {}
 
     # ---- flags
 
@@ -188,6 +190,8 @@ class OpDef:
         slots = {n: replace(v, name=n) for n, v in members if isinstance(v, Slot)}
         attrs = {n: cast("Attr[Any]", v) for n, v in members if isinstance(v, Attr)}
         cls.slots = matched({**cls.slots, **slots})
+        cls._inputs = {name: slot for name, slot in cls.slots.items() if not slot.is_output}
+        cls._outputs = {name: slot for name, slot in cls.slots.items() if slot.is_output}
         cls.attrs = {**cls.attrs, **attrs}
         if op:
             cls.kind = op
@@ -200,14 +204,21 @@ class OpDef:
         self.attributes = {name: a.value(self.kind, values) for name, a in self.attrs.items()}
 
     @classmethod
-    def inputs(cls) -> dict[str, Slot]:
-        """Return the input slots by name, in order of declaration."""
-        return {name: slot for name, slot in cls.slots.items() if not slot.is_output}
+    def bound_to(cls, attributes: dict[str, Any]) -> Self:
+        """Return the op with the attributes of another op, which declares the same ones."""
+        op = cls.__new__(cls)
+        op.attributes = attributes
+        return op
 
     @classmethod
-    def outputs(cls) -> dict[str, Slot]:
+    def inputs(cls) -> Mapping[str, Slot]:
+        """Return the input slots by name, in order of declaration."""
+        return cls._inputs
+
+    @classmethod
+    def outputs(cls) -> Mapping[str, Slot]:
         """Return the output slots by name, in order of declaration."""
-        return {name: slot for name, slot in cls.slots.items() if slot.is_output}
+        return cls._outputs
 
     def epilogue_output(self, target: str | None) -> str:
         """Return the output to which an epilogue can be fused; empty if there is none."""
@@ -406,7 +417,7 @@ class GradOp(OpDef):
 
     def __init__(self, attributes: Mapping[str, Any] | None = None) -> None:
         super().__init__(attributes)
-        self.origin = self.forward(attributes)
+        self.origin = self.forward.bound_to(self.attributes)
 
     def attribute_variant(self) -> str:
         """Return the gradient of the op that replaces the forward op, or ""."""

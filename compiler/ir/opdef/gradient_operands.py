@@ -8,6 +8,7 @@ an output and its gradient have one shape. Kernels of gradients rely on it.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 from compiler.errors import ShapeError
@@ -44,6 +45,7 @@ def _inferred(defn: GradOp, types: Mapping[str, Any]) -> Mapping[str, Any]:
     return defn.origin.infer_types({slot: known_types.get(slot) for slot in inputs})
 
 
+@cache
 def _inferred_from(forward: type[OpDef]) -> list[str]:
     """Return the inputs that an op's outputs are inferred from."""
     if forward.infer_types is not OpDef.infer_types:

@@ -83,10 +83,11 @@ class Attr(Generic[T]):
         value = given.get(self.name)
         if value is None:
             return self._default(op)
-        if self.kind is not list:
-            if type(value) is self.kind and self.accepted.has(value):
-                return as_float32(value)
-            return self._checked(op, value, self.kind)
+        kind = self.kind
+        if kind is not list:
+            if type(value) is kind and self.accepted.has(value):
+                return as_float32(value) if kind is float else cast(T, value)
+            return self._checked(op, value, kind)
         if not isinstance(value, list | tuple):
             raise self._wrong_type(op, value, list)
         items = cast("Sequence[Any]", value)

@@ -70,6 +70,8 @@ def value_text(value: Any) -> str:
     >>> print(value_text([1, 2.5, "x", True, BlockRef(1), 1e999]))
     [1, 2.5, 'x', True, block(1), inf]
     """
+    if type(value) in _PLAIN:
+        return repr(value)
     plain: Any = cast("np.generic[Any]", value).item() if isinstance(value, np.generic) else value
     match plain:
         case None | bool():
@@ -177,23 +179,41 @@ def _shortest_float(digits: str) -> float:
 def _is_default(name: str, text: str, declared: Mapping[str, Attr[Any]]) -> bool:
     if name in declared:
         default = declared[name].default
-        return default is not None and text == value_text(_shortest(default))
+        return default is not None and text == _default_text(declared[name])
     if name in _REFERENCE_DEFAULTS:
         return text == value_text(_REFERENCE_DEFAULTS[name])
     return name in BOOKKEEPING and text in _EMPTY
 
 
+@lru_cache(4096)
+def _default_text(declared: Attr[Any]) -> str:
+    return value_text(_shortest(declared.default))
+
+
 def _equals_default(name: str, declared: Mapping[str, Attr[Any]], attrs: Mapping[str, Any]) -> bool:
-    """Return whether a value is the default, as is seen without its text: of a type that has one
-    text for equal values.
+    """Return whether a value is the default, as is seen without its text."""
+    value = attrs[name]
+    if name in declared:
+        return _have_one_text(value, declared[name].default)
+    may_be_empty = name in BOOKKEEPING and name not in _REFERENCE_DEFAULTS
+    return may_be_empty and not value and type(value) in _EMPTY_TYPES
+
+
+def _have_one_text(value: Any, other: Any) -> bool:
+    """Return whether values are equal and of a type whose equal values have one text: 0.0 and -0.0
+    have two.
     """
-    if name not in declared:
+    kind: type[Any] = type(value)
+    if kind is not type(other):
         return False
-    default, value = declared[name].default, attrs[name]
-    return type(value) is type(default) and type(value) in _EXACT and value == default
+    if kind is not list:
+        return value == other and (kind in _EXACT or (kind is float and value != 0.0))
+    return len(value) == len(other) and all(map(_have_one_text, value, other))
 
 
-_EXACT = (bool, int, str)
+_PLAIN = frozenset({bool, int, float, str})
+_EXACT = frozenset({bool, int, str})
+_EMPTY_TYPES = frozenset({bool, int, str, list, type(None)})
 _EMPTY = ("False", "0", "0.0", "''", "[]", "None")
 
 
