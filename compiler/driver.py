@@ -134,7 +134,7 @@ def compile_stages(
         )
         return compile_graph(
             graph, target=target, params=params, options=options, dump=dump, observers=observers,
-            like=program, watch_state=watch_state,
+            like=program, watch_state=watch_state, is_converted=True,
         )  # fmt: skip
 
 
@@ -148,11 +148,14 @@ def compile_graph(
     observers: Sequence[Observer] = (),
     like: Program | None = None,
     watch_state: bool = False,
+    is_converted: bool = False,
 ) -> Compiled:
     """Compile a graph, which is changed in place; `like` is the program it was converted from, if
     any.
 
-    The module records its initial graph, so that it can be explained later.
+    A graph that was not changed since it was converted (`is_converted`) is verified after the
+    passes only, unless `options.check` is set. The module records its initial graph, so that it can
+    be explained later.
     """
     settings = options or Options.from_env()
     writer = _target(target) if isinstance(target, str) else target
@@ -162,7 +165,10 @@ def compile_graph(
     folder = _folder(dump, settings, graph, text)
     all_observers = [*observers, *_observers(settings, folder, like)]
     with gc_disabled():
-        run_passes(graph, pipeline(settings, _assigned(writer)), context, all_observers)
+        run_passes(
+            graph, pipeline(settings, _assigned(writer)), context, all_observers,
+            is_converted=is_converted and not settings.check,
+        )  # fmt: skip
         _check_support(graph)
         plan = _with_constants(planned(graph, settings), params or {}, watch_state)
         module = writer.emit(plan, settings.check >= 1, settings.check_numbers)

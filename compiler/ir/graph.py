@@ -16,6 +16,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import networkx as nx
@@ -157,6 +158,28 @@ def without_tokens(slots: Mapping[str, Sequence[Var]]) -> dict[str, list[Var]]:
     return {slot: list(vars) for slot, vars in slots.items() if vars[0].type != TOKEN}
 
 
+@dataclass
+class Changes:
+    """What edits of a graph touched: `ops` that were added or rewired, `vars` that were declared or
+    whose type, producer or readers changed, and whether the ops were put into another order.
+    """
+
+    ops: dict[Op, None] = field(default_factory=dict["Op", None])
+    vars: dict[Var, None] = field(default_factory=dict["Var", None])
+    is_reordered: bool = False
+
+    def add(self, op: Op) -> None:
+        """Record an op that was added or rewired, and its vars."""
+        self.ops[op] = None
+        self.add_vars(op)
+
+    def add_vars(self, op: Op) -> None:
+        """Record the vars of an op."""
+        for slots in (op.inputs, op.outputs):
+            for vars in slots.values():
+                self.vars |= dict.fromkeys(vars)
+
+
 class Graph:
     """The ops and vars of one program (or of one sub-block)."""
 
@@ -172,8 +195,8 @@ class Graph:
         self._sorted = True
         self.edits = 0
         """The number of edits so far: an equal number means an unchanged graph."""
-        self.changed: dict[Op, None] = {}
-        """The ops that were added or rewired since the caller last cleared it."""
+        self.changed = Changes()
+        """What was edited since the caller last replaced it."""
 
     # ---- reading ----
 
@@ -312,6 +335,8 @@ class Graph:
         for op in ops:
             self.nx.remove_node(op)
             del self._ops[op]
+            self.changed.ops.pop(op, None)
+            self.changed.add_vars(op)
             self.edits += 1
 
     def replace(
@@ -339,6 +364,7 @@ class Graph:
             return False
         self.nx.remove_node(var)
         del self._vars[var.name, var.version]
+        self.changed.vars.pop(var, None)
         self.edits += 1
         return True
 
@@ -349,7 +375,8 @@ class Graph:
         }
         self.nx.remove_edge(old, op)
         self.nx.add_edge(new, op)
-        self.changed[op] = None
+        self.changed.add(op)
+        self.changed.vars[old] = None
         self.edits += 1
 
     def replace_uses(self, old: Var, new: Var) -> None:
@@ -360,7 +387,8 @@ class Graph:
     def retype(self, var: Var, type: TensorType) -> None:
         """Declare another type of a var, such as one with sizes that were unknown."""
         var.type = type
-        self.changed |= {op: None for op in (self.producer(var), *self.readers(var)) if op}
+        self.changed.ops |= {op: None for op in (self.producer(var), *self.readers(var)) if op}
+        self._touch(var)
         self.edits += 1
 
     def sweep(self) -> list[Var]:
@@ -372,6 +400,7 @@ class Graph:
         ordered = list(ops)
         if set(ordered) != set(self._ops) or len(ordered) != len(self._ops):
             raise ValueError("an order must have every op of the graph exactly once")
+        self.changed.is_reordered |= ordered != self.ops()
         self._counter = itertools.count(len(ordered))
         for index, op in enumerate(ordered):
             op.position = (index,)
@@ -384,8 +413,14 @@ class Graph:
         self._vars[var.name, var.version] = var
         self._highest[var.name] = max(var.version, self._highest.get(var.name, 0))
         self.nx.add_node(var)
+        self._touch(var)
         self.edits += 1
         return var
+
+    def _touch(self, var: Var) -> None:
+        """Record a change of a var, with the versions before and after it in its storage."""
+        near = (var, var.overwrites, self.overwriter(var))
+        self.changed.vars.update((each, None) for each in near if each is not None)
 
     def _insert(self, op: Op) -> None:
         self._sorted = self._sorted and (
@@ -395,7 +430,7 @@ class Graph:
         self.nx.add_node(op)
         self.nx.add_edges_from((var, op) for var in op.reads())
         self.nx.add_edges_from((op, var) for var in op.writes())
-        self.changed[op] = None
+        self.changed.add(op)
         self.edits += 1
 
     def _behind(self, op: Op) -> Position:

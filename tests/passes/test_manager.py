@@ -5,6 +5,7 @@ import pytest
 from compiler import interpret
 from compiler.errors import PassOrderError, VerifyError
 from compiler.ir.text.printer import parse
+from compiler.ir.types import DType, TensorType
 from compiler.passes import observers
 from compiler.passes.base import Context, Fact, Pass
 from compiler.passes.manager import check_order, run_passes
@@ -75,6 +76,101 @@ def test_a_pass_that_breaks_the_graph_is_named():
     with pytest.raises(VerifyError) as caught:
         run_passes(parse(GRAPH), [_Breaks()], Context())
     assert caught.value.__notes__ == ["in pass 'breaks'"]
+
+
+CHAIN = """
+graph main {
+  feed x: f32[3, 4]
+  param w: f32[3, 4]
+  (Out=a: f32[3, 4]) = relu(X=x)
+  (Out=b: f32[3, 4]) = tanh(X=a)
+  (Out=c: f32[3, 4]) = exp(X=b)
+  (Out=w#1: f32[3, 4] over w) = elementwise_add(X=w, Y=c)
+  return c, w#1
+}
+"""
+
+
+def _moves_the_first_behind(g):
+    relu = g.ops()[0]
+    g.remove(relu)
+    g.op("relu", relu.inputs, relu.outputs, last=True)
+
+
+def _reads_what_comes_later(g):
+    relu, _, exp, _ = g.ops()
+    g.rewire(relu, relu["X"], exp["Out"])
+
+
+def _reads_what_is_overwritten(g):
+    tanh = g.ops()[1]
+    g.remove(tanh)
+    late = g.op("tanh", {"X": [g.find("w")]}, tanh.outputs, last=True)
+    g.replace_uses(late["Out"], g.find("a"))
+
+
+def _retypes(g):
+    g.retype(g.find("b"), TensorType(DType.FP32, (3, 5)))
+
+
+def _retypes_state(g):
+    g.retype(g.find("w"), TensorType(DType.FP32, (3, 5)))
+
+
+def _turns_around(g):
+    g.reorder(reversed(g.ops()))
+
+
+def _takes_a_producer(g):
+    g.remove(g.ops()[1])
+
+
+def _adds_an_op_without_slots(g):
+    g.op("relu", {}, {"Out": [g.var("d", g.find("a").type)]})
+
+
+def _writes_a_feed(g):
+    g.op("relu", {"X": [g.find("a")]}, {"Out": [g.find("x")]})
+
+
+def _returns_what_is_overwritten(g):
+    g.results = [*g.results, g.find("w")]
+    g.retype(g.find("c"), g.find("c").type)
+
+
+def _edits_past_the_graph(g):
+    g.ops()[1].inputs["X"] = [g.find("c")]
+
+
+@pytest.mark.parametrize(
+    "edit, rule",
+    [
+        (_moves_the_first_behind, "order"),
+        (_reads_what_comes_later, "order"),
+        (_reads_what_is_overwritten, "order"),
+        (_retypes, "types"),
+        (_retypes_state, "storage"),
+        (_turns_around, "order"),
+        (_takes_a_producer, "producers"),
+        (_adds_an_op_without_slots, "slots"),
+        (_writes_a_feed, "producers"),
+        (_returns_what_is_overwritten, "storage"),
+    ],
+)
+def test_what_a_pass_breaks_is_found_after_it(edit, rule):
+    graph, breaks = parse(CHAIN), _Idle()
+    breaks.name, breaks.run = "edits", lambda g, ctx: edit(g)
+    with pytest.raises(VerifyError, match=f"^{rule}: ") as caught:
+        run_passes(graph, [_Idle(), breaks, _Idle()], Context(), is_converted=True)
+    assert caught.value.__notes__ == ["in pass 'edits'"]
+
+
+def test_what_a_pass_changes_past_the_graph_is_found_at_the_end():
+    graph, edits = parse(CHAIN), _Idle()
+    edits.run = lambda g, ctx: _edits_past_the_graph(g)
+    with pytest.raises(VerifyError, match="^order: ops depend on each other in a cycle") as caught:
+        run_passes(graph, [edits], Context())
+    assert caught.value.__notes__[0].startswith("after all passes: one of them changed this")
 
 
 class _ClaimsTooMuch(Pass):

@@ -7,7 +7,7 @@ that a pass that breaks a graph is caught immediately, not by a wrong result muc
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -18,7 +18,7 @@ from compiler.ir.analysis.liveness import kernels, spread_reads
 from compiler.ir.analysis.structural_equality import elements, structure
 from compiler.ir.conversion.block_walk import CAPTURED, RUNS, WRITTEN
 from compiler.ir.dims import Size
-from compiler.ir.graph import Graph, Op, Var
+from compiler.ir.graph import Changes, Graph, Op, Var
 from compiler.ir.opdef import Pointwise, Rowwise, broadcast, check_attributes, listed
 from compiler.ir.opdef.global_reductions import Whole
 from compiler.ir.opdef.type_inference import check_slots
@@ -27,23 +27,28 @@ from compiler.ir.text.printer import show_op
 from compiler.ir.types import DType, Shape, TensorType
 
 
-def verify(g: Graph, changed: Collection[Op] | None = None) -> None:
+def verify(g: Graph, changed: Changes | None = None) -> None:
     """Check the invariants of a graph, including the bodies of its ops.
 
     Raises VerifyError for the first violation: vars, producers, slots, storage, order, types,
-    results, bodies; each is described at its checker. If the graph was valid before, pass the ops
-    that `changed`: checks local to an op are then limited to those and to ops with a body.
+    results, bodies; each is described at its checker. If the graph was valid before, pass what
+    edits have `changed`: what they cannot have broken is not checked again, except for bodies.
     """
     ops = g.ops()
-    checked = ops if changed is None else [op for op in ops if op in changed or op.body is not None]
+    if changed is None:
+        checked, vars, moved = ops, g.vars(), ops
+    else:
+        checked = [op for op in ops if op in changed.ops or op.body is not None]
+        vars = list(changed.vars)
+        moved = ops if changed.is_reordered else _that_may_be_late(g, checked)
     for op in checked:
         _check_vars(g, op)
-    for var in g.vars():
+    for var in vars:
         _check_producer(g, var)
         _check_storage(g, var)
     for op in checked:
         _check_slots(op)
-    _check_order(g, ops)
+    _check_order(g, ops, moved)
     for op in checked:
         _check_types(op)
         _check_body(op)
@@ -58,11 +63,12 @@ def broken(rule: str, what: str, op: Op | None = None, hint: str = "") -> Verify
 
 def _check_vars(g: Graph, op: Op) -> None:
     """Check that the vars of an op belong to its graph, and that none is written twice."""
-    for var in op.reads() + op.writes():
+    written = op.writes()
+    for var in op.reads() + written:
         if g.find(var.name, var.version) is not var:
             raise broken("vars", f"{var.label!r} is not a var of graph {g.name!r}", op)
-    label, count = next(iter(Counter(var.label for var in op.writes()).most_common(1)), ("", 0))
-    if count > 1:
+    if len(set(written)) < len(written):
+        label, count = Counter(var.label for var in written).most_common(1)[0]
         raise broken("producers", f"{label!r} is written by one op {count} times", op)
 
 
@@ -116,10 +122,22 @@ def _check_storage(g: Graph, var: Var) -> None:
         raise broken("storage", f"{what}, which the graph returns", writer)
 
 
-def _check_order(g: Graph, ops: Sequence[Op]) -> None:
-    """Check that every op comes after the producers and overwritten-value readers it depends on."""
-    place = {op: index for index, op in enumerate(ops)}
-    for op in ops:
+def _that_may_be_late(g: Graph, changed: Iterable[Op]) -> list[Op]:
+    """Return ops that changed, and those whose dependencies thereby changed."""
+    found: dict[Op, None] = {}
+    for op in changed:
+        written = op.writes()
+        overwriters = (g.overwriter(var) for var in (*op.reads(), *written))
+        writers = (g.producer(var) for var in overwriters if var is not None)
+        readers = (reader for var in written for reader in g.readers(var))
+        found |= dict.fromkeys((op, *readers, *(writer for writer in writers if writer)))
+    return list(found)
+
+
+def _check_order(g: Graph, ops: Sequence[Op], checked: Sequence[Op]) -> None:
+    """Check that ops come after the producers and overwritten-value readers they depend on."""
+    place = {op: index for index, op in enumerate(ops)} if checked else {}
+    for op in checked:
         late = [before for before in _dependencies(g, op) if place[before] >= place[op]]
         if late:
             raise broken("order", _order_violation(g, op, late[0]), op)
@@ -127,7 +145,7 @@ def _check_order(g: Graph, ops: Sequence[Op]) -> None:
 
 def _dependencies(g: Graph, op: Op) -> list[Op]:
     """List `Graph.predecessors` of an op, and the op itself if it reads its own output."""
-    own = [op] if any(var in op.reads() for var in op.writes()) else []
+    own = [] if set(op.writes()).isdisjoint(op.reads()) else [op]
     return own + g.predecessors(op)
 
 
@@ -218,6 +236,8 @@ def _check_results(g: Graph) -> None:
             raise broken("results", f"{var.label!r} is not a var of graph {g.name!r}")
         if var.role == "temp" and g.producer(var) is None:
             raise broken("results", f"{var.label!r} is returned, but nothing writes it")
+        if (after := g.overwriter(var)) is not None:
+            _check_storage(g, after)
 
 
 def _check_body(op: Op) -> None:

@@ -42,9 +42,10 @@ def _check_side(
     op: OpDesc, side: str, declared: Mapping[str, Slot], given: Mapping[str, Sequence[str]]
 ) -> None:
     for name, slot in declared.items():
-        if not given.get(name) and not slot.optional:
+        count = len(given.get(name, ()))
+        if not count and not slot.optional:
             raise MissingSlot(f"{side} {name} not found: {op.type} needs it", source=op.source)
-        if len(given.get(name, ())) > 1 and not slot.many:
+        if count > 1 and not slot.many:
             raise MissingSlot(
                 f"{side} {name} of {op.type} takes one variable, not {list(given[name])}",
                 source=op.source,

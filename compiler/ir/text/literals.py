@@ -203,12 +203,13 @@ def _have_one_text(value: Any, other: Any) -> bool:
     """Return whether values are equal and of a type whose equal values have one text: 0.0 and -0.0
     have two.
     """
-    kind: type[Any] = type(value)
-    if kind is not type(other):
+    if type(value) is not type(other):
         return False
-    if kind is not list:
-        return value == other and (kind in _EXACT or (kind is float and value != 0.0))
-    return len(value) == len(other) and all(map(_have_one_text, value, other))
+    if isinstance(value, list):
+        items, others = cast("list[Any]", value), cast("list[Any]", other)
+        return len(items) == len(others) and all(map(_have_one_text, items, others))
+    is_exact = type(value) in _EXACT or (isinstance(value, float) and value != 0.0)
+    return is_exact and value == other
 
 
 _PLAIN = frozenset({bool, int, float, str})

@@ -72,7 +72,8 @@ def runs(g: Graph) -> list[Run]:
     result: list[Run] = []
     open_runs: dict[BucketKey, Run] = {}
     waits: dict[Op, frozenset[Run]] = {}
-    for op in g.ops():
+    ops = g.ops()
+    for op in ops if any(op.defn.is_ordered() for op in ops) else ():
         waits[op] = frozenset[Run]().union(
             *(waits[producer] for producer in _data_producers(g, op))
         )

@@ -24,6 +24,8 @@ class InsertDeletes(Pass):
         for var, (_, stop) in lives(g).items():
             if var.slot is None and var not in results and g.overwriter(var) is None:
                 ending.setdefault(stop - 1, []).append(var)
+        if not ending:
+            return
         order: list[Op] = []
         for step, ops in enumerate(kernels(g)):
             order += ops

@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 
 from compiler.errors import CompileError, VerifyError
 from compiler.interpret import run
+from compiler.ir.analysis import verifier
 from compiler.ir.analysis.allocation import check_stored
 from compiler.ir.analysis.liveness import InPlaceRules, kernels, lives
 from compiler.ir.analysis.verifier import check_grouped, check_ordered, fusible_shape, verify
-from compiler.ir.graph import Graph, Op
+from compiler.ir.graph import Changes, Graph, Op
 from compiler.ir.text.printer import parse, parse_program
 from compiler.ir.types import DType, TensorType
 from tests.ir.random_graphs import arrays, graphs, random_graph
@@ -53,6 +54,77 @@ def test_slots_that_hold_the_fact_keep_the_numbers(seed: int, steps: int):
     for a, b in zip([*stored, *state.values()], [*alone, *kept.values()], strict=True):
         assert np.isfinite(a.astype(float)).all()
         np.testing.assert_array_equal(a, b)
+
+
+@given(st.integers(0, 2**32), st.integers(2, 12), st.integers(1, 3))
+def test_verifying_what_changed_finds_what_verifying_everything_finds(
+    seed: int, steps: int, edits: int
+):
+    rng = random.Random(seed)
+    g = random_graph(rng, steps)
+    g.changed = Changes()
+    for _ in range(edits):
+        _edit(rng, g)
+    assert _is_valid(g, g.changed) == _is_valid(g)
+
+
+def _is_valid(g: Graph, changed: Changes | None = None) -> bool:
+    try:
+        verify(g, changed)
+    except VerifyError:
+        return False
+    return True
+
+
+def _edit(rng: random.Random, g: Graph) -> None:
+    """One edit, which may make the graph invalid."""
+    ops, edit = g.ops(), rng.randrange(6)
+    if not ops:
+        return
+    op = rng.choice(ops)
+    similar = [var for var in g.vars() if op.reads() and var.type == op.reads()[0].type]
+    match edit:
+        case 0:
+            g.remove(op)
+        case 1 if similar:
+            g.rewire(op, op.reads()[0], rng.choice(similar))
+        case 2:
+            g.reorder(rng.sample(ops, len(ops)))
+        case 3:
+            g.remove(op)
+            place = () if rng.random() < 0.3 else rng.choice(ops).position
+            g.op(op.kind, op.inputs, op.outputs, op.attrs, body=op.body, place=place)
+        case 4:
+            var = rng.choice(g.vars())
+            g.retype(var, rng.choice(g.vars()).type)
+        case _:
+            g.next_version(rng.choice(g.vars()), ROW, same_storage=rng.random() < 0.5)
+            g.sweep()
+
+
+def test_an_edit_of_a_long_graph_is_verified_alone(monkeypatch: pytest.MonkeyPatch):
+    checked = list[object]()
+    for name in ("_check_types", "_check_producer", "_dependencies"):
+        check = getattr(verifier, name)
+        monkeypatch.setattr(
+            verifier, name, lambda *args, check=check: checked.append(check) or check(*args)
+        )
+    counts = list[int]()
+    for length in (20, 40):
+        g = Graph()
+        var = g.feed("x", ROW)
+        for n in range(length):
+            following = g.var(f"v{n}", ROW)
+            g.op("relu", {"X": [var]}, {"Out": [following]}, last=True)
+            var = following
+        g.results = [var]
+        g.changed = Changes()
+        middle = g.ops()[length // 2]
+        g.replace(middle, "tanh", middle.inputs, middle.outputs, {})
+        checked.clear()
+        verify(g, g.changed)
+        counts.append(len(checked))
+    assert counts[0] == counts[1] == 5  # the op, its two vars, its own place and its reader's
 
 
 def numbers(g: Graph):
