@@ -111,6 +111,8 @@ class OpDef:
     slots: ClassVar[dict[str, Slot]] = {}
     attrs: ClassVar[dict[str, Attr[Any]]] = {}
     grad_class: ClassVar[type[GradOp] | None] = None
+    shape_only: ClassVar[frozenset[str]] = frozenset()
+    """The inputs of which only the shape is read."""
     _inputs: ClassVar[Mapping[str, Slot]] = {}
     _outputs: ClassVar[Mapping[str, Slot]] = {}
 
@@ -192,6 +194,7 @@ class OpDef:
         cls.slots = matched({**cls.slots, **slots})
         cls._inputs = {name: slot for name, slot in cls.slots.items() if not slot.is_output}
         cls._outputs = {name: slot for name, slot in cls.slots.items() if slot.is_output}
+        cls.shape_only = frozenset(name for name, slot in cls.slots.items() if slot.shape_only)
         cls.attrs = {**cls.attrs, **attrs}
         if op:
             cls.kind = op

@@ -190,7 +190,7 @@ class Kernels:
 def nbytes(type: TensorType, typical: int) -> int:
     """Return the bytes of a type with `typical` unknown sizes; an array counts as one tensor."""
     size = type.numel * type.dtype.itemsize if type.is_array else type.nbytes
-    return evaluate(size, dict.fromkeys(type.names, typical))
+    return size if isinstance(size, int) else evaluate(size, dict.fromkeys(type.names, typical))
 
 
 def _dependencies(g: Graph, ops: Sequence[Op], number: dict[Op, int], own: int) -> list[int]:
