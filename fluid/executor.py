@@ -20,7 +20,6 @@ from fluid import parameter_server
 from fluid.compat import old_names
 from fluid.compiler import CompiledProgram
 from fluid.data_parallel.merge_fetches import merged, unmerged
-from fluid.dataset import DatasetBase
 from fluid.distributed.job import is_distributed
 from fluid.framework import Program, Target, Variable, default_main_program
 from fluid.recording import pruning
@@ -31,7 +30,7 @@ from fluid.running.fetch_names import FetchList, names_of, updates_in
 from fluid.running.fetched_values import NestedArrays, Value, as_numpy, as_tensor, number_like
 from fluid.running.programs import FluidPrograms
 from fluid.running.routes import Routes
-from fluid.running.train_from_dataset import FetchHandler, for_inference, run_over
+from fluid.running.train_from_dataset import Batches, FetchHandler, for_inference, run_over
 from runtime import executor as core
 from runtime.device import CPUPlace, Place, expect_place
 from runtime.errors import StateMismatch
@@ -280,7 +279,7 @@ class Executor:
     def train_from_dataset(
         self,
         program: Program | CompiledProgram | None = None,
-        dataset: DatasetBase | None = None,
+        dataset: Batches | None = None,
         scope: Scope | None = None,
         thread: int = 0,
         debug: bool = False,
@@ -311,7 +310,7 @@ class Executor:
     def _prepare_trainer(
         self,
         program: Program | CompiledProgram,
-        dataset: DatasetBase | None = None,
+        dataset: Batches | None = None,
         scope: Scope | None = None,
         thread: int = 0,
         debug: bool = False,
@@ -347,7 +346,7 @@ class Executor:
     def infer_from_dataset(
         self,
         program: Program | CompiledProgram | None = None,
-        dataset: DatasetBase | None = None,
+        dataset: Batches | None = None,
         scope: Scope | None = None,
         thread: int = 0,
         debug: bool = False,

@@ -19,6 +19,7 @@ import numpy as np
 from compiler.codegen.module import Module
 from compiler.errors import CompileError, ShapeError
 from compiler.ir.types import Array
+from compiler.support.gc_pause import gc_disabled
 from compiler.support.per_version import PerVersion, Versioned
 from runtime.binding import check_shapes
 from runtime.device import CPUPlace, CUDAPlace, Place
@@ -224,7 +225,8 @@ class Executor(Generic[P]):
     ) -> CachedRun:  # fmt: skip
         fed = self._fed(program, feed, lod_owners)
         try:
-            executable = self._fitting(program, fed, list(dict.fromkeys(fetch)), scope)
+            with gc_disabled():
+                executable = self._fitting(program, fed, list(dict.fromkeys(fetch)), scope)
         except CompileError as error:
             raise fed.explained(error) from error
         feeds = tuple(tensor.name for tensor in executable.module.feeds)

@@ -14,7 +14,8 @@ def gc_disabled() -> Generator[None]:
     """Disable the cyclic garbage collector within the block, which threads may be in at once.
 
     A compilation allocates many objects and keeps them all, so that collections find nothing: they
-    took 13 % of the CPU time of compiling a network of 50 convolutions for training.
+    took 13 % of the CPU time of compiling a network of 50 convolutions for training. The same holds
+    for loading what was compiled.
     """
     block = object()
     try:

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from statistics import median
 
 import numpy as np
 
@@ -178,7 +177,7 @@ def _timed(predictor: Predictor, feed: Mapping[str, Feed], repeat: int | None) -
             tell(len(spent), repeat or REPEATS)
     most = float(np.quantile(spent, 0.9))
     return (
-        f"{count(len(spent), 'more run')}: {_ms(median(spent))} each (median), "
+        f"{count(len(spent), 'more run')}: {_ms(float(np.median(spent)))} each (median), "
         f"the best {_ms(min(spent))}, nine of ten below {_ms(most)}"
     )
 

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias, cast
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Protocol, TypeAlias, cast
 
 import numpy as np
 
 from compiler.ir.program import OpRole
 from compiler.ir.types import Array
-from fluid.dataset import BatchFeed, DatasetBase
 from fluid.framework import Program, Variable
 from runtime.tensors.lod_tensor import LoDTensor
 
-__all__ = ["FetchHandler", "PeriodicCall", "for_inference", "run_over"]
+__all__ = ["Batches", "FetchHandler", "PeriodicCall", "for_inference", "run_over"]
 
+BatchFeed: TypeAlias = Mapping[str, Array | LoDTensor]
+"""A batch as the feeds of a step."""
 Run: TypeAlias = Callable[[BatchFeed, list[Variable]], list[LoDTensor]]
 """Runs a step on feeds and returns the fetched values, which may have LoD."""
 
@@ -29,6 +30,20 @@ class PrintAuc(fluid.executor.FetchHandler):
 exe.train_from_dataset(program, dataset, fetch_handler=PrintAuc({"auc": auc}, period_secs=10))
 """
 """An example handler, printed by `FetchHandler.help`."""
+
+
+class Batches(Protocol):
+    """A dataset of `fluid.dataset`, which programs without one need not load."""
+
+    thread_num: int
+
+    def set_thread(self, thread_num: int) -> None:
+        """Set the number of reader processes."""
+        ...
+
+    def feeds(self) -> Iterator[BatchFeed]:
+        """Iterate over the batches."""
+        ...
 
 
 class FetchHandler:
@@ -55,7 +70,7 @@ class FetchHandler:
 
 
 def run_over(
-    dataset: DatasetBase,
+    dataset: Batches,
     run: Run,
     fetch_list: Sequence[Variable],
     fetch_info: Sequence[str],

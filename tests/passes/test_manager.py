@@ -168,7 +168,7 @@ def test_what_a_pass_breaks_is_found_after_it(edit, rule):
 def test_what_a_pass_changes_past_the_graph_is_found_at_the_end():
     graph, edits = parse(CHAIN), _Idle()
     edits.run = lambda g, ctx: _edits_past_the_graph(g)
-    with pytest.raises(VerifyError, match="^order: ops depend on each other in a cycle") as caught:
+    with pytest.raises(VerifyError, match=r"^order: ops depend on each other in a cycle") as caught:
         run_passes(graph, [edits], Context())
     assert caught.value.__notes__[0].startswith("after all passes: one of them changed this")
 

@@ -19,7 +19,7 @@ from runtime.device import CPUPlace, CUDAPlace
 from runtime.errors import FeedError, NotInitialized, PlaceError
 from runtime.executor import Executor
 from runtime.feeds import Declared
-from runtime.loader import Counters
+from runtime.loader import Counters, Executable
 from runtime.program_source import ProgramSource
 from runtime.sizes import Pattern, name_sizes
 from runtime.tensors.scope import Scope
@@ -295,6 +295,21 @@ def test_failed_compilations_are_retried() -> None:
         with pytest.raises(ValueError, match="no"):
             exe.run(Program(), batch(4), LOSS, initialised())
     assert exe.counters.compiles == 0
+
+
+def test_no_garbage_is_collected_while_a_module_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    enabled = list[bool]()
+    load, prepare = executor.load, Executable.prepare
+    monkeypatch.setattr(
+        executor,
+        "load",
+        lambda *args, **named: enabled.append(gc.isenabled()) or load(*args, **named),
+    )
+    monkeypatch.setattr(
+        Executable, "prepare", lambda *args: enabled.append(gc.isenabled()) or prepare(*args)
+    )
+    make().run(Program(), batch(2), LOSS, initialised())
+    assert enabled == [False, False] and gc.isenabled()
 
 
 def test_another_place_is_rejected_when_loading() -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from statistics import median
+
+import numpy as np
 
 from compiler.report.table import count, table
 from fluid.profiler import recording
@@ -57,7 +58,7 @@ def steps_table(spans: Sequence[Span], runs: int) -> str:
 
 def _median(spans: Sequence[Span]) -> float:
     """The median nanoseconds of a call."""
-    return median(span.stop - span.start for span in spans)
+    return float(np.median([span.stop - span.start for span in spans]))
 
 
 def _row(spans: Sequence[Span], runs: int, whole: float) -> tuple[str, ...]:
