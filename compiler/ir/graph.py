@@ -169,6 +169,11 @@ def without_tokens(slots: Mapping[str, Sequence[Var]]) -> dict[str, list[Var]]:
 class Changes:
     """What edits of a graph touched: `ops` that were added or rewired, `vars` that were declared or
     whose type, producer or readers changed, and whether the ops were put into another order.
+
+    >>> g = Graph()
+    >>> token = g.var("token", TOKEN)
+    >>> list(g.changed.vars) == [token], g.changed.ops, g.changed.is_reordered
+    (True, {}, False)
     """
 
     ops: dict[Op, None] = field(default_factory=dict["Op", None])
