@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import networkx as nx
 
@@ -38,6 +39,13 @@ class _Kernel:
     missed: str = ""
 
 
+class _Place(NamedTuple):
+    """The position of an op, and its predecessors."""
+
+    position: int
+    before: list[Op]
+
+
 class FusePointwise(Pass):
     """b = f(a); c = g(b)  =  one kernel that computes g(f(a)), b on the way.
 
@@ -53,16 +61,16 @@ class FusePointwise(Pass):
 
     def run(self, g: Graph, ctx: Context) -> None:
         """Visit the ops in order; kernels of one op get no label."""
-        index = {op: i for i, op in enumerate(g.ops())}
+        places = {op: _Place(i, g.predecessors(op)) for i, op in enumerate(g.ops())}
         kernel_of: dict[Op, _Kernel] = {}
         for ops in (ops for ops in kernels(g) if ops[0].kernel is not None):
-            kernel_of |= dict.fromkeys(ops, _Kernel(None, index[ops[0]], ops))
-        for op in (op for op in index if op.kernel is None):
+            kernel_of |= dict.fromkeys(ops, _Kernel(None, places[ops[0]].position, ops))
+        for op in (op for op in places if op.kernel is None):
             shape = fusible_shape(op)
-            kernel_of[op] = _kernel_for(g, op, shape, index, kernel_of)
+            kernel_of[op] = _kernel_for(g, op, shape, places, kernel_of)
             kernel_of[op].ops.append(op)
-        order = _topological_order(g, list(dict.fromkeys(kernel_of.values())), kernel_of)
-        label = max((op.kernel for op in index if op.kernel is not None), default=-1)
+        order = _topological_order(list(dict.fromkeys(kernel_of.values())), places, kernel_of)
+        label = max((op.kernel for op in places if op.kernel is not None), default=-1)
         unlabelled = (
             kernel for kernel in order if len(kernel.ops) > 1 and kernel.ops[0].kernel is None
         )
@@ -73,17 +81,17 @@ class FusePointwise(Pass):
         for kernel in (kernel for kernel in order if len(kernel.ops) == 1 and kernel.missed):
             if all(
                 epilogue_shape(predecessor) != kernel.shape
-                for predecessor in g.predecessors(kernel.ops[0])
+                for predecessor in places[kernel.ops[0]].before
             ):
                 ctx.note_missed(self.name, kernel.ops[0], kernel.missed)
 
 
 def _kernel_for(
-    g: Graph, op: Op, shape: Shape | None, index: dict[Op, int], kernel_of: dict[Op, _Kernel]
+    g: Graph, op: Op, shape: Shape | None, places: dict[Op, _Place], kernel_of: dict[Op, _Kernel]
 ) -> _Kernel:
     """Return the latest kernel that an op may join, or a new one."""
-    own = _Kernel(shape, index[op])
-    before = g.predecessors(op) if shape is not None else []
+    own = _Kernel(shape, places[op].position)
+    before = places[op].before if shape is not None else []
     near = {kernel_of[predecessor].first: kernel_of[predecessor] for predecessor in before}
     inputs_from = _inputs_by_kernel(g, op, kernel_of) if near else {}
     joined: _Kernel | None = None
@@ -91,7 +99,7 @@ def _kernel_for(
         if kernel.shape is None:
             continue
         inputs = inputs_from.get(kernel, [])
-        why = JOINED if joined else _obstacle(g, op, before, own, kernel, inputs, index, kernel_of)
+        why = JOINED if joined else _obstacle(op, own, kernel, inputs, places, kernel_of)
         if not why:
             joined = kernel
         elif inputs:
@@ -104,13 +112,11 @@ JOINED = "the op that reads it is in the kernel of another input"
 
 
 def _obstacle(
-    g: Graph,
     op: Op,
-    before: Sequence[Op],
     own: _Kernel,
     kernel: _Kernel,
     inputs: Sequence[Var],
-    index: dict[Op, int],
+    places: dict[Op, _Place],
     kernel_of: dict[Op, _Kernel],
 ) -> str:
     """Return why an op, alone in its `own` kernel, must not join the kernel that computes its
@@ -122,12 +128,13 @@ def _obstacle(
         return "the pointwise ops next to it run on another target"
     if len(kernel.ops) >= LARGEST:
         return f"the kernel next to it has {LARGEST} ops, the maximum"
-    if index[op] - kernel.first >= WINDOW:
+    if places[op].position - kernel.first >= WINDOW:
         return f"the kernel next to it begins {WINDOW} ops or more earlier"
     if inputs and not spread_reads(op).isdisjoint(inputs):
         return "the ops next to it do not read it, or are not read, element by element"
+    before = places[op].before
     others = [predecessor for predecessor in before if kernel_of[predecessor] is not kernel]
-    if _depends_on(g, others, kernel, index, kernel_of):
+    if _depends_on(others, kernel, places, kernel_of):
         return "fusing it with the pointwise ops next to it would create a cycle"
     return ""
 
@@ -143,7 +150,7 @@ def _inputs_by_kernel(g: Graph, op: Op, kernel_of: dict[Op, _Kernel]) -> dict[_K
 
 
 def _depends_on(
-    g: Graph, ops: Iterable[Op], on: _Kernel, index: dict[Op, int], kernel_of: dict[Op, _Kernel]
+    ops: Iterable[Op], on: _Kernel, places: dict[Op, _Place], kernel_of: dict[Op, _Kernel]
 ) -> bool:
     """Whether one of the ops depends on the kernel `on`, transitively."""
     pending, seen = [kernel_of[op] for op in ops], set[_Kernel]()
@@ -151,21 +158,21 @@ def _depends_on(
         kernel = pending.pop()
         if kernel is on:
             return True
-        if kernel in seen or max(index[op] for op in kernel.ops) < on.first:
+        if kernel in seen or places[kernel.ops[-1]].position < on.first:
             continue
         seen.add(kernel)
-        pending += [kernel_of[before] for op in kernel.ops for before in g.predecessors(op)]
+        pending += [kernel_of[before] for op in kernel.ops for before in places[op].before]
     return False
 
 
 def _topological_order(
-    g: Graph, kernels: list[_Kernel], kernel_of: dict[Op, _Kernel]
+    kernels: list[_Kernel], places: dict[Op, _Place], kernel_of: dict[Op, _Kernel]
 ) -> list[_Kernel]:
     """Return the kernels in topological order, as close to the original order as possible."""
     waits: nx.DiGraph[_Kernel] = nx.DiGraph()
     waits.add_nodes_from(kernels)
     for kernel in kernels:
-        before = (kernel_of[predecessor] for op in kernel.ops for predecessor in g.predecessors(op))
+        before = (kernel_of[other] for op in kernel.ops for other in places[op].before)
         waits.add_edges_from(
             (predecessor, kernel) for predecessor in before if predecessor is not kernel
         )
