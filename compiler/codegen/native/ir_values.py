@@ -82,6 +82,11 @@ class Value:
     def __str__(self) -> str:
         return f"{self.type} {self.name}"
 
+    @property
+    def is_constant(self) -> bool:
+        """True for a constant; other values are results of instructions, or parameters."""
+        return not self.name.startswith("%")
+
 
 def constant(type: Type, number: float) -> Value:
     """A number as a constant; the same in each lane of a vector."""

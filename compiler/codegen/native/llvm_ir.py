@@ -19,7 +19,7 @@ Text rather than objects, since a parser in C++ is faster than building IR in Py
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Hashable, Sequence
 from contextlib import contextmanager
 from typing import TypeAlias
 
@@ -86,6 +86,8 @@ class Function:
         self.parameters = [Value(f"%{parameter}", type) for parameter, type in parameters]
         self.result = result
         self.declarations: dict[str, str] = {}
+        self.callees: dict[Hashable, Function | None] = {}
+        """Functions of its own that it calls, by what they compute; None for what is inlined."""
         self._linkage = "internal " if internal else ""
         self._lines: list[str | InsertionPoint] = ["entry:"]
         self._block = "entry"
@@ -101,6 +103,15 @@ class Function:
         if ends:
             lines = [with_ends(line, ends) if " = phi " in line else line for line in lines]
         return "\n".join([f"define {self._linkage}{head} nounwind {{", *lines, *end, "}"])
+
+    def own_functions(self) -> list[Function]:
+        """This function and those of its own that it calls."""
+        return [self, *filter(None, self.callees.values())]
+
+    @property
+    def instructions(self) -> int:
+        """The lines so far, without the label of the first block."""
+        return len(self._lines) - 1
 
     # ---- places for later instructions ----
 
@@ -385,6 +396,7 @@ class Function:
 
 def module_text(functions: Sequence[Function]) -> str:
     """The text of a module: its functions, and declarations of what they call."""
+    functions = [each for function in functions for each in function.own_functions()]
     defined = {function.name for function in functions}
     declared: dict[str, str] = {}
     for function in functions:

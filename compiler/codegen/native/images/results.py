@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from compiler.codegen.native.images.integers import Integers
 from compiler.codegen.native.images.vectors import Piece
@@ -35,27 +35,15 @@ class Pixel:
 
 @dataclass(frozen=True)
 class PiecePlace(ResultAddresses):
-    """The place of a vector of channels of a pixel; `piece` are the lanes in use.
-
-    `loaded` are vectors of operands that the pixels of a tile share, by their addresses.
-    """
+    """The place of a vector of channels of a pixel; `piece` are the lanes in use."""
 
     piece: Piece
-    loaded: dict[str, Value] = field(default_factory=dict[str, Value])
 
-    def load(self, name: str) -> Value:
-        """An operand's elements: contiguous ones, or one for all lanes where it is broadcast."""
-        element, pointer = self.types[name], self.pointers[name]
-        if pointer.name in self.loaded:
-            return self.loaded[pointer.name]
-        if self.columns.stride(name) == 0:
-            value = self.piece.splat(self.function, self.function.load(element, pointer))
-        else:
-            value = replace(self.piece, type=self.piece.type.of(element))
-            value = value.load(self.function, pointer)
-        if name != "out":
-            self.loaded[pointer.name] = value
-        return value
+    def _loaded(self, element: Type, pointer: Value, is_broadcast: bool) -> Value:
+        if is_broadcast:
+            return self.piece.splat(self.function, self.function.load(element, pointer))
+        piece = replace(self.piece, type=self.piece.type.of(element))
+        return piece.load(self.function, pointer)
 
     def store(self, name: str, value: Value) -> None:
         """Store the lanes in use."""
@@ -93,7 +81,7 @@ class Results:
         for column in range(count):
             pointers = {name: self._moved(start, name, column) for name, start in starts.items()}
             places.append(
-                PiecePlace(function, lanes, self.types, pointers, axis, mask, piece, shared)
+                PiecePlace(function, lanes, self.types, pointers, axis, mask, piece, loaded=shared)
             )
         return places
 

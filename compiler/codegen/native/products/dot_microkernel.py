@@ -12,16 +12,17 @@ from compiler.codegen.native.products.place import ResultAddresses
 class DotMicrokernel(Microkernel):
     """The microkernel whose steps are words; its sums reach the epilogue as float32."""
 
-    def _sums(self, places: Sequence[ResultAddresses], right: Value) -> tuple[list[Value], Value]:
+    def _sums(
+        self, start: Sequence[ResultAddresses] | None, count: int, right: Value
+    ) -> tuple[list[Value], Value]:
         """The sums begin from the header of the panel, if it has one."""
         dot = self.spec.dot
         assert dot is not None
         if not dot.header:
-            return super()._sums(places, right)
-        assert not self.spec.start, "sums of bytes begin from the header"
+            return super()._sums(start, count, right)
+        assert start is None, "sums of bytes begin from the header"
         header = self._right(right, 0)
-        rows = len(places) // len(header)
-        return header * rows, self._after(right, dot.header)
+        return header * (count // len(header)), self._after(right, dot.header)
 
     def _innermost(self, count: Index, left: Value, state: list[Value]) -> list[Value]:
         """Whole words, then a partial one."""

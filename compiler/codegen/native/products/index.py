@@ -116,6 +116,7 @@ def lane_mask(function: Function, lanes: int, count: Index) -> Value:
 
 def named(function: Function) -> Function:
     """The function with a digest of its text in its name, so that equal names mean equal text."""
-    digest = hashlib.sha256(function.text().encode()).hexdigest()[:12]
+    text = "".join(each.text() for each in function.own_functions())
+    digest = hashlib.sha256(text.encode()).hexdigest()[:12]
     function.name = f"{function.name}_{digest}"
     return function

@@ -17,6 +17,7 @@ from typing import TypeAlias
 from compiler.codegen.native.llvm_ir import Function, Index, Value, zero
 from compiler.codegen.native.machine import Machine
 from compiler.codegen.native.products.axes import Axis
+from compiler.codegen.native.products.called_epilogues import store_finished
 from compiler.codegen.native.products.contraction import Contraction
 from compiler.codegen.native.products.index import Indices, lane_mask
 from compiler.codegen.native.products.place import Pointers, ResultAddresses
@@ -92,27 +93,27 @@ class Microkernel(TileBody):
         self.panel = panel
         self.mask = None if panel.lanes is None else self._mask(panel.lanes)
         self.lines = ahead.lines if ahead else 0
-        places = [
-            self._place(pointers, row, vector)
-            for row in self._rows(tile)
-            for vector in range(panel.vectors)
-        ]
         self.offsets = [self._offset("a", *row) for row in self._rows(tile)]
         self.prefetch = RowPrefetch(
             self.function, self.spec, self.indices, pointers, tile.high, tile.wide,
             panel.vectors * self.lanes,
         )  # fmt: skip
-        sums, right = self._sums(places, pointers["b"])
+        count = len(self.offsets) * panel.vectors
+        start = self._places(pointers, tile) if self.spec.start else None
+        sums, right = self._sums(start, count, pointers["b"])
         state = [right, *([ahead.pointer] if ahead else []), *sums]
         if 0 not in counts:
             self.blocks = self._blocks(counts)
             state = self._axes(0, counts, pointers["a"], state)
-        self._finish(places, state[len(state) - len(sums) :])
+        self._finish(start or self._places(pointers, tile), state[len(state) - count :])
 
-    def _sums(self, places: Sequence[ResultAddresses], right: Value) -> tuple[list[Value], Value]:
-        """What the sums begin from, and the right operand's first vector."""
-        start = self.spec.start
-        return [place.load(start) if start else zero(self.type) for place in places], right
+    def _sums(
+        self, start: Sequence[ResultAddresses] | None, count: int, right: Value
+    ) -> tuple[list[Value], Value]:
+        """What the `count` sums begin from, and the right operand's first vector."""
+        if start is None:
+            return [zero(self.type)] * count, right
+        return [place.load(self.spec.start) for place in start], right
 
     def _mask(self, lanes: Index) -> Value:
         return lane_mask(self.function, self.lanes, lanes)
@@ -127,24 +128,42 @@ class Microkernel(TileBody):
         outer, inner = (self.indices.of(axis.stride(name)) for axis in self.spec.rows[-2:])
         return self.indices.add(self.indices.mul(outer, high), self.indices.mul(inner, wide))
 
-    def _place(self, pointers: Pointers, row: tuple[int, int], vector: int) -> ResultAddresses:
-        """The place of a row and vector; masked if the last vector is not full."""
-        moved = {
-            name: self._move(pointer, name, row, vector)
-            for name, pointer in pointers.items()
-            if name not in ("a", "b")
-        }
-        mask = self.mask if vector == self.panel.vectors - 1 else None
-        spec = self.spec
-        return ResultAddresses(self.function, self.lanes, spec.types, moved, spec.columns, mask)
+    def _places(self, pointers: Pointers, tile: Tile) -> list[ResultAddresses]:
+        """The places of a tile's vectors; the last one of a row is masked if it is not full.
 
-    def _move(self, pointer: Value, name: str, row: tuple[int, int], vector: int) -> Value:
+        Their addresses are computed where they are used: beside the sums there is no register
+        for them. Places of equal addresses share what is loaded.
+        """
+        spec, loaded, moved = self.spec, dict[str, Value](), dict[tuple[str, Index], Value]()
+        places: list[ResultAddresses] = []
+        for row in self._rows(tile):
+            for vector in range(self.panel.vectors):
+                at = {
+                    name: self._move(pointer, name, row, vector, moved)
+                    for name, pointer in pointers.items()
+                    if name not in ("a", "b")
+                }
+                mask = self.mask if vector == self.panel.vectors - 1 else None
+                places.append(
+                    ResultAddresses(
+                        self.function, self.lanes, spec.types, at, spec.columns, mask, loaded=loaded
+                    )
+                )
+        return places
+
+    def _move(
+        self, pointer: Value, name: str, row: tuple[int, int], vector: int,
+        moved: dict[tuple[str, Index], Value],
+    ) -> Value:  # fmt: skip
+        """An operand's address for a row and vector; equal ones are computed once, in `moved`."""
         nbytes = self.spec.types[name].nbytes
         column = self.indices.mul(
             self.indices.of(self.spec.columns.stride(name)), vector * self.lanes
         )
         offset = self.indices.add(self._offset(name, *row), column)
-        return self.function.address(pointer, offset, nbytes)
+        if (name, offset) not in moved:
+            moved[name, offset] = self.function.address(pointer, offset, nbytes)
+        return moved[name, offset]
 
     # ---- the sum ----
 
@@ -302,6 +321,4 @@ class Microkernel(TileBody):
     def _finish(self, places: Sequence[ResultAddresses], sums: Sequence[Value]) -> None:
         """Each vector of sums through the epilogue and to the outputs."""
         for place, value in zip(places, sums, strict=True):
-            results = self.spec.finish(self.function, [value], place)
-            for name, result in zip(self.spec.outputs, results, strict=True):
-                place.store(name, result)
+            store_finished(self.spec.finish, self.spec.outputs, value, place)

@@ -62,14 +62,13 @@ class OneColumn(Microkernel):
         """Emit the sums of a tile and their stores."""
         self.panel, self.lines = panel, 0
         self.mask = lane_mask(self.function, self.lanes, 1)
-        rows = self._rows(tile)
-        places = [self._place(pointers, row, 0) for row in rows]
-        self.offsets = [self._offset("a", *row) for row in rows]
-        state = [pointers["b"], *([zero(self.type)] * len(rows))]
+        self.offsets = [self._offset("a", *row) for row in self._rows(tile)]
+        state = [pointers["b"], *([zero(self.type)] * len(self.offsets))]
         if 0 not in counts:
             self.blocks = self._blocks(counts)
             state = self._axes(0, counts, pointers["a"], state)
         totals = [self._total(total) for total in state[1:]]
+        places = self._places(pointers, tile)
         if self.spec.start:
             starts = [place.load(self.spec.start) for place in places]
             totals = [self.function.add(*pair) for pair in zip(totals, starts, strict=True)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from compiler.codegen.native.llvm_ir import Function, Type, Value, zero
@@ -17,7 +17,8 @@ Pointers: TypeAlias = "Mapping[str, Value]"
 class ResultAddresses:
     """Where a vector of sums belongs: addresses of its first element in every operand.
 
-    `mask` holds for the lanes in use; None if all are.
+    `mask` holds for the lanes in use; None if all are. `loaded` are vectors of operands that the
+    places of a tile share, by their addresses.
     """
 
     function: Function
@@ -26,11 +27,20 @@ class ResultAddresses:
     pointers: Pointers
     columns: Axis
     mask: Value | None
+    loaded: dict[str, Value] = field(default_factory=dict[str, Value], kw_only=True)
 
     def load(self, name: str) -> Value:
         """An operand's elements: contiguous ones, or one for all lanes where it is broadcast."""
-        element, pointer = self.types[name], self.pointers[name]
-        if self.columns.stride(name) == 0:
+        pointer = self.pointers[name]
+        value = self.loaded.get(pointer.name)
+        if value is None:
+            value = self._loaded(self.types[name], pointer, self.columns.stride(name) == 0)
+            if name != "out":
+                self.loaded[pointer.name] = value
+        return value
+
+    def _loaded(self, element: Type, pointer: Value, is_broadcast: bool) -> Value:
+        if is_broadcast:
             return self.function.splat(self.function.load(element, pointer), self.lanes)
         type = element.vector(self.lanes)
         if self.mask is None:

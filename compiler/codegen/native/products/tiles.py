@@ -206,8 +206,15 @@ def _cost(
         step = step_cost(h * w, width, panel) + _conflicts(extent, h)
         ends = 1.5 + (16 if h * extent.results > RESULT_WAYS else 0)
         total += panels * highs * wides * (step * depth + 30 + ends * h * w * width)
-    kinds = sum(len(_split(n or OPEN.value, tile)) - 1 for n, tile in _tiled(extent, high, wide))
+    kinds = _row_kinds(extent, high) + len(_split(extent.wide or OPEN.value, wide)) - 1
     return total * (1 + 0.01 * kinds + (0.003 if high > 1 and wide > 1 else 0.0))
+
+
+def _row_kinds(extent: Extent, high: int) -> int:
+    """Smaller tiles of rows that there is code for, besides whole ones."""
+    if extent.high is None:
+        return len(rests(high, extent.multiple))
+    return len(_split(extent.high, high)) - 1
 
 
 def _conflicts(extent: Extent, high: int) -> float:
@@ -216,10 +223,6 @@ def _conflicts(extent: Extent, high: int) -> float:
     They share one set of the first cache, which holds eight lines.
     """
     return high * 0.5 if extent.row and extent.row % PAGE == 0 and high > WAYS - 1 else 0.0
-
-
-def _tiled(extent: Extent, high: int, wide: int) -> tuple[tuple[int | None, int], ...]:
-    return ((_assumed_high(extent), high), (extent.wide, wide))
 
 
 def _split(count: int, tile: int) -> list[tuple[int, int]]:
