@@ -2,24 +2,26 @@
 
 A program repeats few kernels many times, with other arrays: its layers, its pairs of fields, the
 updates of its parameters. Kernels are compared by what they compute, in the order of their parts,
-with operands numbered as they come.
+with operands numbered as they come; of flat ones the number of elements is an argument.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import cast
 
 from compiler.codegen.kernel.analysis import needed
 from compiler.codegen.kernel.body import KernelBody, Source
 from compiler.codegen.kernel.split_reductions import Scratch
 from compiler.codegen.module_writer import NumpyOperand
 from compiler.codegen.native.kernel import NativeKernel
+from compiler.codegen.native.loops.flat_kernels import ELEMENTS, of_any_size
 from compiler.codegen.native.loops.lower import LoweredKernel, lower_one
 from compiler.codegen.native.loops.split import split_kernel
 from compiler.codegen.native.machine import Machine
 from compiler.codegen.trace import Expr, Term, all_parts
-from compiler.ir.dims import Dim
+from compiler.ir.dims import Size, evaluate
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,16 @@ class _Code:
 
     kernel: NativeKernel
     operands: tuple[int, ...]
-    sizes: list[Dim]
+    sizes: list[Size]
+
+    def of_size(self, elements: int) -> _Code:
+        """The code of a flat kernel with the units and costs of a number of elements."""
+        kernel, values = self.kernel, {str(ELEMENTS): elements}
+        units, flops, nbytes = (
+            evaluate(size, values) for size in (kernel.units, kernel.flops, kernel.nbytes)
+        )
+        kernel = replace(kernel, units=units, flops=flops, nbytes=nbytes)
+        return replace(self, kernel=kernel, sizes=[elements for _ in self.sizes])
 
 
 @dataclass
@@ -47,15 +58,27 @@ class KernelLowering:
         return [self._lowered(part) for part in split_kernel(kernel, scratch)]
 
     def _lowered(self, kernel: KernelBody) -> LoweredKernel:
-        structure, operands = _described(kernel)
+        flat = of_any_size(kernel)
+        structure, operands = _described(flat or kernel)
+        code = self._code(flat or kernel, structure, operands)
+        if flat is not None:
+            elements = cast(int, kernel.shape[0])
+            structure = structure, elements
+            code = self._known.setdefault(structure, code.of_size(elements))
+        arguments = [operands[number] for number in code.operands]
+        return LoweredKernel(code.kernel, arguments, code.sizes)
+
+    def _code(
+        self, kernel: KernelBody, structure: Hashable, operands: Sequence[NumpyOperand]
+    ) -> _Code:
+        """The code of a kernel, which is written if there is none of its structure."""
         code = self._known.get(structure)
         if code is None:
             lowered = lower_one(kernel, self.machine)
             numbers = {operand.name: number for number, operand in enumerate(operands)}
             order = tuple(numbers[operand.name] for operand in lowered.operands)
             code = self._known[structure] = _Code(lowered.kernel, order, lowered.sizes)
-        arguments = [operands[number] for number in code.operands]
-        return LoweredKernel(code.kernel, arguments, code.sizes)
+        return code
 
 
 def _described(kernel: KernelBody) -> tuple[Hashable, list[NumpyOperand]]:

@@ -32,7 +32,7 @@ from compiler.codegen.native.loops.units import nest_of
 from compiler.codegen.native.loops.values import ValueEmitter
 from compiler.codegen.native.machine import Machine
 from compiler.codegen.trace import Expr
-from compiler.ir.dims import Dim
+from compiler.ir.dims import Dim, Size
 from compiler.support.thresholds import threshold
 
 POINTWISE_UNROLLED = threshold(
@@ -46,10 +46,10 @@ class LoweredKernel:
 
     kernel: NativeKernel
     operands: list[NumpyOperand]
-    sizes: list[Dim]
+    sizes: list[Size]
 
     @property
-    def arguments(self) -> list[NumpyOperand | Dim]:
+    def arguments(self) -> list[NumpyOperand | Size]:
         """What each slot holds."""
         return [*self.operands, *self.sizes]
 

@@ -1,0 +1,123 @@
+"""Kernels over elements have one code for all numbers of elements, unless an index matters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import fluid
+from compiler.codegen.native.loops import KernelLowering, LoweredKernel
+from compiler.codegen.native.loops.lower import lower_one
+from compiler.codegen.native.machine import AVX2, Machine
+from compiler.driver import compile_stages
+from compiler.ir.region import Region
+from compiler.ir.types import DType
+from tests.codegen.native.loops_support import Case, call, operand
+from tests.support.compiled_kernels import on_machines
+
+SIZES = (2, 7, 16, 33, 8191, 8192, 20000)
+
+
+def update(size: int, factor: float = 0.5, dtype: DType = DType.FP32) -> Case:
+    """W -= rate * where(g > 0, g, g * factor), and the updated g, in place."""
+    case = Case((size,))
+    (i,) = case.indices
+    w, g = (case.ref(name, (size,), dtype) for name in "WG")
+    rate = case.ref("R", (1,), dtype)[0]
+    step = case.k.where(case.k.call("greater", g[i], 0.0), g[i], g[i] * factor)
+    case.k.store(w, (i,), w[i] - rate * step)
+    case.k.store(g, (i,), step)
+    return case
+
+
+def lowered(lowering: KernelLowering, case: Case) -> LoweredKernel:
+    (found,) = lowering.lower(case.k, lambda shape, dtype: operand("t", shape, dtype))
+    return found
+
+
+@on_machines
+def test_one_code_updates_arrays_of_any_size(machine: Machine) -> None:
+    lowering, random, texts = KernelLowering(machine), np.random.default_rng(0), set[str]()
+    for size in SIZES:
+        found, alone = lowered(lowering, update(size)), lower_one(update(size).k, machine)
+        texts.add(found.kernel.text())
+        assert found.sizes == [size]
+        assert (found.kernel.units, found.kernel.work) == (alone.kernel.units, alone.kernel.work)
+        arrays = {name: random.standard_normal(size).astype("f4") for name in "WG"}
+        arrays["R"] = np.array([0.1], "f4")
+        one, own = ({name: each.copy() for name, each in arrays.items()} for _ in range(2))
+        call(found, machine, one, {}, division=3)
+        call(alone, machine, own, {})
+        for name in "WG":
+            assert one[name].tobytes() == own[name].tobytes()
+        step = np.where(arrays["G"] > 0, arrays["G"], arrays["G"] * np.float32(0.5))
+        np.testing.assert_allclose(one["W"], arrays["W"] - arrays["R"] * step, rtol=1e-5, atol=1e-7)
+    assert len(texts) == 1
+
+
+def test_what_is_computed_is_part_of_the_code() -> None:
+    lowering = KernelLowering(AVX2)
+    cases = update(33), update(33, factor=0.25), update(33, dtype=DType.FP64)
+    assert len({lowered(lowering, case).kernel.text() for case in cases}) == len(cases)
+
+
+def _reversed(size: int) -> Case:
+    case = Case((size,))
+    (i,) = case.indices
+    x = case.ref("X", (size,))
+    case.k.store(case.ref("Out", (size,)), (i,), x[size - 1 - i])
+    return case
+
+
+def _number(size: int) -> Case:
+    case = Case((size,))
+    (i,) = case.indices
+    case.k.store(case.ref("Out", (size,), DType.INT64), (i,), i * 3)
+    return case
+
+
+def _some(size: int) -> Case:
+    case = Case((size,))
+    (i,) = case.indices
+    case.k.store(case.ref("Out", (size,)), (i,), 1.0, i < size - 1)
+    return case
+
+
+def _with_gaps(size: int) -> Case:
+    case = Case((size,))
+    (i,) = case.indices
+    out = case.ref("Out", (size,), region=Region(0, 4, 16))
+    case.k.store(out, (i,), case.ref("X", (size,))[i])
+    return case
+
+
+def _added(size: int) -> Case:
+    case = Case((size,))
+    (i,) = case.indices
+    case.k.add(case.ref("Out", (size,)), (i,), case.ref("X", (size,))[i])
+    return case
+
+
+@pytest.mark.parametrize("case", [_reversed, _number, _some, _with_gaps, _added])
+def test_kernels_that_read_an_index_keep_their_own_code(case: Callable[[int], Case]) -> None:
+    lowering = KernelLowering(AVX2)
+    for size in (32, 64):
+        found, alone = lowered(lowering, case(size)), lower_one(case(size).k, AVX2)
+        assert (found.kernel.text(), found.sizes) == (alone.kernel.text(), alone.sizes)
+
+
+def test_parameters_of_all_sizes_are_updated_by_one_kernel() -> None:
+    main, startup = fluid.Program(), fluid.Program()
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        hidden = fluid.layers.data("x", [5])
+        for size in (7, 12, 30):
+            hidden = fluid.layers.fc(hidden, size, act="tanh")
+        loss = fluid.layers.mean(hidden)
+        fluid.optimizer.Momentum(0.1, 0.9).minimize(loss)
+    module = compile_stages(main, feed=["x"], fetch=[loss.name], target="native").module
+    assert sum(name.startswith("momentum") for name in module.kernels_ir) == 1
+    filled = compile_stages(startup, feed=[], fetch=[], target="native").module
+    zeros = [text for name, text in filled.kernels_ir.items() if name.startswith("fill_constant")]
+    assert len(zeros) <= 2
