@@ -29,6 +29,10 @@ OPTIONS = ("-disable-lsr",)
 """Options of LLVM, for the whole process. Loop strength reduction takes half of the time of a
 compilation, and lets address registers spill: kernels are no slower without it."""
 
+UNOPTIMISED = " optnone {"
+"""What ends the heads of functions in a module that LLVM compiles at its lowest level, in a quarter
+of the time: the executor, whose few instructions for a command are not what takes time."""
+
 _SLOW = ("LLVMPY_ParseAssembly", "LLVMPY_TargetMachineEmitToMemory")
 _QUICK = (
     "LLVMPY_ContextCreate", "LLVMPY_ContextDispose", "LLVMPY_SetTarget", "LLVMPY_SetDataLayout",
@@ -67,7 +71,7 @@ def _by_several(threads: int, kernels: Mapping[str, str], machine: Machine) -> d
 def assembly(text: str, machine: Machine) -> str:
     """The assembly of IR text; of any of the machines, whatever this CPU is."""
     with delay_forks():
-        target = _target(machine)
+        target = _target(machine, 0 if UNOPTIMISED in text else 2)
         return str(target.emit_assembly(_parsed("kernel", text, target, machine.triple)))
 
 
@@ -151,20 +155,21 @@ def _linker() -> tuple[Any, list[int]]:
 
 
 def _object(name: str, text: str, machine: Machine) -> bytes:
-    target = _target(machine)
+    target = _target(machine, 0 if UNOPTIMISED in text else 2)
     triple = machine.triple if sys.platform == "linux" else str(_llvm().get_process_triple())
     return bytes(target.emit_object(_parsed(name, text, target, triple)))
 
 
-def _target(machine: Machine) -> Any:
-    """This thread's LLVM target machine."""
-    targets: dict[str, Any] = _held.__dict__.setdefault("targets", {})
-    if machine.name not in targets:
+def _target(machine: Machine, level: int) -> Any:
+    """This thread's LLVM target machine for a level of optimisation."""
+    targets: dict[tuple[str, int], Any] = _held.__dict__.setdefault("targets", {})
+    key = machine.name, level
+    if key not in targets:
         features = ",".join(f"+{feature}" for feature in machine.features)
-        targets[machine.name] = _architecture(machine.triple).create_target_machine(
-            cpu=machine.cpu, features=features, opt=2, reloc="pic", codemodel="small"
+        targets[key] = _architecture(machine.triple).create_target_machine(
+            cpu=machine.cpu, features=features, opt=level, reloc="pic", codemodel="small"
         )
-    return targets[machine.name]
+    return targets[key]
 
 
 def _architecture(triple: str) -> Any:

@@ -41,7 +41,7 @@
 
 ; Divides the grains of a step among the threads, wakes workers if asked to, takes part, and waits
 ; until all grains are finished.
-define internal void @share(ptr %pool, ptr %kernel, ptr %arguments, i64 %units, i64 %sharing, i64 %threads) nounwind {
+define internal void @share(ptr %pool, ptr %kernel, ptr %arguments, i64 %units, i64 %sharing, i64 %threads) nounwind noinline optnone {
 entry:
   %start = call i64 @ticks()
   %epoch.old = load i64, ptr %pool, align 8
@@ -136,7 +136,7 @@ end:
 
 ; Accounts for the time that the caller worked in a step, in total and for each grain, and waited. To
 ; wait for two grains, and a little, is no stall.
-define internal void @settle(ptr %pool, i64 %workers, i64 %worked, i64 %each, i64 %waited, i64 %now) nounwind {
+define internal void @settle(ptr %pool, i64 %workers, i64 %worked, i64 %each, i64 %waited, i64 %now) nounwind noinline optnone {
 entry:
   %p.earned = getelementptr i8, ptr %pool, i64 144
   %p.alone = getelementptr i8, ptr %pool, i64 152
@@ -171,7 +171,7 @@ pay:
 }
 
 ; Waits until the workers have finished `grains` grains: spins, then sleeps.
-define internal void @wait_for_others(ptr %pool, i32 %grains) nounwind {
+define internal void @wait_for_others(ptr %pool, i32 %grains) nounwind noinline optnone {
 entry:
   %p.finished = getelementptr i8, ptr %pool, i64 384
   %p.sleeping = getelementptr i8, ptr %pool, i64 388
@@ -214,7 +214,7 @@ end:
 }
 
 ; Claims and runs grains of a step until none are left; returns how many it ran.
-define internal i32 @participate(ptr %pool, i64 %thread, i64 %epoch, ptr %kernel, ptr %arguments, i64 %units, i64 %shift, i64 %threads) nounwind {
+define internal i32 @participate(ptr %pool, i64 %thread, i64 %epoch, ptr %kernel, ptr %arguments, i64 %units, i64 %shift, i64 %threads) nounwind noinline optnone {
 entry:
   %ranges = getelementptr i8, ptr %pool, i64 1024
   br label %victim
@@ -275,7 +275,7 @@ end:
 }
 
 ; A worker: takes part in every step that it sees, until it must return.
-define void @worker(ptr %pool, i64 %thread) nounwind {
+define void @worker(ptr %pool, i64 %thread) nounwind noinline optnone {
 entry:
   %mode = call i64 @flush_denormals()
   %p.stop = getelementptr i8, ptr %pool, i64 520
@@ -374,7 +374,7 @@ end:
 }
 
 ; Returns the CPU that this thread runs on, or `unknown`.
-define internal i32 @current_cpu(ptr %pool, i32 %unknown) nounwind {
+define internal i32 @current_cpu(ptr %pool, i32 %unknown) nounwind noinline optnone {
 entry:
   %p.function = getelementptr i8, ptr %pool, i64 696
   %function = load ptr, ptr %p.function, align 8
@@ -390,7 +390,7 @@ end:
 }
 
 ; Moves this thread to another of its CPUs: excludes the one it is on, then allows it again.
-define internal void @leave_cpu(ptr %pool, i32 %cpu) nounwind {
+define internal void @leave_cpu(ptr %pool, i32 %cpu) nounwind noinline optnone {
 entry:
   %mask = alloca [128 x i8], align 8
   %p.get = getelementptr i8, ptr %pool, i64 704
@@ -422,7 +422,7 @@ end:
 }
 
 ; Sleeps while the word has the expected value: by futex, or for 200 microseconds without one.
-define internal void @sleep_on(ptr %pool, ptr %word, i32 %expected) nounwind {
+define internal void @sleep_on(ptr %pool, ptr %word, i32 %expected) nounwind noinline optnone {
 entry:
   %p.syscall = getelementptr i8, ptr %pool, i64 664
   %syscall = load ptr, ptr %p.syscall, align 8
@@ -443,7 +443,7 @@ nap:
 }
 
 ; Wakes up to `count` threads that sleep on a word.
-define internal void @wake(ptr %pool, ptr %word, i32 %count) nounwind {
+define internal void @wake(ptr %pool, ptr %word, i32 %count) nounwind noinline optnone {
 entry:
   %p.syscall = getelementptr i8, ptr %pool, i64 664
   %syscall = load ptr, ptr %p.syscall, align 8
@@ -461,7 +461,7 @@ end:
 }
 
 ; Tells all workers to return.
-define void @stop(ptr %pool) nounwind {
+define void @stop(ptr %pool) nounwind noinline optnone {
 entry:
   %p.stop = getelementptr i8, ptr %pool, i64 520
   store atomic i64 1, ptr %p.stop seq_cst, align 8
@@ -471,7 +471,7 @@ entry:
 
 ; Runs the commands of a sequence in order, with denormals flushed to zero. Returns 1 if it would
 ; have shared commands but no worker was started yet, otherwise 0.
-define i32 @run(ptr %sequence) nounwind {
+define i32 @run(ptr %sequence) nounwind noinline optnone {
 entry:
   %mode = call i64 @flush_denormals()
   %commands = load ptr, ptr %sequence, align 8
@@ -526,7 +526,7 @@ end:
 }
 
 ; Runs commands on the calling thread.
-define internal void @run_alone(ptr %commands, i64 %count, ptr %stamps) nounwind {
+define internal void @run_alone(ptr %commands, i64 %count, ptr %stamps) nounwind noinline optnone {
 entry:
   %some = icmp ne i64 %count, 0
   br i1 %some, label %command, label %end
@@ -552,7 +552,7 @@ end:
 
 ; Runs commands, sharing those that may be. Other callers have cores to themselves, too: each takes
 ; one thread away.
-define internal void @run_together(ptr %commands, i64 %count, ptr %stamps, ptr %pool, i64 %threads) nounwind {
+define internal void @run_together(ptr %commands, i64 %count, ptr %stamps, ptr %pool, i64 %threads) nounwind noinline optnone {
 entry:
   %p.callers = getelementptr i8, ptr %pool, i64 128
   %p.alone = getelementptr i8, ptr %pool, i64 152
@@ -605,7 +605,7 @@ end:
 }
 
 ; Stores the clock in element `place` of an array, unless the array is null.
-define internal void @stamp(ptr %stamps, i64 %place) nounwind {
+define internal void @stamp(ptr %stamps, i64 %place) nounwind noinline optnone {
 entry:
   %none = icmp eq ptr %stamps, null
   br i1 %none, label %end, label %read
@@ -621,7 +621,7 @@ end:
 }
 
 ; Returns the clock that the executor measures by.
-define i64 @clock() nounwind {
+define i64 @clock() nounwind noinline optnone {
 entry:
   %now = call i64 @ticks()
   ret i64 %now

@@ -13,7 +13,7 @@ from compiler.codegen.native.machine import Machine
 
 _X86 = """
 ; Sets FTZ and DAZ: denormal results and operands count as zero. Returns the old mode.
-define internal i64 @flush_denormals() nounwind {
+define internal i64 @flush_denormals() nounwind noinline optnone {
 entry:
   %place = alloca i32, align 4
   call void @llvm.x86.sse.stmxcsr(ptr %place)
@@ -25,7 +25,7 @@ entry:
   ret i64 %mode
 }
 
-define internal void @restore_floats(i64 %mode) nounwind {
+define internal void @restore_floats(i64 %mode) nounwind noinline optnone {
 entry:
   %place = alloca i32, align 4
   %old = trunc i64 %mode to i32
@@ -34,13 +34,13 @@ entry:
   ret void
 }
 
-define internal void @relax() nounwind {
+define internal void @relax() nounwind noinline optnone {
 entry:
   call void @llvm.x86.sse2.pause()
   ret void
 }
 
-define internal i64 @ticks() nounwind {
+define internal i64 @ticks() nounwind noinline optnone {
 entry:
   %now = call i64 @llvm.readcyclecounter()
   ret i64 %now
@@ -54,7 +54,7 @@ declare i64 @llvm.readcyclecounter()
 
 _ARM = """
 ; Sets FZ: denormal results and operands count as zero. Returns the old mode.
-define internal i64 @flush_denormals() nounwind {
+define internal i64 @flush_denormals() nounwind noinline optnone {
 entry:
   %old = call i64 @llvm.aarch64.get.fpcr()
   %new = or i64 %old, 16777216
@@ -62,19 +62,19 @@ entry:
   ret i64 %old
 }
 
-define internal void @restore_floats(i64 %mode) nounwind {
+define internal void @restore_floats(i64 %mode) nounwind noinline optnone {
 entry:
   call void @llvm.aarch64.set.fpcr(i64 %mode)
   ret void
 }
 
-define internal void @relax() nounwind {
+define internal void @relax() nounwind noinline optnone {
 entry:
   call void @llvm.aarch64.hint(i32 1)
   ret void
 }
 
-define internal i64 @ticks() nounwind {
+define internal i64 @ticks() nounwind noinline optnone {
 entry:
   %now = call i64 @llvm.read_volatile_register.i64(metadata !0)
   ret i64 %now
