@@ -4,6 +4,7 @@ from tools.verify.mutations.sizes.mutant import DROPPED, ONE_ELEMENT, TWICE, UNM
 
 FOLDER = "compiler/codegen/native/products/"
 NEST, MICRO, PARTS = FOLDER + "nest.py", FOLDER + "microkernel.py", FOLDER + "parts.py"
+CALLED = FOLDER + "called_epilogues.py"
 ONE_COLUMN, COPYING = FOLDER + "one_column.py", FOLDER + "copying.py"
 TRANSPOSED, GRADIENT = FOLDER + "transposed_parts.py", FOLDER + "filter_gradient.py"
 
@@ -94,6 +95,12 @@ MUTANTS = (
         "            self.indices.repeat(0, count, each(size, done))\n",
         "self.indices.divide(self.indices.sub(self.wide, done), size)\n",
         CONVOLUTIONS,
+    ),
+    # ---- epilogues ----
+    Mutant(
+        "masked vectors call the epilogue of whole ones", UNMASKED, "inlined_epilogue", CALLED,
+        "tuple(place.pointers), masked)", "tuple(place.pointers))",
+        ("tests/codegen/native/products/test_called_epilogues.py",),
     ),
     # ---- sums ----
     Mutant(
