@@ -9,6 +9,13 @@ on `values`, which record blocks (`recorded_blocks`) and take them back (`progra
 
 from fluid.dygraph.dygraph_to_static import convert_call_func, program_translator
 from fluid.dygraph.dygraph_to_static.operators import convert_call
-from fluid.dygraph.dygraph_to_static.program_translator import ProgramTranslator
+from fluid.dygraph.dygraph_to_static.program_translator import (
+    ProgramTranslator,
+    convert_function_with_cache,
+    convert_to_static,
+)
 
-__all__ = ["ProgramTranslator", "convert_call", "convert_call_func", "program_translator"]
+__all__ = [
+    "ProgramTranslator", "convert_call", "convert_call_func", "convert_function_with_cache",
+    "convert_to_static", "program_translator",
+]  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import ClassVar, TypeVar
 
 from compiler.support.tracebacks import entry_point
@@ -28,7 +28,8 @@ from fluid.saving.inference_model import save_inference_model
 from runtime.tensors.scope import Scope
 
 __all__ = [
-    "ConcreteProgram", "FunctionSpec", "ProgramCache", "ProgramTranslator", "save_recording",
+    "ConcreteProgram", "FunctionSpec", "ProgramCache", "ProgramTranslator",
+    "convert_function_with_cache", "convert_to_static", "save_recording",
 ]  # fmt: skip
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -144,6 +145,15 @@ class ProgramTranslator:
             raise RuntimeError("no function with `declarative` was called: there is no program")
         recording = recorded(self._program_cache.last_call())
         save_recording(recording, recording.scope(), dirname, feed, fetch)
+
+
+@lru_cache(maxsize=256)
+def convert_to_static(dyfunc: Callable[..., object]) -> Value:
+    """Return what `ProgramTranslator.get_func` does, the same one for the same function."""
+    return operators.converted(undecorated(dyfunc), required=True)
+
+
+convert_function_with_cache = convert_to_static
 
 
 def _expect_function(function: object, method: str) -> None:

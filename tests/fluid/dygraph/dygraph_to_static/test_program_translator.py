@@ -19,6 +19,8 @@ from fluid.dygraph import (
     guard,
     to_variable,
 )
+from fluid.dygraph.dygraph_to_static import convert_to_static
+from fluid.dygraph.dygraph_to_static.convert_call_func import is_builtin, is_paddle_func
 
 ONES = np.ones([2, 3], "float32")
 
@@ -166,3 +168,21 @@ def test_errors_show_the_lines_of_the_function() -> None:
         wrong(fluid.data("x", [2, 3]))
     lines = [entry.lineno + 1 for entry in caught.traceback if entry.path == Path(__file__)]
     assert wrong.__wrapped__.__code__.co_firstlineno + 3 in lines
+
+
+def signed(x):
+    if layers.reduce_sum(x) > 0:
+        return x
+    return -x
+
+
+def test_conversion_is_made_once() -> None:
+    from_static = convert_to_static(signed)
+    assert convert_to_static(signed) is from_static
+    with fluid.program_guard(fluid.Program()):
+        out = from_static(layers.fill_constant([2], "float32", -3.0))
+        assert fluid.Executor().run(fluid.default_main_program(), fetch_list=[out])[0].tolist() == [
+            3.0, 3.0,
+        ]  # fmt: skip
+    assert [is_builtin(len), is_builtin(signed)] == [True, False]
+    assert [is_paddle_func(layers.fc), is_paddle_func(signed)] == [True, False]
