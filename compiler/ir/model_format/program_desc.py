@@ -19,6 +19,7 @@ from compiler.ir.model_format.op_upgrades import is_newer_release, upgrade_progr
 from compiler.ir.model_format.protobuf import Message, ProtoError, VarTypeId, build, dump, parse
 from compiler.ir.program import NO_BLOCK, Block, BlockRef, OpDesc, Program, VarDesc, VarKind
 from compiler.ir.types import DType
+from compiler.support.gc_pause import gc_disabled
 from compiler.support.limits import MAX_BYTES, MAX_LOD_LEVELS, MAX_NESTED_BLOCKS, MAX_RANK
 
 __all__ = ["MODEL_VERSION", "Opaque", "dump_program", "load_program", "program_version"]
@@ -87,8 +88,9 @@ def load_program(
     CompileError, with the file's `name`, for truncated or invalid data.
     """
     try:
-        message = parse(data)
-        program = _load_blocks(factory(), message.many("blocks", Message))
+        with gc_disabled():
+            message = parse(data)
+            program = _load_blocks(factory(), message.many("blocks", Message))
     except ProtoError as error:
         hint = _packed(data) or "is the file complete, and was it written by save_inference_model?"
         raise CompileError(f"{name} is not a saved program: {error}", hint=hint) from error

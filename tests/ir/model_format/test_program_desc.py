@@ -1,6 +1,7 @@
 """Programs to and from the bytes of saved models: real ones, ones made here, and damaged ones."""
 
 import bz2
+import gc
 import gzip
 import io
 import lzma
@@ -170,6 +171,19 @@ def test_the_file_has_its_version_and_what_ops_it_needs():
     assert message.one("version", Message).one("version", int) == MODEL_VERSION == 1_008_005
     needs = message.one("op_compatible_map", Message)
     assert needs.one("default_required_version", str) == "1.6.0"
+
+
+def test_no_garbage_is_collected_while_a_program_is_read():
+    program, enabled = Program(), list[bool]()
+    for n in range(3):
+        program.blocks[0].add_var(f"x{n}", shape=[2], dtype=DType.FP32)
+
+    def make() -> Program:
+        enabled.append(gc.isenabled())
+        return Program()
+
+    assert len(load_program(dump_program(program), factory=make).blocks[0].vars) == 3
+    assert enabled == [False] and gc.isenabled()
 
 
 def test_a_program_is_filled_into_what_the_factory_makes():
