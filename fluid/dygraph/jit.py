@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import wraps
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
 import numpy as np
 
+from compiler.ir.types import Array
 from compiler.support.tracebacks import entry_point
 from fluid.compiler import BuildStrategy, CompiledProgram, ExecutionStrategy
 from fluid.dygraph.dygraph_to_static import operators
@@ -95,7 +96,7 @@ def _listed(inputs: object) -> list[object]:
     return [*inputs] if isinstance(inputs, list | tuple) else [inputs]
 
 
-def _array(value: object) -> Any:
+def _array(value: object) -> Array:
     return value.array() if isinstance(value, VarBase) else np.asarray(value)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import cast
 
 from fluid.eager import traces
 from fluid.eager.nodes import GradRequest, TraceRecord
@@ -109,12 +109,12 @@ def _listed(value: object, argument: str) -> list[VarBase]:
 def _seeds(value: object, number: int) -> list[VarBase | None]:
     if value is None:
         return [None] * number
-    seeds: list[Any] = _items(value)
+    seeds = cast("list[VarBase | None]", _items(value))
     assert len(seeds) == number, (
         f"{len(seeds)} grad_outputs are given for {number} outputs: their numbers must be equal"
     )
     return seeds
 
 
-def _items(value: object) -> list[Any]:
+def _items(value: object) -> list[object]:
     return [*value] if isinstance(value, list | tuple) else [value]

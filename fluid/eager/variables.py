@@ -25,6 +25,7 @@ from fluid.recording.op_records import is_ours
 from fluid.recording.variable import (
     AbstractBlock,
     Parameter,
+    Regularizer,
     Variable,
     check_parameter,
     convert_np_dtype_to_dtype_,
@@ -222,7 +223,7 @@ class VarBase(Variable):
 
     # ---- conversion to Python
 
-    def _number(self, kind: str) -> Any:
+    def _number(self, kind: str) -> float:
         array = self.array()
         assert array.size == 1, f"only one element variable can be converted to {kind}."
         return array.item()
@@ -260,8 +261,8 @@ class VarBase(Variable):
         for index in range(len(self)):
             yield self[index]
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
-        return np.array(self.array(), dtype)
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> Array:
+        return np.array(self.array(), cast("np.dtype[np.generic] | None", dtype))
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
         """Raise TypeError, also for `copy` and `deepcopy`: a value belongs to one variable."""
@@ -384,8 +385,8 @@ class ParamBase(VarBase, Parameter):
 
     _persistable = True
     is_parameter = True
-    regularizer: Any = None
-    do_model_average: Any = None
+    regularizer: Regularizer | None = None
+    do_model_average: bool | None = None
     gradient_clip_attr: object = None
     is_distributed = False
 
@@ -396,9 +397,9 @@ class ParamBase(VarBase, Parameter):
         *,
         name: str | None = None,
         trainable: bool = True,
-        optimize_attr: Mapping[str, Any] | None = None,
-        regularizer: Any = None,
-        do_model_average: Any = None,
+        optimize_attr: Mapping[str, float | Variable] | None = None,
+        regularizer: Regularizer | None = None,
+        do_model_average: bool | None = None,
         **kwargs: object,
     ) -> None:
         """Make a parameter that has no value before `set_value`; other keywords have no effect."""
@@ -409,7 +410,10 @@ class ParamBase(VarBase, Parameter):
         block = default_main_program().current_block()
         self._set_up(block, name, element, sizes, not trainable, new_state_name(name))
         self.trainable = trainable
-        self.optimize_attr: dict[str, Any] = {"learning_rate": 1.0, **(optimize_attr or {})}
+        self.optimize_attr: dict[str, float | Variable] = {
+            "learning_rate": 1.0,
+            **(optimize_attr or {}),
+        }
         self.regularizer, self.do_model_average = regularizer, do_model_average
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 
@@ -39,7 +39,7 @@ class PartialProgramLayer(Layer):
             if isinstance(param, ParamBase):
                 self.add_parameter(param.name, param)
 
-    def forward(self, inputs: Sequence[object]) -> Any:
+    def forward(self, inputs: Sequence[object]) -> VarBase | list[VarBase]:
         """Return the outputs for variables and arrays in the order of the inputs; others are
         ignored.
 

@@ -23,6 +23,9 @@ from fluid.contrib.slim.searcher.controller import SAController
 
 __all__ = ["ConfigFactory"]
 
+Settings = dict[str, Any]
+"""What a mapping of a file has; its reader knows the types."""
+
 _PLUGINS = ("pruners", "quantizers", "distillers", "strategies", "controllers")
 _CLASSES: dict[str, Callable[..., object]] = {
     made.__name__: made
@@ -44,7 +47,7 @@ class ConfigFactory:
 
     def __init__(self, config: str) -> None:
         self.instances: dict[str, object] = {}
-        self.compressor: dict[str, Any] = {}
+        self.compressor: Settings = {}
         self.version: int | None = None
         self._parse(config)
 
@@ -54,7 +57,7 @@ class ConfigFactory:
 
     def _parse(self, file: str) -> None:
         loaded = yaml.safe_load(Path(file).read_text(encoding="utf-8"))
-        for key, value in cast("dict[str, Any]", loaded or {}).items():
+        for key, value in cast(Settings, loaded or {}).items():
             if key == "version":
                 self.version = int(value)
             elif key in _PLUGINS:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, cast
 
 from fluid.contrib.slim.graph.graph_wrapper import GraphWrapper
 from fluid.contrib.slim.strategies.context import Context
@@ -45,7 +45,7 @@ class DistillationStrategy(Strategy):
     def on_epoch_end(self, context: Context) -> None:
         """Train the student alone after the last epoch before `end_epoch`."""
         if context.epoch_id == self.end_epoch - 1:
-            context.optimize_graph = context.get(_BEFORE)
+            context.optimize_graph = cast(GraphWrapper, context.get(_BEFORE))
 
     def restore_from_checkpoint(self, context: Context, state: dict[str, object]) -> None:
         """Continue in the middle of a distillation."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -15,7 +14,7 @@ from runtime.tensors.scope import Scope
 
 __all__ = ["Context", "Reader", "means"]
 
-Reader = Callable[[], Iterable[Sequence[Any]]]
+Reader = Callable[[], Iterable[Sequence[object]]]
 """Returns the batches of an epoch, each a list of samples."""
 
 
@@ -61,7 +60,7 @@ class Context:
         """Keep a value for strategies."""
         self.k_v[key] = value
 
-    def get(self, key: str) -> Any:
+    def get(self, key: str) -> object:
         """Return a value that was kept, None if there is none."""
         return self.k_v.get(key)
 
