@@ -31,8 +31,8 @@ class Span:
     """A step that ran from `start` to `stop`, in nanoseconds; `ops` as in the module.
 
     `made` are the bytes of the arena that it uses first, `live` those that are in use while it
-    runs. `flops` and `moved` are the operations of native kernels and the bytes that they read and
-    write; 0 for other steps.
+    runs. `flops` and `moved` are the operations of `native` kernels and the bytes that they read
+    and write; 0 for other steps, and where only a call knows them.
     """
 
     ops: tuple[str, ...]
@@ -42,6 +42,7 @@ class Span:
     live: int = 0
     flops: int = 0
     moved: int = 0
+    native: bool = False
 
     @property
     def kinds(self) -> str:
@@ -141,6 +142,7 @@ class _Mark:
     at: int
     flops: int = 0
     moved: int = 0
+    native: bool = False
 
 
 class StepClock:
@@ -194,7 +196,8 @@ class StepClock:
             if mark.step != START:
                 allocated, live = self._used[mark.step]
                 ops, end = self._steps[mark.step], following.at
-                self._record_span(Span(ops, mark.at, end, allocated, live, mark.flops, mark.moved))
+                work = (mark.flops, mark.moved, mark.native)
+                self._record_span(Span(ops, mark.at, end, allocated, live, *work))
 
     def sequence(self, native: TimedCode, items: Sequence[Any]) -> Callable[..., None]:
         """Return the function that runs native commands, each timed by the executor.
@@ -211,7 +214,8 @@ class StepClock:
             elif item[2] > 0:
                 commands.append(item)
                 work = [count for count in item[3:] if isinstance(count, int)]
-                owners.append(_Mark(step, 0, *(work if len(work) == 2 else (0, 0))))
+                flops, moved = work if len(work) == 2 else (0, 0)
+                owners.append(_Mark(step, 0, flops, moved))
         return native.timed(commands, lambda _, spent: self._mark_commands(owners, spent))
 
     def _mark_commands(self, owners: Sequence[_Mark], spent: Sequence[float]) -> None:
@@ -225,7 +229,7 @@ class StepClock:
                 last = self._marks.pop()
                 start, flops, moved = last.at, flops + last.flops, moved + last.moved
             step = owner.step
-            self._marks.append(_Mark(step, int(start), flops, moved))
+            self._marks.append(_Mark(step, int(start), flops, moved, native=True))
         self._marks.append(_Mark(START, now))
 
 

@@ -21,7 +21,12 @@ from fluid.cli.model import CommandError
 from fluid.cli.on_cpu import use_cpu
 from fluid.cli.script_hints import hint_for
 from fluid.cli.target import use_target
-from fluid.cli.terminal import INTERRUPTED, PIPE_CLOSED, drop_unwritten_output
+from fluid.cli.terminal import (
+    INTERRUPTED,
+    PIPE_CLOSED,
+    drop_unwritten_output,
+    output_is_closed,
+)
 from fluid.compat.as_paddle import install_as_paddle
 from fluid.compat.old_python.mend import mend
 from fluid.compat.startup.children import PaddleFinder
@@ -100,7 +105,8 @@ def run_script(script: Path, trace: Path | None = None, module: bool = False) ->
     """Run a script, or a module by name, as Python does; write a Chrome trace to `trace`.
 
     An exception of the script ends the process with a traceback that starts in the script;
-    Ctrl-C prints one line with the current script line. Returns the exit code.
+    Ctrl-C prints one line with the current script line. It ends silently if nobody reads its output
+    any more, as in `| head`. Returns the exit code.
     """
     sys.excepthook = partial(_show, str(script), module)
     try:
@@ -112,6 +118,10 @@ def run_script(script: Path, trace: Path | None = None, module: bool = False) ->
         where = f"{script}:{lines[-1]}" if lines else str(script)
         print(f"\nfluid run: stopped at {where} (KeyboardInterrupt)", file=sys.stderr)
         return INTERRUPTED
+    except (BrokenPipeError, SystemExit):
+        if output_is_closed():
+            return PIPE_CLOSED
+        raise
     if unwritten is not None and not isinstance(unwritten, BrokenPipeError):
         print(f"fluid run: cannot print: {unwritten.strerror}", file=sys.stderr)
         return 1

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import os
+import select
 import sys
 import traceback
 import warnings
@@ -26,6 +27,7 @@ __all__ = [
     "drop_unwritten_output",
     "escaped_output",
     "one_line_warnings",
+    "output_is_closed",
     "progress_line",
     "unbuffer_output",
 ]
@@ -94,11 +96,22 @@ def drop_unwritten_output() -> OSError | None:
     try:
         sys.stdout.flush()
     except OSError as error:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
+        _print_nowhere()
         return error
     return None
+
+
+def output_is_closed() -> bool:
+    """Whether stdout is a pipe that nobody reads any more; what is printed is dropped then."""
+    if isinstance(drop_unwritten_output(), BrokenPipeError):
+        return True
+    if not hasattr(select, "poll"):
+        return False
+    poll = select.poll()
+    poll.register(sys.stdout.fileno(), 0)  # errors are reported without being asked for
+    if closed := any(event & select.POLLERR for _, event in poll.poll(0)):
+        _print_nowhere()
+    return closed
 
 
 def unbuffer_output() -> None:
@@ -122,6 +135,13 @@ def progress_line(text: str) -> None:
     if stream.isatty():
         bare = stream.stream if isinstance(stream, Shown) else stream
         print(f"{CLEAR}{one_line(text)}", end="", file=bare, flush=True)
+
+
+def _print_nowhere() -> None:
+    """Drop what is printed from now on."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
 
 
 def _nowhere() -> TextIO:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from compiler.report.roofline import time_text
 from compiler.report.table import count, table
-from fluid.cli.profiling.steps import short
+from fluid.cli.profiling.steps import rates, short
 from fluid.cli.run import run_script
 from fluid.profiler import recording
 from runtime.profiler import Span, SpanRecorder
@@ -87,12 +87,10 @@ def report(totals: Totals, passes: Iterable[Span], seconds: float) -> str:
 
 
 def _row(step: Total, whole: int) -> tuple[str, ...]:
-    rates: Iterable[str] = ("in NumPy", "")
-    if step.flops or step.moved:
-        rates = (f"{amount / max(step.spent, 1):.1f}" for amount in (step.flops, step.moved))
     first = step.first
     return (
         short(first.kinds), short(first.outputs), first.line, f"{step.calls:,}",
         f"{step.spent / 1e6:.2f}", f"{step.spent / step.calls / 1e3:.2f}",
-        f"{100 * step.spent / max(whole, 1):.1f} %", *rates,
+        f"{100 * step.spent / max(whole, 1):.1f} %",
+        *rates(first, step.flops, step.moved, step.spent),
     )  # fmt: skip

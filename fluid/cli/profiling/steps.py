@@ -11,7 +11,7 @@ from compiler.report.table import count, table
 from fluid.profiler import recording
 from runtime.profiler import Span
 
-__all__ = ["profiled", "short"]
+__all__ = ["profiled", "rates", "short"]
 
 WARM_UPS, RUNS, PATIENCE, LISTED = 2, 50, 1.0, 40
 """Runs before times are kept, the most that are kept, the seconds after which no more begin, and
@@ -64,9 +64,6 @@ def _median(spans: Sequence[Span]) -> float:
 def _row(spans: Sequence[Span], runs: int, whole: float) -> tuple[str, ...]:
     spent, first = _median(spans), spans[0]
     share = f"{100 * len(spans) * spent / whole:.1f} %"
-    rates = ("in NumPy", "")
-    if first.moved or first.flops:
-        rates = tuple(f"{amount / max(spent, 1):.1f}" for amount in (first.flops, first.moved))
     calls = f"{len(spans) / runs:g}"
     return (
         short(first.kinds),
@@ -75,8 +72,15 @@ def _row(spans: Sequence[Span], runs: int, whole: float) -> tuple[str, ...]:
         calls,
         f"{spent / 1e3:.2f}",
         share,
-        *rates,
+        *rates(first, first.flops, first.moved, spent),
     )
+
+
+def rates(step: Span, flops: int, moved: int, spent: float) -> tuple[str, str]:
+    """The last two columns of a step that took `spent` nanoseconds: GFLOP/s and GB/s."""
+    if not (flops or moved):
+        return ("unknown work" if step.native else "in NumPy", "")
+    return (f"{flops / max(spent, 1):.1f}", f"{moved / max(spent, 1):.1f}")
 
 
 def short(text: str) -> str:

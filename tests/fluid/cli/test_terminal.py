@@ -38,6 +38,10 @@ MISUSED = [
     ("doctor >/dev/full", 2, "fluid doctor: cannot print: No space left on device\n"),
     ("run train.py >/dev/full", 1, "fluid run: cannot print: No space left on device\n"),
     ("run train.py | true", 0, ""),
+    ("run long.py | head -1; exit ${PIPESTATUS[0]}", 141, ""),
+    ("run -u long.py | head -1; exit ${PIPESTATUS[0]}", 141, ""),
+    ("run exits.py | true; exit ${PIPESTATUS[0]}", 141, ""),
+    ("profile long.py | head -1; exit ${PIPESTATUS[0]}", 141, ""),
 ]
 
 
@@ -47,6 +51,8 @@ def test_streams_that_are_closed_or_full(
     words: str, code: int, errors: str, tmp_path: Path
 ) -> None:
     (tmp_path / "train.py").write_text("import time\nprint('x')\ntime.sleep(0.1)\n")
+    (tmp_path / "long.py").write_text("for number in range(100_000):\n    print(number)\n")
+    (tmp_path / "exits.py").write_text("import time\ntime.sleep(0.1)\nprint('x')\nexit(3)\n")
     environment = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": ""}
     done = subprocess.run(
         ["bash", "-c", f"'{sys.executable}' -m fluid {words}"], cwd=tmp_path, env=environment,
@@ -62,3 +68,15 @@ def test_warnings_are_one_line_without_lines_of_ours(
         warnings.simplefilter("always")
         warnings.warn("llvmlite is not installed", stacklevel=1)
     assert capsys.readouterr().err == "fluid: warning: llvmlite is not installed\n"
+
+
+def test_a_broken_pipe_of_the_script_itself_is_an_error(tmp_path: Path) -> None:
+    source = "import os\nr, w = os.pipe()\nos.close(r)\nos.write(w, b'x')\n"
+    (tmp_path / "train.py").write_text(source)
+    done = subprocess.run(
+        [sys.executable, "-m", "fluid", "run", "train.py"], cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert 'train.py", line 4' in done.stderr
+    assert "BrokenPipeError" in done.stderr

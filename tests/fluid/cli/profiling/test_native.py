@@ -13,6 +13,7 @@ import pytest
 import fluid
 from compiler.codegen.native.host import detected
 from fluid.cli import main as cli
+from fluid.cli.profiling.script import Totals, report
 from fluid.cli.profiling.steps import steps_table
 from fluid.cli.target import use_target
 from fluid.profiler import recording
@@ -103,6 +104,14 @@ def test_infer_prints_the_time_of_each_op(
     assert "in NumPy" not in row
     assert "GFLOP/s" in printed
     assert os.environ.get("FLUID_TARGET") == before
+
+
+def test_native_steps_of_unknown_work_are_not_called_numpy() -> None:
+    span = Span(("y = sequence_pool(x)",), 0, 3000, native=True)
+    totals = Totals()
+    totals.add(span)
+    for shown in (steps_table([span], 1), report(totals, (), 1e-6)):
+        assert shown.splitlines()[1].endswith("unknown work")
 
 
 def test_one_slow_run_changes_no_share() -> None:
