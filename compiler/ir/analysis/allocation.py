@@ -36,7 +36,7 @@ def check_stored(g: Graph) -> None:
     for vars in regions.values():
         _check_sizes(g, vars)
     for step, ops in enumerate(kernels(g)):
-        rules = InPlaceRules(ops)
+        rules = InPlaceRules(ops, alive)
         for op in ops:
             aliases = Aliases(op)
             for var in (var for var in op.writes() if var.slot is not None):

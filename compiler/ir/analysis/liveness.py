@@ -6,12 +6,12 @@ the results counts as one more step at the end.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from itertools import groupby
 
 from compiler.ir.dims import product
 from compiler.ir.graph import Graph, Op, Var
-from compiler.ir.opdef import Pointwise, has
+from compiler.ir.opdef import Pointwise, Rowwise, has
 from compiler.ir.region import Region, leading_axes
 from compiler.ir.types import TOKEN
 
@@ -52,11 +52,14 @@ class InPlaceRules:
     `new` declares it in place of the slot that holds `old`, or if the whole kernel is pointwise and
     both have one type, so that elements map to the same elements. `old` must not be read by a later
     op of the kernel, nor by an anchor before it, which may work on one tile while another is
-    written, nor by another part of the launch.
+    written, nor by another part of the launch. On a target, a part with reductions of rows is two
+    kernels, which must not each overwrite what the other reads. `stored` are the temporaries that
+    reach memory.
     """
 
-    def __init__(self, ops: Sequence[Op]) -> None:
+    def __init__(self, ops: Sequence[Op], stored: Container[Var] = ()) -> None:
         self.ops = ops
+        self._stored = stored
         self._reads: dict[Var, list[int]] = {}
         for index, op in enumerate(ops):
             for var in dict.fromkeys(op.needs_data()):
@@ -67,12 +70,15 @@ class InPlaceRules:
                 self._writer.setdefault(var, index)
         self._maps_elements: dict[int | None, bool] = {}
         self._spread: set[Var] | None = None
+        self._splits: dict[int | None, _Split] = {}
 
     def allow(self, old: Var, new: Var) -> bool:
         """Return whether `new` may be written to the memory of `old`."""
         index = self._writer[new]
         writer = self.ops[index]
         if any(self._holds(other, index, writer) for other in self._reads.get(old, ())):
+            return False
+        if writer.target is not None and self._crosses(old, writer):
             return False
         if _is_declared_in_place(writer, old, new):
             return True
@@ -89,6 +95,21 @@ class InPlaceRules:
         reader = self.ops[other]
         is_anchor = other < index and not isinstance(reader.defn, Pointwise)
         return reader.part != writer.part or other > index or is_anchor
+
+    def _crosses(self, old: Var, writer: Op) -> bool:
+        """Return whether two kernels of a part would each overwrite what the other reads.
+
+        The kernel of elements runs after that of rows and may overwrite what it reads, not the
+        reverse.
+        """
+        part = writer.part
+        if part not in self._splits:
+            ops = [op for op in self.ops if op.part == part]
+            self._splits[part] = _Split(ops, self._stored)
+        split = self._splits[part]
+        if writer in split.rows:
+            return old in split.read_by_elements
+        return split.is_reversed and old in split.read_by_rows
 
     def _is_elementwise(self, writer: Op) -> bool:
         """Return whether all ops of the writer's part map elements to elements, in one kernel.
@@ -107,6 +128,38 @@ class InPlaceRules:
         if self._spread is None:
             self._spread = {var for op in self.ops for var in spread_reads(op)}
         return self._spread
+
+
+class _Split:
+    """The two kernels of a part with reductions of rows: `rows` are the ops that depend on one.
+
+    `is_reversed` if a new version of a value, whose memory cannot be chosen, makes the kernel of
+    rows overwrite what that of elements reads.
+    """
+
+    def __init__(self, ops: Sequence[Op], stored: Container[Var]) -> None:
+        self.rows: set[Op] = set()
+        self.read_by_rows: set[Var] = set()
+        self.read_by_elements: set[Var] = set()
+        self.is_reversed = False
+        reduced: set[Var] = set()
+        for op in ops:
+            if isinstance(op.defn, Rowwise) or not reduced.isdisjoint(op.needs_data()):
+                self.rows.add(op)
+                reduced.update(op.writes())
+        if not self.rows:
+            return
+        for op in reversed(ops):
+            kept = any(var in stored or var.role != "temp" for var in op.writes())
+            if op in self.rows:
+                self.read_by_rows.update(op.needs_data())
+            elif kept or not self.read_by_elements.isdisjoint(op.writes()):
+                self.read_by_elements.update(op.needs_data())
+            if not self.read_by_rows.isdisjoint(op.writes()):
+                self.read_by_rows.update(op.needs_data())  # computed in both
+        self.is_reversed = any(
+            var.overwrites in self.read_by_elements for op in self.rows for var in op.writes()
+        )
 
 
 def spread_reads(op: Op) -> set[Var]:

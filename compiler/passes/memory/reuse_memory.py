@@ -76,7 +76,7 @@ class _Planner:
         """Place the outputs of each kernel; the labels of the graph are only used temporarily."""
         for step, ops in enumerate(self.steps):
             dying = _dying(ops, step, self.live_ranges)
-            rules = InPlaceRules(ops)
+            rules = InPlaceRules(ops, self.live_ranges)
             for op in ops:
                 kernel = _Kernel(step, rules, op, Aliases(op))
                 for var in (v for v in op.writes() if v in self.live_ranges and not v.type.is_open):

@@ -69,7 +69,7 @@ class Kernels:
             here = frozenset(self.made[index])
             written = [v for op in ops for v in op.writes() if index_of.get(v) in here]
             reads = dict.fromkeys(v for op in ops for v in op.needs_data() if v in index_of)
-            rules = InPlaceRules(ops)
+            rules = InPlaceRules(ops, index_of)
             for new in written:
                 same = [old for old in reads if old.type.nbytes == new.type.nbytes]
                 fits = [index_of[old] for old in same if rules.allow(old, new)]

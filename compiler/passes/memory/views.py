@@ -150,7 +150,7 @@ class _Chooser:
     def _overwritten(self, ops: Sequence[Op], step: int, var: Var) -> list[Var]:
         """Return the dying inputs of a kernel that an output could overwrite."""
         read = dict.fromkeys(v for op in ops for v in op.needs_data() if self._is_free(v))
-        rules = InPlaceRules(ops)
+        rules = InPlaceRules(ops, self.live_ranges)
         return [
             old
             for old in read
