@@ -9,6 +9,7 @@ MODULES = {
     "gpu": ("torch", "triton"),
     "dist": ("torch", "grpc"),
     "onnx": ("onnx", "onnxruntime"),
+    "slim": ("yaml",),
 }
 """The modules that each extra in pyproject.toml installs."""
 

@@ -44,9 +44,14 @@ OPTIONAL = {
     "ml_dtypes": "bfloat16 needs it",
 }
 """What is missing without a package of the extra `native`."""
-EXTRAS = (("gpu", "CUDAPlace"), ("dist", "several processes"), ("onnx", "fluid export"))
+EXTRAS = (
+    ("gpu", "CUDAPlace"),
+    ("dist", "several processes"),
+    ("onnx", "fluid export"),
+    ("slim", "configuration files of contrib.slim"),
+)
 """Each extra, and what it is for."""
-PACKAGES = {"grpc": "grpcio"}
+PACKAGES = {"grpc": "grpcio", "yaml": "PyYAML"}
 """Modules whose package has another name."""
 LEAST_SHARED = 64 << 20
 """Bytes of shared memory with which torch's processes can exchange batches."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
 
-import yaml
-
 from compiler.errors import did_you_mean
+from compiler.support.extras import install
 from fluid.compat.absent import why_absent
 from fluid.contrib.slim.distillation.distillation_strategy import DistillationStrategy
 from fluid.contrib.slim.distillation.distiller import (
@@ -42,13 +43,14 @@ class ConfigFactory:
 
     Arguments that are names of other objects stand for these, "none" stands for None; other
     settings of an object than its class has parameters are ignored. Raises OSError for a file that
-    cannot be read and ValueError for a class that is not here.
+    cannot be read, ValueError for a class that is not here, and ImportError without PyYAML.
     """
 
     def __init__(self, config: str) -> None:
         self.instances: dict[str, object] = {}
         self.compressor: Settings = {}
         self.version: int | None = None
+        self._files: set[str] = set()
         self._parse(config)
 
     def instance(self, name: str) -> object:
@@ -56,7 +58,10 @@ class ConfigFactory:
         return self.instances.get(name)
 
     def _parse(self, file: str) -> None:
-        loaded = yaml.safe_load(Path(file).read_text(encoding="utf-8"))
+        if file in self._files:
+            return
+        self._files.add(file)
+        loaded = _yaml().safe_load(Path(file).read_text(encoding="utf-8"))
         for key, value in cast(Settings, loaded or {}).items():
             if key == "version":
                 self.version = int(value)
@@ -94,3 +99,10 @@ class ConfigFactory:
         if isinstance(value, str):
             return None if value.lower() == "none" else self.instances.get(value, value)
         return value
+
+
+def _yaml() -> Any:
+    """The package `yaml`."""
+    if find_spec("yaml") is None:
+        raise ImportError(f"configuration files need PyYAML: {install('slim')}", name="yaml")
+    return import_module("yaml")

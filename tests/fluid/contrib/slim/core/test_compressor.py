@@ -1,5 +1,7 @@
 """Compression by configuration files; losses and weights are those of release 1.8.5."""
 
+import sys
+
 import numpy as np
 import pytest
 
@@ -157,3 +159,17 @@ def test_channels_that_cannot_be_followed_raise(tmp_path) -> None:
     config = PRUNING.replace("'.*conv.*_weights'", "'.*none'")
     with pytest.raises(ValueError, match="no parameter matches pruned_params"):
         compressed(config, tmp_path)[0].run()
+
+
+def test_files_may_include_each_other(tmp_path) -> None:
+    first, second = tmp_path / "first.yaml", tmp_path / "second.yaml"
+    first.write_text(f"include: [{second}]\ncompressor: {{epoch: 3}}\n")
+    second.write_text(f"include: [{first}]\ncompressor: {{checkpoint_path: there}}\n")
+    expected = {"epoch": 3, "checkpoint_path": "there", "strategies": []}
+    assert ConfigFactory(str(first)).compressor == expected
+
+
+def test_without_yaml_the_extra_is_named(tmp_path, monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "yaml", None)
+    with pytest.raises(ImportError, match=r"fluid-compiler\[slim\]"):
+        ConfigFactory(str(tmp_path / "config.yaml"))
