@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from compiler.errors import BadAttribute
 from compiler.ir.opdef import HostOp, Slots, attr, reads, reads_lod, writes
 from compiler.ir.program import OpDesc
 from compiler.ir.types import Array, TensorType
@@ -40,6 +41,10 @@ class Print(HostOp, op="print"):
     printed: int
 
     def infer(self, s: Slots[TensorType]) -> TensorType:
+        if self.print_phase not in {*FORWARD, *BACKWARD}:
+            raise BadAttribute(
+                f"{self.kind}: 'print_phase' is {self.print_phase!r}, not FORWARD, BACKWARD or BOTH"
+            )
         return s.In
 
     def numpy(self, In: Array, In_lod: list[Array] | None) -> Array:

@@ -301,3 +301,8 @@ def test_undeclared_step_output_is_an_error(exe: fluid.Executor) -> None:
     del default_main_program().global_block().vars[out.name]
     with pytest.raises(CompileError, match="has no declared shape"):
         exe.run(feed={"x_0": np.zeros((3, 2), np.float32)}, fetch_list=[out.name])
+
+
+def test_a_phase_that_prints_nothing() -> None:
+    with pytest.raises(fluid.core.EnforceNotMet, match="'print_phase' is 'LATER', not FORWARD"):
+        layers.Print(layers.data("x", [1]), print_phase="later")
