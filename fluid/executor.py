@@ -149,8 +149,7 @@ class Executor:
         return_merged: bool,
     ) -> Results:
         """Check the arguments, run the program, and convert the fetched values."""
-        self._expect_open()
-        self._follow_flags()
+        self._begin()
         program = default_main_program() if program is None else program
         scope = _global_scope if scope is None else scope
         _expect(scope, Scope, "the scope of Executor.run")
@@ -159,9 +158,8 @@ class Executor:
             if program.is_parallel:
                 if use_prune:
                     program = self._pruned_program(program, feed, fetch_list)
-                return self.run_parallel(
-                    program, feed, fetch_list, scope, return_numpy, return_merged
-                )
+                args = feed, fetch_list, scope, return_numpy, return_merged
+                return self.run_parallel(program, *args)
             if (predicted := program.predict(feed)) is not None:
                 return predicted
             program = program.program
@@ -172,26 +170,15 @@ class Executor:
         fetch = program.current_names(names_of(fetch_list))
         if use_prune:
             program = self._pruned_program(program, feed, fetch_list)
-        values = self._run_route(program, arrays, fetch, scope, not return_numpy)
-        return _as_numpy(fetch, values) if return_numpy else list(map(as_tensor, values))
-
-    def _run_route(
-        self,
-        program: Program,
-        feed: Mapping[str, Array],
-        fetch: tuple[str, ...],
-        scope: Scope,
-        on_device: bool,
-    ) -> Sequence[Value]:
-        """Run a program on arrays; after a CompileError the scope has its persistable variables."""
         try:
-            return self._routes[program].run(program, feed, fetch, scope, on_device)
+            values = self._routes[program].run(program, arrays, fetch, scope, not return_numpy)
         except StateMismatch as error:
             route = self._routes.redeclared(program, error)
-            return route.run(program, feed, fetch, scope, on_device)
+            values = route.run(program, arrays, fetch, scope, not return_numpy)
         except CompileError:
             _create_state(program, scope)
             raise
+        return _as_numpy(fetch, values) if return_numpy else list(map(as_tensor, values))
 
     def run_arrays(
         self, program: Program, feed: Mapping[str, Array], fetch: tuple[str, ...], scope: Scope
@@ -200,14 +187,16 @@ class Executor:
 
         Raises as `run` does.
         """
-        self._expect_open()
-        self._follow_flags()
+        self._begin()
         return self._routes[program].run(program, feed, fetch, scope)
 
-    def _expect_open(self) -> None:
-        """Raise RuntimeError after `close`."""
+    def _begin(self) -> None:
+        """Reload programs if FLAGS_check_nan_inf changed; raise RuntimeError after `close`."""
         if self._closed:
             raise RuntimeError("this Executor is closed: create a new one")
+        if self._checks_numbers != flags.checks_numbers():
+            self._checks_numbers = flags.checks_numbers()
+            self._core.unload()
 
     def run_parallel(
         self,
@@ -220,7 +209,7 @@ class Executor:
         strict: bool = False,
     ) -> Results:
         """Run a program on all its devices; values concatenated along axis 0, or a list of each."""
-        self._expect_open()
+        self._begin()
         fetch = compiled.program.current_names(names_of(fetch_list))
         results = compiled.runner(scope, self.place).run(self._core, feed, fetch, strict)
         if return_merged:
@@ -231,12 +220,6 @@ class Executor:
             return [list(map(as_tensor, values)) for values in listed]
         pairs = zip(fetch, listed, strict=True)
         return [_as_numpy((name,) * len(values), values) for name, values in pairs]
-
-    def _follow_flags(self) -> None:
-        """Reload programs if FLAGS_check_nan_inf has changed since the last run."""
-        if self._checks_numbers != flags.checks_numbers():
-            self._checks_numbers = flags.checks_numbers()
-            self._core.unload()
 
     @entry_point
     def explain(

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from compiler.support.extras import MODULES
+from fluid.doctor.checks import PACKAGES
 
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
@@ -28,7 +29,7 @@ def test_extras_bring_devices_and_other_processes() -> None:
     assert extras["native"] == {"llvmlite", "ml_dtypes"}
     assert extras["gpu"] == {"torch", "triton"}
     assert extras["dist"] == {"grpcio", "torch"}
-    assert "fluid-compiler[native,gpu,dist,onnx]" in PROJECT["optional-dependencies"]["dev"]
+    assert "fluid-compiler[native,gpu,dist,onnx,slim]" in PROJECT["optional-dependencies"]["dev"]
 
 
 def test_a_package_carries_every_file_it_reads() -> None:
@@ -44,7 +45,7 @@ def test_a_package_carries_every_file_it_reads() -> None:
 def test_extras_are_those_that_errors_name() -> None:
     packages = {name: names(each) for name, each in PROJECT["optional-dependencies"].items()}
     for extra, modules in MODULES.items():
-        assert {name.replace("grpc", "grpcio") for name in modules} == packages[extra]
+        assert {PACKAGES.get(name, name).lower() for name in modules} == packages[extra]
 
 
 @pytest.mark.parametrize("file", ["cpu.txt", "gpu.txt"])

@@ -26,11 +26,15 @@ def names_of(fetch_list: FetchList) -> tuple[str, ...]:
 
 def updates_in(fetch_list: FetchList) -> list[Operator]:
     """The parameter updates in a fetch list: ops, lists of them, or results of `minimize`."""
-    entries: list[object] = []
-    for item in _listed(fetch_list):
+    items = fetch_list if isinstance(fetch_list, list) else _listed(fetch_list)
+    updates: list[Operator] = []
+    for item in items:
+        if isinstance(item, str | Variable):
+            continue
         ops = cast(object, item) if isinstance(item, list) else _first(item)
-        entries += cast(list[object], ops) if isinstance(ops, list) else [item]
-    return [entry for entry in entries if isinstance(entry, Operator)]
+        entries: list[object] = cast("list[object]", ops) if isinstance(ops, list) else [item]
+        updates += [entry for entry in entries if isinstance(entry, Operator)]
+    return updates
 
 
 def _listed(fetch_list: FetchList) -> Sequence[object]:

@@ -137,7 +137,7 @@ def test_a_debugger_sees_all_frames() -> None:
     debugger.interaction(None, unfiltered(error))
     printed = debugger.stdout.getvalue()
     assert "wrong_layer()" in printed
-    assert "_check_parameter" in printed
+    assert "check_parameter" in printed
 
 
 def test_cause_of_an_error_is_kept() -> None:
@@ -248,7 +248,7 @@ def test_a_call_inside_a_function_that_we_call_is_shown_whole() -> None:
     error = raised(outer, lambda: names["ours"](wrong_layer))
     assert frames(error)[-1] == "wrong_layer"
     assert "ours" not in frames(error)
-    assert every_frame(error)[-1] == "_check_parameter"
+    assert every_frame(error)[-1] == "check_parameter"
     assert "ours" in every_frame(error)
 
 

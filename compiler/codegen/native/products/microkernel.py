@@ -17,8 +17,8 @@ from typing import TypeAlias
 from compiler.codegen.native.llvm_ir import Function, Index, Value, zero
 from compiler.codegen.native.machine import Machine
 from compiler.codegen.native.products.axes import Axis
-from compiler.codegen.native.products.called_epilogues import store_finished
 from compiler.codegen.native.products.contraction import Contraction
+from compiler.codegen.native.products.epilogue import store_finished
 from compiler.codegen.native.products.index import Indices, lane_mask
 from compiler.codegen.native.products.place import Pointers, ResultAddresses
 from compiler.codegen.native.products.prefetching import CACHE_LINE, RowPrefetch

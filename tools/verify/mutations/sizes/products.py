@@ -4,7 +4,7 @@ from tools.verify.mutations.sizes.mutant import DROPPED, ONE_ELEMENT, TWICE, UNM
 
 FOLDER = "compiler/codegen/native/products/"
 NEST, MICRO, PARTS = FOLDER + "nest.py", FOLDER + "microkernel.py", FOLDER + "parts.py"
-CALLED = FOLDER + "called_epilogues.py"
+CALLED = FOLDER + "epilogue.py"
 ONE_COLUMN, COPYING = FOLDER + "one_column.py", FOLDER + "copying.py"
 TRANSPOSED, GRADIENT = FOLDER + "transposed_parts.py", FOLDER + "filter_gradient.py"
 
