@@ -100,7 +100,7 @@ MUTANTS = (
     Mutant(
         "masked vectors call the epilogue of whole ones", UNMASKED, "inlined_epilogue", CALLED,
         "tuple(place.pointers), masked)", "tuple(place.pointers))",
-        ("tests/codegen/native/products/test_called_epilogues.py",),
+        ("tests/codegen/native/products/test_epilogue.py",),
     ),
     # ---- sums ----
     Mutant(
