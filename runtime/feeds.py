@@ -138,9 +138,9 @@ def _mismatch(
     if array.dtype != declared.dtype.numpy:
         wrong = wrong_fed_dtype if declared.exact else wrong_dtype
         return wrong(name, str(declared.dtype.numpy), str(array.dtype))
-    shape = declared.shape
+    shape, first = declared.shape, 1 if is_sequence else 0
     if shape is None or (
-        len(shape) == array.ndim and all(map(_fits, shape[is_sequence:], array.shape[is_sequence:]))
+        len(shape) == array.ndim and all(map(_fits, shape[first:], array.shape[first:]))
     ):
         return None
     wrong = wrong_fed_shape if declared.exact else wrong_shape

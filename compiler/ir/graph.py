@@ -154,10 +154,10 @@ class Op:
 
 def _joined(slots: Mapping[str, list[Var]]) -> list[Var]:
     """Return the vars in all slots: faster than a comprehension, of a call made for all ops."""
-    found: list[Var] = []
+    joined: list[Var] = []
     for vars in slots.values():
-        found += vars
-    return found
+        joined += vars
+    return joined
 
 
 def without_tokens(slots: Mapping[str, Sequence[Var]]) -> dict[str, list[Var]]:

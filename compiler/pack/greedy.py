@@ -114,10 +114,10 @@ class Cover:
 
     whole: tuple[int, ...]
     above: tuple[int, ...]
-    parts: tuple[Part, ...]
+    parts: tuple[LeafPart, ...]
 
 
-class Part(NamedTuple):
+class LeafPart(NamedTuple):
     """The steps `[first, last)` of one leaf, the index of which is `tile`."""
 
     tile: int
@@ -144,7 +144,7 @@ def _cover(first: int, last: int, leaves: int) -> Cover:
     parents = whole + edges
     while parents := [n // 2 for n in parents if n > 1 and n // 2 not in above]:
         above.update(parents)
-    parts = [Part(n, max(first, n * TILE), min(last, n * TILE + TILE)) for n in tiles]
+    parts = [LeafPart(n, max(first, n * TILE), min(last, n * TILE + TILE)) for n in tiles]
     return Cover(tuple(whole), tuple(sorted(above)), tuple(parts))
 
 

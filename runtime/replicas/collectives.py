@@ -23,7 +23,7 @@ Compute = Callable[[list[Any]], Sequence[Any]]
 
 
 @dataclass(slots=True)
-class Call:
+class CollectiveCall:
     """What a rank passes to a collective: all ranks must pass equal ones."""
 
     kind: str
@@ -36,10 +36,10 @@ class Call:
 
 
 @dataclass(slots=True)
-class Meeting:
+class PendingCollective:
     """A collective in progress: the values of the ranks that have arrived, and those that wait."""
 
-    call: Call
+    call: CollectiveCall
     first: int
     values: list[Any]
     missing: int
@@ -48,48 +48,48 @@ class Meeting:
     results: Sequence[Any] = ()
 
 
-class Meetings:
+class Collectives:
     """The collectives of `size` ranks that take turns."""
 
     def __init__(self, size: int, turns: Turns) -> None:
         self.size = size
         self._turns = turns
-        self._open: dict[tuple[int, int], Meeting] = {}
+        self._open: dict[tuple[int, int], PendingCollective] = {}
 
     def join(
-        self, place: tuple[int, int], rank: int, call: Call, value: Any, compute: Compute
-    ) -> Meeting:
+        self, place: tuple[int, int], rank: int, call: CollectiveCall, value: Any, compute: Compute
+    ) -> PendingCollective:
         """Add the value of a rank to a collective, by its ring and its number there; the last one
         to arrive computes it. Raises ScheduleError if another rank issued another collective.
         """
         with self._turns.lock:
-            meeting = self._open.get(place)
-            if meeting is None:
-                meeting = Meeting(call, rank, [None] * self.size, self.size)
-                self._open[place] = meeting
-            elif meeting.call != call:
+            pending = self._open.get(place)
+            if pending is None:
+                pending = PendingCollective(call, rank, [None] * self.size, self.size)
+                self._open[place] = pending
+            elif pending.call != call:
                 ring, number = place
-                first, this = (meeting.first, str(meeting.call)), (rank, str(call))
+                first, this = (pending.first, str(pending.call)), (rank, str(call))
                 raise different_calls(ring, number, first, this)
-            meeting.values[rank] = value
-            meeting.missing -= 1
-            if meeting.missing:
-                return meeting
+            pending.values[rank] = value
+            pending.missing -= 1
+            if pending.missing:
+                return pending
             del self._open[place]
-        meeting.results = compute(meeting.values)
-        meeting.values = []
+        pending.results = compute(pending.values)
+        pending.values = []
         with self._turns.lock:
-            meeting.is_complete = True
-            self._turns.resume(meeting.waiting)
-        return meeting
+            pending.is_complete = True
+            self._turns.resume(pending.waiting)
+        return pending
 
-    def wait(self, meeting: Meeting, rank: int) -> None:
+    def wait(self, pending: PendingCollective, rank: int) -> None:
         """Wait until a collective is complete."""
         self._turns.lock.acquire()
-        if meeting.is_complete:
+        if pending.is_complete:
             self._turns.lock.release()
             return
-        meeting.waiting.append(rank)
+        pending.waiting.append(rank)
         self._turns.pause(rank)
 
 
@@ -99,11 +99,11 @@ class ReplicaRings:
     Every ring has all ranks. Raises ScheduleError if ranks issue different collectives.
     """
 
-    def __init__(self, meetings: Meetings, rank: int) -> None:
-        self._meetings = meetings
+    def __init__(self, collectives: Collectives, rank: int) -> None:
+        self._collectives = collectives
         self._rank = rank
         self._counts: dict[int, int] = {}
-        self._started: dict[tuple[int, str], Meeting] = {}
+        self._started: dict[tuple[int, str], PendingCollective] = {}
 
     def rank(self, ring: int = 0) -> int:
         """The rank of this replica."""
@@ -111,7 +111,7 @@ class ReplicaRings:
 
     def size(self, ring: int = 0) -> int:
         """The number of ranks."""
-        return self._meetings.size
+        return self._collectives.size
 
     def has_ring(self, ring: int) -> bool:
         """Whether a ring is initialised: all are."""
@@ -149,15 +149,15 @@ class ReplicaRings:
                 other[...] = first
             return ()
 
-        call = Call("all_reduce", name, (op, array.dtype, array.shape))
+        call = CollectiveCall("all_reduce", name, (op, array.dtype, array.shape))
         self._started[ring, name] = self._join(ring, call, array, compute)
 
     def wait(self, ring: int, name: str) -> None:
         """Wait for the `all_reduce` that was started under this name."""
-        meeting = self._started.pop((ring, name), None)
-        if meeting is None:
+        pending = self._started.pop((ring, name), None)
+        if pending is None:
             raise CollectiveError(f"no all_reduce of {name!r} was started on ring {ring}")
-        self._meetings.wait(meeting, self._rank)
+        self._collectives.wait(pending, self._rank)
 
     def reduce(self, ring: int, name: str, op: str, root: int, array: Array) -> None:
         """Reduce to the rank `root`, in place there; other ranks keep their values."""
@@ -171,7 +171,8 @@ class ReplicaRings:
                 arrays[root][...] = _fold(op, arrays, np.empty_like(arrays[0]))
             return ()
 
-        self._call(ring, Call("reduce", name, (op, root, array.dtype, array.shape)), array, compute)
+        call = CollectiveCall("reduce", name, (op, root, array.dtype, array.shape))
+        self._call(ring, call, array, compute)
 
     def broadcast(self, ring: int, name: str, root: int, array: Array) -> None:
         """Copy the values of the rank `root` to all ranks, in place."""
@@ -183,7 +184,8 @@ class ReplicaRings:
                     other[...] = arrays[root]
             return ()
 
-        self._call(ring, Call("broadcast", name, (root, array.dtype, array.shape)), array, compute)
+        call = CollectiveCall("broadcast", name, (root, array.dtype, array.shape))
+        self._call(ring, call, array, compute)
 
     def all_gather(self, ring: int, name: str, array: Array) -> Array:
         """The arrays of all ranks in rank order, concatenated along axis 0: [size · n, ...]."""
@@ -192,7 +194,7 @@ class ReplicaRings:
             parts = [np.atleast_1d(each) for each in arrays]
             return [np.concatenate(parts) for _ in arrays]
 
-        call = Call("all_gather", name, (array.dtype, array.shape))
+        call = CollectiveCall("all_gather", name, (array.dtype, array.shape))
         return self._call(ring, call, array, compute)
 
     def all_gather_rows(
@@ -204,7 +206,7 @@ class ReplicaRings:
             every_rows, every_values = zip(*pairs, strict=True)
             return [(np.concatenate(every_rows), np.concatenate(every_values)) for _ in pairs]
 
-        call = Call("all_gather_rows", name, (values.dtype, values.shape[1:]))
+        call = CollectiveCall("all_gather_rows", name, (values.dtype, values.shape[1:]))
         return self._call(ring, call, (rows, values), compute)
 
     def reduce_scatter(self, ring: int, name: str, op: str, array: Array) -> Array:
@@ -218,7 +220,7 @@ class ReplicaRings:
         def compute(arrays: list[Array]) -> list[Array]:
             return np.split(_fold(op, arrays, np.empty_like(arrays[0])), len(arrays))
 
-        call = Call("reduce_scatter", name, (op, array.dtype, array.shape))
+        call = CollectiveCall("reduce_scatter", name, (op, array.dtype, array.shape))
         return self._call(ring, call, array, compute)
 
     def scatter(self, ring: int, name: str, root: int, array: Array) -> Array:
@@ -232,29 +234,31 @@ class ReplicaRings:
         def compute(arrays: list[Array]) -> list[Array]:
             return np.split(arrays[root].copy(), len(arrays))
 
-        call = Call("scatter", name, (root, array.dtype, array.shape))
+        call = CollectiveCall("scatter", name, (root, array.dtype, array.shape))
         return self._call(ring, call, array, compute)
 
     def barrier(self, ring: int, name: str) -> None:
         """Wait until every rank has called this."""
-        self._call(ring, Call("barrier", name, ()), None, lambda _: ())
+        self._call(ring, CollectiveCall("barrier", name, ()), None, lambda _: ())
 
-    def _call(self, ring: int, call: Call, value: Any, compute: Compute) -> Any:
+    def _call(self, ring: int, call: CollectiveCall, value: Any, compute: Compute) -> Any:
         """Take part in a collective; return this rank's result."""
-        meeting = self._join(ring, call, value, compute)
-        self._meetings.wait(meeting, self._rank)
-        return meeting.results[self._rank] if meeting.results else None
+        pending = self._join(ring, call, value, compute)
+        self._collectives.wait(pending, self._rank)
+        return pending.results[self._rank] if pending.results else None
 
-    def _join(self, ring: int, call: Call, value: Any, compute: Compute) -> Meeting:
+    def _join(
+        self, ring: int, call: CollectiveCall, value: Any, compute: Compute
+    ) -> PendingCollective:
         self._counts[ring] = number = self._counts.get(ring, 0) + 1
-        return self._meetings.join((ring, number), self._rank, call, value, compute)
+        return self._collectives.join((ring, number), self._rank, call, value, compute)
 
     def _expect_root(self, root: int) -> None:
-        if not 0 <= root < self._meetings.size:
-            raise ValueError(f"the root must be from 0 to {self._meetings.size - 1}, not {root}")
+        if not 0 <= root < self._collectives.size:
+            raise ValueError(f"the root must be from 0 to {self._collectives.size - 1}, not {root}")
 
     def _expect_parts(self, name: str, array: Array) -> None:
-        size = self._meetings.size
+        size = self._collectives.size
         if not array.ndim or len(array) % size:
             raise ValueError(
                 f"{name!r} of shape {array.shape} cannot be divided among {size} ranks: "

@@ -27,7 +27,7 @@ from runtime.error_reports import error_report, reported_error
 from runtime.errors import CollectiveError, FeedError
 from runtime.forks import renew_in_children
 from runtime.loader import Executable, load
-from runtime.replicas.collectives import Meetings, ReplicaRings
+from runtime.replicas.collectives import Collectives, ReplicaRings
 from runtime.replicas.turns import TaskFailed, Turns
 from runtime.tensors.scope import Scope
 
@@ -56,8 +56,8 @@ class Replicas:
         self.forgotten: list[str] = []
         """Scopes to drop before the next step; finalizers, which may run at any time, add to it."""
         self._turns = Turns(size)
-        meetings = Meetings(size, self._turns)
-        self._rings = [ReplicaRings(meetings, rank) for rank in range(size)]
+        collectives = Collectives(size, self._turns)
+        self._rings = [ReplicaRings(collectives, rank) for rank in range(size)]
         self.rings = self._rings[0]
         self._scopes: list[dict[str, Scope]] = [{} for _ in range(size)]
         self._loaded: dict[str, LoadedStep] = {}

@@ -401,8 +401,8 @@ def test_a_size_that_is_no_number() -> None:
 @pytest.mark.parametrize("module", [fluid.layers, fluid.contrib.layers, fluid.lod_tensor])
 def test_functions_are_where_pickle_looks(module) -> None:
     public = {name: f for name, f in vars(module).items() if not name.startswith("_")}
-    found = {name: f for name, f in public.items() if inspect.isfunction(f)}
-    assert found
-    for name, function in found.items():
+    functions = {name: f for name, f in public.items() if inspect.isfunction(f)}
+    assert functions
+    for name, function in functions.items():
         home = importlib.import_module(function.__module__)
         assert getattr(home, function.__qualname__, None) is function, name

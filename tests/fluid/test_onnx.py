@@ -193,17 +193,17 @@ def test_features_of_as_many_proposals_as_there_are(tmp_path: Path, fresh_progra
     layers = fluid.layers
     image, info = fluid.data("image", [None, 2, 16, 16]), fluid.data("info", [None, 3])
     levels = [layers.conv2d(image, 4, 3, stride=stride, padding=1) for stride in (2, 4)]
-    found = []
+    proposals = []
     for stride, features in zip((2, 4), levels, strict=True):
         anchors, variances = layers.anchor_generator(
             features, [3.0 * stride], [0.5, 2.0], [1.0] * 4, [float(stride)] * 2
         )
         scores = layers.conv2d(features, 2, 1, act="sigmoid")
         codes = layers.conv2d(features, 8, 1)
-        found.append(layers.generate_proposals(
+        proposals.append(layers.generate_proposals(
             scores, codes, info, anchors, variances, 40, 9, nms_thresh=0.6, min_size=1.0
         ))  # fmt: skip
-    rois = layers.collect_fpn_proposals(*zip(*found, strict=True), 2, 3, 12)
+    rois = layers.collect_fpn_proposals(*zip(*proposals, strict=True), 2, 3, 12)
     parts, restore = layers.distribute_fpn_proposals(rois, 2, 3, 2, 6)
     pooled = [
         layers.roi_align(features, part, 2, 2, 1 / stride, 2)

@@ -124,14 +124,14 @@ def _check_storage(g: Graph, var: Var) -> None:
 
 def _that_may_be_late(g: Graph, changed: Iterable[Op]) -> list[Op]:
     """Return ops that changed, and those whose dependencies thereby changed."""
-    found: dict[Op, None] = {}
+    result: dict[Op, None] = {}
     for op in changed:
         written = op.writes()
         overwriters = (g.overwriter(var) for var in (*op.reads(), *written))
         writers = (g.producer(var) for var in overwriters if var is not None)
         readers = (reader for var in written for reader in g.readers(var))
-        found |= dict.fromkeys((op, *readers, *(writer for writer in writers if writer)))
-    return list(found)
+        result |= dict.fromkeys((op, *readers, *(writer for writer in writers if writer)))
+    return list(result)
 
 
 def _check_order(g: Graph, ops: Sequence[Op], checked: Sequence[Op]) -> None:

@@ -150,10 +150,10 @@ class ProgramCache:
         """Return the program of a call and a layer that runs it; TypeError for anything else."""
         if not isinstance(spec, FunctionSpec):  # pyright: ignore[reportUnnecessaryIsInstance] - users pass others
             raise TypeError(f"the key must be a FunctionSpec, not {type(spec).__name__}")
-        found = self._caches.get(spec)
-        if found is None:
-            found = self._caches[spec] = self._build_once(spec)
-        return found
+        cached = self._caches.get(spec)
+        if cached is None:
+            cached = self._caches[spec] = self._build_once(spec)
+        return cached
 
     def _build_once(self, spec: FunctionSpec) -> tuple[ConcreteProgram, PartialProgramLayer]:
         program = ConcreteProgram.from_func_spec(spec)

@@ -36,8 +36,8 @@ def test_rows_and_elements_that_both_replace_what_they_read(
             layers.assign(both, values)
             both = values
         results = [layers.mul(gate, factor), layers.mul(both, factor)]
-    found = fluid.Executor().run(main, feed={"x": X}, fetch_list=results, scope=fluid.Scope())
+    actual = fluid.Executor().run(main, feed={"x": X}, fetch_list=results, scope=fluid.Scope())
     gates = np.tanh((X + 1) @ w)
     weighted = softmax(X @ w) if axis == -1 else softmax((X @ w).T).T
-    for got, want in zip(found, [gates @ w, (weighted + gates) @ w], strict=True):
+    for got, want in zip(actual, [gates @ w, (weighted + gates) @ w], strict=True):
         np.testing.assert_allclose(got, want, rtol=2e-4, atol=2e-5)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from runtime.errors import CollectiveError, ScheduleError
-from runtime.replicas.collectives import Meetings, ReplicaRings
+from runtime.replicas.collectives import Collectives, ReplicaRings
 from runtime.replicas.turns import TaskFailed, Turns
 
 Body = Callable[[ReplicaRings, int], Any]
@@ -27,8 +27,8 @@ def shape(request: pytest.FixtureRequest) -> tuple[int, int]:
 def ran(body: Body, size: int, width: int, times: int = 1) -> list[Any]:
     """Run a body on each rank; return the results by rank."""
     turns = Turns(size)
-    meetings = Meetings(size, turns)
-    rings = [ReplicaRings(meetings, rank) for rank in range(size)]
+    collectives = Collectives(size, turns)
+    rings = [ReplicaRings(collectives, rank) for rank in range(size)]
     tasks = [lambda rank=rank: body(rings[rank], rank) for rank in range(size)]
     results: list[Any] = []
     try:
@@ -222,11 +222,11 @@ def test_threads_end_with_their_owner() -> None:
 )
 def test_calls_that_are_invalid(call: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
-        call(ReplicaRings(Meetings(2, Turns(2)), 0))
+        call(ReplicaRings(Collectives(2, Turns(2)), 0))
 
 
 def test_an_all_reduce_is_started_once() -> None:
-    rings = ReplicaRings(Meetings(2, Turns(2)), 0)
+    rings = ReplicaRings(Collectives(2, Turns(2)), 0)
     rings.start_all_reduce(0, "a", "sum", np.ones(1))
     with pytest.raises(CollectiveError, match="already in progress"):
         rings.start_all_reduce(0, "a", "sum", np.ones(1))

@@ -148,14 +148,14 @@ class Compressor:
 
     def _eval(self, context: Context) -> None:
         if self.eval_func is not None:
-            found = {
+            metrics = {
                 name: function(self.eval_graph.program, self.scope)
                 for name, function in self.eval_func.items()
             }
         else:
             results, names = context.run_eval_graph()
-            found = dict(zip(names, results, strict=True))
-        for name, result in found.items():
+            metrics = dict(zip(names, results, strict=True))
+        for name, result in metrics.items():
             context.eval_results.setdefault(name, []).append(result)
 
     # ---- files

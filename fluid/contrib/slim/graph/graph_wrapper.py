@@ -97,10 +97,10 @@ class OpWrapper:
 
     def _wrapped(self, names: Iterable[str]) -> list[VarWrapper]:
         block = self._op.block
-        found = [(name, block.lookup(name)) for name in names]
+        pairs = [(name, block.lookup(name)) for name in names]
         return [
             VarWrapper(var, self._graph) if isinstance(var, Variable) else self._graph.var(name)
-            for name, var in found
+            for name, var in pairs
         ]
 
     def all_inputs(self) -> list[VarWrapper]:
@@ -345,8 +345,8 @@ class GraphWrapper:
 
     def load_persistables(self, path: str, exe: HasExecutor) -> None:
         """Load the persistable variables of which there are files."""
-        found = [var for var in self._saved() if (Path(path) / var.name).exists()]
-        load_vars(exe.exe, path, self.program, found)
+        vars = [var for var in self._saved() if (Path(path) / var.name).exists()]
+        load_vars(exe.exe, path, self.program, vars)
 
 
 def _flops(op: OpWrapper, only_conv: bool) -> float:

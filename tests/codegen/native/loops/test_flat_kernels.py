@@ -33,22 +33,22 @@ def update(size: int, factor: float = 0.5, dtype: DType = DType.FP32) -> Case:
 
 
 def lowered(lowering: KernelLowering, case: Case) -> LoweredKernel:
-    (found,) = lowering.lower(case.k, lambda shape, dtype: operand("t", shape, dtype))
-    return found
+    (flat,) = lowering.lower(case.k, lambda shape, dtype: operand("t", shape, dtype))
+    return flat
 
 
 @on_machines
 def test_one_code_updates_arrays_of_any_size(machine: Machine) -> None:
     lowering, random, texts = KernelLowering(machine), np.random.default_rng(0), set[str]()
     for size in SIZES:
-        found, alone = lowered(lowering, update(size)), lower_one(update(size).k, machine)
-        texts.add(found.kernel.text())
-        assert found.sizes == [size]
-        assert (found.kernel.units, found.kernel.work) == (alone.kernel.units, alone.kernel.work)
+        flat, alone = lowered(lowering, update(size)), lower_one(update(size).k, machine)
+        texts.add(flat.kernel.text())
+        assert flat.sizes == [size]
+        assert (flat.kernel.units, flat.kernel.work) == (alone.kernel.units, alone.kernel.work)
         arrays = {name: random.standard_normal(size).astype("f4") for name in "WG"}
         arrays["R"] = np.array([0.1], "f4")
         one, own = ({name: each.copy() for name, each in arrays.items()} for _ in range(2))
-        call(found, machine, one, {}, division=3)
+        call(flat, machine, one, {}, division=3)
         call(alone, machine, own, {})
         for name in "WG":
             assert one[name].tobytes() == own[name].tobytes()
@@ -104,8 +104,8 @@ def _added(size: int) -> Case:
 def test_kernels_that_read_an_index_keep_their_own_code(case: Callable[[int], Case]) -> None:
     lowering = KernelLowering(AVX2)
     for size in (32, 64):
-        found, alone = lowered(lowering, case(size)), lower_one(case(size).k, AVX2)
-        assert (found.kernel.text(), found.sizes) == (alone.kernel.text(), alone.sizes)
+        flat, alone = lowered(lowering, case(size)), lower_one(case(size).k, AVX2)
+        assert (flat.kernel.text(), flat.sizes) == (alone.kernel.text(), alone.sizes)
 
 
 def test_parameters_of_all_sizes_are_updated_by_one_kernel() -> None:
