@@ -1,4 +1,4 @@
-"""Models of the zoo as modules of kernels: those whose kernels are built for GPUs elsewhere."""
+"""Modules: models of the zoo, whose kernels are built for GPUs elsewhere, and one of ranks."""
 
 from __future__ import annotations
 
@@ -54,3 +54,25 @@ def launches(module: Module) -> int:
     """How many kernels a step launches."""
     names = "|".join(re.escape(kernel.name) for kernel in module.kernels)
     return len(re.findall(rf"^ +(?:{names})\[", module.source, re.MULTILINE))
+
+
+SUM_OF_RANKS = """
+import numpy as np
+NAME = "sum"
+TARGET = "numpy"
+DIMS = ("N",)
+FEEDS = (("x", "float32", ("N", 2)),)
+PARAMS = (("w", "float32", (2,), True),)
+FETCHES = (("y", "float32", ("N", 2)), ("total", "float32", (2,)))
+BUFFERS = ()
+
+def bind(take, params, N):
+    w = params["w"]
+    def step(x):
+        total = x.sum(0) * w
+        collective.all_reduce(0, "total", "sum", total)
+        np.add(w, 1, out=w)
+        return (x + 1, total)
+    return step
+"""
+"""The text of a module whose step adds `total` over all ranks and counts `w` up."""

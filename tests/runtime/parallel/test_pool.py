@@ -23,27 +23,9 @@ from runtime.errors import CollectiveError, FeedError, TooLarge, WorkerError
 from runtime.parallel import Pool
 from runtime.parallel.fork_server import fork_server
 from runtime.parallel.region import FIRST_SIZE, SharedRegion
+from tests.support.modules import SUM_OF_RANKS
 from tests.support.ports import free_endpoints
 
-SUM = """
-import numpy as np
-NAME = "sum"
-TARGET = "numpy"
-DIMS = ("N",)
-FEEDS = (("x", "float32", ("N", 2)),)
-PARAMS = (("w", "float32", (2,), True),)
-FETCHES = (("y", "float32", ("N", 2)), ("total", "float32", (2,)))
-BUFFERS = ()
-
-def bind(take, params, N):
-    w = params["w"]
-    def step(x):
-        total = x.sum(0) * w
-        collective.all_reduce(0, "total", "sum", total)
-        np.add(w, 1, out=w)
-        return (x + 1, total)
-    return step
-"""
 VALUES = """
 import numpy as np
 NAME = "values"
@@ -90,9 +72,9 @@ def own(pool: Pool, source: str, params: Any = None) -> Any:
 
 def test_steps_of_a_module_with_state(pool: Pool) -> None:
     state = {"w": np.array([1, 10], "float32")}
-    pool.load("sum", Module.parse(SUM), scope="model")
+    pool.load("sum", Module.parse(SUM_OF_RANKS), scope="model")
     pool.set_state("model", state)
-    executable = own(pool, SUM, {"w": state["w"].copy()})
+    executable = own(pool, SUM_OF_RANKS, {"w": state["w"].copy()})
     for step in range(2):
         feeds = [np.full((rows, 2), rows, "float32") for rows in (3, 5 + 9000 * step)]
         (y, total), [[theirs, their_total]] = pool.run(
@@ -154,9 +136,12 @@ def test_ranks_on_cpus_need_no_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
     torch_module.cache_clear()
     with Pool([CPU, CPU], deadline=30.0) as pool:
-        pool.load("sum", Module.parse(SUM))
+        pool.load("sum", Module.parse(SUM_OF_RANKS))
         pool.set_state("", {"w": np.ones(2, "float32")})
-        step, feed = own(pool, SUM, {"w": np.ones(2, "float32")}), {"x": np.ones((3, 2), "float32")}
+        step, feed = (
+            own(pool, SUM_OF_RANKS, {"w": np.ones(2, "float32")}),
+            {"x": np.ones((3, 2), "float32")},
+        )
         assert pool.run("sum", [feed], lambda: step(feed)[1].tolist())[0] == [6.0, 6.0]
 
 

@@ -12,26 +12,8 @@ from compiler.codegen.module import Module
 from runtime.errors import CollectiveError, FeedError, WorkerError
 from runtime.replicas import Replicas
 from runtime.replicas.replicas import WIDE_FROM
+from tests.support.modules import SUM_OF_RANKS
 
-SUM = """
-import numpy as np
-NAME = "sum"
-TARGET = "numpy"
-DIMS = ("N",)
-FEEDS = (("x", "float32", ("N", 2)),)
-PARAMS = (("w", "float32", (2,), True),)
-FETCHES = (("y", "float32", ("N", 2)), ("total", "float32", (2,)))
-BUFFERS = ()
-
-def bind(take, params, N):
-    w = params["w"]
-    def step(x):
-        total = x.sum(0) * w
-        collective.all_reduce(0, "total", "sum", total)
-        np.add(w, 1, out=w)
-        return (x + 1, total)
-    return step
-"""
 FAILS = """
 NAME = "fails"
 TARGET = "numpy"
@@ -50,12 +32,12 @@ CPU = runtime.CPUPlace()
 
 
 def loaded(size: int) -> tuple[Replicas, Any]:
-    """Replicas that run SUM, and the step of the first rank."""
+    """Replicas that run SUM_OF_RANKS, and the step of the first rank."""
     replicas = Replicas(size)
-    replicas.load("sum", [Module.parse(SUM)] * (size - 1), scope="model")
+    replicas.load("sum", [Module.parse(SUM_OF_RANKS)] * (size - 1), scope="model")
     replicas.set_state("model", {"w": np.array([1, 10], "float32")})
     params, names = {"w": np.array([1, 10], "float32")}, {"collective": replicas.rings}
-    return replicas, runtime.load(Module.parse(SUM), CPU, params, names=names)
+    return replicas, runtime.load(Module.parse(SUM_OF_RANKS), CPU, params, names=names)
 
 
 @pytest.mark.parametrize("size", [2, 3])
