@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from threading import Event, Thread
+from threading import Event, Thread, current_thread
 from typing import Any
 
 from runtime.collective.history import History
@@ -90,7 +90,9 @@ class Monitor:
         self._wake.set()
 
     def leave(self, failure: str = "", named_rank: int = -1) -> None:
-        """Publish how this rank ended, and stop."""
+        """Publish how this rank ended, and stop: later, in the monitor's own thread, which calls this
+        when it collects garbage.
+        """
         if self._ended:
             return
         self.record.has_left = True
@@ -98,7 +100,7 @@ class Monitor:
         self.record.named_rank = named_rank
         self._ended = True
         self._wake.set()
-        if self._thread.ident is not None:
+        if self._thread.ident is not None and self._thread is not current_thread():
             self._thread.join(LEAVE_LIMIT)
 
     def known(self, rank: int) -> RankRecord | None:
