@@ -90,8 +90,9 @@ class Monitor:
         self._wake.set()
 
     def leave(self, failure: str = "", named_rank: int = -1) -> None:
-        """Publish how this rank ended, and stop: later, in the monitor's own thread, which calls this
-        when it collects garbage.
+        """Publish how this rank ended, and stop.
+
+        The monitor's own thread, which may call this when it collects garbage, ends later.
         """
         if self._ended:
             return

@@ -10,14 +10,14 @@ class Store:
     """Keeps records, and ends the monitor in the thread that reads them."""
 
     def __init__(self) -> None:
-        self.texts: dict[str, str] = {}
+        self.texts: dict[str, bytes] = {}
         self.monitor: Monitor | None = None
 
     def set(self, key: str, text: str) -> None:
         """Keep a record."""
-        self.texts[key] = text
+        self.texts[key] = text.encode()
 
-    def multi_get(self, keys: list[str]) -> list[str]:
+    def multi_get(self, keys: list[str]) -> list[bytes]:
         """Return the records; the monitor's own thread also ends the monitor."""
         if self.monitor is not None and current_thread().name.startswith("heartbeat"):
             self.monitor.leave("ValueError: lost")
