@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 
@@ -115,7 +116,7 @@ def _proto(kind: str) -> OpProto:
     return OpProto(kind, read, written, attrs, _comment(defn))
 
 
-def _vars(kind: str, slots: dict[str, Slot]) -> list[OpProto.Var]:
+def _vars(kind: str, slots: Mapping[str, Slot]) -> list[OpProto.Var]:
     declared = [slot for slot in slots.values() if not slot.companion]
     return [_var(kind, slot) for slot in declared]
 
