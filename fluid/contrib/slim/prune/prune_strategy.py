@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import cast
 
 import numpy as np
@@ -79,7 +79,7 @@ class PruneStrategy(Strategy):
             for name, shape in shapes.items():
                 if name in known:
                     each.var(name).set_shape(shape)
-            _fit_groups(each)
+            _fit_groups(each, shapes)
             each.infer_shape()
             each.compiled_graph = None
 
@@ -144,10 +144,14 @@ def _flops_with(graph: GraphWrapper, shapes: dict[str, tuple[int, ...]]) -> floa
             graph.var(name).set_shape(shape)
 
 
-def _fit_groups(graph: GraphWrapper) -> None:
-    """Set the groups of convolutions of one channel a group to the numbers of their filters."""
+def _fit_groups(graph: GraphWrapper, pruned: Container[str]) -> None:
+    """Set the groups of convolutions of one channel a group to the numbers of their filters.
+
+    Those whose filters were not `pruned` stay, which may have several filters a group.
+    """
     for op in graph.ops():
         if op.type().removesuffix("_grad") in ("conv2d", "depthwise_conv2d"):
-            count, channels = op.inputs("Filter")[0].shape()[:2]
-            if channels == 1 and op.attr("groups") > 1:
+            weight = op.inputs("Filter")[0]
+            count, channels = weight.shape()[:2]
+            if weight.name() in pruned and channels == 1 and op.attr("groups") > 1:
                 op.set_attr("groups", count)
