@@ -31,7 +31,7 @@ from compiler.ops.image.layouts import (
     to_layout,
     view_channels_first,
 )
-from compiler.ops.image.window_attributes import WindowAttributes, axis_padding, axis_window
+from compiler.ops.image.window_attributes import WindowAttributes, axis_layout, axis_padding
 from compiler.ops.type_checks import differ, require_same_dtype, require_same_shape, shown
 
 
@@ -57,11 +57,10 @@ def transposed_window(
 
     The output has `size` elements, by default the minimum and `extra`.
     """
-    like = axis_window(count, kernel, stride, dilation, padding, algorithm)
-    whole = (count - 1) * stride + like.dilation * (kernel - 1) + 1
-    size = whole - like.before - like.after + extra if size is None else size
-    after = whole - like.before - size
-    return Window(size, kernel, stride, like.dilation, like.before, after, count)
+    dilation, before, after = axis_layout(count, kernel, stride, dilation, padding, algorithm)
+    whole = (count - 1) * stride + dilation * (kernel - 1) + 1
+    size = whole - before - after + extra if size is None else size
+    return Window(size, kernel, stride, dilation, before, whole - before - size, count)
 
 
 def transposed_windows(

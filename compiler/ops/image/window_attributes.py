@@ -99,17 +99,27 @@ def axis_window(
     ceil_mode: bool = False,
 ) -> Any:
     """Return the window on an axis: its effective padding and dilation, and its positions."""
+    dilation, before, after = axis_layout(size, kernel, stride, dilation, padding, algorithm)
     if algorithm == "SAME":
         count = (size + stride - 1) // stride
-        total = same_padding(size, kernel, stride, count)
-        return Window(size, kernel, stride, 1, total // 2, total - total // 2, count)
-    before, after = (0, 0) if algorithm == "VALID" else padding
+        return Window(size, kernel, stride, dilation, before, after, count)
     free = size + before + after - dilation * (kernel - 1) - 1
     rounded = free + stride - 1 if ceil_mode else free
     if isinstance(free, int) and isinstance(rounded, int) and -stride < rounded < 0:
         # The reference truncates the division (pool_op.h, conv_op.h): one window exceeds the axis.
         return Window(size, kernel, stride, dilation, before, after - free, 1)
     return Window(size, kernel, stride, dilation, before, after, rounded // stride + 1)
+
+
+def axis_layout(
+    size: Any, kernel: Any, stride: int, dilation: int, padding: tuple[int, int], algorithm: str
+) -> tuple[int, Any, Any]:
+    """Return the dilation that applies on an axis, and its padding before and after."""
+    if algorithm == "SAME":
+        total = same_padding(size, kernel, stride, (size + stride - 1) // stride)
+        return 1, total // 2, total - total // 2
+    before, after = (0, 0) if algorithm == "VALID" else padding
+    return dilation, before, after
 
 
 def image_windows(

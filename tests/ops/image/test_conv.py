@@ -159,6 +159,32 @@ def test_filters_that_overhang_by_less_than_a_stride_have_one_place(
     check(backward(sample))
 
 
+@pytest.mark.parametrize(
+    ("size", "taps", "stride", "padding", "dilation"),
+    [(1, 4, 2, 1, 1), (2, 3, 2, 0, 1), (2, 4, 3, 0, 1), (2, 2, 3, 0, 2), (4, 3, 2, 1, 1)],
+)
+def test_transposed_filters_may_be_larger_than_images(
+    size: int, taps: int, stride: int, padding: int, dilation: int
+) -> None:
+    """A convolution of such an image has one window that exceeds it, a transposed one has none."""
+    images, filters = numbers(1, 1, size, size), numbers(1, 1, taps, taps, seed=1)
+    whole = (size - 1) * stride + dilation * (taps - 1) + 1
+    expected = np.zeros((whole, whole), np.float32)
+    for row, column in np.ndindex(size, size):
+        reached = (
+            slice(at * stride, at * stride + dilation * taps, dilation) for at in (row, column)
+        )
+        expected[tuple(reached)] += images[0, 0, row, column] * filters[0, 0]
+    expected = expected[padding : whole - padding, padding : whole - padding]
+    attrs = {"strides": [stride] * 2, "paddings": [padding] * 2, "dilations": [dilation] * 2}
+    inputs = {"Input": images, "Filter": filters}
+    actual = find("conv2d_transpose")(attrs).evaluate(inputs)["Output"]
+    np.testing.assert_allclose(actual[0, 0], expected, rtol=1e-5)
+    sample = Sample("conv2d_transpose", inputs, attrs, ("Input", "Filter"))
+    check(forward(sample))
+    check(backward(sample))
+
+
 @pytest.mark.parametrize("groups", [1, 2])
 def test_taps_of_the_reference_implementation_are_gathered_in_blocks(
     monkeypatch: pytest.MonkeyPatch, groups: int
