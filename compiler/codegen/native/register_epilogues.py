@@ -6,7 +6,7 @@ ops fused after it, are expressions of one node, the result; they are evaluated 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -81,14 +81,16 @@ class RegisterEpilogue:
             if part.fn == "load":
                 row: object = self._loads[part], cast(Source, part.extra).operand.type.dtype
             else:
-                is_part = [isinstance(arg, Expr) for arg in part.args]
-                args = [numbers[arg] if isinstance(arg, Expr) else arg for arg in part.args]
-                row = part.extra, (*is_part,), (*args,)
+                row = part.extra, *(self._term(arg, numbers) for arg in part.args)
             rows.append((part.fn, part.dtype, row))
             numbers[part] = len(numbers)
         stores = self.kernel.stores
         stored = [(numbers[cast(Expr, e.value)], e.operand.type.dtype) for e in stores]
         return (*rows, *stored)
+
+    def _term(self, term: Term, numbers: Mapping[Term, int]) -> object:
+        """A part by its number; a constant by its digits, which tell 0.0 from -0.0."""
+        return numbers[term] if isinstance(term, Expr) else repr(term)
 
     def _parts(self) -> list[Expr]:
         """What is computed from the result, operands first."""
