@@ -48,6 +48,7 @@ WAITS = {
     "first run again": Wait("first_run", 1.0),
     "equal program": Wait("equal_program", 1.0),
     "new length": Wait("new_length", 1.0),
+    "new batch of a Transformer": Wait("new_batch", 1.0),
     "new joined length": Wait("joined_length", 1.0),
     "nms": Wait("nms", 1.5),
     "nms of merged boxes": Wait("merged_boxes", 1.0),
@@ -127,7 +128,10 @@ def report(rows: Sequence[Row]) -> str:
 def main() -> int:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--waits", nargs="+", default=list(WAITS), choices=WAITS)
+    parser.add_argument(
+        "--waits", nargs="+", default=list(WAITS), choices=WAITS, metavar="WAIT",
+        help=f"what to measure: {'; '.join(WAITS)} (all)",
+    )  # fmt: skip
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--reference", default=os.environ.get("FLUID_REFERENCE_PYTHON"))
     parser.add_argument("--json", type=Path, help="append the rows to this file")

@@ -18,6 +18,7 @@ from compiler.codegen.module import Module, buffer_lifetimes
 from compiler.errors import CompileError, ParseError
 from compiler.ir.types import Array
 from compiler.pack import Lifetime
+from compiler.plan import Tensor
 from runtime.binding import Shapes, checked_feed, fed, feed_bytes, fitting, sizes_of, unbound
 from runtime.blas import elements, may_multiply, with_few_threads
 from runtime.device import CPUPlace, CUDAPlace, Place, expect_target
@@ -51,8 +52,12 @@ from runtime.state_use import StateUse
 from runtime.taps import MARK
 from runtime.tensors.scope import Arrays, Scope
 
-DEFAULT_BINDINGS = 16
-"""Default number of bindings cached by an Executable; the least recently used is dropped first."""
+DEFAULT_BINDINGS = 64
+"""Default number of bindings cached by an Executable; the least recently used is dropped first.
+One of a training step with 300 kernels takes 0.2 MB; those of other sizes share its arena."""
+
+DEVICE_BINDINGS = 16
+"""The same on a device, where each binding may have a captured graph."""
 
 T = TypeVar("T")
 Step: TypeAlias = Callable[..., tuple[Array, ...]]
@@ -104,7 +109,7 @@ def load(
     params: Params | Scope | None = None,
     *,
     counters: Counters | None = None,
-    keep: int = DEFAULT_BINDINGS,
+    keep: int | None = None,
     poison: bool = False,
     names: Mapping[str, Any] | None = None,
     memory_limit: int | None = None,
@@ -113,13 +118,13 @@ def load(
     """Make a module callable on a place, with its persistable state in `params` (or a scope).
 
     State that a step writes before it reads it is created in `params` if missing. `keep` bindings
-    are cached; `poison` fills the arena with 0xFF at every binding, to expose reads of
-    uninitialised memory. `names` are extra globals of the source: the Python functions of
-    `py_func`, a clock, the rings that its collectives use. `memory_limit` is the maximum number of
-    bytes of a step, by default that of the module, or on a CPU the memory of the machine; binding
-    sizes that need more raises MemoryLimitExceeded. `device` runs kernels that were compiled
-    before, such as `ptx:80`, by default that of the place. Raises PlaceError if the place does not
-    run the module's target and ParseError if the source defines no `bind`.
+    are cached, by default 64, or 16 on a device; `poison` fills the arena with 0xFF at every
+    binding, to expose reads of uninitialised memory. `names` are extra globals of the source: the
+    Python functions of `py_func`, a clock, the rings that its collectives use. `memory_limit` is
+    the maximum number of bytes of a step, by default that of the module, or on a CPU the memory of
+    the machine; binding sizes that need more raises MemoryLimitExceeded. `device` runs kernels that
+    were compiled before, such as `ptx:80`, by default that of the place. Raises PlaceError if the
+    place does not run the module's target and ParseError if the source defines no `bind`.
     """
     where = place or CPUPlace()
     expect_target(module.target, where)
@@ -131,7 +136,7 @@ def load(
         module,
         {} if state is None else state,
         counters or Counters(),
-        keep,
+        keep or (DEVICE_BINDINGS if device else DEFAULT_BINDINGS),
         [Arena(poison, host_block(device)), *([DeviceArena(device, poison)] if device else [])],
         names or {},
         device,
@@ -176,6 +181,7 @@ class Executable:
         self._enter = None if rings is None else partial(rings.enter, module.collectives)
         self._bindings: dict[Shapes, Binding] = {}
         self._latest: tuple[Shapes, Binding] | None = None
+        self._is_state_static = not device and _has_fixed_shapes(module.params)
         self._memory = Memory(module.buffers, arenas, separate_blocks(device))
         for launcher in names.values():
             if isinstance(launcher, Launcher):
@@ -310,7 +316,7 @@ class Executable:
         if self._copies is not None:
             self._copies.reserve(feed_bytes(self.module, sizes))
         params = self._state(sizes)
-        step, prepared, own = self._step(sizes, placement, params)
+        step, prepared, own = self._step(sizes, placement, params, lives)
         self.counters.bindings += 1
         return Binding(sizes, placement, params, step, self._token(), prepared, own)
 
@@ -321,13 +327,20 @@ class Executable:
         if any(params[name] is not array for name, array in binding.params.items()) or (
             prepared is not None and not prepared.are_made_of(self._use.find)
         ):
-            bound = self._step(binding.sizes, binding.placement, params)
+            lives = buffer_lifetimes(self.module.buffers, binding.sizes)
+            bound = self._step(binding.sizes, binding.placement, params, lives)
             binding.step, binding.prepared, binding.own = bound
             binding.params = params
         binding.token = self._token()
 
-    def _state(self, sizes: Mapping[str, int]) -> dict[str, Any]:
+    def _state(self, sizes: Mapping[str, int]) -> Mapping[str, Any]:
         """Return the array of every param, or its device copy."""
+        latest = self._latest
+        if self._is_state_static and latest is not None and latest[1].token == self._token():
+            return latest[1].params
+        return self._new_state(sizes)
+
+    def _new_state(self, sizes: Mapping[str, int]) -> dict[str, Any]:
         params = self._params
         mine = [param for param in self.module.params if not param.on_device]
         state: dict[str, Any] = state_arrays(mine, params, sizes)
@@ -352,10 +365,11 @@ class Executable:
         return self._mirrors.device_copy(name, self._params[name])
 
     def _step(
-        self, sizes: Mapping[str, int], placement: Placement, params: Mapping[str, Any]
-    ) -> tuple[Step, PreparedArrays | None, Mapping[int, GrowingBlock]]:
+        self, sizes: Mapping[str, int], placement: Placement, params: Mapping[str, Any],
+        lives: Sequence[Lifetime],
+    ) -> tuple[Step, PreparedArrays | None, Mapping[int, GrowingBlock]]:  # fmt: skip
         dims, own = [sizes[name] for name in self.module.dims], dict[int, GrowingBlock]()
-        take = self._memory.taker(placement, buffer_lifetimes(self.module.buffers, sizes), own)
+        take = self._memory.taker(placement, lives, own)
         make = partial(self._bind, take, params, *dims)
         try:
             native = self._native
@@ -383,6 +397,11 @@ class Executable:
         if isinstance(self._params, Arrays):
             return self._params.generation
         return tuple([id(self._params.get(tensor.name)) for tensor in self.module.params])
+
+
+def _has_fixed_shapes(tensors: Sequence[Tensor]) -> bool:
+    """Whether no shape depends on the sizes of a batch."""
+    return all(isinstance(size, int) for tensor in tensors for size in tensor.shape)
 
 
 def _copy(value: Array | Fetch | DeviceResult | list[Array | None]) -> Any:

@@ -20,6 +20,7 @@ from tests.support.nets import timed
 
 BOXES, CLASSES = 8732, 21
 LENGTHS = 30
+BATCHES = 12
 STEPS = 20
 
 
@@ -81,6 +82,22 @@ def new_length(name):
         executor.run(feed=feed, fetch_list=[loss])
         spent.append(time.perf_counter() - start)
     return sorted(spent[5:])[len(spent[5:]) // 2]
+
+
+def new_batch(name):
+    """A training step of a Transformer with a batch size that was never fed before."""
+    fluid = importlib.import_module(name)
+    recorded = timed.model(fluid, "transformer_encoder")
+    executor = fluid.Executor(fluid.CPUPlace())
+    executor.run(recorded.startup)
+    spent = []
+    for batch in range(2, 2 + BATCHES):
+        values = timed.draw("transformer_encoder", np.random.RandomState(batch), batch)
+        feed = timed.fed(fluid, values)
+        start = time.perf_counter()
+        executor.run(recorded.main, feed=feed, fetch_list=[recorded.loss])
+        spent.append(time.perf_counter() - start)
+    return sorted(spent[3:])[len(spent[3:]) // 2]
 
 
 def nms(name):

@@ -155,10 +155,20 @@ class Module:
 
 
 def buffer_lifetimes(buffers: Iterable[Buffer], sizes: Mapping[str, int]) -> list[Lifetime]:
-    """Convert buffers to the lifetimes that `pack` takes, given the values of the dims."""
-    return [
-        Lifetime(buffer.start, buffer.stop, evaluate(buffer.nbytes, sizes)) for buffer in buffers
-    ]
+    """Convert buffers to the lifetimes that `pack` takes, given the values of the dims.
+
+    A size that several buffers have is evaluated once: a new batch size waits for it.
+    """
+    known: dict[str, int] = {}
+    lives: list[Lifetime] = []
+    for start, stop, nbytes in ((each.start, each.stop, each.nbytes) for each in buffers):
+        if not isinstance(nbytes, int):
+            text = str(nbytes)
+            if text not in known:
+                known[text] = evaluate(nbytes, sizes)
+            nbytes = known[text]
+        lives.append(Lifetime(start, stop, nbytes))
+    return lives
 
 
 _FIELDS = ("NAME", "TARGET", "DIMS", "FEEDS", "PARAMS", "FETCHES", "BUFFERS")

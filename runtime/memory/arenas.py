@@ -115,10 +115,14 @@ class Memory:
         lives: Sequence[Lifetime],
         own: MutableMapping[int, GrowingBlock],
     ) -> Callable[..., Any]:
-        """Return the `take` of a module: as `self.take`, ValueError beyond the end of a buffer.
+        """Return the `take` of a module: an array over a buffer, from a byte offset, or without a
+        buffer a separate device array.
 
-        Blocks of single buffers are added to `own`, by the buffer's number.
+        `strides`, in bytes, are supported for host arrays. Raises ValueError beyond the end of a
+        buffer. Blocks of single buffers are added to `own`, by the buffer's number.
         """
+        takes = [self._blocks[side].take for side in placement.sides]
+        offsets = placement.offsets
 
         def take(
             buffer: int | None,
@@ -127,43 +131,26 @@ class Memory:
             offset: int = 0,
             strides: Sequence[int] | None = None,
         ) -> Any:
-            if self._own_block is not None and buffer is not None and placement.sides[buffer]:
+            if buffer is None:
+                return self._blocks[1].fresh(dtype, shape)
+            if self._own_block is not None and placement.sides[buffer]:
                 if buffer not in own:
                     own[buffer] = self._own_block()
                     own[buffer].reserve(lives[buffer].size)
                 return own[buffer].take(offset, dtype, shape, strides)
-            array = self.take(placement, buffer, dtype, shape, offset, strides)
-            taken = offset + _span(array, strides)
-            if buffer is not None and taken > lives[buffer].size:
+            array = takes[buffer](offsets[buffer] + offset, dtype, shape, strides)
+            taken = offset + (array.nbytes if strides is None else _span(array, strides))
+            if taken > lives[buffer].size:
                 capacity, name = lives[buffer].size, self._names[buffer]
                 raise ValueError(f"buffer {name!r} holds {capacity} bytes, not the {taken} taken")
             return array
 
         return take
 
-    def take(
-        self,
-        placement: Placement,
-        buffer: int | None,
-        dtype: str,
-        shape: Sequence[int],
-        offset: int = 0,
-        strides: Sequence[int] | None = None,
-    ) -> Any:
-        """Return an array over a buffer, from a byte offset; without a buffer, a separate device
-        array.
 
-        `strides`, in bytes, are supported for host arrays.
-        """
-        if buffer is None:
-            return self._blocks[1].fresh(dtype, shape)
-        block = self._blocks[placement.sides[buffer]]
-        return block.take(placement.offsets[buffer] + offset, dtype, shape, strides)
-
-
-def _span(array: Any, strides: Sequence[int] | None) -> int:
+def _span(array: Any, strides: Sequence[int]) -> int:
     """The bytes from the start of an array to its end, including gaps."""
-    if strides is None or not array.nbytes:
-        return array.nbytes
+    if not array.nbytes:
+        return 0
     pairs = zip(array.shape, strides, strict=True)
     return sum((size - 1) * stride for size, stride in pairs) + array.itemsize

@@ -115,12 +115,14 @@ class _CheckedSequence(KernelSequence):
             end = start + count
         return [*starts, end]
 
-    def _set(self, place: int, argument: Argument) -> None:
-        super()._set(place, argument)
-        if isinstance(argument, np.ndarray):
-            self._give(place, argument)
-        else:
-            self._fill(*self._records[place], 0, 0)
+    def _fill_in(self, starts: Sequence[int], arguments: Sequence[Sequence[Argument]]) -> None:
+        super()._fill_in(starts, arguments)
+        for start, own in zip(starts, arguments, strict=False):
+            for place, argument in enumerate(own, start):
+                if isinstance(argument, np.ndarray):
+                    self._give(place, argument)
+                else:
+                    self._fill(*self._records[place], 0, 0)
 
     def _give(self, place: int, array: Array) -> None:
         """Fill in an array and its bounds."""

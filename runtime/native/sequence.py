@@ -72,6 +72,7 @@ class Number:
     index: int
 
 
+_LATE = (Feed, Number)
 Argument: TypeAlias = Array | int | Feed | Number
 FullCommand: TypeAlias = tuple[str, Sequence[Argument], int, int | Number]
 """A kernel's name, its arguments, its units and its work: flops plus bytes."""
@@ -205,14 +206,11 @@ class KernelSequence:
         commands = [_full(command) for command in given]
         self._names = [name for name, *_ in commands]
         self._executor = native
-        self._held = [code, commands]
-        starts = self._starts([len(command[1]) for command in commands])
+        self._code = code  # keeps its kernels in memory
+        arguments = [own for _, own, *_ in commands]
+        starts = self._starts([len(own) for own in arguments])
         self._slots = (ctypes.c_int64 * max(1, starts[-1]))()
-        self._feeds: list[tuple[int, int]] = []
-        self._numbers: list[tuple[int, int]] = []
-        for start, (_, arguments, *_rest) in zip(starts, commands, strict=False):
-            for place, argument in enumerate(arguments, start):
-                self._set(place, argument)
+        self._fill_in(starts, arguments)
         sharing = share(
             [units for *_, units, _ in commands],
             [0 if isinstance(work, Number) else work for *_, work in commands],
@@ -236,18 +234,24 @@ class KernelSequence:
         """Where the arguments of each command start, given how many it has; then the end of all."""
         return [*accumulate(counts, initial=0)]
 
-    def _set(self, place: int, argument: Argument) -> None:
-        """Fill in an argument, or note the feed that will."""
-        if isinstance(argument, Feed):
-            self._feeds.append((place, argument.index))
-        elif isinstance(argument, Number):
-            self._numbers.append((place, argument.index))
-        elif isinstance(argument, np.ndarray):
-            if not argument.flags.c_contiguous:
-                raise CompileError(f"an array of strides {argument.strides} is not contiguous")
-            self._slots[place] = argument.ctypes.data
-        else:
-            self._slots[place] = argument
+    def _fill_in(self, starts: Sequence[int], arguments: Sequence[Sequence[Argument]]) -> None:
+        """Fill in the arguments of each command, and note those that feeds will.
+
+        Thousands of arguments are a few hundred objects, and a batch of another size waits here:
+        each object is looked at once.
+        """
+        distinct = {id(argument): argument for own in arguments for argument in own}
+        words = {key: _word(argument) for key, argument in distinct.items()}
+        self._arrays = [a for a in distinct.values() if isinstance(a, np.ndarray)]
+        late: list[tuple[int, Feed | Number]] = []
+        late_keys = {key for key, argument in distinct.items() if isinstance(argument, _LATE)}
+        for start, own in zip(starts, arguments, strict=False):
+            keys = [*map(id, own)]
+            self._slots[start : start + len(own)] = [words[key] for key in keys]
+            if not late_keys.isdisjoint(keys):
+                late += [(place, a) for place, a in enumerate(own, start) if isinstance(a, _LATE)]
+        self._feeds = [(place, feed.index) for place, feed in late if isinstance(feed, Feed)]
+        self._numbers = [(place, n.index) for place, n in late if isinstance(n, Number)]
 
     def untimed(self) -> Run:
         """The function that runs the sequence."""
@@ -300,6 +304,15 @@ class KernelSequence:
     def _start(self) -> None:
         """Start the workers that the executor would have shared commands with."""
         pool().start(self._executor)
+
+
+def _word(argument: Argument) -> int:
+    """What a kernel is passed for an argument; 0 for one that a feed will fill in."""
+    if isinstance(argument, np.ndarray):
+        if not argument.flags.c_contiguous:
+            raise CompileError(f"an array of strides {argument.strides} is not contiguous")
+        return address(argument)
+    return 0 if isinstance(argument, _LATE) else argument
 
 
 def _nothing(*_: Array) -> None:

@@ -121,6 +121,28 @@ def test_only_a_new_size_binds() -> None:
     assert (exe.counters.bindings, exe.counters.runs) == (2, 6)
 
 
+def test_sixty_sizes_in_turns_are_bound_once_each() -> None:
+    exe = load(LINE, params=weights())
+    for size in (*range(60, 0, -1), *range(1, 61)):
+        exe(batch(size))
+    assert exe.counters.bindings == 60
+
+
+@pytest.mark.parametrize("replaced", list(weights()))
+def test_a_new_size_uses_state_that_was_replaced(replaced: str) -> None:
+    scope = Scope()
+    for name, array in weights().items():
+        scope.var(name).get_tensor().set(array, CPUPlace())
+    exe = load(LINE, params=scope)
+    exe(batch(20))
+    params = {name: np.array(scope.var(name).get_tensor()) for name in weights()}
+    params[replaced] = np.full_like(params[replaced], 0.05)
+    scope.var(replaced).get_tensor().adopt(params[replaced].copy(), is_own=True)
+    for size in (7, 20, 3):
+        (loss,) = exe(batch(size, seed=size))
+        assert loss == pytest.approx(expected(params, batch(size, seed=size)), rel=1e-5)
+
+
 def test_the_least_recently_used_binding_is_first() -> None:
     exe = load(small(), keep=2)
     for size in (30, 20, 30, 10, 30):  # 10 drives out 20
