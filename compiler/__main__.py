@@ -24,6 +24,7 @@ from compiler.passes.dump import Dump
 from compiler.passes.manager import Observer, run_passes
 from compiler.passes.pipeline import OPTIONAL, left_out, named, pipeline
 from compiler.support.escape import one_line, printable_lines
+from compiler.support.text_files import write_text
 
 EMITTERS: Mapping[str, Callable[[Graph], str]] = {
     "ir": show,
@@ -143,7 +144,7 @@ def _write(output: str | None, text: str) -> None:
     if output is None:
         sys.stdout.write(text)
     else:
-        Path(output).write_text(text, encoding="utf-8")
+        write_text(Path(output), text)
 
 
 def _message(error: OSError | ValueError) -> str:

@@ -36,6 +36,7 @@ from compiler.plan import Plan
 from compiler.record import Record, packed
 from compiler.support.gc_pause import gc_disabled
 from compiler.support.lazy_loading import load
+from compiler.support.text_files import write_text
 from compiler.support.tracebacks import entry_point
 
 
@@ -254,7 +255,7 @@ def _check_support(graph: Graph) -> None:
 
 def _dump_stages(folder: Path, plan: Plan, module: Module) -> None:
     name = _file_name(plan.name)
-    (folder / f"{name}.plan").write_text(str(plan), encoding="utf-8")
+    write_text(folder / f"{name}.plan", str(plan))
     module.save(folder / f"{name}.py")
 
 

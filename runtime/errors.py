@@ -161,6 +161,9 @@ def wrong_shape(
     feed 'x' must have the shape (-1, 13), but (4, 12) was given
     """
     text = f"feed {name!r} must have the shape {tuple(expected)}, but {tuple(given)} was given"
+    row = [size for size in expected[1:] if isinstance(size, int)]
+    if not hint and len(expected) == len(given) + 1 and row == [*given]:
+        hint = f"feed {name}[None], a batch of one"
     return ShapeError(text, hint=hint)
 
 

@@ -32,6 +32,7 @@ from compiler.support.cached_property import cached_property
 from compiler.support.escape import expect_one_line
 from compiler.support.shared_arrays import SharedArrays
 from compiler.support.syntax_trees import syntax_tree
+from compiler.support.text_files import write_text
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,7 @@ class Module:
 
     def save(self, path: str | Path) -> None:
         """Write the source to a file that runs as a script and loads again."""
-        Path(path).write_text(self.source, encoding="utf-8")
+        write_text(Path(path), self.source)
 
     @staticmethod
     def load(path: str | Path) -> Module:

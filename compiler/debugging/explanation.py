@@ -37,6 +37,7 @@ from compiler.report.tables import memory_table, pass_table
 from compiler.report.user_lines import Sources
 from compiler.support.cached_property import cached_property
 from compiler.support.escape import one_line
+from compiler.support.text_files import write_text
 
 
 @dataclass(frozen=True)
@@ -135,7 +136,7 @@ class Study:
 
     def save(self, path: str | Path, sources: Sources | None = None) -> None:
         """Write the page to a file."""
-        Path(path).write_text(self.html(sources=sources), encoding="utf-8")
+        write_text(Path(path), self.html(sources=sources))
 
     def __str__(self) -> str:
         """Return the passes and the memory as text tables."""

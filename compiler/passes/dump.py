@@ -21,6 +21,7 @@ from compiler.passes.base import Context, Pass
 from compiler.passes.observers import Recorder
 from compiler.record import Stage
 from compiler.support.escape import json_line
+from compiler.support.text_files import append_line, write_bytes, write_text
 
 TABLE = "passes.jsonl"
 """A line per stage: name, numbers, missed optimisations, and the digest of its text."""
@@ -43,7 +44,7 @@ class Dump:
     def start(self, g: Graph, ctx: Context) -> None:
         """Create the folder and the table, and write the initial graph."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        (self.folder / TABLE).write_text("", encoding="utf-8")
+        write_text(self.folder / TABLE, "")
         self._recorder.start(g, ctx)
         self._write(g)
 
@@ -58,18 +59,18 @@ class Dump:
     def _write(self, g: Graph) -> None:
         stage = self._recorder.stages[-1]
         stem = self.folder / f"{len(self._recorder.stages) - 1:02d}-{stage.name}"
-        stem.with_name(stem.name + ".ir").write_text(stage.text, encoding="utf-8")
-        stem.with_name(stem.name + ".dot").write_text(dot(g), encoding="utf-8")
+        write_text(stem.with_name(stem.name + ".ir"), stage.text)
+        write_text(stem.with_name(stem.name + ".dot"), dot(g))
         reason = self._write_model(g, stem.with_name(stem.name + ".__model__"))
-        with (self.folder / TABLE).open("a", encoding="utf-8") as table:
-            table.write(row(stage, reason) + "\n")
+        append_line(self.folder / TABLE, row(stage, reason))
 
     def _write_model(self, g: Graph, path: Path) -> str:
         """Return why there is no model; empty if it was written."""
         try:
-            path.write_bytes(dump_program(_model(g, self._like)))
+            model = dump_program(_model(g, self._like))
         except CompileError as error:
             return error.message
+        write_bytes(path, model)
         return ""
 
 

@@ -14,13 +14,13 @@ from compiler.driver import TARGETS
 from compiler.options import Options
 from compiler.passes.pipeline import left_out
 from compiler.report.table import count
+from compiler.support.text_files import write_text
 from fluid.cli.commands.infer import TOLERANCE, tolerance
 from fluid.cli.inspect import size
 from fluid.cli.model import CommandError
 from fluid.cli.subcommands import Subcommands
 from fluid.cli.subject import add_pass_choice, add_subject, subject
 from fluid.cli.values.arrays import write_arrays
-from fluid.cli.values.pages import write_text
 from fluid.cli.values.trials import arrays_for, execute, read_input_arrays
 
 BISECT = """\

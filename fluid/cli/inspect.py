@@ -25,11 +25,11 @@ from compiler.report.table import count, table
 from compiler.report.tables import memory_table, pass_table
 from compiler.report.user_lines import Sources
 from compiler.support.escape import one_line
+from compiler.support.text_files import write_text
 from fluid.cli.model import CommandError, SavedModel, shape_text
 from fluid.cli.profiling.native import native_report, write_kernels
 from fluid.cli.subcommands import Subcommands
 from fluid.cli.subject import Subject, add_pass_choice, add_subject, kinds, subject
-from fluid.cli.values.pages import write_text
 from runtime.gpu.drivers import ptx_machine
 from runtime.profiler import Span, trace
 

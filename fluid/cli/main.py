@@ -103,8 +103,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parsed(words: Sequence[str]) -> argparse.Namespace:
+    """Parse words; exits after `--help`, `--version` and mistakes, with an error if what these
+    print cannot be written.
+    """
     first = words[0] if words else ""
-    return parser(first if first in COMMANDS else "").parse_args(words)
+    try:
+        return parser(first if first in COMMANDS else "").parse_args(words)
+    except (SystemExit, OSError) as end:
+        unwritten = drop_unwritten_output()
+        unwritten = end if isinstance(end, OSError) else unwritten
+        if unwritten is None:
+            raise
+        if isinstance(unwritten, BrokenPipeError):
+            sys.exit(PIPE_CLOSED)
+        print(f"fluid: cannot print: {unwritten.strerror}", file=sys.stderr)
+        sys.exit(USAGE_ERROR)
 
 
 def _stopped(name: str) -> int:

@@ -49,8 +49,12 @@ class Shown:
         self.stream = stream
 
     def write(self, text: str) -> int:
-        """Write text; returns its number of characters."""
-        self.stream.write(printable_lines(text))
+        """Write text; returns its number of characters. An OSError says that output failed."""
+        try:
+            self.stream.write(printable_lines(text))
+        except OSError as error:
+            error.filename = error.filename or "output"
+            raise
         return len(text)
 
     def __getattr__(self, name: str) -> object:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from compiler.support.text_files import write_text
 from fluid.cli.model import CommandError
 
 NOTE = "README.txt"
@@ -39,13 +40,24 @@ def replacing(folder: Path) -> Generator[Path]:
         new, old = Path(workshop, "new"), Path(workshop, "old")
         new.mkdir()
         old.mkdir()
-        yield new
-        (new / NOTE).write_text(TEXT, encoding="utf-8")
+        try:
+            yield new
+        except OSError as error:
+            raise _in_place(error, new, folder) from error
+        write_text(new / NOTE, TEXT)
         for child in sorted(new.iterdir()):
             target = folder / child.name
             if target.exists():
                 target.rename(old / child.name)
             child.rename(target)
+
+
+def _in_place(error: OSError, new: Path, folder: Path) -> OSError:
+    """An error of a file in the temporary folder as one of the file that would replace."""
+    name = str(error.filename or "")
+    if not name.startswith(str(new)):
+        return error
+    return OSError(error.errno, error.strerror, str(folder / Path(name).relative_to(new)))
 
 
 def expect_ours(folder: Path) -> None:

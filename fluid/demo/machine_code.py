@@ -14,6 +14,7 @@ from compiler.debugging.explanation import Study, study
 from compiler.ir.types import Array
 from compiler.options import Options
 from compiler.report.native_code import NativeReport
+from compiler.support.text_files import write_text
 from fluid.cli.model import SavedModel
 from fluid.cli.profiling.native import native_report
 from fluid.running.targets import default_target
@@ -43,7 +44,7 @@ class MachineCode:
 
     def save(self, path: Path) -> None:
         """Write the page with the LLVM IR and the assembly of each kernel, and the roofline."""
-        path.write_text(self.seen.html(native=self.report), encoding="utf-8")
+        write_text(path, self.seen.html(native=self.report))
 
 
 def machine_code(model: SavedModel, digits: Array) -> MachineCode | None:

@@ -7,8 +7,10 @@ runs it, `fluid.io` saves it. The rest shows what the compiler does in between.
 from __future__ import annotations
 
 import argparse
+import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
+from shutil import which
 
 import numpy as np
 
@@ -18,6 +20,7 @@ from compiler.ir.types import Array
 from compiler.options import Options
 from compiler.report.table import count, table
 from compiler.report.tables import memory_table, pass_table
+from compiler.support.text_files import write_text
 from fluid import io, layers, optimizer, unique_name
 from fluid.cli.model import SavedModel, load_model
 from fluid.demo.digits import SIDE, TRAINED, Digits, batches, gallery, load_digits
@@ -279,18 +282,28 @@ def _compiled(step: Study, unfused: Study, fused: Study) -> str:
 
 
 def _write_reports(step: Study, fused: Study, folder: Path) -> None:
-    (folder / "report.html").write_text(step.html(), encoding="utf-8")
-    (folder / "inference.html").write_text(fused.html(), encoding="utf-8")
+    write_text(folder / "report.html", step.html())
+    write_text(folder / "inference.html", fused.html())
+
+
+def command() -> str:
+    """How a shell finds the command `fluid`: by its path if no folder of PATH has it."""
+    started = Path(sys.argv[0])
+    if started.name != "fluid" or which("fluid") is not None:
+        return "fluid"
+    here = Path.cwd()
+    return str(started.relative_to(here) if started.is_relative_to(here) else started)
 
 
 def _where(out: Path) -> str:
+    fluid = command()
     rows = [
         (f"{out}/report.html", "the training step: passes, memory, module"),
         (f"{out}/inference.html", "the same for the saved model"),
         (f"{out}/machine.html", "its machine code: kernels and their times"),
         (f"{out}/train, {out}/infer", "graphs after each pass, plans, modules"),
         (f"{out}/infer/main.py", "a module: read it, edit it, run it"),
-        (f"fluid inspect {out}/model", "what is in the saved model"),
-        (f"fluid infer {out}/model --input {out}/digits.npy", "run it again"),
+        (f"{fluid} inspect {out}/model", "what is in the saved model"),
+        (f"{fluid} infer {out}/model --input {out}/digits.npy", "run it again"),
     ]
     return f"\nWhere to look next\n{table(rows, left=2)}"

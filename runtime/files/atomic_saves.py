@@ -59,11 +59,13 @@ def save_files(folder: Path, files: Mapping[str, Writer], removed: Iterable[str]
     writer raises; then the files are unchanged and no draft remains.
     """
     created: list[Path] = []
+    is_saved = any((folder / name).exists() for name in files)
+    subject = folder.joinpath(*files) if len(files) == 1 else folder
     try:
-        with _reporting(folder):
+        with _reporting(subject, is_saved):
             for parent in sorted({(folder / name).parent for name in files} | {folder}):
                 created += _make(parent)
-        with _draft(folder) as draft:
+        with _draft(folder, subject, is_saved) as draft:
             _write(draft, folder, files)
             draft.commit(list(files), [name for name in removed if name not in files])
     except BaseException:
@@ -170,9 +172,11 @@ class _Draft:
 
 
 @contextmanager
-def _draft(folder: Path) -> Generator[_Draft]:
-    """Create an empty draft in a folder; those of killed saves are removed."""
-    with locked(folder, exclusive=True), _reporting(folder):
+def _draft(folder: Path, subject: Path, is_saved: bool) -> Generator[_Draft]:
+    """Create an empty draft in a folder; those of killed saves are removed. Errors name the
+    subject, which an earlier save may have written.
+    """
+    with locked(folder, exclusive=True), _reporting(subject, is_saved):
         _remove_drafts(folder)
         draft = _Draft(folder)
     try:
@@ -256,15 +260,18 @@ def _sync_one(path: Path) -> None:
 
 
 @contextmanager
-def _reporting(path: Path) -> Generator[None]:
-    """Replace the draft's path by the target path in errors of the operating system."""
+def _reporting(path: Path, is_saved: bool | None = None) -> Generator[None]:
+    """Replace the draft's path by the target path in errors of the operating system.
+
+    `is_saved` says whether there is an earlier save of it, by default whether the path exists.
+    """
     try:
         yield
     except OSError as error:
         filename = str(error.filename or "")
         if error.errno is None or (filename and DRAFTS not in filename):
             raise
-        intact = "; the previous save is intact" * path.exists()
+        intact = "; the previous save is intact" * (path.exists() if is_saved is None else is_saved)
         text = f"{error.strerror}{intact}"
         raise OSError(error.errno, text, str(path)) from error
 

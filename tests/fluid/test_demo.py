@@ -14,13 +14,16 @@ import pytest
 
 from compiler.codegen.module import Module
 from compiler.ir.text.printer import parse
+from compiler.support.text_files import write_text
 from examples.make_digits import make_digits
 from fluid.cli import main as cli
 from fluid.cli.model import CommandError, load_model
 from fluid.demo import folder as demo_folder
+from fluid.demo import story
 from fluid.demo.digits import DIGITS, SHIFT, TRAINED, batches, gallery, load_digits, moved
 from fluid.demo.progress import CLEAR, Progress
 from fluid.demo.story import LIMIT
+from tests.support.full_disk import files_of_at_most
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = {
@@ -227,6 +230,31 @@ def test_a_folder_of_others_is_left_alone(tmp_path, capsys):
     message = f"fluid demo: {tmp_path} is not empty and holds no demo: choose another with --out\n"
     assert capsys.readouterr().err == message
     assert (tmp_path / "model").read_text() == "mine"
+
+
+def test_a_full_disk_names_the_file_as_it_would_be_in_the_end(tmp_path):
+    with (
+        pytest.raises(OSError, match="File too large") as caught,
+        demo_folder.replacing(tmp_path / "out") as folder,
+        files_of_at_most(100),
+    ):
+        write_text(folder / "report.html", "long" * 100)
+    assert caught.value.filename == str(tmp_path / "out" / "report.html")
+    assert not any((tmp_path / "out").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("started", "shown"),
+    [
+        ("{here}/.venv/bin/fluid", ".venv/bin/fluid"),
+        ("/opt/fluid/bin/fluid", "/opt/fluid/bin/fluid"),
+        ("/opt/fluid/__main__.py", "fluid"),
+    ],
+)
+def test_commands_are_shown_as_this_shell_finds_them(monkeypatch, started, shown):
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr(sys, "argv", [started.replace("{here}", str(Path.cwd()))])
+    assert story.command() == shown
 
 
 def test_demo_runs_after_one_was_killed(tmp_path):

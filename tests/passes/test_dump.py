@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from compiler.driver import compile_graph
 from compiler.ir.model_format.program_desc import load_program
 from compiler.ir.text.parser import parse
@@ -10,6 +12,7 @@ from compiler.options import Options
 from compiler.passes.base import Context
 from compiler.passes.dump import Dump
 from compiler.passes.pipeline import pipeline
+from tests.support.full_disk import files_of_at_most
 
 TEXT = """\
 graph main {
@@ -65,6 +68,15 @@ def test_dumps_are_the_same_every_time_but_for_the_times(tmp_path):
         if path.name != "passes.jsonl":
             assert path.read_bytes() == (two / path.name).read_bytes(), path.name
     assert [{**row, "ms": 0} for row in rows] == [{**row, "ms": 0} for row in others]
+
+
+def test_a_full_disk_names_the_file_and_leaves_whole_files_only(tmp_path):
+    with pytest.raises(OSError, match=r"00-start\.dot") as caught, files_of_at_most(600):
+        dumped(tmp_path)
+    assert caught.value.filename == str(tmp_path / "00-start.dot")
+    assert {path.name: path.stat().st_size for path in tmp_path.iterdir()} == {
+        "00-start.ir": len(TEXT), "passes.jsonl": 0,
+    }  # fmt: skip
 
 
 def test_a_graph_that_no_program_can_express_has_no_model_and_a_reason(tmp_path):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import NoReturn, TextIO
 
 from compiler.errors import did_you_mean
 
@@ -28,6 +29,12 @@ class ArgumentParser(argparse.ArgumentParser):
         message = message.removesuffix(", ...")  # the words after a script are not required
         hint = f"  hint: {self.prog} --help lists the options and has examples"
         self.exit(2, f"{self.prog}: {message}\n{hint}\n")
+
+    def print_help(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, file: TextIO | None = None
+    ) -> None:
+        """Print the help. Raises OSError, which argparse would ignore."""
+        (file or sys.stdout).write(self.format_help())
 
     def parse_known_args(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None

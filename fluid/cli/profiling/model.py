@@ -6,11 +6,11 @@ import argparse
 from pathlib import Path
 
 from compiler.report.user_lines import Sources
+from compiler.support.text_files import write_text
 from fluid.cli.inspect import compiled
 from fluid.cli.model import CommandError
 from fluid.cli.profiling.native import native_report
 from fluid.cli.subject import subject
-from fluid.cli.values.pages import write_text
 from fluid.running.targets import default_target
 
 __all__ = ["profile_model"]

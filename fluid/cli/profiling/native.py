@@ -16,6 +16,7 @@ from compiler.debugging.explanation import Study
 from compiler.ir.dims import evaluate
 from compiler.ir.types import Array
 from compiler.report.native_code import CpuLimits, NativeReport
+from compiler.support.text_files import write_text
 from fluid.cli.model import CommandError
 from runtime.loader import load
 from runtime.native.build import assembly
@@ -57,8 +58,8 @@ def write_kernels(report: NativeReport, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for number, (name, text) in enumerate(report.kernels.items()):
         stem = f"{number:03d}-{name[:LONGEST]}"
-        (folder / f"{stem}.ll").write_text(text, encoding="utf-8")
-        (folder / f"{stem}.s").write_text(report.assembly[name], encoding="utf-8")
+        write_text(folder / f"{stem}.ll", text)
+        write_text(folder / f"{stem}.s", report.assembly[name])
 
 
 def step_seconds(seen: Study) -> dict[tuple[str, ...], float]:

@@ -14,10 +14,11 @@ from compiler.ir.types import Array
 from compiler.report.table import count
 from fluid.cli.model import CommandError, CompiledModel, SavedModel, shape_text
 from fluid.cli.values.arrays import is_archive_or_array, read_arrays
+from fluid.cli.values.declared_dtypes import as_declared
 from fluid.cli.values.images import ENDINGS, ImageOptions, is_image_file, read_images
 from fluid.cli.values.text import parse_numbers
 from fluid.framework import Variable
-from runtime.errors import LodError, missing_feed, wrong_dtype, wrong_shape
+from runtime.errors import LodError, missing_feed, wrong_shape
 from runtime.sizes import LOD
 from runtime.tensors.lod_tensor import LoDTensor
 
@@ -56,7 +57,7 @@ def _exists(name: str) -> bool:
     long for a name.
     """
     try:
-        return Path(name).exists()
+        return bool(name) and Path(name).exists()
     except OSError:
         return False
 
@@ -85,12 +86,11 @@ def read_feeds(
 ) -> dict[str, Feed]:
     """The feeds of a model, in the model's order, from the values of `--input` and `--lod`.
 
-    Nothing is converted. As in `Executor.run`, the declared dtype and shape of a feed are a hint:
-    other arrays are fed as they are, and the ops decide. A package requires what was declared.
-    `limit` is the maximum number of bytes of the arrays of a `.npz`.
-    Raises CommandError for unknown or repeated names and files that cannot be read, FeedError for
-    missing feeds; for a package FeedError for another dtype and ShapeError for another shape;
-    OSError.
+    Arrays of another dtype than declared are converted, see `as_declared`. As in `Executor.run`,
+    the declared shape is a hint: other arrays are fed as they are, and the ops decide. A package
+    requires the shape that was declared. `limit` is the maximum number of bytes of the arrays of a
+    `.npz`. Raises CommandError for unknown or repeated names, files that cannot be read and numbers
+    that a feed cannot hold, FeedError for missing feeds, for a package ShapeError; OSError.
     """
     feeds: dict[str, Array | LoDTensor] = {}
     for argument, arrays in _read(model, [_split(text) for text in inputs], options, limit):
@@ -167,8 +167,17 @@ def _arrays(model: SavedModel, given: _Given, limit: int | None) -> Mapping[str,
         selected = _named(given, arrays)
         for name in selected:
             _expect_feed(model, name.partition(LOD)[0], given.value)
-        return selected
-    return {_target(model, given).name: arrays}
+        return {name: _fed(model, name, array, given) for name, array in selected.items()}
+    name = _target(model, given).name
+    return {name: _fed(model, name, arrays, given)}
+
+
+def _fed(model: SavedModel, name: str, array: Array, given: _Given) -> Array:
+    """An array of a file as the feed of its name takes it; offsets as they are."""
+    if LOD in name:
+        return array
+    var = next(var for var in model.feeds if var.name == name)
+    return as_declared(array, var.element.numpy, name, given.value)
 
 
 def _text(model: SavedModel, given: _Given) -> Mapping[str, Feed]:
@@ -179,6 +188,8 @@ def _text(model: SavedModel, given: _Given) -> Mapping[str, Feed]:
         text, where = _decoded(given.path), given.value
     elif given.value.strip() and set(given.value) <= _NUMERALS:
         text, where = given.value.replace(";", "\n"), f"--input {given.value!r:.40}"
+    elif not given.value:
+        raise CommandError(f"--input {given.name}= names no file")
     else:
         raise CommandError(f"{given.value} does not exist or is not a file")
     var = _target(model, given)
@@ -218,6 +229,8 @@ def _expect_feed(model: SavedModel, name: str, where: str) -> None:
     names = [var.name for var in model.feeds]
     if name not in names:
         hint = did_you_mean(name, names) or f"it is fed {', '.join(names)}"
+        if name.removeprefix("arr_").isdecimal():
+            hint += f"; name the arrays in np.savez({where!r}, {names[0]}=…)"
         raise CommandError(f"{where}: the model has no feed {name!r}; {hint}")
 
 
@@ -276,11 +289,9 @@ def _expect_all(model: SavedModel, feed: Mapping[str, Feed]) -> None:
 
 
 def _expect_as_declared(var: Variable, value: Feed) -> None:
-    """Raise FeedError if the dtype differs from the declared one, ShapeError if the shape does."""
+    """Raise ShapeError if the shape differs from the declared one."""
     array = value.array if isinstance(value, LoDTensor) else value
     assert array is not None
-    if array.dtype != var.element.numpy:
-        raise wrong_dtype(var.name, str(var.element.numpy), str(array.dtype))
     if var.dims is not None:
         fits = all(want in (-1, size) for want, size in zip(var.dims, array.shape, strict=False))
         if len(var.dims) != array.ndim or not fits:

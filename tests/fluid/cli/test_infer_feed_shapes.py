@@ -1,5 +1,6 @@
-"""`fluid infer` takes what a model declares of its feeds as hints, as `Executor.run` does."""
+"""`fluid infer` takes declared shapes as hints, as `Executor.run` does, and converts dtypes."""
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,17 @@ def test_other_sizes_and_ranks_than_declared_run(capsys, saved, tmp_path):
     assert result(capsys, saved(convolution), array).shape == (2, 2, 1, 1)
 
 
-def test_another_element_type_than_declared_runs(capsys, saved, tmp_path):
+def test_arrays_of_another_dtype_than_declared_are_converted(capsys, saved, tmp_path):
+    model, output = saved(convolution), tmp_path / "out.npz"
+    array = fed(tmp_path, np.ones((2, 3, 8, 8)))
+    with warnings.catch_warnings(action="always"):
+        assert cli.main(["infer", str(model), "--input", str(array), "--output", str(output)]) == 0
+    conversion = f"{array} holds float64, feed 'x' takes float32: the numbers are converted"
+    assert capsys.readouterr().err == f"fluid: warning: {conversion}\n"
+    assert next(iter(read_arrays(output).values())).dtype == np.float32
+
+
+def test_wider_integers_than_fed_run_without_a_warning(capsys, saved, tmp_path):
     def build():
         return ["x"], fluid.layers.one_hot(fluid.layers.data("x", [1], dtype="int64"), 3)
 
@@ -68,6 +79,24 @@ def test_sequences_that_no_op_reads_need_not_be_given(capsys, saved, tmp_path):
 
     array = fed(tmp_path, np.ones((2, 1), "float32"))
     assert result(capsys, saved(build), array).tolist() == [[2.0]] * 2
+
+
+def test_a_row_without_its_batch_names_the_axis_to_add(capsys, saved, tmp_path):
+    array = fed(tmp_path, np.ones((3, 8, 8), "float32"))
+    assert cli.main(["infer", str(saved(convolution)), "--input", str(array)]) == 2
+    assert "hint: feed x[None], a batch of one" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [("x=", "--input x= names no file"), ("{npz}", "name the arrays in np.savez('{npz}', x=…)")],
+)
+def test_inputs_without_a_name_say_what_is_missing(capsys, saved, tmp_path, given, problem):
+    npz = tmp_path / "unnamed.npz"
+    np.savez(npz, np.ones((2, 3, 8, 8), "float32"))
+    given, problem = (text.replace("{npz}", str(npz)) for text in (given, problem))
+    assert cli.main(["infer", str(saved(convolution)), "--input", given]) == 2
+    assert problem in capsys.readouterr().err
 
 
 def test_unusable_feed_names_feed_and_op(capsys, saved, tmp_path):

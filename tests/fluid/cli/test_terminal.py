@@ -36,6 +36,8 @@ MISUSED = [
     ("--version 2>&-", 0, ""),
     ("run train.py >&-", 0, ""),
     ("doctor >/dev/full", 2, "fluid doctor: cannot print: No space left on device\n"),
+    ("--version >/dev/full", 2, "fluid: cannot print: No space left on device\n"),
+    ("infer --help >/dev/full", 2, "fluid: cannot print: No space left on device\n"),
     ("run train.py >/dev/full", 1, "fluid run: cannot print: No space left on device\n"),
     ("run train.py | true", 0, ""),
     ("run long.py | head -1; exit ${PIPESTATUS[0]}", 141, ""),

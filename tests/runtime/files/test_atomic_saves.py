@@ -3,7 +3,6 @@
 import errno
 import json
 import os
-import resource
 import shutil
 import subprocess
 import sys
@@ -19,6 +18,7 @@ from runtime.files import atomic_saves as saves
 from runtime.files import folder_locks
 from runtime.files.atomic_saves import reading, save_files, saved_files, visible_names
 from runtime.files.save_record import RECORD, TornSaveError, read_record
+from tests.support.full_disk import files_of_at_most
 
 ROOT = Path(__file__).resolve().parents[3]
 NAMES = ("a", "b", "sub/c")
@@ -253,16 +253,27 @@ def test_drafts_behind_a_symbolic_link_are_rejected(killed_save, tmp_path):
 
 def test_a_full_disk_names_the_file_and_leaves_the_old_ones(tmp_path):
     put(tmp_path, "old")
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
-    try:
-        with pytest.raises(OSError, match="the previous save is intact") as caught:
-            put(tmp_path, "long" * 1000)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    with (
+        pytest.raises(OSError, match="the previous save is intact") as caught,
+        files_of_at_most(100),
+    ):
+        put(tmp_path, "long" * 1000)
     assert (caught.value.errno, caught.value.filename) == (errno.EFBIG, str(tmp_path / "a"))
     assert everything(tmp_path) == ["a", "b", "sub", "sub/c"]
     assert held(tmp_path) == dict.fromkeys(NAMES, "old")
+
+
+def test_a_folder_that_takes_no_files_names_the_one_file(tmp_path, monkeypatch):
+    def refused(**_: object) -> str:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(tmp_path / ".saving-abc"))
+
+    monkeypatch.setattr(saves, "mkdtemp", refused)
+    with pytest.raises(OSError, match=r"Read-only file system: '.*/a'$") as caught:
+        put(tmp_path, "new", ("a",))
+    assert caught.value.filename == str(tmp_path / "a")
+    with pytest.raises(OSError, match="Read-only file system") as caught:
+        put(tmp_path, "new")
+    assert caught.value.filename == str(tmp_path)
 
 
 def full_sync(handle: int) -> None:

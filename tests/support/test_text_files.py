@@ -1,25 +1,29 @@
 """Pages that cannot be written leave nothing."""
 
 import errno
-import resource
 from pathlib import Path
 
 import pytest
 
-from fluid.cli.values.pages import write_text
+from compiler.support.text_files import append_line, write_text
+from tests.support.full_disk import files_of_at_most
 
 
 def test_a_full_disk_names_the_file_and_leaves_nothing(tmp_path: Path) -> None:
     page = tmp_path / "page.html"
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
-    try:
-        with pytest.raises(OSError, match=r"page\.html") as caught:
-            write_text(page, "long" * 100_000)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    with pytest.raises(OSError, match=r"page\.html") as caught, files_of_at_most(100):
+        write_text(page, "long" * 100_000)
     assert (caught.value.errno, caught.value.filename) == (errno.EFBIG, str(page))
     assert not page.exists()
+
+
+def test_a_line_is_appended_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
+    table = tmp_path / "table"
+    write_text(table, "one\n")
+    with pytest.raises(OSError, match="table"), files_of_at_most(100):
+        append_line(table, "long" * 100)
+    append_line(table, "two")
+    assert table.read_text() == "one\ntwo\n"
 
 
 def test_ctrl_c_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -27,7 +31,7 @@ def test_ctrl_c_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         path.touch()
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Path, "write_text", interrupted)
+    monkeypatch.setattr(Path, "write_bytes", interrupted)
     with pytest.raises(KeyboardInterrupt):
         write_text(tmp_path / "page.html", "text")
     assert not (tmp_path / "page.html").exists()
