@@ -193,30 +193,47 @@ def empty_array(nodes: Nodes, op: Op) -> None:
 
 @converts("write_to_array")
 def write_to_array(nodes: Nodes, op: Op) -> None:
-    """Replace the item at an index, or append it: an index may be at most the length."""
-    x, place = nodes.input(op, "X"), index_of(nodes, nodes.input(op, "I"))
-    if not op.inputs.get("Array"):
-        kind = element_type(op["X"].type.dtype)
-        empty = nodes.add("SequenceEmpty", [], dtype=kind)
-        nodes.add("SequenceInsert", [empty, x], nodes.output(op, "Out"))
+    """Replace the item at an index, or append it: an index may be at most the length.
+
+    The levels of sequences are arrays of their own.
+    """
+    place = index_of(nodes, nodes.input(op, "I"))
+    for suffix in ("", "_lod"):
+        items, before = op.inputs.get(f"X{suffix}", []), op.inputs.get(f"Array{suffix}", [])
+        outs = op.outputs.get(f"Out{suffix}", [])
+        if len(items) != len(outs) or (op.inputs.get("Array") and len(before) != len(outs)):
+            raise Unsupported("an array whose items have different levels of sequences")
+        for index, (item, out) in enumerate(zip(items, outs, strict=True)):
+            array = before[index] if before else None
+            write_item(nodes, array, nodes.name(item), place, out)
+
+
+def write_item(nodes: Nodes, array: Var | None, item: str, place: str, out: Var) -> None:
+    """Write an array with an item at a place, or one with that item alone."""
+    if array is None:
+        empty = nodes.add("SequenceEmpty", [], dtype=element_type(out.type.dtype))
+        nodes.add("SequenceInsert", [empty, item], nodes.bind(out))
         return
-    array = nodes.input(op, "Array")
-    length = nodes.add("SequenceLength", [array])
+    name = nodes.name(array)
+    length = nodes.add("SequenceLength", [name])
     is_present = nodes.add("Less", [place, length])
     branches: list[Any] = []
-    for kind, names in (("SequenceErase", [array, place]), ("Identity", [array])):
+    for kind, names in (("SequenceErase", [name, place]), ("Identity", [name])):
         inner = Nodes(nodes.graph, nodes)
-        info = inner.open_info(op["Out"], inner.add(kind, names))
+        info = inner.open_info(out, inner.add(kind, names))
         branches.append(inner.body("erase", [], [info]))
     shorter = nodes.add("If", [is_present], then_branch=branches[0], else_branch=branches[1])
-    nodes.add("SequenceInsert", [shorter, x, place], nodes.output(op, "Out"))
+    nodes.add("SequenceInsert", [shorter, item, place], nodes.bind(out))
 
 
 @converts("read_from_array")
 def read_from_array(nodes: Nodes, op: Op) -> None:
-    """`SequenceAt`."""
+    """`SequenceAt`, also of the arrays of levels."""
     place = index_of(nodes, nodes.input(op, "I"))
-    nodes.add("SequenceAt", [nodes.input(op, "X"), place], nodes.output(op, "Out"))
+    for suffix in ("", "_lod"):
+        arrays = op.inputs.get(f"X{suffix}", [])
+        for array, out in zip(arrays, op.outputs.get(f"Out{suffix}", []), strict=True):
+            nodes.add("SequenceAt", [nodes.name(array), place], nodes.bind(out))
 
 
 @converts("lod_array_length")

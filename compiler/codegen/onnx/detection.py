@@ -14,6 +14,7 @@ from compiler.codegen.onnx.sequences import counted, offsets_after
 from compiler.ir.graph import Op
 from compiler.ir.types import DType
 
+LAST = int(np.iinfo(np.int64).max)
 EVERY = int(np.iinfo(np.int32).max)
 INDEX = DType.INT64
 
@@ -25,6 +26,82 @@ def multiclass_nms(nodes: Nodes, op: Op) -> None:
     If no box is left, `multiclass_nms` has the row [-1], the others have no row.
     """
     _write(nodes, op, _best_by_class(nodes, op))
+
+
+@converts("locality_aware_nms")
+def locality_aware_nms(nodes: Nodes, op: Op) -> None:
+    """`multiclass_nms` of the boxes that a `Scan` merges with their neighbours."""
+    if op["Scores"].type.shape[1] != 1:
+        raise Unsupported("scores of several classes")
+    if op["BBoxes"].type.shape[-1] != 4:
+        raise Unsupported("polygons")
+    boxes, scores = _merged(nodes, op)
+    with nodes.renamed({op["BBoxes"]: boxes, op["Scores"]: scores}):
+        _write(nodes, op, _best_by_class(nodes, op))
+
+
+def _merged(nodes: Nodes, op: Op) -> tuple[str, str]:
+    """Boxes [N, M, 4], each the mean of neighbours weighted by their scores, and the sums of these
+    [N, 1, M]; -inf for boxes that became part of a later one.
+    """
+    dtype = op["Scores"].type.dtype
+    images = nodes.size(op["Scores"].type.shape[0])
+    one, four = nodes.constant([1]), nodes.constant([4])
+    shape = nodes.add("Concat", [images, four], axis=0)
+    start = nodes.add("Expand", [nodes.scalar(0, dtype), shape])
+    nothing = nodes.add("Expand", [nodes.scalar(-np.inf, dtype), images])
+    scores = nodes.add("Squeeze", [nodes.input(op, "Scores"), one])
+    last, total, boxes, sums = map(nodes.temporary, ("last", "total", "boxes", "sums"))
+    nodes.add_all(
+        "Scan", [start, nothing, nodes.input(op, "BBoxes"), scores], [last, total, boxes, sums],
+        body=_merge_step(nodes, op), num_scan_inputs=2, scan_input_axes=[1, 1],
+        scan_output_axes=[1, 1],
+    )  # fmt: skip
+    boxes = nodes.add("Concat", [boxes, nodes.add("Unsqueeze", [last, one])], axis=1)
+    sums = nodes.add("Concat", [sums, nodes.add("Unsqueeze", [total, one])], axis=1)
+    end = nodes.constant([LAST])
+    boxes, sums = (nodes.add("Slice", [name, one, end, one]) for name in (boxes, sums))
+    return boxes, nodes.add("Unsqueeze", [sums, one])
+
+
+def _merge_step(nodes: Nodes, op: Op) -> Any:
+    """The body of the scan: merges a box into the last one, or ends that and begins another.
+
+    States are the last box [N, 4] and its score [N]; results are the box that ended and its score,
+    -inf if none did.
+    """
+    defn: Any = op.defn
+    dtype = op["Scores"].type.dtype
+    inner = Nodes(nodes.graph, nodes)
+    last, total, box, score = map(inner.temporary, ("last", "total", "box", "score"))
+    own, other = (
+        [inner.add("Gather", [name, inner.scalar(side, INDEX)], axis=1) for side in range(4)]
+        for name in (last, box)
+    )
+    iou = _overlaps(inner, own, other, dtype, 0.0 if defn.normalized else 1.0)
+    none = inner.scalar(-np.inf, dtype)
+    is_merged = inner.add("And", [
+        inner.add("Greater", [iou, inner.scalar(defn.nms_threshold, dtype)]),
+        inner.add("Greater", [total, none]),
+    ])  # fmt: skip
+    column = inner.constant([1])
+    weighted = [
+        inner.add("Mul", [each, inner.add("Unsqueeze", [weight, column])])
+        for each, weight in ((box, score), (last, total))
+    ]
+    both = inner.add("Add", [score, total])
+    mean = inner.add("Div", [inner.add("Add", weighted), inner.add("Unsqueeze", [both, column])])
+    mask = inner.add("Unsqueeze", [is_merged, column])
+    results = [
+        inner.add("Where", [mask, mean, box]), inner.add("Where", [is_merged, both, score]),
+        inner.add("Identity", [last]), inner.add("Where", [is_merged, none, total]),
+    ]  # fmt: skip
+    rows, line = [None, None], [None]
+    entering, leaving = (
+        [declared(name, dtype, sizes) for name, sizes in zip(names, (rows, line) * 2, strict=True)]
+        for names in ((last, total, box, score), results)
+    )
+    return inner.body("merge", entering, leaving)
 
 
 @converts("matrix_nms")
@@ -84,7 +161,7 @@ def _write(nodes: Nodes, op: Op, selected: _Selected) -> None:
     if op.outputs.get("NmsRoisNum"):
         nodes.cast(counts, DType.INT32, nodes.output(op, "NmsRoisNum"))
     offsets = offsets_after(nodes, counts)
-    if op.kind == "multiclass_nms":
+    if op.kind in ("multiclass_nms", "locality_aware_nms"):
         rows, offsets = _or_minus_one(nodes, rows, offsets, op["BBoxes"].type.dtype)
     nodes.add("Identity", [rows], nodes.output(op, "Out"))
     for slot in ("Out_lod", "Index_lod"):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from compiler.codegen.onnx import (
+    beams,
     chosen_rows,
     control,
     detection,
@@ -36,6 +37,7 @@ __all__ = ["OPSET", "ExportError", "Refusal", "converted", "onnx_model", "writes
 OPSET, IR_VERSION = 17, 8
 """What ONNX Runtime 1.12 (2022) and newer read; `LayerNormalization` needs the opset."""
 FAMILIES = (
+    beams,
     chosen_rows,
     control,
     detection,

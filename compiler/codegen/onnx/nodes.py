@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, TypeAlias, cast
 
@@ -63,6 +64,15 @@ class Nodes:
             for symbol in _solvable(size):
                 self._symbols.setdefault(symbol, (self._names[var], axis, size))
         return self._names[var]
+
+    @contextmanager
+    def renamed(self, names: Mapping[Var, str]) -> Generator[None]:
+        """Within the block, values have other names: those of results with their shapes."""
+        before, self._names = self._names, {**self._names, **names}
+        try:
+            yield
+        finally:
+            self._names = {**self._names, **{var: before[var] for var in names}}
 
     def has(self, var: Var) -> bool:
         """Whether a value is bound in this graph."""

@@ -1,4 +1,4 @@
-"""Region proposals, and their distribution over a feature pyramid."""
+"""Region proposals, their distribution over a feature pyramid, and detections of its levels."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ def generate_proposals(nodes: Nodes, op: Op) -> None:
     values, place = _best(nodes, flat, int(defn.pre_nms_topN), axis=1)
     codes = nodes.add("Transpose", [nodes.input(op, "BboxDeltas")], perm=[0, 2, 3, 1])
     codes = _by_image(nodes, codes, images, 4)
-    fours = nodes.add("Expand", [nodes.add("Unsqueeze", [place, nodes.constant([2])]),
-                                 nodes.constant([1, 1, 4])])  # fmt: skip
-    codes = nodes.add("GatherElements", [codes, fours], axis=1)
+    codes = _boxes_at(nodes, codes, place)
     anchors, variances = (
         nodes.add("Reshape", [nodes.input(op, slot), nodes.constant([-1, 4])])
         for slot in ("Anchors", "Variances")
     )
     anchors, variances = (nodes.add("Gather", [name, place]) for name in (anchors, variances))
     info = nodes.input(op, "ImInfo")
-    boxes = _clipped(nodes, _decoded(nodes, op, anchors, codes, variances), info, dtype)
+    codes = nodes.add("Mul", [codes, variances])
+    boxes = _decoded(nodes, anchors, codes, dtype, float(defn.largest_code))
+    boxes = _within(nodes, boxes, _of_info(nodes, info, [1, 0, 1, 0]), dtype)
     is_left = _is_large_enough(nodes, boxes, info, max(float(defn.min_size), 1.0), dtype)
     if defn.nms_thresh > 0:
         is_left = nodes.add(
@@ -49,7 +49,9 @@ def generate_proposals(nodes: Nodes, op: Op) -> None:
         one = nodes.constant([1])
         sides = [nodes.add("Unsqueeze", [_side(nodes, boxes, side), one]) for side in range(4)]
         kept = rule.kept(nodes, sides, nodes.add("Unsqueeze", [is_left, one]), dtype)
-        is_left = _first(nodes, nodes.add("Squeeze", [kept, one]), int(defn.post_nms_topN))
+        is_left = nodes.add("Squeeze", [kept, one])
+        if int(defn.post_nms_topN) > 0:
+            is_left = _first(nodes, is_left, int(defn.post_nms_topN))
     mask = nodes.add("Reshape", [is_left, nodes.constant([-1])])
     for slot, value, width in (("RpnRois", boxes, 4), ("RpnRoiProbs", values, 1)):
         rows = nodes.add("Reshape", [value, nodes.constant([-1, width])])
@@ -138,6 +140,84 @@ def collect_fpn_proposals(nodes: Nodes, op: Op) -> None:
     _write_offsets(nodes, op, ["FpnRois_lod"], offsets_after(nodes, counts))
 
 
+@converts("retinanet_detection_output")
+def retinanet_detection_output(nodes: Nodes, op: Op) -> None:
+    """The best codes of each level, decoded, clipped, and suppressed by a `Scan`, class by class.
+
+    Candidates of an image are those of all levels [N, K], best first; of equal scores the lower
+    class comes first.
+    """
+    defn: Any = op.defn
+    dtype, info = op["BBoxes"].type.dtype, nodes.input(op, "ImInfo")
+    count = len(op.inputs["Scores"])
+    levels = [_candidates(nodes, op, level, level == count - 1) for level in range(count)]
+    score, label, boxes = (nodes.add("Concat", each, axis=1) for each in zip(*levels, strict=True))
+    scale = _of_info(nodes, info, [2])
+    boxes = nodes.add("Div", [boxes, scale])
+    size = nodes.add("Div", [_of_info(nodes, info, [1, 0, 1, 0]), scale])
+    size = nodes.add("Floor", [nodes.add("Add", [size, nodes.scalar(0.5, dtype)])])
+    boxes = _within(nodes, boxes, size, dtype)
+    every = nodes.add("Shape", [label], start=1, end=2)
+    numbers = counted(nodes, nodes.add("Squeeze", [every]))
+    key = nodes.add("Add", [nodes.add("Mul", [label, every]), numbers])
+    order = nodes.temporary("order")
+    nodes.add_all("TopK", [key, every], [nodes.temporary("key"), order], axis=1, largest=0)
+    score = nodes.add("GatherElements", [score, order], axis=1)
+    values, best = nodes.temporary("values"), nodes.temporary("best")
+    nodes.add_all("TopK", [score, every], [values, best], axis=1)
+    order = nodes.add("GatherElements", [order, best], axis=1)
+    label = nodes.add("GatherElements", [label, order], axis=1)
+    boxes = _boxes_at(nodes, boxes, order)
+    is_left = nodes.add("Greater", [values, nodes.scalar(-np.inf, dtype)])
+    one = nodes.constant([1])
+    classes = nodes.size(op["Scores"].type.shape[2])
+    classes = column(nodes, counted(nodes, nodes.add("Squeeze", [classes])))
+    is_own = nodes.add("Equal", [nodes.add("Unsqueeze", [label, one]), classes])
+    is_own = nodes.add("And", [is_own, nodes.add("Unsqueeze", [is_left, one])])
+    sides = [nodes.add("Unsqueeze", [_side(nodes, boxes, side), one]) for side in range(4)]
+    rule = Suppression(float(defn.nms_threshold), float(defn.nms_eta), False)
+    kept = nodes.cast(rule.kept(nodes, sides, is_own, dtype), INDEX)
+    is_left = nodes.cast(nodes.add("ReduceMax", [kept], axes=[1], keepdims=0), DType.BOOL)
+    if int(defn.keep_top_k) > -1:
+        is_left = _first(nodes, is_left, int(defn.keep_top_k))
+    label = nodes.cast(nodes.add("Add", [label, nodes.scalar(1, INDEX)]), dtype)
+    two = nodes.constant([2])
+    columns = [nodes.add("Unsqueeze", [each, two]) for each in (label, values)]
+    rows = nodes.add("Concat", [*columns, boxes], axis=2)
+    rows = nodes.add("Reshape", [rows, nodes.constant([-1, 6])])
+    mask = nodes.add("Reshape", [is_left, nodes.constant([-1])])
+    nodes.add("Compress", [rows, mask], nodes.output(op, "Out"), axis=0)
+    counts = nodes.add("ReduceSum", [nodes.cast(is_left, INDEX), one], keepdims=0)
+    _write_offsets(nodes, op, ["Out_lod"], offsets_after(nodes, counts))
+
+
+def _candidates(nodes: Nodes, op: Op, level: int, is_last: bool) -> tuple[str, str, str]:
+    """Scores, classes and decoded boxes of the best of a level [N, K]; -inf is the score of none.
+
+    The last level has all positive scores as candidates.
+    """
+    defn: Any = op.defn
+    scores, codes, anchors = (op.inputs[slot][level] for slot in ("Scores", "BBoxes", "Anchors"))
+    dtype = scores.type.dtype
+    flat = _by_image(nodes, nodes.name(scores), nodes.size(scores.type.shape[0]))
+    least = nodes.scalar(0.0 if is_last else defn.score_threshold, dtype)
+    is_candidate = nodes.add("Greater", [flat, least])
+    flat = nodes.add("Where", [is_candidate, flat, nodes.scalar(-np.inf, dtype)])
+    values, place = _best(nodes, flat, int(defn.nms_top_k), axis=1)
+    classes = nodes.size(scores.type.shape[2])
+    number, label = (nodes.add(kind, [place, classes]) for kind in ("Div", "Mod"))
+    own = _boxes_at(nodes, nodes.name(codes), number)
+    around = nodes.add("Gather", [nodes.name(anchors), number])
+    return values, label, _decoded(nodes, around, own, dtype)
+
+
+def _boxes_at(nodes: Nodes, boxes: str, place: str) -> str:
+    """Boxes [N, M, 4] at places [N, K], as [N, K, 4]."""
+    places = nodes.add("Unsqueeze", [place, nodes.constant([2])])
+    fours = nodes.add("Expand", [places, nodes.constant([1, 1, 4])])
+    return nodes.add("GatherElements", [boxes, fours], axis=1)
+
+
 def _write_offsets(nodes: Nodes, op: Op, slots: list[str], offsets: str) -> None:
     """Write the LoD of results, which are one sequence for each image."""
     for slot in slots:
@@ -163,9 +243,7 @@ def _best(nodes: Nodes, name: str, most: int, axis: int) -> tuple[str, str]:
 
 
 def _first(nodes: Nodes, mask: str, most: int) -> str:
-    """The first `most` places of each image that a mask [N, K] has; all if that is not positive."""
-    if most <= 0:
-        return mask
+    """The first `most` places of each image that a mask [N, K] has."""
     numbers = nodes.add("CumSum", [nodes.cast(mask, INDEX), nodes.constant(np.array(1))])
     is_early = nodes.add("LessOrEqual", [numbers, nodes.scalar(most, INDEX)])
     return nodes.add("And", [mask, is_early])
@@ -185,17 +263,16 @@ def _halves(nodes: Nodes, boxes: str) -> tuple[str, str]:
     )
 
 
-def _decoded(nodes: Nodes, op: Op, anchors: str, codes: str, variances: str) -> str:
-    """Boxes [N, K, 4] of codes relative to anchors, both ends inclusive."""
-    defn: Any = op.defn
-    dtype = op["Scores"].type.dtype
+def _decoded(nodes: Nodes, anchors: str, codes: str, dtype: DType, largest: float = np.inf) -> str:
+    """Boxes [N, K, 4] of codes relative to anchors, both ends inclusive; growth has a limit."""
     one, half = nodes.scalar(1, dtype), nodes.scalar(0.5, dtype)
     low, high = _halves(nodes, anchors)
     size = nodes.add("Add", [nodes.add("Sub", [high, low]), one])
     middle = nodes.add("Add", [low, nodes.add("Mul", [size, half])])
-    shift, growth = _halves(nodes, nodes.add("Mul", [codes, variances]))
+    shift, growth = _halves(nodes, codes)
     centre = nodes.add("Add", [nodes.add("Mul", [shift, size]), middle])
-    growth = nodes.add("Min", [growth, nodes.scalar(defn.largest_code, dtype)])
+    if largest < np.inf:
+        growth = nodes.add("Min", [growth, nodes.scalar(largest, dtype)])
     sides = nodes.add("Mul", [nodes.add("Mul", [nodes.add("Exp", [growth]), size]), half])
     end = nodes.add("Sub", [nodes.add("Add", [centre, sides]), one])
     return nodes.add("Concat", [nodes.add("Sub", [centre, sides]), end], axis=2)
@@ -207,9 +284,9 @@ def _of_info(nodes: Nodes, info: str, entries: list[int]) -> str:
     return nodes.add("Unsqueeze", [chosen, nodes.constant([1])])
 
 
-def _clipped(nodes: Nodes, boxes: str, info: str, dtype: DType) -> str:
-    """Boxes within their images: width and height are entries 1 and 0 of ImInfo."""
-    last = nodes.add("Sub", [_of_info(nodes, info, [1, 0, 1, 0]), nodes.scalar(1, dtype)])
+def _within(nodes: Nodes, boxes: str, size: str, dtype: DType) -> str:
+    """Boxes [N, K, 4] within images of a size, which are width and height, twice [N, 1, 4]."""
+    last = nodes.add("Sub", [size, nodes.scalar(1, dtype)])
     return nodes.add("Min", [nodes.add("Max", [boxes, nodes.scalar(0, dtype)]), last])
 
 

@@ -290,15 +290,22 @@ def sequence_expand_as(nodes: Nodes, op: Op) -> None:
 
 @converts("sequence_expand")
 def sequence_expand(nodes: Nodes, op: Op) -> None:
-    """Each row of X as often as the sequence of Y has rows."""
+    """Each sequence of X, or each row, as often as an entry of Y's level has items."""
     defn: Any = op.defn
-    levels = op.inputs.get("Y_lod", [])
-    if op.inputs.get("X_lod") or len(levels) != 1 or int(defn.ref_level) not in (-1, 0):
-        raise Unsupported("sequence_expand of sequences, or by an outer level")
-    rows = SequenceRows.of(nodes, op, "Y")
-    nodes.add("Gather", [nodes.input(op, "X"), rows.sequence], nodes.output(op, "Out"))
-    for var in op.outputs.get("Out_lod", []):
-        nodes.add("Identity", [rows.offsets], nodes.bind(var))
+    levels = op.inputs.get("Y_lod")
+    if not levels:
+        raise Unsupported("its input Y has no LoD")
+    place = SequenceRows(nodes, nodes.name(levels[int(defn.ref_level)])).sequence
+    if op.inputs.get("X_lod"):
+        before = SequenceRows.of(nodes, op, "X")
+        lengths = nodes.add("Gather", [before.lengths, place])
+        after = SequenceRows(nodes, offsets_after(nodes, lengths))
+        shift = nodes.add("Sub", [nodes.add("Gather", [before.starts, place]), after.starts])
+        for var in op.outputs.get("Out_lod", []):
+            nodes.add("Identity", [after.offsets], nodes.bind(var))
+        own = nodes.add("Gather", [shift, after.sequence])
+        place = nodes.add("Add", [after.numbers, own])
+    nodes.add("Gather", [nodes.input(op, "X"), place], nodes.output(op, "Out"))
 
 
 @converts("sequence_reverse")
@@ -391,14 +398,12 @@ def lod_reset(nodes: Nodes, op: Op) -> None:
     """The same rows with other offsets."""
     defn: Any = op.defn
     nodes.add("Identity", [nodes.input(op, "X")], nodes.output(op, "Out"))
-    outputs = op.outputs.get("Out_lod", [])
-    if defn.append or len(outputs) > 1:
-        raise Unsupported("lod_reset that appends a level")
-    if op.inputs.get("Y_lod"):
-        source = nodes.name(op.inputs["Y_lod"][-1])
-    elif op.inputs.get("Y"):
-        source = nodes.cast(nodes.input(op, "Y"), DType.INT64)
-    else:
-        source = nodes.constant([*defn.target_lod])
-    for var in outputs:
-        nodes.add("Identity", [source], nodes.bind(var))
+    levels = [nodes.name(var) for var in op.inputs.get("Y_lod", [])]
+    if not levels:
+        outer = op.inputs.get("X_lod", []) if defn.append else []
+        new = nodes.constant([*defn.target_lod])
+        if op.inputs.get("Y"):
+            new = nodes.cast(nodes.input(op, "Y"), DType.INT64)
+        levels = [*(nodes.name(var) for var in outer), new]
+    for var, level in zip(op.outputs.get("Out_lod", []), levels, strict=True):
+        nodes.add("Identity", [level], nodes.bind(var))

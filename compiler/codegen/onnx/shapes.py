@@ -338,6 +338,14 @@ def size(nodes: Nodes, op: Op) -> None:
     nodes.add("Reshape", [count, nodes.constant([1])], nodes.output(op, "Out"))
 
 
+@converts("is_empty")
+def is_empty(nodes: Nodes, op: Op) -> None:
+    """Whether `Size` is 0, as one element."""
+    count = nodes.add("Size", [nodes.input(op, "X")])
+    empty = nodes.add("Equal", [count, nodes.scalar(0, DType.INT64)])
+    nodes.add("Reshape", [empty, nodes.constant([1])], nodes.output(op, "Out"))
+
+
 @converts("range")
 def number_range(nodes: Nodes, op: Op) -> None:
     """`Range`."""

@@ -294,7 +294,7 @@ def level_candidates(
     """Return class, score and box, in original image coordinates, of the best of one level."""
     flat = scores.reshape(-1)
     valid = np.flatnonzero(flat > (0.0 if last else limits[0]))
-    order = valid[np.argsort(-flat[valid], kind="stable")][: limits[1]]
+    order = valid[np.argsort(-flat[valid], kind="stable")][: limits[1] if limits[1] > -1 else None]
     number, label = order // scores.shape[1], order % scores.shape[1]
     boxes = proposed_plain(anchors[number], codes[number]) / info[2]
     edges = np.floor(info[1::-1] / info[2] + 0.5) - 1

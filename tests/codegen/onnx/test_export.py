@@ -18,7 +18,7 @@ onnxruntime.set_default_logger_severity(4)
 KINDS = list(dict.fromkeys(sample.op for sample in ALONE if not find(sample.op).is_random))
 """The ops with samples that draw no numbers."""
 NOT_BY_A_SAMPLE = frozenset({
-    "merge_lod_tensor_infer", "sequence_expand", "sync_batch_norm",
+    "merge_lod_tensor_infer", "sync_batch_norm",
 })  # fmt: skip
 """Ops with a counterpart for some attributes, but for those of no sample."""
 ABSENT = "NOT_IMPLEMENTED"

@@ -47,6 +47,19 @@ COLLECTED = """graph main {{
   return rois, rois@LOD0
 }}
 """
+DETECTIONS = """graph main {{
+  feed b: f32[N, 9, 4]
+  feed c: f32[N, 5, 4]
+  feed s: f32[N, 9, 3]
+  feed t: f32[N, 5, 3]
+  feed e: f32[9, 4]
+  feed f: f32[5, 4]
+  feed info: f32[N, 3]
+  (Out=out: f32[?, 6], Out_lod=[out@LOD0: i64[N+1]]) = retinanet_detection_output(
+    BBoxes=[b, c], Scores=[s, t], Anchors=[e, f], ImInfo=info) {attrs!r}
+  return out, out@LOD0
+}}
+"""
 
 
 def compare(text: str, attrs: dict[str, Any], feed: dict[str, Any]) -> list[Any]:
@@ -118,3 +131,22 @@ def test_the_best_boxes_of_all_levels_are_collected(most: int) -> None:
     feed |= {"a@LOD0": np.array([0, 3, 3, 7]), "b@LOD0": np.array([0, 0, 2, 4])}
     run = compare(COLLECTED, {"post_nms_topN": most}, feed)
     assert len(run[0]) == min(most, 11)
+
+
+def test_detections_of_levels_are_those_of_the_op() -> None:
+    """Scores with ties, thresholds that no score of the first level reaches, and no limits."""
+    cases = product((0.3, 0.99), (1.0, 0.8), (-1, 9), (-1, 0, 4))
+    for seed, (least, eta, best, kept) in [*enumerate(cases)][::2]:
+        rng = np.random.default_rng(seed)
+        corners = rng.integers(0, 20, (14, 2))
+        anchors = np.concatenate([corners, corners + rng.integers(1, 20, (14, 2))], axis=1)
+        feed = {
+            "b": rng.random((2, 9, 4)) - 0.5, "s": rng.integers(0, 10, (2, 9, 3)) / 10,
+            "c": rng.random((2, 5, 4)) - 0.5, "t": rng.integers(0, 10, (2, 5, 3)) / 10,
+            "e": anchors[:9], "f": anchors[9:], "info": np.array([[30, 40, 1], [50, 45, 1.5]]),
+        }  # fmt: skip
+        attrs = {
+            "score_threshold": least, "nms_top_k": best, "nms_threshold": 0.4, "nms_eta": eta,
+            "keep_top_k": kept,
+        }  # fmt: skip
+        compare(DETECTIONS, attrs, {name: each.astype(np.float32) for name, each in feed.items()})
