@@ -37,7 +37,7 @@ its inputs.
 """
 BISECT_EXAMPLES = """\
 examples:
-  fluid bisect out/demo/model --input out/demo/digits.npz
+  fluid bisect out/demo/model --input out/demo/digits.npy
   fluid bisect train.pdmodel --input x=x.npy --tolerance 1e-3
   fluid bisect train.pdmodel --disable fuse_pointwise     does it still differ without that pass?
   fluid bisect smallest.ir --input smallest.npz --only fold_constants --constant-params
@@ -82,7 +82,7 @@ def run_bisect(given: argparse.Namespace) -> int:
     if given.out.suffix != ".ir":
         raise CommandError(f"--out {given.out} must end in .ir")
     model = subject(given.path, given.model_filename, given.params_filename, given.fetch)
-    arrays = arrays_for(model, read_input_arrays(given.input), dict(given.size))
+    arrays = arrays_for(model, read_input_arrays(given.input, model), dict(given.size))
     repeatable(model.graph)
     constant_params = given.constant_params or model.model is not None
     runs = execute if given.target == "numpy" else None

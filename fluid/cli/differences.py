@@ -38,9 +38,9 @@ Exit code: 0 if the results agree, 1 if they differ, 2 for an error in the comma
 COMPARE_EXAMPLES = """\
 examples:
   fluid compare out/demo/model                       before and after all passes
-  fluid compare stages/00-start.ir stages/03-fuse_batch_norm.ir --input stages.npz
-  fluid compare model model --a all --b all,-fuse_batch_norm
-  fluid compare stages/00-start.ir stages/main.py
+  fluid compare out/demo/model out/demo/model --a all --b all,-fuse_batch_norm
+  fluid compare out/demo/train/00-start.ir out/demo/train/13-fuse_pointwise.ir
+  fluid compare out/demo/train/00-start.ir out/demo/train/main.py
 """
 
 
@@ -95,7 +95,9 @@ def run_compare(given: argparse.Namespace) -> int:
     passes = given.b or ("none" if given.theirs else "all")
     ours = _side(given.ours, given.a, given.fetch)
     theirs = _side(given.theirs or given.ours, passes, given.fetch)
-    arrays = _arrays(ours, theirs, read_input_arrays(given.input), dict(given.size))
+    arrays = _arrays(
+        ours, theirs, read_input_arrays(given.input, ours.found or theirs.found), dict(given.size)
+    )
     comparison = compare(_numbers(ours, arrays), _numbers(theirs, arrays), given.tolerance)
     if not comparison.left:
         raise CommandError("the two have no result and no state of the same name: see --fetch")
@@ -204,6 +206,8 @@ def _numbers(side: _Side, arrays: TrialArrays) -> RunValues:
 
 def _of_module(module: Module, arrays: TrialArrays) -> RunValues:
     params = {name: array.copy() for name, array in arrays.params.items()}
+    for param in (each for each in module.params if each.name not in params):
+        raise KeyError(param.name)
     results = execute(module, arrays.feed, params)
     changed = {param.name: params[param.name] for param in module.params if param.name in params}
     left = {tensor.name: array for tensor, array in zip(module.fetches, results, strict=True)}

@@ -84,7 +84,7 @@ def _export(args: argparse.Namespace) -> int:
     """Write the file, print what is in it, and compare if asked to."""
     expect_folder(args.output)
     model = _subject(args)
-    arrays = arrays_for(model, read_input_arrays(args.input), dict(args.size))
+    arrays = arrays_for(model, read_input_arrays(args.input, model), dict(args.size))
     as_saved = parse(show(model.graph)) if args.check else model.graph  # the export changes it
     try:
         proto = export_graph(

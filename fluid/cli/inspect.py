@@ -46,9 +46,9 @@ examples:
   fluid inspect out/demo/model --html report.html     every pass, the graph, the memory, the code
   fluid inspect out/demo/model --dump stages          stages/00-start.ir, ..., main.plan, main.py
   fluid inspect train.pdmodel --html report.html      a training program; its loss is fetched
-  fluid inspect stages/03-eliminate_dead.ir --only fuse_pointwise
+  fluid inspect out/demo/train/11-eliminate_dead.ir --only fuse_pointwise
   fluid inspect out/demo/model --roofline h200        bytes and minimum time of kernels, per pass
-  fluid inspect out/demo/model --roofline h200 --counters --batch 8     and what kernels fetch
+  fluid inspect out/demo/model --roofline h200 --counters --batch 8     what they fetch (checkout)
   fluid inspect out/demo/model --profile --batch 64   native code: times against this CPU's limits
   fluid inspect out/demo/model --target native --html report.html     LLVM IR, assembly, cost
   fluid inspect DIR --roofline h200 --batch 256 --dtype bf16 --json account.json

@@ -30,7 +30,7 @@ WEIGHTS_EXAMPLES = """\
 examples:
   fluid weights out/demo/model
   fluid weights out/demo/model --npz weights.npz      then numpy.load("weights.npz")["conv2d_0.w_0"]
-  fluid weights inference.pdmodel --only 'conv2d_*.w_0' --only '*bias*'
+  fluid weights inference.pdmodel --only 'conv2d_*.w_0' --only 'fc_*'
   fluid weights DIR --model-filename model --params-filename params
 """
 

@@ -431,10 +431,9 @@ def test_wrong_shape(capsys, one_feed, tmp_path):
 
 def test_wrong_element_type(capsys, one_feed):
     model, x = one_feed
-    np.save(x, np.zeros((4, 13)))
+    np.save(x, np.full((4, 13), 1e300))
     message = refused(capsys, "infer", model, "--input", x)
-    assert "feed 'x' must be float32, but float64 was given" in message
-    assert "astype('float32')" in message
+    assert "x.npy holds float64, feed 'x' takes float32, which cannot hold 1e+300" in message
 
 
 def test_no_such_input(capsys, tmp_path):

@@ -54,6 +54,15 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
 # ---- what it promises ----
 
 
+def test_files_that_examples_of_commands_name_are_written(told):
+    names: set[str] = set()
+    for command in cli.COMMANDS:
+        (subparsers,) = (a for a in cli.parser(command)._actions if a.choices and a.dest == "name")
+        names.update(re.findall(r"out/demo/\S+", subparsers.choices[command].format_help()))
+    assert {"out/demo/model", "out/demo/digits.npy", "out/demo/train/00-start.ir"} <= names
+    assert [name for name in names if not (told[0].parents[1] / name).exists()] == []
+
+
 def test_digits_are_learnt(told):
     shares = [float(share) for share in re.findall(r"held-out accuracy ([\d.]+)%", told[1])]
     assert len(shares) == 2

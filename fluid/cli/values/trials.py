@@ -13,6 +13,7 @@ from compiler.ir.types import Array
 from fluid.cli.model import CommandError
 from fluid.cli.subject import Subject
 from fluid.cli.values.arrays import read_arrays
+from fluid.cli.values.declared_dtypes import as_declared
 from runtime import load
 
 SEQUENCES = "@LOD"
@@ -26,30 +27,35 @@ class TrialArrays:
     params: dict[str, Array]
 
 
-def read_input_arrays(texts: Sequence[str]) -> dict[str, Array]:
-    """Read the arrays of `--input [NAME=]FILE`: a `.npz`, or a `.npy` with a name.
+def read_input_arrays(texts: Sequence[str], found: Subject | None) -> dict[str, Array]:
+    """Read the arrays of `--input [NAME=]FILE`: a `.npz`, or a `.npy` with a name, which may be
+    left out if a program has one feed.
 
-    Raises CommandError for a `.npy` without a name and for a name passed twice; OSError.
+    Raises CommandError for another `.npy` without a name and for a name passed twice; OSError.
     """
+    feeds = (
+        [] if found is None else [v.name for v in found.graph.feeds() if SEQUENCES not in v.name]
+    )
     arrays: dict[str, Array] = {}
     for text in texts:
-        for name, array in _read(text).items():
+        for name, array in _read(text, feeds).items():
             if name in arrays:
                 raise CommandError(f"--input {text}: {name!r} is passed twice")
             arrays[name] = array
     return arrays
 
 
-def _read(text: str) -> dict[str, Array]:
+def _read(text: str, feeds: Sequence[str]) -> dict[str, Array]:
     name, equals, file = text.partition("=")
     if not equals or Path(text).exists():
         name, file = "", text
     arrays = read_arrays(Path(file))
     if isinstance(arrays, dict):
         return arrays
-    if not name:
-        raise CommandError(f"--input {text}: a .npy requires a name, like x={text}")
-    return {name: arrays}
+    if not name and len(feeds) != 1:
+        one = feeds[0] if feeds else "x"
+        raise CommandError(f"--input {text}: a .npy requires a name, like {one}={text}")
+    return {name or feeds[0]: arrays}
 
 
 def arrays_for(found: Subject, given: Mapping[str, Array], sizes: Mapping[str, int]) -> TrialArrays:
@@ -60,7 +66,8 @@ def arrays_for(found: Subject, given: Mapping[str, Array], sizes: Mapping[str, i
     """
     feeds = found.graph.feeds()
     state = [var for var in found.graph.params() if not var.version]
-    names = [var.name for var in (*feeds, *state)]
+    types = {var.name: var.type.dtype.numpy for var in (*feeds, *state)}
+    names = [*types]
     for name in given:
         if name not in names:
             hint = did_you_mean(name, names) or f"it has {', '.join(names) or 'none'}"
@@ -70,6 +77,10 @@ def arrays_for(found: Subject, given: Mapping[str, Array], sizes: Mapping[str, i
         if size not in symbols:
             have = ", ".join(sorted(symbols)) or "none"
             raise CommandError(f"{found.path} has no open size {size!r}; it has: {have}")
+    given = {
+        name: as_declared(array, types[name], name, f"--input {name}")
+        for name, array in given.items()
+    }
     return TrialArrays(
         inputs(feeds, given, sizes), inputs(state, {**found.params, **given}, sizes)
     )  # fmt: skip

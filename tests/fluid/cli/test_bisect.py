@@ -2,6 +2,7 @@
 
 import json
 import shlex
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -64,8 +65,14 @@ def test_the_printed_command_finds_the_fault_again(program: Path, fault: None, c
 def test_feeds_come_from_files(program: Path, capsys: Any) -> None:
     np.save("x.npy", np.ones((5, 4), "float32"))
     assert main(["bisect", str(program), "--input", "x=x.npy"]) == 0
-    assert main(["bisect", str(program), "--input", "x.npy"]) == 2
-    assert "a .npy requires a name" in capsys.readouterr().err
+    assert main(["bisect", str(program), "--input", "x.npy"]) == 0
+    np.save("x64.npy", np.ones((5, 4)))
+    with warnings.catch_warnings(action="always"):
+        assert main(["bisect", str(program), "--input", "x64.npy"]) == 0
+    assert "--input x holds float64, feed 'x' takes float32" in capsys.readouterr().err
+    Path("two.ir").write_text(PROGRAM.replace("param w", "feed w"))
+    assert main(["bisect", "two.ir", "--input", "x.npy"]) == 2
+    assert "a .npy requires a name, like x=x.npy" in capsys.readouterr().err
     assert main(["bisect", str(program), "--input", "z=x.npy"]) == 2
     assert "has no feed and no state 'z'" in capsys.readouterr().err
     np.save("x.npy", np.ones((5, 3), "float32"))
@@ -116,6 +123,9 @@ def test_a_generated_module_is_run(program: Path, capsys: Any) -> None:
     text = Path("stages/main.py").read_text()
     Path("stages/main.py").write_text(text.replace("multiply(h, 2,", "multiply(h, 1,"))
     assert main(["compare", str(program), "stages/main.py"]) == 1
+    Path("stages/main.py").write_text(text.replace("'w'", "'folded'").replace('"w"', '"folded"'))
+    assert main(["compare", str(program), "stages/main.py"]) == 2
+    assert "stages/main.py needs 'folded', which has no value: pass it" in capsys.readouterr().err
     assert main(["compare", str(program), "stages/main.py", "--b", "all"]) == 2
     assert "passes cannot run on generated code" in capsys.readouterr().err
 
