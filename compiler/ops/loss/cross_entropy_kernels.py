@@ -64,9 +64,9 @@ def hard_label_gradient(
     whole = picked.type.rank == d_X.type.rank and picked.shape == d_X.shape
     table = picked.reshaped((rows, classes) if whole else (rows, 1))
     share = table.at(i, c if whole else 0, where=own, other=1)
-    k.store(
-        d_X.reshaped((rows, classes)), (i, c), k.where(own, -d_Y.reshaped((rows,))[i] / share, 0)
-    )
+    # A GPU has fewer registers in use for it, and a CPU loads one number for all of a row.
+    upstream = d_Y.reshaped((rows,)).at(i, where=own if k.on_gpu else None, other=0)
+    k.store(d_X.reshaped((rows, classes)), (i, c), k.where(own, -upstream / share, 0))
 
 
 def soft_label_loss(
