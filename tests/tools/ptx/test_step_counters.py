@@ -95,13 +95,12 @@ def test_a_transposed_right_factor_has_no_bank_conflicts():
     assert result["matmul"].banks.per_access < 1.5
 
 
-@pytest.mark.slow
-def test_filters_of_trained_convolutions_are_fetched_once():
+def test_filters_of_trained_convolutions_are_fetched_once_by_a_program():
     def convolved(x):
         return fluid.layers.conv2d(x, 64, 3, padding=1, bias_attr=False, data_format="NHWC")
 
-    (result,) = counters(convolved, x=images(4, 4, 64)).values()
-    assert result.fetched_ratio < 3  # 12 if all channels of a tap came before the next tap
+    (result,) = counters(convolved, x=images(2, 2, 64)).values()  # a program has 32 rows
+    assert result.fetched_ratio < 1.5  # 7.5 if all channels of a tap came before the next tap
 
 
 def test_inspect_shows_counters_beside_the_account(capsys, tmp_path):
