@@ -87,13 +87,13 @@ class Pool:
         self.deadline = rpc_deadline() if deadline is None else deadline
         self._start_limit = self.deadline if endpoints else max(self.deadline, STARTING)
         self.is_open = True
+        self._limit: weakref.finalize[..., Pool] | None = None
         self._spin = SPIN if len(places) <= available_processors() else 0.0
         self.workers = [WorkerProcess(self.first + n, self._spin) for n in range(1, len(places))]
         self.rings = Rings(self.deadline)
         self.rings.hooks.append(_hook(self))
         self.rings.children |= {worker.rank for worker in self.workers}
         self._state = SharedRegion.create()
-        self._threads = (0, False)
         self._keys: dict[str, tuple[Module, ...]] = {}
         self._running = ""
         self._fed: list[int] = []
@@ -169,7 +169,7 @@ class Pool:
                 torch.set_num_threads(1)
             if blas:
                 blas.share()
-            self._threads = (before, bool(blas))
+            self._limit = weakref.finalize(self, _end_limit, before, bool(blas), self._owner)
 
     def close(self) -> None:
         """Shut down the workers after they have finished; their ranks leave the ring."""
@@ -185,11 +185,8 @@ class Pool:
         self.is_open = False
         self._finalizer.detach()
         shut_down(self.workers, self._state, self._owner, grace=grace)
-        torch_threads, shares = self._threads
-        if shares and (blas := blas_threads()):
-            blas.unshare()
-        if torch_threads and (torch := loaded_torch()):
-            torch.set_num_threads(torch_threads)
+        if self._limit:
+            self._limit()
         self.rings.close()
 
     def __enter__(self) -> Pool:
@@ -398,6 +395,16 @@ class Pool:
         if self.is_open and self.total > self.size:
             self.rings.fail(error)
         self.abort()
+
+
+def _end_limit(torch_threads: int, is_shared: bool, owner: int) -> None:
+    """Let products use as many threads as before. Does nothing in a forked child."""
+    if os.getpid() != owner:
+        return
+    if is_shared and (blas := blas_threads()):
+        blas.unshare()
+    if torch_threads and (torch := loaded_torch()):
+        torch.set_num_threads(torch_threads)
 
 
 def _hook(pool: Pool) -> Callable[[], None]:

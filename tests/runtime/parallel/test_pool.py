@@ -18,6 +18,7 @@ import pytest
 
 import runtime
 from compiler.codegen.module import Module
+from runtime.blas import BlasThreads
 from runtime.collective.engine import torch_module
 from runtime.errors import CollectiveError, FeedError, TooLarge, WorkerError
 from runtime.parallel import Pool
@@ -188,14 +189,21 @@ def test_one_process_forks_the_workers_of_all_pools(
     assert fork_server() is server and not worker.exists()
 
 
-def test_a_pool_that_is_forgotten_ends_its_workers() -> None:
+def test_a_pool_that_is_forgotten_ends_its_workers_and_its_limit_of_threads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    threads: list[int] = []
+    blas = BlasThreads(threads.append, 3)
+    monkeypatch.setattr("runtime.parallel.pool.blas_threads", lambda: blas)
     pool = Pool([CPU, CPU], deadline=30.0)
     environment = Path(f"/proc/{fork_server().pid}/environ").read_bytes()
     assert b"OPENBLAS_NUM_THREADS=1" in environment
     pid = pool.workers[0].pid
     os.kill(pid, signal.SIGSTOP)
+    assert threads == [1]
     del pool
     gc.collect()
+    assert threads == [1, 3]
     end = time.monotonic() + 5
     while Path(f"/proc/{pid}").exists() and time.monotonic() < end:
         time.sleep(0.01)
