@@ -8,15 +8,17 @@ import numpy as np
 import pytest
 
 import fluid
+from compiler.codegen.native.element_types import TYPES as ELEMENTS
 from compiler.codegen.native.loops import KernelLowering, LoweredKernel
 from compiler.codegen.native.loops.lower import lower_one
 from compiler.codegen.native.machine import AVX2, Machine
 from compiler.driver import compile_stages
 from compiler.ir.region import Region
 from compiler.ir.types import DType
-from tests.codegen.native.loops_support import Case, call, operand
+from tests.codegen.native.loops_support import Case, Guarded, call, operand
 from tests.support.compiled_kernels import on_machines
 
+INTEGERS = DType.INT32, DType.INT64, DType.INT8, DType.UINT8, DType.INT16
 SIZES = (2, 7, 16, 33, 8191, 8192, 20000)
 
 
@@ -54,6 +56,33 @@ def test_one_code_updates_arrays_of_any_size(machine: Machine) -> None:
             assert one[name].tobytes() == own[name].tobytes()
         step = np.where(arrays["G"] > 0, arrays["G"], arrays["G"] * np.float32(0.5))
         np.testing.assert_allclose(one["W"], arrays["W"] - arrays["R"] * step, rtol=1e-5, atol=1e-7)
+    assert len(texts) == 1
+
+
+@on_machines
+@pytest.mark.parametrize(
+    ("dtype", "factor"),
+    [(DType.FP64, 0.5), (DType.FP16, 0.5), (DType.BF16, 0.5), *((each, 2) for each in INTEGERS)],
+    ids=str,
+)
+def test_one_code_updates_arrays_of_any_type(machine: Machine, dtype: DType, factor: float) -> None:
+    """Around the elements of one and of two vectors, and of units; the results are exact."""
+    lowering, random, texts = KernelLowering(machine), np.random.default_rng(0), set[str]()
+    lanes = machine.lanes(ELEMENTS[dtype])
+    around = (count + more for count in (lanes, 2 * lanes, 8192) for more in (-1, 0, 1))
+    for size in sorted({2, 3, *around} - {0, 1}):
+        flat = lowered(lowering, update(size, factor, dtype))
+        texts.add(flat.kernel.text())
+        arrays = {name: random.integers(-8, 9, size).astype(dtype.numpy) for name in "WG"}
+        arrays["R"] = np.array([2], dtype.numpy)
+        step = np.where(arrays["G"] > 0, arrays["G"], arrays["G"] * dtype.numpy.type(factor))
+        expected = {"W": arrays["W"] - arrays["R"] * step, "G": step, "R": arrays["R"].copy()}
+        for division in (1, 3):
+            guarded = {name: Guarded(array) for name, array in arrays.items()}
+            call(flat, machine, {name: each.array for name, each in guarded.items()}, {}, division)
+            for name, each in guarded.items():
+                each.check(name)
+                np.testing.assert_array_equal(each.array, expected[name], f"{name} of {size}")
     assert len(texts) == 1
 
 
