@@ -30,7 +30,7 @@ ROOT = Path(__file__).resolve().parents[1]
 DIRECTIVE = re.compile(r"^\.\. auto(\w+):: (\S+)\n((?:   .*\n)*)", re.MULTILINE)
 LAYERS = ("fluid.layers", "fluid.dygraph")
 NO_EXAMPLE = {
-    "BoxPSDataset FileInstantDataset PipelineOptimizer load_op_library": "they raise with the reason",
+    "BoxPSDataset FileInstantDataset load_op_library": "they raise with the reason",
     "OpProtoHolder get_all_op_protos": "for Paddle's own layers",
     "append_fetch_ops prepend_feed_ops": "for save_inference_model",
     "check_dtype check_type check_variable_and_dtype": "for layers",

@@ -248,6 +248,7 @@ def _modules() -> Iterator[tuple[str, ModuleType]]:
     layers = sys.modules["fluid.layers"]
     yield "paddle.fluid.layers", layers
     yield from ((f"paddle.fluid.layers.{file}", layers) for file in LAYERS)
+    yield "paddle.fluid.layers.collective", sys.modules["fluid.layers.collective"]
 
 
 def _is_inner(name: str) -> bool:

@@ -1,4 +1,4 @@
-"""Optimizers that wrap another one: lookahead, recomputation, and unsupported pipelining.
+"""Optimizers that wrap another one: lookahead, recomputation and pipelines.
 
 `LookaheadOptimizer` keeps a slow copy of every parameter; `RecomputeOptimizer` recomputes parts of
 the forward pass in the backward pass instead of storing them.
@@ -26,6 +26,7 @@ from fluid.optimizer.base import Optimizer, ParamGrad, expect_static
 from fluid.recording.arguments import UNCHECKED, typed
 from fluid.recording.checks import check_type, check_variable
 from fluid.recording.variable import VariableFields, VariableOrName
+from runtime.device import CPUPlace
 
 __all__ = [
     "LookaheadOptimizer",
@@ -106,7 +107,13 @@ class RecomputeOptimizer(Optimizer):
 
 
 class _Minimizer(Protocol):
-    def minimize(self, loss: Variable, *, startup_program: Program | None = None) -> object:
+    def minimize(
+        self,
+        loss: Variable,
+        startup_program: Program | None = None,
+        parameter_list: list[VariableOrName] | None = None,
+        no_grad_set: Collection[VariableOrName] | None = None,
+    ) -> object:
         """Append the ops that minimize a loss."""
         ...
 
@@ -188,11 +195,28 @@ def _state(name: str, value: float, dtype: str) -> Variable:
 
 
 class PipelineOptimizer:
-    """Not supported: raises NotImplementedError with the reason."""
+    """Minimizes with the optimizer that it wraps; the program is one section, run on one device.
+
+    Release 1.8.5 cuts a program at `cut_list` and runs the sections on the devices of `place_list`
+    at the same time, with the same updates. What it passed to them is in `program._pipeline_opt`,
+    for one section of the whole program.
+
+    >>> main, startup = fluid.Program(), fluid.Program()
+    >>> with fluid.program_guard(main, startup), fluid.unique_name.guard():
+    ...     x = fluid.data("x", [None, 4])
+    ...     hidden = fluid.layers.fc(x, 3)
+    ...     loss = fluid.layers.mean(fluid.layers.fc(hidden, 1))
+    ...     pipeline = fluid.optimizer.PipelineOptimizer(
+    ...         fluid.optimizer.SGD(0.1), cut_list=[[hidden], [loss]],
+    ...         place_list=[fluid.CPUPlace()] * 3, concurrency_list=[1, 1, 1])
+    ...     pipeline.minimize(loss)
+    >>> len(main._pipeline_opt["section_program_list"]), main.global_block().ops[-1].type
+    (1, 'sgd')
+    """
 
     def __init__(
         self,
-        optimizer: Optimizer,
+        optimizer: Minimizer,
         cut_list: list[object] | None = None,
         place_list: list[object] | None = None,
         concurrency_list: list[int] | None = None,
@@ -200,11 +224,17 @@ class PipelineOptimizer:
         sync_steps: int = 1,
         start_cpu_core_id: int = 0,
     ) -> None:
-        raise NotImplementedError(
-            "PipelineOptimizer splits a program into sections that run in parallel on several "
-            "devices, fed by a Dataset; an Executor here runs a program on one device: "
-            "minimize with the optimizer it wraps"
-        )
+        expect_static("PipelineOptimizer")
+        if optimizer is None:
+            raise AssertionError("optimizer can not be None")
+        self._optimizer = optimizer
+        self._places = place_list or [CPUPlace()]
+        self._concurrency = concurrency_list or [1]
+        self._settings = {
+            "queue_size": queue_size,
+            "start_cpu_core_id": start_cpu_core_id,
+            "sync_steps": sync_steps,
+        }
 
     def minimize(
         self,
@@ -212,6 +242,19 @@ class PipelineOptimizer:
         startup_program: Program | None = None,
         parameter_list: list[VariableOrName] | None = None,
         no_grad_set: Collection[VariableOrName] | None = None,
-    ) -> NoReturn:
-        """Never called: the class cannot be instantiated."""
-        raise NotImplementedError("PipelineOptimizer cannot be created")
+    ) -> None:
+        """Append the gradients and the updates of the wrapped optimizer, and describe the section.
+
+        Raises as the wrapped optimizer's `minimize`.
+        """
+        self._optimizer.minimize(loss, startup_program, parameter_list, no_grad_set)
+        program = program_of(loss)
+        section = {"program": program, "input_set": set[str](), "output_set": set[str]()}
+        program.pipeline_opt = self._settings | {
+            "trainer": "PipelineTrainer",
+            "device_worker": "Section",
+            "section_program_list": [section],
+            "place_list": self._places[:1],
+            "concurrency_list": self._concurrency[:1],
+            "param_need_sync": [],
+        }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 from zlib import crc32
 
@@ -15,8 +15,8 @@ class NamedBlock(Protocol):
     """What has a name: a variable, or a slice of one."""
 
     @property
-    def name(self) -> str:
-        """Its name."""
+    def name(self) -> str | Callable[[], str]:
+        """Its name, or a method that returns it, as descriptions of release 1.8 have."""
         ...
 
 
@@ -75,4 +75,5 @@ class HashName(PSDispatcher):
     def dispatch(self, varlist: Iterable[NamedBlock | str]) -> list[str]:
         """The endpoint of each of the variables or names; IndexError without endpoints."""
         names = [var if isinstance(var, str) else var.name for var in varlist]
-        return [self._endpoint(crc32(name.replace(GRAD, "").encode())) for name in names]
+        texts = [name if isinstance(name, str) else name() for name in names]
+        return [self._endpoint(crc32(text.replace(GRAD, "").encode())) for text in texts]

@@ -72,7 +72,8 @@ class Updates:
 def read_updates(program: Program, synchronous: bool, geo: bool = False) -> Updates:
     """Read the updates of a program.
 
-    Raises ValueError where it has none, where an op of an optimizer updates through a block of its
+    A program with gradients but no parameter has none. Raises ValueError for a program without
+    gradients, where an op of an optimizer updates through a block of its
     own or belongs to no parameter, for an op type that is unknown, and except in GEO for a
     parameter that its gradient op updates.
     """
@@ -92,7 +93,7 @@ def read_updates(program: Program, synchronous: bool, geo: bool = False) -> Upda
             f"{by_gradients[0]!r} is updated by the gradient op of its lookups, so servers cannot "
             "update it: use GEO (StrategyFactory.create_geo_strategy), which exchanges parameters"
         )
-    if not params and not by_gradients:
+    if not (params or by_gradients or any(op.role & OpRole.BACKWARD for op in ops)):
         raise ValueError(
             "the program updates no parameter: call optimizer.minimize(loss) before transpile"
         )

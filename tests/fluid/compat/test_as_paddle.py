@@ -54,6 +54,9 @@ import fluid
 paddle = fluid.install_as_paddle()
 paddle.enable_static()
 assert not hasattr(paddle, "nn")
+import paddle.fluid.layers.collective as collective
+from paddle.fluid.layers.collective import _c_allgather
+assert collective._c_allgather is _c_allgather is paddle.fluid.layers.collective._c_allgather
 import paddle.fluid.layers.nn as nn, paddle.fluid.layers.ops as ops, paddle.fluid.layers.io as lio
 import paddle.fluid.core as core, paddle.batch, paddle.reader.decorator, paddle.dataset.common
 from paddle.fluid.layers import *

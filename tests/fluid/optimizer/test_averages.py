@@ -1,5 +1,6 @@
 """Averages of parameters, slow copies of them, and what cannot be had."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -95,11 +96,38 @@ def test_lookahead_interpolates_every_k_steps() -> None:
     assert (value(), value("w@SLOW")) == pytest.approx((0.8, 0.8))
 
 
+def test_program_of_a_pipeline_trains_as_without_one(exe: fluid.Executor, tmp_path: Path) -> None:
+    cpu, file = fluid.CPUPlace(), tmp_path / "data.txt"
+    file.write_text("".join(f"1 {number % 5}\n" for number in range(8)))
+    results: list[Any] = []
+    for is_pipeline in (False, True):
+        with fluid.program_guard(fluid.Program(), fluid.Program()), fluid.unique_name.guard():
+            x = fluid.data("x", [None, 1], "int64", lod_level=1)
+            half = fluid.ParamAttr("table", initializer=fluid.initializer.Constant(0.5))
+            hidden = fluid.layers.embedding(x, [5, 3], param_attr=half)
+            loss = fluid.layers.mean(fluid.layers.square(hidden + 1.0))
+            inner: Any = optimizer.SGD(0.1)
+            if is_pipeline:
+                cuts: list[object] = [[hidden], [loss]]
+                inner = optimizer.PipelineOptimizer(inner, cuts, [cpu] * 3, [1] * 3, sync_steps=10)
+            inner.minimize(loss)
+            assert is_pipeline == (fluid.default_main_program()._pipeline_opt is not None)
+            dataset = fluid.DatasetFactory().create_dataset("QueueDataset")
+            dataset.set_use_var([x])
+            dataset.set_filelist([str(file)])
+            with fluid.scope_guard(fluid.Scope()):
+                exe.run(fluid.default_startup_program())
+                exe.train_from_dataset(fluid.default_main_program(), dataset)
+                results.append(fluid.executor.global_scope().find_var("table").get_tensor().array)
+    np.testing.assert_array_equal(results[0], results[1])
+    assert np.all(np.not_equal(results[0], 0.5))
+
+
 BAD: list[tuple[Any, type[Exception], str]] = [
     (lambda: optimizer.LookaheadOptimizer(None), AssertionError, "can not be None"),
     (lambda: optimizer.LookaheadOptimizer(1, alpha=2.0), AssertionError, "alpha should be from 0"),
     (lambda: optimizer.LookaheadOptimizer(1, k=0), AssertionError, "positive integer, but it is 0"),
-    (lambda: optimizer.PipelineOptimizer(None), NotImplementedError, "on one device"),
+    (lambda: optimizer.PipelineOptimizer(None), AssertionError, "can not be None"),
     (lambda: optimizer.DGCMomentumOptimizer(0.1, 0.9, -1), AssertionError, "begin_step must >= 0"),
     (lambda: optimizer.RecomputeOptimizer(None), TypeError, "'optimizer' in RecomputeOptimizer"),
 ]

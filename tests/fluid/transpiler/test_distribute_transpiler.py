@@ -261,6 +261,24 @@ def test_nothing_is_rewritten_where_transpiling_fails():
     assert not getattr(main, "_is_distributed", False)
 
 
+@pytest.mark.parametrize("sync", [True, False])
+def test_program_with_gradients_but_no_parameter_sends_nothing(sync):
+    def no_parameter():
+        loss = fluid.layers.mean(fluid.layers.square(fluid.layers.data("x", [4])))
+        fluid.optimizer.SGD(0.1).minimize(loss)
+
+    main, startup, _ = built(no_parameter)
+    transpiler = fluid.DistributeTranspiler()
+    servers = "127.0.0.1:6174,127.0.0.1:6175"
+    transpiler.transpile(0, main, servers, 2, sync_mode=sync, startup_program=startup)
+    trainer = [op.type for op in transpiler.get_trainer_program(wait_port=False).global_block().ops]
+    assert not {"send", "recv"}.intersection(trainer)
+    with pytest.warns(UserWarning, match="holds no parameter"):
+        server, initial = transpiler.get_pserver_programs("127.0.0.1:6174")
+    assert [[op.type for op in block.ops] for block in server.blocks] == [["listen_and_serv"], []]
+    assert not initial.global_block().ops
+
+
 @pytest.mark.parametrize(
     ("fields", "error", "message"),
     [

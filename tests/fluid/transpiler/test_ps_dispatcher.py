@@ -40,3 +40,11 @@ def test_there_must_be_endpoints(kind: type[PSDispatcher]) -> None:
 def test_how_is_for_subclasses_to_define() -> None:
     with pytest.raises(NotImplementedError, match="PSDispatcher does not say"):
         PSDispatcher(SERVERS).dispatch(["w"])
+
+
+def test_names_may_be_methods() -> None:
+    class Described:
+        def name(self) -> str:
+            return "fc_3.w_0"
+
+    assert HashName(SERVERS).dispatch([Described()]) == HashName(SERVERS).dispatch(["fc_3.w_0"])
