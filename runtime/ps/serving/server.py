@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 import time
@@ -39,6 +40,8 @@ SNAPSHOTS = 1 << 20
 """The row of a trace with snapshots, below those of all trainers."""
 GRACE_SECONDS = 2.0
 """Maximum duration of open calls when a server exits."""
+ALONE_SECONDS = 1800.0
+"""How long a server whose parent has ended waits for the first call: then it ends with an error."""
 MIN_GUESTS = 16
 """Minimum number of calls at once of peers that own no trainer's id."""
 
@@ -57,6 +60,7 @@ class Server:
         self._shutdown = Shutdown(endpoints, number, self._peers, settings)
         self._stopping = threading.Event()
         self._started = time.monotonic()
+        self._parent, self._alone_since = os.getppid(), float("inf")
         self._awaited: tuple[list[int], float | None] = [], None
         self._notice = self._wait_notice(None)
         self._saving = threading.Lock()
@@ -148,6 +152,7 @@ class Server:
             self._expect_no_stall()
             self._report_wait()
             self._expect_all_trainers()
+            self._expect_parent_or_calls()
             bytes_moved = {"received": self.traffic.received, "sent": self.traffic.sent}
             self.log.progress(time.monotonic(), **bytes_moved)
             if self.shard.failure:
@@ -221,6 +226,20 @@ class Server:
             self.shard.fail(
                 f"{who} has {'' if alone else 'not '}connected to server {self.endpoint} within "
                 f"{seconds:g} s (FLAGS_rpc_deadline): has the job ended before this server started?"
+            )
+
+    def _expect_parent_or_calls(self) -> None:
+        """Fail if the parent has ended and nobody has ever called: the job ended with the parent,
+        before trainers that could complete it came.
+        """
+        if self.traffic.messages or os.getppid() == self._parent:
+            return
+        now = time.monotonic()
+        self._alone_since = min(self._alone_since, now)
+        if now - self._alone_since > ALONE_SECONDS:
+            self.shard.fail(
+                f"the process that started server {self.endpoint} has ended, and nobody has called "
+                f"the server in the {ALONE_SECONDS:g} s since: start trainers sooner"
             )
 
     # ---- snapshots

@@ -62,6 +62,21 @@ def test_a_server_at_port_0_writes_its_port():
     assert not path.exists()
 
 
+def test_a_server_that_nobody_calls_ends_after_its_parent(monkeypatch):
+    with world(1) as created, world(1) as called:
+        trainer = called.trainer(0)
+        step(called, [trainer], 1.0)
+        monkeypatch.setattr("runtime.ps.serving.server.ALONE_SECONDS", 0.3)
+        time.sleep(0.5)
+        assert created.thread.is_alive()
+        monkeypatch.setattr(os, "getppid", lambda: 1)
+        created.thread.join(5)
+        assert "nobody has called the server in the 0.3 s since" in str(created.errors[0])
+        time.sleep(0.5)
+        np.testing.assert_array_equal(step(called, [trainer], 1.0)[0], -2)
+        trainer.complete()
+
+
 def test_repeated_messages_change_nothing():
     with world(1) as created:
         trainer = created.trainer(0)
