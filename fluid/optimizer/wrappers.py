@@ -201,6 +201,7 @@ class PipelineOptimizer:
     at the same time, with the same updates. What it passed to them is in `program._pipeline_opt`,
     for one section of the whole program.
 
+    >>> import fluid
     >>> main, startup = fluid.Program(), fluid.Program()
     >>> with fluid.program_guard(main, startup), fluid.unique_name.guard():
     ...     x = fluid.data("x", [None, 4])
