@@ -70,7 +70,7 @@ def test_a_server_that_nobody_calls_ends_after_its_parent(monkeypatch):
         time.sleep(0.5)
         assert created.thread.is_alive()
         monkeypatch.setattr(os, "getppid", lambda: 1)
-        created.thread.join(5)
+        created.thread.join(60)
         assert "nobody has called the server in the 0.3 s since" in str(created.errors[0])
         time.sleep(0.5)
         np.testing.assert_array_equal(step(called, [trainer], 1.0)[0], -2)
