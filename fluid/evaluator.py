@@ -9,7 +9,7 @@ import numpy as np
 
 from fluid import layers, unique_name
 from fluid.executor import Executor
-from fluid.framework import Block, Program, Variable, program_guard
+from fluid.framework import Block, Program, Variable, recording_guard
 from fluid.layer_helper import LayerHelper
 from fluid.metrics import detection_map
 from fluid.recording.annotations import Array
@@ -57,7 +57,7 @@ class Evaluator:
     def _sums(self, executor: Executor, eval_program: Program | None) -> list[Array]:
         """Return the values of the states, as arrays [1]."""
         program = Program() if eval_program is None else eval_program
-        with program_guard(program):
+        with recording_guard(program):
             block = program.current_block()
             copies = [layers.assign(_here(block, state)) for state in self.states]
         return executor.run(program, fetch_list=copies)
@@ -65,7 +65,7 @@ class Evaluator:
     def reset(self, executor: Executor, reset_program: Program | None = None) -> None:
         """Fill all states with 0, by running ops in `reset_program`."""
         program = Program() if reset_program is None else reset_program
-        with program_guard(program):
+        with recording_guard(program):
             for state in self.states:
                 var = _here(program.current_block(), state)
                 layers.fill_constant([1], var.dtype, 0.0, out=var)

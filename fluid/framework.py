@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from operator import attrgetter
 from textwrap import indent
-from typing import Protocol, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from compiler.ir.conversion.reused_names import has_reuses, restore_original_names
 from compiler.ir.program import EMPTY, GRAD, OpRole
@@ -25,7 +25,7 @@ from fluid.compat.installed import load_op_library, require_version
 from fluid.compat.op_protos import OpProtoHolder, get_all_op_protos
 from fluid.distributed.paddle_names import JobNames
 from fluid.recording import current_state, pruning
-from fluid.recording.annotations import Feed
+from fluid.recording.annotations import Feed, Reader
 from fluid.recording.arguments import ArgumentError, typed
 from fluid.recording.block import Block, BlockProgram
 from fluid.recording.op_records import must_be_bool, user_line
@@ -85,21 +85,6 @@ generate_control_dev_var_name = current_state.generate_control_dev_var_name
 _cpu_num = current_state.cpu_num
 _cuda_ids = current_state.cuda_ids
 _debug_string_ = current_state.debug_string
-
-
-class Reader(Protocol):
-    """A reader whose batches are the values of variables."""
-
-    drop_last: bool
-
-    @property
-    def names(self) -> Sequence[str]:
-        """The names of the variables."""
-        ...
-
-    def next_batch(self) -> Sequence[object]:
-        """The next value of each variable; EOFException after the last."""
-        ...
 
 
 class Program(JobNames, BlockProgram):
@@ -468,56 +453,77 @@ def _names_of_target(target: object) -> list[str]:
 
 # ---- the default programs -----------------------------------------------------------------------
 
-_main_program = Program()
-_startup_program = Program()
+
+class _Defaults(NamedTuple):
+    """The default programs of static mode, and the program of eager mode within it."""
+
+    main: Program
+    startup: Program
+    eager: Program | None = None
+
+
+_defaults = _Defaults(Program(), Program())
 
 
 def default_main_program() -> Program:
     """Return the program to which layers append."""
-    return _main_program
+    return _defaults.main if _defaults.eager is None else _defaults.eager
 
 
 def default_startup_program() -> Program:
     """Return the program that initializes parameters; run it once, first."""
-    return _startup_program
+    return _defaults.startup if _defaults.eager is None else _defaults.eager
 
 
 def in_dygraph_mode() -> bool:
-    """Return whether layers compute values: whether the default main program is an eager one."""
-    return _main_program.is_eager
+    """Return whether layers compute values."""
+    return _defaults.eager is not None
 
 
 def switch_main_program(program: Program) -> Program:
-    """Set the default main program; returns the previous one."""
-    global _main_program
-    previous, _main_program = _main_program, program
+    """Set the default main program; returns the previous one. Eager mode stays."""
+    global _defaults
+    previous, _defaults = _defaults.main, _defaults._replace(main=program)
     return previous
 
 
 def switch_startup_program(program: Program) -> Program:
-    """Set the default startup program; returns the previous one."""
-    global _startup_program
-    previous, _startup_program = _startup_program, program
+    """Set the default startup program; returns the previous one. Eager mode stays."""
+    global _defaults
+    previous, _defaults = _defaults.startup, _defaults._replace(startup=program)
     return previous
 
 
-@contextmanager
-def program_guard(main_program: Program, startup_program: Program | None = None) -> Generator[None]:
-    """Set the default programs within a `with` block.
+def program_guard(
+    main_program: Program, startup_program: Program | None = None
+) -> AbstractContextManager[None]:
+    """Set the default programs within a `with` block; in eager mode, layers still compute values.
 
     Raises TypeError naming the argument that is no Program.
     """
     _check_program(main_program, "main_program of fluid.program_guard")
-    if startup_program is not None:
-        _check_program(startup_program, "startup_program of fluid.program_guard")
-    main, startup = _main_program, _startup_program
-    switch_main_program(main_program)
-    switch_startup_program(startup if startup_program is None else startup_program)
+    startup = _defaults.startup if startup_program is None else startup_program
+    _check_program(startup, "startup_program of fluid.program_guard")
+    return _replaced(_Defaults(main_program, startup, _defaults.eager))
+
+
+def recording_guard(
+    main_program: Program, startup_program: Program | None = None
+) -> AbstractContextManager[None]:
+    """Make layers append to these programs within a `with` block, whatever the mode outside it."""
+    if main_program.is_eager:
+        return _replaced(_defaults._replace(eager=main_program))
+    return _replaced(_Defaults(main_program, startup_program or _defaults.startup))
+
+
+@contextmanager
+def _replaced(defaults: _Defaults) -> Generator[None]:
+    global _defaults
+    before, _defaults = _defaults, defaults
     try:
         yield
     finally:
-        switch_main_program(main)
-        switch_startup_program(startup)
+        _defaults = before
 
 
 def _check_program(program: object, argument: str) -> None:

@@ -1,9 +1,10 @@
 """Names of release 1.8.5 that are not here: why, and objects that say so when they are used.
 
-Whole projects import names that a script never uses. So `from paddle.fluid.contrib.slim.prune
-import SensitivePruneStrategy` succeeds, and calling or reading anything of it raises with the
+Whole projects import names that a script never uses. So `from
+paddle.fluid.contrib.slim.quantization import QatInt8MkldnnPass` succeeds, and calling or reading
+anything of it raises with the
 reason; a class may derive from it, but not be instantiated. Attributes of modules are as before:
-`hasattr(prune, "SensitivePruneStrategy")` is False, so that scripts that look for a name before
+`hasattr(quantization, "QatInt8MkldnnPass")` is False, so that scripts that look for a name before
 they use it take their other branch. A script that catches ImportError for it takes its first
 branch.
 

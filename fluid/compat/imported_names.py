@@ -25,6 +25,7 @@ _HOMES = {
     "fluid.backward": "append_backward",
     "fluid.clip": "GradientClipByNorm append_gradient_clip_ops error_clip_callback",
     "fluid.regularizer": "append_regularization_ops",
+    "fluid.contrib.slim.prune.sensitive_prune_strategy": "SensitivePruneStrategy",
     "fluid.executor": "Executor global_scope scope_guard",
     "fluid.compiler": "CompiledProgram",
     "fluid.parallel_executor": "ParallelExecutor",

@@ -28,7 +28,7 @@ from fluid.demo.folder import replacing
 from fluid.demo.machine_code import fastest, machine_code
 from fluid.demo.progress import Progress
 from fluid.executor import Executor, scope_guard
-from fluid.framework import Program, Variable, program_guard
+from fluid.framework import Program, Variable, recording_guard
 from runtime.device import CPUPlace
 from runtime.tensors.scope import Scope
 
@@ -99,7 +99,7 @@ def record(epochs: int, seed: int) -> Network:
     """Record the network in new programs: initial weights depend on `seed` only."""
     main, startup = Program(), Program()
     main.random_seed = startup.random_seed = seed + 1
-    with program_guard(main, startup), unique_name.guard():
+    with recording_guard(main, startup), unique_name.guard():
         image = layers.data("image", [1, SIDE, SIDE])
         label = layers.data("label", [1], dtype="int64")
         prediction = lenet(image)

@@ -22,7 +22,7 @@ from fluid.framework import (
     Variable,
     default_main_program,
     in_dygraph_mode,
-    program_guard,
+    recording_guard,
 )
 from runtime.device import CPUPlace, Place
 
@@ -56,7 +56,7 @@ def guard(place: Place | None = None) -> Generator[None]:
     _owners.append(get_ident())
     before = traces.set_place(place)
     try:
-        with program_guard(program, program), unique_name.guard():
+        with recording_guard(program, program), unique_name.guard():
             yield
         traces.current().run()
     finally:

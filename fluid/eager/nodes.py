@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from typing import NamedTuple, Protocol
 
+import numpy as np
+
 from compiler.ir.types import Array
 from fluid.eager.signatures import Signature
 from fluid.eager.sources import Source
@@ -15,6 +17,7 @@ __all__ = [
     "SCOPE",
     "External",
     "GradRequest",
+    "RowNumbers",
     "RunsNodes",
     "TraceNode",
     "TraceRecord",
@@ -26,12 +29,29 @@ SCOPE = Scope()
 
 
 class External(NamedTuple):
-    """A node computed before the trace: its number, and the name of its array if it is state."""
+    """A node computed before the trace: its number, and the name of its array if it is state.
+
+    `height` is the number of dense rows of a sparse value, 0 of a dense one.
+    """
 
     number: int
     state_name: str
     stops_gradient: bool
     has_value: bool
+    height: int = 0
+
+
+class RowNumbers(NamedTuple):
+    """Which rows of a table of `height` rows a sparse gradient has; a number may occur twice."""
+
+    numbers: Array
+    height: int
+
+    def densified(self, values: Array) -> Array:
+        """Return the whole table of the values of the rows: those of one number are added."""
+        table = np.zeros((self.height, *values.shape[1:]), values.dtype)
+        np.add.at(table, self.numbers, values)
+        return table
 
 
 class RunsNodes(Protocol):
@@ -51,11 +71,12 @@ class TraceNode:
     `number` is its number in `trace`, the last trace that used it, and `external` what state was in
     the key of one; while `is_pending`, that trace
     has not run yet. `is_saved` marks what a gradient op may read, `stops_gradient` is the flag of
-    its variable when an op last used it. `handle` refers to the variable.
+    its variable when an op last used it. `handle` refers to the variable. A sparse gradient has its
+    rows in `sparse`, and their values in `array`.
     """
 
     __slots__ = (
-        "__weakref__", "array", "external", "handle", "is_pending", "is_saved", "number",
+        "__weakref__", "array", "external", "handle", "is_pending", "is_saved", "number", "sparse",
         "state_name", "stops_gradient", "trace",
     )  # fmt: skip
 
@@ -66,14 +87,23 @@ class TraceNode:
         self.is_pending = False
         self.is_saved = False
         self.number = 0
+        self.sparse: RowNumbers | None = None
         self.state_name = state_name
         self.stops_gradient = True
         self.trace: RunsNodes | None = None
 
     def value(self) -> Array:
-        """The array, computed if necessary; state may change later.
+        """The array, computed if necessary, dense; state may change later.
 
         Raises RuntimeError if the trace that should compute it has failed, or it was not kept.
+        """
+        array = self.stored()
+        return array if self.sparse is None else self.sparse.densified(array)
+
+    def stored(self) -> Array:
+        """The array as it is kept, computed if necessary: of a sparse gradient, its rows.
+
+        Raises as `value` does.
         """
         trace = self.trace
         if self.is_pending and trace is not None:

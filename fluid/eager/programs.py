@@ -13,7 +13,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from compiler.ir.opdef.type_inference import bind
-from compiler.ir.program import NO_BLOCK, OpRole
+from compiler.ir.program import NO_BLOCK, OpRole, VarKind
 from compiler.ir.types import Array, DType
 from fluid import unique_name
 from fluid.eager import traces
@@ -426,6 +426,8 @@ class EagerBlock(Block):
             if not var.node.state_name:
                 var.becomes(output.dims, output.element, needs_gradient)
             numbers.append(trace.compute(var.node, var.stops))
+            if signature.writes_rows:
+                var.kind = VarKind.SELECTED_ROWS
         stops = tuple([var.stops for var in outs])
         source = user_source(2)
         position = trace.record(signature, inputs, tuple(numbers), stops, source)

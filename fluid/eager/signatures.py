@@ -38,7 +38,8 @@ class Signature:
     """An op without its variables.
 
     `passing` are the inputs of floating point that get a gradient, `saved_inputs` and
-    `saved_outputs` those whose values its gradient ops read: indices over all slots. `is_dynamic`:
+    `saved_outputs` those whose values its gradient ops read: indices over all slots; `sparse` are
+    those of `passing` with a sparse gradient. `writes_rows`: its outputs are sparse. `is_dynamic`:
     a size depends on data.
     Signatures of a `family` differ in sizes only.
     """
@@ -50,8 +51,10 @@ class Signature:
     types: Sequence[Output]
     input_types: Sequence[Output]
     passing: frozenset[int]
+    sparse: frozenset[int]
     saved_inputs: frozenset[int]
     saved_outputs: frozenset[int]
+    writes_rows: bool
     is_dynamic: bool
     family: int
 
@@ -100,7 +103,9 @@ def infer(
         [Output(var.dims or (), var.element) for var in types],
         input_types,
         frozenset(index for index in passing if input_types[index].element.is_float),
+        _sparse_gradients(op, read),
         saved_inputs, saved_outputs,
+        any(slot.companion == "rows" for slot in find(op.type).outputs().values()),
         any(-1 in (var.dims or ()) for var in types),
         _family(op, read, written, _ranks(block.vars.values())),
     )  # fmt: skip
@@ -145,6 +150,13 @@ def _gradient_reads(
         frozenset(i for i, name in enumerate(ins) if name in read),
         frozenset(i for i, name in enumerate(outs) if name in read),
     )
+
+
+def _sparse_gradients(op: OpDesc, inputs: Slots) -> frozenset[int]:
+    """The inputs whose gradient is sparse: tables of lookups, and of losses over many classes."""
+    tables = find(op.type).sparse_grads if op.attrs.get("is_sparse") else ()
+    slots = [slot for slot, size in inputs for _ in range(size)]
+    return frozenset(index for index, slot in enumerate(slots) if slot in tables)
 
 
 def _numbered(prefix: str, slots: Slots) -> list[str]:

@@ -15,7 +15,7 @@ from typing import Any, NoReturn, Unpack, cast
 from compiler.errors import CompileError
 from fluid import unique_name
 from fluid.eager.variables import ParamBase, VarBase
-from fluid.framework import Program, Variable, program_guard
+from fluid.framework import Program, Variable, recording_guard
 from fluid.recording.annotations import Attributes, Slots, SlotValue
 from fluid.recording.block import Block, Fill
 from fluid.recording.op_records import is_ours, user_line
@@ -169,7 +169,7 @@ def _recorded(
         feeds.append(var)
         return var
 
-    with program_guard(program, startup), unique_name.guard():
+    with recording_guard(program, startup), unique_name.guard():
         result = function(*[fed(argument) for argument in arguments])
         outputs = [_output(program, item) for item in _variables(result)]
     return StaticRecording(program, startup, feeds, outputs, result, program.eager)

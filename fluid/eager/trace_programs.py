@@ -10,17 +10,22 @@ import numpy as np
 
 from compiler.ir.autodiff.append_backward import append_gradients_along
 from compiler.ir.opdef import find
-from compiler.ir.program import OpDesc
+from compiler.ir.opdef.type_inference import infer_op
+from compiler.ir.program import OpDesc, VarKind
 from compiler.ir.types import Array, DType
-from fluid.eager.nodes import SCOPE, External
+from fluid.eager.nodes import SCOPE, External, RowNumbers
 from fluid.eager.signatures import Signature
 from fluid.eager.sources import Source, source_text
 from fluid.executor import Executor
 from fluid.framework import Block, Program, Variable
 
 __all__ = [
-    "Dims", "GradEntry", "OpEntry", "TracePlan", "RecordedTrace", "dims_of", "write",
+    "Computed", "Dims", "GradEntry", "OpEntry", "TracePlan", "RecordedTrace", "dims_of", "write",
 ]  # fmt: skip
+
+
+VALUES, NUMBERS = "@VALUES", "@ROW_NUMBERS"
+"""The suffixes of the feeds of a sparse value."""
 
 
 class OpEntry(NamedTuple):
@@ -59,6 +64,9 @@ class RecordedTrace(NamedTuple):
     live: Sequence[int]
 
 
+Computed: TypeAlias = "tuple[Array, RowNumbers | None]"
+"""A result: of a sparse one the values and the rows."""
+
 Dims: TypeAlias = Mapping[int, tuple[int, ...]]
 """The sizes of nodes by number, -1 where they are open."""
 
@@ -67,23 +75,33 @@ Dims: TypeAlias = Mapping[int, tuple[int, ...]]
 class TracePlan:
     """The program of a trace; `feeds` are its feeds, by index among the external nodes.
 
-    `zeros` are feeds of which only the shape is read, whose values were not kept. `is_open` if it
-    has open sizes, for several traces.
+    `row_feeds` are the row numbers of sparse ones. `zeros` are feeds of which only the shape is
+    read, whose values were not kept. `heights` has the number of dense rows of each sparse result,
+    whose row numbers are fetched after all values. `is_open` if it has open sizes, for several
+    traces.
     """
 
     program: Program
     feeds: Sequence[tuple[int, str]]
+    row_feeds: Sequence[tuple[int, str]]
     zeros: Mapping[str, Array]
     fetch: tuple[str, ...]
+    heights: Mapping[int, int]
     is_open: bool = False
 
-    def run(self, executor: Executor, feed: Mapping[str, Array | None]) -> Sequence[Array]:
+    def run(self, executor: Executor, feed: Mapping[str, Array | None]) -> Sequence[Computed]:
         """Run the program on the arrays of its feeds; returns the fetches in order."""
         arrays = {name: array for name, array in feed.items() if array is not None}
         if self.zeros:
             arrays |= self.zeros
-        values = executor.run_arrays(self.program, arrays, self.fetch, SCOPE)
-        return cast(Sequence[Array], values)
+        fetched = executor.run_arrays(self.program, arrays, self.fetch, SCOPE)
+        values = cast(Sequence[Array], fetched)
+        if not self.heights:
+            return [(value, None) for value in values]
+        number = len(values) - len(self.heights)
+        pairs = zip(self.heights.items(), values[number:], strict=True)
+        rows = {index: RowNumbers(numbers, height) for (index, height), numbers in pairs}
+        return [(value, rows.get(index)) for index, value in enumerate(values[:number])]
 
 
 def dims_of(recorded: RecordedTrace) -> Dims:
@@ -97,7 +115,8 @@ def dims_of(recorded: RecordedTrace) -> Dims:
                 dims[number] = output.dims
     for external, array in recorded.externals:
         if array is not None:
-            dims[external.number] = array.shape
+            height = external.height
+            dims[external.number] = (height, *array.shape[1:]) if height else array.shape
     return dims
 
 
@@ -118,6 +137,8 @@ class _Writer:
         self.states: set[str] = set()
         self.ops: dict[int, list[OpDesc]] = {}
         """The ops of each entry, by position."""
+        self.tables: dict[str, Array] = {}
+        """What is fed for the shape of the tables of sparse values."""
 
     def plan(self) -> TracePlan:
         """Write all ops and remove repeated ones that are not needed."""
@@ -132,28 +153,71 @@ class _Writer:
                 self._variable(entry.inputs[0]).stop_gradient = entry.stops[0]
             else:
                 self._write_op(position, entry)
-        fetch = tuple([self.names[number] for number in self.recorded.live])
+        results = [self.names[number] for number in self.recorded.live]
+        heights = {
+            index: (self.block.vars[name].dims or (0,))[0]
+            for index, name in enumerate(results)
+            if self.block.vars[name].kind == VarKind.SELECTED_ROWS
+        }
+        for index in heights:
+            results[index], numbers = self._rows(results[index])
+            results.append(numbers)
+        fetch = tuple(results)
         zeros = self._remove_repeated(fetch)
         read = {name for op in self.block.ops for name in op.reads()} | set(fetch)
-        feeds = [
-            (index, self.names[external.number])
+        fed = [
+            (index, self.names[external.number], external.height)
             for index, (external, _) in enumerate(self.recorded.externals)
             if not external.state_name
             and external.has_value
             and self.names[external.number] in read
         ]
-        return TracePlan(self.program, feeds, zeros, fetch)
+        feeds = [(index, f"{name}{VALUES}" if height else name) for index, name, height in fed]
+        row_feeds = [(index, f"{name}{NUMBERS}") for index, name, height in fed if height]
+        return TracePlan(self.program, feeds, row_feeds, zeros | self.tables, fetch, heights)
 
     def _variable(self, number: int) -> Variable:
         return self.block.vars[self.names[number]]
 
     def _declare_external(self, external: External, array: Array | None) -> None:
-        number, state_name, stops_gradient, _ = external
+        number, state_name, stops_gradient, _, height = external
         self.names[number] = name = state_name or f"_{number}"
         if state_name:
             self.states.add(name)
-        if array is not None:
+        if array is not None and height:
+            self._write_sparse(name, height, array)
+        elif array is not None:
             self._declare(name, self.dims[number], DType.of(array.dtype), stops_gradient)
+
+    def _write_sparse(self, name: str, height: int, values: Array) -> None:
+        """Write a sparse value of which values and row numbers are fed: a gradient of a lookup."""
+        element, width = DType.of(values.dtype), values.shape[1:]
+        numbers, table, fed = f"{name}{NUMBERS}", f"{name}@TABLE", f"{name}{VALUES}"
+        self._declare(numbers, [-1], DType.INT64, stops_gradient=True)
+        self._declare(fed, [-1, *width], element, stops_gradient=True)
+        self._declare(table, [height, *width], element, stops_gradient=True)
+        self._declare(name, [height, *width], element, stops_gradient=True)
+        self.tables[table] = np.broadcast_to(np.zeros((), values.dtype), (height, *width))
+        slots = {"W": [table], "Ids": [numbers], "Out@GRAD": [fed]}
+        gradient = {"W@GRAD": [name]}
+        op = self.block.add_op("lookup_table_v2_grad", slots, gradient, {"is_sparse": True})
+        infer_op(self.block, op)
+
+    def _rows(self, name: str) -> tuple[str, str]:
+        """Write the values and the row numbers of a sparse value; a sum has each row once."""
+        var = self.block.vars[name]
+        writers = [op for op in self.block.ops if name in op.writes()]
+        if writers and writers[-1].type == "sum":
+            self._declare(f"{name}@MERGED", var.dims or (), var.element, stops_gradient=True)
+            merged = {"Out": [f"{name}@MERGED"]}
+            infer_op(self.block, self.block.add_op("merge_selected_rows", {"X": [name]}, merged))
+            name = f"{name}@MERGED"
+        values, numbers = f"{name}@RESULT", f"{name}@NUMBERS"
+        self._declare(values, var.dims or (), var.element, stops_gradient=True)
+        self._declare(numbers, [-1], DType.INT64, stops_gradient=True)
+        self.block.add_op("get_tensor_from_selected_rows", {"X": [name]}, {"Out": [values]})
+        self.block.add_op("row_numbers", {"X": [name]}, {"Out": [numbers]})
+        return values, numbers
 
     def _declare(
         self, name: str, dims: Sequence[int], element: DType, stops_gradient: bool

@@ -13,7 +13,7 @@ from fluid import unique_name
 from fluid.eager import traces
 from fluid.eager.programs import EagerProgram
 from fluid.eager.variables import VarBase
-from fluid.framework import Program, default_main_program, in_dygraph_mode, program_guard
+from fluid.framework import Program, default_main_program, in_dygraph_mode, recording_guard
 from fluid.recording.annotations import Attributes, DTypeLike, Slots
 from fluid.recording.variable import VarType
 from runtime.device import Place
@@ -107,10 +107,10 @@ def dygraph_guard(tracer: Tracer | None) -> Generator[None]:
     if tracer is current:
         yield
     elif tracer is not None:
-        with program_guard(tracer.program, tracer.program):
+        with recording_guard(tracer.program, tracer.program):
             yield
     elif current is not None:
-        with program_guard(*current.static_programs):
+        with recording_guard(*current.static_programs):
             yield
 
 

@@ -16,7 +16,7 @@ from fluid.eager import plans
 from fluid.eager.nodes import External, GradRequest, TraceNode, TraceRecord
 from fluid.eager.signatures import Signature
 from fluid.eager.sources import Source
-from fluid.eager.trace_programs import GradEntry, OpEntry, RecordedTrace, TracePlan
+from fluid.eager.trace_programs import Computed, GradEntry, OpEntry, RecordedTrace, TracePlan
 from fluid.executor import Executor
 from runtime.device import CPUPlace, Place
 
@@ -129,7 +129,8 @@ class Trace:
         external = node.external  # that of the last trace: equal in each step, compared by identity
         if external is None or external[0] != number or external[2] is not stops_gradient:
             has_value = bool(node.state_name) or node.array is not None
-            external = External(number, node.state_name, stops_gradient, has_value)
+            height = 0 if node.sparse is None else node.sparse.height
+            external = External(number, node.state_name, stops_gradient, has_value, height)
             if node.state_name:
                 node.external = external
         self._key.append(external)
@@ -174,7 +175,7 @@ class Trace:
         live = self._live()
         try:
             numbers = tuple([node.number for node in live])
-            values: Sequence[Array] = self._values(numbers) if self._entries else ()
+            values: Sequence[Computed] = self._values(numbers) if self._entries else ()
         except BaseException as error:
             self.error = error
             raise
@@ -183,15 +184,15 @@ class Trace:
             self._entries, self._ghosts, self._key, self._computed = [], [], [], []
             self._sources = {}
         del externals
-        for node, value in zip(live, values, strict=True):
-            node.array, node.is_pending = value, False
+        for node, (array, sparse) in zip(live, values, strict=True):
+            node.array, node.sparse, node.is_pending = array, sparse, False
 
     def _live(self) -> list[TraceNode]:
         """The computed nodes that a variable holds or a gradient op may read."""
         nodes = [node() for node in self._computed]
         return [node for node in nodes if node and (node.is_saved or node.handle() is not None)]
 
-    def _values(self, live: tuple[int, ...]) -> Sequence[Array]:
+    def _values(self, live: tuple[int, ...]) -> Sequence[Computed]:
         key = (*self._key, live)
         plan = plans.find(key) or plans.make(key, self._recorded(live))
         try:
@@ -207,7 +208,12 @@ class Trace:
         return RecordedTrace(externals, self._ghosts, self._entries, self._sources, live)
 
     def _feed(self, plan: TracePlan) -> dict[str, Array | None]:
-        return {name: self._externals[index][1].array for index, name in plan.feeds}
+        nodes = [node for _, node in self._externals]
+        feed = {name: nodes[index].array for index, name in plan.feeds}
+        for index, name in plan.row_feeds:
+            rows = nodes[index].sparse
+            feed[name] = None if rows is None else rows.numbers
+        return feed
 
 
 _State.trace = Trace()

@@ -34,6 +34,7 @@ from fluid.recording.variable import (
 from fluid.running.fetched_values import number_like
 from runtime.device import CPUPlace, Place
 from runtime.tensors.lod_tensor import LoDTensor
+from runtime.tensors.scope_values import SelectedRows
 
 __all__ = [
     "ParamBase", "VarBase", "backward", "gradient_of", "reached_nodes", "release", "steps_to",
@@ -162,8 +163,17 @@ class VarBase(Variable):
         return self.node.is_pending or self.node.peek() is not None
 
     def value(self) -> VarBase:
-        """Return itself, with `get_tensor` as a native variable."""
+        """Return itself, with `get_tensor` and `get_selected_rows` as a native variable."""
         return self
+
+    def get_selected_rows(self) -> SelectedRows:
+        """Return its value as sparse rows; TypeError for a dense one."""
+        values, sparse = self.node.stored(), self.node.sparse
+        if sparse is None:
+            raise TypeError(f"variable {self.name!r} is dense: use get_tensor")
+        rows = SelectedRows(sparse.numbers.tolist(), sparse.height)
+        rows.get_tensor().set(values, CPUPlace())
+        return rows
 
     def get_tensor(self) -> LoDTensor:
         """Return its value as a native tensor, whose `set` is `set_value`."""
@@ -324,12 +334,19 @@ class VarBase(Variable):
             backward(self, retain_graph)
 
     def gradient(self) -> Any:
-        """Return the gradient as an array; None before `backward`."""
+        """Return the gradient as an array; None before `backward`.
+
+        A sparse one, of an embedding with `is_sparse`, is a pair: the values of its rows, and their
+        numbers.
+        """
         gradient = self.gradient_or_zeros()
-        return None if gradient is None else gradient.numpy()
+        if gradient is None:
+            return None
+        values, sparse = gradient.node.stored(), gradient.node.sparse
+        return gradient.numpy() if sparse is None else (values.copy(), sparse.numbers.copy())
 
     def gradient_or_zeros(self) -> VarBase | None:
-        """Return the variable of the gradient; zeros after `clear_gradient`."""
+        """Return the gradient as a variable; after `clear_gradient` zeros, None if it is sparse."""
         if self.gradient_variable is None and self.had_gradient:
             zeros = VarBase.of(self.block, self._grad_name(), self.element, self.dims, True)
             zeros.node.array = np.zeros(self.dims or (), self.element.numpy)
@@ -363,8 +380,10 @@ class VarBase(Variable):
         return copied
 
     def clear_gradient(self) -> None:
-        """Set the gradient, if there is one, to zero."""
-        self.gradient_variable = None
+        """Set the gradient, if there is one, to zero; a sparse one to none."""
+        gradient, self.gradient_variable = self.gradient_variable, None
+        if gradient is not None and gradient.kind == VarKind.SELECTED_ROWS:
+            self.had_gradient = False
 
 
 class _ValueTensor(LoDTensor):
@@ -437,6 +456,10 @@ def backward(loss: VarBase, retain_graph: bool = False) -> None:
     nodes = [node for node, _ in wanted.values()]
     variables = [var for _, var in wanted.values()]
     gradients = [gradient_of(var) for var in variables]
+    sparse = _sparse_nodes(steps, reached)
+    for (node, _), gradient in zip(wanted.values(), gradients, strict=True):
+        if id(node) in sparse:
+            gradient.kind = VarKind.SELECTED_ROWS
     request = GradRequest([(loss.node, None)], steps, nodes, [g.node for g in gradients])
     with traces.LOCK:
         traces.current().request(request)
@@ -446,6 +469,24 @@ def backward(loss: VarBase, retain_graph: bool = False) -> None:
         var.gradient_variable, var.had_gradient = gradient, True
     if not retain_graph:
         release([loss], steps)
+
+
+def _sparse_nodes(steps: Sequence[TraceRecord], reached: set[int]) -> set[int]:
+    """Return the ids of the nodes whose gradient is sparse: that of every op that reads them is."""
+    tables = [(step, _tables(step)) for step in steps]
+    if not any(indices for _, indices in tables):
+        return set()
+    sparse, dense = set[int](), set[int]()
+    for step, indices in tables:
+        if any(id(node) in reached for node in step.outputs):
+            for index, node in enumerate(step.inputs):
+                (sparse if index in indices else dense).add(id(node))
+    return sparse - dense
+
+
+def _tables(step: TraceRecord) -> frozenset[int]:
+    """The inputs of an op whose gradient is sparse."""
+    return step.what.sparse if isinstance(step.what, Signature) else frozenset()
 
 
 def release(targets: Sequence[VarBase], steps: Sequence[TraceRecord]) -> None:

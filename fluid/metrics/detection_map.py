@@ -10,7 +10,7 @@ from compiler.ir.opdef import find
 from compiler.ir.types import Array
 from fluid import layers, unique_name
 from fluid.executor import Executor
-from fluid.framework import Program, Variable, program_guard
+from fluid.framework import Program, Variable, recording_guard
 from fluid.initializer import Constant
 from fluid.layer_helper import LayerHelper
 from fluid.recording.annotations import Attributes
@@ -121,7 +121,7 @@ class DetectionMAP:
     def reset(self, executor: Executor, reset_program: Program | None = None) -> None:
         """Reset the accumulated state, by running an op in `reset_program`."""
         program = Program() if reset_program is None else reset_program
-        with program_guard(program):
+        with recording_guard(program):
             state = program.current_block().clone_variable(self.has_state)
             layers.fill_constant([1], "int32", 0, out=state)
         executor.run(program)

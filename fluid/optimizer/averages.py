@@ -21,7 +21,7 @@ from fluid.framework import (
     Variable,
     default_main_program,
     name_scope,
-    program_guard,
+    recording_guard,
 )
 from fluid.layer_helper import LayerHelper
 from fluid.optimizer.base import Optimizer, expect_static
@@ -217,7 +217,7 @@ def _program(backups: Backups, append: Callable[[Block, Variable, Variable], Non
     """Build a program by calling `append` for every parameter and its backup."""
     program = Program()
     block = program.global_block()
-    with program_guard(program):
+    with recording_guard(program):
         for param, backup in backups:
             append(block, block.clone_variable(param), block.clone_variable(backup))
     return program

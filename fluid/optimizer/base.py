@@ -40,8 +40,8 @@ from fluid.framework import (
     default_main_program,
     in_dygraph_mode,
     name_scope,
-    program_guard,
     program_of,
+    recording_guard,
 )
 from fluid.initializer import Constant
 from fluid.layer_helper import LayerHelper
@@ -159,7 +159,7 @@ class Optimizer:
         self._dtype = loss.dtype
         program = program_of(loss)
         fixed = {param.name for param in program.all_parameters() if not param.trainable}
-        with program_guard(program, startup_program):
+        with recording_guard(program, startup_program):
             pairs = append_backward(
                 loss,
                 parameter_list or self._parameter_list,
@@ -206,7 +206,7 @@ class Optimizer:
         """Call `apply_gradients` in the program of `loss`."""
         if in_dygraph_mode():
             return self._update(list(params_grads))[0]
-        with program_guard(program_of(loss), startup_program):
+        with recording_guard(program_of(loss), startup_program):
             return self.apply_gradients(params_grads)
 
     @contextmanager

@@ -18,8 +18,8 @@ from fluid.framework import (
     Program,
     Variable,
     default_main_program,
-    program_guard,
     program_of,
+    recording_guard,
 )
 from fluid.initializer import Constant
 from fluid.layer_helper import LayerHelper
@@ -102,7 +102,7 @@ class DGCMomentumOptimizer(Optimizer):
         param_grads = super().backward(
             loss, startup_program, parameter_list, no_grad_set, callbacks
         )
-        with program_guard(program_of(loss), startup_program):
+        with recording_guard(program_of(loss), startup_program):
             self._append_dgc_ops(param_grads)
         return param_grads
 

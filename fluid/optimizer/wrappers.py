@@ -19,8 +19,8 @@ from fluid.framework import (
     Variable,
     block_of,
     default_startup_program,
-    program_guard,
     program_of,
+    recording_guard,
 )
 from fluid.optimizer.base import Optimizer, ParamGrad, expect_static
 from fluid.recording.arguments import UNCHECKED, typed
@@ -88,7 +88,7 @@ class RecomputeOptimizer(Optimizer):
         """Append the ops that compute gradients, preceded by recomputed forward ops."""
         self._dtype = self._optimizer._dtype = loss.dtype
         callbacks = [error_clip_callback] if callbacks is None else callbacks
-        with program_guard(program_of(loss), startup_program):
+        with recording_guard(program_of(loss), startup_program):
             rest = no_grad_set, callbacks, self._checkpoints
             return list[ParamGrad](append_backward(loss, parameter_list, *rest))
 
@@ -152,7 +152,7 @@ class LookaheadOptimizer:
         """
         result = self.inner_optimizer.minimize(loss, startup_program=startup_program)
         startup = startup_program or default_startup_program()
-        with program_guard(program_of(loss), startup):
+        with recording_guard(program_of(loss), startup):
             slow = _slow_copies(block_of(loss), startup.global_block())
             self._append_look(slow)
         return result

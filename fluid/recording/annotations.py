@@ -8,7 +8,7 @@ parameter attributes in `fluid.param_attr`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, Protocol, TypeAlias
 
 import numpy as np
 
@@ -23,6 +23,7 @@ __all__ = [
     "DTypeLike",
     "Feed",
     "IntOrInts",
+    "Reader",
     "ShapeLike",
     "SlotValue",
     "Slots",
@@ -51,3 +52,18 @@ AttributeValue: TypeAlias = Any
 
 Feed: TypeAlias = Mapping[str, object]
 """Values to feed, by variable: arrays, LoDTensors, or nested lists of numbers."""
+
+
+class Reader(Protocol):
+    """A reader whose batches are the values of variables."""
+
+    drop_last: bool
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The names of the variables."""
+        ...
+
+    def next_batch(self) -> Sequence[object]:
+        """The next value of each variable; EOFException after the last."""
+        ...

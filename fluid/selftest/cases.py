@@ -11,7 +11,7 @@ import numpy as np
 from fluid import unique_name
 from fluid.backward import gradients
 from fluid.data import data
-from fluid.framework import Program, Variable, program_guard
+from fluid.framework import Program, Variable, recording_guard
 
 Shape = tuple[int, ...]
 Build: TypeAlias = Callable[..., Variable | Sequence[Variable]]
@@ -55,7 +55,7 @@ def record(case: Case, is_large: bool, seed: int = 0) -> Recorded:
     main, startup = Program(), Program()
     main.random_seed = startup.random_seed = seed + 1
     shapes = case.shapes(is_large)
-    with program_guard(main, startup), unique_name.guard():
+    with recording_guard(main, startup), unique_name.guard():
         variables = [_declared(case, number, shape) for number, shape in enumerate(shapes)]
         built = case.build(*variables)
         results = [built] if isinstance(built, Variable) else list(built)

@@ -7,7 +7,7 @@ import numpy as np
 from fluid import layers, unique_name
 from fluid.compiler import CompiledProgram
 from fluid.executor import Executor, scope_guard
-from fluid.framework import Program, Variable, cpu_places, program_guard
+from fluid.framework import Program, Variable, cpu_places, recording_guard
 from fluid.optimizer import SGD
 from runtime.device import CPUPlace
 from runtime.tensors.scope import Scope
@@ -20,7 +20,7 @@ ROWS = 4
 def run_check() -> None:
     """Train a layer for one step on one CPU device, then on two; raises any error."""
     main, startup = Program(), Program()
-    with program_guard(main, startup), unique_name.guard(), scope_guard(Scope()):
+    with recording_guard(main, startup), unique_name.guard(), scope_guard(Scope()):
         loss = _network()
         executor = Executor(CPUPlace())
         executor.run(startup)

@@ -29,7 +29,7 @@ from fluid.compat.old_names.op_variables import (
 )
 from fluid.compat.op_protos import OpProtoHolder, get_all_op_protos
 from fluid.executor import Executor
-from fluid.framework import Block, Program, program_guard
+from fluid.framework import Block, Program, recording_guard
 from fluid.recording.var_types import VarDesc
 from runtime.device import Place
 from runtime.tensors.scope import Scope
@@ -153,7 +153,7 @@ class Operator:
         if op is None:
             return
         program = Program()
-        with program_guard(program, Program()):
+        with recording_guard(program, Program()):
             block, feed = program.global_block(), dict[str, object]()
             for name in dict.fromkeys(op.input_vars()):
                 feed |= declare(block, scope, name)

@@ -20,7 +20,7 @@ from fluid.framework import (
     Variable,
     default_main_program,
     default_startup_program,
-    program_guard,
+    recording_guard,
 )
 from fluid.initializer import Constant
 from fluid.layer_helper import LayerHelper
@@ -90,7 +90,7 @@ class QuantizeTranspiler:
         """
         main = default_main_program() if program is None else program
         startup = default_startup_program() if startup_program is None else startup_program
-        with program_guard(main, startup):
+        with recording_guard(main, startup):
             rewriting = _Training(self, main)
             for block in main.blocks:
                 rewriting.rewrite(block)

@@ -291,20 +291,20 @@ ABSENT = """
 import importlib.util
 import fluid
 fluid.install_as_paddle()
-import paddle.fluid.contrib.slim.prune.auto_prune_strategy as auto
+import paddle.fluid.contrib.slim.quantization.mkldnn_post_training_strategy as onednn
 from paddle.fluid import multiprocess_utils
-from paddle.fluid.contrib.slim.prune import SensitivePruneStrategy
+from paddle.fluid.contrib.slim.quantization import QatInt8MkldnnPass
 from paddle.fluid.contrib.slim.nas.lock import lock
-class Derived(SensitivePruneStrategy):
+class Derived(QatInt8MkldnnPass):
     pass
-prune = importlib.import_module("paddle.fluid.contrib.slim.prune")
+passes = importlib.import_module("paddle.fluid.contrib.slim.quantization")
 print(
-    hasattr(prune, "SensitivePruneStrategy"), hasattr(auto, "AutoPruneStrategy"),
-    isinstance(3, SensitivePruneStrategy),
+    hasattr(passes, "QatInt8MkldnnPass"), hasattr(onednn, "MKLDNNPostTrainingQuantStrategy"),
+    isinstance(3, QatInt8MkldnnPass),
 )
 for use in (
-    lambda: SensitivePruneStrategy(3), Derived, lock, lambda: auto.AutoPruneStrategy,
-    lambda: prune.SensitivePruneStrategy,
+    lambda: QatInt8MkldnnPass(3), Derived, lock,
+    lambda: onednn.MKLDNNPostTrainingQuantStrategy, lambda: passes.QatInt8MkldnnPass,
     lambda: __import__("paddle.v2"),
 ):
     try:
@@ -319,14 +319,14 @@ print(importlib.util.find_spec("nothing_of_that_name"))
 def test_absent_names_are_imported_and_say_why_when_they_are_used(tmp_path: Path) -> None:
     done = python("-c", ABSENT, folder=tmp_path)
     assert done.returncode == 0, done.stderr
-    why = "Of compression there are quantizat"
-    name = "paddle.fluid.contrib.slim.prune.SensitivePruneStrategy"
+    why = "Of compression all but what needs "
+    name = "paddle.fluid.contrib.slim.quantization.QatInt8MkldnnPass"
     assert done.stdout.splitlines() == [
         "False False False",
         f"NotImplementedError {name} {why}",
         f"NotImplementedError {name} {why}",
         f"NotImplementedError paddle.fluid.contrib.slim.nas.lock.lock {why}",
-        f"AttributeError paddle.fluid.contrib.slim.prune.auto_prune_strategy {why}",
+        f"AttributeError paddle.fluid.contrib.slim.quantization.mkldnn_post_training_strategy {why}",
         f"AttributeError {name} {why}",
         "ModuleNotFoundError No module named 'paddle.v2' ",
         "None",

@@ -45,6 +45,26 @@ def test_static_programs_within_eager_mode() -> None:
         assert declared() == 1
 
 
+def test_program_guard_stays_in_eager_mode() -> None:
+    main, startup = fluid.Program(), fluid.Program()
+    with fluid.dygraph.guard():
+        with fluid.program_guard(main, startup):
+            assert fluid.in_dygraph_mode()
+            assert layers.fill_constant([1], "float32", 3.0).numpy() == 3.0
+            previous = framework.switch_main_program(fluid.Program())
+            assert (previous, fluid.in_dygraph_mode()) == (main, True)
+            with framework.recording_guard(main, startup):
+                layers.fill_constant([1], "float32", 3.0)
+                assert not fluid.in_dygraph_mode()
+            assert fluid.in_dygraph_mode()
+        assert fluid.in_dygraph_mode()
+    assert len(main.global_block().ops) == 1
+    with fluid.program_guard(main, startup):
+        with fluid.dygraph.guard():
+            assert fluid.in_dygraph_mode()
+        assert fluid.default_main_program() is main
+
+
 def test_decorators_of_modes() -> None:
     eager, static = framework.dygraph_only(int), framework.dygraph_not_support(int)
     fake = framework.fake_interface_only(int)

@@ -10,7 +10,7 @@ from pathlib import Path
 from fluid.contrib.slim.core.config import ConfigFactory
 from fluid.contrib.slim.graph.executor import SlimGraphExecutor
 from fluid.contrib.slim.graph.graph_wrapper import GraphWrapper
-from fluid.contrib.slim.strategies.context import Context, Reader, means
+from fluid.contrib.slim.strategies.context import Context, Reader, means, run_batches
 from fluid.contrib.slim.strategies.strategy import Strategy
 from fluid.executor import scope_guard
 from fluid.framework import Program
@@ -134,17 +134,23 @@ class Compressor:
         if context.skip_training or context.train_reader is None or graph is None:
             return
         executor = SlimGraphExecutor(self.place)
-        for number, batch in enumerate(context.train_reader()):
-            context.batch_id = number
-            for strategy in self.strategies:
-                strategy.on_batch_begin(context)
-            results = means(executor.run(graph, self.scope, batch))
+        context.batch_id = -1
+        batches = run_batches(
+            executor, graph, self.scope, context.train_reader, lambda: self._begin_batch(context)
+        )
+        for number, values in enumerate(batches):
+            results = means(values)
             if number % self.log_period == 0:
                 shown = dict(zip(graph.out_nodes, results, strict=True))
                 _logger.info("epoch %d, batch %d: %s", context.epoch_id, number, shown)
             for strategy in self.strategies:
                 strategy.on_batch_end(context)
         context.batch_id = 0
+
+    def _begin_batch(self, context: Context) -> None:
+        context.batch_id += 1
+        for strategy in self.strategies:
+            strategy.on_batch_begin(context)
 
     def _eval(self, context: Context) -> None:
         if self.eval_func is not None:

@@ -18,8 +18,12 @@ from fluid.contrib.slim.distillation.distiller import (
     L2Distiller,
     SoftLabelDistiller,
 )
+from fluid.contrib.slim.nas.light_nas_strategy import LightNASStrategy
+from fluid.contrib.slim.prune.auto_prune_strategy import AutoPruneStrategy
 from fluid.contrib.slim.prune.prune_strategy import UniformPruneStrategy
 from fluid.contrib.slim.prune.pruner import StructurePruner
+from fluid.contrib.slim.prune.sensitive_prune_strategy import SensitivePruneStrategy
+from fluid.contrib.slim.quantization.quantization_strategy import QuantizationStrategy
 from fluid.contrib.slim.searcher.controller import SAController
 
 __all__ = ["ConfigFactory"]
@@ -31,7 +35,8 @@ _PLUGINS = ("pruners", "quantizers", "distillers", "strategies", "controllers")
 _CLASSES: dict[str, Callable[..., object]] = {
     made.__name__: made
     for made in (
-        DistillationStrategy, FSPDistiller, L2Distiller, SAController, SoftLabelDistiller,
+        AutoPruneStrategy, DistillationStrategy, FSPDistiller, L2Distiller, LightNASStrategy,
+        QuantizationStrategy, SAController, SensitivePruneStrategy, SoftLabelDistiller,
         StructurePruner, UniformPruneStrategy,
     )
 }  # fmt: skip

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from fluid import layers
 from fluid.contrib.slim.graph.graph_wrapper import GraphWrapper
-from fluid.framework import Variable, program_guard
+from fluid.framework import Variable, recording_guard
 
 __all__ = ["FSPDistiller", "L2Distiller", "SoftLabelDistiller"]
 
@@ -21,7 +21,7 @@ def _with_loss(
     graph: GraphWrapper, name: str, weight: float, loss: Callable[[], Variable]
 ) -> GraphWrapper:
     """Add a weighted loss to a graph, as the result `name`; returns the graph."""
-    with program_guard(graph.program):
+    with recording_guard(graph.program):
         added = loss() * weight
         before = graph.out_nodes.get("loss")
         total = added + (0 if before is None else graph.var(before).var)

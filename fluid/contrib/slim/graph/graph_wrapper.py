@@ -10,7 +10,7 @@ from typing import Protocol
 
 from fluid.compiler import BuildStrategy, CompiledProgram
 from fluid.executor import Executor
-from fluid.framework import Block, Operator, Parameter, Program, Variable, program_guard
+from fluid.framework import Block, Operator, Parameter, Program, Variable, recording_guard
 from fluid.optimizer import Optimizer
 from fluid.recording.annotations import AttributeValue
 from fluid.saving.inference_model import save_inference_model
@@ -254,7 +254,7 @@ class GraphWrapper:
         if target is None:
             return None
         startup = Program()
-        with program_guard(graph.program, startup):
+        with recording_guard(graph.program, startup):
             optimizer.minimize(graph.var(target).var, no_grad_set=set(no_grad_var_names))
         Executor(place).run(startup, scope=scope)
         return graph

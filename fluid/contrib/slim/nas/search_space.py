@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from fluid.framework import Program
 
@@ -23,8 +24,8 @@ class SearchSpace:
         """Return the number of values of each token."""
         raise NotImplementedError("Abstract method.")
 
-    def create_net(self, tokens: Sequence[int]) -> tuple[object, ...]:
-        """Return the startup, training and test programs of tokens, and the metrics of both."""
+    def create_net(self, tokens: Sequence[int]) -> tuple[Any, ...]:
+        """Return startup, training and test programs, and metrics and readers of the last two."""
         raise NotImplementedError("Abstract method.")
 
     def get_model_latency(self, program: Program) -> float:

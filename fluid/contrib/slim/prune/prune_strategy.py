@@ -44,6 +44,7 @@ class PruneStrategy(Strategy):
         self.target_ratio = target_ratio
         self.metric_name = metric_name
         self.pruned_params = pruned_params
+        self._before: dict[str, np.ndarray] = {}
 
     def _slices(
         self, graph: GraphWrapper, scope: Scope, params: Sequence[str], ratios: Sequence[float]
@@ -67,21 +68,26 @@ class PruneStrategy(Strategy):
         assert graph is not None, "there is no graph to train"
         assert self.pruner is not None, "there is no pruner"
         slices = self._slices(graph, context.scope, params, ratios)
-        shapes = slices.shapes()
+        self._before = {name: _array(context.scope, name) for name in slices.indices}
         for name, by_axis in slices.indices.items():
-            array = _array(context.scope, name)
+            array = self._before[name]
             for axis, removed in by_axis.items():
                 array = self.pruner.prune_tensor(array, sorted(removed), axis)
             context.scope.var(name).get_tensor().set(array, context.place)
-        graphs = [graph] if context.eval_graph is None else [graph, context.eval_graph]
-        for each in graphs:
-            known = {var.name() for var in each.vars()}
-            for name, shape in shapes.items():
-                if name in known:
-                    each.var(name).set_shape(shape)
-            _fit_groups(each, shapes)
-            each.infer_shape()
-            each.compiled_graph = None
+        _reshape(context, slices.shapes())
+
+    def _restore(self, context: Context) -> None:
+        """Take back the last pruning, and all training since of what it changed."""
+        for name, array in self._before.items():
+            context.scope.var(name).get_tensor().set(array, context.place)
+        _reshape(context, {name: array.shape for name, array in self._before.items()})
+
+    def _removed_flops(
+        self, graph: GraphWrapper, scope: Scope, params: Sequence[str], ratios: Sequence[float]
+    ) -> float:
+        """Return the part of a graph's flops that pruning removes."""
+        shapes = self._slices(graph, scope, params, ratios).shapes()
+        return 1 - _flops_with(graph, shapes) / graph.flops()
 
 
 class UniformPruneStrategy(PruneStrategy):
@@ -114,11 +120,10 @@ class UniformPruneStrategy(PruneStrategy):
         params = [name for name in names if re.match(self.pruned_params, name)]
         if not params:
             raise ValueError(f"no parameter matches pruned_params, {self.pruned_params!r}")
-        flops, low, high, ratio = graph.flops(), 0.0, 1.0, 0.5
+        low, high, ratio = 0.0, 1.0, 0.5
         for _ in range(MAX_TRIES):
             ratio = (low + high) / 2
-            shapes = self._slices(graph, context.scope, params, [ratio] * len(params)).shapes()
-            removed = 1 - _flops_with(graph, shapes) / flops
+            removed = self._removed_flops(graph, context.scope, params, [ratio] * len(params))
             if abs(removed - self.target_ratio) < TOLERANCE:
                 break
             low, high = (low, ratio) if removed > self.target_ratio else (ratio, high)
@@ -130,6 +135,19 @@ def _array(scope: Scope, name: str) -> np.ndarray:
     if var is None:
         raise ValueError(f"parameter {name!r} has no value in the scope: run the startup program")
     return np.array(var.get_tensor())
+
+
+def _reshape(context: Context, shapes: dict[str, tuple[int, ...]]) -> None:
+    """Set the shapes of variables in the trained and the evaluated graph, and what follows."""
+    for graph in (context.optimize_graph, context.eval_graph):
+        if graph is not None:
+            known = {var.name() for var in graph.vars()}
+            for name, shape in shapes.items():
+                if name in known:
+                    graph.var(name).set_shape(shape)
+            _fit_groups(graph, shapes)
+            graph.infer_shape()
+            graph.compiled_graph = None
 
 
 def _flops_with(graph: GraphWrapper, shapes: dict[str, tuple[int, ...]]) -> float:

@@ -5,7 +5,11 @@ results, `freeze` makes the program for inference. `post_training` and `weight_q
 quantize saved models.
 """
 
-from fluid.contrib.slim.quantization import post_training_quantization, quantization_pass
+from fluid.contrib.slim.quantization import (
+    post_training_quantization,
+    quantization_pass,
+    quantization_strategy,
+)
 from fluid.contrib.slim.quantization.post_training_quantization import (
     PostTrainingQuantization,
     WeightQuantization,
@@ -19,6 +23,7 @@ from fluid.contrib.slim.quantization.quantization_pass import (
     QuantizationTransformPass,
     TransformForMobilePass,
 )
+from fluid.contrib.slim.quantization.quantization_strategy import QuantizationStrategy
 
 __all__ = [
     "AddQuantDequantPass",
@@ -27,9 +32,11 @@ __all__ = [
     "OutScaleForTrainingPass",
     "PostTrainingQuantization",
     "QuantizationFreezePass",
+    "QuantizationStrategy",
     "QuantizationTransformPass",
     "TransformForMobilePass",
     "WeightQuantization",
     "post_training_quantization",
     "quantization_pass",
+    "quantization_strategy",
 ]

@@ -14,7 +14,7 @@ from fluid import layers, unique_name
 from fluid.compat.graphs import Graph, IrGraph, IrNode, IrOpNode, IrVarNode
 from fluid.data import data
 from fluid.executor import Executor, scope_guard
-from fluid.framework import Program, Variable, program_guard
+from fluid.framework import Program, Variable, recording_guard
 from fluid.optimizer import Optimizer
 from runtime.tensors.scope import Scope
 
@@ -72,7 +72,7 @@ class UserFunctions:
         assert self.executor is not None, "executor must be set for a function of the user"
         assert self.scope is not None, "scope must be set for a function of the user"
         program, startup = Program(), Program()
-        with program_guard(program, startup), unique_name.guard(f"{value.name()}_"):
+        with recording_guard(program, startup), unique_name.guard(f"{value.name()}_"):
             source = data(f"{value.name()}_tmp_input", value.shape(), "float32")
             result = function(source)
             loss = layers.mean(result)

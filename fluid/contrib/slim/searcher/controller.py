@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-__all__ = ["EvolutionaryController", "SAController"]
+__all__ = ["EvolutionaryController", "SAController", "Tokens"]
 
 Tokens = list[int]
 Constraint = Callable[[Tokens], bool]
@@ -61,6 +61,11 @@ class SAController(EvolutionaryController):
         self._tokens: Tokens | None = None
         self._best_tokens: Tokens | None = None
         self._iter = 0
+
+    @property
+    def best_tokens(self) -> Tokens | None:
+        """The tokens with the best reward, None before the first one."""
+        return self._best_tokens
 
     def __getstate__(self) -> dict[str, object]:
         """What a copy has: all but the constraint, which may be a local function."""

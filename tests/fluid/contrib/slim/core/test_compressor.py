@@ -144,7 +144,7 @@ def test_distillation(tmp_path) -> None:
     ("old", "new", "message"),
     [
         ("UniformPruneStrategy", "UniformPrunStrategy", "did you mean 'UniformPruneStrategy'"),
-        ("UniformPruneStrategy", "SensitivePruneStrategy", "'SensitivePruneStrategy' of 'pruning'"),
+        ("UniformPruneStrategy", "MKLDNNPostTrainingQuantStrategy", "of 'pruning' is not here"),
         ("[pruning]", "[other]", "there is no strategy 'other'"),
     ],
 )
