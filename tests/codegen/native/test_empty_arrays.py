@@ -1,4 +1,4 @@
-"""Steps over arrays of zero rows compile, and return arrays of no elements."""
+"""Steps over arrays of zero rows, and images of no pixels, compile."""
 
 import numpy as np
 import pytest
@@ -23,12 +23,35 @@ GRAPHS = {
         "y: f32[2, 3, 3, 3]",
         "(Output=z: f32[0, 2, 3, 3]) = conv2d(Input=x, Filter=y)",
     ),
+    "depthwise transposed convolution": (
+        "x: f32[2, 3, 1, 1]",
+        "y: f32[3, 1, 2, 2]",
+        "(Output=z: f32[2, 3, 0, 0]) = depthwise_conv2d_transpose(Input=x, Filter=y)"
+        " {'groups': 3, 'paddings': [1, 1]}",
+    ),
+    "depthwise convolution": (
+        "x: f32[2, 3, 0, 4]",
+        "y: f32[3, 1, 1, 1]",
+        "(Output=z: f32[2, 3, 2, 6]) = depthwise_conv2d(Input=x, Filter=y)"
+        " {'groups': 3, 'paddings': [1, 1]}",
+    ),
+    "transposed convolution": (
+        "x: f32[2, 3, 1, 1]",
+        "y: f32[3, 4, 2, 2]",
+        "(Output=z: f32[2, 4, 0, 0]) = conv2d_transpose(Input=x, Filter=y) {'paddings': [1, 1]}",
+    ),
+    "pooling of padding": (
+        "x: f32[2, 3, 0, 4]",
+        "y: f32[1]",
+        "(Out=z: f32[2, 3, 2, 6]) = pool2d(X=x) {'ksize': [1, 1], 'paddings': [1, 1],"
+        " 'pooling_type': 'max'}",
+    ),
     "sum": ("x: f32[0, 3, 0]", "y: f32[1]", "(Out=z: f32[0, 0]) = reduce_sum(X=x) {'dim': [1]}"),
 }
 
 
 @pytest.mark.parametrize("name", GRAPHS)
-def test_zero_rows(name: str) -> None:
+def test_arrays_without_elements(name: str) -> None:
     x, y, ops = GRAPHS[name]
     graph = parse(f"graph main {{\n  feed {x}\n  feed {y}\n  {ops}\n  return z\n}}")
     target, feeds = NativeTarget(), graph.feeds()

@@ -76,6 +76,8 @@ def known_tiles(window: StaticWindow, width: int) -> list[Tiles] | None:
     limit = UNROLLED_TAPS.value
     if not isinstance(window.count, int) or not isinstance(window.size, int):
         return None
+    if not window.count:
+        return []
     width = -(-window.count // -(-window.count // width))
     width = -(-width // window.base_dilation) * window.base_dilation
     if width > limit or width * window.kernel > limit * window.base_dilation:
