@@ -140,6 +140,30 @@ def joined_length(name):
     return sorted(spent[5:])[len(spent[5:]) // 2]
 
 
+def beam_search(name):
+    """A step of beam search: 32 sentences with 10 beams, 200 candidates each."""
+    fluid = importlib.import_module(name)
+    rows, random = 32 * 10, np.random.RandomState(0)
+    values = {
+        "before": random.randint(1, 1000, (rows, 1)),
+        "totals": random.rand(rows, 1).astype("float32"),
+        "words": random.randint(1, 1000, (rows, 200)),
+        "scores": random.rand(rows, 200).astype("float32"),
+    }
+    inputs = [
+        fluid.data(name, [None, value.shape[1]], value.dtype.name, lod_level=2)
+        for name, value in values.items()
+    ]
+    fetch = list(fluid.layers.beam_search(*inputs, beam_size=10, end_id=0))
+    levels = [[10] * 32, [1] * rows]
+    feed = {
+        name: fluid.create_lod_tensor(value, levels, fluid.CPUPlace())
+        for name, value in values.items()
+    }
+    executor = fluid.Executor(fluid.CPUPlace())
+    return _median(lambda: executor.run(feed=feed, fetch_list=fetch, return_numpy=False))
+
+
 def sorting(name):
     """`argsort` of 100 rows of 10,000 values."""
     fluid = importlib.import_module(name)

@@ -51,6 +51,7 @@ CONSTANTS: Mapping[str, str] = {
     "compiler.codegen.triton.tiling.tuning.ROWS": "which products are timed",
     "compiler.codegen.triton.values.MAX_INLINE_LENGTH": "characters of a line of a kernel",
     "compiler.ops.collective.buckets.ALIGNED": HARDWARE,
+    "compiler.ops.detection.box_coder.BLOCK": "NumPy code; its own test crosses it",
     "compiler.ops.detection.yolov3_loss.MAX_ANCHORS": LIMIT,
     "compiler.ops.detection.nms.POLYGONS": "the numbers of coordinates that boxes may have",
     "compiler.ops.fused.attention_lstm.LONG_SEQUENCE": "NumPy code; its own test crosses it",

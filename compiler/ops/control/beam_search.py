@@ -65,29 +65,27 @@ class BeamSearch(OpDef, op="beam_search"):
         scores_lod: list[Array],
     ) -> dict[str, Any]:
         sources = row_offsets(scores_lod, self.level)
-        before, total = pre_ids.reshape(-1), pre_scores.reshape(-1)
+        total, is_ended = pre_scores.reshape(-1), pre_ids.reshape(-1) == self.end_id
         sums = scores.reshape(len(scores), int(np.prod(scores.shape[1:])))
-        words = np.broadcast_to(np.arange(sums.shape[1]), sums.shape) if ids is None else ids
         if not self.is_accumulated:
             sums = total[:, None] + np.log(sums)
-        chosen: list[list[Any]] = [[] for _ in range(len(scores))]
-        offered = words.reshape(sums.shape)
-        for source in range(len(sources) - 1):
-            rows = range(int(sources[source]), int(sources[source + 1]))
-            best = best_candidates(rows, before, total, offered, sums, self.beam_size, self.end_id)
-            if all(word == self.end_id and before[row] == self.end_id for row, word, _ in best):
-                best = []
-            for row, word, score in best:
-                chosen[row].append((word, score))
-        flat = [item for items in chosen for item in items]
-        parents = [row for row, items in enumerate(chosen) for _ in items]
-        ends = np.cumsum([0, *(len(items) for items in chosen)]).astype(np.int64)
+        rows, columns, values = candidates(sums, total, is_ended, self.beam_size)
+        words = columns if ids is None else ids.reshape(sums.shape)[rows, columns]
+        words = np.where(is_ended[rows], self.end_id, words)
+        owners = np.searchsorted(sources, rows, side="right") - 1
+        order = np.lexsort((columns, -rows, -values, owners))
+        order = order[ranks(owners[order]) < self.beam_size]
+        is_live = ~is_ended[rows[order]]
+        order = order[np.isin(owners[order], owners[order][is_live])]
+        order = order[np.argsort(rows[order], kind="stable")]
+        parents = rows[order]
+        ends = np.cumsum([0, *np.bincount(parents, minlength=len(scores))]).astype(np.int64)
         return {
-            "selected_ids": np.array([word for word, _ in flat], np.int64).reshape(-1, 1),
+            "selected_ids": words[order].astype(np.int64).reshape(-1, 1),
             "selected_ids_lod": [sources, ends],
-            "selected_scores": np.array([s for _, s in flat], total.dtype).reshape(-1, 1),
+            "selected_scores": values[order].astype(total.dtype).reshape(-1, 1),
             "selected_scores_lod": [sources, ends],
-            "parent_idx": np.array(parents, np.int32),
+            "parent_idx": parents.astype(np.int32),
         }
 
 
@@ -127,22 +125,19 @@ class BeamSearchDecode(OpDef, op="beam_search_decode"):
     def numpy(
         self, Ids: list[Array], Ids_lod: list[list[Array]], Scores: list[Array]
     ) -> dict[str, Any]:
-        words: list[list[int]] = []
-        scores: list[list[float]] = []
-        counts: list[int] = []
-        for source in range(len(Ids_lod[0][0]) - 1):
-            sentences = backtrack_sentences(source, Ids, Ids_lod, Scores, self.end_id)
-            sentences += [([], [])] * (self.beam_size - len(sentences))
-            sentences.sort(key=lambda each: -each[1][-1] if each[1] else np.inf)
-            words += [sentence[0] for sentence in sentences]
-            scores += [sentence[1] for sentence in sentences]
-            counts.append(len(sentences))
-        lengths = [len(sentence) for sentence in words]
-        levels = [np.cumsum([0, *sizes]).astype(np.int64) for sizes in (counts, lengths)]
+        owners, words, scores, is_in = backtracked(Ids, Ids_lod, Scores, self.end_id)
+        order = np.lexsort((-scores[-1], owners))
+        sentences = np.bincount(owners, minlength=len(Ids_lod[0][0]) - 1)
+        counts = np.maximum(sentences, self.beam_size)
+        lengths = np.zeros(int(counts.sum()), np.int64)
+        starts = np.cumsum(counts) - counts
+        lengths[starts[owners[order]] + ranks(owners[order])] = is_in[:, order].sum(axis=0)
+        levels = [np.concatenate([[0], np.cumsum(sizes)]) for sizes in (counts, lengths)]
+        chosen = is_in[:, order].T
         return {
-            "SentenceIds": np.array([word for line in words for word in line], np.int64),
+            "SentenceIds": words[:, order].T[chosen],
             "SentenceIds_lod": levels,
-            "SentenceScores": np.array([s for line in scores for s in line], Scores[0].dtype),
+            "SentenceScores": scores[:-1, order].T[chosen],
             "SentenceScores_lod": levels,
         }
 
@@ -184,37 +179,71 @@ def row_offsets(levels: list[Any], level: int) -> Array:
     return rows
 
 
-def best_candidates(
-    rows: Any, before: Any, total: Any, words: Any, sums: Any, count: int, end: int
-) -> list[Any]:
-    """Return the best candidates of some prefixes as (prefix, token, score), best first.
+def candidates(
+    sums: Array, total: Array, is_ended: Array, count: int
+) -> tuple[Array, Array, Array]:
+    """What may be among the best `count` of a source: prefix, candidate and score of each.
 
-    Ties are ordered by descending prefix, then by ascending candidate.
+    Those are the best `count` of each live prefix, and others as good as the last of them; a
+    finished prefix has one, with the score `total`.
     """
-    candidates: list[Any] = []
-    for row in rows:
-        if before[row] == end:
-            candidates.append((row, end, total[row]))
-        else:
-            candidates += [(row, int(words[row, k]), sums[row, k]) for k in range(sums.shape[1])]
-    candidates.sort(key=lambda item: (-item[2], -item[0]))
-    return candidates[:count]
+    live, ended = np.flatnonzero(~is_ended), np.flatnonzero(is_ended)
+    own = sums[live]
+    if own.shape[1] > count:
+        least = -np.partition(-own, count - 1, axis=1)[:, count - 1 : count]
+        rows, columns = np.nonzero(~(own < least))
+    else:
+        rows, columns = np.indices(own.shape).reshape(2, -1)
+    return (
+        np.concatenate([live[rows], ended]),
+        np.concatenate([columns, np.zeros_like(ended)]),
+        np.concatenate([own[rows, columns], total[ended]]),
+    )
 
 
-def backtrack_sentences(source: int, Ids: Any, Ids_lod: Any, Scores: Any, end: int) -> list[Any]:
-    """Return tokens and scores of each sentence of a source, by backtracking from the last step."""
-    sentences: list[Any] = []
-    rows: list[int] = []
+def ranks(owners: Array) -> Array:
+    """The rank of each element among those of its owner, where owners are in order.
+
+    >>> ranks(np.array([0, 0, 2, 2, 2])).tolist()
+    [0, 1, 0, 1, 2]
+    """
+    return np.arange(len(owners)) - np.searchsorted(owners, owners)
+
+
+def backtracked(
+    Ids: list[Array], Ids_lod: list[list[Array]], Scores: list[Array], end: int
+) -> tuple[Array, Array, Array, Array]:
+    """The sentences of all sources, followed back from the last step that has candidates of each.
+
+    Returns the source of each sentence; its words and scores [steps, sentences]; and which of them
+    are in the sentence: its last one, and those before it that are not `end`. The scores have one
+    more row, those of the last words.
+    """
+    is_started = np.zeros(len(Ids_lod[0][0]) - 1, bool)
+    owners: Array = np.zeros(0, np.int64)
+    rows: Array = owners
+    columns: list[tuple[Array, Array, Array]] = []
+    final: list[Array] = [np.zeros(0, Scores[0].dtype)]
     for step in reversed(range(len(Ids))):
-        first, last = (int(row) for row in Ids_lod[0][step][source : source + 2])
-        prefixes = Ids_lod[1][step]
-        if not rows:
-            rows = list(range(int(prefixes[first]), int(prefixes[last])))
-            sentences = [([], []) for _ in rows]
-        for sentence, row in zip(sentences, rows, strict=True):
-            word = int(Ids[step].reshape(-1)[row])
-            if word != end or not sentence[0]:
-                sentence[0].insert(0, word)
-                sentence[1].insert(0, Scores[step].reshape(-1)[row])
-        rows = (np.searchsorted(prefixes, rows, side="right") - 1).tolist()
-    return sentences
+        prefixes, known = Ids_lod[1][step], len(rows)
+        if not is_started.all():
+            firsts: Array = prefixes[Ids_lod[0][step]]
+            counts: Array = np.diff(firsts)
+            every: Array = np.arange(len(counts)).repeat(counts)
+            is_first = ~is_started[every]
+            owners = np.concatenate([owners, every[is_first]])
+            rows = np.concatenate([rows, np.arange(int(firsts[0]), int(firsts[-1]))[is_first]])
+            is_started |= counts > 0
+        words, scores = Ids[step].reshape(-1)[rows], Scores[step].reshape(-1)[rows]
+        final.append(scores[known:])
+        columns.append((words, scores, (words != end) | (np.arange(len(rows)) >= known)))
+        rows = np.searchsorted(prefixes, rows, side="right") - 1
+    words, scores, is_in = (
+        _stacked([column[part] for column in reversed(columns)], len(owners)) for part in range(3)
+    )
+    return owners, words, np.concatenate([scores, [np.concatenate(final)]]), is_in
+
+
+def _stacked(rows: list[Array], width: int) -> Array:
+    """Rows of different lengths as an array, zeros behind the shorter ones."""
+    return np.stack([np.pad(row, (0, width - len(row))) for row in rows])

@@ -33,6 +33,9 @@ from compiler.ops.sequence.offsets import count_of
 from compiler.ops.sequence.sequence_kernels import owner_rows
 from compiler.ops.type_checks import differ, require_same_dtype, require_same_shape, shown
 
+BLOCK = 1 << 14
+"""Overlaps computed at once: their intermediate results stay in the cache."""
+
 
 def require_weights(op: str, PriorBoxVar: TensorType) -> None:
     """Raise ShapeError unless PriorBoxVar has the weights of one box: [4]."""
@@ -48,6 +51,17 @@ def require_boxes(op: str, slot: str, boxes: TensorType) -> None:
 
 def overlaps(one: Array, other: Array, extra: float) -> Array:
     """Return intersection over union of boxes [N, 4] and [M, 4]: [N, M]; `extra` adds to sides."""
+    step = max(1, BLOCK // max(1, len(one)))
+    if len(other) <= step:
+        return _overlaps(one, other, extra)
+    result = np.empty((len(one), len(other)), np.result_type(one, other))
+    for start in range(0, len(other), step):
+        block = slice(start, start + step)
+        result[:, block] = _overlaps(one, other[block], extra)
+    return result
+
+
+def _overlaps(one: Array, other: Array, extra: float) -> Array:
     first, second = one.T.copy()[:, :, None], other.T.copy()[:, None]
     sides: list[Array] = []
     for low, high in ((0, 2), (1, 3)):

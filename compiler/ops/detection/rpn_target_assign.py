@@ -34,15 +34,17 @@ def sampled(positions: Array, count: int, at_random: bool) -> Array:
         return positions
     if not at_random:
         return positions[:count]
-    return positions[np.sort(np.random.default_rng(0).permutation(len(positions))[:count])]
+    return positions[np.sort(np.random.default_rng(0).choice(len(positions), count, False))]
 
 
-def foreground(iou: Array, positive: float) -> Array:
-    """Return True for anchors with enough overlap, or the best one of some ground-truth box."""
+def foreground(iou: Array, best: Array, positive: float) -> Array:
+    """Return True for anchors with enough overlap, or the best one of some ground-truth box; `best`
+    are the overlaps that `best_overlaps` returns.
+    """
     if not iou.shape[1]:
         return np.zeros(len(iou), np.bool_)
-    best: Array = np.abs(iou - iou.max(axis=0, initial=0)) < OVERLAP_TOLERANCE
-    return best.any(axis=1) | (iou.max(axis=1) >= positive)
+    is_best: Array = iou - iou.max(axis=0, initial=0) > -OVERLAP_TOLERANCE
+    return is_best.any(axis=1) | (best >= positive)
 
 
 def best_overlaps(iou: Array) -> Array:
@@ -59,17 +61,19 @@ def assigned(
     foreground anchors, and of all; negative for no limit. An anchor that is both is background, and
     its box target is replaced by the first foreground anchor with weight 0.
     """
-    all_true = np.flatnonzero(foreground(iou, overlap[0]))
+    best = best_overlaps(iou)
+    all_true = np.flatnonzero(foreground(iou, best, overlap[0]))
     true = sampled(all_true, counts[0], at_random) if counts[0] >= 0 else all_true
-    background = np.flatnonzero(best_overlaps(iou) < overlap[1])
+    background = np.flatnonzero(best < overlap[1])
     background = (
         sampled(background, counts[1] - len(true), at_random) if counts[1] >= 0 else background
     )
-    both = np.intersect1d(true, background)
-    left = np.setdiff1d(true, both)
+    is_background = np.zeros(len(iou), np.bool_)
+    is_background[background] = True
+    both, left = true[is_background[true]], true[~is_background[true]]
     positions = np.concatenate([np.full(len(both), true[0] if len(true) else 0), left])
     weights = np.repeat([0.0, 1.0], [len(both), len(left)])
-    return positions.astype(np.int64), weights, left, np.sort(background)
+    return positions.astype(np.int64), weights, left, background
 
 
 class TargetAssignment(OpDef):
@@ -184,10 +188,11 @@ class RpnTargetAssign(TargetAssignment, op="rpn_target_assign"):
             inside = inside_edges(anchors, info, self.rpn_straddle_thresh)
             image_rows = slice(starts[number], starts[number + 1])
             boxes = GtBoxes[image_rows][IsCrowd[image_rows].reshape(-1) == 0] * info[2]
-            iou = overlaps(boxes, anchors[inside], 1.0).T  # its rows are short: reduced at once
+            near = anchors if len(inside) == len(anchors) else anchors[inside]
+            iou = overlaps(boxes, near, 1.0).T  # its rows are short: reduced at once
             result = assigned(iou, overlap, (true, total), self.use_random)
-            best = iou.argmax(axis=1)[result[0]] if len(boxes) else result[0]
-            codes.append(encoded_targets(anchors[inside][result[0]], boxes[best]))
+            best = iou[result[0]].argmax(axis=1) if len(boxes) else result[0]
+            codes.append(encoded_targets(near[result[0]], boxes[best]))
             labels.append(np.repeat([1, 0], [len(result[2]), len(result[3])]))
             assignments.append((inside[result[0]], result[1], inside[result[2]], inside[result[3]]))
         return target_rows(assignments, codes, labels, len(anchors), GtBoxes.dtype)
@@ -197,9 +202,10 @@ def inside_edges(boxes: Array, info: Array, slack: float) -> Array:
     """Return the boxes that exceed the image by at most `slack`; all if it is < 0."""
     if slack < 0:
         return np.arange(len(boxes))
-    low: Array = boxes[:, :2] >= -slack
-    high: Array = boxes[:, 2:] < info[1::-1] + slack
-    return np.flatnonzero(low.all(axis=1) & high.all(axis=1))
+    height, width = info[:2] + slack
+    left, top, right, bottom = boxes.T
+    is_inside = (left >= -slack) & (top >= -slack) & (right < width) & (bottom < height)
+    return np.flatnonzero(is_inside)
 
 
 class RetinanetTargetAssign(TargetAssignment, op="retinanet_target_assign"):
@@ -247,12 +253,15 @@ class RetinanetTargetAssign(TargetAssignment, op="retinanet_target_assign"):
                 GtBoxes[image_rows][valid] * info[2],
                 GtLabels[image_rows].reshape(-1)[valid],
             )
-            iou = overlaps(anchors, boxes, 1.0)
+            iou = overlaps(boxes, anchors, 1.0).T  # its rows are short: reduced at once
             result = assigned(iou, overlap, (-1, -1), False)
-            best = iou.argmax(axis=1) if len(boxes) else np.zeros(len(anchors), np.int64)
-            codes.append(encoded_targets(anchors[result[0]], boxes[best[result[0]]]))
+            best, true = (
+                iou[rows].argmax(axis=1) if len(boxes) else np.zeros(len(rows), np.int64)
+                for rows in (result[0], result[2])
+            )
+            codes.append(encoded_targets(anchors[result[0]], boxes[best]))
             background = np.zeros(len(result[3]), np.int32)
-            labels.append(np.concatenate([classes[best[result[2]]], background]))
+            labels.append(np.concatenate([classes[true], background]))
             assignments.append(result)
         rows = target_rows(assignments, codes, labels, len(anchors), GtBoxes.dtype)
         true = np.array([[len(image[0]) + 1] for image in assignments], np.int32)

@@ -16,18 +16,24 @@ def distances(hyps: Array, hyp_counts: Array, refs: Array, ref_counts: Array) ->
     """Return the edit distance of each pair of padded lines, all pairs computed together.
 
     Levenshtein's dynamic programming, vectorised over pairs: a row has the distance of each prefix
-    of the reference to the tokens read so far. Insertions along the row are a running minimum of
-    the row minus its indices.
+    of the reference to the tokens read so far, less the length of the prefix, so that insertions
+    along the row are a running minimum. Pairs that are read to their ends are at the end.
     """
-    index: Array = np.arange(int(refs.shape[1]) + 1)
-    row: Array = np.broadcast_to(index, (len(refs), len(index)))
-    for step in range(hyps.shape[1]):
-        changed = row[:, :-1] + (refs != hyps[:, step, None])
-        best = np.minimum(changed, row[:, 1:] + 1)
-        now = np.concatenate([row[:, :1] + 1, best], axis=1)
-        now = np.minimum.accumulate(now - index, axis=1) + index
-        row = np.where((step < hyp_counts)[:, None], now, row)
-    return np.take_along_axis(row, ref_counts[:, None], 1)
+    order = np.argsort(-hyp_counts, kind="stable")
+    hyps, refs = hyps[order], refs[order]
+    steps: Array = np.arange(int(hyps.shape[1]))
+    reading: Array = np.searchsorted(-hyp_counts[order], -steps, side="left")
+    rows = np.zeros((len(refs), refs.shape[1] + 1), np.int32)
+    for step, count in enumerate(reading.tolist()):
+        row = rows[:count]
+        changed = row[:, :-1] - (refs[:count] == hyps[:count, step, None])
+        row += 1
+        np.minimum(row[:, 1:], changed, out=row[:, 1:])
+        np.minimum.accumulate(row, axis=1, out=row)
+    result = np.empty((len(refs), 1), np.int64)
+    counts = ref_counts[order, None]
+    result[order] = np.take_along_axis(rows, counts, 1) + counts
+    return result
 
 
 class EditDistance(OpDef, op="edit_distance"):
