@@ -60,6 +60,8 @@ WAITS = {
     "small step, two devices": Wait("two_devices", 1.0),
     "small step, ten devices": Wait("ten_devices", 1.0),
     "deconvolution": Wait("deconvolution", 1.0),
+    "deformable convolution": Wait("deformable_convolution", 1.0),
+    "loss of YOLOv3": Wait("yolo_loss", 1.0),
     "busy threads": Wait("small_products", 1.0, is_busy=True),
 }
 

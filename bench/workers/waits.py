@@ -253,6 +253,41 @@ def deconvolution(name):
     return _stepped(fluid, {"x": np.ones((8, 64, 28, 28), "float32")}, loss)
 
 
+def deformable_convolution(name):
+    """A deformable convolution of 40 × 40 images and all its gradients."""
+    fluid = importlib.import_module(name)
+    random = np.random.RandomState(0)
+    shapes = {"image": (2, 32, 40, 40), "offset": (2, 18, 40, 40), "mask": (2, 9, 40, 40)}
+    feed = {key: random.rand(*shape).astype("float32") for key, shape in shapes.items()}
+    inputs = [fluid.data(key, list(shape)) for key, shape in shapes.items()]
+    for value in inputs:
+        value.stop_gradient = False
+    output = fluid.layers.deformable_conv(*inputs, 32, 3, padding=1, im2col_step=1)
+    loss = fluid.layers.reduce_mean(output)
+    gradients = fluid.gradients(loss, inputs)
+    executor = fluid.Executor(fluid.CPUPlace())
+    executor.run(fluid.default_startup_program())
+    return _fetched(fluid, feed, [loss, *gradients])
+
+
+def yolo_loss(name):
+    """`yolov3_loss` of a head of 26 × 26 cells with 30 true boxes an image, and its gradient."""
+    fluid = importlib.import_module(name)
+    random = np.random.RandomState(0)
+    feed = {
+        "head": random.rand(4, 75, 26, 26).astype("float32"),
+        "boxes": random.uniform(0.1, 0.5, (4, 30, 4)).astype("float32"),
+        "labels": random.randint(0, 20, (4, 30)).astype("int32"),
+    }
+    head = fluid.data("head", [4, 75, 26, 26])
+    head.stop_gradient = False
+    true = [fluid.data("boxes", [4, 30, 4]), fluid.data("labels", [4, 30], "int32")]
+    anchors = [10, 13, 16, 30, 33, 23, 30, 61, 62, 45, 59, 119, 116, 90, 156, 198, 373, 326]
+    loss = fluid.layers.yolov3_loss(head, *true, anchors, [3, 4, 5], 20, 0.7, 16)
+    loss = fluid.layers.mean(loss)
+    return _fetched(fluid, feed, [loss, *fluid.gradients(loss, head)])
+
+
 def small_products(name):
     """A training step of two small layers, with the default number of threads."""
     fluid = importlib.import_module(name)

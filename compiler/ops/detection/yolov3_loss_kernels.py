@@ -1,7 +1,7 @@
 """Device kernels of `yolov3_loss`: anchor matching, objectness targets, losses, gradient.
 
-A position gathers from all ground-truth boxes of its image, so the order of additions is
-deterministic; of several boxes at one position, the last defines its score.
+The gradients of all ground-truth boxes at one position are summed by the first of them, so the
+order of additions is deterministic; the last of them defines the score of the position.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Numbe
 from compiler.ir.types import DType
 from compiler.ops.detection.box_coder_kernels import Box, real
 from compiler.ops.detection.yolo_box_kernels import Head, sigmoid
-from compiler.ops.shared_kernels import inside, listed
+from compiler.ops.shared_kernels import fill, inside, listed
 
 
 @dataclass(frozen=True)
@@ -104,6 +104,11 @@ def _position(k: KernelBuilder, head: Head, box: Box) -> tuple[Number, Number]:
     return y, x
 
 
+def _inside_head(k: KernelBuilder, head: Head, row: Number, column: Number) -> Number:
+    """Test if a position is one of the head's."""
+    return inside(k, row, head.positions[2]) & inside(k, column, head.positions[3])
+
+
 def objectness(
     k: KernelBuilder,
     head: Head,
@@ -170,7 +175,7 @@ def losses(
     partial_loss = k.scratch((batch, truth.count), DType.FP64)
     n, b = k.grid(*partial_loss.shape)
     anchor, (row, column) = match[n, b], _position(k, head, truth.box(n, b))
-    matched = (anchor >= 0) & inside(k, row, positions[2]) & inside(k, column, positions[3])
+    matched = (anchor >= 0) & _inside_head(k, head, row, column)
     at = (n, k.maximum(anchor, 0), row, column)
     target, (whole, score) = targets(k, head, truth, at, b), weights(k, truth, n, b)
     cost: Number = 0.0
@@ -201,24 +206,31 @@ def gradient(
     d_Loss: DeviceOperand,
     d_X: DeviceOperand,
 ) -> None:
-    """Emit a kernel for the gradient of each element of the head."""
-    batch, anchors, height, width = head.positions
-    n, anchor, entry, row, column = k.grid(batch, anchors, 5 + head.classes, height, width)
-    at, b = (n, anchor, row, column), k.loop(truth.count)
-    x = head.load(at, entry)
-    p, target = sigmoid(k, x), targets(k, head, truth, at, b)
-    whole, score = weights(k, truth, n, b)
-    middle = (p - k.where(k.equal(entry, 0), target[0], target[1])) * whole
-    side = k.where(x > k.where(k.equal(entry, 2), target[2], target[3]), whole, -whole)
-    of = (p - class_label(k, truth, n, b, entry - 5)) * score
-    slope = k.where(entry < 2, middle, k.where(entry < 4, side, of))
-    own = belongs_to(k, head, truth, match, at, b)
-    total = k.sum(k.where(own, slope, 0.0), b)
-    objectness_target = mask[at]
+    """Emit kernels for the gradient: objectness at each position, the rest where boxes are."""
+    batch, entries = head.X.shape[0], 5 + head.classes
+    fill(k, d_X, 0)
+    at = k.grid(*head.positions)
+    p, objectness_target = sigmoid(k, head.load(at, 4)), mask[at]
     objectness = k.where(
         objectness_target > counts,
         (p - 1.0) * objectness_target,
         k.where(objectness_target > -0.5, p, 0.0),
     )
-    result = k.where(k.equal(entry, 4), objectness, total) * d_Loss[n]
-    k.store(d_X, (n, anchor * (5 + head.classes) + entry, row, column), result)
+    n, anchor, row, column = at
+    k.store(d_X, (n, anchor * entries + 4, row, column), objectness * d_Loss[n])
+    n, b, entry = k.grid(batch, truth.count, entries)
+    anchor, (row, column) = match[n, b], _position(k, head, truth.box(n, b))
+    matched = (anchor >= 0) & _inside_head(k, head, row, column)
+    at, other = (n, k.maximum(anchor, 0), row, column), k.loop(truth.count)
+    x = head.load(at, entry, matched)
+    p, target = sigmoid(k, x), targets(k, head, truth, at, other)
+    whole, score = weights(k, truth, n, other)
+    middle = (p - k.where(k.equal(entry, 0), target[0], target[1])) * whole
+    side = k.where(x > k.where(k.equal(entry, 2), target[2], target[3]), whole, -whole)
+    of = (p - class_label(k, truth, n, other, entry - 5)) * score
+    slope = k.where(entry < 2, middle, k.where(entry < 4, side, of))
+    own = belongs_to(k, head, truth, match, at, other)
+    total = k.sum(k.where(own, slope, 0.0), other)
+    first = k.min(k.astype(k.where(own, other, k.size(truth.count)), DType.INT32), other)
+    stored = matched & k.equal(first, b) & ((entry < 4) | (entry > 4))
+    k.store(d_X, (n, at[1] * entries + entry, row, column), total * d_Loss[n], stored)

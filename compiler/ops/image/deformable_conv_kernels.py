@@ -79,36 +79,62 @@ class Deformed:
         return value if weight is None else value * weight
 
 
+def sampled(k: KernelBuilder, d: Deformed) -> DeviceOperand:
+    """Emit a kernel for the weighted samples of all taps: [N, C, taps, …positions]."""
+    batch, channels = d.images.shape[:2]
+    taps, per_group = product(d.conv.taps), channels // d.parts
+    result = k.scratch((batch, channels, taps, *d.conv.counts), d.images.type.dtype)
+    n, part, iteration, *y = k.grid(batch, d.parts, taps, *d.conv.counts)
+    r, tap = k.loop(per_group), k.unravel(iteration, d.conv.taps)
+    c = part * k.size(per_group) + r
+    value = looked(d.corners(k, n, part, tap, y), lambda corner: d.at(n, c, corner))
+    weight = d.weight(n, part, tap, y)
+    k.store(result, (n, c, iteration, *y), value if weight is None else value * weight)
+    return result
+
+
 def forward(k: KernelBuilder, d: Deformed, filters: DeviceOperand, outputs: DeviceOperand) -> None:
-    """Emit a kernel for outputs[n, f, y] = Σ filters[f, c, i] samples[n, c, i, y]."""
+    """Emit kernels for outputs[n, f, y] = Σ filters[f, c, i] samples[n, c, i, y]."""
     g, batch, (count, depth, *_) = d.conv, d.images.shape[0], filters.shape
     per_group, reduction = count // g.groups, [depth, *g.taps]
+    samples = None if k.on_gpu else sampled(k, d)
     columns = product([batch, *g.counts])
     stack, i, j, left, right = k.tiles(g.stack, per_group, columns, product(reduction))
     f, first = (stack[0] * k.size(per_group) + i, stack[0] * k.size(depth)) if stack else (i, 0)
     (n, *y), (c, *tap) = k.unravel(j, [batch, *g.counts]), k.unravel(left, reduction)
     a = filters[(f, c, *tap)]
     c, *tap = k.unravel(right, reduction)
-    total = k.contract(a, d.sample(k, n, plus(first, c), tap, y))
+    total = k.contract(a, _sample_of(k, d, samples, n, plus(first, c), tap, y))
     k.store(outputs, (n, f, *y), total)
+
+
+def _sample_of(
+    k: KernelBuilder, d: Deformed, samples: DeviceOperand | None, n: Number, c: Number,
+    tap: Sequence[Number], y: Sequence[Number],
+) -> Number:  # fmt: skip
+    """Load a sample of a tap in a channel, or compute it if `samples` is None."""
+    if samples is None:
+        return d.sample(k, n, c, tap, y)
+    return samples.reshaped((*samples.shape[:2], *d.conv.taps, *d.conv.counts))[(n, c, *tap, *y)]
 
 
 def filter_gradient(
     k: KernelBuilder, d: Deformed, upstream: DeviceOperand, filters: DeviceOperand
 ) -> None:
-    """Emit a kernel for filters[f, c, i] = Σ upstream[n, f, y] samples[n, c, i, y]."""
+    """Emit kernels for filters[f, c, i] = Σ upstream[n, f, y] samples[n, c, i, y]."""
     g, batch, (count, depth, *_) = d.conv, d.images.shape[0], filters.shape
     per_group, reduction, columns = (
         count // g.groups,
         [batch, *g.counts],
         [depth, *g.taps],
     )
+    samples = None if k.on_gpu else sampled(k, d)
     stack, i, j, left, right = k.tiles(g.stack, per_group, product(columns), product(reduction))
     f, first = (stack[0] * k.size(per_group) + i, stack[0] * k.size(depth)) if stack else (i, 0)
     n, *y = k.unravel(left, reduction)
     a = upstream[(n, f, *y)]
     (n, *y), (c, *tap) = k.unravel(right, reduction), k.unravel(j, columns)
-    total = k.contract(a, d.sample(k, n, plus(first, c), tap, y))
+    total = k.contract(a, _sample_of(k, d, samples, n, plus(first, c), tap, y))
     k.store(filters.reshaped((count, product(columns))), (f, j), total)
 
 

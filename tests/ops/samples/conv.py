@@ -93,4 +93,5 @@ SAMPLES = [
     ),
     deformed((2, 4, 5, 4), (2, 2, 3, 2), 2, groups=2, paddings=[1, 1], strides=[2, 1]),
     deformed((2, 4, 5, 4), (3, 4, 2, 2), 1, op="deformable_conv_v1", dilations=[1, 2]),
+    deformed((1, 6, 9, 7), (1, 6, 1, 3), 3, paddings=[0, 1], strides=[2, 2]),
 ]

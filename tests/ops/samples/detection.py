@@ -179,12 +179,18 @@ TRUE = np.array(
 
 
 def learnt(**attrs):
-    """Return a sample of a head of two anchors, true boxes and one that is none."""
+    """Return a sample of a head of two anchors, true boxes and one that is none.
+
+    With `same_cell`, the first two boxes of an image belong to one anchor at one position.
+    """
     inputs = {
         "X": numbers(2, 14, 4, 4, low=-2.0, high=2.0),
         "GTBox": TRUE,
         "GTLabel": np.array([[0, 1], [1, 0]], np.int32),
     }
+    if attrs.pop("same_cell", False):
+        inputs["GTBox"] = TRUE[:, [0, 0, 1]] * np.array([[1], [1.05], [1]], np.float32)
+        inputs["GTLabel"] = np.array([[0, 1, 1], [1, 1, 0]], np.int32)
     if attrs.pop("scored", False):
         inputs["GTScore"] = numbers(2, 2, low=0.2, seed=1)
     return Sample("yolov3_loss", inputs, {**HEAD, "anchor_mask": [0, 1], **attrs}, ("X",))
@@ -197,6 +203,7 @@ SAMPLES += [
         {**HEAD, "conf_thresh": 0.4, "scale_x_y": 1.2},
     ),
     learnt(),
+    learnt(same_cell=True, use_label_smooth=False),
     learnt(scored=True, use_label_smooth=False, ignore_thresh=0.2, anchor_mask=[1, 2]),
 ]
 
