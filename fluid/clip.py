@@ -6,6 +6,8 @@ import functools
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
 from compiler.ir.autodiff.append_backward import PART
 from fluid import layers
@@ -34,6 +36,8 @@ __all__ = [
 Pair = tuple[Parameter, Variable]
 Pairs = list[Pair]
 """Parameters with their gradients; a gradient may be None."""
+ClipContext: TypeAlias = dict[str, Any]
+"""What clips of one program share: those by a global norm have their groups by name."""
 
 
 class BaseErrorClipAttr:
@@ -118,9 +122,19 @@ class GradientClipBase:
     def _needed(self, param: Parameter) -> bool:
         return self._need_clip_func is None or self._need_clip_func(param)
 
-    def clipped_pairs(self, pairs: Pairs, beforehand: bool = False) -> Pairs:
+    def clipped_pairs(self, pairs: Pairs) -> Pairs:
         """Return the pairs with clipped gradients."""
         return [self._clip_pair(param, grad, self._clipped) for param, grad in pairs]
+
+    def _process_context(self, context: ClipContext, param: Parameter, grad: Variable) -> None:
+        """Note a gradient before any is clipped, in a dict that all clips of a program share.
+
+        `append_gradient_clip_ops` calls it for each gradient, then `_create_operators`.
+        """
+
+    def _create_operators(self, param: Parameter, grad: Variable) -> Pair:
+        """Append the ops that clip a gradient; returns the parameter with the new one."""
+        return param, self._clipped(grad)
 
     def _clip_pair(
         self, param: Parameter, grad: Variable, clipped: Callable[[Variable], Variable]
@@ -189,29 +203,61 @@ class GradientClipByGlobalNorm(GradientClipBase):
         super().__init__(need_clip)
         self.clip_norm = float(clip_norm)
         self.group_name = group_name
+        self._group: _Group | None = None
 
     def __str__(self) -> str:
         return f"Gradient Clip By GlobalNorm, global_norm={self.clip_norm:f}"
 
-    def clipped_pairs(self, pairs: Pairs, beforehand: bool = False) -> Pairs:
-        """Return the scaled pairs; if `beforehand`, the clip norm is appended before the global
-        norm.
-        """
+    def clipped_pairs(self, pairs: Pairs) -> Pairs:
+        """Return the scaled pairs."""
         needed = [pair for pair in pairs if self._needed(pair[0])]
         if not needed:
             return pairs
-        limit = self._limit(needed[0]) if beforehand else None
         squares = [_square(*pair) for pair in needed]
         with _update_guard(*needed[-1]):
             norm = layers.sqrt(layers.sums(squares))
-            limit = self._limit(needed[-1]) if limit is None else limit
-            factor = layers.elementwise_div(limit, layers.elementwise_max(limit, norm))
+            factor = _factor(self._limit(), norm)
         rescale = functools.partial(layers.elementwise_mul, y=factor)
         return [self._clip_pair(param, grad, rescale) for param, grad in pairs]
 
-    def _limit(self, pair: Pair) -> Variable:
-        with _update_guard(*pair):
-            return layers.fill_constant([1], "float32", self.clip_norm)
+    def _process_context(self, context: ClipContext, param: Parameter, grad: Variable) -> None:
+        """Note the square of a gradient; ValueError if another of its group has another norm."""
+        if self.group_name not in context:
+            context[self.group_name] = _Group(self.clip_norm, self._limit())
+        group = context[self.group_name]
+        if group.clip_norm != self.clip_norm:
+            raise ValueError(f"all clips of group {self.group_name!r} should have one 'clip_norm'")
+        group.squares.append(_square(param, grad))
+        self._group = group
+
+    def _create_operators(self, param: Parameter, grad: Variable) -> Pair:
+        """Append the ops that scale a gradient by the norm of those noted before."""
+        assert self._group is not None, "_create_operators follows _process_context"
+        return param, layers.elementwise_mul(grad, self._group.factor())
+
+    def _limit(self) -> Variable:
+        return layers.fill_constant([1], "float32", self.clip_norm)
+
+
+@dataclass
+class _Group:
+    """The gradients that are scaled together, while a program is recorded."""
+
+    clip_norm: float
+    limit: Variable
+    squares: list[Variable] = field(default_factory=list[Variable])
+    known_factor: Variable | None = None
+
+    def factor(self) -> Variable:
+        """The factor of all gradients, whose ops are appended at the first call."""
+        if self.known_factor is None:
+            norm = layers.sqrt(layers.sums(self.squares))
+            self.known_factor = _factor(self.limit, norm)
+        return self.known_factor
+
+
+def _factor(limit: Variable, norm: Variable) -> Variable:
+    return layers.elementwise_div(limit, layers.elementwise_max(limit, norm))
 
 
 def _with_gradients(params_grads: Iterable[ParameterAndGradient]) -> Pairs:
@@ -261,33 +307,24 @@ def append_gradient_clip_ops(params_grads: Iterable[ParameterAndGradient]) -> Pa
     Global norms are computed per group: parameters whose clips have the same `group_name`. Raises
     ValueError if clips of a group differ in their norm.
     """
-    pairs = [(param, grad) for param, grad in params_grads if grad is not None]
-    clips = {_group(clip): clip for clip in (_clip_of(param) for param, _ in pairs) if clip}
+    pairs = _with_gradients(params_grads)
+    context: ClipContext = {}
     renewed: dict[str, Variable] = {}
     with name_scope("gradient_clip_@CLIP"):
-        for group, clip in clips.items():
-            members = [pair for pair in pairs if _group(_clip_of(pair[0])) == group]
-            _check_group(members)
-            renewed |= {param.name: grad for param, grad in clip.clipped_pairs(members, True)}
+        clipped = [(clip, pair) for pair in pairs if (clip := _clip_of(pair[0]))]
+        for clip, (param, grad) in clipped:
+            with _update_guard(param, grad):
+                clip._process_context(context=context, param=param, grad=grad)  # pyright: ignore[reportPrivateUsage] - users override it
+        for clip, (param, grad) in clipped:
+            with _update_guard(param, grad):
+                _, renewed[param.name] = clip._create_operators(param=param, grad=grad)  # pyright: ignore[reportPrivateUsage]
     return [(param, renewed.get(param.name, grad)) for param, grad in pairs]
 
 
 def _clip_of(param: Parameter) -> GradientClipBase | None:
+    """The clip of a parameter, if it needs one."""
     clip = param.gradient_clip_attr
-    return clip if isinstance(clip, GradientClipBase) else None
-
-
-def _group(clip: GradientClipBase | None) -> GradientClipBase | str | None:
-    """Return the key by which clips are grouped."""
-    return clip.group_name if isinstance(clip, GradientClipByGlobalNorm) else clip
-
-
-def _check_group(members: Pairs) -> None:
-    clips = [_clip_of(param) for param, _ in members]
-    of_group = [clip for clip in clips if isinstance(clip, GradientClipByGlobalNorm)]
-    if len({clip.clip_norm for clip in of_group}) > 1:
-        name = of_group[0].group_name
-        raise ValueError(f"all clips of group {name!r} should have one 'clip_norm'")
+    return clip if isinstance(clip, GradientClipBase) and clip._needed(param) else None  # pyright: ignore[reportPrivateUsage]
 
 
 def _update_guard(param: Parameter, grad: Variable) -> AbstractContextManager[None]:

@@ -13,7 +13,7 @@ from typing import ClassVar, Protocol, runtime_checkable
 from compiler.errors import did_you_mean
 from compiler.support.per_version import PerVersion
 from compiler.support.tracebacks import entry_point
-from fluid import data_parallel, parameter_server
+from fluid import compat, data_parallel, parameter_server
 from fluid.compat.inference.analysis_config import AnalysisConfig, NativeConfig
 from fluid.compat.inference.paddle_tensor import PaddleTensor
 from fluid.data_parallel.rewrite import computes_gradients
@@ -249,6 +249,11 @@ class CompiledProgram:
     @property
     def _program(self) -> Program:
         return self.program
+
+    @property
+    def _graph(self) -> ProgramGraph:
+        """A graph of a copy of the program."""
+        return compat.graphs.Graph(self.program.desc)
 
     @property
     def _is_data_parallel(self) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import warnings
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from operator import attrgetter
 from textwrap import indent
@@ -28,6 +28,7 @@ from fluid.recording import current_state, pruning
 from fluid.recording.annotations import Feed, Reader
 from fluid.recording.arguments import ArgumentError, typed
 from fluid.recording.block import Block, BlockProgram
+from fluid.recording.data_marks import copy_data_marks
 from fluid.recording.op_records import must_be_bool, user_line
 from fluid.recording.operator import Operator
 from fluid.recording.program_bytes import program_bytes, program_from_bytes
@@ -421,6 +422,13 @@ class Program(JobNames, BlockProgram):
         """Take part in the job of another program; TypeError for anything else."""
         _check_program(other, "the source")
         self.job = other.job
+
+    def _copy_data_info_from(
+        self, other: Program, pruned_origin_block_id_map: Mapping[int, int] | None = None
+    ) -> None:
+        """Mark as data what is so in another program; TypeError for anything else."""
+        _check_program(other, "the source")
+        copy_data_marks(self, other, pruned_origin_block_id_map)
 
     # ---- the names that scripts use
 

@@ -6,3 +6,7 @@ names back to scripts. `proto` and `descs` are the descriptions of programs that
 (`framework_pb2`, `op.desc`), `op_protos` those of ops; `inference` has `AnalysisConfig` and its
 predictors.
 """
+
+from compiler.support.lazy_loading import lazy_names
+
+__getattr__, __dir__ = lazy_names(__name__, {"fluid.compat": "graphs"})

@@ -241,8 +241,8 @@ __getattr__, __dir__ = lazy_names(
     __name__,
     {
         "fluid.compat.graphs": (
-            "Graph Node Pass build_adjacency_list get_pass graph_num graph_safe_remove_nodes "
-            "has_circle topology_sort"
+            "Graph Node Pass PassBuilder build_adjacency_list get_pass graph_num "
+            "graph_safe_remove_nodes has_circle topology_sort"
         ),
         "fluid.core.gloo": "Gloo",
         "fluid.core.profiling": (

@@ -89,13 +89,25 @@ class BlockProgram(AbstractProgram):
 
 
 class Block(AbstractBlock):
-    """Variables by name and ops in order, inside a program."""
+    """Variables by name and ops in order, inside a program.
+
+    Without `parent_idx` it is a copy of the program's block of this index, if it has one: scripts
+    make blocks so after they changed the program's description.
+    """
 
     owner: BlockProgram  # pyright: ignore[reportIncompatibleVariableOverride] - never reassigned
 
-    def __init__(self, program: BlockProgram, idx: int, parent_idx: int = NO_BLOCK) -> None:
+    def __init__(self, program: BlockProgram, idx: int, parent_idx: int | None = None) -> None:
+        described = parent_idx is None and idx < len(program.blocks)
+        if parent_idx is None:
+            parent_idx = program.blocks[idx].parent_idx if described else NO_BLOCK
         super().__init__(program, idx, parent_idx)
         self.vars = OrderedDict[str, Variable]()
+        if described:
+            self.fill_from(program.blocks[idx])
+            for op in self.ops:
+                self.claim(op)
+            program.touch()
 
     @property
     def program(self) -> BlockProgram:

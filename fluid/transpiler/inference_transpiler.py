@@ -13,7 +13,7 @@ from compiler.ir.program import OpRole
 from fluid.executor import global_scope
 from fluid.framework import Program
 from fluid.recording.checks import check_type
-from fluid.transpiler.norm_fusion import Folded, NormFusion
+from fluid.transpiler.norm_fusion import Folded, fold_batch_norms
 from fluid.transpiler.whole import whole
 from runtime.device import CPUPlace, CUDAPlace, Place
 from runtime.tensors.scope import Scope
@@ -73,14 +73,7 @@ class InferenceTranspiler:
             self._fuse(program, place, scope)
 
     def _fuse(self, program: Program, place: Place, scope: Scope) -> None:
-        program.undo_renaming()
-        fusion = NormFusion(program, scope)
-        norms = fusion.run()
-        _remove_unused(program)
-        for name, value in fusion.made.items():
-            if program.global_block().has_var(name):
-                scope.var(name).get_tensor().set(value, place)
-        self.report = FusionReport(tuple(norms))
+        self.report = FusionReport(tuple(fold_batch_norms(program, place, scope)))
 
 
 def _checked(program: Program, place: Place, scope: Scope | None, function: str) -> Scope:
@@ -100,13 +93,3 @@ def _set_test_mode(program: Program) -> None:
     for op in [op for block in program.blocks for op in block.ops]:
         if op.has_attr("is_test") and not op.attr("is_test"):
             op.set_attr("is_test", True)
-
-
-def _remove_unused(program: Program) -> None:
-    """Remove the variables that no op uses and no reader yields."""
-    used = {name for _, names in program.readers for name in names}
-    for block in program.blocks:
-        used |= {name for op in block.ops for name in (*op.reads(), *op.writes())}
-    for block in program.blocks:
-        block.vars = {name: var for name, var in block.vars.items() if name in used}
-    program.touch()

@@ -20,10 +20,11 @@ from fluid.framework import Operator, Program
 from fluid.transpiler.flow import DELETE, inner_blocks, reads
 from fluid.transpiler.norm_matches import Match, match_norm, norms
 from fluid.transpiler.units import called_names, is_temporary
+from runtime.device import Place
 from runtime.errors import NotInitialized
 from runtime.tensors.scope import Scope
 
-__all__ = ["Folded", "NormFusion"]
+__all__ = ["Folded", "NormFusion", "fold_batch_norms"]
 
 SUFFIX = "_fuse_bn"
 
@@ -216,3 +217,29 @@ def _undelete(match: Match) -> None:
         op.inputs = {"X": [name for name in op.reads() if name not in match.between]}
         if not op.reads():
             match.block.remove_op(op.idx)
+
+
+def fold_batch_norms(program: Program, place: Place, scope: Scope) -> list[Folded]:
+    """Fold the batch norms of a program that normalise with running statistics, in place.
+
+    Values are read from a scope, and those of new parameters are set there, on `place`. Raises
+    NotInitialized for parameters without a value.
+    """
+    program.undo_renaming()
+    fusion = NormFusion(program, scope)
+    norms = fusion.run()
+    _remove_unused(program)
+    for name, value in fusion.made.items():
+        if program.global_block().has_var(name):
+            scope.var(name).get_tensor().set(value, place)
+    return norms
+
+
+def _remove_unused(program: Program) -> None:
+    """Remove the variables that no op uses and no reader yields."""
+    used = {name for _, names in program.readers for name in names}
+    for block in program.blocks:
+        used |= {name for op in block.ops for name in (*op.reads(), *op.writes())}
+    for block in program.blocks:
+        block.vars = {name: var for name, var in block.vars.items() if name in used}
+    program.touch()

@@ -390,3 +390,17 @@ def test_generators_are_switched_as_pairs() -> None:
         assert fluid.unique_name.generate("fc") == "fc_1"
         with fluid.unique_name.guard("pre_"), fluid.unique_name.guard(b"in_"):
             assert fluid.unique_name.generate("fc") == "in_fc_0"
+
+
+def test_what_is_data_is_copied_from_another_program(fresh_programs):
+    fluid.layers.scale(fluid.data("x", [1]))
+    main = fluid.default_main_program()
+    parsed = fluid.Program.parse_from_string(main.desc.serialize_to_string())
+    parsed.global_block().var("x").is_data = False
+    parsed.global_block().var("x").stop_gradient = False
+    parsed._copy_data_info_from(main, {0: 0})
+    x = parsed.global_block().var("x")
+    assert x.is_data and x.stop_gradient and x.need_check_feed
+    assert not parsed.global_block().var("scale_0.tmp_0").is_data
+    with pytest.raises(TypeError, match="Program"):
+        parsed._copy_data_info_from("program", {})

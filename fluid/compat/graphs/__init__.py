@@ -8,7 +8,7 @@ from fluid.compat.graphs.graph import Graph
 from fluid.compat.graphs.ir_graph import IrGraph
 from fluid.compat.graphs.ir_nodes import IrNode, IrOpNode, IrVarNode
 from fluid.compat.graphs.nodes import Node
-from fluid.compat.graphs.passes import Pass, get_pass
+from fluid.compat.graphs.passes import Pass, PassBuilder, get_pass
 from fluid.compat.graphs.traversal import (
     build_adjacency_list,
     graph_num,
@@ -25,6 +25,7 @@ __all__ = [
     "IrVarNode",
     "Node",
     "Pass",
+    "PassBuilder",
     "build_adjacency_list",
     "get_pass",
     "graph_num",

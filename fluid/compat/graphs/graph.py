@@ -5,7 +5,7 @@ Reference: paddle/fluid/framework/ir/graph.cc of release 1.8.5.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
 
 from compiler.errors import CompileError
@@ -28,11 +28,15 @@ class Graph:
     def __init__(self, desc: ProgramDesc) -> None:
         if not isinstance(desc, ProgramDesc):  # pyright: ignore[reportUnnecessaryIsInstance] - users pass programs
             raise TypeError(f"Graph takes Program.desc, not {type(desc).__name__}")
-        self.program = _copied(desc)
-        self._block = self.program.global_block()
-        self._nodes: dict[int, Node] = {}
         self._created = 0
         self._attributes: dict[str, object] = {}
+        self._read(_copied(desc))
+
+    def _read(self, program: Program) -> None:
+        """Replace all nodes by those of a program."""
+        self.program = program
+        self._block = program.global_block()
+        self._nodes: dict[int, Node] = {}
         self.resolve_hazard(self._add_block(self._block))
 
     def _add_block(self, block: Block) -> dict[str, list[Node]]:
@@ -167,6 +171,12 @@ class Graph:
         self._attributes.pop(name, None)
 
     # ---- copies and programs
+
+    def rewrite(self, change: Callable[[Program], None]) -> None:
+        """Replace all nodes by those of the changed program; its attributes stay."""
+        program = self.to_program()
+        change(program)
+        self._read(program)
 
     def origin_program_desc(self) -> ProgramDesc:
         """The description of the program that the graph was made from."""

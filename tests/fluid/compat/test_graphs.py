@@ -103,8 +103,8 @@ def test_wrong_arguments_raise(graph):
         graph.link_to(add, add)
     with pytest.raises(CompileError, match="is an op"):
         add.var()
-    with pytest.raises(NotImplementedError, match="no pass 'fc_fuse_pass'"):
-        core.get_pass("fc_fuse_pass")
+    with pytest.raises(NotImplementedError, match="no pass 'fc_lstm_fuse_pass'; did you mean"):
+        core.get_pass("fc_lstm_fuse_pass")
 
 
 def test_a_graph_is_drawn(graph, tmp_path, capsys):
