@@ -51,6 +51,10 @@ class OtherModel(CheckpointError, RuntimeError):
     """Saved tensors do not fit the variables; a RuntimeError, as in release 1.8."""
 
 
+class NotInFile(LookupError, AssertionError):
+    """A file has no value for a variable; an AssertionError too, as in release 1.8."""
+
+
 class MissingTensorFile(FileNotFoundError, RuntimeError):
     """There is no file of a saved variable; a RuntimeError too, as in release 1.8."""
 

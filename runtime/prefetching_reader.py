@@ -135,8 +135,8 @@ class Prefetcher(Generic[T]):
     def __init__(self, source: Callable[[], Iterable[T]], capacity: int) -> None:
         self.queue: Queue[T] = Queue(capacity)
         # The thread refers only to the queue, so it does not keep this object alive.
-        self._thread = Thread(target=_fill, args=(self.queue, source), daemon=True)
-        self._thread.start()
+        self.thread = Thread(target=_fill, args=(self.queue, source), daemon=True)
+        self.thread.start()
 
     def __iter__(self) -> Iterator[T]:
         return self
@@ -151,7 +151,7 @@ class Prefetcher(Generic[T]):
     def close(self) -> None:
         """Stop the thread, which ends after its current item, and wait for it."""
         self.queue.close()
-        self._thread.join()
+        self.thread.join()
 
     def __enter__(self) -> Prefetcher[T]:
         return self

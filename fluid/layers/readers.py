@@ -7,6 +7,7 @@ registers the reader with the program, which takes one batch per run.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from threading import Thread
 
 from fluid import unique_name
 from fluid.framework import Program, Variable, default_main_program
@@ -22,11 +23,15 @@ __all__ = ["create_py_reader_by_data", "double_buffer", "py_reader", "read_file"
 
 
 class Reader:
-    """The reader that `py_reader` returns: set its generator once; start and reset it each pass."""
+    """The reader that `py_reader` returns: set its generator once; start and reset it each pass.
+
+    Scripts that are done set `exited` and join `thread`, which ends with its batches.
+    """
 
     def __init__(self, name: str, reading: Reading) -> None:
         self.name = name
         self.reading = reading
+        self.exited = False
 
     def decorate_sample_list_generator(self, reader: SampleLists) -> None:
         """Set a generator of lists of samples, each with one field per variable."""
@@ -43,6 +48,11 @@ class Reader:
     def queue(self) -> Queue[list[LoDTensor]]:
         """Return the queue of prefetched batches of a started reader."""
         return self.reading.queue
+
+    @property
+    def thread(self) -> Thread | None:
+        """Return the thread that prefetches, None before `start`."""
+        return self.reading.thread
 
     def start(self) -> None:
         """Start prefetching; RuntimeError if already started."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from itertools import islice
+from threading import Thread
 from typing import TypeAlias, TypeVar, cast
 from weakref import ref
 
@@ -133,6 +134,11 @@ class Reading:
         if self._pushed is None:
             self._pushed = PushedBatches(self.capacity, self.names)
         return self._pushed
+
+    @property
+    def thread(self) -> Thread | None:
+        """The thread that prefetches, None before `start`."""
+        return None if self._running is None else self._running.thread
 
     def next_batch(self) -> Batch:
         """Wait for the next batch and return it.

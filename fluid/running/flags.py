@@ -13,7 +13,7 @@ from functools import cache
 from types import NoneType
 from typing import TypeAlias, cast
 
-from compiler.errors import did_you_mean
+from compiler.errors import CompileError, did_you_mean
 from compiler.support.settings.paddle import CPU_NUM, FLAGS, FLAGS_check_nan_inf
 from compiler.support.settings.setting import Environ, export
 from fluid.recording.arguments import typed
@@ -24,6 +24,12 @@ FlagValue: TypeAlias = bool | int | float | str
 
 DEFAULTS: dict[str, FlagValue] = {each.name: each.default for each in FLAGS}
 """The flags of release 1.8.5 for CPU and GPU, with their defaults."""
+
+
+_FIXED = dict.fromkeys(
+    ["FLAGS_free_idle_chunk", "FLAGS_free_when_no_cache_hit", "FLAGS_use_mkldnn"], False
+)
+"""Flags that are only read, through the mapping of all flags."""
 
 
 def from_env(environ: Environ = None) -> dict[str, FlagValue]:
@@ -71,32 +77,44 @@ def get_flags(flags: str | list[str] | tuple[str, ...]) -> dict[str, FlagValue]:
 
 
 class Flags(MutableMapping[str, FlagValue]):
-    """All flags as a mapping; assignment calls `set_flags`, and flags cannot be removed."""
+    """All flags as a mapping; assignment calls `set_flags`, and flags cannot be removed.
+
+    Some flags can only be read. CompileError for an unknown flag and for those.
+    """
 
     def __getitem__(self, name: str) -> FlagValue:
-        return _values()[_known(name, "get")]
+        return _FIXED[name] if name in _FIXED else _values()[_known(name, "get")]
+
+    def __contains__(self, name: object) -> bool:
+        return name in DEFAULTS or name in _FIXED
 
     def get(self, name: str, default: object = None) -> object:  # pyright: ignore[reportIncompatibleMethodOverride]
         """The value of a flag, or `default` if there is no such flag."""
-        return self[name] if name in DEFAULTS else default
+        return self[name] if self.__contains__(name) else default
+
+    def is_public(self, name: str) -> bool:
+        """Whether `set_flags` may set a flag."""
+        return name in DEFAULTS
 
     def __setitem__(self, name: str, value: FlagValue) -> None:
+        if name in _FIXED:
+            raise CompileError(f"{name} is not writable")
         set_flags({name: value})
 
     def __delitem__(self, name: str) -> None:
         raise TypeError(f"{name} cannot be removed: flags have defaults")
 
     def __iter__(self) -> Iterator[str]:
-        return iter(_values())
+        return iter([*_values(), *_FIXED])
 
     def __len__(self) -> int:
-        return len(_values())
+        return len(_values()) + len(_FIXED)
 
 
 def _known(name: str, verb: str) -> str:
     if name not in DEFAULTS:
         hint = did_you_mean(str(name), DEFAULTS)
-        raise ValueError(
+        raise CompileError(
             f"Flag {name} cannot {verb} its value through this function; {hint}".rstrip("; ")
         )
     return name

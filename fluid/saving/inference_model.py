@@ -7,7 +7,7 @@ what the other saved.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import count
@@ -221,21 +221,25 @@ def _deployable(program: Program, feeds: list[str], results: list[str]) -> Progr
         if block.ops[index].type in ("feed", "fetch"):
             block.remove_op(index)
     pruned = program.prune_with_input(list(feeds), [*results]).inference_optimize()
-    _check_feeds(pruned, feeds)
+    read = {name for _, names in program.readers for name in names}
+    _check_feeds(pruned, feeds, read)
     prepend_feed_ops(pruned, feeds)
     append_fetch_ops(pruned, results)
     return pruned
 
 
-def _check_feeds(program: Program, feeds: list[str]) -> None:
-    """Check that fed variables are needed, and that required data layers are fed."""
+def _check_feeds(program: Program, feeds: list[str], batches: Container[str]) -> None:
+    """Check that fed variables are needed, and that required data layers are fed.
+
+    Values of `batches` came from readers, which are not saved.
+    """
     read = {name for block in program.blocks for op in block.ops for name in op.reads()}
     for name in feeds:
         if name not in read:
             hint = did_you_mean(name, sorted(read)) or "feed only what the targets need"
             raise ValueError(f"feed {name!r}: var {name} not in this block of the targets; {hint}")
     for var in program.list_vars():
-        if var.is_data and var.name in read and var.name not in feeds:
+        if var.is_data and var.name in read and var.name not in feeds and var.name not in batches:
             raise ValueError(f"the targets need the data {var.name!r}: add it to feeded_var_names")
 
 

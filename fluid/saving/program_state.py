@@ -35,7 +35,7 @@ from fluid.saving.persistables import (
 from fluid.saving.state_file import StateValue, dump_state, load_state
 from fluid.saving.variables import is_belong_to_optimizer
 from runtime.device import CPUPlace
-from runtime.errors import NotInitialized, OtherModel
+from runtime.errors import NotInFile, NotInitialized, OtherModel
 from runtime.files.atomic_saves import reading, save_files, saved_files
 from runtime.files.checkpoint import load_tensor
 from runtime.tensors.lod_tensor import LoDTensor
@@ -182,7 +182,7 @@ def _load_state(program: Program, prefix: str) -> None:
         for var in variables:
             if var.name not in state:
                 hint = did_you_mean(var.name, state) or "was it saved from another program?"
-                raise LookupError(f"Can not find {var.name!r} in {prefix}{suffix}; {hint}")
+                raise NotInFile(f"Can not find {var.name!r} in {prefix}{suffix}; {hint}")
             arrays[var.name] = _checked_array(var, state[var.name], prefix + suffix)
     _set(arrays)
 

@@ -150,6 +150,12 @@ def test_core_and_flags():
     flags["FLAGS_eager_delete_tensor_gb"] = 0.0
     with pytest.raises(TypeError, match="cannot be removed"):
         del flags["FLAGS_benchmark"]
+    with pytest.raises(core.EnforceNotMet, match="FLAGS_use_mkldnn is not writable"):
+        flags["FLAGS_use_mkldnn"] = True
+    assert flags["FLAGS_use_mkldnn"] is False and not flags.is_public("FLAGS_use_mkldnn")
+    assert "FLAGS_nothing" not in flags and flags.get("FLAGS_nothing", -1) == -1
+    with pytest.raises(core.EnforceNotMet, match="FLAGS_nothing"):
+        flags["FLAGS_nothing"]
 
 
 def test_values_of_parameters_and_gradients(network):

@@ -211,6 +211,20 @@ def test_the_queue_of_a_reader_that_is_not_started() -> None:
     assert (reader.queue.size(), reader.queue.capacity()) == (0, 4)
 
 
+def test_scripts_wait_for_the_thread_of_a_reader(exe: Any) -> None:
+    reader = layers.py_reader(4, [[-1, 3]], ["float32"])
+    value = layers.read_file(reader)
+    reader.decorate_batch_generator(lambda: iter([[X], [X]]))
+    assert reader.thread is None
+    reader.start()
+    with pytest.raises(fluid.core.EOFException):
+        while True:
+            exe.run(fetch_list=[value])
+    reader.exited = True
+    reader.thread.join()
+    assert not reader.thread.is_alive()
+
+
 @pytest.mark.parametrize("in_thread", [False, True])
 def test_batches_are_pushed_to_the_queue_of_a_reader(in_thread: bool, exe: Any) -> None:
     reader = layers.py_reader(2, [[-1, 3]], ["float32"])

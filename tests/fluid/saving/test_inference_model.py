@@ -197,6 +197,19 @@ def test_feeds_are_those_that_targets_read(main: Any, exe: Any, tmp_path: Path):
     assert files(tmp_path) == []
 
 
+def test_a_model_that_reads_its_data_is_saved_without_the_reader(
+    fresh_programs: Any, exe: Any, tmp_path: Path
+):
+    reader = fluid.layers.py_reader(4, [[-1, 3], [-1, 1]], ["float32", "float32"])
+    x, label = fluid.layers.read_file(reader)
+    loss = fluid.layers.mean(fluid.layers.fc(x, 1) - label)
+    exe.run(fresh_programs[1])
+    fluid.io.save_inference_model(str(tmp_path), [], [loss], exe)
+    program, feeds, _ = fluid.io.load_inference_model(str(tmp_path), exe)
+    assert feeds == [] and program.global_block().ops[0].type == "mul"
+    assert [op.type for op in program.global_block().ops][-2:] == ["scale", "fetch"]
+
+
 def test_a_target_of_another_program_is_named(main: Any, exe: Any, tmp_path: Path):
     other = fluid.Program().global_block().create_var(name="far", shape=[1], dtype="float32")
     with pytest.raises(ValueError, match="var far not in this block"):
