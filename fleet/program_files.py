@@ -1,6 +1,6 @@
 """Program files as text, drawn and compared: `incubate.fleet.utils.utils` of release 1.8.
 
-Files are `__model__` files. They can be written as text, but text cannot be read.
+Files are `__model__` files, or protobuf text of them, which `str` of a program is.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from compiler.support.escape import dot_string
+from fluid.compat.proto.framework_pb2 import ProgramDesc
+from fluid.compat.proto.text_format import merge_text
 from fluid.framework import Block, Program, Variable
 from fluid.io import is_persistable
 
@@ -19,6 +21,8 @@ __all__ = [
     "check_pruned_program_vars",
     "graphviz",
     "load_program",
+    "load_program_binary",
+    "load_program_text",
     "parse_program",
     "program_type_trans",
     "save_program",
@@ -29,14 +33,24 @@ DRAWING_SECONDS = 60
 
 
 def load_program(model_filename: str, is_text: bool = False) -> Program:
-    """Load the program of a file. Raises NotImplementedError for text, CompileError if
-    malformed.
+    """Load the program of a file of bytes or text.
+
+    Raises CompileError if it is malformed, ValueError with the line for text that is no program.
     """
-    if is_text:
-        raise NotImplementedError(
-            f"{model_filename}: programs as text are not read: pass the `__model__` file"
-        )
+    return load_program_text(model_filename) if is_text else load_program_binary(model_filename)
+
+
+def load_program_binary(model_filename: str) -> Program:
+    """Load the program of a file of bytes; CompileError if it is malformed."""
     return Program.parse_from_string(Path(model_filename).read_bytes())
+
+
+def load_program_text(model_filename: str) -> Program:
+    """Load the program of a file of text; raises as `load_program` does."""
+    message = ProgramDesc()
+    text = Path(model_filename).read_text(encoding="utf-8", errors="surrogateescape")
+    merge_text(text, message, where=model_filename)
+    return Program.parse_from_string(message.SerializeToString())
 
 
 def save_program(
@@ -51,13 +65,14 @@ def save_program(
 
 
 def program_type_trans(prog_dir: str, prog_fn: str, is_text: bool) -> str:
-    """Write the program of a file as text next to it, `<name>.pbtxt`; return the new name.
+    """Write the program of a file next to it, and return the name.
 
-    Raises as `load_program` does.
+    A file of bytes becomes text, `<name>.pbtxt`, and text becomes bytes, `<name>.bin`. Raises as
+    `load_program` does.
     """
     program = load_program(str(Path(prog_dir) / prog_fn), is_text)
-    name = f"{prog_fn}.pbtxt"
-    save_program(program, str(Path(prog_dir) / name), is_text=True)
+    name = f"{prog_fn}.bin" if is_text else f"{prog_fn}.pbtxt"
+    save_program(program, str(Path(prog_dir) / name), is_text=not is_text)
     return name
 
 

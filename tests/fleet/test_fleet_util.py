@@ -15,6 +15,7 @@ import fluid
 from fleet import collective, parameter_server
 from fleet.fleet_util import MISSING, FleetUtil, check_all_trainers_ready
 from fleet.global_metrics import area, bucket_error
+from fleet.program_files import load_program
 from fleet.roles.base import Role
 from fleet.roles.user_defined import UserDefinedCollectiveRoleMaker, UserDefinedRoleMaker
 from tests.fleet import programs
@@ -143,8 +144,8 @@ def test_program_files(util: FleetUtil, tmp_path: Path, caplog: pytest.LogCaptur
         (tmp_path / name).write_bytes(program.desc.serialize_to_string())
     assert util.program_type_trans(str(tmp_path), "pruned", False) == "pruned.pbtxt"
     assert (tmp_path / "pruned.pbtxt").read_text() == str(pruned)
-    with pytest.raises(NotImplementedError, match="programs as text are not read"):
-        util.program_type_trans(str(tmp_path), "pruned.pbtxt", True)
+    assert util.program_type_trans(str(tmp_path), "pruned.pbtxt", True) == "pruned.pbtxt.bin"
+    assert str(load_program(str(tmp_path / "pruned.pbtxt.bin"))) == str(pruned)
     util.draw_from_program_file(str(tmp_path / "pruned"), False, str(tmp_path), "drawn")
     assert '"fc_0.w_0" -> "op 0"' in (tmp_path / "drawn.dot").read_text()
     util.parse_program_proto(str(tmp_path / "train"), False, str(tmp_path))

@@ -64,5 +64,5 @@ def test_what_does_not_match_is_named(config: Any) -> None:
         FleetUtil().check_vars_and_dump(config)
     config.feed_config.feeded_vars_dims = [3]
     config.is_text_dump_program = True
-    with pytest.raises(NotImplementedError, match="programs as text are not read"):
+    with pytest.raises(ValueError, match="line 1: "):
         FleetUtil().check_vars_and_dump(config)

@@ -74,6 +74,7 @@ class Descriptor:
     """What a kind of message has: its names and fields."""
 
     def __init__(self, kind: str) -> None:
+        self.kind = kind
         self.name = kind.rpartition(".")[2]
         is_packaged = kind.startswith("paddle.")
         self.full_name = kind if is_packaged else f"paddle.framework.proto.{kind}"
