@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import warnings
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from operator import attrgetter
 from textwrap import indent
@@ -423,15 +423,9 @@ class Program(JobNames, BlockProgram):
         _check_program(other, "the source")
         self.job = other.job
 
-    def _copy_data_info_from(
-        self, other: Program, pruned_origin_block_id_map: Mapping[int, int] | None = None
-    ) -> None:
-        """Mark as data what is so in another program; TypeError for anything else."""
-        _check_program(other, "the source")
-        copy_data_marks(self, other, pruned_origin_block_id_map)
-
     # ---- the names that scripts use
 
+    _copy_data_info_from = copy_data_marks
     _create_block = create_block
     _origin_program = property(attrgetter("origin_program"))
     _rollback = rollback

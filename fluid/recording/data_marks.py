@@ -10,17 +10,22 @@ __all__ = ["copy_data_marks"]
 
 
 def copy_data_marks(
-    program: BlockProgram, source: BlockProgram, origins: Mapping[int, int] | None
+    program: BlockProgram,
+    other: BlockProgram,
+    pruned_origin_block_id_map: Mapping[int, int] | None = None,
 ) -> None:
     """Mark as data, checked, or without gradient what is so in another program.
 
-    `origins` has, for each block, the index of the block there; by default its own. Raises
-    ValueError for a variable that the other program does not have.
+    The map has, for each block, the index of the block there; by default its own. Raises TypeError
+    for no program, ValueError for a variable that the other program does not have.
     """
+    if not isinstance(other, BlockProgram):  # pyright: ignore[reportUnnecessaryIsInstance] - users
+        raise TypeError(f"the source must be a Program, not {type(other).__name__}")
+    origins = pruned_origin_block_id_map or {block.idx: block.idx for block in program.blocks}
     for block in program.blocks:
-        known_block = source.blocks[block.idx if not origins else origins[block.idx]]
+        source = other.blocks[origins[block.idx]]
         for var in block.vars.values():
-            known = known_block.var(var.name)
+            known = source.var(var.name)
             var.is_data |= known.is_data
             var.need_check_feed |= known.need_check_feed
             var.stop_gradient |= known.stop_gradient
