@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -19,8 +20,15 @@ from fluid.dygraph.layers import Layer
 from fluid.eager import traces
 from fluid.eager.nodes import SCOPE
 from fluid.executor import Executor
-from fluid.framework import Parameter, Program, Variable, in_dygraph_mode
-from fluid.layers import collective
+from fluid.framework import (
+    Parameter,
+    Program,
+    Variable,
+    default_main_program,
+    in_dygraph_mode,
+)
+from fluid.layers import collective, nn
+from fluid.layers.mathematics.shapes import concat
 from fluid.running.places import selected_gpus
 
 __all__ = ["DataParallel", "Env", "ParallelEnv", "ParallelStrategy", "prepare_context"]
@@ -133,6 +141,30 @@ class DataParallel(Layer):
             gradient: Any = getattr(param, "gradient_variable", None)
             if param.trainable and gradient is not None:
                 collective._c_allreduce(gradient, gradient, use_calc_stream=True)  # pyright: ignore[reportPrivateUsage] - a name of Paddle
+
+    def _coalesce_tensors(self, var_groups: Mapping[int, Sequence[Variable]]) -> list[list[Any]]:
+        """Return for each group its variables as one of rank 1, the group, and their shapes."""
+        coalesced: list[list[Any]] = []
+        for group in var_groups.values():
+            flat = [nn.reshape(var, [prod(var.shape)]) for var in group]
+            coalesced.append([concat(flat), group, [var.shape for var in group]])
+        return coalesced
+
+    def _split_tensors(self, coalesced_grads_and_grad_vars: Sequence[Sequence[Any]]) -> None:
+        """Set the variables of groups to the parts of what `_coalesce_tensors` returned."""
+        block = default_main_program().current_block()
+        for coalesced, group, shapes in coalesced_grads_and_grad_vars:
+            attrs = {"sections": [prod(shape) for shape in shapes], "axis": 0}
+            block.append_op("split", {"X": coalesced}, {"Out": group}, attrs)
+            for var, shape in zip(group, shapes, strict=True):
+                self._reshape_inplace(var, shape)
+
+    def _reshape_inplace(self, x: Variable, shape: Sequence[int]) -> None:
+        """Set a variable to its value in another shape."""
+        block = default_main_program().current_block()
+        before = block.create_temporary("tmp", x.dtype)
+        outputs = {"Out": x, "XShape": before}
+        block.append_op("reshape2", {"X": x}, outputs, {"shape": list(shape)})
 
     def _is_data_parallel_mode(self) -> bool:
         return self._strategy.nranks > 1
