@@ -428,6 +428,7 @@ class Program(JobNames, BlockProgram):
     _copy_data_info_from = copy_data_marks
     _create_block = create_block
     _origin_program = property(attrgetter("origin_program"))
+    _appending_grad_times = property(attrgetter("gradient_passes"))
     _rollback = rollback
     _optimized_guard = optimized_guard
     _backward_role_guard = backward_role_guard

@@ -194,6 +194,8 @@ class Program:
         self.version = 0
         self.known_digests: dict[str, tuple[int, str]] = {}
         """A version and its digest, by kind, cached by `compiler.ir.text.program_printer`."""
+        self.gradient_passes = 0
+        """How often gradients of the main block were appended."""
         self.blocks: list[Block] = [self.make_block(MAIN_BLOCK, NO_BLOCK)]
 
     def make_block(self, idx: int, parent_idx: int) -> Block:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import cast
 
+from compiler.ir.autodiff.append_backward import PASS
 from compiler.ir.program import GRAD
 from fluid.compat.native_ops import has_non_empty_grad_op_maker
 from fluid.framework import Block, Operator, Program, Variable, block_of
@@ -18,10 +19,10 @@ __all__ = [
 def strip_grad_suffix(name: str) -> str:
     """Return the variable name of a gradient name; other names are returned unchanged.
 
-    >>> strip_grad_suffix("x@GRAD"), strip_grad_suffix("y@GRAD@RENAME@1"), strip_grad_suffix("z")
-    ('x', 'y', 'z')
+    >>> strip_grad_suffix("x@GRAD"), strip_grad_suffix("grad/grad/y@GRAD@RENAME@1")
+    ('x', 'y')
     """
-    return name.partition(GRAD)[0]
+    return name.partition(GRAD)[0].rpartition(PASS)[2]
 
 
 def is_grad_var(name: str) -> bool:

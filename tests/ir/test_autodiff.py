@@ -138,8 +138,14 @@ def test_a_second_pass_takes_other_names() -> None:
     add(net, "loss", "mean", "h")
     append_backward(net, "loss")
     result = append_backward(net, "loss")
-    assert result == {"loss": "loss@GRAD_0", "h": "h@GRAD_0", "x": "x@GRAD_0"}
-    assert lines(net.ops[-1:]) == ["x@GRAD_0 = tanh_grad(h, h@GRAD_0)"]
+    assert result == {"loss": "loss@GRAD_0", "h": "grad/grad/h@GRAD", "x": "grad/grad/x@GRAD"}
+    assert lines(net.ops[-1:]) == ["grad/grad/x@GRAD = tanh_grad(h, grad/grad/h@GRAD)"]
+    third = append_backward(net, "loss")
+    assert third == {
+        "loss": "loss@GRAD_1",
+        "h": "grad/grad/grad/h@GRAD",
+        "x": "grad/grad/grad/x@GRAD",
+    }
 
 
 def test_whoever_asks_is_notified_of_each_op() -> None:

@@ -16,11 +16,12 @@ from typing import Any
 
 from compiler.errors import CompileError
 from compiler.ir.autodiff.gradient_sums import PART
-from compiler.ir.autodiff.reverse_walk import OnAppend, Tape
+from compiler.ir.autodiff.reverse_walk import PASS, OnAppend, Tape
 from compiler.ir.program import Block, OpDesc, OpRole
 
 __all__ = [
     "PART",
+    "PASS",
     "OnAppend",
     "append_backward",
     "append_gradients",
@@ -43,7 +44,7 @@ def append_backward(
     writer = _writer(block, loss)
     _check_loss(block, loss, writer)
     tape = Tape(block, no_grad)
-    for op in _seeds(block, loss, None, tape.grad(loss), OpRole.BACKWARD | OpRole.LOSS):
+    for op in _seeds(block, loss, None, tape.initial_gradient(loss), OpRole.BACKWARD | OpRole.LOSS):
         tape.gradients.append(op)
     tape.walk(_ops_up_to(block))
     writer.attrs["op_role"] = int(OpRole.FORWARD | OpRole.LOSS)
@@ -63,7 +64,7 @@ def append_gradients(
     """
     tape = Tape(block, no_grad, _dependents(block.ops, inputs))
     for target, gradient in targets.items():
-        for op in _seeds(block, target, gradient, tape.grad(target)):
+        for op in _seeds(block, target, gradient, tape.initial_gradient(target)):
             tape.gradients.append(op)
     tape.walk(block.ops)
     return tape.write(None)
@@ -83,7 +84,7 @@ def append_gradients_along(
     depending = None if inputs is None else _dependents(ops, inputs)
     tape = Tape(block, no_grad, depending)
     for target, gradient in targets.items():
-        for op in _seeds(block, target, gradient, tape.grad(target)):
+        for op in _seeds(block, target, gradient, tape.initial_gradient(target)):
             tape.gradients.append(op)
     tape.walk(ops)
     return tape.write(None)

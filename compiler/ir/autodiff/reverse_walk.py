@@ -18,9 +18,21 @@ from compiler.ir.autodiff.gradient_sums import PartialGradients, as_backward
 from compiler.ir.autodiff.loop_counters import LoopCounters
 from compiler.ir.opdef import OpDef, find
 from compiler.ir.opdef.type_inference import bind, infer_op
-from compiler.ir.program import EMPTY, GRAD, NO_BLOCK, Block, BlockRef, OpDesc, OpRole, VarDesc
+from compiler.ir.program import (
+    EMPTY,
+    GRAD,
+    MAIN_BLOCK,
+    NO_BLOCK,
+    Block,
+    BlockRef,
+    OpDesc,
+    OpRole,
+    VarDesc,
+)
 
 SUB_BLOCK = "sub_block"
+PASS = "grad/"
+"""The prefix of names of gradients that an earlier pass has used, once for each pass."""
 
 OnAppend: TypeAlias = Callable[[Block, OpDesc, Mapping[str, str]], None]
 """A callback after each appended gradient op; the mapping is gradient name to variable."""
@@ -42,17 +54,33 @@ class Tape:
         self.inner: dict[OpDesc, InnerTape] = {}
         self.overwritten: set[str] = set()
         self.counters = LoopCounters()
+        self.order = block.owner.gradient_passes + (block.idx == MAIN_BLOCK)
 
     # ---- names
 
     def grad(self, variable: str) -> str:
-        """Return the name of a variable's gradient: a new one if an earlier pass has used it."""
+        """Return the name of a variable's gradient: a new one if an earlier pass has used it.
+
+        The second pass over a program calls it `grad/grad/x@GRAD`, the third
+        `grad/grad/grad/x@GRAD`.
+        """
         if variable not in self.gradients.names:
-            name, count = variable + GRAD, 0
-            while self.block.lookup(name) is not None:
-                name, count = f"{variable}{GRAD}_{count}", count + 1
-            self.gradients.set_gradient_name(variable, name)
+            name = variable + GRAD
+            if self.order > 1 and self.block.lookup(name) is not None:
+                name = PASS * self.order + name
+            self.gradients.set_gradient_name(variable, self._unused(name))
         return self.gradients.names[variable]
+
+    def initial_gradient(self, target: str) -> str:
+        """Return the name of the gradient that the walk starts from."""
+        self.gradients.set_gradient_name(target, self._unused(target + GRAD))
+        return self.gradients.names[target]
+
+    def _unused(self, gradient: str) -> str:
+        name, count = gradient, 0
+        while self.block.lookup(name) is not None:
+            name, count = f"{gradient}_{count}", count + 1
+        return name
 
     def requires_grad(self, variable: str) -> bool:
         """Return whether a variable requires a gradient."""
@@ -243,6 +271,7 @@ class Tape:
 
     def write(self, on_append: OnAppend | None) -> dict[str, str]:
         """Add the ops to the program; returns the computed gradients by variable."""
+        self.block.owner.gradient_passes = self.order
         self._create_blocks()
         self._append_ops(on_append)
         written = {name for op in self.gradients.ops for name in op.writes()}
