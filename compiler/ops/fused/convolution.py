@@ -1,4 +1,7 @@
-"""`conv2d_fusion`, a convolution with an epilogue. Reference: conv_fusion_op.cc."""
+"""Convolutions with an epilogue: `conv2d_fusion`, and `conv2d` of programs for oneDNN.
+
+Reference: conv_fusion_op.cc, mkldnn/conv_mkldnn_op.cc.
+"""
 
 from __future__ import annotations
 
@@ -46,6 +49,48 @@ class Conv2dFusion(Composite, op="conv2d_fusion"):
             parts, attrs = {"Out": len(self.split_channels)}, {"axis": 1}
             attrs = {"axis": 1, "sections": self.split_channels}
             steps.write("Outputs", *steps.outputs("split", parts, attrs, X=active)["Out"])
+
+
+class Conv2dEpilogue(Composite, op="conv2d_epilogue"):
+    """Output = activation(conv2d(Input, Filter, Bias) + ResidualData): `conv2d` with these attrs.
+
+    Graphs have it instead of `conv2d` with `use_mkldnn` and an attribute `fuse_…`; `fuse_alpha` is
+    the bound of relu6, the slope of relu and leaky_relu, and the factor of swish.
+    """
+
+    Input = reads()
+    Filter = reads()
+    Bias = reads(optional=True)
+    ResidualData = reads(optional=True)
+    Output = writes()
+    strides = attr([1, 1])
+    paddings = attr([0, 0])
+    dilations = attr([1, 1])
+    groups = attr(1)
+    padding_algorithm = attr("EXPLICIT")
+    data_format = attr("NCHW")
+    fuse_activation = attr("", Accepted(choices=("", "relu", "relu6", "leaky_relu", "swish")))
+    fuse_alpha = attr(0.0)
+    fuse_relu = attr(False)
+    fuse_brelu = attr(False)
+    fuse_brelu_threshold = attr(6.0)
+    fuse_residual_connection = attr(False)
+
+    def expand(self, steps: CompositeSteps) -> None:
+        """Expand to the convolution, the addition and the activation."""
+        declared = find("conv2d_fusion").attrs
+        attrs = {name: value for name, value in self.attributes.items() if name in declared}
+        result = steps("conv2d", attrs, **steps.given("Input", "Filter", "Bias"))
+        if self.fuse_residual_connection and steps.has("ResidualData"):
+            result = steps("elementwise_add", X=result, Y=steps["ResidualData"])
+        kind, alpha = self.fuse_activation or "relu" * self.fuse_relu, self.fuse_alpha
+        if not kind and self.fuse_brelu:
+            kind, alpha = "relu6", self.fuse_brelu_threshold
+        if kind in ("relu", "leaky_relu"):
+            result = steps("leaky_relu", {"alpha": alpha}, X=result)
+        elif kind:
+            result = steps(kind, {"threshold" if kind == "relu6" else "beta": alpha}, X=result)
+        steps.write("Output", result)
 
 
 class FusionTransposeFlattenConcat(Composite, op="fusion_transpose_flatten_concat"):

@@ -56,6 +56,8 @@ class FusedLstm(Composite):
 class FusionLstm(FusedLstm, op="fusion_lstm"):
     """Hidden and Cell [rows, width] of `lstm` over X @ WeightX; Bias as in `lstm`."""
 
+    lod_source = "X"
+
     X = reads()
     X_lod = reads_lod("X")
     WeightX = reads()
@@ -72,6 +74,8 @@ class FusedEmbeddingFcLstm(FusedLstm, op="fused_embedding_fc_lstm"):
 
     Of Bias [1, 4 or 7 · width] only the peephole weights after the gates are used.
     """
+
+    lod_source = "Ids"
 
     Ids = reads(no_grad=True)
     Ids_lod = reads_lod("Ids")

@@ -226,7 +226,21 @@ class Conv2d(Convolution, op="conv2d"):
     """Convolution of 2-D images: Input [N, C, H, W] (or NHWC), Filter [F, C/groups, h, w]."""
 
     Bias = reads(optional=True)
+    ResidualData = reads(optional=True, no_grad=True)
+    use_mkldnn = attr(False)
+    fuse_activation = attr("")
+    fuse_relu = attr(False)
+    fuse_brelu = attr(False)
+    fuse_brelu_threshold = attr(6.0)
+    fuse_alpha = attr(0.0)
+    fuse_residual_connection = attr(False)
     gaps = frozenset({"Input", "Output"})
+
+    def attribute_variant(self) -> str:
+        """Return the op with an epilogue, for attributes that the oneDNN kernel reads."""
+        is_fused = self.fuse_activation or self.fuse_relu or self.fuse_brelu
+        is_fused = is_fused or self.fuse_residual_connection
+        return "conv2d_epilogue" if is_fused and self.use_mkldnn else ""
 
     def infer(self, s: Slots[TensorType]) -> TensorType:
         Filter = s.Filter

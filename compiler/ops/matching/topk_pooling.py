@@ -57,7 +57,7 @@ class SequenceTopkAvgPooling(OpDef, op="sequence_topk_avg_pooling"):
         result = [np.empty((0, self.channel_num * len(self.topks)), X.dtype)]
         positions = [np.empty(0, np.int32)]
         for i, (n, m) in enumerate(sizes):
-            image = X.reshape(-1)[offsets[i] : offsets[i + 1]].reshape(-1, n, m)
+            image = X.reshape(-1)[offsets[i] : offsets[i + 1]].reshape(self.channel_num, n, m)
             order = np.argsort(-image, axis=2, kind="stable")[..., :most]
             sums = np.cumsum(np.take_along_axis(image, order, axis=2), axis=2)
             means = [sums[..., min(k, m) - 1] / k if m else sums.sum(axis=2) for k in self.topks]
@@ -85,7 +85,7 @@ class SequenceTopkAvgPooling(OpDef, op="sequence_topk_avg_pooling"):
         below = np.arange(min(most, widest))[:, None] < np.array(self.topks)
         shares = (upstream @ (below / np.array(self.topks)).T).astype(X.dtype)
         for i, (n, m) in enumerate(sizes):
-            image = d_X[offsets[i] : offsets[i + 1]].reshape(-1, n, m)
+            image = d_X[offsets[i] : offsets[i + 1]].reshape(self.channel_num, n, m)
             rows = slice(int(tall[i]), int(tall[i + 1]))
             order, values = positions[rows][..., :m], shares[rows][..., :m]
             np.put_along_axis(image, order.transpose(1, 0, 2), values.transpose(1, 0, 2), axis=2)

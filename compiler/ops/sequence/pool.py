@@ -23,7 +23,6 @@ from compiler.ops.sequence.offsets import (
     lod_expression,
     owners,
     require_column,
-    require_one_level,
     segment_sums,
     segments,
 )
@@ -247,7 +246,7 @@ class SequencePool(OpDef, op="sequence_pool"):
 class SequenceSoftmax(OpDef, op="sequence_softmax"):
     """Softmax over each sequence: Out = exp(X) / sum(exp(X)); X is [rows] or [rows, 1].
 
-    Reference: sequence_softmax_op.h.
+    Sequences are those of the innermost LoD level. Reference: sequence_softmax_op.h.
     """
 
     X = reads()
@@ -257,22 +256,21 @@ class SequenceSoftmax(OpDef, op="sequence_softmax"):
 
     def infer(self, s: Slots[TensorType]) -> TensorType:
         X = s.X
-        require_one_level("sequence_softmax", "X", s.all("X_lod"))
         if X.rank != 1:
             require_column("sequence_softmax", X)
         return X
 
     def numpy(self, X: Array, X_lod: list[Array]) -> Array:
-        _, starts, lengths = segments(X_lod[0])
+        _, starts, lengths = segments(X_lod[-1])
         powers = np.exp(X - np.maximum.reduceat(X, starts, axis=0).repeat(lengths, axis=0))
         return powers / np.add.reduceat(powers, starts, axis=0).repeat(lengths, axis=0)
 
     def grad(self, X: Shape, X_lod: list[Array], Out: Array, d_Out: Array) -> dict[str, Array]:
-        shares = segment_sums(Out * d_Out, X_lod[0])
-        return {"X": Out * (d_Out - shares.take(owners(X_lod[0]), axis=0))}
+        shares = segment_sums(Out * d_Out, X_lod[-1])
+        return {"X": Out * (d_Out - shares.take(owners(X_lod[-1]), axis=0))}
 
     def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:
-        softmax_rows(k, s.X, s.host.all("X_lod")[0], s.Out)
+        softmax_rows(k, s.X, s.host.all("X_lod")[-1], s.Out)
 
     def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
-        softmax_rows_grad(k, s.Out, s.d_Out, s.host.all("X_lod")[0], s.d_X)
+        softmax_rows_grad(k, s.Out, s.d_Out, s.host.all("X_lod")[-1], s.d_X)

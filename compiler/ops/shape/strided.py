@@ -58,7 +58,8 @@ class StridedSlice(Slicing, op="strided_slice"):
     """Out = the slice `starts`:`ends`:`strides` of each of `axes`.
 
     A negative stride takes the same indices in reverse, and an end of -1 then includes the first
-    index. Reference: strided_slice_op.h.
+    index. `infer_flags` have no effect beside a tensor of all starts, ends or strides.
+    Reference: strided_slice_op.h.
     """
 
     StridesTensor = reads(optional=True, no_grad=True)
@@ -72,12 +73,13 @@ class StridedSlice(Slicing, op="strided_slice"):
         strides = self.known(
             "strides", s.get("StridesTensor"), s.all("StridesTensorList"), self.strides
         )
-        sizes = list(Input.shape)
+        sizes, listings = list(Input.shape), ("StartsTensor", "EndsTensor", "StridesTensor")
+        is_listed = any(s.get(slot) is not None for slot in listings)
         for declared_axis, numbers in zip(
             self.axes, zip(starts, ends, strides, strict=True), strict=True
         ):
             axis = normalize_axis(self.kind, declared_axis, Input.rank, "axes: axis")
-            sizes[axis] = self.strided_length(Input, axis, numbers)
+            sizes[axis] = UNKNOWN if is_listed else self.strided_length(Input, axis, numbers)
         return self.decreased(Input, sizes)
 
     def strided_length(self, Input: TensorType, axis: int, numbers: tuple[int | None, ...]) -> Size:

@@ -165,18 +165,40 @@ class Operator:
             if not all(is_sparse(block, name) for name in sparse):
                 op._run_on_values(scope, place)
                 return
-            results = [op._result(block, name) for name in dict.fromkeys(op.output_vars())]
+            results = [op._result(block, name) for name in op._computed(block)]
         fetch = [name for result in results for name in result.fetched]
         values = iter(Executor(place).run(program, feed, fetch, return_numpy=False))
         for result in results:
             result.store(scope, place, [next(values) for _ in result.fetched])
 
+    def _computed(self, block: Block) -> list[str]:
+        """The outputs, without optional ones that the op does not compute here."""
+        slots = self._definition.outputs()
+        found = {
+            name: None
+            for slot, names in self._outputs.items()
+            for name in names
+            if not slots[slot].optional or block.var(name).dims is not None
+        }
+        return list(found)
+
     def _without_empty_rows(self, scope: Scope) -> Operator | None:
-        """This op, or a `sum` without its inputs that have no rows; None if there are no others."""
+        """This op, or a `sum` without its inputs that have no rows; None if there are no others.
+
+        Such a sum has no rows either.
+        """
         if self._type != "sum":
             return self
         names = [name for name in self._inputs["X"] if not has_no_rows(scope, name)]
-        return Operator(self._type, X=names, **self._outputs, **self._attrs) if names else None
+        if names:
+            return Operator(self._type, X=names, **self._outputs, **self._attrs)
+        (result,) = self._outputs["Out"]
+        if holds_rows(scope, result):
+            first = scope.var(self._inputs["X"][0]).get_selected_rows()
+            rows = scope.var(result).get_selected_rows()
+            rows.set_rows([])
+            rows.set_height(first.height())
+        return None
 
     def _run_on_values(self, scope: Scope, place: Place) -> None:
         """Compute tensors from the values of SelectedRows; results have the same rows."""

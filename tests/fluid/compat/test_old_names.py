@@ -228,6 +228,29 @@ def test_a_sum_of_rows_has_each_once(terms, rows, sums):
     assert np.array(out.get_tensor())[:, 1].tolist() == sums
 
 
+def test_a_sum_of_no_rows_has_none():
+    scope = fluid.Scope()
+    for name in ("a", "b"):
+        scope.var(name).get_selected_rows().set_height(10)
+    rows = scope.var("y").get_selected_rows()
+    rows.set_rows([1])
+    Operator("sum", X=["a", "b"], Out="y").run(scope, fluid.CPUPlace())
+    assert (list(rows.rows()), rows.height()) == ([], 10)
+
+
+def test_results_that_an_op_does_not_compute_are_left_alone():
+    scope = fluid.Scope()
+    for name, shape in (("x", (3, 2)), ("wx", (2, 12)), ("wh", (3, 12)), ("b", (1, 12))):
+        tensor = scope.var(name).get_tensor()
+        tensor.set(np.ones(shape, "float32"), fluid.CPUPlace())
+    scope.find_var("x").get_tensor().set_recursive_sequence_lengths([[1, 2]])
+    slots = {"X": "x", "WeightX": "wx", "WeightH": "wh", "Bias": "b", "Hidden": "h", "Cell": "c"}
+    lstm = Operator("fusion_lstm", **slots, XX="xx", ReorderedH0="r", use_peepholes=False)
+    lstm.run(scope, fluid.CPUPlace())
+    shapes = [scope.find_var(name).get_tensor().shape() for name in ("h", "c", "xx")]
+    assert shapes == [[3, 3], [3, 3], [3, 12]]
+
+
 def test_rows_of_a_scope_update_a_parameter():
     scope, place = fluid.Scope(), fluid.CPUPlace()
     gradient = rows_of_a_scope(scope, "g", [0, 4, 0], [[1, 2]] * 3)

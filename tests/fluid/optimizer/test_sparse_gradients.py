@@ -48,6 +48,27 @@ def test_gradients_are_declared_as_rows() -> None:
     assert (gradient.type, gradient.shape) == (SPARSE, (6, 2))
 
 
+@pytest.mark.parametrize("ids", [[5, 0, 3], [3, 5, 3, 0], [5]])
+@pytest.mark.parametrize("made", [optimizer.Momentum, optimizer.RMSProp])
+def test_rows_may_be_in_any_order(made: Any, ids: list[int]) -> None:
+    """The reference searches rows that are not sorted as if they were, and loses some."""
+    tables = []
+    for is_sparse in (True, False):
+        with fluid.program_guard(fluid.Program(), fluid.Program()), fluid.unique_name.guard():
+            words = layers.data("words", [1], dtype="int64")
+            start = fluid.initializer.NumpyArrayInitializer(np.arange(12, dtype="f").reshape(6, 2))
+            attr = fluid.ParamAttr(name="emb", initializer=start)
+            result = layers.embedding(words, [6, 2], is_sparse, param_attr=attr)
+            arguments = {"momentum": 0.9} if made is optimizer.Momentum else {}
+            made(0.1, **arguments).minimize(layers.mean(layers.square(result)))
+            executor = fluid.Executor(fluid.CPUPlace())
+            executor.run(fluid.default_startup_program())
+            for _ in range(2):
+                executor.run(feed={"words": np.array(ids)[:, None]})
+            tables.append(np.array(fluid.global_scope().find_var("emb").get_tensor()))
+    assert tables[0] == pytest.approx(tables[1], rel=1e-6)
+
+
 def test_sums_of_rows_are_rows() -> None:
     optimizer.SGD(0.1).minimize(table_loss() + table_loss())
     assert kind("emb@GRAD@RENAME@block0@0") == kind("emb@GRAD") == SPARSE

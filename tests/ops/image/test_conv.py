@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import fluid
 from compiler.codegen.native.image_ops import MAX_PHASES
 from compiler.codegen.native.target import NativeTarget
 from compiler.errors import BadAttribute, CompileError, ShapeError
@@ -223,3 +224,27 @@ def test_images_of_windows_far_apart(kernel: int, stride: int, dilation: int, gr
     sample = Sample("conv2d_transpose", inputs, attrs)
     with lowered({MAX_PHASES.name: 1, SKIPPED_TAPS.name: 2}):
         Compiled(NativeTarget(), checked=True).check(forward(sample), sample)
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        ("relu", [-1.0, 4.0]),
+        ("relu6", [0.0, 0.5]),
+        ("leaky_relu", [-1.0, 4.0]),
+        ("swish", [-2 / (1 + np.e), 4 / (1 + np.exp(-2))]),
+    ],
+)
+def test_programs_for_onednn_activate_their_convolutions(kind: str, expected: list[float]) -> None:
+    """`relu` has the slope `fuse_alpha` below zero too, as in the reference."""
+    with fluid.program_guard(fluid.Program(), fluid.Program()), fluid.scope_guard(fluid.Scope()):
+        image = fluid.data("x", [1, 1, 1, 2])
+        filters = fluid.layers.fill_constant([1, 1, 1, 1], "float32", 2.0)
+        block = fluid.default_main_program().global_block()
+        out = block.create_var(name="out", dtype="float32")
+        attrs = {"use_mkldnn": True, "fuse_activation": kind, "fuse_alpha": 0.5}
+        inputs = {"Input": image, "Filter": filters}
+        block.append_op("conv2d", inputs=inputs, outputs={"Output": out}, attrs=attrs)
+        feed = {"x": np.array([-1.0, 2.0], "float32").reshape(1, 1, 1, 2)}
+        found, *_ = fluid.Executor(fluid.CPUPlace()).run(feed=feed, fetch_list=[out])
+    assert found.ravel() == pytest.approx(expected)

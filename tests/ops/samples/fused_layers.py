@@ -124,6 +124,12 @@ SAMPLES = [
     Sample("multihead_matmul", HEADS, {"alpha": 0.5, "head_number": 2}),
     Sample("conv2d_fusion", {"Input": IMAGE, "Filter": FILTER, "Bias": numbers(6)}),
     Sample(
+        "conv2d_epilogue",
+        {"Input": IMAGE, "Filter": FILTER, "ResidualData": numbers(2, 6, 5, 4, seed=3)},
+        {"paddings": [1, 1], "fuse_residual_connection": True, "fuse_activation": "relu6"}
+        | {"fuse_alpha": 0.5},
+    ),
+    Sample(
         "conv2d_fusion",
         {"Input": IMAGE, "Filter": FILTER, "ResidualData": numbers(2, 6, 5, 4, seed=3)},
         {"paddings": [1, 1], "activation": "sigmoid", "split_channels": [2, 4]},

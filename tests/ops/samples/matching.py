@@ -70,6 +70,14 @@ SAMPLES = [
         ("X", "Y", "W"),
     ),
     Sample("sequence_topk_avg_pooling", PICTURES, {"topks": [1, 3], "channel_num": 2}, ("X",)),
+    Sample(
+        "sequence_topk_avg_pooling",
+        PICTURES
+        | {"X_lod": [np.array([0, 12, 12, 24])], "ROW_lod": [np.array([0, 2, 2, 5])]}
+        | {"COLUMN_lod": [np.array([0, 3, 3, 5])]},
+        {"topks": [1, 3], "channel_num": 2},
+        ("X",),
+    ),
     Sample("var_conv_2d", {**PICTURES, "W": numbers(3, 12, seed=3)}, CONVOLVED, ("X", "W")),
     Sample("conv_shift", {"X": numbers(3, 5), "Y": numbers(3, 3, seed=1)}, {}, ("X", "Y")),
     Sample("conv_shift", {"X": numbers(2, 5), "Y": numbers(2, 5, seed=1)}, {}, ("X", "Y")),

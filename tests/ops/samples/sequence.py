@@ -60,6 +60,9 @@ SAMPLES = [
     ),
     *(Sample("sequence_softmax", rows(lengths, 1), {}, ("X",)) for lengths in LENGTHS),
     Sample("sequence_softmax", rows((3, 1)), {}, ("X",)),
+    Sample(
+        "sequence_softmax", {"X": numbers(6, 1), "X_lod": lod((2, 0, 1), (1, 3, 2))}, {}, ("X",)
+    ),
     *(convolved(lengths, -1, 3) for lengths in LENGTHS),
     convolved((3, 1, 2), -2, 4),
     convolved((3, 1, 2), 0, 2),

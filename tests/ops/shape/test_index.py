@@ -160,6 +160,16 @@ def test_the_last_place_whose_number_a_tensor_holds():
     np.testing.assert_array_equal(evaluated("slice", attrs, Input=X, **bounds), X[-1])
 
 
+@pytest.mark.parametrize("listed", ["Starts", "Ends", "Strides"])
+def test_no_size_is_sure_beside_a_tensor_of_bounds(listed):
+    """`infer_flags` may still say so; the attributes are placeholders."""
+    bounds = {"starts": [1], "ends": [4], "strides": [1], listed.lower(): [-1]}
+    types = {"Input": TensorType(DType.FP32, (5, 6))}
+    types |= {f"{listed}Tensor": TensorType(DType.INT32, (1,))}
+    op = find("strided_slice")({"axes": [0], "infer_flags": [1], **bounds})
+    assert op.infer_types(types)["Out"].shape == (UNKNOWN, 6)
+
+
 def test_slice_bounds_partly_from_tensors():
     attrs = {"axes": [0, 1], "starts": [1, -1], "ends": [3, -1], "infer_flags": [1, -1]}
     types = {"Input": TensorType(DType.FP32, (5, 6))}

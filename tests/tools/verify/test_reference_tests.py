@@ -146,6 +146,7 @@ class TestSlots(OpTest):
 
 SKIPPING = """
 from paddle.fluid.tests.unittests.op_test import OpTest as Same
+from paddle.fluid.tests.unittests.beside import TestElsewhere
 from white_list import no_grad_set_white_list
 import testsuite
 from paddle.fluid.op import Operator
@@ -176,6 +177,14 @@ class TestPlain(unittest.TestCase):
         self.assertEqual(np.array(scope.find_var("Out").get_tensor()).sum(), 12.0)
 """
 
+ELSEWHERE = """
+import unittest
+
+class TestElsewhere(unittest.TestCase):
+    def test_it(self):
+        pass
+"""
+
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Outcome]:
@@ -187,6 +196,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Outcome]:
     (folder / "sequence").mkdir()
     (folder / "sequence" / "test_all.py").write_text(HEAD + PASSING + FAILING + SKIPPING)
     (path / "beside_the_tests.py").touch()
+    (folder / "beside.py").write_text(ELSEWHERE)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(path))
         outcomes = running.run_file(folder, "sequence/test_all", None, 100.0)
@@ -231,14 +241,14 @@ def test_unsupported_reference_tests_are_skipped(found: dict[str, Outcome]) -> N
         "MKL-DNN": 1,
         "other": 0,
     }
-    assert (row["passed"], row["failed"]) == (16, 4)
+    assert (row["passed"], row["failed"]) == (17, 4)
 
 
 def test_every_failure_is_listed(found: dict[str, Outcome]) -> None:
     lines = report.report([list(found.values())]).splitlines()
     assert lines[1].split() == ["file", "passed", "failed", "CUDA", "MKL-DNN"]
     assert sum(line.startswith("  sequence/test_all Test") for line in lines) == 4
-    assert lines[-1] == "  MISSED  4 of 20 tests fail (goal 0)"
+    assert lines[-1] == "  MISSED  4 of 21 tests fail (goal 0)"
 
 
 def test_a_file_that_does_not_end_or_import(tmp_path: Path) -> None:

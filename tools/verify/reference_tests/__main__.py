@@ -3,11 +3,11 @@
     .venv/bin/python -m tools.verify.reference_tests ~/Paddle/python/paddle/fluid/tests/unittests
     .venv/bin/python -m tools.verify.reference_tests FOLDER --only softmax elementwise --jobs 2
 
-FOLDER is a folder of files `test_*.py` in a checkout of release 1.8; those of its subfolder
-`sequence` are run too. Nothing there is changed. Its
-`op_test.py` uses the native library, so tests get a replacement, which builds a program of the op,
-runs it by `fluid.Executor` and compares outputs, and gradients with finite differences. Tests of
-CUDA and MKL-DNN kernels, and of dygraph layers, are skipped and counted.
+FOLDER is a folder of files `test_*.py` in a checkout of release 1.8; those of its subfolders
+`ngraph` and `sequence` are run too. Nothing there is changed. Its `op_test.py` uses the native
+library, so tests get a replacement, which builds a program of the op, runs it by `fluid.Executor`
+and compares outputs, and gradients with finite differences. Tests of CUDA and MKL-DNN kernels, and
+of dygraph layers, are skipped and counted.
 """
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ def main(folder, name, results):
 
 def serve_below_paddle():
     """Alias `paddle.fluid.tests.unittests.op_test` to `op_test`, for tests that import it that
-    way.
+    way, and serve the other files of the tests' folders below that package.
     """
     import op_test  # noqa: PLC0415  needs the path that was just set
     import testsuite  # noqa: PLC0415
@@ -100,7 +100,7 @@ def serve_below_paddle():
     package = type(sys)("paddle.fluid.tests")
     package.__path__ = []
     folder = type(sys)("paddle.fluid.tests.unittests")
-    folder.__path__ = sys.path[:2]
+    folder.__path__ = sys.path[:3]
     package.unittests, folder.op_test, folder.testsuite = folder, op_test, testsuite
     for package_module in (package, folder):
         sys.modules.setdefault(package_module.__name__, package_module)

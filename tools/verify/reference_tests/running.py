@@ -18,7 +18,7 @@ CHILD = "tools.verify.reference_tests.child"
 SETTINGS = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "GLOG_minloglevel": "2"}
 
 
-SUBFOLDERS = ("", "sequence/")
+SUBFOLDERS = ("", "ngraph/", "sequence/")
 """Folders below that of the tests whose tests are run too."""
 
 
@@ -35,7 +35,7 @@ class Outcome:
 def files_of(folder: Path, only: Sequence[str]) -> list[str]:
     """The names of the test files of a folder, without suffix; those that contain one of `only`.
 
-    Files of its subfolder `sequence` are named `sequence/test_…`.
+    Files of its subfolders are named `sequence/test_…`.
     """
     found = [
         (below, path.stem) for below in SUBFOLDERS for path in (folder / below).glob("test_*.py")
