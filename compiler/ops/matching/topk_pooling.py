@@ -54,14 +54,15 @@ class SequenceTopkAvgPooling(OpDef, op="sequence_topk_avg_pooling"):
     def numpy(self, X: Array, ROW_lod: list[Array], COLUMN_lod: list[Array]) -> dict[str, Array]:
         sizes, most = ragged_sizes(ROW_lod[0], COLUMN_lod[0]), max(self.topks)
         offsets = offsets_by(sizes, self.channel_num)
-        result = [np.empty((0, self.channel_num * len(self.topks)), X.dtype)]
+        width = self.channel_num * len(self.topks)
+        result = [np.empty((0, width), X.dtype)]
         positions = [np.empty(0, np.int32)]
         for i, (n, m) in enumerate(sizes):
             image = X.reshape(-1)[offsets[i] : offsets[i + 1]].reshape(self.channel_num, n, m)
             order = np.argsort(-image, axis=2, kind="stable")[..., :most]
             sums = np.cumsum(np.take_along_axis(image, order, axis=2), axis=2)
             means = [sums[..., min(k, m) - 1] / k if m else sums.sum(axis=2) for k in self.topks]
-            result.append(np.stack(means, axis=2).transpose(1, 0, 2).reshape(n, -1))
+            result.append(np.stack(means, axis=2).transpose(1, 0, 2).reshape(n, width))
             filled = np.full((n, self.channel_num, most), -1, np.int32)
             filled[..., : order.shape[2]] = order.transpose(1, 0, 2)
             positions.append(filled.reshape(-1))
