@@ -19,13 +19,17 @@ from types import TracebackType
 from typing import BinaryIO, TextIO, cast
 
 from compiler.support.escape import one_line, printable_lines
+from compiler.support.settings.systems import TERM
 
 __all__ = [
+    "CLEAR",
     "INTERRUPTED",
     "PIPE_CLOSED",
     "Shown",
+    "clears_lines",
     "drop_unwritten_output",
     "escaped_output",
+    "fitting",
     "one_line_warnings",
     "output_is_closed",
     "progress_line",
@@ -37,6 +41,9 @@ INTERRUPTED = 130
 
 PIPE_CLOSED = 141
 """Exit code of a command whose output nobody reads any more, as in shells."""
+
+COLUMNS = 80
+"""Columns of a terminal that does not tell how many it has."""
 
 CLEAR = "\r\033[K"
 """Escape sequence that clears the current terminal line."""
@@ -134,11 +141,29 @@ def unbuffer_output() -> None:
 
 
 def progress_line(text: str) -> None:
-    """Replace the current progress line, if stderr is a terminal."""
+    """Replace the current progress line, if stderr is a terminal that can clear it."""
     stream = sys.stderr
-    if stream.isatty():
-        bare = stream.stream if isinstance(stream, Shown) else stream
-        print(f"{CLEAR}{one_line(text)}", end="", file=bare, flush=True)
+    bare = stream.stream if isinstance(stream, Shown) else stream
+    if clears_lines(bare):
+        print(f"{CLEAR}{fitting(one_line(text), bare)}", end="", file=bare, flush=True)
+
+
+def clears_lines(stream: TextIO) -> bool:
+    """Whether a stream is a terminal whose current line can be cleared."""
+    return stream.isatty() and TERM.text() != "dumb"
+
+
+def fitting(text: str, stream: TextIO) -> str:
+    """A line, cut to the columns of a terminal: of one that is wrapped only a part is cleared.
+
+    >>> fitting("epoch 1", io.StringIO())
+    'epoch 1'
+    """
+    try:
+        columns = os.get_terminal_size(stream.fileno()).columns or COLUMNS
+    except (OSError, ValueError):
+        columns = COLUMNS
+    return text if len(text) < columns else f"{text[: max(columns - 2, 0)]}…"
 
 
 def _print_nowhere() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -35,8 +35,7 @@ def replacing(folder: Path) -> Generator[Path]:
     Raises CommandError for a folder that contains anything but an earlier demo; OSError.
     """
     expect_ours(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(prefix=UNFINISHED, dir=folder) as workshop:
+    with _made(folder), TemporaryDirectory(prefix=UNFINISHED, dir=folder) as workshop:
         new, old = Path(workshop, "new"), Path(workshop, "old")
         new.mkdir()
         old.mkdir()
@@ -50,6 +49,20 @@ def replacing(folder: Path) -> Generator[Path]:
             if target.exists():
                 target.rename(old / child.name)
             child.rename(target)
+
+
+@contextmanager
+def _made(folder: Path) -> Generator[None]:
+    """Make a folder and its parents, and remove those that are empty after an error or Ctrl-C."""
+    created = [path for path in (folder, *folder.parents) if not path.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+    except BaseException:
+        for path in created:
+            with suppress(OSError):
+                path.rmdir()
+        raise
 
 
 def _in_place(error: OSError, new: Path, folder: Path) -> OSError:

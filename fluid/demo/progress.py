@@ -9,8 +9,7 @@ from statistics import fmean
 from types import TracebackType
 from typing import TextIO
 
-CLEAR = "\r\033[K"
-"""Escape sequence that clears the current terminal line."""
+from fluid.cli.terminal import CLEAR, clears_lines, fitting
 
 EVERY = 0.1
 """Seconds between updates of the line on a terminal."""
@@ -33,7 +32,7 @@ class Progress:
         self._losses: list[float] = []
         self._accuracies: list[float] = []
         self._started = self._shown = time.perf_counter()
-        self._over = self.stream.isatty()
+        self._over = clears_lines(self.stream)
         return self
 
     def __exit__(self, kind: type | None, error: object, trace: TracebackType | None) -> None:
@@ -48,7 +47,7 @@ class Progress:
         done, now = len(self._losses), time.perf_counter()
         if self._over and now - self._shown >= EVERY:
             self._shown = now
-            self._show(CLEAR + self._line(now))
+            self._show(CLEAR + fitting(self._line(now), self.stream))
         elif not self._over and done % self.steps == 0:
             self._show(self._line(now) + "\n")
 

@@ -249,7 +249,7 @@ def test_a_full_disk_names_the_file_as_it_would_be_in_the_end(tmp_path):
     ):
         write_text(folder / "report.html", "long" * 100)
     assert caught.value.filename == str(tmp_path / "out" / "report.html")
-    assert not any((tmp_path / "out").iterdir())
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(
@@ -264,6 +264,12 @@ def test_commands_are_shown_as_this_shell_finds_them(monkeypatch, started, shown
     monkeypatch.setenv("PATH", "")
     monkeypatch.setattr(sys, "argv", [started.replace("{here}", str(Path.cwd()))])
     assert story.command() == shown
+
+
+def test_a_demo_that_is_stopped_leaves_no_folder(tmp_path):
+    with pytest.raises(KeyboardInterrupt), demo_folder.replacing(tmp_path / "out" / "demo"):
+        raise KeyboardInterrupt
+    assert not any(tmp_path.iterdir())
 
 
 def test_demo_runs_after_one_was_killed(tmp_path):
@@ -349,6 +355,7 @@ class Terminal(io.StringIO):
 
 
 def test_a_terminal_sees_one_line_that_is_taken_back(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr("fluid.demo.progress.EVERY", 0.0)
     stream = Terminal()
     with Progress(epochs=2, steps=2, batch=10, stream=stream) as progress:
@@ -359,6 +366,28 @@ def test_a_terminal_sees_one_line_that_is_taken_back(monkeypatch):
     assert shown[2].startswith("  epoch  1/2  step  2/2  loss 3.0000  accuracy  50.0%")
     assert shown[-1] == ""
     assert progress.summary().endswith("mean loss 3.000 → 0.750")
+
+
+def test_a_narrow_terminal_sees_lines_that_it_need_not_wrap(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr("fluid.demo.progress.EVERY", 0.0)
+    monkeypatch.setattr(os, "get_terminal_size", lambda _: os.terminal_size((40, 24)))
+    monkeypatch.setattr(Terminal, "fileno", lambda _: 2, raising=False)
+    stream = Terminal()
+    with Progress(epochs=1, steps=2, batch=10, stream=stream) as progress:
+        progress.step(4.0, 0.5)
+        progress.step(2.0, 0.5)
+    lines = stream.getvalue().split(CLEAR)
+    assert lines[1] == "  epoch  1/1  step  1/2  loss 4.0000  …"
+    assert max(map(len, lines)) < 40
+
+
+def test_a_dumb_terminal_sees_a_line_an_epoch(monkeypatch):
+    monkeypatch.setenv("TERM", "dumb")
+    stream = Terminal()
+    with Progress(epochs=1, steps=1, batch=10, stream=stream) as progress:
+        progress.step(4.0, 0.5)
+    assert "\033" not in stream.getvalue() and stream.getvalue().count("\n") == 1
 
 
 def test_a_file_sees_a_line_an_epoch():

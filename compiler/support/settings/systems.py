@@ -85,6 +85,9 @@ TORCH_DISABLE_SHARE_RDZV_TCP_STORE = Setting(
     "TORCH_DISABLE_SHARE_RDZV_TCP_STORE", TEXT, "", "Set to 1 by `fluid launch` for its processes."
 )
 XDG_CACHE_HOME = Setting("XDG_CACHE_HOME", FOLDER, "~/.cache", "The user's cache folder.")
+TERM = Setting(
+    "TERM", TEXT, "", "The kind of the terminal; one that is `dumb` sees no lines of progress."
+)
 PATH = Setting(
     "PATH",
     TEXT,
