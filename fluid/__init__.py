@@ -4,7 +4,18 @@ Most modules are loaded when a script first uses one of their names: a process t
 model needs neither layers nor optimizers, which would take longer to load than the model.
 """
 
-from compiler.support.lazy_loading import lazy_names
+try:
+    from compiler.support.lazy_loading import lazy_names
+    from runtime.device import CPUPlace, CUDAPinnedPlace, CUDAPlace
+except ModuleNotFoundError as error:
+    package = (error.name or "").partition(".")[0]
+    if package not in ("compiler", "runtime"):
+        raise
+    raise ImportError(
+        f"fluid needs its own package {package!r}, and another one of this name is found first: "
+        f"rename that, or move it out of the folders of sys.path ({error})",
+        name=error.name,
+    ) from None
 from fluid import framework
 from fluid.compat.missing import not_yet
 from fluid.data import data
@@ -26,7 +37,6 @@ from fluid.framework import (
     require_version,
     set_flags,
 )
-from runtime.device import CPUPlace, CUDAPinnedPlace, CUDAPlace
 from runtime.tensors.lod_tensor import LoDTensor
 from runtime.tensors.scope import Scope
 

@@ -20,6 +20,8 @@ import numpy as np
 from compiler.errors import CompileError
 from compiler.options import Options
 from compiler.support.lazy_loading import load
+from compiler.support.settings import fluid as settings
+from compiler.support.settings.setting import Setting
 from fluid.cli.commands.argument_parser import ArgumentParser
 from fluid.cli.limits import OutOfTime
 from fluid.cli.model import CommandError
@@ -189,6 +191,9 @@ class _Version(argparse.Action):
 def _expect_settings() -> None:
     """Raise CommandError for an invalid `FLUID_` environment variable."""
     try:
+        for setting in vars(settings).values():
+            if isinstance(setting, Setting):
+                setting.read()
         Options.from_env()
     except ValueError as error:
         raise CommandError(str(error)) from error

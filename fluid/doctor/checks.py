@@ -53,6 +53,8 @@ EXTRAS = (
 """Each extra, and what it is for."""
 PACKAGES = {"grpc": "grpcio", "yaml": "PyYAML"}
 """Modules whose package has another name."""
+CONNECTS = 2.0
+"""Seconds within which a process reaches a port of its own machine."""
 LEAST_SHARED = 64 << 20
 """Bytes of shared memory with which torch's processes can exchange batches."""
 
@@ -188,9 +190,12 @@ def jobs() -> Iterator[Diagnosis]:
     """What jobs of several processes need: a port, a name that resolves, shared memory."""
     try:
         with socket.create_server(("127.0.0.1", 0)) as server:
-            yield Diagnosis("ports", f"127.0.0.1 can be listened on ({server.getsockname()[1]})")
+            port = server.getsockname()[1]
+            socket.create_connection(("127.0.0.1", port), timeout=CONNECTS).close()
+            yield Diagnosis("ports", f"127.0.0.1 can be listened on ({port}) and reached")
     except OSError as error:
-        yield Diagnosis("ports", f"127.0.0.1: {error.strerror}", "problem", "check the sandbox")
+        seen = f"127.0.0.1: {error.strerror or error}"
+        yield Diagnosis("ports", seen, "problem", "check the sandbox, and whether `lo` is up")
     name = socket.gethostname()
     try:
         yield Diagnosis("host name", f"{name} is {socket.gethostbyname(name)}")
