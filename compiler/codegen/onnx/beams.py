@@ -57,7 +57,11 @@ def beam_search(nodes: Nodes, op: Op) -> None:
     is_alive = nodes.add("ReduceMax", [nodes.cast(both, INDEX)], axes=[1], keepdims=0)
     chosen = best.where(nodes.add("And", [is_best, nodes.cast(is_alive, DType.BOOL)]))
     number = nodes.add("Squeeze", [nodes.add("Shape", [chosen.row])])
-    chosen = chosen.at(_sorted(nodes, chosen.row, number))
+    _write_selected(nodes, op, chosen.at(_sorted(nodes, chosen.row, number)), sources)
+
+
+def _write_selected(nodes: Nodes, op: Op, chosen: _Candidates, sources: str) -> None:
+    """Write the outputs of a search, whose rows are in the order of the prefixes."""
     for slot, value in (("selected_ids", chosen.word), ("selected_scores", chosen.score)):
         nodes.add("Unsqueeze", [value, nodes.constant([1])], nodes.output(op, slot))
     if op.outputs.get("parent_idx"):
@@ -149,7 +153,6 @@ def beam_search_decode(nodes: Nodes, op: Op) -> None:
     with its first `end_id`; its score is that of its last step. Each source has at least
     `beam_size` sentences, of which the last may have no words.
     """
-    defn: Any = op.defn
     if not op.inputs.get("Scores"):
         raise Unsupported("beams without scores")
     dtype = op["Scores"].type.dtype
@@ -173,6 +176,17 @@ def beam_search_decode(nodes: Nodes, op: Op) -> None:
     )
     own = nodes.add("Equal", [column(nodes, counted(nodes, sources)), source])
     found = nodes.add("ReduceSum", [nodes.cast(own, INDEX), nodes.constant([1])], keepdims=0)
+    line = nodes.constant([-1])
+    mask = nodes.add("Reshape", [is_spoken, line])
+    for slot, value in (("SentenceIds", word), ("SentenceScores", score)):
+        flat = nodes.add("Reshape", [value, line])
+        nodes.add("Compress", [flat, mask], nodes.output(op, slot), axis=0)
+    _write_sentence_levels(nodes, op, source, found, is_spoken)
+
+
+def _write_sentence_levels(nodes: Nodes, op: Op, source: str, found: str, is_spoken: str) -> None:
+    """Write the offsets of sources in sentences, and of sentences in words."""
+    defn: Any = op.defn
     counts = nodes.add("Max", [found, nodes.scalar(defn.beam_size, INDEX)])
     groups = offsets_after(nodes, counts)
     number = nodes.add("Squeeze", [nodes.add("Shape", [source])])
@@ -184,11 +198,6 @@ def beam_search_decode(nodes: Nodes, op: Op) -> None:
     every = nodes.add("ReduceSum", [counts])
     zeros = nodes.add("Expand", [nodes.scalar(0, INDEX), every])
     ends = offsets_after(nodes, nodes.add("ScatterElements", [zeros, place, lengths], axis=0))
-    line = nodes.constant([-1])
-    mask = nodes.add("Reshape", [is_spoken, line])
-    for slot, value in (("SentenceIds", word), ("SentenceScores", score)):
-        flat = nodes.add("Reshape", [value, line])
-        nodes.add("Compress", [flat, mask], nodes.output(op, slot), axis=0)
     for slot in ("SentenceIds_lod", "SentenceScores_lod"):
         for var, value in zip(op.outputs.get(slot, []), (groups, ends), strict=True):
             nodes.add("Identity", [value], nodes.bind(var))
@@ -201,8 +210,7 @@ def _step_back(nodes: Nodes, op: Op, steps: str, outer: str, prefixes: str) -> A
     these are spoken, [sentences, later steps].
     """
     defn: Any = op.defn
-    dtype = op["Scores"].type.dtype
-    inner = Nodes(nodes.graph, nodes)
+    inner, dtype = Nodes(nodes.graph, nodes), op["Scores"].type.dtype
     count, more = inner.temporary("iteration"), inner.temporary("more")
     entered, source, word, score, spoken = map(
         inner.temporary, ("row", "source", "word", "score", "spoken")
@@ -214,35 +222,23 @@ def _step_back(nodes: Nodes, op: Op, steps: str, outer: str, prefixes: str) -> A
         inner.add("Reshape", [inner.add("SequenceAt", [inner.input(op, slot), step]), line])
         for slot in ("Ids", "Scores")
     )
-    every = counted(inner, inner.add("Squeeze", [inner.add("Shape", [ids])]))
-    owner = _source_of(inner, inner.add("Gather", [rows, groups]), every)
-    known = inner.add("Equal", [column(inner, owner), source])
-    known = inner.add("ReduceSum", [inner.cast(known, INDEX), inner.constant([1])], keepdims=0)
-    is_new = inner.add("Equal", [known, inner.scalar(0, INDEX)])
-    fresh, their = (inner.add("Compress", [each, is_new], axis=0) for each in (every, owner))
+    fresh, their = _rows_of_new(inner, ids, inner.add("Gather", [rows, groups]), source)
     row = inner.add("Concat", [entered, fresh], axis=0)
     sources = inner.add("Concat", [source, their], axis=0)
     shape = inner.add("Concat", [inner.add("Shape", [fresh]),
                                  inner.add("Shape", [word], start=1)], axis=0)  # fmt: skip
     own_words, own_scores = (inner.add("Gather", [each, row]) for each in (ids, scores))
-    tables: list[str] = []
-    for table, fill in (
-        (word, inner.scalar(0, INDEX)), (score, inner.scalar(0, dtype)),
-        (spoken, inner.scalar(False, DType.BOOL)),
-    ):  # fmt: skip
-        tables.append(inner.add("Concat", [table, inner.add("Expand", [fill, shape])], axis=0))
-    said = inner.cast(tables[2], INDEX)
-    said = inner.add("ReduceSum", [said, inner.constant([1])], keepdims=0)
-    is_first = inner.add("Equal", [said, inner.scalar(0, INDEX)])
-    is_end = inner.add("Equal", [own_words, inner.scalar(defn.end_id, INDEX)])
-    speaks = inner.add("Or", [inner.add("Not", [is_end]), is_first])
+    kinds = (INDEX, INDEX, INDEX, dtype, DType.BOOL)
+    tables = [
+        inner.add("Concat", [table, inner.add("Expand", [inner.scalar(0, kind), shape])], axis=0)
+        for table, kind in zip((word, score, spoken), kinds[2:], strict=True)
+    ]
+    speaks = _speaks(inner, own_words, tables[2], int(defn.end_id))
     results = [
         inner.add("Concat", [column(inner, own), table], axis=1)
         for own, table in zip((own_words, own_scores, speaks), tables, strict=True)
     ]
-    before = _source_of(inner, rows, row)
-    again = inner.add("Identity", [more])
-    kinds = (INDEX, INDEX, INDEX, dtype, DType.BOOL)
+    before, again = _source_of(inner, rows, row), inner.add("Identity", [more])
     sizes = ([None], [None], [None, None], [None, None], [None, None])
     entering = [
         declared(count, INDEX, []), declared(more, DType.BOOL, []),
@@ -252,6 +248,26 @@ def _step_back(nodes: Nodes, op: Op, steps: str, outer: str, prefixes: str) -> A
         declared(again, DType.BOOL, []), *map(declared, (before, sources, *results), kinds, sizes)
     ]  # fmt: skip
     return inner.body("back", entering, leaving)
+
+
+def _rows_of_new(nodes: Nodes, ids: str, sources: str, known: str) -> tuple[str, str]:
+    """The rows of a step whose sources have no sentence yet, and these sources."""
+    every = counted(nodes, nodes.add("Squeeze", [nodes.add("Shape", [ids])]))
+    owner = _source_of(nodes, sources, every)
+    same = nodes.cast(nodes.add("Equal", [column(nodes, owner), known]), INDEX)
+    count = nodes.add("ReduceSum", [same, nodes.constant([1])], keepdims=0)
+    is_new = nodes.add("Equal", [count, nodes.scalar(0, INDEX)])
+    fresh, their = (nodes.add("Compress", [each, is_new], axis=0) for each in (every, owner))
+    return fresh, their
+
+
+def _speaks(nodes: Nodes, words: str, is_spoken: str, end: int) -> str:
+    """Whether each sentence speaks its word at a step: any but the end, and its last word."""
+    later = nodes.cast(is_spoken, INDEX)
+    later = nodes.add("ReduceSum", [later, nodes.constant([1])], keepdims=0)
+    is_last = nodes.add("Equal", [later, nodes.scalar(0, INDEX)])
+    is_end = nodes.add("Equal", [words, nodes.scalar(end, INDEX)])
+    return nodes.add("Or", [nodes.add("Not", [is_end]), is_last])
 
 
 def _last_scores(nodes: Nodes, score: str, is_spoken: str) -> str:

@@ -157,15 +157,7 @@ def retinanet_detection_output(nodes: Nodes, op: Op) -> None:
     size = nodes.add("Div", [_of_info(nodes, info, [1, 0, 1, 0]), scale])
     size = nodes.add("Floor", [nodes.add("Add", [size, nodes.scalar(0.5, dtype)])])
     boxes = _within(nodes, boxes, size, dtype)
-    every = nodes.add("Shape", [label], start=1, end=2)
-    numbers = counted(nodes, nodes.add("Squeeze", [every]))
-    key = nodes.add("Add", [nodes.add("Mul", [label, every]), numbers])
-    order = nodes.temporary("order")
-    nodes.add_all("TopK", [key, every], [nodes.temporary("key"), order], axis=1, largest=0)
-    score = nodes.add("GatherElements", [score, order], axis=1)
-    values, best = nodes.temporary("values"), nodes.temporary("best")
-    nodes.add_all("TopK", [score, every], [values, best], axis=1)
-    order = nodes.add("GatherElements", [order, best], axis=1)
+    values, order = _best_of_labels(nodes, score, label)
     label = nodes.add("GatherElements", [label, order], axis=1)
     boxes = _boxes_at(nodes, boxes, order)
     is_left = nodes.add("Greater", [values, nodes.scalar(-np.inf, dtype)])
@@ -189,6 +181,19 @@ def retinanet_detection_output(nodes: Nodes, op: Op) -> None:
     nodes.add("Compress", [rows, mask], nodes.output(op, "Out"), axis=0)
     counts = nodes.add("ReduceSum", [nodes.cast(is_left, INDEX), one], keepdims=0)
     _write_offsets(nodes, op, ["Out_lod"], offsets_after(nodes, counts))
+
+
+def _best_of_labels(nodes: Nodes, score: str, label: str) -> tuple[str, str]:
+    """Scores [N, K], best first and of equal ones that of the lower class, and their places."""
+    every = nodes.add("Shape", [label], start=1, end=2)
+    numbers = counted(nodes, nodes.add("Squeeze", [every]))
+    key = nodes.add("Add", [nodes.add("Mul", [label, every]), numbers])
+    order = nodes.temporary("order")
+    nodes.add_all("TopK", [key, every], [nodes.temporary("key"), order], axis=1, largest=0)
+    score = nodes.add("GatherElements", [score, order], axis=1)
+    values, best = nodes.temporary("values"), nodes.temporary("best")
+    nodes.add_all("TopK", [score, every], [values, best], axis=1)
+    return values, nodes.add("GatherElements", [order, best], axis=1)
 
 
 def _candidates(nodes: Nodes, op: Op, level: int, is_last: bool) -> tuple[str, str, str]:
