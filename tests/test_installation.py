@@ -20,8 +20,8 @@ def names(requirements: list[str]) -> set[str]:
     return {re.split(r"[^\w.-]", requirement, maxsplit=1)[0] for requirement in requirements}
 
 
-def test_a_plain_installation_is_numpy_and_networkx() -> None:
-    assert names(PROJECT["dependencies"]) == {"networkx", "numpy"}
+def test_a_plain_installation_is_numpy_networkx_and_what_scripts_import() -> None:
+    assert names(PROJECT["dependencies"]) == {"networkx", "numpy", "six"}
 
 
 def test_extras_bring_devices_and_other_processes() -> None:

@@ -13,7 +13,7 @@ BROUGHT_BY_WHEEL = {
     "cv2": "opencv-python", "PIL": "pillow", "google": "protobuf", "yaml": "pyyaml",
     **{name: name for name in (
         "astor", "decorator", "funcsigs", "gast", "graphviz", "matplotlib", "nltk", "objgraph",
-        "prettytable", "rarfile", "requests", "scipy", "six",
+        "prettytable", "rarfile", "requests", "scipy",
     )},
 }  # fmt: skip
 """Modules that the wheel of release 1.8.5 brought along, and the packages that have them now."""
