@@ -204,7 +204,7 @@ def test_ctrl_c_leaves_nothing(tmp_path):
     last = message.splitlines()[-1]
     assert last == "fluid demo: stopped; nothing was left half-written"
     assert "Traceback" not in message
-    assert list((tmp_path / "out" / "demo").iterdir()) == []
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_what_was_there_stays_when_a_demo_fails(tmp_path):
