@@ -65,7 +65,10 @@ _KINDS = {
     "detection.yolov3_loss": "yolov3_loss yolov3_loss_grad",
     "fused.attention": "scaled_dot_product_attention scaled_dot_product_attention_grad",
     "fused.attention_lstm": "attention_lstm attention_lstm_steps",
-    "fused.convolution": "conv2d_epilogue conv2d_fusion fusion_transpose_flatten_concat",
+    "fused.convolution": (
+        "conv2d_epilogue conv2d_fusion conv2d_transpose_epilogue conv3d_epilogue "
+        "fusion_transpose_flatten_concat"
+    ),
     "fused.elemwise_activation": "fused_elemwise_activation fused_elemwise_activation_grad",
     "fused.embedding_pool": "fused_embedding_seq_pool fused_embedding_seq_pool_grad",
     "fused.fully_connected": (

@@ -1,9 +1,11 @@
-"""Convolutions with an epilogue: `conv2d_fusion`, and `conv2d` of programs for oneDNN.
+"""Convolutions with an epilogue: `conv2d_fusion`, and those of programs for oneDNN.
 
 Reference: conv_fusion_op.cc, mkldnn/conv_mkldnn_op.cc.
 """
 
 from __future__ import annotations
+
+from typing import ClassVar
 
 from compiler.ir.opdef import attr, attr_list, find, reads, writes
 from compiler.ir.opdef.attribute_bounds import Accepted
@@ -51,12 +53,14 @@ class Conv2dFusion(Composite, op="conv2d_fusion"):
             steps.write("Outputs", *steps.outputs("split", parts, attrs, X=active)["Out"])
 
 
-class Conv2dEpilogue(Composite, op="conv2d_epilogue"):
-    """Output = activation(conv2d(Input, Filter, Bias) + ResidualData): `conv2d` with these attrs.
+class ConvolutionEpilogue(Composite):
+    """Output = activation(convolution(Input, Filter, Bias) + ResidualData).
 
-    Graphs have it instead of `conv2d` with `use_mkldnn` and an attribute `fuse_…`; `fuse_alpha` is
-    the bound of relu6, the slope of relu and leaky_relu, and the factor of swish.
+    Graphs have it instead of the convolution with `use_mkldnn` and an attribute `fuse_…`;
+    `fuse_alpha` is the bound of relu6, the slope of relu and leaky_relu, and the factor of swish.
     """
+
+    convolution: ClassVar[str]
 
     Input = reads()
     Filter = reads()
@@ -78,9 +82,11 @@ class Conv2dEpilogue(Composite, op="conv2d_epilogue"):
 
     def expand(self, steps: CompositeSteps) -> None:
         """Expand to the convolution, the addition and the activation."""
-        declared = find("conv2d_fusion").attrs
+        inner = find(self.convolution)
+        declared = {name for name in inner.attrs if not name.startswith("fuse_")}
         attrs = {name: value for name, value in self.attributes.items() if name in declared}
-        result = steps("conv2d", attrs, **steps.given("Input", "Filter", "Bias"))
+        operands = [slot for slot in ("Input", "Filter", "Bias") if slot in inner.slots]
+        result = steps(self.convolution, attrs, **steps.given(*operands))
         if self.fuse_residual_connection and steps.has("ResidualData"):
             result = steps("elementwise_add", X=result, Y=steps["ResidualData"])
         kind, alpha = self.fuse_activation or "relu" * self.fuse_relu, self.fuse_alpha
@@ -91,6 +97,32 @@ class Conv2dEpilogue(Composite, op="conv2d_epilogue"):
         elif kind:
             result = steps(kind, {"threshold" if kind == "relu6" else "beta": alpha}, X=result)
         steps.write("Output", result)
+
+
+class Conv2dEpilogue(ConvolutionEpilogue, op="conv2d_epilogue"):
+    """Output = activation(conv2d(Input, Filter, Bias) + ResidualData): conv2d with these attrs."""
+
+    convolution = "conv2d"
+
+
+class Conv3dEpilogue(ConvolutionEpilogue, op="conv3d_epilogue"):
+    """Output = activation(conv3d(Input, Filter) + ResidualData): `conv3d` with these attributes."""
+
+    convolution = "conv3d"
+
+    strides = attr([1, 1, 1])
+    paddings = attr([0, 0, 0])
+    dilations = attr([1, 1, 1])
+    data_format = attr("NCDHW")
+
+
+class Conv2dTransposeEpilogue(ConvolutionEpilogue, op="conv2d_transpose_epilogue"):
+    """Output = activation(conv2d_transpose(Input, Filter, Bias)), the op with these attributes."""
+
+    convolution = "conv2d_transpose"
+
+    output_size = attr_list(int)
+    output_padding = attr_list(int)
 
 
 class FusionTransposeFlattenConcat(Composite, op="fusion_transpose_flatten_concat"):

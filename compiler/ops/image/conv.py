@@ -74,12 +74,14 @@ class Convolution(OpDef):
     linear_in = (("Input",), ("Filter",))
 
     image_axes: ClassVar[int] = 2
+    with_epilogue: ClassVar[str] = ""
     prefers_channels_last = True
     epilogue = "Output"
     epilogue_grad = "Input"
 
     Input = reads()
     Filter = reads()
+    ResidualData = reads(optional=True, no_grad=True)
     Output = writes()
     strides = attr([1, 1])
     paddings = attr([0, 0])
@@ -89,6 +91,19 @@ class Convolution(OpDef):
     data_format = attr("NCHW")
     filter_format = attr(OIHW)
     is_test = attr(False)
+    use_mkldnn = attr(False)
+    fuse_activation = attr("")
+    fuse_relu = attr(False)
+    fuse_brelu = attr(False)
+    fuse_brelu_threshold = attr(6.0)
+    fuse_alpha = attr(0.0)
+    fuse_residual_connection = attr(False)
+
+    def attribute_variant(self) -> str:
+        """Return the op with an epilogue, for attributes that the oneDNN kernel reads."""
+        is_fused = self.fuse_activation or self.fuse_relu or self.fuse_brelu
+        is_fused = is_fused or self.fuse_residual_connection
+        return self.with_epilogue if is_fused and self.use_mkldnn else ""
 
     def output(self, Input: TensorType, Filter: TensorType) -> TensorType:
         """Return the type of Output; raises ShapeError for incompatible Input and Filter."""
@@ -190,6 +205,7 @@ class Conv3d(Convolution, op="conv3d"):
     """Convolution of volumes: Input [N, C, D, H, W] (or NDHWC), Filter [F, C/groups, d, h, w]."""
 
     image_axes = 3
+    with_epilogue = "conv3d_epilogue"
     data_format = attr("NCDHW")
     strides = attr([1, 1, 1])
     paddings = attr([0, 0, 0])
@@ -226,21 +242,8 @@ class Conv2d(Convolution, op="conv2d"):
     """Convolution of 2-D images: Input [N, C, H, W] (or NHWC), Filter [F, C/groups, h, w]."""
 
     Bias = reads(optional=True)
-    ResidualData = reads(optional=True, no_grad=True)
-    use_mkldnn = attr(False)
-    fuse_activation = attr("")
-    fuse_relu = attr(False)
-    fuse_brelu = attr(False)
-    fuse_brelu_threshold = attr(6.0)
-    fuse_alpha = attr(0.0)
-    fuse_residual_connection = attr(False)
     gaps = frozenset({"Input", "Output"})
-
-    def attribute_variant(self) -> str:
-        """Return the op with an epilogue, for attributes that the oneDNN kernel reads."""
-        is_fused = self.fuse_activation or self.fuse_relu or self.fuse_brelu
-        is_fused = is_fused or self.fuse_residual_connection
-        return "conv2d_epilogue" if is_fused and self.use_mkldnn else ""
+    with_epilogue = "conv2d_epilogue"
 
     def infer(self, s: Slots[TensorType]) -> TensorType:
         Filter = s.Filter

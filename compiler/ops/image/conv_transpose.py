@@ -206,6 +206,15 @@ class Conv2dTranspose(ConvTranspose, op="conv2d_transpose"):
 
     Bias = reads(optional=True)
     is_test = attr(False)
+    use_mkldnn = attr(False)
+    fuse_activation = attr("")
+    fuse_relu = attr(False)
+    fuse_alpha = attr(0.0)
+
+    def attribute_variant(self) -> str:
+        """Return the op with an activation, for attributes that the oneDNN kernel reads."""
+        is_active = self.fuse_activation or self.fuse_relu
+        return "conv2d_transpose_epilogue" if is_active and self.use_mkldnn else ""
 
     def infer(self, s: Slots[TensorType]) -> TensorType:
         result = self.output(s.Input, s.Filter)

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from compiler.errors import ShapeError
+from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import product
 from compiler.ir.opdef import OpDef, RecomputeRule, Slots, Types, attr, reads, writes
 from compiler.ir.opdef.kernel_builder import (
@@ -110,9 +110,16 @@ class BatchNormalisation(Layouts):
     data_layout = attr("NCHW")
     use_global_stats = attr(False)
     trainable_statistics = attr(False)
+    use_mkldnn = attr(False)
+    fuse_with_relu = attr(False)
 
     def infer(self, s: Slots[TensorType]) -> dict[str, TensorType]:
         X, Mean = s.X, s.Mean
+        if self.use_mkldnn and self.fuse_with_relu:
+            raise BadAttribute(
+                f"{self.kind}: fuse_with_relu beside use_mkldnn is not computed",
+                hint="append a relu instead, or unset use_mkldnn",
+            )
         if X.rank < 2 or not X.dtype.is_float:
             raise ShapeError(f"{self.kind}: X is {X}, expected floats with a batch and channels")
         self.expect_vectors(X, Scale=s.Scale, Bias=s.Bias, Mean=Mean, Variance=s.Variance)

@@ -248,3 +248,22 @@ def test_programs_for_onednn_activate_their_convolutions(kind: str, expected: li
         feed = {"x": np.array([-1.0, 2.0], "float32").reshape(1, 1, 1, 2)}
         found, *_ = fluid.Executor(fluid.CPUPlace()).run(feed=feed, fetch_list=[out])
     assert found.ravel() == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("kind", ["conv2d", "conv3d", "conv2d_transpose", "depthwise_conv2d"])
+@pytest.mark.parametrize("attrs", [{"fuse_relu": True}, {"fuse_activation": "relu"}])
+def test_every_convolution_for_onednn_is_activated(kind: str, attrs: dict[str, Any]) -> None:
+    axes = 3 if kind == "conv3d" else 2
+    with fluid.program_guard(fluid.Program(), fluid.Program()), fluid.scope_guard(fluid.Scope()):
+        image = fluid.data("x", [1, 1, *[1] * (axes - 1), 2])
+        filters = fluid.layers.fill_constant([1, 1, *[1] * axes], "float32", 2.0)
+        block = fluid.default_main_program().global_block()
+        out = block.create_var(name="out", dtype="float32")
+        settings = {name: [size] * axes for name, size in (("strides", 1), ("paddings", 0))}
+        block.append_op(
+            kind, inputs={"Input": image, "Filter": filters}, outputs={"Output": out},
+            attrs={"use_mkldnn": True, "dilations": [1] * axes, **settings, **attrs},
+        )  # fmt: skip
+        feed = {"x": np.array([-1.0, 2.0], "float32").reshape(image.shape)}
+        result, *_ = fluid.Executor(fluid.CPUPlace()).run(feed=feed, fetch_list=[out])
+    assert result.ravel().tolist() == [0.0, 4.0]

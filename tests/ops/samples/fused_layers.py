@@ -130,6 +130,16 @@ SAMPLES = [
         | {"fuse_alpha": 0.5},
     ),
     Sample(
+        "conv3d_epilogue",
+        {"Input": numbers(1, 2, 3, 4, 3), "Filter": numbers(2, 2, 2, 3, 2, seed=1)},
+        {"fuse_relu": True},
+    ),
+    Sample(
+        "conv2d_transpose_epilogue",
+        {"Input": IMAGE, "Filter": numbers(3, 2, 3, 3, seed=1), "Bias": numbers(2)},
+        {"strides": [2, 2], "fuse_activation": "swish", "fuse_alpha": 0.5},
+    ),
+    Sample(
         "conv2d_fusion",
         {"Input": IMAGE, "Filter": FILTER, "ResidualData": numbers(2, 6, 5, 4, seed=3)},
         {"paddings": [1, 1], "activation": "sigmoid", "split_channels": [2, 4]},
