@@ -68,13 +68,11 @@ class StridedSlice(Slicing, op="strided_slice"):
 
     def infer(self, s: Slots[TensorType]) -> TensorType:
         Input = s.Input
-        starts = self.known("starts", s.get("StartsTensor"), s.all("StartsTensorList"), self.starts)
-        ends = self.known("ends", s.get("EndsTensor"), s.all("EndsTensorList"), self.ends)
-        strides = self.known(
-            "strides", s.get("StridesTensor"), s.all("StridesTensorList"), self.strides
-        )
-        sizes, listings = list(Input.shape), ("StartsTensor", "EndsTensor", "StridesTensor")
-        is_listed = any(s.get(slot) is not None for slot in listings)
+        listings = s.get("StartsTensor"), s.get("EndsTensor"), s.get("StridesTensor")
+        starts = self.known("starts", listings[0], s.all("StartsTensorList"), self.starts)
+        ends = self.known("ends", listings[1], s.all("EndsTensorList"), self.ends)
+        strides = self.known("strides", listings[2], s.all("StridesTensorList"), self.strides)
+        sizes, is_listed = list(Input.shape), any(listing is not None for listing in listings)
         for declared_axis, numbers in zip(
             self.axes, zip(starts, ends, strides, strict=True), strict=True
         ):

@@ -6,7 +6,10 @@ import pytest
 import fluid
 from fluid import core
 from fluid.dygraph import to_variable
-from fluid.framework import _varbase_creator  # pyright: ignore[reportPrivateUsage]
+from fluid.framework import (
+    _varbase_creator,  # pyright: ignore[reportPrivateUsage]
+    recording_guard,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -81,7 +84,7 @@ def test_only_ops_of_eager_mode() -> None:
 def test_outside_eager_mode_raises() -> None:
     x = matrix(2, 2)
     with (
-        fluid.program_guard(fluid.Program()),
+        recording_guard(fluid.Program()),
         pytest.raises(AssertionError, match="call it within"),
     ):
         core.ops.relu(x)
