@@ -52,7 +52,7 @@ WAITS = {
     "new joined length": Wait("joined_length", 1.0),
     "nms": Wait("nms", 1.5),
     "nms of merged boxes": Wait("merged_boxes", 1.0),
-    "a step of beam search": Wait("beam_search", 1.5),
+    "a step of beam search": Wait("beam_search", 1.0),
     "argsort of wide rows": Wait("sorting", 1.0),
     "top_k of wide rows": Wait("selecting", 1.0),
     "scatter of repeated rows": Wait("scattering", 1.0),

@@ -73,7 +73,7 @@ class BeamSearch(OpDef, op="beam_search"):
         words = columns if ids is None else ids.reshape(sums.shape)[rows, columns]
         words = np.where(is_ended[rows], self.end_id, words)
         owners = np.searchsorted(sources, rows, side="right") - 1
-        order = np.lexsort((columns, -rows, -values, owners))
+        order = np.lexsort((-values, owners))
         order = order[ranks(owners[order]) < self.beam_size]
         is_live = ~is_ended[rows[order]]
         order = order[np.isin(owners[order], owners[order][is_live])]
@@ -185,20 +185,21 @@ def candidates(
     """What may be among the best `count` of a source: prefix, candidate and score of each.
 
     Those are the best `count` of each live prefix, and others as good as the last of them; a
-    finished prefix has one, with the score `total`.
+    finished prefix has one, with the score `total`. Ordered by descending prefix, then by ascending
+    candidate, as equal scores are.
     """
-    live, ended = np.flatnonzero(~is_ended), np.flatnonzero(is_ended)
-    own = sums[live]
-    if own.shape[1] > count:
-        least = -np.partition(-own, count - 1, axis=1)[:, count - 1 : count]
-        rows, columns = np.nonzero(~(own < least))
-    else:
-        rows, columns = np.indices(own.shape).reshape(2, -1)
-    return (
-        np.concatenate([live[rows], ended]),
-        np.concatenate([columns, np.zeros_like(ended)]),
-        np.concatenate([own[rows, columns], total[ended]]),
-    )
+    width = sums.shape[1]
+    if is_ended.any():
+        sums = np.where(is_ended[:, None], -np.inf, sums)
+        sums[is_ended, 0] = total[is_ended]
+    offered = np.ones(sums.shape, np.bool_)
+    if width > count:
+        offered = ~(sums < -np.partition(-sums, count - 1, axis=1)[:, count - 1 : count])
+    offered[is_ended, 1:] = False
+    offered[is_ended, 0] = True
+    places = np.flatnonzero(offered[::-1])
+    rows, columns = len(sums) - 1 - places // width, places % width
+    return rows, columns, sums[rows, columns]
 
 
 def ranks(owners: Array) -> Array:
