@@ -26,9 +26,15 @@ def max_taps(window: Window) -> Size:
 
 
 def max_positions(window: Window) -> Size:
-    """Return the maximum number of positions that cover an element."""
+    """Return the maximum number of positions that cover an element.
+
+    If an axis is divided, those are the cells that overlap the element's own share of them.
+    """
     if window.is_divided:
-        return window.count
+        count, size = window.count, window.size
+        if isinstance(count, int) and isinstance(size, int) and size > 0:
+            return min(count, -(-count // size) + 1)
+        return count
     return (window.kernel + window.stride - 1) // window.stride
 
 
@@ -71,8 +77,12 @@ def position_over(
     k: KernelBuilder, window: Window, x: Number, iteration: Number
 ) -> tuple[Number, Number]:
     """Return the `iteration`-th position that may cover an element, and whether it does."""
-    is_divided = window.is_divided
-    y = iteration if is_divided else k.div(x + k.size(window.before), window.stride) - iteration
+    if not window.is_divided:
+        y = k.div(x + k.size(window.before), window.stride) - iteration
+    elif isinstance(window.size, int) and window.size > 0 and window.count != 1:
+        y = k.div(x * k.size(window.count), window.size) + iteration
+    else:
+        y = iteration
     start, stop = window_span(k, window, y)
     return y, every(y >= 0, y < k.size(window.count), start <= x, x < stop)
 

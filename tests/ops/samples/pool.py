@@ -66,6 +66,7 @@ SAMPLES += [
 SAMPLES += [
     located((2, 3, 5, 6), [2, 3], strides=[2, 2]),
     located((2, 3, 5, 6), [3, 2], paddings=[1, 1]),
+    pooling((2, 2, 3, 4), "avg", [7, 5], adaptive=True),
     located((2, 3, 5, 6), [2, 4], adaptive=True),
     located((2, 3, 5, 6), [1, 1], global_pooling=True),
     located((2, 2, 3, 4, 5), [2, 2, 3], "max_pool3d_with_index", strides=[1, 2, 2]),
