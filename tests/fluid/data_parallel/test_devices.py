@@ -136,8 +136,9 @@ def test_training_continues_after_an_interrupt(exe: Any) -> None:
             fluid.layers.increment(count, 1, in_place=True)
             fluid.layers.less_equal(zero, count, cond=is_small)
     compiled = fluid.CompiledProgram(endless).with_data_parallel()
-    signal.signal(signal.SIGALRM, signal.default_int_handler)
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
     signal.setitimer(signal.ITIMER_REAL, 1.0)
     with pytest.raises(KeyboardInterrupt):
         exe.run(compiled, feed=GOOD, fetch_list=[count])
+    signal.signal(signal.SIGALRM, before)
     assert results + losses(exe, program, loss, 2) == expected

@@ -174,11 +174,12 @@ def test_an_interrupt_ends_a_step_within_a_second(width: int, busy: str) -> None
         finally:
             ended.append(rank)
 
-    signal.signal(signal.SIGALRM, signal.default_int_handler)
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
     signal.setitimer(signal.ITIMER_REAL, 0.1)
     start = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
         ran(body, 2, width)
+    signal.signal(signal.SIGALRM, before)
     assert time.monotonic() - start < 1.5
     while len(ended) < 2:
         assert time.monotonic() - start < 10.0

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from fluid.cli.limits import at_most
 from tools.verify.attacks import values
 from tools.verify.attacks.hostile_values import calls
 from tools.verify.attacks.values import CRASH, RESULT, Found, Unit
@@ -19,7 +20,8 @@ CALLS = [call for call in calls()[::EVERY] if call.values]
 
 @pytest.mark.parametrize("unit", [Unit(call, bool(i % 2)) for i, call in enumerate(CALLS)])
 def test_a_sample_of_all_ops(unit: Unit) -> None:
-    result = values.attempt(unit)
+    with at_most(Limits().memory):
+        result = values.attempt(unit)
     assert result.counts.total() > 0
     assert not result.failures
 
